@@ -123,7 +123,7 @@ pub use archive::{
     OnError, Operation, Phase, Phases, Problem, Rejected, Repair, RepairReport, SeenFiles, TableName, VerifyOptions,
     VerifyReport,
 };
-pub use board::{Board, Move, Symmetry};
+pub use board::{Board, Move, Symmetry, WideBoard};
 pub use cancellation::CancellationToken;
 pub use error::{Error, ErrorKind, Location, Result};
 pub use export::{ExportFormat, ExportOptions, ExportReport, convert};

@@ -1,6 +1,6 @@
 //! One game: its steps, its final board and its metadata.
 
-use crate::board::{Board, Move};
+use crate::board::{Board, Move, WideBoard, has_two_of_15};
 use crate::error::{Error, Result};
 use std::borrow::Cow;
 
@@ -46,13 +46,15 @@ pub struct Branches {
 pub struct Run {
     meta: RunMeta,
     steps: RunBuilder,
-    final_board: Option<Board>,
+    final_board: Option<WideBoard>,
 }
 
 /// A builder of [`Run`]s, to which steps are added one by one.
 #[derive(Clone, Debug, Default)]
 pub struct RunBuilder {
     boards: Vec<Board>,
+    /// The mask of the cells with 65,536 at each step; empty if no step has such a tile.
+    tile_65536_masks: Vec<u16>,
     moves: Vec<Move>,
     ev_values: Vec<[f32; 4]>,
     ev_legal: Vec<u8>,
@@ -69,11 +71,20 @@ pub struct RunStep {
     /// The index of the step in the game, from 0. It differs from the position in the run if steps are missing.
     pub index: u32,
     /// The board before the move.
-    pub board: Board,
+    pub board: WideBoard,
     /// The chosen move; `None` if it is unknown.
     pub chosen: Option<Move>,
     /// The engine's values of the four moves, if the engine recorded them.
     pub branches: Option<Branches>,
+}
+
+impl RunStep {
+    /// Returns the board, for a format that has no place for a tile of 65,536.
+    #[inline]
+    pub(crate) fn narrow_board(&self) -> Result<Board> {
+        let found = || format!("65536 at step {}", self.index);
+        self.board.narrow().ok_or_else(|| Error::argument("run", "tiles of at most 32768", found()))
+    }
 }
 
 /// The first violation of the rules in a run.
@@ -92,6 +103,7 @@ impl Run {
     pub fn builder(capacity: usize) -> RunBuilder {
         RunBuilder {
             boards: Vec::with_capacity(capacity),
+            tile_65536_masks: Vec::new(),
             moves: Vec::with_capacity(capacity),
             ev_values: Vec::with_capacity(capacity),
             ev_legal: Vec::with_capacity(capacity),
@@ -113,10 +125,17 @@ impl Run {
         self.steps.boards.len()
     }
 
-    /// Returns the board before the move of each step.
+    /// Returns the nibbles of the board before the move of each step: 15 for both 32,768 and 65,536.
     #[must_use]
     pub fn boards(&self) -> &[Board] {
         &self.steps.boards
+    }
+
+    /// Returns the mask of the cells with 65,536 at each step ([`WideBoard::tile_65536_mask`]); `None` if no step has
+    /// such a tile.
+    #[must_use]
+    pub fn tile_65536_masks(&self) -> Option<&[u16]> {
+        (!self.steps.tile_65536_masks.is_empty()).then_some(&self.steps.tile_65536_masks)
     }
 
     /// Returns the move chosen at each step. Unknown moves ([`Run::unknown_moves`]) are stored as [`Move::Up`].
@@ -169,7 +188,7 @@ impl Run {
     #[must_use]
     #[inline]
     pub fn step(&self, step: usize) -> Option<RunStep> {
-        let board = *self.steps.boards.get(step)?;
+        let board = self.steps.board(step)?;
         let known =
             self.steps.unknown_moves.is_empty() || self.steps.unknown_moves.binary_search(&(step as u32)).is_err();
         Some(RunStep {
@@ -182,7 +201,7 @@ impl Run {
 
     /// Returns the board after the last move, if it is known.
     #[must_use]
-    pub fn final_board(&self) -> Option<Board> {
+    pub fn final_board(&self) -> Option<WideBoard> {
         self.final_board
     }
 
@@ -201,18 +220,33 @@ impl Run {
         }
     }
 
-    /// Returns the final board of a whole game.
+    /// Returns the final board of a whole game whose tiles fit a [`Board`].
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the game is not whole.
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the game is not whole or has a tile of 65,536.
     pub(crate) fn whole(&self) -> Result<Board> {
         match (self.missing(), self.final_board) {
-            (None, Some(board)) => Ok(board),
+            (None, Some(board)) if !self.has_tile_65536() => Ok(board.board()),
+            (None, Some(_)) => {
+                let masks = self.steps.tile_65536_masks.iter();
+                let found = match masks.take_while(|&&mask| mask == 0).count() {
+                    step if step < self.num_steps() && self.tile_65536_masks().is_some() => {
+                        format!("65536 at step {step}")
+                    }
+                    _ => "65536 on the final board".to_owned(),
+                };
+                Err(Error::argument("run", "tiles of at most 32768", found))
+            }
             (missing, _) => {
                 let found = format!("a game without {}", missing.unwrap_or("a final board"));
                 Err(Error::argument("run", "a whole game", found))
             }
         }
+    }
+
+    /// Returns whether a step or the final board has a tile of 65,536.
+    pub(crate) fn has_tile_65536(&self) -> bool {
+        self.tile_65536_masks().is_some() || self.final_board.is_some_and(|board| board.narrow().is_none())
     }
 
     /// Returns this run with values in `[0, 1)`. Raw values are shifted and scaled step by step, as other engines
@@ -250,34 +284,27 @@ impl Run {
         let RunBuilder { boards, moves, ev_legal, has_evs, step_indices, unknown_moves, .. } = &self.steps;
         let mut unknown = unknown_moves.iter().peekable();
         for step in 0..boards.len() {
-            let (board, direction, legal) = (boards[step], moves[step], ev_legal[step]);
+            let (Some(board), direction, legal) = (self.steps.board(step), moves[step], ev_legal[step]) else { break };
             let violation = |what: String| Err(Violation { step, what });
             let is_unknown = unknown.next_if(|&&next| next as usize == step).is_some();
             let follows = step_indices.is_empty() || step_indices.get(step + 1) == Some(&(step_indices[step] + 1));
-            let next = boards.get(step + 1).copied().or(self.final_board).filter(|_| follows);
-            let leads = |direction: Move| {
-                let after = board.slide(direction);
-                after != board && next.is_none_or(|next| after.spawns_into(next))
-            };
+            let next = self.steps.board(step + 1).or(self.final_board).filter(|_| follows);
+            let fits = |after: WideBoard| after != board && next.is_none_or(|next| after.spawns_into(next));
+            let leads = |direction: Move| after_states(board, direction).any(fits);
             if is_unknown && !Move::ALL.into_iter().any(leads) {
                 return violation(format!("no move leads from {board} to the next board"));
             }
-            if !is_unknown {
+            if !is_unknown && !leads(direction) {
                 let after = board.slide(direction);
-                if after == board {
-                    return violation(format!("move {} is illegal on {board}", direction.name()));
-                }
-                if let Some(next) = next
-                    && !after.spawns_into(next)
-                {
-                    return violation(format!(
-                        "move {} leads to {after}, which cannot become {next}",
-                        direction.name()
-                    ));
-                }
+                return match next.filter(|_| after != board) {
+                    None => violation(format!("move {} is illegal on {board}", direction.name())),
+                    Some(next) => {
+                        violation(format!("move {} leads to {after}, which cannot become {next}", direction.name()))
+                    }
+                };
             }
             // Without branches, the mask was computed by the rules.
-            if has_evs[step] && legal != board.legal_moves() {
+            if has_evs[step] && legal != board.legal_moves() && legal != legal_up_to_32768(board) {
                 let rules = board.legal_moves();
                 return violation(format!("legality mask {legal:04b}, expected {rules:04b} on {board}"));
             }
@@ -286,11 +313,24 @@ impl Run {
     }
 }
 
+/// Returns the possible boards after sliding. There are two if two tiles of 32,768 meet, because some engines merge
+/// them and others do not.
+pub(crate) fn after_states(board: WideBoard, direction: Move) -> impl Iterator<Item = WideBoard> {
+    let capped = board.narrow().filter(|&board| has_two_of_15(board)).map(|board| board.slide(direction).into());
+    [board.slide(direction)].into_iter().chain(capped)
+}
+
+/// Returns the legality mask of an engine that does not merge tiles of 32,768.
+fn legal_up_to_32768(board: WideBoard) -> u8 {
+    board.narrow().map_or_else(|| board.legal_moves(), Board::legal_moves)
+}
+
 impl RunBuilder {
     /// Adds a step. Without branches, its legality mask is computed by the rules. With branches, the value of an
     /// illegal move becomes 0.0.
     #[inline]
-    pub fn push(&mut self, board: Board, chosen: Move, branches: Option<Branches>) {
+    pub fn push(&mut self, board: impl Into<WideBoard>, chosen: Move, branches: Option<Branches>) {
+        let board = board.into();
         let (values, legal) = match branches {
             Some(Branches { mut values, legal }) => {
                 for direction in Move::ALL {
@@ -300,9 +340,13 @@ impl RunBuilder {
                 }
                 (values, legal & 0b1111)
             }
-            None => ([f32::NAN; 4], board.legal_moves()),
+            None => ([f32::NAN; 4], legal_up_to_32768(board)),
         };
-        self.boards.push(board);
+        if board.tile_65536_mask() != 0 || !self.tile_65536_masks.is_empty() {
+            self.tile_65536_masks.resize(self.boards.len(), 0);
+            self.tile_65536_masks.push(board.tile_65536_mask());
+        }
+        self.boards.push(board.board());
         self.moves.push(chosen);
         self.ev_values.push(values);
         self.ev_legal.push(legal);
@@ -333,9 +377,18 @@ impl RunBuilder {
         Ok(())
     }
 
+    fn board(&self, step: usize) -> Option<WideBoard> {
+        let board = *self.boards.get(step)?;
+        let mask = self.tile_65536_masks.get(step).copied().unwrap_or(0);
+        Some(WideBoard::of_parts(board, mask))
+    }
+
     /// Adds steps without branches.
     pub(crate) fn extend(&mut self, boards: &[Board], moves: &[Move]) {
         self.boards.extend_from_slice(boards);
+        if !self.tile_65536_masks.is_empty() {
+            self.tile_65536_masks.resize(self.boards.len(), 0);
+        }
         self.moves.extend_from_slice(moves);
         let len = self.boards.len();
         self.ev_legal.extend(boards.iter().map(|board| board.legal_moves()));
@@ -347,7 +400,7 @@ impl RunBuilder {
     ///
     /// # Errors
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for more than 2^32 - 1 steps, which no format can hold.
-    pub fn finish(self, meta: RunMeta, final_board: impl Into<Option<Board>>) -> Result<Run> {
+    pub fn finish(self, meta: RunMeta, final_board: impl Into<Option<WideBoard>>) -> Result<Run> {
         if u32::try_from(self.boards.len()).is_err() {
             return Err(Error::argument("steps", "at most 4294967295", self.boards.len()));
         }
@@ -360,6 +413,7 @@ impl PartialEq for RunBuilder {
     fn eq(&self, other: &Self) -> bool {
         let bits = |values: &[[f32; 4]]| bytemuck::cast_slice::<_, u32>(values).to_vec();
         self.boards == other.boards
+            && self.tile_65536_masks == other.tile_65536_masks
             && self.moves == other.moves
             && self.ev_legal == other.ev_legal
             && self.has_evs == other.has_evs

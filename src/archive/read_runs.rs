@@ -6,7 +6,7 @@ use super::problem::damaged;
 use super::run_digest::run_digest;
 use super::table_name::TableName;
 use super::typed_rows::{RunFacts, StepRows, run_facts};
-use crate::board::Board;
+use crate::board::WideBoard;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::format::{RunFormat, SourceFormat, decode_run, encode_run};
@@ -36,7 +36,7 @@ pub(crate) struct StoredRun {
 pub(crate) struct StoredMeta {
     pub(crate) run_id: u32,
     pub(crate) format: Option<SourceFormat>,
-    pub(crate) final_board: Option<Board>,
+    pub(crate) final_board: Option<WideBoard>,
     pub(crate) engine: Option<String>,
     /// The file or folder that the run was read from. `source_id` is its id there, `session_info` the session's
     /// description.

@@ -7,16 +7,17 @@ use crate::run::Run;
 /// Returns the digest of a run. Runs with equal digests are duplicates.
 ///
 /// For a whole game with normalised values, or without values, this is the hash of its canonical form, a2run2.
-/// The format a2run2 cannot hold other runs, so their digest is a hash of all their parts.
+/// The format a2run2 cannot hold other runs, so their digest is a hash of all their parts. Runs with a tile of 65,536 are
+/// among them.
 pub(super) fn run_digest(run: &Run) -> Result<[u8; 32]> {
     let meta = run.meta();
-    if run.missing().is_none() && !meta.raw_evs {
+    if run.missing().is_none() && !meta.raw_evs && !run.has_tile_65536() {
         return Ok(*blake3::hash(&encode_run(run, RunFormat::A2run2)?).as_bytes());
     }
     let engine = meta.engine.as_deref().unwrap_or_default();
     let mut bytes = Vec::with_capacity(128 + engine.len() + 30 * run.num_steps());
     for option in [
-        run.final_board().map(|board| board.0),
+        run.final_board().map(|board| board.board().0),
         meta.seed,
         meta.engine.as_ref().map(|engine| engine.len() as u64),
         Some(u64::from(meta.raw_evs)),
@@ -32,11 +33,15 @@ pub(super) fn run_digest(run: &Run) -> Result<[u8; 32]> {
     bytes.extend(engine.as_bytes());
     for step in (0..run.num_steps()).map_while(|place| run.step(place)) {
         bytes.extend(step.index.to_le_bytes());
-        bytes.extend(step.board.0.to_le_bytes());
+        bytes.extend(step.board.board().0.to_le_bytes());
         bytes.push(step.chosen.map_or(u8::MAX, |chosen| chosen as u8));
         bytes.push(step.branches.map_or(u8::MAX, |branches| branches.legal));
         let values = step.branches.map_or([0.0; 4], |branches| branches.values);
         bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+    }
+    if run.has_tile_65536() {
+        bytes.extend(run.tile_65536_masks().unwrap_or_default().iter().flat_map(|mask| mask.to_le_bytes()));
+        bytes.extend(run.final_board().unwrap_or_default().tile_65536_mask().to_le_bytes());
     }
     Ok(blake3::derive_key("a2store 2026 run that is not a whole game", &bytes))
 }

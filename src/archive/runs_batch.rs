@@ -2,13 +2,13 @@
 
 use super::schema::table_schema;
 use super::table_name::TableName;
-use crate::board::Board;
+use crate::board::WideBoard;
 use crate::error::{Error, Result};
 use crate::format::SourceFormat;
 use crate::run::{Run, RunMeta};
 use arrow::array::{
     ArrayRef, BinaryBuilder, BooleanArray, FixedSizeBinaryBuilder, Float32Array, RecordBatch, StringArray,
-    StringDictionaryBuilder, TimestampMillisecondArray, UInt32Array, UInt64Array,
+    StringDictionaryBuilder, TimestampMillisecondArray, UInt16Array, UInt32Array, UInt64Array,
 };
 use arrow::datatypes::Int32Type;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub(super) struct RunRow {
     info: RunInfo,
     meta: RunMeta,
     num_steps: u32,
-    final_board: Option<Board>,
+    final_board: Option<WideBoard>,
 }
 
 impl From<IngestedRun> for RunRow {
@@ -103,7 +103,8 @@ pub(super) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64, version: u64) -> 
     let num_steps: Vec<u32> = column(rows, |row| row.num_steps);
     let max_score: Vec<u64> = column(rows, |row| row.meta.max_score);
     let highest_tile: Vec<u32> = column(rows, |row| row.meta.highest_tile);
-    let final_board: UInt64Array = column(rows, |row| row.final_board.map(|board| board.0));
+    let final_board: UInt64Array = column(rows, |row| row.final_board.map(|board| board.board().0));
+    let final_mask: UInt16Array = column(rows, |row| row.final_board.map(WideBoard::tile_65536_mask));
     let seed: UInt64Array = column(rows, |row| row.meta.seed);
     let session: StringArray = rows.iter().map(|row| row.info.session.as_deref()).collect();
     let source_index: UInt64Array = column(rows, |row| row.info.source_index);
@@ -135,6 +136,7 @@ pub(super) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64, version: u64) -> 
         Arc::new(source_id),
         Arc::new(game_steps),
         Arc::new(session_info.finish()),
+        Arc::new(final_mask),
     ];
     RecordBatch::try_new(table_schema(TableName::Runs), columns).map_err(Error::other)
 }

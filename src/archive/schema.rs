@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock};
 
 /// The version of the schema and of the commit log. Readers reject a newer version. They read all older
 /// versions, with null for missing columns. docs/archive.md has the rule and the changes of each version.
-pub(super) const SCHEMA_VERSION: u32 = 4;
+pub(super) const SCHEMA_VERSION: u32 = 5;
 /// The key of the schema version in the metadata of a Parquet file.
 pub(super) const SCHEMA_VERSION_KEY: &str = "a2store.schema_version";
 
@@ -59,6 +59,8 @@ fn run_fields() -> Vec<Field> {
         Field::new("source_id", DataType::UInt64, true),
         Field::new("game_steps", DataType::UInt32, true),
         Field::new("session_info", text_dictionary(), true),
+        // Since schema version 5.
+        Field::new("final_tile_65536_mask", DataType::UInt16, true),
     ]
 }
 
@@ -80,5 +82,7 @@ fn step_fields() -> Vec<Field> {
         Field::new("highest_tile", DataType::UInt32, false),
         Field::new("num_steps", DataType::UInt32, false),
         Field::new("engine", text_dictionary(), true),
+        // Since schema version 5. A null in a file of an earlier version stands for 0.
+        Field::new("tile_65536_mask", DataType::UInt16, true),
     ]
 }

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::run::Run;
 use arrow::array::{
     ArrayRef, BooleanArray, DictionaryArray, Float32Array, Int32Array, Int32Builder, RecordBatch, StringArray,
-    UInt8Array, UInt32Array, UInt64Array, new_null_array,
+    UInt8Array, UInt16Array, UInt32Array, UInt64Array, new_null_array,
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Int32Type};
@@ -34,9 +34,11 @@ impl StepsBatchBuilder<'_> {
         let num_rows = runs.iter().map(|ingested| ingested.run.num_steps()).sum();
         let columns = StepsBatchBuilder { runs, num_rows };
         let boards: Vec<u64> = columns.joined(|run| bytemuck::cast_slice(run.boards()));
-        let max_exp: Vec<u8> = boards.iter().map(|&board| Board(board).max_exp()).collect();
-        let phase_of: [i32; 16] = std::array::from_fn(|exp| phases.of_max_exp(exp as u8) as i32);
-        let phase: Vec<i32> = max_exp.iter().map(|&exp| phase_of[usize::from(exp & 15)]).collect();
+        let masks = columns.tile_65536_masks();
+        let mut max_exp: Vec<u8> = boards.iter().map(|&board| Board(board).max_exp()).collect();
+        max_exp.iter_mut().zip(&masks).filter(|(_, mask)| **mask != 0).for_each(|(exp, _)| *exp = 16);
+        let phase_of: [i32; 32] = std::array::from_fn(|exp| phases.of_max_exp(exp.min(16) as u8) as i32);
+        let phase: Vec<i32> = max_exp.iter().map(|&exp| phase_of[usize::from(exp & 31)]).collect();
         let legal: Vec<u8> = columns.joined(Run::ev_legal);
         let has_evs: Vec<bool> = columns.joined(Run::has_evs);
         let moves: Vec<u8> = columns.joined(|run| Move::as_bytes(run.moves()));
@@ -65,6 +67,7 @@ impl StepsBatchBuilder<'_> {
             columns.repeated(|ingested| ingested.run.meta().highest_tile),
             columns.repeated(|ingested| ingested.run.num_steps() as u32),
             Arc::new(columns.engines()?),
+            Arc::new(UInt16Array::from(masks)),
         ])
     }
 
@@ -73,6 +76,17 @@ impl StepsBatchBuilder<'_> {
         let mut column = Vec::with_capacity(self.num_rows);
         self.runs.iter().for_each(|ingested| column.extend_from_slice(values(&ingested.run)));
         column
+    }
+
+    fn tile_65536_masks(&self) -> Vec<u16> {
+        let mut masks = Vec::with_capacity(self.num_rows);
+        for ingested in self.runs {
+            match ingested.run.tile_65536_masks() {
+                Some(of_run) => masks.extend_from_slice(of_run),
+                None => masks.resize(masks.len() + ingested.run.num_steps(), 0),
+            }
+        }
+        masks
     }
 
     /// Returns a bitmap of the known moves; `None` if all are known.

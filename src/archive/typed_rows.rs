@@ -1,14 +1,15 @@
 //! Rows of `runs` and `steps` as typed columns, and the runs that they describe.
 
-use crate::board::{Board, Move};
+use crate::board::{Board, Move, WideBoard};
 use crate::error::{Error, Result};
 use crate::format::SourceFormat;
 use crate::run::{Branches, Run, RunMeta, RunStep};
 use arrow::array::{
     Array, AsArray, BinaryArray, BooleanArray, DictionaryArray, Float32Array, RecordBatch, StringArray, UInt8Array,
+    UInt16Array,
 };
 use arrow::datatypes::{
-    ArrowPrimitiveType, Float32Type, Int32Type, TimestampMillisecondType, UInt8Type, UInt32Type, UInt64Type,
+    ArrowPrimitiveType, Float32Type, Int32Type, TimestampMillisecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ pub(super) struct StepRows<'a> {
     pub(super) run_id: &'a [u32],
     pub(super) step_index: &'a [u32],
     pub(super) board: &'a [u64],
+    tile_65536_mask: &'a UInt16Array,
     pub(super) moves: &'a UInt8Array,
     pub(super) legal: &'a [u8],
     pub(super) evs: [&'a Float32Array; 4],
@@ -38,7 +40,7 @@ pub(super) struct RunFacts {
     pub(super) format: String,
     pub(super) meta: RunMeta,
     pub(super) num_steps: u32,
-    pub(super) final_board: Option<Board>,
+    pub(super) final_board: Option<WideBoard>,
     pub(super) verified: bool,
     /// Whether the archive keeps the original file, because the columns cannot reproduce it.
     pub(super) has_original: bool,
@@ -88,9 +90,18 @@ impl<'a> TypedColumns<'a> {
         Ok(Words { keys, values })
     }
 
+    fn masks(&self, name: &str) -> Result<&'a UInt16Array> {
+        self.column(name)?.as_primitive_opt::<UInt16Type>().ok_or_else(|| mistyped(name))
+    }
+
     fn bools(&self, name: &str) -> Result<&'a BooleanArray> {
         self.column(name)?.as_boolean_opt().ok_or_else(|| mistyped(name))
     }
+}
+
+/// Returns a board from its nibbles and the row of a column of masks. Null stands for 0.
+fn wide_board(board: u64, masks: &UInt16Array, row: usize) -> Result<WideBoard> {
+    WideBoard::new(Board(board), if masks.is_valid(row) { masks.value(row) } else { 0 })
 }
 
 fn mistyped(name: &str) -> Error {
@@ -105,6 +116,7 @@ impl<'a> StepRows<'a> {
             run_id: columns.numbers::<UInt32Type>("run_id")?,
             step_index: columns.numbers::<UInt32Type>("step_index")?,
             board: columns.numbers::<UInt64Type>("board")?,
+            tile_65536_mask: columns.masks("tile_65536_mask")?,
             moves: columns.column("move")?.as_primitive_opt::<UInt8Type>().ok_or_else(|| mistyped("move"))?,
             legal: columns.numbers::<UInt8Type>("ev_legal")?,
             evs: [ev("ev_up")?, ev("ev_down")?, ev("ev_left")?, ev("ev_right")?],
@@ -127,8 +139,13 @@ impl<'a> StepRows<'a> {
         })
     }
 
+    /// Returns the board of a row.
+    pub(super) fn board(&self, row: usize) -> Result<WideBoard> {
+        wide_board(self.board[row], self.tile_65536_mask, row)
+    }
+
     /// Builds the run of these rows.
-    pub(super) fn run(&self, rows: Range<usize>, meta: RunMeta, final_board: Option<Board>) -> Result<Run> {
+    pub(super) fn run(&self, rows: Range<usize>, meta: RunMeta, final_board: Option<WideBoard>) -> Result<Run> {
         let mut steps = Run::builder(rows.len());
         for row in rows {
             let chosen = match self.moves.is_valid(row).then(|| self.moves.value(row)) {
@@ -142,12 +159,7 @@ impl<'a> StepRows<'a> {
                 }),
                 legal: self.legal[row],
             });
-            steps.push_step(RunStep {
-                index: self.step_index[row],
-                board: Board(self.board[row]),
-                chosen,
-                branches,
-            })?;
+            steps.push_step(RunStep { index: self.step_index[row], board: self.board(row)?, chosen, branches })?;
         }
         steps.finish(meta, final_board)
     }
@@ -167,6 +179,7 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
     let highest_tile = columns.numbers::<UInt32Type>("highest_tile")?;
     let optional = |name: &str| columns.column(name)?.as_primitive_opt::<UInt64Type>().ok_or_else(|| mistyped(name));
     let (final_board, seed, version) = (optional("final_board")?, optional("seed")?, optional("version")?);
+    let final_mask = columns.masks("final_tile_65536_mask")?;
     let raw_evs = columns.bools("raw_evs")?;
     let verified = columns.bools("verified")?;
     let original: &BinaryArray =
@@ -181,6 +194,8 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
     let infos: Vec<Arc<str>> = session_info.values.iter().map(|info| info.unwrap_or_default().into()).collect();
     let row = |row: usize| {
         let original = original.is_valid(row).then(|| original.value(row));
+        let final_board =
+            final_board.is_valid(row).then(|| wide_board(final_board.value(row), final_mask, row)).transpose()?;
         let start_unix_s = if start_time.is_valid(row) { start_time.value(row) / 1000 } else { 0 };
         let facts = RunFacts {
             run_id: run_id[row],
@@ -196,7 +211,7 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
                 raw_evs: raw_evs.is_valid(row) && raw_evs.value(row),
             },
             num_steps: num_steps[row],
-            final_board: final_board.is_valid(row).then(|| Board(final_board.value(row))),
+            final_board,
             verified: verified.value(row),
             has_original: original.is_some(),
             version: version.is_valid(row).then(|| version.value(row)),
@@ -206,9 +221,9 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
             game_steps: game_steps.is_valid(row).then(|| game_steps.value(row)),
             session_info: session_info.keys.key(row).and_then(|key| infos.get(key).cloned()),
         };
-        (facts, original)
+        Ok((facts, original))
     };
-    Ok((0..batch.num_rows()).map(row).collect())
+    (0..batch.num_rows()).map(row).collect()
 }
 
 impl RunFacts {

@@ -2,7 +2,6 @@
 
 use super::phases::Phases;
 use super::typed_rows::{RunFacts, StepRows};
-use crate::board::Board;
 use crate::format::SourceFormat;
 use arrow::array::Array;
 use std::ops::Range;
@@ -55,7 +54,13 @@ impl StepRows<'_> {
             if !constant {
                 wrong.push(("columns of the run", "equal values at every step".into(), at(&"other values")));
             }
-            let max_exp = Board(self.board[row]).max_exp();
+            let max_exp = match self.board(row) {
+                Ok(board) => board.max_exp(),
+                Err(error) => {
+                    wrong.push(("tile_65536_mask", "cells with the exponent 15".into(), at(&error)));
+                    continue;
+                }
+            };
             if self.max_exp[row] != max_exp {
                 wrong.push(("max_exp", max_exp.to_string(), at(&self.max_exp[row])));
             }

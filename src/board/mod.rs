@@ -21,6 +21,7 @@
 //! | `symmetry` | [`Symmetry`] |
 //! | `tables` | the lookup tables of rows |
 //! | `text` | boards as text |
+//! | `wide` | [`WideBoard`]: boards with tiles up to 65,536 |
 //! | `naive` | the rules without tables, for tests |
 
 mod direction;
@@ -29,6 +30,7 @@ mod rules;
 mod symmetry;
 mod tables;
 mod text;
+mod wide;
 
 #[cfg(test)]
 mod naive;
@@ -40,3 +42,5 @@ pub use packed::Board;
 pub use symmetry::Symmetry;
 #[cfg(feature = "python")]
 pub(crate) use tables::build as build_tables;
+pub use wide::WideBoard;
+pub(crate) use wide::{add_mask, has_two_of_15};

@@ -16,6 +16,11 @@ fn line(direction: Move, index: usize) -> [usize; 4] {
 }
 
 pub(super) fn slide(cells: Exponents, direction: Move) -> (Exponents, u32) {
+    slide_up_to(cells, direction, 15)
+}
+
+/// Slides a board whose largest exponent is `largest`. Two tiles of this exponent do not merge.
+pub(super) fn slide_up_to(cells: Exponents, direction: Move, largest: u8) -> (Exponents, u32) {
     let mut out = [0; 16];
     let mut reward = 0;
     for index in 0..4 {
@@ -24,7 +29,7 @@ pub(super) fn slide(cells: Exponents, direction: Move) -> (Exponents, u32) {
         let mut merged = Vec::new();
         let mut i = 0;
         while i < tiles.len() {
-            if i + 1 < tiles.len() && tiles[i] == tiles[i + 1] && tiles[i] < 15 {
+            if i + 1 < tiles.len() && tiles[i] == tiles[i + 1] && tiles[i] < largest {
                 merged.push(tiles[i] + 1);
                 reward += 1 << (tiles[i] + 1);
                 i += 2;

@@ -9,21 +9,26 @@ impl fmt::Display for Board {
     /// Writes rows separated by `/`, tiles by spaces, and an empty cell as `.`; `{:#}` writes one row per line, in
     /// columns.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (cell, exp) in self.exps().into_iter().enumerate() {
-            match (cell, cell % 4) {
-                (0, _) => {}
-                (_, 0) if f.alternate() => writeln!(f)?,
-                (_, 0) => write!(f, " / ")?,
-                _ => write!(f, " ")?,
-            }
-            let width = if f.alternate() { 5 } else { 0 };
-            match exp {
-                0 => write!(f, "{:>width$}", ".")?,
-                _ => write!(f, "{:>width$}", 1u32 << exp)?,
-            }
-        }
-        Ok(())
+        write(self.exps(), f)
     }
+}
+
+/// Writes exponents as tiles.
+pub(super) fn write(exps: [u8; 16], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for (cell, exp) in exps.into_iter().enumerate() {
+        match (cell, cell % 4) {
+            (0, _) => {}
+            (_, 0) if f.alternate() => writeln!(f)?,
+            (_, 0) => write!(f, " / ")?,
+            _ => write!(f, " ")?,
+        }
+        let width = if f.alternate() { 5 } else { 0 };
+        match exp {
+            0 => write!(f, "{:>width$}", ".")?,
+            _ => write!(f, "{:>width$}", 1u32 << exp)?,
+        }
+    }
+    Ok(())
 }
 
 impl fmt::Debug for Board {
@@ -37,26 +42,31 @@ impl FromStr for Board {
 
     /// Reads the format of `Display`: sixteen tiles, `0` or `.` for an empty cell, separated by `/` and white space.
     fn from_str(text: &str) -> Result<Board> {
-        let mut exps = [0; 16];
-        let mut cells = 0;
-        for word in text.split(|c: char| c.is_whitespace() || c == '/').filter(|word| !word.is_empty()) {
-            let exp = match word {
-                "." | "0" => 0,
-                _ => match word.parse::<u32>() {
-                    Ok(tile) if tile.is_power_of_two() && (2..=32768).contains(&tile) => tile.trailing_zeros() as u8,
-                    _ => return Err(text_error("tile", "a power of two in 2..=32768, or .", word)),
-                },
-            };
-            if let Some(slot) = exps.get_mut(cells) {
-                *slot = exp;
-            }
-            cells += 1;
-        }
-        if cells != 16 {
-            return Err(text_error("board", "16 tiles", &cells.to_string()));
-        }
-        Board::from_exps(exps)
+        Board::from_exps(parse(text, 1 << 15)?)
     }
+}
+
+/// Reads exponents from tiles, of which none is above `most`.
+pub(super) fn parse(text: &str, most: u32) -> Result<[u8; 16]> {
+    let mut exps = [0; 16];
+    let mut cells = 0;
+    for word in text.split(|c: char| c.is_whitespace() || c == '/').filter(|word| !word.is_empty()) {
+        let exp = match word {
+            "." | "0" => 0,
+            _ => match word.parse::<u32>() {
+                Ok(tile) if tile.is_power_of_two() && (2..=most).contains(&tile) => tile.trailing_zeros() as u8,
+                _ => return Err(text_error("tile", &format!("a power of two in 2..={most}, or ."), word)),
+            },
+        };
+        if let Some(slot) = exps.get_mut(cells) {
+            *slot = exp;
+        }
+        cells += 1;
+    }
+    if cells != 16 {
+        return Err(text_error("board", "16 tiles", &cells.to_string()));
+    }
+    Ok(exps)
 }
 
 fn text_error(what: &'static str, expected: &str, found: &str) -> Error {

@@ -36,7 +36,7 @@ impl RunEncoder for AsLines {
         let mut lines = Vec::new();
         let (id, uuid, compact) = (run.id, run_uuid(crc, run.id), self.0.compact);
         if self.0.by_step {
-            put_steps(&mut lines, &run.run, 0..run.run.num_steps(), id, &uuid, compact);
+            put_steps(&mut lines, &run.run, 0..run.run.num_steps(), id, &uuid, compact)?;
         } else {
             put_run(&mut lines, &run.run, id, &uuid, compact)?;
         }

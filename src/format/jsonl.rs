@@ -87,6 +87,8 @@ pub(crate) fn put_run(out: &mut Vec<u8>, run: &Run, run_index: u64, run_uuid: &s
 }
 
 /// Appends steps of a run, one line each. An unknown move is written as `null`.
+///
+/// Returns an error for a board with a tile of 65,536.
 pub(crate) fn put_steps(
     out: &mut Vec<u8>,
     run: &Run,
@@ -94,7 +96,7 @@ pub(crate) fn put_steps(
     run_index: u64,
     run_uuid: &str,
     compact: bool,
-) {
+) -> Result<()> {
     let mut begin = Vec::new();
     put(&mut begin, b"{\"run_idx\":", run_index);
     put(&mut begin, b",\"run_uuid\":", run_uuid);
@@ -102,12 +104,13 @@ pub(crate) fn put_steps(
     out.reserve(steps.len() * (begin.len() + if compact { 120 } else { 240 }));
     for step in steps {
         let Some(step) = run.step(step) else { break };
+        let board = step.narrow_board()?;
         put(out, &begin, step.index);
         if compact {
-            put(out, b",\"pre_board\":", step.board.0);
+            put(out, b",\"pre_board\":", board.0);
         } else {
             out.extend_from_slice(b",\"pre_board\":[");
-            put_exponents(out, step.board);
+            put_exponents(out, board);
             out.push(b']');
         }
         out.extend_from_slice(b",\"chosen\":");
@@ -138,6 +141,7 @@ pub(crate) fn put_steps(
         }
         out.extend_from_slice(b"]}\n");
     }
+    Ok(())
 }
 
 fn put_branch<const N: usize>(out: &mut Vec<u8>, branch: &[u8; N]) {

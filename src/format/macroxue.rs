@@ -20,7 +20,7 @@ mod lines;
 use super::container::{ContainerFormat, FileKind, Opened};
 use super::mapped::open_file;
 use super::source::{RunSource, SourceRun};
-use crate::board::Board;
+use crate::board::WideBoard;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::run::{Run, RunMeta, RunStep};
@@ -111,7 +111,7 @@ impl Macroxue {
     /// the offset in the decompressed text:
     ///
     /// - for a row that is invalid, has another seed or is out of order,
-    /// - for a tile above 32768, and for a value that is infinite as an `f32`,
+    /// - for a tile above 65536, and for a value that is infinite as an `f32`,
     /// - for a damaged or truncated gzip stream,
     /// - for missing rows at the end.
     pub fn decode(&self) -> Result<Run> {
@@ -177,7 +177,7 @@ impl Macroxue {
 
     /// Returns the final board, if the tile that spawned last is the only unknown and the sum of tiles determines
     /// it.
-    fn final_board(&self, last: RunStep) -> Option<Board> {
+    fn final_board(&self, last: RunStep) -> Option<WideBoard> {
         let after = last.board.slide(last.chosen?);
         if last.index.checked_add(1)? != self.meta.num_moves || after == last.board || after.num_empty() != 1 {
             return None;
@@ -187,8 +187,8 @@ impl Macroxue {
             4 => 2,
             _ => return None,
         };
-        let board = Board::from_exps(after.exps().map(|exp| if exp == 0 { spawned } else { exp })).ok()?;
-        // Rejects a board on which two 32768 tiles merged, because a board cannot hold 65536.
+        let board = WideBoard::from_exps(after.exps().map(|exp| if exp == 0 { spawned } else { exp })).ok()?;
+        // Rejects a board on which two tiles of 65536 merged.
         (board.highest_tile() == self.meta.max_tile).then_some(board)
     }
 }

@@ -1,8 +1,7 @@
 //! The mapping between runs and rows. [`flatten`] turns a run into rows, [`rebuild`] turns rows into a run. A
 //! format defines its row by implementing [`StepRow`].
 
-use crate::board::Board;
-use crate::board::Move;
+use crate::board::{Board, Move, WideBoard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::run::{Branches, Run, RunMeta, RunStep};
 use crate::step::Step;
@@ -59,7 +58,7 @@ pub fn flatten<R: StepRow>(run: &Run, run_id: u64, rows: &mut Vec<R>) -> Result<
 /// # Errors
 /// The errors of [`StepRow::to_step`], with the step and the offset from the first row.
 /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) also if step indices do not ascend.
-pub fn rebuild<R: StepRow>(rows: &[R], meta: RunMeta, final_board: impl Into<Option<Board>>) -> Result<Run> {
+pub fn rebuild<R: StepRow>(rows: &[R], meta: RunMeta, final_board: impl Into<Option<WideBoard>>) -> Result<Run> {
     let mut steps = Run::builder(rows.len());
     for (place, row) in rows.iter().enumerate() {
         let pushed = row.to_step().and_then(|step| {
@@ -112,12 +111,13 @@ impl StepRow for Step {
         let run_id = stored_id(run_id)?;
         let step_index = u16::try_from(step.index)
             .map_err(|_| Error::argument("step_index", "at most 65535 in a row", step.index))?;
+        let board = step.narrow_board()?;
         let (ev_values, ev_legal) = match step.branches {
             Some(Branches { values, legal }) => (values, legal),
-            None => ([f32::NAN; 4], step.board.legal_moves()),
+            None => ([f32::NAN; 4], board.legal_moves()),
         };
         let chosen = step.chosen.map_or(NO_MOVE, |chosen| chosen as u8);
-        Ok(Step { board: step.board, ev_values, run_id, step_index, chosen, ev_legal })
+        Ok(Step { board, ev_values, run_id, step_index, chosen, ev_legal })
     }
 
     fn to_step(&self) -> Result<RunStep> {
@@ -129,6 +129,6 @@ impl StepRow for Step {
         };
         let has_evs = !self.ev_values.iter().all(|value| value.is_nan());
         let branches = has_evs.then_some(Branches { values: self.ev_values, legal: self.ev_legal });
-        Ok(RunStep { index: u32::from(self.step_index), board: self.board, chosen, branches })
+        Ok(RunStep { index: u32::from(self.step_index), board: self.board.into(), chosen, branches })
     }
 }

@@ -103,7 +103,7 @@ impl PyRun {
 
     #[getter]
     fn final_board(&self) -> Option<u64> {
-        self.run.final_board().map(|board| board.0)
+        self.run.final_board().map(|board| board.board().0)
     }
 
     fn __len__(&self) -> usize {

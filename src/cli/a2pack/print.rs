@@ -61,7 +61,7 @@ pub(super) fn print_run_json(args: &InspectArgs, slice: &RunSlice<'_>, run: &Run
         "crc32c": slice.crc32c, "num_steps": run.num_steps(), "engine": meta.engine, "start_unix_s": meta.start_unix_s,
         "elapsed_s": elapsed_s, "max_score": meta.max_score, "highest_tile": meta.highest_tile,
         "steps_with_branches": run.has_evs().iter().filter(|&&has| has).count(),
-        "final_board": run.final_board().map(|board| board.0),
+        "final_board": run.final_board().map(|board| board.board().0),
         "violation": run.verify().err().map(|violation| violation.to_string()),
     });
     print_json(&run, [])
@@ -95,7 +95,7 @@ pub(super) fn print_run(args: &InspectArgs, slice: &RunSlice<'_>, run: &Run) -> 
         Err(violation) => writeln!(out, "rules         {violation}")?,
     }
     if let Some(board) = run.final_board() {
-        writeln!(out, "final board   {:#018x}\n{board:#}", board.0)?;
+        writeln!(out, "final board   {:#018x}\n{board:#}", board.board().0)?;
     }
     Ok(())
 }

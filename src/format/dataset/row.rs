@@ -68,7 +68,7 @@ impl StepRow for DatasetRow {
                 }
             }
         }
-        Ok(DatasetRow { board: step.board, chosen: chosen as u8, ev_legal, ev_values, run_id, step_index })
+        Ok(DatasetRow { board: step.narrow_board()?, chosen: chosen as u8, ev_legal, ev_values, run_id, step_index })
     }
 
     fn to_step(&self) -> Result<RunStep> {
@@ -81,6 +81,6 @@ impl StepRow for DatasetRow {
         let board = self.board;
         let branches = has_branches(board, chosen, self.ev_legal)
             .then_some(Branches { values: self.ev_values, legal: self.ev_legal });
-        Ok(RunStep { index: u32::from(self.step_index), board, chosen: Some(chosen), branches })
+        Ok(RunStep { index: u32::from(self.step_index), board: board.into(), chosen: Some(chosen), branches })
     }
 }

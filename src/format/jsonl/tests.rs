@@ -18,7 +18,7 @@ fn sample() -> Run {
 
 fn steps(run: &Run, compact: bool) -> String {
     let mut out = Vec::new();
-    put_steps(&mut out, run, 0..run.num_steps(), 2, &run_uuid(0xabc, 2), compact);
+    put_steps(&mut out, run, 0..run.num_steps(), 2, &run_uuid(0xabc, 2), compact).unwrap();
     String::from_utf8(out).unwrap()
 }
 

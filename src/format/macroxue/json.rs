@@ -1,7 +1,7 @@
 //! The JSON of both files. Numbers are parsed as `f64`, as in most JSON parsers, and then converted to `f32`.
 
 use super::lines::{self, LineReader};
-use crate::board::{Board, Move};
+use crate::board::{Move, WideBoard};
 use crate::error::{Error, Result};
 use crate::run::{Branches, RunStep};
 use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -81,17 +81,18 @@ impl LogRow {
                 return Err(lines.error(0, step, "move", expected, format_args!("{found:?}")));
             }
         };
-        let mut board = 0;
-        for (what, exp) in CELLS.into_iter().zip(self.board.0) {
-            if exp > 15 {
-                let expected = "an exponent of at most 15 (tile 32768)";
+        let mut exps = [0; 16];
+        for ((what, exp), cell) in CELLS.into_iter().zip(self.board.0).zip(&mut exps) {
+            if exp > 16 {
+                let expected = "an exponent of at most 16 (tile 65536)";
                 return Err(match tile(exp) {
                     Some(tile) => lines.error(0, step, what, expected, format_args!("{exp} (tile {tile})")),
                     None => lines.error(0, step, what, expected, exp),
                 });
             }
-            board = board << 4 | exp;
+            *cell = exp as u8;
         }
+        let board = WideBoard::from_exps(exps)?;
         let branches = match self.branch_evs {
             None => None,
             Some(BranchValues(evs)) => {
@@ -109,7 +110,7 @@ impl LogRow {
                 Some(branches)
             }
         };
-        Ok(RunStep { index: self.index, board: Board(board), chosen: Some(chosen), branches })
+        Ok(RunStep { index: self.index, board, chosen: Some(chosen), branches })
     }
 }
 

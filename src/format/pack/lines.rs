@@ -142,7 +142,7 @@ impl PackReader {
             let mut text: Vec<u8> = spare.lock().ok().and_then(|mut spare| spare.pop()).unwrap_or_default();
             let (num_steps, ends_run) = (steps.len() as u64, steps.end == run.num_steps());
             if by_step {
-                put_steps(&mut text, run, steps, *index, uuid, compact);
+                put_steps(&mut text, run, steps, *index, uuid, compact)?;
             } else {
                 put_run(&mut text, run, *index, uuid, compact)?;
             }

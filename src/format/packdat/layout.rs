@@ -59,7 +59,7 @@ impl StepRow for PackDatRow {
                 }
             }
         }
-        let (board, index_in_run, chosen) = (step.board, step.index, chosen as u8);
+        let (board, index_in_run, chosen) = (step.narrow_board()?, step.index, chosen as u8);
         Ok(PackDatRow { board, run_id, index_in_run, chosen, ev_mask, ev_q, padding: [0; 6] })
     }
 
@@ -73,6 +73,6 @@ impl StepRow for PackDatRow {
         let (board, ev_q) = (self.board, self.ev_q);
         let branches = has_branches(board, chosen, self.ev_mask)
             .then(|| Branches { values: ev_q.map(|q| f32::from(q) / f32::from(ONE)), legal: self.ev_mask });
-        Ok(RunStep { index: self.index_in_run, board, chosen: Some(chosen), branches })
+        Ok(RunStep { index: self.index_in_run, board: board.into(), chosen: Some(chosen), branches })
     }
 }

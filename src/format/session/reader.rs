@@ -12,7 +12,7 @@ use crate::format::shards::{METADATA, RowShards, files_in};
 use crate::format::source::{RunSource, SourceFacts, SourceRun};
 use crate::format::sqlite::Database;
 use crate::publish::parent;
-use crate::run::{Run, RunMeta};
+use crate::run::{Run, RunMeta, after_states};
 use serde_json::Value;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -303,10 +303,8 @@ fn derive_moves(run: &Run) -> Result<Run> {
         let Some(mut step) = run.step(place) else { break };
         let next = run.step(place + 1).filter(|next| step.index.checked_add(1) == Some(next.index));
         if let Some(next) = next {
-            let slides = step.board.slides();
             let leads = |&direction: &Move| {
-                let after = slides[direction as usize];
-                after != step.board && after.spawns_into(next.board)
+                after_states(step.board, direction).any(|after| after != step.board && after.spawns_into(next.board))
             };
             let mut leading = Move::ALL.into_iter().filter(leads);
             step.chosen = leading.next().filter(|_| leading.next().is_none());

@@ -1,6 +1,6 @@
 //! The rows of a session: one board in 28 bytes, or in 29 bytes with its move.
 
-use crate::board::{Board, Move};
+use crate::board::{Move, WideBoard};
 use crate::error::{Error, Result};
 use crate::format::npy::NpyHeader;
 use crate::format::rows::{StepRow, known_move};
@@ -81,12 +81,12 @@ impl StepRow for BoardRow {
 
     fn to_step(&self) -> Result<RunStep> {
         let exps = self.exps;
-        if let Some((cell, exp)) = exps.iter().enumerate().find(|&(_, &exp)| exp > 15) {
+        let board = WideBoard::from_exps(exps).map_err(|_| {
+            let cell = exps.iter().position(|&exp| exp > 16).unwrap_or_default();
             let offset = offset_of!(BoardRow, exps) + cell;
-            return Err(Error::decode(offset as u64, "exponent", "0..=15, the range of a board", exp));
-        }
-        let board = exps.iter().fold(0, |board, &exp| board << 4 | u64::from(exp));
-        Ok(RunStep { index: self.step_idx, board: Board(board), chosen: None, branches: None })
+            Error::decode(offset as u64, "exponent", "0..=16, the range of a board", exps[cell])
+        })?;
+        Ok(RunStep { index: self.step_idx, board, chosen: None, branches: None })
     }
 }
 

@@ -1,7 +1,7 @@
 //! [`EndedGame`]: a game that ended, with its kept steps.
 
 use super::game_rows::GameRows;
-use crate::board::Board;
+use crate::board::{Board, WideBoard};
 use crate::error::Result;
 use crate::run::{Run, RunMeta, RunStep};
 
@@ -84,7 +84,7 @@ impl EndedGame {
             seed: self.seed,
             ..like.clone()
         };
-        run.finish(meta, self.final_board)
+        run.finish(meta, self.final_board.map(WideBoard::from))
     }
 
     fn last_board(&self) -> Board {

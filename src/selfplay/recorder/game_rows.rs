@@ -127,5 +127,5 @@ fn step(row: &[u8], index: u32) -> RunStep {
     let said = row.get(8).copied().unwrap_or(NO_MOVE);
     let values = row.get(9..WITH_EVS).filter(|_| said & HAS_EVS != 0);
     let branches = values.map(|bytes| Branches { values: bytemuck::pod_read_unaligned(bytes), legal: said >> 4 });
-    RunStep { index, board: Board(board), chosen: Move::from_index(said & 7), branches }
+    RunStep { index, board: Board(board).into(), chosen: Move::from_index(said & 7), branches }
 }
