@@ -53,8 +53,9 @@ impl ScalarUDFImpl for BoardUdf {
     }
 
     fn coerce_types(&self, arg_types: &[DataType]) -> DataFusionResult<Vec<DataType>> {
-        let (call, arguments) = (self.function.signature(), self.function.arguments);
-        if arg_types.len() != arguments.len() {
+        let call = self.function.signature();
+        let arguments = self.function.arguments.iter().chain(self.function.optional);
+        if !self.function.takes(arg_types.len()) {
             return plan_err!("{}", self.function.wrong_count(arg_types.len()));
         }
         let best = self.function.argument_types();

@@ -4,6 +4,7 @@
 //! range into nulls, or into an error that does not name the function and the argument. So this module converts
 //! them.
 
+use super::function::Function;
 use super::loops::map;
 use crate::archive::Phases;
 use crate::error::{Error, Result};
@@ -49,10 +50,12 @@ pub enum ArgumentKind {
     Cell,
     /// A [`Symmetry`](crate::Symmetry), 0..=7.
     Symmetry,
-    /// An exponent, 0..=15.
+    /// An exponent, 0..=16.
     Exponent,
     /// The EV of a branch, any number; null or NaN for an absent branch.
     Ev,
+    /// The cells of a board that hold 65,536, as a mask 0..=65535: bit `i` for cell `i`. Null stands for 0.
+    Mask,
 }
 
 impl ArgumentKind {
@@ -60,43 +63,39 @@ impl ArgumentKind {
         match self {
             ArgumentKind::Board => DataType::UInt64,
             ArgumentKind::Ev => DataType::Float32,
+            ArgumentKind::Mask => DataType::UInt16,
             ArgumentKind::Move | ArgumentKind::Cell | ArgumentKind::Symmetry | ArgumentKind::Exponent => {
                 DataType::UInt8
             }
         }
     }
 
-    /// Returns the largest value of a kind that is a small number. It is one less than a power of two.
+    /// Returns the largest value of a kind that is a small number.
     fn limit(self) -> Option<u8> {
         match self {
             ArgumentKind::Move => Some(3),
             ArgumentKind::Symmetry => Some(7),
-            ArgumentKind::Cell | ArgumentKind::Exponent => Some(15),
-            ArgumentKind::Board | ArgumentKind::Ev => None,
+            ArgumentKind::Cell => Some(15),
+            ArgumentKind::Exponent => Some(16),
+            ArgumentKind::Board | ArgumentKind::Ev | ArgumentKind::Mask => None,
         }
     }
 }
 
 /// The arguments of a call. All arrays have the same length.
 pub(super) struct Arguments<'a> {
-    function: &'static str,
-    arguments: &'static [Argument],
+    function: &'static Function,
     arrays: &'a [ArrayRef],
     phases: Phases,
 }
 
 impl<'a> Arguments<'a> {
     /// Checks that all arrays have the same length. The caller has checked their number.
-    pub(super) fn new(
-        function: &'static str,
-        arguments: &'static [Argument],
-        arrays: &'a [ArrayRef],
-        phases: Phases,
-    ) -> Result<Arguments<'a>> {
-        let arguments = Arguments { function, arguments, arrays, phases };
+    pub(super) fn new(function: &'static Function, arrays: &'a [ArrayRef], phases: Phases) -> Result<Arguments<'a>> {
+        let arguments = Arguments { function, arrays, phases };
         for (index, array) in arrays.iter().enumerate() {
             if array.len() != arguments.num_rows() {
-                let expected = format!("{} rows as in {}", arguments.num_rows(), arguments.arguments[0].name);
+                let expected = format!("{} rows as in {}", arguments.num_rows(), function.arguments[0].name);
                 return Err(arguments.error(index, expected, array.len()));
             }
         }
@@ -111,10 +110,21 @@ impl<'a> Arguments<'a> {
         self.phases
     }
 
-    /// Returns the rows in which an argument other than an EV is null.
+    /// Returns the index of the first optional argument.
+    pub(super) fn first_optional(&self) -> usize {
+        self.function.arguments.len()
+    }
+
+    /// Returns the kind of an argument.
+    pub(super) fn kind(&self, index: usize) -> Option<ArgumentKind> {
+        self.function.argument(index).map(|argument| argument.kind)
+    }
+
+    /// Returns the rows in which an argument other than an EV or a mask is null.
     pub(super) fn nulls(&self) -> Option<NullBuffer> {
-        let arguments = self.arguments.iter().zip(self.arrays);
-        arguments.filter(|(argument, _)| argument.kind != ArgumentKind::Ev).fold(None, |nulls, (_, array)| {
+        let arguments = self.function.arguments.iter().zip(self.arrays);
+        let counts = |kind| !matches!(kind, ArgumentKind::Ev | ArgumentKind::Mask);
+        arguments.filter(|(argument, _)| counts(argument.kind)).fold(None, |nulls, (_, array)| {
             NullBuffer::union(nulls.as_ref(), array.logical_nulls().as_ref()).filter(|nulls| nulls.null_count() > 0)
         })
     }
@@ -142,14 +152,33 @@ impl<'a> Arguments<'a> {
     /// Returns an argument of moves, cells, symmetries or exponents. Null slots are in range too.
     pub(super) fn numbers(&self, index: usize) -> Result<ScalarBuffer<u8>> {
         let array = &self.arrays[index];
-        let limit = self.arguments[index].kind.limit().unwrap_or(u8::MAX);
+        let limit = self.kind(index).and_then(ArgumentKind::limit).unwrap_or(u8::MAX);
+        let bits = u8::MAX >> limit.leading_zeros();
         downcast_integer_array! {
             array => {
                 if let Some(found) = first_bad(array, |value| value.extended() > u64::from(limit)) {
                     return Err(self.error(index, format_args!("0..={limit}"), found));
                 }
-                // The limit is one less than a power of two, so this changes only null slots.
-                Ok(map(array.values(), |value| value.extended() as u8 & limit).into())
+                // This changes only null slots.
+                Ok(map(array.values(), |value| value.extended() as u8 & bits).into())
+            }
+            DataType::Null => Ok(vec![0; array.len()].into()),
+            other => Err(self.error(index, "an integer", other)),
+        }
+    }
+
+    /// Returns an argument of masks. Null slots are 0.
+    pub(super) fn masks(&self, index: usize) -> Result<ScalarBuffer<u16>> {
+        let array = &self.arrays[index];
+        let valid = array.logical_nulls();
+        let is_valid = |row: usize| valid.as_ref().is_none_or(|valid| valid.is_valid(row));
+        downcast_integer_array! {
+            array => {
+                if let Some(found) = first_bad(array, |value| value.extended() > u64::from(u16::MAX)) {
+                    return Err(self.error(index, "0..=65535", found));
+                }
+                let values = array.values().iter().enumerate();
+                Ok(values.map(|(row, value)| if is_valid(row) { value.extended() as u16 } else { 0 }).collect())
             }
             DataType::Null => Ok(vec![0; array.len()].into()),
             other => Err(self.error(index, "an integer", other)),
@@ -169,8 +198,14 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    /// Returns the error for a mask that does not fit its board.
+    pub(super) fn rejected(&self, index: usize, error: &Error) -> Error {
+        let argument = self.function.argument(index).map_or("argument", |argument| argument.name);
+        Error::query(format!("{}: {argument}: {error}", self.function.name))
+    }
+
     fn error(&self, index: usize, expected: impl fmt::Display, found: impl fmt::Display) -> Error {
-        let (function, argument) = (self.function, self.arguments[index].name);
+        let (function, argument) = (self.function.name, self.function.argument(index).map_or("argument", |a| a.name));
         Error::query(format!("{function}: {argument}: expected {expected}, found {found}"))
     }
 }

@@ -65,11 +65,11 @@ fn words(divider: &str) -> [([u8; 8], usize); 16] {
 }
 
 pub(super) fn phase_of(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    let names: [&str; 16] = std::array::from_fn(|exp| arguments.phases().of_max_exp(exp as u8).name());
+    let names: [&str; 17] = std::array::from_fn(|exp| arguments.phases().of_max_exp(exp as u8).name());
     let exps = arguments.numbers(0)?;
     let mut texts = TextBuilder::with_capacity(exps.len(), 5);
     for &exp in &exps[..] {
-        texts.push(names[usize::from(exp & 15)].as_bytes());
+        texts.push(names[usize::from(exp.min(16))].as_bytes());
     }
     texts.finish(arguments.nulls())
 }

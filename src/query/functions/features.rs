@@ -49,6 +49,22 @@ pub(super) fn smoothness(arguments: &Arguments<'_>) -> Result<ArrayRef> {
     of_boards::<Int32Type>(arguments, |board| -axis(board) - axis(Board(board).transpose().0))
 }
 
+/// Returns the monotonicity and the smoothness of any sixteen exponents.
+pub(super) fn measured(exps: [u8; 16]) -> (i32, i32) {
+    let (mut monotonicity, mut smoothness) = (0, 0);
+    for [along, across] in [[1, 4], [4, 1]] {
+        let (mut falls, mut rises) = (0, 0);
+        for line in 0..4 {
+            let cells = std::array::from_fn(|i| usize::from(exps[line * across + i * along]));
+            let (of_falls, of_rises, differences) = measure(cells);
+            (falls, rises) = (falls + of_falls, rises + of_rises);
+            smoothness -= differences as i32;
+        }
+        monotonicity -= falls.min(rises) as i32;
+    }
+    (monotonicity, smoothness)
+}
+
 #[inline(always)]
 fn of_rows(board: u64, f: impl Fn(usize) -> u16) -> u16 {
     let row = |shift: u32| f((board >> shift) as usize & 0xffff);

@@ -27,31 +27,47 @@ use arrow::datatypes::DataType;
 pub struct Function {
     /// The name in SQL.
     pub name: &'static str,
-    /// The arguments. All are required.
+    /// The required arguments.
     pub arguments: &'static [Argument],
+    /// Arguments that may follow the required ones. A call has all or none of them.
+    pub optional: &'static [Argument],
     /// The meaning and range of the result, in one or two sentences.
     pub doc: &'static str,
     /// A call with SQL literals, and its value as text.
     pub example: (&'static str, &'static str),
     pub(super) returns: Returns,
     pub(super) kernel: Kernel,
+    /// The kernel of calls with the optional arguments.
+    pub(super) kernel_with_optional: Kernel,
 }
 
 pub(super) type Kernel = fn(&Arguments<'_>) -> Result<ArrayRef>;
 
 impl Function {
-    /// Returns the call with the names of the arguments, for example `tile(board, cell)`.
+    /// Returns the call with the names of the arguments, for example `tile(board, cell[, tile_65536_mask])`.
     #[must_use]
     pub fn signature(&self) -> String {
         let names: Vec<&str> = self.arguments.iter().map(|argument| argument.name).collect();
-        format!("{}({})", self.name, names.join(", "))
+        let optional: String = self.optional.iter().map(|argument| format!(", {}", argument.name)).collect();
+        let optional = if optional.is_empty() { optional } else { format!("[{optional}]") };
+        format!("{}({}{optional})", self.name, names.join(", "))
     }
 
-    /// Returns the natural types of the arguments. [`call`](Function::call) accepts other types too, so no cast
+    /// Returns the argument at a position, required or optional.
+    pub(super) fn argument(&self, index: usize) -> Option<&'static Argument> {
+        self.arguments.iter().chain(self.optional).nth(index)
+    }
+
+    /// Returns whether a call may have this number of arguments.
+    pub(crate) fn takes(&self, count: usize) -> bool {
+        count == self.arguments.len() || count == self.arguments.len() + self.optional.len()
+    }
+
+    /// Returns the natural types of the arguments, required and optional. [`call`](Function::call) accepts other types too, so no cast
     /// is needed.
     #[must_use]
     pub fn argument_types(&self) -> Vec<DataType> {
-        self.arguments.iter().map(|argument| argument.kind.data_type()).collect()
+        self.arguments.iter().chain(self.optional).map(|argument| argument.kind.data_type()).collect()
     }
 
     /// Returns the type of the result.
@@ -62,18 +78,19 @@ impl Function {
 
     /// Computes the result for each row of the arguments, which are arrays of equal length.
     ///
-    /// Boards, moves, cells, symmetries and exponents may be integers of any type, and EVs may be numbers of
+    /// Boards, moves, cells, symmetries, exponents and masks may be integers of any type, and EVs may be numbers of
     /// any type. Each argument may also be an untyped null array. `phases` are the archive's phase boundaries.
     ///
     /// # Errors
     /// [`ErrorKind::Query`](crate::ErrorKind::Query) for a wrong number of arguments, for arrays of different
     /// lengths, and for types and values that an argument does not accept.
-    pub fn call(&self, arguments: &[ArrayRef], phases: Phases) -> Result<ArrayRef> {
-        if arguments.len() != self.arguments.len() {
+    pub fn call(&'static self, arguments: &[ArrayRef], phases: Phases) -> Result<ArrayRef> {
+        if !self.takes(arguments.len()) {
             return Err(Error::query(self.wrong_count(arguments.len())));
         }
-        let arguments = Arguments::new(self.name, self.arguments, arguments, phases)?;
-        let result = (self.kernel)(&arguments)?;
+        let kernel = if arguments.len() == self.arguments.len() { self.kernel } else { self.kernel_with_optional };
+        let arguments = Arguments::new(self, arguments, phases)?;
+        let result = kernel(&arguments)?;
         debug_assert_eq!((result.len(), result.data_type()), (arguments.num_rows(), &self.return_type()));
         Ok(result)
     }
@@ -81,7 +98,11 @@ impl Function {
     /// Returns the message for a call with a wrong number of arguments.
     pub(crate) fn wrong_count(&self, found: usize) -> String {
         let expected = self.arguments.len();
-        let plural = if expected == 1 { "" } else { "s" };
-        format!("{}: expected {expected} argument{plural}, found {found}", self.signature())
+        let or_more = match self.optional.len() {
+            0 => String::new(),
+            more => format!(" or {}", expected + more),
+        };
+        let plural = if expected == 1 && or_more.is_empty() { "" } else { "s" };
+        format!("{}: expected {expected}{or_more} argument{plural}, found {found}", self.signature())
     }
 }

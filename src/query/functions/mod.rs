@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //!
-//! * A null argument gives a null result. Only a null EV does not: it means an absent branch.
+//! * A null argument gives a null result, with two exceptions: a null EV means an absent branch, and a null mask means 0.
 //! * Values under nulls have no effect.
 //! * A value out of range is an error that names the function, the argument, the range and the value.
 //! * The result has one row per row of the arguments, and the type [`Function::return_type`].
@@ -19,6 +19,7 @@
 //! | `loops.rs` | loops over rows, compiled for the widest registers |
 //! | `kernels.rs` | functions of boards that return a number or a board: sums, masks, slides, symmetries |
 //! | `composite.rs` | functions of boards that return lists, structs or text |
+//! | `masked.rs` | the same functions for boards with tiles of 65,536 |
 //! | `features.rs` | monotonicity and smoothness, by tables of rows |
 //! | `evs.rs` | functions of the EVs of the four branches |
 
@@ -30,6 +31,7 @@ mod function;
 mod kernels;
 mod list;
 mod loops;
+mod masked;
 mod returns;
 #[cfg(test)]
 mod tests;

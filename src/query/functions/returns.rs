@@ -8,6 +8,7 @@ use std::sync::Arc;
 pub(super) enum Returns {
     Bool,
     UInt8,
+    UInt16,
     UInt32,
     UInt64,
     Int32,
@@ -22,6 +23,7 @@ impl Returns {
         match self {
             Returns::Bool => DataType::Boolean,
             Returns::UInt8 => DataType::UInt8,
+            Returns::UInt16 => DataType::UInt16,
             Returns::UInt32 => DataType::UInt32,
             Returns::UInt64 => DataType::UInt64,
             Returns::Int32 => DataType::Int32,
