@@ -43,4 +43,4 @@ pub use symmetry::Symmetry;
 #[cfg(feature = "python")]
 pub(crate) use tables::build as build_tables;
 pub use wide::WideBoard;
-pub(crate) use wide::{add_mask, has_two_of_15};
+pub(crate) use wide::has_two_of_15;

@@ -212,7 +212,7 @@ impl WideBoard {
 
 /// Adds 1 to the exponent of each cell that the mask marks.
 #[inline]
-pub(crate) fn add_mask(exps: &mut [u8; 16], mask: u16) {
+fn add_mask(exps: &mut [u8; 16], mask: u16) {
     for (cell, exp) in exps.iter_mut().enumerate() {
         *exp += (mask >> cell & 1) as u8;
     }

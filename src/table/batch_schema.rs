@@ -2,7 +2,7 @@
 
 use super::element::ElementType;
 use super::layout::RowLayout;
-use super::step_column::{StepColumn, TokenType};
+use super::step_column::{StepColumn, TILE_MASK, TokenType};
 use crate::error::{Error, Result};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use smallvec::SmallVec;
@@ -18,6 +18,8 @@ pub(crate) struct BatchSchema {
     tokens: ElementType,
     has_all_of_step: bool,
     has_extras: bool,
+    /// The offset of the masks in a row, if rows have them and the schema has tokens or the masks.
+    mask_offset: Option<usize>,
     attached: Option<String>,
     arrow: SchemaRef,
 }
@@ -59,7 +61,7 @@ impl BatchSchema {
     ) -> Result<BatchSchema> {
         let columns = columns(&StepColumn::BATCH, tokens, layout, attached);
         let Some(only) = only else {
-            return Ok(BatchSchema::from_columns(columns));
+            return Ok(BatchSchema::from_columns(columns, layout));
         };
         if let Some((_, twice)) = only.iter().enumerate().find(|(i, name)| only[..*i].contains(name)) {
             return Err(Error::argument("columns", "each column once", twice));
@@ -70,24 +72,27 @@ impl BatchSchema {
                 Error::argument("columns", names.join(", "), name)
             })
         };
-        Ok(BatchSchema::from_columns(only.iter().map(find).collect::<Result<_>>()?))
+        Ok(BatchSchema::from_columns(only.iter().map(find).collect::<Result<_>>()?, layout))
     }
 
     /// Returns the schema of a whole table's columns: the row's own fields, the extra and the attached columns.
     pub(super) fn of_table(layout: &RowLayout, attached: Vec<ColumnSpec>) -> BatchSchema {
-        BatchSchema::from_columns(columns(&StepColumn::TABLE, TokenType::default(), layout, attached))
+        BatchSchema::from_columns(columns(&StepColumn::TABLE, TokenType::default(), layout, attached), layout)
     }
 
-    fn from_columns(columns: Vec<ColumnSpec>) -> BatchSchema {
+    fn from_columns(columns: Vec<ColumnSpec>, layout: &RowLayout) -> BatchSchema {
         let has = |source: ColumnSource| columns.iter().any(|column| column.source == source);
         let tokens = columns.iter().find(|column| column.source == ColumnSource::Step(StepColumn::Tokens));
         let tokens = tokens.map_or(ElementType::UInt8, |column| column.dtype);
         let has_all_of_step = StepColumn::BATCH.into_iter().all(|column| has(ColumnSource::Step(column)));
         let has_extras = columns.iter().any(|column| matches!(column.source, ColumnSource::Extra(_)));
+        let mask = layout.extra(TILE_MASK).filter(|extra| extra.dtype == ElementType::UInt16).map(|extra| extra.offset);
+        let shows = |offset: usize| has(ColumnSource::Step(StepColumn::Tokens)) || has(ColumnSource::Extra(offset));
+        let mask_offset = mask.filter(|&offset| shows(offset));
         let attached = columns.iter().find(|column| matches!(column.source, ColumnSource::Attached(_)));
         let attached = attached.map(|column| column.name.clone());
         let arrow = Arc::new(Schema::new(columns.iter().map(ColumnSpec::arrow_field).collect::<Vec<_>>()));
-        BatchSchema { columns, tokens, has_all_of_step, has_extras, attached, arrow }
+        BatchSchema { columns, tokens, has_all_of_step, has_extras, mask_offset, attached, arrow }
     }
 
     /// Returns the type of tokens; uint8 if there is no such column.
@@ -103,6 +108,11 @@ impl BatchSchema {
     /// Returns whether any column is an extra column of the row.
     pub(super) fn has_extras(&self) -> bool {
         self.has_extras
+    }
+
+    /// Returns the offset of the masks of cells with 65,536 in a row, if rows have them and they affect a column.
+    pub(super) fn mask_offset(&self) -> Option<usize> {
+        self.mask_offset
     }
 
     /// Returns the name of the first attached column, if any.

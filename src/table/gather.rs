@@ -13,12 +13,14 @@ use super::batch_schema::{BatchSchema, ColumnBuffers, ColumnSource, ColumnSpec};
 use super::column_pointers::{ColumnPointers, Token};
 use super::element::ElementType;
 use super::prefetch::{FAR_HINT, NEAR_HINT, prefetch_line};
+use super::step_column::StepColumn;
 use super::symmetry::{self, SymmetryKey};
 use super::threads::cores;
-use crate::board::Board;
+use crate::board::{Board, WideBoard};
 use crate::step::{STEP_SIZE, Step};
 use crate::workers;
 use smallvec::SmallVec;
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 /// The prefetch distance to the second-level cache, in rows. All distances from 64 to 256 are equally fast.
@@ -155,17 +157,30 @@ pub(super) fn naive(
         for (k, (&index, out)) in indices.iter().zip(column.chunks_exact_mut(spec.width())).enumerate() {
             let row = rows.at(index);
             let mut step: Step = bytemuck::pod_read_unaligned(&row[..STEP_SIZE]);
+            let mut wide = schema
+                .mask_offset()
+                .and_then(|offset| WideBoard::new(step.board, bytemuck::pod_read_unaligned(&row[offset..][..2])).ok());
             if let Some((key, ids)) = symmetries {
                 step = super::symmetry::naive(key.symmetry_of(ids[k]), step);
+                wide = wide.map(|board| board.transform(key.symmetry_of(ids[k])));
             }
-            let value: Vec<u8> = match spec.source {
-                ColumnSource::Step(column) => column.naive(&step, spec.dtype),
-                ColumnSource::Extra(offset) => row[offset..offset + spec.width()].to_vec(),
-                ColumnSource::Attached(number) => {
-                    let mut values = vec![0; spec.width()];
-                    rows.attached[number].gather(&[index], 0..1, &mut values);
-                    values
+            let value: Vec<u8> = match (spec.source, wide) {
+                (ColumnSource::Step(StepColumn::Tokens), Some(board)) => {
+                    let tokens = board.exps().into_iter().map(u64::from);
+                    tokens.flat_map(|exp| exp.to_le_bytes().into_iter().take(spec.dtype.width())).collect()
                 }
+                (ColumnSource::Extra(offset), Some(board)) if Some(offset) == schema.mask_offset() => {
+                    board.tile_65536_mask().to_le_bytes().to_vec()
+                }
+                (source, _) => match source {
+                    ColumnSource::Step(column) => column.naive(&step, spec.dtype),
+                    ColumnSource::Extra(offset) => row[offset..offset + spec.width()].to_vec(),
+                    ColumnSource::Attached(number) => {
+                        let mut values = vec![0; spec.width()];
+                        rows.attached[number].gather(&[index], 0..1, &mut values);
+                        values
+                    }
+                },
             };
             out.copy_from_slice(&value);
         }
@@ -305,6 +320,9 @@ fn gather_blocks<T: Token, const TURN: bool, const ALL: bool>(
                 copy_extra(rows, &indices[start..end], spec, out);
             }
         }
+        if let Some(offset) = schema.mask_offset() {
+            put_masks::<T>(rows, indices, start..end, schema, offset, &mut columns, TURN.then_some(turns));
+        }
         if schema.attached().is_some() {
             for (spec, column) in schema.columns.iter().zip(&mut columns) {
                 if let ColumnSource::Attached(number) = spec.source {
@@ -363,6 +381,38 @@ impl<'a> TableRows<'a> {
         prefetch_line::<HINT>(row);
         if self.stride > STEP_SIZE {
             prefetch_line::<HINT>(row.wrapping_add(self.stride - 1));
+        }
+    }
+}
+
+/// Corrects the rows that have a tile of 65,536: their tokens, and their masks if the rows are turned.
+#[inline(never)]
+fn put_masks<T: Token>(
+    rows: TableRows<'_>,
+    indices: &[u64],
+    places: Range<usize>,
+    schema: &BatchSchema,
+    offset: usize,
+    columns: &mut ColumnBuffers<'_>,
+    turns: Option<(SymmetryKey, &[u64])>,
+) {
+    for place in places {
+        let mask: u16 = bytemuck::pod_read_unaligned(&rows.at(indices[place])[offset..][..2]);
+        // A mask that does not fit its board has no effect.
+        let board = rows.step(indices[place]).board;
+        let Some(board) = WideBoard::new(board, mask).ok().filter(|_| mask != 0) else { continue };
+        let board = turns.map_or(board, |(key, ids)| board.transform(key.symmetry_of(ids[place])));
+        for (spec, column) in schema.columns.iter().zip(columns.iter_mut()) {
+            let out = &mut column[place * spec.width()..][..spec.width()];
+            match spec.source {
+                ColumnSource::Step(StepColumn::Tokens) => {
+                    out.copy_from_slice(bytemuck::cast_slice(&T::of_exps(board.exps())));
+                }
+                ColumnSource::Extra(at) if at == offset => {
+                    out.copy_from_slice(bytemuck::bytes_of(&board.tile_65536_mask()));
+                }
+                _ => {}
+            }
         }
     }
 }

@@ -43,7 +43,8 @@ impl Query {
     ///
     /// The result must have a column `board`. The columns `move`, `ev_up`, `ev_down`, `ev_left`, `ev_right`,
     /// `ev_legal`, `run_id` and `step_index` are optional. Without them, `move` is 255, the values are NaN,
-    /// `ev_legal` is the rules' mask, and the ids are 0. Rows have the order of the query's ORDER BY, or else
+    /// `ev_legal` is the rules' mask, and the ids are 0. A column `tile_65536_mask` becomes an extra column of the
+    /// table if a row has a tile of 65,536. Rows have the order of the query's ORDER BY, or else
     /// of `(run_id, step_index)`. The number of threads does not affect the order.
     ///
     /// # Errors
@@ -56,24 +57,42 @@ impl Query {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
-        let all = RowWriter::new(&self.schema(), &options.extra, options.chosen_ev)?;
+        let all = RowWriter::new(&self.schema(), &options.extra, options.chosen_ev, false)?;
         let needed = self.select(&all.columns())?;
-        let writer = RowWriter::new(&needed.schema(), &options.extra, options.chosen_ev)?;
+        // Almost no table has a tile of 65,536. So the rows get masks only after a row has needed one.
+        let writer = RowWriter::new(&needed.schema(), &options.extra, options.chosen_ev, false)?;
+        match self.materialize_with(&needed, &writer, options, progress, cancel) {
+            Err(_) if writer.needs_masks() => {
+                let writer = RowWriter::new(&needed.schema(), &options.extra, options.chosen_ev, true)?;
+                self.materialize_with(&needed, &writer, options, progress, cancel)
+            }
+            result => result,
+        }
+    }
+
+    fn materialize_with(
+        &self,
+        needed: &Query,
+        writer: &RowWriter,
+        options: &MaterializeOptions,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+    ) -> Result<StepTable> {
         let runs = Runs::of_archive(self.archive());
         let limits = needed.limits();
         let execution = needed.execution(true, &limits, cancel)?;
         if let Some(path) = &options.path {
             let path = std::path::absolute(path).map_err(|error| Error::io(path, error))?;
-            let materializer = Materializer { writer: &writer, limits, memory: u64::MAX, progress, cancel };
+            let materializer = Materializer { writer, limits, memory: u64::MAX, progress, cancel };
             let fingerprint = |layout: &RowLayout, output: &RowOutput<'_>| {
                 Fingerprint::of_result(self, options, layout, || output.hash_file(cancel))
             };
-            let table = materializer.write_file(&needed, execution, &path, fingerprint, &runs);
+            let table = materializer.write_file(needed, execution, &path, fingerprint, &runs);
             return table.map_err(|error| self.archive().blame(error));
         }
         let memory = memory_limit(options.memory_limit);
-        let materializer = Materializer { writer: &writer, limits, memory, progress, cancel };
-        let rows = materializer.fill_memory(&needed, execution).map_err(|error| self.archive().blame(error));
+        let materializer = Materializer { writer, limits, memory, progress, cancel };
+        let rows = materializer.fill_memory(needed, execution).map_err(|error| self.archive().blame(error));
         progress.end();
         let (mut region, len) = rows?;
         let (layout, recoding) = writer.recoding();

@@ -8,6 +8,9 @@
 //! | `ev_legal` | uint8, 0 to 15 | the rules' mask for the board |
 //! | `run_id` | uint32 | 0 |
 //! | `step_index` | uint16 | 0 |
+//! | `tile_65536_mask` | uint16 | 0 |
+//!
+//! A column `tile_65536_mask` becomes an extra column of the rows if a value in it is not 0.
 //!
 //! A null `move` or `ev_legal` gets the same default. A null among the four values becomes 0.0, as for an
 //! illegal branch. If all four are null, the step has no values and gets four NaNs. A null in an extra column
@@ -17,15 +20,18 @@ use super::categories::{Categories, Recoding, is_categorical};
 use super::element::ElementType;
 use super::layout::{ExtraField, RowLayout};
 use super::materialize_options::ChosenEv;
-use super::step_column::is_reserved;
-use crate::board::Board;
+use super::step_column::{TILE_MASK, is_reserved};
+use crate::board::{Board, WideBoard};
 use crate::error::{Error, Result};
 use crate::step::{NO_MOVE, STEP_SIZE, Step};
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, RecordBatch};
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{ArrowPrimitiveType, DataType, Float32Type, Schema, UInt8Type, UInt32Type, UInt64Type};
+use arrow::datatypes::{
+    ArrowPrimitiveType, DataType, Float32Type, Schema, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
 use arrow::util::display::FormatOptions;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Writes batches of one schema as rows.
 #[derive(Debug)]
@@ -38,6 +44,12 @@ pub(super) struct RowWriter {
     ev_legal: Option<usize>,
     run_id: Option<usize>,
     step_index: Option<usize>,
+    /// The column of masks of the cells with 65,536, if the query has one.
+    mask: Option<usize>,
+    /// Whether the rows have these masks as an extra column.
+    has_masks: bool,
+    /// Whether a row needed its mask but the rows have none.
+    needs_masks: AtomicBool,
     extras: Vec<usize>,
     /// The categories of each extra column that holds strings.
     categories: Vec<Categories>,
@@ -47,8 +59,13 @@ pub(super) struct RowWriter {
 const CHUNK: usize = 64;
 
 impl RowWriter {
-    /// Finds the columns of a query's result.
-    pub(super) fn new(schema: &Schema, extras: &[String], chosen_ev: ChosenEv) -> Result<RowWriter> {
+    /// Finds the columns of a query's result. `with_masks` adds the query's column of masks to the extra columns.
+    pub(super) fn new(schema: &Schema, extras: &[String], chosen_ev: ChosenEv, with_masks: bool) -> Result<RowWriter> {
+        let mask = find(schema, TILE_MASK)?;
+        let has_masks = mask.is_some() && (with_masks || extras.iter().any(|name| name == TILE_MASK));
+        let added = (has_masks && with_masks).then(|| TILE_MASK.to_owned());
+        let added = added.filter(|name| !extras.contains(name));
+        let extras: Vec<String> = extras.iter().cloned().chain(added).collect();
         let mut fields = Vec::new();
         let mut extra_columns = Vec::new();
         for (i, name) in extras.iter().enumerate() {
@@ -61,6 +78,7 @@ impl RowWriter {
             }
             let dtype = schema.field(column).data_type();
             let (dtype, categories) = match is_categorical(dtype) {
+                _ if name == TILE_MASK => (ElementType::UInt16, None),
                 true => (ElementType::Int16, Some([].into())),
                 false => (ElementType::of_arrow(name, dtype)?, None),
             };
@@ -84,13 +102,16 @@ impl RowWriter {
             ev_legal: find(schema, "ev_legal")?,
             run_id: find(schema, "run_id")?,
             step_index: find(schema, "step_index")?,
+            mask,
+            has_masks,
+            needs_masks: AtomicBool::new(false),
             extras: extra_columns,
         })
     }
 
     /// Returns the columns of the query that the rows need.
     pub(super) fn columns(&self) -> Vec<usize> {
-        let named = [Some(self.board), self.chosen, self.ev_legal, self.run_id, self.step_index];
+        let named = [Some(self.board), self.chosen, self.ev_legal, self.run_id, self.step_index, self.mask];
         let mut columns: Vec<usize> = named.into_iter().chain(self.evs).flatten().collect();
         columns.extend(&self.extras);
         columns.sort_unstable();
@@ -100,6 +121,11 @@ impl RowWriter {
 
     pub(super) fn layout(&self) -> &RowLayout {
         &self.layout
+    }
+
+    /// Returns whether writing failed only because the rows have no masks and a row needed one.
+    pub(super) fn needs_masks(&self) -> bool {
+        self.needs_masks.load(Ordering::Relaxed)
     }
 
     /// Returns the layout with all categories, and the recoding of the rows to its codes.
@@ -140,6 +166,7 @@ impl RowWriter {
         if let Some((row, value)) = ev_legal.first(|value| value > 15) {
             return Err(column_error("ev_legal", Some(row), "0..=15", value.to_string()));
         }
+        let masks = self.masks(batch, boards)?;
         let valid = evs.each_ref().map(|column| column.valid_bits(batch.num_rows()));
         let (mut chosen_buffer, mut legal_buffer) = ([0; CHUNK], [0; CHUNK]);
         let (mut run_id_buffer, mut step_index_buffer) = ([0; CHUNK], [0; CHUNK]);
@@ -181,13 +208,17 @@ impl RowWriter {
                     *value = 1.0;
                 }
                 let board = Board(board);
+                let rules = || match &masks {
+                    None => board.legal_moves(),
+                    Some(masks) => WideBoard::of_parts(board, masks[chunk * CHUNK + row]).legal_moves(),
+                };
                 let step = Step {
                     board,
                     ev_values,
                     run_id: run_ids[row],
                     step_index: step_indices[row] as u16,
                     chosen,
-                    ev_legal: if legal[row] == u8::MAX { board.legal_moves() } else { legal[row] },
+                    ev_legal: if legal[row] == u8::MAX { rules() } else { legal[row] },
                 };
                 rows[row * stride..][..STEP_SIZE].copy_from_slice(bytemuck::bytes_of(&step));
             }
@@ -195,6 +226,13 @@ impl RowWriter {
         let mut categories = self.categories.iter();
         for (extra, &index) in self.layout.extras().iter().zip(&self.extras) {
             match extra.categories.as_ref().and_then(|_| categories.next()) {
+                _ if extra.name == TILE_MASK => {
+                    let masks = masks.iter().flatten();
+                    let slots = rows.chunks_exact_mut(self.layout.stride()).map(|row| &mut row[extra.offset..][..2]);
+                    slots.for_each(|slot| slot.fill(0));
+                    let slots = rows.chunks_exact_mut(self.layout.stride()).map(|row| &mut row[extra.offset..][..2]);
+                    slots.zip(masks).for_each(|(slot, mask)| slot.copy_from_slice(&mask.to_le_bytes()));
+                }
                 None => self.write_extra(batch.column(index), &extra.name, extra.dtype, extra.offset, rows)?,
                 Some(categories) => {
                     let codes = categories.encode(&extra.name, batch.column(index))?;
@@ -205,6 +243,23 @@ impl RowWriter {
             }
         }
         Ok(())
+    }
+
+    /// Returns the masks of the rows; `None` if all are 0. A null is 0.
+    fn masks(&self, batch: &RecordBatch, boards: &[u64]) -> Result<Option<Vec<u16>>> {
+        let column = column::<UInt16Type>(batch, self.mask)?;
+        let Some((first, _)) = column.first(|mask| mask != 0) else { return Ok(None) };
+        let fits = "cells with the exponent 15";
+        if !self.has_masks {
+            self.needs_masks.store(true, Ordering::Relaxed);
+            return Err(column_error(TILE_MASK, Some(first), "0 in rows without masks", "a tile of 65536".into()));
+        }
+        let masks = column.0.iter().flatten().map(Option::unwrap_or_default).collect::<Vec<u16>>();
+        let wrong = |(board, mask): (&u64, &u16)| WideBoard::new(Board(*board), *mask).is_err();
+        match boards.iter().zip(&masks).position(wrong) {
+            Some(row) => Err(column_error(TILE_MASK, Some(row), fits, masks[row].to_string())),
+            None => Ok(Some(masks)),
+        }
     }
 
     fn write_extra(

@@ -118,6 +118,10 @@ impl StepColumn {
     }
 }
 
+/// The extra column with the cells that hold 65,536: bit `i` for cell `i`. Tokens of these cells are 16, and symmetries
+/// turn the mask with the board.
+pub(super) const TILE_MASK: &str = "tile_65536_mask";
+
 /// Returns whether every batch or every whole table has a column of this name, so that no other column can have it.
 pub(super) fn is_reserved(name: &str) -> bool {
     StepColumn::BATCH.iter().chain(&StepColumn::TABLE).any(|column| column.name() == name)

@@ -78,7 +78,6 @@ impl SymmetryKey {
         ((x ^ x >> 31) >> 61) as usize
     }
 
-    #[cfg(test)]
     pub(super) fn symmetry_of(self, row: u64) -> Symmetry {
         Symmetry::ALL[self.index_of(row)]
     }
