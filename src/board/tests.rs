@@ -51,6 +51,24 @@ fn invalid_text_is_rejected() {
     assert!(Board::from_exps([16; 16]).is_err());
 }
 
+/// Boards with tiles up to 65,536, many of them large.
+fn wide_boards() -> impl Strategy<Value = WideBoard> {
+    let cells = prop_oneof![Just(0u8), Just(1), Just(2), Just(14), Just(15), Just(16), 0..=16u8];
+    prop::array::uniform16(cells).prop_map(|exps| WideBoard::from_exps(exps).unwrap())
+}
+
+#[test]
+fn wide_boards_that_do_not_exist_are_rejected() {
+    assert!(WideBoard::from_exps([17; 16]).is_err());
+    let board: Board = "32768 . . . / . . . . / . . . . / . . . 16384".parse().unwrap();
+    assert_eq!(WideBoard::new(board, 1).unwrap().exps()[0], 16);
+    for mask in [2, 1 << 15, u16::MAX] {
+        let message = WideBoard::new(board, mask).unwrap_err().to_string();
+        assert!(message.contains("only cells with the exponent 15"), "{message}");
+    }
+    assert!("131072 . . . / . . . . / . . . . / . . . .".parse::<WideBoard>().is_err());
+}
+
 #[test]
 fn two_32768_tiles_never_merge() {
     let board: Board = "32768 32768 . . / . . . . / . . . . / . . . .".parse().unwrap();
@@ -130,5 +148,62 @@ proptest! {
         for next in candidates {
             prop_assert_eq!(board.spawns_into(next), naive(next), "{:?} {:?}", board, next);
         }
+    }
+
+    #[test]
+    fn wide_boards_agree_with_the_naive_rules(board in wide_boards()) {
+        let exps = board.exps();
+        let mut mask = 0;
+        for direction in Move::ALL {
+            let (slid, reward) = naive::slide_up_to(exps, direction, 16);
+            prop_assert_eq!(board.slide(direction).exps(), slid);
+            prop_assert_eq!(board.reward(direction), reward);
+            mask |= if slid == exps { 0 } else { direction.bit() };
+        }
+        prop_assert_eq!((board.legal_moves(), board.is_terminal()), (mask, mask == 0));
+        prop_assert_eq!(board.max_exp(), *exps.iter().max().unwrap());
+        prop_assert_eq!(board.highest_tile(), board.to_string().split([' ', '/']).flat_map(str::parse).max().unwrap_or(0));
+        prop_assert_eq!(board.num_empty() as usize, exps.iter().filter(|&&exp| exp == 0).count());
+        let tiles = || exps.iter().filter(|&&exp| exp > 0);
+        prop_assert_eq!(board.tile_sum(), tiles().map(|&exp| 1u32 << exp).sum::<u32>());
+        prop_assert_eq!(board.score(), tiles().map(|&exp| (u64::from(exp) - 1) << exp).sum::<u64>());
+        prop_assert_eq!(board.to_string().parse::<WideBoard>().unwrap(), board);
+        prop_assert_eq!(WideBoard::new(board.board(), board.tile_65536_mask()).unwrap(), board);
+        prop_assert_eq!(board.narrow().is_none(), exps.contains(&16));
+    }
+
+    #[test]
+    fn slides_and_symmetries_of_wide_boards_commute(board in wide_boards()) {
+        for symmetry in Symmetry::ALL {
+            let turned = board.transform(symmetry);
+            prop_assert_eq!(turned.canonical(), board.canonical());
+            prop_assert_eq!(turned.transform(symmetry.inverse()), board);
+            for direction in Move::ALL {
+                let image = symmetry.apply_to_move(direction);
+                prop_assert_eq!(board.slide(direction).transform(symmetry), turned.slide(image));
+            }
+        }
+    }
+
+    #[test]
+    fn boards_without_large_tiles_are_as_before(board in boards()) {
+        let wide = WideBoard::from(board);
+        prop_assert_eq!((wide.narrow(), wide.exps(), wide.score()), (Some(board), board.exps(), board.score()));
+        prop_assert_eq!(wide.canonical(), board.canonical());
+        prop_assert_eq!(wide.to_string(), board.to_string());
+        if !has_two_of_15(board) {
+            prop_assert_eq!(wide.legal_moves(), board.legal_moves());
+            for direction in Move::ALL {
+                prop_assert_eq!(wide.slide(direction), board.slide(direction));
+            }
+        }
+    }
+
+    #[test]
+    fn wide_boards_spawn_one_new_2_or_4(board in wide_boards(), cell in 0usize..16, exp in 0u8..=16) {
+        let mut exps = board.exps();
+        let is_spawn = exps[cell] == 0 && matches!(exp, 1 | 2);
+        exps[cell] = exp;
+        prop_assert_eq!(board.spawns_into(WideBoard::from_exps(exps).unwrap()), is_spawn);
     }
 }

@@ -75,7 +75,7 @@ fn to_spec(run: &Run) -> spec::RunV2 {
                 }),
             })
             .collect(),
-        final_board: run.final_board().unwrap().0,
+        final_board: run.final_board().unwrap().board().0,
     }
 }
 

@@ -5,7 +5,7 @@ use super::batch_schema::{BatchSchema, ColumnBuffers};
 use super::element::ElementType;
 use super::gather::{Level, TableRows, gather, gather_part, gather_rows, naive};
 use super::layout::{ExtraField, RowLayout};
-use super::step_column::{StepColumn, TokenType};
+use super::step_column::{StepColumn, TILE_MASK, TokenType};
 use super::symmetry::SymmetryKey;
 use crate::step::STEP_SIZE;
 use proptest::prelude::*;
@@ -95,6 +95,42 @@ proptest! {
         let expected: Vec<u8> =
             indices.iter().flat_map(|&index| &rows.bytes[index as usize * stride..][..stride]).copied().collect();
         prop_assert_eq!(out, expected);
+    }
+}
+
+proptest! {
+    #[test]
+    fn tiles_of_65536_become_tokens(
+        tokens in prop::sample::select(vec![TokenType::UInt8, TokenType::Int32, TokenType::Int64]),
+        columns in prop::option::of(prop::sample::subsequence(
+            step_columns().into_iter().chain(["tile_65536_mask"]).collect::<Vec<_>>(), 1..8)),
+        symmetries in any::<Option<u64>>(),
+        seed in any::<u64>(),
+    ) {
+        let field = ExtraField { name: TILE_MASK.to_owned(), dtype: ElementType::UInt16, offset: 0, categories: None };
+        let layout = RowLayout::new(vec![field]);
+        let mut memory = rows(300, layout.stride(), seed);
+        for (k, row) in memory.chunks_exact_mut(layout.stride()).enumerate() {
+            // All cells that may be marked are 15. Most rows have no mask, and some have one that does not fit.
+            let mask: u16 = if k % 3 == 0 { u16::from_le_bytes([row[0], row[1]]) } else { 0 };
+            let nibbles = (0..16).fold(0_u64, |all, cell| all << 4 | (u64::from(mask >> cell & 1) * 15));
+            let board = u64::from_le_bytes(row[..8].try_into().unwrap()) | if k % 7 == 0 { 0 } else { nibbles };
+            row[..8].copy_from_slice(&board.to_le_bytes());
+            row[32..34].copy_from_slice(&mask.to_le_bytes());
+        }
+        let rows = TableRows { bytes: &memory, stride: layout.stride(), attached: &[] };
+        let columns = columns.map(|names| names.into_iter().map(str::to_owned).collect::<Vec<String>>());
+        let schema = BatchSchema::new(&layout, Vec::new(), tokens, columns.as_deref()).unwrap();
+        let indices: Vec<u64> = (0..300).rev().collect();
+        let ids: Vec<u64> = indices.iter().map(|index| index ^ seed).collect();
+        let turns = symmetries.map(|seed| (SymmetryKey::new(seed, 3), ids.as_slice()));
+        let slow = filled(&schema, indices.len(), |columns| naive(rows, &indices, &schema, columns, turns));
+        for level in Level::all() {
+            let fast = filled(&schema, indices.len(), |columns| {
+                gather_part(level, rows, &indices, &schema, columns, turns);
+            });
+            prop_assert_eq!(&fast, &slow, "{:?}", level);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tests with real run files, if the folder `../shared/fixtures` exists beside the checkout.
 
 use crate::naive;
-use a2store::{Archive, CancellationToken, IngestOptions, Move, Phases, encode_run, no_params, read_run};
+use a2store::{Archive, CancellationToken, IngestOptions, Move, Phases, WideBoard, encode_run, no_params, read_run};
 use serde_json::Value;
 use std::fs;
 use std::io::Write;
@@ -47,7 +47,7 @@ fn runs_decode_as_expected_and_encode_to_the_same_bytes() {
         assert_eq!(meta.max_score, expected["max_score"], "{name}");
         assert_eq!(meta.highest_tile, expected["highest_tile"], "{name}");
         assert_eq!(meta.engine.as_deref(), expected["engine"].as_str(), "{name}");
-        assert_eq!(format!("{:#018x}", run.final_board().unwrap().0), expected["final_board"], "{name}");
+        assert_eq!(format!("{:#018x}", run.final_board().unwrap().board().0), expected["final_board"], "{name}");
         assert_eq!(run.final_board().unwrap().score(), meta.max_score, "{name}");
 
         let boards: Vec<u8> = run.boards().iter().flat_map(|board| board.0.to_le_bytes()).collect();
@@ -77,7 +77,7 @@ fn every_transition_obeys_the_naive_rules() {
     for (path, _) in expected(&folder) {
         let (run, _) = read_run(&path).unwrap();
         run.verify().unwrap();
-        let next_boards = run.boards().iter().skip(1).copied().chain(run.final_board());
+        let next_boards = run.boards().iter().skip(1).copied().chain(run.final_board().map(WideBoard::board));
         for (step, (&board, next)) in run.boards().iter().zip(next_boards).enumerate() {
             let slid = Move::ALL.map(|direction| naive::slide(board.exps(), direction));
             for direction in Move::ALL {

@@ -313,6 +313,8 @@ IN_SETS = [
     "SELECT run_id FROM runs WHERE run_id < 9",
     "SELECT u.run_id FROM u WHERE u.run_id <= r.run_id",
     "SELECT u.run_id FROM u WHERE u.label = CASE WHEN r.run_id % 2 = 0 THEN 'a' ELSE 'b' END",
+    "SELECT o.num_steps FROM runs o WHERE o.run_id = nullif(r.run_id, 5)",
+    "SELECT 3 FROM u WHERE u.run_id = nullif(r.run_id, 2)",
 ]
 
 
@@ -512,6 +514,13 @@ def test_aggregates_drop_no_rows_in_the_reader(archive: a2store.Archive) -> None
 def test_correlation_beyond_joins_is_rejected(archive: a2store.Archive, condition: str, part: str) -> None:
     with pytest.raises(a2store.QueryRefusedError, match=f"refers to the outer query and has .*{part}"):
         archive.sql(f"SELECT run_id FROM runs r WHERE {condition}", tables={"u": USERS})
+
+
+def test_correlation_left_of_in_is_rejected(archive: a2store.Archive) -> None:
+    value = "(SELECT max(num_steps) FROM runs o WHERE o.run_id = r.run_id)"
+    for condition in (f"{value} IN (SELECT 5 FROM u)", f"1 + {value} NOT IN ((SELECT 5 FROM u))"):
+        with pytest.raises(a2store.QueryRefusedError, match=r"refers to the outer query, left of IN"):
+            archive.sql(f"SELECT run_id FROM runs r WHERE {condition}", tables={"u": USERS})
 
 
 def test_correlation_by_joins_is_answered(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection) -> None:

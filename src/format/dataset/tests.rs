@@ -423,7 +423,7 @@ fn a_rejected_run_changes_nothing() {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("set");
     let mut writer = DatasetWriter::create(&folder, DatasetOptions::default()).unwrap();
-    let step = |index, chosen| RunStep { index, board: Board(1), chosen, branches: None };
+    let step = |index, chosen| RunStep { index, board: Board(1).into(), chosen, branches: None };
     let mut long = Run::builder(65_537);
     (0..65_537).for_each(|_| long.push(Board(1), Move::Up, None));
     let of = |step| {

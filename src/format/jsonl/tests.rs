@@ -78,7 +78,7 @@ fn run_lines_match_the_older_tool() {
 #[test]
 fn an_incomplete_run_has_step_lines_but_no_run_line() {
     let mut builder = Run::builder(1);
-    builder.push_step(crate::run::RunStep { index: 7, board: Board(1), chosen: None, branches: None }).unwrap();
+    builder.push_step(crate::run::RunStep { index: 7, board: Board(1).into(), chosen: None, branches: None }).unwrap();
     let run = builder.finish(RunMeta::default(), None).unwrap();
     let value: Value = serde_json::from_str(&steps(&run, false)).unwrap();
     assert_eq!((&value["step_idx"], &value["chosen"]), (&Value::from(7), &Value::Null));

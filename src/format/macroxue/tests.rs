@@ -1,5 +1,5 @@
 use super::*;
-use crate::board::Move;
+use crate::board::{Board, Move};
 use crate::run::Branches;
 use flate2::Compression;
 use flate2::read::{DeflateEncoder, GzEncoder};
@@ -136,7 +136,7 @@ fn any_run() -> impl Strategy<Value = Run> {
         let mut index = 0;
         for (board, chosen, branches, gap) in rows {
             let chosen = Move::from_index(chosen);
-            steps.push_step(RunStep { index, board: Board(board), chosen, branches }).unwrap();
+            steps.push_step(RunStep { index, board: Board(board).into(), chosen, branches }).unwrap();
             index += if sampled { gap } else { 1 };
         }
         let (seed, max_score, rank, depth, elapsed_s) = meta;
@@ -224,8 +224,11 @@ fn sampled_rows_keep_their_indices() {
 fn errors_name_field_and_offset() {
     let board = "[1,1,0,0,0,0,0,0,0,0,0,0,0,0,0,0]";
     let with = |cell: &str| board.replacen("1,0", &format!("1,{cell}"), 1);
-    let tile = error_of(board, &with("16"));
-    assert_eq!(tile, "byte 0 (step 0): cell 2: expected an exponent of at most 15 (tile 32768), found 16 (tile 65536)");
+    let tile = error_of(board, &with("17"));
+    assert_eq!(
+        tile,
+        "byte 0 (step 0): cell 2: expected an exponent of at most 16 (tile 65536), found 17 (tile 131072)"
+    );
     assert!(error_of(board, &with("17")).ends_with("found 17 (tile 131072)"));
     assert!(error_of(board, &with("63")).ends_with("found 63 (tile 9223372036854775808)"));
     assert!(error_of(board, &with("64")).ends_with("found 64"));

@@ -173,7 +173,7 @@ fn a_rejected_run_changes_nothing() {
     };
     let meta = RunMeta { engine: Some("x".repeat(65_536)), ..RunMeta::default() };
     refuse(&mut writer, &Run::builder(0).finish(meta, None).unwrap(), "at most 65535 bytes");
-    let step = |index, chosen| RunStep { index, board: Board(1), chosen, branches: None };
+    let step = |index, chosen| RunStep { index, board: Board(1).into(), chosen, branches: None };
     let mut steps = Run::builder(1);
     steps.push_step(step(0, None)).unwrap();
     refuse(&mut writer, &steps.finish(RunMeta::default(), None).unwrap(), "a run without unknown moves");

@@ -83,8 +83,8 @@ fn a_damaged_run_does_not_affect_the_others() {
     for (offset, byte, message) in [
         (
             row + 12 + 5,
-            16,
-            "steps.npy: run 1: byte 1049 (step 0): exponent: expected 0..=15, the range of a board, found 16",
+            17,
+            "steps.npy: run 1: byte 1049 (step 0): exponent: expected 0..=16, the range of a board, found 17",
         ),
         (row + 2 * 28 + 8, 1, "steps.npy: run 1: byte 1088 (step 2): step index: expected an index above"),
         (row + 2 * 28, 77, "run 1: rows of the run: expected consecutive rows, found 2 spans"),
@@ -172,7 +172,7 @@ fn a_rejected_run_changes_nothing() {
     let mut writer = SessionWriter::create(&folder, &[], options).unwrap();
     writer.push(7, &game(1, 5)).unwrap();
     let mut steps = Run::builder(1);
-    steps.push_step(RunStep { index: 0, board: Board(1), chosen: None, branches: None }).unwrap();
+    steps.push_step(RunStep { index: 0, board: Board(1).into(), chosen: None, branches: None }).unwrap();
     let unknown = steps.finish(RunMeta::default(), None).unwrap();
     let high = Run::builder(0).finish(RunMeta { max_score: 1 << 63, ..RunMeta::default() }, None).unwrap();
     for (id, run, message) in
@@ -241,7 +241,7 @@ proptest! {
             for place in 0..run.num_steps() {
                 let (step, known) = (back.step(place).unwrap(), run.moves()[place]);
                 let next = run.step(place + 1).filter(|next| next.index == step.index + 1);
-                let choices = next.map_or(Vec::new(), |next| leading(step.board, next.board));
+                let choices = next.map_or(Vec::new(), |next| leading(step.board.board(), next.board.board()));
                 let expected = (with_action || choices.len() == 1).then_some(known);
                 prop_assert_eq!(step.chosen, expected);
             }

@@ -110,9 +110,10 @@ impl<'a> Arguments<'a> {
         self.phases
     }
 
-    /// Returns the index of the first optional argument.
-    pub(super) fn first_optional(&self) -> usize {
-        self.function.arguments.len()
+    /// Returns the index of the first mask.
+    pub(super) fn first_mask(&self) -> usize {
+        let mut all = self.function.arguments.iter().chain(self.function.optional);
+        all.position(|argument| argument.kind == ArgumentKind::Mask).unwrap_or_default()
     }
 
     /// Returns the kind of an argument.

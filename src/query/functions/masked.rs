@@ -45,9 +45,9 @@ impl Row {
     }
 }
 
-/// Returns the rows to correct. Their boards are the first argument and their masks the first optional argument.
+/// Returns the rows to correct. Their boards are the first argument.
 fn rows(arguments: &Arguments<'_>, correct: Correct) -> Result<Vec<Row>> {
-    let (boards, masks) = (arguments.boards(0)?, arguments.masks(arguments.first_optional())?);
+    let (boards, masks) = (arguments.boards(0)?, arguments.masks(arguments.first_mask())?);
     let numbers = match arguments.kind(1) {
         Some(ArgumentKind::Move | ArgumentKind::Symmetry | ArgumentKind::Cell) => Some(arguments.numbers(1)?),
         _ => None,
@@ -60,7 +60,7 @@ fn rows(arguments: &Arguments<'_>, correct: Correct) -> Result<Vec<Row>> {
     let is_valid = |at: &usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(*at));
     let row = |at: usize| {
         let board = WideBoard::new(boards[at].into(), masks[at]);
-        let board = board.map_err(|error| arguments.rejected(arguments.first_optional(), &error))?;
+        let board = board.map_err(|error| arguments.rejected(arguments.first_mask(), &error))?;
         Ok(Row { at, board, number: numbers.as_ref().map_or(0, |numbers| numbers[at]) })
     };
     (0..boards.len()).filter(|&at| needs(at)).filter(is_valid).map(row).collect()
@@ -219,7 +219,7 @@ pub(super) fn board_text(arguments: &Arguments<'_>) -> Result<ArrayRef> {
 
 pub(super) fn spawn(arguments: &Arguments<'_>) -> Result<ArrayRef> {
     let (plain, mut slid) = (composite::spawn(arguments)?, rows(arguments, Correct::MaskedOrMerging)?);
-    let index = arguments.first_optional() + 1;
+    let index = arguments.first_mask() + 1;
     let (next, next_masks) = (arguments.boards(2)?, arguments.masks(index)?);
     // Where only the next board has such a tile, nothing can have spawned.
     let nulls = arguments.nulls();

@@ -1,6 +1,7 @@
 //! Compares every function with naive rules over cells, on boards of all densities.
 
 mod calls;
+mod masks;
 #[allow(clippy::duplicate_mod, reason = "the tests of the board include it for themselves")]
 #[path = "../../board/naive.rs"]
 mod rules;
@@ -347,10 +348,10 @@ fn evs_with_and_without_branches() {
 
 #[test]
 fn phases_begin_where_the_archive_says() {
-    let exps = uint8(0..16);
+    let exps = uint8(0..17);
     for (mid, late) in [(1024, 4096), (2, 32768)] {
         let found = function("phase_of").call(std::slice::from_ref(&exps), Phases { mid, late }).unwrap();
-        for (exp, found) in (0..16).zip(found.as_string::<i32>()) {
+        for (exp, found) in (0..17).zip(found.as_string::<i32>()) {
             let tile = tile_of(exp);
             let expected = if tile >= late {
                 "late"

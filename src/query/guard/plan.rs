@@ -25,7 +25,7 @@ pub(in crate::query) fn check(plan: &LogicalPlan) -> Result<()> {
                     refused = refused.take().or_else(|| misplaced(expr));
                 }
                 if refused.is_none() {
-                    refused = correlated_beyond_joins(expr)?;
+                    refused = correlated_beyond_joins(expr)?.or(correlated_left_of_in(expr)?);
                 }
                 Ok(TreeNodeRecursion::Continue)
             })
@@ -91,6 +91,18 @@ fn correlated_beyond_joins(expr: &Expr) -> DataFusionResult<Option<Error>> {
     Ok(beyond.map(|beyond| {
         let why = "DataFusion answers it wrongly: join with the rows of the subquery instead";
         Error::refused(format!("{what} that refers to the outer query and has {beyond}"), why)
+    }))
+}
+
+/// Rejects a correlated scalar subquery left of `IN (SELECT …)`, which DataFusion cannot plan. No upstream issue was found.
+fn correlated_left_of_in(expr: &Expr) -> DataFusionResult<Option<Error>> {
+    let Expr::InSubquery(condition) = expr else { return Ok(None) };
+    let is_correlated = condition
+        .expr
+        .exists(|part| Ok(matches!(part, Expr::ScalarSubquery(subquery) if !subquery.outer_ref_columns.is_empty())))?;
+    Ok(is_correlated.then(|| {
+        let why = "DataFusion cannot plan it: compute the subquery's value in FROM, and compare that";
+        Error::refused("a subquery that refers to the outer query, left of IN (SELECT …)", why)
     }))
 }
 

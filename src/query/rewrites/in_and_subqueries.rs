@@ -11,6 +11,9 @@
 //! (x IN (SELECT y …)) IS TRUE  OR  (x IS NULL AND <there is a row>  OR  <some y is null>) AND NULL
 //! ```
 //!
+//! A correlated NOT IN becomes `NOT (x IN (SELECT y …) IS TRUE)` even if neither `x` nor `y` can be null. Otherwise
+//! DataFusion takes the columns of the correlation for `x` and `y`, and drops each row in which they are null (#25347).
+//!
 //! # IN with a list
 //!
 //! DataFusion treats a list as constant if it can be evaluated without a row, which is also true of a CASE. So
@@ -107,6 +110,10 @@ fn rewrite_condition(expr: Expr, null_is_false: bool, schema: &DFSchema) -> Data
                 return Ok(Transformed::yes(Expr::InSubquery(condition)));
             }
             match unknown(&condition, schema)? {
+                None if negated && !condition.subquery.outer_ref_columns.is_empty() => {
+                    let is_in = Expr::InSubquery(InSubquery { negated: false, ..condition }).is_true();
+                    Ok(Transformed::yes(not(is_in)))
+                }
                 None => Ok(Transformed::yes(Expr::InSubquery(condition))),
                 Some(unknown) => {
                     let is_in = Expr::InSubquery(InSubquery { negated: false, ..condition }).is_true();

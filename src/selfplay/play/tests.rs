@@ -70,7 +70,7 @@ fn replayed(recorder: &Recorder, written: &CollectingSink) -> Vec<(u64, u32, u32
     let of = |run: &Run| {
         run.verify().unwrap();
         let score = run.boards().iter().zip(run.moves()).map(|(board, &direction)| board.reward(direction)).sum();
-        (run.meta().seed.unwrap(), score, run.num_steps() as u32, run.final_board().unwrap())
+        (run.meta().seed.unwrap(), score, run.num_steps() as u32, run.final_board().unwrap().board())
     };
     written.0.lock().unwrap().iter().map(of).collect()
 }
@@ -243,7 +243,7 @@ fn the_built_in_player_plays_the_same_on_any_number_of_threads_and_as_a_policy()
         assert_eq!(replayed(&recorder, &written), of_report(&report));
         let runs = written.0.lock().unwrap();
         assert!(runs.iter().flat_map(|run| (0..run.num_steps()).filter_map(|step| run.step(step))).all(|step| {
-            Player::new(0).choose(step.board).map(|(chosen, branches)| (Some(chosen), Some(branches)))
+            Player::new(0).choose(step.board.board()).map(|(chosen, branches)| (Some(chosen), Some(branches)))
                 == Some((step.chosen, step.branches))
         }));
         report.games

@@ -17,7 +17,7 @@ fn game(len: u32, rate: u32, score: u64) -> Run {
     for index in 0..len {
         let next = Move::ALL.into_iter().map(|direction| board.slide(direction)).find(|after| *after != board);
         if index % rate == 0 {
-            steps.push_step(RunStep { index, board, chosen: None, branches: None }).unwrap();
+            steps.push_step(RunStep { index, board: board.into(), chosen: None, branches: None }).unwrap();
         }
         let Some(after) = next else { break };
         let empty = (0..16).find(|cell| after.0 >> (60 - 4 * cell) & 15 == 0).unwrap();
@@ -55,7 +55,7 @@ fn rows_keep_the_ids_and_the_steps_of_the_session() {
         for at in 0..run.num_steps() {
             let (step, original) = (table.step(row).unwrap(), run.step(at).unwrap());
             assert_eq!((u64::from(step.run_id), u32::from(step.step_index)), (*id, original.index));
-            assert_eq!((step.board, step.ev_legal), (original.board, original.board.legal_moves()));
+            assert_eq!((step.board, step.ev_legal), (original.board.board(), original.board.legal_moves()));
             assert!(step.ev_values.iter().all(|value| value.is_nan()));
             assert_eq!(step.chosen, decoded.step(at).unwrap().chosen.map_or(255, |chosen| chosen as u8));
             row += 1;
@@ -104,7 +104,9 @@ fn sessions_that_do_not_fit_rows_are_rejected() {
 
     let mut steps = Run::builder(0);
     for index in [0, 65_535, 65_536] {
-        steps.push_step(RunStep { index, board: Board(0x1100_0000_0000_0000), chosen: None, branches: None }).unwrap();
+        steps
+            .push_step(RunStep { index, board: Board(0x1100_0000_0000_0000).into(), chosen: None, branches: None })
+            .unwrap();
     }
     let (_parent, folder) = write(&[(1, steps.finish(RunMeta::default(), None).unwrap())]);
     let error = load(&folder, &FromSessionOptions::default()).err().unwrap();

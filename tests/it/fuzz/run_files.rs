@@ -243,13 +243,13 @@ impl RunV2 {
                 _ => false,
             };
             Some(
-                mine.pre_board == step.board.0
+                mine.pre_board == step.board.board().0
                     && Some(mine.chosen as u8) == step.chosen.map(|chosen| chosen as u8)
                     && same_branches,
             )
         };
         let same = self.steps.len() == run.num_steps()
-            && run.final_board() == Some(Board(self.final_board))
+            && run.final_board() == Some(Board(self.final_board).into())
             && (self.meta.start_unix_s, self.meta.max_score) == (meta.start_unix_s, meta.max_score)
             && self.meta.elapsed_s.to_bits() == meta.elapsed_s.to_bits()
             && (self.meta.highest_tile, &self.meta.engine_str) == (meta.highest_tile, &meta.engine)

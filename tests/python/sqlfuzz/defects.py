@@ -77,20 +77,6 @@ DEFECTS: list[Defect] = [
         "Assertion failed|arrays of different types|ArrayMap|Invalid comparison",
     ),
     Defect(
-        "NOT IN of a correlated query without NULLs, whose correlated column has some",
-        "SELECT count(*) FROM steps AS s WHERE phase NOT IN (SELECT 'beta' FROM runs WHERE seed = s.ev_legal)",
-        [(350,)],
-        _has("inq"),
-        "null_aware anti join",
-    ),
-    Defect(
-        "a correlated subquery left of IN of a query",
-        "SELECT count(*) FROM v WHERE (SELECT count(1) FROM u WHERE u.id = v.a_i8) IN (SELECT a_i64 FROM u)",
-        [(11,)],
-        _has("inq"),
-        "No field named",
-    ),
-    Defect(
         "names leave casts out",
         "SELECT count(*) FROM (SELECT 1 AS x FROM e GROUP BY a_u32, CAST(a_u32 AS BIGINT)) AS d",
         [(0,)],

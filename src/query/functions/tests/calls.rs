@@ -14,13 +14,15 @@ fn some_arguments(function: &Function, num_rows: usize) -> Vec<ArrayRef> {
             ArgumentKind::Move => number(4),
             ArgumentKind::Symmetry => number(8),
             ArgumentKind::Cell | ArgumentKind::Exponent => number(16),
+            // The boards have no cell of which one could be sure that it is full.
+            ArgumentKind::Mask => number(1),
             ArgumentKind::Ev => cast(&number(100), &DataType::Float32).unwrap(),
         }
     };
-    function.arguments.iter().map(of_kind).collect()
+    function.arguments.iter().chain(function.optional).map(of_kind).collect()
 }
 
-fn text(array: &ArrayRef) -> Vec<String> {
+pub(super) fn text(array: &ArrayRef) -> Vec<String> {
     let options = FormatOptions::default().with_null("NULL");
     let formatter = ArrayFormatter::try_new(array, &options).unwrap();
     (0..array.len()).map(|row| formatter.value(row).to_string()).collect()
@@ -33,7 +35,7 @@ fn values_under_nulls_have_no_effect() {
     for function in functions() {
         let arguments = some_arguments(function, 200);
         let plain = text(&function.call(&arguments, Phases::default()).unwrap());
-        for (index, argument) in function.arguments.iter().enumerate() {
+        for (index, argument) in function.arguments.iter().chain(function.optional).enumerate() {
             // Every third row is null, over a value out of range.
             let valid = |row: usize| row % 3 != 1;
             let wide = cast(
@@ -58,7 +60,7 @@ fn values_under_nulls_have_no_effect() {
             let found = function.call(&changed, Phases::default()).unwrap();
             assert_eq!((found.len(), found.data_type()), (150, &function.return_type()));
             for (row, (found, plain)) in text(&found).iter().zip(&plain[5..]).enumerate() {
-                if valid(row + 5) {
+                if valid(row + 5) || argument.kind == ArgumentKind::Mask {
                     assert_eq!(found, plain, "{} row {row}", function.name);
                 } else if argument.kind != ArgumentKind::Ev {
                     assert_eq!(found, "NULL", "{} row {row}", function.name);
@@ -69,7 +71,8 @@ fn values_under_nulls_have_no_effect() {
             changed[index] = Arc::new(NullArray::new(200));
             let found = function.call(&changed, Phases::default()).unwrap();
             assert_eq!(found.data_type(), &function.return_type());
-            assert!(argument.kind == ArgumentKind::Ev || found.logical_null_count() == 200, "{}", function.name);
+            let may_be_null = matches!(argument.kind, ArgumentKind::Ev | ArgumentKind::Mask);
+            assert!(may_be_null || found.logical_null_count() == 200, "{}", function.name);
         }
     }
 }
@@ -84,11 +87,12 @@ fn every_type_that_holds_the_values_is_accepted() {
             _ => Arc::clone(array),
         };
         let arguments = some_arguments(function, 50);
-        let arguments: Vec<ArrayRef> = function.arguments.iter().zip(&arguments).map(|(a, b)| small(a, b)).collect();
+        let arguments: Vec<ArrayRef> =
+            function.arguments.iter().chain(function.optional).zip(&arguments).map(|(a, b)| small(a, b)).collect();
         let expected = function.call(&arguments, Phases::default()).unwrap();
         for data_type in [Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64, Float16, Float32, Float64] {
             let takes = |argument: &&Argument| argument.kind == ArgumentKind::Ev || data_type.is_integer();
-            let casts = function.arguments.iter().zip(&arguments);
+            let casts = function.arguments.iter().chain(function.optional).zip(&arguments);
             let changed: Vec<ArrayRef> = casts
                 .map(
                     |(argument, array)| {
@@ -123,7 +127,7 @@ fn errors_name_the_invalid_argument() {
     assert_eq!(message("tile", &[board.clone(), int64(-1)]), "tile: cell: expected 0..=15, found -1");
     assert_eq!(message("reward", &[board.clone(), int64(256)]), "reward: move: expected 0..=3, found 256");
     assert_eq!(message("transform", &[board.clone(), uint8([8])]), "transform: symmetry: expected 0..=7, found 8");
-    assert_eq!(message("phase_of", &[uint64([1 << 32])]), "phase_of: max_exp: expected 0..=15, found 4294967296");
+    assert_eq!(message("phase_of", &[uint64([1 << 32])]), "phase_of: max_exp: expected 0..=16, found 4294967296");
     assert_eq!(
         message("exps", &[int64(-1)]),
         "exps: board: expected a uint64, as a board uses the top bit, found -1 (Int64)"
@@ -135,9 +139,19 @@ fn errors_name_the_invalid_argument() {
     let evs = [one.clone(), one.clone(), words, one];
     assert_eq!(message("ev_gap", &evs), "ev_gap: ev_left: expected a number, found Utf8");
     assert_eq!(message("tile", &[board.clone(), none]), "tile: cell: expected 1 rows as in board, found 0");
-    assert_eq!(message("tile", std::slice::from_ref(&board)), "tile(board, cell): expected 2 arguments, found 1");
-    assert_eq!(message("exps", &[board.clone(), board.clone()]), "exps(board): expected 1 argument, found 2");
-    assert_eq!(message("exps", &[]), "exps(board): expected 1 argument, found 0");
+    assert_eq!(
+        message("tile", std::slice::from_ref(&board)),
+        "tile(board, cell[, tile_65536_mask]): expected 2 or 3 arguments, found 1"
+    );
+    let count = |found: usize| format!("exps(board[, tile_65536_mask]): expected 1 or 2 arguments, found {found}");
+    assert_eq!(message("exps", &[board.clone(), uint8([0]), uint8([0])]), count(3));
+    assert_eq!(message("exps", &[]), count(0));
+    let evs = "ev_gap(ev_up, ev_down, ev_left, ev_right): expected 4 arguments, found 1";
+    assert_eq!(message("ev_gap", std::slice::from_ref(&board)), evs);
+    assert_eq!(
+        message("exps", &[board.clone(), int64(1 << 16)]),
+        "exps: tile_65536_mask: expected 0..=65535, found 65536"
+    );
     // The invalid row is found among valid rows and nulls.
     let cells: ArrayRef = Arc::new(Int64Array::from(vec![Some(3), None, Some(99), Some(100)]));
     assert_eq!(message("tile", &[uint64([0; 4]), cells]), "tile: cell: expected 0..=15, found 99");
@@ -166,7 +180,7 @@ fn documented_examples_hold() {
 #[test]
 fn the_list_is_in_order() {
     let signatures: Vec<String> = functions().iter().map(Function::signature).collect();
-    assert_eq!(signatures[1], "tile(board, cell)");
+    assert_eq!(signatures[1], "tile(board, cell[, tile_65536_mask])");
     assert_eq!(signatures.last().unwrap(), "phase_of(max_exp)");
     let mut names: Vec<&str> = functions().iter().map(|function| function.name).collect();
     names.sort_unstable();

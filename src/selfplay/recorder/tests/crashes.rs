@@ -291,7 +291,7 @@ fn journal_games_are_written_to_another_sink() {
     let seen = seen.lock().unwrap();
     for (&id, run) in &seen.games {
         let expected: Vec<_> = (0..300).map(|index| step(id, index)).collect();
-        assert_eq!((run.meta().seed, run.final_board()), (Some(id), Some(step(id, 300).0)));
+        assert_eq!((run.meta().seed, run.final_board()), (Some(id), Some(step(id, 300).0.into())));
         assert!(run.boards().iter().copied().zip(run.moves().iter().copied()).eq(expected));
     }
     drop(seen);

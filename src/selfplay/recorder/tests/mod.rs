@@ -54,7 +54,7 @@ fn check(folder: &Path, sample_rate: u32, len: impl Fn(u64) -> u32) -> BTreeMap<
         for (place, &index) in expected.iter().enumerate() {
             let found = run.step(place).unwrap();
             let (board, action) = step(seed, index);
-            assert_eq!((found.index, found.board), (index, board));
+            assert_eq!((found.index, found.board), (index, board.into()));
             assert!(!session.has_actions() || found.chosen == Some(action));
         }
         let last = step(seed, num_steps).0;

@@ -155,11 +155,11 @@ fn other_sinks_get_values_and_final_boards() {
     recorder.close().unwrap();
     let seen = seen.lock().unwrap();
     let run = &seen.games[&0];
-    assert_eq!((run.final_board(), run.meta().seed, run.num_steps()), (Some(Board(5)), Some(9), 151));
+    assert_eq!((run.final_board(), run.meta().seed, run.num_steps()), (Some(Board(5).into()), Some(9), 151));
     for place in 0..151_u32 {
         let found = run.step(place as usize).unwrap();
         let (board, action) = step(9, 2 * place);
-        assert_eq!((found.index, found.board), (2 * place, board));
+        assert_eq!((found.index, found.board), (2 * place, board.into()));
         assert_eq!(found.chosen, (2 * place % 5 > 0).then_some(action));
         assert_eq!(found.branches, evs(2 * place));
     }
@@ -269,7 +269,7 @@ proptest! {
         for rows in [&rows, &again] {
             prop_assert_eq!(rows.steps(3).count(), boards.len());
             for (place, (step, &(board, action, values, legal))) in rows.steps(3).zip(&boards).enumerate() {
-                prop_assert_eq!((step.index as usize, step.board.0), (3 * place, board));
+                prop_assert_eq!((step.index as usize, step.board.board().0), (3 * place, board));
                 prop_assert_eq!(step.chosen, Move::from_index(action));
                 let found = step.branches.map(|branches| (branches.values.map(f32::to_bits), branches.legal));
                 prop_assert_eq!(found, (with_evs && legal < 16).then_some((values.map(f32::to_bits), legal)));
