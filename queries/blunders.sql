@@ -26,7 +26,7 @@
 --   ev_loss float32: the best value minus the value of the chosen move
 WITH worst AS (
   SELECT
-    run_id, step_index, engine, phase, board, move, ev_up, ev_down, ev_left, ev_right,
+    run_id, step_index, engine, phase, board, tile_65536_mask, move, ev_up, ev_down, ev_left, ev_right,
     ev_loss(move, ev_up, ev_down, ev_left, ev_right) AS ev_loss
   FROM steps
   WHERE has_evs
@@ -37,7 +37,7 @@ WITH worst AS (
   LIMIT $limit
 )
 SELECT
-  run_id, step_index, engine, phase, board, board_text(board) AS tiles, move,
+  run_id, step_index, engine, phase, board, board_text(board, tile_65536_mask) AS tiles, move,
   best_move(ev_up, ev_down, ev_left, ev_right) AS best_move,
   ev_up, ev_down, ev_left, ev_right, ev_loss
 FROM worst

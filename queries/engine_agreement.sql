@@ -1,7 +1,8 @@
 -- How often two engines would play the same move, over the positions that both met. Boards that differ only by a
 -- symmetry are one position, and moves are transformed with the board. Draw one move from each engine's moves on a
 -- position: the agreement is the probability that the two are equal. All positions have the same weight. Steps without
--- a known move are left out. Games diverge after their first moves, so only these are compared.
+-- a known move are left out. Games diverge after their first moves, so only these are compared. Steps with a tile of
+-- 65536 are left out.
 --
 -- Parameters:
 --   first_steps uint64 = 100: only steps with an index below this
@@ -15,7 +16,7 @@
 WITH plays AS (
   SELECT engine, canonical(board) AS position, canonical_move(board, move) AS move
   FROM steps
-  WHERE step_index < $first_steps AND move IS NOT NULL
+  WHERE step_index < $first_steps AND max_exp < 16 AND move IS NOT NULL
 ),
 positions AS (
   SELECT

@@ -37,8 +37,8 @@ hardest AS (
 )
 -- The other columns are read only for the hardest steps.
 SELECT
-  run_id, step_index, engine, phase, board, board_text(board) AS tiles, move, ev_up, ev_down, ev_left, ev_right,
-  hardest.ev_gap
+  run_id, step_index, engine, phase, board, board_text(board, tile_65536_mask) AS tiles, move,
+  ev_up, ev_down, ev_left, ev_right, hardest.ev_gap
 FROM hardest
 JOIN steps USING (run_id, step_index)
 WHERE hardest.ev_gap IS NOT NULL

@@ -24,6 +24,7 @@
 --   highest_tile uint32: the run's largest tile
 --   num_steps uint32: the run's length
 --   engine string: the run's engine; null = absent
+--   tile_65536_mask uint16: the cells with 65536, bit i for cell i; null = 0
 SELECT *
 FROM steps
 WHERE max_score >= $min_score

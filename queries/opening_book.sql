@@ -1,6 +1,6 @@
 -- The most frequent positions in the first steps of runs, with the moves played there and the mean final score. Boards
 -- that differ only by a symmetry are one position, and moves are transformed with the board. Steps without a known move
--- count only in `num_steps`.
+-- count only in `num_steps`. Steps with a tile of 65536, which no opening has, are left out.
 --
 -- Parameters:
 --   first_steps uint64 = 20: only steps with an index below this
@@ -19,7 +19,7 @@
 WITH plays AS (
   SELECT canonical(board) AS position, canonical_move(board, move) AS move, max_score
   FROM steps
-  WHERE step_index < $first_steps AND ($engine IS NULL OR engine = $engine)
+  WHERE step_index < $first_steps AND max_exp < 16 AND ($engine IS NULL OR engine = $engine)
 ),
 book AS (
   SELECT

@@ -4,7 +4,7 @@
 -- step's board shows it: the run counts as having reached it, but does not count in the median.
 --
 -- Parameters:
---   min_tile uint64 = 2048: the smallest tile to report; the largest is 32768
+--   min_tile uint64 = 2048: the smallest tile to report; the largest is 32768, or 65536 if a run reached it
 --   engine string = null: only runs of this engine; null = all runs, with or without an engine
 --   by_engine bool = false: whether to compute separate rows for each engine
 --
@@ -20,16 +20,17 @@ WITH tiles AS (
   SELECT CAST(column1 AS TINYINT UNSIGNED) AS exp, CAST(column2 AS INT UNSIGNED) AS tile
   FROM (VALUES
     (1, 2), (2, 4), (3, 8), (4, 16), (5, 32), (6, 64), (7, 128), (8, 256), (9, 512), (10, 1024),
-    (11, 2048), (12, 4096), (13, 8192), (14, 16384), (15, 32768)
+    (11, 2048), (12, 4096), (13, 8192), (14, 16384), (15, 32768),
+    (16, 65536)
   )
-  WHERE column2 >= $min_tile
+  WHERE column2 >= $min_tile AND (column2 <= 32768 OR column2 <= (SELECT max(highest_tile) FROM runs))
 ),
 players AS (
   SELECT run_id, highest_tile, CASE WHEN $by_engine THEN engine END AS engine
   FROM runs
   WHERE $engine IS NULL OR engine = $engine
 ),
--- At most 16 rows per run, so the joins below are small.
+-- At most 17 rows per run, so the joins below are small.
 firsts AS (
   SELECT run_id, max_exp, min(step_index) AS step
   FROM steps

@@ -16,15 +16,30 @@ WITH boards AS (
   -- Groups twice instead of counting distinct boards: canonical() runs once per board, and each key is one integer.
   SELECT board, min(max_exp) AS max_exp, count(*) AS num_steps
   FROM steps
-  WHERE max_score >= $min_score
+  WHERE max_exp < 16
+    AND max_score >= $min_score
     AND ($engine IS NULL OR engine = $engine)
     AND ($phase IS NULL OR phase = $phase)
   GROUP BY board
+),
+-- Boards with a tile of 65536, which are few, need their mask as a second key.
+wide_boards AS (
+  SELECT board, tile_65536_mask AS mask, min(max_exp) AS max_exp, count(*) AS num_steps
+  FROM steps
+  WHERE max_exp = 16
+    AND max_score >= $min_score
+    AND ($engine IS NULL OR engine = $engine)
+    AND ($phase IS NULL OR phase = $phase)
+  GROUP BY board, tile_65536_mask
 ),
 positions AS (
   SELECT min(max_exp) AS max_exp, sum(num_steps) AS num_steps, count(*) AS num_boards
   FROM boards
   GROUP BY canonical(board)
+  UNION ALL
+  SELECT min(max_exp) AS max_exp, sum(num_steps) AS num_steps, count(*) AS num_boards
+  FROM wide_boards
+  GROUP BY canonical(board, mask), canonical_mask(board, mask)
 ),
 phases AS (
   SELECT phase_of(max_exp) AS phase, num_steps, num_boards

@@ -4,6 +4,8 @@ Conventions:
 
 - A board is a uint64 of sixteen 4-bit exponents, row by row; cell 0 (top left) has the highest four bits.
 - Exponent 0 is an empty cell; exponent ``k`` is the tile ``2**k``.
+- The largest exponent of a board is 15. A cell with a tile of 65536 also has 15, and its bit in a separate mask
+  (``tile_65536_mask``, uint16) is set: bit ``i`` for cell ``i``.
 - The four moves are in the order up, down, left, right (UDLR), numbered 0 to 3.
 - Bits 0 to 3 of a legality mask are up, down, left and right.
 - Ranges are half-open: ``0..n`` excludes ``n``. Ranges written ``0..=n`` include ``n``.
@@ -1830,7 +1832,7 @@ class SqlFunction:
 
     @property
     def signature(self) -> str:
-        """The form of a call, such as ``"tile(board, cell)"``."""
+        """The form of a call, such as ``"tile(board, cell[, tile_65536_mask])"``; optional arguments are in brackets."""
 
     @property
     def returns(self) -> str:
@@ -1931,6 +1933,9 @@ class Query:
           are.
         - ``ev_legal``, uint8: a legality mask; derived from the rules if it is null or missing.
         - ``run_id``, uint32, and ``step_index``, at most 65,535: 0 if they are missing.
+        - ``tile_65536_mask``, uint16: the cells with a tile of 65536. If a value is not 0, the table has the column
+          as an extra column, its rows have at least 40 bytes, and the tokens of these cells are 16. Without the column
+          in the query, these tokens are 15.
 
         Rows are in the order of the query's ORDER BY, then of ``(run_id, step_index)``. The number of threads does not
         affect the order.
@@ -2390,7 +2395,8 @@ class Batch:
     """
 
     tokens: npt.NDArray[np.uint8 | np.int32 | np.int64]
-    """The exponents of the boards, 0 to 15: shape (n, 16), row by row from the top left; uint8, int32 or int64."""
+    """The exponents of the boards: shape (n, 16), row by row from the top left; uint8, int32 or int64. 0 to 15, and 16 for
+    a tile of 65536 if the table has ``tile_65536_mask``."""
     move: npt.NDArray[np.uint8]
     """The chosen move: shape (n,), uint8, 0 to 3 in the order UDLR, 255 = none."""
     ev_values: npt.NDArray[np.float32]

@@ -60,6 +60,7 @@ pub use pack::{
 };
 pub use packdat::{PackDat, PackDatWriter};
 pub use registry::SourceFormat;
+pub(crate) use rows::WideStep;
 pub use rows::{StepRow, flatten, rebuild};
 pub(crate) use run_file::MAX_RUN_BYTES;
 pub use run_file::{RunFormat, decode_run, encode_run, read_run};

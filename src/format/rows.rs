@@ -106,6 +106,35 @@ pub(super) fn known_move(step: &RunStep) -> Result<Move> {
 /// The stored move of a step whose move is unknown.
 const NO_MOVE: u8 = 255;
 
+/// A row of a table whose boards may have tiles of 65,536: the step with the board's nibbles, and the mask.
+#[derive(Clone, Copy, Debug, Default, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub(crate) struct WideStep {
+    pub(crate) step: Step,
+    pub(crate) tile_65536_mask: u16,
+    padding: [u8; 6],
+}
+
+impl StepRow for WideStep {
+    fn from_step(run_id: u64, step: &RunStep) -> Result<WideStep> {
+        let nibbles = RunStep { board: step.board.board().into(), ..*step };
+        let mut row = WideStep {
+            step: Step::from_step(run_id, &nibbles)?,
+            tile_65536_mask: step.board.tile_65536_mask(),
+            padding: [0; 6],
+        };
+        if step.branches.is_none() && row.tile_65536_mask != 0 {
+            row.step.ev_legal = step.board.legal_moves();
+        }
+        Ok(row)
+    }
+
+    fn to_step(&self) -> Result<RunStep> {
+        let board = WideBoard::new(self.step.board, self.tile_65536_mask)?;
+        Ok(RunStep { board, ..self.step.to_step()? })
+    }
+}
+
 impl StepRow for Step {
     fn from_step(run_id: u64, step: &RunStep) -> Result<Step> {
         let run_id = stored_id(run_id)?;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 ///
 /// | column | shape | type | |
 /// | --- | --- | --- | --- |
-/// | `tokens` | (n, 16) | uint8, int32 or int64 | exponents, row-major, 0 to 15 |
+/// | `tokens` | (n, 16) | uint8, int32 or int64 | exponents, row-major, 0 to 15; 16 with `tile_65536_mask` |
 /// | `move` | (n,) | uint8 | 0 to 3, UDLR; 255 = none |
 /// | `ev_values` | (n, 4) | float32 | 0.0 where illegal, NaN where the step has none |
 /// | `ev_legal` | (n, 4) | bool | |

@@ -1,7 +1,7 @@
 //! Run files → a table, without an archive.
 
 use super::fingerprint::Fingerprint;
-use super::layout::RowLayout;
+use super::layout::{ExtraField, RowLayout};
 use super::materialize_options::ChosenEv;
 use super::memory::{Region, memory_limit};
 use super::runs::{RunFacts, Runs};
@@ -9,10 +9,10 @@ use super::step_table::StepTable;
 use crate::archive::{Phases, RunsOf, each_run};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::{PackReader, flatten};
+use crate::format::{PackReader, StepRow, WideStep, flatten};
 use crate::progress::Progress;
 use crate::run::Run;
-use crate::step::{STEP_SIZE, Step};
+use crate::step::Step;
 use derive_setters::Setters;
 use std::path::{Path, PathBuf};
 
@@ -105,12 +105,30 @@ impl StepTable {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
+        // Almost no run has a tile of 65,536. So rows get masks only after a run has needed them.
+        let mut needs_masks = false;
+        match StepTable::of_rows::<Step>(source, options, progress, cancel, &mut needs_masks) {
+            Err(_) if needs_masks => {
+                StepTable::of_rows::<WideStep>(source, options, progress, cancel, &mut needs_masks)
+            }
+            result => result,
+        }
+    }
+
+    /// Reads runs into rows of this type. Sets `needs_masks` if it fails because a run has a tile of 65,536.
+    fn of_rows<R: TableRow>(
+        source: &RunsOf<'_>,
+        options: &FromRunsOptions,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+        needs_masks: &mut bool,
+    ) -> Result<StepTable> {
         let limit = memory_limit(options.memory_limit);
         let (mut region, reserved) = Region::reserve_most(limit)?;
         let (mut len, mut run_id) = (0, 0_u32);
         let mut facts = RunFacts::default();
         let mut hash = blake3::Hasher::new();
-        let mut rows: Vec<Step> = Vec::new();
+        let mut rows: Vec<R> = Vec::new();
         each_run(source, options.workers, false, progress, cancel, |place, (run, _)| {
             if let (RunsOf::Pack(_), Some(place)) = (source, place) {
                 // Runs that were removed from the pack may precede this one.
@@ -118,9 +136,10 @@ impl StepTable {
             }
             if options.wants(&run) {
                 rows.clear();
+                *needs_masks |= run.tile_65536_masks().is_some();
                 flatten(&run, u64::from(run_id), &mut rows)?;
                 if options.chosen_ev == ChosenEv::One {
-                    rows.iter_mut().for_each(choose);
+                    rows.iter_mut().for_each(|row| choose(row.step_mut()));
                 }
                 let bytes: &[u8] = bytemuck::cast_slice(&rows);
                 let Some(slot) = region.bytes_mut()[..reserved as usize].get_mut(len..len + bytes.len()) else {
@@ -138,9 +157,35 @@ impl StepTable {
             run_id = run_id.checked_add(1).ok_or_else(|| Error::argument("runs", "at most 4294967295", "more"))?;
             Ok(())
         })?;
-        debug_assert_eq!(len % STEP_SIZE, 0);
         let runs = Runs::of_facts(Phases::default(), facts);
-        StepTable::new(region.freeze(len)?, RowLayout::new(Vec::new()), Fingerprint::of_content(&hash.finalize()), runs)
+        StepTable::new(region.freeze(len)?, R::layout(), Fingerprint::of_content(&hash.finalize()), runs)
+    }
+}
+
+/// A row of a table without further extra columns.
+trait TableRow: StepRow + bytemuck::Pod + Send {
+    fn layout() -> RowLayout;
+
+    fn step_mut(&mut self) -> &mut Step;
+}
+
+impl TableRow for Step {
+    fn layout() -> RowLayout {
+        RowLayout::new(Vec::new())
+    }
+
+    fn step_mut(&mut self) -> &mut Step {
+        self
+    }
+}
+
+impl TableRow for WideStep {
+    fn layout() -> RowLayout {
+        RowLayout::new(vec![ExtraField::tile_mask()])
+    }
+
+    fn step_mut(&mut self) -> &mut Step {
+        &mut self.step
     }
 }
 

@@ -8,19 +8,21 @@ use super::fingerprint::Fingerprint;
 use super::layout::{ExtraField, RowLayout};
 use super::memory::{Region, check_memory};
 use super::runs::{RunFacts, Runs};
+use super::step_column::TILE_MASK;
 use super::step_table::StepTable;
 use crate::archive::Phases;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::format::{Session, flatten};
+use crate::format::{Session, WideStep, flatten};
 use crate::progress::{Progress, Unit};
 use crate::run::RunMeta;
-use crate::step::{STEP_SIZE, Step};
+use crate::step::STEP_SIZE;
 use crate::workers;
 use derive_setters::Setters;
 use rayon::prelude::*;
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The options for loading the rows of a session.
 ///
@@ -95,9 +97,29 @@ impl StepTable {
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
         let threads = workers::pool("session", options.workers)?;
-        let (layout, extras) = layout(&options.extra)?;
         let session = Session::open(path)?;
-        let indices = indices(&session, options.run_ids.as_deref())?;
+        // Almost no run has a tile of 65,536. So rows get masks only after a run has needed them.
+        let needs_masks = AtomicBool::new(false);
+        let read =
+            |with_masks| StepTable::of_session(&session, options, &threads, with_masks, &needs_masks, progress, cancel);
+        match read(false) {
+            Err(_) if needs_masks.load(Ordering::Relaxed) => read(true),
+            result => result,
+        }
+    }
+
+    /// Reads the rows, with masks or without. Sets `needs_masks` if it fails because a run has a tile of 65,536.
+    fn of_session(
+        session: &Session,
+        options: &FromSessionOptions,
+        threads: &rayon::ThreadPool,
+        with_masks: bool,
+        needs_masks: &AtomicBool,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+    ) -> Result<StepTable> {
+        let (layout, extras) = layout(&options.extra, with_masks)?;
+        let indices = indices(session, options.run_ids.as_deref())?;
         let stride = layout.stride();
         let num_rows: u64 = indices.iter().map(|&(index, _)| session.num_rows_of(index)).sum();
         let needed = num_rows.saturating_mul(stride as u64);
@@ -115,10 +137,17 @@ impl StepTable {
         let fill = |wanted: Wanted<'_>| -> Result<()> {
             cancel.check()?;
             let run = session.decode(wanted.index)?;
-            let mut steps: Vec<Step> = Vec::new();
+            let mut steps: Vec<WideStep> = Vec::new();
             flatten(&run, u64::from(wanted.run_id), &mut steps)?;
+            if !with_masks && run.tile_65536_masks().is_some() {
+                needs_masks.store(true, Ordering::Relaxed);
+                return Err(Error::argument("run", "tiles of at most 32768 in rows without masks", "65536"));
+            }
             for (row, step) in wanted.rows.chunks_exact_mut(stride).zip(&steps) {
-                row[..STEP_SIZE].copy_from_slice(bytemuck::bytes_of(step));
+                row[..STEP_SIZE].copy_from_slice(bytemuck::bytes_of(&step.step));
+                if let Some(field) = layout.extra(TILE_MASK) {
+                    row[field.offset..field.offset + 2].copy_from_slice(&step.tile_65536_mask.to_le_bytes());
+                }
                 for ((_, dtype, value), &at) in extras.iter().zip(&places) {
                     row[at..at + dtype.width()].copy_from_slice(&value(run.meta())[..dtype.width()]);
                 }
@@ -147,7 +176,7 @@ impl StepTable {
 }
 
 /// Returns the row layout and its extra columns.
-fn layout(names: &[String]) -> Result<(RowLayout, Vec<Extra>)> {
+fn layout(names: &[String], with_masks: bool) -> Result<(RowLayout, Vec<Extra>)> {
     let mut extras: Vec<Extra> = Vec::with_capacity(names.len());
     for name in names {
         let known = EXTRAS.iter().find(|(known, ..)| known == name);
@@ -158,7 +187,8 @@ fn layout(names: &[String]) -> Result<(RowLayout, Vec<Extra>)> {
         extras.push(*extra);
     }
     let field = |&(name, dtype, _): &Extra| ExtraField { name: name.to_owned(), dtype, offset: 0, categories: None };
-    Ok((RowLayout::new(extras.iter().map(field).collect()), extras))
+    let masks = with_masks.then(ExtraField::tile_mask);
+    Ok((RowLayout::new(extras.iter().map(field).chain(masks).collect()), extras))
 }
 
 /// Returns each selected run's index in the session and its id, ordered by id.

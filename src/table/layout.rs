@@ -1,7 +1,7 @@
 //! The byte layout of a row: a [`Step`](crate::Step), then the extra columns, the widest first.
 
 use super::element::ElementType;
-use super::step_column::is_reserved;
+use super::step_column::{TILE_MASK, is_reserved};
 use crate::error::{Error, Result};
 use crate::step::{FIELDS, STEP_SIZE};
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,13 @@ pub struct ExtraField {
     /// The strings behind the codes, in ascending order, if the column holds categories. The codes are int16,
     /// -1 for null.
     pub categories: Option<Arc<[String]>>,
+}
+
+impl ExtraField {
+    /// Returns the extra column of masks of the cells with 65,536.
+    pub(super) fn tile_mask() -> ExtraField {
+        ExtraField { name: TILE_MASK.to_owned(), dtype: ElementType::UInt16, offset: 0, categories: None }
+    }
 }
 
 impl RowLayout {

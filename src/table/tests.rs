@@ -5,7 +5,7 @@ use super::batch_schema::{BatchSchema, ColumnBuffers};
 use super::element::ElementType;
 use super::gather::{Level, TableRows, gather, gather_part, gather_rows, naive};
 use super::layout::{ExtraField, RowLayout};
-use super::step_column::{StepColumn, TILE_MASK, TokenType};
+use super::step_column::{StepColumn, TokenType};
 use super::symmetry::SymmetryKey;
 use crate::step::STEP_SIZE;
 use proptest::prelude::*;
@@ -107,8 +107,7 @@ proptest! {
         symmetries in any::<Option<u64>>(),
         seed in any::<u64>(),
     ) {
-        let field = ExtraField { name: TILE_MASK.to_owned(), dtype: ElementType::UInt16, offset: 0, categories: None };
-        let layout = RowLayout::new(vec![field]);
+        let layout = RowLayout::new(vec![ExtraField::tile_mask()]);
         let mut memory = rows(300, layout.stride(), seed);
         for (k, row) in memory.chunks_exact_mut(layout.stride()).enumerate() {
             // All cells that may be marked are 15. Most rows have no mask, and some have one that does not fit.

@@ -57,7 +57,7 @@ CONTAINER_DAMAGES: dict[str, dict[str, int]] = {
     "pack.dat": {"pack_dat_move_7": 3},
     "dataset": {"dataset_run_id": 4},
     "selfplay/20260101_model=test": {"session_exponent_16": 4},
-    "macroxue": {"macroxue_tile_65536": 4, "macroxue_truncated": 4, "macroxue_row_missing": 2},
+    "macroxue": {"macroxue_tile_131072": 4, "macroxue_truncated": 4, "macroxue_row_missing": 2},
 }
 NUM_FILES = {"a2run2": 400, "a2t1": 200}
 NUM_IN_CONTAINER = {"packs/mixed.a2pack": 80, "packs/dense.a2pack": 80}
@@ -232,8 +232,8 @@ def _patch(folder: Path, first: int, end: int, column: str, value: Any) -> None:
 
 def _log(rng: random.Random, folder: Path, number: int, game: Game, kind: str | None) -> Path:
     exps = {}
-    if kind == "macroxue_tile_65536":
-        exps = {len(game) - 1: [16, *cells(game.boards[-1])[1:]]}
+    if kind == "macroxue_tile_131072":
+        exps = {len(game) - 1: [17, *cells(game.boards[-1])[1:]]}
     zipped = kind == "macroxue_truncated" or number % 4 != 3
     name, extra = f"depth06_game{number:06}", number % 5 == 2
     path = logs.write_macroxue(

@@ -49,6 +49,7 @@ def test_schemas(archive: a2store.Archive, query: a2store.Query) -> None:
         ("highest_tile", pa.uint32(), False),
         ("num_steps", pa.uint32(), False),
         ("engine", text, True),
+        ("tile_65536_mask", pa.uint16(), True),
     ]
     assert [(field.name, field.type, field.nullable) for field in steps] == expected
     assert archive.schema("steps").names == steps.names

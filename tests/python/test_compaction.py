@@ -293,7 +293,7 @@ def test_an_archive_of_an_older_schema(tmp_path: Path) -> None:
     assert after["runs"]["version"].null_count == archive.num_runs
     (file,) = archive.files("runs")
     assert pq.read_schema(file).names == [field.name for field in pa.schema(archive.schema("runs"))]
-    assert pq.read_metadata(file).metadata[b"a2store.schema_version"] == b"4"
+    assert pq.read_metadata(file).metadata[b"a2store.schema_version"] == b"5"
     assert archive.verify(deep=True, progress=False).problems == []
 
 

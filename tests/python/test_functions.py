@@ -260,7 +260,7 @@ def test_integers_of_any_type(archive: a2store.Archive, dtype: str) -> None:
         ("transform_move(4, 0)", "move", "4"),
         ("transform_move(0, 8)", "symmetry", "8"),
         ("ev_loss(4, ev_up, ev_down, ev_left, ev_right)", "move", "4"),
-        ("phase_of(16)", "max_exp", "16"),
+        ("phase_of(17)", "max_exp", "17"),
         ("phase_of(-1)", "max_exp", "-1"),
         ("exps(-1)", "board", "-1"),
         ("canonical(-2)", "board", "-2"),

@@ -148,7 +148,7 @@ def test_statistics_and_page_indexes(archive: a2store.Archive, expected: Tables,
     for file in archive.files(table):
         metadata = pq.read_metadata(file)
         assert metadata.created_by.startswith("a2store ")
-        assert metadata.metadata[b"a2store.schema_version"] == b"4"
+        assert metadata.metadata[b"a2store.schema_version"] == b"5"
         for index in range(metadata.num_row_groups):
             group = metadata.row_group(index)
             rows = expected[table].slice(offset, group.num_rows)

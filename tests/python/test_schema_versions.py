@@ -28,7 +28,7 @@ from archives import (
     unsealed,
 )
 
-NEWEST = 4
+NEWEST = 5
 ARCHIVES = sorted(GOLDEN.glob("schema-*.a2"))
 OF_THE_INGEST = ("ingested_at", "version", "source", "raw_evs")
 """Columns with the time and origin of a run, and one that older versions lack."""

@@ -7,6 +7,7 @@
 use super::function::Function;
 use super::loops::map;
 use crate::archive::Phases;
+use crate::board::{Board, WideBoard};
 use crate::error::{Error, Result};
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, Float32Array, PrimitiveArray, downcast_integer_array,
@@ -199,10 +200,10 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Returns the error for a mask that does not fit its board.
-    pub(super) fn rejected(&self, index: usize, error: &Error) -> Error {
-        let argument = self.function.argument(index).map_or("argument", |argument| argument.name);
-        Error::query(format!("{}: {argument}: {error}", self.function.name))
+    /// Returns a board with its mask, or the error for a mask that does not fit it.
+    pub(super) fn wide_board(&self, index: usize, board: u64, mask: u16) -> Result<WideBoard> {
+        let wrong = |_| self.error(index, "only cells with the exponent 15", format_args!("the mask {mask}"));
+        WideBoard::new(Board(board), mask).map_err(wrong)
     }
 
     fn error(&self, index: usize, expected: impl fmt::Display, found: impl fmt::Display) -> Error {

@@ -59,8 +59,7 @@ fn rows(arguments: &Arguments<'_>, correct: Correct) -> Result<Vec<Row>> {
     let nulls = arguments.nulls();
     let is_valid = |at: &usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(*at));
     let row = |at: usize| {
-        let board = WideBoard::new(boards[at].into(), masks[at]);
-        let board = board.map_err(|error| arguments.rejected(arguments.first_mask(), &error))?;
+        let board = arguments.wide_board(arguments.first_mask(), boards[at], masks[at])?;
         Ok(Row { at, board, number: numbers.as_ref().map_or(0, |numbers| numbers[at]) })
     };
     (0..boards.len()).filter(|&at| needs(at)).filter(is_valid).map(row).collect()
@@ -237,8 +236,7 @@ pub(super) fn spawn(arguments: &Arguments<'_>) -> Result<ArrayRef> {
     let mut tiles = plain.column(1).as_primitive::<UInt32Type>().values().to_vec();
     let mut valid: Vec<bool> = (0..plain.len()).map(|at| plain.is_valid(at)).collect();
     for row in &slid {
-        let next = WideBoard::new(next[row.at].into(), next_masks[row.at]);
-        let next = next.map_err(|error| arguments.rejected(index, &error))?;
+        let next = arguments.wide_board(index, next[row.at], next_masks[row.at])?;
         let after = row.board.slide(row.direction());
         valid[row.at] = after != row.board && after.spawns_into(next);
         let spawned = after.exps().into_iter().zip(next.exps()).position(|(before, now)| before != now);

@@ -136,8 +136,8 @@ fn spawns_beside_large_tiles() {
 fn a_mask_that_does_not_fit_its_board_is_rejected() {
     let message = |name, arguments: &[ArrayRef]| call(name, arguments).unwrap_err().to_string();
     let (board, mask) = (uint64([0xf000_0000_0000_0000, 14]), array_of::<UInt16Type>([1, 1 << 15]));
-    let expected = "tile_65536_mask: expected only cells with the exponent 15, found cell 15";
-    assert_eq!(message("max_tile", &[board.clone(), mask.clone()]), format!("max_tile: tile_65536_mask: {expected}"));
+    let expected = "max_tile: tile_65536_mask: expected only cells with the exponent 15, found the mask 32768";
+    assert_eq!(message("max_tile", &[board.clone(), mask.clone()]), expected);
     // A null board has no cells.
     let nulls: ArrayRef = Arc::new(UInt64Array::from(vec![Some(0xf000_0000_0000_0000), None]));
     assert_eq!(calls::text(&call("max_tile", &[nulls, mask]).unwrap()), ["65536", "NULL"]);
