@@ -107,6 +107,12 @@ CREATE MACRO canonical_move(board, move) AS
 CREATE MACRO board_text(board) AS array_to_string([
     array_to_string([CASE e WHEN 0 THEN '.' ELSE tile_of(e)::VARCHAR END for e in line], ' ')
     for line in lines(board, 2)], ' / ');
+-- The same with the cells that hold 65,536.
+CREATE MACRO wide_exps(board, mask) AS
+    [exps(board)[i + 1] + (coalesce(mask, 0)::INTEGER >> i::INTEGER & 1) for i in range(16)];
+CREATE MACRO wide_text(board, mask) AS array_to_string([
+    array_to_string([CASE e WHEN 0 THEN '.' ELSE tile_of(e)::VARCHAR END for e in wide_exps(board, mask)[r:r + 3]], ' ')
+    for r in [1, 5, 9, 13]], ' / ');
 -- The nearest tile in a direction is the next one of a line without its empty cells.
 CREATE MACRO roughness(t) AS
     coalesce(list_sum([abs(t[i]::INTEGER - t[i + 1]::INTEGER) for i in range(1, len(t))]), 0);

@@ -34,7 +34,8 @@ EXPECTED = {
             l[1 + (75 * n - 25) // 100], l[1 + (90 * n - 40) // 100], l[1 + (99 * n - 49) // 100], most
         FROM grouped ORDER BY engine NULLS LAST""",
     "tile_reach": """
-        WITH tiles AS (SELECT (2 ** unnest(range(1, 16)))::UINTEGER AS tile),
+        WITH largest AS (SELECT if(max(highest_tile) > 32768, 16, 15) AS exp FROM runs),
+        tiles AS (SELECT (2 ** unnest(range(1, exp + 1)))::UINTEGER AS tile FROM largest),
         chosen AS (
             SELECT run_id, highest_tile, if($by_engine, engine, NULL) AS player
             FROM runs WHERE coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL)),
@@ -47,7 +48,8 @@ EXPECTED = {
         FROM each GROUP BY player, tile ORDER BY player NULLS LAST, tile""",
     "tile_presence": """
         WITH placed AS (
-            SELECT step_index // $width::UINTEGER * $width::UINTEGER AS first, max_tile(board) AS tile
+            SELECT step_index // $width::UINTEGER * $width::UINTEGER AS first,
+                tile_of(list_max(wide_exps(board, tile_65536_mask))) AS tile
             FROM steps WHERE coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL)),
         sized AS (SELECT first, list(tile) AS tiles FROM placed GROUP BY first)
         SELECT first, tile, len([t for t in tiles if t = tile]), len([t for t in tiles if t = tile]) / len(tiles),
@@ -73,13 +75,14 @@ EXPECTED = {
         FROM chosen GROUP BY engine, phase
         ORDER BY engine NULLS LAST, list_position(['early', 'mid', 'late'], phase)""",
     "hard_moves": """
-        SELECT run_id, step_index, engine, phase, board, board_text(board), move, ev_up, ev_down, ev_left, ev_right,
+        SELECT run_id, step_index, engine, phase, board, wide_text(board, tile_65536_mask), move,
+            ev_up, ev_down, ev_left, ev_right,
             ev_gap(ev_up, ev_down, ev_left, ev_right) AS gap
         FROM steps WHERE gap >= $min_gap AND coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL)
             AND phase = coalesce($phase::VARCHAR, phase)
         ORDER BY gap, run_id, step_index LIMIT $limit""",
     "blunders": """
-        SELECT run_id, step_index, engine, phase, board, board_text(board), move,
+        SELECT run_id, step_index, engine, phase, board, wide_text(board, tile_65536_mask), move,
             best_move(ev_up, ev_down, ev_left, ev_right), ev_up, ev_down, ev_left, ev_right,
             ev_loss(move, ev_up, ev_down, ev_left, ev_right) AS loss
         FROM steps WHERE loss >= $min_loss AND coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL)
@@ -92,7 +95,7 @@ EXPECTED = {
             AND phase = coalesce($phase::VARCHAR, phase)
         ORDER BY run_id, step_index""",
     "unique_positions": """
-        SELECT phase, count(*), count(DISTINCT board), count(DISTINCT canonical(board))
+        SELECT phase, count(*), count(DISTINCT (board, tile_65536_mask)), count(DISTINCT canonical(board))
         FROM steps WHERE coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL)
             AND phase = coalesce($phase::VARCHAR, phase) AND max_score >= $min_score
         GROUP BY phase ORDER BY list_position(['early', 'mid', 'late'], phase)""",
@@ -100,7 +103,8 @@ EXPECTED = {
         WITH grouped AS (
             SELECT canonical(board) AS position, avg(max_score) AS score, count(*) AS n,
                 list(canonical_move(board, move)) AS moves
-            FROM steps WHERE step_index < $first_steps AND coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL)
+            FROM steps WHERE step_index < $first_steps AND max_exp <> 16
+                AND coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL)
             GROUP BY 1)
         SELECT position, board_text(position), n, len([m for m in moves if m = 0]), len([m for m in moves if m = 1]),
             len([m for m in moves if m = 2]), len([m for m in moves if m = 3]), score
@@ -109,7 +113,7 @@ EXPECTED = {
         WITH plays AS (
             SELECT coalesce('1' || engine, '2') AS player, canonical(board) AS position,
                 canonical_move(board, move) AS move
-            FROM steps WHERE move IS NOT NULL AND step_index < $first_steps),
+            FROM steps WHERE move IS NOT NULL AND step_index < $first_steps AND max_exp <> 16),
         often AS (FROM plays QUALIFY count(*) OVER (PARTITION BY player, position) >= $min_steps),
         each AS (
             SELECT a.player AS one, b.player AS other, position, avg((a.move = b.move)::INTEGER) AS agreement
