@@ -337,7 +337,7 @@ def test_bad_arguments(expected: list[Expected], tmp_path: Path) -> None:
         {"format": "original"},
         {"format": "parquet"},
         {"format": "a2run2", "append": True},
-        {"format": "a2pack", "align": 24},
+        {"format": "a2pack", "align": 0},
         {"format": "npy", "workers": 0},
     ):
         with pytest.raises(ValueError, match="expected"):
