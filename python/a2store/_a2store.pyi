@@ -472,7 +472,7 @@ class PackReader:
         """Split the indices of all runs, or of all steps, at random; return (train, test), each in ascending order.
 
         - ``unit``: whether to split runs or steps. ``"run"`` keeps all steps of a run on one side.
-        - ``test_pct``: the size of the test part in percent, 0 to 100, rounded to the nearest whole number.
+        - ``test_pct``: the size of the test part as a fraction between 0 and 1, rounded down, but at least one.
         - ``test_size``: the size of the test part as a number, instead of ``test_pct``.
         - ``seed``: equal seeds give equal splits.
 
@@ -558,6 +558,26 @@ class PackStats:
     @property
     def p99(self) -> int:
         """The 99th percentile of the lengths."""
+
+    @property
+    def p50_len(self) -> int:
+        """``p50``, under the name that older tools give it. The same holds for the next four names."""
+
+    @property
+    def p90_len(self) -> int:
+        """``p90``."""
+
+    @property
+    def p99_len(self) -> int:
+        """``p99``."""
+
+    @property
+    def highest_tile_hist(self) -> dict[int, int]:
+        """``highest_tiles``."""
+
+    @property
+    def engine_counts(self) -> dict[str | None, int]:
+        """``engines``."""
 
     @property
     def unreadable(self) -> int:
@@ -1421,7 +1441,7 @@ class Archive:
         - ``by_step``: for ``"jsonl"``: ``True`` = one line per step.
         - ``compact``: for ``"jsonl"``: ``True`` = flat values that DuckDB reads without conversion.
         - ``compress``: for ``"a2pack"``: the compression of runs.
-        - ``align``: for ``"a2pack"``: the alignment of runs in bytes, 8 to 4096.
+        - ``align``: for ``"a2pack"``: the alignment of runs in bytes, 1 to 1,048,576.
         - ``shard_rows``: for ``"npy"`` and ``"session"``: rows per file; ``None`` = one file.
         - ``append``: for ``"packdat"`` and ``"npy"``: ``True`` = add to existing files.
         - ``workers``: threads; ``None`` = one per core.

@@ -186,8 +186,11 @@ impl PyPackReader {
             other => return Err(Error::argument("unit", "run or step", other).into()),
         };
         let test_size = match (test_pct, test_size) {
-            (Some(pct), None) if (0.0..=100.0).contains(&pct) => (total as f64 * pct / 100.0).round() as u64,
-            (Some(pct), None) => return Err(Error::argument("test_pct", "0 to 100", pct).into()),
+            // At least one, unless there is none.
+            (Some(part), None) if part > 0.0 && part < 1.0 => ((total as f64 * part) as u64).max(1).min(total),
+            (Some(part), None) => {
+                return Err(Error::argument("test_pct", "a fraction between 0 and 1", part).into());
+            }
             (None, Some(size)) if size <= total => size,
             (None, Some(size)) => {
                 return Err(Error::argument("test_size", format!("at most {total}"), size).into());
@@ -297,6 +300,32 @@ impl PyPackStats {
     #[getter]
     fn p99(&self) -> u32 {
         self.0.p99
+    }
+
+    // The names of the field's older tools.
+    #[getter]
+    fn p50_len(&self) -> u32 {
+        self.0.p50
+    }
+
+    #[getter]
+    fn p90_len(&self) -> u32 {
+        self.0.p90
+    }
+
+    #[getter]
+    fn p99_len(&self) -> u32 {
+        self.0.p99
+    }
+
+    #[getter]
+    fn highest_tile_hist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.highest_tiles(py)
+    }
+
+    #[getter]
+    fn engine_counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.engines(py)
     }
 
     #[getter]

@@ -182,7 +182,7 @@ def test_batches_of_chosen_steps(pack: a2store.PackReader, expected: dict[str, A
     chosen = np.array([17, 3, num_steps - 1, 3])
     check_rows(list(pack.iter_step_batches(3, indices=chosen)), expected, chosen)
     check_rows(list(pack.iter_step_batches(3, indices=chosen.tolist())), expected, chosen)
-    train, test = pack.split("step", test_pct=25, seed=4)
+    train, test = pack.split("step", test_pct=0.25, seed=4)
     check_rows(list(pack.iter_step_batches(64, indices=test)), expected, test)
     shuffled = rows(list(pack.iter_step_batches(64, True, 1, indices=train)))
     assert sorted(shuffled["board"].tolist()) == sorted(expected["board"][train].tolist())
@@ -208,12 +208,12 @@ def test_a_table_of_a_pack_is_served_like_any_other(pack: a2store.PackReader, ex
 
 
 @pytest.mark.parametrize("unit", ["run", "step"])
-@pytest.mark.parametrize("options", [{"test_pct": 20}, {"test_pct": 33.3}, {"test_size": 9}, {"test_pct": 0.1}])
+@pytest.mark.parametrize("options", [{"test_pct": 0.2}, {"test_pct": 0.333}, {"test_size": 9}, {"test_pct": 0.001}])
 def test_a_split_is_disjoint_complete_and_determined_by_the_seed(
     pack: a2store.PackReader, expected: dict[str, Array], unit: Any, options: dict[str, Any]
 ) -> None:
     total = NUM_RUNS if unit == "run" else len(expected["board"])
-    size = options.get("test_size", round(total * options.get("test_pct", 0) / 100))
+    size = options["test_size"] if "test_size" in options else max(1, int(total * options["test_pct"]))
     train, test = pack.split(unit, **options, seed=3)
     assert len(test) == size
     for part in (train, test):
@@ -230,27 +230,27 @@ def test_a_split_is_disjoint_complete_and_determined_by_the_seed(
         assert test.min() < total // 2 < test.max()
 
 
-def test_splits_of_0_and_100_percent(pack: a2store.PackReader, tmp_path: Path) -> None:
-    assert [len(part) for part in pack.split(test_pct=0)] == [NUM_RUNS, 0]
-    assert [len(part) for part in pack.split(test_pct=100)] == [0, NUM_RUNS]
+def test_splits_with_an_empty_part(pack: a2store.PackReader, tmp_path: Path) -> None:
     assert [len(part) for part in pack.split(test_size=0)] == [NUM_RUNS, 0]
     assert [len(part) for part in pack.split(test_size=NUM_RUNS)] == [0, NUM_RUNS]
     np.testing.assert_array_equal(pack.split(test_size=9)[1], pack.split(test_size=9, seed=0)[1])
     formats.write_pack(tmp_path / "none.a2pack", [])
     empty = a2store.PackReader.open(tmp_path / "none.a2pack")
-    assert [len(part) for part in empty.split("step", test_pct=50)] == [0, 0]
+    assert [len(part) for part in empty.split("step", test_pct=0.5)] == [0, 0]
 
 
 @pytest.mark.parametrize(
     "options",
     [
         {},
-        {"test_pct": 10, "test_size": 5},
-        {"test_pct": -1},
-        {"test_pct": 100.5},
+        {"test_pct": 0.1, "test_size": 5},
+        {"test_pct": -0.1},
+        {"test_pct": 0},
+        {"test_pct": 1},
+        {"test_pct": 10},
         {"test_pct": float("nan")},
         {"test_size": NUM_RUNS + 1},
-        {"unit": "game", "test_pct": 10},
+        {"unit": "game", "test_pct": 0.1},
     ],
 )
 def test_invalid_splits(pack: a2store.PackReader, options: dict[str, Any]) -> None:
