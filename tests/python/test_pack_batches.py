@@ -204,6 +204,86 @@ def test_a_table_of_a_pack_is_served_like_any_other(pack: a2store.PackReader, ex
     assert set(np.asarray(scores)["run_id"].tolist()) == {2, 5}
 
 
+# Damaged runs
+
+BAD = [4, 5, *range(30, 40)]
+SOUND = [place for place in range(NUM_RUNS) if place not in BAD]
+
+
+@pytest.fixture
+def damaged(games: list[Game], tmp_path: Path) -> a2store.PackReader:
+    path = tmp_path / "damaged.a2pack"
+    packs.write(path, games)
+    for place in BAD:
+        packs.flip(path, packs.entry(path, place)[0] + 7)
+    return a2store.PackReader.open(path)
+
+
+def check_errors(errors: list[a2store.Rejected], pack: a2store.PackReader) -> None:
+    assert sorted(error.run for error in errors if error.run is not None) == BAD
+    assert {(error.path, error.kind) for error in errors} == {(str(pack.path), "checksum")}
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+def test_damaged_runs_raise_once_and_cost_no_other_run(damaged: a2store.PackReader, workers: int | None) -> None:
+    batches = damaged.iter_batches(10, workers=workers)
+    raised: list[int | None] = []
+    found: list[list[int]] = []
+    while True:
+        try:
+            found.append(places(next(batches)))
+        except StopIteration:
+            break
+        except a2store.DecodeError as error:
+            raised.append(error.run)
+    assert raised == BAD
+    assert found == [[place for place in SOUND if place // 10 == tens] for tens in (0, 1, 2, 4, 5)]
+    assert batches.errors == []
+
+
+def test_damaged_runs_are_skipped_and_reported(damaged: a2store.PackReader) -> None:
+    batches = damaged.iter_batches(10, on_error="skip")
+    assert len(batches) == 6
+    assert [places(runs) for runs in batches] == [
+        [place for place in SOUND if place // 10 == tens] for tens in (0, 1, 2, 4, 5)
+    ]
+    assert [error.run for error in batches.errors] == BAD
+    check_errors(batches.errors, damaged)
+    shuffled = damaged.iter_batches(7, shuffle=True, seed=3, on_error="skip")
+    assert sorted(place for runs in shuffled for place in places(runs)) == SOUND
+    check_errors(shuffled.errors, damaged)
+    some = damaged.iter_batches(2, indices=[5, 6, 7], on_error="skip")
+    assert ([places(runs) for runs in some], [error.run for error in some.errors]) == ([[6], [7]], [5])
+
+
+def test_a_table_of_the_sound_runs(damaged: a2store.PackReader, expected: dict[str, Array]) -> None:
+    sound = np.flatnonzero(~np.isin(expected["run_id"], BAD))
+    for table in (
+        damaged.to_table(on_error="skip"),
+        a2store.StepTable.from_runs(damaged.path, on_error="skip", progress=False),
+    ):
+        check_rows([table.take(np.arange(len(table)))], expected, sound)
+        check_errors(table.errors, damaged)
+        assert len(table.filter(run_ids=[0]).errors) == len(BAD)
+    batches = damaged.iter_step_batches(64, on_error="skip")
+    check_rows(list(batches), expected, sound)
+    check_errors(batches.errors, damaged)
+    for call in (damaged.to_table, lambda: damaged.iter_step_batches(4)):
+        with pytest.raises(a2store.DecodeError) as caught:
+            call()
+        assert caught.value.run == BAD[0]
+
+
+def test_sound_packs_have_no_errors(pack: a2store.PackReader) -> None:
+    batches = pack.iter_batches(10, on_error="skip")
+    assert sum(len(runs) for runs in batches) == NUM_RUNS
+    assert batches.errors == pack.to_table(on_error="skip").errors == pack.to_table().errors == []
+    wrong: Any = "ignore"
+    for call in (pack.to_table, lambda **options: pack.iter_batches(4, **options)):
+        with pytest.raises(ValueError, match="skip or raise, found ignore"):
+            call(on_error=wrong)
+
+
 # Splits
 
 
