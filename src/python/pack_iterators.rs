@@ -7,7 +7,7 @@ use super::run::PyRun;
 use crate::archive::Rejected;
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use crate::format::{PackIter, PackReader, RunKind};
+use crate::format::{PackIter, PackReader, RunKind, RunSource};
 use crate::loader::Permutation;
 use crate::random;
 use crate::run::Run;
@@ -163,6 +163,8 @@ impl PyPackBatchIterator {
             for (place, run) in places.into_iter().zip(runs) {
                 match run {
                     Ok(run) => sound.push((place, run)),
+                    // A removed run is not an error.
+                    Err(_) if self.skip_errors && self.pack.is_absent(place) => {}
                     Err(error) if self.skip_errors => {
                         let path = self.pack.path().unwrap_or(Path::new("")).to_path_buf();
                         lock(&self.errors).push(Rejected { path, error });

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +15,7 @@ import a2store
 import formats
 import packs
 from compare import assert_same, row_keys
-from oracle import Array, Game
+from oracle import Array, Game, crc32c
 from packs import places
 from sources import assert_run, rows, rows_of
 
@@ -272,6 +273,25 @@ def test_a_table_of_the_sound_runs(damaged: a2store.PackReader, expected: dict[s
         with pytest.raises(a2store.DecodeError) as caught:
             call()
         assert caught.value.run == BAD[0]
+
+
+def test_removed_runs_are_no_errors(games: list[Game], tmp_path: Path) -> None:
+    path = tmp_path / "removed.a2pack"
+    packs.write(path, games)
+    data = bytearray(path.read_bytes())
+    # An entry of length 0 is a tombstone.
+    struct.pack_into("<I", data, 28 + 32 * 5 + 8, 0)
+    struct.pack_into("<I", data, len(data) - 24, crc32c(bytes(data[28 : 28 + 32 * NUM_RUNS])))
+    struct.pack_into("<I", data, len(data) - 8, crc32c(bytes(data[-32:-8])))
+    path.write_bytes(data)
+    pack = a2store.PackReader.open(path)
+    batches = pack.iter_batches(10, on_error="skip")
+    assert [place for runs in batches for place in places(runs)] == [place for place in range(NUM_RUNS) if place != 5]
+    table = pack.to_table(on_error="skip")
+    assert batches.errors == table.errors == []
+    assert 5 not in np.asarray(table)["run_id"]
+    with pytest.raises(a2store.DecodeError, match="tombstone"):
+        list(pack.iter_batches(10))
 
 
 def test_sound_packs_have_no_errors(pack: a2store.PackReader) -> None:

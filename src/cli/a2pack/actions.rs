@@ -21,7 +21,7 @@ pub(super) fn pack(args: &PackArgs, quiet: bool) -> Result<u8> {
         eprintln!("a2pack: {error}");
     }
     if report.packed == 0 {
-        eprintln!("a2pack: {}: no run was packed, {} is unchanged", args.input.display(), args.output.display());
+        eprintln!("a2pack: {}: no run was packed, so {} was not written", args.input.display(), args.output.display());
     }
     if args.json {
         print_json(&report, [("path", json!(path_text(&args.output)))])?;
