@@ -335,6 +335,7 @@ def convert(
     shard_rows: int | None = None,
     workers: int | None = None,
     progress: bool | None = None,
+    on_error: Literal["raise", "skip"] = "raise",
 ) -> ExportReport:
     """Read runs of any format and write them in another, without an archive, in the order in which they are read.
 
@@ -343,6 +344,8 @@ def convert(
     - ``out``: a folder for run files, ``"npy"`` and ``"session"``. For other formats, the file, or a folder in which a
       file of the usual name is created.
     - ``append``: add to an existing ``"packdat"`` or ``"npy"``, atomically. With several ``paths`` this merges them.
+    - ``on_error``: the effect of a run or file that cannot be read. ``"raise"`` raises its error and writes nothing.
+      ``"skip"`` writes the other runs and lists the error in the report.
     - the others: as in ``Archive.export_runs``.
 
     Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read, ``FileExistsError`` for a file that
@@ -424,6 +427,7 @@ class PackReader:
         workers: int | None = None,
         *,
         indices: Iterable[int] | None = None,
+        on_error: Literal["raise", "skip"] = "raise",
     ) -> PackBatchIterator:
         """Return an iterator over lists of ``batch_size`` runs; the last list may be shorter.
 
@@ -431,6 +435,9 @@ class PackReader:
         - ``seed``: in ``0..2**64``; ``None`` = a new seed each time.
         - ``workers``: threads to decode with; ``None`` = a pool shared by all readers, one thread per core.
         - ``indices``: the indices of the runs, such as one half of ``split``; ``None`` = all.
+        - ``on_error``: the effect of a damaged run. ``"raise"`` raises its error; the next call continues with the
+          other runs of the same list. ``"skip"`` leaves the run out of its list and adds its error to ``errors`` of
+          the iterator.
 
         Raises ``ValueError``, and ``IndexError`` for an index that is out of bounds. The iterator raises
         ``DecodeError``.
@@ -444,6 +451,7 @@ class PackReader:
         workers: int | None = None,
         *,
         indices: Sequence[int] | npt.NDArray[np.integer[Any]] | None = None,
+        on_error: Literal["raise", "skip"] = "raise",
     ) -> PackStepIterator:
         """Return an iterator over batches of steps; first it reads all steps into memory, 32 bytes each.
 
@@ -452,13 +460,16 @@ class PackReader:
         - ``batch_size``: rows per batch; the last batch may have fewer.
         - ``shuffle``, ``seed``: as in ``iter_batches``, over all steps.
         - ``workers``: threads to read with; ``None`` = one per core.
-        - ``indices``: the steps to return, numbered through all runs; ``None`` = all.
+        - ``indices``: the steps to return, numbered through all runs that were read; ``None`` = all.
+        - ``on_error``: as in ``to_table``.
 
         Raises ``DecodeError`` for a damaged run, and ``MemoryLimitError``. Otherwise raises as ``iter_batches`` does.
         """
 
-    def to_table(self, *, workers: int | None = None) -> StepTable:
+    def to_table(self, *, workers: int | None = None, on_error: Literal["raise", "skip"] = "raise") -> StepTable:
         """Return the steps of all runs as a table. A row's ``run_id`` is the index of the run in the pack.
+
+        - ``workers``, ``on_error``: as in ``StepTable.from_runs``.
 
         Raises as ``StepTable.from_runs`` does.
         """
@@ -474,7 +485,7 @@ class PackReader:
         """Split the indices of all runs, or of all steps, at random; return (train, test), each in ascending order.
 
         - ``unit``: whether to split runs or steps. ``"run"`` keeps all steps of a run on one side.
-        - ``test_pct``: the size of the test part in percent, 0 to 100, rounded to the nearest whole number.
+        - ``test_pct``: the size of the test part as a fraction between 0 and 1, rounded down, but at least one.
         - ``test_size``: the size of the test part as a number, instead of ``test_pct``.
         - ``seed``: equal seeds give equal splits.
 
@@ -562,6 +573,26 @@ class PackStats:
         """The 99th percentile of the lengths."""
 
     @property
+    def p50_len(self) -> int:
+        """``p50``, under the name that older tools give it. The same holds for the next four names."""
+
+    @property
+    def p90_len(self) -> int:
+        """``p90``."""
+
+    @property
+    def p99_len(self) -> int:
+        """``p99``."""
+
+    @property
+    def highest_tile_hist(self) -> dict[int, int]:
+        """``highest_tiles``."""
+
+    @property
+    def engine_counts(self) -> dict[str | None, int]:
+        """``engines``."""
+
+    @property
     def unreadable(self) -> int:
         """The number of runs whose header cannot be read. ``highest_tiles`` and ``engines`` exclude them."""
 
@@ -602,7 +633,14 @@ class PackIterator:
 
 @final
 class PackBatchIterator:
-    """An iterator over lists of runs of a pack. ``len`` is the total number of lists; it never decreases."""
+    """An iterator over lists of runs of a pack. ``len`` is the total number of lists; it never decreases.
+
+    A list whose runs are all skipped is left out, although ``len`` counts it.
+    """
+
+    @property
+    def errors(self) -> list[Rejected]:
+        """The runs that were skipped so far with ``on_error="skip"``, in order."""
 
     def __iter__(self) -> PackBatchIterator: ...
     def __len__(self) -> int: ...
@@ -611,6 +649,10 @@ class PackBatchIterator:
 @final
 class PackStepIterator:
     """An iterator over batches of steps of a pack. ``len`` is the total number of batches; it never decreases."""
+
+    @property
+    def errors(self) -> list[Rejected]:
+        """The runs that were skipped with ``on_error="skip"``, in order."""
 
     def __iter__(self) -> PackStepIterator: ...
     def __len__(self) -> int: ...
@@ -1423,7 +1465,7 @@ class Archive:
         - ``by_step``: for ``"jsonl"``: ``True`` = one line per step.
         - ``compact``: for ``"jsonl"``: ``True`` = flat values that DuckDB reads without conversion.
         - ``compress``: for ``"a2pack"``: the compression of runs.
-        - ``align``: for ``"a2pack"``: the alignment of runs in bytes, 8 to 4096.
+        - ``align``: for ``"a2pack"``: the alignment of runs in bytes, 1 to 1,048,576.
         - ``shard_rows``: for ``"npy"`` and ``"session"``: rows per file; ``None`` = one file.
         - ``append``: for ``"packdat"`` and ``"npy"``: ``True`` = add to existing files.
         - ``workers``: threads; ``None`` = one per core.
@@ -1454,6 +1496,10 @@ class ExportReport:
     @property
     def num_files(self) -> int:
         """The number of run files; 1 for formats with several runs per file."""
+
+    @property
+    def errors(self) -> list[Rejected]:
+        """The runs and files that ``convert`` skipped with ``on_error="skip"``, in order."""
 
 @final
 class CommitInfo:
@@ -1537,7 +1583,7 @@ class IngestReport:
 
 @final
 class Rejected:
-    """A run, or a whole file, that an ingest rejected, with the reason."""
+    """A run, or a whole file, that an ingest rejected or ``on_error="skip"`` skipped, with the reason."""
 
     @property
     def path(self) -> str:
@@ -2036,6 +2082,10 @@ class StepTable:
         """
 
     @property
+    def errors(self) -> list[Rejected]:
+        """The runs and files that ``from_runs`` or ``PackReader.to_table`` skipped, in order."""
+
+    @property
     def is_view(self) -> bool:
         """Whether this is a view, such as ``filter`` and ``split`` return."""
 
@@ -2177,11 +2227,12 @@ class StepTable:
         memory_limit: int | None = None,
         workers: int | None = None,
         progress: bool | None = None,
+        on_error: Literal["raise", "skip"] = "raise",
     ) -> StepTable:
         """Read runs of any format into a table, without an archive.
 
-        A row's ``run_id`` is the index of the run among all runs read, from 0. Runs that the options exclude count too,
-        so for a single pack it is the index in the pack. The phases begin at 1024 and 4096.
+        A row's ``run_id`` is the index of the run among all runs, from 0. Runs that the options exclude and runs that
+        cannot be read count too, so for a single pack it is the index in the pack. The phases begin at 1024 and 4096.
 
         - ``paths``: files and folders, as for ``Archive.ingest``, in the same order.
         - ``min_score``, ``max_score``: bounds of the score of a run, both inclusive.
@@ -2191,9 +2242,11 @@ class StepTable:
         - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
         - ``workers``: threads; ``None`` = one per core.
         - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+        - ``on_error``: the effect of a run or file that cannot be read. ``"raise"`` raises its error. ``"skip"`` reads
+          the others and adds the error to ``errors`` of the table. A skipped file counts as one run.
 
-        Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read, and ``ValueError`` for a run of
-        more than 65,536 steps. Raises ``MemoryLimitError``, and ``KeyboardInterrupt`` on Ctrl-C.
+        Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read, unless skipped. Raises
+        ``ValueError`` for a run of more than 65,536 steps, ``MemoryLimitError``, and ``KeyboardInterrupt`` on Ctrl-C.
 
         >>> table = a2store.StepTable.from_runs("pack.dat", min_score=20_000)
         """

@@ -2,9 +2,10 @@
 
 use super::candidate_files::measure;
 use super::decode::{DecodeOutcome, RunAndFile, decode_alone};
+use super::ingest_report::Rejected;
 use super::run_discovery::{DiscoveredRun, RunDiscovery, RunPlace};
 use crate::cancellation::CancellationToken;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::format::PackReader;
 use crate::progress::{Progress, Unit};
 use crate::workers::pool;
@@ -72,23 +73,26 @@ pub(crate) enum RunsOf<'a> {
 /// Reads runs and passes each to `take`, in order.
 ///
 /// `take` gets the run's index in its container, if it has one, and the run's file if `with_files` is set.
+/// If `skip_errors` is set, it gets `None` for a run or file that cannot be read. Returns the errors of these.
 ///
 /// # Errors
-/// The first error of a run, of a file or of `take`.
+/// The first error of `take`; unless `skip_errors` is set, the first error of a run or a file.
 pub(crate) fn each_run(
     runs: &RunsOf<'_>,
     workers: Option<usize>,
     with_files: bool,
+    skip_errors: bool,
     progress: &dyn Progress,
     cancel: &CancellationToken,
-    mut take: impl FnMut(Option<usize>, RunAndFile) -> Result<()> + Send,
-) -> Result<()> {
+    mut take: impl FnMut(Option<usize>, Option<RunAndFile>) -> Result<()> + Send,
+) -> Result<Vec<Rejected>> {
     let mut sources = match runs {
         RunsOf::Paths(paths) => RunDiscovery::new(paths, None)?,
         RunsOf::Pack(pack) => RunDiscovery::of_pack((*pack).clone()),
     };
     let threads = pool("read", workers)?;
     let finished = AtomicBool::new(false);
+    let mut errors = Vec::new();
     progress.begin("read", Unit::Bytes, 0);
     let outcome = std::thread::scope(|scope| {
         scope.spawn(|| match runs {
@@ -103,12 +107,24 @@ pub(crate) fn each_run(
                 if decoded.is_empty() {
                     return Ok(());
                 }
-                decoded.into_iter().try_for_each(|(source, run)| take(source.index(), run?))?;
+                for (source, run) in decoded {
+                    let run = match run {
+                        Ok(run) => Some(run),
+                        Err(error) if !skip_errors || matches!(error.kind(), ErrorKind::Cancelled) => {
+                            return Err(error);
+                        }
+                        Err(error) => {
+                            errors.push(Rejected { path: source.path.clone(), error });
+                            None
+                        }
+                    };
+                    take(source.index(), run)?;
+                }
             }
         });
         finished.store(true, Ordering::Relaxed);
         outcome
     });
     progress.end();
-    outcome
+    outcome.map(|()| errors)
 }

@@ -134,6 +134,9 @@ pub(super) struct ConvertArgs {
     pub(super) inputs: Vec<PathBuf>,
     #[command(flatten)]
     pub(super) target: ExportTargetArgs,
+    /// Skip and list runs and files that cannot be read, instead of stopping at the first one.
+    #[arg(long)]
+    pub(super) skip_errors: bool,
 }
 
 #[derive(Args, Debug)]

@@ -26,7 +26,7 @@ pub(super) fn export(args: &ExportArgs, quiet: bool) -> Result<u8> {
 pub(super) fn convert(args: &ConvertArgs, quiet: bool) -> Result<u8> {
     let interrupt = Interrupt::new()?;
     let start = Instant::now();
-    let options = options(&args.target)?;
+    let options = options(&args.target)?.with_skip_errors(args.skip_errors);
     let report = crate::convert(&args.inputs, &args.target.out, &options, &*progress(quiet), interrupt.token())?;
     print(&report, start, args.target.json)
 }
@@ -44,13 +44,17 @@ fn options(target: &ExportTargetArgs) -> Result<ExportOptions> {
 
 fn print(report: &ExportReport, start: Instant, json: bool) -> Result<u8> {
     let secs = start.elapsed().as_secs_f64();
+    for rejected in &report.errors {
+        eprintln!("a2store: {}", rejected.error);
+    }
+    let status = u8::from(!report.errors.is_empty());
     if json {
         print_json(report, [("secs", json!(secs))])?;
-        return Ok(0);
+        return Ok(status);
     }
     let ExportReport { path, runs, num_steps, .. } = report;
     let (runs, steps, speed) = (count(*runs), count(*num_steps), rate(*num_steps, secs));
     let mut out = std::io::stdout().lock();
     writeln!(out, "{runs} runs, {steps} steps to {} in {secs:.1} s: {speed} steps/s", path.display())?;
-    Ok(0)
+    Ok(status)
 }

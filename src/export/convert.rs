@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// inputs into one. [`ExportFormat::Original`] is rejected: use a file copy instead.
 ///
 /// # Errors
-/// The first file or run that cannot be read, and the errors of [`Query::export_runs`](crate::Query::export_runs). A file of many runs
+/// The first file or run that cannot be read, unless [`ExportOptions::skip_errors`] is set, and the errors of [`Query::export_runs`](crate::Query::export_runs). A file of many runs
 /// appears completely or not at all. After an error, an appended file is unchanged.
 ///
 /// # Examples
@@ -47,7 +47,10 @@ pub fn convert<P: AsRef<Path>>(
     let ExportOutput { path, encoder, mut sink } = options.open(out.as_ref(), &expected)?;
     let mut report = ExportReport { path, ..ExportReport::default() };
     let with_files = options.format.target().uses_original;
-    each_run(&RunsOf::Paths(&paths), options.workers, with_files, progress, cancel, |_, (run, original)| {
+    let ExportOptions { workers, skip_errors, .. } = *options;
+    let runs = RunsOf::Paths(&paths);
+    let errors = each_run(&runs, workers, with_files, skip_errors, progress, cancel, |_, run| {
+        let Some((run, original)) = run else { return Ok(()) };
         let (id, num_steps) = (report.runs, run.num_steps() as u64);
         let encoded = encoder.encode(ExportedRun { id, run, original, source_id: None, game_steps: None });
         encoded.and_then(|encoded| sink.push(encoded)).map_err(|error| of_run(error, id))?;
@@ -55,6 +58,7 @@ pub fn convert<P: AsRef<Path>>(
         report.num_steps += num_steps;
         Ok(())
     })?;
+    report.errors = errors;
     report.num_files = sink.finish()?;
     Ok(report)
 }

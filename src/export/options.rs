@@ -2,7 +2,7 @@
 
 use super::registry::ExportFormat;
 use super::target::{ExpectedRuns, ExportOutput, FormatOptions, Holds};
-use crate::archive::StoredMeta;
+use crate::archive::{Rejected, StoredMeta};
 use crate::error::{Error, Result};
 use crate::format::{Compression, JsonlOptions, PackOptions, SourceFormat};
 use derive_setters::Setters;
@@ -28,6 +28,9 @@ pub struct ExportOptions {
     pub shard_rows: Option<u64>,
     /// pack.dat and dataset: append to an existing one.
     pub append: bool,
+    /// [`convert`](crate::convert): whether to skip runs and files that cannot be read, and to list them in
+    /// [`ExportReport::errors`]. Otherwise the first of them is an error.
+    pub skip_errors: bool,
     /// JSON Lines: one line per step instead of one per run.
     pub by_step: bool,
     /// JSON Lines: the compact layout, which DuckDB and other tools read directly.
@@ -74,7 +77,7 @@ impl ExportOptions {
 }
 
 /// The result of an export.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Default, serde::Serialize)]
 #[non_exhaustive]
 pub struct ExportReport {
     /// The path of the file or folder that was written.
@@ -86,4 +89,6 @@ pub struct ExportReport {
     pub num_steps: u64,
     /// The number of run files; 1 for other formats.
     pub num_files: u64,
+    /// The errors of the runs and files that were skipped, in order.
+    pub errors: Vec<Rejected>,
 }

@@ -55,8 +55,8 @@ pub use macroxue::Macroxue;
 pub(crate) use mapped::{FileBytes, open_file, open_regular};
 pub(crate) use ordered::fill_window;
 pub use pack::{
-    Compression, JsonlReport, PackBuilder, PackIter, PackOptions, PackReader, PackReport, PackStats, RunKind, RunSlice,
-    ValidateOptions, ValidateReport, pack_folder,
+    Compression, ExtractReport, JsonlReport, PackBuilder, PackIter, PackOptions, PackReader, PackReport, PackStats,
+    RunKind, RunSlice, ValidateOptions, ValidateReport, pack_folder,
 };
 pub use packdat::{PackDat, PackDatWriter};
 pub use registry::SourceFormat;

@@ -5,6 +5,7 @@ use super::interrupt::{abandonable, interruptible};
 use super::query::PyQuery;
 use super::reports::{
     PyCommitInfo, PyCompactReport, PyExpireReport, PyExportReport, PyIngestReport, PyRepairReport, PyVerifyReport,
+    skips_errors,
 };
 use super::sql::{LimitArguments, named_params};
 use super::values::{params as bound_params, paths_from};
@@ -93,7 +94,7 @@ pub(super) fn repair(py: Python<'_>, path: PathBuf, dry_run: bool) -> PyResult<P
 #[pyfunction]
 #[pyo3(signature = (
     paths, out, *, format, append=false, by_step=false, compact=false, compress="none", align=None, shard_rows=None,
-    workers=None, progress=None
+    workers=None, progress=None, on_error="raise"
 ))]
 #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // The shape that pyo3 asks for.
 pub(super) fn convert(
@@ -109,9 +110,10 @@ pub(super) fn convert(
     shard_rows: Option<u64>,
     workers: Option<usize>,
     progress: Option<bool>,
+    on_error: &str,
 ) -> PyResult<PyExportReport> {
     let paths = paths_from(paths)?;
-    let mut options = ExportOptions::new(format.parse()?);
+    let mut options = ExportOptions::new(format.parse()?).with_skip_errors(skips_errors(on_error)?);
     (options.by_step, options.compact, options.compression) = (by_step, compact, compress.parse()?);
     (options.align, options.shard_rows, options.append) = (align, shard_rows, append);
     options.workers = workers;
@@ -197,7 +199,7 @@ impl PyArchive {
         let paths = paths_from(paths)?;
         let report =
             self.change(py, progress, |archive, progress, cancel| archive.ingest(&paths, &options, progress, cancel))?;
-        PyIngestReport::new(py, &report)
+        Ok(report.into())
     }
 
     #[pyo3(signature = (*, file_rows=None, workers=None, progress=None, wait=None))]

@@ -4,6 +4,7 @@ use super::indices::row_indices;
 use super::interrupt::interruptible;
 use super::numpy::copied_array;
 use super::pack_iterators::{BATCH_RUNS, PyPackBatchIterator, PyPackIterator, PyPackStepIterator, decode_all, pyrun};
+use super::reports::skips_errors;
 use super::run::PyRun;
 use super::table::PyStepTable;
 use crate::cancellation::CancellationToken;
@@ -52,8 +53,9 @@ impl PyPackReader {
     }
 
     /// Reads the rows of all runs.
-    fn table(&self, py: Python<'_>, workers: Option<usize>) -> PyResult<StepTable> {
-        let options = FromRunsOptions { workers, ..FromRunsOptions::default() };
+    fn table(&self, py: Python<'_>, workers: Option<usize>, on_error: &str) -> PyResult<StepTable> {
+        let skip_errors = skips_errors(on_error)?;
+        let options = FromRunsOptions { workers, skip_errors, ..FromRunsOptions::default() };
         interruptible(py, Some(false), |progress, cancel| StepTable::from_pack(&self.pack, &options, progress, cancel))
     }
 
@@ -116,7 +118,7 @@ impl PyPackReader {
         } else {
             interruptible(py, Some(false), |_, cancel| decode_all(&self.pack, &places, None, cancel))?
         };
-        Ok(places.iter().zip(runs).map(|(&place, run)| self.run(place, run)).collect())
+        places.iter().zip(runs).map(|(&place, run)| Ok(self.run(place, run?))).collect()
     }
 
     fn __iter__(&self) -> PyPackIterator {
@@ -131,7 +133,7 @@ impl PyPackReader {
         Ok(PyPackIterator::new(&self.pack, Some(self.places(indices)?)))
     }
 
-    #[pyo3(signature = (batch_size, shuffle=false, seed=None, workers=None, *, indices=None))]
+    #[pyo3(signature = (batch_size, shuffle=false, seed=None, workers=None, *, indices=None, on_error="raise"))]
     fn iter_batches(
         &self,
         batch_size: u64,
@@ -139,13 +141,15 @@ impl PyPackReader {
         seed: Option<u64>,
         workers: Option<usize>,
         indices: Option<&Bound<'_, PyAny>>,
+        on_error: &str,
     ) -> PyResult<PyPackBatchIterator> {
-        let batch_size = positive(batch_size)?;
+        let (batch_size, skip_errors) = (positive(batch_size)?, skips_errors(on_error)?);
         let chosen = indices.map(|indices| self.places(indices)).transpose()?;
-        Ok(PyPackBatchIterator::new(&self.pack, batch_size, chosen, shuffle, seed, workers)?)
+        Ok(PyPackBatchIterator::new(&self.pack, batch_size, chosen, shuffle, seed, workers, skip_errors)?)
     }
 
-    #[pyo3(signature = (batch_size, shuffle=false, seed=None, workers=None, *, indices=None))]
+    #[pyo3(signature = (batch_size, shuffle=false, seed=None, workers=None, *, indices=None, on_error="raise"))]
+    #[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn iter_step_batches(
         &self,
         py: Python<'_>,
@@ -154,9 +158,10 @@ impl PyPackReader {
         seed: Option<u64>,
         workers: Option<usize>,
         indices: Option<&Bound<'_, PyAny>>,
+        on_error: &str,
     ) -> PyResult<PyPackStepIterator> {
         let batch_size = positive(batch_size)?;
-        let table = self.table(py, workers)?;
+        let table = self.table(py, workers, on_error)?;
         let chosen = indices.map(|indices| row_indices(py, indices, table.num_rows())).transpose()?;
         if let Some(&index) = chosen.iter().flatten().find(|&&index| index >= table.num_rows()) {
             let error = Error::from(ErrorKind::IndexOutOfBounds { index: index.into(), len: table.num_rows() });
@@ -165,9 +170,9 @@ impl PyPackReader {
         Ok(PyPackStepIterator::new(table, batch_size, chosen, shuffle, seed)?)
     }
 
-    #[pyo3(signature = (*, workers=None))]
-    fn to_table(&self, py: Python<'_>, workers: Option<usize>) -> PyResult<PyStepTable> {
-        Ok(PyStepTable::new(self.table(py, workers)?))
+    #[pyo3(signature = (*, workers=None, on_error="raise"))]
+    fn to_table(&self, py: Python<'_>, workers: Option<usize>, on_error: &str) -> PyResult<PyStepTable> {
+        Ok(PyStepTable::new(self.table(py, workers, on_error)?))
     }
 
     /// Splits the indices of runs or of steps at random.
@@ -186,8 +191,11 @@ impl PyPackReader {
             other => return Err(Error::argument("unit", "run or step", other).into()),
         };
         let test_size = match (test_pct, test_size) {
-            (Some(pct), None) if (0.0..=100.0).contains(&pct) => (total as f64 * pct / 100.0).round() as u64,
-            (Some(pct), None) => return Err(Error::argument("test_pct", "0 to 100", pct).into()),
+            // At least one, unless there is none.
+            (Some(part), None) if part > 0.0 && part < 1.0 => ((total as f64 * part) as u64).max(1).min(total),
+            (Some(part), None) => {
+                return Err(Error::argument("test_pct", "a fraction between 0 and 1", part).into());
+            }
             (None, Some(size)) if size <= total => size,
             (None, Some(size)) => {
                 return Err(Error::argument("test_size", format!("at most {total}"), size).into());
@@ -297,6 +305,32 @@ impl PyPackStats {
     #[getter]
     fn p99(&self) -> u32 {
         self.0.p99
+    }
+
+    // The names of the field's older tools.
+    #[getter]
+    fn p50_len(&self) -> u32 {
+        self.0.p50
+    }
+
+    #[getter]
+    fn p90_len(&self) -> u32 {
+        self.0.p90
+    }
+
+    #[getter]
+    fn p99_len(&self) -> u32 {
+        self.0.p99
+    }
+
+    #[getter]
+    fn highest_tile_hist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.highest_tiles(py)
+    }
+
+    #[getter]
+    fn engine_counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.engines(py)
     }
 
     #[getter]

@@ -2,17 +2,24 @@
 
 use super::batch::PyBatch;
 use super::interrupt::signals;
+use super::reports::PyRejected;
 use super::run::PyRun;
+use crate::archive::Rejected;
 use crate::cancellation::CancellationToken;
-use crate::error::{Error, Result};
-use crate::format::{PackIter, PackReader, RunKind};
+use crate::error::Result;
+use crate::format::{PackIter, PackReader, RunKind, RunSource};
 use crate::loader::Permutation;
 use crate::random;
 use crate::run::Run;
 use crate::table::StepTable;
 use crate::workers;
 use pyo3::prelude::*;
-use std::sync::{Mutex, PoisonError};
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Runs with their indices in the pack.
+type RunBatch = Vec<(usize, Run)>;
 
 /// An iterator over runs of a pack, in order.
 #[pyclass(frozen, name = "PackIterator", module = "a2store")]
@@ -31,7 +38,12 @@ pub(super) struct PyPackBatchIterator {
     order: IndexOrder,
     batch_size: u64,
     workers: Option<usize>,
+    skip_errors: bool,
     next: Mutex<u64>,
+    /// Decoded batches that were not returned yet, and errors that were not raised yet.
+    ready: Mutex<VecDeque<Result<RunBatch>>>,
+    /// The errors of the runs that were skipped.
+    errors: Mutex<Vec<Rejected>>,
 }
 
 /// An iterator over batches of steps of a pack.
@@ -74,7 +86,7 @@ impl IndexOrder {
 
     /// Takes the next `len` indices; none at the end.
     fn take(&self, next: &Mutex<u64>, len: u64) -> Vec<u64> {
-        let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = lock(next);
         let end = self.len.min(next.saturating_add(len));
         let taken = (*next..end).filter_map(|position| self.get(position)).collect();
         *next = end;
@@ -98,7 +110,7 @@ impl PyPackIterator {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<PyRun>> {
         let next = py.detach(|| {
-            let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut runs = lock(&self.runs);
             let next = runs.0.next();
             runs.1 += 1;
             next.map(|run| (runs.1 - 1, run))
@@ -118,11 +130,53 @@ impl PyPackBatchIterator {
         shuffle: bool,
         seed: Option<u64>,
         workers: Option<usize>,
+        skip_errors: bool,
     ) -> Result<PyPackBatchIterator> {
         workers::check(workers)?;
         let chosen = chosen.map(|places| places.into_iter().map(|place| place as u64).collect());
         let order = IndexOrder::new(pack.len() as u64, chosen, shuffle, seed)?;
-        Ok(PyPackBatchIterator { pack: pack.clone(), order, batch_size, workers, next: Mutex::new(0) })
+        Ok(PyPackBatchIterator {
+            pack: pack.clone(),
+            order,
+            batch_size,
+            workers,
+            skip_errors,
+            next: Mutex::new(0),
+            ready: Mutex::default(),
+            errors: Mutex::default(),
+        })
+    }
+
+    /// Returns the next batch with sound runs. The error of a damaged run comes before its batch.
+    fn next_batch(&self, cancel: &CancellationToken) -> Result<Option<RunBatch>> {
+        loop {
+            if let Some(ready) = lock(&self.ready).pop_front() {
+                return ready.map(Some);
+            }
+            let places: Vec<usize> =
+                self.order.take(&self.next, self.batch_size).into_iter().map(|place| place as usize).collect();
+            if places.is_empty() {
+                return Ok(None);
+            }
+            let runs = decode_all(&self.pack, &places, self.workers, cancel)?;
+            let (mut sound, mut ready) = (Vec::with_capacity(runs.len()), VecDeque::new());
+            for (place, run) in places.into_iter().zip(runs) {
+                match run {
+                    Ok(run) => sound.push((place, run)),
+                    // A removed run is not an error.
+                    Err(_) if self.skip_errors && self.pack.is_absent(place) => {}
+                    Err(error) if self.skip_errors => {
+                        let path = self.pack.path().unwrap_or(Path::new("")).to_path_buf();
+                        lock(&self.errors).push(Rejected { path, error });
+                    }
+                    Err(error) => ready.push_back(Err(error)),
+                }
+            }
+            if !sound.is_empty() {
+                ready.push_back(Ok(sound));
+            }
+            lock(&self.ready).append(&mut ready);
+        }
     }
 }
 
@@ -137,15 +191,14 @@ impl PyPackBatchIterator {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Vec<PyRun>>> {
-        let decoded = py.detach(|| {
-            let places: Vec<usize> =
-                self.order.take(&self.next, self.batch_size).into_iter().map(|place| place as usize).collect();
-            let runs = decode_all(&self.pack, &places, self.workers, &signals())?;
-            Ok::<_, Error>((places, runs))
-        })?;
-        let (places, runs) = decoded;
-        let runs: Vec<PyRun> = places.iter().zip(runs).map(|(&place, run)| pyrun(&self.pack, place, run)).collect();
-        Ok((!runs.is_empty()).then_some(runs))
+        let batch = py.detach(|| self.next_batch(&signals()))?;
+        Ok(batch.map(|batch| batch.into_iter().map(|(place, run)| pyrun(&self.pack, place, run)).collect()))
+    }
+
+    /// Returns the runs that were skipped so far.
+    #[getter]
+    fn errors(&self) -> Vec<PyRejected> {
+        lock(&self.errors).iter().map(PyRejected::from).collect()
     }
 }
 
@@ -165,6 +218,12 @@ impl PyPackStepIterator {
 
 #[pymethods]
 impl PyPackStepIterator {
+    /// Returns the runs that were skipped.
+    #[getter]
+    fn errors(&self) -> Vec<PyRejected> {
+        self.table.errors().iter().map(PyRejected::from).collect()
+    }
+
     fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
         slf
     }
@@ -187,23 +246,26 @@ pub(super) fn pyrun(pack: &PackReader, index: usize, run: Run) -> PyRun {
     PyRun::new(run, pack.kind(index).map_or(RunKind::V2, |kind| kind).format())
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The number of runs between two checks for cancellation.
 pub(super) const BATCH_RUNS: usize = 512;
 
-/// Decodes runs on the shared threads, or on `workers` threads of a separate pool.
+/// Decodes runs on the shared threads, or on `workers` threads of a separate pool. Fails only if cancelled or without
+/// threads.
 pub(super) fn decode_all(
     pack: &PackReader,
     places: &[usize],
     workers: Option<usize>,
     cancel: &CancellationToken,
-) -> Result<Vec<Run>> {
+) -> Result<Vec<Result<Run>>> {
     let decode = || {
         let mut runs = Vec::with_capacity(places.len());
         for places in places.chunks(BATCH_RUNS) {
             cancel.check()?;
-            for run in pack.decode_batch_auto_v2(places) {
-                runs.push(run?);
-            }
+            runs.extend(pack.decode_batch_auto_v2(places));
         }
         Ok(runs)
     };

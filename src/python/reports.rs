@@ -1,8 +1,9 @@
 //! Reports of operations on an archive.
 
 use crate::archive::{
-    CommitInfo, CompactReport, ExpireReport, IngestReport, Problem, Repair, RepairReport, VerifyReport,
+    CommitInfo, CompactReport, ExpireReport, IngestReport, Problem, Rejected, Repair, RepairReport, VerifyReport,
 };
+use crate::error::{Error, Result};
 use crate::export::ExportReport;
 use pyo3::prelude::*;
 use std::path::PathBuf;
@@ -56,12 +57,13 @@ pub(super) struct PyExportReport {
     runs: u64,
     num_steps: u64,
     num_files: u64,
+    errors: Vec<PyRejected>,
 }
 
 impl From<ExportReport> for PyExportReport {
     fn from(report: ExportReport) -> PyExportReport {
-        let ExportReport { path, runs, num_steps, num_files, .. } = report;
-        PyExportReport { path, runs, num_steps, num_files }
+        let ExportReport { path, runs, num_steps, num_files, errors, .. } = report;
+        PyExportReport { path, runs, num_steps, num_files, errors: errors.iter().map(PyRejected::from).collect() }
     }
 }
 
@@ -244,11 +246,12 @@ pub(super) struct PyIngestReport {
     ignored: u64,
     num_steps: u64,
     num_bytes: u64,
-    errors: Vec<Py<PyRejected>>,
+    errors: Vec<PyRejected>,
 }
 
-/// A run or a file that an ingest rejected.
-#[pyclass(frozen, get_all, name = "Rejected", module = "a2store")]
+/// A run or a file that could not be read.
+#[pyclass(frozen, get_all, skip_from_py_object, name = "Rejected", module = "a2store")]
+#[derive(Clone)]
 pub(super) struct PyRejected {
     path: String,
     offset: Option<u64>,
@@ -258,31 +261,40 @@ pub(super) struct PyRejected {
     message: String,
 }
 
-impl PyIngestReport {
-    pub(super) fn new(py: Python<'_>, report: &IngestReport) -> PyResult<PyIngestReport> {
-        let rejected = report.errors.iter().map(|rejected| {
-            let location = rejected.error.location();
-            Py::new(
-                py,
-                PyRejected {
-                    path: rejected.path.to_string_lossy().into_owned(),
-                    offset: location.and_then(|location| location.offset),
-                    run: location.and_then(|location| location.run),
-                    step: location.and_then(|location| location.step),
-                    kind: rejected.error.kind_name(),
-                    message: rejected.message(),
-                },
-            )
-        });
-        Ok(PyIngestReport {
+impl From<&Rejected> for PyRejected {
+    fn from(rejected: &Rejected) -> PyRejected {
+        let location = rejected.error.location();
+        PyRejected {
+            path: rejected.path.to_string_lossy().into_owned(),
+            offset: location.and_then(|location| location.offset),
+            run: location.and_then(|location| location.run),
+            step: location.and_then(|location| location.step),
+            kind: rejected.error.kind_name(),
+            message: rejected.message(),
+        }
+    }
+}
+
+impl From<IngestReport> for PyIngestReport {
+    fn from(report: IngestReport) -> PyIngestReport {
+        PyIngestReport {
             accepted: report.accepted,
             duplicates: report.duplicates,
             rejected: report.rejected,
             ignored: report.ignored,
             num_steps: report.num_steps,
             num_bytes: report.num_bytes,
-            errors: rejected.collect::<PyResult<_>>()?,
-        })
+            errors: report.errors.iter().map(PyRejected::from).collect(),
+        }
+    }
+}
+
+/// Returns whether `on_error` is `"skip"`.
+pub(super) fn skips_errors(on_error: &str) -> Result<bool> {
+    match on_error {
+        "skip" => Ok(true),
+        "raise" => Ok(false),
+        other => Err(Error::argument("on_error", "skip or raise", other)),
     }
 }
 

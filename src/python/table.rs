@@ -7,6 +7,7 @@ use super::interrupt::{checking, interruptible};
 use super::loader::{PyLoader, sampling};
 use super::memory::Memory;
 use super::numpy::array;
+use super::reports::{PyRejected, skips_errors};
 use super::values::paths_from;
 use crate::archive::Phase;
 use crate::cancellation::CancellationToken;
@@ -202,7 +203,7 @@ impl PyStepTable {
     #[staticmethod]
     #[pyo3(signature = (
         paths, *, min_score=None, max_score=None, min_steps=None, max_steps=None, engine=None, chosen_ev="stored",
-        memory_limit=None, workers=None, progress=None
+        memory_limit=None, workers=None, progress=None, on_error="raise"
     ))]
     #[allow(clippy::too_many_arguments)]
     fn from_runs(
@@ -217,11 +218,22 @@ impl PyStepTable {
         memory_limit: Option<u64>,
         workers: Option<usize>,
         progress: Option<bool>,
+        on_error: &str,
     ) -> PyResult<PyStepTable> {
         let paths = paths_from(paths)?;
         let chosen_ev = chosen_ev.parse()?;
-        let options =
-            FromRunsOptions { min_score, max_score, min_steps, max_steps, engine, chosen_ev, memory_limit, workers };
+        let skip_errors = skips_errors(on_error)?;
+        let options = FromRunsOptions {
+            min_score,
+            max_score,
+            min_steps,
+            max_steps,
+            engine,
+            chosen_ev,
+            memory_limit,
+            workers,
+            skip_errors,
+        };
         let table =
             interruptible(py, progress, |progress, cancel| StepTable::from_runs(&paths, &options, progress, cancel))?;
         Ok(PyStepTable::new(table))
@@ -270,6 +282,12 @@ impl PyStepTable {
     #[getter]
     fn attached(&self) -> Vec<&str> {
         self.table.attached().iter().map(AttachedColumn::name).collect()
+    }
+
+    /// Returns the runs and files that were skipped.
+    #[getter]
+    fn errors(&self) -> Vec<PyRejected> {
+        self.table.errors().iter().map(PyRejected::from).collect()
     }
 
     /// Returns whether this is a view.

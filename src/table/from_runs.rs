@@ -40,6 +40,9 @@ pub struct FromRunsOptions {
     pub memory_limit: Option<u64>,
     /// The number of threads; `None` = one per core.
     pub workers: Option<usize>,
+    /// Whether to skip runs and files that cannot be read, and to list them in [`StepTable::errors`]. Otherwise the
+    /// first of them is an error.
+    pub skip_errors: bool,
 }
 
 impl FromRunsOptions {
@@ -58,11 +61,12 @@ impl StepTable {
     /// a table.
     ///
     /// A row's `run_id` is the index of its run among all runs that were read, from 0. Filtered runs count too,
-    /// so for a single pack the id is the index in the pack. Rows are ordered by run. Files are read in the
+    /// so for a single pack the id is the index in the pack. So do skipped runs; a skipped file counts as one run.
+    /// Rows are ordered by run. Files are read in the
     /// order of their paths. Phases have the default thresholds of an archive.
     ///
     /// # Errors
-    /// The error of the first file or run that cannot be read; [`ErrorKind::Argument`] for a step index above
+    /// The error of the first file or run that cannot be read, unless skipped; [`ErrorKind::Argument`] for a step index above
     /// 65,535; [`ErrorKind::MemoryLimit`]; [`ErrorKind::Cancelled`].
     ///
     /// # Examples
@@ -129,12 +133,13 @@ impl StepTable {
         let mut facts = RunFacts::default();
         let mut hash = blake3::Hasher::new();
         let mut rows: Vec<R> = Vec::new();
-        each_run(source, options.workers, false, progress, cancel, |place, (run, _)| {
+        let FromRunsOptions { workers, skip_errors, .. } = *options;
+        let errors = each_run(source, workers, false, skip_errors, progress, cancel, |place, run| {
             if let (RunsOf::Pack(_), Some(place)) = (source, place) {
                 // Runs that were removed from the pack may precede this one.
                 run_id = place as u32;
             }
-            if options.wants(&run) {
+            if let Some((run, _)) = run.filter(|(run, _)| options.wants(run)) {
                 rows.clear();
                 *needs_masks |= run.tile_65536_masks().is_some();
                 flatten(&run, u64::from(run_id), &mut rows)?;
@@ -158,7 +163,10 @@ impl StepTable {
             Ok(())
         })?;
         let runs = Runs::of_facts(Phases::default(), facts);
-        StepTable::new(region.freeze(len)?, R::layout(), Fingerprint::of_content(&hash.finalize()), runs)
+        let fingerprint = Fingerprint::of_content(&hash.finalize());
+        let mut table = StepTable::new(region.freeze(len)?, R::layout(), fingerprint, runs)?;
+        table.errors = errors.into();
+        Ok(table)
     }
 }
 

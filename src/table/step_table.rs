@@ -12,6 +12,7 @@ use super::runs::Runs;
 use super::selection::Selection;
 use super::step_column::TokenType;
 use super::symmetry::SymmetryKey;
+use crate::archive::Rejected;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::machine::reserve;
@@ -58,6 +59,7 @@ pub struct StepTable {
     view_fingerprint: Option<Arc<Fingerprint>>,
     /// Columns whose values lie in other mappings.
     pub(super) attached: Arc<[AttachedColumn]>,
+    pub(super) errors: Arc<[Rejected]>,
     /// The schema of the batches that `take` returns, and memory for them.
     batch: Arc<BatchSchema>,
     pool: Arc<Mutex<ArenaPool>>,
@@ -79,9 +81,18 @@ impl StepTable {
             selection: None,
             view_fingerprint: None,
             attached: Arc::new([]),
+            errors: Arc::new([]),
             batch: Arc::new(batch),
             pool: Arc::new(Mutex::new(ArenaPool::new(TAKES_KEPT))),
         })
+    }
+
+    /// Returns the errors of the runs and files that were skipped, in order. Views have the same errors.
+    ///
+    /// Only tables that were loaded with [`FromRunsOptions::skip_errors`](super::FromRunsOptions::skip_errors) have any.
+    #[must_use]
+    pub fn errors(&self) -> &[Rejected] {
+        &self.errors
     }
 
     /// Returns the number of rows. A view counts only its own rows.

@@ -133,8 +133,8 @@ fn reports_in_json_have_these_keys() {
     assert_eq!((&ingested["errors"][0]["path"], &ingested["errors"][0]["offset"]), (&"runs/bad.bin".into(), &4.into()));
     for (line, expected) in [
         ("simulate --runs 1 --fast --out more", "num_bytes num_steps runs secs"),
-        ("export games.a2 --format a2pack --out games.a2pack", "num_files num_steps path runs secs"),
-        ("convert runs/alpha --format jsonl --out games.jsonl", "num_files num_steps path runs secs"),
+        ("export games.a2 --format a2pack --out games.a2pack", "errors num_files num_steps path runs secs"),
+        ("convert runs/alpha --format jsonl --out games.jsonl", "errors num_files num_steps path runs secs"),
         ("compact games.a2", "bytes_after bytes_before files_after files_before num_rows version"),
         ("expire games.a2", "dry_run first_version num_bytes num_files num_versions paths version"),
         ("repair games.a2", "done steps version"),

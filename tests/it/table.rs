@@ -1,6 +1,7 @@
-use crate::support::Games;
+use crate::support::{Games, write_runs};
 use a2store::{
-    Archive, CancellationToken, ChosenEv, ElementType, ErrorKind, MaterializeOptions, StepTable, no_params, read_run,
+    Archive, Board, CancellationToken, ChosenEv, ElementType, ErrorKind, FromRunsOptions, MaterializeOptions,
+    StepTable, no_params, read_run,
 };
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Float32Type, UInt64Type};
@@ -344,6 +345,29 @@ fn the_arrow_batch_has_the_same_values() {
     assert_eq!(row, table.num_rows());
     drop(table);
     assert!(rows.value(0).iter().any(|&byte| byte != 0));
+}
+
+#[test]
+fn unreadable_files_are_skipped_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cancel, runs) = (CancellationToken::new(), write_runs(folder.path()));
+    let load = |options: &FromRunsOptions| StepTable::from_runs([&runs], options, &(), &cancel);
+    let all = load(&FromRunsOptions::default()).unwrap();
+    let bad = runs.join("beta/run-00003.a2run2");
+    std::fs::write(&bad, b"A2T1").unwrap();
+    let skip = FromRunsOptions::default().with_skip_errors(true);
+    assert_eq!(load(&FromRunsOptions::default()).unwrap_err().path(), Some(&*bad));
+    let some = load(&skip).unwrap();
+    let expected = (0..all.num_rows()).filter_map(|row| all.step(row)).filter(|step| step.run_id != 11);
+    assert!((0..some.num_rows()).filter_map(|row| some.step(row)).map(key).eq(expected.map(key)));
+    assert_eq!(some.errors().iter().map(|rejected| &rejected.path).collect::<Vec<_>>(), [&bad]);
+    // Cancelling is not an error of a run.
+    cancel.cancel();
+    assert!(matches!(load(&skip).unwrap_err().kind(), ErrorKind::Cancelled));
+}
+
+fn key(step: a2store::Step) -> (u32, u16, Board) {
+    (step.run_id, step.step_index, step.board)
 }
 
 proptest! {

@@ -132,9 +132,15 @@ def stats_of(lengths: Sequence[int]) -> Stats:
 
 
 def write_pack(
-    path: Path, payloads: Sequence[Payload], *, align: int = 4096, stats: Stats | None = None, data_crc: bool = False
+    path: Path,
+    payloads: Sequence[Payload],
+    *,
+    align: int = 4096,
+    stats: Stats | None = None,
+    data_crc: bool = False,
+    version: int = 1,
 ) -> None:
-    head = HEADER.pack(b"A2PACK\0\0", 1, 0, len(payloads))
+    head = HEADER.pack(b"A2PACK\0\0", version, 0, len(payloads))
     data = bytearray(head + struct.pack("<I", crc32c(head)) + bytes(ENTRY.size * len(payloads)))
     index = bytearray()
     data += bytes(-len(data) % align)
@@ -145,14 +151,16 @@ def write_pack(
         index += ENTRY.pack(len(data), len(stored), payload.kind, payload.compression, crc32c(stored), 0)
         data += stored
     data[28 : 28 + len(index)] = index
-    end = len(data)
+    stats_at = len(data)
+    # The existing tool requires 0 in a pack without runs.
+    end = len(data) if payloads else 0
     if stats:
         counts = (stats.count, stats.total_steps, stats.min_len, stats.max_len)
         block = b"".join(map(varint, counts)) + struct.pack("<d", stats.mean_len)
         block += b"".join(map(varint, (stats.p50, stats.p90, stats.p99)))
         data += struct.pack("<I", len(block)) + block
     crc = crc32c(bytes(data[start:end])) if data_crc else 0
-    foot = FOOTER.pack(end, crc32c(bytes(index)), crc, end if stats else 0)
+    foot = FOOTER.pack(end, crc32c(bytes(index)), crc, stats_at if stats else 0)
     path.write_bytes(data + foot + struct.pack("<I4x", crc32c(foot)))
 
 
@@ -160,15 +168,18 @@ def read_pack(path: Path) -> tuple[list[Payload | FormatError], Stats | None]:
     data = path.read_bytes()
     need(len(data) >= 60, "length of the file")
     magic, version, flags, count = HEADER.unpack_from(data)
-    need((magic, version, flags) == (b"A2PACK\0\0", 1, 0), "header")
+    need((magic, flags) == (b"A2PACK\0\0", 0), "header")
     need(struct.unpack_from("<I", data, 24)[0] == crc32c(data[:24]), "CRC32C of the header")
     foot = data[-32:]
     end, index_crc, data_crc, stats_at = FOOTER.unpack_from(foot)
     need(struct.unpack_from("<I", foot, 24)[0] == crc32c(foot[:24]), "CRC32C of the footer")
     index_end = 28 + ENTRY.size * count
-    need(index_end <= len(data) - 32 and index_end <= end <= len(data) - 32, "length of the index")
+    need(index_end <= len(data) - 32 and end <= len(data) - 32, "length of the index")
     need(index_crc == crc32c(data[28:index_end]), "CRC32C of the index")
     entries = list(ENTRY.iter_unpack(data[28:index_end]))
+    need(version in ((1, 2) if any(entry[3] for entry in entries) else (1,)), "version")
+    # The existing tool has the same condition.
+    need(end == max((entry[0] + entry[1] for entry in entries), default=0), "end of the data")
     need(all(a[0] + a[1] <= b[0] for a, b in pairwise(entries)), "order of the entries")
     need(not data_crc or data_crc == crc32c(data[entries[0][0] : end]), "CRC32C of the data")
 

@@ -320,6 +320,33 @@ def test_a_failed_conversion_leaves_no_files(expected: list[Expected], tmp_path:
     assert list(tmp_path.iterdir()) == [bad]
 
 
+@pytest.mark.parametrize("format_name", ["a2t1", "a2run2", "a2pack", "packdat", "npy", "session", "jsonl"])
+def test_bad_runs_are_skipped_and_reported(expected: list[Expected], tmp_path: Path, format_name: str) -> None:
+    paths, _ = paths_of(expected, is_whole)
+    games = Games(44).take(5)
+    pack, bad = tmp_path / "bad.a2pack", tmp_path / "bad.a2run2"
+    formats.write_pack(pack, packs.payloads_of(games))
+    packs.flip(pack, packs.entry(pack, 2)[0] + 7)
+    bad.write_bytes(oracle.encode_a2run2(games[0])[:-3])
+    with pytest.raises(a2store.DecodeError):
+        convert([*paths, pack, bad, paths[0]], tmp_path / "out", format=format_name)
+    report = convert([*paths, pack, bad, paths[0]], tmp_path / "skipped", format=format_name, on_error="skip")
+    assert [(error.path, error.run, error.kind) for error in report.errors] == [
+        (str(pack), 2, "checksum"),
+        (str(bad), None, "decode"),
+    ]
+    sound = tmp_path / "sound.a2pack"
+    formats.write_pack(sound, [payload for place, payload in enumerate(packs.payloads_of(games)) if place != 2])
+    other = convert([*paths, sound, paths[0]], tmp_path / "wanted", format=format_name)
+    assert (report.runs, report.num_steps, other.errors) == (other.runs, other.num_steps, [])
+    if format_name in ("npy", "session"):
+        assert np.array_equal(np.load(tmp_path / "skipped/steps.npy"), np.load(tmp_path / "wanted/steps.npy"))
+    elif report.path.is_dir():
+        assert contents(report.path) == contents(other.path)
+    else:
+        assert report.path.read_bytes() == other.path.read_bytes()
+
+
 @pytest.mark.parametrize("format_name", ["a2run2", "a2pack", "packdat", "npy", "jsonl"])
 def test_no_file_is_replaced(expected: list[Expected], tmp_path: Path, format_name: str) -> None:
     paths, _ = paths_of(expected, is_whole)
@@ -337,7 +364,7 @@ def test_bad_arguments(expected: list[Expected], tmp_path: Path) -> None:
         {"format": "original"},
         {"format": "parquet"},
         {"format": "a2run2", "append": True},
-        {"format": "a2pack", "align": 24},
+        {"format": "a2pack", "align": 0},
         {"format": "npy", "workers": 0},
     ):
         with pytest.raises(ValueError, match="expected"):

@@ -362,8 +362,8 @@ def test_bad_arguments(kept: Kept, tmp_path: Path) -> None:
     for options in (
         {"format": "parquet"},
         {"format": "a2pack", "compress": "gzip"},
-        {"format": "a2pack", "align": 12},
-        {"format": "a2pack", "align": 8192},
+        {"format": "a2pack", "align": 0},
+        {"format": "a2pack", "align": 2**20 + 1},
         {"format": "npy", "shard_rows": 0},
         {"format": "a2pack", "append": True},
         {"format": "jsonl", "append": True},

@@ -195,7 +195,8 @@ def test_packs(simulated: list[Game], tmp_path: Path, compression: int, align: i
         for game, (encode, kind) in zip(simulated, encoders * len(simulated), strict=False)
     ]
     for stats in (None, formats.stats_of([len(game) for game in simulated])):
-        formats.write_pack(tmp_path / "a.a2pack", payloads, align=align, stats=stats, data_crc=True)
+        version = 1 if compression == NONE else 2
+        formats.write_pack(tmp_path / "a.a2pack", payloads, align=align, stats=stats, data_crc=True, version=version)
         assert formats.read_pack(tmp_path / "a.a2pack") == (payloads, stats)
     formats.write_pack(tmp_path / "none.a2pack", [])
     assert formats.read_pack(tmp_path / "none.a2pack") == ([], None)

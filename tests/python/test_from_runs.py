@@ -209,6 +209,46 @@ def test_a_memory_limit_holds(tree: Tree, expected: list[Expected]) -> None:
     assert from_runs(tree.root, min_score=300, memory_limit=bytes_of_few).nbytes == bytes_of_few
 
 
+def test_bad_files_are_skipped_and_reported(tmp_path: Path) -> None:
+    games = Games(54).take(6)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    whole = [oracle.encode_a2run2(game) for game in games]
+    (folder / "a.a2run2").write_bytes(whole[0])
+    (folder / "b.a2run2").write_bytes(whole[1][:-3])
+    formats.write_pack(folder / "c.a2pack", [formats.Payload(data, formats.A2RUN2) for data in whole[1:5]])
+    packs.flip(folder / "c.a2pack", packs.entry(folder / "c.a2pack", 2)[0] + 7)
+    # A file counts as one run if its runs cannot be counted.
+    formats.write_pack(folder / "d.a2pack", [formats.Payload(data, formats.A2RUN2) for data in whole[1:5]])
+    packs.flip(folder / "d.a2pack", 40)
+    (folder / "e.bin").write_bytes(b"A2T1" + bytes(50))
+    (folder / "f.a2run2").write_bytes(whole[5])
+    ids = {0: 0, 2: 1, 3: 2, 5: 4, 8: 5}
+    for workers in (1, None):
+        table = from_runs(folder, on_error="skip", workers=workers)
+        rows = np.asarray(table)
+        for run_id, game in ids.items():
+            assert rows["board"][rows["run_id"] == run_id].tolist() == list(games[game].boards)
+        assert set(rows["run_id"].tolist()) == set(ids)
+        found = [(Path(error.path).name, error.run, error.kind) for error in table.errors]
+        assert found == [
+            ("b.a2run2", None, "decode"),
+            ("c.a2pack", 2, "checksum"),
+            ("d.a2pack", None, "checksum"),
+            ("e.bin", None, found[3][2]),
+        ]
+    some = from_runs(folder, on_error="skip", min_score=max(game.max_score for game in games))
+    assert (len(some.errors), set(np.asarray(some)["run_id"].tolist()) <= set(ids)) == (4, True)
+    with pytest.raises(a2store.DecodeError) as caught:
+        from_runs(folder)
+    assert caught.value.path == str(folder / "b.a2run2")
+    # Arguments and missing paths raise as before.
+    with pytest.raises(FileNotFoundError):
+        from_runs([folder, tmp_path / "absent"], on_error="skip")
+    with pytest.raises(ValueError, match="on_error"):
+        from_runs(folder, on_error="report")
+
+
 def test_runs_that_cannot_become_rows(tree: Tree, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         from_runs(tmp_path / "absent")

@@ -78,11 +78,13 @@ def test_compressed_runs(games: list[Game], tmp_path: Path, compression: int) ->
         pytest.skip("the module of this compression is not installed")
     plain, packed = packs.payloads_of(games), packs.payloads_of(games, compression)
     mixed = [pair[place % 2] for place, pair in enumerate(zip(plain, packed, strict=True))]
-    formats.write_pack(tmp_path / "a.a2pack", mixed)
-    pack = a2store.PackReader.open(tmp_path / "a.a2pack")
-    for index, game in enumerate(games):
-        assert_run(pack[index], game, packs.kind_of(index))
-    assert pack.validate(progress=False) == []
+    # Earlier builds wrote version 1.
+    for version in (1, 2):
+        formats.write_pack(tmp_path / "a.a2pack", mixed, version=version)
+        pack = a2store.PackReader.open(tmp_path / "a.a2pack")
+        for index, game in enumerate(games):
+            assert_run(pack[index], game, packs.kind_of(index))
+        assert pack.validate(progress=False) == []
 
 
 @pytest.mark.parametrize("name", ["mixed.a2pack", "jsonl/two.a2pack"])
@@ -99,8 +101,15 @@ def test_packs_of_the_existing_tool(fixtures: Path, name: str) -> None:
     assert pack.validate(progress=False) == []
 
 
-def test_an_empty_pack(tmp_path: Path) -> None:
-    formats.write_pack(tmp_path / "none.a2pack", [])
+@pytest.mark.parametrize("end", [0, 28, 4096])
+def test_an_empty_pack(tmp_path: Path, end: int) -> None:
+    path = tmp_path / "none.a2pack"
+    formats.write_pack(path, [])
+    data = bytearray(path.read_bytes())
+    # The existing tool has 0 here; earlier builds of this package wrote 4096.
+    struct.pack_into("<Q", data, len(data) - 32, end)
+    struct.pack_into("<I", data, len(data) - 8, oracle.crc32c(bytes(data[-32:-8])))
+    path.write_bytes(data)
     pack = a2store.PackReader.open(tmp_path / "none.a2pack")
     assert (len(pack), list(pack), pack.decode_batch([]), pack.validate(progress=False)) == (0, [], [], [])
     assert list(pack.iter_batches(4, shuffle=True, seed=1)) == []

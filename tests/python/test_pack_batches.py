@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +15,7 @@ import a2store
 import formats
 import packs
 from compare import assert_same, row_keys
-from oracle import Array, Game
+from oracle import Array, Game, crc32c
 from packs import places
 from sources import assert_run, rows, rows_of
 
@@ -182,7 +183,7 @@ def test_batches_of_chosen_steps(pack: a2store.PackReader, expected: dict[str, A
     chosen = np.array([17, 3, num_steps - 1, 3])
     check_rows(list(pack.iter_step_batches(3, indices=chosen)), expected, chosen)
     check_rows(list(pack.iter_step_batches(3, indices=chosen.tolist())), expected, chosen)
-    train, test = pack.split("step", test_pct=25, seed=4)
+    train, test = pack.split("step", test_pct=0.25, seed=4)
     check_rows(list(pack.iter_step_batches(64, indices=test)), expected, test)
     shuffled = rows(list(pack.iter_step_batches(64, True, 1, indices=train)))
     assert sorted(shuffled["board"].tolist()) == sorted(expected["board"][train].tolist())
@@ -204,16 +205,115 @@ def test_a_table_of_a_pack_is_served_like_any_other(pack: a2store.PackReader, ex
     assert set(np.asarray(scores)["run_id"].tolist()) == {2, 5}
 
 
+# Damaged runs
+
+BAD = [4, 5, *range(30, 40)]
+SOUND = [place for place in range(NUM_RUNS) if place not in BAD]
+
+
+@pytest.fixture
+def damaged(games: list[Game], tmp_path: Path) -> a2store.PackReader:
+    path = tmp_path / "damaged.a2pack"
+    packs.write(path, games)
+    for place in BAD:
+        packs.flip(path, packs.entry(path, place)[0] + 7)
+    return a2store.PackReader.open(path)
+
+
+def check_errors(errors: list[a2store.Rejected], pack: a2store.PackReader) -> None:
+    assert sorted(error.run for error in errors if error.run is not None) == BAD
+    assert {(error.path, error.kind) for error in errors} == {(str(pack.path), "checksum")}
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+def test_damaged_runs_raise_once_and_cost_no_other_run(damaged: a2store.PackReader, workers: int | None) -> None:
+    batches = damaged.iter_batches(10, workers=workers)
+    raised: list[int | None] = []
+    found: list[list[int]] = []
+    while True:
+        try:
+            found.append(places(next(batches)))
+        except StopIteration:
+            break
+        except a2store.DecodeError as error:
+            raised.append(error.run)
+    assert raised == BAD
+    assert found == [[place for place in SOUND if place // 10 == tens] for tens in (0, 1, 2, 4, 5)]
+    assert batches.errors == []
+
+
+def test_damaged_runs_are_skipped_and_reported(damaged: a2store.PackReader) -> None:
+    batches = damaged.iter_batches(10, on_error="skip")
+    assert len(batches) == 6
+    assert [places(runs) for runs in batches] == [
+        [place for place in SOUND if place // 10 == tens] for tens in (0, 1, 2, 4, 5)
+    ]
+    assert [error.run for error in batches.errors] == BAD
+    check_errors(batches.errors, damaged)
+    shuffled = damaged.iter_batches(7, shuffle=True, seed=3, on_error="skip")
+    assert sorted(place for runs in shuffled for place in places(runs)) == SOUND
+    check_errors(shuffled.errors, damaged)
+    some = damaged.iter_batches(2, indices=[5, 6, 7], on_error="skip")
+    assert ([places(runs) for runs in some], [error.run for error in some.errors]) == ([[6], [7]], [5])
+
+
+def test_a_table_of_the_sound_runs(damaged: a2store.PackReader, expected: dict[str, Array]) -> None:
+    sound = np.flatnonzero(~np.isin(expected["run_id"], BAD))
+    for table in (
+        damaged.to_table(on_error="skip"),
+        a2store.StepTable.from_runs(damaged.path, on_error="skip", progress=False),
+    ):
+        check_rows([table.take(np.arange(len(table)))], expected, sound)
+        check_errors(table.errors, damaged)
+        assert len(table.filter(run_ids=[0]).errors) == len(BAD)
+    batches = damaged.iter_step_batches(64, on_error="skip")
+    check_rows(list(batches), expected, sound)
+    check_errors(batches.errors, damaged)
+    for call in (damaged.to_table, lambda: damaged.iter_step_batches(4)):
+        with pytest.raises(a2store.DecodeError) as caught:
+            call()
+        assert caught.value.run == BAD[0]
+
+
+def test_removed_runs_are_no_errors(games: list[Game], tmp_path: Path) -> None:
+    path = tmp_path / "removed.a2pack"
+    packs.write(path, games)
+    data = bytearray(path.read_bytes())
+    # An entry of length 0 is a tombstone.
+    struct.pack_into("<I", data, 28 + 32 * 5 + 8, 0)
+    struct.pack_into("<I", data, len(data) - 24, crc32c(bytes(data[28 : 28 + 32 * NUM_RUNS])))
+    struct.pack_into("<I", data, len(data) - 8, crc32c(bytes(data[-32:-8])))
+    path.write_bytes(data)
+    pack = a2store.PackReader.open(path)
+    batches = pack.iter_batches(10, on_error="skip")
+    assert [place for runs in batches for place in places(runs)] == [place for place in range(NUM_RUNS) if place != 5]
+    table = pack.to_table(on_error="skip")
+    assert batches.errors == table.errors == []
+    assert 5 not in np.asarray(table)["run_id"]
+    with pytest.raises(a2store.DecodeError, match="tombstone"):
+        list(pack.iter_batches(10))
+
+
+def test_sound_packs_have_no_errors(pack: a2store.PackReader) -> None:
+    batches = pack.iter_batches(10, on_error="skip")
+    assert sum(len(runs) for runs in batches) == NUM_RUNS
+    assert batches.errors == pack.to_table(on_error="skip").errors == pack.to_table().errors == []
+    wrong: Any = "ignore"
+    for call in (pack.to_table, lambda **options: pack.iter_batches(4, **options)):
+        with pytest.raises(ValueError, match="skip or raise, found ignore"):
+            call(on_error=wrong)
+
+
 # Splits
 
 
 @pytest.mark.parametrize("unit", ["run", "step"])
-@pytest.mark.parametrize("options", [{"test_pct": 20}, {"test_pct": 33.3}, {"test_size": 9}, {"test_pct": 0.1}])
+@pytest.mark.parametrize("options", [{"test_pct": 0.2}, {"test_pct": 0.333}, {"test_size": 9}, {"test_pct": 0.001}])
 def test_a_split_is_disjoint_complete_and_determined_by_the_seed(
     pack: a2store.PackReader, expected: dict[str, Array], unit: Any, options: dict[str, Any]
 ) -> None:
     total = NUM_RUNS if unit == "run" else len(expected["board"])
-    size = options.get("test_size", round(total * options.get("test_pct", 0) / 100))
+    size = options["test_size"] if "test_size" in options else max(1, int(total * options["test_pct"]))
     train, test = pack.split(unit, **options, seed=3)
     assert len(test) == size
     for part in (train, test):
@@ -230,27 +330,27 @@ def test_a_split_is_disjoint_complete_and_determined_by_the_seed(
         assert test.min() < total // 2 < test.max()
 
 
-def test_splits_of_0_and_100_percent(pack: a2store.PackReader, tmp_path: Path) -> None:
-    assert [len(part) for part in pack.split(test_pct=0)] == [NUM_RUNS, 0]
-    assert [len(part) for part in pack.split(test_pct=100)] == [0, NUM_RUNS]
+def test_splits_with_an_empty_part(pack: a2store.PackReader, tmp_path: Path) -> None:
     assert [len(part) for part in pack.split(test_size=0)] == [NUM_RUNS, 0]
     assert [len(part) for part in pack.split(test_size=NUM_RUNS)] == [0, NUM_RUNS]
     np.testing.assert_array_equal(pack.split(test_size=9)[1], pack.split(test_size=9, seed=0)[1])
     formats.write_pack(tmp_path / "none.a2pack", [])
     empty = a2store.PackReader.open(tmp_path / "none.a2pack")
-    assert [len(part) for part in empty.split("step", test_pct=50)] == [0, 0]
+    assert [len(part) for part in empty.split("step", test_pct=0.5)] == [0, 0]
 
 
 @pytest.mark.parametrize(
     "options",
     [
         {},
-        {"test_pct": 10, "test_size": 5},
-        {"test_pct": -1},
-        {"test_pct": 100.5},
+        {"test_pct": 0.1, "test_size": 5},
+        {"test_pct": -0.1},
+        {"test_pct": 0},
+        {"test_pct": 1},
+        {"test_pct": 10},
         {"test_pct": float("nan")},
         {"test_size": NUM_RUNS + 1},
-        {"unit": "game", "test_pct": 10},
+        {"unit": "game", "test_pct": 0.1},
     ],
 )
 def test_invalid_splits(pack: a2store.PackReader, options: dict[str, Any]) -> None:

@@ -183,6 +183,12 @@ def test_bad_input_is_status_1_and_leaves_nothing(kept: Kept, tmp_path: Path) ->
         assert text == ""
         assert f"{bad}: run 4" in said
         assert list(tmp_path.iterdir()) == [bad]
+    out = tmp_path / "out.a2pack"
+    text, said = run("convert", bad, "--format", "a2pack", "--out", out, "--skip-errors", "--json", status=1)
+    (error,) = json.loads(text)["errors"]
+    assert (error["path"], error["run"], f"{bad}: run 4" in said) == (str(bad), 4, True)
+    entries = formats.read_pack(bad)[0]
+    assert formats.read_pack(out)[0] == [entry for place, entry in enumerate(entries) if place != 4]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,9 @@ use anyhow::Result;
 use serde_json::json;
 use std::io::{self, Write};
 
+/// The exit status of `validate` for an invalid pack, as in the field's older tool.
+const INVALID: u8 = 2;
+
 pub(super) fn pack(args: &PackArgs, quiet: bool) -> Result<u8> {
     let compression: Compression = args.compress.parse()?;
     let options = PackOptions { align: args.align, compression, workers: args.workers };
@@ -17,8 +20,8 @@ pub(super) fn pack(args: &PackArgs, quiet: bool) -> Result<u8> {
     for error in &report.errors {
         eprintln!("a2pack: {error}");
     }
-    if report.packed == 0 && !quiet {
-        eprintln!("a2pack: {}: no run files, the pack is empty", args.input.display());
+    if report.packed == 0 {
+        eprintln!("a2pack: {}: no run was packed, so {} was not written", args.input.display(), args.output.display());
     }
     if args.json {
         print_json(&report, [("path", json!(path_text(&args.output)))])?;
@@ -60,7 +63,7 @@ pub(super) fn validate(args: &ValidateArgs, quiet: bool) -> Result<u8> {
         let bytes = megabytes(report.num_bytes);
         writeln!(out, "{verdict}: {checked} of {runs} runs checked, {steps} steps in {bytes}")?;
     }
-    Ok(u8::from(!report.is_sound()))
+    Ok(if report.is_sound() { 0 } else { INVALID })
 }
 
 pub(super) fn stats(args: &StatsArgs, quiet: bool) -> Result<u8> {
@@ -102,12 +105,16 @@ pub(super) fn to_jsonl(args: &ToJsonlArgs, quiet: bool) -> Result<u8> {
 }
 
 pub(super) fn extract(args: &ExtractArgs) -> Result<u8> {
-    let paths = PackReader::open(&args.packfile)?.extract(args.indices.iter().copied(), &args.output)?;
+    let indices = args.indices.iter().flatten().copied();
+    let report = PackReader::open(&args.packfile)?.extract(indices, &args.output)?;
+    for error in &report.errors {
+        eprintln!("a2pack: {error}");
+    }
     let mut out = io::stdout().lock();
-    for path in paths {
+    for path in report.paths {
         writeln!(out, "{}", path.display())?;
     }
-    Ok(0)
+    Ok(u8::from(!report.errors.is_empty()))
 }
 
 pub(super) fn inspect(args: &InspectArgs) -> Result<u8> {

@@ -2,6 +2,7 @@
 
 use crate::PackOptions;
 use clap::{Args, Parser, Subcommand};
+use std::num::ParseIntError;
 use std::path::PathBuf;
 
 /// Packs: many run files of 2048 games in one read-only file.
@@ -39,10 +40,13 @@ pub(super) struct PackArgs {
     /// Pack to write. An existing file is replaced.
     #[arg(long, value_name = "FILE")]
     pub(super) output: PathBuf,
-    /// Alignment of runs: a power of two in 8..=4096.
+    /// Alignment of runs, 1 to 1048576.
     #[arg(long, value_name = "BYTES", default_value_t = PackOptions::default().align)]
     pub(super) align: u32,
-    /// Compression of runs. Other tools read only "none".
+    /// Store a checksum of each run. This is always done; the flag exists for compatibility.
+    #[arg(long = "entry-crc")]
+    _entry_crc: bool,
+    /// Compression of runs. Other tools reject a compressed pack.
     #[arg(long, default_value = "none", value_parser = ["none", "zstd", "lz4"])]
     pub(super) compress: String,
     /// Number of threads [default: one per core].
@@ -91,7 +95,7 @@ pub(super) struct ToJsonlArgs {
     #[arg(long)]
     pub(super) parallel: bool,
     /// Write one line per step.
-    #[arg(long, conflicts_with = "runs_only")]
+    #[arg(long, visible_alias = "steps", conflicts_with = "runs_only")]
     pub(super) by_step: bool,
     /// Write one line per run (the default).
     #[arg(long)]
@@ -112,9 +116,9 @@ pub(super) struct ExtractArgs {
     /// The pack.
     #[arg(long, value_name = "FILE")]
     pub(super) packfile: PathBuf,
-    /// Indices of the runs, counted from 0, such as 0,5,42.
-    #[arg(long, value_name = "LIST", value_delimiter = ',', required = true)]
-    pub(super) indices: Vec<usize>,
+    /// Indices of the runs, counted from 0, such as 0,5,42. Spaces and empty places are ignored.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = index, required = true)]
+    pub(super) indices: Vec<Option<usize>>,
     /// Output folder. Existing files are never overwritten.
     #[arg(long, value_name = "DIR")]
     pub(super) output: PathBuf,
@@ -131,4 +135,12 @@ pub(super) struct InspectArgs {
     /// Print as JSON.
     #[arg(long)]
     pub(super) json: bool,
+}
+
+/// Parses an element of a list of indices, which may be empty.
+fn index(text: &str) -> Result<Option<usize>, ParseIntError> {
+    match text.trim() {
+        "" => Ok(None),
+        text => text.parse().map(Some),
+    }
 }

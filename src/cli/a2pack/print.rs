@@ -1,7 +1,7 @@
 //! The output of `a2pack`, as text and as JSON.
 
 use super::args::InspectArgs;
-use crate::cli::print::{count, megabytes, path_text, print_json};
+use crate::cli::print::{count, path_text, print_json};
 use crate::{Compression, PackStats, Run, RunSlice};
 use anyhow::Result;
 use serde_json::json;
@@ -21,20 +21,18 @@ pub(super) fn print_stats_json(path: &Path, num_bytes: u64, stats: &PackStats) -
 
 pub(super) fn print_stats(path: &Path, num_bytes: u64, stats: &PackStats) -> Result<()> {
     let mut out = io::stdout().lock();
-    let number = |number: u32| count(number.into());
-    writeln!(out, "pack      {}", path.display())?;
-    writeln!(out, "runs      {}", count(stats.count))?;
-    writeln!(out, "steps     {}", count(stats.total_steps))?;
-    write!(out, "on disk   {}", megabytes(num_bytes))?;
+    writeln!(out, "packfile: {}", path.display())?;
+    writeln!(out, "runs: {}", stats.count)?;
+    writeln!(out, "total_steps: {}", stats.total_steps)?;
+    writeln!(out, "min_len: {}", stats.min_len)?;
+    writeln!(out, "max_len: {}", stats.max_len)?;
+    writeln!(out, "mean_len: {:.3}", stats.mean_len)?;
+    writeln!(out, "p50_len: {}", stats.p50)?;
+    writeln!(out, "p90_len: {}", stats.p90)?;
+    writeln!(out, "p99_len: {}", stats.p99)?;
+    writeln!(out, "num_bytes: {num_bytes}")?;
     if stats.total_steps > 0 {
-        write!(out, ", {:.1} bytes a step", num_bytes as f64 / stats.total_steps as f64)?;
-    }
-    writeln!(out)?;
-    if stats.count > 0 {
-        let (min, mean, max) = (number(stats.min_len), stats.mean_len, number(stats.max_len));
-        writeln!(out, "lengths   {min} to {max} steps, mean {mean:.1}")?;
-        let [p50, p90, p99] = [stats.p50, stats.p90, stats.p99].map(number);
-        writeln!(out, "          median {p50}, 90th percentile {p90}, 99th percentile {p99}")?;
+        writeln!(out, "bytes_per_step: {:.1}", num_bytes as f64 / stats.total_steps as f64)?;
     }
     if !stats.highest_tiles.is_empty() {
         writeln!(out, "\n{:>12}  {:>12}", "highest tile", "runs")?;
@@ -70,32 +68,35 @@ pub(super) fn print_run_json(args: &InspectArgs, slice: &RunSlice<'_>, run: &Run
 pub(super) fn print_run(args: &InspectArgs, slice: &RunSlice<'_>, run: &Run) -> Result<()> {
     let mut out = io::stdout().lock();
     let meta = run.meta();
-    let with_branches = run.has_evs().iter().filter(|&&has| has).count() as u64;
-    writeln!(out, "run           {} of {}", args.index, args.packfile.display())?;
-    writeln!(out, "kind          {} ({})", slice.kind, slice.kind.format())?;
-    write!(out, "stored        {} bytes at {}", count(slice.stored_len.into()), count(slice.offset))?;
+    let with_branches = run.has_evs().iter().filter(|&&has| has).count();
+    writeln!(out, "packfile: {}", args.packfile.display())?;
+    writeln!(out, "index: {}", args.index)?;
+    writeln!(out, "steps: {}", run.num_steps())?;
+    writeln!(out, "max_score: {}", meta.max_score)?;
+    writeln!(out, "highest_tile: {}", meta.highest_tile)?;
+    writeln!(out, "start_unix_s: {}", meta.start_unix_s)?;
+    writeln!(out, "elapsed_s: {:.3}", meta.elapsed_s)?;
+    if let Some(board) = run.final_board() {
+        writeln!(out, "final_board: {:#018x}", board.0)?;
+    }
+    writeln!(out, "engine: {}", printable(meta.engine.as_deref()))?;
+    writeln!(out, "kind: {} ({})", slice.kind, slice.kind.format())?;
+    writeln!(out, "offset: {}", slice.offset)?;
+    writeln!(out, "num_bytes: {}", slice.bytes.len())?;
     if slice.compression != Compression::None {
-        write!(out, ", {} of {} bytes", slice.compression, count(slice.bytes.len() as u64))?;
+        writeln!(out, "stored_bytes: {} ({})", slice.stored_len, slice.compression)?;
     }
     match slice.crc32c {
-        Some(crc32c) => writeln!(out, ", CRC32C {crc32c:08x}")?,
-        None => writeln!(out, ", without a checksum")?,
+        Some(crc32c) => writeln!(out, "crc32c: {crc32c:08x}")?,
+        None => writeln!(out, "crc32c: omitted")?,
     }
-    writeln!(out, "steps         {}, {} with branches", count(run.num_steps() as u64), count(with_branches))?;
-    writeln!(out, "engine        {}", printable(meta.engine.as_deref()))?;
-    match meta.start_unix_s {
-        0 => writeln!(out, "start         unknown")?,
-        start => writeln!(out, "start         {start} (seconds since 1970)")?,
-    }
-    writeln!(out, "elapsed       {} s", meta.elapsed_s)?;
-    writeln!(out, "max score     {}", count(meta.max_score))?;
-    writeln!(out, "highest tile  {}", meta.highest_tile)?;
+    writeln!(out, "steps_with_branches: {with_branches}")?;
     match run.verify() {
-        Ok(()) => writeln!(out, "rules         every step is legal")?,
-        Err(violation) => writeln!(out, "rules         {violation}")?,
+        Ok(()) => writeln!(out, "rules: every step is legal")?,
+        Err(violation) => writeln!(out, "rules: {violation}")?,
     }
     if let Some(board) = run.final_board() {
-        writeln!(out, "final board   {:#018x}\n{board:#}", board.board().0)?;
+        writeln!(out, "\n{board:#}")?;
     }
     Ok(())
 }

@@ -42,8 +42,12 @@ fn statuses_tell_what_went_wrong() {
     for lines in ["runs", "steps"] {
         assert_eq!(std::fs::read_to_string(folder.join(lines)).unwrap().lines().count(), 2);
     }
-    assert_eq!(status("extract --packfile @x --indices 1,0 --output @out"), 0);
-    assert_eq!(std::fs::read(folder.join("out/run-00001.bin")).unwrap(), run_file(RunFormat::A2t1));
+    assert_eq!(status("to-jsonl --packfile @x --output @steps --steps"), 0);
+    assert_eq!(status("pack --input @in --output @y --align 8192 --entry-crc"), 0);
+    assert_eq!(status("extract --packfile @x --indices 1,,0, --output @out"), 0);
+    assert_eq!(std::fs::read(folder.join("out/run-000001.a2run2")).unwrap(), run_file(RunFormat::A2t1));
+    std::fs::remove_file(folder.join("y")).unwrap();
+    std::fs::create_dir(folder.join("empty")).unwrap();
 
     // Wrong usage.
     for line in [
@@ -55,7 +59,9 @@ fn statuses_tell_what_went_wrong() {
         "pack --input @none --output @y",
         "pack --input @x --output @y",
         "pack --input @in --output @in",
-        "pack --input @in --output @y --align 12",
+        "pack --input @in --output @y --align 0",
+        "pack --input @in --output @y --align 1048577",
+        "pack --input @empty --output @y",
         "pack --input @in --output @y --compress gzip",
         "pack --input @in --output @y --workers 0",
         "to-jsonl --packfile @x --output @runs --by-step --runs-only",
@@ -75,11 +81,11 @@ fn statuses_tell_what_went_wrong() {
     std::fs::write(folder.join("x"), &bytes).unwrap();
     bytes[0] ^= 1;
     std::fs::write(folder.join("header"), &bytes).unwrap();
+    for line in ["validate --packfile @x", "validate --packfile @header"] {
+        assert_eq!((status(line), status(&format!("{line} --json"))), (2, 2), "{line}");
+    }
     for line in [
-        "validate --packfile @x",
-        "validate --packfile @x --json",
-        "validate --packfile @header",
-        "validate --packfile @header --json",
+        "extract --packfile @x --indices 0,1 --output @sound",
         "inspect --packfile @x --index 0",
         "stats --packfile @header",
         "to-jsonl --packfile @x --output @runs",
@@ -87,4 +93,11 @@ fn statuses_tell_what_went_wrong() {
         assert_eq!(status(line), 1, "{line}");
     }
     assert_eq!(std::fs::read_to_string(folder.join("runs")).unwrap().lines().count(), 1);
+    let sound: Vec<_> =
+        std::fs::read_dir(folder.join("sound")).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(sound, ["run-000001.a2run2"]);
+    // If no file is a run, the pack stays as it is.
+    std::fs::write(folder.join("empty/a.bin"), "A2T1").unwrap();
+    assert_eq!(status("pack --input @empty --output @y"), 1);
+    assert_eq!(PackReader::open(folder.join("y")).unwrap().len(), 2);
 }

@@ -21,10 +21,10 @@ use std::path::{Path, PathBuf};
 #[setters(prefix = "with_", strip_option)]
 #[non_exhaustive]
 pub struct PackOptions {
-    /// The alignment of entries in bytes: a power of two in 8..=4096.
+    /// The alignment of entries in bytes, in 1..=1048576.
     pub align: u32,
     /// The compression of payloads. A payload stays uncompressed if compression would not shorten it. Other tools
-    /// of the field read uncompressed payloads only.
+    /// of the field reject a pack with compressed payloads.
     pub compression: Compression,
     /// Number of threads of [`pack_folder`](super::pack_folder); `None` = one per core.
     pub workers: Option<usize>,
@@ -59,7 +59,7 @@ pub struct PackReport {
 const FIRST_CAPACITY: u64 = (4096 - HEADER_LEN) / ENTRY_LEN;
 /// The buffer size of writes.
 const BUFFER_BYTES: usize = 1 << 20;
-const MAX_ALIGN: usize = 4096;
+const MAX_ALIGN: u32 = 1 << 20;
 
 /// A writer of a pack. The pack appears under its name at [`PackBuilder::finish`]. Dropping the builder earlier
 /// discards the pack.
@@ -143,8 +143,8 @@ impl PackBuilder {
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for an invalid alignment;
     /// [`ErrorKind::Io`](crate::ErrorKind::Io).
     pub fn create(output: impl AsRef<Path>, options: PackOptions) -> Result<PackBuilder> {
-        if !options.align.is_power_of_two() || !(8..=MAX_ALIGN as u32).contains(&options.align) {
-            return Err(Error::argument("align", "a power of two in 8..=4096", options.align));
+        if !(1..=MAX_ALIGN).contains(&options.align) {
+            return Err(Error::argument("align", format!("1..={MAX_ALIGN}"), options.align));
         }
         let (output, folder) = match Destination::of(output.as_ref())? {
             Destination::File { path, folder } => (path, folder),
@@ -208,19 +208,21 @@ impl PackBuilder {
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io).
     pub fn finish(mut self) -> Result<PackReport> {
-        let data_end = self.end();
+        let stats_offset = self.end();
+        // Other tools require 0 in a pack without runs.
+        let data_end = if self.entries.is_empty() { 0 } else { stats_offset };
         let stats = LengthStats::of(std::mem::take(&mut self.lengths));
         let mut index = Vec::with_capacity(self.entries.len() * ENTRY_LEN as usize);
         for entry in &self.entries {
             entry.put(&mut index);
         }
-        let footer = layout::footer(data_end, crc32c::crc32c(&index), self.data_crc, data_end);
+        let footer = layout::footer(data_end, crc32c::crc32c(&index), self.data_crc, stats_offset);
         self.pending.extend_from_slice(&stats.to_block());
         self.pending.extend_from_slice(&footer);
         let num_bytes = self.end();
         self.flush()?;
 
-        let mut front = layout::header(self.entries.len() as u64);
+        let mut front = layout::header(&self.entries);
         front.append(&mut index);
         // Overwrites the remains of data that was moved.
         front.resize(self.data_start as usize, 0);
@@ -228,6 +230,10 @@ impl PackBuilder {
         self.staged.replace(&self.output)?;
         let (packed, num_steps) = (self.entries.len() as u64, stats.total_steps);
         Ok(PackReport { packed, num_steps, num_bytes, ..PackReport::default() })
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
     pub(super) fn options(&self) -> &PackOptions {
@@ -242,19 +248,19 @@ impl PackBuilder {
         }
         let end = self.end();
         let offset = end.next_multiple_of(u64::from(self.options.align));
-        let padding = [0; MAX_ALIGN];
-        let padding = padding.get(..(offset - end) as usize).unwrap_or_default();
-        self.pending.extend_from_slice(padding);
+        let num_pending = self.pending.len();
+        self.pending.resize(num_pending + (offset - end) as usize, 0);
+        let padding = self.pending.get(num_pending..).unwrap_or_default();
+        let data_crc = crc32c::crc32c_append(self.data_crc, padding);
         self.pending.extend_from_slice(&stored);
         if self.pending.len() >= BUFFER_BYTES
             && let Err(error) = self.flush()
         {
             // Undoes this entry. Earlier entries stay in the buffer.
-            self.pending.truncate((end - self.pending_offset) as usize);
+            self.pending.truncate(num_pending);
             return Err(error);
         }
-        let crc = crc32c::crc32c_append(self.data_crc, padding);
-        self.data_crc = crc32c::crc32c_combine(crc, crc32c, stored.len());
+        self.data_crc = crc32c::crc32c_combine(data_crc, crc32c, stored.len());
         // Payloads are at most 32 MiB.
         let length = stored.len() as u32;
         self.entries.push(IndexEntry { offset, length, kind: kind as u16, flags: compression as u16, crc32c });

@@ -5,49 +5,64 @@ use crate::error::{Error, Result};
 use crate::publish::{Published, Staged};
 use crate::workers;
 use rayon::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+/// The result of extracting runs.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct ExtractReport {
+    /// The files that were written, in the order of the indices. A repeated index repeats its path.
+    pub paths: Vec<PathBuf>,
+    /// Errors of runs that could not be read and were skipped, in ascending order of their indices.
+    pub errors: Vec<Error>,
+}
+
 impl PackReader {
-    /// Writes runs to separate files, named `run-00005.a2run2` or `.bin` by their kind. The files have the same bytes
-    /// as the packed ones. Creates the folder if it is missing. Returns the paths in the order of the indices.
+    /// Writes runs to separate files, named `run-000005.a2run2`. The files have the same bytes as the packed ones.
+    /// The suffix does not depend on the kind, because other tools of the field pack only files with this suffix.
+    /// Creates the folder if it is missing.
     ///
-    /// Overwrites no file. Writes nothing if a name is taken or a run cannot be read.
+    /// A run that cannot be read is skipped and reported. Overwrites no file: writes nothing if a name is taken.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io), with `AlreadyExists` if a name is taken; those of
-    /// [`PackReader::get_slice`].
-    pub fn extract(&self, indices: impl IntoIterator<Item = usize>, folder: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), with `AlreadyExists` if a name is taken;
+    /// [`ErrorKind::IndexOutOfBounds`](crate::ErrorKind::IndexOutOfBounds).
+    pub fn extract(&self, indices: impl IntoIterator<Item = usize>, folder: impl AsRef<Path>) -> Result<ExtractReport> {
         let folder = folder.as_ref();
-        let mut runs = Vec::new();
-        for index in indices {
-            let name = format!("run-{index:05}.{}", self.kind(index)?.format().extension());
-            runs.push((index, folder.join(name)));
-        }
+        let path_of = |index: usize| folder.join(format!("run-{index:06}.a2run2"));
+        let indices: Vec<usize> = indices.into_iter().collect();
         // A repeated index is written once.
-        let mut distinct = runs.clone();
-        distinct.sort_unstable();
-        distinct.dedup();
-        let threads = workers::shared()?;
-        let check = |(index, path): &(usize, PathBuf)| {
+        let distinct: BTreeSet<usize> = indices.iter().copied().collect();
+        for &index in &distinct {
+            self.entry(index)?;
+            let path = path_of(index);
             // Detects dangling links too.
             if path.symlink_metadata().is_ok() {
-                return Err(taken(path));
+                return Err(taken(&path));
             }
-            self.get_slice(*index).map(drop)
-        };
-        threads.install(|| distinct.par_iter().try_for_each(check))?;
+        }
         std::fs::create_dir_all(folder).map_err(|source| Error::io(folder, source))?;
-        let write = |(index, path): &(usize, PathBuf)| {
+        // Returns the error of a run that cannot be read.
+        let write = |index: usize| {
+            let run = match self.get_slice(index) {
+                Ok(run) => run,
+                Err(error) => return Ok(Some((index, error))),
+            };
+            let path = path_of(index);
             let mut staged = Staged::new(folder)?;
-            staged.write_all(&self.get_slice(*index)?.bytes).map_err(|source| Error::io(path, source))?;
-            match staged.publish(path)? {
-                Published::New => Ok(()),
-                Published::Taken => Err(taken(path)),
+            staged.write_all(&run.bytes).map_err(|source| Error::io(&path, source))?;
+            match staged.publish(&path)? {
+                Published::New => Ok(None),
+                Published::Taken => Err(taken(&path)),
             }
         };
-        threads.install(|| distinct.par_iter().try_for_each(write))?;
-        Ok(runs.into_iter().map(|(_, path)| path).collect())
+        let unreadable: Result<BTreeMap<usize, Error>> = workers::shared()?
+            .install(|| distinct.into_par_iter().filter_map(|index| write(index).transpose()).collect());
+        let unreadable = unreadable?;
+        let paths = indices.into_iter().filter(|index| !unreadable.contains_key(index)).map(path_of).collect();
+        Ok(ExtractReport { paths, errors: unreadable.into_values().collect() })
     }
 }
 

@@ -29,9 +29,11 @@ enum FileOutcome {
 /// file; other files are ignored. A bad file does not stop the packing. Memory is bounded: neither the list of
 /// files nor their contents are held as a whole.
 ///
+/// If no run was packed, no pack is written and `output` is unchanged.
+///
 /// # Errors
-/// [`ErrorKind::Io`] if the folder cannot be read or the pack cannot be written; [`ErrorKind::Argument`] for an
-/// invalid option; [`ErrorKind::Cancelled`]. After an error, `output` is unchanged.
+/// [`ErrorKind::Io`] if the folder cannot be read, has no run files, or the pack cannot be written;
+/// [`ErrorKind::Argument`] for an invalid option; [`ErrorKind::Cancelled`]. After an error, `output` is unchanged.
 pub fn pack_folder(
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,
@@ -99,8 +101,15 @@ fn pack_candidates(
         Ok(())
     };
     in_order(pool, next_window, work, take)?;
-    let PackReport { packed, num_steps, num_bytes, .. } = builder.finish()?;
-    Ok(PackReport { packed, rejected: report.errors.len() as u64, num_steps, num_bytes, ..report })
+    report.rejected = report.errors.len() as u64;
+    match (builder.is_empty(), report.rejected) {
+        (true, 0) => Err(Error::io(input, io::Error::new(io::ErrorKind::NotFound, "this folder has no run files"))),
+        (true, _) => Ok(report),
+        (false, _) => {
+            let PackReport { packed, num_steps, num_bytes, .. } = builder.finish()?;
+            Ok(PackReport { packed, num_steps, num_bytes, ..report })
+        }
+    }
 }
 
 /// Returns whether the error is about the content of the file rather than about access to it.

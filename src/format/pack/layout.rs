@@ -9,6 +9,9 @@ use std::fmt;
 
 pub(super) const MAGIC: [u8; 8] = *b"A2PACK\0\0";
 const VERSION: u32 = 1;
+/// The version of a pack with compressed runs. Other tools would take the frames for run files, so they must
+/// reject the pack.
+const COMPRESSED_VERSION: u32 = 2;
 pub(super) const HEADER_LEN: u64 = 28;
 pub(super) const ENTRY_LEN: u64 = 32;
 pub(super) const FOOTER_LEN: u64 = 32;
@@ -113,7 +116,7 @@ impl IndexEntry {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PackLayout {
     pub(super) num_runs: usize,
-    /// The end offset of the last payload.
+    /// The end offset of the last payload; may be 0 if there are no runs.
     pub(super) data_end: u64,
     /// CRC32C from the start of the first payload to the end of the last one; 0 = omitted.
     pub(super) data_crc: u32,
@@ -135,8 +138,8 @@ impl PackLayout {
             return Err(reader.error(8, "magic", expected, magic.escape_ascii()));
         }
         let version = reader.u32("version")?;
-        if version != VERSION {
-            return Err(reader.error(4, "version", VERSION.to_string(), version));
+        if ![VERSION, COMPRESSED_VERSION].contains(&version) {
+            return Err(reader.error(4, "version", format!("{VERSION} or {COMPRESSED_VERSION}"), version));
         }
         // No flag is defined yet.
         let _flags = reader.u32("flags")?;
@@ -163,14 +166,16 @@ impl PackLayout {
         let stored = reader.u32("checksum of the footer")?;
         let covered = bytes.get(footer_offset as usize..).and_then(|footer| footer.get(..COVERED_LEN));
         check_crc(footer_offset, "the footer", stored, covered.unwrap_or_default())?;
-        if !(index_end..=footer_offset).contains(&data_end) {
+        let is_empty = num_runs == 0 && data_end == 0;
+        if !is_empty && !(index_end..=footer_offset).contains(&data_end) {
             let expected = format!("{index_end}..={footer_offset}");
             return Err(Error::decode(footer_offset, "end of the data", expected, data_end));
         }
         // The block begins with a 4-byte length.
         let most = footer_offset.saturating_sub(4);
-        if stats_offset != 0 && !(data_end..=most).contains(&stats_offset) {
-            let expected = format!("0 or {data_end}..={most}");
+        let least = data_end.max(index_end);
+        if stats_offset != 0 && !(least..=most).contains(&stats_offset) {
+            let expected = format!("0 or {least}..={most}");
             return Err(Error::decode(footer_offset + 16, "offset of the stats", expected, stats_offset));
         }
 
@@ -202,12 +207,14 @@ impl PackLayout {
     }
 }
 
-pub(super) fn header(num_runs: u64) -> Vec<u8> {
+pub(super) fn header(entries: &[IndexEntry]) -> Vec<u8> {
+    let is_compressed = entries.iter().any(|entry| entry.flags != 0);
+    let version = if is_compressed { COMPRESSED_VERSION } else { VERSION };
     let mut out = Vec::with_capacity(HEADER_LEN as usize);
     out.extend_from_slice(&MAGIC);
-    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&version.to_le_bytes());
     out.extend_from_slice(&0u32.to_le_bytes());
-    out.extend_from_slice(&num_runs.to_le_bytes());
+    out.extend_from_slice(&(entries.len() as u64).to_le_bytes());
     out.extend_from_slice(&crc32c::crc32c(&out).to_le_bytes());
     out
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!  0          8         12      16      24           28
 //!  | A2PACK00 | version | flags | count | header_crc | index: 32 × count | padding | data | stats | footer |
-//!  | 8        | u32 = 1 | u32   | u64   | u32        |                   |         |      |       | 32     |
+//!  | 8        | u32     | u32   | u64   | u32        |                   |         |      |       | 32     |
 //!
 //!  entry    0        8        12     14      16      20         24        32
 //!           | offset | length | kind | flags | crc32c | reserved | padding |
@@ -19,7 +19,10 @@
 //!
 //! All integers are little-endian. All offsets count from the start of the file. All checksums are CRC32C.
 //! Entries ascend by offset, and each begins at a multiple of the alignment. The header's flags have no meaning
-//! and are ignored.
+//! and are ignored. In a pack without runs, `data_end` is 0.
+//!
+//! The version is 1, or 2 if an entry is compressed. Other tools do not read compressed entries and reject
+//! version 2. A reader accepts compressed entries in both versions.
 //!
 //! A payload is an unchanged run file of kind 1 (A2T1) or 2 (a2run2). The entry's flags give its compression:
 //! none (0), one Zstandard frame (1) or one LZ4 frame (2). An entry of length 0 is a tombstone: its run was
@@ -55,6 +58,7 @@ mod validate;
 
 pub use builder::{PackBuilder, PackOptions, PackReport};
 pub use compression::Compression;
+pub use extract::ExtractReport;
 pub use folder::pack_folder;
 pub use iter::PackIter;
 pub use layout::RunKind;

@@ -64,7 +64,7 @@ fn rejects_inconsistent_headers() {
     let offset = |index| pack.get_slice(index).unwrap().offset;
     let cases: Vec<(usize, Vec<u8>, &str)> = vec![
         (0, b"A2PACK\0\x01".to_vec(), "magic"),
-        (8, 2u32.to_le_bytes().to_vec(), "version"),
+        (8, 3u32.to_le_bytes().to_vec(), "version"),
         (16, u64::MAX.to_le_bytes().to_vec(), "number of runs"),
         (16, (u64::MAX / 32 + 2).to_le_bytes().to_vec(), "number of runs"),
         (16, (bytes.len() as u64 / 32).to_le_bytes().to_vec(), "number of runs"),

@@ -20,7 +20,7 @@ fn files_that_are_not_runs_are_not_packed() {
     assert!(!path.exists());
     assert_eq!(builder.finish().unwrap().packed, 1);
     assert!(validate(&PackReader::open(&path).unwrap()).is_sound());
-    for align in [0, 4, 24, 8192] {
+    for align in [0, (1 << 20) + 1, u32::MAX] {
         let error = PackBuilder::create(&path, PackOptions { align, ..Default::default() }).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Argument { name: "align", .. }));
     }
@@ -76,14 +76,47 @@ fn extract_writes_original_bytes_and_overwrites_nothing() {
     let out = folder.path().join("out");
     let files = files();
     let pack = PackReader::from_bytes(build(&files, 8, Compression::Zstd, None)).unwrap();
-    let paths = pack.extract([2, 0, 2], &out).unwrap();
-    assert_eq!(paths, ["run-00002.bin", "run-00000.a2run2", "run-00002.bin"].map(|name| out.join(name)));
+    let report = pack.extract([2, 0, 2], &out).unwrap();
+    let (paths, errors) = (report.paths, report.errors);
+    assert!(errors.is_empty());
+    assert_eq!(paths, ["run-000002.a2run2", "run-000000.a2run2", "run-000002.a2run2"].map(|name| out.join(name)));
     assert_eq!(std::fs::read(&paths[0]).unwrap(), files[2]);
     assert_eq!(std::fs::read(&paths[1]).unwrap(), files[0]);
     let error = pack.extract([1, 0], &out).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Io { source, .. } if source.kind() == std::io::ErrorKind::AlreadyExists));
     assert!(matches!(pack.extract([1, 3], &out).unwrap_err().kind(), ErrorKind::IndexOutOfBounds { .. }));
-    assert_eq!(names(&out), ["run-00000.a2run2", "run-00002.bin"]);
+    assert_eq!(names(&out), ["run-000000.a2run2", "run-000002.a2run2"]);
+}
+
+#[test]
+fn extract_skips_unreadable_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bytes = build(&files(), 8, NONE, None);
+    for index in [0, 2] {
+        let offset = number::<8>(&bytes, entry_offset(index)) as usize;
+        bytes[offset + 9] ^= 1;
+    }
+    let pack = PackReader::from_bytes(bytes).unwrap();
+    let report = pack.extract([2, 1, 0, 1], folder.path()).unwrap();
+    assert_eq!(report.paths, vec![folder.path().join("run-000001.a2run2"); 2]);
+    let runs: Vec<_> = report.errors.iter().map(|error| error.location().unwrap().run).collect();
+    assert_eq!(runs, [Some(0), Some(2)]);
+    assert_eq!(std::fs::read(&report.paths[0]).unwrap(), files()[1]);
+}
+
+#[test]
+fn a_pack_without_runs_is_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let (input, output) = (folder.path().join("in"), folder.path().join("out.a2pack"));
+    std::fs::create_dir(&input).unwrap();
+    std::fs::write(input.join("readme.txt"), "no run").unwrap();
+    let pack = || pack_folder(&input, &output, &PackOptions::default(), &(), never());
+    let error = pack().unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound));
+    std::fs::write(input.join("a.bin"), "A2T1").unwrap();
+    let report = pack().unwrap();
+    assert_eq!((report.packed, report.rejected, report.ignored), (0, 1, 1));
+    assert_eq!(names(folder.path()), ["in"]);
 }
 
 #[test]

@@ -125,7 +125,7 @@ proptest! {
     #[test]
     fn any_runs_round_trip(
         files in prop::collection::vec(arb_file(), 0..12),
-        align in (3..13u32).prop_map(|power| 1 << power),
+        align in 1..9000u32,
         compression in prop::sample::select(Compression::ALL.to_vec()),
         capacity in prop::option::of(0..20u64),
     ) {
@@ -178,7 +178,7 @@ proptest! {
 #[test]
 fn the_layout_matches_the_specification() {
     let files = files();
-    for align in [8, 512, 4096] {
+    for align in [1, 8, 24, 512, 4096, 8192, 1 << 20] {
         let bytes = build(&files, align, NONE, Some(3));
         assert_eq!(&bytes[..16], b"A2PACK\0\0\x01\0\0\0\0\0\0\0");
         assert_eq!(number::<8>(&bytes, 16), 3);
@@ -209,6 +209,48 @@ fn the_layout_matches_the_specification() {
         assert_eq!(number::<4>(&bytes, end), 15);
         assert_eq!(bytes[end + 4..footer], stats[4..]);
     }
+}
+
+/// Other tools read version 1 only, and they ignore the flags of entries.
+#[test]
+fn only_packs_with_compressed_runs_have_version_2() {
+    let runs = files();
+    let incompressible = vec![encode_run(&sample_run(0, None), RunFormat::A2run2).unwrap()];
+    for compression in Compression::ALL {
+        assert_eq!(number::<4>(&build(&incompressible, 8, compression, None), 8), 1);
+        assert_eq!(number::<4>(&build(&[], 8, compression, None), 8), 1);
+        let bytes = build(&runs, 8, compression, None);
+        assert_eq!(number::<4>(&bytes, 8), if compression == NONE { 1 } else { 2 });
+        // Earlier builds wrote version 1 for all packs.
+        for version in [1u32, 2] {
+            let pack = PackReader::from_bytes(changed(&bytes, 8, &version.to_le_bytes())).unwrap();
+            assert_eq!(decode_all(&pack), decode_all(&PackReader::from_bytes(bytes.clone()).unwrap()));
+        }
+    }
+}
+
+/// Other tools require that the data of an empty pack ends at 0.
+#[test]
+fn an_empty_pack_ends_at_0() {
+    for align in [1, 4096] {
+        let bytes = build(&[], align, NONE, Some(0));
+        let footer = bytes.len() - 32;
+        assert_eq!(number::<8>(&bytes, footer), 0);
+        assert_eq!(number::<8>(&bytes, footer + 16), u64::next_multiple_of(28, align.into()));
+        for end in [0u64, 28, 28u64.next_multiple_of(align.into())] {
+            let pack = PackReader::from_bytes(changed(&bytes, footer, &end.to_le_bytes())).unwrap();
+            let report = validate(&pack);
+            assert!(report.is_sound() && report.stats_checked && pack.is_empty(), "{:?}", report.problems);
+        }
+        for (at, wrong) in [(0, 1u64), (0, 27), (16, 27)] {
+            let error = PackReader::from_bytes(changed(&bytes, footer + at, &wrong.to_le_bytes())).unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Header { .. }), "{error}");
+        }
+    }
+    // A pack with runs does not.
+    let bytes = build(&files(), 8, NONE, None);
+    let error = PackReader::from_bytes(changed(&bytes, bytes.len() - 32, &[0; 8])).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Header { what: "end of the data", .. }), "{error}");
 }
 
 #[test]
