@@ -56,7 +56,7 @@ CONTAINER_DAMAGES: dict[str, dict[str, int]] = {
     "packs/dense.a2pack": {"a2pack_flipped_byte": 3, "a2pack_kind": 3},
     "pack.dat": {"pack_dat_move_7": 3},
     "dataset": {"dataset_run_id": 4},
-    "selfplay/20260101_model=test": {"session_exponent_16": 4},
+    "selfplay/20260101_model=test": {"session_exponent_17": 4},
     "macroxue": {"macroxue_tile_131072": 4, "macroxue_truncated": 4, "macroxue_row_missing": 2},
 }
 NUM_FILES = {"a2run2": 400, "a2t1": 200}
@@ -205,7 +205,7 @@ def _session(rng: random.Random, path: Path, chosen: _Chosen, *, action: bool) -
     for start, game in _damaged_rows(chosen):
         step = rng.randrange(len(game))
         exps = cells(game.boards[step])
-        exps[rng.randrange(16)] = 16
+        exps[rng.randrange(16)] = 17
         _patch(path, start + step, start + step + 1, "exps", exps)
 
 

@@ -256,6 +256,7 @@ def step_columns(games: Sequence[Game], phases: tuple[int, int]) -> dict[str, Ar
         "highest_tile": np.array([game.highest_tile for game, _ in rows], "u4"),
         "num_steps": np.array([len(game) for game, _ in rows], "u4"),
         "engine": np.array([game.engine for game, _ in rows], object),
+        "tile_65536_mask": np.zeros(len(rows), "u2"),
     }
     for move, name in enumerate(EV_COLUMNS):
         columns[name] = np.array(evs, "f4").reshape(-1, 4)[:, move]

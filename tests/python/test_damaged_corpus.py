@@ -199,7 +199,7 @@ def test_errors_name_the_offset_of_a_wrong_value(
     wrong: dict[str, Callable[[bytes, int], bool]] = {
         "pack_dat_move_7": lambda data, at: data[at] == 7,
         "dataset_run_id": lambda data, at: data[at : at + 4] == (1_000_000).to_bytes(4, "little"),
-        "session_exponent_16": lambda data, at: data[at] == 16,
+        "session_exponent_17": lambda data, at: data[at] == 17,
     }
     for entry in of_kind(corpus, *wrong):
         error = rejected[entry.path, entry.run]
@@ -215,7 +215,7 @@ def test_errors_name_the_offset_of_a_wrong_value(
 def test_an_offset_in_a_shard_has_the_name_of_the_shard(
     rejected: dict[tuple[Path, int | None], a2store.Rejected], corpus: Corpus
 ) -> None:
-    for entry in of_kind(corpus, "dataset_run_id", "session_exponent_16"):
+    for entry in of_kind(corpus, "dataset_run_id", "session_exponent_17"):
         error = rejected[entry.path, entry.run]
         named = [file.name for file in entry.path.glob("steps*.npy") if file.name in str(error)]
         assert len(named) == 1, str(error)

@@ -30,8 +30,8 @@ from archives import (
 
 NEWEST = 5
 ARCHIVES = sorted(GOLDEN.glob("schema-*.a2"))
-OF_THE_INGEST = ("ingested_at", "version", "source", "raw_evs")
-"""Columns with the time and origin of a run, and one that older versions lack."""
+OF_THE_INGEST = ("ingested_at", "version", "source", "raw_evs", "tile_65536_mask", "final_tile_65536_mask")
+"""Columns with the time and origin of a run, and those that older versions lack."""
 
 golden = pytest.mark.parametrize("golden", ARCHIVES, ids=lambda path: path.stem)
 
@@ -97,6 +97,9 @@ def test_an_old_archive_equals_a_new_ingest(golden: Path, fresh: Path, tmp_path:
     assert versions == ([None] * 7 if schema_version(golden) == 1 else [2] * 5 + [3] * 2)
     raw_evs = found["runs"]["raw_evs"].to_pylist()
     assert raw_evs == [None if schema_version(golden) < 3 else False] * 7
+    no_tile = None if schema_version(golden) < 5 else 0
+    assert found["runs"]["final_tile_65536_mask"].to_pylist() == [no_tile] * 7
+    assert set(found["steps"]["tile_65536_mask"].to_pylist()) == {no_tile}
     for table in ("runs", "steps"):
         assert pa.schema(archive.schema(table)).equals(pa.schema(expected.schema(table)))
 

@@ -77,7 +77,7 @@ pub(super) fn print_run(args: &InspectArgs, slice: &RunSlice<'_>, run: &Run) -> 
     writeln!(out, "start_unix_s: {}", meta.start_unix_s)?;
     writeln!(out, "elapsed_s: {:.3}", meta.elapsed_s)?;
     if let Some(board) = run.final_board() {
-        writeln!(out, "final_board: {:#018x}", board.0)?;
+        writeln!(out, "final_board: {:#018x}", board.board().0)?;
     }
     writeln!(out, "engine: {}", printable(meta.engine.as_deref()))?;
     writeln!(out, "kind: {} ({})", slice.kind, slice.kind.format())?;

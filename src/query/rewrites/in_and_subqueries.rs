@@ -13,6 +13,7 @@
 //!
 //! A correlated NOT IN becomes `NOT (x IN (SELECT y …) IS TRUE)` even if neither `x` nor `y` can be null. Otherwise
 //! DataFusion takes the columns of the correlation for `x` and `y`, and drops each row in which they are null (#25347).
+//! The IS TRUE also keeps the optimizer from turning a CASE or a comparison into NOT IN.
 //!
 //! # IN with a list
 //!
@@ -55,13 +56,14 @@ impl AnalyzerRule for RewriteIn {
             let node = node.map_expressions(|expr| expr.transform_down(with_nullable_subquery))?.data;
             match node {
                 LogicalPlan::Filter(filter) => {
-                    let predicate = rewrite_condition(filter.predicate, true, &schema)?;
+                    let predicate = rewrite_condition(filter.predicate, Place::Condition, &schema)?;
                     let filter = Filter::try_new(predicate.data, filter.input)?;
                     Ok(Transformed::new_transformed(LogicalPlan::Filter(filter), predicate.transformed))
                 }
                 node => {
                     let is_join = matches!(node, LogicalPlan::Join(_));
-                    map_expressions(node, |expr| rewrite_condition(expr, is_join, &schema))
+                    let place = if is_join { Place::Condition } else { Place::Value };
+                    map_expressions(node, |expr| rewrite_condition(expr, place, &schema))
                 }
             }
         })?;
@@ -95,26 +97,38 @@ fn has_row_always(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Rewrites an expression. With `null_is_false`, null and false have the same effect in its place.
-fn rewrite_condition(expr: Expr, null_is_false: bool, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
-    let boxed = |expr: Box<Expr>, null_is_false| -> DataFusionResult<Transformed<Box<Expr>>> {
-        Ok(rewrite_condition(*expr, null_is_false, schema)?.update_data(Box::new))
+/// The place of an expression, which says whether null and false have the same effect there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// A condition of WHERE, or below IS TRUE: null and false have the same effect.
+    Condition,
+    /// The condition of a CASE: the same, but the optimizer may turn the CASE into the negated condition.
+    When,
+    /// Anywhere else.
+    Value,
+}
+
+/// Rewrites an expression.
+fn rewrite_condition(expr: Expr, place: Place, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
+    let boxed = |expr: Box<Expr>, place| -> DataFusionResult<Transformed<Box<Expr>>> {
+        Ok(rewrite_condition(*expr, place, schema)?.update_data(Box::new))
     };
     match expr {
         Expr::InSubquery(condition) => {
             let InSubquery { expr, subquery, negated } = condition;
-            let inner = boxed(expr, false)?;
+            let inner = boxed(expr, Place::Value)?;
             let subquery = with_own_name(subquery)?;
             let condition = InSubquery { expr: inner.data, subquery, negated };
-            if null_is_false && !negated {
+            if place == Place::Condition && !negated {
                 return Ok(Transformed::yes(Expr::InSubquery(condition)));
             }
+            let is_correlated = !condition.subquery.outer_ref_columns.is_empty();
             match unknown(&condition, schema)? {
-                None if negated && !condition.subquery.outer_ref_columns.is_empty() => {
+                None if !is_correlated => Ok(Transformed::yes(Expr::InSubquery(condition))),
+                None => {
                     let is_in = Expr::InSubquery(InSubquery { negated: false, ..condition }).is_true();
-                    Ok(Transformed::yes(not(is_in)))
+                    Ok(Transformed::yes(if negated { not(is_in) } else { is_in }))
                 }
-                None => Ok(Transformed::yes(Expr::InSubquery(condition))),
                 Some(unknown) => {
                     let is_in = Expr::InSubquery(InSubquery { negated: false, ..condition }).is_true();
                     let is_in = is_in.or(unknown.and(lit(ScalarValue::Boolean(None))));
@@ -125,38 +139,38 @@ fn rewrite_condition(expr: Expr, null_is_false: bool, schema: &DFSchema) -> Data
         Expr::InList(InList { expr, list, negated }) if has_columns(&list) && !expr.is_volatile() => {
             let equal = list.into_iter().map(|value| expr.as_ref().clone().eq(value));
             let is_in = disjunction(equal).unwrap_or_else(|| lit(false));
-            let is_in = rewrite_condition(is_in, false, schema)?.data;
+            let is_in = rewrite_condition(is_in, Place::Value, schema)?.data;
             Ok(Transformed::yes(if negated { not(is_in) } else { is_in }))
         }
         Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right }) => {
-            let (left, right) = (boxed(left, null_is_false)?, boxed(right, null_is_false)?);
+            let (left, right) = (boxed(left, place)?, boxed(right, place)?);
             let changed = left.transformed || right.transformed;
             let expr = Expr::BinaryExpr(BinaryExpr { left: left.data, op, right: right.data });
             Ok(Transformed::new_transformed(expr, changed))
         }
-        Expr::IsTrue(inner) => Ok(boxed(inner, true)?.update_data(Expr::IsTrue)),
-        Expr::IsNotTrue(inner) => Ok(boxed(inner, true)?.update_data(Expr::IsNotTrue)),
+        Expr::IsTrue(inner) => Ok(boxed(inner, Place::Condition)?.update_data(Expr::IsTrue)),
+        Expr::IsNotTrue(inner) => Ok(boxed(inner, Place::Condition)?.update_data(Expr::IsNotTrue)),
         Expr::Alias(mut alias) => {
-            let inner = boxed(alias.expr, null_is_false)?;
+            let inner = boxed(alias.expr, place)?;
             alias.expr = inner.data;
             Ok(Transformed::new_transformed(Expr::Alias(alias), inner.transformed))
         }
         Expr::Case(Case { expr: None, when_then_expr, else_expr }) => {
             let mut changed = false;
-            let mut take = |part: Box<Expr>, null_is_false| -> DataFusionResult<Box<Expr>> {
-                let part = boxed(part, null_is_false)?;
+            let mut take = |part: Box<Expr>, place| -> DataFusionResult<Box<Expr>> {
+                let part = boxed(part, place)?;
                 changed |= part.transformed;
                 Ok(part.data)
             };
             let mut branches = Vec::with_capacity(when_then_expr.len());
             for (when, then) in when_then_expr {
-                branches.push((take(when, true)?, take(then, null_is_false)?));
+                branches.push((take(when, Place::When)?, take(then, place)?));
             }
-            let else_expr = else_expr.map(|otherwise| take(otherwise, null_is_false)).transpose()?;
+            let else_expr = else_expr.map(|otherwise| take(otherwise, place)).transpose()?;
             let when_then_expr = branches;
             Ok(Transformed::new_transformed(Expr::Case(Case { expr: None, when_then_expr, else_expr }), changed))
         }
-        other => other.map_children(|child| rewrite_condition(child, false, schema)),
+        other => other.map_children(|child| rewrite_condition(child, Place::Value, schema)),
     }
 }
 
