@@ -178,6 +178,16 @@ impl<R: NpyRow> RowShards<R> {
         Some(Cow::Owned(rows))
     }
 
+    /// Returns a row, or `None` after the last row.
+    #[inline]
+    pub(super) fn row(&self, number: u64) -> Option<&R> {
+        let shard = match &self.shards[..] {
+            [only] => only,
+            shards => shards.get(shards.partition_point(|shard| shard.first_row + shard.num_rows <= number))?,
+        };
+        shard.rows().get((number - shard.first_row) as usize)
+    }
+
     /// Returns the file of a row, and the byte offset of the row in it.
     pub(super) fn place(&self, row: u64) -> Option<(&Path, u64)> {
         let at = self.shards.partition_point(|shard| shard.first_row + shard.num_rows <= row);
@@ -186,15 +196,15 @@ impl<R: NpyRow> RowShards<R> {
         Some((&shard.path, shard.header_len as u64 + before * size_of::<R>() as u64))
     }
 
-    /// Adds the run, the file and the offset in the file to an error about a run's rows. The error's offset
-    /// counts from `first_row`, the first row of the run.
+    /// Adds the run, the file and the offset in the file to an error about a run's rows. The error's offset counts
+    /// from the run's first row, and `number` returns the number of the run's n-th row.
     #[cold]
-    pub(super) fn in_run(&self, error: Error, run: u64, first_row: u64) -> Error {
+    pub(super) fn in_run(&self, error: Error, run: u64, number: impl FnOnce(u64) -> u64) -> Error {
         match error.into_kind() {
             ErrorKind::Decode { mut location, what, expected, found } => {
                 let (offset, stride) = (location.offset.unwrap_or_default(), size_of::<R>() as u64);
                 location.run = Some(run);
-                if let Some((path, start)) = self.place(first_row.saturating_add(offset / stride)) {
+                if let Some((path, start)) = self.place(number(offset / stride)) {
                     location.offset = Some(start + offset % stride);
                     location.path = Some(path.to_owned());
                 }

@@ -103,7 +103,7 @@ impl Dataset {
                 None => Ok(run),
                 Some(_) => Err(Error::decode(0, "step_index of the rows", "0, 1, 2 and so on", "gaps")),
             })
-            .map_err(|error| self.steps.in_run(error, index as u64, first))
+            .map_err(|error| self.steps.in_run(error, index as u64, |place| first.saturating_add(place)))
     }
 
     /// Compares the files with the checksums in the manifest. Returns the number of files compared, 0 without a

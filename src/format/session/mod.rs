@@ -9,8 +9,9 @@
 //!  metadata.db   SQLite: runs(id, seed, steps, max_score, highest_tile), session(meta_key, meta_value: JSON)
 //! ```
 //!
-//! The rows of a run are those whose `run_id` equals its `id`. They must be consecutive. The action is the move,
-//! 0 to 3.
+//! The rows of a run are those whose `run_id` equals its `id`. They may be in any order and in any shard: the field's
+//! recorder appends rows while its games run. A game that was cancelled may have one row more than `steps`: the board
+//! that it had at that moment. The action is the move, 0 to 3.
 //!
 //! **Without actions** the move of a step is derived by the rules. It is known if the next step of the game is
 //! present and exactly one move leads to its board. The last move is never known. Sampled sessions hold only some
@@ -20,6 +21,7 @@
 //! and engines of single runs. A session has one engine, the `tag` of its `model`.
 
 mod growing;
+mod index;
 mod metadata;
 mod reader;
 mod recording;

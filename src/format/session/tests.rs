@@ -87,7 +87,7 @@ fn a_damaged_run_does_not_affect_the_others() {
             "steps.npy: run 1: byte 1049 (step 0): exponent: expected 0..=15, the range of a board, found 16",
         ),
         (row + 2 * 28 + 8, 1, "steps.npy: run 1: byte 1088 (step 2): step index: expected an index above"),
-        (row + 2 * 28, 77, "run 1: rows of the run: expected consecutive rows, found 2 spans"),
+        (row + 19 * 28, 77, "run 1: rows of the run: expected 20 (runs.steps), found 19"),
     ] {
         let (_parent, folder, runs) = three(SessionOptions::default());
         change(&folder.join("steps.npy"), |bytes| bytes[offset] = byte);
@@ -99,7 +99,10 @@ fn a_damaged_run_does_not_affect_the_others() {
         assert_eq!(session.rows_without_run(), if byte == 77 { vec![(77, 1)] } else { vec![] });
     }
     for (statements, message) in [
-        ("UPDATE runs SET steps = 19 WHERE id = 11", "run 1: rows of the run: expected at most 19 (runs.steps)"),
+        (
+            "UPDATE runs SET steps = 18 WHERE id = 11",
+            "run 1: rows of the run: expected at most 19, one more than runs.steps, found 20",
+        ),
         (
             "UPDATE runs SET steps = -1 WHERE id = 11",
             "run 1: runs.steps: expected NULL or an INTEGER in 0..=4294967295",

@@ -127,17 +127,17 @@ impl SessionWriter {
     }
 
     /// Does the same as [`push`](SessionWriter::push), for a game of `num_steps` steps (`None` = unknown). The run
-    /// may lack some of them.
+    /// may lack some of them. A cancelled game may have one step more, whose move was not made.
     ///
     /// # Errors
     /// The errors of [`push`](SessionWriter::push); [`ErrorKind::Argument`](crate::ErrorKind::Argument) also if the
-    /// run has more than `num_steps` steps.
+    /// run has more than `num_steps` + 1 steps.
     pub fn push_part(&mut self, id: u64, run: &Run, num_steps: Option<u32>) -> Result<()> {
         if self.ids.contains(&id) {
             return Err(Error::argument("id", "unique ids", id));
         }
-        if let Some(num_steps) = num_steps.filter(|&num_steps| run.num_steps() as u64 > u64::from(num_steps)) {
-            return Err(Error::argument("num_steps", format!("at least {}", run.num_steps()), num_steps));
+        if let Some(num_steps) = num_steps.filter(|&num_steps| run.num_steps() as u64 > u64::from(num_steps) + 1) {
+            return Err(Error::argument("num_steps", format!("at least {}", run.num_steps() - 1), num_steps));
         }
         let meta = run.meta();
         let max_score = i64::try_from(meta.max_score)
