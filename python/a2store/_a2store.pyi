@@ -331,6 +331,7 @@ def convert(
     compress: _Compression = "none",
     align: int | None = None,
     shard_rows: int | None = None,
+    moves: bool | None = None,
     workers: int | None = None,
     progress: bool | None = None,
 ) -> ExportReport:
@@ -698,7 +699,7 @@ class Recorder:
         rotate_steps: int = 10_000_000,
         rotate_secs: float | None = None,
         journal: bool = False,
-        with_action: bool = True,
+        moves: bool = True,
     ) -> Recorder:
         """Start a recording.
 
@@ -719,7 +720,8 @@ class Recorder:
         - ``rotate_steps``, ``rotate_secs``: rotate after this many unwritten steps, or after this many seconds. A
           rotation also starts when two fifths of the memory are used.
         - ``journal``: whether a game is durable as soon as ``end`` returns. Each game is then written twice.
-        - ``with_action``: whether a session keeps the moves. If so, every step needs a move.
+        - ``moves``: whether a session keeps the moves. If so, every step needs a move. With ``False``, the field's Rust
+          reader can read the session, but ``ingest`` has to derive the moves from the boards, and some stay unknown.
 
         Raises ``ValueError`` for an option out of range, and ``OSError``. Raises ``ConflictError`` if another recorder
         writes to the archive under the same tag.
@@ -729,7 +731,7 @@ class Recorder:
         """Begin a game.
 
         Raises ``RecorderLimitError`` if a limit is reached (see ``is_full``), and ``ValueError`` if the recorder is
-        closed. Raises ``OSError`` once after a failed rotation. Such a rotation loses nothing and is retried.
+        closed or the seed is 2^64 - 1, which stands for an unknown seed. Raises ``OSError`` once after a failed rotation. Such a rotation loses nothing and is retried.
         """
 
     def rotate(self) -> int:
@@ -1401,6 +1403,7 @@ class Archive:
         compress: _Compression = "none",
         align: int | None = None,
         shard_rows: int | None = None,
+        moves: bool | None = None,
         append: bool = False,
         workers: int | None = None,
         progress: bool | None = None,
@@ -1423,6 +1426,8 @@ class Archive:
         - ``compress``: for ``"a2pack"``: the compression of runs.
         - ``align``: for ``"a2pack"``: the alignment of runs in bytes, 8 to 4096.
         - ``shard_rows``: for ``"npy"`` and ``"session"``: rows per file; ``None`` = one file.
+        - ``moves``: for ``"session"``: whether the rows have moves, which the field's Rust reader rejects. ``None`` = only
+          if all runs come from one session with moves.
         - ``append``: for ``"packdat"`` and ``"npy"``: ``True`` = add to existing files.
         - ``workers``: threads; ``None`` = one per core.
         - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.

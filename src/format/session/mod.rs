@@ -17,7 +17,9 @@
 //! present and exactly one move leads to its board. The last move is never known. Sampled sessions hold only some
 //! steps of a game, each with its index.
 //!
-//! Seeds and ids are stored as two's complement. **Omitted**: the final board, branches, start time, duration,
+//! Seeds and ids are stored as two's complement. The seed -1 stands for an unknown seed, and so does NULL, which the
+//! writers avoid because the field's Rust reader rejects it. That reader also rejects rows with actions, so the
+//! writers omit them by default. **Omitted**: the final board, branches, start time, duration,
 //! and engines of single runs. A session has one engine, the `tag` of its `model`.
 
 mod growing;

@@ -178,7 +178,7 @@ impl Session {
             max_score: record.max_score,
             highest_tile: record.highest_tile,
             engine: self.engine.clone(),
-            seed: record.seed.map(|seed| seed as u64),
+            seed: record.seed,
             ..RunMeta::default()
         }
     }
