@@ -126,6 +126,13 @@ impl Metadata {
         ends.filter(|&end| end <= num_rows).max().unwrap_or(0)
     }
 
+    /// Returns whether the rows of all runs exist, and the last of them is the last of `num_rows` rows.
+    pub(super) fn agree_with(&self, num_rows: u64) -> bool {
+        let ends = |index| self.rows(index).and_then(|(first, len)| first.checked_add(len));
+        let all_exist = (0..self.num_runs()).all(|index| ends(index).is_some_and(|end| end <= num_rows));
+        all_exist && self.end(num_rows) == num_rows
+    }
+
     /// Rejects overlapping runs that together claim more than four times the existing rows. Decoding them could
     /// take extremely long.
     pub(super) fn check_claims(&self, num_rows: u64, path: &Path) -> Result<()> {

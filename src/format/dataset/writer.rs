@@ -131,9 +131,12 @@ impl DatasetWriter {
         let runs = Metadata::read_from(&database)?;
         let steps = RowShards::<DatasetRow>::open(files_in(&folder)?)?;
         let manifest = Manifest::read(&folder)?;
-        if let Some(manifest) = &manifest {
-            manifest.check(steps.num_rows(), runs.end(steps.num_rows()), runs.num_runs(), &folder)?;
-        }
+        let num_rows = steps.num_rows();
+        let checked = manifest.as_ref().map(|old| old.check(num_rows, runs.end(num_rows), runs.num_runs(), &folder));
+        let is_current = match checked.transpose() {
+            Err(error) if !runs.agree_with(num_rows) => return Err(error),
+            checked => checked.is_ok(),
+        };
         let next_id = match runs.last_id() {
             None => 0,
             Some(last) => u32::try_from(last.saturating_add(1))
@@ -141,8 +144,10 @@ impl DatasetWriter {
         };
         let is_single = steps.paths().all(|path| path.ends_with(SINGLE));
         let staging = StagedFolder::new_in(&folder)?;
-        // Kept shards retain their recorded checksums. A new checksum of damaged bytes would hide the damage.
-        let mut crc32c = manifest.as_ref().map(|manifest| manifest.crc32c.clone()).unwrap_or_default();
+        // Kept shards retain their recorded checksums. A new checksum of damaged bytes would hide the damage. The
+        // checksums of an outdated manifest are of other files.
+        let recorded = manifest.as_ref().filter(|_| is_current).map(|manifest| manifest.crc32c.clone());
+        let mut crc32c = recorded.unwrap_or_default();
         let (files, num_rows) = if is_single {
             let mut files = RowFiles::new(staging.path(), None, NUMBERING, 0);
             for rows in steps.slices().flat_map(|rows| rows.chunks(CHUNK_ROWS)) {
