@@ -16,7 +16,7 @@ import torch
 
 import a2store
 import formats
-from a2store.critic import CriticData
+from a2store.critic import CriticData, embed_session
 from games import play
 from oracle import Array, Game, cells, slide, spawns
 
@@ -175,15 +175,71 @@ def test_a_critic_learns_from_an_interleaved_session(games: list[Game], tmp_path
     assert torch.isfinite(data.pos_weight).all()
 
 
+@pytest.mark.parametrize("files", ["shards", "one file"])
+@pytest.mark.parametrize("mmap", [True, False])
+def test_a_critic_learns_from_inline_embeddings(games: list[Game], tmp_path: Path, files: str, mmap: bool) -> None:
+    folder = tmp_path / "session"
+    recorded = record(folder, games, cancelled=[1], inline=True)
+    if files == "one file":
+        for path in folder.glob("embeddings-*.npy"):
+            path.unlink()
+        np.save(folder / "embeddings.npy", recorded.embeddings)
+    expected = {
+        (int(row["run_id"]), int(row["step_idx"])): embedding.tolist()
+        for row, embedding in zip(recorded.rows, recorded.embeddings, strict=True)
+    }
+    table = a2store.StepTable.from_session(folder, progress=False).attach("e", folder, mmap=mmap, progress=False)
+    batch = table.take(np.arange(len(table)))
+    keys = zip(batch.run_id.tolist(), batch.step_index.tolist(), strict=True)
+    assert batch["e"].dtype == np.float32
+    assert dict(zip(keys, batch["e"].tolist(), strict=True)) == expected
+
+    data = CriticData(folder, 50, use_embeddings=True, thresholds=(64, 128), mmap=mmap, seed=4)
+    assert (data.dim, data.num_rows) == (3, len(recorded.rows))
+    assert data.inputs == {"kind": "embeddings", "model_sha": None, "pooling": None, "dtype_bits": "f32", "D": 3}
+    labels_of = {
+        tuple(embedding): [float(games[run_id - FIRST_ID].highest_tile >= threshold) for threshold in (64, 128)]
+        for (run_id, _), embedding in expected.items()
+    }
+    found = []
+    for embedding, labels in data:
+        assert embedding.dtype == torch.float32
+        for row, label in zip(embedding.tolist(), labels.tolist(), strict=True):
+            assert labels_of[tuple(row)] == label
+            found.append(tuple(row))
+    assert sorted(found) == sorted(labels_of)
+
+    # Embeddings with a description replace the recorder's own ones.
+    embed_session(folder, lambda tokens: tokens.astype("f4"), progress=False)
+    data = CriticData(folder, 50, use_embeddings=True, thresholds=(64, 128))
+    assert (data.dim, data.inputs["dtype_bits"]) == (16, "bf16")
+
+
+def test_inline_embeddings_that_do_not_match(games: list[Game], tmp_path: Path) -> None:
+    folder = tmp_path / "session"
+    recorded = record(folder, games, inline=True)
+    np.save(folder / "embeddings-000002.npy", recorded.embeddings[:99])
+    with pytest.raises(a2store.DecodeError, match=r"embeddings-000002.npy: rows of the array: expected 100"):
+        CriticData(folder, use_embeddings=True)
+    np.save(folder / "embeddings-000001.npy", recorded.embeddings[:100].astype("f8"))
+    with pytest.raises(ValueError, match=r"embeddings-000001.npy: expected float32 \(N, D\), found float64"):
+        CriticData(folder, use_embeddings=True)
+    for path in folder.glob("embeddings-*.npy"):
+        path.unlink()
+    with pytest.raises(ValueError, match=r"embeddings.json: not found"):
+        CriticData(folder, use_embeddings=True)
+
+
 def test_rows_that_are_missing_or_twice_are_reported(games: list[Game], tmp_path: Path) -> None:
     recorded = record(tmp_path / "session", games, shard_rows=10_000)
     rows = recorded.rows
-    run_4, run_6 = (np.flatnonzero(rows["run_id"] == FIRST_ID + number) for number in (4, 6))
-    rows["step_idx"][run_4[-1]] = 0
-    np.save(tmp_path / "session" / "steps-000001.npy", np.delete(rows, run_6[-1]))
+    one, other = [number for number, game in enumerate(games) if len(game) > 20][:2]
+    twice, missing = (np.flatnonzero(rows["run_id"] == FIRST_ID + number)[-1] for number in (one, other))
+    rows["step_idx"][twice] = 0
+    np.save(tmp_path / "session" / "steps-000001.npy", np.delete(rows, missing))
     archive = a2store.Archive.create(tmp_path / "games.a2")
     report = archive.ingest(tmp_path / "session", progress=False)
     messages = [error.message for error in report.errors]
     assert (report.accepted, len(messages)) == (len(games) - 2, 2)
     assert "step index: expected an index above the previous one, found 0" in messages[0]
-    assert f"rows of the run: expected {len(games[6])} (runs.steps), found {len(games[6]) - 1}" in messages[1]
+    assert f"rows of the run: expected {len(games[other])} (runs.steps), found {len(games[other]) - 1}" in messages[1]
