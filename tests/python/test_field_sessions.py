@@ -175,6 +175,26 @@ def test_a_critic_learns_from_an_interleaved_session(games: list[Game], tmp_path
     assert torch.isfinite(data.pos_weight).all()
 
 
+def test_a_session_whose_recorder_still_has_its_database_open(games: list[Game], tmp_path: Path) -> None:
+    folder = tmp_path / "session"
+    recorded = record(folder, games)
+    database = sqlite3.connect(folder / "metadata.db")
+    try:
+        # The changes stay in the log, because this connection never writes them to the file.
+        database.execute("PRAGMA wal_autocheckpoint = 0")
+        database.execute("UPDATE runs SET highest_tile = 4 * highest_tile")
+        database.commit()
+        before = {path.name: path.read_bytes() for path in folder.iterdir()}
+        data = CriticData(folder, 64, thresholds=(64, 128))
+        tiles = np.repeat([4 * game.highest_tile for game in games], [len(game) for game in games])
+        assert data.num_rows == len(recorded.rows)
+        assert data.base_rate.tolist() == [(tiles >= threshold).mean() for threshold in (64, 128)]
+        changed = {path.name for path in folder.iterdir() if path.read_bytes() != before.get(path.name)}
+        assert changed <= {"metadata.db-shm"}
+    finally:
+        database.close()
+
+
 @pytest.mark.parametrize("files", ["shards", "one file"])
 @pytest.mark.parametrize("mmap", [True, False])
 def test_a_critic_learns_from_inline_embeddings(games: list[Game], tmp_path: Path, files: str, mmap: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import tempfile
 from pathlib import Path
@@ -44,7 +45,19 @@ def session_table(folder: Path) -> StepTable:
 def session_tiles(folder: Path) -> dict[int, int]:
     """Return the highest tile of each run of a session."""
     path = (folder / "metadata.db").absolute()
-    database = sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
+    log = path.with_name("metadata.db-wal")
+    if not log.exists():
+        return _tiles_in(f"{path.as_uri()}?mode=ro&immutable=1")
+    # A recorder that still runs or has crashed leaves transactions in the log. SQLite would change the folder to read
+    # them, so this reads a copy.
+    with tempfile.TemporaryDirectory(prefix="a2store-") as copy:
+        for file in (path, log):
+            shutil.copy(file, copy)
+        return _tiles_in((Path(copy) / path.name).as_uri())
+
+
+def _tiles_in(uri: str) -> dict[int, int]:
+    database = sqlite3.connect(uri, uri=True)
     try:
         return dict(database.execute("SELECT id, coalesce(highest_tile, 0) FROM runs"))
     finally:

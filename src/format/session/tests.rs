@@ -178,9 +178,13 @@ fn a_rejected_run_changes_nothing() {
     steps.push_step(RunStep { index: 0, board: Board(1), chosen: None, branches: None }).unwrap();
     let unknown = steps.finish(RunMeta::default(), None).unwrap();
     let high = Run::builder(0).finish(RunMeta { max_score: 1 << 63, ..RunMeta::default() }, None).unwrap();
-    for (id, run, message) in
-        [(7, &game(2, 5), "unique ids"), (8, &unknown, "a run without unknown moves"), (9, &high, "max_score")]
-    {
+    let seeded = Run::builder(0).finish(RunMeta { seed: Some(u64::MAX), ..RunMeta::default() }, None).unwrap();
+    for (id, run, message) in [
+        (7, &game(2, 5), "unique ids"),
+        (8, &unknown, "a run without unknown moves"),
+        (9, &high, "max_score"),
+        (10, &seeded, "seed: expected at most 18446744073709551614"),
+    ] {
         let error = writer.push(id, run).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Argument { .. }) && error.to_string().contains(message), "{error}");
     }
