@@ -26,7 +26,7 @@ macro_rules! export_formats {
                 }
             }
 
-            /// Returns whether [`convert`](crate::convert) writes this format.
+            /// Returns whether a conversion without an archive writes this format.
             pub(crate) fn is_of_conversions(self) -> bool {
                 self != ExportFormat::Original
             }
