@@ -12,7 +12,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -139,19 +139,29 @@ def test_a_pack_dat_that_lacks_rows_of_a_run(games: list[Game], tmp_path: Path) 
 
 
 @pytest.mark.parametrize("start", [2**63 // 1000 + 1, 2**63, 2**64 - 1])
-def test_a_start_beyond_the_calendar(games: list[Game], tmp_path: Path, start: int) -> None:
+@pytest.mark.parametrize("kind", ["packdat", "npy"])
+def test_a_start_beyond_the_calendar(
+    games: list[Game], tmp_path: Path, start: int, kind: Literal["packdat", "npy"]
+) -> None:
     changed = [dataclasses.replace(game, start_unix_s=start if number == 2 else 9) for number, game in enumerate(games)]
-    formats.write_pack_dat(tmp_path / "pack.dat", changed)
+    write = formats.write_pack_dat if kind == "packdat" else formats.write_dataset
+    write(tmp_path / "in", changed)
     archive = a2store.Archive.create(tmp_path / "games.a2")
-    report = archive.ingest(tmp_path / "pack.dat", progress=False)
+    report = archive.ingest(tmp_path / "in", progress=False)
     assert (report.errors, report.accepted) == ([], len(games))
     starts = pa.table(archive.sql("SELECT start_time FROM runs ORDER BY run_id"))["start_time"].to_pylist()
     assert [start and start.timestamp() for start in starts] == [None if k == 2 else 9 for k in range(len(games))]
-    assert archive.ingest(tmp_path / "pack.dat", progress=False).duplicates == len(games)
+    assert archive.ingest(tmp_path / "in", progress=False).duplicates == len(games)
     assert archive.verify(deep=True, progress=False).problems == []
     # A conversion keeps the number.
-    a2store.convert(tmp_path / "pack.dat", tmp_path / "copy.dat", format="packdat", progress=False)
-    assert (tmp_path / "copy.dat").read_bytes() == (tmp_path / "pack.dat").read_bytes()
+    a2store.convert(tmp_path / "in", tmp_path / "copy", format=kind, progress=False)
+    if kind == "packdat":
+        assert (tmp_path / "copy").read_bytes() == (tmp_path / "in").read_bytes()
+    else:
+        assert formats.read_dataset(tmp_path / "copy") == formats.read_dataset(tmp_path / "in")
+        assert [row[0] for row in formats.query(tmp_path / "copy" / "metadata.db", "SELECT start_time FROM runs")] == [
+            (start + 2**63) % 2**64 - 2**63 if number == 2 else 9 for number in range(len(games))
+        ]
 
 
 def test_values_outside_the_range_are_clamped(games: list[Game], tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ const EXPECTED: [(&str, &str); 8] = [
     ("runs.max_score", "an INTEGER of at least 0"),
     ("runs.highest_tile", "an INTEGER in 0..=4294967295"),
     ("runs.engine", "NULL or a TEXT of at most 65535 bytes of UTF-8"),
-    ("runs.start_time", "NULL or an INTEGER of at least 0"),
+    ("runs.start_time", "NULL or an INTEGER"),
     ("runs.elapsed_s", "NULL or a number"),
 ];
 
@@ -211,8 +211,9 @@ impl DatasetRun {
         };
         let mut natural = |column: u8, most: i64| match &values[usize::from(column)] {
             &ValueRef::Integer(value) if (0..=most).contains(&value) => value as u64,
-            // Only the start time may be NULL.
+            // Only the start time may be NULL, or negative: it is unsigned, in two's complement.
             ValueRef::Null if column == 6 => 0,
+            &ValueRef::Integer(value) if column == 6 => value as u64,
             other => {
                 bad(column, other);
                 0

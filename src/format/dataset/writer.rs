@@ -171,7 +171,7 @@ impl DatasetWriter {
     ///
     /// # Errors
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument): the dataset is then unchanged. The causes are missing moves
-    /// or steps, a step index or an engine name's length above 65,535, and a number above 2^63 - 1. Another cause is
+    /// or steps, a step index or an engine name's length above 65,535, and a score above 2^63 - 1. Another cause is
     /// a dataset that already has 2^32 - 1 runs.
     ///
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if a write fails. The dataset must then not be finished.
@@ -272,10 +272,8 @@ fn insert(database: &Database, batch: &[BufferedRun]) -> Result<()> {
 }
 
 fn check_meta(meta: &RunMeta) -> Result<()> {
-    for (name, value) in [("max_score", meta.max_score), ("start_unix_s", meta.start_unix_s)] {
-        if i64::try_from(value).is_err() {
-            return Err(Error::argument(name, "at most 9223372036854775807 in a dataset", value));
-        }
+    if i64::try_from(meta.max_score).is_err() {
+        return Err(Error::argument("max_score", "at most 9223372036854775807 in a dataset", meta.max_score));
     }
     let len = meta.engine.as_deref().map_or(0, str::len);
     if len > MAX_ENGINE_LEN {
