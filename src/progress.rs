@@ -16,6 +16,11 @@ pub trait Progress: Sync {
     fn advance(&self, by: u64);
     /// Reports that the work has ended, with or without success.
     fn end(&self);
+    /// Reports a problem in the input that does not affect the result. `text` names the file. If work is repeated, its
+    /// warnings may be repeated too.
+    fn warn(&self, text: &str) {
+        let _ = text;
+    }
 }
 
 /// The unit of a [`Progress`] report.

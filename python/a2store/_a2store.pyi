@@ -333,6 +333,7 @@ def convert(
     compress: _Compression = "none",
     align: int | None = None,
     shard_rows: int | None = None,
+    moves: bool | None = None,
     workers: int | None = None,
     progress: bool | None = None,
     on_error: Literal["raise", "skip"] = "raise",
@@ -350,7 +351,7 @@ def convert(
 
     Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read, ``FileExistsError`` for a file that
     already exists, and ``KeyboardInterrupt`` on Ctrl-C. Raises ``ValueError`` for a run that the format cannot store.
-    Files of several runs are written atomically.
+    Files of several runs are written atomically. Issues warnings as ``Archive.ingest`` does.
 
     >>> a2store.convert(["a/pack.dat", "b/pack.dat"], "all.dat", format="packdat")
     """
@@ -742,7 +743,7 @@ class Recorder:
         rotate_steps: int = 10_000_000,
         rotate_secs: float | None = None,
         journal: bool = False,
-        with_action: bool = True,
+        moves: bool = True,
     ) -> Recorder:
         """Start a recording.
 
@@ -763,7 +764,8 @@ class Recorder:
         - ``rotate_steps``, ``rotate_secs``: rotate after this many unwritten steps, or after this many seconds. A
           rotation also starts when two fifths of the memory are used.
         - ``journal``: whether a game is durable as soon as ``end`` returns. Each game is then written twice.
-        - ``with_action``: whether a session keeps the moves. If so, every step needs a move.
+        - ``moves``: whether a session keeps the moves. If so, every step needs a move. With ``False``, the field's Rust
+          reader can read the session, but ``ingest`` has to derive the moves from the boards, and some stay unknown.
 
         Raises ``ValueError`` for an option out of range, and ``OSError``. Raises ``ConflictError`` if another recorder
         writes to the archive under the same tag.
@@ -772,8 +774,9 @@ class Recorder:
     def begin(self, seed: int | None = None) -> Game:
         """Begin a game.
 
-        Raises ``RecorderLimitError`` if a limit is reached (see ``is_full``), and ``ValueError`` if the recorder is
-        closed. Raises ``OSError`` once after a failed rotation. Such a rotation loses nothing and is retried.
+        Raises ``RecorderLimitError`` if a limit is reached (see ``is_full``). Raises ``ValueError`` if the recorder is
+        closed, and for the seed 2^64 - 1, which stands for an unknown seed in sessions. Raises ``OSError`` once after a
+        failed rotation. Such a rotation loses nothing and is retried.
         """
 
     def rotate(self) -> int:
@@ -1250,7 +1253,8 @@ class Archive:
         Raises ``FileNotFoundError`` for a missing path, ``ConflictError`` if another writer holds the archive for
         longer than ``wait``, and ``KeyboardInterrupt`` on Ctrl-C. With ``on_error="raise"`` it also raises
         ``DecodeError`` or ``OSError`` for the first bad file. The archive is then unchanged. After ``UnconfirmedError``
-        the commit may or may not exist; repeat the call to find out.
+        the commit may or may not exist; repeat the call to find out. Issues a ``UserWarning`` for a problem that does
+        not affect runs, such as an outdated ``manifest.json`` of a dataset.
 
         >>> report = archive.ingest(["runs/", "more/run-00007.a2run2"])
         >>> for rejected in report.errors:
@@ -1445,6 +1449,7 @@ class Archive:
         compress: _Compression = "none",
         align: int | None = None,
         shard_rows: int | None = None,
+        moves: bool | None = None,
         append: bool = False,
         workers: int | None = None,
         progress: bool | None = None,
@@ -1467,6 +1472,8 @@ class Archive:
         - ``compress``: for ``"a2pack"``: the compression of runs.
         - ``align``: for ``"a2pack"``: the alignment of runs in bytes, 1 to 1,048,576.
         - ``shard_rows``: for ``"npy"`` and ``"session"``: rows per file; ``None`` = one file.
+        - ``moves``: for ``"session"``: whether the rows have moves, which the field's Rust reader rejects. ``None`` =
+          only if all runs come from one session with moves.
         - ``append``: for ``"packdat"`` and ``"npy"``: ``True`` = add to existing files.
         - ``workers``: threads; ``None`` = one per core.
         - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
@@ -2247,6 +2254,7 @@ class StepTable:
 
         Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read, unless skipped. Raises
         ``ValueError`` for a run of more than 65,536 steps, ``MemoryLimitError``, and ``KeyboardInterrupt`` on Ctrl-C.
+        Issues warnings as ``Archive.ingest`` does.
 
         >>> table = a2store.StepTable.from_runs("pack.dat", min_score=20_000)
         """
@@ -2263,9 +2271,10 @@ class StepTable:
     ) -> StepTable:
         """Read a self-play session into a table that keeps the session's run ids.
 
-        Rows are in the order of ``run_id`` and ``step_index``, and their values are NaN. If the session does not store
-        a move, it is derived from the boards; if the rules allow several moves, it is 255. ``filter`` supports scores
-        and engines; a run's engine is the ``tag`` of the session's ``model``. The phases begin at 1024 and 4096.
+        The session's rows may be in any order; the table has them in the order of ``run_id`` and ``step_index``. Their
+        values are NaN. If the session does not store a move, it is derived from the boards; it is 255 if the rules
+        allow several moves, and in the last row of a run. ``filter`` supports scores and engines; a run's engine is the
+        ``tag`` of the session's ``model``. The phases begin at 1024 and 4096.
 
         - ``path``: the session's folder, or a file in it.
         - ``run_ids``: the ids of the runs; ``None`` = all.
@@ -2310,7 +2319,8 @@ class StepTable:
         ``torch.bfloat16``.
 
         - ``name``: the name of the new column.
-        - ``path``: the array.
+        - ``path``: the array; or a folder with ``embeddings.npy``, or with its shards ``embeddings-<number>.npy``. Each
+          shard has the rows of the shard of ``steps.npy`` with the same place.
         - ``steps``: the file of the keys, or a folder with ``steps.npy`` or its shards; ``None`` = the array's folder.
         - ``mmap``: ``True`` = map the array, which may be larger than memory and must not change. The system reads its
           pages when a row is first gathered. ``False`` = read it now. A process that unpickles the table maps the

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::format::{
     ContainerKind, MAX_RUN_BYTES, PREFIX_LEN, RunFormat, SourceFacts, SourceFormat, SourceRun, decode_run, encode_run,
 };
-use crate::run::Run;
+use crate::run::{Run, RunMeta};
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
@@ -36,17 +36,21 @@ pub(super) fn decode_source(
     known: &KnownRuns,
 ) -> Result<DecodeOutcome<Option<Box<DecodedRun>>>> {
     let of_run = |run: Run, source: &DiscoveredRun| {
+        let run = if start_time_fits(run.meta().start_unix_s) { run } else { without_start(&run)? };
         let digest = run_digest(&run)?;
-        let (RunPlace::Of { runs, index }, false) = (&source.place, known.has(&digest)) else {
+        let (RunPlace::Of { runs, .. }, false) = (&source.place, known.has(&digest)) else {
             return Ok(None);
         };
-        if !start_time_fits(run.meta().start_unix_s) {
-            let expected = "seconds since 1970 whose milliseconds are below 2^63";
-            return Err(Error::decode(0, "start time", expected, run.meta().start_unix_s).in_run(*index as u64, 0));
-        }
         finish(run, digest, runs.format, None, source).map(Some)
     };
     read(source, |bytes, source| decode_file(bytes, source, known), of_run)
+}
+
+/// Returns a run with an unknown start time, because the archive cannot hold its own one.
+fn without_start(run: &Run) -> Result<Run> {
+    let mut steps = Run::builder(run.num_steps());
+    (0..run.num_steps()).filter_map(|place| run.step(place)).try_for_each(|step| steps.push_step(step))?;
+    steps.finish(RunMeta { start_unix_s: 0, ..run.meta().clone() }, run.final_board())
 }
 
 /// A run, with the bytes of its run file if it has one and the caller asked for it.

@@ -26,6 +26,7 @@ pub(super) fn decode_next<T: Send>(
 ) -> Result<Vec<(DiscoveredRun, Result<T>)>> {
     loop {
         let window = sources.window(window_bytes, cancel)?;
+        sources.warnings.drain(..).for_each(|text| progress.warn(&text));
         let last = window.is_empty();
         let outcome_of = |mut source: DiscoveredRun| {
             let outcome = cancel.check().and_then(|()| decode_one(&mut source));

@@ -92,6 +92,8 @@ pub(super) struct RunDiscovery<'a> {
     logs: Option<(PathBuf, HashSet<OsString>)>,
     /// Files that need not be read: other files of runs in `wholes`, and files without runs.
     pub(super) passed: Vec<FileState>,
+    /// Problems of files that were opened, which do not affect their runs.
+    pub(super) warnings: Vec<String>,
     /// The number of files skipped so far because their content is unknown.
     pub(super) ignored: u64,
     /// The number of files skipped so far because they have not changed since they were last read.
@@ -130,8 +132,7 @@ impl<'a> RunDiscovery<'a> {
     /// Returns the runs in `paths`. Fails if a path does not exist.
     pub(super) fn new(paths: &'a [PathBuf], seen: Option<&'a SeenFiles>) -> Result<RunDiscovery<'a>> {
         let candidates = CandidateFiles::new(paths)?;
-        let (pending, wholes, passed) = (Vec::new(), HashSet::new(), Vec::new());
-        Ok(RunDiscovery { candidates, seen, pending, wholes, logs: None, passed, ignored: 0, unchanged: 0 })
+        Ok(RunDiscovery::over(candidates, seen, Vec::new()))
     }
 
     /// Returns the runs of a pack.
@@ -148,9 +149,12 @@ impl<'a> RunDiscovery<'a> {
     pub(super) fn of_many(runs: Arc<Container>, num_bytes: u64) -> RunDiscovery<'a> {
         let file = FileState { path: runs.path.clone(), num_bytes, modified: None };
         let pending = vec![PendingRuns::Runs(file, runs, 0)];
-        let candidates = CandidateFiles::none();
-        let (wholes, passed) = (HashSet::new(), Vec::new());
-        RunDiscovery { candidates, seen: None, pending, wholes, logs: None, passed, ignored: 0, unchanged: 0 }
+        RunDiscovery::over(CandidateFiles::none(), None, pending)
+    }
+
+    fn over(candidates: CandidateFiles<'a>, seen: Option<&'a SeenFiles>, pending: Vec<PendingRuns>) -> Self {
+        let (wholes, passed, warnings) = (HashSet::new(), Vec::new(), Vec::new());
+        RunDiscovery { candidates, seen, pending, wholes, logs: None, passed, warnings, ignored: 0, unchanged: 0 }
     }
 
     /// Returns the next runs, of about `num_bytes` bytes together; at least one, unless there are no more.
@@ -257,7 +261,10 @@ impl<'a> RunDiscovery<'a> {
             Err(error) => Err(error),
         };
         match opened {
-            Ok(Some(container)) => self.pending.push(PendingRuns::Runs(file, Arc::new(container), 0)),
+            Ok(Some(container)) => {
+                self.warnings.extend(container.source.warning());
+                self.pending.push(PendingRuns::Runs(file, Arc::new(container), 0));
+            }
             Ok(None) if named => {
                 let error = Error::decode(0, "content", "runs in a known format", "none").with_path(&file.path);
                 self.pending.push(PendingRuns::failed(file, error));

@@ -1,7 +1,8 @@
 //! Arguments of `a2store`, except for those of queries.
 
 use super::query_args::{FunctionsArgs, NamedQueryArgs, QueriesArgs, SqlArgs};
-use super::values::{duration, period};
+use super::values::{conversion_format, duration, export_format, period};
+use crate::ExportFormat;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -117,6 +118,9 @@ pub(super) struct ExportArgs {
     /// SQL condition on the columns of `runs`, such as "max_score >= 20000" [default: all runs].
     #[arg(long = "where", value_name = "CONDITION")]
     pub(super) condition: Option<String>,
+    /// Output format. `original` restores the ingested run files.
+    #[arg(long, value_parser = export_format())]
+    pub(super) format: ExportFormat,
     #[command(flatten)]
     pub(super) target: ExportTargetArgs,
     /// Version of the archive to read [default: the newest].
@@ -132,6 +136,9 @@ pub(super) struct ConvertArgs {
     /// Run files, packs, pack.dat files, datasets, sessions and logs, or folders of them.
     #[arg(required = true)]
     pub(super) inputs: Vec<PathBuf>,
+    /// Output format.
+    #[arg(long, value_parser = conversion_format())]
+    pub(super) format: ExportFormat,
     #[command(flatten)]
     pub(super) target: ExportTargetArgs,
     /// Skip and list runs and files that cannot be read, instead of stopping at the first one.
@@ -141,9 +148,6 @@ pub(super) struct ConvertArgs {
 
 #[derive(Args, Debug)]
 pub(super) struct ExportTargetArgs {
-    /// Output format: original, a2t1, a2run2, a2pack, packdat, npy, session or jsonl.
-    #[arg(long)]
-    pub(super) format: crate::ExportFormat,
     /// Output path: a folder for run files, npy and session, a file or folder for the other formats.
     #[arg(long)]
     pub(super) out: PathBuf,
@@ -159,9 +163,12 @@ pub(super) struct ExportTargetArgs {
     /// a2pack: compression of runs.
     #[arg(long, default_value = "none", value_parser = ["none", "zstd", "lz4"])]
     pub(super) compress: String,
-    /// npy: rows per file [default: all in one file].
+    /// npy, session: rows per file [default: all in one file].
     #[arg(long)]
     pub(super) shard_rows: Option<u64>,
+    /// session: write the moves [default: false, unless all exported runs come from one session with moves].
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub(super) moves: Option<bool>,
     /// Number of threads [default: one per core].
     #[arg(long)]
     pub(super) workers: Option<usize>,

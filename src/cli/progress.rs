@@ -2,16 +2,41 @@
 
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use crate::progress::{Progress, ProgressBar};
+use crate::progress::{Progress, ProgressBar, Unit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Returns a progress bar, hidden if `quiet` is set or standard error is not a terminal.
+/// Returns a progress bar, hidden if standard error is not a terminal, that prints warnings. With `quiet`, neither is
+/// shown.
 pub(super) fn progress(quiet: bool) -> Box<dyn Progress> {
-    if quiet { Box::new(ProgressBar::hidden()) } else { Box::new(ProgressBar::for_terminal()) }
+    if quiet { Box::new(ProgressBar::hidden()) } else { Box::new(WithWarnings(ProgressBar::for_terminal())) }
+}
+
+struct WithWarnings(ProgressBar);
+
+impl Progress for WithWarnings {
+    fn begin(&self, what: &'static str, unit: Unit, total: u64) {
+        self.0.begin(what, unit, total);
+    }
+
+    fn expect(&self, by: u64) {
+        self.0.expect(by);
+    }
+
+    fn advance(&self, by: u64) {
+        self.0.advance(by);
+    }
+
+    fn end(&self) {
+        self.0.end();
+    }
+
+    fn warn(&self, text: &str) {
+        eprintln!("a2store: warning: {text}");
+    }
 }
 
 /// A token that SIGINT and SIGTERM cancel.

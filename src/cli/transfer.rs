@@ -5,7 +5,7 @@ use super::exit::UsageError;
 use super::open::open;
 use super::print::{count, print_json, rate};
 use super::progress::{Interrupt, progress};
-use crate::{ErrorKind, ExportOptions, ExportReport, no_params};
+use crate::{ErrorKind, ExportFormat, ExportOptions, ExportReport, no_params};
 use anyhow::Result;
 use serde_json::json;
 use std::io::Write;
@@ -19,22 +19,23 @@ pub(super) fn export(args: &ExportArgs, quiet: bool) -> Result<u8> {
     let query = archive.sql(&format!("SELECT run_id FROM runs WHERE (\n{condition}\n)"), no_params())?;
     let interrupt = Interrupt::new()?;
     let start = Instant::now();
-    let report = query.export_runs(&args.target.out, &options(&args.target)?, &*progress(quiet), interrupt.token())?;
+    let options = options(args.format, &args.target)?;
+    let report = query.export_runs(&args.target.out, &options, &*progress(quiet), interrupt.token())?;
     print(&report, start, args.target.json)
 }
 
 pub(super) fn convert(args: &ConvertArgs, quiet: bool) -> Result<u8> {
     let interrupt = Interrupt::new()?;
     let start = Instant::now();
-    let options = options(&args.target)?.with_skip_errors(args.skip_errors);
+    let options = options(args.format, &args.target)?.with_skip_errors(args.skip_errors);
     let report = crate::convert(&args.inputs, &args.target.out, &options, &*progress(quiet), interrupt.token())?;
     print(&report, start, args.target.json)
 }
 
-fn options(target: &ExportTargetArgs) -> Result<ExportOptions> {
-    let mut options = ExportOptions::new(target.format);
+fn options(format: ExportFormat, target: &ExportTargetArgs) -> Result<ExportOptions> {
+    let mut options = ExportOptions::new(format);
     (options.by_step, options.compact, options.append) = (target.by_step, target.compact, target.append);
-    (options.shard_rows, options.workers) = (target.shard_rows, target.workers);
+    (options.shard_rows, options.moves, options.workers) = (target.shard_rows, target.moves, target.workers);
     options.compression = target.compress.parse().map_err(|error: crate::Error| match error.kind() {
         ErrorKind::Argument { .. } => UsageError(error.to_string()).into(),
         _ => anyhow::Error::from(error),

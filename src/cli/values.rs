@@ -1,6 +1,23 @@
-//! Parsers of option values: durations and numbers of bytes.
+//! Parsers of option values: formats, durations and numbers of bytes.
 
+use crate::ExportFormat;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::time::Duration;
+
+/// Returns the parser of the format of an export.
+pub(super) fn export_format() -> impl TypedValueParser<Value = ExportFormat> {
+    formats(|_| true)
+}
+
+/// Returns the parser of the format of a conversion.
+pub(super) fn conversion_format() -> impl TypedValueParser<Value = ExportFormat> {
+    formats(ExportFormat::is_of_conversions)
+}
+
+fn formats(is_allowed: fn(ExportFormat) -> bool) -> impl TypedValueParser<Value = ExportFormat> {
+    let allowed = ExportFormat::ALL.into_iter().filter(|&format| is_allowed(format));
+    PossibleValuesParser::new(allowed.map(ExportFormat::name)).try_map(|name| name.parse::<ExportFormat>())
+}
 
 /// Parses the period between two scans for new files, 100 ms to 365 days.
 pub(super) fn period(text: &str) -> Result<Duration, String> {

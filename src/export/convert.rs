@@ -1,7 +1,6 @@
 //! Conversion of files without an archive.
 
 use super::options::{ExportOptions, ExportReport};
-use super::registry::ExportFormat;
 use super::session_plan::SessionOrigins;
 use super::target::{ExpectedRuns, ExportOutput, ExportedRun, of_run};
 use crate::archive::{RunsOf, each_run};
@@ -14,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// sessions and logs, and folders of them. Runs are written in the order in which they are read.
 ///
 /// With [`ExportOptions::append`], the runs are added to an existing pack.dat or dataset. This merges several
-/// inputs into one. [`ExportFormat::Original`] is rejected: use a file copy instead.
+/// inputs into one. [`ExportFormat::Original`](crate::ExportFormat::Original) is rejected: use a file copy instead.
 ///
 /// # Errors
 /// The first file or run that cannot be read, unless [`ExportOptions::skip_errors`] is set, and the errors of [`Query::export_runs`](crate::Query::export_runs). A file of many runs
@@ -38,12 +37,12 @@ pub fn convert<P: AsRef<Path>>(
     progress: &dyn Progress,
     cancel: &CancellationToken,
 ) -> Result<ExportReport> {
-    if options.format == ExportFormat::Original {
+    if !options.format.is_of_conversions() {
         return Err(Error::argument("format", "a format other than original", options.format));
     }
     let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_path_buf()).collect();
     refuse_overlap(&paths, out.as_ref(), options)?;
-    let expected = ExpectedRuns { num_runs: None, session: &SessionOrigins::default().plan()? };
+    let expected = ExpectedRuns { num_runs: None, session: &SessionOrigins::default().plan(options.moves)? };
     let ExportOutput { path, encoder, mut sink } = options.open(out.as_ref(), &expected)?;
     let mut report = ExportReport { path, ..ExportReport::default() };
     let with_files = options.format.target().uses_original;

@@ -26,6 +26,9 @@ pub struct ExportOptions {
     /// Dataset or session: maximum rows per shard (`steps-00000.npy`, …); `None` = one `steps.npy`. Appending to
     /// a dataset keeps its own sharding.
     pub shard_rows: Option<u64>,
+    /// Session: whether to write the moves. `None` = without moves, unless all runs come from one session that has
+    /// them. A run with an unknown move is then rejected.
+    pub moves: Option<bool>,
     /// pack.dat and dataset: append to an existing one.
     pub append: bool,
     /// [`convert`](crate::convert): whether to skip runs and files that cannot be read, and to list them in

@@ -52,7 +52,7 @@ impl Query {
             sessions.add(run);
             options.examine(run)
         })?;
-        let (num_runs, session) = (Some(run_ids.len()), &sessions.plan()?);
+        let (num_runs, session) = (Some(run_ids.len()), &sessions.plan(options.moves)?);
         let ExportOutput { path, encoder, mut sink } =
             options.open(out.as_ref(), &ExpectedRuns { num_runs, session })?;
         let mut report = ExportReport { path, ..ExportReport::default() };

@@ -26,6 +26,11 @@ macro_rules! export_formats {
                 }
             }
 
+            /// Returns whether a conversion without an archive writes this format.
+            pub(crate) fn is_of_conversions(self) -> bool {
+                self != ExportFormat::Original
+            }
+
             /// Returns the description of the format.
             pub(super) fn target(self) -> &'static TargetFormat {
                 match self {

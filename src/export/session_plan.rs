@@ -3,7 +3,7 @@
 
 use crate::archive::StoredMeta;
 use crate::error::{Error, Result};
-use crate::format::{SessionInfo, SourceFormat};
+use crate::format::SessionInfo;
 use std::sync::Arc;
 
 /// The origins of the runs of an export.
@@ -16,9 +16,6 @@ pub(super) struct SessionOrigins {
     /// The engine that all runs so far share.
     engine: Option<Option<String>>,
     has_several_engines: bool,
-    /// Whether the moves of some run cannot be derived from the rules, so that they must be written.
-    has_moves: bool,
-    num_runs: u64,
 }
 
 /// The options and metadata of an exported session.
@@ -33,7 +30,6 @@ pub(super) struct SessionPlan {
 
 impl SessionOrigins {
     pub(super) fn add(&mut self, run: &StoredMeta) {
-        self.num_runs += 1;
         let own = run.session_info.as_ref().filter(|_| run.source_id.is_some());
         match (&self.one, own) {
             (_, None) => self.is_mixed = true,
@@ -44,25 +40,21 @@ impl SessionOrigins {
             None => self.engine = Some(run.engine.clone()),
             Some(engine) => self.has_several_engines |= *engine != run.engine,
         }
-        // Archives before schema version 4 do not record whether a session had moves.
-        let has_moves = match own.and_then(|info| serde_json::from_str::<SessionInfo>(info).ok()) {
-            Some(info) => info.has_actions,
-            None => run.format != Some(SourceFormat::Session),
-        };
-        self.has_moves |= has_moves;
     }
 
-    pub(super) fn plan(self) -> Result<SessionPlan> {
+    /// Returns the plan for these options: `moves` is [`ExportOptions::moves`](super::ExportOptions::moves).
+    pub(super) fn plan(self, moves: Option<bool>) -> Result<SessionPlan> {
         if let Some((source, info)) = self.one.filter(|_| !self.is_mixed) {
             let info: SessionInfo = serde_json::from_str(&info).map_err(|error| {
                 Error::argument("session_info", "the description of a session as JSON", format!("{error} ({source})"))
             })?;
-            return Ok(SessionPlan { entries: info.entries, with_action: info.has_actions, as_it_was: true });
+            let with_action = moves.unwrap_or(info.has_actions);
+            return Ok(SessionPlan { entries: info.entries, with_action, as_it_was: true });
         }
         let engine = self.engine.flatten().filter(|_| !self.has_several_engines);
         let model = engine.map(|engine| ("model".to_owned(), Some(serde_json::json!({ "tag": engine }).to_string())));
-        // A conversion adds no metadata here. Its runs count as having moves.
-        let with_action = self.has_moves || self.num_runs == 0;
+        // The field's Rust reader rejects rows with moves.
+        let with_action = moves.unwrap_or(false);
         Ok(SessionPlan { entries: model.into_iter().collect(), with_action, as_it_was: false })
     }
 }

@@ -53,31 +53,38 @@ struct RowShard {
 /// Returns the row files of a folder in order: `steps.npy`, or its shards. Shards must be numbered from 0 or 1
 /// without a gap.
 pub(crate) fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    numbered_files(folder, "steps", "rows of the steps")
+}
+
+/// Does the same as [`files_in`] for files with another stem. Errors call the files `what`.
+pub(crate) fn numbered_files(folder: &Path, stem: &str, what: &'static str) -> Result<Vec<PathBuf>> {
+    let single = format!("{stem}.npy");
     let io = |source| Error::io(folder, source);
     let mut shards = Vec::new();
     let mut has_single = false;
     for entry in std::fs::read_dir(folder).map_err(io)? {
         let name = entry.map_err(io)?.file_name();
         let Some(name) = name.to_str() else { continue };
-        has_single |= name == SINGLE;
-        let digits = name.strip_prefix("steps-").and_then(|name| name.strip_suffix(".npy"));
+        has_single |= name == single;
+        let rest = name.strip_prefix(stem).and_then(|rest| rest.strip_prefix('-'));
+        let digits = rest.and_then(|rest| rest.strip_suffix(".npy"));
         if let Some(digits) = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
             && let Ok(number) = digits.parse::<u64>()
         {
             shards.push((number, folder.join(name)));
         }
     }
-    let refuse = |expected: &str, found: String| Err(header_error("rows of the steps", expected, found, folder));
+    shards.sort_unstable();
+    let refuse = |expected: &str, found: String| Err(header_error(what, expected, found, folder));
     if has_single {
         if let Some((_, path)) = shards.first() {
             let found = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            return refuse("steps.npy or shards of it, not both", format!("{found} too"));
+            return refuse(&format!("{single} or shards of it, not both"), format!("{found} too"));
         }
-        return Ok(vec![folder.join(SINGLE)]);
+        return Ok(vec![folder.join(single)]);
     }
-    shards.sort_unstable();
     match shards.first() {
-        None => return refuse("steps.npy or shards of it", "neither".into()),
+        None => return refuse(&format!("{single} or shards of it"), "neither".into()),
         Some((2.., path)) => {
             let found = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             return refuse("shards numbered from 0 or 1", found);
@@ -178,6 +185,16 @@ impl<R: NpyRow> RowShards<R> {
         Some(Cow::Owned(rows))
     }
 
+    /// Returns a row, or `None` after the last row.
+    #[inline]
+    pub(super) fn row(&self, number: u64) -> Option<&R> {
+        let shard = match &self.shards[..] {
+            [only] => only,
+            shards => shards.get(shards.partition_point(|shard| shard.first_row + shard.num_rows <= number))?,
+        };
+        shard.rows().get((number - shard.first_row) as usize)
+    }
+
     /// Returns the file of a row, and the byte offset of the row in it.
     pub(super) fn place(&self, row: u64) -> Option<(&Path, u64)> {
         let at = self.shards.partition_point(|shard| shard.first_row + shard.num_rows <= row);
@@ -186,15 +203,15 @@ impl<R: NpyRow> RowShards<R> {
         Some((&shard.path, shard.header_len as u64 + before * size_of::<R>() as u64))
     }
 
-    /// Adds the run, the file and the offset in the file to an error about a run's rows. The error's offset
-    /// counts from `first_row`, the first row of the run.
+    /// Adds the run, the file and the offset in the file to an error about a run's rows. The error's offset counts
+    /// from the run's first row, and `number` returns the number of the run's n-th row.
     #[cold]
-    pub(super) fn in_run(&self, error: Error, run: u64, first_row: u64) -> Error {
+    pub(super) fn in_run(&self, error: Error, run: u64, number: impl FnOnce(u64) -> u64) -> Error {
         match error.into_kind() {
             ErrorKind::Decode { mut location, what, expected, found } => {
                 let (offset, stride) = (location.offset.unwrap_or_default(), size_of::<R>() as u64);
                 location.run = Some(run);
-                if let Some((path, start)) = self.place(first_row.saturating_add(offset / stride)) {
+                if let Some((path, start)) = self.place(number(offset / stride)) {
                     location.offset = Some(start + offset % stride);
                     location.path = Some(path.to_owned());
                 }

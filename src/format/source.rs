@@ -39,6 +39,11 @@ pub(crate) trait RunSource: Send + Sync + fmt::Debug {
         Ok(None)
     }
 
+    /// Returns a problem of the source that does not affect its runs, with the file's path.
+    fn warning(&self) -> Option<String> {
+        None
+    }
+
     /// Reads a run. Errors name the run (`Location::run`) and the offset in the file.
     fn read(&self, index: usize) -> Result<SourceRun<'_>>;
 }

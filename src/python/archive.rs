@@ -94,7 +94,7 @@ pub(super) fn repair(py: Python<'_>, path: PathBuf, dry_run: bool) -> PyResult<P
 #[pyfunction]
 #[pyo3(signature = (
     paths, out, *, format, append=false, by_step=false, compact=false, compress="none", align=None, shard_rows=None,
-    workers=None, progress=None, on_error="raise"
+    moves=None, workers=None, progress=None, on_error="raise"
 ))]
 #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // The shape that pyo3 asks for.
 pub(super) fn convert(
@@ -108,6 +108,7 @@ pub(super) fn convert(
     compress: &str,
     align: Option<u32>,
     shard_rows: Option<u64>,
+    moves: Option<bool>,
     workers: Option<usize>,
     progress: Option<bool>,
     on_error: &str,
@@ -116,7 +117,7 @@ pub(super) fn convert(
     let mut options = ExportOptions::new(format.parse()?).with_skip_errors(skips_errors(on_error)?);
     (options.by_step, options.compact, options.compression) = (by_step, compact, compress.parse()?);
     (options.align, options.shard_rows, options.append) = (align, shard_rows, append);
-    options.workers = workers;
+    (options.moves, options.workers) = (moves, workers);
     let report =
         interruptible(py, progress, |progress, cancel| convert_runs(&paths, &out, &options, progress, cancel))?;
     Ok(report.into())
@@ -360,7 +361,7 @@ impl PyArchive {
 
     #[pyo3(signature = (
         query, out, *, format="original", params=None, by_step=false, compact=false, compress="none", align=None,
-        shard_rows=None, append=false, workers=None, progress=None
+        shard_rows=None, moves=None, append=false, workers=None, progress=None
     ))]
     #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn export_runs(
@@ -375,6 +376,7 @@ impl PyArchive {
         compress: &str,
         align: Option<u32>,
         shard_rows: Option<u64>,
+        moves: Option<bool>,
         append: bool,
         workers: Option<usize>,
         progress: Option<bool>,
@@ -384,7 +386,7 @@ impl PyArchive {
         let mut options = ExportOptions::new(format.parse()?);
         (options.by_step, options.compact, options.compression) = (by_step, compact, compress.parse()?);
         (options.align, options.shard_rows, options.append) = (align, shard_rows, append);
-        options.workers = workers;
+        (options.moves, options.workers) = (moves, workers);
         let report = interruptible(py, progress, |progress, cancel| {
             let query = archive.sql_unless_cancelled(query, params, &QueryOptions::default(), cancel)?;
             query.export_runs(&out, &options, progress, cancel)

@@ -2,9 +2,10 @@
 
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use crate::progress::{Progress, ProgressBar};
-use pyo3::exceptions::PyRuntimeError;
+use crate::progress::{Progress, ProgressBar, Unit};
+use pyo3::exceptions::{PyRuntimeError, PyUserWarning};
 use pyo3::prelude::*;
+use std::ffi::CString;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,17 +16,18 @@ const PERIOD: Duration = Duration::from_millis(50);
 /// Runs `work` on another thread while this one checks for signals. After a signal, cancels the work, waits for its
 /// end, and raises the signal handler's exception.
 ///
-/// `progress`: whether to draw a bar; `None` draws one if standard error is a terminal.
+/// `progress`: whether to draw a bar; `None` draws one if standard error is a terminal. Warnings of the work become a
+/// `UserWarning` after it has succeeded.
 pub(super) fn interruptible<T: Send>(
     py: Python<'_>,
     progress: Option<bool>,
     work: impl FnOnce(&dyn Progress, &CancellationToken) -> Result<T> + Send,
 ) -> PyResult<T> {
-    let (bar, cancel) = (&bar(progress), &CancellationToken::new());
-    py.detach(|| {
+    let (reporter, cancel) = (&Reporter::new(progress), &CancellationToken::new());
+    let done = py.detach(|| {
         std::thread::scope(|scope| {
             let (sender, receiver) = channel();
-            let worker = scope.spawn(move || sender.send(work(bar, cancel)));
+            let worker = scope.spawn(move || sender.send(work(reporter, cancel)));
             let signal = match wait(&receiver) {
                 WaitEnd::With(outcome) => return outcome.map_err(PyErr::from),
                 WaitEnd::Panicked => None,
@@ -37,7 +39,46 @@ pub(super) fn interruptible<T: Send>(
                 Ok(_) => Err(signal.unwrap_or_else(ended_silently)),
             }
         })
-    })
+    })?;
+    for text in reporter.warnings.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        let text = CString::new(text.replace('\0', " "))?;
+        PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)?;
+    }
+    Ok(done)
+}
+
+/// A progress bar, and the warnings so far.
+struct Reporter {
+    bar: ProgressBar,
+    warnings: Mutex<Vec<String>>,
+}
+
+impl Reporter {
+    fn new(progress: Option<bool>) -> Reporter {
+        Reporter { bar: bar(progress), warnings: Mutex::default() }
+    }
+}
+
+impl Progress for Reporter {
+    fn begin(&self, what: &'static str, unit: Unit, total: u64) {
+        self.bar.begin(what, unit, total);
+    }
+
+    fn expect(&self, by: u64) {
+        self.bar.expect(by);
+    }
+
+    fn advance(&self, by: u64) {
+        self.bar.advance(by);
+    }
+
+    fn end(&self) {
+        self.bar.end();
+    }
+
+    fn warn(&self, text: &str) {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(text.to_owned());
+    }
 }
 
 /// Runs `work` like [`interruptible`], but after a signal does not wait for its end, because it may hang in a file

@@ -103,7 +103,7 @@ impl PyRecorder {
     #[pyo3(signature = (
         root, *, tag, engine=None, model_hash=None, config_hash=None, meta=None, sink=None, max_games=None, max_steps=None,
         max_ram_mb=None, max_wall_ms=None, max_disk_mb=None, sample_rate=1, rotate_steps=10_000_000, rotate_secs=None,
-        journal=false, with_action=true
+        journal=false, moves=true
     ))]
     #[allow(clippy::too_many_arguments)] // The signature is Python's.
     fn new(
@@ -124,7 +124,7 @@ impl PyRecorder {
         rotate_steps: u64,
         rotate_secs: Option<f64>,
         journal: bool,
-        with_action: bool,
+        moves: bool,
     ) -> PyResult<PyRecorder> {
         let mut limits = Limits::default();
         (limits.max_games, limits.max_steps, limits.max_ram_mb) = (max_games, max_steps, max_ram_mb);
@@ -137,8 +137,7 @@ impl PyRecorder {
         (options.engine, options.model_hash, options.config_hash) = (engine, model_hash, config_hash);
         options.entries = meta.map_or_else(|| Ok(Vec::new()), entries)?;
         (options.limits, options.sample_rate, options.rotate_steps) = (limits, sample_rate, rotate_steps);
-        (options.rotate_every, options.journal, options.with_action) =
-            (rotate_every.transpose()?, journal, with_action);
+        (options.rotate_every, options.journal, options.with_action) = (rotate_every.transpose()?, journal, moves);
         let archive = sink.map(|archive| archive.get().archive());
         let recorder = py.detach(|| match archive {
             Some(archive) => Recorder::into_archive(root, options, &archive),

@@ -2,7 +2,7 @@
 
 use super::element::ElementType;
 use super::file_identity::FileIdentity;
-use super::memory::{FrozenRegion, Region, check_memory};
+use super::memory::{FrozenRegion, Region};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::format::npy::NpyMatrix;
@@ -80,8 +80,12 @@ impl ArrayFile {
         self.num_rows * (self.values_per_row * self.dtype.width()) as u64
     }
 
-    pub(super) fn into_identity(self) -> FileIdentity {
-        self.identity
+    pub(super) fn num_rows(&self) -> u64 {
+        self.num_rows
+    }
+
+    pub(super) fn identity(&self) -> &FileIdentity {
+        &self.identity
     }
 
     /// Returns an error unless the array has one row per key.
@@ -99,14 +103,8 @@ impl ArrayFile {
     }
 
     /// Reads the values into memory on all cores.
-    pub(super) fn read(
-        &self,
-        limit: Option<u64>,
-        progress: &dyn Progress,
-        cancel: &CancellationToken,
-    ) -> Result<FrozenRegion> {
+    pub(super) fn read(&self, progress: &dyn Progress, cancel: &CancellationToken) -> Result<FrozenRegion> {
         let needed = self.num_bytes();
-        check_memory(needed, limit)?;
         let len = needed as usize;
         let mut region = Region::reserve(needed)?;
         let read = |(k, bytes): (usize, &mut [u8])| {

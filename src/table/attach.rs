@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::array_file::ArrayFile;
+use super::array_shards::ArrayShards;
 use super::attached::{AttachedColumn, Places};
 use super::step_column::is_reserved;
 use super::step_keys::{KeyIndex, StepKey, StepKeys};
@@ -44,7 +44,8 @@ pub struct AttachOptions {
 const CHUNK: u64 = 1 << 16;
 
 impl StepTable {
-    /// Returns this table with one more column, whose values lie in a `.npy` file of `[rows, D]` numbers.
+    /// Returns this table with one more column, whose values lie in a `.npy` file of `[rows, D]` numbers. For a
+    /// folder, the file is `embeddings.npy`, or its shards `embeddings-<number>.npy` beside the shards of `steps.npy`.
     /// Batches, takes and [`column_reader`](StepTable::column_reader) have the column with D values per row,
     /// gathered in the same pass. Views and loaders of the returned table have it too. The tables share the
     /// rows. The row layout, the fingerprint, saved files ([`save`](StepTable::save)) and loader states do not
@@ -98,13 +99,14 @@ impl StepTable {
         let path = absolute(path.as_ref())?;
         let steps = match &options.steps {
             Some(steps) => absolute(steps)?,
+            None if path.is_dir() => path.clone(),
             None => parent(&path).to_owned(),
         };
         let limit = options.in_memory.then_some(options.memory_limit);
         // The array is opened first, so that a missing array is reported before an error of the folder beside
         // it.
-        let file = ArrayFile::open(&path)?;
-        let column = self.column(name, file, &StepKeys::files(&steps)?, limit, progress, cancel);
+        let array = ArrayShards::open(&ArrayShards::files(&path)?)?;
+        let column = self.column(name, &array, &StepKeys::files_at(&steps)?, limit, progress, cancel);
         progress.end();
         self.with_column(column?)
     }
@@ -114,31 +116,25 @@ impl StepTable {
     pub(super) fn column(
         &self,
         name: &str,
-        file: ArrayFile,
+        array: &ArrayShards,
         key_files: &[PathBuf],
         limit: Option<Option<u64>>,
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<AttachedColumn> {
         let keys = StepKeys::open(key_files)?;
-        file.check_rows(keys.num_rows(), keys.path())?;
+        array.check_rows(&keys)?;
         progress.begin("attach", Unit::Rows, self.num_rows());
-        let places = self.places(name, file.path(), &keys, progress, cancel)?;
-        let values = match limit {
-            None => file.map()?,
-            Some(limit) => {
-                progress.begin("read", Unit::Bytes, file.num_bytes());
-                file.read(limit, progress, cancel)?
-            }
-        };
+        let places = self.places(name, array.path(), &keys, progress, cancel)?;
+        let values = array.values(limit, progress, cancel)?;
         Ok(AttachedColumn {
             name: name.into(),
-            dtype: file.dtype(),
-            values_per_row: file.values_per_row(),
-            values: Arc::new(values),
+            dtype: array.dtype(),
+            values_per_row: array.values_per_row(),
+            values: values.into(),
             places,
             keys: keys.identities().cloned().collect(),
-            file: Arc::new(file.into_identity()),
+            files: array.identities().cloned().collect(),
         })
     }
 

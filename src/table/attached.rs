@@ -27,12 +27,19 @@ pub struct AttachedColumn {
     pub(super) name: Arc<str>,
     pub(super) dtype: ElementType,
     pub(super) values_per_row: usize,
-    /// All values, row after row of the array.
-    pub(super) values: Arc<FrozenRegion>,
+    /// All values, row after row of the array. There is at least one shard.
+    pub(super) values: Arc<[ValueShard]>,
     pub(super) places: Places,
-    /// The identities of the array's file and of the key files, at the time of opening.
-    pub(super) file: Arc<FileIdentity>,
+    /// The identities of the array's files and of the key files, at the time of opening.
+    pub(super) files: Arc<[FileIdentity]>,
     pub(super) keys: Arc<[FileIdentity]>,
+}
+
+/// The values of one file of an array.
+pub(super) struct ValueShard {
+    /// The number of the file's first row in the array.
+    pub(super) first_row: u64,
+    pub(super) values: FrozenRegion,
 }
 
 /// The row of the array that belongs to each row of the table.
@@ -72,23 +79,24 @@ impl AttachedColumn {
         self.values_per_row
     }
 
-    /// Returns the file of the values.
+    /// Returns the file of the values, or the first one of several.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.file.path
+        self.files.first().map_or(Path::new(""), |file| &file.path)
     }
 
     /// Returns whether the values are mapped from the file instead of being in memory.
     #[must_use]
     pub fn is_mapped(&self) -> bool {
-        self.values.path().is_some()
+        self.values.iter().any(|shard| shard.values.path().is_some())
     }
 
     /// Returns the column's memory in bytes. Values that were read count. Places count four or eight bytes per row of
     /// the table, unless the array has the table's order.
     #[must_use]
     pub fn num_bytes(&self) -> u64 {
-        let values = if self.is_mapped() { 0 } else { self.values.bytes().len() };
+        let values = self.values.iter().map(|shard| shard.values.bytes().len()).sum();
+        let values = if self.is_mapped() { 0 } else { values };
         let places = match &self.places {
             Places::Shifted(_) => 0,
             Places::Narrow(_, places) => size_of_val(&places[..]),
@@ -97,8 +105,8 @@ impl AttachedColumn {
         (values + places) as u64
     }
 
-    pub(super) fn identities(&self) -> (&FileIdentity, &[FileIdentity]) {
-        (&self.file, &self.keys)
+    pub(super) fn identities(&self) -> (&[FileIdentity], &[FileIdentity]) {
+        (&self.files, &self.keys)
     }
 
     /// Returns the descriptions of a table's attached columns for the schema of its batches.
@@ -143,10 +151,34 @@ impl AttachedColumn {
         prefetch_place: impl Fn(u64),
         place: impl Fn(u64) -> u64,
     ) {
-        let (bytes, width) = (self.values.bytes(), self.width());
+        match &self.values[..] {
+            [only] => {
+                let bytes = only.values.bytes();
+                self.copy_from(indices, range, out, prefetch_place, |index| (bytes, place(index)));
+            }
+            shards => self.copy_from(indices, range, out, prefetch_place, |index| {
+                let row = place(index);
+                let shard = &shards[shards.partition_point(|shard| shard.first_row <= row) - 1];
+                (shard.values.bytes(), row - shard.first_row)
+            }),
+        }
+    }
+
+    /// Copies values. `place` returns the bytes of a file and the row in it.
+    #[inline(always)]
+    fn copy_from<'a>(
+        &self,
+        indices: &[u64],
+        range: Range<usize>,
+        out: &mut [u8],
+        prefetch_place: impl Fn(u64),
+        place: impl Fn(u64) -> (&'a [u8], u64),
+    ) {
+        let width = self.width();
         let ahead = (BYTES_AHEAD / width).clamp(4, 16);
         let prefetch = |index: u64| {
-            let row = bytes.as_ptr().wrapping_add((place(index) as usize).wrapping_mul(width));
+            let (bytes, row) = place(index);
+            let row = bytes.as_ptr().wrapping_add((row as usize).wrapping_mul(width));
             (0..width.min(MAX_PREFETCH)).step_by(64).for_each(|at| prefetch_bytes(row.wrapping_add(at)));
         };
         if range.start == 0 {
@@ -160,7 +192,8 @@ impl AttachedColumn {
             if let Some(&index) = indices.get(k + ahead) {
                 prefetch(index);
             }
-            out.copy_from_slice(&bytes[place(indices[k]) as usize * width..][..width]);
+            let (bytes, row) = place(indices[k]);
+            out.copy_from_slice(&bytes[row as usize * width..][..width]);
         }
     }
 
@@ -170,8 +203,16 @@ impl AttachedColumn {
             return;
         }
         let width = self.width() as u64;
-        let advise =
-            |rows: Range<u64>| self.values.advise((rows.start * width) as usize..(rows.end * width) as usize, soon);
+        let advise = |rows: Range<u64>| {
+            for (k, ValueShard { first_row, values }) in self.values.iter().enumerate() {
+                let end = self.values.get(k + 1).map_or(u64::MAX, |next| next.first_row);
+                let own = rows.start.max(*first_row)..rows.end.min(end);
+                if own.start < own.end {
+                    let (start, end) = (own.start - first_row, own.end - first_row);
+                    values.advise((start * width) as usize..(end * width) as usize, soon);
+                }
+            }
+        };
         let listed: &mut dyn Iterator<Item = u64> = match &self.places {
             Places::Shifted(by) => return advise(rows.start.wrapping_add(*by)..rows.end.wrapping_add(*by)),
             Places::Narrow(first, places) => {

@@ -7,7 +7,7 @@
 //!
 //! The file holds the rows from byte 0 on, then a [`footer`](super::footer).
 
-use super::array_file::ArrayFile;
+use super::array_shards::ArrayShards;
 use super::attached::AttachedColumn;
 use super::file_identity::FileIdentity;
 use super::fingerprint::Fingerprint;
@@ -49,7 +49,7 @@ enum TableLocation {
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 struct AttachedFiles {
     name: String,
-    values: FileIdentity,
+    values: Vec<FileIdentity>,
     keys: Vec<FileIdentity>,
 }
 
@@ -95,7 +95,7 @@ impl StepTable {
         let (fingerprint, whole) = (self.fingerprint().clone(), Fingerprint::clone(&self.whole_fingerprint));
         let files = |column: &AttachedColumn| {
             let (values, keys) = column.identities();
-            AttachedFiles { name: column.name().to_owned(), values: values.clone(), keys: keys.to_vec() }
+            AttachedFiles { name: column.name().to_owned(), values: values.to_vec(), keys: keys.to_vec() }
         };
         let attached = self.attached.iter().map(files).collect();
         Ok(TableHandle { place, fingerprint, whole, attached, selection })
@@ -127,17 +127,17 @@ impl StepTable {
             Some(words) => whole.with_selection(words, handle.fingerprint.clone())?,
         };
         for AttachedFiles { name, values, keys } in &handle.attached {
-            let key_files: Vec<PathBuf> = keys.iter().map(|file| file.path.clone()).collect();
+            let paths = |files: &[FileIdentity]| files.iter().map(|file| file.path.clone()).collect::<Vec<PathBuf>>();
             let column = table.column(
                 name,
-                ArrayFile::open(&values.path)?,
-                &key_files,
+                &ArrayShards::open(&paths(values))?,
+                &paths(keys),
                 None,
                 &(),
                 CancellationToken::never(),
             )?;
             let found = column.identities();
-            for (expected, found) in keys.iter().zip(found.1).chain([(values, found.0)]) {
+            for (expected, found) in keys.iter().zip(found.1).chain(values.iter().zip(found.0)) {
                 expected.check("a file of an attached column", found)?;
             }
             table = table.with_column(column)?;

@@ -25,7 +25,7 @@
 //! | `view.rs` | views: some of a table's rows, selected by run without a copy |
 //! | `export.rs` | a whole table as Arrow data |
 //! | `npy.rs`, `footer.rs`, `file.rs` | tables in `.npy` files |
-//! | `step_keys.rs`, `array_file.rs`, `attach.rs` | aligning an array with the rows by run and step |
+//! | `step_keys.rs`, `array_file.rs`, `array_shards.rs`, `attach.rs` | aligning an array with the rows by run and step |
 //! | `shared_memory.rs`, `handle.rs` | one copy of a table for many processes |
 //! | `categories.rs`, `row_writer.rs` | string columns → codes; record batches → rows |
 //! | `threads.rs`, `row_output.rs`, `materialize.rs` | running a query into a table on all cores |
@@ -33,6 +33,7 @@
 
 mod arena;
 mod array_file;
+mod array_shards;
 mod attach;
 mod attached;
 mod batch;

@@ -126,7 +126,7 @@ impl BoardField {
 
 impl StepKeys {
     /// Returns the key files at `path`: the file itself, or `steps.npy` or its shards in a folder.
-    pub(super) fn files(path: &Path) -> Result<Vec<PathBuf>> {
+    pub(super) fn files_at(path: &Path) -> Result<Vec<PathBuf>> {
         if path.is_dir() { step_files_in(path) } else { Ok(vec![path.to_owned()]) }
     }
 
@@ -148,6 +148,11 @@ impl StepKeys {
     /// Returns the identities of the files at the time of opening.
     pub(super) fn identities(&self) -> impl Iterator<Item = &FileIdentity> {
         self.files.iter().map(|file| &file.identity)
+    }
+
+    /// Returns each file with the number of its keys.
+    pub(super) fn files(&self) -> impl Iterator<Item = (&Path, u64)> {
+        self.files.iter().map(|file| (file.identity.path.as_path(), file.num_rows))
     }
 
     /// Returns the file of the first key.

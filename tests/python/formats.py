@@ -343,7 +343,9 @@ def write_dataset(
             values = [as_exported(*pair) for pair in zip(game.branches, game.moves, strict=True)]
             part["ev_legal"] = [mask_of(step) for step in values]
             part["ev_values"] = [[value or 0.0 for value in step] for step in values]
-            meta = (game.max_score, game.highest_tile, game.engine or "", game.start_unix_s, game.elapsed_s)
+            # SQLite's integers are signed.
+            start = game.start_unix_s - 2**64 * (game.start_unix_s >= 2**63)
+            meta = (game.max_score, game.highest_tile, game.engine or "", start, game.elapsed_s)
             database.execute("INSERT INTO runs VALUES(?,?,?,?,?,?,?,?)", (run_id, at, len(game), *meta))
             at += len(game)
     database.close()

@@ -120,13 +120,15 @@ def test_a_session_follows_the_documented_format(tmp_path: Path) -> None:
 
 
 def test_without_moves_and_final_boards(tmp_path: Path) -> None:
-    with Recorder(tmp_path, tag="v1", with_action=False) as recorder:
+    with Recorder(tmp_path, tag="v1", moves=False) as recorder:
         recorded = recorder.begin()
         recorded.push(0x1100_0000_0000_0000)
         recorded.push_batch(np.array([[1] + [0] * 14 + [2], [3] + [0] * 15], np.uint8))
         recorded.end()
+        with pytest.raises(ValueError, match="seed: expected at most 18446744073709551614"):
+            recorder.begin(seed=2**64 - 1)
     assert rows_of(recorder.folder).dtype == formats.SESSION_ROW
-    assert formats.query(recorder.folder / "metadata.db", RUNS) == [(0, None, 3, 16, 8)]
+    assert formats.query(recorder.folder / "metadata.db", RUNS) == [(0, -1, 3, 16, 8)]
 
 
 @pytest.mark.parametrize("rate", [2, 7, 1000])

@@ -77,13 +77,19 @@ def test_a_session_round_trips(
         database.execute("UPDATE runs SET seed = -5 WHERE id = ?", (first_id + 2,))
     database.close()
     archive = ingested(tmp_path, session)
+    with sqlite3.connect(session / "metadata.db") as database:
+        # An export writes -1 for an unknown seed.
+        database.execute("UPDATE runs SET seed = -1 WHERE seed IS NULL")
+    database.close()
     assert_same_session(export(archive, tmp_path / "out"), session)
     # Compaction and another archive preserve it.
     archive.compact(progress=False)
     assert_same_session(export(archive, tmp_path / "compacted"), session)
     again = ingested(tmp_path / "again", tmp_path / "compacted")
     assert_same_session(export(again, tmp_path / "twice"), session)
-    runs = pa.table(archive.sql("SELECT source_id, game_steps, session_info FROM runs ORDER BY run_id"))
+    runs = pa.table(archive.sql("SELECT source_id, seed, game_steps, session_info FROM runs ORDER BY run_id"))
+    assert runs["seed"].to_pylist()[1:3] == [None, 2**64 - 5]
+    assert pa.table(again.sql("SELECT seed FROM runs ORDER BY run_id"))["seed"] == runs["seed"]
     assert runs["source_id"].to_pylist() == list(range(first_id, first_id + len(games)))
     assert runs["game_steps"].to_pylist() == [len(game) for game in games]
     assert json.loads(runs["session_info"][0].as_py())["has_actions"] is action
@@ -121,18 +127,43 @@ def test_runs_of_several_sessions_get_new_ids(games: list[Game], tmp_path: Path)
     assert_same_session(export(archive, tmp_path / "b again", "session = 'b'"), tmp_path / "b")
 
 
-def test_whole_games_become_a_session_with_moves(tmp_path: Path) -> None:
+def test_whole_games_become_a_session(tmp_path: Path) -> None:
     a2store.simulate(tmp_path / "runs", runs=3, seed=1, depth=0, engine="alpha", progress=False)
     archive = ingested(tmp_path, tmp_path / "runs")
-    out = export(archive, tmp_path / "out")
+    plain = export(archive, tmp_path / "plain")
+    out = export(archive, tmp_path / "out", moves=True)
     rows = np.load(out / "steps.npy")
+    # Other readers reject an additional field and NULL, so both are left out by default.
+    fields = [name for name, _, *_ in formats.SESSION_FIELDS]
+    np.testing.assert_array_equal(np.load(plain / "steps.npy"), rows[fields].astype(formats.SESSION_ROW))
     assert rows.dtype == formats.SESSION_ROW_ACTION
+    for folder in (plain, out):
+        assert formats.query(folder / "metadata.db", "SELECT DISTINCT seed FROM runs") == [(-1,)]
+        again = a2store.Archive.create(tmp_path / f"{folder.name}.a2")
+        assert again.ingest(folder, progress=False).accepted == 3
+        assert pa.table(again.sql("SELECT seed FROM runs"))["seed"].null_count == 3
     steps = pa.table(archive.sql("SELECT run_id, step_index, move FROM steps ORDER BY run_id, step_index"))
     assert (rows["action"] == steps["move"].to_numpy()).all()
     assert (rows["step_idx"] == steps["step_index"].to_numpy()).all()
     assert formats.query(out / "metadata.db", SESSION) == [("model", '{"tag":"alpha"}')]
     with pytest.raises(FileExistsError):
         export(archive, out)
+
+
+@pytest.mark.parametrize("action", [False, True])
+def test_moves_of_an_exported_session(games: list[Game], tmp_path: Path, action: bool) -> None:
+    session = tmp_path / "2026_model=test"
+    formats.write_session(session, games, action=action)
+    archive = ingested(tmp_path, session)
+    plain = export(archive, tmp_path / "plain", moves=False)
+    formats.write_session(tmp_path / "expected", games)
+    assert_same_session(plain, tmp_path / "expected")
+    if action:
+        assert_same_session(export(archive, tmp_path / "moves", moves=True), session)
+    else:
+        with pytest.raises(ValueError, match="run 0: an unknown move at step"):
+            export(archive, tmp_path / "moves", moves=True)
+        assert not (tmp_path / "moves").exists()
 
 
 def test_missing_metadata_of_an_older_archive_is_filled_in(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -189,6 +190,35 @@ def test_bad_input_is_status_1_and_leaves_nothing(kept: Kept, tmp_path: Path) ->
     assert (error["path"], error["run"], f"{bad}: run 4" in said) == (str(bad), 4, True)
     entries = formats.read_pack(bad)[0]
     assert formats.read_pack(out)[0] == [entry for place, entry in enumerate(entries) if place != 4]
+
+
+def test_help_lists_the_formats_that_a_command_accepts(kept: Kept, tmp_path: Path) -> None:
+    offered = {}
+    for name, source in (("export", kept.archive), ("convert", kept.pack)):
+        said = " ".join(run(name, "--help")[0].split())
+        (listed,) = re.findall(r"\[possible values: ((?:original|a2t1)[^]]*)\]", said)
+        offered[name] = listed.split(", ")
+        for format_name in offered[name]:
+            assert report(name, source, "--format", format_name, "--out", tmp_path / name / format_name)["runs"] > 0
+    assert offered["export"] == ["original", *offered["convert"]]
+    assert "session" in offered["convert"]
+
+
+def test_sessions_with_and_without_moves(kept: Kept, tmp_path: Path) -> None:
+    for name, source in (("export", kept.archive), ("convert", kept.pack)):
+        for flags, has_moves in (([], False), (["--moves"], True), (["--moves", "false"], False)):
+            out = tmp_path / f"{name}{''.join(flags)}"
+            report(name, source, "--format", "session", "--out", out, *flags)
+            row = formats.SESSION_ROW_ACTION if has_moves else formats.SESSION_ROW
+            assert np.load(out / "steps.npy").dtype == row
+    # A session without moves becomes a session again.
+    report("convert", tmp_path / "export", "--format", "session", "--out", tmp_path / "again")
+    assert formats.read_session(tmp_path / "again") == formats.read_session(tmp_path / "convert")
+    _, said = run(
+        "convert", tmp_path / "export", "--format", "session", "--out", tmp_path / "moves", "--moves", status=2
+    )
+    assert "an unknown move at step" in said
+    assert not (tmp_path / "moves").exists()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import tempfile
 from pathlib import Path
@@ -44,7 +45,19 @@ def session_table(folder: Path) -> StepTable:
 def session_tiles(folder: Path) -> dict[int, int]:
     """Return the highest tile of each run of a session."""
     path = (folder / "metadata.db").absolute()
-    database = sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
+    log = path.with_name("metadata.db-wal")
+    if not log.exists():
+        return _tiles_in(f"{path.as_uri()}?mode=ro&immutable=1")
+    # A recorder that still runs or has crashed leaves transactions in the log. SQLite would change the folder to read
+    # them, so this reads a copy.
+    with tempfile.TemporaryDirectory(prefix="a2store-") as copy:
+        for file in (path, log):
+            shutil.copy(file, copy)
+        return _tiles_in((Path(copy) / path.name).as_uri())
+
+
+def _tiles_in(uri: str) -> dict[int, int]:
+    database = sqlite3.connect(uri, uri=True)
     try:
         return dict(database.execute("SELECT id, coalesce(highest_tile, 0) FROM runs"))
     finally:
@@ -52,10 +65,16 @@ def session_tiles(folder: Path) -> dict[int, int]:
 
 
 def embeddings_meta(folder: Path) -> dict[str, Any]:
-    """Return the content of ``embeddings.json``.
+    """Return the content of ``embeddings.json``, or the dimension and the type of a recorder's own embeddings.
 
-    Raises ``ValueError`` if the file is missing or has another format.
+    Raises ``ValueError`` if there are no embeddings, or if a file has another format.
     """
+    recorded = recorded_embeddings(folder)
+    if recorded:
+        array = np.load(recorded[0], mmap_mode="r", allow_pickle=False)
+        if array.ndim != 2 or array.dtype != np.dtype("<f4"):
+            raise ValueError(f"{recorded[0]}: expected float32 (N, D), found {array.dtype} {array.shape}")
+        return {"D": array.shape[1], "dtype": "f32", "dtype_bits": "f32"}
     path = folder / META_NAME
     try:
         meta = json.loads(path.read_bytes())
@@ -70,8 +89,21 @@ def embeddings_meta(folder: Path) -> dict[str, Any]:
     return meta
 
 
+def recorded_embeddings(folder: Path) -> list[Path]:
+    """Return the embeddings that the field's recorder wrote beside its steps, unless ``embed`` wrote others.
+
+    These are ``embeddings.npy``, or the shards ``embeddings-000001.npy``, … in order.
+    """
+    if any((folder / embeddings_name(dtype)).exists() for dtype in ("bf16", "f32")):
+        return []
+    single = folder / "embeddings.npy"
+    return [single] if single.exists() else sorted(folder.glob("embeddings-*.npy"))
+
+
 def with_embeddings(table: StepTable, folder: Path, *, mmap: bool) -> StepTable:
     """Return a table whose batches have a column ``embedding``, from the files in a folder."""
+    if recorded_embeddings(folder):
+        return table.attach(EMBEDDING, folder, mmap=mmap, progress=False)
     path = folder / embeddings_name(embeddings_meta(folder)["dtype_bits"])
     keys = folder / KEYS_NAME
     return table.attach(EMBEDDING, path, steps=keys if keys.exists() else None, mmap=mmap, progress=False)

@@ -72,9 +72,10 @@ class CriticData:
 
         source: for an archive, all steps are used. A query or a table needs the argument ``highest_tile``, or a column
             of this name: in the query's result, or as an extra column of the table.
-        use_embeddings: ``True`` = the inputs are embeddings, made by ``a2store.critic.embed``.
+        use_embeddings: ``True`` = the inputs are embeddings, made by ``a2store.critic.embed``. Without these,
+            they are float32 embeddings that the field's recorder wrote beside the steps.
         thresholds: tiles, in ascending order.
-        embeddings: the folder of ``embeddings.json``; ``None`` = the session's folder.
+        embeddings: the folder of the embeddings; ``None`` = the session's folder.
         highest_tile: the highest tile of each run, by its id, instead of the source's own values.
         max_steps_per_run: the maximum number of steps per run, because steps of one run are similar. The run is divided
             into this many equal ranges, and ``seed`` selects one step of each. The steps are copied. ``None`` = all.

@@ -126,6 +126,13 @@ impl Metadata {
         ends.filter(|&end| end <= num_rows).max().unwrap_or(0)
     }
 
+    /// Returns whether the rows of all runs exist, and the last of them is the last of `num_rows` rows.
+    pub(super) fn agree_with(&self, num_rows: u64) -> bool {
+        let ends = |index| self.rows(index).and_then(|(first, len)| first.checked_add(len));
+        let all_exist = (0..self.num_runs()).all(|index| ends(index).is_some_and(|end| end <= num_rows));
+        all_exist && self.end(num_rows) == num_rows
+    }
+
     /// Rejects overlapping runs that together claim more than four times the existing rows. Decoding them could
     /// take extremely long.
     pub(super) fn check_claims(&self, num_rows: u64, path: &Path) -> Result<()> {
@@ -177,7 +184,7 @@ const EXPECTED: [(&str, &str); 8] = [
     ("runs.max_score", "an INTEGER of at least 0"),
     ("runs.highest_tile", "an INTEGER in 0..=4294967295"),
     ("runs.engine", "NULL or a TEXT of at most 65535 bytes of UTF-8"),
-    ("runs.start_time", "NULL or an INTEGER of at least 0"),
+    ("runs.start_time", "NULL or an INTEGER"),
     ("runs.elapsed_s", "NULL or a number"),
 ];
 
@@ -204,8 +211,9 @@ impl DatasetRun {
         };
         let mut natural = |column: u8, most: i64| match &values[usize::from(column)] {
             &ValueRef::Integer(value) if (0..=most).contains(&value) => value as u64,
-            // Only the start time may be NULL.
+            // Only the start time may be NULL, or negative: it is unsigned, in two's complement.
             ValueRef::Null if column == 6 => 0,
+            &ValueRef::Integer(value) if column == 6 => value as u64,
             other => {
                 bad(column, other);
                 0

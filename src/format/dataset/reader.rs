@@ -38,7 +38,7 @@ impl Dataset {
     ///
     /// # Errors
     /// [`ErrorKind::Header`] if a shard is missing, a file is damaged or has the wrong format or size, or the
-    /// manifest disagrees with the files; [`ErrorKind::Io`].
+    /// manifest disagrees with the files and these disagree with each other; [`ErrorKind::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<Dataset> {
         let path = path.as_ref();
         let folder = if path.is_dir() { path } else { parent(path) };
@@ -48,8 +48,11 @@ impl Dataset {
         }
         // Another process may have added runs between the reads of two files, so this tries once more.
         let dataset = Dataset::open_folder(folder)?;
-        dataset.check_manifest()?;
-        Ok(dataset)
+        match dataset.check_manifest() {
+            // The field's tool appends to a dataset without updating its manifest.
+            Err(error) if !dataset.runs.agree_with(dataset.steps.num_rows()) => Err(error),
+            _ => Ok(dataset),
+        }
     }
 
     /// Returns the number of runs.
@@ -103,16 +106,24 @@ impl Dataset {
                 None => Ok(run),
                 Some(_) => Err(Error::decode(0, "step_index of the rows", "0, 1, 2 and so on", "gaps")),
             })
-            .map_err(|error| self.steps.in_run(error, index as u64, first))
+            .map_err(|error| self.steps.in_run(error, index as u64, |place| first.saturating_add(place)))
+    }
+
+    /// Returns how the manifest disagrees with the files, if it does. The manifest is then outdated and ignored, because
+    /// the rows and the runs agree with each other.
+    #[must_use]
+    pub fn manifest_problem(&self) -> Option<Error> {
+        self.check_manifest().err()
     }
 
     /// Compares the files with the checksums in the manifest. Returns the number of files compared, 0 without a
     /// manifest.
     ///
     /// # Errors
-    /// [`ErrorKind::Checksum`] for the first file that differs; [`ErrorKind::Header`] for a missing file or an
-    /// invalid checksum; [`ErrorKind::Io`].
+    /// [`ErrorKind::Checksum`] for the first file that differs; [`ErrorKind::Header`] for a missing file, an invalid
+    /// checksum, or an outdated manifest; [`ErrorKind::Io`].
     pub fn verify(&self) -> Result<usize> {
+        self.check_manifest()?;
         let Some(manifest) = &self.manifest else {
             return Ok(0);
         };
@@ -167,6 +178,11 @@ impl RunSource for Dataset {
     fn num_bytes(&self, index: usize) -> u64 {
         let rows = self.runs.rows(index).filter(|&(_, len)| len <= self.num_steps());
         rows.map_or(0, |(_, len)| len * ROW_LEN as u64)
+    }
+
+    fn warning(&self) -> Option<String> {
+        let error = self.manifest_problem()?;
+        Some(format!("{error}; the manifest is ignored, because steps.npy and metadata.db agree"))
     }
 
     fn read(&self, index: usize) -> Result<SourceRun<'_>> {

@@ -131,9 +131,12 @@ impl DatasetWriter {
         let runs = Metadata::read_from(&database)?;
         let steps = RowShards::<DatasetRow>::open(files_in(&folder)?)?;
         let manifest = Manifest::read(&folder)?;
-        if let Some(manifest) = &manifest {
-            manifest.check(steps.num_rows(), runs.end(steps.num_rows()), runs.num_runs(), &folder)?;
-        }
+        let num_rows = steps.num_rows();
+        let checked = manifest.as_ref().map(|old| old.check(num_rows, runs.end(num_rows), runs.num_runs(), &folder));
+        let is_current = match checked.transpose() {
+            Err(error) if !runs.agree_with(num_rows) => return Err(error),
+            checked => checked.is_ok(),
+        };
         let next_id = match runs.last_id() {
             None => 0,
             Some(last) => u32::try_from(last.saturating_add(1))
@@ -141,8 +144,10 @@ impl DatasetWriter {
         };
         let is_single = steps.paths().all(|path| path.ends_with(SINGLE));
         let staging = StagedFolder::new_in(&folder)?;
-        // Kept shards retain their recorded checksums. A new checksum of damaged bytes would hide the damage.
-        let mut crc32c = manifest.as_ref().map(|manifest| manifest.crc32c.clone()).unwrap_or_default();
+        // Kept shards retain their recorded checksums. A new checksum of damaged bytes would hide the damage. The
+        // checksums of an outdated manifest are of other files.
+        let recorded = manifest.as_ref().filter(|_| is_current).map(|manifest| manifest.crc32c.clone());
+        let mut crc32c = recorded.unwrap_or_default();
         let (files, num_rows) = if is_single {
             let mut files = RowFiles::new(staging.path(), None, NUMBERING, 0);
             for rows in steps.slices().flat_map(|rows| rows.chunks(CHUNK_ROWS)) {
@@ -166,7 +171,7 @@ impl DatasetWriter {
     ///
     /// # Errors
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument): the dataset is then unchanged. The causes are missing moves
-    /// or steps, a step index or an engine name's length above 65,535, and a number above 2^63 - 1. Another cause is
+    /// or steps, a step index or an engine name's length above 65,535, and a score above 2^63 - 1. Another cause is
     /// a dataset that already has 2^32 - 1 runs.
     ///
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if a write fails. The dataset must then not be finished.
@@ -267,10 +272,8 @@ fn insert(database: &Database, batch: &[BufferedRun]) -> Result<()> {
 }
 
 fn check_meta(meta: &RunMeta) -> Result<()> {
-    for (name, value) in [("max_score", meta.max_score), ("start_unix_s", meta.start_unix_s)] {
-        if i64::try_from(value).is_err() {
-            return Err(Error::argument(name, "at most 9223372036854775807 in a dataset", value));
-        }
+    if i64::try_from(meta.max_score).is_err() {
+        return Err(Error::argument("max_score", "at most 9223372036854775807 in a dataset", meta.max_score));
     }
     let len = meta.engine.as_deref().map_or(0, str::len);
     if len > MAX_ENGINE_LEN {

@@ -44,6 +44,13 @@ const _: () = {
 /// The quantised value of 1.0.
 const ONE: u16 = u16::MAX;
 
+/// Returns the stored form of a value. As in the field's tool, NaN and infinities become 0.
+fn quantised(value: f32) -> u16 {
+    let value = if value.is_finite() { value.clamp(0.0, 1.0) } else { 0.0 };
+    // The sum is at most 65535.5, and the cast rounds down.
+    (value * f32::from(ONE) + 0.5) as u16
+}
+
 impl StepRow for PackDatRow {
     fn from_step(run_id: u64, step: &RunStep) -> Result<PackDatRow> {
         let run_id = stored_id(run_id)?;
@@ -53,9 +60,8 @@ impl StepRow for PackDatRow {
             ev_mask = legal;
             for direction in Move::ALL {
                 if legal & direction.bit() != 0 {
-                    // The cast saturates and turns NaN into 0.
-                    let quantised = (values[direction as usize] * f32::from(ONE)).round() as u16;
-                    ev_q[direction as usize] = if direction == chosen { ONE } else { quantised };
+                    let value = values[direction as usize];
+                    ev_q[direction as usize] = if direction == chosen { ONE } else { quantised(value) };
                 }
             }
         }

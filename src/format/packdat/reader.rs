@@ -106,11 +106,10 @@ impl PackDat {
         let in_entry = |error: Error| self.located(error.in_run(index as u64, start));
         let entry = self.entry(start).map_err(in_entry)?;
         let meta = entry.meta().map_err(in_entry)?;
-        let rows = self.rows(&entry).map_err(in_entry)?;
-        let offset = row_offset(entry.first_step);
+        let (first, rows) = self.rows(index, &entry).map_err(in_entry)?;
         check_rows(rows, index)
             .and_then(|()| rebuild(rows, meta, None))
-            .map_err(|error| self.located(error.in_run(index as u64, offset)))
+            .map_err(|error| self.located(error.in_run(index as u64, row_offset(first))))
     }
 
     /// Returns the metadata of a run and its rows, which are checked but not decoded.
@@ -119,9 +118,8 @@ impl PackDat {
         let in_entry = |error: Error| self.located(error.in_run(index as u64, start));
         let entry = self.entry(start).map_err(in_entry)?;
         entry.meta().map_err(in_entry)?;
-        let rows = self.rows(&entry).map_err(in_entry)?;
-        let offset = row_offset(entry.first_step);
-        check_rows(rows, index).map_err(|error| self.located(error.in_run(index as u64, offset)))?;
+        let (first, rows) = self.rows(index, &entry).map_err(in_entry)?;
+        check_rows(rows, index).map_err(|error| self.located(error.in_run(index as u64, row_offset(first))))?;
         Ok((entry, rows))
     }
 
@@ -172,12 +170,17 @@ impl PackDat {
         entry(&mut ByteReader::new(bytes)).map(|(_, entry)| entry)
     }
 
-    /// Returns the rows of a run, or an error if the file lacks some.
-    fn rows(&self, entry: &PackDatRun<'_>) -> Result<&[PackDatRow]> {
+    /// Returns the rows of a run with the number of the first one, or an error if the file lacks some.
+    fn rows(&self, index: usize, entry: &PackDatRun<'_>) -> Result<(usize, &[PackDatRow])> {
         let (first, len) = (entry.first_step as usize, entry.num_steps as usize);
         let (_, rows, ..) = self.parts();
         let rows: &[PackDatRow] = bytemuck::cast_slice(rows);
-        rows.get(first..).and_then(|rows| rows.get(..len)).ok_or_else(|| {
+        let at = |first: usize| Some((first, rows.get(first..)?.get(..len)?));
+        let is_step_0 = |row: &PackDatRow| row.run_id as usize == index && row.index_in_run == 0;
+        let is_own = |(_, rows): &(usize, &[PackDatRow])| rows.first().is_none_or(is_step_0);
+        // The field's tool states wrong places of appended runs, but their rows are in the order of runs.
+        let by_id = || at(rows.partition_point(|row| (row.run_id as usize) < index)).filter(is_own);
+        at(first).filter(is_own).or_else(by_id).or_else(|| at(first)).ok_or_else(|| {
             let found = format!("{len} from step {first} on");
             Error::decode(4, "steps of the run", format!("steps within the {} of the file", self.num_steps), found)
         })
@@ -229,7 +232,7 @@ impl RunSource for PackDat {
 
     fn offset(&self, index: usize) -> u64 {
         let entry = self.metas.get(index).and_then(|&start| self.entry(start).ok());
-        entry.map_or(0, |entry| row_offset(entry.first_step))
+        entry.and_then(|entry| self.rows(index, &entry).ok()).map_or(0, |(first, _)| row_offset(first))
     }
 
     fn num_bytes(&self, index: usize) -> u64 {
@@ -316,6 +319,6 @@ fn check_rows(rows: &[PackDatRow], run: usize) -> Result<()> {
     Err(ErrorKind::Decode { location, what: "row", expected, found }.into())
 }
 
-fn row_offset(step: u32) -> u64 {
-    HEADER_LEN as u64 + u64::from(step) * ROW_LEN as u64
+fn row_offset(step: usize) -> u64 {
+    HEADER_LEN as u64 + step as u64 * ROW_LEN as u64
 }

@@ -9,6 +9,7 @@
 //! The entry `recorded` states the number of shards and rows that `metadata.db` covers. A session without shards
 //! has an empty first shard, which the first append replaces.
 
+use super::metadata::stored_seed;
 use super::recording::unrecorded_name;
 use super::row::{ActionRow, BoardRow, NUMBERING, OfRun};
 use super::writer::{INSERT_SESSION, SCHEMA};
@@ -229,7 +230,7 @@ impl GrowingSession {
         let mut rows = Vec::with_capacity(CHUNK_ROWS);
         let (mut next_id, mut num_runs) = (self.next_id, 0);
         for NewRun { id, seed, num_steps, max_score, highest_tile, steps } in runs {
-            let seed = seed.map(|seed| seed as i64);
+            let seed = stored_seed(seed)?;
             database.insert(INSERT_RUN, (id as i64, seed, num_steps, max_score as i64, highest_tile))?;
             next_id = next_id.max(id + 1);
             num_runs += 1;

@@ -1,6 +1,6 @@
 //! The tables in a session's `metadata.db`.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::shards::header_error;
 use crate::format::sqlite::{Database, text};
 use rusqlite::types::ValueRef;
@@ -16,11 +16,27 @@ pub(crate) struct SessionInfo {
     pub(crate) entries: Vec<(String, Option<String>)>,
 }
 
+/// The stored seed of a run whose seed is unknown. The field's Rust reader rejects NULL.
+const UNKNOWN_SEED: i64 = -1;
+
+/// Returns the seed as `runs.seed` stores it.
+///
+/// # Errors
+/// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for the seed that stands for an unknown one.
+pub(super) fn stored_seed(seed: Option<u64>) -> Result<i64> {
+    match seed.map_or(UNKNOWN_SEED, |seed| seed as i64) {
+        UNKNOWN_SEED if seed.is_some() => {
+            Err(Error::argument("seed", "at most 18446744073709551614 in a session", u64::MAX))
+        }
+        stored => Ok(stored),
+    }
+}
+
 /// The metadata of a run in `metadata.db`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SessionRun {
     pub(super) id: i64,
-    pub(super) seed: Option<i64>,
+    pub(super) seed: Option<u64>,
     pub(super) max_score: u64,
     pub(super) num_steps: Option<u32>,
     pub(super) highest_tile: u32,
@@ -62,7 +78,7 @@ pub(super) fn read_runs(database: &Database) -> Result<Vec<SessionRun>> {
             }
         };
         let id = integer(0, i64::MIN, i64::MAX).unwrap_or(0);
-        let seed = integer(1, i64::MIN, i64::MAX);
+        let seed = integer(1, i64::MIN, i64::MAX).filter(|&seed| seed != UNKNOWN_SEED).map(|seed| seed as u64);
         let num_steps = integer(2, 0, i64::from(u32::MAX)).map(|steps| steps as u32);
         let max_score = integer(3, 0, i64::MAX).unwrap_or(0) as u64;
         let highest_tile = integer(4, 0, i64::from(u32::MAX)).unwrap_or(0) as u32;

@@ -1,5 +1,6 @@
 //! Reading self-play sessions.
 
+use super::index::{RowIndex, RowsOfRun};
 use super::metadata::{EXPECTED, Entries, SessionInfo, SessionRun, read_entries, read_runs};
 use super::row::{ActionRow, BoardRow, OfRun, has_rows};
 use crate::board::Move;
@@ -21,13 +22,13 @@ use std::sync::Arc;
 /// A self-play session with memory-mapped rows. Any number of threads may read its runs in any order.
 ///
 /// Opening reads `metadata.db` and scans all rows once to locate each run. Reading a run then reads only its
-/// rows. The files must not be modified while the session is open.
+/// rows, which may be in any order and in any shard. The index takes 24 bytes per run, and 8 bytes per stretch of
+/// consecutive rows of one run. The files must not be modified while the session is open.
 #[derive(Debug)]
 pub struct Session {
     folder: PathBuf,
     steps: Steps,
-    /// The spans of consecutive rows of one run, sorted by run id and then by row.
-    spans: Vec<Span>,
+    index: RowIndex,
     runs: Vec<SessionRun>,
     entries: Entries,
     engine: Option<String>,
@@ -37,13 +38,6 @@ pub struct Session {
 enum Steps {
     Boards(RowShards<BoardRow>),
     WithAction(RowShards<ActionRow>),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Span {
-    run_id: u64,
-    first: u64,
-    len: u64,
 }
 
 pub(in crate::format) const FORMAT: ContainerFormat = ContainerFormat {
@@ -68,12 +62,11 @@ impl Session {
         let tag = entries.values.iter().find(|(key, _)| key == "model").and_then(|(_, model)| model.get("tag"));
         let engine = tag.and_then(Value::as_str).map(str::to_owned);
         let steps = Steps::open(files_in(&folder)?)?;
-        let mut spans = match &steps {
-            Steps::Boards(rows) => spans(rows),
-            Steps::WithAction(rows) => spans(rows),
+        let index = match &steps {
+            Steps::Boards(rows) => RowIndex::new(rows),
+            Steps::WithAction(rows) => RowIndex::new(rows),
         };
-        spans.sort_unstable();
-        Ok(Session { folder, steps, spans, runs, entries, engine })
+        Ok(Session { folder, steps, index, runs, entries, engine })
     }
 
     /// Returns the session's name, which is the name of its folder.
@@ -113,8 +106,7 @@ impl Session {
     /// Returns the number of rows of a run; 0 past the last run.
     #[must_use]
     pub fn num_rows_of(&self, index: usize) -> u64 {
-        let own = self.id(index).map(|id| self.spans_of(id)).unwrap_or_default();
-        own.iter().map(|span| span.len).sum()
+        self.rows_of(index).map_or(0, |own| own.num_rows)
     }
 
     /// Returns whether the rows hold the moves.
@@ -133,16 +125,10 @@ impl Session {
     /// of its rows.
     #[must_use]
     pub fn rows_without_run(&self) -> Vec<(u64, u64)> {
-        let mut without: Vec<(u64, u64)> = Vec::new();
-        for span in &self.spans {
-            match without.last_mut() {
-                Some((id, len)) if *id == span.run_id => *len += span.len,
-                // Runs are sorted by their ids as signed numbers.
-                _ if self.runs.binary_search_by_key(&(span.run_id as i64), |record| record.id).is_ok() => {}
-                _ => without.push((span.run_id, span.len)),
-            }
-        }
-        without
+        // Runs are sorted by their ids as signed numbers.
+        let has_run = |id: u64| self.runs.binary_search_by_key(&(id as i64), |record| record.id).is_ok();
+        let without = self.index.iter().filter(|own| !has_run(own.run_id));
+        without.map(|own| (own.run_id, own.num_rows)).collect()
     }
 
     /// Returns the metadata of a run without reading its steps.
@@ -155,27 +141,29 @@ impl Session {
 
     /// Decodes a run. The run has no final board and no branches. Without stored actions, some moves are unknown.
     ///
+    /// A cancelled game may have one row more than steps. The run then has that row as its last step.
+    ///
     /// # Errors
-    /// [`ErrorKind::Decode`] with the run, the step and the offset in the file, if a row holds no valid step. The same
-    /// error occurs if the run's rows are missing, are not consecutive, or outnumber its steps.
-    /// [`ErrorKind::IndexOutOfBounds`].
+    /// [`ErrorKind::Decode`] with the run, the step and the offset in the file, if a row holds no valid step or a step
+    /// that another row holds. The same error occurs if the run's rows are missing, or if it has at least two rows
+    /// more than steps. [`ErrorKind::IndexOutOfBounds`].
     pub fn decode(&self, index: usize) -> Result<Run> {
         let record = self.record(index)?;
         let refuse = |what, expected: &str, found: String| Err(self.damaged(index, what, expected, found));
-        let own = self.spans_of(record.id as u64);
-        let (first, len) = match own {
-            [span] => (span.first, span.len),
-            [] if record.num_steps == Some(0) => (0, 0),
-            [] => return refuse("rows of the run", "at least one", format!("none with run_id {}", record.id as u64)),
-            _ => return refuse("rows of the run", "consecutive rows", format!("{} spans", own.len())),
-        };
-        if let Some(num_steps) = record.num_steps.filter(|&num_steps| len > u64::from(num_steps)) {
-            return refuse("rows of the run", &format!("at most {num_steps} (runs.steps)"), len.to_string());
+        let own = self.rows_of(index);
+        let len = own.map_or(0, |own| own.num_rows);
+        if own.is_none() && record.num_steps != Some(0) {
+            return refuse("rows of the run", "at least one", format!("none with run_id {}", record.id as u64));
+        }
+        // A game that is cancelled between its row and its move has one row more than steps.
+        let most = record.num_steps.map_or(u64::MAX, |num_steps| u64::from(num_steps) + 1);
+        if len > most {
+            return refuse("rows of the run", &format!("at most {most}, one more than runs.steps"), len.to_string());
         }
         let meta = self.meta_of(record);
         let run = match &self.steps {
-            Steps::Boards(rows) => decode(rows, meta, index, first, len).and_then(|run| derive_moves(&run)),
-            Steps::WithAction(rows) => decode(rows, meta, index, first, len),
+            Steps::Boards(rows) => decode(rows, own, meta, index).and_then(|run| derive_moves(&run)),
+            Steps::WithAction(rows) => decode(rows, own, meta, index),
         }?;
         // Sampled games have gaps between step indices, unless only the first step was sampled.
         let in_sequence = run.step_indices().is_none() && len > 1;
@@ -190,7 +178,7 @@ impl Session {
             max_score: record.max_score,
             highest_tile: record.highest_tile,
             engine: self.engine.clone(),
-            seed: record.seed.map(|seed| seed as u64),
+            seed: record.seed,
             ..RunMeta::default()
         }
     }
@@ -206,10 +194,8 @@ impl Session {
         Ok(record)
     }
 
-    fn spans_of(&self, run_id: u64) -> &[Span] {
-        let start = self.spans.partition_point(|span| span.run_id < run_id);
-        let rest = self.spans.get(start..).unwrap_or_default();
-        rest.get(..rest.partition_point(|span| span.run_id == run_id)).unwrap_or_default()
+    fn rows_of(&self, index: usize) -> Option<RowsOfRun<'_>> {
+        self.index.rows_of(self.id(index)?)
     }
 
     #[cold]
@@ -226,10 +212,10 @@ impl RunSource for Session {
     }
 
     fn offset(&self, index: usize) -> u64 {
-        let first = self.id(index).and_then(|id| self.spans_of(id).first());
-        let place = first.and_then(|span| match &self.steps {
-            Steps::Boards(rows) => rows.place(span.first),
-            Steps::WithAction(rows) => rows.place(span.first),
+        let first = self.rows_of(index).and_then(RowsOfRun::first);
+        let place = first.and_then(|first| match &self.steps {
+            Steps::Boards(rows) => rows.place(first),
+            Steps::WithAction(rows) => rows.place(first),
         });
         place.map_or(0, |(_, offset)| offset)
     }
@@ -272,28 +258,10 @@ impl Steps {
     }
 }
 
-fn decode<R: OfRun>(steps: &RowShards<R>, meta: RunMeta, index: usize, first: u64, len: u64) -> Result<Run> {
-    // The span was found among the rows, so it is in range.
-    let rows = steps.rows(first..first.saturating_add(len)).unwrap_or_default();
-    rebuild(&rows, meta, None).map_err(|error| steps.in_run(error, index as u64, first))
-}
-
-/// Locates the rows of each run.
-fn spans<R: OfRun>(steps: &RowShards<R>) -> Vec<Span> {
-    let mut spans: Vec<Span> = Vec::new();
-    let mut first = 0;
-    for rows in steps.slices() {
-        for span in rows.chunk_by(|a, b| a.run_id() == b.run_id()) {
-            let (run_id, len) = (span.first().map_or(0, OfRun::run_id), span.len() as u64);
-            match spans.last_mut() {
-                // The span continues in the next shard.
-                Some(last) if last.run_id == run_id => last.len += len,
-                _ => spans.push(Span { run_id, first, len }),
-            }
-            first += len;
-        }
-    }
-    spans
+fn decode<R: OfRun>(steps: &RowShards<R>, own: Option<RowsOfRun<'_>>, meta: RunMeta, index: usize) -> Result<Run> {
+    let Some(own) = own else { return Run::builder(0).finish(meta, None) };
+    let (rows, numbers) = own.read(steps);
+    rebuild(&rows, meta, None).map_err(|error| steps.in_run(error, index as u64, |place| numbers.get(place)))
 }
 
 /// Returns the run with the moves that the rules determine.

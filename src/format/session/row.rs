@@ -40,9 +40,11 @@ const _: () = {
     assert!(offset_of!(ActionRow, action) == 28);
 };
 
-/// A row that holds the id of its run.
+/// A row that holds the id of its run and the index of its step in it.
 pub(super) trait OfRun: NpyRow {
     fn run_id(&self) -> u64;
+
+    fn step_idx(&self) -> u32;
 }
 
 /// Returns whether an array with this header has the rows of a session.
@@ -65,12 +67,22 @@ impl OfRun for BoardRow {
     fn run_id(&self) -> u64 {
         self.run_id
     }
+
+    #[inline]
+    fn step_idx(&self) -> u32 {
+        self.step_idx
+    }
 }
 
 impl OfRun for ActionRow {
     #[inline]
     fn run_id(&self) -> u64 {
         self.row.run_id
+    }
+
+    #[inline]
+    fn step_idx(&self) -> u32 {
+        self.row.step_idx
     }
 }
 

@@ -87,7 +87,7 @@ fn a_damaged_run_does_not_affect_the_others() {
             "steps.npy: run 1: byte 1049 (step 0): exponent: expected 0..=16, the range of a board, found 17",
         ),
         (row + 2 * 28 + 8, 1, "steps.npy: run 1: byte 1088 (step 2): step index: expected an index above"),
-        (row + 2 * 28, 77, "run 1: rows of the run: expected consecutive rows, found 2 spans"),
+        (row + 19 * 28, 77, "run 1: rows of the run: expected 20 (runs.steps), found 19"),
     ] {
         let (_parent, folder, runs) = three(SessionOptions::default());
         change(&folder.join("steps.npy"), |bytes| bytes[offset] = byte);
@@ -99,7 +99,10 @@ fn a_damaged_run_does_not_affect_the_others() {
         assert_eq!(session.rows_without_run(), if byte == 77 { vec![(77, 1)] } else { vec![] });
     }
     for (statements, message) in [
-        ("UPDATE runs SET steps = 19 WHERE id = 11", "run 1: rows of the run: expected at most 19 (runs.steps)"),
+        (
+            "UPDATE runs SET steps = 18 WHERE id = 11",
+            "run 1: rows of the run: expected at most 19, one more than runs.steps, found 20",
+        ),
         (
             "UPDATE runs SET steps = -1 WHERE id = 11",
             "run 1: runs.steps: expected NULL or an INTEGER in 0..=4294967295",
@@ -175,9 +178,13 @@ fn a_rejected_run_changes_nothing() {
     steps.push_step(RunStep { index: 0, board: Board(1).into(), chosen: None, branches: None }).unwrap();
     let unknown = steps.finish(RunMeta::default(), None).unwrap();
     let high = Run::builder(0).finish(RunMeta { max_score: 1 << 63, ..RunMeta::default() }, None).unwrap();
-    for (id, run, message) in
-        [(7, &game(2, 5), "unique ids"), (8, &unknown, "a run without unknown moves"), (9, &high, "max_score")]
-    {
+    let seeded = Run::builder(0).finish(RunMeta { seed: Some(u64::MAX), ..RunMeta::default() }, None).unwrap();
+    for (id, run, message) in [
+        (7, &game(2, 5), "unique ids"),
+        (8, &unknown, "a run without unknown moves"),
+        (9, &high, "max_score"),
+        (10, &seeded, "seed: expected at most 18446744073709551614"),
+    ] {
         let error = writer.push(id, run).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Argument { .. }) && error.to_string().contains(message), "{error}");
     }

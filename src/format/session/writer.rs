@@ -1,5 +1,6 @@
 //! Writing self-play sessions.
 
+use super::metadata::stored_seed;
 use super::row::{ActionRow, BoardRow, NUMBERING};
 use crate::error::{Error, Result};
 use crate::format::row_files::RowFiles;
@@ -27,7 +28,8 @@ pub(super) const INSERT_SESSION: &str = "INSERT INTO session VALUES (?1, ?2)";
 #[setters(prefix = "with_", strip_option)]
 #[non_exhaustive]
 pub struct SessionOptions {
-    /// Whether to write the moves.
+    /// Whether to write the moves. The field's Rust reader rejects sessions with moves. Without them, a reader derives
+    /// each move from the next board, if only one move leads there.
     #[setters(rename = "with_action")]
     pub with_action: bool,
     /// The maximum rows per shard; `None` = one `steps.npy`.
@@ -117,8 +119,8 @@ impl SessionWriter {
     /// [`SessionOptions::with_action()`] is set. A sampled run is assumed to end with its last present step.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the id is taken, if `max_score` exceeds 2^63 - 1,
-    /// or if moves are to be written and some are unknown. The session is then unchanged.
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the id is taken, if `max_score` exceeds 2^63 - 1, if
+    /// the seed is 2^64 - 1, or if moves are to be written and some are unknown. The session is then unchanged.
     ///
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if a write fails. The session must then not be finished.
     pub fn push(&mut self, id: u64, run: &Run) -> Result<()> {
@@ -127,26 +129,26 @@ impl SessionWriter {
     }
 
     /// Does the same as [`push`](SessionWriter::push), for a game of `num_steps` steps (`None` = unknown). The run
-    /// may lack some of them.
+    /// may lack some of them. A cancelled game may have one step more, whose move was not made.
     ///
     /// # Errors
     /// The errors of [`push`](SessionWriter::push); [`ErrorKind::Argument`](crate::ErrorKind::Argument) also if the
-    /// run has more than `num_steps` steps.
+    /// run has more than `num_steps` + 1 steps.
     pub fn push_part(&mut self, id: u64, run: &Run, num_steps: Option<u32>) -> Result<()> {
         if self.ids.contains(&id) {
             return Err(Error::argument("id", "unique ids", id));
         }
-        if let Some(num_steps) = num_steps.filter(|&num_steps| run.num_steps() as u64 > u64::from(num_steps)) {
-            return Err(Error::argument("num_steps", format!("at least {}", run.num_steps()), num_steps));
+        if let Some(num_steps) = num_steps.filter(|&num_steps| run.num_steps() as u64 > u64::from(num_steps) + 1) {
+            return Err(Error::argument("num_steps", format!("at least {}", run.num_steps() - 1), num_steps));
         }
         let meta = run.meta();
         let max_score = i64::try_from(meta.max_score)
             .map_err(|_| Error::argument("max_score", "at most 9223372036854775807 in a session", meta.max_score))?;
+        let seed = stored_seed(meta.seed)?;
         match &mut self.files {
             Files::Boards(files, rows) => push(files, rows, run, id)?,
             Files::WithAction(files, rows) => push(files, rows, run, id)?,
         }
-        let seed = meta.seed.map(|seed| seed as i64);
         self.database.insert(INSERT, (id as i64, seed, num_steps, max_score, meta.highest_tile))?;
         self.ids.insert(id);
         Ok(())

@@ -152,9 +152,13 @@ impl Recorder {
     ///
     /// # Errors
     /// [`ErrorKind::RecorderLimit`](crate::ErrorKind::RecorderLimit) if a limit is reached.
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the recorder is closed. The error of a failed flush,
-    /// once per failure; no game is lost and the flush is retried.
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the recorder is closed, and for the seed 2^64 - 1, which
+    /// a session cannot store. The error of a failed flush, once per failure; no game is lost and the flush is retried.
     pub fn begin(&self, seed: Option<u64>) -> Result<Game> {
+        // A session stores 2^64 - 1 for an unknown seed.
+        if seed == Some(u64::MAX) {
+            return Err(Error::argument("seed", "at most 18446744073709551614", u64::MAX));
+        }
         Game::begin(self.0.shared.clone(), seed)
     }
 

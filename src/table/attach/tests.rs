@@ -148,6 +148,90 @@ proptest! {
     }
 }
 
+/// Writes a folder with shards of these numbers of rows: the keys, and `d` four-byte floats per key.
+fn sharded(keys: &[StepKey], lens: &[usize], d: usize) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let mut rest = keys;
+    for (number, &len) in lens.iter().enumerate() {
+        let (own, after) = rest.split_at(len);
+        rest = after;
+        let path = |stem: &str| folder.path().join(format!("{stem}-{:06}.npy", number + 1));
+        write_keys(&path("steps"), own);
+        let values: Vec<u8> = own.iter().flat_map(|&key| values_of(key, 4 * d)).collect();
+        write_array(&path("embeddings"), "<f4", &format!("({len}, {d})"), &values);
+    }
+    assert!(rest.is_empty());
+    folder
+}
+
+#[test]
+fn shards_of_embeddings_belong_to_the_shards_of_steps() {
+    let sorted = dense([(3, 40), (5, 25), (9, 60)]);
+    for (order, lens) in [(0, &[125][..]), (1, &[40, 0, 1, 84]), (2, &[60, 60, 5, 0])] {
+        let mut keys = sorted.clone();
+        // Runs in order, interleaved runs, and any order.
+        keys.sort_by_key(|&(run, step)| [run << 32 | step, step << 32 | run, (run ^ (step * 31)) << 32 | run][order]);
+        let folder = sharded(&keys, lens, 5);
+        let plain = table(&sorted);
+        for in_memory in [false, true] {
+            let options = AttachOptions::default().with_in_memory(in_memory);
+            let attached = plain.attach("e", folder.path(), &options, &(), never()).unwrap();
+            check_values(&attached, "e", 20);
+            assert_eq!(attached.attached()[0].is_mapped(), !in_memory);
+            let bytes = if order == 0 { 0 } else { 4 * 125 };
+            assert_eq!(attached.attached()[0].num_bytes(), bytes + if in_memory { 20 * 125 } else { 0 });
+            let loader = attached.loader(LoaderOptions { batch_size: 32, ..LoaderOptions::default() }).unwrap();
+            let batches = loader.batches().unwrap();
+            let rows: usize = batches.map(|batch| batch.column("e").unwrap().bytes.len()).sum();
+            assert_eq!(rows, 20 * 125);
+            let handle = TableHandle::from_bytes(&attached.handle().unwrap().to_bytes()).unwrap();
+            check_values(&StepTable::from_handle(&handle).unwrap(), "e", 20);
+        }
+        let few = AttachOptions::default().with_in_memory(true).with_memory_limit(20 * 125 - 1);
+        let error = refused(plain.attach("e", folder.path(), &few, &(), never()));
+        assert!(matches!(error.kind(), ErrorKind::MemoryLimit { needed: 2500, limit: 2499 }));
+    }
+}
+
+#[test]
+fn shards_that_do_not_match_the_steps_are_rejected() {
+    let keys = dense([(3, 40), (5, 25)]);
+    let attach = |folder: &TempDir| table(&keys).attach("e", folder.path(), &AttachOptions::default(), &(), never());
+    fn file(folder: &TempDir, number: u32) -> PathBuf {
+        folder.path().join(format!("embeddings-{number:06}.npy"))
+    }
+    fn write(path: &Path, rows: usize, d: usize) {
+        write_array(path, "<f4", &format!("({rows}, {d})"), &vec![0; 4 * rows * d]);
+    }
+    type Damage = fn(&TempDir);
+    let cases: [(Damage, &str); 5] = [
+        (
+            |folder| {
+                write(&file(folder, 1), 31, 2);
+                write(&file(folder, 2), 34, 2);
+            },
+            "embeddings-000001.npy: rows of the array: expected 30, as many as ",
+        ),
+        (|folder| write(&file(folder, 2), 35, 3), "embeddings-000002.npy: values of a row: expected 2 × <f4, as "),
+        (|folder| std::fs::remove_file(file(folder, 2)).unwrap(), "expected 65 in 2 files, as "),
+        (
+            |folder| std::fs::rename(file(folder, 2), file(folder, 3)).unwrap(),
+            "files of the embeddings: expected shard 2 after shard 1, found embeddings-000003.npy",
+        ),
+        (
+            |folder| std::fs::copy(file(folder, 1), folder.path().join("embeddings.npy")).map(drop).unwrap(),
+            "files of the embeddings: expected embeddings.npy or shards of it, not both, found embeddings-000001.npy too",
+        ),
+    ];
+    for (damage, message) in cases {
+        let folder = sharded(&keys, &[30, 35], 2);
+        check_values(&attach(&folder).unwrap(), "e", 8);
+        damage(&folder);
+        let error = refused(attach(&folder));
+        assert!(matches!(error.kind(), ErrorKind::Header { .. }) && error.to_string().contains(message), "{error}");
+    }
+}
+
 #[test]
 fn takes_no_memory_where_the_order_is_the_same() {
     let keys = dense([(3, 500), (4, 700), (9, 100)]);
