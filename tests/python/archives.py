@@ -111,10 +111,10 @@ def tables(archive: a2store.Archive) -> Tables:
 
 
 def assert_same_tables(found: Tables, expected: Tables, but: Iterable[str] = ()) -> None:
-    """Check that all columns of both tables are equal, except for the columns ``but`` of ``runs``."""
+    """Check that all columns of both tables are equal, except for the columns ``but``."""
     for name in ("runs", "steps"):
         assert found[name].schema.equals(expected[name].schema), name
-        columns = [column for column in expected[name].column_names if name == "steps" or column not in but]
+        columns = [column for column in expected[name].column_names if column not in but]
         for column in columns:
             assert found[name][column].equals(expected[name][column]), f"{name}.{column}"
 
