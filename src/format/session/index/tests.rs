@@ -112,7 +112,7 @@ fn errors_name_the_row_of_the_file() {
     assert_eq!(session.decode(0).unwrap().boards(), a.boards());
     let error = session.decode(1).unwrap_err().to_string();
     let message =
-        "steps-000002.npy: run 1: byte 171 (step 2): exponent: expected 0..=15, the range of a board, found 17";
+        "steps-000002.npy: run 1: byte 171 (step 2): exponent: expected 0..=16, the range of a board, found 17";
     assert!(error.contains(message), "{error}");
 
     for (steps, message) in [
