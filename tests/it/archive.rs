@@ -188,7 +188,7 @@ fn a_commit_of_a_newer_schema_is_rejected() {
     let body = &text[..text.rfind(",\"crc32c\"").unwrap()];
     fs::write(&path, format!("{body},\"crc32c\":\"{:08x}\"}}\n", crc32c::crc32c(body.as_bytes()))).unwrap();
     let error = open_error(archive.path());
-    assert!(matches!(error.kind(), ErrorKind::SchemaVersion { supported: 4, found: 9, .. }), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::SchemaVersion { supported: 5, found: 9, .. }), "{error}");
 }
 
 #[test]

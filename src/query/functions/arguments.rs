@@ -4,7 +4,6 @@
 //! range into nulls, or into an error that does not name the function and the argument. So this module converts
 //! them.
 
-use super::function::Function;
 use super::loops::map;
 use crate::archive::Phases;
 use crate::board::{Board, WideBoard};
@@ -85,18 +84,26 @@ impl ArgumentKind {
 
 /// The arguments of a call. All arrays have the same length.
 pub(super) struct Arguments<'a> {
-    function: &'static Function,
+    function: &'static str,
+    required: &'static [Argument],
+    optional: &'static [Argument],
     arrays: &'a [ArrayRef],
     phases: Phases,
 }
 
 impl<'a> Arguments<'a> {
     /// Checks that all arrays have the same length. The caller has checked their number.
-    pub(super) fn new(function: &'static Function, arrays: &'a [ArrayRef], phases: Phases) -> Result<Arguments<'a>> {
-        let arguments = Arguments { function, arrays, phases };
+    pub(super) fn new(
+        function: &'static str,
+        required: &'static [Argument],
+        optional: &'static [Argument],
+        arrays: &'a [ArrayRef],
+        phases: Phases,
+    ) -> Result<Arguments<'a>> {
+        let arguments = Arguments { function, required, optional, arrays, phases };
         for (index, array) in arrays.iter().enumerate() {
             if array.len() != arguments.num_rows() {
-                let expected = format!("{} rows as in {}", arguments.num_rows(), function.arguments[0].name);
+                let expected = format!("{} rows as in {}", arguments.num_rows(), required[0].name);
                 return Err(arguments.error(index, expected, array.len()));
             }
         }
@@ -113,18 +120,22 @@ impl<'a> Arguments<'a> {
 
     /// Returns the index of the first mask.
     pub(super) fn first_mask(&self) -> usize {
-        let mut all = self.function.arguments.iter().chain(self.function.optional);
+        let mut all = self.required.iter().chain(self.optional);
         all.position(|argument| argument.kind == ArgumentKind::Mask).unwrap_or_default()
+    }
+
+    fn argument(&self, index: usize) -> Option<&'static Argument> {
+        self.required.iter().chain(self.optional).nth(index)
     }
 
     /// Returns the kind of an argument.
     pub(super) fn kind(&self, index: usize) -> Option<ArgumentKind> {
-        self.function.argument(index).map(|argument| argument.kind)
+        self.argument(index).map(|argument| argument.kind)
     }
 
     /// Returns the rows in which an argument other than an EV or a mask is null.
     pub(super) fn nulls(&self) -> Option<NullBuffer> {
-        let arguments = self.function.arguments.iter().zip(self.arrays);
+        let arguments = self.required.iter().zip(self.arrays);
         let counts = |kind| !matches!(kind, ArgumentKind::Ev | ArgumentKind::Mask);
         arguments.filter(|(argument, _)| counts(argument.kind)).fold(None, |nulls, (_, array)| {
             NullBuffer::union(nulls.as_ref(), array.logical_nulls().as_ref()).filter(|nulls| nulls.null_count() > 0)
@@ -207,7 +218,7 @@ impl<'a> Arguments<'a> {
     }
 
     fn error(&self, index: usize, expected: impl fmt::Display, found: impl fmt::Display) -> Error {
-        let (function, argument) = (self.function.name, self.function.argument(index).map_or("argument", |a| a.name));
+        let (function, argument) = (self.function, self.argument(index).map_or("argument", |a| a.name));
         Error::query(format!("{function}: {argument}: expected {expected}, found {found}"))
     }
 }

@@ -53,11 +53,6 @@ impl Function {
         format!("{}({}{optional})", self.name, names.join(", "))
     }
 
-    /// Returns the argument at a position, required or optional.
-    pub(super) fn argument(&self, index: usize) -> Option<&'static Argument> {
-        self.arguments.iter().chain(self.optional).nth(index)
-    }
-
     /// Returns whether a call may have this number of arguments.
     pub(crate) fn takes(&self, count: usize) -> bool {
         count == self.arguments.len() || count == self.arguments.len() + self.optional.len()
@@ -84,12 +79,12 @@ impl Function {
     /// # Errors
     /// [`ErrorKind::Query`](crate::ErrorKind::Query) for a wrong number of arguments, for arrays of different
     /// lengths, and for types and values that an argument does not accept.
-    pub fn call(&'static self, arguments: &[ArrayRef], phases: Phases) -> Result<ArrayRef> {
+    pub fn call(&self, arguments: &[ArrayRef], phases: Phases) -> Result<ArrayRef> {
         if !self.takes(arguments.len()) {
             return Err(Error::query(self.wrong_count(arguments.len())));
         }
         let kernel = if arguments.len() == self.arguments.len() { self.kernel } else { self.kernel_with_optional };
-        let arguments = Arguments::new(self, arguments, phases)?;
+        let arguments = Arguments::new(self.name, self.arguments, self.optional, arguments, phases)?;
         let result = kernel(&arguments)?;
         debug_assert_eq!((result.len(), result.data_type()), (arguments.num_rows(), &self.return_type()));
         Ok(result)
