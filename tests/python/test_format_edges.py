@@ -223,11 +223,15 @@ def test_the_number_of_workers_is_as_requested(some: Path, tmp_path: Path) -> No
     a2store.convert(some, tmp_path / "x.a2pack", format="a2pack", progress=False)
     code = """
 import sys
+from contextlib import suppress
 from pathlib import Path
 import a2store
 pack = a2store.PackReader.open(sys.argv[1])
 assert sum(len(runs) for runs in pack.iter_batches(4, workers=1)) == 12
-print(sorted({(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()}))
+for task in Path("/proc/self/task").iterdir():
+    # Other threads may end at any moment.
+    with suppress(OSError):
+        print((task / "comm").read_text().strip())
 """
     command = [sys.executable, "-c", code, str(tmp_path / "x.a2pack")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
