@@ -34,7 +34,8 @@ class Policy(torch.nn.Module):
 
     def __init__(self, width: int = 256) -> None:
         super().__init__()
-        self.embedding = torch.nn.Embedding(16, 16)
+        # The exponents 0 to 16: a tile of 65,536 has the token 16.
+        self.embedding = torch.nn.Embedding(17, 16)
         self.body = torch.nn.Sequential(
             torch.nn.Flatten(),
             torch.nn.Linear(16 * 16, width),

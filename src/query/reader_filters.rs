@@ -22,7 +22,7 @@ pub(super) const SAMPLE_ROWS: usize = 1 << 14;
 const ROWS_PER_CHANGE: usize = 512;
 
 /// Columns of `steps` that change at most a few times per run.
-const CLUSTERED_STEPS: [&str; 4] = ["max_exp", "phase", "has_evs", "step_index"];
+const CLUSTERED_STEPS: [&str; 5] = ["max_exp", "phase", "has_evs", "step_index", "tile_65536_mask"];
 /// The sort columns of `runs`.
 const CLUSTERED_RUNS: [&str; 3] = ["run_id", "version", "ingested_at"];
 
