@@ -1885,7 +1885,7 @@ class SqlFunction:
 
     @property
     def signature(self) -> str:
-        """The form of a call, such as ``"tile(board, cell[, tile_65536_mask])"``; optional arguments are in brackets."""
+        """The form of a call: ``"tile(board, cell[, tile_65536_mask])"``. Brackets enclose optional arguments."""
 
     @property
     def returns(self) -> str:
@@ -2458,8 +2458,10 @@ class Batch:
     """
 
     tokens: npt.NDArray[np.uint8 | np.int32 | np.int64]
-    """The exponents of the boards: shape (n, 16), row by row from the top left; uint8, int32 or int64. 0 to 15, and 16 for
-    a tile of 65536 if the table has ``tile_65536_mask``."""
+    """The exponents of the boards: shape (n, 16), row by row from the top left; uint8, int32 or int64.
+
+    They are 0 to 15, and 16 for a tile of 65536 if the table has ``tile_65536_mask``.
+    """
     move: npt.NDArray[np.uint8]
     """The chosen move: shape (n,), uint8, 0 to 3 in the order UDLR, 255 = none."""
     ev_values: npt.NDArray[np.float32]
