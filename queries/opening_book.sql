@@ -1,6 +1,6 @@
 -- The most frequent positions in the first steps of runs, with the moves played there and the mean final score. Boards
 -- that differ only by a symmetry are one position, and moves are transformed with the board. Steps without a known move
--- count only in `num_steps`. Steps with a tile of 65536, which no opening has, are left out.
+-- count only in `num_steps`. Steps with a tile of 65536 are left out; no opening has this tile.
 --
 -- Parameters:
 --   first_steps uint64 = 20: only steps with an index below this

@@ -22,7 +22,7 @@ WITH boards AS (
     AND ($phase IS NULL OR phase = $phase)
   GROUP BY board
 ),
--- Boards with a tile of 65536, which are few, need their mask as a second key.
+-- Boards with a tile of 65536 need their mask as a second key. Few boards have this tile.
 wide_boards AS (
   SELECT board, tile_65536_mask AS mask, min(max_exp) AS max_exp, count(*) AS num_steps
   FROM steps

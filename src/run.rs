@@ -79,7 +79,7 @@ pub struct RunStep {
 }
 
 impl RunStep {
-    /// Returns the board, for a format that has no place for a tile of 65,536.
+    /// Returns the board, for a format that cannot hold a tile of 65,536.
     #[inline]
     pub(crate) fn narrow_board(&self) -> Result<Board> {
         let found = || format!("65536 at step {}", self.index);

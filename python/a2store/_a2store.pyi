@@ -486,7 +486,7 @@ class PackReader:
         """Split the indices of all runs, or of all steps, at random; return (train, test), each in ascending order.
 
         - ``unit``: whether to split runs or steps. ``"run"`` keeps all steps of a run on one side.
-        - ``test_pct``: the size of the test part as a fraction between 0 and 1, rounded down, but at least one.
+        - ``test_pct``: the test part as a fraction between 0 and 1. Its size is rounded down, but is at least one.
         - ``test_size``: the size of the test part as a number, instead of ``test_pct``.
         - ``seed``: equal seeds give equal splits.
 
@@ -575,7 +575,7 @@ class PackStats:
 
     @property
     def p50_len(self) -> int:
-        """``p50``, under the name that older tools give it. The same holds for the next four names."""
+        """``p50``, under its name in older tools for packs. The next four properties are such names too."""
 
     @property
     def p90_len(self) -> int:
@@ -764,8 +764,8 @@ class Recorder:
         - ``rotate_steps``, ``rotate_secs``: rotate after this many unwritten steps, or after this many seconds. A
           rotation also starts when two fifths of the memory are used.
         - ``journal``: whether a game is durable as soon as ``end`` returns. Each game is then written twice.
-        - ``moves``: whether a session keeps the moves. If so, every step needs a move. With ``False``, the field's Rust
-          reader can read the session, but ``ingest`` has to derive the moves from the boards, and some stay unknown.
+        - ``moves``: whether a session keeps the moves. If so, every step needs a move. With ``False``, an existing Rust
+          reader of sessions can read it, but ``ingest`` has to derive the moves from the boards. Some stay unknown.
 
         Raises ``ValueError`` for an option out of range, and ``OSError``. Raises ``ConflictError`` if another recorder
         writes to the archive under the same tag.
@@ -1472,8 +1472,8 @@ class Archive:
         - ``compress``: for ``"a2pack"``: the compression of runs.
         - ``align``: for ``"a2pack"``: the alignment of runs in bytes, 1 to 1,048,576.
         - ``shard_rows``: for ``"npy"`` and ``"session"``: rows per file; ``None`` = one file.
-        - ``moves``: for ``"session"``: whether the rows have moves, which the field's Rust reader rejects. ``None`` =
-          only if all runs come from one session with moves.
+        - ``moves``: for ``"session"``: whether the rows have moves, which an existing Rust reader of sessions rejects.
+          ``None`` = only if all runs come from one session with moves.
         - ``append``: for ``"packdat"`` and ``"npy"``: ``True`` = add to existing files.
         - ``workers``: threads; ``None`` = one per core.
         - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
@@ -2319,8 +2319,8 @@ class StepTable:
         ``torch.bfloat16``.
 
         - ``name``: the name of the new column.
-        - ``path``: the array; or a folder with ``embeddings.npy``, or with its shards ``embeddings-<number>.npy``. Each
-          shard has the rows of the shard of ``steps.npy`` with the same place.
+        - ``path``: the array; or a folder with ``embeddings.npy``, or with its shards ``embeddings-<number>.npy``. The
+          first shard has the rows of the first shard of ``steps.npy``, and so on.
         - ``steps``: the file of the keys, or a folder with ``steps.npy`` or its shards; ``None`` = the array's folder.
         - ``mmap``: ``True`` = map the array, which may be larger than memory and must not change. The system reads its
           pages when a row is first gathered. ``False`` = read it now. A process that unpickles the table maps the

@@ -46,7 +46,7 @@ pub(super) fn decode_source(
     read(source, |bytes, source| decode_file(bytes, source, known), of_run)
 }
 
-/// Returns a run with an unknown start time, because the archive cannot hold its own one.
+/// Returns the run with an unknown start time, because the archive cannot hold the run's start time.
 fn without_start(run: &Run) -> Result<Run> {
     let mut steps = Run::builder(run.num_steps());
     (0..run.num_steps()).filter_map(|place| run.step(place)).try_for_each(|step| steps.push_step(step))?;

@@ -74,7 +74,8 @@ pub(crate) enum RunsOf<'a> {
 /// Reads runs and passes each to `take`, in order.
 ///
 /// `take` gets the run's index in its container, if it has one, and the run's file if `with_files` is set.
-/// If `skip_errors` is set, it gets `None` for a run or file that cannot be read. Returns the errors of these.
+/// If `skip_errors` is set, it gets `None` for a run or file that cannot be read. Returns the errors of the skipped
+/// runs and files.
 ///
 /// # Errors
 /// The first error of `take`; unless `skip_errors` is set, the first error of a run or a file.

@@ -7,8 +7,8 @@ use crate::run::Run;
 /// Returns the digest of a run. Runs with equal digests are duplicates.
 ///
 /// For a whole game with normalised values, or without values, this is the hash of its canonical form, a2run2.
-/// The format a2run2 cannot hold other runs, so their digest is a hash of all their parts. Runs with a tile of 65,536 are
-/// among them.
+/// The format a2run2 cannot hold other runs, such as those with a tile of 65,536. Their digest is a hash of all their
+/// parts.
 pub(super) fn run_digest(run: &Run) -> Result<[u8; 32]> {
     let meta = run.meta();
     if run.missing().is_none() && !meta.raw_evs && !run.has_tile_65536() {

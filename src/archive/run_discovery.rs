@@ -92,7 +92,7 @@ pub(super) struct RunDiscovery<'a> {
     logs: Option<(PathBuf, HashSet<OsString>)>,
     /// Files that need not be read: other files of runs in `wholes`, and files without runs.
     pub(super) passed: Vec<FileState>,
-    /// Problems of files that were opened, which do not affect their runs.
+    /// Problems in opened files that do not affect the files' runs.
     pub(super) warnings: Vec<String>,
     /// The number of files skipped so far because their content is unknown.
     pub(super) ignored: u64,

@@ -46,7 +46,7 @@ impl FromStr for Board {
     }
 }
 
-/// Reads exponents from tiles, of which none is above `most`.
+/// Reads exponents from tiles of at most `most`.
 pub(super) fn parse(text: &str, most: u32) -> Result<[u8; 16]> {
     let mut exps = [0; 16];
     let mut cells = 0;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Returns a progress bar, hidden if standard error is not a terminal, that prints warnings. With `quiet`, neither is
-/// shown.
+/// Returns a progress bar that also prints warnings. The bar is hidden if standard error is not a terminal. `quiet`
+/// hides the bar and the warnings.
 pub(super) fn progress(quiet: bool) -> Box<dyn Progress> {
     if quiet { Box::new(ProgressBar::hidden()) } else { Box::new(WithWarnings(ProgressBar::for_terminal())) }
 }

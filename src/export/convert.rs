@@ -16,8 +16,9 @@ use std::path::{Path, PathBuf};
 /// inputs into one. [`ExportFormat::Original`](crate::ExportFormat::Original) is rejected: use a file copy instead.
 ///
 /// # Errors
-/// The first file or run that cannot be read, unless [`ExportOptions::skip_errors`] is set, and the errors of [`Query::export_runs`](crate::Query::export_runs). A file of many runs
-/// appears completely or not at all. After an error, an appended file is unchanged.
+/// The error of the first file or run that cannot be read, unless [`ExportOptions::skip_errors`] is set, and the errors
+/// of [`Query::export_runs`](crate::Query::export_runs). A file of many runs appears completely or not at all. After an
+/// error, an appended file is unchanged.
 ///
 /// # Examples
 /// ```

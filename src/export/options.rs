@@ -23,16 +23,16 @@ pub struct ExportOptions {
     pub align: Option<u32>,
     /// a2pack: the compression of entries.
     pub compression: Compression,
-    /// Dataset or session: maximum rows per shard (`steps-00000.npy`, …); `None` = one `steps.npy`. Appending to
-    /// a dataset keeps its own sharding.
+    /// Dataset or session: maximum rows per shard; `None` = one `steps.npy`. Shards are `steps-00000.npy`, … in a
+    /// dataset and `steps-000001.npy`, … in a session. Appending to a dataset keeps its own sharding.
     pub shard_rows: Option<u64>,
     /// Session: whether to write the moves. `None` = without moves, unless all runs come from one session that has
-    /// them. A run with an unknown move is then rejected.
+    /// them. If moves are written, a run with an unknown move is rejected.
     pub moves: Option<bool>,
     /// pack.dat and dataset: append to an existing one.
     pub append: bool,
     /// [`convert`](crate::convert): whether to skip runs and files that cannot be read, and to list them in
-    /// [`ExportReport::errors`]. Otherwise the first of them is an error.
+    /// [`ExportReport::errors`]. Otherwise `convert` returns the first error.
     pub skip_errors: bool,
     /// JSON Lines: one line per step instead of one per run.
     pub by_step: bool,

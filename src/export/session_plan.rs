@@ -53,7 +53,7 @@ impl SessionOrigins {
         }
         let engine = self.engine.flatten().filter(|_| !self.has_several_engines);
         let model = engine.map(|engine| ("model".to_owned(), Some(serde_json::json!({ "tag": engine }).to_string())));
-        // The field's Rust reader rejects rows with moves.
+        // An existing Rust reader of sessions rejects rows with moves.
         let with_action = moves.unwrap_or(false);
         Ok(SessionPlan { entries: model.into_iter().collect(), with_action, as_it_was: false })
     }

@@ -56,7 +56,7 @@ pub(crate) fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
     numbered_files(folder, "steps", "rows of the steps")
 }
 
-/// Does the same as [`files_in`] for files with another stem. Errors call the files `what`.
+/// Returns the files with this stem, as [`files_in`] does for `steps`. Errors name the files `what`.
 pub(crate) fn numbered_files(folder: &Path, stem: &str, what: &'static str) -> Result<Vec<PathBuf>> {
     let single = format!("{stem}.npy");
     let io = |source| Error::io(folder, source);

@@ -307,7 +307,7 @@ impl PyPackStats {
         self.0.p99
     }
 
-    // The names of the field's older tools.
+    // The names in older tools for packs.
     #[getter]
     fn p50_len(&self) -> u32 {
         self.0.p50

@@ -1,5 +1,5 @@
-//! The files of an attached array: one file, or numbered shards of it. The recorder of the field writes one shard of
-//! embeddings for each shard of steps.
+//! The files of an attached array: one file, or numbered shards of it. A recorder may write one shard of embeddings for
+//! each shard of steps.
 
 use super::array_file::ArrayFile;
 use super::attached::ValueShard;
@@ -70,8 +70,8 @@ impl ArrayShards {
         Err(header_error("rows of the array", expected, format!("{num_rows} in {num_files}"), self.path()))
     }
 
-    /// Maps the values, or reads them into memory. A `limit` means that they are read; the inner `None` stands for the
-    /// available memory.
+    /// Maps the values, or reads them into memory if a `limit` is given. The inner `None` stands for the available
+    /// memory.
     pub(super) fn values(
         &self,
         limit: Option<Option<u64>>,

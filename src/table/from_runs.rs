@@ -40,8 +40,8 @@ pub struct FromRunsOptions {
     pub memory_limit: Option<u64>,
     /// The number of threads; `None` = one per core.
     pub workers: Option<usize>,
-    /// Whether to skip runs and files that cannot be read, and to list them in [`StepTable::errors`]. Otherwise the
-    /// first of them is an error.
+    /// Whether to skip runs and files that cannot be read, and to list them in [`StepTable::errors`]. Otherwise loading
+    /// stops at the first one and returns its error.
     pub skip_errors: bool,
 }
 
@@ -60,14 +60,13 @@ impl StepTable {
     /// Reads run files, packs, pack.dat files, datasets, sessions and logs, and folders of them, directly into
     /// a table.
     ///
-    /// A row's `run_id` is the index of its run among all runs that were read, from 0. Filtered runs count too,
-    /// so for a single pack the id is the index in the pack. So do skipped runs; a skipped file counts as one run.
-    /// Rows are ordered by run. Files are read in the
-    /// order of their paths. Phases have the default thresholds of an archive.
+    /// A row's `run_id` is the index of its run among all runs, from 0. Filtered and skipped runs count too, so for a
+    /// single pack the id is the index in the pack. A skipped file counts as one run. Rows are ordered by run. Files
+    /// are read in the order of their paths. Phases have the default thresholds of an archive.
     ///
     /// # Errors
-    /// The error of the first file or run that cannot be read, unless skipped; [`ErrorKind::Argument`] for a step index above
-    /// 65,535; [`ErrorKind::MemoryLimit`]; [`ErrorKind::Cancelled`].
+    /// The error of the first file or run that cannot be read, unless skipped; [`ErrorKind::Argument`] for a step index
+    /// above 65,535; [`ErrorKind::MemoryLimit`]; [`ErrorKind::Cancelled`].
     ///
     /// # Examples
     /// ```

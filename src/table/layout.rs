@@ -32,7 +32,7 @@ pub struct ExtraField {
 }
 
 impl ExtraField {
-    /// Returns the extra column of masks of the cells with 65,536.
+    /// Returns the extra column with the masks of cells with 65,536.
     pub(super) fn tile_mask() -> ExtraField {
         ExtraField { name: TILE_MASK.to_owned(), dtype: ElementType::UInt16, offset: 0, categories: None }
     }

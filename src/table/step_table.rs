@@ -89,7 +89,7 @@ impl StepTable {
 
     /// Returns the errors of the runs and files that were skipped, in order. Views have the same errors.
     ///
-    /// Only tables that were loaded with [`FromRunsOptions::skip_errors`](super::FromRunsOptions::skip_errors) have any.
+    /// Only tables loaded with [`FromRunsOptions::skip_errors`](super::FromRunsOptions::skip_errors) have any.
     #[must_use]
     pub fn errors(&self) -> &[Rejected] {
         &self.errors

@@ -1,4 +1,4 @@
-"""Datasets and packs as the field's tools leave them after they appended runs."""
+"""Datasets and pack.dat files to which other programs have appended runs."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_pack_dat_whose_appended_runs_have_wrong_places(games: list[Game], tmp
     data = bytearray(path.read_bytes())
     before = sum(map(len, games[:5]))
     for offset, _ in metas(data)[5:]:
-        # The field's tool adds the number of steps before the appended ones twice.
+        # Another writer of this format adds the number of steps before the appended ones twice.
         (first,) = struct.unpack_from("<I", data, offset + 4)
         struct.pack_into("<I", data, offset + 4, first + before)
     save_pack_dat(path, data)

@@ -1,4 +1,4 @@
-"""Sessions in the layout of the field's present recorder, which appends rows while many games run."""
+"""Sessions in the layout of a recorder that appends rows while many games run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def record(
     inline: bool = False,
     seed: int = 0,
 ) -> Recorded:
-    """Record games, of which ``live`` run at once. A cancelled game has no move for its last row."""
+    """Record games; ``live`` games run at once. A cancelled game has no move for its last row."""
     folder.mkdir(parents=True)
     rng = random.Random(seed)
     waiting, running, order = list(range(len(games))), list[list[int]](), list[tuple[int, int]]()

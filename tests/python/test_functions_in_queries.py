@@ -183,7 +183,7 @@ def test_boards_in_user_tables(archive: a2store.Archive) -> None:
 
 def assert_as_duckdb(archive: a2store.Archive, where: str) -> int:
     """Compare every function on every such step; return the number of steps."""
-    # The macros know no masks.
+    # The macros do not support masks.
     calls = [call for name, call in CALLS.items() if not name.endswith("_mask")]
     calls += [*(f"{name}(board, move)" for name in ("afterstate", "reward", "canonical_move"))]
     calls += [f"transform(board, {symmetry})" for symmetry in range(8)]

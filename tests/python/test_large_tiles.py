@@ -203,7 +203,7 @@ def test_a_mask_that_does_not_fit_is_rejected(large: a2store.Archive) -> None:
         assert "tile_65536_mask: expected" in refusal(large, f"SELECT {call} FROM steps")
 
 
-def test_named_queries_know_the_tile(large: a2store.Archive, archive: a2store.Archive) -> None:
+def test_named_queries_report_the_tile(large: a2store.Archive, archive: a2store.Archive) -> None:
     reach = pa.table(large.query("tile_reach", min_tile=32768)).to_pylist()
     assert [(row["tile"], row["num_reached"]) for row in reach] == [(32768, 3), (65536, 3)]
     # An archive without such a game has no row for the tile.

@@ -226,7 +226,7 @@ def check_errors(errors: list[a2store.Rejected], pack: a2store.PackReader) -> No
 
 
 @pytest.mark.parametrize("workers", [None, 2])
-def test_damaged_runs_raise_once_and_cost_no_other_run(damaged: a2store.PackReader, workers: int | None) -> None:
+def test_damaged_runs_raise_once_and_lose_no_other_run(damaged: a2store.PackReader, workers: int | None) -> None:
     batches = damaged.iter_batches(10, workers=workers)
     raised: list[int | None] = []
     found: list[list[int]] = []
@@ -275,7 +275,7 @@ def test_a_table_of_the_sound_runs(damaged: a2store.PackReader, expected: dict[s
         assert caught.value.run == BAD[0]
 
 
-def test_removed_runs_are_no_errors(games: list[Game], tmp_path: Path) -> None:
+def test_removed_runs_are_not_errors(games: list[Game], tmp_path: Path) -> None:
     path = tmp_path / "removed.a2pack"
     packs.write(path, games)
     data = bytearray(path.read_bytes())

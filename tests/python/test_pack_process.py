@@ -67,7 +67,7 @@ def test_statistics_of_tiles_and_engines(pack: a2store.PackReader, games: list[G
     assert stats.unreadable == 0
     assert stats.highest_tiles == Counter(game.highest_tile for game in games)
     assert stats.engines == Counter(game.engine for game in packed)
-    # The same under the names of older tools.
+    # The same values under their names in older tools.
     assert (stats.highest_tile_hist, stats.engine_counts) == (stats.highest_tiles, stats.engines)
     assert (stats.p50_len, stats.p90_len, stats.p99_len) == (stats.p50, stats.p90, stats.p99)
     counts = list(stats.engines.values())

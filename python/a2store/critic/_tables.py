@@ -48,8 +48,8 @@ def session_tiles(folder: Path) -> dict[int, int]:
     log = path.with_name("metadata.db-wal")
     if not log.exists():
         return _tiles_in(f"{path.as_uri()}?mode=ro&immutable=1")
-    # A recorder that still runs or has crashed leaves transactions in the log. SQLite would change the folder to read
-    # them, so this reads a copy.
+    # A recorder that still runs or has crashed leaves transactions in the log. To read them, SQLite would change the
+    # folder. So this reads a copy.
     with tempfile.TemporaryDirectory(prefix="a2store-") as copy:
         for file in (path, log):
             shutil.copy(file, copy)
@@ -65,7 +65,7 @@ def _tiles_in(uri: str) -> dict[int, int]:
 
 
 def embeddings_meta(folder: Path) -> dict[str, Any]:
-    """Return the content of ``embeddings.json``, or the dimension and the type of a recorder's own embeddings.
+    """Return the content of ``embeddings.json``, or the dimension and the type of embeddings that a recorder wrote.
 
     Raises ``ValueError`` if there are no embeddings, or if a file has another format.
     """
@@ -90,7 +90,7 @@ def embeddings_meta(folder: Path) -> dict[str, Any]:
 
 
 def recorded_embeddings(folder: Path) -> list[Path]:
-    """Return the embeddings that the field's recorder wrote beside its steps, unless ``embed`` wrote others.
+    """Return the embeddings that a recorder wrote beside its steps; none if ``embed`` wrote embeddings.
 
     These are ``embeddings.npy``, or the shards ``embeddings-000001.npy``, … in order.
     """

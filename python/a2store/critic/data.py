@@ -72,8 +72,8 @@ class CriticData:
 
         source: for an archive, all steps are used. A query or a table needs the argument ``highest_tile``, or a column
             of this name: in the query's result, or as an extra column of the table.
-        use_embeddings: ``True`` = the inputs are embeddings, made by ``a2store.critic.embed``. Without these,
-            they are float32 embeddings that the field's recorder wrote beside the steps.
+        use_embeddings: ``True`` = the inputs are embeddings from ``a2store.critic.embed``. If the folder has none of
+            these, the inputs are the float32 embeddings that a recorder wrote beside the steps.
         thresholds: tiles, in ascending order.
         embeddings: the folder of the embeddings; ``None`` = the session's folder.
         highest_tile: the highest tile of each run, by its id, instead of the source's own values.

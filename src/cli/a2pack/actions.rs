@@ -10,7 +10,7 @@ use anyhow::Result;
 use serde_json::json;
 use std::io::{self, Write};
 
-/// The exit status of `validate` for an invalid pack, as in the field's older tool.
+/// The exit status of `validate` for an invalid pack, as in the older tool of this name.
 const INVALID: u8 = 2;
 
 pub(super) fn pack(args: &PackArgs, quiet: bool) -> Result<u8> {

@@ -37,13 +37,13 @@ pub(super) struct PackArgs {
     /// Folder with run files.
     #[arg(long, value_name = "DIR")]
     pub(super) input: PathBuf,
-    /// Pack to write. An existing file is replaced.
+    /// Pack to write. An existing pack or empty file is replaced; any other file is an error.
     #[arg(long, value_name = "FILE")]
     pub(super) output: PathBuf,
-    /// Alignment of runs, 1 to 1048576.
+    /// Alignment of runs in bytes, 1 to 1048576.
     #[arg(long, value_name = "BYTES", default_value_t = PackOptions::default().align)]
     pub(super) align: u32,
-    /// Store a checksum of each run. This is always done; the flag exists for compatibility.
+    /// Has no effect, because each run always gets a checksum. Accepted for compatibility.
     #[arg(long = "entry-crc")]
     _entry_crc: bool,
     /// Compression of runs. Other tools reject a compressed pack.
@@ -116,7 +116,7 @@ pub(super) struct ExtractArgs {
     /// The pack.
     #[arg(long, value_name = "FILE")]
     pub(super) packfile: PathBuf,
-    /// Indices of the runs, counted from 0, such as 0,5,42. Spaces and empty places are ignored.
+    /// Indices of the runs, counted from 0, such as 0,5,42. Spaces and empty elements are ignored.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = index, required = true)]
     pub(super) indices: Vec<Option<usize>>,
     /// Output folder. Existing files are never overwritten.

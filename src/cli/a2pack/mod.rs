@@ -1,8 +1,8 @@
-//! The command `a2pack`, modelled on the field's older tool of that name.
+//! The command `a2pack`, modelled on an older tool of that name.
 //!
 //! Results go to standard output, progress and remarks to standard error. Exit status: 0 on success, 1 if the data has
-//! problems (they are listed), 2 for wrong usage and for an invalid pack in `validate`, 130 after Ctrl-C. An interrupted
-//! command leaves no half-written file. `stats` and `inspect` begin with the lines of the older tool.
+//! problems (they are listed), 2 for wrong usage and for an invalid pack in `validate`, 130 after Ctrl-C. An
+//! interrupted command leaves no half-written file. `stats` and `inspect` begin with the lines of the older tool.
 //!
 //! | file | owns |
 //! | --- | --- |

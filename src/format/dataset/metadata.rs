@@ -126,7 +126,7 @@ impl Metadata {
         ends.filter(|&end| end <= num_rows).max().unwrap_or(0)
     }
 
-    /// Returns whether the rows of all runs exist, and the last of them is the last of `num_rows` rows.
+    /// Returns whether the rows of all runs exist and end with the last of `num_rows` rows.
     pub(super) fn agree_with(&self, num_rows: u64) -> bool {
         let ends = |index| self.rows(index).and_then(|(first, len)| first.checked_add(len));
         let all_exist = (0..self.num_runs()).all(|index| ends(index).is_some_and(|end| end <= num_rows));
@@ -211,7 +211,7 @@ impl DatasetRun {
         };
         let mut natural = |column: u8, most: i64| match &values[usize::from(column)] {
             &ValueRef::Integer(value) if (0..=most).contains(&value) => value as u64,
-            // Only the start time may be NULL, or negative: it is unsigned, in two's complement.
+            // Only the start time may be NULL or negative. It is an unsigned number in two's complement.
             ValueRef::Null if column == 6 => 0,
             &ValueRef::Integer(value) if column == 6 => value as u64,
             other => {

@@ -38,7 +38,7 @@ impl Dataset {
     ///
     /// # Errors
     /// [`ErrorKind::Header`] if a shard is missing, a file is damaged or has the wrong format or size, or the
-    /// manifest disagrees with the files and these disagree with each other; [`ErrorKind::Io`].
+    /// manifest disagrees with the files while the files disagree with each other; [`ErrorKind::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<Dataset> {
         let path = path.as_ref();
         let folder = if path.is_dir() { path } else { parent(path) };
@@ -49,7 +49,7 @@ impl Dataset {
         // Another process may have added runs between the reads of two files, so this tries once more.
         let dataset = Dataset::open_folder(folder)?;
         match dataset.check_manifest() {
-            // The field's tool appends to a dataset without updating its manifest.
+            // Another writer of this format appends to a dataset without updating its manifest.
             Err(error) if !dataset.runs.agree_with(dataset.steps.num_rows()) => Err(error),
             _ => Ok(dataset),
         }
@@ -109,8 +109,8 @@ impl Dataset {
             .map_err(|error| self.steps.in_run(error, index as u64, |place| first.saturating_add(place)))
     }
 
-    /// Returns how the manifest disagrees with the files, if it does. The manifest is then outdated and ignored, because
-    /// the rows and the runs agree with each other.
+    /// Returns a description of the difference between the manifest and the files, if they disagree. The manifest is
+    /// then outdated and ignored, because the rows and the runs agree with each other.
     #[must_use]
     pub fn manifest_problem(&self) -> Option<Error> {
         self.check_manifest().err()

@@ -144,8 +144,8 @@ impl DatasetWriter {
         };
         let is_single = steps.paths().all(|path| path.ends_with(SINGLE));
         let staging = StagedFolder::new_in(&folder)?;
-        // Kept shards retain their recorded checksums. A new checksum of damaged bytes would hide the damage. The
-        // checksums of an outdated manifest are of other files.
+        // Kept shards retain their recorded checksums. A new checksum of damaged bytes would hide the damage. An
+        // outdated manifest has the checksums of other files.
         let recorded = manifest.as_ref().filter(|_| is_current).map(|manifest| manifest.crc32c.clone());
         let mut crc32c = recorded.unwrap_or_default();
         let (files, num_rows) = if is_single {

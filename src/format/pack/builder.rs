@@ -21,10 +21,10 @@ use std::path::{Path, PathBuf};
 #[setters(prefix = "with_", strip_option)]
 #[non_exhaustive]
 pub struct PackOptions {
-    /// The alignment of entries in bytes, in 1..=1048576.
+    /// The alignment of entries, 1 to 1,048,576 bytes.
     pub align: u32,
     /// The compression of payloads. A payload stays uncompressed if compression would not shorten it. Other tools
-    /// of the field reject a pack with compressed payloads.
+    /// reject a pack with compressed payloads.
     pub compression: Compression,
     /// Number of threads of [`pack_folder`](super::pack_folder); `None` = one per core.
     pub workers: Option<usize>,

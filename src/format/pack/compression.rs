@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Compression {
-    /// Uncompressed. Other tools of the field read only this.
+    /// Uncompressed. Other tools read only uncompressed payloads.
     #[default]
     None,
     /// One Zstandard frame.

@@ -21,10 +21,10 @@ pub struct ExtractReport {
 
 impl PackReader {
     /// Writes runs to separate files, named `run-000005.a2run2`. The files have the same bytes as the packed ones.
-    /// The suffix does not depend on the kind, because other tools of the field pack only files with this suffix.
+    /// The suffix does not depend on the kind, because other tools pack only files with this suffix.
     /// Creates the folder if it is missing.
     ///
-    /// A run that cannot be read is skipped and reported. Overwrites no file: writes nothing if a name is taken.
+    /// Skips and reports runs that cannot be read. Overwrites no file: writes nothing if a name is taken.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io), with `AlreadyExists` if a name is taken;

@@ -9,8 +9,8 @@ use std::fmt;
 
 pub(super) const MAGIC: [u8; 8] = *b"A2PACK\0\0";
 const VERSION: u32 = 1;
-/// The version of a pack with compressed runs. Other tools would take the frames for run files, so they must
-/// reject the pack.
+/// The version of a pack with compressed runs. Other tools reject it. Otherwise they would treat the frames as run
+/// files.
 const COMPRESSED_VERSION: u32 = 2;
 pub(super) const HEADER_LEN: u64 = 28;
 pub(super) const ENTRY_LEN: u64 = 32;

@@ -44,7 +44,7 @@ const _: () = {
 /// The quantised value of 1.0.
 const ONE: u16 = u16::MAX;
 
-/// Returns the stored form of a value. As in the field's tool, NaN and infinities become 0.
+/// Returns the stored form of a value. As in another writer of this format, NaN and infinities become 0.
 fn quantised(value: f32) -> u16 {
     let value = if value.is_finite() { value.clamp(0.0, 1.0) } else { 0.0 };
     // The sum is at most 65535.5, and the cast rounds down.

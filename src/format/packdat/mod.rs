@@ -18,8 +18,8 @@
 //!
 //! `metadata_offset` is the end of the rows. Runs are numbered from 0 in order. Each row holds its run and its
 //! index in it, so two runs cannot share a row. Rows that belong to no run are ignored. If the row at `first_step_idx`
-//! belongs to another run, the run's rows are found by their `run_id`: the field's tool states wrong places of appended
-//! runs.
+//! belongs to another run, the run's rows are found by their `run_id`. Another writer of this format stores a wrong
+//! `first_step_idx` for appended runs.
 //!
 //! **Values** are stored as `floor(value × 65535 + 0.5)` in single precision, and read as `q / 65535`. Values outside
 //! `0..=1` are clamped; NaN and infinities become 0. The chosen move always has 65535, illegal moves have 0. A step

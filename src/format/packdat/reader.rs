@@ -178,7 +178,8 @@ impl PackDat {
         let at = |first: usize| Some((first, rows.get(first..)?.get(..len)?));
         let is_step_0 = |row: &PackDatRow| row.run_id as usize == index && row.index_in_run == 0;
         let is_own = |(_, rows): &(usize, &[PackDatRow])| rows.first().is_none_or(is_step_0);
-        // The field's tool states wrong places of appended runs, but their rows are in the order of runs.
+        // Another writer of this format stores a wrong place for appended runs, but their rows are in the order of
+        // runs.
         let by_id = || at(rows.partition_point(|row| (row.run_id as usize) < index)).filter(is_own);
         at(first).filter(is_own).or_else(by_id).or_else(|| at(first)).ok_or_else(|| {
             let found = format!("{len} from step {first} on");

@@ -16,7 +16,7 @@ pub(crate) struct SessionInfo {
     pub(crate) entries: Vec<(String, Option<String>)>,
 }
 
-/// The stored seed of a run whose seed is unknown. The field's Rust reader rejects NULL.
+/// The stored seed of a run whose seed is unknown. An existing Rust reader of sessions rejects NULL.
 const UNKNOWN_SEED: i64 = -1;
 
 /// Returns the seed as `runs.seed` stores it.

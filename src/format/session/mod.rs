@@ -9,18 +9,18 @@
 //!  metadata.db   SQLite: runs(id, seed, steps, max_score, highest_tile), session(meta_key, meta_value: JSON)
 //! ```
 //!
-//! The rows of a run are those whose `run_id` equals its `id`. They may be in any order and in any shard: the field's
-//! recorder appends rows while its games run. A game that was cancelled may have one row more than `steps`: the board
-//! that it had at that moment. The action is the move, 0 to 3.
+//! The rows of a run are those whose `run_id` equals its `id`. They may be in any order and in any shard, because a
+//! recorder may append rows while its games run. A cancelled game may have one row more than `steps`. That row has the
+//! board at the time of cancellation. The action is the move, 0 to 3.
 //!
 //! **Without actions** the move of a step is derived by the rules. It is known if the next step of the game is
 //! present and exactly one move leads to its board. The last move is never known. Sampled sessions hold only some
 //! steps of a game, each with its index.
 //!
-//! Seeds and ids are stored as two's complement. The seed -1 stands for an unknown seed, and so does NULL, which the
-//! writers avoid because the field's Rust reader rejects it. That reader also rejects rows with actions, so the
-//! writers omit them by default. **Omitted**: the final board, branches, start time, duration,
-//! and engines of single runs. A session has one engine, the `tag` of its `model`.
+//! Seeds and ids are stored as two's complement. The seeds -1 and NULL stand for an unknown seed. The writers store -1,
+//! because an existing Rust reader of sessions rejects NULL. That reader also rejects rows with actions, so exports and
+//! conversions omit them by default. **Omitted**: the final board, branches, start time, duration, and engines of
+//! single runs. A session has one engine, the `tag` of its `model`.
 
 mod growing;
 mod index;

@@ -28,8 +28,8 @@ pub(super) const INSERT_SESSION: &str = "INSERT INTO session VALUES (?1, ?2)";
 #[setters(prefix = "with_", strip_option)]
 #[non_exhaustive]
 pub struct SessionOptions {
-    /// Whether to write the moves. The field's Rust reader rejects sessions with moves. Without them, a reader derives
-    /// each move from the next board, if only one move leads there.
+    /// Whether to write the moves. An existing Rust reader of sessions rejects sessions with moves. Without moves, a
+    /// reader derives each move from the next board if only one move leads there.
     #[setters(rename = "with_action")]
     pub with_action: bool,
     /// The maximum rows per shard; `None` = one `steps.npy`.

@@ -70,7 +70,7 @@ impl ArgumentKind {
         }
     }
 
-    /// Returns the largest value of a kind that is a small number.
+    /// Returns the largest value of this kind, if it is one of the small numbers.
     fn limit(self) -> Option<u8> {
         match self {
             ArgumentKind::Move => Some(3),

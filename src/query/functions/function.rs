@@ -58,8 +58,8 @@ impl Function {
         count == self.arguments.len() || count == self.arguments.len() + self.optional.len()
     }
 
-    /// Returns the natural types of the arguments, required and optional. [`call`](Function::call) accepts other types too, so no cast
-    /// is needed.
+    /// Returns the natural types of the arguments, required and optional. [`call`](Function::call) accepts other types
+    /// too, so no cast is needed.
     #[must_use]
     pub fn argument_types(&self) -> Vec<DataType> {
         self.arguments.iter().chain(self.optional).map(|argument| argument.kind.data_type()).collect()

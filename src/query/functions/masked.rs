@@ -1,7 +1,7 @@
-//! Functions of boards with tiles of 65,536: the results of the other kernels, with the rows corrected that need the
-//! mask.
+//! Kernels of functions of boards with tiles of 65,536.
 //!
-//! Almost no board has such a tile. So each kernel first computes all rows without the mask.
+//! Almost no board has such a tile. So each kernel first computes all rows without the mask, and then corrects the rows
+//! that need the mask.
 
 use super::arguments::{ArgumentKind, Arguments, arrow_error};
 use super::composite;
@@ -220,7 +220,7 @@ pub(super) fn spawn(arguments: &Arguments<'_>) -> Result<ArrayRef> {
     let (plain, mut slid) = (composite::spawn(arguments)?, rows(arguments, Correct::MaskedOrMerging)?);
     let index = arguments.first_mask() + 1;
     let (next, next_masks) = (arguments.boards(2)?, arguments.masks(index)?);
-    // Where only the next board has such a tile, nothing can have spawned.
+    // If only the next board has such a tile, no tile can have spawned.
     let nulls = arguments.nulls();
     let is_valid = |at: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(at));
     let known: Vec<usize> = slid.iter().map(|row| row.at).collect();

@@ -5,7 +5,8 @@
 //!
 //! Invariants:
 //!
-//! * A null argument gives a null result, with two exceptions: a null EV means an absent branch, and a null mask means 0.
+//! * A null argument gives a null result, with two exceptions. A null EV stands for an absent branch, and a null mask
+//!   stands for 0.
 //! * Values under nulls have no effect.
 //! * A value out of range is an error that names the function, the argument, the range and the value.
 //! * The result has one row per row of the arguments, and the type [`Function::return_type`].

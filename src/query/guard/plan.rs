@@ -94,7 +94,8 @@ fn correlated_beyond_joins(expr: &Expr) -> DataFusionResult<Option<Error>> {
     }))
 }
 
-/// Rejects a correlated scalar subquery left of `IN (SELECT …)`, which DataFusion cannot plan. No upstream issue was found.
+/// Rejects a correlated scalar subquery left of `IN (SELECT …)`, which DataFusion cannot plan. No upstream issue was
+/// found.
 fn correlated_left_of_in(expr: &Expr) -> DataFusionResult<Option<Error>> {
     let Expr::InSubquery(condition) = expr else { return Ok(None) };
     let is_correlated = condition

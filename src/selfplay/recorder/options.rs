@@ -37,8 +37,8 @@ pub struct RecorderOptions {
     pub rotate_every: Option<Duration>,
     /// Makes each game durable as soon as it ends. Each game is then written twice.
     pub journal: bool,
-    /// Whether a session stores moves. Then every step needs its move. Without moves, the field's Rust reader can read the
-    /// session, but a reader has to derive the moves from the boards, and some stay unknown.
+    /// Whether a session stores moves. If so, every step needs its move. Without moves, an existing Rust reader of
+    /// sessions can read it, but every reader has to derive the moves from the boards. Some stay unknown.
     #[setters(rename = "with_action")]
     pub with_action: bool,
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use rusqlite::Connection;
 use std::path::Path;
 
-/// A row as the field's recorder writes it: run id, step index and exponents.
+/// A row without a move: run id, step index and exponents.
 type Row = (u64, u32, [u8; 16]);
 
 /// Writes the rows as shards, with one cut before each of these rows, and the runs as `(id, steps)`.

@@ -14,7 +14,7 @@ fn some_arguments(function: &Function, num_rows: usize) -> Vec<ArrayRef> {
             ArgumentKind::Move => number(4),
             ArgumentKind::Symmetry => number(8),
             ArgumentKind::Cell | ArgumentKind::Exponent => number(16),
-            // The boards have no cell of which one could be sure that it is full.
+            // The boards are random, so no cell surely has the exponent 15. Only the mask 0 fits them.
             ArgumentKind::Mask => number(1),
             ArgumentKind::Ev => cast(&number(100), &DataType::Float32).unwrap(),
         }
