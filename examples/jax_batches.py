@@ -43,7 +43,7 @@ def new_policy(key: jax.Array, width: int = 256) -> dict[str, jax.Array]:
     """Return the parameters of a network with one hidden layer, from one-hot tokens to a logit for each move."""
     first, second = jax.random.split(key)
     return {
-        "hidden": jax.random.normal(first, (16 * 16, width)) / 4,
+        "hidden": jax.random.normal(first, (17 * 16, width)) / 4,
         "bias": jnp.zeros(width),
         "logits": jax.random.normal(second, (width, 4)) / 16,
     }
@@ -51,7 +51,7 @@ def new_policy(key: jax.Array, width: int = 256) -> dict[str, jax.Array]:
 
 def cross_entropy(policy: dict[str, jax.Array], batch: dict[str, jax.Array]) -> jax.Array:
     """Return the mean cross entropy of the engine's moves, over legal moves."""
-    boards = jax.nn.one_hot(batch["tokens"], 16).reshape(-1, 16 * 16)
+    boards = jax.nn.one_hot(batch["tokens"], 17).reshape(-1, 16 * 17)
     hidden = jax.nn.relu(boards @ policy["hidden"] + policy["bias"])
     logits = jnp.where(batch["ev_legal"], hidden @ policy["logits"], -jnp.inf)
     chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), batch["move"].astype(int)[:, None], axis=1)

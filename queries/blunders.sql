@@ -16,6 +16,7 @@
 --   engine string: the run's engine; null = absent
 --   phase string: the step's phase
 --   board uint64: the board before the move
+--   tile_65536_mask uint16: the cells with 65536, bit i for cell i; null = 0
 --   tiles string: the board as text: rows separated by " / ", empty cells as "."
 --   move uint8: the chosen move
 --   best_move uint8: the move with the best value; the first of equal ones
@@ -37,7 +38,7 @@ WITH worst AS (
   LIMIT $limit
 )
 SELECT
-  run_id, step_index, engine, phase, board, board_text(board, tile_65536_mask) AS tiles, move,
+  run_id, step_index, engine, phase, board, tile_65536_mask, board_text(board, tile_65536_mask) AS tiles, move,
   best_move(ev_up, ev_down, ev_left, ev_right) AS best_move,
   ev_up, ev_down, ev_left, ev_right, ev_loss
 FROM worst

@@ -11,6 +11,7 @@
 --   run_id uint32: the run
 --   step_index uint32: the step
 --   board uint64: the board before the move
+--   tile_65536_mask uint16: the cells with 65536, bit i for cell i; null = 0
 --   reaches_8192 bool: whether the run's highest tile is 8192 or more
 --   reaches_16384 bool: whether it is 16384 or more
 --   reaches_32768 bool: whether it is 32768 or more
@@ -18,6 +19,7 @@ SELECT
   run_id,
   step_index,
   board,
+  tile_65536_mask,
   highest_tile >= 8192 AS reaches_8192,
   highest_tile >= 16384 AS reaches_16384,
   highest_tile >= 32768 AS reaches_32768

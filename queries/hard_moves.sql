@@ -16,6 +16,7 @@
 --   engine string: the run's engine; null = absent
 --   phase string: the step's phase
 --   board uint64: the board before the move
+--   tile_65536_mask uint16: the cells with 65536, bit i for cell i; null = 0
 --   tiles string: the board as text: rows separated by " / ", empty cells as "."
 --   move uint8: the chosen move; null = unknown
 --   ev_up float32: the value of up; null if illegal
@@ -37,7 +38,7 @@ hardest AS (
 )
 -- The other columns are read only for the hardest steps.
 SELECT
-  run_id, step_index, engine, phase, board, board_text(board, tile_65536_mask) AS tiles, move,
+  run_id, step_index, engine, phase, board, tile_65536_mask, board_text(board, tile_65536_mask) AS tiles, move,
   ev_up, ev_down, ev_left, ev_right, hardest.ev_gap
 FROM hardest
 JOIN steps USING (run_id, step_index)

@@ -3,7 +3,7 @@
 
 use super::element::ElementType;
 use super::layout::{ExtraField, RowLayout};
-use super::step_column::is_reserved;
+use super::step_column::{TILE_MASK, is_reserved};
 use crate::error::{Error, Result};
 use crate::format::npy::{self, NpyField};
 use crate::step::{FIELDS, NO_MOVE, STEP_SIZE, Step};
@@ -71,6 +71,9 @@ impl NpyHeader {
                 }
                 let dtype = ElementType::of_numpy(&field.dtype).filter(|_| field.values == 1);
                 let dtype = dtype.ok_or_else(|| column("one little-endian number or boolean".into()))?;
+                if field.name == TILE_MASK && dtype != ElementType::UInt16 {
+                    return Err(column("a mask of the cells with 65536, <u2".into()));
+                }
                 extras.push(ExtraField { name: field.name.clone(), dtype, offset: field.offset, categories: None });
             }
         }

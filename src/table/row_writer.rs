@@ -208,9 +208,10 @@ impl RowWriter {
                     *value = 1.0;
                 }
                 let board = Board(board);
-                let rules = || match &masks {
-                    None => board.legal_moves(),
-                    Some(masks) => WideBoard::of_parts(board, masks[chunk * CHUNK + row]).legal_moves(),
+                let mask = masks.as_ref().map_or(0, |masks| masks[chunk * CHUNK + row]);
+                let rules = || match mask {
+                    0 => board.legal_moves(),
+                    mask => WideBoard::of_parts(board, mask).legal_moves(),
                 };
                 let step = Step {
                     board,

@@ -75,21 +75,22 @@ EXPECTED = {
         FROM chosen GROUP BY engine, phase
         ORDER BY engine NULLS LAST, list_position(['early', 'mid', 'late'], phase)""",
     "hard_moves": """
-        SELECT run_id, step_index, engine, phase, board, wide_text(board, tile_65536_mask), move,
+        SELECT run_id, step_index, engine, phase, board, tile_65536_mask, wide_text(board, tile_65536_mask), move,
             ev_up, ev_down, ev_left, ev_right,
             ev_gap(ev_up, ev_down, ev_left, ev_right) AS gap
         FROM steps WHERE gap >= $min_gap AND coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL)
             AND phase = coalesce($phase::VARCHAR, phase)
         ORDER BY gap, run_id, step_index LIMIT $limit""",
     "blunders": """
-        SELECT run_id, step_index, engine, phase, board, wide_text(board, tile_65536_mask), move,
+        SELECT run_id, step_index, engine, phase, board, tile_65536_mask, wide_text(board, tile_65536_mask), move,
             best_move(ev_up, ev_down, ev_left, ev_right), ev_up, ev_down, ev_left, ev_right,
             ev_loss(move, ev_up, ev_down, ev_left, ev_right) AS loss
         FROM steps WHERE loss >= $min_loss AND coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL)
             AND phase = coalesce($phase::VARCHAR, phase)
         ORDER BY loss DESC, run_id, step_index LIMIT $limit""",
     "critic_labels": """
-        SELECT run_id, step_index, board, r.highest_tile > 4096, r.highest_tile > 8192, r.highest_tile > 16384
+        SELECT run_id, step_index, board, s.tile_65536_mask,
+            r.highest_tile > 4096, r.highest_tile > 8192, r.highest_tile > 16384
         FROM steps s JOIN runs r USING (run_id)
         WHERE coalesce(s.engine = $engine::VARCHAR, $engine::VARCHAR IS NULL)
             AND phase = coalesce($phase::VARCHAR, phase)

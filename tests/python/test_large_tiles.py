@@ -283,6 +283,33 @@ def test_a_mask_that_does_not_fit_its_board_makes_no_table(large: a2store.Archiv
         large.sql(sql).materialize(progress=False)
 
 
+def test_default_legality_does_not_depend_on_other_rows(large: a2store.Archive) -> None:
+    """Two tiles of 32,768 merge only on a board with a mask, whichever rows are beside it."""
+    board, mask = packed((15, 15, 1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 7, 8))
+    with_tile = packed((16, 15, 15, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 7, 8))
+    columns = {"board": pa.array([board] * 20_000 + [with_tile[0]], pa.uint64())}
+    columns["tile_65536_mask"] = pa.array([mask] * 20_000 + [with_tile[1]], pa.uint16())
+    table = large.sql("SELECT * FROM given", tables={"given": pa.table(columns)}).materialize(progress=False)
+    legal = table.take(range(len(table))).ev_legal
+    assert sorted(map(tuple, np.unique(legal, axis=0).tolist())) == [(False,) * 4, (False, False, True, True)]
+    assert legal.any(axis=1).sum() == 1
+
+
+def test_critics_see_the_tile(large: a2store.Archive) -> None:
+    critic = pytest.importorskip("a2store.critic")
+    for options in ({}, {"max_steps_per_run": 20}):
+        table = critic.CriticData(large, **options).table
+        assert table.dtype.itemsize == 40
+        assert table.take(range(len(table))).tokens.max() == 16
+
+
+@pytest.mark.parametrize("dtype", ["<i8", "<f4", "|u1", "|b1"])
+def test_a_file_with_a_mask_of_another_type_is_rejected(tmp_path: Path, dtype: str) -> None:
+    np.save(tmp_path / "rows.npy", np.zeros(3, [("board", "<u8"), ("tile_65536_mask", dtype)]))
+    with pytest.raises(a2store.ColumnError, match="tile_65536_mask: expected a mask"):
+        a2store.StepTable.load(tmp_path / "rows.npy", progress=False)
+
+
 @pytest.mark.parametrize("name", ["a2t1", "a2run2", "a2pack", "packdat", "npy", "jsonl"])
 def test_formats_without_room_reject_the_game(large: a2store.Archive, logs: Path, tmp_path: Path, name: Any) -> None:
     """A format of nibbles cannot hold the tile. The error names the run and the step."""

@@ -516,6 +516,24 @@ def test_correlation_beyond_joins_is_rejected(archive: a2store.Archive, conditio
         archive.sql(f"SELECT run_id FROM runs r WHERE {condition}", tables={"u": USERS})
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT count(*) FROM steps WHERE phase = 'late' AND 'late' = phase",
+        "SELECT count(*) FROM steps WHERE phase <= 'late' AND 'late' > phase",
+        "SELECT count(*) FROM steps WHERE move >= 1 AND 3 > move AND 2 = move AND move = 2",
+        "SELECT count(*) FROM runs WHERE 3 IN (SELECT run_id FROM runs WHERE run_id = 3)",
+        "SELECT count(*) FROM runs WHERE 3 NOT IN (SELECT run_id FROM runs WHERE run_id = 3)",
+        "SELECT count(*) FROM runs WHERE 'a' IN (SELECT label FROM u WHERE label = 'a' AND run_id < 3)",
+        "SELECT count(*) FROM runs r JOIN u ON 'a' = u.label WHERE u.label = 'a'",
+        "SELECT count(*) FROM runs r LEFT JOIN u ON r.run_id = u.run_id AND 'b' = u.label WHERE u.label = 'b'",
+        "SELECT count(*) FROM (SELECT * FROM steps WHERE 5 < step_index) AS s WHERE step_index > 5 AND 6 <= step_index",
+    ],
+)
+def test_literals_on_the_left(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, sql: str) -> None:
+    assert asked(archive, sql) == duck.execute(sql).fetchall()
+
+
 def test_correlation_left_of_in_is_rejected(archive: a2store.Archive) -> None:
     value = "(SELECT max(num_steps) FROM runs o WHERE o.run_id = r.run_id)"
     for condition in (f"{value} IN (SELECT 5 FROM u)", f"1 + {value} NOT IN ((SELECT 5 FROM u))"):

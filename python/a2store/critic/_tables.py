@@ -31,6 +31,9 @@ ROW = np.dtype(
 )
 """A row of a table without extra columns."""
 
+MASK = "tile_65536_mask"
+"""The extra column with the cells that hold a tile of 65,536."""
+
 
 def embeddings_name(dtype: str) -> str:
     """Return the file name of embeddings of a dtype, ``bf16`` or ``f32``."""
@@ -124,17 +127,19 @@ def limited(table: StepTable, limit: int, seed: int) -> StepTable:
     run, and they do not depend on the other runs.
     """
     rows = spread_rows(run_ids(table), limit, seed)
+    masks = [(MASK, "<u2")] if MASK in (table.dtype.names or ()) else []
+    dtype = np.dtype(ROW.descr + masks)
     # Python code cannot create a table from arrays, so this writes a file and loads it.
     with tempfile.TemporaryDirectory(prefix="a2store-") as folder:
         path = Path(folder) / "rows.npy"
         with open(path, "wb") as file:
             np.lib.format.write_array_header_1_0(
-                file, {"descr": ROW.descr, "fortran_order": False, "shape": (len(rows),)}
+                file, {"descr": dtype.descr, "fortran_order": False, "shape": (len(rows),)}
             )
             for start in range(0, len(rows), _CHUNK):
                 part = table.take_rows(rows[start : start + _CHUNK])
-                plain = np.empty(len(part), ROW)
-                for name in ROW.names or ():
+                plain = np.empty(len(part), dtype)
+                for name in dtype.names or ():
                     plain[name] = part[name]
                 file.write(plain.tobytes())
         return StepTable.load(path, progress=False)

@@ -270,7 +270,7 @@ def _table(source: Path | Archive | Query | StepTable, tiles: Mapping[int, int] 
     if isinstance(source, Path):
         return session_table(source), session_tiles(source) if tiles is None else tiles
     if isinstance(source, Archive):
-        query = source.sql("SELECT run_id, step_index, board FROM steps")
+        query = source.sql("SELECT run_id, step_index, board, tile_65536_mask FROM steps")
         return query.materialize(progress=False), highest_tiles(source) if tiles is None else tiles
     if isinstance(source, Query):
         extra = ["highest_tile"] if tiles is None else []

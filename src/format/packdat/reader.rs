@@ -180,7 +180,10 @@ impl PackDat {
         let is_own = |(_, rows): &(usize, &[PackDatRow])| rows.first().is_none_or(is_step_0);
         // Another writer of this format stores a wrong place for appended runs, but their rows are in the order of
         // runs.
-        let by_id = || at(rows.partition_point(|row| (row.run_id as usize) < index)).filter(is_own);
+        let ends_there = |(first, _): &(usize, &[PackDatRow])| {
+            rows.get(first + len).is_none_or(|next| next.run_id as usize != index)
+        };
+        let by_id = || at(rows.partition_point(|row| (row.run_id as usize) < index)).filter(is_own).filter(ends_there);
         at(first).filter(is_own).or_else(by_id).or_else(|| at(first)).ok_or_else(|| {
             let found = format!("{len} from step {first} on");
             Error::decode(4, "steps of the run", format!("steps within the {} of the file", self.num_steps), found)

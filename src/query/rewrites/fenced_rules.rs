@@ -7,6 +7,7 @@
 //! | rule | wrong rewrite | statement | apache/datafusion |
 //! | --- | --- | --- | --- |
 //! | `push_down_filter` | pushes a condition without columns below an aggregate without groups, which then returns a count of 0 instead of no row | `SELECT n FROM (SELECT count(*) AS n FROM steps) WHERE (SELECT max(run_id) FROM runs) < 0` | none found |
+//! | `push_down_filter` | takes two comparisons of a column, of which only one has its literal on the left, for different conditions | `SELECT … FROM steps WHERE phase = 'late' AND 'late' = phase` | #24763 |
 //! | `FilterPushdown` | matches the columns of a filter by name, although both sides of a join may have a column of that name | `SELECT … FROM steps s RIGHT JOIN runs r ON s.run_id = r.run_id WHERE s.run_id IS NULL` | #25244, #25296 |
 //! | `FilterPushdown` | copies a filter on the keys of a semi join to the other side by name, although the other key may be another column | `SELECT … WHERE run_id IN (SELECT CAST(seed AS INT) AS run_id FROM …)` below a join | #25244 |
 //! | `EnsureRequirements` | moves a sort below a LIMIT with OFFSET, and then returns too few rows, by the OFFSET | `SELECT … FROM (SELECT … ORDER BY board LIMIT 50 OFFSET 3) ORDER BY board` | #24958 |
@@ -18,7 +19,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{JoinType, Result as DataFusionResult};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
-use datafusion::logical_expr::{Aggregate, Expr, Filter, LogicalPlan};
+use datafusion::logical_expr::{Aggregate, BinaryExpr, Expr, Filter, LogicalPlan};
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use datafusion::physical_expr::PhysicalExpr;
@@ -60,7 +61,8 @@ pub(in crate::query) fn fenced_physical(rules: Vec<PhysicalRule>) -> Vec<Physica
     rules.into_iter().map(fenced).collect()
 }
 
-/// The rule `push_down_filter`, which does not see the conditions that must stay above an aggregate.
+/// The rule `push_down_filter`, which does not see the conditions that must stay above an aggregate. Comparisons have their
+/// literal on the right.
 #[derive(Debug)]
 struct AboveAggregates(LogicalRule);
 
@@ -74,13 +76,20 @@ impl OptimizerRule for AboveAggregates {
     }
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> DataFusionResult<Transformed<LogicalPlan>> {
+        let plan = with_literals_right(plan)?;
+        let swapped = plan.transformed;
+        let plan = plan.data;
         let mut input = &plan;
         while let LogicalPlan::Filter(filter) = input {
             input = &filter.input;
         }
         match (&plan, input) {
             (LogicalPlan::Filter(_), LogicalPlan::Aggregate(aggregate)) if has_row_of_nothing(aggregate) => {}
-            _ => return self.0.rewrite(plan, config),
+            _ => {
+                let mut moved = self.0.rewrite(plan, config)?;
+                moved.transformed |= swapped;
+                return Ok(moved);
+            }
         }
         let (mut plan, mut constant, mut others) = (plan, Vec::new(), Vec::new());
         let mut num_filters = 0;
@@ -92,7 +101,7 @@ impl OptimizerRule for AboveAggregates {
             }
             plan = Arc::unwrap_or_clone(filter.input);
         }
-        let mut changed = num_filters > 1;
+        let mut changed = swapped || num_filters > 1;
         if let Some(movable) = conjunction(others) {
             let moved = self.0.rewrite(LogicalPlan::Filter(Filter::try_new(movable, Arc::new(plan))?), config)?;
             changed |= moved.transformed;
@@ -103,6 +112,24 @@ impl OptimizerRule for AboveAggregates {
         }
         Ok(Transformed::new_transformed(plan, changed))
     }
+}
+
+/// Moves literals to the right side of comparisons, in a filter and in the filters directly below it.
+fn with_literals_right(plan: LogicalPlan) -> DataFusionResult<Transformed<LogicalPlan>> {
+    let LogicalPlan::Filter(filter) = plan else { return Ok(Transformed::no(plan)) };
+    let input = with_literals_right(Arc::unwrap_or_clone(filter.input))?;
+    let predicate = filter.predicate.transform_up(|expr| {
+        let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expr else { return Ok(Transformed::no(expr)) };
+        Ok(match op.swap() {
+            Some(op) if left.as_literal().is_some() && right.as_literal().is_none() => {
+                Transformed::yes(Expr::BinaryExpr(BinaryExpr { left: right, op, right: left }))
+            }
+            _ => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
+        })
+    })?;
+    let changed = input.transformed || predicate.transformed;
+    let filter = Filter::try_new(predicate.data, Arc::new(input.data))?;
+    Ok(Transformed::new_transformed(LogicalPlan::Filter(filter), changed))
 }
 
 /// Returns whether an aggregate returns a row even for empty input.
