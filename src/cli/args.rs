@@ -166,7 +166,7 @@ pub(super) struct ExportTargetArgs {
     /// npy, session: rows per file [default: all in one file].
     #[arg(long)]
     pub(super) shard_rows: Option<u64>,
-    /// session: whether to write the moves [default: false, unless all exported runs come from one session with moves].
+    /// session: whether to write the moves [default: only in an export of a single session that has them].
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub(super) moves: Option<bool>,
     /// Number of threads [default: one per core].

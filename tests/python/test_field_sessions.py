@@ -250,6 +250,20 @@ def test_inline_embeddings_that_do_not_match(games: list[Game], tmp_path: Path) 
         CriticData(folder, use_embeddings=True)
 
 
+def test_a_step_beyond_the_end_of_its_game_is_reported(games: list[Game], tmp_path: Path) -> None:
+    recorded = record(tmp_path / "session", games, shard_rows=10_000)
+    number = next(number for number, game in enumerate(games) if len(game) > 20)
+    last = np.flatnonzero(recorded.rows["run_id"] == FIRST_ID + number)[-1]
+    recorded.rows["step_idx"][last] = len(games[number]) + 3
+    np.save(tmp_path / "session" / "steps-000001.npy", recorded.rows)
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    report = archive.ingest(tmp_path / "session", progress=False)
+    (error,) = report.errors
+    assert report.accepted == len(games) - 1
+    steps = len(games[number])
+    assert f"step index: expected at most {steps} (runs.steps), found {steps + 3}" in error.message
+
+
 def test_rows_that_are_missing_or_twice_are_reported(games: list[Game], tmp_path: Path) -> None:
     recorded = record(tmp_path / "session", games, shard_rows=10_000)
     rows = recorded.rows

@@ -165,6 +165,12 @@ impl Session {
             Steps::Boards(rows) => decode(rows, own, meta, index).and_then(|run| derive_moves(&run)),
             Steps::WithAction(rows) => decode(rows, own, meta, index),
         }?;
+        let last = run.num_steps().checked_sub(1).and_then(|last| run.step(last));
+        if let (Some(num_steps), Some(last)) = (record.num_steps, last)
+            && last.index > num_steps
+        {
+            return refuse("step index", &format!("at most {num_steps} (runs.steps)"), last.index.to_string());
+        }
         // Sampled games have gaps between step indices, unless only the first step was sampled.
         let in_sequence = run.step_indices().is_none() && len > 1;
         match record.num_steps.filter(|&num_steps| in_sequence && len < u64::from(num_steps)) {
