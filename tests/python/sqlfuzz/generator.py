@@ -266,6 +266,7 @@ class Generator:
             (1.0, lambda: self.is_null(scope, depth - 1)),
             (1.0, lambda: self.like(scope)),
             (0.7, lambda: self.of_strings(scope)),
+            (0.7, lambda: self.several_of_one(scope)),
         ]
         if depth > 0:
             choices += [
@@ -318,6 +319,19 @@ class Generator:
             left, right = right, left
         operators = ["=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"]
         return make("cmp", left, right, value=self.rng.choices(operators, [3, 2, 2, 2, 2, 2, 1, 1])[0])
+
+    def several_of_one(self, scope: Scope) -> Node:
+        """Return comparisons of one column with literals, which are on either side."""
+        column = self.column(scope, lambda dtype: dtype.is_number)
+        if column is None:
+            return self.comparison(scope, 0)
+        parts = []
+        for _ in range(self.rng.choice([2, 2, 3])):
+            left, right = self.together([column, lit(self.rng.choice(SMALL))])
+            if self.chance(0.5):
+                left, right = right, left
+            parts.append(make("cmp", left, right, value=self.rng.choice(["=", "=", "<", "<=", ">", ">="])))
+        return make(self.rng.choice(["and", "and", "or"]), *parts)
 
     def between(self, scope: Scope, depth: int) -> Node:
         value, low, high = self.meeting(scope, depth, 3)
