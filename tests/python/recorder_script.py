@@ -33,6 +33,17 @@ def begin_one(recorder: Recorder, seed: int) -> a2store.selfplay.Game:
     return game
 
 
+def begin_in_spite_of_failures(recorder: Recorder, seed: int) -> a2store.selfplay.Game:
+    # Each failed flush is reported once. Several may have failed since the last game began: one for each call of
+    # end() that failed, because it requests a flush that runs meanwhile.
+    for _ in range(GAMES):
+        try:
+            return begin_one(recorder, seed)
+        except OSError as error:
+            say(f"X {error}")
+    return begin_one(recorder, seed)
+
+
 def main() -> None:
     root, path, journal, end = sys.argv[1:]
     try:
@@ -44,12 +55,7 @@ def main() -> None:
     say(f"F {recorder.folder}")
     for number in range(GAMES):
         seed = FIRST_SEED + number
-        try:
-            game = begin_one(recorder, seed)
-        except OSError as error:
-            # The error of a rotation, which is reported once.
-            say(f"X {error}")
-            game = begin_one(recorder, seed)
+        game = begin_in_spite_of_failures(recorder, seed)
         try:
             say(f"E {game.end(LAST)} {seed}")
         except OSError as error:
