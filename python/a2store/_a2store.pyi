@@ -1985,7 +1985,7 @@ class Query:
         - ``ev_up``, ``ev_down``, ``ev_left``, ``ev_right``, float32: 0.0 if one is null or missing; four NaNs if all
           are.
         - ``ev_legal``, uint8: a legality mask; derived from the rules if it is null or missing.
-        - ``run_id``, uint32, and ``step_index``, at most 65,535: 0 if they are missing.
+        - ``run_id`` and ``step_index``, uint32: 0 if they are missing.
         - ``tile_65536_mask``, uint16: the cells with a tile of 65536. If a value is not 0, the table has the column
           as an extra column, its rows have at least 40 bytes, and the tokens of these cells are 16. Without the column
           in the query, these tokens are 15.
@@ -2038,7 +2038,7 @@ class StepTable:
     - ``board``: uint64, at byte 0.
     - ``ev_values``: four float32 in the order UDLR, at byte 8; 0.0 where illegal, four NaNs for a step without values.
     - ``run_id``: uint32, at byte 24.
-    - ``step_index``: uint16, at byte 28.
+    - ``step_index``: uint16, at byte 28. If an index exceeds 65,535, it is uint32 and follows with the extra columns.
     - ``move``: uint8, 0 to 3 in the order UDLR, 255 = none, at byte 30.
     - ``ev_legal``: uint8, a legality mask, at byte 31.
 
@@ -2284,8 +2284,8 @@ class StepTable:
         - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
 
         Raises ``DecodeError`` or ``OSError`` for a session that cannot be read. Raises ``ValueError`` for an id that is
-        not in the session, for run ids above 2**32 - 1, and for step indices above 65,535. Raises ``MemoryLimitError``,
-        and ``KeyboardInterrupt`` on Ctrl-C.
+        not in the session, and for run ids above 2**32 - 1. Raises ``MemoryLimitError``, and ``KeyboardInterrupt`` on
+        Ctrl-C.
 
         >>> table = a2store.StepTable.from_session("selfplay/1").attach("embedding", "selfplay/1/embeddings.bf16.npy")
         """
@@ -2470,8 +2470,8 @@ class Batch:
     """The legal moves: shape (n, 4), bool, in the order UDLR."""
     run_id: npt.NDArray[np.uint32]
     """The run's id in the archive: shape (n,), uint32."""
-    step_index: npt.NDArray[np.uint16]
-    """The step's index in its run, from 0: shape (n,), uint16."""
+    step_index: npt.NDArray[np.uint16 | np.uint32]
+    """The step's index in its run, from 0: shape (n,), uint16; uint32 if the table has an index above 65,535."""
     board: npt.NDArray[np.uint64]
     """The board before the move: shape (n,), uint64."""
 

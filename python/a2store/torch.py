@@ -9,7 +9,7 @@ Both return dicts of tensors, with the columns of a ``Batch`` in the same order:
 - ``ev_values``: (B, 4), float32.
 - ``ev_legal``: (B, 4), bool.
 - ``run_id``: (B,), int64.
-- ``step_index``: (B,), int32.
+- ``step_index``: (B,), int32; int64 if the table has an index above 65,535.
 - ``board``: (B,), int64, the bits of the uint64.
 
 Extra columns keep their types, except that uint16 becomes int32, uint32 becomes int64, and uint64 becomes int64 with

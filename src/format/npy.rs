@@ -64,19 +64,19 @@ pub(crate) struct NpyField {
 }
 
 /// Returns the header of an array of records. The bytes equal NumPy's own, unless `min_len` demands more padding.
-/// The length does not depend on the number of rows. Fields must be in the order of their offsets, without gaps.
-/// The rest of the stride is padding.
+/// The length does not depend on the number of rows. Fields must be in the order of their offsets. Gaps between them, and
+/// the rest of the stride, are padding.
 pub(crate) fn header(fields: &[NpyField], stride: usize, num_rows: u64, min_len: usize) -> Result<Vec<u8>> {
     let (mut descr, mut end) = (Vec::with_capacity(fields.len() + 1), 0);
+    let padding = |from: usize, to: usize| (from < to).then(|| format!("('', '|V{}')", to - from));
     for field in fields {
+        descr.extend(padding(end, field.offset));
         let quoted = field.name.replace('\\', "\\\\").replace('\'', "\\'");
         let shape = if field.values > 1 { format!(", ({},)", field.values) } else { String::new() };
         descr.push(format!("('{quoted}', '{}'{shape})", field.dtype));
         end = field.offset + field.num_bytes().unwrap_or(0);
     }
-    if stride > end {
-        descr.push(format!("('', '|V{}')", stride - end));
-    }
+    descr.extend(padding(end, stride));
     let shape = num_rows.to_string();
     let text = format!("{{'descr': [{}], 'fortran_order': False, 'shape': ({shape},), }}", descr.join(", "));
     // NumPy reserves this many digits for the number of rows, and pads with at least one space.

@@ -106,22 +106,25 @@ pub(super) fn known_move(step: &RunStep) -> Result<Move> {
 /// The stored move of a step whose move is unknown.
 const NO_MOVE: u8 = 255;
 
-/// A row of a table whose boards may have tiles of 65,536: the step with the board's nibbles, and the mask.
+/// A step with all that a [`Step`] cannot hold. The [`Step`] has the board's nibbles, and an index of at most 65,535.
 #[derive(Clone, Copy, Debug, Default, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub(crate) struct WideStep {
     pub(crate) step: Step,
+    pub(crate) step_index: u32,
     pub(crate) tile_65536_mask: u16,
-    padding: [u8; 6],
+    padding: [u8; 2],
 }
 
 impl StepRow for WideStep {
     fn from_step(run_id: u64, step: &RunStep) -> Result<WideStep> {
-        let nibbles = RunStep { board: step.board.board().into(), ..*step };
+        let index = step.index.min(u32::from(u16::MAX));
+        let narrow = RunStep { board: step.board.board().into(), index, ..*step };
         let mut row = WideStep {
-            step: Step::from_step(run_id, &nibbles)?,
+            step: Step::from_step(run_id, &narrow)?,
+            step_index: step.index,
             tile_65536_mask: step.board.tile_65536_mask(),
-            padding: [0; 6],
+            padding: [0; 2],
         };
         if step.branches.is_none() && row.tile_65536_mask != 0 {
             row.step.ev_legal = step.board.legal_moves();
@@ -131,7 +134,7 @@ impl StepRow for WideStep {
 
     fn to_step(&self) -> Result<RunStep> {
         let board = WideBoard::new(self.step.board, self.tile_65536_mask)?;
-        Ok(RunStep { board, ..self.step.to_step()? })
+        Ok(RunStep { board, index: self.step_index, ..self.step.to_step()? })
     }
 }
 

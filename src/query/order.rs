@@ -7,7 +7,7 @@
 
 use super::determinism::Determinism;
 use super::errors::query_error;
-use super::rewrites::{group_by_numbers, guard_fallible, sort_by_columns};
+use super::rewrites::{group_by_numbers, guard_fallible, physical_plan, sort_by_columns};
 use super::scan::PartitionPerRowGroup;
 use crate::error::Result;
 use datafusion::common::tree_node::Transformed;
@@ -77,7 +77,7 @@ pub(super) async fn plan(context: &SessionContext, plan: LogicalPlan, rows: Resu
         .and_then(guard_fallible)
         .and_then(sort_by_columns)
         .map_err(query_error)?;
-    let plan = state.query_planner().create_physical_plan(&plan, &state).await.map_err(query_error)?;
+    let plan = physical_plan(&state, &plan).await.map_err(query_error)?;
     Ok(Execution::Merged { plan, context: state.task_ctx() })
 }
 
@@ -117,7 +117,7 @@ async fn in_order(
     config.options_mut().optimizer.repartition_file_scans = false;
     config.options_mut().optimizer.enable_round_robin_repartition = false;
     let plan = state.optimize(plan).and_then(guard_fallible).and_then(sort_by_columns)?;
-    let mut plan = state.query_planner().create_physical_plan(&plan, &state).await?;
+    let mut plan = physical_plan(&state, &plan).await?;
     if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>().filter(|merge| merge.fetch().is_none()) {
         // The partitions are in order already, so the merge is not needed.
         plan = Arc::clone(merge.input());

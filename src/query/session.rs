@@ -67,7 +67,7 @@ fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     // This rule runs before every rule that uses sort orders, but after the rule that expects a GROUP BY directly
     // under a limit.
     let at = rules.iter().position(|rule| rule.name() == "LimitedDistinctAggregation").map_or(0, |at| at + 1);
-    rules.insert(at, Arc::new(HideFalseProperties));
+    rules.insert(at, Arc::new(HideFalseProperties::default()));
     rules.push(Arc::new(YieldAboveJoins));
     rules
 }

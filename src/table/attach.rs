@@ -14,7 +14,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::machine::filled;
 use crate::progress::{Progress, Unit};
 use crate::publish::parent;
-use crate::step::{STEP_SIZE, Step};
 use crate::workers;
 use derive_setters::Setters;
 use rayon::prelude::*;
@@ -246,18 +245,13 @@ impl StepTable {
     /// Returns the key of a row of the mapping.
     #[inline]
     fn key(&self, row: u64) -> StepKey {
-        let step = self.step_at(row);
-        (step.run_id.into(), step.step_index.into())
+        let row = self.all_rows().at(row);
+        (self.layout.step_of(row).run_id.into(), self.layout.step_index_of(row).into())
     }
 
     #[inline]
     fn board(&self, row: u64) -> Board {
-        self.step_at(row).board
-    }
-
-    #[inline]
-    fn step_at(&self, row: u64) -> Step {
-        bytemuck::pod_read_unaligned(&self.all_rows().at(row)[..STEP_SIZE])
+        self.layout.step_of(self.all_rows().at(row)).board
     }
 }
 

@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// | `ev_values` | (n, 4) | float32 | 0.0 where illegal, NaN where the step has none |
 /// | `ev_legal` | (n, 4) | bool | |
 /// | `run_id` | (n,) | uint32 | |
-/// | `step_index` | (n,) | uint16 | |
+/// | `step_index` | (n,) | uint16 | uint32 if an index of the table exceeds 65,535 |
 /// | `board` | (n,) | uint64 | |
 /// | extras | (n,) | their own; int16 codes of a column of categories, -1 for null | |
 /// | attached | (n, D) | their own | see [`StepTable::attach`](super::StepTable::attach) |

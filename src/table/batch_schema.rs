@@ -1,8 +1,8 @@
 //! The schema of batches: their columns, the source of each column's values, and the Arrow schema.
 
 use super::element::ElementType;
-use super::layout::RowLayout;
-use super::step_column::{StepColumn, TILE_MASK, TokenType};
+use super::layout::{ExtraField, RowLayout};
+use super::step_column::{StepColumn, TILE_MASK, TokenType, is_reserved};
 use crate::error::{Error, Result};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use smallvec::SmallVec;
@@ -152,15 +152,20 @@ fn columns(
     layout: &RowLayout,
     attached: Vec<ColumnSpec>,
 ) -> Vec<ColumnSpec> {
-    let of_step = of_step.iter().map(|&column| {
-        let (name, dtype, values_per_row) = column.shape(tokens);
-        ColumnSpec::new(name, dtype, values_per_row, ColumnSource::Step(column))
-    });
-    let extras = layout.extras().iter().map(|extra| ColumnSpec {
+    let of_extra = |extra: &ExtraField| ColumnSpec {
         categories: extra.categories.clone(),
         ..ColumnSpec::new(&extra.name, extra.dtype, 1, ColumnSource::Extra(extra.offset))
-    });
-    of_step.chain(extras).chain(attached).collect()
+    };
+    let mut found: Vec<ColumnSpec> = Vec::new();
+    for &column in of_step {
+        let (name, dtype, values_per_row) = column.shape(tokens);
+        // An extra column of this name holds what the field cannot.
+        let in_field = || ColumnSpec::new(name, dtype, values_per_row, ColumnSource::Step(column));
+        found.push(layout.extra(name).map_or_else(in_field, of_extra));
+    }
+    let others = layout.extras().iter().filter(|extra| !is_reserved(&extra.name));
+    found.extend(others.map(of_extra).chain(attached));
+    found
 }
 
 /// The key in a field's metadata that names the type of its values if Arrow lacks that type.

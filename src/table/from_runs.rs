@@ -1,15 +1,16 @@
 //! Run files → a table, without an archive.
 
 use super::fingerprint::Fingerprint;
-use super::layout::{ExtraField, RowLayout};
+use super::layout::RowLayout;
 use super::materialize_options::ChosenEv;
 use super::memory::{Region, memory_limit};
 use super::runs::{RunFacts, Runs};
 use super::step_table::StepTable;
+use super::wide::{MissingColumns, WideColumns, WideOffsets};
 use crate::archive::{Phases, RunsOf, each_run};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::{PackReader, StepRow, WideStep, flatten};
+use crate::format::{PackReader, WideStep, flatten};
 use crate::progress::Progress;
 use crate::run::Run;
 use crate::step::Step;
@@ -65,8 +66,8 @@ impl StepTable {
     /// are read in the order of their paths. Phases have the default thresholds of an archive.
     ///
     /// # Errors
-    /// The error of the first file or run that cannot be read, unless skipped; [`ErrorKind::Argument`] for a step index
-    /// above 65,535; [`ErrorKind::MemoryLimit`]; [`ErrorKind::Cancelled`].
+    /// The error of the first file or run that cannot be read, unless skipped; [`ErrorKind::MemoryLimit`];
+    /// [`ErrorKind::Cancelled`].
     ///
     /// # Examples
     /// ```
@@ -108,30 +109,27 @@ impl StepTable {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
-        // Almost no run has a tile of 65,536. So rows get masks only after a run has needed them.
-        let mut needs_masks = false;
-        match StepTable::of_rows::<Step>(source, options, progress, cancel, &mut needs_masks) {
-            Err(_) if needs_masks => {
-                StepTable::of_rows::<WideStep>(source, options, progress, cancel, &mut needs_masks)
-            }
-            result => result,
-        }
+        WideColumns::retry(|columns, missing| StepTable::of_rows(source, options, columns, missing, progress, cancel))
     }
 
-    /// Reads runs into rows of this type. Sets `needs_masks` if it fails because a run has a tile of 65,536.
-    fn of_rows<R: TableRow>(
+    /// Reads runs into rows with these wide columns.
+    fn of_rows(
         source: &RunsOf<'_>,
         options: &FromRunsOptions,
+        columns: WideColumns,
+        missing: &MissingColumns,
         progress: &dyn Progress,
         cancel: &CancellationToken,
-        needs_masks: &mut bool,
     ) -> Result<StepTable> {
+        let layout = RowLayout::new(columns.fields().collect());
+        let offsets = WideOffsets::of(&layout);
+        let is_wide = columns != WideColumns::default();
         let limit = memory_limit(options.memory_limit);
         let (mut region, reserved) = Region::reserve_most(limit)?;
         let (mut len, mut run_id) = (0, 0_u32);
         let mut facts = RunFacts::default();
         let mut hash = blake3::Hasher::new();
-        let mut rows: Vec<R> = Vec::new();
+        let (mut rows, mut wide_rows, mut buffer): (Vec<Step>, Vec<WideStep>, Vec<u8>) = Default::default();
         let FromRunsOptions { workers, skip_errors, .. } = *options;
         let errors = each_run(source, workers, false, skip_errors, progress, cancel, |place, run| {
             if let (RunsOf::Pack(_), Some(place)) = (source, place) {
@@ -139,13 +137,23 @@ impl StepTable {
                 run_id = place as u32;
             }
             if let Some((run, _)) = run.filter(|(run, _)| options.wants(run)) {
-                rows.clear();
-                *needs_masks |= run.tile_65536_masks().is_some();
-                flatten(&run, u64::from(run_id), &mut rows)?;
-                if options.chosen_ev == ChosenEv::One {
-                    rows.iter_mut().for_each(|row| choose(row.step_mut()));
-                }
-                let bytes: &[u8] = bytemuck::cast_slice(&rows);
+                columns.check(&run, missing)?;
+                let is_one = options.chosen_ev == ChosenEv::One;
+                let bytes: &[u8] = if is_wide {
+                    wide_rows.clear();
+                    flatten(&run, u64::from(run_id), &mut wide_rows)?;
+                    wide_rows.iter_mut().filter(|_| is_one).for_each(|row| choose(&mut row.step));
+                    buffer.clear();
+                    buffer.resize(wide_rows.len() * layout.stride(), 0);
+                    let slots = buffer.chunks_exact_mut(layout.stride()).zip(&wide_rows);
+                    slots.for_each(|(slot, row)| offsets.write(row, slot));
+                    &buffer
+                } else {
+                    rows.clear();
+                    flatten(&run, u64::from(run_id), &mut rows)?;
+                    rows.iter_mut().filter(|_| is_one).for_each(choose);
+                    bytemuck::cast_slice(&rows)
+                };
                 let Some(slot) = region.bytes_mut()[..reserved as usize].get_mut(len..len + bytes.len()) else {
                     return Err(ErrorKind::MemoryLimit {
                         needed: (len + bytes.len()) as u64,
@@ -163,36 +171,9 @@ impl StepTable {
         })?;
         let runs = Runs::of_facts(Phases::default(), facts);
         let fingerprint = Fingerprint::of_content(&hash.finalize());
-        let mut table = StepTable::new(region.freeze(len)?, R::layout(), fingerprint, runs)?;
+        let mut table = StepTable::new(region.freeze(len)?, layout.clone(), fingerprint, runs)?;
         table.errors = errors.into();
         Ok(table)
-    }
-}
-
-/// A row of a table without further extra columns.
-trait TableRow: StepRow + bytemuck::Pod + Send {
-    fn layout() -> RowLayout;
-
-    fn step_mut(&mut self) -> &mut Step;
-}
-
-impl TableRow for Step {
-    fn layout() -> RowLayout {
-        RowLayout::new(Vec::new())
-    }
-
-    fn step_mut(&mut self) -> &mut Step {
-        self
-    }
-}
-
-impl TableRow for WideStep {
-    fn layout() -> RowLayout {
-        RowLayout::new(vec![ExtraField::tile_mask()])
-    }
-
-    fn step_mut(&mut self) -> &mut Step {
-        &mut self.step
     }
 }
 

@@ -8,21 +8,19 @@ use super::fingerprint::Fingerprint;
 use super::layout::{ExtraField, RowLayout};
 use super::memory::{Region, check_memory};
 use super::runs::{RunFacts, Runs};
-use super::step_column::TILE_MASK;
 use super::step_table::StepTable;
+use super::wide::{MissingColumns, WideColumns, WideOffsets};
 use crate::archive::Phases;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::format::{Session, WideStep, flatten};
 use crate::progress::{Progress, Unit};
 use crate::run::RunMeta;
-use crate::step::STEP_SIZE;
 use crate::workers;
 use derive_setters::Setters;
 use rayon::prelude::*;
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The options for loading the rows of a session.
 ///
@@ -86,8 +84,8 @@ impl StepTable {
     ///
     /// # Errors
     /// Any error of [`Session::open`] and [`Session::decode`];
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a run id above 4,294,967,295 or a step index
-    /// above 65,535, which a row cannot hold, for an unknown run id, and for an unknown extra column;
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a run id above 4,294,967,295, which a row cannot
+    /// hold, for an unknown run id, and for an unknown extra column;
     /// [`ErrorKind::MemoryLimit`](crate::ErrorKind::MemoryLimit);
     /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
     pub fn from_session(
@@ -98,27 +96,23 @@ impl StepTable {
     ) -> Result<StepTable> {
         let threads = workers::pool("session", options.workers)?;
         let session = Session::open(path)?;
-        // Almost no run has a tile of 65,536. So rows get masks only after a run has needed them.
-        let needs_masks = AtomicBool::new(false);
-        let read =
-            |with_masks| StepTable::of_session(&session, options, &threads, with_masks, &needs_masks, progress, cancel);
-        match read(false) {
-            Err(_) if needs_masks.load(Ordering::Relaxed) => read(true),
-            result => result,
-        }
+        WideColumns::retry(|columns, missing| {
+            StepTable::of_session(&session, options, &threads, columns, missing, progress, cancel)
+        })
     }
 
-    /// Reads the rows, with masks or without. Sets `needs_masks` if it fails because a run has a tile of 65,536.
+    /// Reads the rows with these wide columns.
     fn of_session(
         session: &Session,
         options: &FromSessionOptions,
         threads: &rayon::ThreadPool,
-        with_masks: bool,
-        needs_masks: &AtomicBool,
+        columns: WideColumns,
+        missing: &MissingColumns,
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
-        let (layout, extras) = layout(&options.extra, with_masks)?;
+        let (layout, extras) = layout(&options.extra, columns)?;
+        let offsets = WideOffsets::of(&layout);
         let indices = indices(session, options.run_ids.as_deref())?;
         let stride = layout.stride();
         let num_rows: u64 = indices.iter().map(|&(index, _)| session.num_rows_of(index)).sum();
@@ -137,17 +131,11 @@ impl StepTable {
         let fill = |wanted: Wanted<'_>| -> Result<()> {
             cancel.check()?;
             let run = session.decode(wanted.index)?;
+            columns.check(&run, missing)?;
             let mut steps: Vec<WideStep> = Vec::new();
             flatten(&run, u64::from(wanted.run_id), &mut steps)?;
-            if !with_masks && run.tile_65536_masks().is_some() {
-                needs_masks.store(true, Ordering::Relaxed);
-                return Err(Error::argument("run", "tiles of at most 32768 in rows without masks", "65536"));
-            }
             for (row, step) in wanted.rows.chunks_exact_mut(stride).zip(&steps) {
-                row[..STEP_SIZE].copy_from_slice(bytemuck::bytes_of(&step.step));
-                if let Some(field) = layout.extra(TILE_MASK) {
-                    row[field.offset..field.offset + 2].copy_from_slice(&step.tile_65536_mask.to_le_bytes());
-                }
+                offsets.write(step, row);
                 for ((_, dtype, value), &at) in extras.iter().zip(&places) {
                     row[at..at + dtype.width()].copy_from_slice(&value(run.meta())[..dtype.width()]);
                 }
@@ -176,7 +164,7 @@ impl StepTable {
 }
 
 /// Returns the row layout and its extra columns.
-fn layout(names: &[String], with_masks: bool) -> Result<(RowLayout, Vec<Extra>)> {
+fn layout(names: &[String], columns: WideColumns) -> Result<(RowLayout, Vec<Extra>)> {
     let mut extras: Vec<Extra> = Vec::with_capacity(names.len());
     for name in names {
         let known = EXTRAS.iter().find(|(known, ..)| known == name);
@@ -187,8 +175,7 @@ fn layout(names: &[String], with_masks: bool) -> Result<(RowLayout, Vec<Extra>)>
         extras.push(*extra);
     }
     let field = |&(name, dtype, _): &Extra| ExtraField { name: name.to_owned(), dtype, offset: 0, categories: None };
-    let masks = with_masks.then(ExtraField::tile_mask);
-    Ok((RowLayout::new(extras.iter().map(field).chain(masks).collect()), extras))
+    Ok((RowLayout::new(extras.iter().map(field).chain(columns.fields()).collect()), extras))
 }
 
 /// Returns each selected run's index in the session and its id, ordered by id.

@@ -1,16 +1,17 @@
 //! The byte layout of a row: a [`Step`](crate::Step), then the extra columns, the widest first.
 
 use super::element::ElementType;
-use super::step_column::{TILE_MASK, is_reserved};
+use super::step_column::{STEP_INDEX, is_reserved};
 use crate::error::{Error, Result};
-use crate::step::{FIELDS, STEP_SIZE};
+use crate::step::{FIELDS, STEP_SIZE, Step};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The byte layout of a row.
 ///
 /// The first 32 bytes are a [`Step`](crate::Step). Extra columns follow, ordered by width, so each is aligned
-/// without gaps. The stride is the next multiple of 8.
+/// without gaps. The stride is the next multiple of 8. If a step index exceeds 65,535, all indices are in an extra column
+/// `step_index`, uint32, and those in the steps are at most 65,535.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowLayout {
     stride: usize,
@@ -20,7 +21,7 @@ pub struct RowLayout {
 /// An extra column of a row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExtraField {
-    /// The column's name in the query.
+    /// The column's name in the query; `step_index` if the table has step indices above 65,535.
     pub name: String,
     /// The type of the values.
     pub dtype: ElementType,
@@ -32,9 +33,10 @@ pub struct ExtraField {
 }
 
 impl ExtraField {
-    /// Returns the extra column with the masks of cells with 65,536.
-    pub(super) fn tile_mask() -> ExtraField {
-        ExtraField { name: TILE_MASK.to_owned(), dtype: ElementType::UInt16, offset: 0, categories: None }
+    /// Returns whether no other column of a table has this name.
+    fn has_own_name(&self) -> bool {
+        !is_reserved(&self.name)
+            || (self.name == STEP_INDEX && self.dtype == ElementType::UInt32 && self.categories.is_none())
     }
 }
 
@@ -69,6 +71,32 @@ impl RowLayout {
         self.extras.iter().find(|extra| extra.name == name)
     }
 
+    /// Returns the step in a row. Its index is at most 65,535.
+    #[inline]
+    pub(super) fn step_of(&self, row: &[u8]) -> Step {
+        let step: Step = bytemuck::pod_read_unaligned(&row[..STEP_SIZE]);
+        match self.step_index_offset() {
+            // Rows that another program wrote may hold anything in this field.
+            Some(_) => Step { step_index: u16::try_from(self.step_index_of(row)).unwrap_or(u16::MAX), ..step },
+            None => step,
+        }
+    }
+
+    /// Returns the step index in a row.
+    #[inline]
+    pub(super) fn step_index_of(&self, row: &[u8]) -> u32 {
+        match self.step_index_offset() {
+            Some(offset) => bytemuck::pod_read_unaligned(&row[offset..offset + 4]),
+            None => u32::from(bytemuck::pod_read_unaligned::<Step>(&row[..STEP_SIZE]).step_index),
+        }
+    }
+
+    /// Returns the offset of the step indices, if they are an extra column.
+    #[inline]
+    fn step_index_offset(&self) -> Option<usize> {
+        self.extra(STEP_INDEX).map(|extra| extra.offset)
+    }
+
     /// Returns whether every column is where [`RowLayout::new`] puts it. Use this to check layouts from files and
     /// other processes.
     pub(super) fn is_valid(&self) -> bool {
@@ -77,7 +105,7 @@ impl RowLayout {
                 extra.dtype == ElementType::Int16 && names.len() <= 1 << 15 && names.is_sorted_by(|a, b| a < b)
             });
             let is_new = self.extras[..k].iter().all(|other| other.name != extra.name);
-            codes && is_new && !is_reserved(&extra.name) && extra.dtype != ElementType::BFloat16
+            codes && is_new && extra.has_own_name() && extra.dtype != ElementType::BFloat16
         };
         self.extras.len() < 1 << 10
             && self.extras.iter().enumerate().all(is_sound)
@@ -102,7 +130,8 @@ impl RowLayout {
     /// in bytes.
     #[must_use = "an iterator does nothing by itself"]
     pub fn numpy_fields(&self) -> impl Iterator<Item = (&str, &'static str, usize, usize)> {
-        let step = FIELDS.iter().map(|field| (field.name, field.numpy, field.values, field.offset));
+        let step = FIELDS.iter().filter(|field| self.extra(field.name).is_none());
+        let step = step.map(|field| (field.name, field.numpy, field.values, field.offset));
         let mut extras: Vec<&ExtraField> = self.extras.iter().collect();
         // A NumPy header lists the fields by offset.
         extras.sort_by_key(|extra| extra.offset);

@@ -18,6 +18,7 @@ use super::row_writer::RowWriter;
 use super::runs::Runs;
 use super::step_table::StepTable;
 use super::threads::{FirstError, Sequencer};
+use super::wide::{MissingColumns, WideColumns};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::machine::reserve;
@@ -49,7 +50,7 @@ impl Query {
     ///
     /// # Errors
     /// [`ErrorKind::Column`] if a column is missing, or its type or a value does not fit, such as a
-    /// `step_index` above 65,535; [`ErrorKind::MemoryLimit`], before any allocation if the number of rows is
+    /// [`ErrorKind::MemoryLimit`], before any allocation if the number of rows is
     /// known in advance; [`ErrorKind::Query`]; [`ErrorKind::Cancelled`].
     pub fn materialize(
         &self,
@@ -57,23 +58,21 @@ impl Query {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
-        let all = RowWriter::new(&self.schema(), &options.extra, options.chosen_ev, false)?;
-        let needed = self.select(&all.columns())?;
-        // Almost no table has a tile of 65,536. So the rows get masks only after a row has needed one.
-        let writer = RowWriter::new(&needed.schema(), &options.extra, options.chosen_ev, false)?;
-        match self.materialize_with(&needed, &writer, options, progress, cancel) {
-            Err(_) if writer.needs_masks() => {
-                let writer = RowWriter::new(&needed.schema(), &options.extra, options.chosen_ev, true)?;
-                self.materialize_with(&needed, &writer, options, progress, cancel)
-            }
-            result => result,
-        }
+        let narrow = WideColumns::default();
+        let all =
+            RowWriter::new(&self.schema(), &options.extra, options.chosen_ev, narrow, &MissingColumns::default())?
+                .columns();
+        let needed = self.select(&all)?;
+        WideColumns::retry(|columns, missing| {
+            let writer = RowWriter::new(&needed.schema(), &options.extra, options.chosen_ev, columns, missing)?;
+            self.materialize_with(&needed, &writer, options, progress, cancel)
+        })
     }
 
     fn materialize_with(
         &self,
         needed: &Query,
-        writer: &RowWriter,
+        writer: &RowWriter<'_>,
         options: &MaterializeOptions,
         progress: &dyn Progress,
         cancel: &CancellationToken,
@@ -121,7 +120,7 @@ fn exact_rows(plan: &Arc<dyn ExecutionPlan>, num_partitions: usize) -> Option<Ve
 
 /// A query run that fills a table.
 struct Materializer<'a> {
-    writer: &'a RowWriter,
+    writer: &'a RowWriter<'a>,
     limits: Arc<QueryLimits>,
     /// The memory limit of the table in bytes.
     memory: u64,

@@ -13,6 +13,7 @@
 //! | `element.rs` | the types of single values |
 //! | `step_column.rs` | the columns that come from a step: one table of their names, types and shapes |
 //! | `layout.rs` | the byte layout of a row |
+//! | `wide.rs` | columns that rows have only for rare games: tiles of 65,536, steps above 65,535 |
 //! | `memory.rs`, `zeroed.rs` | the mapping of the rows: reserve, trim, freeze; the heap memory of batches |
 //! | `file_identity.rs` | the identity of a mapped file |
 //! | `runs.rs`, `selection.rs` | score and engine of the runs; the rows of a view |
@@ -69,6 +70,7 @@ mod symmetry;
 mod tests;
 mod threads;
 mod view;
+mod wide;
 mod zeroed;
 
 pub use attach::AttachOptions;

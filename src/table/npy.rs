@@ -3,7 +3,7 @@
 
 use super::element::ElementType;
 use super::layout::{ExtraField, RowLayout};
-use super::step_column::{TILE_MASK, is_reserved};
+use super::step_column::{STEP_INDEX, TILE_MASK, is_reserved};
 use crate::error::{Error, Result};
 use crate::format::npy::{self, NpyField};
 use crate::step::{FIELDS, NO_MOVE, STEP_SIZE, Step};
@@ -54,7 +54,9 @@ impl NpyHeader {
         let mut fields = [None; FIELDS.len()];
         let mut extras = Vec::new();
         for field in &self.fields {
-            let step_field = FIELDS.iter().position(|own| own.name == field.name);
+            // Such step indices are an extra column.
+            let is_wide_index = (&*field.name, &*field.dtype, field.values) == (STEP_INDEX, "<u4", 1);
+            let step_field = FIELDS.iter().position(|own| own.name == field.name && !is_wide_index);
             let column = |expected: String| {
                 let found = format!("{} × {}", field.values, field.dtype);
                 Error::column(&field.name, None, expected, found)
@@ -66,7 +68,7 @@ impl NpyHeader {
                 }
                 fields[index] = Some(field.offset);
             } else {
-                if is_reserved(&field.name) {
+                if is_reserved(&field.name) && !is_wide_index {
                     return Err(column("another name, because every batch has a column of this name".into()));
                 }
                 let dtype = ElementType::of_numpy(&field.dtype).filter(|_| field.values == 1);

@@ -7,10 +7,11 @@
 //! | `ev_up`, `ev_down`, `ev_left`, `ev_right` | float32 | null |
 //! | `ev_legal` | uint8, 0 to 15 | the rules' mask for the board |
 //! | `run_id` | uint32 | 0 |
-//! | `step_index` | uint16 | 0 |
+//! | `step_index` | uint32 | 0 |
 //! | `tile_65536_mask` | uint16 | 0 |
 //!
-//! A column `tile_65536_mask` becomes an extra column of the rows if a value in it is not 0.
+//! A column `tile_65536_mask` becomes an extra column of the rows if a value in it is not 0, and `step_index` if a value
+//! exceeds 65,535.
 //!
 //! A null `move` or `ev_legal` gets the same default. A null among the four values becomes 0.0, as for an
 //! illegal branch. If all four are null, the step has no values and gets four NaNs. A null in an extra column
@@ -20,7 +21,8 @@ use super::categories::{Categories, Recoding, is_categorical};
 use super::element::ElementType;
 use super::layout::{ExtraField, RowLayout};
 use super::materialize_options::ChosenEv;
-use super::step_column::{TILE_MASK, is_reserved};
+use super::step_column::{STEP_INDEX, TILE_MASK, is_reserved};
+use super::wide::{MAX_STEP_INDEX, MissingColumns, WideColumns};
 use crate::board::{Board, WideBoard};
 use crate::error::{Error, Result};
 use crate::step::{NO_MOVE, STEP_SIZE, Step};
@@ -31,11 +33,11 @@ use arrow::datatypes::{
 };
 use arrow::util::display::FormatOptions;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Writes batches of one schema as rows.
 #[derive(Debug)]
-pub(super) struct RowWriter {
+pub(super) struct RowWriter<'m> {
     layout: RowLayout,
     chosen_ev: ChosenEv,
     board: usize,
@@ -48,8 +50,10 @@ pub(super) struct RowWriter {
     mask: Option<usize>,
     /// Whether the rows have these masks as an extra column.
     has_masks: bool,
-    /// Whether a row needed its mask but the rows have none.
-    needs_masks: AtomicBool,
+    /// Whether the rows have the step indices as an extra column.
+    has_step_indices: bool,
+    /// The columns that a row needed but the rows do not have.
+    missing: &'m MissingColumns,
     extras: Vec<usize>,
     /// The categories of each extra column that holds strings.
     categories: Vec<Categories>,
@@ -58,18 +62,22 @@ pub(super) struct RowWriter {
 /// Rows that are written together: the number of bits in a validity word.
 const CHUNK: usize = 64;
 
-impl RowWriter {
-    /// Finds the columns of a query's result. `with_masks` adds the query's column of masks to the extra columns.
-    pub(super) fn new(schema: &Schema, extras: &[String], chosen_ev: ChosenEv, with_masks: bool) -> Result<RowWriter> {
+impl<'m> RowWriter<'m> {
+    /// Finds the columns of a query's result. The rows get these wide columns too.
+    pub(super) fn new(
+        schema: &Schema,
+        extras: &[String],
+        chosen_ev: ChosenEv,
+        columns: WideColumns,
+        missing: &'m MissingColumns,
+    ) -> Result<RowWriter<'m>> {
         let mask = find(schema, TILE_MASK)?;
-        let has_masks = mask.is_some() && (with_masks || extras.iter().any(|name| name == TILE_MASK));
-        let added = (has_masks && with_masks).then(|| TILE_MASK.to_owned());
-        let added = added.filter(|name| !extras.contains(name));
-        let extras: Vec<String> = extras.iter().cloned().chain(added).collect();
+        let step_index = find(schema, STEP_INDEX)?;
+        let has_masks = columns.masks || extras.iter().any(|name| name == TILE_MASK);
         let mut fields = Vec::new();
         let mut extra_columns = Vec::new();
         for (i, name) in extras.iter().enumerate() {
-            let column = find(schema, name)?.ok_or_else(|| missing(name, "an extra column of that name", schema))?;
+            let column = find(schema, name)?.ok_or_else(|| absent(name, "an extra column of that name", schema))?;
             if extras[..i].contains(name) {
                 return Err(Error::argument("extra", "each column once", name));
             }
@@ -85,13 +93,18 @@ impl RowWriter {
             fields.push(ExtraField { name: name.clone(), dtype, offset: 0, categories });
             extra_columns.push(column);
         }
+        for field in columns.fields().filter(|field| !extras.contains(&field.name)) {
+            extra_columns
+                .push(find(schema, &field.name)?.ok_or_else(|| absent(&field.name, "a column of that name", schema))?);
+            fields.push(field);
+        }
         let coded = fields.iter().filter(|field| field.categories.is_some());
         let categories = coded.map(|_| Categories::default()).collect();
         Ok(RowWriter {
             categories,
             layout: RowLayout::new(fields),
             chosen_ev,
-            board: find(schema, "board")?.ok_or_else(|| missing("board", "a column of boards", schema))?,
+            board: find(schema, "board")?.ok_or_else(|| absent("board", "a column of boards", schema))?,
             chosen: find(schema, "move")?,
             evs: [
                 find(schema, "ev_up")?,
@@ -101,10 +114,11 @@ impl RowWriter {
             ],
             ev_legal: find(schema, "ev_legal")?,
             run_id: find(schema, "run_id")?,
-            step_index: find(schema, "step_index")?,
+            step_index,
             mask,
             has_masks,
-            needs_masks: AtomicBool::new(false),
+            has_step_indices: columns.step_indices,
+            missing,
             extras: extra_columns,
         })
     }
@@ -121,11 +135,6 @@ impl RowWriter {
 
     pub(super) fn layout(&self) -> &RowLayout {
         &self.layout
-    }
-
-    /// Returns whether writing failed only because the rows have no masks and a row needed one.
-    pub(super) fn needs_masks(&self) -> bool {
-        self.needs_masks.load(Ordering::Relaxed)
     }
 
     /// Returns the layout with all categories, and the recoding of the rows to its codes.
@@ -157,8 +166,16 @@ impl RowWriter {
         };
         run_id.without_nulls("run_id")?;
         let step_indices = step_index.without_nulls("step_index")?.unwrap_or_default();
-        if let Some((row, index)) = first(step_indices, |index| index > u32::from(u16::MAX)) {
-            return Err(column_error("step_index", Some(row), "0..=65535", index.to_string()));
+        if !self.has_step_indices
+            && let Some((row, index)) = first(step_indices, |index| index > MAX_STEP_INDEX)
+        {
+            self.missing.step_indices.store(true, Ordering::Relaxed);
+            return Err(column_error(
+                STEP_INDEX,
+                Some(row),
+                "0..=65535 in rows without this column",
+                index.to_string(),
+            ));
         }
         if let Some((row, value)) = chosen.first(|value| value > 3 && value != NO_MOVE) {
             return Err(column_error("move", Some(row), "0..=3, or 255 for none", value.to_string()));
@@ -217,7 +234,7 @@ impl RowWriter {
                     board,
                     ev_values,
                     run_id: run_ids[row],
-                    step_index: step_indices[row] as u16,
+                    step_index: step_indices[row].min(MAX_STEP_INDEX) as u16,
                     chosen,
                     ev_legal: if legal[row] == u8::MAX { rules() } else { legal[row] },
                 };
@@ -252,7 +269,7 @@ impl RowWriter {
         let Some((first, _)) = column.first(|mask| mask != 0) else { return Ok(None) };
         let fits = "cells with the exponent 15";
         if !self.has_masks {
-            self.needs_masks.store(true, Ordering::Relaxed);
+            self.missing.masks.store(true, Ordering::Relaxed);
             return Err(column_error(TILE_MASK, Some(first), "0 in rows without masks", "a tile of 65536".into()));
         }
         let masks = column.0.iter().flatten().map(Option::unwrap_or_default).collect::<Vec<u16>>();
@@ -416,7 +433,7 @@ fn find(schema: &Schema, name: &str) -> Result<Option<usize>> {
     Ok(first)
 }
 
-fn missing(name: &str, expected: &str, schema: &Schema) -> Error {
+fn absent(name: &str, expected: &str, schema: &Schema) -> Error {
     let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
     column_error(name, None, expected, format!("the columns {}", names.join(", ")))
 }

@@ -89,7 +89,7 @@ impl StepColumn {
             StepColumn::EvValues => ("ev_values", ElementType::Float32, 4),
             StepColumn::EvLegal => ("ev_legal", ElementType::Bool, 4),
             StepColumn::RunId => ("run_id", ElementType::UInt32, 1),
-            StepColumn::StepIndex => ("step_index", ElementType::UInt16, 1),
+            StepColumn::StepIndex => (STEP_INDEX, ElementType::UInt16, 1),
             StepColumn::Board => ("board", ElementType::UInt64, 1),
             StepColumn::EvLegalMask => ("ev_legal", ElementType::UInt8, 1),
         }
@@ -121,6 +121,9 @@ impl StepColumn {
 /// The extra column with the cells that hold 65,536: bit `i` for cell `i`. Tokens of these cells are 16, and symmetries
 /// turn the mask with the board.
 pub(super) const TILE_MASK: &str = "tile_65536_mask";
+
+/// The column of step indices. It is a field of every row, and an extra column, uint32, if an index exceeds 65,535.
+pub(super) const STEP_INDEX: &str = "step_index";
 
 /// Returns whether every batch or every whole table has a column of this name, so that no other column can have it.
 pub(super) fn is_reserved(name: &str) -> bool {

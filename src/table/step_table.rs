@@ -16,7 +16,7 @@ use crate::archive::Rejected;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::machine::reserve;
-use crate::step::{STEP_SIZE, Step};
+use crate::step::Step;
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -150,17 +150,27 @@ impl StepTable {
         &self.attached
     }
 
-    /// Returns the step at `index`, without its extra columns, or `None` if `index` is out of bounds.
+    /// Returns the step at `index`, without its extra columns, or `None` if `index` is out of bounds. Its step index is
+    /// at most 65,535; [`step_index`](StepTable::step_index) returns all of it.
     #[must_use]
     pub fn step(&self, index: u64) -> Option<Step> {
+        self.row(index).map(|row| self.layout.step_of(row))
+    }
+
+    /// Returns the step index of the row at `index`, or `None` if `index` is out of bounds.
+    #[must_use]
+    pub fn step_index(&self, index: u64) -> Option<u32> {
+        self.row(index).map(|row| self.layout.step_index_of(row))
+    }
+
+    fn row(&self, index: u64) -> Option<&[u8]> {
         if index >= self.num_rows() {
             return None;
         }
         let mut position = [index];
         self.map_positions(&mut position);
         let start = usize::try_from(position[0]).ok()?.checked_mul(self.layout.stride())?;
-        let bytes = self.rows.bytes().get(start..)?.get(..STEP_SIZE)?;
-        Some(bytemuck::pod_read_unaligned(bytes))
+        self.rows.bytes().get(start..)?.get(..self.layout.stride())
     }
 
     /// Returns the rows at `indices` as columns, in the order of `indices` and with repetitions.

@@ -107,7 +107,7 @@ proptest! {
         symmetries in any::<Option<u64>>(),
         seed in any::<u64>(),
     ) {
-        let layout = RowLayout::new(vec![ExtraField::tile_mask()]);
+        let layout = RowLayout::new(vec![ExtraField { name: "tile_65536_mask".into(), dtype: ElementType::UInt16, offset: 0, categories: None }]);
         let mut memory = rows(300, layout.stride(), seed);
         for (k, row) in memory.chunks_exact_mut(layout.stride()).enumerate() {
             // All cells that may be marked are 15. Most rows have no mask, and some have one that does not fit.

@@ -240,9 +240,9 @@ fn errors_of_invalid_columns_name_column_and_row() {
     column_error(archive, "SELECT 'x' AS board FROM steps", &[], "column board");
     column_error(
         archive,
-        "SELECT board, step_index + 65526 AS step_index FROM steps WHERE run_id = 2",
+        "SELECT board, step_index + 4294967286 AS step_index FROM steps WHERE run_id = 2",
         &[],
-        "column step_index, row 10: expected 0..=65535, found 65536",
+        "column step_index, row 10: expected values of UInt32",
     );
     column_error(archive, "SELECT board, 7 AS move FROM steps", &[], "column move, row 0: expected 0..=3");
     column_error(archive, "SELECT board, -1 AS run_id FROM steps", &[], "column run_id, row 0");

@@ -74,9 +74,7 @@ def test_the_file_is_replaced_only_when_complete(archive: a2store.Archive, tmp_p
     path = tmp_path / "table.npy"
     first = archive.sql(STEPS).materialize(path=path, progress=False)
     rows, content = np.asarray(first).copy(), path.read_bytes()
-    wrong = (
-        "SELECT * EXCEPT (step_index), CASE WHEN run_id = 59 THEN 70000 ELSE step_index END AS step_index FROM steps"
-    )
+    wrong = "SELECT * EXCEPT (move), CASE WHEN run_id = 59 THEN 97 ELSE move END AS move FROM steps"
     failures: list[tuple[str, dict[str, Any], Any]] = [
         (wrong, {}, a2store.ColumnError),
         (f"{wrong} WHERE max_score > 0", {}, a2store.ColumnError),

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from .. import StepTable
 
-TABLE_KEY = np.dtype([("run_id", "<u4"), ("step_index", "<u2"), ("board", "<u8")])
 SESSION_KEY = np.dtype([("run_id", "<u8"), ("step_idx", "<u4")])
 
 Tokens: TypeAlias = npt.NDArray[np.uint8]
@@ -22,6 +21,9 @@ Keys: TypeAlias = npt.NDArray[Any]
 class Steps(Protocol):
     """The rows to embed."""
 
+    key: np.dtype[Any]
+    """The dtype of the keys."""
+
     def __len__(self) -> int: ...
 
     def parts(self, start: int, size: int) -> Iterator[tuple[Tokens, Keys]]:
@@ -30,6 +32,8 @@ class Steps(Protocol):
 
 class SessionSteps:
     """The steps of a session, mapped from ``steps.npy``, or from ``steps-<number>.npy`` in order."""
+
+    key = SESSION_KEY
 
     def __init__(self, folder: Path) -> None:
         """Open the files.
@@ -56,7 +60,7 @@ class SessionSteps:
                 if low < high:
                     pieces.append(shard[low:high])
             rows = np.concatenate(pieces)
-            keys = np.empty(len(rows), SESSION_KEY)
+            keys = np.empty(len(rows), self.key)
             keys["run_id"], keys["step_idx"] = rows["run_id"], rows["step_idx"]
             yield np.ascontiguousarray(rows["exps"]), keys
             start = end
@@ -68,17 +72,18 @@ class TableSteps:
     def __init__(self, table: StepTable) -> None:
         """Create the rows of ``table``."""
         self._table = table
+        self.key = np.dtype([("run_id", "<u4"), ("step_index", table.dtype["step_index"]), ("board", "<u8")])
 
     def __len__(self) -> int:
         return len(self._table)
 
     def parts(self, start: int, size: int) -> Iterator[tuple[Tokens, Keys]]:
         """Yield tokens (n, 16) and keys (n,) from row ``start``, ``size`` rows at a time."""
-        loader = self._table.loader(size, shuffle=False, columns=["tokens", *(TABLE_KEY.names or ())])
+        loader = self._table.loader(size, shuffle=False, columns=["tokens", *(self.key.names or ())])
         loader.load_state_dict({**loader.state_dict(), "position": start})
         for batch in loader:
-            keys = np.empty(len(batch), TABLE_KEY)
-            for name in TABLE_KEY.names or ():
+            keys = np.empty(len(batch), self.key)
+            for name in self.key.names or ():
                 keys[name] = batch[name]
             yield batch["tokens"], keys
 

@@ -19,17 +19,8 @@ META_NAME = "embeddings.json"
 KEYS_NAME = "embeddings.steps.npy"
 _CHUNK = 1 << 18
 
-ROW = np.dtype(
-    [
-        ("board", "<u8"),
-        ("ev_values", "<f4", (4,)),
-        ("run_id", "<u4"),
-        ("step_index", "<u2"),
-        ("move", "u1"),
-        ("ev_legal", "u1"),
-    ]
-)
-"""A row of a table without extra columns."""
+FIELDS = ["board", "ev_values", "run_id", "step_index", "move", "ev_legal"]
+"""The fields of a row without extra columns."""
 
 MASK = "tile_65536_mask"
 """The extra column with the cells that hold a tile of 65,536."""
@@ -127,8 +118,8 @@ def limited(table: StepTable, limit: int, seed: int) -> StepTable:
     run, and they do not depend on the other runs.
     """
     rows = spread_rows(run_ids(table), limit, seed)
-    masks = [(MASK, "<u2")] if MASK in (table.dtype.names or ()) else []
-    dtype = np.dtype(ROW.descr + masks)
+    names = [*FIELDS, *([MASK] if MASK in (table.dtype.names or ()) else [])]
+    dtype = np.dtype([(name, table.dtype[name]) for name in names])
     # Python code cannot create a table from arrays, so this writes a file and loads it.
     with tempfile.TemporaryDirectory(prefix="a2store-") as folder:
         path = Path(folder) / "rows.npy"

@@ -27,7 +27,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from .. import Query, StepTable
-from ._steps import TABLE_KEY, SessionSteps, Steps, TableSteps, Tokens, add_checksum, checksum
+from ._steps import SessionSteps, Steps, TableSteps, Tokens, add_checksum, checksum
 from ._tables import KEYS_NAME, META_NAME, embeddings_name
 from .encoder import DTYPES, Dtype, Pooling, Runner, encoder_sha
 from .files import replace, sync, sync_folder
@@ -104,9 +104,9 @@ def embed_table(
 ) -> EmbedReport:
     """Embed every row of a table, or of a query's result, into a folder, which is created if it is missing.
 
-    It also writes ``embeddings.steps.npy``, a structured array (N,) of ``run_id``, uint32, ``step_index``, uint16, and
-    ``board``, uint64. ``StepTable.attach`` uses it to find the rows for any table of the same games; it rejects a table
-    of other games.
+    It also writes ``embeddings.steps.npy``, a structured array (N,) of ``run_id``, uint32, ``step_index``, uint16 or
+    uint32 as in the table, and ``board``, uint64. ``StepTable.attach`` uses it to find the rows for any table of the
+    same games; it rejects a table of other games.
 
     The other options and the errors are those of ``embed_session``.
     """
@@ -276,7 +276,7 @@ class _Job:
             found = np.load(self.folder / KEYS_NAME, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError):
             return False
-        if found.dtype != TABLE_KEY or found.shape != (len(self.steps),):
+        if found.dtype != self.steps.key or found.shape != (len(self.steps),):
             return False
         start = 0
         for _, keys in self.steps.parts(0, 1 << 16):
@@ -286,7 +286,7 @@ class _Job:
         return True
 
     def _write_keys(self, file: BinaryIO) -> None:
-        file.write(_npy_header(TABLE_KEY, (len(self.steps),)))
+        file.write(_npy_header(self.steps.key, (len(self.steps),)))
         for _, keys in self.steps.parts(0, 1 << 16):
             file.write(keys.tobytes())
 

@@ -147,6 +147,12 @@ fn headers_round_trip() {
         assert_eq!((back.len, back.num_rows, back.stride), (bytes.len() as u64, num_rows, 32));
         assert_eq!(back.fields, fields);
     }
+    let mut fields = fields;
+    (fields[1].offset, fields[2].offset) = (10, 31);
+    let bytes = header(&fields, 40, 7, 0).unwrap();
+    let descr = r"('board', '<u8'), ('', '|V2'), ('it\'s', '<f4', (4,)), ('', '|V5'), ('x\\y', '|u1'), ('', '|V8')";
+    assert!(String::from_utf8_lossy(&bytes).contains(descr));
+    assert_eq!(NpyHeader::parse(&bytes).unwrap().fields, fields);
     assert!(header(&NpyField::packed(&[("größe", "<u8", 1)]), 8, 1, 0).is_err());
 }
 

@@ -3,6 +3,7 @@
 //! This is an allowlist, so functions that a new version of DataFusion adds are excluded.
 
 use super::super::functions::functions;
+use super::plain_numbers::with_plain_numbers;
 use crate::error::Error;
 use arrow::datatypes::DataType;
 use datafusion::execution::SessionStateDefaults;
@@ -210,7 +211,8 @@ const EXCLUDED: &[(&[&str], &str)] = &[
 /// Returns the allowed scalar functions.
 pub(super) fn scalar() -> Vec<Arc<ScalarUDF>> {
     let allowed = |function: &Arc<ScalarUDF>| ALLOWED.contains(&function.name());
-    SessionStateDefaults::default_scalar_functions().into_iter().filter(allowed).collect()
+    let functions = SessionStateDefaults::default_scalar_functions().into_iter().filter(allowed);
+    functions.map(with_plain_numbers).collect()
 }
 
 /// Returns why a function of this name is excluded.

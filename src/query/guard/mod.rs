@@ -19,12 +19,14 @@
 //! | `configure.rs` | restricting a session to what statements may use |
 //! | `allowed_functions.rs` | the functions that statements may call, and why others are excluded |
 //! | `bounded_functions.rs` | bounds on functions whose result may be much larger than their arguments |
+//! | `plain_numbers.rs` | numbers of texts as plain columns |
 //! | `large_filters.rs` | the size of filters after inlining; sessions without filter pushdown |
 
 mod allowed_functions;
 mod bounded_functions;
 mod configure;
 mod large_filters;
+mod plain_numbers;
 mod plan;
 mod statement;
 

@@ -44,7 +44,7 @@ mod yield_above_joins;
 pub(super) use barrier::{BarrierExec, Purpose};
 pub(super) use columns::{input_schema, map_expressions};
 pub(super) use fallible_conditions::{FallibleLast, can_fail, guard_fallible, guarded_conjunction};
-pub(super) use false_properties::HideFalseProperties;
+pub(super) use false_properties::{HideFalseProperties, physical_plan};
 pub(super) use fenced_rules::{fenced_logical, fenced_physical};
 pub(super) use group_by_numbers::group_by_numbers;
 pub(super) use in_and_subqueries::RewriteIn;

@@ -4,6 +4,7 @@ use super::*;
 use crate::archive::Phases;
 use crate::format::npy::{NpyField, header};
 use crate::loader::{LoaderOptions, Sampling};
+use crate::step::{STEP_SIZE, Step};
 use crate::table::memory::Region;
 use crate::table::runs::{RunFacts, Runs};
 use crate::table::{ElementType, Fingerprint, RowFilter, RowLayout, TableHandle};

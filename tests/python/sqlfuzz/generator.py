@@ -322,12 +322,14 @@ class Generator:
 
     def several_of_one(self, scope: Scope) -> Node:
         """Return comparisons of one column with literals, which are on either side."""
-        column = self.column(scope, lambda dtype: dtype.is_number)
+        column = self.column(scope, lambda dtype: dtype.is_number or dtype == STR)
         if column is None:
             return self.comparison(scope, 0)
+        literals: Sequence[object] = STRINGS if column.type == STR else SMALL
         parts = []
         for _ in range(self.rng.choice([2, 2, 3])):
-            left, right = self.together([column, lit(self.rng.choice(SMALL))])
+            nodes = [column, lit(self.rng.choice(literals))]
+            left, right = nodes if column.type == STR else self.together(nodes)
             if self.chance(0.5):
                 left, right = right, left
             parts.append(make("cmp", left, right, value=self.rng.choice(["=", "=", "<", "<=", ">", ">="])))
