@@ -357,6 +357,7 @@ impl RunBuilder {
     ///
     /// # Errors
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the index is not above the index of the last step.
+    #[inline]
     pub fn push_step(&mut self, step: RunStep) -> Result<()> {
         let place = self.boards.len() as u32;
         if step.index != place || !self.step_indices.is_empty() {

@@ -71,14 +71,10 @@ pub(crate) enum RunsOf<'a> {
     Pack(&'a PackReader),
 }
 
-/// Reads runs and passes each to `take`, in order.
-///
-/// `take` gets the run's index in its container, if it has one, and the run's file if `with_files` is set.
-/// If `skip_errors` is set, it gets `None` for a run or file that cannot be read. Returns the errors of the skipped
-/// runs and files.
-///
-/// # Errors
-/// The first error of `take`; unless `skip_errors` is set, the first error of a run or a file.
+/// A run that was read: its index in its container, if it has one, and the run, unless it was skipped.
+pub(crate) type ReadRun = (Option<usize>, Option<RunAndFile>);
+
+/// Reads runs and passes each to `take`, in order, as [`each_window`] does.
 pub(crate) fn each_run(
     runs: &RunsOf<'_>,
     workers: Option<usize>,
@@ -86,7 +82,29 @@ pub(crate) fn each_run(
     skip_errors: bool,
     progress: &dyn Progress,
     cancel: &CancellationToken,
-    mut take: impl FnMut(Option<usize>, Option<RunAndFile>) -> Result<()> + Send,
+    mut take: impl FnMut(ReadRun) -> Result<()> + Send,
+) -> Result<Vec<Rejected>> {
+    each_window(runs, workers, with_files, skip_errors, progress, cancel, |window| {
+        window.into_iter().try_for_each(&mut take)
+    })
+}
+
+/// Reads runs and passes them to `take`, in order, as many at once as were decoded in parallel. `take` may use the same
+/// threads.
+///
+/// Runs come with their file if `with_files` is set. If `skip_errors` is set, `take` gets no run for one that cannot be
+/// read. Returns the errors of the skipped runs and files.
+///
+/// # Errors
+/// The first error of `take`; unless `skip_errors` is set, the first error of a run or a file.
+pub(crate) fn each_window(
+    runs: &RunsOf<'_>,
+    workers: Option<usize>,
+    with_files: bool,
+    skip_errors: bool,
+    progress: &dyn Progress,
+    cancel: &CancellationToken,
+    mut take: impl FnMut(Vec<ReadRun>) -> Result<()> + Send,
 ) -> Result<Vec<Rejected>> {
     let mut sources = match runs {
         RunsOf::Paths(paths) => RunDiscovery::new(paths, None)?,
@@ -109,19 +127,22 @@ pub(crate) fn each_run(
                 if decoded.is_empty() {
                     return Ok(());
                 }
+                let (mut window, mut failed) = (Vec::with_capacity(decoded.len()), Ok(()));
                 for (source, run) in decoded {
-                    let run = match run {
-                        Ok(run) => Some(run),
+                    match run {
+                        Ok(run) => window.push((source.index(), Some(run))),
                         Err(error) if !skip_errors || matches!(error.kind(), ErrorKind::Cancelled) => {
-                            return Err(error);
+                            failed = Err(error);
+                            break;
                         }
                         Err(error) => {
-                            errors.push(Rejected { path: source.path.clone(), error });
-                            None
+                            window.push((source.index(), None));
+                            errors.push(Rejected { path: source.path, error });
                         }
-                    };
-                    take(source.index(), run)?;
+                    }
                 }
+                take(window)?;
+                failed?;
             }
         });
         finished.store(true, Ordering::Relaxed);

@@ -49,7 +49,7 @@ pub fn convert<P: AsRef<Path>>(
     let with_files = options.format.target().uses_original;
     let ExportOptions { workers, skip_errors, .. } = *options;
     let runs = RunsOf::Paths(&paths);
-    let errors = each_run(&runs, workers, with_files, skip_errors, progress, cancel, |_, run| {
+    let errors = each_run(&runs, workers, with_files, skip_errors, progress, cancel, |(_, run)| {
         let Some((run, original)) = run else { return Ok(()) };
         let (id, num_steps) = (report.runs, run.num_steps() as u64);
         let encoded = encoder.encode(ExportedRun { id, run, original, source_id: None, game_steps: None });

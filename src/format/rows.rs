@@ -117,6 +117,7 @@ pub(crate) struct WideStep {
 }
 
 impl StepRow for WideStep {
+    #[inline]
     fn from_step(run_id: u64, step: &RunStep) -> Result<WideStep> {
         let index = step.index.min(u32::from(u16::MAX));
         let narrow = RunStep { board: step.board.board().into(), index, ..*step };
@@ -132,6 +133,7 @@ impl StepRow for WideStep {
         Ok(row)
     }
 
+    #[inline]
     fn to_step(&self) -> Result<RunStep> {
         let board = WideBoard::new(self.step.board, self.tile_65536_mask)?;
         Ok(RunStep { board, index: self.step_index, ..self.step.to_step()? })
@@ -139,6 +141,7 @@ impl StepRow for WideStep {
 }
 
 impl StepRow for Step {
+    #[inline]
     fn from_step(run_id: u64, step: &RunStep) -> Result<Step> {
         let run_id = stored_id(run_id)?;
         let step_index = u16::try_from(step.index)
@@ -152,6 +155,7 @@ impl StepRow for Step {
         Ok(Step { board, ev_values, run_id, step_index, chosen, ev_legal })
     }
 
+    #[inline]
     fn to_step(&self) -> Result<RunStep> {
         let chosen = match self.chosen {
             NO_MOVE => None,

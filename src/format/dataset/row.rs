@@ -53,6 +53,7 @@ impl NpyRow for DatasetRow {
 }
 
 impl StepRow for DatasetRow {
+    #[inline]
     fn from_step(run_id: u64, step: &RunStep) -> Result<DatasetRow> {
         let run_id = stored_id(run_id)?;
         let step_index = u16::try_from(step.index)
@@ -71,6 +72,7 @@ impl StepRow for DatasetRow {
         Ok(DatasetRow { board: step.narrow_board()?, chosen: chosen as u8, ev_legal, ev_values, run_id, step_index })
     }
 
+    #[inline]
     fn to_step(&self) -> Result<RunStep> {
         let Some(chosen) = Move::from_index(self.chosen) else {
             return Err(Error::decode(offset_of!(DatasetRow, chosen) as u64, "move", "0..=3", self.chosen));

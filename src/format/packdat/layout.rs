@@ -52,6 +52,7 @@ fn quantised(value: f32) -> u16 {
 }
 
 impl StepRow for PackDatRow {
+    #[inline]
     fn from_step(run_id: u64, step: &RunStep) -> Result<PackDatRow> {
         let run_id = stored_id(run_id)?;
         let chosen = known_move(step)?;
@@ -69,6 +70,7 @@ impl StepRow for PackDatRow {
         Ok(PackDatRow { board, run_id, index_in_run, chosen, ev_mask, ev_q, padding: [0; 6] })
     }
 
+    #[inline]
     fn to_step(&self) -> Result<RunStep> {
         let Some(chosen) = Move::from_index(self.chosen) else {
             return Err(Error::decode(offset_of!(PackDatRow, chosen) as u64, "move", "0..=3", self.chosen));
