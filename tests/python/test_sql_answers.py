@@ -487,6 +487,12 @@ def test_in_outside_a_filter_is_rejected_by_name(archive: a2store.Archive) -> No
         "SELECT run_id FROM runs WHERE 3 NOT IN (1, coalesce(nullif(run_id, 4), 1)) ORDER BY 1",
         "SELECT run_id FROM runs WHERE run_id NOT IN (1, CASE WHEN run_id > 5 THEN num_steps END) ORDER BY 1",
         "SELECT run_id FROM runs WHERE run_id IN (1, CASE WHEN run_id > 5 THEN run_id END) ORDER BY 1",
+        "SELECT run_id FROM runs AS r WHERE 0 IN (1, (SELECT count(*) FROM runs AS o WHERE o.engine = r.engine)) "
+        "ORDER BY 1",
+        "SELECT run_id, 3 NOT IN (1, (SELECT max(o.run_id) FROM runs AS o WHERE o.engine = r.engine)) FROM runs "
+        "AS r ORDER BY 1",
+        "SELECT run_id FROM runs AS r WHERE EXISTS (SELECT 1 FROM u WHERE u.run_id = r.run_id AND "
+        "2 IN (1, coalesce(nullif(r.run_id, 1), 7))) ORDER BY 1",
         "SELECT run_id FROM runs WHERE run_id = 4 OR run_id IN (SELECT DISTINCT run_id FROM u) ORDER BY 1",
         "SELECT run_id FROM runs WHERE run_id NOT IN (SELECT DISTINCT run_id FROM u) OR engine = 'beta' ORDER BY 1",
     ],

@@ -136,7 +136,7 @@ fn rewrite_condition(expr: Expr, place: Place, schema: &DFSchema) -> DataFusionR
                 }
             }
         }
-        Expr::InList(InList { expr, list, negated }) if has_columns(&list) && !expr.is_volatile() => {
+        Expr::InList(InList { expr, list, negated }) if has_columns(&list)? && !expr.is_volatile() => {
             let equal = list.into_iter().map(|value| expr.as_ref().clone().eq(value));
             let is_in = disjunction(equal).unwrap_or_else(|| lit(false));
             let is_in = rewrite_condition(is_in, Place::Value, schema)?.data;
@@ -174,8 +174,16 @@ fn rewrite_condition(expr: Expr, place: Place, schema: &DFSchema) -> DataFusionR
     }
 }
 
-fn has_columns(list: &[Expr]) -> bool {
-    list.iter().any(|value| !value.column_refs().is_empty())
+/// Returns whether a list has columns, or expressions that become columns.
+fn has_columns(list: &[Expr]) -> DataFusionResult<bool> {
+    let is_column =
+        |expr: &Expr| matches!(expr, Expr::Column(_) | Expr::OuterReferenceColumn(..) | Expr::ScalarSubquery(_));
+    for value in list {
+        if value.exists(|expr| Ok(is_column(expr)))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Gives a subquery's column a unique name. DataFusion confuses a column without a relation, such as a column
