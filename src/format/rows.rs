@@ -59,10 +59,22 @@ pub fn flatten<R: StepRow>(run: &Run, run_id: u64, rows: &mut Vec<R>) -> Result<
 /// The errors of [`StepRow::to_step`], with the step and the offset from the first row.
 /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) also if step indices do not ascend.
 pub fn rebuild<R: StepRow>(rows: &[R], meta: RunMeta, final_board: impl Into<Option<WideBoard>>) -> Result<Run> {
+    rebuild_with(rows, meta, final_board, |_, index| index)
+}
+
+/// Builds a run as [`rebuild`] does. `index_of` gets the place of each row and the index that it stores, and returns the
+/// step's index.
+pub(super) fn rebuild_with<R: StepRow>(
+    rows: &[R],
+    meta: RunMeta,
+    final_board: impl Into<Option<WideBoard>>,
+    index_of: impl Fn(usize, u32) -> u32,
+) -> Result<Run> {
     let mut steps = Run::builder(rows.len());
     for (place, row) in rows.iter().enumerate() {
         let pushed = row.to_step().and_then(|step| {
-            let index = step.index;
+            let index = index_of(place, step.index);
+            let step = RunStep { index, ..step };
             let out_of_order = |_| Error::decode(0, "step index", "an index above the previous one", index);
             steps.push_step(step).map_err(out_of_order)
         });

@@ -182,10 +182,13 @@ def test_tensors(table: a2store.StepTable) -> None:
     assert int(batch["step_index"].max()) > 65_535
 
 
-def test_exports(long: a2store.Archive, tmp_path: Path) -> None:
-    """A session holds such games; a dataset's rows and a2t1's sizes do not."""
+def test_exports(long: a2store.Archive, long_games: list[Game], tmp_path: Path) -> None:
+    """A dataset stores indices modulo 65,536."""
     long.export_runs("SELECT run_id FROM runs", tmp_path / "session", format="session", progress=False)
     found = np.load(tmp_path / "session" / "steps.npy")
     assert_same(found["step_idx"], STEP_INDEX)
-    with pytest.raises(ValueError, match="step_index: expected at most 65535 in a dataset, found run 1: 65536"):
-        long.export_runs("SELECT run_id FROM runs", tmp_path / "dataset", format="npy", progress=False)
+    long.export_runs("SELECT run_id FROM runs", tmp_path / "dataset", format="npy", progress=False)
+    assert_same(np.load(tmp_path / "dataset" / "steps.npy")["step_index"], STEP_INDEX.astype("u2"))
+    formats.write_dataset(tmp_path / "foreign", long_games)
+    for folder in ("session", "dataset", "foreign"):
+        is_whole(a2store.StepTable.from_runs([tmp_path / folder], progress=False), long_games)

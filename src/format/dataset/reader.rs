@@ -2,11 +2,11 @@
 
 use super::manifest::{Manifest, check_crc};
 use super::metadata::{Metadata, damaged};
-use super::row::{DatasetRow, ROW_LEN, has_rows};
+use super::row::{DatasetRow, ROW_LEN, has_rows, unwrapped};
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::format::container::{ContainerFormat, RowFolder};
 use crate::format::mapped::FileBytes;
-use crate::format::rows::rebuild;
+use crate::format::rows::rebuild_with;
 use crate::format::shards::{METADATA, RowShards, files_in, header_error};
 use crate::format::source::{RunSource, SourceRun};
 use crate::publish::parent;
@@ -101,7 +101,7 @@ impl Dataset {
             in_metadata(damaged(index, "runs.first_step_idx", expected, format!("{len} from {first} on")))
         })?;
         check_rows(&rows)
-            .and_then(|()| rebuild(&rows, meta, None))
+            .and_then(|()| rebuild_with(&rows, meta, None, unwrapped))
             .and_then(|run| match run.step_indices() {
                 None => Ok(run),
                 Some(_) => Err(Error::decode(0, "step_index of the rows", "0, 1, 2 and so on", "gaps")),

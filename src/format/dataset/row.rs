@@ -52,12 +52,17 @@ impl NpyRow for DatasetRow {
     ];
 }
 
+/// Returns the index of a step from the place of its row in its run. A row stores the lowest 16 bits of the index. Other
+/// stored numbers are returned as they are.
+pub(super) fn unwrapped(place: usize, stored: u32) -> u32 {
+    if stored == place as u32 & 0xffff { place as u32 } else { stored }
+}
+
 impl StepRow for DatasetRow {
     #[inline]
     fn from_step(run_id: u64, step: &RunStep) -> Result<DatasetRow> {
         let run_id = stored_id(run_id)?;
-        let step_index = u16::try_from(step.index)
-            .map_err(|_| Error::argument("step_index", "at most 65535 in a dataset", step.index))?;
+        let step_index = step.index as u16;
         let chosen = known_move(step)?;
         let (mut ev_values, mut ev_legal) = ([0.0; 4], 0);
         if let Some(Branches { values, legal }) = step.branches {

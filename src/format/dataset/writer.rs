@@ -171,7 +171,7 @@ impl DatasetWriter {
     ///
     /// # Errors
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument): the dataset is then unchanged. The causes are missing moves
-    /// or steps, a step index or an engine name's length above 65,535, and a score above 2^63 - 1. Another cause is
+    /// or steps, an engine name of more than 65,535 bytes, and a score above 2^63 - 1. Another cause is
     /// a dataset that already has 2^32 - 1 runs.
     ///
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if a write fails. The dataset must then not be finished.
