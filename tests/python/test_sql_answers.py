@@ -501,6 +501,35 @@ def test_optimizer_rules_that_went_too_far(archive: a2store.Archive, duck: duckd
     assert asked(archive, sql) == duck.execute(sql).fetchall()
 
 
+# The second and third are coerced to a type that the first part of the column does not have.
+MIXED = [
+    "SELECT run_id AS c FROM runs WHERE run_id < 5 UNION ALL SELECT run_id + 0.5 FROM runs WHERE run_id < 5",
+    "SELECT move AS c FROM steps WHERE run_id = 2 UNION SELECT board FROM steps WHERE run_id < 3",
+    "SELECT CASE WHEN run_id > 3 THEN run_id ELSE 0.75 END AS c FROM runs",
+    "SELECT CAST(run_id AS SMALLINT) AS c FROM runs EXCEPT SELECT 2.5",
+    "SELECT coalesce(nullif(CAST(run_id AS SMALLINT), 3), 2.5) AS c FROM runs",
+]
+
+
+@pytest.mark.parametrize("rows", MIXED)
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT c FROM ({}) AS d WHERE EXISTS (SELECT 1 FROM u WHERE u.run_id = d.c) ORDER BY c",
+        "SELECT c FROM ({}) AS d WHERE NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.run_id = d.c) ORDER BY c",
+        "SELECT c, (SELECT count(*) FROM runs AS r WHERE r.run_id = d.c) FROM ({}) AS d ORDER BY c",
+        "SELECT c FROM ({}) AS d WHERE c NOT IN (SELECT r.run_id FROM runs AS r WHERE r.run_id + 1 = d.c) ORDER BY c",
+        "SELECT c FROM ({}) AS d WHERE EXISTS (SELECT 1 FROM runs AS r WHERE r.run_id = d.c AND r.run_id IN "
+        "(SELECT u.run_id FROM u WHERE u.run_id = r.run_id)) ORDER BY c",
+    ],
+)
+def test_columns_of_the_outer_query_keep_their_values(
+    archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, rows: str, sql: str
+) -> None:
+    found = [tuple(map(float, row)) for row in asked(archive, sql.format(rows))]
+    assert found == [tuple(map(float, row)) for row in duck.execute(sql.format(rows)).fetchall()]
+
+
 def test_numbers_of_texts_are_plain_columns(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection) -> None:
     """A text column with a dictionary gives numbers without one, which operators and functions take."""
     of = ["ascii", "bit_length", "character_length", "char_length", "length", "octet_length"]

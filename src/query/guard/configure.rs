@@ -1,6 +1,8 @@
 //! Restriction of a session to what statements may use.
 
-use super::super::rewrites::{CoerceSetOperations, FallibleLast, KeepLossyCasts, RewriteIn, fenced_logical};
+use super::super::rewrites::{
+    CoerceSetOperations, FallibleLast, KeepLossyCasts, RewriteIn, TypeOuterReferences, fenced_logical,
+};
 use super::super::udf::board_udfs;
 use super::allowed_functions;
 use super::bounded_functions::BoundEnlarging;
@@ -19,10 +21,11 @@ pub(in crate::query) fn quoted(name: &str) -> TableReference {
 /// Restricts a session to what statements may use.
 pub(in crate::query) fn configure(state: SessionStateBuilder, phases: Phases) -> SessionStateBuilder {
     let scalars = allowed_functions::scalar().into_iter().chain(board_udfs(phases)).collect();
-    let coerce: Arc<dyn AnalyzerRule + Send + Sync> = Arc::new(CoerceSetOperations);
+    let first: [Arc<dyn AnalyzerRule + Send + Sync>; 2] =
+        [Arc::new(CoerceSetOperations), Arc::new(TypeOuterReferences)];
     state
         .with_default_features()
-        .with_analyzer_rules([coerce].into_iter().chain(Analyzer::new().rules).collect())
+        .with_analyzer_rules(first.into_iter().chain(Analyzer::new().rules).collect())
         .with_optimizer_rules(fenced_logical(Optimizer::new().rules))
         .with_table_functions(HashMap::new())
         .with_file_formats(Vec::new())

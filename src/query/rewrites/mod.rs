@@ -2,8 +2,8 @@
 //!
 //! They run in this order:
 //!
-//! 1. Analyzer rules rewrite what DataFusion would evaluate wrongly: [`CoerceSetOperations`], [`KeepLossyCasts`],
-//!    [`RewriteIn`] and [`FallibleLast`].
+//! 1. Analyzer rules rewrite what DataFusion would evaluate wrongly: [`CoerceSetOperations`] and
+//!    [`TypeOuterReferences`] before its own rules; [`KeepLossyCasts`], [`RewriteIn`] and [`FallibleLast`] after them.
 //! 2. DataFusion's logical rules run with fences ([`fenced_logical`]).
 //! 3. Functions rewrite the optimized logical plan: [`group_by_numbers()`], [`guard_fallible`] and
 //!    [`sort_by_columns()`].
@@ -21,6 +21,7 @@
 //! | `lossy_casts.rs` | casts that lose values, kept out of comparisons |
 //! | `packed_keys.rs`, `text_numbers.rs` | its encodings: small keys packed into 64 bits, texts as numbers |
 //! | `false_properties.rs` | hiding properties that the engine claims wrongly: unique groups, constant columns |
+//! | `outer_references.rs` | the types of columns that a correlated subquery takes from the outer query |
 //! | `set_operations.rs` | common types for `INTERSECT` and `EXCEPT` |
 //! | `sort_by_columns.rs` | sort keys as columns instead of expressions |
 //! | `yield_above_joins.rs` | yielding above joins, so that a stopped query ends |
@@ -35,6 +36,7 @@ mod fenced_rules;
 mod group_by_numbers;
 mod in_and_subqueries;
 mod lossy_casts;
+mod outer_references;
 mod packed_keys;
 mod set_operations;
 mod sort_by_columns;
@@ -49,6 +51,7 @@ pub(super) use fenced_rules::{fenced_logical, fenced_physical};
 pub(super) use group_by_numbers::group_by_numbers;
 pub(super) use in_and_subqueries::RewriteIn;
 pub(super) use lossy_casts::KeepLossyCasts;
+pub(super) use outer_references::TypeOuterReferences;
 pub(super) use set_operations::CoerceSetOperations;
 pub(super) use sort_by_columns::sort_by_columns;
 pub(super) use yield_above_joins::YieldAboveJoins;
