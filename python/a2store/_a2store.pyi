@@ -345,12 +345,12 @@ def convert(
     - ``out``: a folder for run files, ``"npy"`` and ``"session"``. For other formats, the file, or a folder in which a
       file of the usual name is created.
     - ``append``: add to an existing ``"packdat"`` or ``"npy"``, atomically. With several ``paths`` this merges them.
-    - ``on_error``: the effect of a run or file that cannot be read. ``"raise"`` raises its error and writes nothing.
-      ``"skip"`` writes the other runs and lists the error in the report.
+    - ``on_error``: the effect of a run that cannot be read, or that the format cannot hold. ``"raise"`` raises its
+      error and writes nothing. ``"skip"`` writes the other runs and lists the error in the report.
     - the others: as in ``Archive.export_runs``.
 
-    Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read, ``FileExistsError`` for a file that
-    already exists, and ``KeyboardInterrupt`` on Ctrl-C. Raises ``ValueError`` for a run that the format cannot store.
+    Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read, ``ValueError`` for one that the format
+    cannot hold, ``FileExistsError`` for a file that already exists, and ``KeyboardInterrupt`` on Ctrl-C.
     Files of several runs are written atomically. Issues warnings as ``Archive.ingest`` does.
 
     >>> a2store.convert(["a/pack.dat", "b/pack.dat"], "all.dat", format="packdat")
@@ -1988,7 +1988,7 @@ class Query:
         - ``run_id`` and ``step_index``, uint32: 0 if they are missing.
         - ``tile_65536_mask``, uint16: the cells with a tile of 65536. If a value is not 0, the table has the column
           as an extra column, its rows have at least 40 bytes, and the tokens of these cells are 16. Without the column
-          in the query, these tokens are 15.
+          in the query, these tokens are 15, with a warning if a row may have such a tile.
 
         Rows are in the order of the query's ORDER BY, then of ``(run_id, step_index)``. The number of threads does not
         affect the order.

@@ -71,8 +71,15 @@ pub(crate) enum RunsOf<'a> {
     Pack(&'a PackReader),
 }
 
-/// A run that was read: its index in its container, if it has one, and the run, unless it was skipped.
-pub(crate) type ReadRun = (Option<usize>, Option<RunAndFile>);
+/// A run that was read.
+pub(crate) struct ReadRun {
+    /// The file or folder of the run.
+    pub(crate) path: PathBuf,
+    /// Its index in its container, if it has one.
+    pub(crate) index: Option<usize>,
+    /// `None` for a run that was skipped.
+    pub(crate) run: Option<RunAndFile>,
+}
 
 /// Reads runs and passes each to `take`, in order, as [`each_window`] does.
 pub(crate) fn each_run(
@@ -130,14 +137,16 @@ pub(crate) fn each_window(
                 let (mut window, mut failed) = (Vec::with_capacity(decoded.len()), Ok(()));
                 for (source, run) in decoded {
                     match run {
-                        Ok(run) => window.push((source.index(), Some(run))),
+                        Ok(run) => {
+                            window.push(ReadRun { index: source.index(), path: source.path, run: Some(run) });
+                        }
                         Err(error) if !skip_errors || matches!(error.kind(), ErrorKind::Cancelled) => {
                             failed = Err(error);
                             break;
                         }
                         Err(error) => {
-                            window.push((source.index(), None));
-                            errors.push(Rejected { path: source.path, error });
+                            errors.push(Rejected { path: source.path.clone(), error });
+                            window.push(ReadRun { index: source.index(), path: source.path, run: None });
                         }
                     }
                 }

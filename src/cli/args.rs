@@ -141,7 +141,7 @@ pub(super) struct ConvertArgs {
     pub(super) format: ExportFormat,
     #[command(flatten)]
     pub(super) target: ExportTargetArgs,
-    /// Skip and list runs and files that cannot be read, instead of stopping at the first one.
+    /// Skip and list runs that cannot be read or that the format cannot hold, instead of stopping at the first one.
     #[arg(long)]
     pub(super) skip_errors: bool,
 }

@@ -3,9 +3,9 @@
 use super::options::{ExportOptions, ExportReport};
 use super::session_plan::SessionOrigins;
 use super::target::{ExpectedRuns, ExportOutput, ExportedRun, of_run};
-use crate::archive::{RunsOf, each_run};
+use crate::archive::{ReadRun, Rejected, RunsOf, each_run};
 use crate::cancellation::CancellationToken;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// inputs into one. [`ExportFormat::Original`](crate::ExportFormat::Original) is rejected: use a file copy instead.
 ///
 /// # Errors
-/// The error of the first file or run that cannot be read, unless [`ExportOptions::skip_errors`] is set, and the errors
+/// The error of the first file or run that cannot be read or written, unless [`ExportOptions::skip_errors`] is set, and the errors
 /// of [`Query::export_runs`](crate::Query::export_runs). A file of many runs appears completely or not at all. After an
 /// error, an appended file is unchanged.
 ///
@@ -49,16 +49,27 @@ pub fn convert<P: AsRef<Path>>(
     let with_files = options.format.target().uses_original;
     let ExportOptions { workers, skip_errors, .. } = *options;
     let runs = RunsOf::Paths(&paths);
-    let errors = each_run(&runs, workers, with_files, skip_errors, progress, cancel, |(_, run)| {
-        let Some((run, original)) = run else { return Ok(()) };
-        let (id, num_steps) = (report.runs, run.num_steps() as u64);
-        let encoded = encoder.encode(ExportedRun { id, run, original, source_id: None, game_steps: None });
-        encoded.and_then(|encoded| sink.push(encoded)).map_err(|error| of_run(error, id))?;
-        report.runs += 1;
-        report.num_steps += num_steps;
-        Ok(())
-    })?;
-    report.errors = errors;
+    let mut unfit = Vec::new();
+    let unread =
+        each_run(&runs, workers, with_files, skip_errors, progress, cancel, |ReadRun { path, run, .. }| {
+            let Some((run, original)) = run else { return Ok(()) };
+            let (id, num_steps) = (report.runs, run.num_steps() as u64);
+            let encoded = encoder.encode(ExportedRun { id, run, original, source_id: None, game_steps: None });
+            match encoded.and_then(|encoded| sink.push(encoded)) {
+                Ok(()) => {
+                    report.runs += 1;
+                    report.num_steps += num_steps;
+                }
+                // The format cannot hold the run. Nothing of it was written.
+                Err(error) if skip_errors && matches!(error.kind(), ErrorKind::Argument { .. }) => {
+                    unfit.push(Rejected { path, error });
+                }
+                Err(error) => return Err(of_run(error, id)),
+            }
+            Ok(())
+        })?;
+    report.errors = unread;
+    report.errors.append(&mut unfit);
     report.num_files = sink.finish()?;
     Ok(report)
 }

@@ -31,8 +31,8 @@ pub struct ExportOptions {
     pub moves: Option<bool>,
     /// pack.dat and dataset: append to an existing one.
     pub append: bool,
-    /// [`convert`](crate::convert): whether to skip runs and files that cannot be read, and to list them in
-    /// [`ExportReport::errors`]. Otherwise `convert` returns the first error.
+    /// [`convert`](crate::convert): whether to skip runs and files that cannot be read, and runs that the format cannot
+    /// hold, and to list them in [`ExportReport::errors`]. Otherwise `convert` returns the first error.
     pub skip_errors: bool,
     /// JSON Lines: one line per step instead of one per run.
     pub by_step: bool,

@@ -318,7 +318,7 @@ impl<'a> TableFile<'a> {
 
     fn into_table(self, region: FrozenRegion, content: Option<blake3::Hash>) -> Result<StepTable> {
         if content.is_some() {
-            npy::check_steps(region.bytes(), self.layout.stride()).map_err(|error| error.with_path(self.path))?;
+            npy::check_steps(region.bytes(), &self.layout).map_err(|error| error.with_path(self.path))?;
         }
         let (fingerprint, phases) = match (self.meta, content) {
             (Some(meta), _) => (meta.fingerprint, meta.phases),

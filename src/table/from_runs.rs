@@ -7,7 +7,7 @@ use super::memory::{Region, memory_limit};
 use super::runs::{RunFacts, Runs};
 use super::step_table::StepTable;
 use super::wide::{MissingColumns, WideColumns, WideOffsets};
-use crate::archive::{Phases, RunsOf, each_window};
+use crate::archive::{Phases, ReadRun, RunsOf, each_window};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{PackReader, StepRow, WideStep};
@@ -133,8 +133,8 @@ impl StepTable {
         let FromRunsOptions { workers, skip_errors, .. } = *options;
         let errors = each_window(source, workers, false, skip_errors, progress, cancel, |window| {
             let (start, mut wanted) = (len, Vec::with_capacity(window.len()));
-            for (place, run) in window {
-                if let (RunsOf::Pack(_), Some(place)) = (source, place) {
+            for ReadRun { index, run, .. } in window {
+                if let (RunsOf::Pack(_), Some(place)) = (source, index) {
                     // Runs that were removed from the pack may precede this one.
                     run_id = place as u32;
                 }

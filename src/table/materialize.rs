@@ -16,6 +16,7 @@ use super::npy;
 use super::row_output::RowOutput;
 use super::row_writer::RowWriter;
 use super::runs::Runs;
+use super::step_column::TILE_MASK;
 use super::step_table::StepTable;
 use super::threads::{FirstError, Sequencer};
 use super::wide::{MissingColumns, WideColumns};
@@ -25,7 +26,7 @@ use crate::machine::reserve;
 use crate::process::catch_panic;
 use crate::progress::{Progress, Unit};
 use crate::publish::{Staged, parent};
-use crate::query::{Execution, Partition, Query, QueryLimits, QueryStream, query_error};
+use crate::query::{Execution, Partition, Query, QueryLimits, QueryStream, no_params, query_error};
 use crate::runtime::runtime;
 use crate::workers;
 use arrow::array::RecordBatch;
@@ -45,13 +46,14 @@ impl Query {
     /// The result must have a column `board`. The columns `move`, `ev_up`, `ev_down`, `ev_left`, `ev_right`,
     /// `ev_legal`, `run_id` and `step_index` are optional. Without them, `move` is 255, the values are NaN,
     /// `ev_legal` is the rules' mask, and the ids are 0. A column `tile_65536_mask` becomes an extra column of the
-    /// table if a row has a tile of 65,536. Rows have the order of the query's ORDER BY, or else
+    /// table if a row has a tile of 65,536; without that column, such a tile counts as 32,768, and `progress` gets a
+    /// warning if a row may have one. Rows have the order of the query's ORDER BY, or else
     /// of `(run_id, step_index)`. The number of threads does not affect the order.
     ///
     /// # Errors
-    /// [`ErrorKind::Column`] if a column is missing, or its type or a value does not fit, such as a
-    /// [`ErrorKind::MemoryLimit`], before any allocation if the number of rows is
-    /// known in advance; [`ErrorKind::Query`]; [`ErrorKind::Cancelled`].
+    /// [`ErrorKind::Column`] if a column is missing, or its type or a value does not fit;
+    /// [`ErrorKind::MemoryLimit`], before any allocation if the number of rows is known in advance;
+    /// [`ErrorKind::Query`]; [`ErrorKind::Cancelled`].
     pub fn materialize(
         &self,
         options: &MaterializeOptions,
@@ -63,10 +65,27 @@ impl Query {
             RowWriter::new(&self.schema(), &options.extra, options.chosen_ev, narrow, &MissingColumns::default())?
                 .columns();
         let needed = self.select(&all)?;
-        WideColumns::retry(|columns, missing| {
+        let table = WideColumns::retry(|columns, missing| {
             let writer = RowWriter::new(&needed.schema(), &options.extra, options.chosen_ev, columns, missing)?;
             self.materialize_with(&needed, &writer, options, progress, cancel)
-        })
+        })?;
+        if self.may_lose_tiles(&table) {
+            progress.warn(
+                "the query has boards but no column tile_65536_mask, and the archive has tiles of 65536: they count as \
+                 32768 in the table; select tile_65536_mask too",
+            );
+        }
+        Ok(table)
+    }
+
+    /// Returns whether a row of the table may have a tile of 65,536 that the result does not show.
+    fn may_lose_tiles(&self, table: &StepTable) -> bool {
+        if self.schema().index_of(TILE_MASK).is_ok() {
+            return false;
+        }
+        let runs = self.archive().sql("SELECT 1 FROM runs WHERE highest_tile >= 65536 LIMIT 1", no_params());
+        let has_tiles = runs.and_then(|runs| runs.count()).is_ok_and(|num_runs| num_runs > 0);
+        has_tiles && (0..table.num_rows()).any(|row| table.step(row).is_some_and(|step| step.board.max_exp() == 15))
     }
 
     fn materialize_with(

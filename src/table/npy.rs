@@ -4,6 +4,7 @@
 use super::element::ElementType;
 use super::layout::{ExtraField, RowLayout};
 use super::step_column::{STEP_INDEX, TILE_MASK, is_reserved};
+use crate::board::WideBoard;
 use crate::error::{Error, Result};
 use crate::format::npy::{self, NpyField};
 use crate::step::{FIELDS, NO_MOVE, STEP_SIZE, Step};
@@ -120,10 +121,16 @@ impl Conversion {
     }
 }
 
-/// Returns an error if a row has an invalid move or mask.
-pub(super) fn check_steps(rows: &[u8], stride: usize) -> Result<()> {
-    (0..).zip(rows.chunks_exact(stride)).try_for_each(|(row, bytes)| {
+/// Returns an error if a row has an invalid move, an invalid mask, or a tile of 65,536 in a cell whose nibble is not 15.
+pub(super) fn check_steps(rows: &[u8], layout: &RowLayout) -> Result<()> {
+    let masks = layout.extra(TILE_MASK).map(|extra| extra.offset);
+    (0..).zip(rows.chunks_exact(layout.stride())).try_for_each(|(row, bytes)| {
         let step: Step = bytemuck::pod_read_unaligned(&bytes[..STEP_SIZE]);
+        if let Some(offset) = masks {
+            let mask: u16 = bytemuck::pod_read_unaligned(&bytes[offset..offset + 2]);
+            WideBoard::new(step.board, mask)
+                .map_err(|_| Error::column(TILE_MASK, Some(row), "cells with the exponent 15", mask))?;
+        }
         check_step(&step, row)
     })
 }

@@ -186,3 +186,55 @@ def test_values_outside_the_range_are_clamped(games: list[Game], tmp_path: Path)
             stored = np.floor(np.float32(min(max(value, 0.0), 1.0)) * np.float32(65535) + np.float32(0.5))
             legal = values is not None and values[direction] is not None
             assert row["ev_q"][direction] == (65535 if direction == move else stored if legal else 0)
+
+
+@pytest.mark.parametrize("kind", ["session", "pack.dat"])
+def test_rows_that_belong_to_no_run(games: list[Game], tmp_path: Path, kind: str) -> None:
+    path = tmp_path / kind
+    if kind == "session":
+        formats.write_session(path, games)
+        with sqlite3.connect(path / "metadata.db") as database:
+            database.execute("DELETE FROM runs WHERE id IN (1003, 1007)")
+        database.close()
+        lost = [3, 7]
+        message = (
+            f"{len(games[3]) + len(games[7])} rows are ignored, because metadata.db lacks their run 1003 and 1 others"
+        )
+    else:
+        formats.write_pack_dat(path, games)
+        data = bytearray(path.read_bytes())
+        place = metas(data)[-1][0] + 8
+        struct.pack_into("<I", data, place, len(games[-1]) - 1)
+        save_pack_dat(path, data)
+        lost = []
+        message = "1 rows are ignored, because they belong to no run"
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    with pytest.warns(UserWarning, match=message):
+        report = archive.ingest(path, progress=False)
+    assert (report.errors, report.accepted) == ([], len(games) - len(lost))
+
+
+@pytest.mark.parametrize("format_name", ["npy", "packdat", "session", "a2t1", "a2pack", "jsonl"])
+def test_runs_that_the_format_cannot_hold_are_skipped(games: list[Game], tmp_path: Path, format_name: str) -> None:
+    """Runs with an engine name of more than 65,535 bytes, or with a seed that sessions do not store."""
+    source = tmp_path / "in"
+    source.mkdir()
+    named = [dataclasses.replace(game, engine="x" * 70_000 if k in (2, 5) else "e") for k, game in enumerate(games)]
+    for number, game in enumerate(named):
+        (source / f"{number}.a2run2").write_bytes(encode_a2run2(game))
+    report = a2store.convert(
+        source,
+        tmp_path / "out",
+        format=format_name,
+        progress=False,
+        on_error="skip",
+        moves=True if format_name == "session" else None,
+    )
+    bad = [] if format_name in ("session", "a2pack", "jsonl") else [2, 5]
+    assert [Path(error.path).name for error in report.errors] == [f"{k}.a2run2" for k in bad]
+    assert all("at most 65535 bytes" in error.message for error in report.errors)
+    assert report.runs == len(games) - len(bad)
+    if format_name != "jsonl":
+        kept = [board for k, game in enumerate(games) if k not in bad for board in game.boards]
+        table = a2store.StepTable.from_runs(tmp_path / "out", progress=False)
+        assert np.asarray(table)["board"].tolist() == kept

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -272,9 +273,6 @@ def test_tables_without_the_tile_are_as_before(large: a2store.Archive) -> None:
         extra=["tile_65536_mask"], progress=False
     )
     assert not wide.take(range(len(wide)))["tile_65536_mask"].any()
-    # A query without the column has no masks, so its tokens are the nibbles.
-    narrow = large.sql("SELECT run_id, step_index, board FROM steps").materialize(progress=False)
-    assert narrow.take(range(len(narrow))).tokens.max() == 15
 
 
 def test_a_mask_that_does_not_fit_its_board_makes_no_table(large: a2store.Archive) -> None:
@@ -390,3 +388,26 @@ def test_logs_of_the_field(tmp_path: Path, name: str) -> None:
             ev = row["branch_evs"][move]
             assert found[f"ev_{move}"] == (None if ev is None else np.float32(ev))
     assert with_games.verify(deep=True, progress=False).problems == []
+
+
+def test_boards_without_their_masks(large: a2store.Archive) -> None:
+    """A table shows tiles of 65,536 as 32,768 if the query leaves their column out. It says so."""
+    with pytest.warns(UserWarning, match="select tile_65536_mask too"):
+        table = large.sql("SELECT board, run_id FROM steps").materialize(progress=False)
+    assert (table.dtype.itemsize, table.take(range(len(table))).tokens.max()) == (32, 15)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        large.sql("SELECT board, tile_65536_mask FROM steps").materialize(progress=False)
+        large.sql("SELECT board FROM steps WHERE max_exp < 15").materialize(progress=False)
+
+
+def test_loaded_masks_fit_their_boards(tmp_path: Path) -> None:
+    rows = np.zeros(3, [("board", "<u8"), ("tile_65536_mask", "<u2")])
+    rows["board"], rows["tile_65536_mask"] = 0xF100_0000_0000_0000, [1, 0, 2]
+    np.save(tmp_path / "rows.npy", rows)
+    with pytest.raises(
+        a2store.ColumnError, match="tile_65536_mask, row 2: expected cells with the exponent 15, found 2"
+    ):
+        a2store.StepTable.load(tmp_path / "rows.npy", progress=False)
+    np.save(tmp_path / "rows.npy", rows[:2])
+    assert next(iter(a2store.StepTable.load(tmp_path / "rows.npy", progress=False).loader(2))).tokens.max() == 16

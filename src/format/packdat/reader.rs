@@ -230,6 +230,14 @@ impl FileKind for PackDatFile {
 }
 
 impl RunSource for PackDat {
+    fn warning(&self) -> Option<String> {
+        let entries = self.metas.iter().filter_map(|&start| self.entry(start).ok());
+        let of_runs: u64 = entries.map(|entry| u64::from(entry.num_steps)).sum();
+        let rest = self.num_steps.checked_sub(of_runs).filter(|&rest| rest > 0)?;
+        let path = self.path.as_deref().unwrap_or(Path::new("pack.dat")).display();
+        Some(format!("{path}: {rest} rows are ignored, because they belong to no run"))
+    }
+
     fn num_runs(&self) -> usize {
         self.metas.len()
     }

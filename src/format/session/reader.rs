@@ -2,6 +2,7 @@
 
 use super::index::{RowIndex, RowsOfRun};
 use super::metadata::{EXPECTED, Entries, SessionInfo, SessionRun, read_entries, read_runs};
+use super::recording::RECORDING;
 use super::row::{ActionRow, BoardRow, OfRun, has_rows};
 use crate::board::Move;
 use crate::error::{Error, ErrorKind, Location, Result};
@@ -233,6 +234,16 @@ impl RunSource for Session {
 
     fn facts(&self, index: usize) -> SourceFacts {
         SourceFacts { id: self.id(index), num_steps: self.runs.get(index).and_then(|record| record.num_steps) }
+    }
+
+    fn warning(&self) -> Option<String> {
+        // A recorder writes rows before their run.
+        let without = if self.folder.join(RECORDING).exists() { Vec::new() } else { self.rows_without_run() };
+        let &(id, _) = without.first()?;
+        let num_rows: u64 = without.iter().map(|(_, num_rows)| num_rows).sum();
+        let others = if without.len() > 1 { format!(" and {} others", without.len() - 1) } else { String::new() };
+        let folder = self.folder.display();
+        Some(format!("{folder}: {num_rows} rows are ignored, because metadata.db lacks their run {id}{others}"))
     }
 
     fn session(&self) -> Result<Option<(Arc<str>, Arc<str>)>> {
