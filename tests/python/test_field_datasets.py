@@ -215,7 +215,7 @@ def test_rows_that_belong_to_no_run(games: list[Game], tmp_path: Path, kind: str
 
 
 @pytest.mark.parametrize("format_name", ["npy", "packdat", "session", "a2t1", "a2pack", "jsonl"])
-def test_runs_that_the_format_cannot_hold_are_skipped(games: list[Game], tmp_path: Path, format_name: str) -> None:
+def test_runs_that_the_format_cannot_hold_are_skipped(games: list[Game], tmp_path: Path, format_name: Any) -> None:
     """Runs with an engine name of more than 65,535 bytes, or with a seed that sessions do not store."""
     source = tmp_path / "in"
     source.mkdir()
