@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from oracle import Array
+from formats import FormatError, Run, need, with_mask
+from oracle import Array, Branches, Game, cells
 
 FIELDS: list[Any] = [
     ("run_id", "<u4"),
@@ -92,6 +93,45 @@ def read(folder: Path) -> Pack:
         runs = database.execute("SELECT id, seed, steps, max_score, highest_tile FROM runs ORDER BY id").fetchall()
         session = database.execute("SELECT * FROM session ORDER BY meta_key").fetchall()
     return Pack(rows, runs, session, json.loads((folder / "valuation_types.json").read_text()))
+
+
+def read_runs(folder: Path) -> list[Run | FormatError]:
+    """Read the runs of a pack without tiles of 65,536."""
+    pack = read(folder)
+
+    def one(run: RunRow) -> Run:
+        run_id, seed, steps, score, tile = run
+        rows = pack.rows[pack.rows["run_id"] == run_id]
+        need(rows["step_index"].tolist() == list(range(steps)), "step_index")
+        need((rows["move_dir"] < 4).all(), "move_dir")
+        need((rows["max_rank"] < 16).all(), "max_rank")
+        need(np.isin(rows["valuation_type"], list(pack.types.values())).all(), "valuation_type")
+        values = zip(rows["branch_evs"].tolist(), rows["ev_legal"].tolist(), strict=True)
+        branches: list[Branches | None] = [with_mask(evs, legal) if legal else None for evs, legal in values]
+        boards, moves = tuple(rows["board"].tolist()), tuple(rows["move_dir"].tolist())
+        return Run(run_id, tuple(range(steps)), boards, moves, tuple(branches), score, tile, seed=seed)
+
+    def outcome(run: RunRow) -> Run | FormatError:
+        try:
+            return one(run)
+        except FormatError as error:
+            return error
+
+    return [outcome(run) for run in pack.runs]
+
+
+def of_games(games: Sequence[Game], seed: int = 0) -> Pack:
+    """Return a pack of games, with seeds from ``seed`` on."""
+    rows, runs = [], []
+    for run_id, game in enumerate(games):
+        runs.append((run_id, seed + run_id, len(game), game.max_score, game.highest_tile))
+        for step, (board, move, values) in enumerate(zip(game.boards, game.moves, game.branches, strict=True)):
+            evs = values or (None,) * 4
+            legal = sum(1 << place for place, value in enumerate(evs) if value is not None)
+            low, rank = (seed + run_id) & 0xFFFFFFFF, max(cells(board))
+            numbers = [value or 0.0 for value in evs]
+            rows.append((run_id, step, board, 7 * step - 9, 0, move, step % 3, legal, rank, low, numbers))
+    return Pack(np.array(rows, PACKED), runs, [], dict(TYPES))
 
 
 def exps(board: int, mask: int) -> list[int]:
