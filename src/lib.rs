@@ -63,7 +63,7 @@
 //! | `runtime` | the threads for asynchronous work |
 //! | `workers` | the threads for parallel work |
 //! | `board` | the packed 4×4 board: rules, tables, symmetries |
-//! | `step` | the 32-byte row |
+//! | `step`, `step_details` | the 32-byte row; details of steps that only some engines record |
 //! | `run` | one game |
 //! | `format` | files ⇄ [`Run`]: the run formats, packs and datasets |
 //! | `archive` | [`Run`] → Parquet: schema, writer, commit log, ingest |
@@ -95,6 +95,7 @@ mod workers;
 
 mod board;
 mod step;
+mod step_details;
 
 mod run;
 
@@ -129,9 +130,9 @@ pub use error::{Error, ErrorKind, Location, Result};
 pub use export::{ExportFormat, ExportOptions, ExportReport, convert};
 pub use format::{
     Compression, Dataset, DatasetOptions, DatasetWriter, ExtractReport, JsonlOptions, JsonlReport, Macroxue,
-    PackBuilder, PackDat, PackDatWriter, PackIter, PackOptions, PackReader, PackReport, PackStats, RunFormat, RunKind,
-    RunSlice, Session, SessionOptions, SessionWriter, SourceFormat, StepRow, ValidateOptions, ValidateReport,
-    decode_run, encode_run, flatten, pack_folder, read_run, rebuild,
+    MacroxuePack, MacroxuePackWriter, PackBuilder, PackDat, PackDatWriter, PackIter, PackOptions, PackReader,
+    PackReport, PackStats, RunFormat, RunKind, RunSlice, Session, SessionOptions, SessionWriter, SourceFormat, StepRow,
+    ValidateOptions, ValidateReport, decode_run, encode_run, flatten, pack_folder, read_run, rebuild,
 };
 pub use loader::{Batches, Loader, LoaderOptions, LoaderState, Permutation, Sampling};
 pub use progress::{Progress, ProgressBar, Unit};
@@ -147,6 +148,7 @@ pub use selfplay::{
     simulate,
 };
 pub use step::Step;
+pub use step_details::{StepDetail, StepDetails};
 pub use table::{
     AttachOptions, AttachedColumn, Batch, BatchColumn, ChosenEv, ColumnReader, ElementType, ExtraField, Fingerprint,
     FromRunsOptions, FromSessionOptions, LoadOptions, MaterializeOptions, RowFilter, RowLayout, StepTable, TableHandle,

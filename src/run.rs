@@ -2,6 +2,7 @@
 
 use crate::board::{Board, Move, WideBoard, has_two_of_15};
 use crate::error::{Error, Result};
+use crate::step_details::StepDetails;
 use std::borrow::Cow;
 
 /// The metadata of a run, as its file has it.
@@ -47,6 +48,7 @@ pub struct Run {
     meta: RunMeta,
     steps: RunBuilder,
     final_board: Option<WideBoard>,
+    details: Option<Box<StepDetails>>,
 }
 
 /// A builder of [`Run`]s, to which steps are added one by one.
@@ -203,6 +205,18 @@ impl Run {
     #[must_use]
     pub fn final_board(&self) -> Option<WideBoard> {
         self.final_board
+    }
+
+    /// Returns the details that only the Macroxue engine records; `None` if no step has any.
+    #[must_use]
+    pub fn details(&self) -> Option<&StepDetails> {
+        self.details.as_deref()
+    }
+
+    /// Returns this run with these details of its steps.
+    #[must_use]
+    pub fn with_details(self, details: StepDetails) -> Run {
+        Run { details: (!details.is_empty()).then(|| Box::new(details)), ..self }
     }
 
     /// Returns what a run file needs and this run lacks: `"a final board"`, `"every move"` or `"every step"`.
@@ -397,7 +411,7 @@ impl RunBuilder {
         self.has_evs.resize(len, false);
     }
 
-    /// Finishes the run, with its final board if it is known.
+    /// Finishes the run without details ([`Run::with_details`]), with its final board if it is known.
     ///
     /// # Errors
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for more than 2^32 - 1 steps, which no format can hold.
@@ -405,7 +419,7 @@ impl RunBuilder {
         if u32::try_from(self.boards.len()).is_err() {
             return Err(Error::argument("steps", "at most 4294967295", self.boards.len()));
         }
-        Ok(Run { meta, steps: self, final_board: final_board.into() })
+        Ok(Run { meta, steps: self, final_board: final_board.into(), details: None })
     }
 }
 

@@ -97,7 +97,9 @@ __all__ = [
 _Path: TypeAlias = PathLike[str] | str
 _TableName: TypeAlias = Literal["steps", "runs"]
 _RunFormat: TypeAlias = Literal["a2t1", "a2run2"]
-_ExportFormat: TypeAlias = Literal["original", "a2t1", "a2run2", "a2pack", "packdat", "npy", "session", "jsonl"]
+_ExportFormat: TypeAlias = Literal[
+    "original", "a2t1", "a2run2", "a2pack", "packdat", "npy", "session", "macroxue", "jsonl"
+]
 _Compression: TypeAlias = Literal["none", "zstd", "lz4"]
 _Phase: TypeAlias = Literal["early", "mid", "late"]
 _Indices: TypeAlias = Sequence[int] | npt.NDArray[np.integer[Any]]
@@ -326,7 +328,7 @@ def convert(
     paths: _Path | Iterable[_Path],
     out: _Path,
     *,
-    format: Literal["a2t1", "a2run2", "a2pack", "packdat", "npy", "session", "jsonl"],  # noqa: A002
+    format: Literal["a2t1", "a2run2", "a2pack", "packdat", "npy", "session", "macroxue", "jsonl"],  # noqa: A002
     append: bool = False,
     by_step: bool = False,
     compact: bool = False,
@@ -342,9 +344,10 @@ def convert(
 
     - ``paths``: run files, packs, pack.dat files, datasets, sessions, logs, or folders of them. The content determines
       the format.
-    - ``out``: a folder for run files, ``"npy"`` and ``"session"``. For other formats, the file, or a folder in which a
-      file of the usual name is created.
-    - ``append``: add to an existing ``"packdat"`` or ``"npy"``, atomically. With several ``paths`` this merges them.
+    - ``out``: a folder for run files, ``"npy"``, ``"session"`` and ``"macroxue"``. For other formats, the file, or a
+      folder in which a file of the usual name is created.
+    - ``append``: add to an existing ``"packdat"``, ``"npy"`` or ``"macroxue"``, atomically. Several ``paths`` are
+      merged, with or without it.
     - ``on_error``: the effect of a run that cannot be read, or that the format cannot hold. ``"raise"`` raises its
       error and writes nothing. ``"skip"`` writes the other runs and lists the error in the report.
     - the others: as in ``Archive.export_runs``.
@@ -1232,10 +1235,10 @@ class Archive:
     ) -> IngestReport:
         """Add the runs of files and folders, including all subfolders, as one commit.
 
-        The content determines a file's format: run files, packs, pack.dat files, NumPy datasets, self-play sessions and
-        Macroxue logs. docs/formats.md lists what each format stores. In folders, files of unknown content are skipped,
-        and so are files whose names begin with a dot or end in ``.tmp``. Files named ``*.a2run2``, ``*.bin`` and
-        ``*.a2t1`` must hold runs.
+        The content determines a file's format: run files, packs, pack.dat files, NumPy datasets, self-play sessions,
+        and Macroxue logs and packs. docs/formats.md lists what each format stores. In folders, files of unknown content
+        are skipped, and so are files whose names begin with a dot or end in ``.tmp``. Files named ``*.a2run2``,
+        ``*.bin`` and ``*.a2t1`` must hold runs.
 
         A run whose content is already in the archive is skipped. Run ids follow the order of the paths and, in folders,
         of the names. If nothing is new, nothing is committed. In either case the archive moves to the newest version.
@@ -1456,25 +1459,26 @@ class Archive:
     ) -> ExportReport:
         """Write the runs that a query selects, in the order of their ids, as files of any format.
 
-        ``"original"`` restores the exact bytes of ingested run files. Run files are named by id, as in
-        ``out/run-00000042.a2run2``; if there are more than 1,000, they go into subfolders of 1,000 files. Data that a
-        format cannot store is omitted, as docs/formats.md lists. If the format requires whole games, a run without a
-        final board is rejected. No file is overwritten.
+        ``"original"`` restores the exact bytes of ingested run files, or the Macroxue pack that all runs came from. Run
+        files are named by id, as in ``out/run-00000042.a2run2``; if there are more than 1,000, they go into subfolders
+        of 1,000 files. Data that a format cannot store is omitted, as docs/formats.md lists. If the format requires
+        whole games, a run without a final board is rejected. No file is overwritten.
 
         - ``query``: SQL whose result has a column ``run_id``.
-        - ``out``: a folder for run files and for ``"npy"``. For other formats, the file, or a folder in which a file of
-          the usual name is created.
+        - ``out``: a folder for run files, ``"npy"``, ``"session"`` and ``"macroxue"``. For other formats, the file, or
+          a folder in which a file of the usual name is created.
         - ``format``: ``"original"``, ``"a2t1"``, ``"a2run2"``, ``"a2pack"``, ``"packdat"``, ``"npy"``,
-          ``"session"`` or ``"jsonl"``.
+          ``"session"``, ``"macroxue"`` or ``"jsonl"``.
         - ``params``: as in ``sql``.
         - ``by_step``: for ``"jsonl"``: ``True`` = one line per step.
         - ``compact``: for ``"jsonl"``: ``True`` = flat values that DuckDB reads without conversion.
         - ``compress``: for ``"a2pack"``: the compression of runs.
         - ``align``: for ``"a2pack"``: the alignment of runs in bytes, 1 to 1,048,576.
-        - ``shard_rows``: for ``"npy"`` and ``"session"``: rows per file; ``None`` = one file.
+        - ``shard_rows``: for ``"npy"``, ``"session"`` and ``"macroxue"``: rows per file; ``None`` = one file, or the
+          files of the Macroxue pack that all runs came from.
         - ``moves``: for ``"session"``: whether the rows have moves, which an existing Rust reader of sessions rejects.
           ``None`` = only if all runs come from one session with moves.
-        - ``append``: for ``"packdat"`` and ``"npy"``: ``True`` = add to existing files.
+        - ``append``: for ``"packdat"``, ``"npy"`` and ``"macroxue"``: ``True`` = add to existing files.
         - ``workers``: threads; ``None`` = one per core.
         - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
 

@@ -9,6 +9,7 @@ use crate::format::{
     ContainerKind, MAX_RUN_BYTES, PREFIX_LEN, RunFormat, SourceFacts, SourceFormat, SourceRun, decode_run, encode_run,
 };
 use crate::run::{Run, RunMeta};
+use crate::step_details::StepDetails;
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
@@ -41,7 +42,9 @@ pub(super) fn decode_source(
         let (RunPlace::Of { runs, .. }, false) = (&source.place, known.has(&digest)) else {
             return Ok(None);
         };
-        finish(run, digest, runs.format, None, source).map(Some)
+        let padding = run.details().map(StepDetails::padding).filter(|padding| !padding.is_empty());
+        let padding = padding.map(<[u8]>::to_vec);
+        finish(run, digest, runs.format, padding, source).map(Some)
     };
     read(source, |bytes, source| decode_file(bytes, source, known), of_run)
 }
@@ -50,7 +53,8 @@ pub(super) fn decode_source(
 fn without_start(run: &Run) -> Result<Run> {
     let mut steps = Run::builder(run.num_steps());
     (0..run.num_steps()).filter_map(|place| run.step(place)).try_for_each(|step| steps.push_step(step))?;
-    steps.finish(RunMeta { start_unix_s: 0, ..run.meta().clone() }, run.final_board())
+    let copy = steps.finish(RunMeta { start_unix_s: 0, ..run.meta().clone() }, run.final_board())?;
+    Ok(copy.with_details(run.details().cloned().unwrap_or_default()))
 }
 
 /// A run, with the bytes of its run file if it has one and the caller asked for it.

@@ -234,6 +234,13 @@ impl Archive {
                 let expected = format!("the digest of run {} in `runs`", facts.run_id);
                 return Err(damaged(&path, what, expected, "another digest"));
             }
+            let run = match (&facts.padding, run.details()) {
+                (Some(padding), Some(details)) => {
+                    let details = details.clone().with_padding(padding.clone());
+                    run.with_details(details)
+                }
+                _ => run,
+            };
             made.push((facts.run_id, make(stored(run, facts, original.as_ref()))?));
         }
         Ok(made)

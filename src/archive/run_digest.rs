@@ -11,7 +11,9 @@ use crate::run::Run;
 /// parts.
 pub(super) fn run_digest(run: &Run) -> Result<[u8; 32]> {
     let meta = run.meta();
-    if run.missing().is_none() && !meta.raw_evs && !run.has_tile_65536() {
+    // A log has an engine's name. Earlier versions ignored its valuation types, so its digest still does.
+    let details = run.details().filter(|details| details.has_numbers() || meta.engine.is_none());
+    if run.missing().is_none() && !meta.raw_evs && !run.has_tile_65536() && details.is_none() {
         return Ok(*blake3::hash(&encode_run(run, RunFormat::A2run2)?).as_bytes());
     }
     let engine = meta.engine.as_deref().unwrap_or_default();
@@ -42,6 +44,18 @@ pub(super) fn run_digest(run: &Run) -> Result<[u8; 32]> {
     if run.has_tile_65536() {
         bytes.extend(run.tile_65536_masks().unwrap_or_default().iter().flat_map(|mask| mask.to_le_bytes()));
         bytes.extend(run.final_board().unwrap_or_default().tile_65536_mask().to_le_bytes());
+    }
+    for detail in details.iter().flat_map(|details| (0..run.num_steps()).map(|step| details.get(step))) {
+        let name = detail.valuation_type;
+        bytes.extend(name.map_or(u64::MAX, |name| name.len() as u64).to_le_bytes());
+        bytes.extend(name.unwrap_or_default().as_bytes());
+        for number in [
+            detail.board_eval.map(|eval| u64::from(eval as u32)),
+            detail.seed.map(u64::from),
+            detail.max_rank.map(u64::from),
+        ] {
+            bytes.extend(number.unwrap_or(u64::MAX).to_le_bytes());
+        }
     }
     Ok(blake3::derive_key("a2store 2026 run that is not a whole game", &bytes))
 }

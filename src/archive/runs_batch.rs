@@ -36,7 +36,8 @@ pub(super) struct RunInfo {
     /// The session's description of itself, as JSON.
     pub(super) session_info: Option<Arc<str>>,
     pub(super) verified: bool,
-    /// The original file, if encoding the run would not reproduce it.
+    /// The original file, if encoding the run would not reproduce it. For a Macroxue pack, the padding of the run's
+    /// rows, if it is not 0.
     pub(super) original: Option<Vec<u8>>,
 }
 

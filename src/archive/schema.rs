@@ -84,5 +84,10 @@ fn step_fields() -> Vec<Field> {
         Field::new("engine", text_dictionary(), true),
         // Since schema version 5. A null in a file of an earlier version stands for 0.
         Field::new("tile_65536_mask", DataType::UInt16, true),
+        // Since schema version 5: details that only the Macroxue engine records.
+        Field::new("valuation_type", text_dictionary(), true),
+        Field::new("board_eval", DataType::Int32, true),
+        Field::new("step_seed", DataType::UInt32, true),
+        Field::new("max_rank", DataType::UInt8, true),
     ]
 }

@@ -7,12 +7,14 @@ use super::table_name::TableName;
 use crate::board::{Board, Move};
 use crate::error::{Error, Result};
 use crate::run::Run;
+use crate::step_details::{StepDetail, StepDetails};
 use arrow::array::{
-    ArrayRef, BooleanArray, DictionaryArray, Float32Array, Int32Array, Int32Builder, RecordBatch, StringArray,
-    UInt8Array, UInt16Array, UInt32Array, UInt64Array, new_null_array,
+    Array, ArrayRef, BooleanArray, DictionaryArray, Float32Array, Int32Array, Int32Builder, PrimitiveBuilder,
+    RecordBatch, StringArray, StringDictionaryBuilder, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
+    new_null_array,
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
-use arrow::datatypes::{DataType, Int32Type};
+use arrow::datatypes::{ArrowPrimitiveType, DataType, Int32Type, UInt8Type, UInt32Type};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -68,6 +70,10 @@ impl StepsBatchBuilder<'_> {
             columns.repeated(|ingested| ingested.run.num_steps() as u32),
             Arc::new(columns.engines()?),
             Arc::new(UInt16Array::from(masks)),
+            columns.valuation_types()?,
+            columns.detail::<Int32Type>(|detail| detail.board_eval),
+            columns.detail::<UInt32Type>(|detail| detail.seed),
+            columns.detail::<UInt8Type>(|detail| detail.max_rank),
         ])
     }
 
@@ -145,6 +151,37 @@ impl StepsBatchBuilder<'_> {
             let valid = BooleanBuffer::collect_bool(masks.len(), |row| masks[row] & bit != 0);
             Arc::new(Float32Array::new(ScalarBuffer::from(values), Some(NullBuffer::new(valid)))) as ArrayRef
         })
+    }
+
+    /// Returns a column of the details that only some runs have.
+    fn detail<T: ArrowPrimitiveType>(&self, value: impl Fn(StepDetail<'_>) -> Option<T::Native>) -> ArrayRef {
+        let has_numbers = |ingested: &IngestedRun| ingested.run.details().is_some_and(StepDetails::has_numbers);
+        if !self.runs.iter().any(has_numbers) {
+            return new_null_array(&T::DATA_TYPE, self.num_rows);
+        }
+        let mut column = PrimitiveBuilder::<T>::with_capacity(self.num_rows);
+        for run in self.runs.iter().map(|ingested| &ingested.run) {
+            match run.details() {
+                Some(details) => column.extend((0..run.num_steps()).map(|step| value(details.get(step)))),
+                None => column.append_nulls(run.num_steps()),
+            }
+        }
+        Arc::new(column.finish())
+    }
+
+    fn valuation_types(&self) -> Result<ArrayRef> {
+        let has_types = |ingested: &IngestedRun| ingested.run.details().is_some_and(StepDetails::has_valuation_types);
+        let mut column = StringDictionaryBuilder::<Int32Type>::new();
+        if !self.runs.iter().any(has_types) {
+            return Ok(new_null_array(&column.finish().data_type().clone(), self.num_rows));
+        }
+        for run in self.runs.iter().map(|ingested| &ingested.run) {
+            match run.details() {
+                Some(details) => column.extend((0..run.num_steps()).map(|step| details.get(step).valuation_type)),
+                None => column.append_nulls(run.num_steps()),
+            }
+        }
+        Ok(Arc::new(column.finish()))
     }
 
     fn engines(&self) -> Result<DictionaryArray<Int32Type>> {

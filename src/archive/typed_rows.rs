@@ -4,9 +4,10 @@ use crate::board::{Board, Move, WideBoard};
 use crate::error::{Error, Result};
 use crate::format::SourceFormat;
 use crate::run::{Branches, Run, RunMeta, RunStep};
+use crate::step_details::{StepDetail, StepDetails};
 use arrow::array::{
-    Array, AsArray, BinaryArray, BooleanArray, DictionaryArray, Float32Array, RecordBatch, StringArray, UInt8Array,
-    UInt16Array,
+    Array, AsArray, BinaryArray, BooleanArray, DictionaryArray, Float32Array, Int32Array, PrimitiveArray, RecordBatch,
+    StringArray, UInt8Array, UInt16Array, UInt32Array,
 };
 use arrow::datatypes::{
     ArrowPrimitiveType, Float32Type, Int32Type, TimestampMillisecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
@@ -30,6 +31,10 @@ pub(super) struct StepRows<'a> {
     pub(super) highest_tile: &'a [u32],
     pub(super) num_steps: &'a [u32],
     pub(super) engine: Words<'a>,
+    valuation_type: Words<'a>,
+    board_eval: &'a Int32Array,
+    step_seed: &'a UInt32Array,
+    max_rank: &'a UInt8Array,
 }
 
 /// A row of `runs`.
@@ -52,6 +57,8 @@ pub(super) struct RunFacts {
     pub(super) source_id: Option<u64>,
     pub(super) game_steps: Option<u32>,
     pub(super) session_info: Option<Arc<str>>,
+    /// The padding of the run's rows in a Macroxue pack.
+    pub(super) padding: Option<Vec<u8>>,
 }
 
 /// A row of `runs`, and the run's original file if the archive keeps it.
@@ -90,8 +97,8 @@ impl<'a> TypedColumns<'a> {
         Ok(Words { keys, values })
     }
 
-    fn masks(&self, name: &str) -> Result<&'a UInt16Array> {
-        self.column(name)?.as_primitive_opt::<UInt16Type>().ok_or_else(|| mistyped(name))
+    fn nullable<T: ArrowPrimitiveType>(&self, name: &str) -> Result<&'a PrimitiveArray<T>> {
+        self.column(name)?.as_primitive_opt::<T>().ok_or_else(|| mistyped(name))
     }
 
     fn bools(&self, name: &str) -> Result<&'a BooleanArray> {
@@ -116,7 +123,7 @@ impl<'a> StepRows<'a> {
             run_id: columns.numbers::<UInt32Type>("run_id")?,
             step_index: columns.numbers::<UInt32Type>("step_index")?,
             board: columns.numbers::<UInt64Type>("board")?,
-            tile_65536_mask: columns.masks("tile_65536_mask")?,
+            tile_65536_mask: columns.nullable::<UInt16Type>("tile_65536_mask")?,
             moves: columns.column("move")?.as_primitive_opt::<UInt8Type>().ok_or_else(|| mistyped("move"))?,
             legal: columns.numbers::<UInt8Type>("ev_legal")?,
             evs: [ev("ev_up")?, ev("ev_down")?, ev("ev_left")?, ev("ev_right")?],
@@ -127,6 +134,10 @@ impl<'a> StepRows<'a> {
             highest_tile: columns.numbers::<UInt32Type>("highest_tile")?,
             num_steps: columns.numbers::<UInt32Type>("num_steps")?,
             engine: columns.words("engine")?,
+            valuation_type: columns.words("valuation_type")?,
+            board_eval: columns.nullable::<Int32Type>("board_eval")?,
+            step_seed: columns.nullable::<UInt32Type>("step_seed")?,
+            max_rank: columns.nullable::<UInt8Type>("max_rank")?,
         })
     }
 
@@ -147,6 +158,7 @@ impl<'a> StepRows<'a> {
     /// Builds the run of these rows.
     pub(super) fn run(&self, rows: Range<usize>, meta: RunMeta, final_board: Option<WideBoard>) -> Result<Run> {
         let mut steps = Run::builder(rows.len());
+        let details = self.details(rows.clone());
         for row in rows {
             let chosen = match self.moves.is_valid(row).then(|| self.moves.value(row)) {
                 None => None,
@@ -161,7 +173,30 @@ impl<'a> StepRows<'a> {
             });
             steps.push_step(RunStep { index: self.step_index[row], board: self.board(row)?, chosen, branches })?;
         }
-        steps.finish(meta, final_board)
+        let run = steps.finish(meta, final_board)?;
+        Ok(if details.is_empty() { run } else { run.with_details(details) })
+    }
+
+    /// Returns the details of these rows. Names beyond the maximum number of them are left out, so that the run's digest
+    /// differs.
+    fn details(&self, rows: Range<usize>) -> StepDetails {
+        let mut details = StepDetails::default();
+        let arrays: [&dyn Array; 4] = [self.valuation_type.keys, self.board_eval, self.step_seed, self.max_rank];
+        if arrays.iter().all(|array| array.null_count() == array.len()) {
+            return details;
+        }
+        fn of<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>, row: usize) -> Option<T::Native> {
+            array.is_valid(row).then(|| array.value(row))
+        }
+        for row in rows {
+            details.push(StepDetail {
+                valuation_type: self.valuation_type.get(row),
+                board_eval: of(self.board_eval, row),
+                seed: of(self.step_seed, row),
+                max_rank: of(self.max_rank, row),
+            });
+        }
+        details
     }
 }
 
@@ -179,7 +214,7 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
     let highest_tile = columns.numbers::<UInt32Type>("highest_tile")?;
     let optional = |name: &str| columns.column(name)?.as_primitive_opt::<UInt64Type>().ok_or_else(|| mistyped(name));
     let (final_board, seed, version) = (optional("final_board")?, optional("seed")?, optional("version")?);
-    let final_mask = columns.masks("final_tile_65536_mask")?;
+    let final_mask = columns.nullable::<UInt16Type>("final_tile_65536_mask")?;
     let raw_evs = columns.bools("raw_evs")?;
     let verified = columns.bools("verified")?;
     let original: &BinaryArray =
@@ -194,6 +229,8 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
     let infos: Vec<Arc<str>> = session_info.values.iter().map(|info| info.unwrap_or_default().into()).collect();
     let row = |row: usize| {
         let original = original.is_valid(row).then(|| original.value(row));
+        let is_pack = format.get(row) == Some(SourceFormat::Macroxue.name());
+        let (original, padding) = if is_pack { (None, original) } else { (original, None) };
         let final_board =
             final_board.is_valid(row).then(|| wide_board(final_board.value(row), final_mask, row)).transpose()?;
         let start_unix_s = if start_time.is_valid(row) { start_time.value(row) / 1000 } else { 0 };
@@ -220,6 +257,7 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
             source_id: source_id.is_valid(row).then(|| source_id.value(row)),
             game_steps: game_steps.is_valid(row).then(|| game_steps.value(row)),
             session_info: session_info.keys.key(row).and_then(|key| infos.get(key).cloned()),
+            padding: padding.map(<[u8]>::to_vec),
         };
         Ok((facts, original))
     };

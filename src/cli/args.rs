@@ -148,10 +148,10 @@ pub(super) struct ConvertArgs {
 
 #[derive(Args, Debug)]
 pub(super) struct ExportTargetArgs {
-    /// Output path: a folder for run files, npy and session, a file or folder for the other formats.
+    /// Output path: a folder for run files, npy, session and macroxue, a file or folder for the other formats.
     #[arg(long)]
     pub(super) out: PathBuf,
-    /// packdat, npy: append to existing output.
+    /// packdat, npy, macroxue: append to existing output.
     #[arg(long)]
     pub(super) append: bool,
     /// jsonl: write one line per step instead of per run.
@@ -163,7 +163,7 @@ pub(super) struct ExportTargetArgs {
     /// a2pack: compression of runs.
     #[arg(long, default_value = "none", value_parser = ["none", "zstd", "lz4"])]
     pub(super) compress: String,
-    /// npy, session: rows per file [default: all in one file].
+    /// npy, session, macroxue: rows per file [default: all in one file].
     #[arg(long)]
     pub(super) shard_rows: Option<u64>,
     /// session: whether to write the moves [default: only in an export of a single session that has them].

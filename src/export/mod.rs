@@ -10,13 +10,14 @@
 //! | `convert` | [`convert`] |
 //! | `options` | [`ExportOptions`], [`ExportReport`] |
 //! | `registry` | [`ExportFormat`]: the table of formats, one line each |
-//! | `run_files`, `a2pack`, `packdat`, `npy`, `session`, `jsonl` | the formats |
-//! | `session_plan` | the metadata of an exported session |
+//! | `run_files`, `a2pack`, `packdat`, `npy`, `session`, `macroxue`, `jsonl` | the formats |
+//! | `session_plan` | the metadata of an exported session or Macroxue pack |
 //! | `target` | the interface of a format: encoder and sink |
 
 mod a2pack;
 mod convert;
 mod jsonl;
+mod macroxue;
 mod npy;
 mod options;
 mod packdat;

@@ -23,13 +23,14 @@ pub struct ExportOptions {
     pub align: Option<u32>,
     /// a2pack: the compression of entries.
     pub compression: Compression,
-    /// Dataset or session: maximum rows per shard; `None` = one `steps.npy`. Shards are `steps-00000.npy`, … in a
-    /// dataset and `steps-000001.npy`, … in a session. Appending to a dataset keeps its own sharding.
+    /// Dataset, session or Macroxue pack: maximum rows per shard; `None` = one `steps.npy`, or the shards of the pack that
+    /// all runs came from. Shards are `steps-000001.npy`, … in a session and `steps-00000.npy`, … in the others. Appending
+    /// keeps the existing sharding.
     pub shard_rows: Option<u64>,
     /// Session: whether to write the moves. `None` = without moves, unless all runs come from one session that has
     /// them. If moves are written, a run with an unknown move is rejected.
     pub moves: Option<bool>,
-    /// pack.dat and dataset: append to an existing one.
+    /// pack.dat, dataset and Macroxue pack: append to an existing one.
     pub append: bool,
     /// [`convert`](crate::convert): whether to skip runs and files that cannot be read, and runs that the format cannot
     /// hold, and to list them in [`ExportReport::errors`]. Otherwise `convert` returns the first error.

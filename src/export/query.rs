@@ -1,6 +1,7 @@
 //! Export of the runs that a query selects.
 
 use super::options::{ExportOptions, ExportReport};
+use super::registry::ExportFormat;
 use super::session_plan::SessionOrigins;
 use super::target::{ExpectedRuns, ExportOutput, ExportedRun, of_run};
 use crate::archive::StoredRun;
@@ -48,11 +49,21 @@ impl Query {
         let run_ids = self.run_ids(cancel)?;
         // Rejects unsuitable runs before any file is created.
         let mut sessions = SessionOrigins::default();
+        let mut unfit = None;
         self.archive().examine_runs(&run_ids, cancel, |run| {
             sessions.add(run);
-            options.examine(run)
+            unfit = unfit.take().or_else(|| options.examine(run).err());
+            Ok(())
         })?;
         let (num_runs, session) = (Some(run_ids.len()), &sessions.plan(options.moves)?);
+        let options = &match (unfit, options.format, &session.pack) {
+            // The original of these runs is a pack.
+            (Some(_), ExportFormat::Original, Some(_)) => {
+                ExportOptions { format: ExportFormat::Macroxue, shard_rows: None, ..options.clone() }
+            }
+            (Some(error), ..) => return Err(error),
+            (None, ..) => options.clone(),
+        };
         let ExportOutput { path, encoder, mut sink } =
             options.open(out.as_ref(), &ExpectedRuns { num_runs, session })?;
         let mut report = ExportReport { path, ..ExportReport::default() };

@@ -1,7 +1,7 @@
 //! The table of export formats: one line per format.
 
 use super::target::TargetFormat;
-use super::{a2pack, jsonl, npy, packdat, run_files, session};
+use super::{a2pack, jsonl, macroxue, npy, packdat, run_files, session};
 use crate::names::text_form;
 
 /// Defines [`ExportFormat`] from the table below.
@@ -42,7 +42,7 @@ macro_rules! export_formats {
 }
 
 export_formats! {
-    /// Copies of the original run files, each in its format.
+    /// Copies of the original run files, each in its format, or the Macroxue pack that all runs came from.
     #[default]
     Original => run_files::ORIGINAL,
     /// A2T1 run files, without values.
@@ -57,6 +57,8 @@ export_formats! {
     Npy => npy::TARGET,
     /// A self-play session: a folder with `steps.npy` and `metadata.db`, without final boards and values.
     Session => session::TARGET,
+    /// A Macroxue pack: a folder with `steps.npy`, `metadata.db` and `valuation_types.json`, without final boards.
+    Macroxue => macroxue::TARGET,
     /// One file of JSON Lines.
     Jsonl => jsonl::TARGET,
 }

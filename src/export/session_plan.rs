@@ -1,9 +1,10 @@
-//! The metadata of an exported session. If all runs come from one session, its metadata is kept. Otherwise the
-//! metadata fits runs of any origin.
+//! The metadata of an exported session or Macroxue pack. If all runs come from one session or pack, its metadata is
+//! kept. Otherwise the metadata fits runs of any origin.
 
 use crate::archive::StoredMeta;
 use crate::error::{Error, Result};
 use crate::format::SessionInfo;
+use serde_json::Value;
 use std::sync::Arc;
 
 /// The origins of the runs of an export.
@@ -26,6 +27,8 @@ pub(super) struct SessionPlan {
     pub(super) with_action: bool,
     /// Whether the runs keep the ids and lengths of their original session.
     pub(super) as_it_was: bool,
+    /// The layout of the Macroxue pack that all runs came from.
+    pub(super) pack: Option<Value>,
 }
 
 impl SessionOrigins {
@@ -49,12 +52,12 @@ impl SessionOrigins {
                 Error::argument("session_info", "the description of a session as JSON", format!("{error} ({source})"))
             })?;
             let with_action = moves.unwrap_or(info.has_actions);
-            return Ok(SessionPlan { entries: info.entries, with_action, as_it_was: true });
+            return Ok(SessionPlan { entries: info.entries, with_action, as_it_was: true, pack: info.pack });
         }
         let engine = self.engine.flatten().filter(|_| !self.has_several_engines);
         let model = engine.map(|engine| ("model".to_owned(), Some(serde_json::json!({ "tag": engine }).to_string())));
         // An existing Rust reader of sessions rejects rows with moves.
         let with_action = moves.unwrap_or(false);
-        Ok(SessionPlan { entries: model.into_iter().collect(), with_action, as_it_was: false })
+        Ok(SessionPlan { entries: model.into_iter().collect(), with_action, as_it_was: false, pack: None })
     }
 }

@@ -7,7 +7,7 @@
 //!                         "board": [16 exponents], "branch_evs": {"up", "left", "right", "down"}}    one per line
 //! ```
 //!
-//! Keys may come in any order, and unknown keys are ignored. The keys `game_index`, `valuation_type`, `valuation`
+//! Keys may come in any order, and unknown keys are ignored. The keys `game_index`, `valuation`
 //! and a row's `max_rank` are not used. Offsets in errors count bytes of the decompressed text. A step in an
 //! error is the position of its row.
 //!
@@ -18,12 +18,14 @@ mod json;
 mod lines;
 
 use super::container::{ContainerFormat, FileKind, Opened};
+use super::macroxue_pack;
 use super::mapped::open_file;
 use super::source::{RunSource, SourceRun};
 use crate::board::WideBoard;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::run::{Run, RunMeta, RunStep};
+use crate::step_details::{StepDetail, StepDetails};
 use json::{LogMeta, LogRow};
 use lines::LineReader;
 use std::collections::HashSet;
@@ -126,14 +128,15 @@ impl Macroxue {
     fn decode_rows(&self, bytes: impl Read) -> Result<Run> {
         let LogMeta { seed, num_moves, .. } = self.meta;
         let mut lines = LineReader::new(bytes)?;
-        // A compressed row takes more than 16 bytes. A step takes 31 bytes in memory. Only the column of step
-        // indices may reallocate.
+        // A compressed row takes more than 16 bytes. A step takes 33 bytes in memory. Only the columns of
+        // step indices and valuation types may reallocate.
         let most = usize::try_from(self.num_bytes / 16).unwrap_or(usize::MAX).saturating_add(FREE_STEPS);
         let mut steps = Run::builder(most.min(num_moves as usize));
+        let mut details = StepDetails::default();
         let mut last: Option<RunStep> = None;
         let mut count = 0;
         while lines.advance(count)? {
-            let row = LogRow::parse(&lines, count)?;
+            let mut row = LogRow::parse(&lines, count)?;
             if row.seed != seed {
                 return Err(lines.error(0, count, "seed", format!("{seed} as in the meta file"), row.seed));
             }
@@ -148,6 +151,11 @@ impl Macroxue {
                 let expected = format!("at most {most} in files of {} bytes", self.num_bytes);
                 return Err(lines.error(0, count, "number of steps", expected, "more"));
             }
+            let valuation_type = row.valuation_type(&lines, count)?;
+            if !details.push(StepDetail { valuation_type: valuation_type.as_deref(), ..StepDetail::default() }) {
+                let found = format!("{:?}", valuation_type.unwrap_or_default());
+                return Err(lines.error(0, count, "valuation_type", "at most 256 different names", found));
+            }
             let step = row.step(&lines, count)?;
             steps.push_step(step)?;
             last = Some(step);
@@ -158,7 +166,8 @@ impl Macroxue {
             let expected = format!("{num_moves} as in the meta file");
             return Err(lines.error(0, count, "number of steps", expected, count));
         }
-        steps.finish(self.run_meta(), last.and_then(|last| self.final_board(last)))
+        let run = steps.finish(self.run_meta(), last.and_then(|last| self.final_board(last)))?;
+        Ok(run.with_details(details))
     }
 
     fn run_meta(&self) -> RunMeta {
@@ -214,8 +223,12 @@ impl RunSource for Macroxue {
     }
 }
 
-pub(super) const FORMAT: ContainerFormat =
-    ContainerFormat { name: "macroxue", may_be_sampled: true, files: &[&MetaFile, &RowsFile], folder: None };
+pub(super) const FORMAT: ContainerFormat = ContainerFormat {
+    name: "macroxue",
+    may_be_sampled: true,
+    files: &[&MetaFile, &RowsFile],
+    folder: Some(macroxue_pack::FOLDER),
+};
 
 /// The file kind of meta files.
 #[derive(Debug)]

@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | `run_file`, `a2t1`, `a2run2` | run files: [`read_run`], [`decode_run`], [`encode_run`] |
 //! | `pack` | many run files in one file: [`PackReader`], [`PackBuilder`] |
-//! | `packdat`, `dataset`, `session`, `macroxue` | readers and writers of other formats, such as [`PackDat`] |
+//! | `packdat`, `dataset`, `session`, `macroxue`, `macroxue_pack` | readers and writers of other formats, such as [`PackDat`] |
 //! | `jsonl` | JSON Lines, write-only |
 //! | `registry` | [`SourceFormat`]: the table of formats, one line each |
 //! | `container`, `source` | the interface of a format: detection, opening, access to runs |
@@ -27,6 +27,7 @@ mod dataset;
 mod detect;
 mod jsonl;
 mod macroxue;
+mod macroxue_pack;
 mod mapped;
 pub(crate) mod npy;
 mod numpy_folder;
@@ -52,6 +53,8 @@ pub(crate) use detect::{Container, ContainerKind, Content, open_container, open_
 pub use jsonl::JsonlOptions;
 pub(crate) use jsonl::{put_run, put_steps, run_uuid};
 pub use macroxue::Macroxue;
+pub(crate) use macroxue_pack::PackContents;
+pub use macroxue_pack::{MacroxuePack, MacroxuePackWriter};
 pub(crate) use mapped::{FileBytes, open_file, open_regular};
 pub(crate) use ordered::fill_window;
 pub use pack::{

@@ -53,6 +53,14 @@ pub(crate) struct NpyMatrix {
     pub(crate) dtype: String,
 }
 
+/// The form of a header of records, in which only the number of rows varies. It need not be NumPy's own form.
+#[derive(Clone, Debug)]
+pub(super) struct HeaderTemplate {
+    before: Vec<u8>,
+    after: Vec<u8>,
+    len: usize,
+}
+
 /// A field of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NpyField {
@@ -193,6 +201,30 @@ fn parse_start<T>(bytes: &[u8], parse: fn(&str) -> Result<T, Malformed>) -> Resu
     Ok((parsed, reader.offset() as u64))
 }
 
+impl HeaderTemplate {
+    const KEY: &[u8] = b"'shape': (";
+
+    /// Returns the form of a header; `None` if its number of rows is not where NumPy writes it.
+    pub(super) fn of(header: &[u8]) -> Option<HeaderTemplate> {
+        let at = header.windows(Self::KEY.len()).rposition(|window| window == Self::KEY)? + Self::KEY.len();
+        let (before, rest) = header.split_at_checked(at)?;
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let after = rest.get(digits..)?.trim_ascii_end();
+        (digits > 0).then(|| HeaderTemplate { before: before.to_vec(), after: after.to_vec(), len: header.len() })
+    }
+
+    /// Returns the header for this number of rows. Its length is always the same.
+    pub(super) fn render(&self, num_rows: u64) -> Result<Vec<u8>> {
+        let mut bytes = [&self.before[..], num_rows.to_string().as_bytes(), &self.after].concat();
+        if bytes.len() >= self.len {
+            return Err(Error::argument("rows", "a number that fits the header of the pack", num_rows));
+        }
+        bytes.resize(self.len - 1, b' ');
+        bytes.push(b'\n');
+        Ok(bytes)
+    }
+}
+
 impl NpyField {
     /// Returns the fields of rows without gaps from the name, type and number of values of each.
     pub(super) fn packed(fields: &[(&str, &str, usize)]) -> Vec<NpyField> {
@@ -289,8 +321,12 @@ fn parse_records(text: &str) -> Result<(u64, Vec<NpyField>, usize), Malformed> {
             },
             _ => return malformed("descr", "a name, a type and an optional shape per field", "something else"),
         };
-        let field =
-            NpyField { name: name.clone(), dtype: dtype.clone(), values: values.unwrap_or(usize::MAX), offset: stride };
+        let field = NpyField {
+            name: name.clone(),
+            dtype: dtype_of(dtype),
+            values: values.unwrap_or(usize::MAX),
+            offset: stride,
+        };
         let end = field.num_bytes().and_then(|len| stride.checked_add(len)).filter(|&end| end < MAX_STRIDE);
         let Some(end) = end else {
             return malformed("type of a field", "a type of fixed and small size", format!("{name}: {dtype}"));
@@ -308,6 +344,14 @@ fn parse_records(text: &str) -> Result<(u64, Vec<NpyField>, usize), Malformed> {
         return malformed("descr", "fields of at least a byte", "none");
     }
     Ok((num_rows, fields, stride))
+}
+
+/// Returns the name of a type as NumPy writes it. Some writers give types of one byte a byte order.
+fn dtype_of(dtype: &str) -> String {
+    match dtype.strip_prefix(['<', '>', '=']) {
+        Some(kind @ ("u1" | "i1" | "b1")) => format!("|{kind}"),
+        _ => dtype.to_owned(),
+    }
 }
 
 #[derive(Debug)]

@@ -64,7 +64,7 @@ pub(super) fn open(folder: &Path) -> Result<Option<(SourceFormat, Box<dyn RunSou
         // A `StepTable` file may have this name; no database lies beside it.
         None if !folder.join(shards::METADATA).exists() => Ok(None),
         None => {
-            let expected = "the fields of a dataset or a session, little-endian and packed";
+            let expected = "the fields of a dataset, a session or a Macroxue pack, little-endian";
             let error = Error::decode(10, "fields of a row", expected, "other fields").of_header();
             Err(error.with_path(files.first().map_or(folder, PathBuf::as_path)))
         }

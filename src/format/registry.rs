@@ -51,7 +51,7 @@ source_formats! {
     Npy => dataset::FORMAT,
     /// A self-play session.
     Session => session::FORMAT,
-    /// A log of the Macroxue player.
+    /// A log or a pack of the Macroxue engine.
     Macroxue => macroxue::FORMAT,
 }
 

@@ -1,8 +1,9 @@
 //! Writing rows to NumPy files: `steps.npy`, or numbered shards of it.
 
-use super::npy::{self, NpyField};
+use super::npy::{self, HeaderTemplate};
 use super::shards::{NpyRow, SINGLE, ShardNumbering};
 use crate::error::{Error, Result};
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::marker::PhantomData;
@@ -17,6 +18,10 @@ pub(super) struct RowFiles<R> {
     folder: PathBuf,
     /// The naming of shards, the number of the next shard, and the maximum rows per shard. `None` for one file.
     shards: Option<(ShardNumbering, u64, u64)>,
+    /// The maximum rows of the next shards, instead of the usual maximum.
+    planned: VecDeque<u64>,
+    /// The form of headers; `None` = NumPy's own.
+    header: Option<HeaderTemplate>,
     current: Option<RowFile>,
     finished: Vec<(String, u32)>,
     num_rows: u64,
@@ -28,6 +33,7 @@ struct RowFile {
     out: BufWriter<File>,
     name: String,
     num_rows: u64,
+    max_rows: u64,
     crc: u32,
 }
 
@@ -42,7 +48,18 @@ impl<R: NpyRow> RowFiles<R> {
     ) -> RowFiles<R> {
         let shards = shard_rows.map(|rows| (numbering, numbering.first + num_shards, rows.max(1)));
         let folder = folder.to_owned();
-        RowFiles { folder, shards, current: None, finished: Vec::new(), num_rows: 0, rows: PhantomData }
+        let (planned, finished) = (VecDeque::new(), Vec::new());
+        RowFiles { folder, shards, planned, header: None, current: None, finished, num_rows: 0, rows: PhantomData }
+    }
+
+    /// Sets the maximum rows of the first shards. Later shards have the usual maximum.
+    pub(super) fn with_planned(self, planned: VecDeque<u64>) -> RowFiles<R> {
+        RowFiles { planned, ..self }
+    }
+
+    /// Sets the form of headers; `None` = NumPy's own.
+    pub(super) fn with_header(self, header: Option<HeaderTemplate>) -> RowFiles<R> {
+        RowFiles { header, ..self }
     }
 
     pub(super) fn num_rows(&self) -> u64 {
@@ -54,17 +71,18 @@ impl<R: NpyRow> RowFiles<R> {
             let file = match &mut self.current {
                 Some(file) => file,
                 None => {
-                    let name = match &mut self.shards {
-                        Some((numbering, next, _)) => {
+                    let (name, max_rows) = match &mut self.shards {
+                        Some((numbering, next, most)) => {
                             *next += 1;
-                            numbering.name(*next - 1)
+                            (numbering.name(*next - 1), self.planned.pop_front().unwrap_or(*most))
                         }
-                        None => SINGLE.to_owned(),
+                        None => (SINGLE.to_owned(), u64::MAX),
                     };
-                    self.current.insert(RowFile::create::<R>(&self.folder, name)?)
+                    let header = header::<R>(self.header.as_ref(), 0)?;
+                    self.current.insert(RowFile::create(&self.folder, name, &header, max_rows)?)
                 }
             };
-            let room = self.shards.map_or(u64::MAX, |(.., most)| most - file.num_rows);
+            let room = file.max_rows - file.num_rows;
             let (now, later) = rows.split_at(rows.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
             file.push(&self.folder, bytemuck::cast_slice(now), now.len() as u64)?;
             self.num_rows += now.len() as u64;
@@ -81,7 +99,7 @@ impl<R: NpyRow> RowFiles<R> {
     pub(super) fn finish(mut self, even_if_empty: bool) -> Result<Vec<(String, u32)>> {
         if self.num_rows == 0 && even_if_empty {
             let name = self.shards.map_or(SINGLE.to_owned(), |(numbering, next, _)| numbering.name(next));
-            self.current = Some(RowFile::create::<R>(&self.folder, name)?);
+            self.current = Some(RowFile::create(&self.folder, name, &header::<R>(self.header.as_ref(), 0)?, 0)?);
         }
         self.end_file()?;
         Ok(self.finished)
@@ -89,21 +107,22 @@ impl<R: NpyRow> RowFiles<R> {
 
     fn end_file(&mut self) -> Result<()> {
         if let Some(file) = self.current.take() {
-            self.finished.push(file.finish::<R>(&self.folder)?);
+            let header = header::<R>(self.header.as_ref(), file.num_rows)?;
+            self.finished.push(file.finish::<R>(&self.folder, &header)?);
         }
         Ok(())
     }
 }
 
 impl RowFile {
-    fn create<R: NpyRow>(folder: &Path, name: String) -> Result<RowFile> {
+    fn create(folder: &Path, name: String, header: &[u8], max_rows: u64) -> Result<RowFile> {
         let path = folder.join(&name);
         let io = |source| Error::io(&path, source);
         let file = File::options().write(true).create_new(true).open(&path).map_err(io)?;
         let mut out = BufWriter::with_capacity(BUFFER_LEN, file);
         // `finish` overwrites this header with the final number of rows; its length stays the same.
-        out.write_all(&header::<R>(0)?).map_err(io)?;
-        Ok(RowFile { out, name, num_rows: 0, crc: 0 })
+        out.write_all(header).map_err(io)?;
+        Ok(RowFile { out, name, num_rows: 0, max_rows, crc: 0 })
     }
 
     fn push(&mut self, folder: &Path, bytes: &[u8], num_rows: u64) -> Result<()> {
@@ -112,20 +131,22 @@ impl RowFile {
         self.out.write_all(bytes).map_err(|source| Error::io(folder.join(&self.name), source))
     }
 
-    fn finish<R: NpyRow>(self, folder: &Path) -> Result<(String, u32)> {
-        let RowFile { out, name, num_rows, crc } = self;
-        let header = header::<R>(num_rows)?;
+    fn finish<R: NpyRow>(self, folder: &Path, header: &[u8]) -> Result<(String, u32)> {
+        let RowFile { out, name, num_rows, crc, .. } = self;
         let finish = || {
             let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-            file.write_all_at(&header, 0)?;
+            file.write_all_at(header, 0)?;
             file.sync_all()
         };
         finish().map_err(|source| Error::io(folder.join(&name), source))?;
         let rows_len = usize::try_from(num_rows * size_of::<R>() as u64).unwrap_or(usize::MAX);
-        Ok((name, crc32c::crc32c_combine(crc32c::crc32c(&header), crc, rows_len)))
+        Ok((name, crc32c::crc32c_combine(crc32c::crc32c(header), crc, rows_len)))
     }
 }
 
-fn header<R: NpyRow>(num_rows: u64) -> Result<Vec<u8>> {
-    npy::header(&NpyField::packed(R::FIELDS), size_of::<R>(), num_rows, 0)
+fn header<R: NpyRow>(template: Option<&HeaderTemplate>, num_rows: u64) -> Result<Vec<u8>> {
+    match template {
+        Some(template) => template.render(num_rows),
+        None => npy::header(&R::fields(), size_of::<R>(), num_rows, 0),
+    }
 }

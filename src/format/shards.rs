@@ -16,8 +16,13 @@ pub(super) const METADATA: &str = "metadata.db";
 
 /// A row of a NumPy file. Its alignment is 1, so that rows may start at any offset.
 pub(super) trait NpyRow: StepRow + bytemuck::Pod {
-    /// The name, type and number of values of each field, without gaps.
+    /// The name, type and number of values of each field.
     const FIELDS: &'static [(&'static str, &'static str, usize)];
+
+    /// Returns the fields with their offsets. A row with padding overrides this.
+    fn fields() -> Vec<NpyField> {
+        NpyField::packed(Self::FIELDS)
+    }
 }
 
 /// The naming of shards, such as `steps-00000.npy`.
@@ -105,7 +110,7 @@ pub(crate) fn numbered_files(folder: &Path, stem: &str, what: &'static str) -> R
 impl<R: NpyRow> RowShards<R> {
     pub(super) fn open(files: Vec<PathBuf>) -> Result<RowShards<R>> {
         const { assert!(align_of::<R>() == 1) };
-        let fields = NpyField::packed(R::FIELDS);
+        let fields = R::fields();
         let (mut shards, mut num_rows) = (Vec::with_capacity(files.len()), 0_u64);
         for path in files {
             let bytes = FileBytes::map(&path)?;

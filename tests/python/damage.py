@@ -14,6 +14,7 @@ import numpy as np
 
 import formats
 import logs
+import macroxue_packs
 from formats import A2RUN2, A2T1, ENTRY, FormatError, Payload
 from games import play
 from oracle import Game, cells, decode_a2run2, encode_a2run2, encode_a2t1, varint
@@ -57,10 +58,12 @@ CONTAINER_DAMAGES: dict[str, dict[str, int]] = {
     "pack.dat": {"pack_dat_move_7": 3},
     "dataset": {"dataset_run_id": 4},
     "selfplay/20260101_model=test": {"session_exponent_17": 4},
-    "macroxue": {"macroxue_tile_131072": 4, "macroxue_truncated": 4, "macroxue_row_missing": 2},
+    "strong/pack": {"macroxue_pack_move_9": 2, "macroxue_pack_rank_17": 2},
+    "macroxue": {"macroxue_tile_131072": 2, "macroxue_truncated": 2, "macroxue_row_missing": 2},
 }
 NUM_FILES = {"a2run2": 400, "a2t1": 200}
-NUM_IN_CONTAINER = {"packs/mixed.a2pack": 80, "packs/dense.a2pack": 80}
+NUM_IN_CONTAINER = {"packs/mixed.a2pack": 80, "packs/dense.a2pack": 80, "strong/pack": 30}
+NUM_LOGS = 30
 NUM_IN_OTHERS = 60
 NUM_RUNS, NUM_DAMAGED = 1000, 100
 
@@ -84,15 +87,17 @@ def write(folder: Path, seed: int, *, session_action: bool = True) -> Corpus:
         "pack.dat": _pack_dat,
         "dataset": _dataset,
         "selfplay/20260101_model=test": lambda rng, path, chosen: _session(rng, path, chosen, action=session_action),
+        "strong/pack": _macroxue_pack,
     }
     for name, writer in writers.items():
-        chosen = list(_chosen(rng, NUM_IN_CONTAINER.get(name, NUM_IN_OTHERS), CONTAINER_DAMAGES[name]))
+        count, raw = NUM_IN_CONTAINER.get(name, NUM_IN_OTHERS), name == "strong/pack"
+        chosen = list(_chosen(rng, count, CONTAINER_DAMAGES[name], raw=raw))
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         writer(rng, path, chosen)
         for run, (game, kind) in enumerate(chosen):
             _add(corpus, path, run, game, kind)
-    for number, (game, kind) in enumerate(_chosen(rng, NUM_IN_OTHERS, CONTAINER_DAMAGES["macroxue"], raw=True)):
+    for number, (game, kind) in enumerate(_chosen(rng, NUM_LOGS, CONTAINER_DAMAGES["macroxue"], raw=True)):
         _add(corpus, _log(rng, folder / "macroxue" / "d6", number, game, kind), None, game, kind)
 
     assert len({(sound.game.boards, sound.game.final_board) for sound in corpus.sound}) == NUM_RUNS - NUM_DAMAGED
@@ -207,6 +212,18 @@ def _session(rng: random.Random, path: Path, chosen: _Chosen, *, action: bool) -
         exps = cells(game.boards[step])
         exps[rng.randrange(16)] = 17
         _patch(path, start + step, start + step + 1, "exps", exps)
+
+
+def _macroxue_pack(rng: random.Random, path: Path, chosen: _Chosen) -> None:
+    pack = macroxue_packs.of_games([game for game, _ in chosen], 9_000)
+    for run, (game, kind) in enumerate(chosen):
+        own = np.flatnonzero(pack.rows["run_id"] == run)[rng.randrange(len(game))]
+        match kind:
+            case "macroxue_pack_move_9":
+                pack.rows["move_dir"][own] = 9
+            case "macroxue_pack_rank_17":
+                pack.rows["max_rank"][own] = 17
+    macroxue_packs.write(path, pack.rows, pack.runs, shards=[1000, len(pack.rows) - 1000])
 
 
 def _damaged_rows(chosen: _Chosen) -> Iterator[tuple[int, Game]]:

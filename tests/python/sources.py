@@ -14,13 +14,14 @@ import pyarrow as pa
 import a2store
 import formats
 import logs
+import macroxue_packs
 import oracle
 from compare import assert_same, column
 from formats import FormatError, Payload, Run
 from games import f32
 from oracle import EV_COLUMNS, Array, Branches, Game, cells, legal_mask, slide, spawns
 
-Name = Literal["run", "pack", "packdat", "npy", "session", "macroxue"]
+Name = Literal["run", "pack", "packdat", "npy", "session", "macroxue", "macroxue_pack"]
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,9 @@ def _read(path: Path, name: Name) -> list[Expected]:
         log = logs.read_macroxue(path)
         log = replace(log, branches=tuple(map(rounded, log.branches)), final_board=last_board(path, log))
         return [replace(_of_run(path, 0, name, log), raw_evs=True)]
+    if name == "macroxue_pack":
+        runs = [_of_run(path, index, "macroxue", run) for index, run in enumerate(macroxue_packs.read_runs(path))]
+        return [replace(run, raw_evs=True, session=path.name) for run in runs]
     readers = {"packdat": formats.read_pack_dat, "npy": formats.read_dataset, "session": formats.read_session}
     expected = [_of_run(path, index, name, run) for index, run in enumerate(readers[name](path))]
     if name != "session":

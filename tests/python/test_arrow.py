@@ -50,6 +50,10 @@ def test_schemas(archive: a2store.Archive, query: a2store.Query) -> None:
         ("num_steps", pa.uint32(), False),
         ("engine", text, True),
         ("tile_65536_mask", pa.uint16(), True),
+        ("valuation_type", text, True),
+        ("board_eval", pa.int32(), True),
+        ("step_seed", pa.uint32(), True),
+        ("max_rank", pa.uint8(), True),
     ]
     assert [(field.name, field.type, field.nullable) for field in steps] == expected
     assert archive.schema("steps").names == steps.names

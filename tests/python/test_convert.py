@@ -320,7 +320,7 @@ def test_a_failed_conversion_leaves_no_files(expected: list[Expected], tmp_path:
     assert list(tmp_path.iterdir()) == [bad]
 
 
-@pytest.mark.parametrize("format_name", ["a2t1", "a2run2", "a2pack", "packdat", "npy", "session", "jsonl"])
+@pytest.mark.parametrize("format_name", ["a2t1", "a2run2", "a2pack", "packdat", "npy", "session", "macroxue", "jsonl"])
 def test_bad_runs_are_skipped_and_reported(expected: list[Expected], tmp_path: Path, format_name: str) -> None:
     paths, _ = paths_of(expected, is_whole)
     games = Games(44).take(5)

@@ -19,6 +19,7 @@ import archives
 import damage
 import formats
 import logs
+import macroxue_packs
 import oracle
 import packs
 from compare import column
@@ -33,6 +34,7 @@ CONTAINERS: dict[str, Name] = {
     "pack.dat": "packdat",
     "dataset": "npy",
     SESSION: "session",
+    "strong/pack": "macroxue_pack",
 }
 
 
@@ -130,13 +132,15 @@ def sound_runs(corpus: Corpus, folder: Path) -> list[Expected]:
 def read_some(path: Path, name: Name, wanted: list[int]) -> list[Expected]:
     """Read the sound runs only, like ``sources.read``."""
     readers: dict[str, Any] = {"packdat": "read_pack_dat", "npy": "read_dataset", "session": "read_session"}
+    readers["macroxue_pack"] = "read_runs"
     with pytest.MonkeyPatch.context() as patch:
         if name == "pack":
             entries, stats = formats.read_pack(path)
             patch.setattr(formats, "read_pack", lambda _: ([entries[index] for index in wanted], stats))
         else:
-            runs = getattr(formats, readers[name])(path)
-            patch.setattr(formats, readers[name], lambda _: [runs[index] for index in wanted])
+            module = macroxue_packs if name == "macroxue_pack" else formats
+            runs = getattr(module, readers[name])(path)
+            patch.setattr(module, readers[name], lambda _: [runs[index] for index in wanted])
         found = read(path, name)
     assert len(found) == len(wanted)
     return [replace(run, source_index=index) for run, index in zip(found, wanted, strict=True)]
@@ -200,6 +204,8 @@ def test_errors_name_the_offset_of_a_wrong_value(
         "pack_dat_move_7": lambda data, at: data[at] == 7,
         "dataset_run_id": lambda data, at: data[at : at + 4] == (1_000_000).to_bytes(4, "little"),
         "session_exponent_17": lambda data, at: data[at] == 17,
+        "macroxue_pack_move_9": lambda data, at: data[at] == 9,
+        "macroxue_pack_rank_17": lambda data, at: data[at] == 17,
     }
     for entry in of_kind(corpus, *wrong):
         error = rejected[entry.path, entry.run]
@@ -215,7 +221,7 @@ def test_errors_name_the_offset_of_a_wrong_value(
 def test_an_offset_in_a_shard_has_the_name_of_the_shard(
     rejected: dict[tuple[Path, int | None], a2store.Rejected], corpus: Corpus
 ) -> None:
-    for entry in of_kind(corpus, "dataset_run_id", "session_exponent_17"):
+    for entry in of_kind(corpus, "dataset_run_id", "session_exponent_17", "macroxue_pack_move_9"):
         error = rejected[entry.path, entry.run]
         named = [file.name for file in entry.path.glob("steps*.npy") if file.name in str(error)]
         assert len(named) == 1, str(error)
@@ -283,7 +289,7 @@ def test_operations_without_partial_results_report_the_first_damage(
     kinds: dict[str, Path] = {}
     for entry in corpus.damages:
         kinds.setdefault(entry.kind, entry.path)
-    assert len(kinds) == 16
+    assert len(kinds) == 18
     for kind, path in kinds.items():
         indices = [entry.run for entry in corpus.damages if entry.path == path and entry.run is not None]
         for read_all in (
@@ -319,7 +325,9 @@ def test_a_damaged_container_is_reported_once_without_a_panic(folder: Path, corp
                 del data[rng.randrange(len(data)) :]
             else:
                 # In the header, or anywhere.
-                data[rng.randrange(200) if number % 3 == 1 else rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+                data[rng.randrange(min(200, len(data))) if number % 3 == 1 else rng.randrange(len(data))] ^= (
+                    1 << rng.randrange(8)
+                )
             victim.write_bytes(data)
             archive = a2store.Archive.create(tmp_path / "games.a2")
             report = archive.ingest(tmp_path / f"{number}", progress=False)

@@ -16,6 +16,7 @@ import pytest
 import damage
 import formats
 import logs
+import macroxue_packs
 import oracle
 from formats import A2RUN2, A2T1, LZ4, NONE, ZSTD, FormatError, Payload, Run
 from games import BEST, normalized, play
@@ -276,8 +277,8 @@ def test_a_corpus_is_damaged_at_the_listed_places(tmp_path: Path) -> None:
             found[path, place] = None
             if isinstance(entry, Payload):
                 found[path, place] = formats.decode_file(entry.data).boards
-    readers = [formats.read_pack_dat, formats.read_dataset, formats.read_session]
-    paths = [tmp_path / "pack.dat", tmp_path / "dataset", *(tmp_path / "selfplay").iterdir()]
+    readers = [formats.read_pack_dat, formats.read_dataset, formats.read_session, macroxue_packs.read_runs]
+    paths = [tmp_path / "pack.dat", tmp_path / "dataset", *(tmp_path / "selfplay").iterdir(), tmp_path / "strong/pack"]
     for read, path in zip(readers, paths, strict=True):
         for place, run in enumerate(read(path)):
             found[path, place] = run.boards if isinstance(run, Run) else None
@@ -289,7 +290,7 @@ def test_a_corpus_is_damaged_at_the_listed_places(tmp_path: Path) -> None:
     }
     assert {entry[:2] for entry in corpus.damages} == {key for key, boards in found.items() if boards is None}
     assert (len(found), len(corpus.damages), len(corpus.sound)) == (1000, 100, 900)
-    assert len({entry.kind for entry in corpus.damages}) == 16
+    assert len({entry.kind for entry in corpus.damages}) == 18
 
 
 def test_a_corpus_is_the_same_for_the_same_seed(tmp_path: Path) -> None:

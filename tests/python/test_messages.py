@@ -116,7 +116,7 @@ MAKERS = {
     "table": "archive.sql('SELECT * FROM steps').materialize(progress=False).save(out / 'steps.npy')",
     **{
         f"convert to {name}": f"a2store.convert([runs], out / 'converted', format={name!r}, progress=False)"
-        for name in ("a2t1", "a2run2", "a2pack", "packdat", "npy", "session", "jsonl")
+        for name in ("a2t1", "a2run2", "a2pack", "packdat", "npy", "session", "macroxue", "jsonl")
     },
     "export": "archive.export_runs('SELECT run_id FROM runs', out / 'exported', progress=False)",
     "recorder": "r = Recorder(out, tag='v1', journal=True); begin_one(r, 7).end(9); r.rotate(); r.close()",

@@ -59,7 +59,11 @@ pub(super) struct LogRow {
     chosen: MoveName,
     board: Exps,
     branch_evs: Option<BranchValues>,
+    valuation_type: Option<String>,
 }
+
+/// The maximum length of a valuation type's name in bytes.
+const MAX_NAME: usize = 64;
 
 impl LogRow {
     pub(super) fn parse(lines: &LineReader<'_>, step: u64) -> Result<LogRow> {
@@ -71,6 +75,17 @@ impl LogRow {
         }
         serde_json::from_slice(line)
             .map_err(|error| lines.error(offset(line, &error), step, "row", expected, message(&error)))
+    }
+
+    /// Takes the valuation type.
+    pub(super) fn valuation_type(&mut self, lines: &LineReader<'_>, step: u64) -> Result<Option<String>> {
+        match self.valuation_type.take() {
+            Some(name) if name.len() > MAX_NAME => {
+                let expected = format!("a name of at most {MAX_NAME} bytes");
+                Err(lines.error(0, step, "valuation_type", expected, format_args!("{} bytes", name.len())))
+            }
+            name => Ok(name),
+        }
     }
 
     pub(super) fn step(self, lines: &LineReader<'_>, step: u64) -> Result<RunStep> {

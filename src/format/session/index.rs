@@ -14,7 +14,7 @@ use std::collections::HashMap;
 
 /// The rows of each run in a session.
 #[derive(Debug, Default)]
-pub(super) struct RowIndex {
+pub(in crate::format) struct RowIndex {
     /// The runs that have rows, in the order of their ids.
     runs: Vec<IndexedRun>,
     /// The first row of each span, in the order of runs and then of rows.
@@ -31,16 +31,16 @@ struct IndexedRun {
 
 /// The rows of one run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RowsOfRun<'a> {
-    pub(super) run_id: u64,
-    pub(super) num_rows: u64,
+pub(in crate::format) struct RowsOfRun<'a> {
+    pub(in crate::format) run_id: u64,
+    pub(in crate::format) num_rows: u64,
     /// The first row of each span.
     spans: &'a [u64],
 }
 
 impl RowIndex {
     /// Scans all rows.
-    pub(super) fn new<R: OfRun>(steps: &RowShards<R>) -> RowIndex {
+    pub(in crate::format) fn new<R: OfRun>(steps: &RowShards<R>) -> RowIndex {
         let (mut spans, mut runs) = (Vec::new(), HashMap::new());
         let (mut first, mut last) = (0, None);
         for rows in steps.slices() {
@@ -64,12 +64,12 @@ impl RowIndex {
     }
 
     /// Returns the rows of a run, or `None` if it has no rows.
-    pub(super) fn rows_of(&self, run_id: u64) -> Option<RowsOfRun<'_>> {
+    pub(in crate::format) fn rows_of(&self, run_id: u64) -> Option<RowsOfRun<'_>> {
         self.get(self.runs.binary_search_by_key(&run_id, |run| run.run_id).ok()?)
     }
 
     /// Returns the rows of each run, in the order of ids.
-    pub(super) fn iter(&self) -> impl Iterator<Item = RowsOfRun<'_>> {
+    pub(in crate::format) fn iter(&self) -> impl Iterator<Item = RowsOfRun<'_>> {
         (0..self.runs.len()).filter_map(|place| self.get(place))
     }
 
@@ -100,15 +100,20 @@ impl RowIndex {
     }
 }
 
-impl RowsOfRun<'_> {
+impl<'a> RowsOfRun<'a> {
     /// Returns the first row in the session.
-    pub(super) fn first(self) -> Option<u64> {
+    pub(in crate::format) fn first(self) -> Option<u64> {
         self.spans.first().copied()
+    }
+
+    /// Returns the first row of each span.
+    pub(in crate::format) fn spans(self) -> &'a [u64] {
+        self.spans
     }
 
     /// Returns the rows in the order of steps, and the number of each row in the session. Copies them unless they are
     /// consecutive, in this order, and in one shard.
-    pub(super) fn read<'r, R: OfRun>(self, steps: &'r RowShards<R>) -> (Cow<'r, [R]>, RowNumbers) {
+    pub(in crate::format) fn read<'r, R: OfRun>(self, steps: &'r RowShards<R>) -> (Cow<'r, [R]>, RowNumbers) {
         if let &[first] = self.spans {
             // The span was found among the rows, so it is in range.
             let rows = steps.rows(first..first.saturating_add(self.num_rows)).unwrap_or_default();
@@ -128,7 +133,7 @@ impl RowsOfRun<'_> {
 }
 
 /// The number of each row of a run in the session.
-pub(super) enum RowNumbers {
+pub(in crate::format) enum RowNumbers {
     /// Consecutive numbers, from this one.
     From(u64),
     Listed(Vec<u64>),
@@ -136,7 +141,7 @@ pub(super) enum RowNumbers {
 
 impl RowNumbers {
     /// Returns the number of the row at this place of the run.
-    pub(super) fn get(&self, place: u64) -> u64 {
+    pub(in crate::format) fn get(&self, place: u64) -> u64 {
         match self {
             RowNumbers::From(first) => first.saturating_add(place),
             RowNumbers::Listed(numbers) => numbers.get(place as usize).copied().unwrap_or(u64::MAX),

@@ -7,13 +7,16 @@ use rusqlite::types::ValueRef;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The description of a session, as an archive stores it.
+/// The description of a session or of a Macroxue pack, as an archive stores it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SessionInfo {
     /// Whether the rows hold moves.
     pub(crate) has_actions: bool,
     /// The rows of the table `session`, with unparsed values.
     pub(crate) entries: Vec<(String, Option<String>)>,
+    /// The layout of the pack; `None` for a session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pack: Option<Value>,
 }
 
 /// The stored seed of a run whose seed is unknown. An existing Rust reader of sessions rejects NULL.
@@ -23,7 +26,7 @@ const UNKNOWN_SEED: i64 = -1;
 ///
 /// # Errors
 /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for the seed that stands for an unknown one.
-pub(super) fn stored_seed(seed: Option<u64>) -> Result<i64> {
+pub(in crate::format) fn stored_seed(seed: Option<u64>) -> Result<i64> {
     match seed.map_or(UNKNOWN_SEED, |seed| seed as i64) {
         UNKNOWN_SEED if seed.is_some() => {
             Err(Error::argument("seed", "at most 18446744073709551614 in a session", u64::MAX))
@@ -34,14 +37,14 @@ pub(super) fn stored_seed(seed: Option<u64>) -> Result<i64> {
 
 /// The metadata of a run in `metadata.db`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SessionRun {
-    pub(super) id: i64,
-    pub(super) seed: Option<u64>,
-    pub(super) max_score: u64,
-    pub(super) num_steps: Option<u32>,
-    pub(super) highest_tile: u32,
+pub(in crate::format) struct SessionRun {
+    pub(in crate::format) id: i64,
+    pub(in crate::format) seed: Option<u64>,
+    pub(in crate::format) max_score: u64,
+    pub(in crate::format) num_steps: Option<u32>,
+    pub(in crate::format) highest_tile: u32,
     /// The first column with an invalid value; 0 = all columns are valid.
-    pub(super) bad: u8,
+    pub(in crate::format) bad: u8,
 }
 
 const COLUMNS: [&str; 5] = ["id", "seed", "steps", "max_score", "highest_tile"];
@@ -49,7 +52,7 @@ const SELECT: &str = "SELECT id, seed, steps, max_score, highest_tile FROM runs 
 const SELECT_SESSION: &str = "SELECT meta_key, meta_value FROM session";
 
 /// The name and the valid values of each column.
-pub(super) const EXPECTED: [(&str, &str); 5] = [
+pub(in crate::format) const EXPECTED: [(&str, &str); 5] = [
     ("runs.id", "an INTEGER"),
     ("runs.seed", "NULL or an INTEGER"),
     ("runs.steps", "NULL or an INTEGER in 0..=4294967295"),
@@ -63,7 +66,7 @@ const MAX_ENTRIES_LEN: usize = 1 << 18;
 /// rest stays text.
 const MAX_PARSED_LEN: usize = 1 << 16;
 
-pub(super) fn read_runs(database: &Database) -> Result<Vec<SessionRun>> {
+pub(in crate::format) fn read_runs(database: &Database) -> Result<Vec<SessionRun>> {
     database.check_table("runs", &COLUMNS, true)?;
     // `quick_check` has visited every row, so this count can be trusted.
     let mut runs = Vec::with_capacity(database.num_rows("runs")?);
@@ -90,12 +93,12 @@ pub(super) fn read_runs(database: &Database) -> Result<Vec<SessionRun>> {
 
 /// The metadata entries of a session by key, parsed and unparsed.
 #[derive(Debug, Default)]
-pub(super) struct Entries {
-    pub(super) values: Vec<(String, Value)>,
-    pub(super) texts: Vec<(String, Option<String>)>,
+pub(in crate::format) struct Entries {
+    pub(in crate::format) values: Vec<(String, Value)>,
+    pub(in crate::format) texts: Vec<(String, Option<String>)>,
 }
 
-pub(super) fn read_entries(database: &Database) -> Result<Entries> {
+pub(in crate::format) fn read_entries(database: &Database) -> Result<Entries> {
     database.check_table("session", &["meta_key", "meta_value"], false)?;
     let refuse = |expected: String, found: &str| header_error("session", expected, found.into(), database.path());
     let (mut entries, mut len, mut parsed_len) = (Entries::default(), 0, 0);

@@ -34,8 +34,11 @@ mod writer;
 mod tests;
 
 pub(crate) use growing::{GrowingSession, NewRun};
+pub(super) use index::RowIndex;
 pub(crate) use metadata::SessionInfo;
+pub(super) use metadata::{EXPECTED, SessionRun, read_entries, read_runs, stored_seed};
 pub(super) use reader::FORMAT;
 pub use reader::Session;
 pub(crate) use recording::{JOURNAL_MAGIC, RECORDING, is_unrecorded, journal_name, journal_number};
+pub(super) use row::OfRun;
 pub use writer::{SessionOptions, SessionWriter};

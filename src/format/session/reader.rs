@@ -86,7 +86,7 @@ impl Session {
 
     /// Returns the description that an archive stores, so that the session can be exported unchanged.
     pub(crate) fn info(&self) -> SessionInfo {
-        SessionInfo { has_actions: self.has_actions(), entries: self.entries.texts.clone() }
+        SessionInfo { has_actions: self.has_actions(), entries: self.entries.texts.clone(), pack: None }
     }
 
     /// Returns the number of runs.

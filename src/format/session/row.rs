@@ -41,7 +41,7 @@ const _: () = {
 };
 
 /// A row that holds the id of its run and the index of its step in it.
-pub(super) trait OfRun: NpyRow {
+pub(in crate::format) trait OfRun: NpyRow {
     fn run_id(&self) -> u64;
 
     fn step_idx(&self) -> u32;

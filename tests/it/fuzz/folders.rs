@@ -15,6 +15,8 @@ pub(super) type Files = Vec<(String, Vec<u8>)>;
 
 pub(super) const METADATA: &str = "metadata.db";
 const MANIFEST: &str = "manifest.json";
+/// The valuation types of a Macroxue pack.
+const TYPES: &str = "valuation_types.json";
 /// Number of databases that random SQL statements have changed. They are inputs for byte changes and for more
 /// statements.
 const CHANGED: u64 = 100;
@@ -77,7 +79,17 @@ impl Folder {
         self.temp.path().join("folder")
     }
 
-    fn new(temp: TempDir, seeds: Vec<Files>, columns: &'static [&'static str], row_fields: &'static [Field]) -> Folder {
+    /// Returns a free path for a copy.
+    pub(super) fn scratch_path(&self) -> PathBuf {
+        self.temp.path().join("again")
+    }
+
+    pub(super) fn new(
+        temp: TempDir,
+        seeds: Vec<Files>,
+        columns: &'static [&'static str],
+        row_fields: &'static [Field],
+    ) -> Folder {
         std::fs::create_dir(temp.path().join("folder")).unwrap();
         for files in &seeds {
             assert!(files.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() <= MAX_LEN);
@@ -94,13 +106,13 @@ impl Folder {
         Folder { seeds, files: Vec::new(), written: Vec::new(), temp, columns, row_fields, databases }
     }
 
-    fn mutate(&mut self, random: &mut Random) {
+    pub(super) fn mutate(&mut self, random: &mut Random) {
         let place = random.below(self.seeds.len());
         self.files.clone_from(&self.seeds[place]);
         let other = random.pick(&self.seeds).clone();
         match random.below(16) {
             0..=6 => self.change(|name| name.ends_with(".npy"), &other, random),
-            7 | 8 => self.change(|name| name == MANIFEST, &other, random),
+            7 | 8 => self.change(|name| name == MANIFEST || name == TYPES, &other, random),
             9 | 10 => {
                 let database = random.pick(&self.databases).clone();
                 self.set_database(database);
@@ -156,7 +168,7 @@ impl Folder {
             if name.ends_with("-wal") && !random.one_in(4) {
                 repair_log(bytes);
             }
-        } else if name == MANIFEST {
+        } else if name == MANIFEST || name == TYPES {
             havoc_text(bytes, other, &MANIFEST_TOKENS, random);
         } else if random.one_in(3) {
             change_header(bytes, other, random);
@@ -177,7 +189,7 @@ impl Folder {
     }
 
     /// Writes the changed files to the folder, and removes those that are gone.
-    fn write(&mut self) {
+    pub(super) fn write(&mut self) {
         let folder = self.path();
         for (name, _) in &self.written {
             if !self.files.iter().any(|(other, _)| other == name) {
@@ -192,7 +204,7 @@ impl Folder {
         self.written.clone_from(&self.files);
     }
 
-    fn input(&self) -> Vec<(&str, &[u8])> {
+    pub(super) fn input(&self) -> Vec<(&str, &[u8])> {
         self.files.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())).collect()
     }
 }
@@ -259,7 +271,10 @@ pub(super) fn take(folder: &Path) -> Files {
 
 /// Writes decoded runs and reads them again, twice. The first copy must have the same steps. The second must equal
 /// the first.
-fn come_back(runs: &[Run], write_and_read: impl Fn(&[Run]) -> Result<Vec<Run>, Error>) -> Result<(), String> {
+pub(super) fn come_back(
+    runs: &[Run],
+    write_and_read: impl Fn(&[Run]) -> Result<Vec<Run>, Error>,
+) -> Result<(), String> {
     let again = |runs: &[Run]| write_and_read(runs).map_err(|error| format!("runs that do not come back: {error}"));
     let once = again(runs)?;
     let twice = again(&once)?;
@@ -354,7 +369,7 @@ impl Target for OfDataset {
         if !random.one_in(64) {
             return Ok(());
         }
-        let again = self.0.temp.path().join("again");
+        let again = self.0.scratch_path();
         come_back(&decoded, |runs| {
             self::dataset(&again, runs, DatasetOptions::default())?;
             let dataset = Dataset::open(&again)?;
@@ -452,7 +467,7 @@ impl Target for OfSession {
         if !random.one_in(64) {
             return Ok(());
         }
-        let again = self.0.temp.path().join("again");
+        let again = self.0.scratch_path();
         come_back(&decoded, |runs| {
             self::session(&again, runs, options)?;
             let session = Session::open(&again)?;

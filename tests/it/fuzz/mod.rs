@@ -17,6 +17,7 @@
 mod exhaustive;
 mod folders;
 mod macroxue;
+mod macroxue_packs;
 mod memory;
 mod mutate;
 mod packdat;
@@ -115,6 +116,11 @@ fn session() {
 #[test]
 fn macroxue() {
     fuzz::<macroxue::Log>();
+}
+
+#[test]
+fn macroxue_pack() {
+    fuzz::<macroxue_packs::OfPack>();
 }
 
 const CHILD: &str = "A2STORE_TEST_FUZZES";

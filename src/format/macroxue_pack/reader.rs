@@ -1,0 +1,230 @@
+//! Reading Macroxue packs.
+
+use super::layout::PackLayout;
+use super::row::{AlignedRow, PackRow, PackedRow, detail_of, has_rows, is_aligned};
+use super::valuation_types::ValuationTypes;
+use crate::error::{Error, ErrorKind, Location, Result};
+use crate::format::container::RowFolder;
+use crate::format::mapped::FileBytes;
+use crate::format::npy::NpyHeader;
+use crate::format::rows::rebuild;
+use crate::format::run_file::decode_run;
+use crate::format::session::{EXPECTED, RowIndex, SessionInfo, SessionRun, read_entries, read_runs};
+use crate::format::shards::{METADATA, RowShards, files_in};
+use crate::format::source::{RunSource, SourceFacts, SourceRun};
+use crate::format::sqlite::Database;
+use crate::run::{Run, RunMeta};
+use crate::step_details::StepDetails;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A Macroxue pack with memory-mapped rows. Any number of threads may read its runs in any order.
+///
+/// Opening reads `metadata.db` and scans all rows once to locate each run. The index takes 24 bytes per run. Rows that
+/// belong to no run are reported as one damaged run for each of their ids, after all other runs. The files must not be
+/// modified while the pack is open.
+#[derive(Debug)]
+pub struct MacroxuePack(Box<dyn RunSource>);
+
+impl MacroxuePack {
+    /// Opens a pack by its folder.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Header`] if a shard is missing, or if a file is damaged or has the wrong format or size;
+    /// [`ErrorKind::Io`].
+    pub fn open(folder: impl AsRef<Path>) -> Result<MacroxuePack> {
+        open(folder.as_ref()).map(MacroxuePack)
+    }
+
+    /// Returns the number of runs. Each id that occurs in rows only counts as a run.
+    #[must_use]
+    pub fn num_runs(&self) -> usize {
+        self.0.num_runs()
+    }
+
+    /// Returns the id of a run; `None` past the last run of `metadata.db`.
+    #[must_use]
+    pub fn id(&self, index: usize) -> Option<u64> {
+        self.0.facts(index).id
+    }
+
+    /// Decodes a run. Runs are in the order of their rows. A run has raw values and details, and no final board.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Decode`] with the run, and with the step and the offset in the file if a row holds no valid step. It
+    /// is also returned if rows are missing, out of order, or belong to no run. [`ErrorKind::IndexOutOfBounds`].
+    pub fn decode(&self, index: usize) -> Result<Run> {
+        match self.0.read(index)? {
+            SourceRun::Run(run) => Ok(run),
+            SourceRun::File(bytes) => Ok(decode_run(&bytes)?.0),
+        }
+    }
+}
+
+/// A pack with rows of one layout.
+#[derive(Debug)]
+struct PackOfRows<R> {
+    folder: PathBuf,
+    steps: RowShards<R>,
+    index: RowIndex,
+    /// The runs in the order of their rows.
+    runs: Vec<SessionRun>,
+    /// The run ids that occur in rows only, each with its first row.
+    strays: Vec<(u64, u64)>,
+    types: ValuationTypes,
+    /// The description that an archive stores, as JSON.
+    info: Arc<str>,
+}
+
+pub(in crate::format) const FOLDER: RowFolder = RowFolder { has_rows, open };
+
+/// Opens a pack by its folder. The first file of rows determines whether rows are aligned.
+fn open(folder: &Path) -> Result<Box<dyn RunSource>> {
+    let files = files_in(folder)?;
+    let Some(path) = files.first() else { return Ok(Box::new(PackOfRows::<PackedRow>::open(folder, &files)?)) };
+    let header = NpyHeader::parse(&FileBytes::map(path)?).map_err(|error| error.of_header().with_path(path))?;
+    Ok(match is_aligned(&header) {
+        true => Box::new(PackOfRows::<AlignedRow>::open(folder, &files)?),
+        false => Box::new(PackOfRows::<PackedRow>::open(folder, &files)?),
+    })
+}
+
+impl<R: PackRow> PackOfRows<R> {
+    fn open(folder: &Path, files: &[PathBuf]) -> Result<PackOfRows<R>> {
+        let database = Database::open(&folder.join(METADATA))?;
+        let (mut runs, entries) = (read_runs(&database)?, read_entries(&database)?);
+        database.finish_reading()?;
+        let types = ValuationTypes::read(folder)?;
+        let steps = RowShards::<R>::open(files.to_vec())?;
+        let index = RowIndex::new(&steps);
+        let strays = strays(&index, &runs);
+        runs.sort_by_key(|run| (index.rows_of(run.id as u64).and_then(|own| own.first()).unwrap_or(u64::MAX), run.id));
+
+        let start = steps.files().next().map_or(&[][..], |(_, bytes)| bytes);
+        let num_rows = steps.slices().map(|rows| rows.len() as u64);
+        let layout = PackLayout::of_pack(files, start, num_rows, &types)?;
+        let info = SessionInfo { has_actions: true, entries: entries.texts, pack: Some(layout.to_json()?) };
+        let info = serde_json::to_string(&info).map_err(io::Error::other)?.into();
+        Ok(PackOfRows { folder: folder.to_owned(), steps, index, runs, strays, types, info })
+    }
+
+    fn decode(&self, index: usize) -> Result<Run> {
+        let Some(record) = self.runs.get(index) else {
+            let stray = index.checked_sub(self.runs.len()).and_then(|index| self.strays.get(index));
+            let Some(&(run_id, first)) = stray else {
+                let len = self.num_runs() as u64;
+                return Err(ErrorKind::IndexOutOfBounds { index: index as i128, len }.into());
+            };
+            let error = Error::decode(0, "run_id", "the id of a run in metadata.db", run_id);
+            return Err(self.steps.in_run(error, index as u64, |_| first));
+        };
+        let refuse = |what, expected: String, found: String| {
+            let path = Some(self.folder.join(METADATA));
+            let location = Location { run: Some(index as u64), path, ..Location::default() };
+            Err(ErrorKind::Decode { location, what, expected, found }.into())
+        };
+        if record.bad != 0 {
+            let (what, expected) = EXPECTED.get(usize::from(record.bad)).copied().unwrap_or(EXPECTED[0]);
+            return refuse(what, expected.into(), "another value".into());
+        }
+        let Some(num_steps) = record.num_steps else {
+            return refuse("runs.steps", "an INTEGER in 0..=4294967295".into(), "NULL".into());
+        };
+        let meta = RunMeta {
+            max_score: record.max_score,
+            highest_tile: record.highest_tile,
+            seed: record.seed,
+            raw_evs: true,
+            ..RunMeta::default()
+        };
+        let Some(own) = self.index.rows_of(record.id as u64) else {
+            return match num_steps {
+                0 => Run::builder(0).finish(meta, None),
+                _ => {
+                    let found = format!("none with run_id {}", record.id);
+                    refuse("rows of the run", format!("{num_steps} (runs.steps)"), found)
+                }
+            };
+        };
+        let first = own.first().unwrap_or_default();
+        let in_run = |error: Error| self.steps.in_run(error, index as u64, |place| first.saturating_add(place));
+        if let Some(&again) = own.spans().get(1) {
+            let expected = "consecutive rows of each run";
+            let error = Error::decode(0, "run_id", expected, format_args!("{} again", own.run_id));
+            return Err(self.steps.in_run(error, index as u64, |_| again));
+        }
+        if own.num_rows != u64::from(num_steps) {
+            return refuse("rows of the run", format!("{num_steps} (runs.steps)"), own.num_rows.to_string());
+        }
+        let rows = self.steps.rows(first..first.saturating_add(own.num_rows)).unwrap_or_default();
+        let details = self.details(&rows, record.seed).map_err(in_run)?;
+        Ok(rebuild(&rows, meta, None).map_err(in_run)?.with_details(details))
+    }
+
+    /// Returns the details in the rows of a run.
+    fn details(&self, rows: &[R], seed: Option<u64>) -> Result<StepDetails> {
+        let names = self.types.names();
+        let has_evals = rows.iter().any(|row| row.parts().0.board_eval != 0);
+        let seed = usual_seed(seed);
+        let mut details = StepDetails::default();
+        for (place, row) in rows.iter().enumerate() {
+            let id = row.parts().0.valuation_type;
+            let Some(name) = names[usize::from(id)] else {
+                let offset = place * size_of::<R>() + std::mem::offset_of!(super::row::Head, valuation_type);
+                let location =
+                    Location { offset: Some(offset as u64), step: Some(place as u64), ..Location::default() };
+                let (expected, found) = ("an id in valuation_types.json".to_owned(), id.to_string());
+                return Err(ErrorKind::Decode { location, what: "valuation_type", expected, found }.into());
+            };
+            // A pack has at most 256 types, so each fits.
+            details.push(detail_of(row, name, seed, has_evals));
+        }
+        Ok(details.with_padding(R::padding_of(rows)))
+    }
+}
+
+/// Returns the run ids that occur in rows but not among the runs, each with its first row. The runs must be in the order
+/// of their ids.
+pub(super) fn strays(index: &RowIndex, runs: &[SessionRun]) -> Vec<(u64, u64)> {
+    let has_run = |id: u64| runs.binary_search_by_key(&(id as i64), |record| record.id).is_ok();
+    let without = index.iter().filter(|own| !has_run(own.run_id));
+    without.map(|own| (own.run_id, own.first().unwrap_or_default())).collect()
+}
+
+/// Returns the seed that the rows of a run usually have: the low 32 bits of the run's seed, and those of -1 if the seed
+/// is unknown.
+pub(super) fn usual_seed(seed: Option<u64>) -> u32 {
+    seed.unwrap_or(u64::MAX) as u32
+}
+
+impl<R: PackRow> RunSource for PackOfRows<R> {
+    fn num_runs(&self) -> usize {
+        self.runs.len() + self.strays.len()
+    }
+
+    fn offset(&self, index: usize) -> u64 {
+        let first = self.runs.get(index).and_then(|run| self.index.rows_of(run.id as u64)).and_then(|own| own.first());
+        first.and_then(|first| self.steps.place(first)).map_or(0, |(_, offset)| offset)
+    }
+
+    fn num_bytes(&self, index: usize) -> u64 {
+        let own = self.runs.get(index).and_then(|run| self.index.rows_of(run.id as u64));
+        own.map_or(0, |own| own.num_rows * size_of::<R>() as u64)
+    }
+
+    fn facts(&self, index: usize) -> SourceFacts {
+        let run = self.runs.get(index);
+        SourceFacts { id: run.map(|run| run.id as u64), num_steps: run.and_then(|run| run.num_steps) }
+    }
+
+    fn session(&self) -> Result<Option<(Arc<str>, Arc<str>)>> {
+        let folder = std::path::absolute(&self.folder).unwrap_or_else(|_| self.folder.clone());
+        let name = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned();
+        Ok(Some((name.into(), Arc::clone(&self.info))))
+    }
+
+    fn read(&self, index: usize) -> Result<SourceRun<'_>> {
+        self.decode(index).map(SourceRun::Run)
+    }
+}

@@ -1,0 +1,647 @@
+"""Macroxue packs: read, written and merged, compared with NumPy, sqlite3 and the files of the field's packer."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import a2store
+import macroxue_packs as packs
+from archives import run_command
+from games import play
+from macroxue_packs import ALIGNED, PACKED, TYPES, Pack
+from oracle import Array, cells
+
+PACKS = ("pack", "pack2", "pack-sharded", "merged")
+STEP_COLUMNS = (
+    "run_id, step_index, board, tile_65536_mask, move, ev_legal, ev_up, ev_down, ev_left, ev_right, valuation_type,"
+    " board_eval, step_seed, max_rank, max_exp, has_evs"
+)
+FIRST_SEED = 7_000_000_000
+"""The low 32 bits of the seeds differ from the seeds."""
+
+
+@pytest.fixture(scope="module")
+def field(fixtures: Path) -> Path:
+    folder = fixtures / "macroxue"
+    if not folder.is_dir():
+        pytest.skip("no fixtures of Macroxue packs")
+    return folder
+
+
+def made(num_runs: int = 4, *, seed: int = 3, length: int = 30, dtype: Any = PACKED, evals: bool = True) -> Pack:
+    """Return a pack of games by the rules, with every field in use."""
+    rng = random.Random(seed)
+    rows, runs = [], []
+    for run_id in range(num_runs):
+        game = play(rng, length + 5 * run_id, raw=True)
+        own = FIRST_SEED + run_id
+        runs.append((run_id, own, len(game), game.max_score, game.highest_tile))
+        for step, (board, move, values) in enumerate(zip(game.boards, game.moves, game.branches, strict=True)):
+            evs = values or (None,) * 4
+            rank = 11 if (run_id, step) == (1, 2) else max(cells(board))
+            step_seed = 99 if (run_id, step) == (1, 4) else own & 0xFFFFFFFF
+            rows.append(
+                (
+                    run_id,
+                    step,
+                    board,
+                    rng.randrange(-(2**31), 2**31) if evals else 0,
+                    0,
+                    move,
+                    rng.randrange(3),
+                    sum(1 << place for place, value in enumerate(evs) if value is not None),
+                    rank,
+                    step_seed,
+                    [value or 0.0 for value in evs],
+                )
+            )
+    whole = np.zeros(len(rows), dtype)
+    for name in PACKED.names or ():
+        whole[name] = np.array(rows, PACKED)[name]
+    return Pack(whole, runs, [("note", '"é"')], dict(TYPES))
+
+
+def write(folder: Path, pack: Pack, **options: Any) -> Path:
+    return packs.write(folder, pack.rows, pack.runs, types=pack.types, session=pack.session, **options)
+
+
+def ingest(tmp_path: Path, *paths: Path) -> tuple[a2store.Archive, a2store.IngestReport]:
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    return archive, archive.ingest(list(paths), progress=False)
+
+
+def convert(paths: Sequence[Path], out: Path, **options: Any) -> a2store.ExportReport:
+    return a2store.convert(list(paths), out, format="macroxue", progress=False, **options)
+
+
+def asked(archive: a2store.Archive, sql: str) -> dict[str, list[Any]]:
+    columns: dict[str, list[Any]] = pa.table(archive.sql(sql)).to_pydict()
+    return columns
+
+
+def assert_holds(archive: a2store.Archive, pack: Pack) -> None:
+    """Check all runs and steps of an archive against a pack whose rows are in the order of runs."""
+    runs = asked(
+        archive, "SELECT source_id, seed, game_steps, max_score, highest_tile, num_steps FROM runs ORDER BY run_id"
+    )
+    found = zip(*(runs[name] for name in ("source_id", "seed", "game_steps", "max_score", "highest_tile")), strict=True)
+    assert list(found) == pack.runs
+    assert runs["num_steps"] == runs["game_steps"]
+    steps = asked(archive, f"SELECT {STEP_COLUMNS} FROM steps ORDER BY run_id, step_index")
+    rows = pack.rows
+    names = {number: name for name, number in pack.types.items()}
+    for column, name in (
+        ("run_id", "run_id"),
+        ("step_index", "step_index"),
+        ("board", "board"),
+        ("move", "move_dir"),
+        ("tile_65536_mask", "tile_65536_mask"),
+    ):
+        assert steps[column] == rows[name].tolist()
+    assert steps["valuation_type"] == [names[number] for number in rows["valuation_type"].tolist()]
+    evals = {run: bool(rows["board_eval"][rows["run_id"] == run].any()) for run, *_ in pack.runs}
+    assert steps["board_eval"] == [
+        value if evals[run] else None
+        for run, value in zip(rows["run_id"].tolist(), rows["board_eval"].tolist(), strict=True)
+    ]
+    seeds = {run: seed & 0xFFFFFFFF for run, seed, *_ in pack.runs}
+    assert steps["step_seed"] == [
+        seed if seed != seeds[run] else None
+        for run, seed in zip(rows["run_id"].tolist(), rows["seed"].tolist(), strict=True)
+    ]
+    largest = [
+        max(packs.exps(*pair)) for pair in zip(rows["board"].tolist(), rows["tile_65536_mask"].tolist(), strict=True)
+    ]
+    assert steps["max_exp"] == largest
+    assert steps["max_rank"] == [
+        rank if rank != exp else None for rank, exp in zip(rows["max_rank"].tolist(), largest, strict=True)
+    ]
+    assert steps["has_evs"] == (rows["ev_legal"] != 0).tolist()
+    has = rows["ev_legal"] != 0
+    assert np.array_equal(np.array(steps["ev_legal"])[has], rows["ev_legal"][has])
+    for move, name in enumerate(("ev_up", "ev_down", "ev_left", "ev_right")):
+        legal = rows["ev_legal"] >> move & 1
+        expected = [
+            value if bit else None for value, bit in zip(rows["branch_evs"][:, move].tolist(), legal, strict=True)
+        ]
+        assert steps[name] == expected
+
+
+def assert_same_files(found: Path, expected: Path) -> None:
+    """Check that a pack has the same row files and JSON byte for byte, and the same tables."""
+    assert sorted(path.name for path in found.iterdir()) == sorted(
+        path.name for path in expected.iterdir() if path.suffix not in (".db-wal", ".db-shm")
+    )
+    for path in expected.iterdir():
+        if path.name != "metadata.db":
+            assert (found / path.name).read_bytes() == path.read_bytes(), path.name
+    assert_same_tables(found, expected)
+
+
+def assert_same_tables(found: Path, expected: Path) -> None:
+    ours, theirs = packs.read(found), packs.read(expected)
+    assert (ours.runs, ours.session, ours.types) == (theirs.runs, theirs.session, theirs.types)
+
+
+def runs_of(table: a2store.StepTable) -> int:
+    return len(set(table.take(range(len(table))).run_id.tolist()))
+
+
+# Reading
+
+
+@pytest.mark.parametrize("name", PACKS)
+def test_packs_of_the_field_are_read(field: Path, tmp_path: Path, name: str) -> None:
+    archive, report = ingest(tmp_path, field / name)
+    expected = packs.read(field / name)
+    assert (report.accepted, report.errors, report.num_steps) == (len(expected.runs), [], len(expected.rows))
+    assert_holds(archive, expected)
+    facts = asked(archive, "SELECT DISTINCT format, session, raw_evs, engine, elapsed_s, final_board FROM runs")
+    assert {key: values[0] for key, values in facts.items()} == {
+        "format": "macroxue",
+        "session": name,
+        "raw_evs": True,
+        "engine": None,
+        "elapsed_s": 0.0,
+        "final_board": None,
+    }
+    assert archive.verify(deep=True, progress=False).problems == []
+    # A second ingest adds nothing, and sharded rows are the same runs.
+    others = [field / other for other in ("pack", "pack-sharded")] if name in PACKS[::2] else [field / name]
+    again = archive.ingest(others, progress=False)
+    assert (again.accepted, again.errors) == (0, [])
+
+
+@pytest.mark.parametrize("name", PACKS)
+def test_packs_of_the_field_become_tables(field: Path, name: str) -> None:
+    table = a2store.StepTable.from_runs([field / name], progress=False)
+    rows = packs.read(field / name).rows
+    batch = table.take(range(len(table)))
+    assert np.array_equal(batch.board, rows["board"])
+    assert np.array_equal(batch["tile_65536_mask"], rows["tile_65536_mask"])
+    assert np.array_equal(batch.move, rows["move_dir"])
+
+
+@pytest.mark.parametrize("dtype", [PACKED, ALIGNED], ids=["packed", "aligned"])
+@pytest.mark.parametrize("shards", [None, (50, 50, 50), (7, 100, 1, 42)])
+def test_every_field_is_kept(tmp_path: Path, dtype: Any, shards: tuple[int, ...] | None) -> None:
+    pack = made(dtype=dtype)
+    assert (pack.rows.dtype.itemsize, len(pack.rows)) == (46 if dtype is PACKED else 48, 150)
+    folder = write(tmp_path / "pack", pack, shards=shards)
+    archive, report = ingest(tmp_path, folder)
+    assert (report.accepted, report.errors) == (4, [])
+    assert_holds(archive, pack)
+    found = asked(archive, "SELECT count(board_eval) AS e, count(step_seed) AS s, count(max_rank) AS r FROM steps")
+    assert found == {"e": [150], "s": [1], "r": [1]}
+    archive.export_runs("SELECT run_id FROM runs", tmp_path / "out", format="original", progress=False)
+    assert_same_files(tmp_path / "out", folder)
+    archive.compact(progress=False)
+    assert_holds(archive, pack)
+
+
+def test_padding_is_kept(tmp_path: Path) -> None:
+    rows = made(3, dtype=ALIGNED)
+    # NumPy leaves the bytes between fields as they are in memory.
+    raw = rows.rows.view("u1").reshape(-1, 48)
+    raw[5:60, 26:28] = np.arange(110, dtype="u1").reshape(55, 2)
+    folder = write(tmp_path / "pack", rows)
+    assert np.load(folder / "steps.npy").view("u1").reshape(-1, 48)[6, 26] == 2
+    archive, _ = ingest(tmp_path, folder)
+    assert archive.verify(deep=True, progress=False).problems == []
+    kept = asked(archive, "SELECT original FROM runs ORDER BY run_id")["original"]
+    assert [data and len(data) for data in kept] == [60, 70, None]
+    archive.compact(progress=False)
+    archive.export_runs("SELECT run_id FROM runs", tmp_path / "out", format="original", progress=False)
+    assert_same_files(tmp_path / "out", folder)
+
+
+def test_evaluations_of_zero_are_none(tmp_path: Path) -> None:
+    pack = made(2, evals=False)
+    pack.rows["board_eval"][-1] = 5
+    archive, _ = ingest(tmp_path, write(tmp_path / "pack", pack))
+    known = asked(archive, "SELECT run_id, count(board_eval) AS evals FROM steps GROUP BY run_id ORDER BY run_id")
+    assert known["evals"] == [0, int((pack.rows["run_id"] == 1).sum())]
+
+
+def test_an_empty_pack_and_an_empty_run(tmp_path: Path) -> None:
+    empty = packs.write(tmp_path / "empty", np.zeros(0, PACKED), [])
+    one = packs.write(tmp_path / "one", np.zeros(0, PACKED), [(4, 1, 0, 0, 2)])
+    archive, report = ingest(tmp_path, empty, one)
+    assert (report.accepted, report.errors, archive.num_steps) == (1, [], 0)
+    archive.export_runs("SELECT run_id FROM runs", tmp_path / "out", format="original", progress=False)
+    assert_same_files(tmp_path / "out", one)
+
+
+def test_logs_have_valuation_types(field: Path, tmp_path: Path) -> None:
+    archive, report = ingest(tmp_path, field / "logs")
+    assert (report.accepted, report.errors) == (8, [])
+    found = asked(archive, "SELECT valuation_type, count(*) AS n FROM steps GROUP BY 1 ORDER BY 1")
+    logs = [row["valuation_type"] for _, rows in read_logs(field / "logs") for row in rows]
+    assert found == {"valuation_type": sorted(set(logs)), "n": [logs.count(name) for name in sorted(set(logs))]}
+    numbers = asked(archive, "SELECT count(board_eval) + count(step_seed) + count(max_rank) AS n FROM steps")
+    assert numbers == {"n": [0]}
+
+
+# Writing
+
+
+def read_logs(folder: Path) -> list[tuple[Any, list[Any]]]:
+    return [
+        (
+            json.loads(path.read_text()),
+            [json.loads(line) for line in gzip.open(str(path).replace(".meta.json", ".jsonl.gz"))],
+        )
+        for path in sorted(folder.glob("*.meta.json"))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("logs", "name", "shard_rows"),
+    [
+        ("logs", "pack", None),
+        ("logs2", "pack2", None),
+        ("logs", "pack-sharded", 300),
+    ],
+)
+def test_logs_become_the_files_of_the_fields_packer(
+    field: Path, tmp_path: Path, logs: str, name: str, shard_rows: int | None
+) -> None:
+    report = convert([field / logs], tmp_path / "out", shard_rows=shard_rows)
+    expected = packs.read(field / name)
+    assert (report.runs, report.num_steps) == (len(expected.runs), len(expected.rows))
+    assert_same_tables(tmp_path / "out", field / name)
+    found, theirs = packs.row_files(tmp_path / "out"), packs.row_files(field / name)
+    assert [path.name for path in found] == [path.name for path in theirs]
+    for ours, path in zip(found, theirs, strict=True):
+        # The evaluation is the only difference, and it is never invented.
+        with_evals = np.load(ours)
+        assert not with_evals["board_eval"].any()
+        with_evals["board_eval"] = np.load(path)["board_eval"]
+        header = path.stat().st_size - with_evals.nbytes
+        assert ours.read_bytes()[:header] + with_evals.tobytes() == path.read_bytes()
+    again = packs.pack_logs(read_logs(field / logs), expected.types)
+    assert np.array_equal(packs.read(tmp_path / "out").rows, again.rows)
+    assert again.runs == expected.runs
+    # The same from an archive.
+    archive, _ = ingest(tmp_path, field / logs)
+    archive.export_runs(
+        "SELECT run_id FROM runs", tmp_path / "exported", format="macroxue", shard_rows=shard_rows, progress=False
+    )
+    for path in found:
+        assert (tmp_path / "exported" / path.name).read_bytes() == path.read_bytes()
+    assert_same_tables(tmp_path / "exported", tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", PACKS)
+@pytest.mark.parametrize("form", ["original", "macroxue"])
+def test_packs_of_the_field_go_out_as_they_came_in(field: Path, tmp_path: Path, name: str, form: Any) -> None:
+    archive, _ = ingest(tmp_path, field / name)
+    report = archive.export_runs("SELECT run_id FROM runs", tmp_path / "out", format=form, progress=False)
+    assert (report.runs, report.num_files) == (len(packs.read(field / name).runs), 1)
+    assert_same_files(tmp_path / "out", field / name)
+    assert convert([field / name], tmp_path / "converted").runs == report.runs
+    assert np.array_equal(packs.read(tmp_path / "converted").rows, packs.read(field / name).rows)
+
+
+def test_some_runs_of_a_pack_keep_their_ids(tmp_path: Path) -> None:
+    pack = made(dtype=ALIGNED)
+    archive, _ = ingest(tmp_path, write(tmp_path / "pack", pack, shards=(50, 100)))
+    archive.export_runs(
+        "SELECT run_id FROM runs WHERE run_id IN (1, 3)", tmp_path / "some", format="original", progress=False
+    )
+    found = packs.read(tmp_path / "some")
+    assert found.runs == [pack.runs[1], pack.runs[3]]
+    assert np.array_equal(found.rows, pack.rows[np.isin(pack.rows["run_id"], [1, 3])])
+    # As a new pack in the layout of the field's packer, after runs of others.
+    archive.ingest([write(tmp_path / "other", made(1, seed=9))], progress=False)
+    with pytest.raises(ValueError, match="runs that came from run files"):
+        archive.export_runs("SELECT run_id FROM runs", tmp_path / "no", format="original", progress=False)
+    assert not (tmp_path / "no").exists()
+    archive.export_runs("SELECT run_id FROM runs WHERE run_id > 2", tmp_path / "new", format="macroxue", progress=False)
+    assert [run[0] for run in packs.read(tmp_path / "new").runs] == [0, 1]
+    assert packs.read(tmp_path / "new").rows.dtype == PACKED
+    # A session keeps the entries, and reads the runs of both formats.
+    archive.export_runs(
+        "SELECT run_id FROM runs WHERE run_id < 4", tmp_path / "session", format="session", progress=False
+    )
+    assert len(a2store.StepTable.from_session(tmp_path / "session")) == len(pack.rows)
+
+
+def test_runs_of_other_formats_become_packs(tmp_path: Path) -> None:
+    a2store.simulate(tmp_path / "runs", runs=3, depth=0, seed=1, progress=False)
+    report = convert([tmp_path / "runs"], tmp_path / "pack")
+    pack = packs.read(tmp_path / "pack")
+    assert [run[:1] + run[2:3] for run in pack.runs] == [
+        (run, int((pack.rows["run_id"] == run).sum())) for run in range(3)
+    ]
+    assert (report.runs, report.num_steps) == (3, len(pack.rows))
+    assert set(pack.rows["valuation_type"].tolist()) == {0}
+    assert pack.types == TYPES
+    assert [run[1] for run in pack.runs] == [-1] * 3  # Run files have no seed.
+    archive, found = ingest(tmp_path, tmp_path / "pack")
+    assert (found.accepted, found.errors) == (3, [])
+    assert_holds_unknown_seeds(archive)
+    session = tmp_path / "session"
+    a2store.convert([tmp_path / "runs"], session, format="session", progress=False)
+    with pytest.raises(ValueError, match="unknown moves"):
+        convert([session], tmp_path / "unknown")
+    assert not (tmp_path / "unknown").exists()
+
+
+def assert_holds_unknown_seeds(archive: a2store.Archive) -> None:
+    assert asked(archive, "SELECT DISTINCT seed FROM runs") == {"seed": [None]}
+    assert asked(archive, "SELECT count(step_seed) AS n FROM steps") == {"n": [0]}
+
+
+# Appending and merging
+
+
+def test_two_packs_merge_as_the_fields_tool_merges_them(field: Path, tmp_path: Path) -> None:
+    convert([field / "pack", field / "pack2"], tmp_path / "at once")
+    convert([field / "pack"], tmp_path / "appended")
+    convert([field / "pack2"], tmp_path / "appended", append=True)
+    result = run_command("convert", field / "pack2", "--out", tmp_path / "appended", "--format", "macroxue", "--append")
+    assert result.returncode == 0
+    expected = field / "merged"
+    assert (tmp_path / "at once" / "steps.npy").read_bytes() == (expected / "steps.npy").read_bytes()
+    assert_same_tables(tmp_path / "at once", expected)
+    found, theirs = packs.read(tmp_path / "appended"), packs.read(expected)
+    assert found.runs[:11] == theirs.runs
+    assert np.array_equal(found.rows[: len(theirs.rows)], theirs.rows)
+    assert [run[0] for run in found.runs[11:]] == [11, 12, 13]
+
+
+def test_valuation_types_are_unified(tmp_path: Path) -> None:
+    first, second = made(2, seed=1), made(2, seed=2)
+    first.types, second.types = {"search": 0, "tuple11": 1, "tuple10": 2}, {"deep": 0, "search": 1, "é\n": 2}
+    left, right = write(tmp_path / "left", first), write(tmp_path / "right", second)
+    convert([left, right], tmp_path / "merged")
+    merged = packs.read(tmp_path / "merged")
+    used = [{0: "deep", 1: "search", 2: "é\n"}[number] for number in second.rows["valuation_type"].tolist()]
+    names = {number: name for name, number in merged.types.items()}
+    assert [names[number] for number in merged.rows["valuation_type"][len(first.rows) :].tolist()] == used
+    assert {name: merged.types[name] for name in TYPES} == TYPES
+    assert sorted(merged.types.values()) == [0, 1, 2, 3, 4]
+    # An append keeps the ids of the existing pack.
+    convert([left], right, append=True)
+    appended = packs.read(right)
+    assert {name: appended.types[name] for name in second.types} == second.types
+    assert np.array_equal(appended.rows[: len(second.rows)], second.rows)
+
+
+@pytest.mark.parametrize("dtype", [PACKED, ALIGNED], ids=["packed", "aligned"])
+def test_an_append_adds_shards(tmp_path: Path, dtype: Any) -> None:
+    first, second = made(2, dtype=dtype), made(3, seed=8)
+    folder = write(tmp_path / "pack", first, shards=(40, 25), first_shard=1)
+    before = {path.name: path.read_bytes() for path in packs.row_files(folder)}
+    convert([write(tmp_path / "other", second)], folder, append=True)
+    files = packs.row_files(folder)
+    assert [len(np.load(path)) for path in files] == [40, 25, 40, 40, 25]
+    assert all((folder / name).read_bytes() == data for name, data in before.items())
+    appended = packs.read(folder)
+    assert {np.load(path).dtype for path in files} == {first.rows.dtype}
+    assert [run[0] for run in appended.runs] == list(range(5))
+    rows = appended.rows[len(first.rows) :]
+    assert all(np.array_equal(rows[name], second.rows[name]) for name in PACKED.names or () if name != "run_id")
+    archive, report = ingest(tmp_path, folder)
+    assert (report.accepted, report.errors) == (5, [])
+    archive.export_runs("SELECT run_id FROM runs", tmp_path / "out", format="original", progress=False)
+    assert_same_files(tmp_path / "out", folder)
+
+
+def test_a_failed_append_changes_nothing(tmp_path: Path) -> None:
+    folder = write(tmp_path / "pack", made(2))
+    before = packs.read(folder)
+    bad = made(1)
+    bad.rows["move_dir"][3] = 9
+    with pytest.raises(a2store.DecodeError, match="move_dir"):
+        convert([write(tmp_path / "bad", bad)], folder, append=True)
+    after = packs.read(folder)
+    assert np.array_equal(after.rows, before.rows)
+    assert after.runs == before.runs
+    assert sorted(path.name for path in folder.iterdir()) == ["metadata.db", "steps.npy", "valuation_types.json"]
+    with pytest.raises(FileExistsError):
+        convert([folder], folder.parent / "bad")
+    with pytest.raises(ValueError, match="shard_rows"):
+        convert([folder], tmp_path / "none", shard_rows=0)
+
+
+# Damage
+
+
+def patched(name: str, row: int, value: Any) -> Callable[[Path], None]:
+    def patch(folder: Path) -> None:
+        rows = np.load(folder / "steps.npy")
+        rows[name][row] = value
+        np.save(folder / "steps.npy", rows)
+
+    return patch
+
+
+def executed(sql: str) -> Callable[[Path], None]:
+    def execute(folder: Path) -> None:
+        with closing(sqlite3.connect(folder / "metadata.db")) as database, database:
+            database.execute(sql)
+
+    return execute
+
+
+def rows_as(change: Callable[[Array], Array]) -> Callable[[Path], None]:
+    return lambda folder: np.save(folder / "steps.npy", change(np.load(folder / "steps.npy")))
+
+
+def typed(text: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / "valuation_types.json").write_text(text) and None
+
+
+def swapped(rows: Array) -> Array:
+    rows[[3, 4]] = rows[[4, 3]]
+    return rows
+
+
+def moved(rows: Array) -> Array:
+    """Move a row of run 0 behind the rows of run 1."""
+    return np.concatenate([rows[:29], rows[30:65], rows[29:30], rows[65:]])
+
+
+ONE_RUN = [
+    (patched("move_dir", 5, 4), 0, "move_dir: expected 0..=3, found 4"),
+    (patched("ev_legal", 5, 16), 0, "ev_legal: expected 0..=15, found 16"),
+    (patched("max_rank", 5, 17), 0, "max_rank: expected at most 16"),
+    (patched("tile_65536_mask", 5, 1), 0, "tile_65536_mask: expected a mask of cells with the nibble 15, found 1"),
+    (patched("branch_evs", 40, np.nan), 1, "branch_evs: expected a finite number, found NaN"),
+    (patched("valuation_type", 40, 3), 1, "valuation_type: expected an id in valuation_types.json, found 3"),
+    (patched("step_index", 4, 3), 0, "step index: expected an index above the previous one, found 3"),
+    (rows_as(swapped), 0, "step index: expected an index above the previous one, found 3"),
+    (rows_as(moved), 0, "run_id: expected consecutive rows of each run, found 0 again"),
+    (rows_as(lambda rows: np.delete(rows, 7)), 0, "rows of the run: expected 30 (runs.steps), found 29"),
+    (rows_as(lambda rows: rows[:-1]), 3, "rows of the run: expected 45 (runs.steps), found 44"),
+    (rows_as(lambda rows: rows[30:]), 0, "rows of the run: expected 30 (runs.steps), found none with run_id 0"),
+    (executed("UPDATE runs SET steps = 31 WHERE id = 0"), 0, "rows of the run: expected 31 (runs.steps), found 30"),
+    (executed("UPDATE runs SET steps = 'x' WHERE id = 2"), 2, "runs.steps: expected NULL or an INTEGER"),
+    (executed("UPDATE runs SET max_score = -1 WHERE id = 2"), 2, "runs.max_score: expected NULL or an INTEGER"),
+    (executed("DELETE FROM runs WHERE id = 1"), 1, "run_id: expected the id of a run in metadata.db, found 1"),
+    (executed("UPDATE runs SET id = 9 WHERE id = 1"), 1, "run_id: expected the id of a run in metadata.db, found 1"),
+]
+
+
+@pytest.mark.parametrize(("change", "run", "message"), ONE_RUN, ids=[message[:40] for *_, message in ONE_RUN])
+def test_a_damaged_run_costs_no_other(tmp_path: Path, change: Callable[[Path], None], run: int, message: str) -> None:
+    folder = write(tmp_path / "pack", made())
+    change(folder)
+    archive, report = ingest(tmp_path, folder)
+    lost = asked(archive, "SELECT source_id FROM runs ORDER BY 1")["source_id"]
+    assert lost == [other for other in range(4) if other != run]
+    assert any(message in error.message for error in report.errors), report.errors
+    assert all(error.path.startswith(str(folder)) and error.run is not None for error in report.errors)
+    with pytest.raises(a2store.DecodeError):
+        a2store.StepTable.from_runs([folder], progress=False)
+    table = a2store.StepTable.from_runs([folder], progress=False, on_error="skip")
+    assert (runs_of(table), len(table.errors)) == (3, len(report.errors))
+
+
+def test_an_error_names_the_row_in_its_shard(tmp_path: Path) -> None:
+    pack = made()
+    pack.rows["move_dir"][67] = 200
+    folder = write(tmp_path / "pack", pack, shards=(60, 60, 30))
+    _, report = ingest(tmp_path, folder)
+    (error,) = report.errors
+    path = folder / "steps-00001.npy"
+    offset = path.stat().st_size - 60 * 46 + 7 * 46 + 22
+    place = f"{path.name}: run 2: byte {offset} (step 2)"
+    assert error.message == f"{place}: move_dir: expected 0..=3, found 200"
+
+
+WHOLE = [
+    (lambda folder: (folder / "valuation_types.json").unlink(), "valuation_types.json"),
+    (lambda folder: (folder / "metadata.db").unlink(), "metadata.db"),
+    (typed("[]"), "valuation types: expected an object"),
+    (typed('{"search": 256}'), "the id 256"),
+    (typed('{"search": -1}'), "valuation types"),
+    (typed('{"search": 0, "tuple10": 0}'), 'the id 0 of both "search" and "tuple10"'),
+    (typed('{"search": 0, "search": 1}'), '"search" twice'),
+    (typed(" " * 70_000), "at most 65536 bytes"),
+    (lambda folder: (folder / "valuation_types.json").write_bytes(b'{"\xff": 0}'), "UTF-8"),
+    (lambda folder: shutil.copyfile(folder / "steps.npy", folder / "steps-00000.npy"), "not both"),
+    (lambda folder: (folder / "steps.npy").rename(folder / "steps-00002.npy"), "shards numbered from 0 or 1"),
+    (lambda folder: (folder / "steps.npy").write_bytes((folder / "steps.npy").read_bytes()[:-1]), "length of the file"),
+    (executed("DROP TABLE runs"), "a table runs"),
+    (executed("ALTER TABLE runs RENAME COLUMN steps TO s"), "a column steps"),
+    (executed("DROP TABLE session"), "a table session"),
+    (lambda folder: (folder / "metadata.db").write_bytes(b"SQLite format 3\0" + b"x" * 5000), "schema: "),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), WHOLE, ids=[message[:30] for _, message in WHOLE])
+def test_a_damaged_pack_is_one_error(tmp_path: Path, change: Callable[[Path], Any], message: str) -> None:
+    folder = write(tmp_path / "pack", made())
+    change(folder)
+    archive, report = ingest(tmp_path, folder)
+    assert archive.num_runs == 0
+    assert message in " ".join(error.message for error in report.errors), report.errors
+    with pytest.raises((a2store.Error, OSError)):
+        convert([folder], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_gap_between_shards_is_an_error(tmp_path: Path) -> None:
+    folder = write(tmp_path / "pack", made(), shards=(60, 60, 30))
+    (folder / "steps-00001.npy").unlink()
+    _, report = ingest(tmp_path, folder)
+    assert "expected shard 1 after shard 0, found steps-00002.npy" in report.errors[0].message
+    np.save(folder / "steps-00001.npy", np.load(folder / "steps-00002.npy").astype(ALIGNED))
+    with pytest.raises(a2store.DecodeError, match="fields of a row"):
+        a2store.StepTable.from_runs([folder], progress=False)
+
+
+def test_an_append_rejects_rows_of_no_run(tmp_path: Path) -> None:
+    folder = write(tmp_path / "pack", made())
+    executed("DELETE FROM runs WHERE id = 3")(folder)
+    with pytest.raises(a2store.DecodeError, match="rows of runs in metadata"):
+        convert([write(tmp_path / "other", made(1))], folder, append=True)
+
+
+def test_a_thousand_damaged_packs(tmp_path: Path) -> None:
+    """Each damaged pack gives typed errors, or runs that NumPy and sqlite3 read from the same bytes."""
+    rng = random.Random(5)
+    seeds = [
+        write(tmp_path / "a", made(3, length=8)),
+        write(tmp_path / "b", made(2, length=8, dtype=ALIGNED), shards=(9, 10, 2)),
+    ]
+    contents = [{path.name: path.read_bytes() for path in seed.iterdir()} for seed in seeds]
+    outcomes = {"whole": 0, "partial": 0, "rejected": 0, "runs": 0}
+    folder = tmp_path / "damaged"
+    for _ in range(1500):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        files = dict(rng.choice(contents))
+        for _ in range(rng.choice((1, 1, 2))):
+            damage(rng, files)
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
+        table = a2store.StepTable.from_runs([folder], progress=False, on_error="skip")
+        assert all(error.kind in ("decode", "header", "io") for error in table.errors)
+        outcomes["runs"] += runs_of(table)
+        kind = "rejected" if not runs_of(table) and table.errors else "partial" if table.errors else "whole"
+        outcomes[kind] += 1
+        if kind != "rejected":
+            assert_nothing_is_lost(folder, table)
+    assert all(count >= 100 for count in outcomes.values()), outcomes
+
+
+def damage(rng: random.Random, files: dict[str, bytes]) -> None:
+    name = rng.choice(sorted(name for name in files for _ in range(5 if name.endswith(".npy") else 2)))
+    data = bytearray(files[name])
+    kind = rng.randrange(10)
+    if kind == 0:
+        del files[name]
+        if not files:
+            files[name] = bytes(data)
+        return
+    if kind == 1:
+        data = data[: rng.randrange(len(data) + 1)]
+    elif kind == 2 and name.endswith(".npy"):
+        # Whole rows are lost, and the header says so.
+        rows = np.frombuffer(bytes(data[128 * 3 if data[9] == 1 else 128 * 2 :]), "u1")
+        data += bytes(rng.randrange(1, 50)) if len(rows) % 2 else b""
+        del data[rng.randrange(len(data)) :]
+    else:
+        for _ in range(rng.choice((1, 1, 3))):
+            if data:
+                data[rng.randrange(len(data))] = rng.choice((0, 1, 3, 15, 16, 17, 128, 255, rng.randrange(256)))
+    files[name] = bytes(data)
+
+
+def assert_nothing_is_lost(folder: Path, table: a2store.StepTable) -> None:
+    """Check that each run of metadata.db and each row is in the table or has an error."""
+    if not packs.row_files(folder):
+        # The folder holds no rows, as a folder of annotations.
+        assert len(table) == 0
+        return
+    try:
+        pack = packs.read(folder)
+    except ValueError as error:
+        # NumPy is stricter about the type of padding.
+        if "not a valid dtype" in str(error):
+            return
+        raise
+    ids = {run[0] for run in pack.runs} | set(pack.rows["run_id"].tolist())
+    assert runs_of(table) + len(table.errors) == len(ids)
+    rows = [pack.rows[pack.rows["run_id"] == run] for run in dict.fromkeys(pack.rows["run_id"].tolist())]
+    boards = [own["board"].tobytes() for own in rows]
+    batch = table.take(range(len(table)))
+    starts = np.flatnonzero(np.diff(batch.run_id, prepend=-1))
+    for start, end in zip(starts, [*starts[1:], len(table)], strict=True):
+        assert batch.board[start:end].astype("<u8").tobytes() in boards
