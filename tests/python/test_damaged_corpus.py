@@ -309,6 +309,7 @@ def test_operations_without_partial_results_report_the_first_damage(
         a2store.StepTable.from_runs(folder, progress=False)
 
 
+@pytest.mark.filterwarnings("ignore:.*rows are ignored:UserWarning")
 def test_a_damaged_container_is_reported_once_without_a_panic(folder: Path, corpus: Corpus, tmp_path: Path) -> None:
     """Random changes and cuts: readable runs are read, and everything else is an error of a known kind."""
     rng = random.Random(SEED)
