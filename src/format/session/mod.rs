@@ -34,7 +34,8 @@ mod writer;
 mod tests;
 
 pub(crate) use growing::{GrowingSession, NewRun};
-pub(crate) use metadata::SessionInfo;
+pub(in crate::format) use metadata::runs_in;
+pub(crate) use metadata::{SessionInfo, SessionRun};
 pub(super) use reader::FORMAT;
 pub use reader::Session;
 pub(crate) use recording::{JOURNAL_MAGIC, RECORDING, is_unrecorded, journal_name, journal_number};
