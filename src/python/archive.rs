@@ -230,7 +230,7 @@ impl PyArchive {
                 archive.annotate(model, AnnotationInput::Folder(&folder), &options, progress, cancel)
             })?
         } else {
-            let (schema, batches) = batches_of("annotations", "the argument", annotations)?;
+            let (schema, batches) = batches_of(("annotations", "a folder's path"), model, annotations)?;
             self.change(py, progress, |archive, progress, cancel| {
                 let rows = concat_batches(&schema, &batches).map_err(Error::other)?;
                 archive.annotate(model, AnnotationInput::Rows(&rows), &options, progress, cancel)

@@ -65,13 +65,13 @@ fn user_table(name: &str, table: &Bound<'_, PyAny>) -> PyResult<UserTable> {
     if table.is_instance_of::<PyString>() || table.hasattr("__fspath__")? {
         return Ok(UserTable::from_parquet(table.extract::<PathBuf>()?)?);
     }
-    let (schema, batches) = batches_of("tables", name, table)?;
+    let (schema, batches) = batches_of(("tables", "a Parquet file's path"), name, table)?;
     Ok(UserTable::from_batches(schema, batches)?)
 }
 
-/// Reads an object with the Arrow C interface.
+/// Reads an object with the Arrow C interface. An error names the argument and the path that it could be instead.
 pub(super) fn batches_of(
-    argument: &str,
+    (argument, path): (&str, &str),
     name: &str,
     table: &Bound<'_, PyAny>,
 ) -> PyResult<(SchemaRef, Vec<RecordBatch>)> {
@@ -86,8 +86,8 @@ pub(super) fn batches_of(
         Ok((batch.schema(), vec![batch]))
     } else {
         let found = table.get_type().name()?;
-        let expected = "a path, or a table with __arrow_c_stream__ (pyarrow, polars, pandas, DuckDB, …)";
-        Err(PyTypeError::new_err(format!("{argument}: {name}: expected {expected}, found {found}")))
+        let expected = "a table with __arrow_c_stream__ (pyarrow, polars, pandas, DuckDB, …)";
+        Err(PyTypeError::new_err(format!("{argument}: {name}: expected {path}, or {expected}, found {found}")))
     }
 }
 
