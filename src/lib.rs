@@ -120,9 +120,9 @@ pub mod cli;
 mod python;
 
 pub use archive::{
-    Archive, CommitInfo, CompactOptions, CompactReport, ExpireOptions, ExpireReport, IngestOptions, IngestReport,
-    OnError, Operation, Phase, Phases, Problem, Rejected, Repair, RepairReport, SeenFiles, TableName, VerifyOptions,
-    VerifyReport,
+    AnnotateOptions, AnnotateReport, AnnotationInput, Archive, CommitInfo, CompactOptions, CompactReport,
+    ExpireOptions, ExpireReport, IngestOptions, IngestReport, ModelInfo, OnError, Operation, Phase, Phases, Problem,
+    Rejected, Repair, RepairReport, SeenFiles, TableName, VerifyOptions, VerifyReport,
 };
 pub use board::{Board, Move, Symmetry, WideBoard};
 pub use cancellation::CancellationToken;

@@ -10,6 +10,7 @@
 """
 
 from ._a2store import (
+    AnnotateReport,
     Archive,
     ArchiveError,
     ArchiveExistsError,
@@ -30,6 +31,7 @@ from ._a2store import (
     JsonlReport,
     Loader,
     MemoryLimitError,
+    ModelInfo,
     PackBatchIterator,
     PackIterator,
     PackReader,
@@ -67,6 +69,7 @@ from ._a2store import (
 )
 
 __all__ = [
+    "AnnotateReport",
     "Archive",
     "ArchiveError",
     "ArchiveExistsError",
@@ -87,6 +90,7 @@ __all__ = [
     "JsonlReport",
     "Loader",
     "MemoryLimitError",
+    "ModelInfo",
     "PackBatchIterator",
     "PackIterator",
     "PackReader",

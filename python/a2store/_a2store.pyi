@@ -1264,6 +1264,54 @@ class Archive:
         ...     print(rejected.path, rejected.message)
         """
 
+    def annotate(
+        self,
+        model: str,
+        annotations: _Path | object,
+        *,
+        source: _Path | None = None,
+        replace: bool = False,
+        partial: bool = False,
+        dry_run: bool = False,
+        progress: bool | None = None,
+        wait: _Duration | None = None,
+    ) -> AnnotateReport:
+        """Add a model's predictions for steps of the archive, in a new commit.
+
+        The table ``annotations`` in SQL then has a row per model and annotated step. Every annotated step must exist in
+        the archive. Its legal moves, and the move and the board if they are known, must equal those of ``steps``.
+
+        - ``model``: the value of the column ``model``, 1 to 60 bytes.
+        - ``annotations``: a folder in the layout that docs/formats.md describes, or a table with the Arrow C
+          interface. A folder numbers the runs as its pool does. Each run is found in the archive by the seed, steps,
+          score and highest tile in the folder's ``metadata.db``. A table has the columns ``run_id`` and ``step_index``
+          of the archive, and any other columns of ``annotations`` except ``model``. There, ``policy_p1``,
+          ``policy_logp`` and ``policy_hard`` may be fixed-size lists of 4 numbers. Rows may be in any order. A column
+          ``board`` is compared with ``steps`` and not stored.
+        - ``source``: for folders, the path that the runs were ingested from, or a folder above it; ``None`` = any.
+        - ``replace``: ``True`` = replaces the model's annotations. Otherwise, a model that has annotations can get
+          more of them only for later runs.
+        - ``partial``: ``True`` = allows annotated runs to have steps without annotations.
+        - ``dry_run``: ``True`` = only checks the annotations.
+        - ``progress``, ``wait``: as in ``ingest``.
+
+        Raises ``DecodeError`` for a folder, and ``ValueError`` or ``ColumnError`` for a table, that is damaged or
+        contradicts the archive. Otherwise raises as ``ingest`` does. The archive is then unchanged.
+
+        >>> archive.annotate("model-v1", "predictions/").num_rows
+        """
+
+    def drop_annotations(self, model: str, *, wait: _Duration | None = None) -> ModelInfo:
+        """Drop a model's annotations, in a new commit. Older versions keep them until ``expire``.
+
+        - ``wait``: as in ``ingest``.
+
+        Raises ``ValueError`` for a model without annotations. Otherwise raises as ``ingest`` does.
+        """
+
+    def annotations(self) -> list[ModelInfo]:
+        """Return the models with annotations, in the order of their names."""
+
     def compact(
         self,
         *,
@@ -1513,6 +1561,58 @@ class ExportReport:
         """The runs and files that ``convert`` skipped with ``on_error="skip"``, in order."""
 
 @final
+class AnnotateReport:
+    """A summary of an import of annotations."""
+
+    @property
+    def model(self) -> str:
+        """The model."""
+
+    @property
+    def num_runs(self) -> int:
+        """The number of annotated runs."""
+
+    @property
+    def num_rows(self) -> int:
+        """The number of annotated steps."""
+
+    @property
+    def missing_steps(self) -> int:
+        """The number of steps of these runs without annotations."""
+
+    @property
+    def replaced_rows(self) -> int:
+        """The number of rows that were replaced."""
+
+@final
+class ModelInfo:
+    """The annotations of a model."""
+
+    @property
+    def model(self) -> str:
+        """The model."""
+
+    @property
+    def num_rows(self) -> int:
+        """The number of annotated steps."""
+
+    @property
+    def num_files(self) -> int:
+        """The number of data files."""
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of the data files, in bytes."""
+
+    @property
+    def first_run_id(self) -> int:
+        """The first annotated run."""
+
+    @property
+    def last_run_id(self) -> int:
+        """The last annotated run."""
+
+@final
 class CommitInfo:
     """One commit in an archive's history."""
 
@@ -1525,7 +1625,7 @@ class CommitInfo:
         """The time of the commit in UTC, as in RFC 3339: ``2026-01-31T12:00:00.000Z``."""
 
     @property
-    def operation(self) -> Literal["create", "ingest", "compact", "expire", "repair"]:
+    def operation(self) -> Literal["create", "ingest", "compact", "expire", "repair", "annotate"]:
         """The operation that made the commit."""
 
     @property

@@ -1,5 +1,6 @@
 //! The type [`Archive`]: creating and opening, the operations, and the facts of a version.
 
+use super::annotate::{self, AnnotateOptions, AnnotateReport, AnnotationInput, ModelInfo};
 use super::candidate_files::SeenFiles;
 use super::commit::{Commit, CommitInfo};
 use super::compact::{self, CompactOptions, CompactReport};
@@ -280,6 +281,50 @@ impl Archive {
         Ok(report)
     }
 
+    /// Adds a model's predictions for steps of the archive, and commits them as one version.
+    ///
+    /// Every step must exist in the archive. Moves and legal moves must equal those of `steps`. The table `annotations`
+    /// then has a row per step and model. A call with [`AnnotateOptions::replace`] replaces the model's rows.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Decode`], [`ErrorKind::Header`] and [`ErrorKind::Argument`] if the annotations are damaged or
+    /// contradict the archive. [`ErrorKind::Conflict`], [`ErrorKind::Cancelled`], [`ErrorKind::Io`],
+    /// [`ErrorKind::Unconfirmed`]. After each of these errors but the last, the archive is unchanged.
+    pub fn annotate(
+        &mut self,
+        model: &str,
+        input: AnnotationInput<'_>,
+        options: &AnnotateOptions,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+    ) -> Result<AnnotateReport> {
+        let (report, snapshot) = annotate::annotate(&self.storage, model, input, options, progress, cancel)?;
+        self.snapshot = snapshot.into();
+        Ok(report)
+    }
+
+    /// Drops a model's annotations, and commits this as one version. Earlier versions still have them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`] if the archive has no annotations of the model. [`ErrorKind::Conflict`],
+    /// [`ErrorKind::Cancelled`], [`ErrorKind::Io`], [`ErrorKind::Unconfirmed`].
+    pub fn drop_annotations(
+        &mut self,
+        model: &str,
+        options: &AnnotateOptions,
+        cancel: &CancellationToken,
+    ) -> Result<ModelInfo> {
+        let (dropped, snapshot) = annotate::drop_model(&self.storage, model, options, cancel)?;
+        self.snapshot = snapshot.into();
+        Ok(dropped)
+    }
+
+    /// Returns the models with annotations, in the order of their names.
+    #[must_use]
+    pub fn annotations(&self) -> Vec<ModelInfo> {
+        annotate::models(&self.snapshot)
+    }
+
     /// Drops versions that were replaced long ago, and removes the data files that no remaining version needs.
     /// The commits stay in the log.
     ///
@@ -426,7 +471,7 @@ fn check_empty(root: &Path) -> Result<()> {
     };
     for entry in entries {
         let name = entry.map_err(|source| Error::io(root, source))?.file_name();
-        if ![LOG_FOLDER, "runs", "steps"].iter().any(|own| name == *own) {
+        if ![LOG_FOLDER, "annotations", "runs", "steps"].iter().any(|own| name == *own) {
             let found = format!("{} with {} in it", root.display(), name.display());
             return Err(Error::argument("path", "a new or empty folder", found));
         }

@@ -35,6 +35,8 @@ pub enum Operation {
     Expire,
     /// Continued from a version whose successor was damaged.
     Repair,
+    /// Added, replaced or dropped the annotations of a model.
+    Annotate,
 }
 
 /// A line of [`Archive::history`](super::Archive::history).
@@ -126,7 +128,7 @@ fn is_one(version: &u64) -> bool {
 }
 
 impl Operation {
-    /// Returns `"create"`, `"ingest"`, `"compact"`, `"expire"` or `"repair"`.
+    /// Returns `"create"`, `"ingest"`, `"compact"`, `"expire"`, `"repair"` or `"annotate"`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -135,6 +137,7 @@ impl Operation {
             Operation::Compact => "compact",
             Operation::Expire => "expire",
             Operation::Repair => "repair",
+            Operation::Annotate => "annotate",
         }
     }
 }

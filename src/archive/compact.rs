@@ -59,7 +59,7 @@ pub struct CompactReport {
     pub bytes_before: u64,
     /// The total size of the files after.
     pub bytes_after: u64,
-    /// The number of rewritten rows, of both tables together.
+    /// The number of rewritten rows, of all tables together.
     pub num_rows: u64,
 }
 
@@ -110,13 +110,14 @@ fn sizes(files: &[DataFile]) -> (u64, u64) {
 }
 
 /// Returns groups of neighbouring files, each to be merged into one file. A file that is at least half full
-/// stays: it is not worth rewriting again.
+/// stays: it is not worth rewriting again. Each group of `annotations` has one model.
 fn plan(snapshot: &Snapshot, table: TableName, file_rows: u64) -> Vec<Vec<&DataFile>> {
     let mut groups: Vec<Vec<&DataFile>> = vec![Vec::new()];
     let mut rows = 0;
     for file in snapshot.files(table) {
         let full = file.num_rows >= file_rows.div_ceil(2);
-        if full || rows >= file_rows {
+        let other_model = groups.last().and_then(|group| group.last()).is_some_and(|last| last.model != file.model);
+        if full || other_model || rows >= file_rows {
             groups.push(Vec::new());
             rows = 0;
         }
@@ -265,6 +266,7 @@ mod tests {
                 crc32c: String::new(),
                 first_run_id: id,
                 last_run_id: id,
+                model: None,
             })
             .collect();
         let files = commit.add.clone();

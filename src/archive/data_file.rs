@@ -17,6 +17,9 @@ pub(crate) struct DataFile {
     pub(crate) crc32c: String,
     pub(crate) first_run_id: u32,
     pub(crate) last_run_id: u32,
+    /// The model of a file of `annotations`; `None` for the other tables.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) model: Option<String>,
 }
 
 /// Returns the CRC32C and the length of a file.

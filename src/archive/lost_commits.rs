@@ -186,10 +186,13 @@ impl<'a> CommitRebuilder<'a> {
             }
         }
         // The operation adds them in this order.
-        files.sort_by_key(|file| match line.operation {
-            Operation::Compact => (file.table == TableName::Steps, file.first_run_id),
-            Operation::Repair => (false, file.first_run_id),
-            _ => (file.table == TableName::Runs, file.first_run_id),
+        files.sort_by_cached_key(|file| {
+            let model = file.model.clone();
+            match line.operation {
+                Operation::Compact => (file.table as u8, model, file.first_run_id),
+                Operation::Repair => (0, None, file.first_run_id),
+                _ => (u8::from(file.table == TableName::Runs), model, file.first_run_id),
+            }
         });
         Ok(files)
     }

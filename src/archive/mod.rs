@@ -5,6 +5,7 @@
 //!   _log/00000000000000000001.json   one file per commit, with a checksum and the checksum of the commit before
 //!   runs/<hash>.parquet              one row per run
 //!   steps/<hash>.parquet             one row per step; each row group holds whole runs
+//!   annotations/<hash>.parquet       one row per annotated step of a model; only if there are annotations
 //! ```
 //!
 //! The entry point is [`Archive`].
@@ -33,11 +34,15 @@
 //! | `candidate_files.rs`, `run_discovery.rs` | the runs in files and folders |
 //! | `decode.rs`, `parallel_decode.rs` | decoding these runs, also without an archive |
 //! | `known_runs.rs`, `run_digest.rs` | which runs are new |
+//! | `annotate.rs`, `annotation_rows.rs`, `annotated_steps.rs` | predictions of models; their rows, compared with `steps` |
 //! | `compact.rs`, `expire.rs` | merging small files; removing old versions and unreferenced files |
 //! | `chain.rs`, `lost_commits.rs` | the chain of commits, with lost ones rebuilt from a checkpoint |
 //! | `verify.rs`, `verify_log.rs`, `verify_file.rs`, `verify_tables.rs`, `verify_derived.rs` | finding problems |
 //! | `repair.rs`, `repair_plan.rs`, `repair_successor.rs` | repairing damaged or missing commits |
 
+mod annotate;
+mod annotated_steps;
+mod annotation_rows;
 #[allow(clippy::module_inception)] // Named after its type.
 mod archive;
 mod candidate_files;
@@ -90,6 +95,7 @@ mod verify_log;
 mod verify_tables;
 mod writer_thread;
 
+pub use annotate::{AnnotateOptions, AnnotateReport, AnnotationInput, ModelInfo};
 pub use archive::Archive;
 pub use candidate_files::SeenFiles;
 pub use commit::{CommitInfo, Operation};

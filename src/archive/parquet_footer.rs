@@ -11,6 +11,9 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
 use parquet::file::statistics::Statistics;
 
+/// The position of the column `model` in `annotations`.
+const MODEL: usize = 2;
+
 /// Returns the first and last run id in the footer of an archive's file. Returns `None` if the file has no rows
 /// or belongs to another program. Reads only the footer.
 pub(super) fn run_ids(storage: &Storage, path: &str, num_bytes: u64) -> Result<Option<(u32, u32)>> {
@@ -53,9 +56,9 @@ pub(super) fn measure(storage: &Storage, table: TableName, path: &str) -> Result
     let footer = guarded(|| Ok(ParquetMetaDataReader::new().parse_and_finish(&open)?));
     let facts = footer.ok().and_then(|footer| {
         let num_rows = u64::try_from(footer.file_metadata().num_rows()).ok()?;
-        Some((num_rows, own_run_ids(&footer)?))
+        Some((num_rows, own_run_ids(&footer)?, own_model(table, &footer)?))
     });
-    Ok(facts.map(|(num_rows, (first_run_id, last_run_id))| DataFile {
+    Ok(facts.map(|(num_rows, (first_run_id, last_run_id), model)| DataFile {
         table,
         path: path.to_owned(),
         num_rows,
@@ -63,7 +66,22 @@ pub(super) fn measure(storage: &Storage, table: TableName, path: &str) -> Result
         crc32c: format!("{crc:08x}"),
         first_run_id,
         last_run_id,
+        model,
     }))
+}
+
+/// Returns the model of a file of `annotations`, by its statistics. The inner `None` stands for the other tables.
+fn own_model(table: TableName, metadata: &ParquetMetaData) -> Option<Option<String>> {
+    if table != TableName::Annotations {
+        return Some(None);
+    }
+    let model = metadata.row_groups().first()?.columns().get(MODEL)?;
+    match model.statistics()? {
+        Statistics::ByteArray(statistics) => {
+            Some(Some(std::str::from_utf8(statistics.min_bytes_opt()?).ok()?.to_owned()))
+        }
+        _ => None,
+    }
 }
 
 /// Returns the first and last run id of a row group, if its statistics have them.

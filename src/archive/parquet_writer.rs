@@ -12,14 +12,14 @@
 
 use super::data_file::{DataFile, checksum};
 use super::problem::damaged;
-use super::schema::{SCHEMA_VERSION, SCHEMA_VERSION_KEY, table_schema};
+use super::schema::{MOVE_NAMES, POLICIES, SCHEMA_VERSION, SCHEMA_VERSION_KEY, table_schema};
 use super::storage::Storage;
 use super::table_name::TableName;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::publish::Staged;
 use arrow::array::{AsArray, RecordBatch};
-use arrow::datatypes::UInt32Type;
+use arrow::datatypes::{Int32Type, UInt32Type};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowRowGroupWriterFactory, ArrowWriterOptions, compute_leaves};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
@@ -40,6 +40,8 @@ pub(super) const FILE_STEPS: u64 = 1 << 24;
 
 /// The zstd level of boards, which profit most from a higher level.
 const BOARD_ZSTD_LEVEL: i32 = 3;
+/// The values of `annotations.student_bins` in a file.
+const BINS: &str = "student_bins.list.item";
 /// The number of written bytes between two syncs of a file. Regular syncs keep the last one short.
 const SYNC_BYTES: u64 = 64 << 20;
 
@@ -52,6 +54,7 @@ pub(super) struct TableWriter {
     synced_bytes: u64,
     num_rows: u64,
     run_ids: Option<(u32, u32)>,
+    model: Option<String>,
 }
 
 /// An encoder that turns batches into the column chunks of a row group, on any thread.
@@ -62,6 +65,8 @@ pub(super) struct EncodedRowGroup {
     chunks: Vec<ArrowColumnChunk>,
     num_rows: u64,
     run_ids: (u32, u32),
+    /// The model of the first row, if the table has models. A file has the rows of one model.
+    model: Option<String>,
 }
 
 impl TableWriter {
@@ -70,7 +75,7 @@ impl TableWriter {
         let summed = Summed { staged: Some(storage.stage(table.name())?), ..Summed::default() };
         let (writer, _) = serialized_writer(table, summed)?;
         let (storage, txn) = (storage.clone(), txn.to_owned());
-        Ok(Self { storage, table, txn, writer, synced_bytes: 0, num_rows: 0, run_ids: None })
+        Ok(Self { storage, table, txn, writer, synced_bytes: 0, num_rows: 0, run_ids: None, model: None })
     }
 
     pub(super) fn num_rows(&self) -> u64 {
@@ -92,6 +97,7 @@ impl TableWriter {
         }
         row_group.close().map_err(parquet_error)?;
         self.num_rows += group.num_rows;
+        self.model = self.model.take().or(group.model);
         let (first, last) = group.run_ids;
         self.run_ids = Some(self.run_ids.map_or((first, last), |(before, _)| (before, last)));
         let written = self.writer.bytes_written() as u64;
@@ -122,6 +128,7 @@ impl TableWriter {
             crc32c: format!("{crc:08x}"),
             first_run_id,
             last_run_id,
+            model: self.model,
         };
         cancel.check()?;
         verify_staged(&staged, &file)?;
@@ -168,13 +175,14 @@ impl RowGroupEncoder {
         cancel: &CancellationToken,
     ) -> Result<EncodedRowGroup> {
         let mut writers = self.0.create_column_writers(0).map_err(parquet_error)?;
-        let (mut num_rows, mut run_ids) = (0, None);
+        let (mut num_rows, mut run_ids, mut model) = (0, None, None);
         for part in parts {
             let part = part?;
             let ids = part.column(0).as_primitive::<UInt32Type>().values();
             let (Some(&first), Some(&last)) = (ids.first(), ids.last()) else { continue };
             run_ids = Some((run_ids.map_or(first, |(first, _)| first), last));
             num_rows += part.num_rows() as u64;
+            model = model.or_else(|| first_model(&part));
             let schema = part.schema();
             writers.par_iter_mut().zip(part.columns()).zip(&schema.fields()[..]).try_for_each(
                 |((writer, column), field)| {
@@ -188,8 +196,15 @@ impl RowGroupEncoder {
         }
         let run_ids = run_ids.ok_or_else(|| Error::argument("rows", "at least one in a row group", 0))?;
         let chunks = writers.into_par_iter().map(|writer| writer.close().map_err(parquet_error));
-        Ok(EncodedRowGroup { chunks: chunks.collect::<Result<_>>()?, num_rows, run_ids })
+        Ok(EncodedRowGroup { chunks: chunks.collect::<Result<_>>()?, num_rows, run_ids, model })
     }
+}
+
+/// Returns the model of the first row of `annotations`; `None` for the other tables.
+fn first_model(rows: &RecordBatch) -> Option<String> {
+    let models = rows.column_by_name("model")?.as_dictionary_opt::<Int32Type>()?;
+    let names = models.values().as_string_opt::<i32>()?;
+    Some(names.value(models.key(0)?).to_owned())
 }
 
 fn serialized_writer<W: Write + Send>(
@@ -212,6 +227,9 @@ fn properties(table: TableName) -> Result<WriterProperties> {
             &["ev_up", "ev_down", "ev_left", "ev_right"],
             vec![ascending(0), ascending(1)],
         ),
+        TableName::Annotations => {
+            (&[], &["run_id", "step_index"], &["argmax_prob", BINS], vec![ascending(0), ascending(1)])
+        }
     };
     let mut properties = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_1_0)
@@ -224,7 +242,7 @@ fn properties(table: TableName) -> Result<WriterProperties> {
         [(split, Encoding::BYTE_STREAM_SPLIT), (delta, Encoding::DELTA_BINARY_PACKED), (plain, Encoding::PLAIN)]
     {
         for &column in columns {
-            let path = ColumnPath::from(column);
+            let path = column_path(column);
             properties =
                 properties.set_column_dictionary_enabled(path.clone(), false).set_column_encoding(path, encoding);
         }
@@ -235,10 +253,21 @@ fn properties(table: TableName) -> Result<WriterProperties> {
     }
     // Statistics of these columns help no filter: every page has all moves and masks, almost random boards, and
     // values between 0 and 1. Computing them would take a tenth of the time of an ingest.
+    for policy in POLICIES {
+        for name in MOVE_NAMES {
+            let path = ColumnPath::from(format!("{policy}_{name}"));
+            properties = properties.set_column_statistics_enabled(path, EnabledStatistics::None);
+        }
+    }
     for &column in split.iter().chain(plain).chain(&["step_index", "move", "ev_legal", "has_evs"]) {
-        properties = properties.set_column_statistics_enabled(ColumnPath::from(column), EnabledStatistics::None);
+        properties = properties.set_column_statistics_enabled(column_path(column), EnabledStatistics::None);
     }
     Ok(properties.build())
+}
+
+/// Returns the path of a column of a file. Dots separate the levels of nested columns.
+fn column_path(name: &str) -> ColumnPath {
+    ColumnPath::new(name.split('.').map(str::to_owned).collect())
 }
 
 /// A staged file, with the length, CRC32C and hash of the bytes written so far.

@@ -56,14 +56,13 @@ impl Successor {
         if !follows && commit.next_run_id == next_run_id {
             return Ok(None);
         }
-        // Two files of one table with the same ids would duplicate runs.
+        // Two files of one table, and of one model, with the same ids would duplicate runs.
         let mut files: Vec<DataFile> = Vec::new();
         state.files.sort_by_key(|file| file.first_run_id);
         for file in state.files {
-            let overlaps = |other: &&DataFile| other.table == file.table && other.last_run_id >= file.first_run_id;
-            if files.iter().rev().find(|other| other.table == file.table).filter(overlaps).is_none()
-                && there.0.contains_key(&file.path)
-            {
+            let is_beside = |other: &&DataFile| (other.table, &other.model) == (file.table, &file.model);
+            let before = files.iter().rev().find(is_beside);
+            if before.is_none_or(|before| before.last_run_id < file.first_run_id) && there.0.contains_key(&file.path) {
                 files.push(file);
             }
         }

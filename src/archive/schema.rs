@@ -1,4 +1,4 @@
-//! The columns of the tables `runs` and `steps`, for all readers of the Parquet files.
+//! The columns of the tables, for all readers of the Parquet files.
 //!
 //! `steps` repeats columns of the run that filters often need: `max_score`, `highest_tile`, `num_steps` and
 //! `engine`. So no reader has to join the tables. Run-length and dictionary encoding store the repetition in
@@ -18,9 +18,11 @@ pub(super) const SCHEMA_VERSION_KEY: &str = "a2store.schema_version";
 pub(crate) fn table_schema(table: TableName) -> SchemaRef {
     static RUNS: LazyLock<SchemaRef> = LazyLock::new(|| Schema::new(run_fields()).into());
     static STEPS: LazyLock<SchemaRef> = LazyLock::new(|| Schema::new(step_fields()).into());
+    static ANNOTATIONS: LazyLock<SchemaRef> = LazyLock::new(|| Schema::new(annotation_fields()).into());
     match table {
         TableName::Runs => Arc::clone(&RUNS),
         TableName::Steps => Arc::clone(&STEPS),
+        TableName::Annotations => Arc::clone(&ANNOTATIONS),
     }
 }
 
@@ -90,4 +92,29 @@ fn step_fields() -> Vec<Field> {
         Field::new("step_seed", DataType::UInt32, true),
         Field::new("max_rank", DataType::UInt8, true),
     ]
+}
+
+/// The names of the policies in `annotations`. Each has a column per move.
+pub(super) const POLICIES: [&str; 3] = ["policy_p1", "policy_logp", "policy_hard"];
+/// The moves in the order of their numbers.
+pub(super) const MOVE_NAMES: [&str; 4] = ["up", "down", "left", "right"];
+
+/// The table exists since schema version 5.
+fn annotation_fields() -> Vec<Field> {
+    let mut fields = vec![
+        Field::new("run_id", DataType::UInt32, false),
+        Field::new("step_index", DataType::UInt32, false),
+        Field::new("model", text_dictionary(), false),
+        Field::new("teacher_move", DataType::UInt8, true),
+        Field::new("legal_mask", DataType::UInt8, true),
+        Field::new("policy_kind_mask", DataType::UInt8, true),
+        Field::new("argmax_head", DataType::UInt8, true),
+        Field::new("argmax_prob", DataType::Float32, true),
+    ];
+    for policy in POLICIES {
+        fields.extend(MOVE_NAMES.map(|name| Field::new(format!("{policy}_{name}"), DataType::Float32, true)));
+    }
+    let item = Field::new_list_field(DataType::Float32, false);
+    fields.push(Field::new("student_bins", DataType::List(item.into()), true));
+    fields
 }

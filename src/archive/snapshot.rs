@@ -10,7 +10,7 @@ use std::collections::HashSet;
 pub(crate) struct Snapshot {
     pub(super) newest: Commit,
     pub(super) newest_crc: String,
-    /// The files of both tables, in the order of their first run ids.
+    /// The files of all tables, in the order of their models and first run ids.
     pub(super) files: Vec<DataFile>,
     /// One line for each commit up to the newest, including those of expired versions.
     pub(super) history: Vec<CommitInfo>,
@@ -31,7 +31,7 @@ impl Snapshot {
         &self.newest_crc
     }
 
-    /// Returns a table's files in the order of their run ids.
+    /// Returns a table's files in the order of their run ids. The files of `annotations` are ordered by model first.
     pub(crate) fn files(&self, table: TableName) -> impl Iterator<Item = &DataFile> {
         self.files.iter().filter(move |file| file.table == table)
     }
@@ -70,9 +70,9 @@ impl Snapshot {
         (self.newest, self.newest_crc) = (commit, crc);
     }
 
-    /// Puts the files in the order of their first run ids.
+    /// Puts the files in the order of their models and first run ids.
     pub(super) fn sort(mut self) -> Snapshot {
-        self.files.sort_by_key(|file| file.first_run_id);
+        self.files.sort_by(|a, b| (&a.model, a.first_run_id).cmp(&(&b.model, b.first_run_id)));
         self
     }
 }

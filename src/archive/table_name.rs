@@ -1,30 +1,33 @@
-//! The names of the two tables.
+//! The names of the tables.
 
 use crate::names::text_form;
 use serde::{Deserialize, Serialize};
 
 /// A table of an archive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TableName {
     /// One row per run.
     Runs,
     /// One row per step.
     Steps,
+    /// One row per model and annotated step.
+    Annotations,
 }
 
 impl TableName {
     /// All tables.
-    pub const ALL: [TableName; 2] = [TableName::Runs, TableName::Steps];
+    pub const ALL: [TableName; 3] = [TableName::Runs, TableName::Steps, TableName::Annotations];
 
-    /// Returns `"runs"` or `"steps"`.
+    /// Returns `"runs"`, `"steps"` or `"annotations"`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             TableName::Runs => "runs",
             TableName::Steps => "steps",
+            TableName::Annotations => "annotations",
         }
     }
 }
 
-text_form!(TableName, "table", "runs or steps");
+text_form!(TableName, "table", "runs, steps or annotations");

@@ -1,4 +1,4 @@
-//! Rows of `runs` and `steps` as typed columns, and the runs that they describe.
+//! Rows of the tables as typed columns, and the runs that they describe.
 
 use crate::board::{Board, Move, WideBoard};
 use crate::error::{Error, Result};
@@ -109,6 +109,11 @@ impl<'a> TypedColumns<'a> {
 /// Returns a board from its nibbles and the row of a column of masks. Null stands for 0.
 fn wide_board(board: u64, masks: &UInt16Array, row: usize) -> Result<WideBoard> {
     WideBoard::new(Board(board), if masks.is_valid(row) { masks.value(row) } else { 0 })
+}
+
+/// Returns the column `model` of `annotations`.
+pub(super) fn models(batch: &RecordBatch) -> Result<Words<'_>> {
+    TypedColumns(batch).words("model")
 }
 
 fn mistyped(name: &str) -> Error {

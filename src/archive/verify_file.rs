@@ -250,12 +250,13 @@ fn check_order(
     findings: &mut FileFindings<'_>,
 ) {
     let ids = batch.column(0).as_primitive::<UInt32Type>().values();
-    let steps = (table == TableName::Steps).then(|| batch.column(1).as_primitive::<UInt32Type>().values());
+    let has_steps = table != TableName::Runs;
+    let steps = has_steps.then(|| batch.column(1).as_primitive::<UInt32Type>().values());
     for (row, &run_id) in ids.iter().enumerate() {
         let step = steps.map_or(0, |steps| steps[row]);
         let follows = match *last_row {
             None => true,
-            Some((last_id, last_step)) if table == TableName::Steps && run_id == last_id => {
+            Some((last_id, last_step)) if has_steps && run_id == last_id => {
                 // A row group holds whole runs, so no run continues in the next one.
                 step > last_step && row > 0
             }

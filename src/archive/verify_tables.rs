@@ -1,4 +1,4 @@
-//! The verification of the data files, and whether `runs` and `steps` agree.
+//! The verification of the data files, and whether the tables agree.
 
 use super::commit::Operation;
 use super::data_file::DataFile;
@@ -9,12 +9,14 @@ use super::run_digest::run_digest;
 use super::snapshot::Snapshot;
 use super::storage::Storage;
 use super::table_name::TableName;
-use super::typed_rows::{RunFacts, StepRows, run_facts};
+use super::typed_rows::{RunFacts, StepRows, models, run_facts};
 use super::verify_file::check_file;
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
 use crate::format::decode_run;
 use crate::progress::Progress;
+use arrow::array::AsArray;
+use arrow::datatypes::UInt32Type;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -54,6 +56,7 @@ impl<'a> TablesVerifier<'a> {
         let seen: Mutex<HashMap<u32, u64>> = Mutex::default();
         self.check_files(TableName::Steps, |file| self.check_steps(file, &facts, &seen), problems)?;
         let seen = seen.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.check_files(TableName::Annotations, |file| self.check_annotations(file, &facts), problems)?;
         if let Some(newest) = self.newest {
             problems.extend(check_version(newest, &facts, &seen));
         }
@@ -144,6 +147,30 @@ impl<'a> TablesVerifier<'a> {
             Ok(())
         })
     }
+
+    /// Checks a file of `annotations`. If it is of the newest version, compares its runs with `facts`.
+    fn check_annotations(&self, file: &DataFile, facts: &HashMap<u32, RunFacts>) -> Result<Vec<Problem>> {
+        let is_current = self.current.contains(file.path.as_str());
+        check_file(self.storage, file, self.cancel, &mut |batch, findings| {
+            let models = models(batch)?;
+            if let Some(row) = (0..batch.num_rows()).find(|&row| models.get(row) != file.model.as_deref()) {
+                let expected = file.model.as_deref().unwrap_or("a model");
+                findings.add("model", expected, models.get(row).unwrap_or("none"));
+            }
+            let ids = batch.column(0).as_primitive::<UInt32Type>().values();
+            for run in ids.chunk_by(|a, b| a == b).filter(|_| is_current) {
+                match facts.get(&run[0]) {
+                    None => findings.add_for_run(run[0], "run", "a row of `runs`", "none"),
+                    Some(facts) if run.len() > facts.num_steps as usize => {
+                        let expected = format!("at most {}", facts.num_steps);
+                        findings.add_for_run(run[0], "annotated steps", expected, run.len());
+                    }
+                    Some(_) => {}
+                }
+            }
+            Ok(())
+        })
+    }
 }
 
 /// Compares a run with its original file. Returns what was expected and found if they differ.
@@ -166,7 +193,7 @@ fn check_version(newest: &Snapshot, facts: &HashMap<u32, RunFacts>, seen: &HashM
     for table in TableName::ALL {
         let files: Vec<&DataFile> = newest.files(table).collect();
         for pair in files.windows(2) {
-            if pair[0].last_run_id >= pair[1].first_run_id {
+            if pair[0].model == pair[1].model && pair[0].last_run_id >= pair[1].first_run_id {
                 let expected = format!("above {}", pair[0].last_run_id);
                 problems.push(Problem::new(&pair[1].path, "first run id", expected, pair[1].first_run_id));
             }

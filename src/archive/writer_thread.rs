@@ -50,7 +50,8 @@ impl TransactionFiles<'_> {
         let mut files = Vec::new();
         let outcome = std::thread::scope(|scope| {
             let (sender, receiver) = sync_channel(QUEUE);
-            let mut open = OpenFiles { transaction: self, files: &mut files, steps: None, runs: None };
+            let mut open =
+                OpenFiles { transaction: self, files: &mut files, steps: None, runs: None, annotations: None };
             let writing = scope.spawn(move || open.receive(&receiver, cancel));
             let sender = RowGroupSender(sender);
             let worked = work(&sender);
@@ -79,6 +80,7 @@ struct OpenFiles<'a> {
     files: &'a mut Vec<DataFile>,
     steps: Option<TableWriter>,
     runs: Option<TableWriter>,
+    annotations: Option<TableWriter>,
 }
 
 impl OpenFiles<'_> {
@@ -93,7 +95,7 @@ impl OpenFiles<'_> {
                 Err(_) => return Ok(()),
             }
         }
-        for writer in [self.steps.take(), self.runs.take()].into_iter().flatten() {
+        for writer in [self.steps.take(), self.runs.take(), self.annotations.take()].into_iter().flatten() {
             self.files.extend(writer.finish(cancel)?);
         }
         Ok(())
@@ -103,6 +105,7 @@ impl OpenFiles<'_> {
         let slot = match table {
             TableName::Steps => &mut self.steps,
             TableName::Runs => &mut self.runs,
+            TableName::Annotations => &mut self.annotations,
         };
         let mut writer = match slot.take() {
             Some(writer) => writer,

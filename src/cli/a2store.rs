@@ -2,7 +2,7 @@
 
 use super::args::{StoreCli, StoreCommand};
 use super::exit::{conclude, exit_status};
-use super::{bench, info, ingest, maintain, queries, simulate, sql, transfer};
+use super::{annotate, bench, info, ingest, maintain, queries, simulate, sql, transfer};
 use anyhow::Result;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -33,6 +33,7 @@ fn run_command(cli: StoreCli, program: Option<&[OsString]>) -> Result<u8> {
         StoreCommand::Functions(args) => queries::functions(&args),
         StoreCommand::Export(args) => transfer::export(&args, quiet),
         StoreCommand::Convert(args) => transfer::convert(&args, quiet),
+        StoreCommand::Annotate(args) => annotate::annotate(&args, quiet),
         StoreCommand::Verify(args) => maintain::verify(&args, quiet),
         StoreCommand::Repair(args) => maintain::repair(&args),
         StoreCommand::Compact(args) => maintain::compact(&args, quiet),

@@ -28,7 +28,7 @@ pub(super) enum StoreCommand {
     Info(ArchiveArgs),
     /// List the versions of an archive, newest first.
     History(ArchiveArgs),
-    /// Run a query over the tables `runs` and `steps`.
+    /// Run a query over the tables `runs`, `steps` and `annotations`.
     Sql(SqlArgs),
     /// Run a named query.
     Query(NamedQueryArgs),
@@ -40,6 +40,8 @@ pub(super) enum StoreCommand {
     Export(ExportArgs),
     /// Convert run files from any format to another, without an archive.
     Convert(ConvertArgs),
+    /// Add the predictions of a model for the steps of an archive, list the annotated models, or drop one.
+    Annotate(AnnotateArgs),
     /// Check an archive and list every problem.
     Verify(VerifyArgs),
     /// Make an archive with damaged commits usable again. Without --yes, only show the plan.
@@ -185,6 +187,38 @@ pub(super) struct ArchiveArgs {
     #[arg(long)]
     pub(super) version: Option<u64>,
     /// Print as JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct AnnotateArgs {
+    /// The archive.
+    pub(super) archive: PathBuf,
+    /// The model's name in the table `annotations`. Without a model, list the annotated models.
+    pub(super) model: Option<String>,
+    /// A folder with annotations.npy or shards of it, and with the metadata.db of the annotated games.
+    #[arg(value_name = "FOLDER")]
+    pub(super) annotations: Option<PathBuf>,
+    /// The path that the annotated games were ingested from, or a folder above it [default: any].
+    #[arg(long)]
+    pub(super) source: Option<PathBuf>,
+    /// Replace the model's annotations.
+    #[arg(long)]
+    pub(super) replace: bool,
+    /// Allow steps without annotations in annotated runs.
+    #[arg(long)]
+    pub(super) partial: bool,
+    /// Drop the model's annotations.
+    #[arg(long, conflicts_with_all = ["annotations", "source", "replace", "partial"])]
+    pub(super) drop: bool,
+    /// Only check, and change nothing.
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// How long to wait for another writer's lock on the archive.
+    #[arg(long, default_value = "10m", value_parser = duration)]
+    pub(super) wait: Duration,
+    /// Print the report as JSON.
     #[arg(long)]
     pub(super) json: bool,
 }

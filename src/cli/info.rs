@@ -23,6 +23,7 @@ pub(super) fn info(args: &ArchiveArgs) -> Result<u8> {
         let info = json!({
             "path": archive.path().to_string_lossy(), "version": archive.version(), "num_runs": runs, "num_steps": steps,
             "runs_bytes": bytes[0], "steps_bytes": bytes[1], "runs_files": files[0], "steps_files": files[1],
+            "annotations": archive.annotations(), "annotations_bytes": bytes[2],
             "phases": archive.phases(), "engines": json_rows(&engines)?,
         });
         writeln!(out, "{info}")?;
@@ -33,7 +34,10 @@ pub(super) fn info(args: &ArchiveArgs) -> Result<u8> {
     writeln!(out, "version   {}", archive.version())?;
     writeln!(out, "runs      {}", count(runs))?;
     writeln!(out, "steps     {}", count(steps))?;
-    write!(out, "on disk   {}", megabytes(bytes[0] + bytes[1]))?;
+    for model in archive.annotations() {
+        writeln!(out, "model     {}: {} annotated steps", model.model, count(model.num_rows))?;
+    }
+    write!(out, "on disk   {}", megabytes(bytes.iter().sum()))?;
     if steps > 0 {
         write!(out, ", {:.1} bytes a step", bytes[1] as f64 / steps as f64)?;
     }

@@ -9,6 +9,7 @@
 //! | `a2store.rs` | the entry points of `a2store`, and the choice of the subcommand |
 //! | `args.rs`, `query_args.rs`, `values.rs` | arguments, help texts, and parsers of option values |
 //! | `simulate.rs`, `ingest.rs`, `info.rs`, `transfer.rs`, `maintain.rs`, `bench.rs` | subcommands on runs and archives |
+//! | `annotate.rs` | adding, listing and dropping annotations |
 //! | `sql.rs`, `queries.rs` | running queries; listing named queries and functions |
 //! | `sandboxed_sql.rs`, `sandbox/` | the two sides of `sql --sandbox`; the confined process itself |
 //! | `rows.rs` | query rows as a table, CSV, JSON, Parquet or Arrow |
@@ -20,6 +21,7 @@
 
 mod a2pack;
 mod a2store;
+mod annotate;
 mod args;
 mod bench;
 mod exit;

@@ -7,6 +7,7 @@
 //! | `pack` | many run files in one file: [`PackReader`], [`PackBuilder`] |
 //! | `packdat`, `dataset`, `session`, `macroxue`, `macroxue_pack` | readers and writers of other formats, such as [`PackDat`] |
 //! | `jsonl` | JSON Lines, write-only |
+//! | `annotations` | predictions of a model for a pool of games |
 //! | `registry` | [`SourceFormat`]: the table of formats, one line each |
 //! | `container`, `source` | the interface of a format: detection, opening, access to runs |
 //! | `detect`, `numpy_folder` | detection by content, and opening of files and folders |
@@ -21,6 +22,7 @@
 
 mod a2run2;
 mod a2t1;
+mod annotations;
 mod bytes;
 mod container;
 mod dataset;
@@ -47,6 +49,7 @@ mod sqlite;
 mod staged_folder;
 mod walk;
 
+pub(crate) use annotations::AnnotationFolder;
 pub(crate) use container::{Opened, PREFIX_LEN};
 pub use dataset::{Dataset, DatasetOptions, DatasetWriter};
 pub(crate) use detect::{Container, ContainerKind, Content, open_container, open_folder};
@@ -67,7 +70,9 @@ pub(crate) use rows::WideStep;
 pub use rows::{StepRow, flatten, rebuild};
 pub(crate) use run_file::MAX_RUN_BYTES;
 pub use run_file::{RunFormat, decode_run, encode_run, read_run};
-pub(crate) use session::{GrowingSession, JOURNAL_MAGIC, NewRun, RECORDING, SessionInfo, journal_name, journal_number};
+pub(crate) use session::{
+    GrowingSession, JOURNAL_MAGIC, NewRun, RECORDING, SessionInfo, SessionRun, journal_name, journal_number,
+};
 pub use session::{Session, SessionOptions, SessionWriter};
 pub(crate) use shards::{files_in as step_files_in, header_error, numbered_files};
 pub(crate) use source::{RunSource, SourceFacts, SourceRun};

@@ -10,8 +10,9 @@
 //! versions 1.0 and 2.0 in Latin-1, version 3.0 in UTF-8. The parser accepts strings, integers, booleans, lists,
 //! tuples and dicts.
 //!
-//! Supported arrays are one-dimensional arrays of fixed-size records, and two-dimensional arrays of numbers. All
-//! others are rejected, in particular objects, because they are pickles.
+//! Supported arrays are one-dimensional arrays of fixed-size records, two-dimensional arrays of numbers, and
+//! three-dimensional ones with a dimension for the four moves. All others are rejected, in particular objects, because
+//! they are pickles.
 
 #[cfg(test)]
 mod tests;
@@ -137,6 +138,12 @@ impl NpyMatrix {
 
     fn parse(bytes: &[u8]) -> Result<NpyMatrix> {
         let ((num_rows, values_per_row, dtype), len) = parse_start(bytes, parse_matrix)?;
+        Ok(NpyMatrix { len, num_rows, values_per_row, dtype })
+    }
+
+    /// Parses the header of an array of shape (rows, 4, n) at the start of a file's bytes. A row has 4 × n values.
+    pub(super) fn parse_per_move(bytes: &[u8]) -> Result<NpyMatrix> {
+        let ((num_rows, values_per_row, dtype), len) = parse_start(bytes, parse_per_move)?;
         Ok(NpyMatrix { len, num_rows, values_per_row, dtype })
     }
 
@@ -292,6 +299,20 @@ fn parse_matrix(text: &str) -> Result<(u64, u64, String), Malformed> {
     };
     match descr {
         Literal::Text(dtype) => Ok((num_rows, values_per_row, dtype)),
+        _ => malformed("descr", "one type of numbers", "fields"),
+    }
+}
+
+/// Parses the number of rows, the values per row, and their type, of an array with a dimension for the four moves.
+fn parse_per_move(text: &str) -> Result<(u64, u64, String), Malformed> {
+    let (descr, shape) = parse_text(text)?;
+    let [Literal::Int(num_rows), Literal::Int(4), Literal::Int(per_move)] = shape[..] else {
+        let sizes = shape.iter().map(|size| if let Literal::Int(size) = size { size.to_string() } else { "?".into() });
+        return malformed("shape", "(rows, 4, values)", format!("({})", sizes.collect::<Vec<_>>().join(", ")));
+    };
+    match (descr, per_move.checked_mul(4)) {
+        (Literal::Text(dtype), Some(values_per_row)) => Ok((num_rows, values_per_row, dtype)),
+        (Literal::Text(_), None) => malformed("shape", "(rows, 4, values)", per_move.to_string()),
         _ => malformed("descr", "one type of numbers", "fields"),
     }
 }

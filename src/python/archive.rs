@@ -4,22 +4,24 @@ use super::arrow::ArrowSchema;
 use super::interrupt::{abandonable, interruptible};
 use super::query::PyQuery;
 use super::reports::{
-    PyCommitInfo, PyCompactReport, PyExpireReport, PyExportReport, PyIngestReport, PyRepairReport, PyVerifyReport,
-    skips_errors,
+    PyAnnotateReport, PyCommitInfo, PyCompactReport, PyExpireReport, PyExportReport, PyIngestReport, PyModelInfo,
+    PyRepairReport, PyVerifyReport, skips_errors,
 };
-use super::sql::{LimitArguments, named_params};
+use super::sql::{LimitArguments, batches_of, named_params};
 use super::values::{params as bound_params, paths_from};
 use crate::archive::{
-    Archive, CompactOptions, ExpireOptions, IngestOptions, OnError, Phases, TableName, VerifyOptions,
+    AnnotateOptions, AnnotationInput, Archive, CompactOptions, ExpireOptions, IngestOptions, OnError, Phases,
+    TableName, VerifyOptions,
 };
 use crate::cancellation::CancellationToken;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::export::{ExportOptions, convert as convert_runs};
 use crate::progress::Progress;
 use crate::query::{QueryOptions, SavedQuery};
+use arrow::compute::concat_batches;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::{PyDict, PyString, PyType};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -201,6 +203,54 @@ impl PyArchive {
         let report =
             self.change(py, progress, |archive, progress, cancel| archive.ingest(&paths, &options, progress, cancel))?;
         Ok(report.into())
+    }
+
+    #[pyo3(signature = (
+        model, annotations, *, source=None, replace=false, partial=false, dry_run=false, progress=None, wait=None
+    ))]
+    #[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
+    fn annotate(
+        &self,
+        py: Python<'_>,
+        model: &str,
+        annotations: &Bound<'_, PyAny>,
+        source: Option<PathBuf>,
+        replace: bool,
+        partial: bool,
+        dry_run: bool,
+        progress: Option<bool>,
+        wait: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<PyAnnotateReport> {
+        let wait = duration("wait", wait, AnnotateOptions::default().wait)?;
+        let options = AnnotateOptions { source, replace, partial, dry_run, wait };
+        let is_path = annotations.is_instance_of::<PyString>() || annotations.hasattr("__fspath__")?;
+        let report = if is_path {
+            let folder: PathBuf = annotations.extract()?;
+            self.change(py, progress, |archive, progress, cancel| {
+                archive.annotate(model, AnnotationInput::Folder(&folder), &options, progress, cancel)
+            })?
+        } else {
+            let (schema, batches) = batches_of(("annotations", "a folder's path"), model, annotations)?;
+            self.change(py, progress, |archive, progress, cancel| {
+                let rows = concat_batches(&schema, &batches).map_err(Error::other)?;
+                archive.annotate(model, AnnotationInput::Rows(&rows), &options, progress, cancel)
+            })?
+        };
+        Ok(report.into())
+    }
+
+    #[pyo3(signature = (model, *, wait=None))]
+    fn drop_annotations(&self, py: Python<'_>, model: &str, wait: Option<&Bound<'_, PyAny>>) -> PyResult<PyModelInfo> {
+        let default = AnnotateOptions::default();
+        let options = AnnotateOptions { wait: duration("wait", wait, default.wait)?, ..default };
+        let drop = |archive: &mut Archive, _: &dyn Progress, cancel: &CancellationToken| {
+            archive.drop_annotations(model, &options, cancel)
+        };
+        Ok(self.change(py, Some(false), drop)?.into())
+    }
+
+    fn annotations(&self) -> Vec<PyModelInfo> {
+        self.lock().annotations().into_iter().map(PyModelInfo::from).collect()
     }
 
     #[pyo3(signature = (*, file_rows=None, workers=None, progress=None, wait=None))]

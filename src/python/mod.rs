@@ -40,11 +40,13 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     error::add_to(module)?;
     module.add_class::<archive::PyArchive>()?;
+    module.add_class::<reports::PyAnnotateReport>()?;
     module.add_class::<reports::PyCommitInfo>()?;
     module.add_class::<reports::PyCompactReport>()?;
     module.add_class::<reports::PyExpireReport>()?;
     module.add_class::<reports::PyExportReport>()?;
     module.add_class::<reports::PyIngestReport>()?;
+    module.add_class::<reports::PyModelInfo>()?;
     module.add_class::<reports::PyProblem>()?;
     module.add_class::<reports::PyRejected>()?;
     module.add_class::<reports::PyRepair>()?;

@@ -1,7 +1,8 @@
 //! Reports of operations on an archive.
 
 use crate::archive::{
-    CommitInfo, CompactReport, ExpireReport, IngestReport, Problem, Rejected, Repair, RepairReport, VerifyReport,
+    AnnotateReport, CommitInfo, CompactReport, ExpireReport, IngestReport, ModelInfo, Problem, Rejected, Repair,
+    RepairReport, VerifyReport,
 };
 use crate::error::{Error, Result};
 use crate::export::ExportReport;
@@ -47,6 +48,57 @@ impl PyCommitInfo {
     fn __repr__(&self) -> String {
         let PyCommitInfo { version, time, operation, added_runs, added_steps, .. } = self;
         format!("CommitInfo(version={version}, time={time}, {operation}: +{added_runs} runs, +{added_steps} steps)")
+    }
+}
+
+/// A summary of an import of annotations.
+#[pyclass(frozen, get_all, name = "AnnotateReport", module = "a2store")]
+pub(super) struct PyAnnotateReport {
+    model: String,
+    num_runs: u64,
+    num_rows: u64,
+    missing_steps: u64,
+    replaced_rows: u64,
+}
+
+impl From<AnnotateReport> for PyAnnotateReport {
+    fn from(report: AnnotateReport) -> PyAnnotateReport {
+        let AnnotateReport { model, num_runs, num_rows, missing_steps, replaced_rows, .. } = report;
+        PyAnnotateReport { model, num_runs, num_rows, missing_steps, replaced_rows }
+    }
+}
+
+#[pymethods]
+impl PyAnnotateReport {
+    fn __repr__(&self) -> String {
+        let PyAnnotateReport { model, num_runs, num_rows, .. } = self;
+        format!("AnnotateReport({model:?}, num_runs={num_runs}, num_rows={num_rows})")
+    }
+}
+
+/// The annotations of a model.
+#[pyclass(frozen, get_all, name = "ModelInfo", module = "a2store")]
+pub(super) struct PyModelInfo {
+    model: String,
+    num_rows: u64,
+    num_files: u64,
+    num_bytes: u64,
+    first_run_id: u32,
+    last_run_id: u32,
+}
+
+impl From<ModelInfo> for PyModelInfo {
+    fn from(info: ModelInfo) -> PyModelInfo {
+        let ModelInfo { model, num_rows, num_files, num_bytes, first_run_id, last_run_id, .. } = info;
+        PyModelInfo { model, num_rows, num_files, num_bytes, first_run_id, last_run_id }
+    }
+}
+
+#[pymethods]
+impl PyModelInfo {
+    fn __repr__(&self) -> String {
+        let PyModelInfo { model, num_rows, first_run_id, last_run_id, .. } = self;
+        format!("ModelInfo({model:?}, num_rows={num_rows}, runs {first_run_id}..={last_run_id})")
     }
 }
 

@@ -5,6 +5,8 @@ use crate::error::Error;
 use crate::query::{
     Function, QueryOptions, SavedColumn, SavedParameter, SavedQuery, ScalarValue, UserTable, functions,
 };
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
@@ -63,25 +65,34 @@ fn user_table(name: &str, table: &Bound<'_, PyAny>) -> PyResult<UserTable> {
     if table.is_instance_of::<PyString>() || table.hasattr("__fspath__")? {
         return Ok(UserTable::from_parquet(table.extract::<PathBuf>()?)?);
     }
-    let (schema, batches) = if table.hasattr("__arrow_c_stream__")? {
-        let reader = table.extract::<PyRecordBatchReader>().and_then(PyRecordBatchReader::into_reader);
-        let reader = reader.map_err(|error| wrong_table(name, &error))?;
-        let schema = reader.schema();
-        let batches = table.py().detach(|| reader.collect::<Result<Vec<_>, _>>());
-        (schema, batches.map_err(|error| PyValueError::new_err(format!("tables: {name}: {error}")))?)
-    } else if table.hasattr("__arrow_c_array__")? {
-        let batch = table.extract::<PyRecordBatch>().map_err(|error| wrong_table(name, &error))?.into_inner();
-        (batch.schema(), vec![batch])
-    } else {
-        let found = table.get_type().name()?;
-        let expected = "a Parquet file's path, or a table with __arrow_c_stream__ (pyarrow, polars, pandas, DuckDB, …)";
-        return Err(PyTypeError::new_err(format!("tables: {name}: expected {expected}, found {found}")));
-    };
+    let (schema, batches) = batches_of(("tables", "a Parquet file's path"), name, table)?;
     Ok(UserTable::from_batches(schema, batches)?)
 }
 
-fn wrong_table(name: &str, error: &PyErr) -> PyErr {
-    PyTypeError::new_err(format!("tables: {name}: expected a table: {error}"))
+/// Reads an object with the Arrow C interface. An error names the argument and the path that it could be instead.
+pub(super) fn batches_of(
+    (argument, path): (&str, &str),
+    name: &str,
+    table: &Bound<'_, PyAny>,
+) -> PyResult<(SchemaRef, Vec<RecordBatch>)> {
+    if table.hasattr("__arrow_c_stream__")? {
+        let reader = table.extract::<PyRecordBatchReader>().and_then(PyRecordBatchReader::into_reader);
+        let reader = reader.map_err(|error| wrong_table(argument, name, &error))?;
+        let schema = reader.schema();
+        let batches = table.py().detach(|| reader.collect::<Result<Vec<_>, _>>());
+        Ok((schema, batches.map_err(|error| PyValueError::new_err(format!("{argument}: {name}: {error}")))?))
+    } else if table.hasattr("__arrow_c_array__")? {
+        let batch = table.extract::<PyRecordBatch>().map_err(|error| wrong_table(argument, name, &error))?.into_inner();
+        Ok((batch.schema(), vec![batch]))
+    } else {
+        let found = table.get_type().name()?;
+        let expected = "a table with __arrow_c_stream__ (pyarrow, polars, pandas, DuckDB, …)";
+        Err(PyTypeError::new_err(format!("{argument}: {name}: expected {path}, or {expected}, found {found}")))
+    }
+}
+
+fn wrong_table(argument: &str, name: &str, error: &PyErr) -> PyErr {
+    PyTypeError::new_err(format!("{argument}: {name}: expected a table: {error}"))
 }
 
 /// A named query: an SQL file whose header declares its parameters and columns.

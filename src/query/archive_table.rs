@@ -1,4 +1,4 @@
-//! The tables `runs` and `steps` of an archive as tables of DataFusion.
+//! The tables of an archive as tables of DataFusion.
 //!
 //! A scan of `steps` evaluates run-level filters once per run and reads only the rows of the matching runs. It gives
 //! the reader those other filters that save decoding.
@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use tokio::task::spawn_blocking;
 
-/// `runs` or `steps` at the version of an archive.
+/// A table at the version of an archive.
 #[derive(Debug)]
 pub(super) struct ArchiveTable {
     table: TableName,
@@ -41,6 +41,10 @@ pub(super) struct ArchiveTable {
 impl ArchiveTable {
     pub(super) fn runs(archive: &Archive) -> ArchiveTable {
         ArchiveTable { table: TableName::Runs, archive: archive.clone(), runs: None }
+    }
+
+    pub(super) fn annotations(archive: &Archive) -> ArchiveTable {
+        ArchiveTable { table: TableName::Annotations, archive: archive.clone(), runs: None }
     }
 
     pub(super) fn steps(archive: &Archive, runs: &Arc<ArchiveTable>) -> ArchiveTable {
@@ -92,6 +96,7 @@ impl ArchiveTable {
         let sorted_by: &[&str] = match self.table {
             TableName::Runs => &["run_id"],
             TableName::Steps => &["run_id", "step_index"],
+            TableName::Annotations => &["model", "run_id", "step_index"],
         };
         Ok(ParquetScan { url: ARCHIVE_URL.to_owned(), schema: table_schema(self.table), sorted_by, footers })
     }

@@ -122,7 +122,7 @@ impl Archive {
         let context = session::context(self, options)?;
         let fingerprint = fingerprint::of_query(text, &params);
         let (text, state) = (text.to_owned(), context.state());
-        let tables: Vec<String> = ["steps", "runs"]
+        let tables: Vec<String> = ["steps", "runs", "annotations"]
             .into_iter()
             .chain(options.tables.iter().map(|(name, _)| &**name))
             .map(Into::into)

@@ -23,6 +23,8 @@ const ROWS_PER_CHANGE: usize = 512;
 
 /// Columns of `steps` that change at most a few times per run.
 const CLUSTERED_STEPS: [&str; 5] = ["max_exp", "phase", "has_evs", "step_index", "tile_65536_mask"];
+/// The sort columns of `annotations`.
+const CLUSTERED_ANNOTATIONS: [&str; 3] = ["model", "run_id", "step_index"];
 /// The sort columns of `runs`.
 const CLUSTERED_RUNS: [&str; 3] = ["run_id", "version", "ingested_at"];
 
@@ -33,6 +35,7 @@ pub(super) fn is_clustered(table: TableName, filter: &Expr) -> Option<bool> {
     match table {
         TableName::Runs => Some(only(&CLUSTERED_RUNS)),
         TableName::Steps => only(&CLUSTERED_STEPS).then_some(true),
+        TableName::Annotations => only(&CLUSTERED_ANNOTATIONS).then_some(true),
     }
 }
 

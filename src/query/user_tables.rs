@@ -111,7 +111,8 @@ impl ParquetFile {
 /// Checks that every name is valid in SQL and unique.
 pub(super) fn check_names(tables: &[(String, UserTable)]) -> Result<()> {
     for (i, (name, _)) in tables.iter().enumerate() {
-        let taken = ["runs", "steps"].contains(&name.as_str()) || tables[..i].iter().any(|(other, _)| other == name);
+        let taken = ["runs", "steps", "annotations"].contains(&name.as_str())
+            || tables[..i].iter().any(|(other, _)| other == name);
         if name.is_empty() || name.contains('\0') || taken {
             let found = if taken { format!("{name:?}, which already exists") } else { format!("{name:?}") };
             return Err(Error::argument("tables", "unique names", found));

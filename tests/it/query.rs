@@ -1,5 +1,5 @@
 use crate::support::Games;
-use a2store::{Archive, ErrorKind, ParamValues, ScalarValue, no_params, read_run};
+use a2store::{Archive, ErrorKind, ParamValues, ScalarValue, TableName, no_params, read_run};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{UInt8Type, UInt32Type, UInt64Type};
 
@@ -155,7 +155,7 @@ fn long_expressions_are_rejected() {
 #[test]
 fn a_damaged_data_file_is_an_error() {
     let games = Games::new();
-    for table in a2store::TableName::ALL {
+    for table in [TableName::Runs, TableName::Steps] {
         let path = &games.archive.files(table)[0];
         let good = std::fs::read(path).unwrap();
         let sql = format!("SELECT * FROM {} WHERE run_id >= 0", table.name());

@@ -140,10 +140,12 @@ CREATE MACRO best_move(u, d, l, r) AS CASE WHEN len(evs(u, d, l, r)) > 0 THEN
 
 
 def connect(archive: a2store.Archive) -> duckdb.DuckDBPyConnection:
-    """Return a connection with the views ``steps`` and ``runs`` and the board functions."""
+    """Return a connection with the tables of the archive as views, and the board functions."""
     connection = duckdb.connect()
     for table in ("steps", "runs"):
         connection.read_parquet(archive.files(table)).create_view(table)
+    if files := archive.files("annotations"):
+        connection.read_parquet(files).create_view("annotations")
     define(connection, archive.phases)
     return connection
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 import a2store
@@ -54,6 +55,13 @@ CASES: dict[str, list[dict[str, Any]]] = {
     "critic_labels": [{"phase": "mid"}, {"engine": ENGINE}],
     "unique_positions": [{"engine": ENGINE}, {"phase": "early", "min_score": 300}],
     "opening_book": [{"first_steps": 3, "limit": 1000}, {"engine": ENGINE, "limit": 5}, {"first_steps": 0}],
+    "disagreements": [
+        {"limit": 1000},
+        {"model": "sharp", "min_prob": 0.6, "limit": 40},
+        {"engine": ENGINE, "phase": "early"},
+    ],
+    "policy_agreement": [{"model": "flat"}, {"min_score": 300}],
+    "calibration": [{"bins": 3}, {"model": "sharp", "phase": "early"}, {"bins": 1}],
     "engine_agreement": [{"first_steps": 2}, {"min_steps": 2}, {"first_steps": 100_000}],
 }
 """Values of parameters for each query. The tests also run each query without parameters."""
@@ -86,7 +94,28 @@ def generated(folder: Path) -> a2store.Archive:
     archive = a2store.Archive.create(folder / "games.a2", phases=PHASES)
     archive.ingest(folder / "runs", progress=False)
     archive.ingest(folder / "session", progress=False)
+    annotate(archive)
     return archive
+
+
+def annotate(archive: a2store.Archive) -> None:
+    """Add the predictions of two models. Some have no preferred move, no probability or no policy."""
+    keys = pa.table(archive.sql("SELECT run_id, step_index, move FROM steps ORDER BY run_id, step_index"))
+    rng = np.random.default_rng(4)
+    moves = keys["move"].to_numpy(zero_copy_only=False)
+    for model, least in (("sharp", 0.7), ("flat", 0.25)):
+        prob = rng.uniform(least, 1, len(keys)).astype("f4")
+        equal = rng.random(len(keys)) < prob
+        head = np.where(equal & (moves >= 0), moves, rng.integers(0, 4, len(keys))).astype("u1")
+        columns = {
+            "argmax_head": pa.array(head, mask=rng.random(len(keys)) < 0.1),
+            "argmax_prob": pa.array(prob, mask=rng.random(len(keys)) < 0.1),
+            "policy_logp": pa.FixedSizeListArray.from_arrays(pa.array(np.log(rng.random(4 * len(keys), "f4"))), 4),
+        }
+        chosen = keys.select(["run_id", "step_index"])
+        for name, values in columns.items():
+            chosen = chosen.append_column(name, values)
+        archive.annotate(model, chosen, progress=False)
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,34 @@ EXPECTED = {
             FROM bins JOIN chosen ON bins.engine IS NOT DISTINCT FROM chosen.engine GROUP BY ALL)
         SELECT engine, first, alive, alive / runs, ended FROM counted WHERE ended > 0
         ORDER BY engine NULLS LAST, first""",
+    "disagreements": """
+        FROM (
+            SELECT s.run_id, s.step_index, model, engine, phase, board, tile_65536_mask,
+                wide_text(board, tile_65536_mask), ifnull(move, teacher_move) AS played, argmax_head, argmax_prob
+            FROM steps s, annotations a WHERE a.run_id = s.run_id AND a.step_index = s.step_index)
+        WHERE model = coalesce($model::VARCHAR, model) AND played != argmax_head
+            AND coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL)
+            AND phase = coalesce($phase::VARCHAR, phase) AND coalesce(argmax_prob, 0) >= $min_prob
+        ORDER BY argmax_prob DESC NULLS LAST, run_id, step_index, model LIMIT $limit""",
+    "policy_agreement": """
+        WITH played AS (
+            SELECT s.*, a.*, ifnull(move, teacher_move) AS played,
+                [policy_logp_up, policy_logp_down, policy_logp_left, policy_logp_right] AS logp
+            FROM annotations a, steps s WHERE a.run_id = s.run_id AND a.step_index = s.step_index)
+        SELECT model, engine, phase, count(*), countif(played = argmax_head) / count(*), avg(argmax_prob::DOUBLE),
+            avg(logp[played + 1]::DOUBLE)
+        FROM played WHERE played + argmax_head IS NOT NULL AND max_score >= $min_score
+            AND model = coalesce($model::VARCHAR, model)
+        GROUP BY model, engine, phase
+        ORDER BY model, engine NULLS LAST, list_position(['early', 'mid', 'late'], phase)""",
+    "calibration": """
+        WITH played AS (
+            SELECT model, argmax_prob::DOUBLE AS prob, ifnull(move, teacher_move) = argmax_head AS equal,
+                list_max([i for i in range($bins) if i = 0 or i <= argmax_prob::DOUBLE * $bins]) AS bin
+            FROM annotations a, steps s WHERE a.run_id = s.run_id AND a.step_index = s.step_index
+                AND phase = coalesce($phase::VARCHAR, phase) AND model = coalesce($model::VARCHAR, model))
+        SELECT model, bin / $bins, count(*), avg(prob), avg(equal::INTEGER) FROM played
+        WHERE equal IS NOT NULL AND prob IS NOT NULL GROUP BY model, bin ORDER BY model, bin""",
     "phase_mix": """
         WITH chosen AS (SELECT engine, phase_of(max_exp) AS phase FROM steps WHERE max_score >= $min_score)
         SELECT engine, phase, count(*),

@@ -21,7 +21,7 @@ import duck
 import oracle
 from archives import plain
 from oracle import Array
-from saved_cases import CASES, QUERIES, assert_rows, chosen, defaults, generated, header_of, rows
+from saved_cases import CASES, QUERIES, annotate, assert_rows, chosen, defaults, generated, header_of, rows
 from saved_oracle import EXPECTED
 
 
@@ -42,6 +42,7 @@ def asked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     else:
         archive = a2store.Archive.create(folder / "games.a2")
         archive.ingest(request.getfixturevalue("fixtures"), progress=False)
+        annotate(archive)
     with duck.connect(archive) as connection:
         ((engine,),) = connection.execute(
             "SELECT engine FROM runs GROUP BY 1 ORDER BY engine IS NULL, count(*) LIMIT 1"

@@ -6,6 +6,7 @@ use crate::format::sqlite::{Database, text};
 use rusqlite::types::ValueRef;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::path::Path;
 
 /// The description of a session or of a Macroxue pack, as an archive stores it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,12 +38,12 @@ pub(in crate::format) fn stored_seed(seed: Option<u64>) -> Result<i64> {
 
 /// The metadata of a run in `metadata.db`.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::format) struct SessionRun {
-    pub(in crate::format) id: i64,
-    pub(in crate::format) seed: Option<u64>,
-    pub(in crate::format) max_score: u64,
-    pub(in crate::format) num_steps: Option<u32>,
-    pub(in crate::format) highest_tile: u32,
+pub(crate) struct SessionRun {
+    pub(crate) id: i64,
+    pub(crate) seed: Option<u64>,
+    pub(crate) max_score: u64,
+    pub(crate) num_steps: Option<u32>,
+    pub(crate) highest_tile: u32,
     /// The first column with an invalid value; 0 = all columns are valid.
     pub(in crate::format) bad: u8,
 }
@@ -65,6 +66,20 @@ const MAX_ENTRIES_LEN: usize = 1 << 18;
 /// The maximum bytes of text that are parsed as JSON. Parsed JSON takes up to a hundred times as much memory; the
 /// rest stays text.
 const MAX_PARSED_LEN: usize = 1 << 16;
+
+/// Reads the runs of a `metadata.db`. An invalid value is an error.
+pub(in crate::format) fn runs_in(path: &Path) -> Result<Vec<SessionRun>> {
+    let database = Database::open(path)?;
+    let runs = read_runs(&database)?;
+    database.finish_reading()?;
+    match runs.iter().find(|run| run.bad != 0) {
+        None => Ok(runs),
+        Some(run) => {
+            let (what, expected) = EXPECTED.get(usize::from(run.bad)).copied().unwrap_or(EXPECTED[0]);
+            Err(header_error(what, expected, format!("another value in run {}", run.id), path))
+        }
+    }
+}
 
 pub(in crate::format) fn read_runs(database: &Database) -> Result<Vec<SessionRun>> {
     database.check_table("runs", &COLUMNS, true)?;

@@ -10,13 +10,16 @@ macro_rules! shipped {
 /// Names and texts.
 pub(super) const FILES: &[(&str, &str)] = shipped! {
     "blunders"
+    "calibration"
     "critic_labels"
+    "disagreements"
     "engine_agreement"
     "engine_leaderboard"
     "hard_moves"
     "high_score"
     "opening_book"
     "phase_mix"
+    "policy_agreement"
     "run_lengths"
     "score_histogram"
     "survivorship"

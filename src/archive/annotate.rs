@@ -1,0 +1,392 @@
+//! Annotations: adding, replacing, dropping and listing the predictions of models.
+//!
+//! A folder of annotations numbers its runs as its pool does. Each run is found in the archive by its seed, steps,
+//! score and highest tile in the pool's `metadata.db`, and by its id in the source if several runs have these.
+
+use super::annotated_steps::{COLUMNS, StepsOfRun};
+use super::annotation_rows::{AnnotationRows, AnnotationTable};
+use super::checkpoint_writer::write_checkpoint;
+use super::commit::Operation;
+use super::parquet_reader::read_columns;
+use super::parquet_writer::{FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
+use super::snapshot::Snapshot;
+use super::storage::Storage;
+use super::table_name::TableName;
+use super::transaction::{DEFAULT_WAIT, transact};
+use super::writer_thread::{RowGroupSender, TransactionFiles};
+use crate::cancellation::CancellationToken;
+use crate::error::{Error, Result};
+use crate::format::{AnnotationFolder, SessionRun};
+use crate::progress::{Progress, Unit};
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::{UInt32Type, UInt64Type};
+use derive_setters::Setters;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Options of [`Archive::annotate`](super::Archive::annotate).
+///
+/// Set fields with the `with_*` methods: `AnnotateOptions::default().with_replace(true)`.
+#[derive(Clone, Debug, Setters)]
+#[setters(prefix = "with_", strip_option)]
+#[non_exhaustive]
+pub struct AnnotateOptions {
+    /// The path that the annotated runs were ingested from, or a folder above it; `None` = any. For folders only.
+    pub source: Option<PathBuf>,
+    /// Whether to replace the model's annotations. Otherwise new annotations must be of later runs.
+    pub replace: bool,
+    /// Whether runs may have steps without annotations.
+    pub partial: bool,
+    /// Whether to check the annotations without adding them.
+    pub dry_run: bool,
+    /// The longest time to wait while another process on this machine writes to the archive. After that, the call
+    /// fails with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
+    pub wait: Duration,
+}
+
+impl Default for AnnotateOptions {
+    fn default() -> Self {
+        AnnotateOptions { source: None, replace: false, partial: false, dry_run: false, wait: DEFAULT_WAIT }
+    }
+}
+
+/// The annotations to add.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum AnnotationInput<'a> {
+    /// A folder of annotations, which numbers the runs as its pool does.
+    Folder(&'a Path),
+    /// Rows with the columns `run_id` and `step_index` of the archive and any other columns of `annotations` but
+    /// `model`.
+    Rows(&'a RecordBatch),
+}
+
+/// The result of [`Archive::annotate`](super::Archive::annotate).
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct AnnotateReport {
+    /// The model.
+    pub model: String,
+    /// The number of annotated runs.
+    pub num_runs: u64,
+    /// The number of annotated steps.
+    pub num_rows: u64,
+    /// The number of steps of these runs without annotations.
+    pub missing_steps: u64,
+    /// The number of rows that were replaced.
+    pub replaced_rows: u64,
+}
+
+/// The annotations of a model.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct ModelInfo {
+    /// The model.
+    pub model: String,
+    /// The number of annotated steps.
+    pub num_rows: u64,
+    /// The number of files.
+    pub num_files: u64,
+    /// The size of the files.
+    pub num_bytes: u64,
+    /// The first annotated run.
+    pub first_run_id: u32,
+    /// The last annotated run.
+    pub last_run_id: u32,
+}
+
+/// The maximum length of a model's name in bytes. Parquet statistics hold names of this length as a whole.
+const MAX_NAME: usize = 60;
+
+pub(super) fn annotate(
+    storage: &Storage,
+    model: &str,
+    input: AnnotationInput<'_>,
+    options: &AnnotateOptions,
+    progress: &dyn Progress,
+    cancel: &CancellationToken,
+) -> Result<(AnnotateReport, Snapshot)> {
+    check_name(model)?;
+    let source = match input {
+        AnnotationInput::Folder(path) => AnnotationRows::Folder(AnnotationFolder::open(path)?),
+        AnnotationInput::Rows(rows) => AnnotationRows::Table(AnnotationTable::new(rows)?),
+    };
+    let outcome = transact(storage, options.wait, cancel, |_, snapshot| {
+        let runs = archive_runs(storage, snapshot, &source, options)?;
+        let mut commit = snapshot.next(Operation::Annotate);
+        let own = |snapshot: &Snapshot| models(snapshot).into_iter().find(|known| known.model == model);
+        let mut report = AnnotateReport { model: model.to_owned(), ..AnnotateReport::default() };
+        match own(snapshot) {
+            Some(known) if options.replace => {
+                report.replaced_rows = known.num_rows;
+                commit.remove = paths_of(snapshot, model);
+            }
+            Some(known) if runs.keys().next().is_some_and(|&first| first <= known.last_run_id) => {
+                let found = format!("annotations of runs {}..={}", known.first_run_id, known.last_run_id);
+                return Err(Error::argument(
+                    "model",
+                    "a new model, runs after its annotated ones, or `replace`",
+                    found,
+                ));
+            }
+            _ => {}
+        }
+        progress.begin("annotate", Unit::Rows, runs.values().map(|rows| rows.end - rows.start).sum());
+        let work = Annotating { storage, snapshot, source: &source, runs: &runs, model, options, progress, cancel };
+        let outcome = match options.dry_run {
+            true => work.run(None, &mut report).map(|()| Vec::new()),
+            false => {
+                storage.create_folders([TableName::Annotations.name()])?;
+                let output = TransactionFiles { storage, txn: &commit.txn, file_rows: FILE_STEPS };
+                output.write(cancel, |sender| work.run(Some(sender), &mut report)).map(|((), files)| files)
+            }
+        };
+        progress.end();
+        commit.add = outcome?;
+        let is_changed = !commit.add.is_empty() || !commit.remove.is_empty();
+        Ok(((is_changed && !options.dry_run).then_some(commit), report))
+    })?;
+    if outcome.committed {
+        // A failure is harmless, because the commit is already durable.
+        write_checkpoint(storage, &outcome.snapshot).ok();
+    }
+    Ok((outcome.value, outcome.snapshot))
+}
+
+pub(super) fn drop_model(
+    storage: &Storage,
+    model: &str,
+    options: &AnnotateOptions,
+    cancel: &CancellationToken,
+) -> Result<(ModelInfo, Snapshot)> {
+    let outcome = transact(storage, options.wait, cancel, |_, snapshot| {
+        let known = models(snapshot);
+        let Some(dropped) = known.iter().find(|known| known.model == model) else {
+            let names: Vec<&str> = known.iter().map(|known| &*known.model).collect();
+            let expected = if names.is_empty() { "an annotated model".into() } else { names.join(", ") };
+            return Err(Error::argument("model", expected, model));
+        };
+        let mut commit = snapshot.next(Operation::Annotate);
+        commit.remove = paths_of(snapshot, model);
+        Ok(((!options.dry_run).then_some(commit), dropped.clone()))
+    })?;
+    Ok((outcome.value, outcome.snapshot))
+}
+
+/// Returns the models with annotations, in the order of their names.
+pub(super) fn models(snapshot: &Snapshot) -> Vec<ModelInfo> {
+    let mut models: BTreeMap<&str, ModelInfo> = BTreeMap::new();
+    for file in snapshot.files(TableName::Annotations) {
+        let name = file.model.as_deref().unwrap_or_default();
+        let info = models.entry(name).or_insert_with(|| ModelInfo {
+            model: name.to_owned(),
+            first_run_id: file.first_run_id,
+            ..ModelInfo::default()
+        });
+        info.num_rows += file.num_rows;
+        info.num_files += 1;
+        info.num_bytes += file.num_bytes;
+        info.first_run_id = info.first_run_id.min(file.first_run_id);
+        info.last_run_id = info.last_run_id.max(file.last_run_id);
+    }
+    models.into_values().collect()
+}
+
+fn paths_of(snapshot: &Snapshot, model: &str) -> Vec<String> {
+    let files = snapshot.files(TableName::Annotations);
+    files.filter(|file| file.model.as_deref() == Some(model)).map(|file| file.path.clone()).collect()
+}
+
+fn check_name(model: &str) -> Result<()> {
+    if model.is_empty() || model.len() > MAX_NAME || model.chars().any(char::is_control) {
+        let expected = format!("a name of 1 to {MAX_NAME} bytes without control characters");
+        return Err(Error::argument("model", expected, format!("{model:?}")));
+    }
+    Ok(())
+}
+
+/// Returns the annotated runs by their ids in the archive, each with its rows in the source.
+fn archive_runs(
+    storage: &Storage,
+    snapshot: &Snapshot,
+    source: &AnnotationRows,
+    options: &AnnotateOptions,
+) -> Result<BTreeMap<u32, Range<u64>>> {
+    let AnnotationRows::Folder(folder) = source else {
+        return Ok(source.runs().into_iter().collect());
+    };
+    let known = KnownRun::read(storage, snapshot, options.source.as_deref())?;
+    let pool: HashMap<i64, SessionRun> = folder.pool()?.into_iter().map(|run| (run.id, run)).collect();
+    let mut runs: BTreeMap<u32, Range<u64>> = BTreeMap::new();
+    for (id, rows) in source.runs() {
+        let Some(run) = pool.get(&i64::from(id)) else {
+            return Err(source.refuse("metadata.db", format!("run {id}, which has annotations"), "no such run".into()));
+        };
+        let steps = run.num_steps.map(u64::from);
+        let facts = format!("run {id} with seed {}, {} steps and score {}", text(run.seed), text(steps), run.max_score);
+        let key = (run.seed, run.max_score, run.highest_tile);
+        let same = known.get(&key).map_or(&[][..], Vec::as_slice).iter();
+        let same: Vec<&KnownRun> = same
+            .filter(|known| steps.is_none_or(|steps| known.num_steps == steps || known.game_steps == Some(steps)))
+            .collect();
+        let found = match same[..] {
+            [only] => only,
+            [] => return Err(source.refuse("run", format!("{facts} in the archive"), "no such run".into())),
+            _ => {
+                let mut own = same.iter().filter(|known| known.source_id == Some(u64::from(id)));
+                match (own.next(), own.next()) {
+                    (Some(only), None) => only,
+                    _ => {
+                        let found = format!("{} of them; `source` selects some", same.len());
+                        return Err(source.refuse("run", format!("one {facts} in the archive"), found));
+                    }
+                }
+            }
+        };
+        if runs.insert(found.run_id, rows).is_some() {
+            let found = format!("archive run {} for two runs", found.run_id);
+            return Err(source.refuse("run", "another run of the archive for each", found));
+        }
+    }
+    Ok(runs)
+}
+
+fn text(number: Option<u64>) -> String {
+    number.map_or("unknown".into(), |number| number.to_string())
+}
+
+/// A run of the archive. Its seed, score and highest tile are the key.
+struct KnownRun {
+    run_id: u32,
+    num_steps: u64,
+    game_steps: Option<u64>,
+    source_id: Option<u64>,
+}
+
+type RunKey = (Option<u64>, u64, u32);
+
+impl KnownRun {
+    /// Reads the runs that were ingested from `source` or from files below it.
+    fn read(storage: &Storage, snapshot: &Snapshot, source: Option<&Path>) -> Result<HashMap<RunKey, Vec<KnownRun>>> {
+        let source =
+            source.map(|path| std::path::absolute(path).map_err(|error| Error::io(path, error))).transpose()?;
+        let mut runs: HashMap<RunKey, Vec<KnownRun>> = HashMap::new();
+        let columns = ["run_id", "source", "num_steps", "max_score", "highest_tile", "seed", "source_id", "game_steps"];
+        for file in snapshot.files(TableName::Runs) {
+            read_columns(storage, file, &columns, |batch| {
+                let number = |column: usize, row: usize| -> Option<u64> {
+                    let column = batch.column(column);
+                    if column.is_null(row) {
+                        return None;
+                    }
+                    let long = column.as_primitive_opt::<UInt64Type>().map(|column| column.value(row));
+                    long.or_else(|| Some(u64::from(column.as_primitive_opt::<UInt32Type>()?.value(row))))
+                };
+                let sources = batch.column(1).as_string_opt::<i32>();
+                for row in 0..batch.num_rows() {
+                    let path = sources.map_or("", |sources| sources.value(row));
+                    if source.as_ref().is_some_and(|source| !Path::new(path).starts_with(source)) {
+                        continue;
+                    }
+                    let small = |column| number(column, row).and_then(|value| u32::try_from(value).ok());
+                    let key = (number(5, row), number(3, row).unwrap_or_default(), small(4).unwrap_or_default());
+                    runs.entry(key).or_default().push(KnownRun {
+                        run_id: small(0).unwrap_or_default(),
+                        num_steps: number(2, row).unwrap_or_default(),
+                        game_steps: number(7, row),
+                        source_id: number(6, row),
+                    });
+                }
+                Ok(())
+            })?;
+        }
+        Ok(runs)
+    }
+}
+
+/// The comparison of annotations with the steps of the archive, and their encoding.
+struct Annotating<'a> {
+    storage: &'a Storage,
+    snapshot: &'a Snapshot,
+    source: &'a AnnotationRows,
+    runs: &'a BTreeMap<u32, Range<u64>>,
+    model: &'a str,
+    options: &'a AnnotateOptions,
+    progress: &'a dyn Progress,
+    cancel: &'a CancellationToken,
+}
+
+impl Annotating<'_> {
+    /// Compares all runs with the archive, and sends their rows.
+    fn run(&self, sender: Option<&RowGroupSender>, report: &mut AnnotateReport) -> Result<()> {
+        let encoder = RowGroupEncoder::new(TableName::Annotations)?;
+        let (mut parts, mut num_rows, mut seen) = (Vec::new(), 0, None);
+        let send = |parts: Vec<RecordBatch>| match sender.filter(|_| !parts.is_empty()) {
+            Some(sender) => {
+                let group = encoder.encode_parts(parts.into_iter().map(Ok), self.cancel)?;
+                sender.send(TableName::Annotations, group)
+            }
+            None => Ok(()),
+        };
+        self.each_run(&mut |run_id, steps| {
+            self.cancel.check()?;
+            let Some(rows) = self.runs.get(&run_id) else { return Ok(()) };
+            let batch = self.source.batch(rows, run_id, self.model)?;
+            report.missing_steps += steps.compare(self.source, rows, &batch, self.options.partial)?;
+            report.num_runs += 1;
+            report.num_rows += batch.num_rows() as u64;
+            self.progress.advance(batch.num_rows() as u64);
+            num_rows += batch.num_rows();
+            seen = Some(run_id);
+            parts.push(batch);
+            if num_rows >= ROW_GROUP_STEPS {
+                num_rows = 0;
+                send(std::mem::take(&mut parts))?;
+            }
+            Ok(())
+        })?;
+        if report.num_runs < self.runs.len() as u64 {
+            let next = seen.map_or(0, |seen: u32| seen.saturating_add(1));
+            let found = match self.runs.range(next..).next() {
+                Some((run_id, _)) => format!("run {run_id}"),
+                None => format!("{} others", self.runs.len() as u64 - report.num_runs),
+            };
+            return Err(self.source.refuse("run_id", "runs of the archive with steps", found));
+        }
+        send(parts)
+    }
+
+    /// Calls `each` with the steps of the archive's runs, in order. Reads only files that may have annotated runs.
+    fn each_run(&self, each: &mut dyn FnMut(u32, &StepsOfRun) -> Result<()>) -> Result<()> {
+        for file in self.snapshot.files(TableName::Steps) {
+            if self.runs.range(file.first_run_id..=file.last_run_id).next().is_none() {
+                continue;
+            }
+            let mut open: Option<(u32, StepsOfRun)> = None;
+            read_columns(self.storage, file, &COLUMNS, |batch| {
+                let ids = batch.column(0).as_primitive::<UInt32Type>().values();
+                let mut start = 0;
+                for run in ids.chunk_by(|a, b| a == b) {
+                    let rows = start..start + run.len();
+                    start = rows.end;
+                    if open.as_ref().is_some_and(|(run_id, _)| *run_id != run[0])
+                        && let Some((run_id, steps)) = open.take()
+                    {
+                        each(run_id, &steps)?;
+                    }
+                    let (_, steps) = open.get_or_insert_with(|| (run[0], StepsOfRun::default()));
+                    if self.runs.contains_key(&run[0]) {
+                        steps.extend(batch, rows)?;
+                    }
+                }
+                Ok(())
+            })?;
+            if let Some((run_id, steps)) = open {
+                each(run_id, &steps)?;
+            }
+        }
+        Ok(())
+    }
+}

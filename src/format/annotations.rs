@@ -1,0 +1,385 @@
+//! Annotations: a folder with a model's predictions for the steps of a pool of games.
+//!
+//! ```text
+//!  annotations.npy, or shards of it: annotations-00000.npy, annotations-00001.npy, …
+//!  0        4            8              9            10                 11            12
+//!  | run_id | step_index | teacher_move | legal_mask | policy_kind_mask | argmax_head | argmax_prob |
+//!  | u32    | u32        | u8           | u8         | u8               | u8          | f32         |
+//!  16          32            48
+//!  | policy_p1 | policy_logp | policy_hard |      NumPy's header, then rows of 64 bytes
+//!  | f32 × 4   | f32 × 4     | f32 × 4     |
+//!
+//!  annotations-student.npy, annotations-student-00000.npy, …   f32 of shape (rows, 4, bins), one beside each shard
+//!  annotation_manifest.json   {"runs": [{"run_id", "policy_kind_mask"}], "student_bins": {"dtype", "num_bins"}}
+//!  metadata.db                a copy of the pool's: runs(id, seed, steps, max_score, highest_tile)
+//! ```
+//!
+//! The rows of a run are contiguous and in the order of their steps. Runs are numbered as in the pool. The bits of
+//! `policy_kind_mask` say which predictions a row has: 1 `policy_p1`, 2 `policy_logp`, 4 `policy_hard`, 8 student
+//! bins. In `teacher_move`, 255 stands for an unknown move.
+
+use super::mapped::FileBytes;
+use super::npy::{NpyField, NpyHeader, NpyMatrix};
+use super::session::{SessionRun, runs_in};
+use super::shards::{METADATA, header_error, numbered_files};
+use crate::error::{Error, Result};
+use serde::Deserialize;
+use std::collections::{HashMap, HashSet};
+use std::mem::offset_of;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+const MANIFEST: &str = "annotation_manifest.json";
+/// The maximum size of a manifest in bytes.
+const MAX_MANIFEST: u64 = 1 << 28;
+const UNKNOWN_MOVE: u8 = 255;
+const STUDENT_BINS: u8 = 8;
+
+const FIELDS: [(&str, &str, usize); 10] = [
+    ("run_id", "<u4", 1),
+    ("step_index", "<u4", 1),
+    ("teacher_move", "|u1", 1),
+    ("legal_mask", "|u1", 1),
+    ("policy_kind_mask", "|u1", 1),
+    ("argmax_head", "|u1", 1),
+    ("argmax_prob", "<f4", 1),
+    ("policy_p1", "<f4", 4),
+    ("policy_logp", "<f4", 4),
+    ("policy_hard", "<f4", 4),
+];
+
+/// A row in the layout of the file.
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, packed)]
+pub(crate) struct AnnotationRow {
+    pub(crate) run_id: u32,
+    pub(crate) step_index: u32,
+    teacher_move: u8,
+    pub(crate) legal_mask: u8,
+    pub(crate) policy_kind_mask: u8,
+    pub(crate) argmax_head: u8,
+    pub(crate) argmax_prob: f32,
+    policies: [[f32; 4]; 3],
+}
+
+const _: () = {
+    assert!(cfg!(target_endian = "little"));
+    assert!(size_of::<AnnotationRow>() == 64);
+    assert!(align_of::<AnnotationRow>() == 1);
+    assert!(offset_of!(AnnotationRow, step_index) == 4);
+    assert!(offset_of!(AnnotationRow, teacher_move) == 8);
+    assert!(offset_of!(AnnotationRow, legal_mask) == 9);
+    assert!(offset_of!(AnnotationRow, policy_kind_mask) == 10);
+    assert!(offset_of!(AnnotationRow, argmax_head) == 11);
+    assert!(offset_of!(AnnotationRow, argmax_prob) == 12);
+    assert!(offset_of!(AnnotationRow, policies) == 16);
+};
+
+impl AnnotationRow {
+    /// Returns the move of the pool; `None` = unknown.
+    pub(crate) fn teacher_move(&self) -> Option<u8> {
+        (self.teacher_move != UNKNOWN_MOVE).then_some(self.teacher_move)
+    }
+
+    /// Returns `policy_p1`, `policy_logp` or `policy_hard` (0, 1, 2) per move, if the row has it.
+    pub(crate) fn policy(&self, policy: usize) -> Option<[f32; 4]> {
+        (self.policy_kind_mask >> policy & 1 == 1).then_some(self.policies[policy])
+    }
+
+    /// Returns the first invalid field: its offset, its name, what was expected and what was found.
+    fn invalid(&self) -> Option<(usize, &'static str, &'static str, String)> {
+        let Self { teacher_move, legal_mask, policy_kind_mask, argmax_head, argmax_prob, .. } = *self;
+        if teacher_move > 3 && teacher_move != UNKNOWN_MOVE {
+            return Some((offset_of!(Self, teacher_move), "teacher_move", "0..=3 or 255", teacher_move.to_string()));
+        }
+        if legal_mask > 15 {
+            return Some((offset_of!(Self, legal_mask), "legal_mask", "0..=15", legal_mask.to_string()));
+        }
+        if policy_kind_mask > 15 {
+            let found = policy_kind_mask.to_string();
+            return Some((offset_of!(Self, policy_kind_mask), "policy_kind_mask", "0..=15", found));
+        }
+        if argmax_head > 3 {
+            return Some((offset_of!(Self, argmax_head), "argmax_head", "0..=3", argmax_head.to_string()));
+        }
+        if !(0.0..=1.0).contains(&argmax_prob) {
+            return Some((offset_of!(Self, argmax_prob), "argmax_prob", "0..=1", argmax_prob.to_string()));
+        }
+        None
+    }
+}
+
+/// A folder of annotations, memory-mapped. Every row has been checked.
+#[derive(Debug)]
+pub(crate) struct AnnotationFolder {
+    path: PathBuf,
+    shards: Vec<AnnotationShard>,
+    /// The run ids in the order of the rows, and the rows of each run.
+    runs: Vec<(u32, Range<u64>)>,
+}
+
+#[derive(Debug)]
+struct AnnotationShard {
+    path: PathBuf,
+    bytes: FileBytes,
+    start: usize,
+    first_row: u64,
+    num_rows: u64,
+    bins: Option<StudentBins>,
+}
+
+#[derive(Debug)]
+struct StudentBins {
+    bytes: FileBytes,
+    start: usize,
+    values_per_row: usize,
+}
+
+#[derive(Deserialize)]
+struct Manifest {
+    #[serde(default)]
+    runs: Vec<ManifestRun>,
+    student_bins: Option<ManifestBins>,
+}
+
+#[derive(Deserialize)]
+struct ManifestRun {
+    run_id: u32,
+    policy_kind_mask: u8,
+}
+
+#[derive(Deserialize)]
+struct ManifestBins {
+    num_bins: u64,
+}
+
+impl AnnotationFolder {
+    /// Opens a folder, and checks every row and the manifest, if there is one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode), [`ErrorKind::Header`](crate::ErrorKind::Header),
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io).
+    pub(crate) fn open(path: &Path) -> Result<AnnotationFolder> {
+        let (mut shards, mut first_row) = (Vec::new(), 0);
+        for file in numbered_files(path, "annotations", "rows of the annotations")? {
+            let shard = AnnotationShard::open(file, first_row)?;
+            first_row += shard.num_rows;
+            shards.push(shard);
+        }
+        let mut folder = AnnotationFolder { path: path.to_owned(), shards, runs: Vec::new() };
+        folder.check_no_other_bins()?;
+        folder.runs = folder.find_runs()?;
+        folder.check_manifest()?;
+        Ok(folder)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the runs in the order of the rows, and the rows of each.
+    pub(crate) fn runs(&self) -> &[(u32, Range<u64>)] {
+        &self.runs
+    }
+
+    /// Reads the pool's runs in the copy of its `metadata.db`.
+    pub(crate) fn pool(&self) -> Result<Vec<SessionRun>> {
+        runs_in(&self.path.join(METADATA))
+    }
+
+    /// Returns the rows of a range, each with its student bins, if it has any.
+    pub(crate) fn rows(&self, range: Range<u64>) -> impl Iterator<Item = (AnnotationRow, Option<&[u8]>)> {
+        let first = self.shards.partition_point(|shard| shard.first_row + shard.num_rows <= range.start);
+        let shards = self.shards.get(first..).unwrap_or_default().iter();
+        shards.take_while(move |shard| shard.first_row < range.end).flat_map(move |shard| {
+            let from = range.start.max(shard.first_row) - shard.first_row;
+            let to = (range.end - shard.first_row).min(shard.num_rows);
+            (from as usize..to as usize).filter_map(|row| Some((*shard.rows().get(row)?, shard.bins_of(row))))
+        })
+    }
+
+    /// Rejects files of student bins without a shard of rows: they would be ignored.
+    fn check_no_other_bins(&self) -> Result<()> {
+        let known: HashSet<PathBuf> = self.shards.iter().map(|shard| bins_path(&shard.path)).collect();
+        let io = |source| Error::io(&self.path, source);
+        for entry in std::fs::read_dir(&self.path).map_err(io)? {
+            let name = entry.map_err(io)?.file_name();
+            let Some(text) = name.to_str() else { continue };
+            let is_bins = text.starts_with("annotations-student") && text.ends_with(".npy");
+            if is_bins && !known.contains(&self.path.join(&name)) {
+                return Err(header_error("student bins", "a file of rows for each", text.to_owned(), &self.path));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks every row, and returns the rows of each run.
+    fn find_runs(&self) -> Result<Vec<(u32, Range<u64>)>> {
+        let mut runs: Vec<(u32, Range<u64>)> = Vec::new();
+        let (mut seen, mut last_step) = (HashSet::new(), 0);
+        for shard in &self.shards {
+            for (i, row) in shard.rows().iter().enumerate() {
+                let at = |field: usize, what, expected: &str, found: String| {
+                    let offset = shard.start + i * size_of::<AnnotationRow>() + field;
+                    Err(Error::decode(offset as u64, what, expected, found).with_path(&shard.path))
+                };
+                if let Some((field, what, expected, found)) = row.invalid() {
+                    return at(field, what, expected, found);
+                }
+                if row.policy_kind_mask & STUDENT_BINS != 0 && shard.bins.is_none() {
+                    let found = format!("no {}", bins_name(&shard.path));
+                    return at(offset_of!(AnnotationRow, policy_kind_mask), "student bins", "a file of them", found);
+                }
+                let (run_id, step_index) = (row.run_id, row.step_index);
+                match runs.last_mut() {
+                    Some((last, rows)) if *last == run_id => {
+                        if step_index <= last_step {
+                            let expected = format!("above {last_step}");
+                            let field = offset_of!(AnnotationRow, step_index);
+                            return at(field, "step_index", &expected, step_index.to_string());
+                        }
+                        rows.end += 1;
+                    }
+                    _ if !seen.insert(run_id) => {
+                        let found = format!("run {run_id} again");
+                        return at(0, "run_id", "the rows of each run in one place", found);
+                    }
+                    _ => {
+                        let start = shard.first_row + i as u64;
+                        runs.push((run_id, start..start + 1));
+                    }
+                }
+                last_step = step_index;
+            }
+        }
+        Ok(runs)
+    }
+
+    /// Compares the manifest with the rows.
+    fn check_manifest(&self) -> Result<()> {
+        let path = self.path.join(MANIFEST);
+        let refuse = |what, expected: String, found: String| Err(header_error(what, expected, found, &path));
+        match std::fs::metadata(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(source) => return Err(Error::io(&path, source)),
+            Ok(metadata) if metadata.len() > MAX_MANIFEST => {
+                return refuse("manifest", format!("at most {MAX_MANIFEST} bytes"), metadata.len().to_string());
+            }
+            Ok(_) => {}
+        }
+        let manifest: Manifest = match serde_json::from_slice(&FileBytes::map(&path)?) {
+            Ok(manifest) => manifest,
+            Err(error) => return refuse("manifest", "JSON with its fields".into(), error.to_string()),
+        };
+        if let Some(bins) = &manifest.student_bins
+            && let Some(found) = self
+                .shards
+                .iter()
+                .filter_map(|shard| shard.bins.as_ref())
+                .find(|found| bins.num_bins.checked_mul(4) != Some(found.values_per_row as u64))
+        {
+            let found = format!("{} in the files of student bins", found.values_per_row / 4);
+            return refuse("num_bins", bins.num_bins.to_string(), found);
+        }
+        let mut masks: HashMap<u32, u8> = HashMap::with_capacity(manifest.runs.len());
+        for run in &manifest.runs {
+            if masks.insert(run.run_id, run.policy_kind_mask).is_some() {
+                return refuse("runs", "each run once".into(), format!("run {} again", run.run_id));
+            }
+        }
+        for (run_id, rows) in &self.runs {
+            let Some(mask) = masks.remove(run_id) else {
+                return refuse("runs", format!("run {run_id}, which has rows"), "no such run".into());
+            };
+            // The bit of student bins is set in the manifest only, if the bins are in a file of their own.
+            let differs = |row: &AnnotationRow| (row.policy_kind_mask ^ mask) & !STUDENT_BINS != 0;
+            if let Some((row, _)) = self.rows(rows.clone()).find(|(row, _)| differs(row)) {
+                let (found, step) = (row.policy_kind_mask, row.step_index);
+                let found = format!("{found} at step {step} of run {run_id}");
+                return refuse("policy_kind_mask", mask.to_string(), found);
+            }
+            let needs_bins = mask & STUDENT_BINS != 0;
+            if self.rows(rows.clone()).any(|(_, bins)| bins.is_none() && needs_bins) {
+                return refuse("student bins", format!("those of run {run_id}"), "no file of them".into());
+            }
+        }
+        match masks.keys().min() {
+            None => Ok(()),
+            Some(run_id) => refuse("runs", "runs that have rows".into(), format!("run {run_id}, which has none")),
+        }
+    }
+}
+
+impl AnnotationShard {
+    fn open(path: PathBuf, first_row: u64) -> Result<AnnotationShard> {
+        let bytes = FileBytes::map(&path)?;
+        let located = |error: Error| error.of_header().with_path(&path);
+        let header = NpyHeader::parse(&bytes).map_err(located)?;
+        let names = |fields: &[NpyField]| {
+            // NumPy spells the type of a byte with and without an order of bytes.
+            let field =
+                |field: &NpyField| format!("{} {}×{}", field.name, field.values, field.dtype.replace("<u1", "|u1"));
+            fields.iter().map(field).collect::<Vec<_>>().join(", ")
+        };
+        let fields = NpyField::packed(&FIELDS);
+        if names(&header.fields) != names(&fields) || header.stride != size_of::<AnnotationRow>() {
+            let found = format!("{}, {} bytes in all", names(&header.fields), header.stride);
+            return Err(located(Error::decode(10, "fields of a row", names(&fields), found)));
+        }
+        header.check_file_len(bytes.len() as u64).map_err(located)?;
+        let bins = StudentBins::open(&bins_path(&path), header.num_rows)?;
+        let (start, num_rows) = (header.len as usize, header.num_rows);
+        Ok(AnnotationShard { path, bytes, start, first_row, num_rows, bins })
+    }
+
+    fn rows(&self) -> &[AnnotationRow] {
+        // `open` checked that the file ends with the last row, and rows have alignment 1.
+        bytemuck::cast_slice(self.bytes.get(self.start..).unwrap_or_default())
+    }
+
+    fn bins_of(&self, row: usize) -> Option<&[u8]> {
+        let bins = self.bins.as_ref()?;
+        let len = bins.values_per_row * size_of::<f32>();
+        let start = bins.start + row * len;
+        bins.bytes.get(start..start + len)
+    }
+}
+
+impl StudentBins {
+    /// Opens a file of student bins with this number of rows; `None` if it does not exist.
+    fn open(path: &Path, num_rows: u64) -> Result<Option<StudentBins>> {
+        if let Err(error) = std::fs::metadata(path)
+            && error.kind() == std::io::ErrorKind::NotFound
+        {
+            return Ok(None);
+        }
+        let bytes = FileBytes::map(path)?;
+        let located = |error: Error| error.of_header().with_path(path);
+        let header = NpyMatrix::parse_per_move(&bytes).map_err(located)?;
+        if header.dtype != "<f4" {
+            return Err(located(Error::decode(10, "type of the student bins", "<f4", header.dtype)));
+        }
+        let stride = header.values_per_row.saturating_mul(size_of::<f32>() as u64);
+        header.check_file_len(stride, bytes.len() as u64).map_err(located)?;
+        if header.num_rows != num_rows {
+            return Err(header_error(
+                "rows of the student bins",
+                num_rows.to_string(),
+                header.num_rows.to_string(),
+                path,
+            ));
+        }
+        let values_per_row = header.values_per_row as usize;
+        Ok(Some(StudentBins { bytes, start: header.len as usize, values_per_row }))
+    }
+}
+
+/// Returns the name of the student bins of a file of rows.
+fn bins_name(rows: &Path) -> String {
+    let name = rows.file_name().unwrap_or_default().to_string_lossy();
+    name.replacen("annotations", "annotations-student", 1)
+}
+
+fn bins_path(rows: &Path) -> PathBuf {
+    rows.with_file_name(bins_name(rows))
+}

@@ -1,0 +1,227 @@
+"""More than a thousand damaged inputs of annotations. Each is rejected with an error, or stored exactly as it is."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import a2store
+import formats
+import games
+from annotations import Array, columns, predictions, write_annotations, write_pool
+from archives import copied
+from compare import assert_same
+
+LENGTHS = (9, 1, 14, 6)
+BINS = 2
+KINDS = {"policy_p1": 1, "policy_logp": 2, "policy_hard": 4}
+CASES_OF_FOLDERS, CASES_OF_TABLES, GROUPS = 900, 200, 10
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an archive of four games (ids 0 to 3) and with annotations of them in two shards."""
+    folder = tmp_path_factory.mktemp("pool")
+    rng = random.Random(11)
+    played = {run_id: games.play(rng, length) for run_id, length in enumerate(LENGTHS)}
+    formats.write_session(folder / "session", list(played.values()), action=True, first_id=0)
+    a2store.Archive.create(folder / "games.a2").ingest(folder / "session", progress=False)
+    write_annotations(folder / "p", predictions(played), shard_rows=18, bins=BINS)
+    write_pool(folder / "p" / "metadata.db", {run_id: (run_id + 6000, game) for run_id, game in played.items()})
+    return folder
+
+
+def flip(rng: random.Random, data: bytearray) -> None:
+    for _ in range(rng.choice([1, 1, 1, 3, 20])):
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+
+
+def flip_start(rng: random.Random, data: bytearray) -> None:
+    data[rng.randrange(min(len(data), 160))] = rng.randrange(256)
+
+
+def truncate(rng: random.Random, data: bytearray) -> None:
+    del data[rng.randrange(len(data)) :]
+
+
+def lengthen(rng: random.Random, data: bytearray) -> None:
+    data += rng.randbytes(rng.choice([1, 4, 64, 640]))
+
+
+def cut_out(rng: random.Random, data: bytearray) -> None:
+    start = rng.randrange(len(data))
+    del data[start : start + rng.choice([1, 24, 64, 128])]
+
+
+def zero(rng: random.Random, data: bytearray) -> None:
+    start = rng.randrange(len(data))
+    length = min(len(data) - start, rng.choice([1, 8, 64, 512]))
+    data[start : start + length] = bytes(length)
+
+
+def repeat_row(rng: random.Random, data: bytearray) -> None:
+    start = len(data) - 64 * rng.randrange(1, 4)
+    data[max(start - 64, 0) : max(start, 64)] = data[start : start + 64]
+
+
+DAMAGES: list[Callable[[random.Random, bytearray], None]] = [
+    flip, flip, flip_start, truncate, lengthen, cut_out, zero, repeat_row,
+]  # fmt: skip
+
+
+def damage_rows(rng: random.Random, folder: Path) -> None:
+    """Change fields of rows, so that the headers stay sound."""
+    path = rng.choice(sorted(folder.glob("annotations-0*.npy")))
+    rows = np.load(path)
+    for _ in range(rng.choice([1, 2])):
+        name = rng.choice(rows.dtype.names)
+        value = rng.choice([0, 1, 2, 3, 4, 15, 16, 100, 255])
+        rows[name][rng.randrange(len(rows))] = value
+    if rng.random() < 0.3:
+        rows = rows[np.array(rng.sample(range(len(rows)), len(rows)))]
+    if rng.random() < 0.2:
+        rows = rows[:-1]
+    np.save(path, rows)
+
+
+def damage_manifest(rng: random.Random, folder: Path) -> None:
+    path = folder / "annotation_manifest.json"
+    manifest = json.loads(path.read_text())
+    run = rng.choice(manifest["runs"])
+    match rng.randrange(6):
+        case 0:
+            run["policy_kind_mask"] = rng.randrange(16)
+        case 1:
+            run["run_id"] = rng.choice([-1, 0, 1, 9, 2**32, "0", None])
+        case 2:
+            manifest["runs"].remove(run)
+        case 3:
+            manifest["runs"].append(run)
+        case 4:
+            manifest["student_bins"]["num_bins"] = rng.choice([0, 1, 3, 2**62, -1, "2"])
+        case _:
+            manifest["runs"] = rng.choice([None, {}, 3, "x"])
+    path.write_text(json.dumps(manifest))
+
+
+def damage_files(rng: random.Random, folder: Path) -> None:
+    files = sorted(folder.iterdir())
+    path, other = rng.sample(files, 2)
+    match rng.randrange(4):
+        case 0:
+            path.unlink()
+        case 1:
+            path.replace(other)
+        case 2:
+            shutil.copy(
+                path, folder / rng.choice(["annotations.npy", "annotations-00002.npy", "annotations-student.npy"])
+            )
+        case _:
+            held = path.read_bytes()
+            path.write_bytes(other.read_bytes())
+            other.write_bytes(held)
+
+
+def damage_folder(rng: random.Random, folder: Path) -> None:
+    choice = rng.random()
+    if choice < 0.3:
+        damage_rows(rng, folder)
+    elif choice < 0.45:
+        damage_manifest(rng, folder)
+    elif choice < 0.55:
+        damage_files(rng, folder)
+    else:
+        path = rng.choice(sorted(folder.iterdir()))
+        data = bytearray(path.read_bytes())
+        rng.choice(DAMAGES)(rng, data)
+        path.write_bytes(data)
+
+
+def rows_of(folder: Path) -> Array:
+    return np.concatenate([np.load(path) for path in sorted(folder.glob("annotations-0*.npy"))])
+
+
+def assert_stored(archive: a2store.Archive, rows: Array) -> None:
+    """Check that the archive has these rows, bit by bit. The pool's ids are those of the archive."""
+    rows = rows[np.argsort(rows["run_id"], kind="stable")]
+    found = pa.table(archive.sql("SELECT * FROM annotations ORDER BY run_id, step_index"))
+    assert found.num_rows == len(rows) == sum(LENGTHS)
+    for name, expected in columns(rows).items():
+        column = found[name].combine_chunks()
+        policy = name.rsplit("_", 1)[0]
+        present = np.ones(len(rows), bool)
+        if policy in KINDS:
+            present = rows["policy_kind_mask"] & KINDS[policy] != 0
+        elif name == "teacher_move":
+            present = expected != 255
+        assert_same(np.asarray(column.is_valid()), present, name)
+        assert_same(column.drop_null().to_numpy(zero_copy_only=False), expected[present], name)
+
+
+def attempt(archive: a2store.Archive, source: Any) -> bool:
+    """Annotate and return whether it succeeded. Otherwise, check that the archive is unchanged."""
+    before = (archive.version, sorted(archive.path.glob("annotations/*")))
+    try:
+        archive.annotate("m", source, replace=True, progress=False)
+    except (a2store.Error, OSError, ValueError):
+        assert (archive.version, sorted(archive.path.glob("annotations/*"))) == before
+        return False
+    return True
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_damaged_folders(pool: Path, tmp_path: Path, group: int) -> None:
+    archive = a2store.Archive.open(copied(pool / "games.a2", tmp_path / "games.a2"))
+    assert attempt(archive, pool / "p")
+    assert_stored(archive, rows_of(pool / "p"))
+    rejected = 0
+    for case in range(CASES_OF_FOLDERS // GROUPS):
+        rng = random.Random(1000 * group + case)
+        folder = copied(pool / "p", tmp_path / "p")
+        damage_folder(rng, folder)
+        if attempt(archive, folder):
+            assert_stored(archive, rows_of(folder))
+            values = np.concatenate([np.load(path) for path in sorted(folder.glob("annotations-student*.npy"))] or [[]])
+            bins = pa.table(archive.sql("SELECT student_bins FROM annotations ORDER BY run_id, step_index"))
+            assert_same(
+                np.array(bins["student_bins"].drop_null().to_pylist(), "f4").ravel(), values.ravel().astype("f4")
+            )
+        else:
+            rejected += 1
+    assert rejected > CASES_OF_FOLDERS // GROUPS // 3
+    assert archive.verify(progress=False).problems == []
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_damaged_tables(pool: Path, tmp_path: Path, group: int) -> None:
+    archive = a2store.Archive.open(copied(pool / "games.a2", tmp_path / "games.a2"))
+    rows = rows_of(pool / "p")
+    rejected = 0
+    for case in range(CASES_OF_TABLES // GROUPS):
+        rng = random.Random(-1 - 1000 * group - case)
+        changed = rows.copy()
+        for _ in range(rng.choice([1, 2])):
+            name = rng.choice(changed.dtype.names)
+            changed[name][rng.randrange(len(changed))] = rng.choice([0, 1, 3, 4, 16, 255])
+        if rng.random() < 0.3:
+            changed = changed[
+                np.array(rng.sample(range(len(changed)), rng.randrange(len(changed) - 2, len(changed) + 1)))
+            ]
+        if attempt(archive, pa.table(columns(changed))):
+            found = pa.table(archive.sql("SELECT * FROM annotations ORDER BY run_id, step_index"))
+            expected = columns(np.sort(changed, order=["run_id", "step_index"]))
+            for name, values in expected.items():
+                column = found[name].combine_chunks()
+                present = values != 255 if name == "teacher_move" else np.ones(len(values), bool)
+                assert_same(column.drop_null().to_numpy(zero_copy_only=False), values[present], name)
+        else:
+            rejected += 1
+    assert rejected > 0
