@@ -82,12 +82,12 @@ EXPECTED = {
             SELECT s.*, a.*, ifnull(move, teacher_move) AS played,
                 [policy_logp_up, policy_logp_down, policy_logp_left, policy_logp_right] AS logp
             FROM annotations a, steps s WHERE a.run_id = s.run_id AND a.step_index = s.step_index)
-        SELECT model, engine, phase, count(*), countif(played = argmax_head) / count(*), avg(argmax_prob::DOUBLE),
-            avg(logp[played + 1]::DOUBLE)
+        SELECT model, engine, phase, valuation_type, count(*), countif(played = argmax_head) / count(*),
+            avg(argmax_prob::DOUBLE), avg(logp[played + 1]::DOUBLE)
         FROM played WHERE played + argmax_head IS NOT NULL AND max_score >= $min_score
             AND model = coalesce($model::VARCHAR, model)
-        GROUP BY model, engine, phase
-        ORDER BY model, engine NULLS LAST, list_position(['early', 'mid', 'late'], phase)""",
+        GROUP BY model, engine, phase, valuation_type
+        ORDER BY model, engine NULLS LAST, list_position(['early', 'mid', 'late'], phase), valuation_type""",
     "calibration": """
         WITH played AS (
             SELECT model, argmax_prob::DOUBLE AS prob, ifnull(move, teacher_move) = argmax_head AS equal,
