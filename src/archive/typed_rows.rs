@@ -182,8 +182,8 @@ impl<'a> StepRows<'a> {
         Ok(if details.is_empty() { run } else { run.with_details(details) })
     }
 
-    /// Returns the details of these rows. Names beyond the maximum number of them are left out, so that the run's digest
-    /// differs.
+    /// Returns the details of these rows. Names beyond the maximum number of them are left out, so that the run's
+    /// digest differs.
     fn details(&self, rows: Range<usize>) -> StepDetails {
         let mut details = StepDetails::default();
         let arrays: [&dyn Array; 4] = [self.valuation_type.keys, self.board_eval, self.step_seed, self.max_rank];

@@ -23,9 +23,9 @@ pub struct ExportOptions {
     pub align: Option<u32>,
     /// a2pack: the compression of entries.
     pub compression: Compression,
-    /// Dataset, session or Macroxue pack: maximum rows per shard; `None` = one `steps.npy`, or the shards of the pack that
-    /// all runs came from. Shards are `steps-000001.npy`, … in a session and `steps-00000.npy`, … in the others. Appending
-    /// keeps the existing sharding.
+    /// Dataset, session or Macroxue pack: maximum rows per shard; `None` = one `steps.npy`, or the shards of the pack
+    /// that all runs came from. Shards are `steps-000001.npy`, … in a session and `steps-00000.npy`, … in the others.
+    /// Appending keeps the existing sharding.
     pub shard_rows: Option<u64>,
     /// Session: whether to write the moves. `None` = without moves, unless all runs come from one session that has
     /// them. If moves are written, a run with an unknown move is rejected.

@@ -58,7 +58,7 @@ impl Query {
         let (num_runs, session) = (Some(run_ids.len()), &sessions.plan(options.moves)?);
         let options = &match (unfit, options.format, &session.pack) {
             // The original of these runs is a pack.
-            (Some(_), ExportFormat::Original, Some(_)) => {
+            (Some(_), ExportFormat::Original, Some(_)) if !options.append => {
                 ExportOptions { format: ExportFormat::Macroxue, shard_rows: None, ..options.clone() }
             }
             (Some(error), ..) => return Err(error),

@@ -328,6 +328,9 @@ def test_some_runs_of_a_pack_keep_their_ids(tmp_path: Path) -> None:
     archive.ingest([write(tmp_path / "other", made(1, seed=9))], progress=False)
     with pytest.raises(ValueError, match="runs that came from run files"):
         archive.export_runs("SELECT run_id FROM runs", tmp_path / "no", format="original", progress=False)
+    query = "SELECT run_id FROM runs WHERE run_id < 4"
+    with pytest.raises(ValueError, match="runs that came from run files"):
+        archive.export_runs(query, tmp_path / "some", format="original", append=True, progress=False)
     assert not (tmp_path / "no").exists()
     archive.export_runs("SELECT run_id FROM runs WHERE run_id > 2", tmp_path / "new", format="macroxue", progress=False)
     assert [run[0] for run in packs.read(tmp_path / "new").runs] == [0, 1]
@@ -463,7 +466,10 @@ def rows_as(change: Callable[[Array], Array]) -> Callable[[Path], None]:
 
 
 def typed(text: str) -> Callable[[Path], None]:
-    return lambda folder: (folder / "valuation_types.json").write_text(text) and None
+    def write_text(folder: Path) -> None:
+        (folder / "valuation_types.json").write_text(text)
+
+    return write_text
 
 
 def swapped(rows: Array) -> Array:
@@ -567,10 +573,16 @@ def test_a_gap_between_shards_is_an_error(tmp_path: Path) -> None:
 
 
 def test_an_append_rejects_rows_of_no_run(tmp_path: Path) -> None:
-    folder = write(tmp_path / "pack", made())
+    """An interrupted append leaves such rows. A conversion removes them."""
+    pack = made()
+    folder = write(tmp_path / "pack", pack)
     executed("DELETE FROM runs WHERE id = 3")(folder)
     with pytest.raises(a2store.DecodeError, match="rows of runs in metadata"):
         convert([write(tmp_path / "other", made(1))], folder, append=True)
+    report = convert([folder], tmp_path / "mended", on_error="skip")
+    assert (report.runs, len(report.errors)) == (3, 1)
+    assert np.array_equal(packs.read(tmp_path / "mended").rows, pack.rows[pack.rows["run_id"] < 3])
+    assert convert([tmp_path / "other"], tmp_path / "mended", append=True).runs == 1
 
 
 def test_a_thousand_damaged_packs(tmp_path: Path) -> None:

@@ -6,6 +6,17 @@ use flate2::read::{DeflateEncoder, GzEncoder};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
+const TYPES: [&str; 3] = ["search", "tuple10", "tuple11"];
+
+/// Returns the run with the valuation types that `rows_of` writes.
+fn typed(run: Run) -> Run {
+    let mut details = StepDetails::default();
+    for place in 0..run.num_steps() {
+        assert!(details.push(StepDetail { valuation_type: Some(TYPES[place % 3]), ..StepDetail::default() }));
+    }
+    run.with_details(details)
+}
+
 /// Writes the rows of a run as an engine does, with additional keys.
 fn rows_of(run: &Run) -> String {
     let seed = run.meta().seed.unwrap();
@@ -17,7 +28,7 @@ fn rows_of(run: &Run) -> String {
             "step_index": step.index,
             "max_rank": step.board.max_exp(),
             "move": step.chosen.unwrap().name(),
-            "valuation_type": (["search", "tuple10", "tuple11"][place % 3]),
+            "valuation_type": (TYPES[place % 3]),
             "valuation": 0.25,
             "board": step.board.exps(),
             "search": {"used": false, "total_nodes": null, "of": [1, [2, {}]]},
@@ -106,7 +117,7 @@ fn played(seed: u64) -> Run {
         raw_evs: true,
         ..RunMeta::default()
     };
-    steps.finish(meta, board).unwrap()
+    typed(steps.finish(meta, board).unwrap())
 }
 
 fn decode(meta: &Value, rows: impl Into<Vec<u8>>) -> Result<Run> {
@@ -149,7 +160,7 @@ fn any_run() -> impl Strategy<Value = Run> {
             seed: Some(seed),
             raw_evs: true,
         };
-        steps.finish(meta, None).unwrap()
+        typed(steps.finish(meta, None).unwrap())
     })
 }
 
@@ -254,6 +265,8 @@ fn errors_name_field_and_offset() {
         (r#""seed":7"#, r#""seed":7,"seed":7"#, "duplicate field `seed`"),
         (r#""step_index":0"#, r#""step_index":1"#, "expected below 1, the number of moves, found 1"),
         (r#""step_index":0"#, r#""step_index":4294967296"#, "expected u32"),
+        (r#":"search""#, ":7", "invalid type: integer `7`, expected a string"),
+        (r#":"search""#, &format!(":{:?}", "x".repeat(65)), "expected a name of at most 64 bytes, found 65 bytes"),
         ("}\n", "} {}\n", "trailing characters"),
         ("}\n", "\n", "EOF while parsing an object"),
         ("{", "[{", "found [{"),
@@ -262,6 +275,35 @@ fn errors_name_field_and_offset() {
         assert!(found.contains(end), "{new}: {found}");
         assert!(found.starts_with("byte ") && found.contains("(step 0)"), "{found}");
     }
+}
+
+#[test]
+fn rows_without_a_valuation_type_have_none() {
+    let run = played(6);
+    let rows = rows_of(&run).replace(r#","valuation_type":"search""#, "");
+    let found = decode(&meta_of(&run, run.num_steps()), rows).unwrap();
+    let details = found.details().unwrap();
+    assert_eq!(
+        [0, 1, 2, 3].map(|step| details.get(step).valuation_type),
+        [None, Some("tuple10"), Some("tuple11"), None]
+    );
+
+    // A pack has at most 256 valuation types.
+    let rows: String = (0..257)
+        .map(|step| {
+            let board = [1; 16];
+            let row = json!({
+                "seed": 1, "step_index": step, "move": "up", "board": board, "valuation_type": format!("t{step}"),
+            });
+            format!("{row}\n")
+        })
+        .collect();
+    let error = decode(&json!({"seed": 1, "num_moves": 257, "score": 2, "max_tile": 4}), rows).unwrap_err();
+    assert_eq!(error.location().unwrap().step, Some(256));
+    assert!(
+        error.to_string().ends_with("valuation_type: expected at most 256 different names, found \"t256\""),
+        "{error}"
+    );
 }
 
 #[test]

@@ -43,8 +43,8 @@ impl PackLayout {
         Ok(PackLayout { aligned: false, header, shards, valuation_types: ValuationTypes::default().text()? })
     }
 
-    /// Returns the layout of an existing pack. `start` is the start of its first file, and `num_rows` the number of rows
-    /// of each file.
+    /// Returns the layout of an existing pack. `start` is the start of its first file, and `num_rows` the number of
+    /// rows of each file.
     pub(super) fn of_pack(
         files: &[PathBuf],
         start: &[u8],
@@ -91,14 +91,17 @@ impl PackLayout {
     }
 
     pub(super) fn numbering(&self) -> Option<ShardNumbering> {
-        self.shards.as_ref().map(|shards| ShardNumbering { digits: shards.digits.min(20), first: shards.first })
+        self.shards.as_ref().map(|shards| ShardNumbering { digits: shards.digits.min(20), first: shards.first.min(1) })
     }
 
-    /// Returns the number of rows of each shard, in order. Limits the number of shards, because an archive may be
+    /// Returns the number of rows of each shard, in order. Returns at most 2^20 shards, because an archive may be
     /// damaged.
     pub(super) fn shard_rows(&self) -> VecDeque<u64> {
         let stretches = self.shards.iter().flat_map(|shards| &shards.rows);
-        stretches.flat_map(|&(rows, count)| std::iter::repeat_n(rows, count.min(1 << 20) as usize)).collect()
+        stretches
+            .flat_map(|&(rows, count)| std::iter::repeat_n(rows, usize::try_from(count).unwrap_or(usize::MAX)))
+            .take(1 << 20)
+            .collect()
     }
 
     /// Returns the header's template; `None` = NumPy's own header.

@@ -18,8 +18,8 @@
 //! tells such a tile from 65536, so a row with a `max_rank` of 17 or more is rejected. `ev_legal` is 0 if a step has no
 //! values.
 //!
-//! `board_eval` is a heuristic of the engine. Writers that lack it write 0. So a run whose evaluations are all 0 is read
-//! as a run without evaluations. The seed -1 in `metadata.db` stands for an unknown seed, as in a session.
+//! `board_eval` is a heuristic of the engine. Writers that lack it write 0. So a run whose evaluations are all 0 is
+//! read as a run without evaluations. The seed -1 in `metadata.db` stands for an unknown seed, as in a session.
 //!
 //! **Omitted**: the final board, the engine's name, the start time and the duration.
 

@@ -52,8 +52,8 @@ impl MacroxuePack {
     /// Decodes a run. Runs are in the order of their rows. A run has raw values and details, and no final board.
     ///
     /// # Errors
-    /// [`ErrorKind::Decode`] with the run, and with the step and the offset in the file if a row holds no valid step. It
-    /// is also returned if rows are missing, out of order, or belong to no run. [`ErrorKind::IndexOutOfBounds`].
+    /// [`ErrorKind::Decode`] with the run, and with the step and the offset in the file if a row holds no valid step.
+    /// It is also returned if rows are missing, out of order, or belong to no run. [`ErrorKind::IndexOutOfBounds`].
     pub fn decode(&self, index: usize) -> Result<Run> {
         match self.0.read(index)? {
             SourceRun::Run(run) => Ok(run),
@@ -184,8 +184,8 @@ impl<R: PackRow> PackOfRows<R> {
     }
 }
 
-/// Returns the run ids that occur in rows but not among the runs, each with its first row. The runs must be in the order
-/// of their ids.
+/// Returns the run ids that occur in rows but not among the runs, each with its first row. The runs must be in the
+/// order of their ids.
 pub(super) fn strays(index: &RowIndex, runs: &[SessionRun]) -> Vec<(u64, u64)> {
     let has_run = |id: u64| runs.binary_search_by_key(&(id as i64), |record| record.id).is_ok();
     let without = index.iter().filter(|own| !has_run(own.run_id));

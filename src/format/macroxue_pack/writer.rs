@@ -44,8 +44,8 @@ const CHUNK_ROWS: usize = 1 << 15;
 /// Steps are written to disk immediately. [`finish`](MacroxuePackWriter::finish) makes a new pack durable and publishes
 /// it under its name.
 ///
-/// An append first publishes the new valuation types, then the rows, and then commits the runs in one transaction. If it
-/// is interrupted between the last two, the new rows belong to no run. Readers report them, and all other runs are
+/// An append first publishes the new valuation types, then the rows, and then commits the runs in one transaction. If
+/// it is interrupted between the last two, the new rows belong to no run. Readers report them, and all other runs are
 /// intact.
 ///
 /// # Examples
@@ -161,14 +161,13 @@ impl MacroxuePackWriter {
         let is_aligned = NpyHeader::parse(&start).map(|header| is_aligned(&header));
         let first = files.first().map_or(folder, PathBuf::as_path);
         match is_aligned.map_err(|error| error.of_header().with_path(first))? {
-            true => Self::append_as::<AlignedRow>(folder, &files, &start, |files| Files::Aligned(files, Vec::new())),
-            false => Self::append_as::<PackedRow>(folder, &files, &start, |files| Files::Packed(files, Vec::new())),
+            true => Self::append_as::<AlignedRow>(folder, &start, |files| Files::Aligned(files, Vec::new())),
+            false => Self::append_as::<PackedRow>(folder, &start, |files| Files::Packed(files, Vec::new())),
         }
     }
 
     fn append_as<R: PackRow>(
         folder: &Path,
-        paths: &[PathBuf],
         start: &[u8],
         wrap: impl FnOnce(RowFiles<R>) -> Files,
     ) -> Result<MacroxuePackWriter> {
@@ -177,7 +176,9 @@ impl MacroxuePackWriter {
         database.execute("PRAGMA journal_mode = DELETE; PRAGMA synchronous = EXTRA; BEGIN IMMEDIATE")?;
         let runs = read_runs(&database)?;
         let types = ValuationTypes::read(folder)?;
-        let steps = RowShards::<R>::open(paths.to_vec())?;
+        // Lists the files again, because another process may have added some before this one got the lock.
+        let paths = files_in(folder)?;
+        let steps = RowShards::<R>::open(paths.clone())?;
         if let Some(&(run_id, first)) = strays(&RowIndex::new(&steps), &runs).first() {
             let path = steps.place(first).map_or(folder, |(path, _)| path);
             let found = format!("rows of run {run_id}");
@@ -191,7 +192,7 @@ impl MacroxuePackWriter {
             },
         };
         let num_rows = steps.slices().map(|rows| rows.len() as u64);
-        let layout = PackLayout::of_pack(paths, start, num_rows, &types)?;
+        let layout = PackLayout::of_pack(&paths, start, num_rows, &types)?;
         let staging = StagedFolder::new_in(folder)?;
         let is_single = paths.iter().all(|path| path.ends_with(SINGLE));
         let none = VecDeque::new();
@@ -211,12 +212,12 @@ impl MacroxuePackWriter {
         Ok(MacroxuePackWriter { folder, staging, files, database, types, old_is_single: Some(is_single), ids, next_id })
     }
 
-    /// Adds a run under the next id. Omits the final board, the engine's name, start time and duration. A step without a
-    /// valuation type is stored as `search`, and a step without an evaluation with 0.
+    /// Adds a run under the next id. Omits the final board, the engine's name, start time and duration. A step without
+    /// a valuation type is stored as `search`, and a step without an evaluation with 0.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for an unknown move, for values that are not finite, for more
-    /// than 256 valuation types, for the seed 2^64 - 1, and for a score above 2^63 - 1. The pack is then unchanged,
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for an unknown move, for values that are not finite, for
+    /// more than 256 valuation types, for the seed 2^64 - 1, and for a score above 2^63 - 1. The pack is then unchanged,
     /// except that it may have more valuation types.
     ///
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if a write fails. The pack must then not be finished.
