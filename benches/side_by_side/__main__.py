@@ -3,9 +3,9 @@
     python benches/side_by_side [PART ...] [--archive PATH | --steps N] [--rounds N] [--json FILE]
                                 [--only REGEX] [--memory]
 
-The parts are ``gather``, ``loader``, ``materialize``, ``syscalls``, ``queries``, ``ingest``, ``formats`` and
-``played``. The last three create their own files. Without a part, all run. Each competitor's answer is checked first,
-rounds alternate between the competitors, and figures are medians.
+The parts are ``gather``, ``loader``, ``materialize``, ``syscalls``, ``queries``, ``ingest``, ``formats``,
+``played`` and ``annotations``. The last four create their own files. Without a part, all run. Each competitor's answer
+is checked first, rounds alternate between the competitors, and figures are medians.
 
 ``queries`` creates its archive once and caches it in ``target/side_by_side``. With ``--memory`` it measures the memory
 of a2store's queries under a limit instead of times.
@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import annotated
 import gather
 import ingest
 import loader
@@ -34,7 +35,7 @@ from report import Meanwhile, Report, millions, note, table
 
 import a2store
 
-PARTS = ("gather", "loader", "materialize", "syscalls", "queries", "ingest", "formats", "played")
+PARTS = ("gather", "loader", "materialize", "syscalls", "queries", "ingest", "formats", "played", "annotations")
 STEPS = 20_000_000
 QUERIED_STEPS = 30_000_000
 
@@ -127,6 +128,10 @@ def main() -> None:
         watched(report, "formats", lambda: run_formats.run(report, options.rounds))
     if "played" in parts:
         watched(report, "played", lambda: played.run(report, options.rounds))
+    if "annotations" in parts:
+        with tempfile.TemporaryDirectory(prefix="side_by_side-") as folder:
+            made = generate(report, options.steps or QUERIED_STEPS, Path(folder))
+            watched(report, "annotations", lambda: annotated.run(report, made, options.rounds))
     if "queries" in parts:
         archive = a2store.Archive.open(options.archive or group_archive(report, options.steps or QUERIED_STEPS))
         show_archive(archive)
@@ -134,7 +139,7 @@ def main() -> None:
             watched(report, "query memory", lambda: query_memory.run(report, archive, options.only))
         else:
             watched(report, "queries", lambda: queries.run(report, archive, options.rounds, options.only))
-    if parts - {"ingest", "formats", "played", "queries"}:
+    if parts - {"ingest", "formats", "played", "annotations", "queries"}:
         with tempfile.TemporaryDirectory(prefix="side_by_side-") as folder:
             path = options.archive or generate(report, options.steps or STEPS, Path(folder))
             measure(report, path, parts, options.rounds)

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "AnnotateReport",
     "Archive",
     "ArchiveError",
     "ArchiveExistsError",
@@ -47,6 +48,7 @@ __all__ = [
     "JsonlReport",
     "Loader",
     "MemoryLimitError",
+    "ModelInfo",
     "PackBatchIterator",
     "PackIterator",
     "PackReader",
@@ -95,7 +97,7 @@ __all__ = [
 ]
 
 _Path: TypeAlias = PathLike[str] | str
-_TableName: TypeAlias = Literal["steps", "runs"]
+_TableName: TypeAlias = Literal["steps", "runs", "annotations"]
 _RunFormat: TypeAlias = Literal["a2t1", "a2run2"]
 _ExportFormat: TypeAlias = Literal[
     "original", "a2t1", "a2run2", "a2pack", "packdat", "npy", "session", "macroxue", "jsonl"

@@ -110,9 +110,12 @@ pub(super) fn annotate(
 ) -> Result<(AnnotateReport, Snapshot)> {
     check_name(model)?;
     let source = match input {
-        AnnotationInput::Folder(path) => AnnotationRows::Folder(AnnotationFolder::open(path)?),
+        AnnotationInput::Folder(path) => AnnotationRows::Folder(AnnotationFolder::open(path, cancel)?),
         AnnotationInput::Rows(rows) => AnnotationRows::Table(AnnotationTable::new(rows)?),
     };
+    if source.runs().is_empty() {
+        return Err(source.refuse("rows", "at least one annotated step", "none".into()));
+    }
     let outcome = transact(storage, options.wait, cancel, |_, snapshot| {
         let runs = archive_runs(storage, snapshot, &source, options)?;
         let mut commit = snapshot.next(Operation::Annotate);

@@ -22,6 +22,7 @@ use super::mapped::FileBytes;
 use super::npy::{NpyField, NpyHeader, NpyMatrix};
 use super::session::{SessionRun, runs_in};
 use super::shards::{METADATA, header_error, numbered_files};
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
@@ -32,6 +33,8 @@ use std::path::{Path, PathBuf};
 const MANIFEST: &str = "annotation_manifest.json";
 /// The maximum size of a manifest in bytes.
 const MAX_MANIFEST: u64 = 1 << 28;
+/// The number of rows between two checks for a cancellation.
+const CHECKED_ROWS: usize = 1 << 16;
 const UNKNOWN_MOVE: u8 = 255;
 const STUDENT_BINS: u8 = 8;
 
@@ -158,8 +161,8 @@ impl AnnotationFolder {
     ///
     /// # Errors
     /// [`ErrorKind::Decode`](crate::ErrorKind::Decode), [`ErrorKind::Header`](crate::ErrorKind::Header),
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io).
-    pub(crate) fn open(path: &Path) -> Result<AnnotationFolder> {
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
+    pub(crate) fn open(path: &Path, cancel: &CancellationToken) -> Result<AnnotationFolder> {
         let (mut shards, mut first_row) = (Vec::new(), 0);
         for file in numbered_files(path, "annotations", "rows of the annotations")? {
             let shard = AnnotationShard::open(file, first_row)?;
@@ -168,8 +171,8 @@ impl AnnotationFolder {
         }
         let mut folder = AnnotationFolder { path: path.to_owned(), shards, runs: Vec::new() };
         folder.check_no_other_bins()?;
-        folder.runs = folder.find_runs()?;
-        folder.check_manifest()?;
+        folder.runs = folder.find_runs(cancel)?;
+        folder.check_manifest(cancel)?;
         Ok(folder)
     }
 
@@ -214,11 +217,14 @@ impl AnnotationFolder {
     }
 
     /// Checks every row, and returns the rows of each run.
-    fn find_runs(&self) -> Result<Vec<(u32, Range<u64>)>> {
+    fn find_runs(&self, cancel: &CancellationToken) -> Result<Vec<(u32, Range<u64>)>> {
         let mut runs: Vec<(u32, Range<u64>)> = Vec::new();
         let (mut seen, mut last_step) = (HashSet::new(), 0);
         for shard in &self.shards {
             for (i, row) in shard.rows().iter().enumerate() {
+                if i % CHECKED_ROWS == 0 {
+                    cancel.check()?;
+                }
                 let at = |field: usize, what, expected: &str, found: String| {
                     let offset = shard.start + i * size_of::<AnnotationRow>() + field;
                     Err(Error::decode(offset as u64, what, expected, found).with_path(&shard.path))
@@ -256,7 +262,7 @@ impl AnnotationFolder {
     }
 
     /// Compares the manifest with the rows.
-    fn check_manifest(&self) -> Result<()> {
+    fn check_manifest(&self, cancel: &CancellationToken) -> Result<()> {
         let path = self.path.join(MANIFEST);
         let refuse = |what, expected: String, found: String| Err(header_error(what, expected, found, &path));
         match std::fs::metadata(&path) {
@@ -288,6 +294,7 @@ impl AnnotationFolder {
             }
         }
         for (run_id, rows) in &self.runs {
+            cancel.check()?;
             let Some(mask) = masks.remove(run_id) else {
                 return refuse("runs", format!("run {run_id}, which has rows"), "no such run".into());
             };
