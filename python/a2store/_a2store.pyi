@@ -1284,12 +1284,12 @@ class Archive:
         the archive. Its legal moves, and the move and the board if they are known, must equal those of ``steps``.
 
         - ``model``: the value of the column ``model``, 1 to 60 bytes.
-        - ``annotations``: a folder in the layout that docs/formats.md describes, or a table with the Arrow C
-          interface. A folder numbers the runs as its pool does. Each run is found in the archive by the seed, steps,
-          score and highest tile in the folder's ``metadata.db``. A table has the columns ``run_id`` and ``step_index``
-          of the archive, and any other columns of ``annotations`` except ``model``. There, ``policy_p1``,
-          ``policy_logp`` and ``policy_hard`` may be fixed-size lists of 4 numbers. Rows may be in any order. A column
-          ``board`` is compared with ``steps`` and not stored.
+        - ``annotations``: a folder in the layout that docs/formats.md describes, a table with the Arrow C interface,
+          or a NumPy structured array, shape (n,). A folder numbers the runs as its pool does. Each run is found in the
+          archive by the seed, steps, score and highest tile in the folder's ``metadata.db``. A table or array has the
+          columns ``run_id`` and ``step_index`` of the archive, and any other columns of ``annotations`` except
+          ``model``. There, ``policy_p1``, ``policy_logp`` and ``policy_hard`` may have 4 numbers per row. Rows may be
+          in any order. A column ``board`` is compared with ``steps`` and not stored.
         - ``source``: for folders, the path that the runs were ingested from, or a folder above it; ``None`` = any.
         - ``replace``: ``True`` = replaces the model's annotations. Otherwise, a model that has annotations can get
           more of them only for later runs.
@@ -1441,7 +1441,8 @@ class Archive:
           interpolated into the text. They may be None, bool, int in ``-2**63..2**64``, float, str, bytes, NumPy scalars
           of these, dates and times.
         - ``tables``: your own tables by name, for joins. A value is an object with the Arrow C interface (pyarrow,
-          polars, pandas, DuckDB, another query), which is kept in memory, or the path of a Parquet file.
+          polars, pandas, DuckDB, another query) or a NumPy structured array, shape (n,), which are kept in memory, or
+          the path of a Parquet file.
         - ``memory_limit``: bytes that the query's operators may hold at once, at least 32 MiB. Sorts and groups spill
           to temporary files before they fail. ``None`` = half of the machine's memory, shared by all queries.
         - ``spill_limit``: the maximum number of bytes of temporary files; ``None`` = 64 GiB.

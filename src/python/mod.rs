@@ -23,6 +23,7 @@ mod run;
 mod simulate;
 mod sql;
 mod steps;
+mod structured;
 mod table;
 mod values;
 

@@ -1,5 +1,6 @@
 //! Arguments of queries from Python, and descriptions of named queries and SQL functions.
 
+use super::structured;
 use super::values::scalar;
 use crate::error::Error;
 use crate::query::{
@@ -60,7 +61,7 @@ impl LimitArguments {
     }
 }
 
-/// Converts a user table: a Parquet file, or an object with the Arrow C interface.
+/// Converts a user table: a Parquet file, an object with the Arrow C interface, or a NumPy structured array.
 fn user_table(name: &str, table: &Bound<'_, PyAny>) -> PyResult<UserTable> {
     if table.is_instance_of::<PyString>() || table.hasattr("__fspath__")? {
         return Ok(UserTable::from_parquet(table.extract::<PathBuf>()?)?);
@@ -69,7 +70,7 @@ fn user_table(name: &str, table: &Bound<'_, PyAny>) -> PyResult<UserTable> {
     Ok(UserTable::from_batches(schema, batches)?)
 }
 
-/// Reads an object with the Arrow C interface. An error names the argument and the path that it could be instead.
+/// Reads an object with the Arrow C interface, or a NumPy structured array. An error names the argument and the path that it could be instead.
 pub(super) fn batches_of(
     (argument, path): (&str, &str),
     name: &str,
@@ -84,9 +85,11 @@ pub(super) fn batches_of(
     } else if table.hasattr("__arrow_c_array__")? {
         let batch = table.extract::<PyRecordBatch>().map_err(|error| wrong_table(argument, name, &error))?.into_inner();
         Ok((batch.schema(), vec![batch]))
+    } else if let Some(batch) = structured::batch_of(table).map_err(|error| wrong_table(argument, name, &error))? {
+        Ok((batch.schema(), vec![batch]))
     } else {
         let found = table.get_type().name()?;
-        let expected = "a table with __arrow_c_stream__ (pyarrow, polars, pandas, DuckDB, …)";
+        let expected = "a table with __arrow_c_stream__ (pyarrow, polars, pandas, DuckDB, …) or a NumPy structured array";
         Err(PyTypeError::new_err(format!("{argument}: {name}: expected {path}, or {expected}, found {found}")))
     }
 }

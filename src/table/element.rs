@@ -50,7 +50,7 @@ impl ElementType {
     }
 
     /// Returns the type of this NumPy name.
-    pub(super) fn of_numpy(name: &str) -> Option<ElementType> {
+    pub(crate) fn of_numpy(name: &str) -> Option<ElementType> {
         use ElementType::{Bool, Float16, Float32, Float64, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64};
         let all = [Bool, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64, Float16, Float32, Float64];
         all.into_iter().find(|dtype| dtype.numpy() == name)

@@ -148,6 +148,19 @@ def test_an_arrow_table_has_the_archives_run_ids(made: Made, tmp_path: Path) -> 
     assert found["argmax_head"].null_count == found["policy_hard_up"].null_count == len(table)
 
 
+def test_a_structured_array_has_the_archives_run_ids(made: Made, tmp_path: Path) -> None:
+    """The rows of the field's files, in any order and with any stride."""
+    archive = made.archive(tmp_path)
+    rows = made.rows.copy()
+    rows["run_id"] -= FIRST_ID - 3
+    every_other = np.repeat(rows[np.random.default_rng(0).permutation(len(rows))], 2)[::2]
+    assert archive.annotate("m", every_other, progress=False).num_rows == len(rows)
+    assert_rows(stored(archive), made.rows, "m")
+    swapped = np.zeros(1, [("run_id", ">u4"), ("step_index", "<u4")])
+    with pytest.raises(TypeError, match=r"run_id: expected little-endian numbers, found >u4 of shape \[\]"):
+        archive.annotate("n", swapped, progress=False)
+
+
 def test_runs_of_logs_are_found_by_their_facts(tmp_path: Path) -> None:
     rng = random.Random(9)
     played = [games.play(rng, 20, raw=True) for _ in range(4)]

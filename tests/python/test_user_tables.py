@@ -347,6 +347,22 @@ def test_tables_is_a_dict_of_names(archive: a2store.Archive) -> None:
             archive.sql(COUNT, tables=tables)
 
 
+def test_a_structured_array(archive: a2store.Archive) -> None:
+    array = np.zeros(5, [("run_id", "<u4"), ("x", "<f8"), ("pair", "<i2", (2,)), ("gap", "|u1")])
+    array["run_id"], array["x"], array["pair"] = [3, 1, 2, 9, 0], np.arange(5) / 4, np.arange(10).reshape(5, 2)
+    sql = "SELECT run_id, x, pair[2] AS second, num_steps FROM runs JOIN mine USING (run_id) ORDER BY run_id"
+    lengths = dict(pa.table(archive.sql("SELECT run_id, num_steps FROM runs")).to_pandas().itertuples(index=False))
+    expected = [(int(row["run_id"]), row["x"], row["pair"][1], lengths[row["run_id"]]) for row in np.sort(array)]
+    for mine in (array, np.repeat(array, 3)[::3]):
+        assert [
+            tuple(row.values()) for row in pa.table(archive.sql(sql, tables={"mine": mine})).to_pylist()
+        ] == expected
+    wrong: list[Any] = [np.arange(3), array.reshape(5, 1), np.zeros(2, [("run_id", ">u4")]), np.zeros(2, [("a", "S3")])]
+    for mine in wrong:
+        with pytest.raises(TypeError, match="tables: mine: expected"):
+            archive.sql(sql, tables={"mine": mine})
+
+
 def test_two_columns_of_one_name(archive: a2store.Archive) -> None:
     twice = pa.table([pa.array([1]), pa.array([2])], names=["a", "a"])
     with pytest.raises(a2store.QueryError, match=r"duplicate.*\ba\b"):
