@@ -122,6 +122,9 @@ FROM (
 _MOVES = ", ".join(
     f"count(*) FILTER (WHERE move = {move}) AS num_{name}" for move, name in enumerate(("up", "down", "left", "right"))
 )
+_NIBBLES = " | ".join(f"(1 << ((board >> {shift}) & 15)::INT)" for shift in range(0, 64, 4))
+"""SQL for a number whose bit k is set if a nibble of the board is k."""
+
 
 STATEMENTS = {
     "engine_leaderboard": f"""
@@ -170,14 +173,21 @@ SELECT engine, tiles.tile, count(*) AS num_runs, count(*) FILTER (WHERE highest_
 FROM runs CROSS JOIN tiles LEFT JOIN reached ON reached.run_id = runs.run_id AND reached.tile = tiles.tile
 GROUP BY engine, tiles.tile ORDER BY engine, tiles.tile""",
     "tile_presence": f"""
-WITH bins AS (
-  SELECT step_index // {WIDTH} * {WIDTH} AS first_step, max_exp, count(*) AS num_steps FROM steps GROUP BY ALL
+WITH boards AS (
+  SELECT step_index // {WIDTH} * {WIDTH} AS first_step, max_exp, {_NIBBLES} AS nibbles, count(*) AS num_steps
+  FROM steps GROUP BY ALL
+),
+bins AS (
+  SELECT first_step, 1 << exp AS tile, sum(num_steps) AS num_containing,
+    sum(CASE WHEN max_exp = exp THEN num_steps ELSE 0 END) AS num_largest
+  FROM boards CROSS JOIN (SELECT unnest(range(1, 16))::INT AS exp) WHERE (nibbles >> exp) & 1 = 1 GROUP BY ALL
 )
-SELECT first_step, CASE max_exp WHEN 0 THEN 0 ELSE 1 << max_exp::INT END AS max_tile, num_steps,
-  num_steps / sum(num_steps) OVER (PARTITION BY first_step) AS share,
-  sum(num_steps) OVER (PARTITION BY first_step ORDER BY max_exp DESC)
-    / sum(num_steps) OVER (PARTITION BY first_step) AS share_at_least
-FROM bins ORDER BY first_step, max_tile""",
+SELECT first_step, tile, num_containing,
+  num_containing / sum(num_largest) OVER (PARTITION BY first_step) AS share_containing, num_largest,
+  num_largest / sum(num_largest) OVER (PARTITION BY first_step) AS share_largest,
+  sum(num_largest) OVER (PARTITION BY first_step ORDER BY tile DESC)
+    / sum(num_largest) OVER (PARTITION BY first_step) AS share_at_least
+FROM bins ORDER BY first_step, tile""",
     "phase_mix": """
 WITH mix AS (SELECT engine, phase, count(*) AS num_steps FROM steps GROUP BY ALL)
 SELECT *, num_steps / sum(num_steps) OVER (PARTITION BY engine) AS share FROM mix ORDER BY engine, phase""",

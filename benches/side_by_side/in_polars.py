@@ -6,6 +6,8 @@ are never NaN here, so only nulls are handled.
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from questions import VALUES
@@ -123,19 +125,28 @@ def tile_reach(pl: Any, steps: Any, runs: Any) -> Any:
 
 
 def tile_presence(pl: Any, steps: Any, _runs: Any) -> Any:
-    """Count the largest tiles of boards, by bins of step indices."""
-    number = pl.col("num_steps")
-    exp = pl.col("max_exp")
+    """Count the boards that contain each tile, and the largest tiles, by bins of step indices."""
+    two = pl.lit(2, pl.UInt32)
+    # Bit k of `nibbles` is set if a nibble of the board is k.
+    nibbles = reduce(or_, (two.pow(pl.col("board") // 16**cell % 16) for cell in range(16)))
+    tiles = pl.LazyFrame({"exp": range(1, 16)}, schema={"exp": pl.UInt32})
+    number, largest = pl.col("num_steps"), pl.col("num_largest")
     return (
-        steps.group_by("max_exp", first_step=pl.col("step_index") // WIDTH * WIDTH)
+        steps.group_by("max_exp", first_step=pl.col("step_index") // WIDTH * WIDTH, nibbles=nibbles)
         .agg(num_steps=pl.len())
-        .sort("first_step", "max_exp")
+        .join(tiles, how="cross")
+        .filter(pl.col("nibbles") // two.pow(pl.col("exp")) % 2 == 1)
+        .group_by("first_step", tile=two.pow(pl.col("exp")))
+        .agg(num_containing=number.sum(), num_largest=number.filter(pl.col("max_exp") == pl.col("exp")).sum())
+        .sort("first_step", "tile")
         .select(
             "first_step",
-            pl.when(exp > 0).then(pl.lit(2, pl.UInt32).pow(exp)).otherwise(0).alias("max_tile"),
-            "num_steps",
-            (number / number.sum()).over("first_step").alias("share"),
-            (number.cum_sum(reverse=True) / number.sum()).over("first_step").alias("share_at_least"),
+            "tile",
+            "num_containing",
+            (pl.col("num_containing") / largest.sum()).over("first_step").alias("share_containing"),
+            "num_largest",
+            (largest / largest.sum()).over("first_step").alias("share_largest"),
+            (largest.cum_sum(reverse=True) / largest.sum()).over("first_step").alias("share_at_least"),
         )
     )
 

@@ -43,6 +43,13 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"min_tile": 32768},
     ],
     "tile_presence": [{"width": 10}, {"width": 7, "engine": ENGINE}, {"width": 1}],
+    "tile_first_steps": [{"min_tile": 0}, {"min_tile": 64}, {"min_tile": 16, "engine": ENGINE}, {"min_tile": 32768}],
+    "length_histogram": [
+        {"width": 10},
+        {"width": 37, "by_engine": True},
+        {"width": 1, "engine": ENGINE},
+        {"width": 50, "engine": ENGINE, "by_engine": True},
+    ],
     "survivorship": [{"width": 10}, {"width": 1, "by_engine": True}, {"width": 33, "engine": ENGINE}],
     "phase_mix": [{"min_score": 300}],
     "hard_moves": [{"limit": 3}, {"min_gap": 0.01, "limit": 700}, {"engine": ENGINE, "phase": "early"}],

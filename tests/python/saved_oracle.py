@@ -49,12 +49,30 @@ EXPECTED = {
     "tile_presence": """
         WITH placed AS (
             SELECT step_index // $width::UINTEGER * $width::UINTEGER AS first,
-                tile_of(list_max(wide_exps(board, tile_65536_mask))) AS tile
+                [tile_of(e) for e in wide_exps(board, tile_65536_mask)] AS cells
             FROM steps WHERE coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL)),
-        sized AS (SELECT first, list(tile) AS tiles FROM placed GROUP BY first)
-        SELECT first, tile, len([t for t in tiles if t = tile]), len([t for t in tiles if t = tile]) / len(tiles),
-            len([t for t in tiles if t >= tile]) / len(tiles)
-        FROM sized, unnest(list_distinct(tiles)) AS u(tile) ORDER BY first, tile""",
+        sized AS (SELECT first, list(list_max(cells)) AS tops FROM placed GROUP BY first),
+        each AS (
+            SELECT first, unnest(list_distinct([t for t in cells if t > 0 OR list_max(cells) = 0])) AS tile
+            FROM placed),
+        counted AS (SELECT first, tile, count(*) AS n FROM each GROUP BY first, tile)
+        SELECT first, tile, n, n / len(tops), len([t for t in tops if t = tile]),
+            len([t for t in tops if t = tile]) / len(tops), len([t for t in tops if t >= tile]) / len(tops)
+        FROM counted JOIN sized USING (first) ORDER BY first, tile""",
+    "tile_first_steps": """
+        WITH each AS (
+            SELECT run_id, engine, step_index,
+                unnest([tile_of(e) for e in wide_exps(board, tile_65536_mask)]) AS tile
+            FROM steps WHERE coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL))
+        SELECT DISTINCT ON (run_id, tile) run_id, engine, tile, step_index
+        FROM each WHERE tile >= $min_tile AND tile > 0 ORDER BY run_id, tile, step_index""",
+    "length_histogram": """
+        WITH chosen AS (
+            SELECT if($by_engine, engine, NULL) AS engine, (num_steps // $width::UINTEGER * $width::UINTEGER) AS least
+            FROM runs WHERE coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL))
+        SELECT engine, least, count(*),
+            count(*) / (SELECT count(*) FROM chosen c WHERE c.engine IS NOT DISTINCT FROM chosen.engine)
+        FROM chosen GROUP BY engine, least ORDER BY engine NULLS LAST, least""",
     "survivorship": """
         WITH chosen AS (
             SELECT if($by_engine, engine, NULL) AS engine, num_steps FROM runs

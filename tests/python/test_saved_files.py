@@ -91,6 +91,8 @@ def test_values_that_fit_their_types(made: a2store.Archive) -> None:
     ("name", "width"),
     [
         ("score_histogram", 0),
+        ("length_histogram", 0),
+        ("length_histogram", 2**32),
         ("tile_presence", 0),
         ("tile_presence", 2**32),
         ("survivorship", 0),

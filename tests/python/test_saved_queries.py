@@ -157,6 +157,9 @@ def test_shares_and_counts_add_up(asked: Asked) -> None:
     histogram = rows(archive.query("score_histogram", width=64))
     assert sum(row["num_runs"] for row in histogram) == num_runs
     assert math.isclose(sum(row["share"] for row in histogram), 1)
+    lengths = rows(archive.query("length_histogram", width=1))
+    assert sum(row["num_runs"] * row["min_steps"] for row in lengths) == archive.num_steps
+    assert sum(row["num_runs"] for row in lengths) == num_runs
     mix = rows(archive.query("phase_mix"))
     assert sum(row["num_steps"] for row in mix) == archive.num_steps
     positions = rows(archive.query("unique_positions"))
@@ -167,8 +170,11 @@ def test_shares_and_counts_add_up(asked: Asked) -> None:
     assert sum(row["num_ended"] for row in alive) == alive[0]["num_alive"] <= num_runs
     assert alive[-1]["num_alive"] == alive[-1]["num_ended"]
     present = rows(archive.query("tile_presence", width=100_000))
-    assert sum(row["num_steps"] for row in present) == archive.num_steps
-    assert (present[0]["share_at_least"], present[-1]["share"]) == (1, present[-1]["share_at_least"])
+    assert sum(row["num_largest"] for row in present) == archive.num_steps
+    assert (present[0]["share_at_least"], present[-1]["share_largest"]) == (1, present[-1]["share_at_least"])
+    assert all(row["num_largest"] <= row["num_containing"] for row in present)
+    first = rows(archive.query("tile_first_steps", min_tile=2))
+    assert len(first) == len({(row["run_id"], row["tile"]) for row in first}) > num_runs
     reach = rows(archive.query("tile_reach", min_tile=2))
     (highest,) = pa.table(archive.sql("SELECT max(highest_tile) AS tile FROM runs"))["tile"].to_pylist()
     assert [row["tile"] for row in reach] == [2**exp for exp in range(1, 17 if highest > 32768 else 16)]
