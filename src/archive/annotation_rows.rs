@@ -9,7 +9,7 @@ use arrow::array::{
     RecordBatch, StringArray, UInt8Builder, UInt32Array, UInt64Array, new_null_array,
 };
 use arrow::compute::{CastOptions, SortColumn, cast, cast_with_options, lexsort_to_indices, take_record_batch};
-use arrow::datatypes::{DataType, UInt8Type, UInt32Type, UInt64Type};
+use arrow::datatypes::{DataType, Float32Type, UInt8Type, UInt32Type, UInt64Type};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -182,6 +182,13 @@ impl AnnotationTable {
                     let found = format!("{value} at step {} of run {}", steps[row], ids[row]);
                     return Err(Error::column(name, None, expected, found));
                 }
+            }
+        }
+        let probs = self.rows.column_by_name("argmax_prob").and_then(|column| column.as_primitive_opt::<Float32Type>());
+        for (row, prob) in probs.into_iter().flatten().enumerate() {
+            if let Some(prob) = prob.filter(|prob| !(0.0..=1.0).contains(prob)) {
+                let found = format!("{prob} at step {} of run {}", steps[row], ids[row]);
+                return Err(Error::column("argmax_prob", None, "0..=1 or null", found));
             }
         }
         Ok(())

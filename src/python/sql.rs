@@ -89,7 +89,8 @@ pub(super) fn batches_of(
         Ok((batch.schema(), vec![batch]))
     } else {
         let found = table.get_type().name()?;
-        let expected = "a table with __arrow_c_stream__ (pyarrow, polars, pandas, DuckDB, …) or a NumPy structured array";
+        let expected =
+            "a table with __arrow_c_stream__ (pyarrow, polars, pandas, DuckDB, …) or a NumPy structured array";
         Err(PyTypeError::new_err(format!("{argument}: {name}: expected {path}, or {expected}, found {found}")))
     }
 }

@@ -96,6 +96,7 @@ impl StepTable {
     ) -> Result<StepTable> {
         let threads = workers::pool("session", options.workers)?;
         let session = Session::open(path)?;
+        session.ignored_rows().iter().for_each(|text| progress.warn(text));
         WideColumns::retry(|columns, missing| {
             StepTable::of_session(&session, options, &threads, columns, missing, progress, cancel)
         })

@@ -251,6 +251,11 @@ impl<'m> RowWriter<'m> {
                     let slots = rows.chunks_exact_mut(self.layout.stride()).map(|row| &mut row[extra.offset..][..2]);
                     slots.zip(masks).for_each(|(slot, mask)| slot.copy_from_slice(&mask.to_le_bytes()));
                 }
+                // The column may have another type in the query.
+                _ if extra.name == STEP_INDEX => {
+                    let slots = rows.chunks_exact_mut(self.layout.stride()).map(|row| &mut row[extra.offset..][..4]);
+                    slots.zip(step_indices).for_each(|(slot, index)| slot.copy_from_slice(&index.to_le_bytes()));
+                }
                 None => self.write_extra(batch.column(index), &extra.name, extra.dtype, extra.offset, rows)?,
                 Some(categories) => {
                     let codes = categories.encode(&extra.name, batch.column(index))?;

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 import a2store
 
@@ -146,6 +147,8 @@ def connect(archive: a2store.Archive) -> duckdb.DuckDBPyConnection:
         connection.read_parquet(archive.files(table)).create_view(table)
     if files := archive.files("annotations"):
         connection.read_parquet(files).create_view("annotations")
+    else:
+        connection.register("annotations", pa.table(archive.sql("SELECT * FROM annotations")))
     define(connection, archive.phases)
     return connection
 

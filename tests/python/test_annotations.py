@@ -398,6 +398,9 @@ def test_tables_that_contradict_the_archive(made: Made, tmp_path: Path) -> None:
         assert archive.annotations() == []
 
     refused(good | {"surprise": good["run_id"]}, "found a column surprise")
+    for wrong in (np.nan, 1.5, -0.25, np.inf):
+        probs = np.where(good["step_index"] == 3, wrong, good["argmax_prob"]).astype("f4")
+        refused(good | {"argmax_prob": probs}, r"argmax_prob: expected 0\.\.=1 or null, found .* at step 3 of run 3")
     refused({"run_id": good["run_id"]}, "expected a column step_index")
     refused(good | {"run_id": good["run_id"] + 100}, "run_id: expected runs of the archive with steps, found run 103")
     refused(good | {"step_index": good["step_index"] * 0}, "each step once, found step 0 of run 3 twice")

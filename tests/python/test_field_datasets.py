@@ -212,6 +212,10 @@ def test_rows_that_belong_to_no_run(games: list[Game], tmp_path: Path, kind: str
     with pytest.warns(UserWarning, match=message):
         report = archive.ingest(path, progress=False)
     assert (report.errors, report.accepted) == ([], len(games) - len(lost))
+    if kind == "session":
+        with pytest.warns(UserWarning, match=message):
+            table = a2store.StepTable.from_session(path, progress=False)
+        assert len(table) == sum(map(len, games)) - len(games[3]) - len(games[7])
 
 
 @pytest.mark.parametrize("format_name", ["npy", "packdat", "session", "a2t1", "a2pack", "jsonl"])

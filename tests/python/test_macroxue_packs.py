@@ -657,3 +657,25 @@ def assert_nothing_is_lost(folder: Path, table: a2store.StepTable) -> None:
     starts = np.flatnonzero(np.diff(batch.run_id, prepend=-1))
     for start, end in zip(starts, [*starts[1:], len(table)], strict=True):
         assert batch.board[start:end].astype("<u8").tobytes() in boards
+
+
+def test_a_rejected_run_leaves_no_types(tmp_path: Path) -> None:
+    """A run with 255 types does not fit into a pack that has two others. The next run fits."""
+    one, two = made(1), made(2, seed=4)
+    # No game by random moves is long enough.
+    rows = np.resize(one.rows, 300)
+    rows["step_index"], rows["valuation_type"] = np.arange(300), np.arange(300) % 255
+    runs = [(*one.runs[0][:2], 300, *one.runs[0][3:])]
+    two.rows["valuation_type"] = 1
+    first = packs.write(tmp_path / "0", two.rows, two.runs, types={"search": 0, "x": 1})
+    second = packs.write(tmp_path / "1", rows, runs, types={f"n{number}": number for number in range(255)})
+    third = packs.write(tmp_path / "2", two.rows, two.runs, types={"search": 0, "z": 1})
+    out = tmp_path / "out"
+    report = a2store.convert([first, second, third], out, format="macroxue", progress=False, on_error="skip")
+    assert (report.runs, [Path(error.path) for error in report.errors if error.path]) == (4, [second])
+    assert "valuation_type: expected at most 256 types in a pack" in report.errors[0].message
+    before = packs.read(out).types
+    assert not [name for name in before if name.startswith("n")]
+    with pytest.raises(ValueError, match="at most 256 types"):
+        a2store.convert(second, out, format="macroxue", append=True, progress=False)
+    assert packs.read(out).types == before

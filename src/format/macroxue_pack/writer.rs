@@ -238,10 +238,13 @@ impl MacroxuePackWriter {
         let max_score = i64::try_from(meta.max_score)
             .map_err(|_| Error::argument("max_score", "at most 9223372036854775807 in a pack", meta.max_score))?;
         let seed = stored_seed(meta.seed)?;
-        match &mut self.files {
-            Files::Packed(files, rows) => push(files, rows, run, id, &mut self.types)?,
-            Files::Aligned(files, rows) => push(files, rows, run, id, &mut self.types)?,
-        }
+        let types = self.types.clone();
+        let pushed = match &mut self.files {
+            Files::Packed(files, rows) => push(files, rows, run, id, &mut self.types),
+            Files::Aligned(files, rows) => push(files, rows, run, id, &mut self.types),
+        };
+        // A rejected run adds no types.
+        pushed.inspect_err(|_| self.types = types)?;
         self.database.insert(INSERT, (id, seed, run.num_steps() as u32, max_score, meta.highest_tile))?;
         self.ids.insert(id);
         self.next_id = id.checked_add(1);

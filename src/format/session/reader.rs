@@ -132,6 +132,17 @@ impl Session {
         without.map(|own| (own.run_id, own.num_rows)).collect()
     }
 
+    /// Returns a description of the rows that belong to no run, if there are any.
+    pub(crate) fn ignored_rows(&self) -> Option<String> {
+        // A recorder writes rows before their run.
+        let without = if self.folder.join(RECORDING).exists() { Vec::new() } else { self.rows_without_run() };
+        let &(id, _) = without.first()?;
+        let num_rows: u64 = without.iter().map(|(_, num_rows)| num_rows).sum();
+        let others = if without.len() > 1 { format!(" and {} others", without.len() - 1) } else { String::new() };
+        let folder = self.folder.display();
+        Some(format!("{folder}: {num_rows} rows are ignored, because metadata.db lacks their run {id}{others}"))
+    }
+
     /// Returns the metadata of a run without reading its steps.
     ///
     /// # Errors
@@ -237,13 +248,7 @@ impl RunSource for Session {
     }
 
     fn warning(&self) -> Option<String> {
-        // A recorder writes rows before their run.
-        let without = if self.folder.join(RECORDING).exists() { Vec::new() } else { self.rows_without_run() };
-        let &(id, _) = without.first()?;
-        let num_rows: u64 = without.iter().map(|(_, num_rows)| num_rows).sum();
-        let others = if without.len() > 1 { format!(" and {} others", without.len() - 1) } else { String::new() };
-        let folder = self.folder.display();
-        Some(format!("{folder}: {num_rows} rows are ignored, because metadata.db lacks their run {id}{others}"))
+        self.ignored_rows()
     }
 
     fn session(&self) -> Result<Option<(Arc<str>, Arc<str>)>> {

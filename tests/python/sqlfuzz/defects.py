@@ -69,14 +69,6 @@ DEFECTS: list[Defect] = [
         "No field named|wrong number of fields",
     ),
     Defect(
-        "a correlated subquery sees the first type of a column of mixed types",
-        "SELECT count(*) FROM (SELECT CASE WHEN move < 2 THEN 1 ELSE 0.75 END AS c FROM steps) AS d "
-        "WHERE EXISTS (SELECT 1 FROM u WHERE u.id = d.c)",
-        [(174,)],
-        _has("exists", "inq", "scalar"),
-        "Assertion failed|arrays of different types|ArrayMap|Invalid comparison",
-    ),
-    Defect(
         "names leave casts out",
         "SELECT count(*) FROM (SELECT 1 AS x FROM e GROUP BY a_u32, CAST(a_u32 AS BIGINT)) AS d",
         [(0,)],
