@@ -28,7 +28,7 @@
 --   valuation_type string: the kind of evaluation that chose the move (Macroxue); null = absent
 --   board_eval int32: the engine's heuristic value of the board (Macroxue packs); null = absent
 --   step_seed uint32: the step's seed, if it differs from the low 32 bits of the run's seed (Macroxue packs)
---   max_rank uint8: the largest exponent that the source states, if it differs from the board's (Macroxue packs)
+--   max_rank uint8: the largest exponent that the source states, if it differs from the board's (Macroxue)
 SELECT *
 FROM steps
 WHERE max_score >= $min_score

@@ -7,8 +7,8 @@
 //!                         "board": [16 exponents], "branch_evs": {"up", "left", "right", "down"}}    one per line
 //! ```
 //!
-//! Keys may come in any order, and unknown keys are ignored. The keys `game_index`, `valuation`
-//! and a row's `max_rank` are not used. Offsets in errors count bytes of the decompressed text. A step in an
+//! Keys may come in any order, and unknown keys are ignored. The keys `game_index` and `valuation`
+//! are not used. Offsets in errors count bytes of the decompressed text. A step in an
 //! error is the position of its row.
 //!
 //! The search depth becomes part of the engine's name, such as `"macroxue-d6"`, because a run has no other field
@@ -151,12 +151,17 @@ impl Macroxue {
                 let expected = format!("at most {most} in files of {} bytes", self.num_bytes);
                 return Err(lines.error(0, count, "number of steps", expected, "more"));
             }
-            let valuation_type = row.valuation_type(&lines, count)?;
-            if !details.push(StepDetail { valuation_type: valuation_type.as_deref(), ..StepDetail::default() }) {
+            let (valuation_type, max_rank) = (row.valuation_type(&lines, count)?, row.max_rank);
+            let step = row.step(&lines, count)?;
+            let max_rank = max_rank.filter(|&rank| rank != step.board.max_exp());
+            if let Some(rank) = max_rank.filter(|&rank| rank > 16) {
+                return Err(lines.error(0, count, "max_rank", "at most 16", rank));
+            }
+            let detail = StepDetail { valuation_type: valuation_type.as_deref(), max_rank, ..StepDetail::default() };
+            if !details.push(detail) {
                 let found = format!("{:?}", valuation_type.unwrap_or_default());
                 return Err(lines.error(0, count, "valuation_type", "at most 256 different names", found));
             }
-            let step = row.step(&lines, count)?;
             steps.push_step(step)?;
             last = Some(step);
             count += 1;

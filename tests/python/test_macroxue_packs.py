@@ -254,6 +254,29 @@ def test_logs_have_valuation_types(field: Path, tmp_path: Path) -> None:
     assert numbers == {"n": [0]}
 
 
+def test_ranks_of_logs_that_differ_from_the_board(field: Path, tmp_path: Path) -> None:
+    """The pack keeps the rank that the log states, as the field's packer does."""
+    logs = tmp_path / "logs"
+    shutil.copytree(field / "logs2", logs)
+    name = sorted(logs.glob("*.jsonl.gz"))[0]
+    name.chmod(0o644)
+    rows = [json.loads(line) for line in gzip.decompress(name.read_bytes()).splitlines()]
+    rows[4]["max_rank"] = 9
+    del rows[5]["max_rank"]
+    name.write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
+    archive, report = ingest(tmp_path, logs)
+    assert report.errors == []
+    found = asked(archive, "SELECT run_id, step_index, max_rank FROM steps WHERE max_rank IS NOT NULL")
+    assert found == {"run_id": [0], "step_index": [4], "max_rank": [9]}
+    convert([logs], tmp_path / "out")
+    ranks = packs.read(tmp_path / "out").rows["max_rank"][: len(rows)].tolist()
+    assert ranks == [9 if number == 4 else max(row["board"]) for number, row in enumerate(rows)]
+    rows[4]["max_rank"] = 17
+    name.write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
+    with pytest.raises(a2store.DecodeError, match=r"step 4.*max_rank: expected at most 16, found 17"):
+        convert([logs], tmp_path / "no")
+
+
 # Writing
 
 

@@ -60,6 +60,7 @@ pub(super) struct LogRow {
     board: Exps,
     branch_evs: Option<BranchValues>,
     valuation_type: Option<String>,
+    pub(super) max_rank: Option<u8>,
 }
 
 /// The maximum length of a valuation type's name in bytes.
