@@ -277,6 +277,7 @@ def make_again(data: CriticData, state: dict[str, Any]) -> CriticData:
     return data
 
 
+@pytest.mark.filterwarnings("ignore:.*rows are ignored:UserWarning")
 def test_rejected_arguments(session: Path, archive: a2store.Archive, tmp_path: Path) -> None:
     for thresholds in ((), (256, 128), (128, 128), (1, 4)):
         with pytest.raises(ValueError, match="thresholds"):
