@@ -16,6 +16,7 @@ use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{DFSchema, DataFusionError, Result as DataFusionResult};
 use datafusion::datasource::listing::PartitionedFile;
+use datafusion::logical_expr::expr_rewriter::unnormalize_col;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::PhysicalExpr;
@@ -163,6 +164,8 @@ impl ArchiveTable {
     /// Returns whether a filter is evaluated once per run.
     fn is_decided(&self, filter: &Expr) -> bool {
         // A filter that can fail must see only rows that pass the other filters.
+        // The planner asks with qualified columns, and scans with bare ones. Both must get the same answer.
+        let filter = &unnormalize_col(filter.clone());
         let can_fail = || DFSchema::try_from(table_schema(self.table)).map_or(true, |schema| can_fail(filter, &schema));
         self.table == TableName::Steps && is_about_runs(filter) && !can_fail()
     }

@@ -501,6 +501,19 @@ def test_optimizer_rules_that_went_too_far(archive: a2store.Archive, duck: duckd
     assert asked(archive, sql) == duck.execute(sql).fetchall()
 
 
+@pytest.mark.parametrize("alias", ["steps", "steps AS s", "(SELECT * FROM steps) AS s"])
+@pytest.mark.parametrize("sql", ["CAST(max_score AS INT) - 3 > 1997", "-CAST(num_steps AS INT) < -300"])
+def test_filters_with_casts_of_run_columns(
+    archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, alias: str, sql: str
+) -> None:
+    """A cast that could fail is no reason to drop the filter."""
+    found = asked(archive, f"SELECT count(*) FROM {alias} WHERE {sql}")
+    assert found == duck.execute(f"SELECT count(*) FROM {alias} WHERE {sql}").fetchall()
+    assert 0 < found[0][0] < archive.num_steps
+    with pytest.raises((a2store.QueryError, pa.ArrowInvalid), match="Can't cast"):
+        asked(archive, f"SELECT count(*) FROM {alias} WHERE CAST(max_score AS TINYINT) + 1 > 5")
+
+
 # The second and third are coerced to a type that the first part of the column does not have.
 MIXED = [
     "SELECT run_id AS c FROM runs WHERE run_id < 5 UNION ALL SELECT run_id + 0.5 FROM runs WHERE run_id < 5",
