@@ -1,17 +1,19 @@
 //! The tables of an archive as tables of DataFusion.
 //!
-//! A scan of `steps` evaluates run-level filters once per run and reads only the rows of the matching runs. It gives
-//! the reader those other filters that save decoding.
+//! A scan of `steps` evaluates run-level filters once per run and reads only the rows of the matching runs. A scan of
+//! `annotations` evaluates filters on the model once per file, because a file has one model. Both give the reader those
+//! other filters that save decoding.
 
 use super::errors::external;
 use super::metadata_cache::{self, ArchiveCache};
 use super::reader_filters::{is_clustered, saves_nothing};
 use super::rewrites::{BarrierExec, Purpose, can_fail, guarded_conjunction};
-use super::run_index::{RunIndex, is_about_runs, step_range};
+use super::run_index::{RunIndex, is_about_runs, step_range, verdicts};
 use super::scan::{ARCHIVE_URL, ParquetScan, RowGroupPart, archive_file, footers, parts_of};
 use crate::archive::{Archive, DataFile, Snapshot, TableName, table_schema};
-use arrow::compute::concat_batches;
-use arrow::datatypes::SchemaRef;
+use arrow::array::{RecordBatch, StringArray};
+use arrow::compute::{cast, concat_batches};
+use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{DFSchema, DataFusionError, Result as DataFusionResult};
@@ -29,6 +31,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 use tokio::task::spawn_blocking;
+
+/// The column of `annotations` that has one value in each file.
+const MODEL: &str = "model";
 
 /// A table at the version of an archive.
 #[derive(Debug)]
@@ -102,10 +107,13 @@ impl ArchiveTable {
         Ok(ParquetScan { url: ARCHIVE_URL.to_owned(), schema: table_schema(self.table), sorted_by, footers })
     }
 
-    /// Returns, for each file, the rows of the runs and steps that pass the filters. Returns `None` if filters
+    /// Returns, for each file, the rows of the runs, steps and models that pass the filters. Returns `None` if filters
     /// must be evaluated row by row. That is so if the files have other runs than `runs`, or if a filter fails
-    /// on a run.
+    /// on a run or a model.
     async fn choose_rows(&self, state: &dyn Session, filters: &[Expr]) -> DataFusionResult<Option<Vec<RowsOfFile>>> {
+        if self.table == TableName::Annotations {
+            return self.files_of_models(state, filters);
+        }
         let (decided, others): (Vec<&Expr>, Vec<&Expr>) = filters.iter().partition(|filter| self.is_decided(filter));
         let hints: Vec<&Expr> = others.into_iter().filter(|filter| is_about_runs(filter)).collect();
         let steps = step_range(filters);
@@ -116,6 +124,20 @@ impl ArchiveTable {
         let index = runs.run_index(state).await?;
         let Some(matching) = index.matching(&decided, &hints, state)? else { return Ok(None) };
         Ok(self.files().map(|file| index.rows_of(file, &matching, &steps).map(Some)).collect())
+    }
+
+    /// Returns all rows of the files whose model passes the filters; `None` if a filter fails.
+    fn files_of_models(&self, state: &dyn Session, filters: &[Expr]) -> DataFusionResult<Option<Vec<RowsOfFile>>> {
+        let Some(filter) = conjunction(filters.iter().filter(|filter| self.is_decided(filter)).cloned()) else {
+            return Ok(Some(self.every_row()));
+        };
+        let field = table_schema(self.table).field_with_name(MODEL)?.clone();
+        let models = StringArray::from_iter(self.files().map(|file| file.model.as_deref()));
+        let models = cast(&models, field.data_type())?;
+        let files = RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![models])?;
+        let filter = state.create_physical_expr(filter, &DFSchema::try_from(files.schema())?)?;
+        let Ok(verdicts) = verdicts(filter.as_ref(), &files) else { return Ok(None) };
+        Ok(Some(verdicts.iter().map(|passes| if passes { None } else { Some(Vec::new()) }).collect()))
     }
 
     fn every_row(&self) -> Vec<RowsOfFile> {
@@ -161,13 +183,18 @@ impl ArchiveTable {
         Ok(Some(inside))
     }
 
-    /// Returns whether a filter is evaluated once per run.
+    /// Returns whether a filter is evaluated once per run, or once per model.
     fn is_decided(&self, filter: &Expr) -> bool {
         // A filter that can fail must see only rows that pass the other filters.
         // The planner asks with qualified columns, and scans with bare ones. Both must get the same answer.
         let filter = &unnormalize_col(filter.clone());
         let can_fail = || DFSchema::try_from(table_schema(self.table)).map_or(true, |schema| can_fail(filter, &schema));
-        self.table == TableName::Steps && is_about_runs(filter) && !can_fail()
+        let is_about_groups = match self.table {
+            TableName::Runs => false,
+            TableName::Steps => is_about_runs(filter),
+            TableName::Annotations => filter.column_refs().iter().all(|column| column.name() == MODEL),
+        };
+        is_about_groups && !can_fail()
     }
 
     /// Returns the row groups that have any of these rows.
@@ -180,7 +207,7 @@ impl ArchiveTable {
         let footers = footers(state, ARCHIVE_URL, &self.cache()?.metadata(), &files).await?;
         let schema = table_schema(self.table);
         let of_file = |(((data, rows), file), footer): (((&DataFile, &RowsOfFile), &PartitionedFile), _)| {
-            parts_of(file, footer, rows.as_deref(), Some((data.first_run_id, data.last_run_id)), &schema)
+            parts_of(file, footer, rows.as_deref(), Some(data), &schema)
         };
         Ok(needed.into_iter().zip(&files).zip(footers.iter().map(AsRef::as_ref)).flat_map(of_file).collect())
     }

@@ -19,6 +19,7 @@
 //! | `scan.rs`, `reader_filters.rs` | plans that read Parquet; which filters run inside the reader |
 //! | `run_index.rs`, `metadata_cache.rs` | the rows of each run, for run-level filters; what is cached between queries |
 //! | `rewrites/` | plan rewrites, and workarounds for DataFusion's own |
+//! | `step_join/` | joins of `steps` and `annotations` by run and step |
 //! | `determinism.rs`, `fingerprint.rs` | whether text and data determine a result; hashes that identify a query |
 //! | `order.rs` | plans that keep the natural order, and sorts that make the order of others definite |
 //! | `stream.rs`, `partition.rs` | running a plan: partitions in order, with bounded buffers, cancelled by dropping |
@@ -50,6 +51,7 @@ mod run_index;
 mod saved;
 mod scan;
 mod session;
+mod step_join;
 mod stream;
 mod udf;
 mod user_tables;

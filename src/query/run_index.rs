@@ -162,7 +162,7 @@ impl RunIndex {
 }
 
 /// Returns the rows for which a condition is true.
-fn verdicts(condition: &dyn PhysicalExpr, rows: &RecordBatch) -> DataFusionResult<BooleanBuffer> {
+pub(super) fn verdicts(condition: &dyn PhysicalExpr, rows: &RecordBatch) -> DataFusionResult<BooleanBuffer> {
     let verdicts = condition.evaluate(rows)?.into_array(rows.num_rows())?;
     Ok(match verdicts.as_boolean_opt() {
         Some(verdicts) if verdicts.null_count() > 0 => prep_null_mask_filter(verdicts).values().clone(),

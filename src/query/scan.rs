@@ -1,7 +1,7 @@
 //! Parquet scans: plans that read row groups or parts of them, in order or in parallel.
 
 use super::reader_filters::SAMPLE_ROWS;
-use crate::archive::DataFile;
+use crate::archive::{DataFile, TableName};
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::Session;
 use datafusion::common::stats::Precision;
@@ -23,12 +23,16 @@ use datafusion::physical_plan::empty::EmptyExec;
 use futures::{StreamExt, TryStreamExt};
 use object_store::{ObjectMeta, ObjectStore, path::Path as StorePath};
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
-use parquet::file::metadata::ParquetMetaData;
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use parquet::file::statistics::Statistics as ParquetStatistics;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// The URL of the archive's object store.
 pub(super) const ARCHIVE_URL: &str = "a2store://archive";
+
+/// The position of `run_id` in every table of an archive.
+const RUN_ID: usize = 0;
 
 /// The number of footers that are read in parallel.
 const FOOTERS_AT_ONCE: usize = 32;
@@ -45,6 +49,16 @@ pub(super) struct ParquetScan {
     pub(super) sorted_by: &'static [&'static str],
     /// The cache of footers.
     pub(super) footers: Arc<FileMetadataCache>,
+}
+
+/// The runs and the model of a part of `steps` or `annotations`, an extension of its `PartitionedFile`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SortedRows {
+    pub(super) table: TableName,
+    /// The model of a part of `annotations`.
+    pub(super) model: Option<String>,
+    /// The first and the last run that the part may have rows of.
+    pub(super) run_ids: (u32, u32),
 }
 
 /// A row group, or some of its rows.
@@ -160,13 +174,13 @@ async fn footer(
     DFParquetMetadata::new(store.as_ref(), &file).with_file_metadata_cache(Some(cache)).fetch_metadata().await
 }
 
-/// Returns the row groups of a file. With `ranges` (ascending and disjoint), returns only the rows in these
-/// ranges.
+/// Returns the row groups of a file, which is `data` if it belongs to an archive. With `ranges` (ascending and
+/// disjoint), returns only the rows in these ranges.
 pub(super) fn parts_of(
     file: &PartitionedFile,
     footer: &ParquetMetaData,
     ranges: Option<&[Range<usize>]>,
-    run_ids: Option<(u32, u32)>,
+    data: Option<&DataFile>,
     schema: &SchemaRef,
 ) -> Vec<RowGroupPart> {
     let row_groups = footer.row_groups();
@@ -192,11 +206,25 @@ pub(super) fn parts_of(
         // The reader takes the row groups that begin in its byte range.
         let column = row_group.column(0);
         let start = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
+        let run_ids = data.map(|data| run_ids_of(row_group, data));
+        if let (Some(data), Some(run_ids)) = (data.filter(|data| data.table != TableName::Runs), run_ids) {
+            part = part.with_extension(SortedRows { table: data.table, model: data.model.clone(), run_ids });
+        }
         let statistics = statistics(schema, num_rows, run_ids);
         let file = part.with_range(start, start + 1).with_statistics(Arc::new(statistics));
         parts.push(RowGroupPart { file, num_rows, row_group: (i, row_groups.len(), len) });
     }
     parts
+}
+
+/// Returns the first and the last run of a row group.
+fn run_ids_of(row_group: &RowGroupMetaData, data: &DataFile) -> (u32, u32) {
+    let bounds = match row_group.column(RUN_ID).statistics() {
+        Some(ParquetStatistics::Int32(run_ids)) => run_ids.min_opt().zip(run_ids.max_opt()),
+        _ => None,
+    };
+    // Parquet stores the bits of a uint32 as an int32.
+    bounds.map_or((data.first_run_id, data.last_run_id), |(first, last)| (first.cast_unsigned(), last.cast_unsigned()))
 }
 
 /// Returns the rows of a row group that lie in `ranges`, and their number.
@@ -225,7 +253,7 @@ fn access_to(ranges: &[Range<usize>], rows: Range<usize>) -> (RowGroupAccess, us
 fn statistics(schema: &SchemaRef, num_rows: usize, run_ids: Option<(u32, u32)>) -> Statistics {
     let mut statistics = Statistics::new_unknown(schema);
     statistics.num_rows = Precision::Exact(num_rows);
-    if let (Some((first, last)), Some(run_id)) = (run_ids, statistics.column_statistics.first_mut()) {
+    if let (Some((first, last)), Some(run_id)) = (run_ids, statistics.column_statistics.get_mut(RUN_ID)) {
         *run_id = ColumnStatistics {
             min_value: Precision::Inexact(ScalarValue::from(first)),
             max_value: Precision::Inexact(ScalarValue::from(last)),

@@ -10,6 +10,7 @@ use super::metadata_cache::{self, METADATA_BYTES};
 use super::options::QueryOptions;
 use super::rewrites::{HideFalseProperties, YieldAboveJoins, fenced_physical};
 use super::scan::ARCHIVE_URL;
+use super::step_join::JoinBySteps;
 use super::user_tables::{UserTable, UserTableSource};
 use crate::archive::Archive;
 use crate::error::{Error, Result};
@@ -63,13 +64,16 @@ pub(super) fn context(archive: &Archive, options: &QueryOptions) -> Result<Sessi
     Ok(context)
 }
 
-/// Returns DataFusion's physical rules with fences, and two rules of this crate.
+/// Returns DataFusion's physical rules with fences, and the rules of this crate.
 fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = fenced_physical(PhysicalOptimizer::default().rules);
     // This rule runs before every rule that uses sort orders, but after the rule that expects a GROUP BY directly
     // under a limit.
     let at = rules.iter().position(|rule| rule.name() == "LimitedDistinctAggregation").map_or(0, |at| at + 1);
     rules.insert(at, Arc::new(HideFalseProperties::default()));
+    // Filters are in the scans by now, and rows are not yet distributed over partitions.
+    let at = rules.iter().position(|rule| rule.name() == "EnsureRequirements").unwrap_or(rules.len());
+    rules.insert(at, Arc::new(JoinBySteps));
     rules.push(Arc::new(YieldAboveJoins));
     rules
 }

@@ -34,8 +34,14 @@ ARCHIVE = "games.a2"
 PER_CLASS = 3
 """The number of calls of each class that the short form disturbs."""
 ERRORS = {
-    # SQLite hides the system's error text.
-    "EIO": ("Input/output error", "disk I/O error", "SQLite could open it for reading only"),
+    # SQLite hides the system's error text. It calls a database that it cannot read absent or malformed.
+    "EIO": (
+        "Input/output error",
+        "disk I/O error",
+        "SQLite could open it for reading only",
+        "unable to open database file",
+        "database disk image is malformed",
+    ),
     "ENOSPC": ("No space left on device", "SQLite could open it for reading only"),
 }
 NEW_SEED = 7

@@ -1,0 +1,156 @@
+//! The plan node of a join by run and step.
+
+use super::joined_rows::{Condition, JoinedRows, Side};
+use super::stream::{JoinState, SortedInput};
+use arrow::compute::SortOptions;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result as DataFusionResult, internal_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties};
+use futures::stream::try_unfold;
+use std::fmt;
+use std::sync::Arc;
+
+/// A join of two inputs by run and step. Partition `i` joins partitions `i` of both inputs. Each row of the build side
+/// that is equal to a row of a probe partition is in the build partition of the same number.
+#[derive(Debug)]
+pub(super) struct StepJoinExec {
+    probe: Arc<dyn ExecutionPlan>,
+    build: Arc<dyn ExecutionPlan>,
+    /// The columns of run and step, on the probe side and on the build side.
+    keys: ([usize; 2], [usize; 2]),
+    rows: Arc<JoinedRows>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl StepJoinExec {
+    pub(super) fn try_new(
+        probe: Arc<dyn ExecutionPlan>,
+        build: Arc<dyn ExecutionPlan>,
+        keys: ([usize; 2], [usize; 2]),
+        rows: Arc<JoinedRows>,
+    ) -> DataFusionResult<StepJoinExec> {
+        let partitions = probe.output_partitioning().partition_count();
+        if build.output_partitioning().partition_count() != partitions {
+            return internal_err!(
+                "a join by run and step of {partitions} and {} partitions",
+                build.output_partitioning().partition_count()
+            );
+        }
+        let properties = PlanProperties::new(
+            equivalences(&rows, keys.0)?,
+            Partitioning::UnknownPartitioning(partitions),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        let metrics = ExecutionPlanMetricsSet::new();
+        Ok(StepJoinExec { probe, build, keys, rows, properties: Arc::new(properties), metrics })
+    }
+
+    pub(super) fn probe(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.probe
+    }
+
+    /// Returns the column of the probe side that a column of the result copies.
+    pub(super) fn probe_column(&self, column: usize) -> Option<usize> {
+        match self.rows.columns.get(column) {
+            Some(&(Side::Probe, i)) => Some(i),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the order of the result.
+fn equivalences(rows: &JoinedRows, keys: [usize; 2]) -> DataFusionResult<EquivalenceProperties> {
+    let sort_key = |key: usize| {
+        let at = rows.columns.iter().position(|&column| column == (Side::Probe, key))?;
+        let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(rows.schema.field(at).name(), at));
+        Some(PhysicalSortExpr::new(column, SortOptions { descending: false, nulls_first: false }))
+    };
+    let mut equivalences = EquivalenceProperties::new(Arc::clone(&rows.schema));
+    if let (Some(run), Some(step)) = (sort_key(keys[0]), sort_key(keys[1])) {
+        equivalences.add_orderings(LexOrdering::new([run, step]));
+    }
+    Ok(equivalences)
+}
+
+impl DisplayAs for StepJoinExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StepJoinExec: kind={:?}", self.rows.kind)?;
+        for condition in &self.rows.conditions {
+            match condition {
+                Condition::Equal { probe, build, .. } => write!(f, ", {probe} = {build}")?,
+                Condition::True { expr, .. } => write!(f, ", {expr}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ExecutionPlan for StepJoinExec {
+    fn name(&self) -> &'static str {
+        "StepJoinExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true, false]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false, false]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.probe, &self.build]
+    }
+
+    fn apply_expressions(
+        &self,
+        visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DataFusionResult<TreeNodeRecursion>,
+    ) -> DataFusionResult<TreeNodeRecursion> {
+        for expr in self.rows.conditions.iter().flat_map(Condition::expressions) {
+            if visit(expr)? == TreeNodeRecursion::Stop {
+                return Ok(TreeNodeRecursion::Stop);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        let children: Result<[_; 2], _> = children.try_into();
+        match children {
+            Ok([probe, build]) => Ok(Arc::new(StepJoinExec::try_new(probe, build, self.keys, Arc::clone(&self.rows))?)),
+            Err(children) => internal_err!("expected 2 inputs, found {}", children.len()),
+        }
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> DataFusionResult<SendableRecordBatchStream> {
+        let probe = self.probe.execute(partition, Arc::clone(&context))?;
+        let build = self.build.execute(partition, context)?;
+        let state = JoinState {
+            probe: SortedInput::new(probe, self.keys.0),
+            build: SortedInput::new(build, self.keys.1),
+            rows: Arc::clone(&self.rows),
+            metrics: BaselineMetrics::new(&self.metrics, partition),
+        };
+        let batches = try_unfold(state, |mut state| async move { Ok(state.next().await?.map(|rows| (rows, state))) });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+}

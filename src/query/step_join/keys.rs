@@ -1,0 +1,124 @@
+//! Keys of batches, and the pairs of equal keys.
+
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::UInt32Type;
+use datafusion::common::{Result as DataFusionResult, exec_datafusion_err, exec_err};
+use std::ops::Range;
+
+/// Returns the key of each row: the run in the upper half, the step in the lower.
+///
+/// # Errors
+/// If the keys do not ascend from `before`.
+pub(super) fn keys_of(rows: &RecordBatch, columns: [usize; 2], before: Option<u64>) -> DataFusionResult<Vec<u64>> {
+    let numbers = |column: usize| {
+        let values = rows.column(column).as_primitive_opt::<UInt32Type>();
+        values.map(|values| &values.values()[..]).ok_or_else(|| {
+            exec_datafusion_err!("a join by run and step: expected uint32, found {}", rows.column(column).data_type())
+        })
+    };
+    let (runs, steps) = (numbers(columns[0])?, numbers(columns[1])?);
+    let keys: Vec<u64> = runs.iter().zip(steps).map(|(&run, &step)| u64::from(run) << 32 | u64::from(step)).collect();
+    let ascends = keys.is_sorted_by(|a, b| a < b) && before.zip(keys.first()).is_none_or(|(before, &key)| before < key);
+    if !ascends {
+        return exec_err!("a join by run and step: expected rows in the order of run and step");
+    }
+    Ok(keys)
+}
+
+/// The pairs of rows with equal keys, as positions on both sides.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Pairs {
+    /// Rows that follow each other on both sides.
+    Slices { probe: Range<usize>, build: Range<usize> },
+    /// Single rows, ascending.
+    Rows { probe: Vec<u32>, build: Vec<u32> },
+}
+
+/// Returns the pairs of equal keys of two ascending lists.
+pub(super) fn pairs(probe: &[u64], build: &[u64]) -> Pairs {
+    if probe == build {
+        return Pairs::Slices { probe: 0..probe.len(), build: 0..build.len() };
+    }
+    let (mut probe_rows, mut build_rows) = (Vec::new(), Vec::new());
+    let mut at = 0;
+    for (row, &key) in (0..).zip(probe) {
+        at += first_at_least(&build[at..], key);
+        match build.get(at) {
+            None => break,
+            Some(&found) if found == key => {
+                probe_rows.push(row);
+                // Batches have far fewer than 2^32 rows.
+                build_rows.push(at as u32);
+                at += 1;
+            }
+            Some(_) => {}
+        }
+    }
+    if let (Some(probe), Some(build)) = (slice(&probe_rows), slice(&build_rows)) {
+        return Pairs::Slices { probe, build };
+    }
+    Pairs::Rows { probe: probe_rows, build: build_rows }
+}
+
+/// Returns the number of leading keys less than `key`. The time grows with the logarithm of that number.
+fn first_at_least(keys: &[u64], key: u64) -> usize {
+    let mut step = 1;
+    while keys.get(step - 1).is_some_and(|&found| found < key) {
+        step *= 2;
+    }
+    let start = step / 2;
+    let end = step.min(keys.len());
+    start + keys[start..end].partition_point(|&found| found < key)
+}
+
+/// Returns the range of positions that follow each other; `None` if there is a gap.
+fn slice(rows: &[u32]) -> Option<Range<usize>> {
+    let (Some(&first), Some(&last)) = (rows.first(), rows.last()) else { return Some(0..0) };
+    ((last - first) as usize + 1 == rows.len()).then(|| first as usize..last as usize + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::btree_set;
+    use proptest::prelude::*;
+
+    fn listed(pairs: &Pairs) -> Vec<(usize, usize)> {
+        match pairs {
+            Pairs::Slices { probe, build } => probe.clone().zip(build.clone()).collect(),
+            Pairs::Rows { probe, build } => {
+                probe.iter().zip(build).map(|(&probe, &build)| (probe as usize, build as usize)).collect()
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn pairs_are_those_of_two_loops(probe in btree_set(0_u64..200, 0..80), build in btree_set(0_u64..200, 0..80)) {
+            let (probe, build): (Vec<u64>, Vec<u64>) = (probe.into_iter().collect(), build.into_iter().collect());
+            let mut expected = Vec::new();
+            for (i, a) in probe.iter().enumerate() {
+                for (j, b) in build.iter().enumerate() {
+                    if a == b {
+                        expected.push((i, j));
+                    }
+                }
+            }
+            prop_assert_eq!(listed(&pairs(&probe, &build)), expected);
+        }
+
+        #[test]
+        fn first_at_least_is_the_partition_point(keys in btree_set(0_u64..100, 0..60), key in 0_u64..110) {
+            let keys: Vec<u64> = keys.into_iter().collect();
+            prop_assert_eq!(first_at_least(&keys, key), keys.partition_point(|&found| found < key));
+        }
+    }
+
+    #[test]
+    fn equal_keys_are_slices() {
+        assert_eq!(pairs(&[1, 2, 3], &[1, 2, 3]), Pairs::Slices { probe: 0..3, build: 0..3 });
+        assert_eq!(pairs(&[1, 2, 3], &[2, 3, 4]), Pairs::Slices { probe: 1..3, build: 0..2 });
+        assert_eq!(pairs(&[1, 2, 3], &[1, 3]), Pairs::Rows { probe: vec![0, 2], build: vec![0, 1] });
+        assert_eq!(listed(&pairs(&[1, 2], &[3])), []);
+    }
+}

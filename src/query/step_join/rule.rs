@@ -1,0 +1,109 @@
+//! Which hash joins become joins by run and step.
+
+use super::exec::StepJoinExec;
+use super::joined_rows::{Condition, JoinKind, JoinedRows, Side};
+use super::sorted_scan::SortedScan;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{JoinSide, JoinType, Result as DataFusionResult};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::joins::utils::build_join_schema;
+use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
+use std::sync::Arc;
+
+/// Replaces hash joins of sorted scans by run and step. Must run before the rule that distributes rows over partitions.
+#[derive(Debug)]
+pub(in crate::query) struct JoinBySteps;
+
+impl PhysicalOptimizerRule for JoinBySteps {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        let partitions = config.execution.target_partitions.max(1);
+        let replaced = plan.transform_up(|plan| {
+            let join = plan.downcast_ref::<HashJoinExec>().map(|join| by_steps(join, partitions)).transpose()?;
+            Ok(match join.flatten() {
+                Some(join) => Transformed::yes(Arc::new(join) as Arc<dyn ExecutionPlan>),
+                None => Transformed::no(plan),
+            })
+        })?;
+        Ok(replaced.data)
+    }
+
+    fn name(&self) -> &'static str {
+        "join_by_steps"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// Returns the join that replaces a hash join; `None` if it is not on run and step of two sorted scans.
+fn by_steps(join: &HashJoinExec, partitions: usize) -> DataFusionResult<Option<StepJoinExec>> {
+    let (Some(left), Some(right)) = (SortedScan::below(join.left()), SortedScan::below(join.right())) else {
+        return Ok(None);
+    };
+    // The other side must be cut at the runs of the probe side.
+    let (kind, probe_side) = match join.join_type() {
+        JoinType::Inner if left.is_cut() => (JoinKind::Inner, JoinSide::Left),
+        JoinType::Inner if right.is_cut() => (JoinKind::Inner, JoinSide::Right),
+        JoinType::Inner if left.num_rows() >= right.num_rows() => (JoinKind::Inner, JoinSide::Left),
+        JoinType::Inner => (JoinKind::Inner, JoinSide::Right),
+        JoinType::Left => (JoinKind::Outer, JoinSide::Left),
+        JoinType::Right => (JoinKind::Outer, JoinSide::Right),
+        JoinType::LeftSemi => (JoinKind::Semi, JoinSide::Left),
+        JoinType::RightSemi => (JoinKind::Semi, JoinSide::Right),
+        JoinType::LeftAnti if !join.null_aware => (JoinKind::Anti, JoinSide::Left),
+        JoinType::RightAnti if !join.null_aware => (JoinKind::Anti, JoinSide::Right),
+        _ => return Ok(None),
+    };
+    let is_left = probe_side == JoinSide::Left;
+    let (probe, build) = if is_left { (left, right) } else { (right, left) };
+    if build.is_cut() || join.fetch().is_some() {
+        return Ok(None);
+    }
+    let mut keys = [None; 2];
+    let mut conditions = Vec::new();
+    for (left, right) in join.on() {
+        let (of_probe, of_build) = if is_left { (left, right) } else { (right, left) };
+        let is_key = |name: &str| probe.is_column(of_probe, name) && build.is_column(of_build, name);
+        match ["run_id", "step_index"].into_iter().position(is_key) {
+            Some(key) if keys[key].is_none() => keys[key] = index_of(of_probe).zip(index_of(of_build)),
+            _ => conditions.push(Condition::Equal {
+                probe: Arc::clone(of_probe),
+                build: Arc::clone(of_build),
+                nulls: join.null_equality(),
+            }),
+        }
+    }
+    let [Some(run), Some(step)] = keys else { return Ok(None) };
+    let side = |side: JoinSide| if side == probe_side { Side::Probe } else { Side::Build };
+    if let Some(filter) = join.filter() {
+        conditions.push(Condition::True {
+            expr: Arc::clone(filter.expression()),
+            columns: filter.column_indices().iter().map(|column| (side(column.side), column.index)).collect(),
+            schema: Arc::clone(filter.schema()),
+        });
+    }
+    let (_, columns) = build_join_schema(&join.left().schema(), &join.right().schema(), join.join_type());
+    let columns: Vec<_> = columns.iter().map(|column| (side(column.side), column.index)).collect();
+    let columns = match &join.projection {
+        Some(chosen) => chosen.iter().map(|&i| columns[i]).collect(),
+        None => columns,
+    };
+    let rows = JoinedRows { kind, conditions, columns, schema: join.schema() };
+    // The result has no row without a pair, so the probe side needs only the runs of the build side.
+    let pairs_only = matches!(kind, JoinKind::Inner | JoinKind::Semi);
+    let (probe, run_ids) = probe.cut(partitions, pairs_only.then_some(&build))?;
+    let build = build.cut_at(&run_ids)?;
+    StepJoinExec::try_new(probe, build, ([run.0, step.0], [run.1, step.1]), Arc::new(rows)).map(Some)
+}
+
+fn index_of(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
+    expr.downcast_ref::<Column>().map(Column::index)
+}
