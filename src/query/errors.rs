@@ -41,8 +41,22 @@ pub(crate) fn query_error(error: DataFusionError) -> Error {
     if message.contains("used disk space during the spilling") {
         return exhausted(&message);
     }
+    if NOT_A_JOIN.iter().any(|words| message.contains(words)) {
+        let why =
+            "DataFusion cannot plan it: compare the outer columns with = only, or join with the rows of the subquery";
+        return Error::refused("a subquery that refers to the outer query in this way", why);
+    }
     Error::query(message)
 }
+
+/// Parts of messages about correlated subqueries that DataFusion cannot rewrite to joins. The names are its own.
+const NOT_A_JOIN: [&str; 5] = [
+    "does not support logical expression ScalarSubquery",
+    "does not support logical expression Exists",
+    "does not support logical expression InSubquery",
+    "__scalar_sq_",
+    "__correlated_sq_",
+];
 
 /// Wraps an error of this crate for DataFusion; `query_error` unwraps it.
 pub(super) fn external(error: Error) -> DataFusionError {

@@ -22,6 +22,7 @@
 //! | `step_join/` | joins of `steps` and `annotations` by run and step |
 //! | `determinism.rs`, `fingerprint.rs` | whether text and data determine a result; hashes that identify a query |
 //! | `order.rs` | plans that keep the natural order, and sorts that make the order of others definite |
+//! | `row_origin.rs` | the table whose rows a plan returns, and the columns that identify them |
 //! | `stream.rs`, `partition.rs` | running a plan: partitions in order, with bounded buffers, cancelled by dropping |
 //! | `conform.rs` | converting batches to the schema of a result |
 //! | `explain.rs`, `plan_text.rs` | EXPLAIN; plans as text without file names |
@@ -47,6 +48,7 @@ mod planned;
 mod preview;
 mod reader_filters;
 mod rewrites;
+mod row_origin;
 mod run_index;
 mod saved;
 mod scan;

@@ -8,6 +8,7 @@
 use super::determinism::Determinism;
 use super::errors::query_error;
 use super::rewrites::{group_by_numbers, guard_fallible, physical_plan, sort_by_columns};
+use super::row_origin::RowOrigin;
 use super::scan::PartitionPerRowGroup;
 use crate::error::Result;
 use datafusion::common::tree_node::Transformed;
@@ -158,7 +159,10 @@ fn kept_partitions(plan: &Arc<dyn ExecutionPlan>) -> Option<Vec<usize>> {
 fn break_ties(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     match plan {
         LogicalPlan::Sort(mut sort) => {
-            for key in definite_keys(&sort.input) {
+            // DataFusion appends columns of the ORDER BY that are not selected, in any order.
+            let mut columns = sort.input.schema().columns();
+            columns.sort_by_cached_key(Column::flat_name);
+            for key in definite_keys(&sort.input, columns) {
                 if !sort.expr.contains(&key) {
                     sort.expr.push(key);
                 }
@@ -194,7 +198,7 @@ fn sort_all(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     if is_sorted(&plan) {
         return Ok(plan);
     }
-    let keys = definite_keys(&plan);
+    let keys = definite_keys(&plan, plan.schema().columns());
     LogicalPlanBuilder::from(plan).sort(keys)?.build()
 }
 
@@ -208,46 +212,18 @@ fn is_sorted(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Returns the columns that identify, for each row of a plan, the row of `steps` that it comes from: run and step. If
-/// the plan lacks one of them, returns all columns, with those named `run_id` and `step_index` first.
-fn definite_keys(plan: &LogicalPlan) -> Vec<SortExpr> {
-    let columns = plan.schema().columns();
-    let origins: Vec<Option<String>> = (0..columns.len()).map(|i| origin(plan, i)).collect();
-    let stems_from = |name: &str| {
-        let found = origins.iter().position(|origin| origin.as_deref() == Some(name));
-        found.map(|i| columns[i].clone())
-    };
-    let keys = match (stems_from("run_id"), stems_from("step_index")) {
-        (Some(run_id), Some(step_index)) => vec![run_id, step_index],
-        _ => {
-            let named = |name: &str| columns.iter().find(|column| column.name == name).cloned();
-            let first: Vec<Column> = ["run_id", "step_index"].into_iter().filter_map(named).collect();
-            let rest = columns.iter().filter(|column| !first.contains(column)).cloned();
-            first.iter().cloned().chain(rest).collect()
+/// Returns sort keys for the columns that identify a row of a plan, such as run and step. If there are none, returns keys
+/// for all `columns`, with those named `run_id` and `step_index` first.
+fn definite_keys(plan: &LogicalPlan, columns: Vec<Column>) -> Vec<SortExpr> {
+    let keys: Vec<Column> = match RowOrigin::of(plan).and_then(|origin| origin.keys()) {
+        Some(keys) => keys.into_iter().map(|key| plan.schema().qualified_field(key).into()).collect(),
+        None => {
+            let place = |column: &Column| ["run_id", "step_index"].iter().position(|name| column.name == *name);
+            let (mut first, rest): (Vec<Column>, Vec<Column>) =
+                columns.into_iter().partition(|column| place(column).is_some());
+            first.sort_by_key(place);
+            first.into_iter().chain(rest).collect()
         }
     };
     keys.into_iter().map(|column| Expr::Column(column).sort(true, false)).collect()
-}
-
-/// Returns the column of `steps` that a result column copies; `None` unless each result row is a row of
-/// `steps`.
-fn origin(plan: &LogicalPlan, column: usize) -> Option<String> {
-    match plan {
-        LogicalPlan::TableScan(scan) if scan.table_name.table() == "steps" => {
-            Some(scan.projected_schema.field(column).name().clone())
-        }
-        LogicalPlan::Projection(projection) => {
-            let mut expr = projection.expr.get(column)?;
-            while let Expr::Alias(alias) = expr {
-                expr = &alias.expr;
-            }
-            let Expr::Column(input) = expr else { return None };
-            origin(&projection.input, projection.input.schema().maybe_index_of_column(input)?)
-        }
-        LogicalPlan::Filter(filter) => origin(&filter.input, column),
-        LogicalPlan::Sort(sort) => origin(&sort.input, column),
-        LogicalPlan::Limit(limit) => origin(&limit.input, column),
-        LogicalPlan::SubqueryAlias(alias) => origin(&alias.input, column),
-        _ => None,
-    }
 }

@@ -42,7 +42,11 @@ ERRORS = {
         "unable to open database file",
         "database disk image is malformed",
     ),
-    "ENOSPC": ("No space left on device", "SQLite could open it for reading only"),
+    "ENOSPC": (
+        "No space left on device",
+        "SQLite could open it for reading only",
+        "unable to open database file",
+    ),
 }
 NEW_SEED = 7
 

@@ -4,8 +4,8 @@ use super::super::errors::query_error;
 use super::allowed_functions;
 use super::statement::MAX_DEPTH;
 use crate::error::{Error, Result};
-use datafusion::common::Result as DataFusionResult;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, Result as DataFusionResult};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::prelude::SQLOptions;
 
@@ -25,7 +25,8 @@ pub(in crate::query) fn check(plan: &LogicalPlan) -> Result<()> {
                     refused = refused.take().or_else(|| misplaced(expr));
                 }
                 if refused.is_none() {
-                    refused = correlated_beyond_joins(expr)?.or(correlated_left_of_in(expr)?);
+                    let correlated = correlated_beyond_joins(expr)?.or(correlated_left_of_in(expr)?);
+                    refused = correlated.or_else(|| correlated_over_levels(expr, node));
                 }
                 Ok(TreeNodeRecursion::Continue)
             })
@@ -92,6 +93,23 @@ fn correlated_beyond_joins(expr: &Expr) -> DataFusionResult<Option<Error>> {
         let why = "DataFusion answers it wrongly: join with the rows of the subquery instead";
         Error::refused(format!("{what} that refers to the outer query and has {beyond}"), why)
     }))
+}
+
+/// Rejects a subquery of `node` that refers to a query further out, which DataFusion cannot plan (apache/datafusion#15558).
+fn correlated_over_levels(expr: &Expr, node: &LogicalPlan) -> Option<Error> {
+    let subquery = match expr {
+        Expr::InSubquery(condition) => &condition.subquery,
+        Expr::Exists(condition) => &condition.subquery,
+        Expr::ScalarSubquery(subquery) => subquery,
+        _ => return None,
+    };
+    let is_near = |column: &Column| node.inputs().iter().any(|input| input.schema().has_column(column));
+    let far = subquery.outer_ref_columns.iter().find_map(|outer| match outer {
+        Expr::OuterReferenceColumn(_, column) if !is_near(column) => Some(column),
+        _ => None,
+    })?;
+    let why = "DataFusion cannot plan it: join with that table in the query between, too";
+    Some(Error::refused(format!("a subquery that refers to {far} of a query further out than the next"), why))
 }
 
 /// Rejects a correlated scalar subquery left of `IN (SELECT …)`, which DataFusion cannot plan. No upstream issue was

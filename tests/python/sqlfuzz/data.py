@@ -29,14 +29,21 @@ RUNS: dict[str, Type] = {
     "max_score": U64, "highest_tile": U32, "final_board": U64, "seed": U64, "verified": BOOL, "version": U64,
     "source_id": U64, "game_steps": U32, "raw_evs": BOOL,
 }  # fmt: skip
+ANNOTATIONS: dict[str, Type] = {
+    "run_id": U32, "step_index": U32, "model": STR, "teacher_move": U8, "argmax_head": U8, "argmax_prob": F32,
+}  # fmt: skip
+MODELS = ("a", "b")
 USER: dict[str, Type] = {
     "id": I64, "run_id": U32, "a_u8": U8, "a_u16": U16, "a_u32": U32, "a_u64": U64, "a_i8": I8, "a_i16": I16,
     "a_i32": I32, "a_i64": I64, "a_f32": F32, "a_f64": F64, "a_b": BOOL, "a_s": STR, "a_n": STR,
 }  # fmt: skip
 """``a_s`` contains words, ``a_n`` contains integers as text."""
-TABLES = {"steps": STEPS, "runs": RUNS, "u": USER, "v": USER, "e": USER}
+TABLES = {"steps": STEPS, "runs": RUNS, "annotations": ANNOTATIONS, "u": USER, "v": USER, "e": USER}
 """``u`` has NULLs, ``v`` is declared without NULLs, ``e`` has no rows."""
-KEYS = {"steps": ("run_id", "step_index"), "runs": ("run_id",), "u": ("id",), "v": ("id",), "e": ("id",)}
+KEYS = {
+    "steps": ("run_id", "step_index"), "runs": ("run_id",), "annotations": ("model", "run_id", "step_index"),
+    "u": ("id",), "v": ("id",), "e": ("id",),
+}  # fmt: skip
 """The columns that identify a row of each table."""
 ARROW = {
     "u8": pa.uint8(), "u16": pa.uint16(), "u32": pa.uint32(), "u64": pa.uint64(), "i8": pa.int8(), "i16": pa.int16(),
@@ -98,6 +105,25 @@ def _archive(folder: Path) -> None:
     for name, action in (("boards", False), ("moves", True)):
         formats.write_session(folder / name, sampled, action=action, sample_rate=3, first_id=7)
         archive.ingest(folder / name, progress=False)
+    _annotate(archive, rng)
+
+
+def _annotate(archive: a2store.Archive, rng: random.Random) -> None:
+    """Add predictions of two models for some of the steps, in two files each."""
+    rows = pa.table(archive.sql("SELECT run_id, step_index, move FROM steps"))
+    for model in MODELS:
+        for runs in (range(5), range(5, 20)):
+            chosen = [run in runs and rng.random() < 0.7 for run in rows["run_id"].to_pylist()]
+            part = rows.filter(pa.array(chosen))
+            moves = [rng.randrange(4) for _ in range(len(part))]
+            teachers = [rng.choice([None, move]) for move in part["move"].to_pylist()]
+            part = part.drop_columns("move")
+            # Sums of these are exact.
+            probabilities = [rng.choice([None, 0.25, 0.5, 0.75, 1.0]) for _ in range(len(part))]
+            part = part.append_column("argmax_head", pa.array(moves, pa.uint8()))
+            part = part.append_column("teacher_move", pa.array(teachers, pa.uint8()))
+            part = part.append_column("argmax_prob", pa.array(probabilities, pa.float32()))
+            archive.annotate(model, part, partial=True, progress=False)
 
 
 def user_tables(rng: random.Random) -> dict[str, Any]:
@@ -146,7 +172,7 @@ def duck_of(archive: a2store.Archive, tables: dict[str, Any]) -> duckdb.DuckDBPy
     # Two optimizers of DuckDB answer wrongly. One stores sums in too few bits (196729 becomes 121).
     # The other drops the LIMIT above a LEFT JOIN whose condition is never true.
     duck.execute("SET disabled_optimizers = 'compressed_materialization,statistics_propagation'")
-    names: tuple[Literal["steps", "runs"], ...] = ("steps", "runs")
+    names: tuple[Literal["steps", "runs", "annotations"], ...] = ("steps", "runs", "annotations")
     for name in names:
         duck.read_parquet(archive.files(name)).create(name)
     for user, table in tables.items():

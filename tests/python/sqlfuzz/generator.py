@@ -376,7 +376,7 @@ class Generator:
 
     def small_source(self, outer: Scope | None = None) -> tuple[Node, Scope]:
         """Return one table for a subquery."""
-        name = self.rng.choices(["runs", "u", "v", "e", "steps"], [3, 4, 1, 0.5, 2])[0]
+        name = self.rng.choices(["runs", "u", "v", "e", "steps", "annotations"], [3, 4, 1, 0.5, 2, 1])[0]
         return self.table(name)
 
     def inner(self, scope: Scope, correlated: bool) -> tuple[Node, Scope, Node]:
@@ -536,8 +536,23 @@ class Generator:
             return make("table", value=(name, alias)), Scope([Column(alias, *each) for each in columns])
         if draw > 0.96:
             return self.values()
-        name = self.rng.choices(["steps", "runs", "u", "v", "e"], [5, 2.5, 3, 1, 0.4])[0]
-        return self.table(name)
+        name = self.rng.choices(["steps", "runs", "annotations", "u", "v", "e"], [5, 2.5, 2, 3, 1, 0.4])[0]
+        return self.of_model() if name == "annotations" and self.chance(0.7) else self.table(name)
+
+    def of_model(self) -> tuple[Node, Scope]:
+        """Return the annotations of one model."""
+        source, scope = self.table("annotations")
+        model = next(column for column in scope.columns if column.name == "model")
+        where = make("cmp", model.node(), lit(self.rng.choice(data.MODELS)), value="=")
+        if self.chance(0.2):
+            where = make("and", where, self.boolean(scope, 0))
+        items = make("items", *(make("item", column.node(), value=column.name) for column in scope.columns))
+        select = make("select", items, source, where, NONE, NONE, value=False)
+        query = make("query", make("ctes"), select, make("order"), NONE, value="")
+        alias = self.alias("d")
+        columns = [Column(alias, *each) for each in outputs(query)]
+        keys = [column.node() for column in columns if column.name in data.KEYS["annotations"]]
+        return make("derived", query, value=alias), Scope(columns, keys)
 
     def values(self) -> tuple[Node, Scope]:
         """Return rows of constants, with mixed types in a column."""
@@ -581,6 +596,10 @@ class Generator:
             own = next(column for column in left.columns if column.name == "run_id")
             other = next(column for column in right.columns if column.name == "run_id")
             pairs.append((own.node(), other.node()))
+            if "step_index" in named and self.chance(0.85):
+                own = next(column for column in left.columns if column.name == "step_index")
+                other = next(column for column in right.columns if column.name == "step_index")
+                pairs.append((own.node(), other.node()))
         else:
             a = self.column(left, lambda dtype: dtype.is_int)
             b = self.column(right, lambda dtype: dtype.is_int)
