@@ -18,7 +18,15 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 
 class ConfigError(ValueError):
-    """A configuration is invalid; the message has the key's full name, the expected and the found value."""
+    r"""A configuration is invalid; the message has the key's full name, the expected and the found value.
+
+    >>> from pathlib import Path
+    >>> from a2store.critic import load_config
+    >>> _ = Path("critic.toml").write_text('[data]\nsource = "session"\nval = 2.0\n[run]\nout = "critic"\n')
+    >>> load_config("critic.toml")
+    Traceback (most recent call last):
+    a2store.critic.config.ConfigError: critic.toml: data.val: expected above 0 and below 1, found 2.0
+    """
 
 
 def _option(default: Any, expected: str, allowed: Callable[[Any], bool]) -> Any:
@@ -141,7 +149,23 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """The configuration of a training run."""
+    """The configuration of a training run.
+
+    ``config/critic.example.toml`` lists all keys with their defaults. Every key has a type and a range.
+
+    - ``data``: the training data, a ``a2store.critic.config.Data``.
+    - ``run``: the output and the course of the run, a ``a2store.critic.config.Run``.
+    - ``model``: the network, a ``a2store.critic.config.Model``; by default a small transformer and a linear head.
+    - ``optim``: the optimizer, a ``a2store.critic.config.Optim``; by default AdamW with a learning rate of 0.001.
+
+    Raises ``ConfigError`` for options that exclude each other.
+
+    >>> from a2store.critic import Config
+    >>> from a2store.critic.config import Data, Run
+    >>> config = Config(data=Data(source="session", thresholds=(1024, 2048)), run=Run(out="critic"))
+    >>> config.optim.lr
+    0.001
+    """
 
     data: Data
     run: Run
@@ -149,6 +173,7 @@ class Config:
     optim: Optim = Optim()
 
     def __post_init__(self) -> None:
+        """Check the options together."""
         data = self.data
         if data.use_embeddings and data.symmetries:
             raise ConfigError("data.symmetries: expected false with use_embeddings, found true")
@@ -156,15 +181,29 @@ class Config:
             raise ConfigError("data.embeddings: expected use_embeddings = true beside it")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the configuration as plain values, which ``config_from`` accepts."""
+        """Return the configuration as a dict of dicts with plain values, which ``json.dumps`` accepts.
+
+        >>> from a2store.critic import Config
+        >>> from a2store.critic.config import Data, Run
+        >>> Config(data=Data(source="session"), run=Run(out="critic")).to_dict()["data"]["thresholds"]
+        (8192, 16384, 32768)
+        """
         return dataclasses.asdict(self)
 
 
 def load_config(path: str | os.PathLike[str]) -> Config:
-    """Read a configuration. Paths in it are relative to the working folder.
+    r"""Read a configuration. Paths in it are relative to the working folder.
+
+    - ``path``: a TOML file with the tables ``data``, ``run``, ``model`` and ``optim``; the last two may be missing.
 
     Raises ``ConfigError`` for invalid TOML, for an unknown or missing key, and for a value of another type or out of
     range. Also raises ``OSError``.
+
+    >>> from pathlib import Path
+    >>> from a2store.critic import load_config
+    >>> _ = Path("critic.toml").write_text('[data]\nsource = "session"\n[run]\nout = "critic"\n')
+    >>> load_config("critic.toml").data.source
+    'session'
     """
     try:
         values = tomllib.loads(Path(path).read_text("utf-8"))
