@@ -30,6 +30,7 @@ MODULES = {
     "a2store.selfplay.gym": "selfplay/gym.py",
     "a2store.torch": "torch.py",
     "a2store.critic": "critic/__init__.py",
+    "a2store.critic.config": "critic/config.py",
 }
 
 SETUP = """\
@@ -221,11 +222,11 @@ def decorators(node: ast.FunctionDef) -> set[str]:
     return {ast.unparse(decorator) for decorator in node.decorator_list}
 
 
-def section(path: Path, name: str, place: int) -> Iterator[str]:
+def section(path: Path, name: str, place: int, heading: str) -> Iterator[str]:
     """Return the section of an item in the reference."""
     body = parsed(path).body
     node = body[place]
-    yield f"### {name}"
+    yield f"### {heading}"
     if isinstance(node, ast.AnnAssign):
         yield f"```python\n{ast.unparse(node)}\n```"
         following = body[place + 1]
@@ -273,15 +274,20 @@ def api() -> str:
         "The public names of the Python package. `help` shows the same texts.",
     ]
     sections: list[str] = []
-    for module, name in MODULES.items():
-        path = PACKAGE / name
-        names = [name for name in exported(path) if not name.startswith("_")]
-        links = ", ".join(f"[{name}](#{name.lower()})" for name in names)
-        pieces.append(f"- `{module}`: {links}")
+    headings: dict[tuple[Path, int], str] = {}
+    for module, file in MODULES.items():
+        path = PACKAGE / file
+        homes = {name: found(path, name) for name in exported(path) if not name.startswith("_")}
+        # A name that two modules export has one section.
+        new = {name: home for name, home in homes.items() if home not in headings}
+        for name, home in new.items():
+            taken = name in headings.values()
+            headings[home] = f"{module.removeprefix('a2store.')}.{name}" if taken else name
+        links = [f"[{name}](#{headings[home].lower().replace('.', '')})" for name, home in homes.items()]
+        pieces.append(f"- `{module}`: {', '.join(links)}")
         sections += [f"## {module}", markdown(ast.get_docstring(parsed(path)) or "")]
-        homes = {name: found(path, name) for name in names}
-        for name in sorted(names, key=lambda name: homes[name][1] if module == "a2store" else names.index(name)):
-            sections += section(*homes[name][:1], name, homes[name][1])
+        for name in sorted(new, key=lambda name: new[name][1] if module == "a2store" else list(new).index(name)):
+            sections += section(new[name][0], name, new[name][1], headings[new[name]])
     examples = [
         "## The examples",
         "The test suite runs all examples. They use these files:",

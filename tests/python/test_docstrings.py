@@ -50,11 +50,16 @@ def of_class(name: str, cls: type) -> Iterator[Item]:
 
 
 def walk() -> Iterator[Item]:
+    seen = set()
     for module_name in reference.MODULES:
         module = importlib.import_module(module_name)
         yield Item(module_name, module, module.__doc__ or "", False, True)
         for name in module.__all__:
             value = getattr(module, name)
+            # Two modules may export the same class.
+            if id(value) in seen:
+                continue
+            seen.add(id(value))
             if inspect.isclass(value):
                 yield from of_class(f"{module_name}.{name}", value)
             elif inspect.isroutine(value):
