@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from types import WrapperDescriptorType
-from typing import Any, TypeAlias
+from typing import Any
 
 from a2store import _a2store
 
@@ -54,8 +54,6 @@ table = query.materialize()
 """
 """The objects that the examples use."""
 
-Item: TypeAlias = ast.ClassDef | ast.FunctionDef | ast.AnnAssign
-
 
 # The stub
 
@@ -90,6 +88,10 @@ def quoted(text: str, column: int) -> list[str]:
     return [margin + prefix + first, *(margin + line if line else "" for line in others), margin + '"""']
 
 
+def lines_of_decorators(node: ast.stmt) -> list[int]:
+    return [decorator.lineno for decorator in getattr(node, "decorator_list", [])]
+
+
 def edits(body: list[ast.stmt], owner: Any, text: str) -> Iterator[tuple[int, int, list[str]]]:
     """Return the ranges of lines to replace, and their new content."""
     for place, node in enumerate(body):
@@ -103,13 +105,16 @@ def edits(body: list[ast.stmt], owner: Any, text: str) -> Iterator[tuple[int, in
             continue
         doc = described(node.name, owner)
         if doc is not None:
-            first, last = node.body[0], node.body[0].end_lineno or 0
+            first = node.body[0]
+            start, last = min([first.lineno, *lines_of_decorators(first)]), first.end_lineno or 0
             lines = quoted(doc, node.col_offset + 4)
-            if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is None:
+            if ast.get_docstring(node) is not None:
+                yield start - 1, last, lines
+            elif isinstance(first, ast.Expr):
                 # The body is the "..." at the end of the signature's line.
                 yield last - 1, last, [STUB.read_text().splitlines()[last - 1].removesuffix(" ..."), *lines]
             else:
-                yield first.lineno - 1, last, lines
+                yield start - 1, start - 1, [*lines, ""]
         if isinstance(node, ast.ClassDef):
             yield from edits(node.body, getattr(_a2store, node.name), doc or "")
 

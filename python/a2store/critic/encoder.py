@@ -136,9 +136,9 @@ class Runner:
     ) -> None:
         """Prepare the encoder.
 
-        pooling: the pooling of the vectors of tokens; ``None`` = mean.
-        dtype: the type of the results.
-        device: the device of a torch module; ``None`` = CUDA if it is available, else the CPU.
+        - ``pooling``: the pooling of the vectors of tokens; ``None`` = mean.
+        - ``dtype``: the type of the results.
+        - ``device``: the device of a torch module; ``None`` = CUDA if it is available, else the CPU.
         """
         if pooling not in (None, *POOLINGS):
             raise ValueError(f"pooling: expected mean or cls, found {pooling!r}")
