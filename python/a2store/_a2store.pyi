@@ -1029,7 +1029,7 @@ class Recorder:
         These are the games with an id below this number.
 
         Raises ``OSError`` if the games cannot be written; they stay in memory. Raises ``ValueError`` if the recorder is
-        closed.
+        closed, or if a fork inherited it.
 
         >>> from a2store import selfplay
         >>> recorder = selfplay.Recorder("selfplay", tag="v1")
@@ -1329,12 +1329,14 @@ def recover(folder: _Path, sink: Archive | None = None) -> Unfinished:
 class Player:
     """The built-in player, a policy for ``a2store.selfplay.play``.
 
-    Called with tokens of shape (B, 16), it returns moves of shape (B,), uint8. A move is 0 if no move is legal.
+    Called with tokens, integers of shape (B, 16), it returns moves of shape (B,), uint8. A move is 0 if no move is
+    legal. The second argument of policies, ``legal``, is accepted and ignored.
 
     - ``depth``: the search depth in spawns, 0 to 3. Each level takes about fifty times longer.
     - ``workers``: threads to play with, 1 to 1,024; ``None`` = one per core.
 
-    Raises ``ValueError`` for a depth out of range.
+    Raises ``ValueError`` for a depth out of range. A call raises ``TypeError`` for tokens of another type or shape, and
+    ``ValueError`` for exponents above 15.
 
     >>> from a2store import selfplay
     >>> player = selfplay.Player(depth=0)
@@ -1463,7 +1465,7 @@ class VectorEnv:
     def legal(self) -> npt.NDArray[np.bool_]:
         """Return whether up, down, left and right are legal: shape (n, 4), bool. All are false if the game is over.
 
-        Only an allocation can fail, which raises ``MemoryError``.
+        Raises ``MemoryError`` if an allocation fails.
 
         >>> from a2store import selfplay
         >>> selfplay.VectorEnv(2, seed=1).legal()
@@ -3278,7 +3280,9 @@ class Batch:
     def to_dict(self) -> dict[str, npt.NDArray[Any]]:
         """Return all columns by name, in order.
 
-        The arrays share the batch's memory. Only an allocation can fail, which raises ``MemoryError``.
+        The arrays share the batch's memory.
+
+        Raises ``MemoryError`` if an allocation fails.
 
         >>> table.take([0]).to_dict()["move"].dtype
         dtype('uint8')
@@ -3376,7 +3380,7 @@ class Loader:
         - ``epoch``: int.
         - ``position``: int, the rows of the epoch already served to all ranks, in ``0..=num_samples``.
 
-        Only an allocation can fail, which raises ``MemoryError``.
+        Raises ``MemoryError`` if an allocation fails.
 
         >>> loader = table.loader(batch_size=100)
         >>> batch = next(iter(loader))

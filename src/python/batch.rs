@@ -101,7 +101,9 @@ impl PyBatch {
 
     /// Return all columns by name, in order.
     ///
-    /// The arrays share the batch's memory. Only an allocation can fail, which raises ``MemoryError``.
+    /// The arrays share the batch's memory.
+    ///
+    /// Raises ``MemoryError`` if an allocation fails.
     ///
     /// >>> table.take([0]).to_dict()["move"].dtype
     /// dtype('uint8')

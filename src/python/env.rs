@@ -73,7 +73,7 @@ impl PyVectorEnv {
 
     /// Return whether up, down, left and right are legal: shape (n, 4), bool. All are false if the game is over.
     ///
-    /// Only an allocation can fail, which raises ``MemoryError``.
+    /// Raises ``MemoryError`` if an allocation fails.
     ///
     /// >>> from a2store import selfplay
     /// >>> selfplay.VectorEnv(2, seed=1).legal()

@@ -87,7 +87,7 @@ impl PyLoader {
     /// - ``epoch``: int.
     /// - ``position``: int, the rows of the epoch already served to all ranks, in ``0..=num_samples``.
     ///
-    /// Only an allocation can fail, which raises ``MemoryError``.
+    /// Raises ``MemoryError`` if an allocation fails.
     ///
     /// >>> loader = table.loader(batch_size=100)
     /// >>> batch = next(iter(loader))

@@ -14,12 +14,14 @@ use pyo3::prelude::*;
 
 /// The built-in player, a policy for ``a2store.selfplay.play``.
 ///
-/// Called with tokens of shape (B, 16), it returns moves of shape (B,), uint8. A move is 0 if no move is legal.
+/// Called with tokens, integers of shape (B, 16), it returns moves of shape (B,), uint8. A move is 0 if no move is
+/// legal. The second argument of policies, ``legal``, is accepted and ignored.
 ///
 /// - ``depth``: the search depth in spawns, 0 to 3. Each level takes about fifty times longer.
 /// - ``workers``: threads to play with, 1 to 1,024; ``None`` = one per core.
 ///
-/// Raises ``ValueError`` for a depth out of range.
+/// Raises ``ValueError`` for a depth out of range. A call raises ``TypeError`` for tokens of another type or shape, and
+/// ``ValueError`` for exponents above 15.
 ///
 /// >>> from a2store import selfplay
 /// >>> player = selfplay.Player(depth=0)

@@ -282,7 +282,7 @@ impl PyRecorder {
     /// These are the games with an id below this number.
     ///
     /// Raises ``OSError`` if the games cannot be written; they stay in memory. Raises ``ValueError`` if the recorder is
-    /// closed.
+    /// closed, or if a fork inherited it.
     ///
     /// >>> from a2store import selfplay
     /// >>> recorder = selfplay.Recorder("selfplay", tag="v1")

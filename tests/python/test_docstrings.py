@@ -171,6 +171,18 @@ def test_errors_are_described() -> None:
     assert [item.name for item in [*in_rust, *in_python] if not re.search(r"\braises?\b", item.doc, re.I)] == []
 
 
+def test_references_to_members_exist() -> None:
+    classes = {item.name.split(".")[-1]: item for item in ITEMS if inspect.isclass(item.value)}
+    references = {found for item in ITEMS for found in re.findall(r"``(?:a2store\.)?([A-Z]\w+)\.(\w+)", item.doc)}
+    assert len(references) > 20
+    missing = []
+    for name, member in references:
+        # Fields that instances have on their own are listed in the docstring of their class.
+        if name in classes and not hasattr(classes[name].value, member) and f"- ``{member}``" not in classes[name].doc:
+            missing.append(f"{name}.{member}")
+    assert missing == []
+
+
 def test_everything_that_is_called_has_an_example() -> None:
     assert [item.name for item in CALLED if ">>>" not in item.doc] == []
 

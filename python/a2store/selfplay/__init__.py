@@ -80,14 +80,15 @@ def play(
         ``torch.inference_mode``, on the device of its parameters. Afterwards its previous mode is restored.
       - a ``Player``, which plays in Rust on several threads. Its values of the moves are recorded too.
 
-    - ``num_games``: the number of games.
-    - ``batch_size``: the maximum number of boards in one call of the policy. A ``Player`` has no batches.
+    - ``num_games``: the number of games, in ``0..2**64``.
+    - ``batch_size``: the maximum number of boards in one call of the policy, in ``1..=2**24``. A ``Player`` has no
+      batches.
     - ``seed``: the seed of all games, in ``0..2**64``.
     - ``recorder``: the recorder of every step; ``None`` = nothing is recorded. Games are stored in the order in which
       they end, and those of a ``Player`` in the order of their numbers. Once the recorder reaches a limit, no game
       begins, and ``PlayResult.stopped`` names the limit.
     - ``tokens``: the type of ``tokens`` for a callable, ``"uint8"`` or ``"int64"``.
-    - ``max_steps``: truncates games after this many steps; ``None`` = no limit.
+    - ``max_steps``: truncates games after this many steps, at least 1; ``None`` = no limit.
     - ``temperature``: above 0, moves are drawn from the softmax of ``logits / temperature`` over the legal moves. At 0
       the legal move with the greatest logit is made, the first one in a tie. Only for policies that return logits.
     - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
