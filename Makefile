@@ -15,7 +15,7 @@ WORKERS ?= 2
 # All tests of a module run in one process, so that shared fixtures are built once.
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: help demo check test torture build lint fmt bench docs wheel clean
+.PHONY: help demo check test torture build lint fmt stubs bench docs wheel clean
 
 help:
 	@echo 'make demo    simulate, ingest, query, materialize and serve generated games'
@@ -25,6 +25,7 @@ help:
 	@echo 'make build   the command and the extension module'
 	@echo 'make lint    formatting, clippy, links in the documentation, ruff, mypy, stubs'
 	@echo 'make fmt     format all sources'
+	@echo 'make stubs   write the docstrings into the stub and docs/api.md'
 	@echo 'make bench   benchmarks, beside NumPy and pyarrow'
 	@echo 'make docs    the API documentation of the crate'
 	@echo 'make wheel   an optimized wheel in dist/'
@@ -74,7 +75,7 @@ demo: extension
 	$(BIN)/python examples/demo.py
 
 # The modules with the quick tests. They cover what most changes break, and each takes seconds.
-QUICK := archive arrow categories command docs ingest loader materialize package play query query_command sampling \
+QUICK := archive arrow categories command docs docstrings ingest loader materialize package play query query_command sampling \
 	symmetries table user_tables views
 
 check: extension $(VENV)/test-tools
@@ -109,6 +110,9 @@ fmt: $(VENV)/test-tools
 	$(CARGO) fmt
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+stubs: extension $(VENV)/test-tools
+	$(BIN)/python tests/python/reference.py
 
 bench: extension $(VENV)/test-tools
 	$(CARGO) bench --profile release --locked

@@ -1,12 +1,29 @@
 """2048 self-play games as a Parquet archive, SQL over it, and shuffled training batches at memory speed.
 
+Conventions:
+
+- A board is a uint64 of sixteen 4-bit exponents, row by row; cell 0 (top left) has the highest four bits.
+- Exponent 0 is an empty cell; exponent ``k`` is the tile ``2**k``.
+- The largest exponent of a board is 15. A cell with a tile of 65536 also has 15, and its bit in a separate mask
+  (``tile_65536_mask``, uint16) is set: bit ``i`` for cell ``i``.
+- The four moves are in the order up, down, left, right (UDLR), numbered 0 to 3.
+- Bits 0 to 3 of a legality mask are up, down, left and right.
+- Ranges are half-open: ``0..n`` excludes ``n``. Ranges written ``0..=n`` include ``n``.
+
+A negative integer, or one that is too large for its argument, raises ``OverflowError``. A value that is not an integer
+raises ``TypeError``; NumPy integers are accepted. Sequences of integers reject bools. A failed operation on a file or
+folder raises ``OSError`` or a subclass, such as ``FileNotFoundError``, with ``filename`` set. A failed allocation for
+batches, tables, orders or weights raises ``MemoryError``.
+
 >>> import a2store
->>> archive = a2store.Archive.create("games.a2")
->>> report = archive.ingest("runs/")
+>>> archive = a2store.Archive.create("new.a2")
+>>> report = archive.ingest("runs")
 >>> query = archive.sql("SELECT * FROM steps WHERE max_score >= $min", {"min": 20_000})
 >>> table = query.materialize()
 >>> for batch in table.loader(batch_size=4096):
-...     batch.tokens, batch.ev_values, batch.ev_legal
+...     tokens, values, legal = batch.tokens, batch.ev_values, batch.ev_legal
+>>> tokens.shape[1], values.dtype, legal.dtype
+(16, dtype('float32'), dtype('bool'))
 """
 
 from ._a2store import (

@@ -1,20 +1,4 @@
-"""The extension module of ``a2store``, which re-exports all public names.
-
-Conventions:
-
-- A board is a uint64 of sixteen 4-bit exponents, row by row; cell 0 (top left) has the highest four bits.
-- Exponent 0 is an empty cell; exponent ``k`` is the tile ``2**k``.
-- The largest exponent of a board is 15. A cell with a tile of 65536 also has 15, and its bit in a separate mask
-  (``tile_65536_mask``, uint16) is set: bit ``i`` for cell ``i``.
-- The four moves are in the order up, down, left, right (UDLR), numbered 0 to 3.
-- Bits 0 to 3 of a legality mask are up, down, left and right.
-- Ranges are half-open: ``0..n`` excludes ``n``. Ranges written ``0..=n`` include ``n``.
-
-A negative integer, or one that is too large for its argument, raises ``OverflowError``. A value that is not an integer
-raises ``TypeError``; NumPy integers are accepted. Sequences of integers reject bools. A failed operation on a file or
-folder raises ``OSError`` or a subclass, such as ``FileNotFoundError``, with ``filename`` set. A failed allocation for
-batches, tables, orders or weights raises ``MemoryError``.
-"""
+"""The extension module of ``a2store``, which re-exports all public names. ``a2store`` states the conventions."""
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, time, timedelta
@@ -120,6 +104,18 @@ class Error(Exception):
     Python's own exceptions, which lack the attributes below. These are ``ValueError`` or ``TypeError`` for wrong
     arguments, ``IndexError`` for a missing row, and ``OSError`` for a failed system call. A failed allocation raises
     ``MemoryError``, and Ctrl-C raises ``KeyboardInterrupt``.
+
+    - ``kind``: a short name of the failure. It is sometimes more specific than the class.
+    - ``path``: the file or folder with the failure, if there is one.
+    - ``run``: the index of the run in a file of several runs, from 0, if the failure is in one run.
+    - ``offset``: the position of the failure in the input, in bytes from its start, if known.
+    - ``step``: the step of the run with the failure, from 0, if known.
+
+    >>> try:
+    ...     a2store.read_run(b"A2T1")
+    ... except a2store.Error as error:
+    ...     print(f"{error.kind} at byte {error.offset}: {error}")
+    decode at byte 4: byte 4: version: expected 1 bytes, found 0 before the end
     """
 
     kind: (
@@ -154,52 +150,144 @@ class Error(Exception):
     """The step of the run with the failure, from 0, if known."""
 
 class ArchiveError(Error):
-    """The folder cannot be used as an archive: it holds none, or a newer a2store wrote it."""
+    """The folder cannot be used as an archive: it holds none, or a newer a2store wrote it.
+
+    ``kind`` is ``"not_an_archive"`` or ``"schema_version"``, or the kind of a subclass.
+
+    >>> a2store.Archive.open("runs")
+    Traceback (most recent call last):
+    a2store.ArchiveError: .../runs: not an archive: _log/00000000000000000001.json is missing
+    """
 
 class ArchiveExistsError(ArchiveError):
-    """``Archive.create`` found an archive that already exists."""
+    """``Archive.create`` found an archive that already exists.
+
+    >>> a2store.Archive.create("games.a2")
+    Traceback (most recent call last):
+    a2store.ArchiveExistsError: .../games.a2: an archive already exists
+    """
 
 class ConflictError(ArchiveError):
-    """Another writer held the archive for longer than ``wait``; a retry may succeed."""
+    """Another process holds the archive or the folder; a retry may succeed.
+
+    A writer raises it if another writer on this machine held the archive for longer than ``wait``, or if other writers
+    committed first in every attempt. A recorder raises it if another recorder uses the same folder, or the same tag in
+    an archive.
+
+    >>> from a2store import selfplay
+    >>> recorder = selfplay.Recorder("selfplay", tag="v1", sink=archive, journal=True)
+    >>> try:
+    ...     selfplay.Recorder("selfplay", tag="v1", sink=archive, journal=True)
+    ... except a2store.ConflictError as error:
+    ...     print(error.kind)
+    conflict
+    """
 
 class DamagedError(ArchiveError):
-    """A file of an archive or of a table contradicts its checksum or other metadata."""
+    """A file of an archive or of a table contradicts its checksum or other metadata.
+
+    >>> from pathlib import Path
+    >>> _ = Path("games.a2/_log/00000000000000000002.json").write_text("{}")
+    >>> try:
+    ...     a2store.Archive.open("games.a2")
+    ... except a2store.DamagedError as error:
+    ...     print(error.kind)
+    damaged
+    """
 
 class VersionNotFoundError(ArchiveError):
-    """The archive does not have the requested version, or it has expired."""
+    """The archive does not have the requested version, or it has expired.
+
+    >>> a2store.Archive.open("games.a2", version=9)
+    Traceback (most recent call last):
+    a2store.VersionNotFoundError: .../games.a2: version 9: expected 1..=2
+    """
 
 class UnconfirmedError(ArchiveError):
     """A commit was written, but the disk or the object store did not confirm it, so it may or may not exist.
 
     Repeat the operation to find out: it is idempotent.
+
+    >>> def ingest_until_confirmed(paths):
+    ...     while True:
+    ...         try:
+    ...             return archive.ingest(paths)
+    ...         except a2store.UnconfirmedError:
+    ...             archive.refresh()
+    >>> ingest_until_confirmed("runs").duplicates
+    20
     """
 
 class DecodeError(Error):
-    """Bytes are not a valid run or table.
+    """Bytes are not a valid run, file of runs, or table.
 
-    ``kind`` is ``"checksum"`` if only the checksum is wrong, else ``"decode"``.
+    ``kind`` is ``"checksum"`` if only the checksum is wrong, ``"header"`` for the header of a pack, else ``"decode"``.
+    ``offset``, ``run`` and ``step`` are the place, if known.
+
+    >>> a2store.read_run(b"A2T1")
+    Traceback (most recent call last):
+    a2store.DecodeError: byte 4: version: expected 1 bytes, found 0 before the end
     """
 
 class QueryError(Error):
-    """SQL does not parse or plan, parameters do not match it, or the query failed while it ran."""
+    """SQL does not parse or plan, parameters do not match it, or the query failed while it ran.
+
+    >>> archive.sql("SELECT nothing FROM runs")
+    Traceback (most recent call last):
+    a2store.QueryError: No field named nothing. Valid fields are runs.run_id, ...
+    """
 
 class QueryRefusedError(QueryError):
-    """SQL does more than read the given tables; the message names the rejected part and the reason."""
+    """SQL does more than read the given tables; the message names the rejected part and the reason.
+
+    >>> archive.sql("DROP TABLE runs")
+    Traceback (most recent call last):
+    a2store.QueryRefusedError: refused: DROP TABLE: a query only reads: expected one SELECT, WITH, VALUES or EXPLAIN
+    """
 
 class QueryLimitError(QueryError):
-    """A query exceeded a limit of rows, bytes, time, memory or temporary files; the message says which one."""
+    """A query exceeded a limit of rows, bytes, time, memory or temporary files; the message says which one.
+
+    >>> archive.sql("SELECT * FROM steps", row_limit=1000).materialize()
+    Traceback (most recent call last):
+    a2store.QueryLimitError: the query exceeded its limit of rows: 1000 rows allowed, ... rows so far
+    """
 
 class ColumnError(Error):
-    """A ``StepTable`` cannot hold a column: it is missing, of another type, or has a value that does not fit."""
+    """A ``StepTable`` cannot hold a column: it is missing, of another type, or has a value that does not fit.
+
+    >>> archive.sql("SELECT run_id FROM runs").materialize()
+    Traceback (most recent call last):
+    a2store.ColumnError: column board: expected a column of boards, found the columns run_id
+    """
 
 class MemoryLimitError(Error):
-    """A table would exceed its memory limit."""
+    """A table would exceed its memory limit.
+
+    >>> query.materialize(memory_limit=500_000)
+    Traceback (most recent call last):
+    a2store.MemoryLimitError: the table needs at least 938240 bytes, but its memory limit is 500000 bytes
+    """
 
 class RecorderLimitError(Error):
-    """A recorder reached one of its limits and accepts no more data."""
+    """A recorder reached one of its limits and accepts no more data.
+
+    >>> from a2store import selfplay
+    >>> recorder = selfplay.Recorder("selfplay", tag="v1", max_games=1)
+    >>> game = recorder.begin()
+    >>> recorder.begin()
+    Traceback (most recent call last):
+    a2store.RecorderLimitError: the recorder reached its limit of games: 1 allowed, 1 begun
+    """
 
 class StateMismatchError(Error):
-    """A loader's state belongs to other rows or to another order."""
+    """A loader's state belongs to other rows or to another order.
+
+    >>> state = table.loader(seed=1).state_dict()
+    >>> table.loader(seed=2).load_state_dict(state)
+    Traceback (most recent call last):
+    a2store.StateMismatchError: loader state does not match: seed: expected 2, found 1
+    """
 
 # Runs
 
@@ -208,11 +296,14 @@ def read_run(path_or_bytes: _Path | bytes) -> Run:
 
     The content determines the format, A2T1 or a2run2; the file's name does not.
 
+    - ``path_or_bytes``: the path of a run file, a str or a ``PathLike``; or the content of one, bytes.
+
     Raises ``DecodeError`` for an invalid run, with the byte offset and, inside the steps, the step. Raises ``OSError``
     if the file cannot be read.
 
     >>> run = a2store.read_run("runs/run-00000.a2run2")
-    >>> run.boards[0], run.moves[0], run.meta.max_score
+    >>> len(run), run.meta.max_score, run.meta.engine
+    (646, 11308, 'a2store-expectimax-1')
     """
 
 @final
@@ -221,6 +312,14 @@ class Run:
 
     Each property returns a new, writable array, and a change to it does not change the run. ``len(run)`` is the number
     of steps.
+
+    >>> run = a2store.read_run("runs/run-00000.a2run2")
+    >>> run
+    Run(646 steps, max_score=11308, engine="a2store-expectimax-1", a2run2)
+    >>> run.boards.shape, run.ev_values.shape
+    ((646,), (646, 4))
+    >>> hex(run.boards[0]), run.moves[:4]
+    ('0x1020000', array([3, 0, 2, 3], dtype=uint8))
     """
 
     @property
@@ -233,7 +332,7 @@ class Run:
 
     @property
     def moves(self) -> npt.NDArray[np.uint8]:
-        """The move chosen at each step: shape (steps,), uint8, 0 to 3 in the order UDLR."""
+        """The move chosen at each step: shape (steps,), uint8, 0 to 3 in the order UDLR, 255 = unknown."""
 
     @property
     def ev_values(self) -> npt.NDArray[np.float32]:
@@ -263,18 +362,29 @@ class Run:
     def to_bytes(self, format: _RunFormat | None = None) -> bytes:  # noqa: A002
         """Encode the run as the bytes of a run file.
 
-        - ``format``: the format; ``None`` = the format of the source. ``"a2t1"`` omits the values of moves.
+        - ``format``: ``"a2t1"`` or ``"a2run2"``; ``None`` = the format of the source. ``"a2t1"`` omits the values of
+          moves.
 
         Raises ``ValueError`` for an unknown format. In A2T1 it also raises ``ValueError`` for an engine name of more
         than 65,535 bytes.
+
+        >>> run = a2store.read_run("runs/run-00000.a2run2")
+        >>> len(run.to_bytes()), len(run.to_bytes("a2t1"))
+        (19072, 5882)
         """
 
     def save(self, path: _Path, format: _RunFormat | None = None) -> None:  # noqa: A002
         """Write the run to a file; replace an existing file.
 
+        - ``path``: the file.
         - ``format``: as in ``to_bytes``; the file's name does not matter.
 
         Raises ``ValueError`` as ``to_bytes`` does, and ``OSError``.
+
+        >>> run = a2store.read_run("runs/run-00000.a2run2")
+        >>> run.save("run.bin", "a2t1")
+        >>> a2store.read_run("run.bin").meta.format
+        'a2t1'
         """
 
     def verify(self) -> str | None:
@@ -284,11 +394,19 @@ class Run:
         legality mask must match the rules.
 
         Returns a description of the first violation, with its step, or ``None`` for a valid run.
+
+        >>> a2store.read_run("runs/run-00000.a2run2").verify() is None
+        True
         """
 
 @final
 class RunMeta:
-    """The metadata of a run file, as the engine wrote it. It is not checked against the steps."""
+    """The metadata of a run file, as the engine wrote it. It is not checked against the steps.
+
+    >>> meta = a2store.read_run("runs/run-00000.a2run2").meta
+    >>> meta.num_steps, meta.max_score, meta.highest_tile, meta.format
+    (646, 11308, 1024, 'a2run2')
+    """
 
     @property
     def num_steps(self) -> int:
@@ -352,13 +470,17 @@ def convert(
       merged, with or without it.
     - ``on_error``: the effect of a run that cannot be read, or that the format cannot hold. ``"raise"`` raises its
       error and writes nothing. ``"skip"`` writes the other runs and lists the error in the report.
-    - the others: as in ``Archive.export_runs``.
+    - ``format``: ``"a2t1"``, ``"a2run2"``, ``"a2pack"``, ``"packdat"``, ``"npy"``, ``"session"``, ``"macroxue"`` or
+      ``"jsonl"``.
+    - ``by_step``, ``compact``, ``compress``, ``align``, ``shard_rows``, ``moves``, ``workers``, ``progress``: as in
+      ``Archive.export_runs``.
 
     Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read, ``ValueError`` for one that the format
     cannot hold, ``FileExistsError`` for a file that already exists, and ``KeyboardInterrupt`` on Ctrl-C.
     Files of several runs are written atomically. Issues warnings as ``Archive.ingest`` does.
 
-    >>> a2store.convert(["a/pack.dat", "b/pack.dat"], "all.dat", format="packdat")
+    >>> a2store.convert(["runs", "games.a2pack"], "all.dat", format="packdat")
+    ExportReport("all.dat", runs=40, num_steps=58640)
     """
 
 @final
@@ -368,6 +490,12 @@ class PackReader:
     Access to any run takes constant time. ``len(pack)`` is the number of runs, and ``pack[i]`` is ``pack.decode(i)``.
     ``for run in pack`` returns all runs in order and decodes ahead in parallel. A reader may be shared between threads,
     survives ``fork``, and pickles as its path. The file must not change while it is open.
+
+    >>> pack = a2store.PackReader.open("games.a2pack")
+    >>> len(pack), pack[0].meta.max_score
+    (20, 11308)
+    >>> max(run.meta.max_score for run in pack)
+    82292
     """
 
     @staticmethod
@@ -376,10 +504,14 @@ class PackReader:
 
         Opening a pack of 100,000 runs takes milliseconds.
 
+        - ``path``: the file.
         - ``checksums``: whether to compare the checksum of each run that is read. ``False`` suits packs that
           ``validate`` has checked.
 
         Raises ``DecodeError``, whose ``kind`` is ``"header"`` or ``"checksum"``, and ``OSError``.
+
+        >>> a2store.PackReader.open("games.a2pack", checksums=False)
+        PackReader(".../games.a2pack", 20 runs)
         """
 
     def __len__(self) -> int:
@@ -398,31 +530,57 @@ class PackReader:
     def kind(self, index: int) -> Literal["v1", "v2"]:
         """Return the format of a run according to the index: ``"v1"`` is A2T1, ``"v2"`` is a2run2.
 
-        Raises ``IndexError``.
+        - ``index``: the index of the run; a negative one counts from the end.
+
+        Raises ``IndexError`` for an index that is out of bounds.
+
+        >>> a2store.PackReader.open("games.a2pack").kind(0)
+        'v2'
         """
 
     def decode(self, index: int) -> Run:
-        """Decode and return a run. A negative index counts from the end.
+        """Decode and return a run.
 
-        Raises ``IndexError``. Raises ``DecodeError``, with path, run and offset, for a damaged run.
+        - ``index``: the index of the run; a negative one counts from the end.
+
+        Raises ``IndexError`` for an index that is out of bounds. Raises ``DecodeError``, with path, run and offset, for
+        a damaged run.
+
+        >>> a2store.PackReader.open("games.a2pack").decode(-1)
+        Run(934 steps, max_score=16248, engine="a2store-expectimax-1", a2run2)
         """
 
     def decode_batch(self, indices: Iterable[int]) -> list[Run]:
         """Decode runs in parallel and return them in the order of ``indices``.
 
-        Raises as ``decode`` does, for the first damaged run.
+        - ``indices``: the indices of the runs, with repetitions; negative ones count from the end.
+
+        Raises as ``decode`` does, for the first damaged run, and ``KeyboardInterrupt`` on Ctrl-C.
+
+        >>> pack = a2store.PackReader.open("games.a2pack")
+        >>> [len(run) for run in pack.decode_batch([3, 0])]
+        [1302, 646]
         """
 
     def iter(self) -> PackIterator:
         """Return an iterator over all runs in order; it decodes some megabytes ahead in parallel.
 
-        At a damaged run it raises ``DecodeError``; the next call continues with the following run.
+        At a damaged run the iterator raises ``DecodeError``; the next call continues with the following run.
+
+        >>> sum(len(run) for run in a2store.PackReader.open("games.a2pack").iter())
+        29320
         """
 
     def iter_indices(self, indices: Iterable[int]) -> PackIterator:
         """Return an iterator like ``iter``, over the runs at ``indices``, in that order.
 
+        - ``indices``: the indices of the runs, with repetitions; negative ones count from the end.
+
         Raises ``IndexError`` at once for an index that is out of bounds.
+
+        >>> pack = a2store.PackReader.open("games.a2pack")
+        >>> [run.meta.max_score for run in pack.iter_indices([3, 0])]
+        [25888, 11308]
         """
 
     def iter_batches(
@@ -437,16 +595,21 @@ class PackReader:
     ) -> PackBatchIterator:
         """Return an iterator over lists of ``batch_size`` runs; the last list may be shorter.
 
+        - ``batch_size``: the number of runs in a list, at least 1.
         - ``shuffle``: whether to shuffle the runs. The order depends on ``seed`` alone.
         - ``seed``: in ``0..2**64``; ``None`` = a new seed each time.
-        - ``workers``: threads to decode with; ``None`` = a pool shared by all readers, one thread per core.
+        - ``workers``: threads to decode with, 1 to 1,024; ``None`` = a pool shared by all readers, one thread per core.
         - ``indices``: the indices of the runs, such as one half of ``split``; ``None`` = all.
         - ``on_error``: the effect of a damaged run. ``"raise"`` raises its error; the next call continues with the
-          other runs of the same list. ``"skip"`` leaves the run out of its list and adds its error to ``errors`` of
-          the iterator.
+          other runs of the same list. ``"skip"`` leaves the run out of its list and adds its error to ``errors`` of the
+          iterator.
 
-        Raises ``ValueError``, and ``IndexError`` for an index that is out of bounds. The iterator raises
-        ``DecodeError``.
+        Raises ``ValueError`` for an option out of range, and ``IndexError`` for an index that is out of bounds. The
+        iterator raises ``DecodeError``.
+
+        >>> pack = a2store.PackReader.open("games.a2pack")
+        >>> [len(runs) for runs in pack.iter_batches(8, shuffle=True, seed=1)]
+        [8, 8, 4]
         """
 
     def iter_step_batches(
@@ -463,13 +626,18 @@ class PackReader:
 
         A row's ``run_id`` is the index of the run in the pack. For training, ``to_table().loader(…)`` offers more.
 
-        - ``batch_size``: rows per batch; the last batch may have fewer.
+        - ``batch_size``: rows per batch, at least 1; the last batch may have fewer.
         - ``shuffle``, ``seed``: as in ``iter_batches``, over all steps.
-        - ``workers``: threads to read with; ``None`` = one per core.
+        - ``workers``: threads to read with, 1 to 1,024; ``None`` = one per core.
         - ``indices``: the steps to return, numbered through all runs that were read; ``None`` = all.
         - ``on_error``: as in ``to_table``.
 
         Raises ``DecodeError`` for a damaged run, and ``MemoryLimitError``. Otherwise raises as ``iter_batches`` does.
+
+        >>> pack = a2store.PackReader.open("games.a2pack")
+        >>> batch = next(pack.iter_step_batches(512, shuffle=True, seed=1))
+        >>> batch.tokens.shape, batch.ev_values.dtype
+        ((512, 16), dtype('float32'))
         """
 
     def to_table(self, *, workers: int | None = None, on_error: Literal["raise", "skip"] = "raise") -> StepTable:
@@ -478,6 +646,9 @@ class PackReader:
         - ``workers``, ``on_error``: as in ``StepTable.from_runs``.
 
         Raises as ``StepTable.from_runs`` does.
+
+        >>> a2store.PackReader.open("games.a2pack").to_table()
+        StepTable(29320 rows of 32 bytes)
         """
 
     def split(
@@ -490,12 +661,19 @@ class PackReader:
     ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
         """Split the indices of all runs, or of all steps, at random; return (train, test), each in ascending order.
 
-        - ``unit``: whether to split runs or steps. ``"run"`` keeps all steps of a run on one side.
+        - ``unit``: ``"run"`` or ``"step"``: whether to split runs or steps. ``"run"`` keeps all steps of a run on one
+          side.
         - ``test_pct``: the test part as a fraction between 0 and 1. Its size is rounded down, but is at least one.
         - ``test_size``: the size of the test part as a number, instead of ``test_pct``.
-        - ``seed``: equal seeds give equal splits.
+        - ``seed``: in ``0..2**64``; equal seeds give equal splits.
 
-        Raises ``ValueError``.
+        Raises ``ValueError`` unless exactly one of ``test_pct`` and ``test_size`` is given and in range, and for
+        another ``unit``.
+
+        >>> pack = a2store.PackReader.open("games.a2pack")
+        >>> train, test = pack.split(test_pct=0.2, seed=1)
+        >>> train.dtype, len(train), len(test)
+        (dtype('uint64'), 16, 4)
         """
 
     def to_jsonl(
@@ -513,20 +691,31 @@ class PackReader:
         docs/formats.md lists the keys. A damaged run is skipped and reported. The file is written atomically and
         replaces an existing one.
 
+        - ``path``: the file.
         - ``parallel``: ``False`` = use one thread.
         - ``by_step``: ``True`` = one line per step.
-        - ``workers``: threads; ``None`` = one per core.
+        - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
         - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
         - ``compact``: ``True`` = boards are uint64 and values are four numbers or nulls. ``False`` = both are lists, of
           cells and of objects.
 
-        Raises ``OSError``, ``ValueError``, ``KeyboardInterrupt``.
+        Raises ``OSError`` if the file cannot be written, ``ValueError`` for an option out of range, and
+        ``KeyboardInterrupt`` on Ctrl-C.
+
+        >>> report = a2store.PackReader.open("games.a2pack").to_jsonl("games.jsonl")
+        >>> report.num_runs, report.num_steps
+        (20, 29320)
         """
 
     def stats(self, *, progress: bool | None = None) -> PackStats:
         """Return statistics. They are read from the pack if it has them, else computed in parallel once.
 
+        - ``progress``: as in ``to_jsonl``.
+
         Raises ``KeyboardInterrupt`` on Ctrl-C.
+
+        >>> a2store.PackReader.open("games.a2pack").stats()
+        PackStats(count=20, total_steps=29320, min_len=482, max_len=3773, mean_len=1466.0)
         """
 
     def validate(
@@ -534,17 +723,26 @@ class PackReader:
     ) -> list[str]:
         """Decode every run, compare every checksum, and return a list of all problems.
 
-        - ``sample``: check only this number of runs, evenly spread.
+        - ``sample``: check only this number of runs, evenly spread; ``None`` = all.
         - ``workers``, ``progress``: as in ``to_jsonl``.
 
         Raises ``KeyboardInterrupt`` on Ctrl-C.
+
+        >>> a2store.PackReader.open("games.a2pack").validate()
+        []
         """
 
-    def __reduce__(self) -> tuple[Any, ...]: ...
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return the path and the options for ``pickle``; unpickling opens the pack again."""
 
 @final
 class PackStats:
-    """Statistics of a pack. Lengths are numbers of steps; a percentile is the length at the nearest rank."""
+    """Statistics of a pack. Lengths are numbers of steps; a percentile is the length at the nearest rank.
+
+    >>> stats = a2store.PackReader.open("games.a2pack").stats()
+    >>> stats.count, stats.p50, stats.highest_tiles
+    (20, 1483, {512: 1, 1024: 7, 2048: 10, 4096: 2})
+    """
 
     @property
     def count(self) -> int:
@@ -580,23 +778,23 @@ class PackStats:
 
     @property
     def p50_len(self) -> int:
-        """``p50``, under its name in older tools for packs. The next four properties are such names too."""
+        """``p50``, under its name in older tools for packs."""
 
     @property
     def p90_len(self) -> int:
-        """``p90``."""
+        """``p90``, under its name in older tools for packs."""
 
     @property
     def p99_len(self) -> int:
-        """``p99``."""
+        """``p99``, under its name in older tools for packs."""
 
     @property
     def highest_tile_hist(self) -> dict[int, int]:
-        """``highest_tiles``."""
+        """``highest_tiles``, under its name in older tools for packs."""
 
     @property
     def engine_counts(self) -> dict[str | None, int]:
-        """``engines``."""
+        """``engines``, under its name in older tools for packs."""
 
     @property
     def unreadable(self) -> int:
@@ -612,7 +810,12 @@ class PackStats:
 
 @final
 class JsonlReport:
-    """A summary of what ``PackReader.to_jsonl`` wrote."""
+    """A summary of what ``PackReader.to_jsonl`` wrote.
+
+    >>> report = a2store.PackReader.open("games.a2pack").to_jsonl("games.jsonl", by_step=True)
+    >>> report.num_runs, report.errors
+    (20, [])
+    """
 
     @property
     def num_runs(self) -> int:
@@ -632,7 +835,14 @@ class JsonlReport:
 
 @final
 class PackIterator:
-    """An iterator over runs of a pack."""
+    """An iterator over runs of a pack, which ``PackReader.iter`` and ``PackReader.iter_indices`` return.
+
+    ``next`` raises ``DecodeError`` at a damaged run; the call after it continues with the following run.
+
+    >>> runs = a2store.PackReader.open("games.a2pack").iter()
+    >>> next(runs).meta.num_steps
+    646
+    """
 
     def __iter__(self) -> PackIterator: ...
     def __next__(self) -> Run: ...
@@ -642,6 +852,10 @@ class PackBatchIterator:
     """An iterator over lists of runs of a pack. ``len`` is the total number of lists; it never decreases.
 
     A list whose runs are all skipped is left out, although ``len`` counts it.
+
+    >>> batches = a2store.PackReader.open("games.a2pack").iter_batches(8, on_error="skip")
+    >>> len(batches), len(next(batches)), batches.errors
+    (3, 8, [])
     """
 
     @property
@@ -654,7 +868,12 @@ class PackBatchIterator:
 
 @final
 class PackStepIterator:
-    """An iterator over batches of steps of a pack. ``len`` is the total number of batches; it never decreases."""
+    """An iterator over batches of steps of a pack. ``len`` is the total number of batches; it never decreases.
+
+    >>> batches = a2store.PackReader.open("games.a2pack").iter_step_batches(4096)
+    >>> len(batches), len(next(batches))
+    (8, 4096)
+    """
 
     @property
     def errors(self) -> list[Rejected]:
@@ -681,21 +900,29 @@ def simulate(
     ``run-00000.bin`` in A2T1. If there are more than 10,000 runs, they go into subfolders of 1,000 files.
 
     - ``out``: the folder, created if it is missing.
-    - ``runs``: the number of games.
+    - ``runs``: the number of games, in ``0..2**32``.
     - ``seed``: the seed of all games, in ``0..2**64``.
-    - ``format``: the format of the files. ``"a2t1"`` omits the player's values of moves.
+    - ``format``: the format of the files, ``"a2t1"`` or ``"a2run2"``. ``"a2t1"`` omits the player's values of moves.
     - ``depth``: the search depth of the player in spawns, 0 to 3. Each level takes about fifty times longer.
-    - ``engine``: the engine's name in the files; ``None`` = a name that includes the depth.
-    - ``workers``: threads to play with; ``None`` = one per core.
+    - ``engine``: the engine's name in the files, at most 65,535 bytes; ``None`` = a name that includes the depth.
+    - ``workers``: threads to play with, 1 to 1,024; ``None`` = one per core.
     - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
 
     Raises ``FileExistsError`` for a file that already exists; nothing is overwritten. Raises ``ValueError`` for an
     option out of range. Raises ``KeyboardInterrupt`` on Ctrl-C; the files of finished games stay.
+
+    >>> a2store.simulate("more", runs=2, seed=2, depth=0)
+    SimulateReport(runs=2, num_steps=742, num_bytes=22199)
     """
 
 @final
 class SimulateReport:
-    """A summary of what ``simulate`` wrote."""
+    """A summary of what ``simulate`` wrote.
+
+    >>> report = a2store.simulate("more", runs=2, seed=2, depth=0)
+    >>> report.runs
+    2
+    """
 
     @property
     def runs(self) -> int:
@@ -716,17 +943,46 @@ class Recorder:
     """A recorder of games while they are played, many at once and from any number of threads.
 
     Each game stays in memory until it ends. A *rotation* writes all ended games at once: to an archive, or to a session
-    ``<time>_model=<tag>`` in a folder. The session is consistent at any moment. A push waits for a rotation only if
-    the memory is used up.
+    ``<time>_model=<tag>`` in a folder. The session is consistent at any moment. A push waits for a rotation only if the
+    memory is used up.
 
     A crash loses unwritten games; ``journal=True`` protects ended ones. The next recorder in the same folder recovers
     what the crashed one left, lists it in ``unfinished``, and issues a ``RuntimeWarning`` about lost games. A recorder
     with a ``sink`` recovers only recordings with the same tag and archive.
 
+    - ``root``: the folder of sessions, created if it is missing. With ``sink``, the journal gets its own folder in it.
+    - ``tag``: the model's name; letters, digits and ``._+-`` are allowed, but no dot at the beginning.
+    - ``engine``, ``model_hash``, ``config_hash``, ``meta``: further metadata of the session, together at most 131,072
+      bytes. With ``sink``, ``engine`` has at most 256 bytes. ``meta`` maps keys to JSON values.
+    - ``sink``: an archive that stores the games, with values and final boards, instead of a session. ``refresh`` shows
+      them. Every ended game becomes a run, even if it equals another: ``session`` and ``source_id`` identify it. A
+      rotation needs the memory of an ingest in addition to ``max_ram_mb``.
+    - ``max_games``, ``max_steps``, ``max_wall_ms``: limits for new games: games, steps, and milliseconds since the
+      start; ``None`` = no limit. Once a limit is reached, no game can begin, but running games continue, so a session
+      holds whole games. ``max_steps`` counts kept steps.
+    - ``max_ram_mb``: memory for unwritten steps in millions of bytes, at least 16. Pushes wait if it is used up.
+      ``None`` = half of the available memory.
+    - ``max_disk_mb``: disk space in millions of bytes, at least 1; ``None`` = no limit. A game that would exceed it is
+      rejected when it ends.
+    - ``sample_rate``: keep one step out of this many, at least 1, starting with the first.
+    - ``rotate_steps``, ``rotate_secs``: rotate after this many unwritten steps, at least 1, or after this many seconds,
+      above 0; ``None`` = not by time. A rotation also starts when two fifths of the memory are used.
+    - ``journal``: whether a game is durable as soon as ``end`` returns. Each game is then written twice.
+    - ``moves``: whether a session keeps the moves. If so, every step needs a move. With ``False``, an existing Rust
+      reader of sessions can read it, but ``ingest`` has to derive the moves from the boards. Some stay unknown.
+
+    Raises ``ValueError`` for an option out of range, and ``OSError``. Raises ``ConflictError`` if another recorder
+    writes to the archive under the same tag.
+
+    >>> from a2store import selfplay
+    >>> run = a2store.read_run("runs/run-00000.a2run2")
     >>> with selfplay.Recorder("selfplay", tag="v1") as recorder:
     ...     game = recorder.begin(seed=7)
-    ...     game.push(board, move)
-    ...     game.end()
+    ...     for board, move in zip(run.boards, run.moves):
+    ...         game.push(int(board), int(move))
+    ...     game_id = game.end(run.final_board)
+    >>> archive.ingest(recorder.folder).accepted
+    1
     """
 
     def __new__(
@@ -749,51 +1005,52 @@ class Recorder:
         rotate_secs: float | None = None,
         journal: bool = False,
         moves: bool = True,
-    ) -> Recorder:
-        """Start a recording.
-
-        - ``root``: the folder of sessions, created if it is missing. With ``sink``, the journal gets its own folder in
-          it.
-        - ``tag``: the model's name; letters, digits and ``._+-`` are allowed.
-        - ``engine``, ``model_hash``, ``config_hash``, ``meta``: further metadata of the session. ``meta`` maps keys to
-          JSON values.
-        - ``sink``: an archive that stores the games, with values and final boards, instead of a session. ``refresh``
-          shows them. Every ended game becomes a run, even if it equals another: ``session`` and ``source_id`` identify
-          it. A rotation needs the memory of an ingest in addition to ``max_ram_mb``.
-        - ``max_games``, ``max_steps``, ``max_wall_ms``: limits for new games. Once a limit is reached, no game can
-          begin, but running games continue, so a session holds whole games. ``max_steps`` counts kept steps.
-        - ``max_ram_mb``: memory for unwritten steps in millions of bytes, at least 16. Pushes wait if it is used up.
-          ``None`` = half of the available memory.
-        - ``max_disk_mb``: disk space in millions of bytes. A game that would exceed it is rejected when it ends.
-        - ``sample_rate``: keep one step out of this many, starting with the first.
-        - ``rotate_steps``, ``rotate_secs``: rotate after this many unwritten steps, or after this many seconds. A
-          rotation also starts when two fifths of the memory are used.
-        - ``journal``: whether a game is durable as soon as ``end`` returns. Each game is then written twice.
-        - ``moves``: whether a session keeps the moves. If so, every step needs a move. With ``False``, an existing Rust
-          reader of sessions can read it, but ``ingest`` has to derive the moves from the boards. Some stay unknown.
-
-        Raises ``ValueError`` for an option out of range, and ``OSError``. Raises ``ConflictError`` if another recorder
-        writes to the archive under the same tag.
-        """
-
+    ) -> Recorder: ...
     def begin(self, seed: int | None = None) -> Game:
         """Begin a game.
+
+        - ``seed``: the seed of the game, in ``0..2**64 - 1``, which is stored with it; ``None`` = unknown.
 
         Raises ``RecorderLimitError`` if a limit is reached (see ``is_full``). Raises ``ValueError`` if the recorder is
         closed, and for the seed 2^64 - 1, which stands for an unknown seed in sessions. Raises ``OSError`` once after a
         failed rotation. Such a rotation loses nothing and is retried.
+
+        >>> from a2store import selfplay
+        >>> recorder = selfplay.Recorder("selfplay", tag="v1")
+        >>> game = recorder.begin(seed=7)
+        >>> game.push(0x1000_0000_0000_0001, 0)
+        >>> game.end()
+        0
         """
 
     def rotate(self) -> int:
         """Write all ended games, wait until they are durable, and return the number of durable games.
 
         These are the games with an id below this number.
+
+        Raises ``OSError`` if the games cannot be written; they stay in memory. Raises ``ValueError`` if the recorder is
+        closed, or if a fork inherited it.
+
+        >>> from a2store import selfplay
+        >>> recorder = selfplay.Recorder("selfplay", tag="v1")
+        >>> game = recorder.begin()
+        >>> game.push(0x1000_0000_0000_0001, 0)
+        >>> game_id = game.end()
+        >>> recorder.rotate()
+        1
         """
 
     def close(self) -> RecorderReport:
         """Write the remaining ended games and end the recording.
 
         Running games are lost. Further calls are allowed.
+
+        Raises ``OSError`` if the games cannot be written, and ``ValueError`` if a fork inherited the recorder.
+
+        >>> from a2store import selfplay
+        >>> recorder = selfplay.Recorder("selfplay", tag="v1")
+        >>> recorder.close().runs
+        0
         """
 
     @property
@@ -809,9 +1066,17 @@ class Recorder:
         """The unfinished recordings that this recorder found at its start, with the result of their recovery."""
 
     def stats(self) -> RecorderStats:
-        """Return the current statistics."""
+        """Return the current statistics.
 
-    def __enter__(self) -> Recorder: ...
+        >>> from a2store import selfplay
+        >>> recorder = selfplay.Recorder("selfplay", tag="v1")
+        >>> game = recorder.begin()
+        >>> recorder.stats().live
+        1
+        """
+
+    def __enter__(self) -> Recorder:
+        """Return the recorder itself."""
     def __exit__(self, *_exception: object) -> None:
         """Close the recorder."""
 
@@ -820,18 +1085,34 @@ class Game:
     """A game that is being recorded. One thread at a time may use it.
 
     A game that is deleted before its end is abandoned.
+
+    >>> from a2store import selfplay
+    >>> recorder = selfplay.Recorder("selfplay", tag="v1")
+    >>> game = recorder.begin()
+    >>> game.push(0x1000_0000_0000_0001, 0)
+    >>> len(game)
+    1
+    >>> game.end()
+    0
     """
 
     def push(self, board: int | Sequence[int], move: int | None = None, ev: Sequence[float] | None = None) -> None:
         """Add a step.
 
-        - ``board``: the board before the move: a packed board, or its sixteen exponents.
-        - ``move``: 0 to 3 in the order UDLR.
-        - ``ev``: the values of the four moves; four NaNs mean no values. Values of illegal moves are ignored. An
-          archive keeps the values; a session does not.
+        - ``board``: the board before the move: a packed board, an int in ``0..2**64``, or its sixteen exponents.
+        - ``move``: 0 to 3 in the order UDLR; ``None`` = unknown.
+        - ``ev``: the values of the four moves in the order UDLR; ``None`` or four NaNs = no values. Values of illegal
+          moves are ignored. An archive keeps the values; a session does not.
 
         Raises ``ValueError`` for an invalid board or move, and for a missing move if moves are kept. Raises
         ``RecorderLimitError`` if running games alone use all memory.
+
+        >>> from a2store import selfplay
+        >>> recorder = selfplay.Recorder("selfplay", tag="v1", sink=archive)
+        >>> game = recorder.begin()
+        >>> game.push(0x1000_0000_0000_0001, 0, ev=[0.5, 0.0, 0.0, 0.25])
+        >>> len(game)
+        1
         """
 
     def push_batch(
@@ -840,31 +1121,62 @@ class Game:
         """Add steps. If one of them is invalid, none is added.
 
         - ``boards``: shape (n,) uint64, or shape (n, 16) exponents.
-        - ``moves``: shape (n,), integers.
-        - ``evs``: shape (n, 4), float32.
+        - ``moves``: shape (n,), integers, 0 to 3 in the order UDLR; ``None`` = unknown.
+        - ``evs``: shape (n, 4), float32, in the order UDLR; ``None`` = no values.
 
         Raises as ``push`` does.
+
+        >>> from a2store import selfplay
+        >>> recorder = selfplay.Recorder("selfplay", tag="v1")
+        >>> run = a2store.read_run("runs/run-00000.a2run2")
+        >>> game = recorder.begin()
+        >>> game.push_batch(run.boards, run.moves, run.ev_values)
+        >>> len(game)
+        646
         """
 
     def end(self, final_board: int | Sequence[int] | None = None) -> int:
         """End the game and return its id in the session.
 
-        - ``final_board``: the board after the last move, if known.
+        - ``final_board``: the board after the last move, as for ``push``; ``None`` = unknown.
 
         The game is not kept if this raises ``RecorderLimitError`` (it would exceed ``max_disk_mb``) or ``ValueError``
         (the recorder is closed). It is kept if this raises ``OSError`` (the journal cannot be written), but it is
         durable only after the next rotation.
+
+        >>> from a2store import selfplay
+        >>> recorder = selfplay.Recorder("selfplay", tag="v1")
+        >>> game = recorder.begin()
+        >>> game.push(0x1000_0000_0000_0001, 1)
+        >>> game.end(0x0100_0000_0000_1001)
+        0
         """
 
     def abandon(self) -> None:
-        """Abandon the game. None of its steps is kept."""
+        """Abandon the game. None of its steps is kept.
+
+        >>> from a2store import selfplay
+        >>> recorder = selfplay.Recorder("selfplay", tag="v1")
+        >>> game = recorder.begin()
+        >>> game.abandon()
+        >>> recorder.stats().abandoned
+        1
+        """
 
     def __len__(self) -> int:
         """Return the number of pushed steps, including steps that are not kept."""
 
 @final
 class RecorderStats:
-    """The current statistics of a recorder."""
+    """The current statistics of a recorder.
+
+    >>> from a2store import selfplay
+    >>> recorder = selfplay.Recorder("selfplay", tag="v1")
+    >>> game = recorder.begin()
+    >>> game.abandon()
+    >>> recorder.stats()
+    RecorderStats(begun=1, live=0, ended=0, steps=0, durable=0)
+    """
 
     @property
     def begun(self) -> int:
@@ -912,7 +1224,15 @@ class RecorderStats:
 
 @final
 class RecorderReport:
-    """A summary of a recording."""
+    """A summary of a recording.
+
+    >>> from a2store import selfplay
+    >>> recorder = selfplay.Recorder("selfplay", tag="player")
+    >>> result = selfplay.play(selfplay.Player(depth=0), 10, seed=1, recorder=recorder)
+    >>> report = recorder.close()
+    >>> report.runs, report.steps == result.total_steps
+    (10, True)
+    """
 
     @property
     def folder(self) -> Path:
@@ -952,7 +1272,13 @@ class RecorderReport:
 
 @final
 class Unfinished:
-    """A recording that was not closed by its recorder, with the result of its recovery."""
+    """A recording that was not closed by its recorder, with the result of its recovery.
+
+    >>> from a2store import selfplay
+    >>> result = selfplay.recover("session")
+    >>> result.runs, result.lost_runs, result.error
+    (0, 0, None)
+    """
 
     @property
     def folder(self) -> Path:
@@ -991,6 +1317,10 @@ def recover(folder: _Path, sink: Archive | None = None) -> Unfinished:
     - ``sink``: the archive that the recording writes to, if any.
 
     Raises ``ConflictError`` if a recorder still uses the folder, ``OSError``, and ``Error`` for damaged files.
+
+    >>> from a2store import selfplay
+    >>> selfplay.recover("session")
+    Unfinished("session", runs=0, from_journal=0, lost_runs=0, live=0)
     """
 
 # Games played with a policy
@@ -999,18 +1329,25 @@ def recover(folder: _Path, sink: Archive | None = None) -> Unfinished:
 class Player:
     """The built-in player, a policy for ``a2store.selfplay.play``.
 
-    Called with tokens of shape (B, 16), it returns moves of shape (B,), uint8. A move is 0 if no move is legal.
+    Called with tokens, integers of shape (B, 16), it returns moves of shape (B,), uint8. A move is 0 if no move is
+    legal. The second argument of policies, ``legal``, is accepted and ignored.
+
+    - ``depth``: the search depth in spawns, 0 to 3. Each level takes about fifty times longer.
+    - ``workers``: threads to play with, 1 to 1,024; ``None`` = one per core.
+
+    Raises ``ValueError`` for a depth out of range. A call raises ``TypeError`` for tokens of another type or shape, and
+    ``ValueError`` for exponents above 15.
+
+    >>> from a2store import selfplay
+    >>> player = selfplay.Player(depth=0)
+    >>> env = selfplay.VectorEnv(4, seed=1)
+    >>> player(env.tokens())
+    array([0, 0, 2, 0], dtype=uint8)
+    >>> selfplay.play(player, 10, seed=1).highest_tiles
+    array([256, 256, 256, 256, 512, 256, 256, 256, 512, 256])
     """
 
-    def __new__(cls, depth: int = 1, *, workers: int | None = None) -> Player:
-        """Create a player.
-
-        - ``depth``: the search depth in spawns, 0 to 3. Each level takes about fifty times longer.
-        - ``workers``: threads to play with; ``None`` = one per core.
-
-        Raises ``ValueError`` for a depth out of range.
-        """
-
+    def __new__(cls, depth: int = 1, *, workers: int | None = None) -> Player: ...
     @property
     def depth(self) -> int:
         """The search depth in spawns."""
@@ -1027,6 +1364,11 @@ class PlayResult:
     """The result of ``a2store.selfplay.play``.
 
     The arrays have one row per finished game, in the order of the games' numbers.
+
+    >>> from a2store import selfplay
+    >>> result = selfplay.play(selfplay.Player(depth=0), 10, seed=1)
+    >>> len(result), int(result.scores.max()), result.terminated.dtype
+    (10, 7092, dtype('bool'))
     """
 
     def __len__(self) -> int:
@@ -1082,18 +1424,21 @@ class VectorEnv:
     A game depends on the seed, its number and the moves made in it. A slot whose game is over ignores moves until
     ``restart`` begins the next game in it. All returned arrays are copies.
 
-    >>> env = VectorEnv(1024, seed=1)
-    >>> while True:
-    ...     rewards, over = env.step(policy(env.tokens(), env.legal()))
-    ...     env.restart()
+    - ``num_envs``: the number of slots, in ``1..=2**24``.
+    - ``seed``: the seed of all games, in ``0..2**64``.
+
+    Raises ``ValueError`` if ``num_envs`` is out of range.
+
+    >>> from a2store import selfplay
+    >>> env = selfplay.VectorEnv(1024, seed=1)
+    >>> for _ in range(100):
+    ...     rewards, over = env.step(env.legal().argmax(axis=1))
+    ...     finished = env.restart()
+    >>> rewards.dtype, env.tokens().shape
+    (dtype('uint32'), (1024, 16))
     """
 
-    def __new__(cls, num_envs: int, seed: int = 0) -> VectorEnv:
-        """Begin the first games of a seed.
-
-        Raises ``ValueError`` unless ``num_envs`` is in ``1..=2**24``.
-        """
-
+    def __new__(cls, num_envs: int, seed: int = 0) -> VectorEnv: ...
     def __len__(self) -> int:
         """Return the number of slots."""
 
@@ -1106,10 +1451,27 @@ class VectorEnv:
         """The seed of all games."""
 
     def tokens(self, dtype: Literal["uint8", "int64"] = "uint8") -> npt.NDArray[Any]:
-        """Return the exponents of the boards, row by row: shape (n, 16)."""
+        """Return the exponents of the boards, row by row: shape (n, 16).
+
+        - ``dtype``: ``"uint8"`` or ``"int64"``.
+
+        Raises ``ValueError`` for another type.
+
+        >>> from a2store import selfplay
+        >>> selfplay.VectorEnv(4, seed=1).tokens("int64").shape
+        (4, 16)
+        """
 
     def legal(self) -> npt.NDArray[np.bool_]:
-        """Return whether up, down, left and right are legal: shape (n, 4), bool. All are false if the game is over."""
+        """Return whether up, down, left and right are legal: shape (n, 4), bool. All are false if the game is over.
+
+        Raises ``MemoryError`` if an allocation fails.
+
+        >>> from a2store import selfplay
+        >>> selfplay.VectorEnv(2, seed=1).legal()
+        array([[ True,  True,  True,  True],
+               [ True,  True,  True,  True]])
+        """
 
     @property
     def boards(self) -> npt.NDArray[np.uint64]:
@@ -1144,6 +1506,12 @@ class VectorEnv:
 
         Raises ``ValueError`` for an illegal move, with its row and board, and for a wrong number of moves. Raises
         ``TypeError`` unless the moves are one-dimensional integers.
+
+        >>> from a2store import selfplay
+        >>> env = selfplay.VectorEnv(2, seed=1)
+        >>> rewards, over = env.step(env.legal().argmax(axis=1))
+        >>> rewards, over
+        (array([0, 0], dtype=uint32), array([False, False]))
         """
 
     def restart(self, mask: npt.NDArray[np.bool_] | None = None) -> int:
@@ -1153,10 +1521,26 @@ class VectorEnv:
           slots whose game is over.
 
         Raises ``ValueError`` for a mask of another shape or type.
+
+        >>> from a2store import selfplay
+        >>> env = selfplay.VectorEnv(4, seed=1)
+        >>> env.restart(np.array([True, False, False, True]))
+        2
+        >>> env.games
+        array([4, 1, 2, 5], dtype=uint64)
         """
 
     def reset(self, seed: int | None = None) -> None:
-        """Begin the first games of a seed again; ``None`` = the current seed."""
+        """Begin the first games of a seed again.
+
+        - ``seed``: the seed of all games, in ``0..2**64``; ``None`` = the current seed.
+
+        >>> from a2store import selfplay
+        >>> env = selfplay.VectorEnv(4, seed=1)
+        >>> env.reset(seed=2)
+        >>> env.seed
+        2
+        """
 
 def _play(
     policy: Any,
@@ -1181,9 +1565,18 @@ class Archive:
     Commits of other writers become visible with ``refresh``. ``ingest`` moves to the version that it commits. To get an
     archive, call ``Archive.create`` or ``Archive.open``. Threads may share it.
 
-    >>> archive = a2store.Archive.create("games.a2")
+    >>> archive = a2store.Archive.create("new.a2")
     >>> archive.ingest("runs/").accepted
-    >>> archive.sql("SELECT count(*) FROM steps WHERE phase = 'late'")
+    20
+    >>> archive.sql("SELECT phase, count(*) AS steps FROM steps GROUP BY phase ORDER BY steps").show()
+    +-------+-------+
+    | phase | steps |
+    +-------+-------+
+    | late  | 1950  |
+    | early | 10375 |
+    | mid   | 16995 |
+    +-------+-------+
+    3 rows
     """
 
     @classmethod
@@ -1199,9 +1592,12 @@ class Archive:
           4096}``. The phases of an archive never change.
 
         Raises ``ArchiveExistsError`` if there already is an archive. Raises ``ValueError`` unless both phases are tiles
-        (2, 4, ..., 32768) and mid is below late. Also raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
+        (2, 4, ..., 32768) and mid is below late, and for a folder with other files. Also raises ``OSError``, and
+        ``KeyboardInterrupt`` on Ctrl-C.
 
-        >>> archive = a2store.Archive.create("games.a2", phases={"mid": 2048, "late": 8192})
+        >>> archive = a2store.Archive.create("new.a2", phases={"mid": 2048, "late": 8192})
+        >>> archive
+        Archive(.../new.a2, version=1, num_runs=0, num_steps=0)
         """
 
     @classmethod
@@ -1217,6 +1613,11 @@ class Archive:
         Raises ``FileNotFoundError`` if the folder does not exist, ``ArchiveError`` if it holds no archive or a newer
         a2store wrote it, and ``VersionNotFoundError``. Raises ``DamagedError`` if a commit contradicts its checksum or
         the previous commit, and ``KeyboardInterrupt`` on Ctrl-C.
+
+        >>> a2store.Archive.open("games.a2").num_runs
+        20
+        >>> a2store.Archive.open("games.a2", version=1).num_runs
+        0
         """
 
     def refresh(self) -> None:
@@ -1224,6 +1625,15 @@ class Archive:
 
         If another thread moves to a later version at the same time, that version stays. Raises as ``open`` does; the
         version then does not change.
+
+        >>> report = a2store.simulate("more", runs=1, seed=2)
+        >>> a2store.Archive.open("games.a2").ingest("more").accepted
+        1
+        >>> archive.num_runs
+        20
+        >>> archive.refresh()
+        >>> archive.num_runs
+        21
         """
 
     def ingest(
@@ -1248,7 +1658,7 @@ class Archive:
         input. It takes about 100 MB, about 50 MB per worker, and up to 34 bytes per run in the archive.
 
         - ``paths``: a file or folder, or several.
-        - ``workers``: threads to decode and encode with, 1 to 1024; ``None`` = one per core.
+        - ``workers``: threads to decode and encode with, 1 to 1,024; ``None`` = one per core.
         - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
         - ``on_error``: the effect of a file that cannot be read or decoded. ``"report"`` lists it in the report and
           continues; ``"raise"`` raises its error and adds nothing.
@@ -1261,9 +1671,9 @@ class Archive:
         the commit may or may not exist; repeat the call to find out. Issues a ``UserWarning`` for a problem that does
         not affect runs, such as an outdated ``manifest.json`` of a dataset.
 
-        >>> report = archive.ingest(["runs/", "more/run-00007.a2run2"])
-        >>> for rejected in report.errors:
-        ...     print(rejected.path, rejected.message)
+        >>> report = a2store.simulate("more", runs=2, seed=2)
+        >>> archive.ingest(["runs", "more/run-00001.a2run2"])
+        IngestReport(accepted=1, duplicates=20, rejected=0, num_steps=2347)
         """
 
     def annotate(
@@ -1300,19 +1710,37 @@ class Archive:
         Raises ``DecodeError`` for a folder, and ``ValueError`` or ``ColumnError`` for a table, that is damaged or
         contradicts the archive. Otherwise raises as ``ingest`` does. The archive is then unchanged.
 
-        >>> archive.annotate("model-v1", "predictions/").num_rows
+        >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index", "ev_legal"]]
+        >>> columns = {"run_id": predictions["run_id"], "step_index": predictions["step_index"].astype("u4")}
+        >>> columns |= {"legal_mask": predictions["ev_legal"], "argmax_head": np.array([3, 0, 3], "u1")}
+        >>> archive.annotate("model-v1", pa.table(columns), partial=True)
+        AnnotateReport("model-v1", num_runs=1, num_rows=3)
         """
 
     def drop_annotations(self, model: str, *, wait: _Duration | None = None) -> ModelInfo:
-        """Drop a model's annotations, in a new commit. Older versions keep them until ``expire``.
+        """Drop a model's annotations, in a new commit, and return what was dropped.
 
+        Older versions keep them until ``expire``.
+
+        - ``model``: the value of the column ``model``.
         - ``wait``: as in ``ingest``.
 
         Raises ``ValueError`` for a model without annotations. Otherwise raises as ``ingest`` does.
+
+        >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
+        >>> report = archive.annotate("model-v1", predictions, partial=True)
+        >>> archive.drop_annotations("model-v1")
+        ModelInfo("model-v1", num_rows=3, runs 0..=0)
         """
 
     def annotations(self) -> list[ModelInfo]:
-        """Return the models with annotations, in the order of their names."""
+        """Return the models with annotations, in the order of their names.
+
+        >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
+        >>> report = archive.annotate("model-v1", predictions, partial=True)
+        >>> archive.annotations()
+        [ModelInfo("model-v1", num_rows=3, runs 0..=0)]
+        """
 
     def compact(
         self,
@@ -1328,12 +1756,18 @@ class Archive:
         commits them. Readers and writers may work at the same time. No file is removed: older versions keep their files
         until ``expire``.
 
-        - ``file_rows``: the number of rows of a full file; ``None`` = 16,777,216. Files that are at least half full
-          stay unchanged.
+        - ``file_rows``: the number of rows of a full file, at least 1; ``None`` = 16,777,216. Files that are at least
+          half full stay unchanged.
         - ``workers``, ``progress``, ``wait``: as in ``ingest``.
 
         Raises ``DamagedError`` for a file that cannot be read back. Otherwise raises as ``ingest`` does. The archive is
         then unchanged.
+
+        >>> report = a2store.simulate("more", runs=2, seed=2)
+        >>> archive.ingest("more").accepted
+        2
+        >>> archive.compact()
+        CompactReport(files_before=4, files_after=2, num_rows=33059)
         """
 
     def expire(
@@ -1359,13 +1793,22 @@ class Archive:
 
         Raises ``ValueError`` for a negative duration. Otherwise raises as ``ingest`` does.
 
-        >>> archive.expire(older_than=timedelta(days=7)).num_bytes
+        >>> from datetime import timedelta
+        >>> archive.expire(older_than=timedelta(days=7), dry_run=True)
+        ExpireReport(first_version=1, num_versions=0, num_files=0)
         """
 
     def verify(self, *, deep: bool = False, workers: int | None = None, progress: bool | None = None) -> VerifyReport:
         """Check the archive for problems, at its newest version and all other kept versions.
 
-        Equivalent to ``a2store.verify(archive.location, ...)``.
+        It does the same as ``a2store.verify`` with the archive's ``location``.
+
+        - ``deep``, ``workers``, ``progress``: as in ``a2store.verify``.
+
+        Raises as ``a2store.verify`` does. A problem of the archive is listed in the report instead.
+
+        >>> archive.verify().problems
+        []
         """
 
     @property
@@ -1398,22 +1841,35 @@ class Archive:
     def schema(self, table: _TableName = "steps") -> ArrowSchema:
         """Return the schema of a table, which is the same at every version.
 
+        - ``table``: ``"steps"``, ``"runs"`` or ``"annotations"``.
+
         Raises ``ValueError`` for an unknown table.
 
-        >>> pyarrow.schema(archive.schema("runs"))
+        >>> pa.schema(archive.schema("runs")).field("max_score").type
+        DataType(uint64)
         """
 
     def history(self) -> list[CommitInfo]:
-        """Return the commits up to this version, newest first, including those of expired versions."""
+        """Return the commits up to this version, newest first, including those of expired versions.
+
+        >>> for commit in archive.history():
+        ...     print(commit.version, commit.operation, commit.added_runs)
+        2 ingest 20
+        1 create 0
+        """
 
     def files(self, table: _TableName = "steps") -> list[str]:
         """Return the absolute paths, or URLs, of a table's Parquet files at this version, in order of their run ids.
 
         The files never change, and together they hold exactly the table's rows. For an empty table the list is empty.
 
+        - ``table``: ``"steps"``, ``"runs"`` or ``"annotations"``.
+
         Raises ``ValueError`` for an unknown table.
 
-        >>> duckdb.read_parquet(archive.files("steps")).aggregate("count(*)")
+        >>> import duckdb
+        >>> duckdb.read_parquet(archive.files("steps")).aggregate("count(*)").fetchall()
+        [(29320,)]
         """
 
     def sql(
@@ -1429,7 +1885,7 @@ class Archive:
         byte_limit: int | None = None,
         time_limit: float | None = None,
     ) -> Query:
-        """Plan a query over the tables ``runs`` and ``steps`` at this version.
+        """Plan a query over the tables ``runs``, ``steps`` and ``annotations`` at this version.
 
         The dialect is DataFusion's, with additional functions over boards (see ``a2store.functions()``). One SELECT,
         WITH, VALUES or EXPLAIN statement is allowed, and it can read only these tables and ``tables``. docs/sql.md
@@ -1446,18 +1902,32 @@ class Archive:
         - ``memory_limit``: bytes that the query's operators may hold at once, at least 32 MiB. Sorts and groups spill
           to temporary files before they fail. ``None`` = half of the machine's memory, shared by all queries.
         - ``spill_limit``: the maximum number of bytes of temporary files; ``None`` = 64 GiB.
-        - ``spill_folder``: the folder of temporary files. Each query removes its own subfolder.
-        - ``row_limit``, ``byte_limit``: the maximum number of rows and bytes in the result.
-        - ``time_limit``: the maximum number of seconds from the start of the result to its end.
+        - ``spill_folder``: the folder of temporary files; ``None`` = the system's. Each query removes its own
+          subfolder.
+        - ``row_limit``, ``byte_limit``: the maximum number of rows, and of bytes as Arrow arrays, in the result, in
+          ``0..2**64``; ``None`` = no limit.
+        - ``time_limit``: the maximum number of seconds from the start of the result to its end, at least 0; ``None`` =
+          no limit.
 
         Raises ``QueryRefusedError`` for a statement that is not allowed. Raises ``QueryError`` for text that does not
         parse or plan, and for parameters that do not match it. Raises ``TypeError`` for a value or table of another
         type, and ``ValueError`` for an invalid name or limit. Raises ``OSError`` and ``DecodeError`` for files.
         Exceeding a limit raises ``QueryLimitError`` while the result is read.
 
-        >>> archive.sql("SELECT * FROM steps WHERE max_score >= $min AND phase = 'late'", {"min": 20_000})
-        >>> archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC LIMIT $1", [10])
-        >>> archive.sql("SELECT * FROM steps JOIN labels USING (run_id)", tables={"labels": labels})
+        >>> sql = "SELECT count(*) AS steps FROM steps WHERE max_score >= $min AND phase = 'late'"
+        >>> archive.sql(sql, {"min": 20_000}).show()
+        +-------+
+        | steps |
+        +-------+
+        | 1950  |
+        +-------+
+        1 row
+        >>> query = archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC LIMIT $1", [3])
+        >>> query.to_arrow().to_pylist()
+        [{'run_id': 16, 'max_score': 82292}, {'run_id': 17, 'max_score': 46388}, {'run_id': 12, 'max_score': 38312}]
+        >>> labels = pa.table({"run_id": pa.array([3, 7], pa.uint32()), "label": ["a", "b"]})
+        >>> archive.sql("SELECT * FROM steps JOIN labels USING (run_id)", tables={"labels": labels}).count()
+        2952
         """
 
     def query(
@@ -1488,7 +1958,16 @@ class Archive:
         with an invalid header. Exceeding a limit raises ``QueryLimitError`` while the result is read.
 
         >>> archive.query("high_score", min_score=20_000).materialize()
-        >>> archive.query("unique_positions", memory_limit=512 << 20).to_arrow()
+        StepTable(23466 rows of 32 bytes)
+        >>> archive.query("unique_positions", memory_limit=512 << 20).show()
+        +-------+-----------+------------+---------------+
+        | phase | num_steps | num_boards | num_positions |
+        +-------+-----------+------------+---------------+
+        | early | 10375     | 10375      | 10349         |
+        | mid   | 16995     | 16995      | 16986         |
+        | late  | 1950      | 1950       | 1950          |
+        +-------+-----------+------------+---------------+
+        3 rows
         """
 
     def export_runs(
@@ -1518,30 +1997,37 @@ class Archive:
         - ``query``: SQL whose result has a column ``run_id``.
         - ``out``: a folder for run files, ``"npy"``, ``"session"`` and ``"macroxue"``. For other formats, the file, or
           a folder in which a file of the usual name is created.
-        - ``format``: ``"original"``, ``"a2t1"``, ``"a2run2"``, ``"a2pack"``, ``"packdat"``, ``"npy"``,
-          ``"session"``, ``"macroxue"`` or ``"jsonl"``.
+        - ``format``: ``"original"``, ``"a2t1"``, ``"a2run2"``, ``"a2pack"``, ``"packdat"``, ``"npy"``, ``"session"``,
+          ``"macroxue"`` or ``"jsonl"``.
         - ``params``: as in ``sql``.
         - ``by_step``: for ``"jsonl"``: ``True`` = one line per step.
         - ``compact``: for ``"jsonl"``: ``True`` = flat values that DuckDB reads without conversion.
-        - ``compress``: for ``"a2pack"``: the compression of runs.
-        - ``align``: for ``"a2pack"``: the alignment of runs in bytes, 1 to 1,048,576.
-        - ``shard_rows``: for ``"npy"``, ``"session"`` and ``"macroxue"``: rows per file; ``None`` = one file, or the
-          files of the Macroxue pack that all runs came from.
+        - ``compress``: for ``"a2pack"``: the compression of runs: ``"none"``, ``"zstd"`` or ``"lz4"``.
+        - ``align``: for ``"a2pack"``: the alignment of runs in bytes, 1 to 1,048,576; ``None`` = 4,096.
+        - ``shard_rows``: for ``"npy"``, ``"session"`` and ``"macroxue"``: rows per file, at least 1; ``None`` = one
+          file, or the files of the Macroxue pack that all runs came from.
         - ``moves``: for ``"session"``: whether the rows have moves, which an existing Rust reader of sessions rejects.
           ``None`` = only if all runs come from one session with moves.
         - ``append``: for ``"packdat"``, ``"npy"`` and ``"macroxue"``: ``True`` = add to existing files.
-        - ``workers``: threads; ``None`` = one per core.
+        - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
         - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
 
         Before it writes anything, it raises ``QueryError``, or ``ValueError`` for a query without ``run_id`` or a run
         that the format cannot store. Raises ``FileExistsError``, ``DamagedError``, and ``KeyboardInterrupt`` on Ctrl-C.
 
-        >>> archive.export_runs("SELECT run_id FROM runs WHERE max_score >= 50000", "best.a2pack", format="a2pack")
+        >>> sql = "SELECT run_id FROM runs WHERE max_score >= 50000"
+        >>> archive.export_runs(sql, "best.a2pack", format="a2pack")
+        ExportReport("best.a2pack", runs=1, num_steps=3773)
         """
 
 @final
 class ExportReport:
-    """A summary of an export."""
+    """A summary of an export.
+
+    >>> report = archive.export_runs("SELECT run_id FROM runs LIMIT 3", "out")
+    >>> report.runs, report.num_files
+    (3, 3)
+    """
 
     @property
     def path(self) -> Path:
@@ -1565,7 +2051,13 @@ class ExportReport:
 
 @final
 class AnnotateReport:
-    """A summary of an import of annotations."""
+    """A summary of an import of annotations.
+
+    >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
+    >>> report = archive.annotate("model-v1", predictions, partial=True)
+    >>> report.num_rows, report.missing_steps
+    (3, 643)
+    """
 
     @property
     def model(self) -> str:
@@ -1589,7 +2081,14 @@ class AnnotateReport:
 
 @final
 class ModelInfo:
-    """The annotations of a model."""
+    """The annotations of a model.
+
+    >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
+    >>> report = archive.annotate("model-v1", predictions, partial=True)
+    >>> model = archive.annotations()[0]
+    >>> model.model, model.num_rows, model.first_run_id
+    ('model-v1', 3, 0)
+    """
 
     @property
     def model(self) -> str:
@@ -1617,7 +2116,12 @@ class ModelInfo:
 
 @final
 class CommitInfo:
-    """One commit in an archive's history."""
+    """One commit in an archive's history.
+
+    >>> commit = archive.history()[0]
+    >>> commit.operation, commit.added_runs, commit.added_steps
+    ('ingest', 20, 29320)
+    """
 
     @property
     def version(self) -> int:
@@ -1665,7 +2169,12 @@ class CommitInfo:
 
 @final
 class IngestReport:
-    """A summary of an ingest."""
+    """A summary of an ingest.
+
+    >>> report = archive.ingest("runs")
+    >>> report.accepted, report.duplicates, report.rejected
+    (0, 20, 0)
+    """
 
     @property
     def accepted(self) -> int:
@@ -1697,7 +2206,16 @@ class IngestReport:
 
 @final
 class Rejected:
-    """A run, or a whole file, that an ingest rejected or ``on_error="skip"`` skipped, with the reason."""
+    """A run, or a whole file, that an ingest rejected or ``on_error="skip"`` skipped, with the reason.
+
+    >>> from pathlib import Path
+    >>> _ = Path("damaged.a2run2").write_bytes(Path("runs/run-00000.a2run2").read_bytes()[:-100])
+    >>> rejected = archive.ingest("damaged.a2run2").errors[0]
+    >>> rejected.path, rejected.kind
+    ('damaged.a2run2', 'decode')
+    >>> rejected.message
+    'byte 18969 (step 642): value of a branch: expected 4 bytes, found 3 before the end'
+    """
 
     @property
     def path(self) -> str:
@@ -1725,7 +2243,12 @@ class Rejected:
 
 @final
 class CompactReport:
-    """A summary of a compaction."""
+    """A summary of a compaction.
+
+    >>> report = archive.compact()
+    >>> report.files_before, report.files_after
+    (2, 2)
+    """
 
     @property
     def files_before(self) -> int:
@@ -1749,7 +2272,12 @@ class CompactReport:
 
 @final
 class ExpireReport:
-    """A summary of what ``expire`` removed or, with ``dry_run``, would remove."""
+    """A summary of what ``expire`` removed or, with ``dry_run``, would remove.
+
+    >>> report = archive.expire()
+    >>> report.first_version, report.num_versions
+    (1, 0)
+    """
 
     @property
     def first_version(self) -> int:
@@ -1773,7 +2301,12 @@ class ExpireReport:
 
 @final
 class VerifyReport:
-    """The result of ``verify``."""
+    """The result of ``verify``.
+
+    >>> report = archive.verify()
+    >>> report.problems, report.num_commits, report.num_runs
+    ([], 2, 20)
+    """
 
     @property
     def problems(self) -> list[Problem]:
@@ -1809,7 +2342,14 @@ class VerifyReport:
 
 @final
 class Problem:
-    """A problem in an archive."""
+    """A problem in an archive.
+
+    >>> from pathlib import Path
+    >>> Path(archive.files("runs")[0]).unlink()
+    >>> problem = archive.verify().problems[0]
+    >>> problem.what, problem.found
+    ('data file', 'damaged: data file: expected a file of ... bytes, found no file')
+    """
 
     @property
     def path(self) -> str:
@@ -1833,7 +2373,12 @@ class Problem:
 
 @final
 class RepairReport:
-    """A summary of what a repair did or, with ``dry_run``, would do."""
+    """A summary of what a repair did or, with ``dry_run``, would do.
+
+    >>> report = a2store.repair("games.a2")
+    >>> report.version, report.steps, report.done
+    (2, [], False)
+    """
 
     @property
     def version(self) -> int:
@@ -1849,7 +2394,16 @@ class RepairReport:
 
 @final
 class Repair:
-    """One step of a repair."""
+    """One step of a repair.
+
+    >>> from pathlib import Path
+    >>> _ = Path("games.a2/_log/00000000000000000002.json").write_text("{}")
+    >>> step = a2store.repair("games.a2").steps[0]
+    >>> step.path
+    '_log/00000000000000000002.json'
+    >>> step.reason
+    'damaged: end of the file: expected a checksum, found 2 bytes without a checksum'
+    """
 
     @property
     def path(self) -> str:
@@ -1875,14 +2429,17 @@ def verify(
     - ``path``: the archive's folder or URL.
     - ``deep``: also rebuild every run from its columns, and check its digest and whether its moves obey the rules, as
       ``runs.verified`` states.
-    - ``workers``: threads; ``None`` = one per core.
+    - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
     - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
 
     Raises ``ArchiveError`` if there is no archive. Raises ``ConflictError`` if other processes keep replacing and
     expiring the newest version during the check. Also raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
 
-    >>> for problem in a2store.verify("games.a2", deep=True).problems:
+    >>> report = a2store.verify("games.a2", deep=True)
+    >>> for problem in report.problems:
     ...     print(problem.path, problem.what, problem.expected, problem.found)
+    >>> report
+    VerifyReport(0 problems, version=2, num_files=2, num_runs=20)
     """
 
 def repair(path: _Path, *, dry_run: bool = True) -> RepairReport:
@@ -1898,6 +2455,9 @@ def repair(path: _Path, *, dry_run: bool = True) -> RepairReport:
 
     Raises ``DamagedError`` if no version can be read, and ``ArchiveError`` if there is no archive or a newer a2store
     wrote it. Also raises ``ConflictError``, ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
+
+    >>> a2store.repair("games.a2")
+    RepairReport(version=2, 0 steps, done=false)
     """
 
 # Query
@@ -1905,15 +2465,24 @@ def repair(path: _Path, *, dry_run: bool = True) -> RepairReport:
 def queries(folder: _Path | None = None) -> list[SavedQuery]:
     """Return the built-in named queries, or those in the ``.sql`` files of a folder, sorted by name.
 
+    - ``folder``: a folder of your own ``.sql`` files; ``None`` = the built-in queries.
+
     Raises ``DecodeError``, with file and line, for a file with an invalid header, and ``OSError``.
 
-    >>> for query in a2store.queries():
-    ...     print(query.name, query.purpose)
+    >>> [query.name for query in a2store.queries()][:3]
+    ['blunders', 'calibration', 'critic_labels']
     """
 
 @final
 class SavedQuery:
-    """A named query: an SQL file whose header declares its parameters and columns. ``Archive.query`` runs it."""
+    """A named query: an SQL file whose header declares its parameters and columns. ``Archive.query`` runs it.
+
+    >>> query = next(query for query in a2store.queries() if query.name == "high_score")
+    >>> query
+    SavedQuery(high_score(min_score, engine, phase))
+    >>> query.parameters[0].default
+    20000
+    """
 
     @property
     def name(self) -> str:
@@ -1937,7 +2506,13 @@ class SavedQuery:
 
 @final
 class SavedParameter:
-    """A parameter of a named query."""
+    """A parameter of a named query.
+
+    >>> query = next(query for query in a2store.queries() if query.name == "high_score")
+    >>> parameter = query.parameters[0]
+    >>> parameter.name, parameter.type, parameter.required
+    ('min_score', 'uint64', False)
+    """
 
     @property
     def name(self) -> str:
@@ -1961,7 +2536,12 @@ class SavedParameter:
 
 @final
 class SavedColumn:
-    """A column of a named query."""
+    """A column of a named query.
+
+    >>> query = next(query for query in a2store.queries() if query.name == "score_histogram")
+    >>> [(column.name, column.type) for column in query.columns]
+    [('engine', 'string'), ('min_score', 'uint64'), ('num_runs', 'int64'), ('share', 'float64')]
+    """
 
     @property
     def name(self) -> str:
@@ -1978,13 +2558,18 @@ class SavedColumn:
 def functions() -> list[SqlFunction]:
     """Return a2store's own SQL functions over boards, moves and values.
 
-    >>> for function in a2store.functions():
-    ...     print(function.signature, function.doc)
+    >>> [function.signature for function in a2store.functions()][:3]
+    ['exps(board[, tile_65536_mask])', 'tile(board, cell[, tile_65536_mask])', 'max_tile(board[, tile_65536_mask])']
     """
 
 @final
 class SqlFunction:
-    """An SQL function over boards, moves or values of moves."""
+    """An SQL function over boards, moves or values of moves.
+
+    >>> function = next(function for function in a2store.functions() if function.name == "tile")
+    >>> function.signature, function.returns, function.example
+    ('tile(board, cell[, tile_65536_mask])', 'UInt32', ('tile(1306927023419491499, 15)', '2048'))
+    """
 
     @property
     def name(self) -> str:
@@ -2018,9 +2603,14 @@ class Query:
     by ``(run_id, step_index)``. Other queries follow their ORDER BY, or have no defined order.
 
     >>> query = archive.sql("SELECT board, move FROM steps WHERE phase = 'late'")
-    >>> pyarrow.table(query)
-    >>> polars.DataFrame(query)
-    >>> duckdb.sql("SELECT move, count(*) FROM query GROUP BY move")
+    >>> pa.table(query).num_rows
+    1950
+    >>> import polars
+    >>> polars.DataFrame(query).shape
+    (1950, 2)
+    >>> import duckdb
+    >>> duckdb.sql("SELECT move, count(*) FROM query GROUP BY move ORDER BY move").fetchall()
+    [(0, 308), (1, 704), (2, 227), (3, 711)]
     """
 
     @property
@@ -2030,7 +2620,11 @@ class Query:
     def count(self) -> int:
         """Run the query and return only its number of rows.
 
-        Raises ``QueryError``.
+        Raises ``QueryError`` if the query fails, ``QueryLimitError`` if it exceeds a limit, and ``KeyboardInterrupt``
+        on Ctrl-C.
+
+        >>> archive.sql("SELECT * FROM steps WHERE phase = 'late'").count()
+        1950
         """
 
     def explain(self, *, analyze: bool = False) -> str:
@@ -2039,38 +2633,66 @@ class Query:
         The first line lists run-level filters, if there are any. They are evaluated once per run, and only the steps of
         matching runs are read. ``predicate`` is the filter of the Parquet reader.
 
-        - ``analyze``: run the query, discard its rows, and add what each operator did and how long it took.
+        - ``analyze``: ``True`` = run the query, discard its rows, and add what each operator did and how long it took.
 
-        Raises ``QueryError``.
+        Raises as ``count`` does.
+
+        >>> print(archive.sql("SELECT board FROM steps WHERE max_score > 50000").explain())
+        filters on runs: steps.max_score > 50000
+        DataSourceExec: ... projection=[board], file_type=parquet
         """
 
     def show(self, max_rows: int = 20) -> None:
         """Print the first rows as a table.
 
-        - ``max_rows``: the number of rows; the query stops once it has produced them.
+        - ``max_rows``: the maximum number of rows; the query stops once it has produced them.
 
-        Raises ``QueryError``.
+        Raises as ``count`` does.
+
+        >>> archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC").show(max_rows=2)
+        +--------+-----------+
+        | run_id | max_score |
+        +--------+-----------+
+        | 16     | 82292     |
+        | 17     | 46388     |
+        +--------+-----------+
+        the first 2 rows
         """
 
     def _repr_html_(self) -> str:
-        """Return the first ten rows as an HTML table, which notebooks display."""
+        """Return the first ten rows as an HTML table, which notebooks display.
+
+        Raises as ``count`` does.
+
+        >>> "<table" in archive.sql("SELECT run_id FROM runs")._repr_html_()
+        True
+        """
 
     def to_arrow(self) -> Any:
         """Run the query and return a ``pyarrow.Table``.
 
         Raises ``ImportError`` if pyarrow is not installed. If the query fails, pyarrow raises its own exception.
+
+        >>> archive.sql("SELECT max_score FROM runs").to_arrow().schema
+        max_score: uint64 not null
         """
 
     def to_pandas(self) -> Any:
         """Run the query and return a ``pandas.DataFrame``, by way of pyarrow.
 
         Raises as ``to_arrow`` does.
+
+        >>> int(archive.sql("SELECT max_score FROM runs").to_pandas()["max_score"].max())
+        82292
         """
 
     def to_polars(self) -> Any:
         """Run the query and return a ``polars.DataFrame``.
 
         Raises as ``to_arrow`` does.
+
+        >>> archive.sql("SELECT max_score, highest_tile FROM runs").to_polars().shape
+        (20, 2)
         """
 
     def materialize(
@@ -2117,10 +2739,13 @@ class Query:
         already part of a row. Raises ``MemoryLimitError``, ``QueryError``, ``OSError`` if the file cannot be written,
         and ``KeyboardInterrupt`` on Ctrl-C. After an exception no file is left behind.
 
-        >>> table = archive.sql("SELECT * FROM steps WHERE has_evs").materialize(extra=["max_score"], chosen_ev="one")
+        >>> query = archive.sql("SELECT * FROM steps WHERE has_evs AND phase = 'late'")
+        >>> table = query.materialize(extra=["max_score"], chosen_ev="one")
         >>> table.take([0, 1])["max_score"]
+        array([82292, 82292], dtype=uint64)
         >>> table = archive.sql("SELECT * FROM steps").materialize(extra=["engine"], path="steps.npy")
         >>> table.categories["engine"]
+        ['a2store-expectimax-1']
         """
 
     def __arrow_c_schema__(self) -> object:
@@ -2131,7 +2756,7 @@ class Query:
 
         - ``requested_schema``: an ``arrow_schema`` capsule; columns are cast to its types where possible.
 
-        Raises ``QueryError``.
+        Raises as ``count`` does.
         """
 
 # Table
@@ -2166,7 +2791,10 @@ class StepTable:
     processes end. The memory is freed when the last of them ends.
 
     >>> table = archive.sql("SELECT * FROM steps").materialize()
-    >>> numpy.asarray(table)["ev_values"].mean(axis=0)
+    >>> table
+    StepTable(29320 rows of 32 bytes)
+    >>> np.asarray(table)["board"].dtype, pa.table(table).num_columns
+    (dtype('uint64'), 6)
     """
 
     def __len__(self) -> int:
@@ -2209,7 +2837,9 @@ class StepTable:
 
         The code of ``categories[name][k]`` is ``k``. Columns of numbers are not included.
 
-        >>> table.filter(run_ids=[7]).take([0])["engine"] == table.categories["engine"].index("expectimax")
+        >>> table = query.materialize(extra=["engine"])
+        >>> table.categories["engine"][table.take([0])["engine"][0]]
+        'a2store-expectimax-1'
         """
 
     def take(self, indices: _Indices) -> Batch:
@@ -2224,6 +2854,9 @@ class StepTable:
 
         >>> table.take([5, 0, 5]).tokens.shape
         (3, 16)
+        >>> table.take([len(table)])
+        Traceback (most recent call last):
+        IndexError: index 29320 is out of bounds for a table of 29320 rows
         """
 
     def take_rows(self, indices: _Indices) -> npt.NDArray[np.void]:
@@ -2234,12 +2867,21 @@ class StepTable:
         - ``indices``: as for ``take``.
 
         Raises as ``take`` does.
+
+        >>> rows = table.take_rows([5, 0, 5])
+        >>> rows.shape, rows["step_index"]
+        ((3,), array([5, 0, 5], dtype=uint16))
         """
 
     def rows_array(self) -> ArrowArray:
         """Return the rows as an Arrow array of ``FixedSizeBinary(stride)``.
 
         The array shares the table's memory. For a view it is a copy.
+
+        Raises ``MemoryError`` if a copy does not fit in memory.
+
+        >>> pa.array(table.rows_array()).type
+        FixedSizeBinaryType(fixed_size_binary[32])
         """
 
     def filter(
@@ -2251,22 +2893,25 @@ class StepTable:
         phase: _Phase | Sequence[_Phase] | None = None,
         run_ids: _Indices | None = None,
     ) -> StepTable:
-        """Return a view of the rows that meet all conditions, in the same order.
+        """Return a view of the rows that meet all given conditions, in the same order.
 
         This costs one pass over the table and about 20 bytes per range of rows. The first use of scores or engines
         reads them from the archive, at the table's version. A file that ``save`` wrote contains them.
 
         - ``min_score``, ``max_score``: bounds of the run's ``max_score``, both inclusive.
-        - ``engine``: the run's engine, or several allowed ones. Runs without an engine never match.
-        - ``phase``: the phase of the game, or several. It depends on the largest tile on the board and the archive's
-          ``phases``.
-        - ``run_ids``: the ids of the runs, in any order.
+        - ``engine``: the run's engine, a str, or several allowed ones. Runs without an engine never match.
+        - ``phase``: the phase of the game, ``"early"``, ``"mid"`` or ``"late"``, or several. It depends on the largest
+          tile on the board and the archive's ``phases``.
+        - ``run_ids``: the ids of the runs, in any order, in ``0..2**32``.
 
         Raises ``ValueError`` for an unknown phase, for ids outside ``0..2**32``, and for scores or engines if the rows
         come from a file without metadata of runs. Raises ``TypeError`` for values of another type. Raises
         ``QueryError``, ``DamagedError`` or ``OSError`` if the archive's runs can no longer be read.
 
-        >>> late = table.filter(min_score=20_000, engine=["expectimax", "greedy"], phase="late")
+        >>> table.filter(min_score=20_000, phase=["mid", "late"])
+        StepTable(16514 rows of 32 bytes, a view)
+        >>> len(table.filter(engine="a2store-expectimax-1", run_ids=[3, 7]))
+        2952
         """
 
     def split(self, val: float = 0.1, *, seed: int = 0) -> tuple[StepTable, StepTable]:
@@ -2278,9 +2923,11 @@ class StepTable:
         - ``val``: the approximate share of held-out runs, in ``0..=1``.
         - ``seed``: the seed of the split, in ``0..2**64``.
 
-        Raises ``ValueError`` for a share out of range.
+        Raises ``ValueError`` for a share out of range, and ``MemoryError``.
 
-        >>> train, val = table.split(0.05)
+        >>> train, val = table.split(0.2)
+        >>> len(train) + len(val) == len(table)
+        True
         """
 
     def save(self, path: _Path, *, progress: bool | None = None) -> None:
@@ -2295,6 +2942,10 @@ class StepTable:
 
         Raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C. Raises ``ValueError`` for a non-ASCII name of an extra
         column, which NumPy's header cannot hold. After an exception no file is left behind.
+
+        >>> table.filter(phase="late").save("late.npy")
+        >>> np.load("late.npy").shape
+        (1950,)
         """
 
     @staticmethod
@@ -2324,8 +2975,10 @@ class StepTable:
         ``ValueError`` for a file that cannot be mapped. Raises ``MemoryLimitError``, ``OSError``, and
         ``KeyboardInterrupt`` on Ctrl-C.
 
-        >>> table.save("late.npy")
-        >>> table = a2store.StepTable.load("late.npy", mmap=True)
+        >>> table.save("steps.npy")
+        >>> table = a2store.StepTable.load("steps.npy", mmap=True)
+        >>> len(table)
+        29320
         """
 
     @staticmethod
@@ -2349,12 +3002,12 @@ class StepTable:
         cannot be read count too, so for a single pack it is the index in the pack. The phases begin at 1024 and 4096.
 
         - ``paths``: files and folders, as for ``Archive.ingest``, in the same order.
-        - ``min_score``, ``max_score``: bounds of the score of a run, both inclusive.
-        - ``min_steps``, ``max_steps``: bounds of the number of steps of a run, both inclusive.
+        - ``min_score``, ``max_score``: bounds of the score of a run, both inclusive; ``None`` = no bound.
+        - ``min_steps``, ``max_steps``: bounds of the number of steps of a run, both inclusive; ``None`` = no bound.
         - ``engine``: the engine of the runs; ``None`` = any.
         - ``chosen_ev``: the value of the chosen move, as in ``Query.materialize``.
         - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
-        - ``workers``: threads; ``None`` = one per core.
+        - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
         - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
         - ``on_error``: the effect of a run or file that cannot be read. ``"raise"`` raises its error. ``"skip"`` reads
           the others and adds the error to ``errors`` of the table. A skipped file counts as one run.
@@ -2363,7 +3016,8 @@ class StepTable:
         ``ValueError`` for a run of more than 65,536 steps, ``MemoryLimitError``, and ``KeyboardInterrupt`` on Ctrl-C.
         Issues warnings as ``Archive.ingest`` does.
 
-        >>> table = a2store.StepTable.from_runs("pack.dat", min_score=20_000)
+        >>> a2store.StepTable.from_runs(["runs", "games.a2pack"], min_score=20_000)
+        StepTable(46932 rows of 32 bytes)
         """
 
     @staticmethod
@@ -2387,14 +3041,16 @@ class StepTable:
         - ``run_ids``: the ids of the runs; ``None`` = all.
         - ``extra``: extra columns with metadata of the run: ``max_score`` (uint64), ``highest_tile`` (uint32).
         - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
-        - ``workers``: threads; ``None`` = one per core.
+        - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
         - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
 
         Raises ``DecodeError`` or ``OSError`` for a session that cannot be read. Raises ``ValueError`` for an id that is
         not in the session, and for run ids above 2**32 - 1. Raises ``MemoryLimitError``, and ``KeyboardInterrupt`` on
         Ctrl-C.
 
-        >>> table = a2store.StepTable.from_session("selfplay/1").attach("embedding", "selfplay/1/embeddings.bf16.npy")
+        >>> table = a2store.StepTable.from_session("session", extra=["highest_tile"])
+        >>> table.take([0])["highest_tile"]
+        array([1024], dtype=uint32)
         """
 
     def attach(
@@ -2444,9 +3100,13 @@ class StepTable:
         ``ValueError`` if the name is taken. Raises ``MemoryLimitError``, ``OSError``, and ``KeyboardInterrupt`` on
         Ctrl-C.
 
-        >>> table = table.attach("embedding", "selfplay/1/embeddings.bf16.npy")
+        >>> steps = np.zeros(len(table), [("run_id", "<u4"), ("step_index", "<u4")])
+        >>> steps["run_id"], steps["step_index"] = np.asarray(table)["run_id"], np.asarray(table)["step_index"]
+        >>> np.save("steps.npy", steps)
+        >>> np.save("embeddings.npy", np.zeros((len(table), 8), np.float32))
+        >>> table = table.attach("embedding", "embeddings.npy", "steps.npy")
         >>> table.take([0]).embedding.shape
-        (1, 256)
+        (1, 8)
         """
 
     @property
@@ -2483,13 +3143,13 @@ class StepTable:
         - ``shuffle``: ``True`` = a different random order in each epoch; ``False`` = the table's order.
         - ``seed``: the seed of the orders and the symmetries, in ``0..2**64``. Equal seeds and epochs give equal orders
           on every machine.
-        - ``epoch``: the first epoch.
+        - ``epoch``: the first epoch, in ``0..2**64``.
         - ``drop_last``: ``True`` = omit the last rows of an epoch that do not fill a batch on every rank. ``False`` =
           the ranks divide these rows evenly, and the last batch is smaller.
         - ``rank``: the number of this process, in ``0..world_size``.
-        - ``world_size``: the number of processes that share the rows. All ranks get the same number of batches, and no
-          two get the same row.
-        - ``tokens``: the type of ``Batch.tokens``.
+        - ``world_size``: the number of processes that share the rows, at least 1. All ranks get the same number of
+          batches, and no two get the same row.
+        - ``tokens``: the type of ``Batch.tokens``: ``"uint8"``, ``"int32"`` or ``"int64"``.
         - ``symmetries``: ``True`` = transform each row by one of the board's eight symmetries: board, tokens, move,
           values and mask, but not the extra columns. The seed, the epoch and the row's index determine the symmetry. It
           cannot be combined with attached columns.
@@ -2517,11 +3177,15 @@ class StepTable:
         that is not a number, and ``MemoryError`` if weights or strata do not fit in memory.
 
         >>> loader = table.loader(batch_size=1024, seed=1, tokens="int64", columns=["tokens", "move"])
-        >>> for epoch in range(3):
+        >>> for epoch in range(2):
         ...     loader.set_epoch(epoch)
         ...     for batch in loader:
-        ...         batch.tokens, batch.move
+        ...         tokens, move = batch.tokens, batch.move
+        >>> len(loader), tokens.dtype
+        (29, dtype('int64'))
+        >>> table = query.materialize(extra=["phase"])
         >>> table.loader(strata="phase", quotas={"early": 1, "mid": 1, "late": 2}, symmetries=True)
+        Loader(29320 rows, stratified by phase: early=1 late=2 mid=1, batch_size=4096, ...)
         """
 
     def __reduce__(self) -> tuple[Callable[[bytes], StepTable], tuple[bytes]]:
@@ -2560,8 +3224,25 @@ class Batch:
     The arrays are writable. The loader does not reuse their memory while one of them exists.
     ``pyarrow.record_batch(batch)`` shares the memory too, except for columns of bools, which it copies.
 
+    - ``tokens``: the exponents of the boards: shape (n, 16), row by row from the top left; uint8, int32 or int64. They
+      are 0 to 15, and 16 for a tile of 65536 if the table has ``tile_65536_mask``.
+    - ``move``: the chosen move: shape (n,), uint8, 0 to 3 in the order UDLR, 255 = none.
+    - ``ev_values``: the value of each move: shape (n, 4), float32, in the order UDLR; 0.0 if illegal, four NaNs if
+      unknown.
+    - ``ev_legal``: the legal moves: shape (n, 4), bool, in the order UDLR.
+    - ``run_id``: the run's id in the archive: shape (n,), uint32.
+    - ``step_index``: the step's index in its run, from 0: shape (n,), uint16; uint32 if the table has an index above
+      65,535.
+    - ``board``: the board before the move: shape (n,), uint64.
+
     An extra column of strings has codes: shape (n,), int16, -1 = null; ``table.categories`` has the strings. An
     attached column has the shape (n, D), or (n,) if D is 1.
+
+    >>> batch = next(iter(table.loader(batch_size=256)))
+    >>> batch
+    Batch(256 rows: tokens, move, ev_values, ev_legal, run_id, step_index, board)
+    >>> batch.tokens.shape, batch["ev_values"].dtype, "engine" in batch
+    ((256, 16), dtype('float32'), False)
     """
 
     tokens: npt.NDArray[np.uint8 | np.int32 | np.int64]
@@ -2590,10 +3271,22 @@ class Batch:
         """Return the number of rows."""
 
     def keys(self) -> list[str]:
-        """Return the names of the columns, in order."""
+        """Return the names of the columns, in order.
+
+        >>> table.take([0]).keys()
+        ['tokens', 'move', 'ev_values', 'ev_legal', 'run_id', 'step_index', 'board']
+        """
 
     def to_dict(self) -> dict[str, npt.NDArray[Any]]:
-        """Return all columns by name, in order."""
+        """Return all columns by name, in order.
+
+        The arrays share the batch's memory.
+
+        Raises ``MemoryError`` if an allocation fails.
+
+        >>> table.take([0]).to_dict()["move"].dtype
+        dtype('uint8')
+        """
 
     def __getitem__(self, name: str, /) -> npt.NDArray[Any]:
         """Return the column of this name.
@@ -2631,6 +3324,12 @@ class Loader:
 
     Ctrl-C can interrupt a batch, and a failed allocation raises ``MemoryError``. In both cases the next call returns
     the same batch, and the loader's position does not change.
+
+    >>> loader = table.loader(batch_size=4096, seed=1)
+    >>> len(loader)
+    8
+    >>> sum(len(batch) for batch in loader)
+    29320
     """
 
     def __len__(self) -> int:
@@ -2655,6 +3354,13 @@ class Loader:
 
         The epoch does not advance by itself. If ``epoch`` is the current one, the position of a loaded state is kept,
         so a loop over epochs continues at that position.
+
+        - ``epoch``: the number of the epoch, in ``0..2**64``.
+
+        >>> loader = table.loader(seed=1)
+        >>> loader.set_epoch(1)
+        >>> loader.epoch
+        1
         """
 
     def state_dict(self) -> dict[str, Any]:
@@ -2673,6 +3379,14 @@ class Loader:
         - ``seed``, ``symmetries``: int and bool, the options.
         - ``epoch``: int.
         - ``position``: int, the rows of the epoch already served to all ranks, in ``0..=num_samples``.
+
+        Raises ``MemoryError`` if an allocation fails.
+
+        >>> loader = table.loader(batch_size=100)
+        >>> batch = next(iter(loader))
+        >>> state = loader.state_dict()
+        >>> state["epoch"], state["position"], state["order"]
+        (0, 100, 'shuffled')
         """
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -2687,21 +3401,28 @@ class Loader:
         least 65,536 rows in each served stratum. All other orders have changed, because small permutations are computed
         differently.
 
+        - ``state``: a dict that ``state_dict`` returned.
+
         Raises ``StateMismatchError``, with the name of the differing field, for a state of other rows or another order.
         Raises ``ValueError`` for an invalid state. The loader is then unchanged.
 
+        >>> loader = table.loader(batch_size=1024, seed=1)
+        >>> batch = next(iter(loader))
         >>> state = loader.state_dict()
         >>> loader = table.loader(batch_size=2048, seed=1)
         >>> loader.load_state_dict(state)
-        >>> for epoch in range(loader.epoch, 3):
-        ...     loader.set_epoch(epoch)
-        ...     for batch in loader:
-        ...         batch.tokens, batch.move
+        >>> sum(len(batch) for batch in loader) == len(table) - 1024
+        True
         """
 
 @final
 class BatchIterator:
-    """An iterator over the batches of one epoch, or of its rest."""
+    """An iterator over the batches of one epoch, or of its rest, which ``iter(loader)`` returns.
+
+    >>> batches = iter(table.loader(batch_size=4096))
+    >>> len(next(batches))
+    4096
+    """
 
     def __iter__(self) -> Self:
         """Return the iterator itself."""
@@ -2719,7 +3440,12 @@ class BatchIterator:
 
 @final
 class ArrowArray:
-    """An Arrow array for ``pyarrow.array`` and any other consumer of ``__arrow_c_array__``."""
+    """An Arrow array for ``pyarrow.array`` and any other consumer of ``__arrow_c_array__``.
+
+    >>> rows = table.rows_array()
+    >>> len(rows), pa.array(rows).type
+    (29320, FixedSizeBinaryType(fixed_size_binary[32]))
+    """
 
     def __len__(self) -> int:
         """Return the number of values."""
@@ -2735,6 +3461,12 @@ class ArrowSchema:
     """An Arrow schema for ``pyarrow.schema`` and any other consumer of ``__arrow_c_schema__``.
 
     ``len(schema)`` is the number of columns.
+
+    >>> schema = archive.schema("steps")
+    >>> schema.names[:3], len(schema)
+    (['run_id', 'step_index', 'board'], 21)
+    >>> pa.schema(schema).field("board").type
+    DataType(uint64)
     """
 
     @property

@@ -15,6 +15,10 @@ Both return dicts of tensors, with the columns of a ``Batch`` in the same order:
 Extra columns keep their types, except that uint16 becomes int32, uint32 becomes int64, and uint64 becomes int64 with
 the same bits. A column of strings has int16 codes. Attached columns are (B, D). A bfloat16 column, which NumPy lacks,
 is ``torch.bfloat16``.
+
+>>> from a2store.torch import StepLoader
+>>> next(iter(StepLoader(table, batch_size=256)))["tokens"].shape
+torch.Size([256, 16])
 """
 
 from __future__ import annotations
@@ -95,13 +99,27 @@ class StepDataset(Dataset[_Tensors]):
 
     A row is a dict of tensors without the dimension B: ``tokens`` (16,), ``move`` (), and so on. A ``DataLoader``
     gathers the rows of a batch at once. The default ``collate_fn`` then splits the batch into rows and stacks them
-    again, which costs far more than gathering. ``StepDataset.collate`` avoids that:
+    again, which costs far more than gathering. ``StepDataset.collate`` avoids that.
 
+    ``len(dataset)`` is the number of rows. ``dataset[row]`` raises ``IndexError`` for a row out of bounds; a negative
+    one counts from the end. Workers share the table's memory, with any start method. For plain shuffling ``StepLoader``
+    is faster, because it needs neither a list of indices nor workers.
+
+    - ``table``: the rows, a table or a view.
+    - ``tokens``: the type of ``tokens``: ``"uint8"``, ``"int32"`` or ``"int64"``, the default. ``torch.nn.Embedding``
+      takes ``int32`` and ``int64``.
+    - ``columns``: the names of the columns, in order; ``None`` = all, including extra and attached ones.
+
+    Raises ``ValueError`` for another type or column.
+
+    >>> from torch.utils.data import DataLoader
+    >>> from a2store.torch import StepDataset
     >>> dataset = StepDataset(table)
-    >>> DataLoader(dataset, batch_size=4096, sampler=sampler, collate_fn=StepDataset.collate)
-
-    Workers share the table's memory, with any start method. For plain shuffling ``StepLoader`` is faster, because it
-    needs neither a list of indices nor workers.
+    >>> dataset[0]["tokens"].shape
+    torch.Size([16])
+    >>> loader = DataLoader(dataset, batch_size=4096, shuffle=True, collate_fn=StepDataset.collate)
+    >>> next(iter(loader))["tokens"].shape
+    torch.Size([4096, 16])
     """
 
     def __init__(
@@ -110,14 +128,6 @@ class StepDataset(Dataset[_Tensors]):
         tokens: Literal["uint8", "int32", "int64"] = "int64",
         columns: Sequence[str] | None = None,
     ) -> None:
-        """Create a dataset of a table or a view.
-
-        table: the rows.
-        tokens: the type of ``tokens``; ``torch.nn.Embedding`` takes ``int32`` and ``int64``.
-        columns: the names of the columns, in order; ``None`` = all.
-
-        Raises ``ValueError`` for another type or column.
-        """
         columns = None if columns is None else list(columns)
         # A loader checks the arguments; its errors list the valid values.
         table.loader(tokens=tokens, columns=columns)
@@ -145,7 +155,16 @@ class StepDataset(Dataset[_Tensors]):
 
     @staticmethod
     def collate(rows: Sequence[_Tensors]) -> _Tensors:
-        """Return the batch of rows from ``__getitems__``; stack the rows of any other dataset."""
+        """Return the batch of rows as a dict of tensors of shape (B, ...), for the argument of ``DataLoader``.
+
+        - ``rows``: the B rows that a ``StepDataset`` returned together. Rows of other datasets are stacked by
+          ``torch.utils.data.default_collate``.
+
+        >>> from a2store.torch import StepDataset
+        >>> dataset = StepDataset(table, columns=["tokens", "move"])
+        >>> StepDataset.collate([dataset[0], dataset[1]])["move"].shape
+        torch.Size([2])
+        """
         if isinstance(rows, _Rows):
             return rows.columns if get_worker_info() is None else _Parcel(rows.columns)
         batch: _Tensors = default_collate(list(rows))
@@ -197,12 +216,7 @@ class StepLoader(IterableDataset[_Tensors]):
     """A loader that serves a table's rows in batches, as dicts of tensors, one epoch per iteration.
 
     Used directly it is fastest: a thread prepares the batches ahead, and the tensors share their memory.
-
-    >>> loader = StepLoader(table, batch_size=4096, symmetries=True)
-    >>> for epoch in range(3):
-    ...     loader.set_epoch(epoch)
-    ...     for batch in loader:
-    ...         model(batch["tokens"])
+    ``len(loader)`` is the number of batches of an epoch on this rank.
 
     A ``DataLoader`` can use it as a dataset of whole batches: ``DataLoader(loader, batch_size=None)``. Each of n
     workers makes every n-th batch, so the ``DataLoader`` serves the same batches in the same order as without workers.
@@ -216,6 +230,29 @@ class StepLoader(IterableDataset[_Tensors]):
 
     Loaders can be pickled, with the table's handle, the options and the position. A copy's next iteration begins at the
     loader's position.
+
+    - ``table``: the rows, a table or a view.
+    - ``batch_size``, ``shuffle``, ``seed``, ``epoch``, ``drop_last``, ``symmetries``, ``columns``, ``prefetch``,
+      ``replacement``, ``weights``, ``strata``, ``quotas``, ``num_samples``, ``window``: as in ``StepTable.loader``,
+      with the same defaults.
+    - ``rank``, ``world_size``: ``None`` = the rank and size of the default group of ``torch.distributed`` if it is
+      initialised, else 0 and 1. Give both or none. To serve all rows on every rank, give 0 and 1.
+    - ``tokens``: the type of ``tokens``, ``"int64"`` by default, which ``torch.nn.Embedding`` takes everywhere.
+    - ``pin_memory``: ``True`` = copy each batch into page-locked memory, if CUDA is available.
+    - ``device``: the device of the tensors; ``None`` = the CPU. Batches for a CUDA device are copied by way of
+      page-locked memory, on a separate stream and one batch ahead. So the copy of a batch overlaps with the use of the
+      previous one.
+
+    Raises ``ValueError`` for ``rank`` without ``world_size``, and as ``StepTable.loader`` does.
+
+    >>> from a2store.torch import StepLoader
+    >>> loader = StepLoader(table, batch_size=4096, symmetries=True)
+    >>> for epoch in range(2):
+    ...     loader.set_epoch(epoch)
+    ...     for batch in loader:
+    ...         tokens, move = batch["tokens"], batch["move"]
+    >>> tokens.dtype, move.dtype, len(loader)
+    (torch.int64, torch.uint8, 8)
     """
 
     def __init__(
@@ -242,19 +279,6 @@ class StepLoader(IterableDataset[_Tensors]):
         pin_memory: bool = False,
         device: torch.device | str | None = None,
     ) -> None:
-        """Create a loader of a table or a view.
-
-        The options are those of ``StepTable.loader``, except for these:
-
-        rank, world_size: ``None`` = the rank and size of the default group of ``torch.distributed`` if it is
-            initialised, else 0 and 1. Give both or none. To serve all rows on every rank, give 0 and 1.
-        tokens: ``int64`` by default, which ``torch.nn.Embedding`` takes everywhere.
-        pin_memory: ``True`` = copy each batch into page-locked memory, if CUDA is available.
-        device: the device of the tensors. Batches for a CUDA device are copied by way of page-locked memory, on a
-            separate stream and one batch ahead. So the copy of a batch overlaps with the use of the previous one.
-
-        Raises ``ValueError`` and others as ``StepTable.loader`` does.
-        """
         if (rank is None) != (world_size is None):
             raise ValueError("rank and world_size: expected both or none")
         if rank is None or world_size is None:
@@ -363,6 +387,16 @@ class StepLoader(IterableDataset[_Tensors]):
 
         The epoch does not advance by itself. If ``epoch`` is the current one, the position of a loaded state is kept,
         so a loop over epochs continues at that position.
+
+        - ``epoch``: the number of the epoch, in ``0..2**63``.
+
+        Raises ``ValueError`` or ``OverflowError`` for a number out of range.
+
+        >>> from a2store.torch import StepLoader
+        >>> loader = StepLoader(table)
+        >>> loader.set_epoch(1)
+        >>> loader.epoch
+        1
         """
         epoch = index(epoch)
         # The epoch reaches the workers as a signed integer.
@@ -381,16 +415,36 @@ class StepLoader(IterableDataset[_Tensors]):
         The state has the format of ``Loader.state_dict``, and each loader accepts the other's. A ``DataLoader`` with
         workers does not advance the loader that it was given. ``StatefulDataLoader`` of ``torchdata`` saves and
         restores the state of each worker's copy.
+
+        >>> from a2store.torch import StepLoader
+        >>> loader = StepLoader(table, batch_size=100)
+        >>> batches = iter(loader)
+        >>> batch = next(batches)
+        >>> loader.state_dict()["position"]
+        100
         """
         return {**self._engine().state_dict(), "epoch": self._epoch, "position": self._position}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a position; see ``Loader.load_state_dict``.
+        """Restore a position: the next iteration begins there, in the state's epoch.
+
+        - ``state``: the dict that ``state_dict`` of this class or of ``Loader`` returned.
 
         Batch size, rank, world size, tokens, columns, device and workers may differ from those of the loader that made
         the state. The state of a ``StatefulDataLoader`` requires the same batch size, world size and number of workers.
         Without workers, a ``StatefulDataLoader`` loads this state only when its next iteration begins, after
         ``set_epoch``. A state from the end of an epoch then repeats that epoch's order.
+
+        Raises ``StateMismatchError`` and ``ValueError`` as ``Loader.load_state_dict`` does.
+
+        >>> from a2store.torch import StepLoader
+        >>> loader = StepLoader(table, batch_size=100)
+        >>> batch = next(iter(loader))
+        >>> state = loader.state_dict()
+        >>> loader = StepLoader(table, batch_size=200)
+        >>> loader.load_state_dict(state)
+        >>> sum(len(batch["move"]) for batch in loader) == len(table) - 100
+        True
         """
         self._engine().load_state_dict(state)
         self._jump(state["epoch"], state["position"])
@@ -399,6 +453,7 @@ class StepLoader(IterableDataset[_Tensors]):
         return {**self.__dict__, "_loader": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore the pickled state."""
         self.__dict__.update(state)
         # The tensor is still shared if multiprocessing passed it on, but not if it was pickled to bytes.
         self._announced.share_memory_()  # type: ignore[no-untyped-call]

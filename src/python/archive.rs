@@ -26,7 +26,24 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A growing collection of runs, seen at one version.
+/// A growing collection of runs in a folder or an object store, seen at one version.
+///
+/// The folder holds Parquet files, which any tool may read, and a log of commits, which says which files are valid.
+/// Commits of other writers become visible with ``refresh``. ``ingest`` moves to the version that it commits. To get an
+/// archive, call ``Archive.create`` or ``Archive.open``. Threads may share it.
+///
+/// >>> archive = a2store.Archive.create("new.a2")
+/// >>> archive.ingest("runs/").accepted
+/// 20
+/// >>> archive.sql("SELECT phase, count(*) AS steps FROM steps GROUP BY phase ORDER BY steps").show()
+/// +-------+-------+
+/// | phase | steps |
+/// +-------+-------+
+/// | late  | 1950  |
+/// | early | 10375 |
+/// | mid   | 16995 |
+/// +-------+-------+
+/// 3 rows
 #[pyclass(frozen, name = "Archive", module = "a2store")]
 pub(super) struct PyArchive {
     archive: Mutex<Archive>,
@@ -70,6 +87,26 @@ impl PyArchive {
     }
 }
 
+/// Check an archive for problems, even one that is too damaged to open.
+///
+/// It checks every commit and the chain of commits. For every file of a kept version it checks presence, length,
+/// checksum, footer, rows, ids and statistics. It also checks that the tables agree. A problem never raises; it is
+/// listed in the report.
+///
+/// - ``path``: the archive's folder or URL.
+/// - ``deep``: also rebuild every run from its columns, and check its digest and whether its moves obey the rules, as
+///   ``runs.verified`` states.
+/// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
+/// - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+///
+/// Raises ``ArchiveError`` if there is no archive. Raises ``ConflictError`` if other processes keep replacing and
+/// expiring the newest version during the check. Also raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
+///
+/// >>> report = a2store.verify("games.a2", deep=True)
+/// >>> for problem in report.problems:
+/// ...     print(problem.path, problem.what, problem.expected, problem.found)
+/// >>> report
+/// VerifyReport(0 problems, version=2, num_files=2, num_runs=20)
 #[pyfunction]
 #[pyo3(signature = (path, *, deep=false, workers=None, progress=None))]
 pub(super) fn verify(
@@ -83,6 +120,21 @@ pub(super) fn verify(
     Ok(abandonable(py, progress, move |progress, cancel| Archive::verify(path, &options, progress, cancel))?.into())
 }
 
+/// Repair an archive with damaged or missing commits.
+///
+/// A lost commit that a checkpoint covers is rebuilt. Otherwise the archive continues from the last intact version,
+/// with the runs of all intact commits after it. No data is removed: replaced files are renamed to ``_log/*.damaged``.
+/// While such files exist, ``expire`` keeps unreferenced data files. You can ingest the runs of lost commits again;
+/// their old ids are not reused. An interrupted repair can be repeated and ends in the same archive.
+///
+/// - ``path``: the archive's folder or URL.
+/// - ``dry_run``: ``True`` = only report the steps.
+///
+/// Raises ``DamagedError`` if no version can be read, and ``ArchiveError`` if there is no archive or a newer a2store
+/// wrote it. Also raises ``ConflictError``, ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
+///
+/// >>> a2store.repair("games.a2")
+/// RepairReport(version=2, 0 steps, done=false)
 #[pyfunction]
 #[pyo3(signature = (path, *, dry_run=true))]
 pub(super) fn repair(py: Python<'_>, path: PathBuf, dry_run: bool) -> PyResult<PyRepairReport> {
@@ -92,7 +144,27 @@ pub(super) fn repair(py: Python<'_>, path: PathBuf, dry_run: bool) -> PyResult<P
     Ok(report?.into())
 }
 
-/// Reads runs of any format and writes them in another, without an archive.
+/// Read runs of any format and write them in another, without an archive, in the order in which they are read.
+///
+/// - ``paths``: run files, packs, pack.dat files, datasets, sessions, logs, or folders of them. The content determines
+///   the format.
+/// - ``out``: a folder for run files, ``"npy"``, ``"session"`` and ``"macroxue"``. For other formats, the file, or a
+///   folder in which a file of the usual name is created.
+/// - ``append``: add to an existing ``"packdat"``, ``"npy"`` or ``"macroxue"``, atomically. Several ``paths`` are
+///   merged, with or without it.
+/// - ``on_error``: the effect of a run that cannot be read, or that the format cannot hold. ``"raise"`` raises its
+///   error and writes nothing. ``"skip"`` writes the other runs and lists the error in the report.
+/// - ``format``: ``"a2t1"``, ``"a2run2"``, ``"a2pack"``, ``"packdat"``, ``"npy"``, ``"session"``, ``"macroxue"`` or
+///   ``"jsonl"``.
+/// - ``by_step``, ``compact``, ``compress``, ``align``, ``shard_rows``, ``moves``, ``workers``, ``progress``: as in
+///   ``Archive.export_runs``.
+///
+/// Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read, ``ValueError`` for one that the format
+/// cannot hold, ``FileExistsError`` for a file that already exists, and ``KeyboardInterrupt`` on Ctrl-C.
+/// Files of several runs are written atomically. Issues warnings as ``Archive.ingest`` does.
+///
+/// >>> a2store.convert(["runs", "games.a2pack"], "all.dat", format="packdat")
+/// ExportReport("all.dat", runs=40, num_steps=58640)
 #[pyfunction]
 #[pyo3(signature = (
     paths, out, *, format, append=false, by_step=false, compact=false, compress="none", align=None, shard_rows=None,
@@ -140,6 +212,23 @@ fn duration(name: &'static str, value: Option<&Bound<'_, PyAny>>, default: Durat
 
 #[pymethods]
 impl PyArchive {
+    /// Create an empty archive, at version 1.
+    ///
+    /// - ``path``: the archive's folder, created if it is missing, or a URL: ``s3://bucket/games.a2``, ``gs://...``,
+    ///   ``az://...``. Credentials and endpoints come from the usual environment variables of each service, such as
+    ///   ``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ``GOOGLE_APPLICATION_CREDENTIALS`` and
+    ///   ``AZURE_STORAGE_ACCOUNT_NAME``.
+    /// - ``phases``: the smallest tiles of the phases ``"mid"`` and ``"late"``. The largest tile on the board
+    ///   determines the phase of a step; below ``"mid"`` it is ``early``. The defaults are ``{"mid": 1024, "late":
+    ///   4096}``. The phases of an archive never change.
+    ///
+    /// Raises ``ArchiveExistsError`` if there already is an archive. Raises ``ValueError`` unless both phases are tiles
+    /// (2, 4, ..., 32768) and mid is below late, and for a folder with other files. Also raises ``OSError``, and
+    /// ``KeyboardInterrupt`` on Ctrl-C.
+    ///
+    /// >>> archive = a2store.Archive.create("new.a2", phases={"mid": 2048, "late": 8192})
+    /// >>> archive
+    /// Archive(.../new.a2, version=1, num_runs=0, num_steps=0)
     #[classmethod]
     #[pyo3(signature = (path, *, phases=None))]
     fn create(
@@ -154,6 +243,22 @@ impl PyArchive {
         Ok(PyArchive::new(abandonable(py, Some(false), create)?))
     }
 
+    /// Open an archive.
+    ///
+    /// - ``path``: the archive's folder or URL, as in ``create``.
+    /// - ``version``: the version to open, from 1 (the empty archive); ``None`` = the newest.
+    /// - ``checksums``: whether queries and exports verify the checksum of each data file when this process first reads
+    ///   it. If off, a flipped bit in a data file can change an answer. ``None`` = on for a folder and off for a URL,
+    ///   because the check downloads whole files.
+    ///
+    /// Raises ``FileNotFoundError`` if the folder does not exist, ``ArchiveError`` if it holds no archive or a newer
+    /// a2store wrote it, and ``VersionNotFoundError``. Raises ``DamagedError`` if a commit contradicts its checksum or
+    /// the previous commit, and ``KeyboardInterrupt`` on Ctrl-C.
+    ///
+    /// >>> a2store.Archive.open("games.a2").num_runs
+    /// 20
+    /// >>> a2store.Archive.open("games.a2", version=1).num_runs
+    /// 0
     #[classmethod]
     #[pyo3(signature = (path, *, version=None, checksums=None))]
     fn open(
@@ -171,6 +276,19 @@ impl PyArchive {
         Ok(PyArchive::new(archive.with_checksums(checksums)))
     }
 
+    /// Move to the newest version, even from an older version that was opened on purpose.
+    ///
+    /// If another thread moves to a later version at the same time, that version stays. Raises as ``open`` does; the
+    /// version then does not change.
+    ///
+    /// >>> report = a2store.simulate("more", runs=1, seed=2)
+    /// >>> a2store.Archive.open("games.a2").ingest("more").accepted
+    /// 1
+    /// >>> archive.num_runs
+    /// 20
+    /// >>> archive.refresh()
+    /// >>> archive.num_runs
+    /// 21
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
         let before = self.archive();
         let mut archive = before.clone();
@@ -179,6 +297,35 @@ impl PyArchive {
         Ok(())
     }
 
+    /// Add the runs of files and folders, including all subfolders, as one commit.
+    ///
+    /// The content determines a file's format: run files, packs, pack.dat files, NumPy datasets, self-play sessions,
+    /// and Macroxue logs and packs. docs/formats.md lists what each format stores. In folders, files of unknown content
+    /// are skipped, and so are files whose names begin with a dot or end in ``.tmp``. Files named ``*.a2run2``,
+    /// ``*.bin`` and ``*.a2t1`` must hold runs.
+    ///
+    /// A run whose content is already in the archive is skipped. Run ids follow the order of the paths and, in folders,
+    /// of the names. If nothing is new, nothing is committed. In either case the archive moves to the newest version.
+    /// An interrupted ingest can be repeated and ends in the same archive. Memory does not depend on the size of the
+    /// input. It takes about 100 MB, about 50 MB per worker, and up to 34 bytes per run in the archive.
+    ///
+    /// - ``paths``: a file or folder, or several.
+    /// - ``workers``: threads to decode and encode with, 1 to 1,024; ``None`` = one per core.
+    /// - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+    /// - ``on_error``: the effect of a file that cannot be read or decoded. ``"report"`` lists it in the report and
+    ///   continues; ``"raise"`` raises its error and adds nothing.
+    /// - ``wait``: how long to wait while another process on this machine writes to the archive, in seconds or as a
+    ///   ``timedelta``; ``None`` = ten minutes.
+    ///
+    /// Raises ``FileNotFoundError`` for a missing path, ``ConflictError`` if another writer holds the archive for
+    /// longer than ``wait``, and ``KeyboardInterrupt`` on Ctrl-C. With ``on_error="raise"`` it also raises
+    /// ``DecodeError`` or ``OSError`` for the first bad file. The archive is then unchanged. After ``UnconfirmedError``
+    /// the commit may or may not exist; repeat the call to find out. Issues a ``UserWarning`` for a problem that does
+    /// not affect runs, such as an outdated ``manifest.json`` of a dataset.
+    ///
+    /// >>> report = a2store.simulate("more", runs=2, seed=2)
+    /// >>> archive.ingest(["runs", "more/run-00001.a2run2"])
+    /// IngestReport(accepted=1, duplicates=20, rejected=0, num_steps=2347)
     #[pyo3(signature = (paths, *, workers=None, progress=None, on_error="report", wait=None))]
     fn ingest(
         &self,
@@ -205,6 +352,33 @@ impl PyArchive {
         Ok(report.into())
     }
 
+    /// Add a model's predictions for steps of the archive, in a new commit.
+    ///
+    /// The table ``annotations`` in SQL then has a row per model and annotated step. Every annotated step must exist in
+    /// the archive. Its legal moves, and the move and the board if they are known, must equal those of ``steps``.
+    ///
+    /// - ``model``: the value of the column ``model``, 1 to 60 bytes.
+    /// - ``annotations``: a folder in the layout that docs/formats.md describes, a table with the Arrow C interface,
+    ///   or a NumPy structured array, shape (n,). A folder numbers the runs as its pool does. Each run is found in the
+    ///   archive by the seed, steps, score and highest tile in the folder's ``metadata.db``. A table or array has the
+    ///   columns ``run_id`` and ``step_index`` of the archive, and any other columns of ``annotations`` except
+    ///   ``model``. There, ``policy_p1``, ``policy_logp`` and ``policy_hard`` may have 4 numbers per row. Rows may be
+    ///   in any order. A column ``board`` is compared with ``steps`` and not stored.
+    /// - ``source``: for folders, the path that the runs were ingested from, or a folder above it; ``None`` = any.
+    /// - ``replace``: ``True`` = replaces the model's annotations. Otherwise, a model that has annotations can get
+    ///   more of them only for later runs.
+    /// - ``partial``: ``True`` = allows annotated runs to have steps without annotations.
+    /// - ``dry_run``: ``True`` = only checks the annotations.
+    /// - ``progress``, ``wait``: as in ``ingest``.
+    ///
+    /// Raises ``DecodeError`` for a folder, and ``ValueError`` or ``ColumnError`` for a table, that is damaged or
+    /// contradicts the archive. Otherwise raises as ``ingest`` does. The archive is then unchanged.
+    ///
+    /// >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index", "ev_legal"]]
+    /// >>> columns = {"run_id": predictions["run_id"], "step_index": predictions["step_index"].astype("u4")}
+    /// >>> columns |= {"legal_mask": predictions["ev_legal"], "argmax_head": np.array([3, 0, 3], "u1")}
+    /// >>> archive.annotate("model-v1", pa.table(columns), partial=True)
+    /// AnnotateReport("model-v1", num_runs=1, num_rows=3)
     #[pyo3(signature = (
         model, annotations, *, source=None, replace=false, partial=false, dry_run=false, progress=None, wait=None
     ))]
@@ -239,6 +413,19 @@ impl PyArchive {
         Ok(report.into())
     }
 
+    /// Drop a model's annotations, in a new commit, and return what was dropped.
+    ///
+    /// Older versions keep them until ``expire``.
+    ///
+    /// - ``model``: the value of the column ``model``.
+    /// - ``wait``: as in ``ingest``.
+    ///
+    /// Raises ``ValueError`` for a model without annotations. Otherwise raises as ``ingest`` does.
+    ///
+    /// >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
+    /// >>> report = archive.annotate("model-v1", predictions, partial=True)
+    /// >>> archive.drop_annotations("model-v1")
+    /// ModelInfo("model-v1", num_rows=3, runs 0..=0)
     #[pyo3(signature = (model, *, wait=None))]
     fn drop_annotations(&self, py: Python<'_>, model: &str, wait: Option<&Bound<'_, PyAny>>) -> PyResult<PyModelInfo> {
         let default = AnnotateOptions::default();
@@ -249,10 +436,34 @@ impl PyArchive {
         Ok(self.change(py, Some(false), drop)?.into())
     }
 
+    /// Return the models with annotations, in the order of their names.
+    ///
+    /// >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
+    /// >>> report = archive.annotate("model-v1", predictions, partial=True)
+    /// >>> archive.annotations()
+    /// [ModelInfo("model-v1", num_rows=3, runs 0..=0)]
     fn annotations(&self) -> Vec<PyModelInfo> {
         self.lock().annotations().into_iter().map(PyModelInfo::from).collect()
     }
 
+    /// Rewrite small data files as full-size ones, in a new commit.
+    ///
+    /// Rows, their order and their ids stay the same. It compares the new files with the old ones row by row before it
+    /// commits them. Readers and writers may work at the same time. No file is removed: older versions keep their files
+    /// until ``expire``.
+    ///
+    /// - ``file_rows``: the number of rows of a full file, at least 1; ``None`` = 16,777,216. Files that are at least
+    ///   half full stay unchanged.
+    /// - ``workers``, ``progress``, ``wait``: as in ``ingest``.
+    ///
+    /// Raises ``DamagedError`` for a file that cannot be read back. Otherwise raises as ``ingest`` does. The archive is
+    /// then unchanged.
+    ///
+    /// >>> report = a2store.simulate("more", runs=2, seed=2)
+    /// >>> archive.ingest("more").accepted
+    /// 2
+    /// >>> archive.compact()
+    /// CompactReport(files_before=4, files_after=2, num_rows=33059)
     #[pyo3(signature = (*, file_rows=None, workers=None, progress=None, wait=None))]
     fn compact(
         &self,
@@ -268,6 +479,24 @@ impl PyArchive {
         Ok(self.change(py, progress, |archive, progress, cancel| archive.compact(&options, progress, cancel))?.into())
     }
 
+    /// Expire versions that were replaced long ago, and remove the data files that no kept version references.
+    ///
+    /// Commits are kept, so ``history`` lists all of them. The newest version is always kept. A reader that still uses
+    /// an expired version will find its files missing.
+    ///
+    /// - ``older_than``: expire versions that were replaced longer ago than this, in seconds or as a ``timedelta``;
+    ///   ``None`` = 30 days.
+    /// - ``grace``: how long an unreferenced file is kept after its last change; ``None`` = one day. Such a file may be
+    ///   the leftover of an interrupted writer, or belong to another machine that has not committed yet. While files
+    ///   that a repair set aside (``_log/*.damaged``) exist, unreferenced files are always kept.
+    /// - ``dry_run``: ``True`` = only report what would be removed.
+    /// - ``wait``: as in ``ingest``.
+    ///
+    /// Raises ``ValueError`` for a negative duration. Otherwise raises as ``ingest`` does.
+    ///
+    /// >>> from datetime import timedelta
+    /// >>> archive.expire(older_than=timedelta(days=7), dry_run=True)
+    /// ExpireReport(first_version=1, num_versions=0, num_files=0)
     #[pyo3(signature = (*, older_than=None, grace=None, dry_run=false, wait=None))]
     fn expire(
         &self,
@@ -284,6 +513,16 @@ impl PyArchive {
         Ok(self.change(py, Some(false), |archive, _, cancel| archive.expire(&options, cancel))?.into())
     }
 
+    /// Check the archive for problems, at its newest version and all other kept versions.
+    ///
+    /// It does the same as ``a2store.verify`` with the archive's ``location``.
+    ///
+    /// - ``deep``, ``workers``, ``progress``: as in ``a2store.verify``.
+    ///
+    /// Raises as ``a2store.verify`` does. A problem of the archive is listed in the report instead.
+    ///
+    /// >>> archive.verify().problems
+    /// []
     #[pyo3(signature = (*, deep=false, workers=None, progress=None))]
     fn verify(
         &self,
@@ -295,11 +534,15 @@ impl PyArchive {
         verify(py, self.lock().path().to_path_buf(), deep, workers, progress)
     }
 
+    /// The archive's absolute folder, or its URL.
     #[getter]
     fn location(&self) -> String {
         self.lock().path().to_string_lossy().into_owned()
     }
 
+    /// The archive's absolute folder.
+    ///
+    /// Raises ``ValueError`` for an archive on an object store; use ``location`` there.
     #[getter]
     fn path(&self) -> PyResult<PathBuf> {
         let path = self.lock().path().to_path_buf();
@@ -312,21 +555,25 @@ impl PyArchive {
         }
     }
 
+    /// The version of this view; the empty archive is version 1.
     #[getter]
     fn version(&self) -> u64 {
         self.lock().version()
     }
 
+    /// The number of runs at this version.
     #[getter]
     fn num_runs(&self) -> u64 {
         self.lock().num_runs()
     }
 
+    /// The number of steps at this version.
     #[getter]
     fn num_steps(&self) -> u64 {
         self.lock().num_steps()
     }
 
+    /// The smallest tiles of the phases ``"mid"`` and ``"late"``; see ``create``.
     #[getter]
     fn phases<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let phases = self.lock().phases();
@@ -336,22 +583,90 @@ impl PyArchive {
         Ok(dict)
     }
 
+    /// Return the schema of a table, which is the same at every version.
+    ///
+    /// - ``table``: ``"steps"``, ``"runs"`` or ``"annotations"``.
+    ///
+    /// Raises ``ValueError`` for an unknown table.
+    ///
+    /// >>> pa.schema(archive.schema("runs")).field("max_score").type
+    /// DataType(uint64)
     #[pyo3(signature = (table="steps"))]
     fn schema(&self, table: &str) -> PyResult<ArrowSchema> {
         let table: TableName = table.parse()?;
         Ok(ArrowSchema { schema: self.lock().schema(table) })
     }
 
+    /// Return the commits up to this version, newest first, including those of expired versions.
+    ///
+    /// >>> for commit in archive.history():
+    /// ...     print(commit.version, commit.operation, commit.added_runs)
+    /// 2 ingest 20
+    /// 1 create 0
     fn history(&self) -> Vec<PyCommitInfo> {
         self.lock().history().into_iter().map(PyCommitInfo::from).collect()
     }
 
+    /// Return the absolute paths, or URLs, of a table's Parquet files at this version, in order of their run ids.
+    ///
+    /// The files never change, and together they hold exactly the table's rows. For an empty table the list is empty.
+    ///
+    /// - ``table``: ``"steps"``, ``"runs"`` or ``"annotations"``.
+    ///
+    /// Raises ``ValueError`` for an unknown table.
+    ///
+    /// >>> import duckdb
+    /// >>> duckdb.read_parquet(archive.files("steps")).aggregate("count(*)").fetchall()
+    /// [(29320,)]
     #[pyo3(signature = (table="steps"))]
     fn files(&self, table: &str) -> PyResult<Vec<String>> {
         let table: TableName = table.parse()?;
         Ok(self.lock().files(table).into_iter().map(|path| path.to_string_lossy().into_owned()).collect())
     }
 
+    /// Plan a query over the tables ``runs``, ``steps`` and ``annotations`` at this version.
+    ///
+    /// The dialect is DataFusion's, with additional functions over boards (see ``a2store.functions()``). One SELECT,
+    /// WITH, VALUES or EXPLAIN statement is allowed, and it can read only these tables and ``tables``. docs/sql.md
+    /// lists what else is rejected. This call plans the query, so mistakes raise at once. The query runs when its
+    /// result is read.
+    ///
+    /// - ``query``: the SQL text, with parameters as ``$name``, or as ``$1``, ``$2``, ....
+    /// - ``params``: the values of all parameters: a dict for names, else a sequence. Values are bound, never
+    ///   interpolated into the text. They may be None, bool, int in ``-2**63..2**64``, float, str, bytes, NumPy scalars
+    ///   of these, dates and times.
+    /// - ``tables``: your own tables by name, for joins. A value is an object with the Arrow C interface (pyarrow,
+    ///   polars, pandas, DuckDB, another query) or a NumPy structured array, shape (n,), which are kept in memory, or
+    ///   the path of a Parquet file.
+    /// - ``memory_limit``: bytes that the query's operators may hold at once, at least 32 MiB. Sorts and groups spill
+    ///   to temporary files before they fail. ``None`` = half of the machine's memory, shared by all queries.
+    /// - ``spill_limit``: the maximum number of bytes of temporary files; ``None`` = 64 GiB.
+    /// - ``spill_folder``: the folder of temporary files; ``None`` = the system's. Each query removes its own
+    ///   subfolder.
+    /// - ``row_limit``, ``byte_limit``: the maximum number of rows, and of bytes as Arrow arrays, in the result, in
+    ///   ``0..2**64``; ``None`` = no limit.
+    /// - ``time_limit``: the maximum number of seconds from the start of the result to its end, at least 0; ``None`` =
+    ///   no limit.
+    ///
+    /// Raises ``QueryRefusedError`` for a statement that is not allowed. Raises ``QueryError`` for text that does not
+    /// parse or plan, and for parameters that do not match it. Raises ``TypeError`` for a value or table of another
+    /// type, and ``ValueError`` for an invalid name or limit. Raises ``OSError`` and ``DecodeError`` for files.
+    /// Exceeding a limit raises ``QueryLimitError`` while the result is read.
+    ///
+    /// >>> sql = "SELECT count(*) AS steps FROM steps WHERE max_score >= $min AND phase = 'late'"
+    /// >>> archive.sql(sql, {"min": 20_000}).show()
+    /// +-------+
+    /// | steps |
+    /// +-------+
+    /// | 1950  |
+    /// +-------+
+    /// 1 row
+    /// >>> query = archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC LIMIT $1", [3])
+    /// >>> query.to_arrow().to_pylist()
+    /// [{'run_id': 16, 'max_score': 82292}, {'run_id': 17, 'max_score': 46388}, {'run_id': 12, 'max_score': 38312}]
+    /// >>> labels = pa.table({"run_id": pa.array([3, 7], pa.uint32()), "label": ["a", "b"]})
+    /// >>> archive.sql("SELECT * FROM steps JOIN labels USING (run_id)", tables={"labels": labels}).count()
+    /// 2952
     #[pyo3(signature = (
         query, params=None, *, tables=None, memory_limit=None, spill_limit=None, spill_folder=None, row_limit=None,
         byte_limit=None, time_limit=None
@@ -379,6 +694,29 @@ impl PyArchive {
         Ok(PyQuery::new(planned?))
     }
 
+    /// Plan a named query from ``a2store.queries()``.
+    ///
+    /// - ``name``: the query's name.
+    /// - ``folder``: a folder of your own ``.sql`` files to use instead of the built-in queries.
+    /// - ``tables``, ``memory_limit``, ``spill_limit``, ``spill_folder``, ``row_limit``, ``byte_limit``,
+    ///   ``time_limit``: as in ``sql``. No query parameter has one of these names.
+    /// - ``params``: the values of the query's parameters; omitted ones have their defaults.
+    ///
+    /// Raises ``ValueError`` for an unknown name, listing the known ones, and for an invalid limit. Raises
+    /// ``QueryError`` for a parameter that is missing, unknown or of another type. Raises ``DecodeError`` for a file
+    /// with an invalid header. Exceeding a limit raises ``QueryLimitError`` while the result is read.
+    ///
+    /// >>> archive.query("high_score", min_score=20_000).materialize()
+    /// StepTable(23466 rows of 32 bytes)
+    /// >>> archive.query("unique_positions", memory_limit=512 << 20).show()
+    /// +-------+-----------+------------+---------------+
+    /// | phase | num_steps | num_boards | num_positions |
+    /// +-------+-----------+------------+---------------+
+    /// | early | 10375     | 10375      | 10349         |
+    /// | mid   | 16995     | 16995      | 16986         |
+    /// | late  | 1950      | 1950       | 1950          |
+    /// +-------+-----------+------------+---------------+
+    /// 3 rows
     #[pyo3(signature = (
         name, /, *, folder=None, tables=None, memory_limit=None, spill_limit=None, spill_folder=None, row_limit=None,
         byte_limit=None, time_limit=None, **params
@@ -409,6 +747,37 @@ impl PyArchive {
         Ok(PyQuery::new(planned?))
     }
 
+    /// Write the runs that a query selects, in the order of their ids, as files of any format.
+    ///
+    /// ``"original"`` restores the exact bytes of ingested run files, or the Macroxue pack that all runs came from. Run
+    /// files are named by id, as in ``out/run-00000042.a2run2``; if there are more than 1,000, they go into subfolders
+    /// of 1,000 files. Data that a format cannot store is omitted, as docs/formats.md lists. If the format requires
+    /// whole games, a run without a final board is rejected. No file is overwritten.
+    ///
+    /// - ``query``: SQL whose result has a column ``run_id``.
+    /// - ``out``: a folder for run files, ``"npy"``, ``"session"`` and ``"macroxue"``. For other formats, the file, or
+    ///   a folder in which a file of the usual name is created.
+    /// - ``format``: ``"original"``, ``"a2t1"``, ``"a2run2"``, ``"a2pack"``, ``"packdat"``, ``"npy"``, ``"session"``,
+    ///   ``"macroxue"`` or ``"jsonl"``.
+    /// - ``params``: as in ``sql``.
+    /// - ``by_step``: for ``"jsonl"``: ``True`` = one line per step.
+    /// - ``compact``: for ``"jsonl"``: ``True`` = flat values that DuckDB reads without conversion.
+    /// - ``compress``: for ``"a2pack"``: the compression of runs: ``"none"``, ``"zstd"`` or ``"lz4"``.
+    /// - ``align``: for ``"a2pack"``: the alignment of runs in bytes, 1 to 1,048,576; ``None`` = 4,096.
+    /// - ``shard_rows``: for ``"npy"``, ``"session"`` and ``"macroxue"``: rows per file, at least 1; ``None`` = one
+    ///   file, or the files of the Macroxue pack that all runs came from.
+    /// - ``moves``: for ``"session"``: whether the rows have moves, which an existing Rust reader of sessions rejects.
+    ///   ``None`` = only if all runs come from one session with moves.
+    /// - ``append``: for ``"packdat"``, ``"npy"`` and ``"macroxue"``: ``True`` = add to existing files.
+    /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
+    /// - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+    ///
+    /// Before it writes anything, it raises ``QueryError``, or ``ValueError`` for a query without ``run_id`` or a run
+    /// that the format cannot store. Raises ``FileExistsError``, ``DamagedError``, and ``KeyboardInterrupt`` on Ctrl-C.
+    ///
+    /// >>> sql = "SELECT run_id FROM runs WHERE max_score >= 50000"
+    /// >>> archive.export_runs(sql, "best.a2pack", format="a2pack")
+    /// ExportReport("best.a2pack", runs=1, num_steps=3773)
     #[pyo3(signature = (
         query, out, *, format="original", params=None, by_step=false, compact=false, compress="none", align=None,
         shard_rows=None, moves=None, append=false, workers=None, progress=None

@@ -8,7 +8,11 @@ use pyo3_arrow::error::PyArrowResult;
 use pyo3_arrow::ffi::{ArrayIterator, to_array_pycapsules, to_schema_pycapsule, to_stream_pycapsule};
 use std::sync::Arc;
 
-/// An Arrow array, for `pyarrow.array(…)` and any other consumer of `__arrow_c_array__`.
+/// An Arrow array for ``pyarrow.array`` and any other consumer of ``__arrow_c_array__``.
+///
+/// >>> rows = table.rows_array()
+/// >>> len(rows), pa.array(rows).type
+/// (29320, FixedSizeBinaryType(fixed_size_binary[32]))
 #[pyclass(frozen, module = "a2store")]
 pub(super) struct ArrowArray {
     pub(super) array: ArrayRef,
@@ -20,6 +24,9 @@ impl ArrowArray {
         self.array.len()
     }
 
+    /// Return the array in the capsules ``arrow_schema`` and ``arrow_array``.
+    ///
+    /// - ``requested_schema``: an ``arrow_schema`` capsule; the values are cast to its type if it differs.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_array__<'py>(
         &self,
@@ -35,7 +42,15 @@ impl ArrowArray {
     }
 }
 
-/// An Arrow schema, for `pyarrow.schema(…)` and any other consumer of `__arrow_c_schema__`.
+/// An Arrow schema for ``pyarrow.schema`` and any other consumer of ``__arrow_c_schema__``.
+///
+/// ``len(schema)`` is the number of columns.
+///
+/// >>> schema = archive.schema("steps")
+/// >>> schema.names[:3], len(schema)
+/// (['run_id', 'step_index', 'board'], 21)
+/// >>> pa.schema(schema).field("board").type
+/// DataType(uint64)
 #[pyclass(frozen, module = "a2store")]
 pub(super) struct ArrowSchema {
     pub(super) schema: SchemaRef,
@@ -43,7 +58,7 @@ pub(super) struct ArrowSchema {
 
 #[pymethods]
 impl ArrowSchema {
-    /// Returns the names of the columns, in order.
+    /// The names of the columns, in order.
     #[getter]
     fn names(&self) -> Vec<&str> {
         self.schema.fields().iter().map(|field| field.name().as_str()).collect()
@@ -53,6 +68,7 @@ impl ArrowSchema {
         self.schema.fields().len()
     }
 
+    /// Return the schema as an ``arrow_schema`` capsule.
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyArrowResult<Bound<'py, PyCapsule>> {
         to_schema_pycapsule(py, self.schema.as_ref())
     }

@@ -10,7 +10,34 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyDict, PyIterator, PyList, PyTuple};
 use pyo3_arrow::error::PyArrowResult;
 
-/// A batch of rows as columns.
+/// A batch of rows as columns, in NumPy arrays that share the batch's memory.
+///
+/// Each column is an attribute, ``batch.tokens``, and an item, ``batch["tokens"]``. So are the extra columns, but a
+/// column named like a method is only an item. A column that the loader does not serve raises ``AttributeError`` or
+/// ``KeyError``. ``len(batch)`` is the number of rows, called n below.
+///
+/// The arrays are writable. The loader does not reuse their memory while one of them exists.
+/// ``pyarrow.record_batch(batch)`` shares the memory too, except for columns of bools, which it copies.
+///
+/// - ``tokens``: the exponents of the boards: shape (n, 16), row by row from the top left; uint8, int32 or int64. They
+///   are 0 to 15, and 16 for a tile of 65536 if the table has ``tile_65536_mask``.
+/// - ``move``: the chosen move: shape (n,), uint8, 0 to 3 in the order UDLR, 255 = none.
+/// - ``ev_values``: the value of each move: shape (n, 4), float32, in the order UDLR; 0.0 if illegal, four NaNs if
+///   unknown.
+/// - ``ev_legal``: the legal moves: shape (n, 4), bool, in the order UDLR.
+/// - ``run_id``: the run's id in the archive: shape (n,), uint32.
+/// - ``step_index``: the step's index in its run, from 0: shape (n,), uint16; uint32 if the table has an index above
+///   65,535.
+/// - ``board``: the board before the move: shape (n,), uint64.
+///
+/// An extra column of strings has codes: shape (n,), int16, -1 = null; ``table.categories`` has the strings. An
+/// attached column has the shape (n, D), or (n,) if D is 1.
+///
+/// >>> batch = next(iter(table.loader(batch_size=256)))
+/// >>> batch
+/// Batch(256 rows: tokens, move, ev_values, ev_legal, run_id, step_index, board)
+/// >>> batch.tokens.shape, batch["ev_values"].dtype, "engine" in batch
+/// ((256, 16), dtype('float32'), False)
 #[pyclass(frozen, name = "Batch", module = "a2store")]
 pub(super) struct PyBatch {
     batch: Batch,
@@ -47,7 +74,10 @@ impl PyBatch {
         self.batch.num_rows()
     }
 
-    /// Returns the names of the columns.
+    /// Return the names of the columns, in order.
+    ///
+    /// >>> table.take([0]).keys()
+    /// ['tokens', 'move', 'ev_values', 'ev_legal', 'run_id', 'step_index', 'board']
     fn keys(&self) -> Vec<String> {
         self.batch.columns().map(|column| column.name.to_owned()).collect()
     }
@@ -69,7 +99,14 @@ impl PyBatch {
         PyList::new(py, self.keys())?.try_iter()
     }
 
-    /// Returns all columns by name.
+    /// Return all columns by name, in order.
+    ///
+    /// The arrays share the batch's memory.
+    ///
+    /// Raises ``MemoryError`` if an allocation fails.
+    ///
+    /// >>> table.take([0]).to_dict()["move"].dtype
+    /// dtype('uint8')
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
         for (index, column) in self.batch.columns().enumerate() {
@@ -78,13 +115,19 @@ impl PyBatch {
         Ok(dict)
     }
 
-    /// Returns the names of the bfloat16 columns, whose bits are stored as uint16.
+    /// The names of the bfloat16 columns, whose bits are stored as uint16 because NumPy lacks bfloat16.
     #[getter]
     fn bfloat16_columns(&self) -> Vec<&str> {
         let columns = self.batch.columns().filter(|column| column.dtype == ElementType::BFloat16);
         columns.map(|column| column.name).collect()
     }
 
+    /// Return the batch as a struct of its columns, in the capsules ``arrow_schema`` and ``arrow_array``.
+    ///
+    /// ``tokens``, ``ev_values`` and ``ev_legal`` are fixed-size lists. Columns of strings are dictionaries; only these
+    /// have nulls.
+    ///
+    /// - ``requested_schema``: an ``arrow_schema`` capsule; columns are cast to its types where possible.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_array__<'py>(
         &self,

@@ -7,7 +7,23 @@ use crate::selfplay::{IllegalMoves, VectorEnv, to_moves};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-/// A vector of games.
+/// A vector of games, one per slot, in which the caller chooses the moves.
+///
+/// A game depends on the seed, its number and the moves made in it. A slot whose game is over ignores moves until
+/// ``restart`` begins the next game in it. All returned arrays are copies.
+///
+/// - ``num_envs``: the number of slots, in ``1..=2**24``.
+/// - ``seed``: the seed of all games, in ``0..2**64``.
+///
+/// Raises ``ValueError`` if ``num_envs`` is out of range.
+///
+/// >>> from a2store import selfplay
+/// >>> env = selfplay.VectorEnv(1024, seed=1)
+/// >>> for _ in range(100):
+/// ...     rewards, over = env.step(env.legal().argmax(axis=1))
+/// ...     finished = env.restart()
+/// >>> rewards.dtype, env.tokens().shape
+/// (dtype('uint32'), (1024, 16))
 #[pyclass(name = "VectorEnv", module = "a2store.selfplay")]
 pub(super) struct PyVectorEnv {
     env: VectorEnv,
@@ -25,16 +41,27 @@ impl PyVectorEnv {
         self.env.len()
     }
 
+    /// The number of slots.
     #[getter]
     fn num_envs(&self) -> usize {
         self.env.len()
     }
 
+    /// The seed of all games.
     #[getter]
     fn seed(&self) -> u64 {
         self.env.seed()
     }
 
+    /// Return the exponents of the boards, row by row: shape (n, 16).
+    ///
+    /// - ``dtype``: ``"uint8"`` or ``"int64"``.
+    ///
+    /// Raises ``ValueError`` for another type.
+    ///
+    /// >>> from a2store import selfplay
+    /// >>> selfplay.VectorEnv(4, seed=1).tokens("int64").shape
+    /// (4, 16)
     #[pyo3(signature = (dtype="uint8"))]
     fn tokens<'py>(&self, py: Python<'py>, dtype: &str) -> PyResult<Bound<'py, PyAny>> {
         match dtype {
@@ -44,36 +71,64 @@ impl PyVectorEnv {
         }
     }
 
+    /// Return whether up, down, left and right are legal: shape (n, 4), bool. All are false if the game is over.
+    ///
+    /// Raises ``MemoryError`` if an allocation fails.
+    ///
+    /// >>> from a2store import selfplay
+    /// >>> selfplay.VectorEnv(2, seed=1).legal()
+    /// array([[ True,  True,  True,  True],
+    ///        [ True,  True,  True,  True]])
     fn legal<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         legal_array(py, self.env.legal_moves())
     }
 
+    /// The boards: shape (n,), uint64.
     #[getter]
     fn boards<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         copied_array(py, bytemuck::cast_slice::<_, u64>(self.env.boards()), "=u8", None)
     }
 
+    /// Whether the game in each slot is over: shape (n,), bool.
     #[getter]
     fn over<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         copied_array(py, &self.over_bytes(), "|b1", None)
     }
 
+    /// The number of the game in each slot: shape (n,), uint64. Games are numbered in the order of their start.
     #[getter]
     fn games<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         copied_array(py, &self.env.numbers().collect::<Vec<_>>(), "=u8", None)
     }
 
+    /// The score of each game so far, the sum over its merges: shape (n,), int64.
     #[getter]
     fn scores<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         copied_array(py, &self.env.scores().map(i64::from).collect::<Vec<_>>(), "=i8", None)
     }
 
+    /// The number of steps of each game so far: shape (n,), int64.
     #[getter]
     fn num_steps<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         copied_array(py, &self.env.num_steps().map(i64::from).collect::<Vec<_>>(), "=i8", None)
     }
 
-    /// Makes a move in each game that is not over.
+    /// Make a move in each game that is not over; return (rewards, over).
+    ///
+    /// The rewards are the scores of the moves, and ``over`` says which games are now over. Both have shape (n,).
+    ///
+    /// - ``moves``: shape (n,), integers, 0 to 3.
+    /// - ``illegal``: the effect of a move that does not change its board. ``"raise"`` raises before any game is
+    ///   stepped; ``"ignore"`` ignores the move.
+    ///
+    /// Raises ``ValueError`` for an illegal move, with its row and board, and for a wrong number of moves. Raises
+    /// ``TypeError`` unless the moves are one-dimensional integers.
+    ///
+    /// >>> from a2store import selfplay
+    /// >>> env = selfplay.VectorEnv(2, seed=1)
+    /// >>> rewards, over = env.step(env.legal().argmax(axis=1))
+    /// >>> rewards, over
+    /// (array([0, 0], dtype=uint32), array([False, False]))
     #[pyo3(signature = (moves, *, illegal="raise"))]
     fn step<'py>(
         &mut self,
@@ -102,7 +157,19 @@ impl PyVectorEnv {
         Ok((copied_array(py, &rewards, "=u4", None)?, copied_array(py, &self.over_bytes(), "|b1", None)?))
     }
 
-    /// Begins the next games in the slots that a mask selects, or whose game is over.
+    /// Begin the next games in some slots and return their number.
+    ///
+    /// - ``mask``: shape (n,), bool: true for the slots to restart, even if their game is not over. ``None`` = the
+    ///   slots whose game is over.
+    ///
+    /// Raises ``ValueError`` for a mask of another shape or type.
+    ///
+    /// >>> from a2store import selfplay
+    /// >>> env = selfplay.VectorEnv(4, seed=1)
+    /// >>> env.restart(np.array([True, False, False, True]))
+    /// 2
+    /// >>> env.games
+    /// array([4, 1, 2, 5], dtype=uint64)
     #[pyo3(signature = (mask=None))]
     fn restart(&mut self, mask: Option<&Bound<'_, PyAny>>) -> PyResult<usize> {
         let mask = match mask {
@@ -122,7 +189,15 @@ impl PyVectorEnv {
         Ok(slots.len())
     }
 
-    /// Begins the first games of a seed again.
+    /// Begin the first games of a seed again.
+    ///
+    /// - ``seed``: the seed of all games, in ``0..2**64``; ``None`` = the current seed.
+    ///
+    /// >>> from a2store import selfplay
+    /// >>> env = selfplay.VectorEnv(4, seed=1)
+    /// >>> env.reset(seed=2)
+    /// >>> env.seed
+    /// 2
     #[pyo3(signature = (seed=None))]
     fn reset(&mut self, seed: Option<u64>) {
         self.env.reset(seed.unwrap_or(self.env.seed()));

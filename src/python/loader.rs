@@ -8,7 +8,20 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{Mutex, PoisonError};
 
-/// A loader that serves shuffled batches of a table.
+/// A loader that serves a table's rows in batches, one epoch per iteration.
+///
+/// All ranks share one stream of rows. Each step takes the next ``world_size * batch_size`` rows, and every rank gets
+/// its part of them. A thread prepares batches ahead, so the loop rarely waits. Run one iteration of a loader at a
+/// time. ``len(loader)`` is the number of batches in a whole epoch. To get a loader, call ``StepTable.loader``.
+///
+/// Ctrl-C can interrupt a batch, and a failed allocation raises ``MemoryError``. In both cases the next call returns
+/// the same batch, and the loader's position does not change.
+///
+/// >>> loader = table.loader(batch_size=4096, seed=1)
+/// >>> len(loader)
+/// 8
+/// >>> sum(len(batch) for batch in loader)
+/// 29320
 #[pyclass(frozen, name = "Loader", module = "a2store")]
 pub(super) struct PyLoader {
     loader: Loader,
@@ -31,20 +44,56 @@ impl PyLoader {
         Ok(PyBatchIterator { batches: Mutex::new(Some(batches)) })
     }
 
+    /// The epoch that the next iteration serves.
     #[getter]
     fn epoch(&self) -> u64 {
         self.loader.epoch()
     }
 
+    /// The number of rows per batch and rank.
     #[getter]
     fn batch_size(&self) -> usize {
         self.loader.options().batch_size
     }
 
+    /// Set the epoch, which determines the order.
+    ///
+    /// The epoch does not advance by itself. If ``epoch`` is the current one, the position of a loaded state is kept,
+    /// so a loop over epochs continues at that position.
+    ///
+    /// - ``epoch``: the number of the epoch, in ``0..2**64``.
+    ///
+    /// >>> loader = table.loader(seed=1)
+    /// >>> loader.set_epoch(1)
+    /// >>> loader.epoch
+    /// 1
     fn set_epoch(&self, epoch: u64) {
         self.loader.set_epoch(epoch);
     }
 
+    /// Return the loader's position after the batches returned so far; prefetched batches do not count.
+    ///
+    /// The state is a dict of at most 512 bytes as JSON. After the same number of batches, all ranks have the same
+    /// state.
+    ///
+    /// - ``version``: int, the version of the dict and of the orders, 3.
+    /// - ``archive_version``, ``archive``, ``query``, ``view``: an int and three strs, the parts of the table's
+    ///   fingerprint. They cover the archive's version, the archive at that version, the query with its parameters and
+    ///   options, and the filters and splits of a view. ``view`` is ``""`` for a whole table.
+    /// - ``num_rows``, ``num_samples``: ints, the rows of the table and of an epoch.
+    /// - ``order``: str, the rows of an epoch and their order, such as ``"shuffled"`` or ``"weighted by age"``. Equal
+    ///   orders have equal names: quotas of 2 and 4 have the same name as quotas of 1 and 2.
+    /// - ``seed``, ``symmetries``: int and bool, the options.
+    /// - ``epoch``: int.
+    /// - ``position``: int, the rows of the epoch already served to all ranks, in ``0..=num_samples``.
+    ///
+    /// Raises ``MemoryError`` if an allocation fails.
+    ///
+    /// >>> loader = table.loader(batch_size=100)
+    /// >>> batch = next(iter(loader))
+    /// >>> state = loader.state_dict()
+    /// >>> state["epoch"], state["position"], state["order"]
+    /// (0, 100, 'shuffled')
     fn state_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let LoaderState {
             version,
@@ -76,6 +125,29 @@ impl PyLoader {
         Ok(dict)
     }
 
+    /// Restore a position: the next iteration begins there, in the state's epoch.
+    ///
+    /// Table, order, ``num_samples``, ``seed`` and ``symmetries`` must equal those of the loader that made the state.
+    /// Batch size, rank, number of ranks, columns and tokens may differ. If the state is at the end of an epoch, the
+    /// next iteration has no batches, and the one after it serves a whole epoch.
+    ///
+    /// A state of version 2 can be loaded if its order is unchanged and the options are spelled as before. These
+    /// orders are unchanged: ``shuffle=False``, ``replacement``, ``weights``, and ``shuffle`` and ``strata`` of at
+    /// least 65,536 rows in each served stratum. All other orders have changed, because small permutations are computed
+    /// differently.
+    ///
+    /// - ``state``: a dict that ``state_dict`` returned.
+    ///
+    /// Raises ``StateMismatchError``, with the name of the differing field, for a state of other rows or another order.
+    /// Raises ``ValueError`` for an invalid state. The loader is then unchanged.
+    ///
+    /// >>> loader = table.loader(batch_size=1024, seed=1)
+    /// >>> batch = next(iter(loader))
+    /// >>> state = loader.state_dict()
+    /// >>> loader = table.loader(batch_size=2048, seed=1)
+    /// >>> loader.load_state_dict(state)
+    /// >>> sum(len(batch) for batch in loader) == len(table) - 1024
+    /// True
     fn load_state_dict(&self, state: &Bound<'_, PyDict>) -> PyResult<()> {
         fn field<'py, T: for<'a> FromPyObject<'a, 'py>>(state: &Bound<'py, PyDict>, name: &str) -> PyResult<T> {
             let value = state.get_item(name)?.ok_or_else(|| missing(name))?;
@@ -173,7 +245,11 @@ fn quota((stratum, share): (Bound<'_, PyAny>, Bound<'_, PyAny>)) -> PyResult<(St
     }
 }
 
-/// An iterator over the batches of one epoch.
+/// An iterator over the batches of one epoch, or of its rest, which ``iter(loader)`` returns.
+///
+/// >>> batches = iter(table.loader(batch_size=4096))
+/// >>> len(next(batches))
+/// 4096
 #[pyclass(frozen, name = "BatchIterator", module = "a2store")]
 pub(super) struct PyBatchIterator {
     batches: Mutex<Option<Batches>>,
@@ -203,6 +279,7 @@ impl PyBatchIterator {
         Ok(next.map(PyBatch::new))
     }
 
+    /// Return the number of remaining batches.
     fn __length_hint__(&self, py: Python<'_>) -> usize {
         // Detach the interpreter, because the thread that makes a batch may attach to check for signals.
         py.detach(|| {

@@ -96,8 +96,12 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
-/// Runs the command `a2store` or `a2pack` and returns its exit status. `args` starts with the command's name.
-/// `program` is the command line that starts this program again, in a separate process.
+/// Run the command ``a2store`` or ``a2pack`` with these arguments and return its exit status.
+///
+/// The status is 0 for success, 1 for a problem in the data, and 2 for wrong usage.
+///
+/// - ``args``: the command's name, then its arguments.
+/// - ``program``: the command line that starts this program again, in a separate process.
 #[cfg(feature = "cli")]
 #[pyfunction]
 #[pyo3(name = "_run_command")]

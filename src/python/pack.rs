@@ -18,7 +18,17 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
 
-/// A reader of a pack of run files.
+/// A reader of the run files in an ``.a2pack``, which it maps into memory.
+///
+/// Access to any run takes constant time. ``len(pack)`` is the number of runs, and ``pack[i]`` is ``pack.decode(i)``.
+/// ``for run in pack`` returns all runs in order and decodes ahead in parallel. A reader may be shared between threads,
+/// survives ``fork``, and pickles as its path. The file must not change while it is open.
+///
+/// >>> pack = a2store.PackReader.open("games.a2pack")
+/// >>> len(pack), pack[0].meta.max_score
+/// (20, 11308)
+/// >>> max(run.meta.max_score for run in pack)
+/// 82292
 #[pyclass(frozen, name = "PackReader", module = "a2store")]
 pub(super) struct PyPackReader {
     pack: PackReader,
@@ -26,16 +36,28 @@ pub(super) struct PyPackReader {
     checksums: bool,
 }
 
-/// Statistics of a pack.
+/// Statistics of a pack. Lengths are numbers of steps; a percentile is the length at the nearest rank.
+///
+/// >>> stats = a2store.PackReader.open("games.a2pack").stats()
+/// >>> stats.count, stats.p50, stats.highest_tiles
+/// (20, 1483, {512: 1, 1024: 7, 2048: 10, 4096: 2})
 #[pyclass(frozen, name = "PackStats", module = "a2store")]
 pub(super) struct PyPackStats(PackStats);
 
-/// A summary of a conversion to JSON Lines.
+/// A summary of what ``PackReader.to_jsonl`` wrote.
+///
+/// >>> report = a2store.PackReader.open("games.a2pack").to_jsonl("games.jsonl", by_step=True)
+/// >>> report.num_runs, report.errors
+/// (20, [])
 #[pyclass(frozen, get_all, name = "JsonlReport", module = "a2store")]
 pub(super) struct PyJsonlReport {
+    /// The number of runs written.
     num_runs: u64,
+    /// The number of steps of those runs.
     num_steps: u64,
+    /// The number of bytes written.
     num_bytes: u64,
+    /// One message for each run that could not be read.
     errors: Vec<String>,
 }
 
@@ -66,6 +88,18 @@ impl PyPackReader {
 
 #[pymethods]
 impl PyPackReader {
+    /// Open a pack, and check its header, index and footer, but not its runs.
+    ///
+    /// Opening a pack of 100,000 runs takes milliseconds.
+    ///
+    /// - ``path``: the file.
+    /// - ``checksums``: whether to compare the checksum of each run that is read. ``False`` suits packs that
+    ///   ``validate`` has checked.
+    ///
+    /// Raises ``DecodeError``, whose ``kind`` is ``"header"`` or ``"checksum"``, and ``OSError``.
+    ///
+    /// >>> a2store.PackReader.open("games.a2pack", checksums=False)
+    /// PackReader(".../games.a2pack", 20 runs)
     #[staticmethod]
     #[pyo3(signature = (path, checksums=true))]
     #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
@@ -84,17 +118,26 @@ impl PyPackReader {
         format!("PackReader({:?}, {} runs)", self.path, self.pack.len())
     }
 
+    /// The path of the file.
     #[getter]
     fn path(&self) -> PathBuf {
         self.path.clone()
     }
 
-    /// Pickles the path and the options; unpickling opens the pack again.
+    /// Return the path and the options for ``pickle``; unpickling opens the pack again.
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (PathBuf, bool))> {
         let path = slf.get().path.clone();
         Ok((slf.get_type().getattr("open")?, (path, slf.get().checksums)))
     }
 
+    /// Return the format of a run according to the index: ``"v1"`` is A2T1, ``"v2"`` is a2run2.
+    ///
+    /// - ``index``: the index of the run; a negative one counts from the end.
+    ///
+    /// Raises ``IndexError`` for an index that is out of bounds.
+    ///
+    /// >>> a2store.PackReader.open("games.a2pack").kind(0)
+    /// 'v2'
     fn kind(&self, index: i64) -> PyResult<&'static str> {
         Ok(match self.pack.kind(self.place(index)?)? {
             RunKind::V1 => "v1",
@@ -102,6 +145,15 @@ impl PyPackReader {
         })
     }
 
+    /// Decode and return a run.
+    ///
+    /// - ``index``: the index of the run; a negative one counts from the end.
+    ///
+    /// Raises ``IndexError`` for an index that is out of bounds. Raises ``DecodeError``, with path, run and offset, for
+    /// a damaged run.
+    ///
+    /// >>> a2store.PackReader.open("games.a2pack").decode(-1)
+    /// Run(934 steps, max_score=16248, engine="a2store-expectimax-1", a2run2)
     fn decode(&self, py: Python<'_>, index: i64) -> PyResult<PyRun> {
         let index = self.place(index)?;
         Ok(self.run(index, py.detach(|| self.pack.decode_auto_v2(index))?))
@@ -111,6 +163,15 @@ impl PyPackReader {
         self.decode(py, index)
     }
 
+    /// Decode runs in parallel and return them in the order of ``indices``.
+    ///
+    /// - ``indices``: the indices of the runs, with repetitions; negative ones count from the end.
+    ///
+    /// Raises as ``decode`` does, for the first damaged run, and ``KeyboardInterrupt`` on Ctrl-C.
+    ///
+    /// >>> pack = a2store.PackReader.open("games.a2pack")
+    /// >>> [len(run) for run in pack.decode_batch([3, 0])]
+    /// [1302, 646]
     fn decode_batch(&self, py: Python<'_>, indices: &Bound<'_, PyAny>) -> PyResult<Vec<PyRun>> {
         let places = self.places(indices)?;
         let runs = if places.len() <= BATCH_RUNS {
@@ -125,14 +186,46 @@ impl PyPackReader {
         self.iter()
     }
 
+    /// Return an iterator over all runs in order; it decodes some megabytes ahead in parallel.
+    ///
+    /// At a damaged run the iterator raises ``DecodeError``; the next call continues with the following run.
+    ///
+    /// >>> sum(len(run) for run in a2store.PackReader.open("games.a2pack").iter())
+    /// 29320
     fn iter(&self) -> PyPackIterator {
         PyPackIterator::new(&self.pack, None)
     }
 
+    /// Return an iterator like ``iter``, over the runs at ``indices``, in that order.
+    ///
+    /// - ``indices``: the indices of the runs, with repetitions; negative ones count from the end.
+    ///
+    /// Raises ``IndexError`` at once for an index that is out of bounds.
+    ///
+    /// >>> pack = a2store.PackReader.open("games.a2pack")
+    /// >>> [run.meta.max_score for run in pack.iter_indices([3, 0])]
+    /// [25888, 11308]
     fn iter_indices(&self, indices: &Bound<'_, PyAny>) -> PyResult<PyPackIterator> {
         Ok(PyPackIterator::new(&self.pack, Some(self.places(indices)?)))
     }
 
+    /// Return an iterator over lists of ``batch_size`` runs; the last list may be shorter.
+    ///
+    /// - ``batch_size``: the number of runs in a list, at least 1.
+    /// - ``shuffle``: whether to shuffle the runs. The order depends on ``seed`` alone.
+    /// - ``seed``: in ``0..2**64``; ``None`` = a new seed each time.
+    /// - ``workers``: threads to decode with, 1 to 1,024; ``None`` = a pool shared by all readers, one thread per core.
+    /// - ``indices``: the indices of the runs, such as one half of ``split``; ``None`` = all.
+    /// - ``on_error``: the effect of a damaged run. ``"raise"`` raises its error; the next call continues with the
+    ///   other runs of the same list. ``"skip"`` leaves the run out of its list and adds its error to ``errors`` of the
+    ///   iterator.
+    ///
+    /// Raises ``ValueError`` for an option out of range, and ``IndexError`` for an index that is out of bounds. The
+    /// iterator raises ``DecodeError``.
+    ///
+    /// >>> pack = a2store.PackReader.open("games.a2pack")
+    /// >>> [len(runs) for runs in pack.iter_batches(8, shuffle=True, seed=1)]
+    /// [8, 8, 4]
     #[pyo3(signature = (batch_size, shuffle=false, seed=None, workers=None, *, indices=None, on_error="raise"))]
     fn iter_batches(
         &self,
@@ -148,6 +241,22 @@ impl PyPackReader {
         Ok(PyPackBatchIterator::new(&self.pack, batch_size, chosen, shuffle, seed, workers, skip_errors)?)
     }
 
+    /// Return an iterator over batches of steps; first it reads all steps into memory, 32 bytes each.
+    ///
+    /// A row's ``run_id`` is the index of the run in the pack. For training, ``to_table().loader(…)`` offers more.
+    ///
+    /// - ``batch_size``: rows per batch, at least 1; the last batch may have fewer.
+    /// - ``shuffle``, ``seed``: as in ``iter_batches``, over all steps.
+    /// - ``workers``: threads to read with, 1 to 1,024; ``None`` = one per core.
+    /// - ``indices``: the steps to return, numbered through all runs that were read; ``None`` = all.
+    /// - ``on_error``: as in ``to_table``.
+    ///
+    /// Raises ``DecodeError`` for a damaged run, and ``MemoryLimitError``. Otherwise raises as ``iter_batches`` does.
+    ///
+    /// >>> pack = a2store.PackReader.open("games.a2pack")
+    /// >>> batch = next(pack.iter_step_batches(512, shuffle=True, seed=1))
+    /// >>> batch.tokens.shape, batch.ev_values.dtype
+    /// ((512, 16), dtype('float32'))
     #[pyo3(signature = (batch_size, shuffle=false, seed=None, workers=None, *, indices=None, on_error="raise"))]
     #[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn iter_step_batches(
@@ -170,12 +279,34 @@ impl PyPackReader {
         Ok(PyPackStepIterator::new(table, batch_size, chosen, shuffle, seed)?)
     }
 
+    /// Return the steps of all runs as a table. A row's ``run_id`` is the index of the run in the pack.
+    ///
+    /// - ``workers``, ``on_error``: as in ``StepTable.from_runs``.
+    ///
+    /// Raises as ``StepTable.from_runs`` does.
+    ///
+    /// >>> a2store.PackReader.open("games.a2pack").to_table()
+    /// StepTable(29320 rows of 32 bytes)
     #[pyo3(signature = (*, workers=None, on_error="raise"))]
     fn to_table(&self, py: Python<'_>, workers: Option<usize>, on_error: &str) -> PyResult<PyStepTable> {
         Ok(PyStepTable::new(self.table(py, workers, on_error)?))
     }
 
-    /// Splits the indices of runs or of steps at random.
+    /// Split the indices of all runs, or of all steps, at random; return (train, test), each in ascending order.
+    ///
+    /// - ``unit``: ``"run"`` or ``"step"``: whether to split runs or steps. ``"run"`` keeps all steps of a run on one
+    ///   side.
+    /// - ``test_pct``: the test part as a fraction between 0 and 1. Its size is rounded down, but is at least one.
+    /// - ``test_size``: the size of the test part as a number, instead of ``test_pct``.
+    /// - ``seed``: in ``0..2**64``; equal seeds give equal splits.
+    ///
+    /// Raises ``ValueError`` unless exactly one of ``test_pct`` and ``test_size`` is given and in range, and for
+    /// another ``unit``.
+    ///
+    /// >>> pack = a2store.PackReader.open("games.a2pack")
+    /// >>> train, test = pack.split(test_pct=0.2, seed=1)
+    /// >>> train.dtype, len(train), len(test)
+    /// (dtype('uint64'), 16, 4)
     #[pyo3(signature = (unit="run", *, test_pct=None, test_size=None, seed=0))]
     fn split<'py>(
         &self,
@@ -212,6 +343,25 @@ impl PyPackReader {
         Ok((copied_array(py, &train, "<u8", None)?, copied_array(py, &test, "<u8", None)?))
     }
 
+    /// Write the runs in order as JSON Lines, with one line per run or per step, in bounded memory.
+    ///
+    /// docs/formats.md lists the keys. A damaged run is skipped and reported. The file is written atomically and
+    /// replaces an existing one.
+    ///
+    /// - ``path``: the file.
+    /// - ``parallel``: ``False`` = use one thread.
+    /// - ``by_step``: ``True`` = one line per step.
+    /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
+    /// - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+    /// - ``compact``: ``True`` = boards are uint64 and values are four numbers or nulls. ``False`` = both are lists, of
+    ///   cells and of objects.
+    ///
+    /// Raises ``OSError`` if the file cannot be written, ``ValueError`` for an option out of range, and
+    /// ``KeyboardInterrupt`` on Ctrl-C.
+    ///
+    /// >>> report = a2store.PackReader.open("games.a2pack").to_jsonl("games.jsonl")
+    /// >>> report.num_runs, report.num_steps
+    /// (20, 29320)
     #[pyo3(signature = (path, parallel=true, by_step=false, workers=None, progress=None, *, compact=false))]
     #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn to_jsonl(
@@ -232,11 +382,28 @@ impl PyPackReader {
         Ok(PyJsonlReport { num_runs, num_steps, num_bytes, errors })
     }
 
+    /// Return statistics. They are read from the pack if it has them, else computed in parallel once.
+    ///
+    /// - ``progress``: as in ``to_jsonl``.
+    ///
+    /// Raises ``KeyboardInterrupt`` on Ctrl-C.
+    ///
+    /// >>> a2store.PackReader.open("games.a2pack").stats()
+    /// PackStats(count=20, total_steps=29320, min_len=482, max_len=3773, mean_len=1466.0)
     #[pyo3(signature = (*, progress=None))]
     fn stats(&self, py: Python<'_>, progress: Option<bool>) -> PyResult<PyPackStats> {
         Ok(PyPackStats(interruptible(py, progress, |progress, cancel| self.pack.stats(progress, cancel))?))
     }
 
+    /// Decode every run, compare every checksum, and return a list of all problems.
+    ///
+    /// - ``sample``: check only this number of runs, evenly spread; ``None`` = all.
+    /// - ``workers``, ``progress``: as in ``to_jsonl``.
+    ///
+    /// Raises ``KeyboardInterrupt`` on Ctrl-C.
+    ///
+    /// >>> a2store.PackReader.open("games.a2pack").validate()
+    /// []
     #[pyo3(signature = (*, sample=None, workers=None, progress=None))]
     fn validate(
         &self,
@@ -267,77 +434,92 @@ fn positive(batch_size: u64) -> PyResult<u64> {
 
 #[pymethods]
 impl PyPackStats {
+    /// The number of runs.
     #[getter]
     fn count(&self) -> u64 {
         self.0.count
     }
 
+    /// The number of steps of all runs.
     #[getter]
     fn total_steps(&self) -> u64 {
         self.0.total_steps
     }
 
+    /// The length of the shortest run.
     #[getter]
     fn min_len(&self) -> u32 {
         self.0.min_len
     }
 
+    /// The length of the longest run.
     #[getter]
     fn max_len(&self) -> u32 {
         self.0.max_len
     }
 
+    /// The mean length.
     #[getter]
     fn mean_len(&self) -> f64 {
         self.0.mean_len
     }
 
+    /// The median length.
     #[getter]
     fn p50(&self) -> u32 {
         self.0.p50
     }
 
+    /// The 90th percentile of the lengths.
     #[getter]
     fn p90(&self) -> u32 {
         self.0.p90
     }
 
+    /// The 99th percentile of the lengths.
     #[getter]
     fn p99(&self) -> u32 {
         self.0.p99
     }
 
+    /// ``p50``, under its name in older tools for packs.
     // The names in older tools for packs.
     #[getter]
     fn p50_len(&self) -> u32 {
         self.0.p50
     }
 
+    /// ``p90``, under its name in older tools for packs.
     #[getter]
     fn p90_len(&self) -> u32 {
         self.0.p90
     }
 
+    /// ``p99``, under its name in older tools for packs.
     #[getter]
     fn p99_len(&self) -> u32 {
         self.0.p99
     }
 
+    /// ``highest_tiles``, under its name in older tools for packs.
     #[getter]
     fn highest_tile_hist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.highest_tiles(py)
     }
 
+    /// ``engines``, under its name in older tools for packs.
     #[getter]
     fn engine_counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.engines(py)
     }
 
+    /// The number of runs whose header cannot be read. ``highest_tiles`` and ``engines`` exclude them.
     #[getter]
     fn unreadable(&self) -> u64 {
         self.0.unreadable
     }
 
+    /// The number of runs by highest tile.
     #[getter]
     fn highest_tiles<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let tiles = PyDict::new(py);
@@ -345,6 +527,7 @@ impl PyPackStats {
         Ok(tiles)
     }
 
+    /// The number of runs by engine, in descending order of the number.
     #[getter]
     fn engines<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let engines = PyDict::new(py);

@@ -21,7 +21,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Runs with their indices in the pack.
 type RunBatch = Vec<(usize, Run)>;
 
-/// An iterator over runs of a pack, in order.
+/// An iterator over runs of a pack, which ``PackReader.iter`` and ``PackReader.iter_indices`` return.
+///
+/// ``next`` raises ``DecodeError`` at a damaged run; the call after it continues with the following run.
+///
+/// >>> runs = a2store.PackReader.open("games.a2pack").iter()
+/// >>> next(runs).meta.num_steps
+/// 646
 #[pyclass(frozen, name = "PackIterator", module = "a2store")]
 pub(super) struct PyPackIterator {
     pack: PackReader,
@@ -31,7 +37,13 @@ pub(super) struct PyPackIterator {
     runs: Mutex<(PackIter<'static>, usize)>,
 }
 
-/// An iterator over lists of runs of a pack.
+/// An iterator over lists of runs of a pack. ``len`` is the total number of lists; it never decreases.
+///
+/// A list whose runs are all skipped is left out, although ``len`` counts it.
+///
+/// >>> batches = a2store.PackReader.open("games.a2pack").iter_batches(8, on_error="skip")
+/// >>> len(batches), len(next(batches)), batches.errors
+/// (3, 8, [])
 #[pyclass(frozen, name = "PackBatchIterator", module = "a2store")]
 pub(super) struct PyPackBatchIterator {
     pack: PackReader,
@@ -46,7 +58,11 @@ pub(super) struct PyPackBatchIterator {
     errors: Mutex<Vec<Rejected>>,
 }
 
-/// An iterator over batches of steps of a pack.
+/// An iterator over batches of steps of a pack. ``len`` is the total number of batches; it never decreases.
+///
+/// >>> batches = a2store.PackReader.open("games.a2pack").iter_step_batches(4096)
+/// >>> len(batches), len(next(batches))
+/// (8, 4096)
 #[pyclass(frozen, name = "PackStepIterator", module = "a2store")]
 pub(super) struct PyPackStepIterator {
     table: StepTable,
@@ -195,7 +211,7 @@ impl PyPackBatchIterator {
         Ok(batch.map(|batch| batch.into_iter().map(|(place, run)| pyrun(&self.pack, place, run)).collect()))
     }
 
-    /// Returns the runs that were skipped so far.
+    /// The runs that were skipped so far with ``on_error="skip"``, in order.
     #[getter]
     fn errors(&self) -> Vec<PyRejected> {
         lock(&self.errors).iter().map(PyRejected::from).collect()
@@ -218,7 +234,7 @@ impl PyPackStepIterator {
 
 #[pymethods]
 impl PyPackStepIterator {
-    /// Returns the runs that were skipped.
+    /// The runs that were skipped with ``on_error="skip"``, in order.
     #[getter]
     fn errors(&self) -> Vec<PyRejected> {
         self.table.errors().iter().map(PyRejected::from).collect()

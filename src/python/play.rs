@@ -12,11 +12,30 @@ use crate::selfplay::{Choices, PlayOptions, PlayReport, Player, Positions, play 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
-/// The built-in player.
+/// The built-in player, a policy for ``a2store.selfplay.play``.
+///
+/// Called with tokens, integers of shape (B, 16), it returns moves of shape (B,), uint8. A move is 0 if no move is
+/// legal. The second argument of policies, ``legal``, is accepted and ignored.
+///
+/// - ``depth``: the search depth in spawns, 0 to 3. Each level takes about fifty times longer.
+/// - ``workers``: threads to play with, 1 to 1,024; ``None`` = one per core.
+///
+/// Raises ``ValueError`` for a depth out of range. A call raises ``TypeError`` for tokens of another type or shape, and
+/// ``ValueError`` for exponents above 15.
+///
+/// >>> from a2store import selfplay
+/// >>> player = selfplay.Player(depth=0)
+/// >>> env = selfplay.VectorEnv(4, seed=1)
+/// >>> player(env.tokens())
+/// array([0, 0, 2, 0], dtype=uint8)
+/// >>> selfplay.play(player, 10, seed=1).highest_tiles
+/// array([256, 256, 256, 256, 512, 256, 256, 256, 512, 256])
 #[pyclass(frozen, name = "Player", module = "a2store.selfplay")]
 pub(super) struct PyPlayer {
+    /// The search depth in spawns.
     #[pyo3(get)]
     depth: u8,
+    /// The number of threads, or ``None`` for one per core.
     #[pyo3(get)]
     workers: Option<usize>,
 }
@@ -65,7 +84,14 @@ impl PyPlayer {
     }
 }
 
-/// The result of playing games.
+/// The result of ``a2store.selfplay.play``.
+///
+/// The arrays have one row per finished game, in the order of the games' numbers.
+///
+/// >>> from a2store import selfplay
+/// >>> result = selfplay.play(selfplay.Player(depth=0), 10, seed=1)
+/// >>> len(result), int(result.scores.max()), result.terminated.dtype
+/// (10, 7092, dtype('bool'))
 #[pyclass(frozen, name = "PlayResult", module = "a2store.selfplay")]
 pub(super) struct PyPlayResult {
     report: PlayReport,
@@ -88,52 +114,64 @@ impl PyPlayResult {
         self.report.games.len()
     }
 
+    /// The numbers of the games: ``0..len`` unless ``stopped``.
     #[getter]
     fn games<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.column(py, "=u8", |game| game.number)
     }
 
+    /// The score of each game: the sum over its merges.
+    ///
+    /// The ``max_score`` of an archive is derived from the final board. It is higher by 4 for each spawned 4.
     #[getter]
     fn scores<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.column(py, "=i8", |game| i64::from(game.score))
     }
 
+    /// The largest tile of each final board, such as 2048 (not its exponent 11).
     #[getter]
     fn highest_tiles<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.column(py, "=i8", |game| i64::from(game.final_board.highest_tile()))
     }
 
+    /// The number of steps of each game.
     #[getter]
     fn num_steps<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.column(py, "=i8", |game| i64::from(game.num_steps))
     }
 
+    /// The board after the last step of each game.
     #[getter]
     fn final_boards<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.column(py, "=u8", |game| game.final_board.0)
     }
 
+    /// Whether the game ended without a legal move; false for a game that was truncated at ``max_steps``.
     #[getter]
     fn terminated<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.column(py, "|b1", |game| u8::from(game.final_board.is_terminal()))
     }
 
+    /// The number of steps made, including the steps of abandoned games.
     #[getter]
     fn total_steps(&self) -> u64 {
         self.report.num_steps
     }
 
+    /// The duration in seconds, including the policy's time.
     #[getter]
     fn seconds(&self) -> f64 {
         self.report.elapsed.as_secs_f64()
     }
 
+    /// ``total_steps / seconds``.
     #[getter]
     fn steps_per_second(&self) -> f64 {
         // The maximum avoids a division by zero.
         self.report.num_steps as f64 / self.seconds().max(1e-9)
     }
 
+    /// The recorder's limit that stopped play early, such as ``"games"`` or ``"disk"``; else ``None``.
     #[getter]
     fn stopped(&self) -> Option<&str> {
         self.report.stopped.as_deref()
@@ -148,7 +186,7 @@ impl PyPlayResult {
     }
 }
 
-/// Plays games, for `a2store.selfplay.play`. `tokens` is the type of the policy's boards.
+/// Play games; the implementation of ``a2store.selfplay.play``.
 #[pyfunction]
 #[pyo3(name = "_play")]
 #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // The signature is Python's.

@@ -16,57 +16,167 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A recorder of games, into a session or an archive.
+/// A recorder of games while they are played, many at once and from any number of threads.
+///
+/// Each game stays in memory until it ends. A *rotation* writes all ended games at once: to an archive, or to a session
+/// ``<time>_model=<tag>`` in a folder. The session is consistent at any moment. A push waits for a rotation only if the
+/// memory is used up.
+///
+/// A crash loses unwritten games; ``journal=True`` protects ended ones. The next recorder in the same folder recovers
+/// what the crashed one left, lists it in ``unfinished``, and issues a ``RuntimeWarning`` about lost games. A recorder
+/// with a ``sink`` recovers only recordings with the same tag and archive.
+///
+/// - ``root``: the folder of sessions, created if it is missing. With ``sink``, the journal gets its own folder in it.
+/// - ``tag``: the model's name; letters, digits and ``._+-`` are allowed, but no dot at the beginning.
+/// - ``engine``, ``model_hash``, ``config_hash``, ``meta``: further metadata of the session, together at most 131,072
+///   bytes. With ``sink``, ``engine`` has at most 256 bytes. ``meta`` maps keys to JSON values.
+/// - ``sink``: an archive that stores the games, with values and final boards, instead of a session. ``refresh`` shows
+///   them. Every ended game becomes a run, even if it equals another: ``session`` and ``source_id`` identify it. A
+///   rotation needs the memory of an ingest in addition to ``max_ram_mb``.
+/// - ``max_games``, ``max_steps``, ``max_wall_ms``: limits for new games: games, steps, and milliseconds since the
+///   start; ``None`` = no limit. Once a limit is reached, no game can begin, but running games continue, so a session
+///   holds whole games. ``max_steps`` counts kept steps.
+/// - ``max_ram_mb``: memory for unwritten steps in millions of bytes, at least 16. Pushes wait if it is used up.
+///   ``None`` = half of the available memory.
+/// - ``max_disk_mb``: disk space in millions of bytes, at least 1; ``None`` = no limit. A game that would exceed it is
+///   rejected when it ends.
+/// - ``sample_rate``: keep one step out of this many, at least 1, starting with the first.
+/// - ``rotate_steps``, ``rotate_secs``: rotate after this many unwritten steps, at least 1, or after this many seconds,
+///   above 0; ``None`` = not by time. A rotation also starts when two fifths of the memory are used.
+/// - ``journal``: whether a game is durable as soon as ``end`` returns. Each game is then written twice.
+/// - ``moves``: whether a session keeps the moves. If so, every step needs a move. With ``False``, an existing Rust
+///   reader of sessions can read it, but ``ingest`` has to derive the moves from the boards. Some stay unknown.
+///
+/// Raises ``ValueError`` for an option out of range, and ``OSError``. Raises ``ConflictError`` if another recorder
+/// writes to the archive under the same tag.
+///
+/// >>> from a2store import selfplay
+/// >>> run = a2store.read_run("runs/run-00000.a2run2")
+/// >>> with selfplay.Recorder("selfplay", tag="v1") as recorder:
+/// ...     game = recorder.begin(seed=7)
+/// ...     for board, move in zip(run.boards, run.moves):
+/// ...         game.push(int(board), int(move))
+/// ...     game_id = game.end(run.final_board)
+/// >>> archive.ingest(recorder.folder).accepted
+/// 1
 #[pyclass(frozen, name = "Recorder", module = "a2store.selfplay")]
 pub(super) struct PyRecorder(Recorder);
 
-/// A game that is being recorded.
+/// A game that is being recorded. One thread at a time may use it.
+///
+/// A game that is deleted before its end is abandoned.
+///
+/// >>> from a2store import selfplay
+/// >>> recorder = selfplay.Recorder("selfplay", tag="v1")
+/// >>> game = recorder.begin()
+/// >>> game.push(0x1000_0000_0000_0001, 0)
+/// >>> len(game)
+/// 1
+/// >>> game.end()
+/// 0
 #[pyclass(frozen, name = "Game", module = "a2store.selfplay")]
 pub(super) struct PyGame(Mutex<Option<Game>>);
 
 /// The current statistics of a recorder.
+///
+/// >>> from a2store import selfplay
+/// >>> recorder = selfplay.Recorder("selfplay", tag="v1")
+/// >>> game = recorder.begin()
+/// >>> game.abandon()
+/// >>> recorder.stats()
+/// RecorderStats(begun=1, live=0, ended=0, steps=0, durable=0)
 #[pyclass(frozen, get_all, name = "RecorderStats", module = "a2store.selfplay")]
 pub(super) struct PyRecorderStats {
+    /// The number of games that began.
     begun: u64,
+    /// The number of running games.
     live: u64,
+    /// The number of games that ended and are kept.
     ended: u64,
+    /// The number of games that were abandoned, or rejected at their end.
     abandoned: u64,
+    /// The number of games that were rejected at their end.
     refused: u64,
+    /// The number of kept steps in ended games.
     steps: u64,
+    /// The number of durable games: the games with an id below this number.
     durable: u64,
+    /// The number of rotations so far.
     rotations: u64,
+    /// The bytes on disk, including those that the next rotation may need temporarily.
     disk_bytes: u64,
+    /// The bytes of steps in memory.
     ram_bytes: u64,
+    /// The error of the last rotation, if it failed; the rotation is retried.
     failure: Option<String>,
 }
 
 /// A summary of a recording.
+///
+/// >>> from a2store import selfplay
+/// >>> recorder = selfplay.Recorder("selfplay", tag="player")
+/// >>> result = selfplay.play(selfplay.Player(depth=0), 10, seed=1, recorder=recorder)
+/// >>> report = recorder.close()
+/// >>> report.runs, report.steps == result.total_steps
+/// (10, True)
 #[pyclass(frozen, get_all, name = "RecorderReport", module = "a2store.selfplay")]
 pub(super) struct PyRecorderReport {
+    /// The folder of the session or, with a ``sink``, of the journal.
     folder: PathBuf,
+    /// The number of written games.
     runs: u64,
+    /// The number of kept steps in those games.
     steps: u64,
+    /// The number of rotations.
     rotations: u64,
+    /// The number of games that were abandoned, or rejected at their end.
     abandoned: u64,
+    /// The number of games that were rejected at their end.
     refused: u64,
+    /// The number of games that were running at the end and are lost.
     live: u64,
+    /// The number of bytes on disk.
     num_bytes: u64,
+    /// The duration of the recording, in seconds.
     elapsed_s: f64,
 }
 
 /// A recording that was not closed by its recorder, with the result of its recovery.
+///
+/// >>> from a2store import selfplay
+/// >>> result = selfplay.recover("session")
+/// >>> result.runs, result.lost_runs, result.error
+/// (0, 0, None)
 #[pyclass(frozen, get_all, name = "Unfinished", module = "a2store.selfplay")]
 pub(super) struct PyUnfinished {
+    /// The folder of the recording.
     folder: PathBuf,
+    /// The number of written games.
     runs: u64,
+    /// The number of those games that were recovered from the journal.
     from_journal: u64,
+    /// The number of ended games that are lost. After a power failure, the true number may be higher.
     lost_runs: u64,
+    /// The number of steps lost with those games, for a session.
     lost_steps: u64,
+    /// The number of games that were running and are lost.
     live: u64,
+    /// The reason why the recovery failed, or ``None``.
     error: Option<String>,
 }
 
-/// Recovers the session of a crashed recorder.
+/// Recover the session of a crashed recorder and return the result.
+///
+/// It does nothing if the session is complete.
+///
+/// - ``folder``: the session or, with ``sink``, the folder of the journal.
+/// - ``sink``: the archive that the recording writes to, if any.
+///
+/// Raises ``ConflictError`` if a recorder still uses the folder, ``OSError``, and ``Error`` for damaged files.
+///
+/// >>> from a2store import selfplay
+/// >>> selfplay.recover("session")
+/// Unfinished("session", runs=0, from_journal=0, lost_runs=0, live=0)
 #[pyfunction]
 #[pyo3(signature = (folder, sink=None))]
 #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
@@ -148,34 +258,82 @@ impl PyRecorder {
         Ok(PyRecorder(recorder))
     }
 
+    /// Begin a game.
+    ///
+    /// - ``seed``: the seed of the game, in ``0..2**64 - 1``, which is stored with it; ``None`` = unknown.
+    ///
+    /// Raises ``RecorderLimitError`` if a limit is reached (see ``is_full``). Raises ``ValueError`` if the recorder is
+    /// closed, and for the seed 2^64 - 1, which stands for an unknown seed in sessions. Raises ``OSError`` once after a
+    /// failed rotation. Such a rotation loses nothing and is retried.
+    ///
+    /// >>> from a2store import selfplay
+    /// >>> recorder = selfplay.Recorder("selfplay", tag="v1")
+    /// >>> game = recorder.begin(seed=7)
+    /// >>> game.push(0x1000_0000_0000_0001, 0)
+    /// >>> game.end()
+    /// 0
     #[pyo3(signature = (seed=None))]
     fn begin(&self, py: Python<'_>, seed: Option<u64>) -> PyResult<PyGame> {
         Ok(PyGame(Mutex::new(Some(py.detach(|| self.0.begin(seed))?))))
     }
 
+    /// Write all ended games, wait until they are durable, and return the number of durable games.
+    ///
+    /// These are the games with an id below this number.
+    ///
+    /// Raises ``OSError`` if the games cannot be written; they stay in memory. Raises ``ValueError`` if the recorder is
+    /// closed, or if a fork inherited it.
+    ///
+    /// >>> from a2store import selfplay
+    /// >>> recorder = selfplay.Recorder("selfplay", tag="v1")
+    /// >>> game = recorder.begin()
+    /// >>> game.push(0x1000_0000_0000_0001, 0)
+    /// >>> game_id = game.end()
+    /// >>> recorder.rotate()
+    /// 1
     fn rotate(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(py.detach(|| self.0.rotate())?)
     }
 
+    /// Write the remaining ended games and end the recording.
+    ///
+    /// Running games are lost. Further calls are allowed.
+    ///
+    /// Raises ``OSError`` if the games cannot be written, and ``ValueError`` if a fork inherited the recorder.
+    ///
+    /// >>> from a2store import selfplay
+    /// >>> recorder = selfplay.Recorder("selfplay", tag="v1")
+    /// >>> recorder.close().runs
+    /// 0
     fn close(&self, py: Python<'_>) -> PyResult<PyRecorderReport> {
         Ok(py.detach(|| self.0.close())?.into())
     }
 
+    /// The limit that was reached: ``"games"``, ``"steps"``, ``"ram"``, ``"wall"`` or ``"disk"``; else ``None``.
     #[getter]
     fn is_full(&self) -> Option<&'static str> {
         self.0.is_full().map(|limit| limit.name())
     }
 
+    /// The folder of the session or, with a ``sink``, of the journal.
     #[getter]
     fn folder(&self) -> PathBuf {
         self.0.folder().to_owned()
     }
 
+    /// The unfinished recordings that this recorder found at its start, with the result of their recovery.
     #[getter]
     fn unfinished(&self) -> Vec<PyUnfinished> {
         self.0.unfinished().iter().map(PyUnfinished::from).collect()
     }
 
+    /// Return the current statistics.
+    ///
+    /// >>> from a2store import selfplay
+    /// >>> recorder = selfplay.Recorder("selfplay", tag="v1")
+    /// >>> game = recorder.begin()
+    /// >>> recorder.stats().live
+    /// 1
     fn stats(&self) -> PyRecorderStats {
         let stats = self.0.stats();
         PyRecorderStats {
@@ -193,10 +351,12 @@ impl PyRecorder {
         }
     }
 
+    /// Return the recorder itself.
     fn __enter__(slf: Py<Self>) -> Py<Self> {
         slf
     }
 
+    /// Close the recorder.
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
         self.close(py).map(drop)
@@ -223,6 +383,22 @@ impl Drop for PyRecorder {
 
 #[pymethods]
 impl PyGame {
+    /// Add a step.
+    ///
+    /// - ``board``: the board before the move: a packed board, an int in ``0..2**64``, or its sixteen exponents.
+    /// - ``move``: 0 to 3 in the order UDLR; ``None`` = unknown.
+    /// - ``ev``: the values of the four moves in the order UDLR; ``None`` or four NaNs = no values. Values of illegal
+    ///   moves are ignored. An archive keeps the values; a session does not.
+    ///
+    /// Raises ``ValueError`` for an invalid board or move, and for a missing move if moves are kept. Raises
+    /// ``RecorderLimitError`` if running games alone use all memory.
+    ///
+    /// >>> from a2store import selfplay
+    /// >>> recorder = selfplay.Recorder("selfplay", tag="v1", sink=archive)
+    /// >>> game = recorder.begin()
+    /// >>> game.push(0x1000_0000_0000_0001, 0, ev=[0.5, 0.0, 0.0, 0.25])
+    /// >>> len(game)
+    /// 1
     #[pyo3(signature = (board, r#move=None, ev=None))]
     fn push(&self, py: Python<'_>, board: &Bound<'_, PyAny>, r#move: Option<u8>, ev: Option<[f32; 4]>) -> PyResult<()> {
         let board = board_from(board)?;
@@ -236,6 +412,21 @@ impl PyGame {
         Ok(game.push(board, action, ev)?)
     }
 
+    /// Add steps. If one of them is invalid, none is added.
+    ///
+    /// - ``boards``: shape (n,) uint64, or shape (n, 16) exponents.
+    /// - ``moves``: shape (n,), integers, 0 to 3 in the order UDLR; ``None`` = unknown.
+    /// - ``evs``: shape (n, 4), float32, in the order UDLR; ``None`` = no values.
+    ///
+    /// Raises as ``push`` does.
+    ///
+    /// >>> from a2store import selfplay
+    /// >>> recorder = selfplay.Recorder("selfplay", tag="v1")
+    /// >>> run = a2store.read_run("runs/run-00000.a2run2")
+    /// >>> game = recorder.begin()
+    /// >>> game.push_batch(run.boards, run.moves, run.ev_values)
+    /// >>> len(game)
+    /// 646
     #[pyo3(signature = (boards, moves=None, evs=None))]
     fn push_batch(
         &self,
@@ -268,6 +459,20 @@ impl PyGame {
         Ok(game.push_all((0..len).map(step))?)
     }
 
+    /// End the game and return its id in the session.
+    ///
+    /// - ``final_board``: the board after the last move, as for ``push``; ``None`` = unknown.
+    ///
+    /// The game is not kept if this raises ``RecorderLimitError`` (it would exceed ``max_disk_mb``) or ``ValueError``
+    /// (the recorder is closed). It is kept if this raises ``OSError`` (the journal cannot be written), but it is
+    /// durable only after the next rotation.
+    ///
+    /// >>> from a2store import selfplay
+    /// >>> recorder = selfplay.Recorder("selfplay", tag="v1")
+    /// >>> game = recorder.begin()
+    /// >>> game.push(0x1000_0000_0000_0001, 1)
+    /// >>> game.end(0x0100_0000_0000_1001)
+    /// 0
     #[pyo3(signature = (final_board=None))]
     fn end(&self, py: Python<'_>, final_board: Option<&Bound<'_, PyAny>>) -> PyResult<u64> {
         let final_board = final_board.map(board_from).transpose()?;
@@ -278,6 +483,14 @@ impl PyGame {
         Ok(py.detach(|| game.map_or(Ok(0), |game| game.end(final_board)))?)
     }
 
+    /// Abandon the game. None of its steps is kept.
+    ///
+    /// >>> from a2store import selfplay
+    /// >>> recorder = selfplay.Recorder("selfplay", tag="v1")
+    /// >>> game = recorder.begin()
+    /// >>> game.abandon()
+    /// >>> recorder.stats().abandoned
+    /// 1
     fn abandon(&self, py: Python<'_>) {
         drop(self.lock(py).take());
     }

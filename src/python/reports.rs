@@ -10,18 +10,33 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 
 /// One commit in an archive's history.
+///
+/// >>> commit = archive.history()[0]
+/// >>> commit.operation, commit.added_runs, commit.added_steps
+/// ('ingest', 20, 29320)
 #[pyclass(frozen, get_all, name = "CommitInfo", module = "a2store")]
 pub(super) struct PyCommitInfo {
+    /// The version that the commit created.
     version: u64,
+    /// The time of the commit in UTC, as in RFC 3339: ``2026-01-31T12:00:00.000Z``.
     time: String,
+    /// The operation that made the commit.
     operation: &'static str,
+    /// The unique id of the commit: 32 hexadecimal digits.
     txn: String,
+    /// The number of added runs. Their ids are ``next_run_id - added_runs .. next_run_id``.
     added_runs: u64,
+    /// The number of added steps.
     added_steps: u64,
+    /// The first run id that was unused after the commit.
     next_run_id: u64,
+    /// The number of runs in the archive after the commit.
     num_runs: u64,
+    /// The number of steps in the archive after the commit.
     num_steps: u64,
+    /// The number of added data files.
     added_files: u64,
+    /// The number of data files that the commit removed from the archive's list.
     removed_files: u64,
 }
 
@@ -52,12 +67,22 @@ impl PyCommitInfo {
 }
 
 /// A summary of an import of annotations.
+///
+/// >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
+/// >>> report = archive.annotate("model-v1", predictions, partial=True)
+/// >>> report.num_rows, report.missing_steps
+/// (3, 643)
 #[pyclass(frozen, get_all, name = "AnnotateReport", module = "a2store")]
 pub(super) struct PyAnnotateReport {
+    /// The model.
     model: String,
+    /// The number of annotated runs.
     num_runs: u64,
+    /// The number of annotated steps.
     num_rows: u64,
+    /// The number of steps of these runs without annotations.
     missing_steps: u64,
+    /// The number of rows that were replaced.
     replaced_rows: u64,
 }
 
@@ -77,13 +102,25 @@ impl PyAnnotateReport {
 }
 
 /// The annotations of a model.
+///
+/// >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
+/// >>> report = archive.annotate("model-v1", predictions, partial=True)
+/// >>> model = archive.annotations()[0]
+/// >>> model.model, model.num_rows, model.first_run_id
+/// ('model-v1', 3, 0)
 #[pyclass(frozen, get_all, name = "ModelInfo", module = "a2store")]
 pub(super) struct PyModelInfo {
+    /// The model.
     model: String,
+    /// The number of annotated steps.
     num_rows: u64,
+    /// The number of data files.
     num_files: u64,
+    /// The size of the data files, in bytes.
     num_bytes: u64,
+    /// The first annotated run.
     first_run_id: u32,
+    /// The last annotated run.
     last_run_id: u32,
 }
 
@@ -103,12 +140,21 @@ impl PyModelInfo {
 }
 
 /// A summary of an export.
+///
+/// >>> report = archive.export_runs("SELECT run_id FROM runs LIMIT 3", "out")
+/// >>> report.runs, report.num_files
+/// (3, 3)
 #[pyclass(frozen, get_all, name = "ExportReport", module = "a2store")]
 pub(super) struct PyExportReport {
+    /// The written file or folder.
     path: PathBuf,
+    /// The number of written runs.
     runs: u64,
+    /// The number of steps of those runs.
     num_steps: u64,
+    /// The number of run files; 1 for formats with several runs per file.
     num_files: u64,
+    /// The runs and files that ``convert`` skipped with ``on_error="skip"``, in order.
     errors: Vec<PyRejected>,
 }
 
@@ -128,12 +174,21 @@ impl PyExportReport {
 }
 
 /// A summary of a compaction.
+///
+/// >>> report = archive.compact()
+/// >>> report.files_before, report.files_after
+/// (2, 2)
 #[pyclass(frozen, get_all, name = "CompactReport", module = "a2store")]
 pub(super) struct PyCompactReport {
+    /// The number of data files before the compaction.
     files_before: u64,
+    /// The number of data files after the compaction.
     files_after: u64,
+    /// The size of the data files before the compaction, in bytes.
     bytes_before: u64,
+    /// The size of the data files after the compaction, in bytes.
     bytes_after: u64,
+    /// The number of rewritten rows in both tables.
     num_rows: u64,
 }
 
@@ -152,13 +207,22 @@ impl PyCompactReport {
     }
 }
 
-/// A summary of expired versions and removed files.
+/// A summary of what ``expire`` removed or, with ``dry_run``, would remove.
+///
+/// >>> report = archive.expire()
+/// >>> report.first_version, report.num_versions
+/// (1, 0)
 #[pyclass(frozen, get_all, name = "ExpireReport", module = "a2store")]
 pub(super) struct PyExpireReport {
+    /// The oldest version that can still be opened.
     first_version: u64,
+    /// The number of versions that expired.
     num_versions: u64,
+    /// The number of removed data files.
     num_files: u64,
+    /// The size of the removed data files in bytes.
     num_bytes: u64,
+    /// The removed files, relative to the archive: data files and leftovers of interrupted writers.
     paths: Vec<String>,
 }
 
@@ -177,16 +241,28 @@ impl PyExpireReport {
     }
 }
 
-/// The result of a verification.
+/// The result of ``verify``.
+///
+/// >>> report = archive.verify()
+/// >>> report.problems, report.num_commits, report.num_runs
+/// ([], 2, 20)
 #[pyclass(frozen, get_all, name = "VerifyReport", module = "a2store")]
 pub(super) struct PyVerifyReport {
+    /// The problems found; empty if the archive is intact.
     problems: Vec<PyProblem>,
+    /// The newest version, or 0 if it cannot be read.
     version: u64,
+    /// The number of commits read.
     num_commits: u64,
+    /// The number of data files read, including files of older versions.
     num_files: u64,
+    /// The size of the data files read, in bytes.
     num_bytes: u64,
+    /// The number of runs at the newest version.
     num_runs: u64,
+    /// The number of steps at the newest version.
     num_steps: u64,
+    /// The number of data files that no kept version references. They are harmless, and ``expire`` removes them.
     unnamed_files: u64,
 }
 
@@ -217,13 +293,24 @@ impl PyVerifyReport {
 }
 
 /// A problem in an archive.
+///
+/// >>> from pathlib import Path
+/// >>> Path(archive.files("runs")[0]).unlink()
+/// >>> problem = archive.verify().problems[0]
+/// >>> problem.what, problem.found
+/// ('data file', 'damaged: data file: expected a file of ... bytes, found no file')
 #[pyclass(frozen, get_all, skip_from_py_object, name = "Problem", module = "a2store")]
 #[derive(Clone)]
 pub(super) struct PyProblem {
+    /// The file, relative to the archive.
     path: String,
+    /// The run with the problem, if it concerns one run.
     run_id: Option<u32>,
+    /// The property that is wrong.
     what: String,
+    /// The value that the rest of the archive requires.
     expected: String,
+    /// The value that was found.
     found: String,
 }
 
@@ -242,11 +329,18 @@ impl PyProblem {
     }
 }
 
-/// A summary of what a repair did, or would do.
+/// A summary of what a repair did or, with ``dry_run``, would do.
+///
+/// >>> report = a2store.repair("games.a2")
+/// >>> report.version, report.steps, report.done
+/// (2, [], False)
 #[pyclass(frozen, get_all, name = "RepairReport", module = "a2store")]
 pub(super) struct PyRepairReport {
+    /// The last intact version, from which the archive continues.
     version: u64,
+    /// The steps of the repair, in order; empty if there is nothing to repair.
     steps: Vec<PyRepair>,
+    /// Whether the steps were carried out.
     done: bool,
 }
 
@@ -268,11 +362,22 @@ impl PyRepairReport {
 }
 
 /// One step of a repair.
+///
+/// >>> from pathlib import Path
+/// >>> _ = Path("games.a2/_log/00000000000000000002.json").write_text("{}")
+/// >>> step = a2store.repair("games.a2").steps[0]
+/// >>> step.path
+/// '_log/00000000000000000002.json'
+/// >>> step.reason
+/// 'damaged: end of the file: expected a checksum, found 2 bytes without a checksum'
 #[pyclass(frozen, get_all, skip_from_py_object, name = "Repair", module = "a2store")]
 #[derive(Clone)]
 pub(super) struct PyRepair {
+    /// The file, relative to the archive.
     path: String,
+    /// The action on the file.
     action: String,
+    /// The reason for the action.
     reason: String,
 }
 
@@ -290,26 +395,51 @@ impl PyRepair {
 }
 
 /// A summary of an ingest.
+///
+/// >>> report = archive.ingest("runs")
+/// >>> report.accepted, report.duplicates, report.rejected
+/// (0, 20, 0)
 #[pyclass(frozen, get_all, name = "IngestReport", module = "a2store")]
 pub(super) struct PyIngestReport {
+    /// The number of added runs.
     accepted: u64,
+    /// The number of skipped runs, which were already in the archive or occurred earlier in the input.
     duplicates: u64,
+    /// The number of runs, and of whole files, that could not be read. Each is listed in ``errors``.
     rejected: u64,
+    /// The number of files in folders that were skipped because their content is unknown.
     ignored: u64,
+    /// The number of added steps.
     num_steps: u64,
+    /// The size of the input files, in bytes.
     num_bytes: u64,
+    /// The runs and files that could not be read or decoded, in the order of the paths.
     errors: Vec<PyRejected>,
 }
 
-/// A run or a file that could not be read.
+/// A run, or a whole file, that an ingest rejected or ``on_error="skip"`` skipped, with the reason.
+///
+/// >>> from pathlib import Path
+/// >>> _ = Path("damaged.a2run2").write_bytes(Path("runs/run-00000.a2run2").read_bytes()[:-100])
+/// >>> rejected = archive.ingest("damaged.a2run2").errors[0]
+/// >>> rejected.path, rejected.kind
+/// ('damaged.a2run2', 'decode')
+/// >>> rejected.message
+/// 'byte 18969 (step 642): value of a branch: expected 4 bytes, found 3 before the end'
 #[pyclass(frozen, get_all, skip_from_py_object, name = "Rejected", module = "a2store")]
 #[derive(Clone)]
 pub(super) struct PyRejected {
+    /// The file, or the folder of a dataset or session.
     path: String,
+    /// The position of the failure in the file, in bytes from its start, if known.
     offset: Option<u64>,
+    /// The index of the rejected run in its file, from 0; ``None`` = the whole file, or the only run in it.
     run: Option<u64>,
+    /// The step of the run with the failure, from 0, if known.
     step: Option<u64>,
+    /// A short name of the failure: ``"decode"``, ``"checksum"``, ``"header"`` or ``"io"``.
     kind: &'static str,
+    /// The failure and its place, in one line, without the path.
     message: String,
 }
 

@@ -8,28 +8,63 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::PathBuf;
 
-/// One decoded game.
+/// One decoded game, as columns with one entry per step.
+///
+/// Each property returns a new, writable array, and a change to it does not change the run. ``len(run)`` is the number
+/// of steps.
+///
+/// >>> run = a2store.read_run("runs/run-00000.a2run2")
+/// >>> run
+/// Run(646 steps, max_score=11308, engine="a2store-expectimax-1", a2run2)
+/// >>> run.boards.shape, run.ev_values.shape
+/// ((646,), (646, 4))
+/// >>> hex(run.boards[0]), run.moves[:4]
+/// ('0x1020000', array([3, 0, 2, 3], dtype=uint8))
 #[pyclass(frozen, name = "Run", module = "a2store")]
 pub(super) struct PyRun {
     run: Run,
     format: RunFormat,
 }
 
-/// The metadata of a run file.
+/// The metadata of a run file, as the engine wrote it. It is not checked against the steps.
+///
+/// >>> meta = a2store.read_run("runs/run-00000.a2run2").meta
+/// >>> meta.num_steps, meta.max_score, meta.highest_tile, meta.format
+/// (646, 11308, 1024, 'a2run2')
 #[pyclass(frozen, get_all, name = "RunMeta", module = "a2store")]
 pub(super) struct PyRunMeta {
+    /// The number of steps.
     num_steps: usize,
+    /// The time at which the game began, in seconds since 1970 UTC; 0 = unknown.
     start_unix_s: u64,
+    /// The duration of the game, in seconds.
     elapsed_s: f32,
+    /// The final score as the engine counts it.
     max_score: u64,
+    /// The largest tile reached, such as 2048.
     highest_tile: u32,
+    /// The engine's name; ``None`` = the file has none. In a2run2, ``None`` differs from an empty name.
     engine: Option<String>,
+    /// The seed of the game. Run files do not store one.
     seed: Option<u64>,
+    /// Whether the values are the engine's raw numbers, not normalised to [0, 1). Run files do not store this.
     raw_evs: bool,
+    /// The format from which the run was read.
     format: &'static str,
 }
 
-/// Decodes one run from a file or from the bytes of a run file.
+/// Decode one run from a file or from the bytes of a run file.
+///
+/// The content determines the format, A2T1 or a2run2; the file's name does not.
+///
+/// - ``path_or_bytes``: the path of a run file, a str or a ``PathLike``; or the content of one, bytes.
+///
+/// Raises ``DecodeError`` for an invalid run, with the byte offset and, inside the steps, the step. Raises ``OSError``
+/// if the file cannot be read.
+///
+/// >>> run = a2store.read_run("runs/run-00000.a2run2")
+/// >>> len(run), run.meta.max_score, run.meta.engine
+/// (646, 11308, 'a2store-expectimax-1')
 #[pyfunction]
 pub(super) fn read_run(py: Python<'_>, path_or_bytes: &Bound<'_, PyAny>) -> PyResult<PyRun> {
     let (run, format) = if let Ok(bytes) = path_or_bytes.cast::<PyBytes>() {
@@ -55,6 +90,7 @@ impl PyRun {
 
 #[pymethods]
 impl PyRun {
+    /// The metadata of the run file.
     #[getter]
     fn meta(&self) -> PyRunMeta {
         let meta = self.run.meta();
@@ -71,11 +107,13 @@ impl PyRun {
         }
     }
 
+    /// The board before each move: shape (steps,), uint64.
     #[getter]
     fn boards<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         copied_array(py, bytemuck::cast_slice::<_, u64>(self.run.boards()), "<u8", None)
     }
 
+    /// The move chosen at each step: shape (steps,), uint8, 0 to 3 in the order UDLR, 255 = unknown.
     #[getter]
     fn moves<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let mut moves: Vec<u8> = self.run.moves().iter().map(|&direction| direction as u8).collect();
@@ -83,11 +121,17 @@ impl PyRun {
         copied_array(py, &moves, "|u1", None)
     }
 
+    /// The engine's expected value of each move: shape (steps, 4), float32, in the order UDLR.
+    ///
+    /// An illegal move has 0.0. A step without values has four NaNs.
     #[getter]
     fn ev_values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         copied_array(py, bytemuck::cast_slice::<_, f32>(self.run.ev_values()), "<f4", Some(4))
     }
 
+    /// The legal moves: shape (steps, 4), bool, in the order UDLR.
+    ///
+    /// The engine reports the legal moves. For a step without values they follow from the rules of the game.
     #[getter]
     fn ev_legal<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let legal: Vec<u8> =
@@ -95,12 +139,14 @@ impl PyRun {
         copied_array(py, &legal, "|b1", Some(4))
     }
 
+    /// Whether each step has values: shape (steps,), bool.
     #[getter]
     fn has_evs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let has_evs: Vec<u8> = self.run.has_evs().iter().map(|&has| u8::from(has)).collect();
         copied_array(py, &has_evs, "|b1", None)
     }
 
+    /// The board after the last move; every run file has one.
     #[getter]
     fn final_board(&self) -> Option<u64> {
         self.run.final_board().map(|board| board.board().0)
@@ -110,11 +156,33 @@ impl PyRun {
         self.run.num_steps()
     }
 
+    /// Encode the run as the bytes of a run file.
+    ///
+    /// - ``format``: ``"a2t1"`` or ``"a2run2"``; ``None`` = the format of the source. ``"a2t1"`` omits the values of
+    ///   moves.
+    ///
+    /// Raises ``ValueError`` for an unknown format. In A2T1 it also raises ``ValueError`` for an engine name of more
+    /// than 65,535 bytes.
+    ///
+    /// >>> run = a2store.read_run("runs/run-00000.a2run2")
+    /// >>> len(run.to_bytes()), len(run.to_bytes("a2t1"))
+    /// (19072, 5882)
     #[pyo3(signature = (format=None))]
     fn to_bytes<'py>(&self, py: Python<'py>, format: Option<&str>) -> PyResult<Bound<'py, PyBytes>> {
         Ok(PyBytes::new(py, &self.encode(format)?))
     }
 
+    /// Write the run to a file; replace an existing file.
+    ///
+    /// - ``path``: the file.
+    /// - ``format``: as in ``to_bytes``; the file's name does not matter.
+    ///
+    /// Raises ``ValueError`` as ``to_bytes`` does, and ``OSError``.
+    ///
+    /// >>> run = a2store.read_run("runs/run-00000.a2run2")
+    /// >>> run.save("run.bin", "a2t1")
+    /// >>> a2store.read_run("run.bin").meta.format
+    /// 'a2t1'
     #[pyo3(signature = (path, format=None))]
     #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn save(&self, path: PathBuf, format: Option<&str>) -> PyResult<()> {
@@ -122,6 +190,15 @@ impl PyRun {
         Ok(std::fs::write(&path, bytes).map_err(|source| Error::io(&path, source))?)
     }
 
+    /// Check the run against the rules of the game.
+    ///
+    /// Every move must be legal. Every board must be the previous one after its move, plus one spawned 2 or 4. Every
+    /// legality mask must match the rules.
+    ///
+    /// Returns a description of the first violation, with its step, or ``None`` for a valid run.
+    ///
+    /// >>> a2store.read_run("runs/run-00000.a2run2").verify() is None
+    /// True
     fn verify(&self, py: Python<'_>) -> Option<String> {
         py.detach(|| self.run.verify().err().map(|violation| violation.to_string()))
     }

@@ -5,11 +5,18 @@ use crate::selfplay::{SimulateOptions, simulate as simulate_runs};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 
-/// A summary of a simulation.
+/// A summary of what ``simulate`` wrote.
+///
+/// >>> report = a2store.simulate("more", runs=2, seed=2, depth=0)
+/// >>> report.runs
+/// 2
 #[pyclass(frozen, get_all, name = "SimulateReport", module = "a2store")]
 pub(super) struct PySimulateReport {
+    /// The number of files.
     runs: u64,
+    /// The number of steps in the files.
     num_steps: u64,
+    /// The size of the files in bytes.
     num_bytes: u64,
 }
 
@@ -20,7 +27,25 @@ impl PySimulateReport {
     }
 }
 
-/// Plays seeded games and writes each game to its own run file.
+/// Play seeded games with the built-in player and write each game to its own run file.
+///
+/// The files depend on the options alone, not on the number of workers. The first file is ``run-00000.a2run2``, or
+/// ``run-00000.bin`` in A2T1. If there are more than 10,000 runs, they go into subfolders of 1,000 files.
+///
+/// - ``out``: the folder, created if it is missing.
+/// - ``runs``: the number of games, in ``0..2**32``.
+/// - ``seed``: the seed of all games, in ``0..2**64``.
+/// - ``format``: the format of the files, ``"a2t1"`` or ``"a2run2"``. ``"a2t1"`` omits the player's values of moves.
+/// - ``depth``: the search depth of the player in spawns, 0 to 3. Each level takes about fifty times longer.
+/// - ``engine``: the engine's name in the files, at most 65,535 bytes; ``None`` = a name that includes the depth.
+/// - ``workers``: threads to play with, 1 to 1,024; ``None`` = one per core.
+/// - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+///
+/// Raises ``FileExistsError`` for a file that already exists; nothing is overwritten. Raises ``ValueError`` for an
+/// option out of range. Raises ``KeyboardInterrupt`` on Ctrl-C; the files of finished games stay.
+///
+/// >>> a2store.simulate("more", runs=2, seed=2, depth=0)
+/// SimulateReport(runs=2, num_steps=742, num_bytes=22199)
 #[pyfunction]
 #[pyo3(signature = (out, *, runs=100, seed=0, format="a2run2", depth=1, engine=None, workers=None, progress=None))]
 #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // The signature is Python's.

@@ -99,33 +99,61 @@ fn wrong_table(argument: &str, name: &str, error: &PyErr) -> PyErr {
     PyTypeError::new_err(format!("{argument}: {name}: expected a table: {error}"))
 }
 
-/// A named query: an SQL file whose header declares its parameters and columns.
+/// A named query: an SQL file whose header declares its parameters and columns. ``Archive.query`` runs it.
+///
+/// >>> query = next(query for query in a2store.queries() if query.name == "high_score")
+/// >>> query
+/// SavedQuery(high_score(min_score, engine, phase))
+/// >>> query.parameters[0].default
+/// 20000
 #[pyclass(frozen, get_all, name = "SavedQuery", module = "a2store")]
 pub(super) struct PySavedQuery {
+    /// The name of the file without ``.sql``.
     name: String,
+    /// The purpose of the query, as its header states it.
     purpose: String,
+    /// The parameters of the query.
     parameters: Py<PyTuple>,
+    /// The columns of the result.
     columns: Py<PyTuple>,
+    /// The text of the whole file.
     sql: String,
 }
 
 /// A parameter of a named query.
+///
+/// >>> query = next(query for query in a2store.queries() if query.name == "high_score")
+/// >>> parameter = query.parameters[0]
+/// >>> parameter.name, parameter.type, parameter.required
+/// ('min_score', 'uint64', False)
 #[pyclass(frozen, get_all, name = "SavedParameter", module = "a2store")]
 pub(super) struct PySavedParameter {
+    /// The name of the parameter.
     name: String,
+    /// The type of the parameter. A value of another type is rejected.
     #[pyo3(name = "type")]
     dtype: &'static str,
+    /// The default value; see ``required``.
     default: Py<PyAny>,
+    /// Whether the parameter has no default.
     required: bool,
+    /// The description of the parameter.
     doc: String,
 }
 
 /// A column of a named query.
+///
+/// >>> query = next(query for query in a2store.queries() if query.name == "score_histogram")
+/// >>> [(column.name, column.type) for column in query.columns]
+/// [('engine', 'string'), ('min_score', 'uint64'), ('num_runs', 'int64'), ('share', 'float64')]
 #[pyclass(frozen, get_all, name = "SavedColumn", module = "a2store")]
 pub(super) struct PySavedColumn {
+    /// The name of the column.
     name: String,
+    /// The Arrow type of the column. Dictionaries of strings are ``"string"`` too.
     #[pyo3(name = "type")]
     dtype: String,
+    /// The description of the column.
     doc: String,
 }
 
@@ -186,7 +214,14 @@ impl PySavedColumn {
     }
 }
 
-/// Returns the built-in named queries, or those of a folder.
+/// Return the built-in named queries, or those in the ``.sql`` files of a folder, sorted by name.
+///
+/// - ``folder``: a folder of your own ``.sql`` files; ``None`` = the built-in queries.
+///
+/// Raises ``DecodeError``, with file and line, for a file with an invalid header, and ``OSError``.
+///
+/// >>> [query.name for query in a2store.queries()][:3]
+/// ['blunders', 'calibration', 'critic_labels']
 #[pyfunction]
 #[pyo3(signature = (folder=None))]
 pub(super) fn queries(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<Vec<PySavedQuery>> {
@@ -203,13 +238,22 @@ pub(super) fn named_params(params: Option<&Bound<'_, PyDict>>) -> PyResult<HashM
     params.into_iter().flatten().map(value).collect()
 }
 
-/// An SQL function over boards, moves or values.
+/// An SQL function over boards, moves or values of moves.
+///
+/// >>> function = next(function for function in a2store.functions() if function.name == "tile")
+/// >>> function.signature, function.returns, function.example
+/// ('tile(board, cell[, tile_65536_mask])', 'UInt32', ('tile(1306927023419491499, 15)', '2048'))
 #[pyclass(frozen, get_all, name = "SqlFunction", module = "a2store")]
 pub(super) struct PySqlFunction {
+    /// The name of the function.
     name: &'static str,
+    /// The form of a call: ``"tile(board, cell[, tile_65536_mask])"``. Brackets enclose optional arguments.
     signature: String,
+    /// The Arrow type of the result.
     returns: String,
+    /// The description of the result, with its range.
     doc: &'static str,
+    /// A call with literals, and its value as text.
     example: (&'static str, &'static str),
 }
 
@@ -227,7 +271,10 @@ impl PySqlFunction {
     }
 }
 
-/// Returns the crate's SQL functions over boards, moves and values.
+/// Return a2store's own SQL functions over boards, moves and values.
+///
+/// >>> [function.signature for function in a2store.functions()][:3]
+/// ['exps(board[, tile_65536_mask])', 'tile(board, cell[, tile_65536_mask])', 'max_tile(board[, tile_65536_mask])']
 #[pyfunction]
 #[pyo3(name = "functions")]
 pub(super) fn sql_functions() -> Vec<PySqlFunction> {

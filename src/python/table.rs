@@ -24,7 +24,38 @@ use pyo3_arrow::error::PyArrowResult;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A table of rows in memory or in a file.
+/// A table of fixed-size rows, in one read-only mapping of memory or of a file; or a view of some of its rows.
+///
+/// A row has these fields, then the extra columns, widest first, and padding to a multiple of 8 bytes:
+///
+/// - ``board``: uint64, at byte 0.
+/// - ``ev_values``: four float32 in the order UDLR, at byte 8; 0.0 where illegal, four NaNs for a step without values.
+/// - ``run_id``: uint32, at byte 24.
+/// - ``step_index``: uint16, at byte 28. If an index exceeds 65,535, it is uint32 and follows with the extra columns.
+/// - ``move``: uint8, 0 to 3 in the order UDLR, 255 = none, at byte 30.
+/// - ``ev_legal``: uint8, a legality mask, at byte 31.
+///
+/// ``numpy.asarray(table)`` and ``rows_array`` share the table's memory. ``pyarrow.table(table)`` and other consumers
+/// of ``__arrow_c_stream__`` get copies, as columns. ``len(table)`` is the number of rows. To get a table, call
+/// ``Query.materialize``, ``StepTable.load``, ``StepTable.from_runs`` or ``StepTable.from_session``.
+///
+/// ``filter`` and ``split`` return views, which support every operation of a table. A view shares the table's memory.
+/// An operation that needs all rows of a view in one piece copies them.
+///
+/// A pickled table is a handle. A process of the same user on the same machine can unpickle it, and gets the same rows
+/// without a copy. So ``multiprocessing`` can pass tables as arguments. The first pickling moves a table into shared
+/// memory, at about the speed of a copy; existing arrays over it stay valid. The handle of a view takes 16 bytes per
+/// range of rows.
+///
+/// A handle is valid while the process that pickled it keeps the table, or while the table's file is unchanged. Later,
+/// unpickling raises ``OSError`` or ``DamagedError``. A process that has unpickled the table keeps it, even after other
+/// processes end. The memory is freed when the last of them ends.
+///
+/// >>> table = archive.sql("SELECT * FROM steps").materialize()
+/// >>> table
+/// StepTable(29320 rows of 32 bytes)
+/// >>> np.asarray(table)["board"].dtype, pa.table(table).num_columns
+/// (dtype('uint64'), 6)
 #[pyclass(frozen, name = "StepTable", module = "a2store")]
 pub(super) struct PyStepTable {
     table: StepTable,
@@ -43,22 +74,31 @@ impl PyStepTable {
         self.table.num_rows() as usize
     }
 
+    /// The size of the rows in bytes, ``len(table) * table.stride``.
     #[getter]
     fn nbytes(&self) -> u64 {
         self.table.num_bytes()
     }
 
+    /// The size of a row in bytes: 32 without extra columns, else the next multiple of 8 that holds them.
     #[getter]
     fn stride(&self) -> usize {
         self.table.layout().stride()
     }
 
+    /// A hash of the data and its order, as 32 hexadecimal digits.
+    ///
+    /// Tables with the same fingerprint have the same rows in the same order. It is a hash of the archive and its
+    /// version, the query's text and parameters, the options ``extra`` and ``chosen_ev``, and the filters and splits
+    /// of a view. If a query does not determine its rows (window functions, sums of floats, ``random()``), the hash
+    /// covers the rows instead of the text. A saved table keeps its fingerprint when it is loaded. The fingerprint of a
+    /// file from another program is a hash of its rows.
     #[getter]
     fn fingerprint(&self) -> String {
         self.table.fingerprint().to_string()
     }
 
-    /// Returns NumPy's structured type of a row.
+    /// The structured NumPy type of a row, with the offsets of the fields and ``itemsize == stride``.
     #[getter]
     fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         if let Some(dtype) = self.dtype.get(py) {
@@ -80,6 +120,12 @@ impl PyStepTable {
         Ok(self.dtype.get_or_init(py, || dtype.unbind()).bind(py).clone())
     }
 
+    /// Return the rows as a structured array: shape (rows,), of type ``table.dtype``.
+    ///
+    /// The array shares the table's memory and is read-only, unless ``copy`` or another dtype requires a copy. For a
+    /// view it is a copy.
+    ///
+    /// Raises ``ValueError`` if a copy is required and ``copy`` is ``False``.
     #[pyo3(signature = (dtype=None, *, copy=None))]
     fn __array__<'py>(
         &self,
@@ -114,6 +160,13 @@ impl PyStepTable {
         }
     }
 
+    /// Return the rows as columns, in an ``arrow_array_stream`` capsule.
+    ///
+    /// Rows are transposed in chunks of 65,536, on demand. The columns are the fields of a row, then the extra columns.
+    /// ``ev_values`` is a fixed-size list of four, and ``ev_legal`` is a mask. Columns of strings are dictionaries;
+    /// only these have nulls.
+    ///
+    /// - ``requested_schema``: an ``arrow_schema`` capsule; columns are cast to its types where possible.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,
@@ -123,17 +176,49 @@ impl PyStepTable {
         stream_capsule(py, self.table.column_reader(), requested_schema)
     }
 
+    /// Return the rows as an Arrow array of ``FixedSizeBinary(stride)``.
+    ///
+    /// The array shares the table's memory. For a view it is a copy.
+    ///
+    /// Raises ``MemoryError`` if a copy does not fit in memory.
+    ///
+    /// >>> pa.array(table.rows_array()).type
+    /// FixedSizeBinaryType(fixed_size_binary[32])
     fn rows_array(&self) -> PyResult<ArrowArray> {
         Ok(ArrowArray { array: Arc::new(self.table.rows_array()?) })
     }
 
+    /// Return the rows at ``indices`` as columns, in that order, with repetitions.
+    ///
+    /// - ``indices``: a one-dimensional sequence or array of integers in ``0..len(table)``. Negative indices are
+    ///   rejected.
+    ///
+    /// Raises ``IndexError`` with the first index that is out of bounds. Raises ``TypeError`` unless the indices are
+    /// integers, and ``ValueError`` unless they have one dimension. Raises ``MemoryError``, and ``KeyboardInterrupt``
+    /// on Ctrl-C, even in the middle of a long copy.
+    ///
+    /// >>> table.take([5, 0, 5]).tokens.shape
+    /// (3, 16)
+    /// >>> table.take([len(table)])
+    /// Traceback (most recent call last):
+    /// IndexError: index 29320 is out of bounds for a table of 29320 rows
     fn take(&self, py: Python<'_>, indices: &Bound<'_, PyAny>) -> PyResult<PyBatch> {
         let indices = row_indices(py, indices, self.table.num_rows())?;
         let batch = checking(py, |cancel| self.table.take_unless_cancelled(&indices, cancel))?;
         Ok(PyBatch::new(batch))
     }
 
-    /// Returns the rows at `indices` as a structured array.
+    /// Return the rows at ``indices`` as a structured array, in that order, with repetitions.
+    ///
+    /// The array is new and writable: shape (indices,), of type ``table.dtype``.
+    ///
+    /// - ``indices``: as for ``take``.
+    ///
+    /// Raises as ``take`` does.
+    ///
+    /// >>> rows = table.take_rows([5, 0, 5])
+    /// >>> rows.shape, rows["step_index"]
+    /// ((3,), array([5, 0, 5], dtype=uint16))
     fn take_rows<'py>(&self, py: Python<'py>, indices: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let indices = row_indices(py, indices, self.table.num_rows())?;
         self.copied_rows(py, indices.len(), |rows, cancel| {
@@ -141,6 +226,25 @@ impl PyStepTable {
         })
     }
 
+    /// Return a view of the rows that meet all given conditions, in the same order.
+    ///
+    /// This costs one pass over the table and about 20 bytes per range of rows. The first use of scores or engines
+    /// reads them from the archive, at the table's version. A file that ``save`` wrote contains them.
+    ///
+    /// - ``min_score``, ``max_score``: bounds of the run's ``max_score``, both inclusive.
+    /// - ``engine``: the run's engine, a str, or several allowed ones. Runs without an engine never match.
+    /// - ``phase``: the phase of the game, ``"early"``, ``"mid"`` or ``"late"``, or several. It depends on the largest
+    ///   tile on the board and the archive's ``phases``.
+    /// - ``run_ids``: the ids of the runs, in any order, in ``0..2**32``.
+    ///
+    /// Raises ``ValueError`` for an unknown phase, for ids outside ``0..2**32``, and for scores or engines if the rows
+    /// come from a file without metadata of runs. Raises ``TypeError`` for values of another type. Raises
+    /// ``QueryError``, ``DamagedError`` or ``OSError`` if the archive's runs can no longer be read.
+    ///
+    /// >>> table.filter(min_score=20_000, phase=["mid", "late"])
+    /// StepTable(16514 rows of 32 bytes, a view)
+    /// >>> len(table.filter(engine="a2store-expectimax-1", run_ids=[3, 7]))
+    /// 2952
     #[pyo3(signature = (*, min_score=None, max_score=None, engine=None, phase=None, run_ids=None))]
     fn filter(
         &self,
@@ -172,18 +276,73 @@ impl PyStepTable {
         Ok(PyStepTable::new(view))
     }
 
+    /// Split the rows by run into two disjoint views, ``(train, val)``, and return them.
+    ///
+    /// A run's id and the seed alone determine whether the run is held out. So a run keeps its side when the archive
+    /// grows, and a run in ``val`` stays there when ``val`` grows. Use another seed to split a view again.
+    ///
+    /// - ``val``: the approximate share of held-out runs, in ``0..=1``.
+    /// - ``seed``: the seed of the split, in ``0..2**64``.
+    ///
+    /// Raises ``ValueError`` for a share out of range, and ``MemoryError``.
+    ///
+    /// >>> train, val = table.split(0.2)
+    /// >>> len(train) + len(val) == len(table)
+    /// True
     #[pyo3(signature = (val=0.1, *, seed=0))]
     fn split(&self, py: Python<'_>, val: f64, seed: u64) -> PyResult<(PyStepTable, PyStepTable)> {
         let (train, val) = checking(py, |cancel| self.table.split_unless_cancelled(val, seed, cancel))?;
         Ok((PyStepTable::new(train), PyStepTable::new(val)))
     }
 
+    /// Write the rows to a ``.npy`` file, which ``numpy.load`` opens as a structured array.
+    ///
+    /// The metadata for ``load`` follows the rows, where NumPy ignores it: the fingerprint, the categories, checksums,
+    /// and the score and engine of each run. For a view, only its rows are written. The file is written atomically, is
+    /// durable, and replaces an existing file. A process that has mapped the old file keeps the old content.
+    ///
+    /// - ``path``: the file.
+    /// - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+    ///
+    /// Raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C. Raises ``ValueError`` for a non-ASCII name of an extra
+    /// column, which NumPy's header cannot hold. After an exception no file is left behind.
+    ///
+    /// >>> table.filter(phase="late").save("late.npy")
+    /// >>> np.load("late.npy").shape
+    /// (1950,)
     #[pyo3(signature = (path, *, progress=None))]
     #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn save(&self, py: Python<'_>, path: PathBuf, progress: Option<bool>) -> PyResult<()> {
         interruptible(py, progress, |progress, cancel| self.table.save(&path, progress, cancel))
     }
 
+    /// Return the table of a ``.npy`` file, written by ``save`` or by another program.
+    ///
+    /// A saved table keeps its fingerprint, so the saved state of a loader still fits it. NumPy's header formats 1.0,
+    /// 2.0 and 3.0 are supported.
+    ///
+    /// Any other one-dimensional structured array works if it has a field ``board``. It may have the other fields of a
+    /// row, with the same names and types, in any order: ``move``, ``ev_legal``, ``ev_values``, ``run_id`` and
+    /// ``step_index``. Missing fields have the values that ``Query.materialize`` gives to missing columns. Further
+    /// fields of one number or bool become extra columns. The phases begin at 1024 and 4096.
+    ///
+    /// - ``path``: the file.
+    /// - ``mmap``: ``True`` = map the file, so that processes share its pages and it may be larger than memory. It must
+    ///   have the layout that ``save`` writes, and must not change while it is mapped. The checksum of the rows is not
+    ///   checked. ``False`` = read the file.
+    /// - ``memory_limit``: the maximum number of bytes of rows that are read; ``None`` = the memory that the system has
+    ///   available.
+    /// - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+    ///
+    /// Raises ``DecodeError`` or ``DamagedError`` for a file that is invalid, truncated or changed. Raises
+    /// ``ColumnError`` for a field that is missing, of another type, or has a value that does not fit. Raises
+    /// ``ValueError`` for a file that cannot be mapped. Raises ``MemoryLimitError``, ``OSError``, and
+    /// ``KeyboardInterrupt`` on Ctrl-C.
+    ///
+    /// >>> table.save("steps.npy")
+    /// >>> table = a2store.StepTable.load("steps.npy", mmap=True)
+    /// >>> len(table)
+    /// 29320
     #[staticmethod]
     #[pyo3(signature = (path, *, mmap=false, memory_limit=None, progress=None))]
     #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
@@ -200,6 +359,28 @@ impl PyStepTable {
         Ok(PyStepTable::new(table))
     }
 
+    /// Read runs of any format into a table, without an archive.
+    ///
+    /// A row's ``run_id`` is the index of the run among all runs, from 0. Runs that the options exclude and runs that
+    /// cannot be read count too, so for a single pack it is the index in the pack. The phases begin at 1024 and 4096.
+    ///
+    /// - ``paths``: files and folders, as for ``Archive.ingest``, in the same order.
+    /// - ``min_score``, ``max_score``: bounds of the score of a run, both inclusive; ``None`` = no bound.
+    /// - ``min_steps``, ``max_steps``: bounds of the number of steps of a run, both inclusive; ``None`` = no bound.
+    /// - ``engine``: the engine of the runs; ``None`` = any.
+    /// - ``chosen_ev``: the value of the chosen move, as in ``Query.materialize``.
+    /// - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
+    /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
+    /// - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+    /// - ``on_error``: the effect of a run or file that cannot be read. ``"raise"`` raises its error. ``"skip"`` reads
+    ///   the others and adds the error to ``errors`` of the table. A skipped file counts as one run.
+    ///
+    /// Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read, unless skipped. Raises
+    /// ``ValueError`` for a run of more than 65,536 steps, ``MemoryLimitError``, and ``KeyboardInterrupt`` on Ctrl-C.
+    /// Issues warnings as ``Archive.ingest`` does.
+    ///
+    /// >>> a2store.StepTable.from_runs(["runs", "games.a2pack"], min_score=20_000)
+    /// StepTable(46932 rows of 32 bytes)
     #[staticmethod]
     #[pyo3(signature = (
         paths, *, min_score=None, max_score=None, min_steps=None, max_steps=None, engine=None, chosen_ev="stored",
@@ -239,6 +420,27 @@ impl PyStepTable {
         Ok(PyStepTable::new(table))
     }
 
+    /// Read a self-play session into a table that keeps the session's run ids.
+    ///
+    /// The session's rows may be in any order; the table has them in the order of ``run_id`` and ``step_index``. Their
+    /// values are NaN. If the session does not store a move, it is derived from the boards; it is 255 if the rules
+    /// allow several moves, and in the last row of a run. ``filter`` supports scores and engines; a run's engine is the
+    /// ``tag`` of the session's ``model``. The phases begin at 1024 and 4096.
+    ///
+    /// - ``path``: the session's folder, or a file in it.
+    /// - ``run_ids``: the ids of the runs; ``None`` = all.
+    /// - ``extra``: extra columns with metadata of the run: ``max_score`` (uint64), ``highest_tile`` (uint32).
+    /// - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
+    /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
+    /// - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+    ///
+    /// Raises ``DecodeError`` or ``OSError`` for a session that cannot be read. Raises ``ValueError`` for an id that is
+    /// not in the session, and for run ids above 2**32 - 1. Raises ``MemoryLimitError``, and ``KeyboardInterrupt`` on
+    /// Ctrl-C.
+    ///
+    /// >>> table = a2store.StepTable.from_session("session", extra=["highest_tile"])
+    /// >>> table.take([0])["highest_tile"]
+    /// array([1024], dtype=uint32)
     #[staticmethod]
     #[pyo3(signature = (path, run_ids=None, *, extra=None, memory_limit=None, workers=None, progress=None))]
     #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
@@ -259,6 +461,50 @@ impl PyStepTable {
         Ok(PyStepTable::new(table))
     }
 
+    /// Return this table with an attached column: the rows of a ``.npy`` array of shape (rows, D), one per step.
+    ///
+    /// Batches, ``take`` and Arrow data of the returned table have the column ``name`` of shape (n, D). So do its
+    /// views, its loaders, and its copies in other processes. The rows themselves do not change: ``numpy.asarray``,
+    /// ``take_rows``, ``dtype``, ``fingerprint``, the states of loaders and ``save`` omit the column. Attach it again
+    /// after ``load``.
+    ///
+    /// A structured array of the same length holds the keys: the integers ``run_id`` and ``step_idx`` or
+    /// ``step_index``. The array may have more steps than the table, in any order. If the orders are equal, the mapping
+    /// takes no memory. Otherwise it takes 4 bytes per row of the table, or 8 for arrays of 2**32 rows and more. If the
+    /// keys include boards, as ``board`` or ``exps``, these must equal the table's boards.
+    ///
+    /// The type is a little-endian float or integer, or bfloat16. An array is bfloat16 if it is ``<u2`` and the JSON
+    /// object beside it has ``bf16`` as ``dtype_bits`` or ``dtype``. For ``embeddings.bf16.npy`` that file is
+    /// ``embeddings.json``. Its ``D`` and type must match the array. NumPy and Arrow get the bits of bfloat16 as
+    /// uint16; in Arrow, the field's metadata has ``a2store.dtype``. ``a2store.torch`` converts them to
+    /// ``torch.bfloat16``.
+    ///
+    /// - ``name``: the name of the new column.
+    /// - ``path``: the array; or a folder with ``embeddings.npy``, or with its shards ``embeddings-<number>.npy``. The
+    ///   first shard has the rows of the first shard of ``steps.npy``, and so on.
+    /// - ``steps``: the file of the keys, or a folder with ``steps.npy`` or its shards; ``None`` = the array's folder.
+    /// - ``mmap``: ``True`` = map the array, which may be larger than memory and must not change. The system reads its
+    ///   pages when a row is first gathered. ``False`` = read it now. A process that unpickles the table maps the
+    ///   array in either case, and matches the keys again.
+    /// - ``memory_limit``: the maximum number of bytes that ``mmap=False`` may read; ``None`` = the memory that the
+    ///   system has available.
+    /// - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+    ///
+    /// ``loader(symmetries=True)`` rejects attached columns, because they describe the original board. Use ``columns``
+    /// to leave them out.
+    ///
+    /// Raises ``ColumnError`` if a row's step is not in the array, and if the keys have a step twice. Raises
+    /// ``DecodeError`` for files of another kind, with different numbers of rows, or that contradict the JSON. Raises
+    /// ``ValueError`` if the name is taken. Raises ``MemoryLimitError``, ``OSError``, and ``KeyboardInterrupt`` on
+    /// Ctrl-C.
+    ///
+    /// >>> steps = np.zeros(len(table), [("run_id", "<u4"), ("step_index", "<u4")])
+    /// >>> steps["run_id"], steps["step_index"] = np.asarray(table)["run_id"], np.asarray(table)["step_index"]
+    /// >>> np.save("steps.npy", steps)
+    /// >>> np.save("embeddings.npy", np.zeros((len(table), 8), np.float32))
+    /// >>> table = table.attach("embedding", "embeddings.npy", "steps.npy")
+    /// >>> table.take([0]).embedding.shape
+    /// (1, 8)
     #[pyo3(signature = (name, path, steps=None, *, mmap=true, memory_limit=None, progress=None))]
     #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn attach(
@@ -278,25 +524,31 @@ impl PyStepTable {
         Ok(PyStepTable::new(table))
     }
 
-    /// Returns the names of the attached columns.
+    /// The names of the attached columns, in order of attachment.
     #[getter]
     fn attached(&self) -> Vec<&str> {
         self.table.attached().iter().map(AttachedColumn::name).collect()
     }
 
-    /// Returns the runs and files that were skipped.
+    /// The runs and files that ``from_runs`` or ``PackReader.to_table`` skipped, in order.
     #[getter]
     fn errors(&self) -> Vec<PyRejected> {
         self.table.errors().iter().map(PyRejected::from).collect()
     }
 
-    /// Returns whether this is a view.
+    /// Whether this is a view, such as ``filter`` and ``split`` return.
     #[getter]
     fn is_view(&self) -> bool {
         self.table.is_view()
     }
 
-    /// Returns the strings of the codes in extra columns, by column.
+    /// The strings of the codes in extra columns, by column, in ascending order of their UTF-8 bytes.
+    ///
+    /// The code of ``categories[name][k]`` is ``k``. Columns of numbers are not included.
+    ///
+    /// >>> table = query.materialize(extra=["engine"])
+    /// >>> table.categories["engine"][table.take([0])["engine"][0]]
+    /// 'a2store-expectimax-1'
     #[getter]
     fn categories<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let categories = PyDict::new(py);
@@ -308,13 +560,67 @@ impl PyStepTable {
         Ok(categories)
     }
 
-    /// Returns a handle with which another process on this machine gets the same table without a copy.
+    /// Return a handle for ``pickle``; for a whole table in memory it is smaller than 1 KiB.
+    ///
+    /// Raises ``OSError`` if the system has no suitable shared memory. Only Linux has it.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
         let handle = py.detach(|| self.table.handle())?;
         let attach = py.import("a2store._a2store")?.getattr("_attach")?;
         Ok((attach, (PyBytes::new(py, &handle.to_bytes()),)))
     }
 
+    /// Return a loader, which serves the rows in batches.
+    ///
+    /// One of ``shuffle``, ``window``, ``replacement``, ``weights`` and ``strata`` determines the rows of an epoch and
+    /// their order. Without ``replacement``, ``weights`` and ``strata``, an epoch has every row once.
+    ///
+    /// - ``batch_size``: rows per batch and rank, in ``1..=2**28``.
+    /// - ``shuffle``: ``True`` = a different random order in each epoch; ``False`` = the table's order.
+    /// - ``seed``: the seed of the orders and the symmetries, in ``0..2**64``. Equal seeds and epochs give equal orders
+    ///   on every machine.
+    /// - ``epoch``: the first epoch, in ``0..2**64``.
+    /// - ``drop_last``: ``True`` = omit the last rows of an epoch that do not fill a batch on every rank. ``False`` =
+    ///   the ranks divide these rows evenly, and the last batch is smaller.
+    /// - ``rank``: the number of this process, in ``0..world_size``.
+    /// - ``world_size``: the number of processes that share the rows, at least 1. All ranks get the same number of
+    ///   batches, and no two get the same row.
+    /// - ``tokens``: the type of ``Batch.tokens``: ``"uint8"``, ``"int32"`` or ``"int64"``.
+    /// - ``symmetries``: ``True`` = transform each row by one of the board's eight symmetries: board, tokens, move,
+    ///   values and mask, but not the extra columns. The seed, the epoch and the row's index determine the symmetry. It
+    ///   cannot be combined with attached columns.
+    /// - ``columns``: the names of the columns in a batch, in order; ``None`` = all, including extra and attached ones.
+    /// - ``prefetch``: the number of batches that a background thread prepares ahead, at most 4,096; 0 = each batch is
+    ///   prepared on demand.
+    /// - ``replacement``: ``True`` = draw rows uniformly with replacement.
+    /// - ``weights``: an extra column of finite weights of at least 0; rows are drawn with replacement, in proportion
+    ///   to them. The loader takes 8 bytes per row, and two passes over the table when it is created.
+    /// - ``strata``: an extra column whose values are the strata, at most 4,096 different ones. In any prefix of the
+    ///   stream each stratum has its quota, to within one row. Within a stratum the order is shuffled, and no row
+    ///   repeats before all others have occurred. The loader takes 4 bytes per row (6 in strata of fewer than 65,536
+    ///   rows), and one pass over the table when it is created.
+    /// - ``quotas``: the relative shares of the strata to serve, by value: a string of ``categories``, a number, a
+    ///   bool, or ``None`` for null. Shares are at least 0 and have a finite sum; fractional shares are rounded to
+    ///   1/65,536 of it. ``None`` = equal shares.
+    /// - ``num_samples``: the rows of an epoch over all ranks, in ``0..=2**62``, with ``replacement``, ``weights`` or
+    ///   ``strata``; ``None`` = the number of rows in the table.
+    /// - ``window``: the approximate number of rows to shuffle at a time, at least 1, for mapped tables larger than
+    ///   memory. A window is 256 blocks of ``2**k`` rows from random places, with the largest ``k`` that fits. Each
+    ///   block is read once per epoch, in one piece. Two windows of rows should fit in memory.
+    ///
+    /// Raises ``ValueError`` for an option out of range, and for options that exclude each other. Raises
+    /// ``ColumnError`` for an invalid weight, with the row, and for too many strata. Raises ``TypeError`` for a quota
+    /// that is not a number, and ``MemoryError`` if weights or strata do not fit in memory.
+    ///
+    /// >>> loader = table.loader(batch_size=1024, seed=1, tokens="int64", columns=["tokens", "move"])
+    /// >>> for epoch in range(2):
+    /// ...     loader.set_epoch(epoch)
+    /// ...     for batch in loader:
+    /// ...         tokens, move = batch.tokens, batch.move
+    /// >>> len(loader), tokens.dtype
+    /// (29, dtype('int64'))
+    /// >>> table = query.materialize(extra=["phase"])
+    /// >>> table.loader(strata="phase", quotas={"early": 1, "mid": 1, "late": 2}, symmetries=True)
+    /// Loader(29320 rows, stratified by phase: early=1 late=2 mid=1, batch_size=4096, ...)
     #[pyo3(signature = (
         batch_size=4096, *, shuffle=true, seed=0, epoch=0, drop_last=false, rank=0, world_size=1, tokens="uint8",
         symmetries=false, columns=None, prefetch=2, replacement=false, weights=None, strata=None, quotas=None,
@@ -386,7 +692,10 @@ impl PyStepTable {
     }
 }
 
-/// Returns the table of a handle.
+/// Return the table of a handle; unpickling calls this.
+///
+/// Raises ``OSError`` if the file, or the process that made the handle, is gone. Raises ``DamagedError`` if a different
+/// file or memory is in its place, and ``DecodeError`` for other bytes.
 #[pyfunction]
 #[pyo3(name = "_attach")]
 pub(super) fn attach(py: Python<'_>, handle: &Bound<'_, PyBytes>) -> PyResult<PyStepTable> {

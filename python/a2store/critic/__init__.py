@@ -6,9 +6,13 @@ labels, which are run outcomes. ``CriticHead`` is a small network, and ``fit`` t
 
 PyTorch is imported on first use. Embedding with a NumPy encoder, the metrics and the configuration do not need it.
 
->>> from a2store.critic import CriticData, CriticHead
->>> train, val = CriticData("selfplay/0_model=a", 4096, use_embeddings=True, thresholds=(2048, 4096)).split()
+>>> from a2store.critic import CriticData, CriticHead, embed_session
+>>> report = embed_session("session", lambda tokens: tokens.astype("float32"))
+>>> train, val = CriticData("session", use_embeddings=True, thresholds=(1024, 2048)).split()
 >>> head = CriticHead(train.dim, len(train.thresholds))
+>>> embedding, labels = next(iter(train))
+>>> head(embedding).shape
+torch.Size([4096, 2])
 """
 
 from __future__ import annotations

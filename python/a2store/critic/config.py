@@ -16,9 +16,19 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+__all__ = ["Config", "ConfigError", "Data", "Model", "Optim", "Run", "load_config"]
+
 
 class ConfigError(ValueError):
-    """A configuration is invalid; the message has the key's full name, the expected and the found value."""
+    r"""A configuration is invalid; the message has the key's full name, the expected and the found value.
+
+    >>> from pathlib import Path
+    >>> from a2store.critic import load_config
+    >>> _ = Path("critic.toml").write_text('[data]\nsource = "session"\nval = 2.0\n[run]\nout = "critic"\n')
+    >>> load_config("critic.toml")
+    Traceback (most recent call last):
+    a2store.critic.config.ConfigError: critic.toml: data.val: expected above 0 and below 1, found 2.0
+    """
 
 
 def _option(default: Any, expected: str, allowed: Callable[[Any], bool]) -> Any:
@@ -40,108 +50,171 @@ def _above_zero(default: float | None) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """The training data."""
+    """The training data of a ``Config``.
+
+    All options are keywords, and keys of the TOML table ``data``.
+
+    - ``source``: an archive (a folder or a URL), or the folder of a session. Required.
+    - ``sql``: the query whose rows are used, for an archive; ``None`` = all steps.
+    - ``use_embeddings``: whether the inputs are embeddings instead of tokens. Default: ``False``.
+    - ``embeddings``: the folder of ``embeddings.json``; ``None`` = the session's folder.
+    - ``mmap``: whether to map the embeddings instead of reading them into memory. Default: ``True``.
+    - ``thresholds``: tiles of 2 or more, in ascending order. Default: 8192, 16384 and 32768.
+    - ``max_steps_per_run``: the maximum number of steps per run, 1 or more; ``None`` = all.
+    - ``val``: the share of held-out runs, above 0 and below 1. Default: 0.1.
+    - ``split_seed``: the seed of the split, 0 or more. Default: 0.
+    - ``batch_size``: the number of rows per batch, 1 or more. Default: 1024.
+    - ``symmetries``: whether to transform each board by one of eight symmetries; only for tokens. Default: ``False``.
+    - ``seed``: the seed of the order, the symmetries and the selected steps, 0 or more. Default: 0.
+
+    >>> from a2store.critic.config import Data
+    >>> Data(source="session", thresholds=(1024, 2048)).batch_size
+    1024
+    """
 
     source: str
-    """An archive (a folder or a URL), or the folder of a session."""
     sql: str | None = None
-    """The query whose rows are used, for an archive; ``None`` = all steps."""
     use_embeddings: bool = False
-    """Whether the inputs are embeddings instead of tokens."""
     embeddings: str | None = None
-    """The folder of ``embeddings.json``; ``None`` = the session's folder."""
     mmap: bool = True
-    """Whether to map the embeddings instead of reading them into memory."""
     thresholds: tuple[int, ...] = _option(
         (8192, 16384, 32768),
         "tiles in ascending order",
         lambda tiles: bool(tiles) and tiles[0] >= 2 and all(a < b for a, b in pairwise(tiles)),
     )
     max_steps_per_run: int | None = _at_least(1, None)
-    """The maximum number of steps per run; ``None`` = all."""
     val: float = _option(0.1, "above 0 and below 1", lambda value: 0 < value < 1)
-    """The share of held-out runs."""
     split_seed: int = _at_least(0, 0)
     batch_size: int = _at_least(1, 1024)
     symmetries: bool = False
-    """Whether to transform each board by one of eight symmetries; only for tokens."""
     seed: int = _at_least(0, 0)
-    """The seed of the order, the symmetries and the selected steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """The network."""
+    """The network of a ``Config``.
+
+    All options are keywords, and keys of the TOML table ``model``.
+
+    - ``encoder``: the encoder of tokens: ``"transformer"``, ``"one-hot"``, or ``module:name`` of a torch module.
+      Default: ``"transformer"``.
+    - ``train_encoder``: whether the encoder's weights are trained too. Default: ``True``.
+    - ``weights``: a file with the encoder's initial weights, a state dict; ``None`` = initialised from ``seed``.
+    - ``pooling``: the pooling of the vectors of tokens, ``"mean"`` or ``"cls"``; ``None`` = mean.
+    - ``dim``: the width of a vector, a multiple of ``heads``. Default: 64.
+    - ``depth``: the number of blocks, 1 or more. Default: 2.
+    - ``heads``: the number of heads of attention, 1 or more. Default: 4. ``dim``, ``depth`` and ``heads`` apply to
+      ``"transformer"``.
+    - ``hidden``: the widths of the head's hidden layers, 1 or more each. Default: none, a linear probe.
+    - ``dropout``: the dropout rate after each hidden layer of the head, 0 or more and below 1. Default: 0.0.
+    - ``seed``: the seed of the initial weights, 0 or more. Default: 0.
+
+    >>> from a2store.critic.config import Model
+    >>> Model(encoder="one-hot", hidden=(64,)).dropout
+    0.0
+    """
 
     encoder: str = "transformer"
-    """The encoder of tokens: ``transformer``, ``one-hot``, or ``module:name`` of a torch module."""
     train_encoder: bool = True
-    """Whether the encoder's weights are trained too."""
     weights: str | None = None
-    """A file with the encoder's initial weights, a state dict."""
     pooling: Literal["mean", "cls"] | None = None
-    """The pooling of the vectors of tokens; ``None`` = mean."""
     dim: int = _at_least(1, 64)
-    """The width of a vector; ``dim``, ``depth`` and ``heads`` apply to ``transformer``."""
     depth: int = _at_least(1, 2)
     heads: int = _at_least(1, 4)
     hidden: tuple[int, ...] = _option((), "widths of 1 or more", lambda widths: all(width >= 1 for width in widths))
-    """The widths of the head's hidden layers; none = a linear probe."""
     dropout: float = _share(0.0)
-    """The dropout rate after each hidden layer of the head."""
     seed: int = _at_least(0, 0)
-    """The seed of the initial weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Optim:
-    """The optimizer: AdamW (Loshchilov and Hutter 2019), with a warm-up and a half cosine decay."""
+    """The optimizer of a ``Config``: AdamW (Loshchilov and Hutter 2019), with a warm-up and a half cosine decay.
+
+    All options are keywords, and keys of the TOML table ``optim``.
+
+    - ``epochs``: the number of epochs, 1 or more. Default: 10.
+    - ``lr``: the highest learning rate, above 0. Default: 0.001.
+    - ``min_lr``: the last learning rate, as a share of ``lr``, 0 to 1. Default: 0.01.
+    - ``warmup_steps``: the number of steps in which the learning rate rises from 0, 0 or more. Default: 100.
+    - ``weight_decay``: the decay of weights that are matrices, 0 or more. Default: 0.01.
+    - ``beta1``: the decay rate of the mean of gradients, 0 or more and below 1. Default: 0.9.
+    - ``beta2``: the decay rate of the mean of squared gradients, 0 or more and below 1. Default: 0.999.
+    - ``grad_clip``: the largest norm of the gradient, above 0; ``None`` = no limit.
+    - ``class_weights``: whether positive rows have the weight ``pos_weight``. Probabilities are calibrated in both
+      cases. Default: ``True``.
+    - ``max_pos_weight``: the largest ``pos_weight``, above 0; ``None`` = no limit.
+
+    >>> from a2store.critic.config import Optim
+    >>> Optim(epochs=3).lr
+    0.001
+    """
 
     epochs: int = _at_least(1, 10)
     lr: float = _above_zero(1e-3)
-    """The highest learning rate."""
     min_lr: float = _option(0.01, "0 to 1", lambda value: 0 <= value <= 1)
-    """The last learning rate, as a share of ``lr``."""
     warmup_steps: int = _at_least(0, 100)
-    """The number of steps in which the learning rate rises from 0."""
     weight_decay: float = _option(0.01, "0 or more", lambda value: 0 <= value < math.inf)
     beta1: float = _share(0.9)
     beta2: float = _share(0.999)
     grad_clip: float | None = _above_zero(None)
-    """The largest norm of the gradient; ``None`` = no limit."""
     class_weights: bool = True
-    """Whether positive rows have the weight ``pos_weight``. Probabilities are calibrated in both cases."""
     max_pos_weight: float | None = _above_zero(None)
-    """The largest ``pos_weight``; ``None`` = no limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """The output and the course of a run."""
+    """The output and the course of a run of a ``Config``.
+
+    All options are keywords, and keys of the TOML table ``run``.
+
+    - ``out``: the folder of checkpoints, metrics and plots. Required.
+    - ``seed``: the seed of PyTorch's generator, which dropout uses, 0 or more. Default: 0.
+    - ``device``: the device, such as ``"cpu"``; ``"auto"`` = CUDA if it is available. Default: ``"auto"``.
+    - ``threads``: the number of PyTorch's CPU threads, 1 or more; ``None`` = PyTorch's default.
+    - ``eval_steps``: the number of steps between validations, 1 or more; ``None`` = only at the end of each epoch,
+      where one always runs.
+    - ``checkpoint_steps``: the number of steps between checkpoints, 1 or more; each validation also writes one.
+      Default: 500.
+    - ``patience``: the number of validations without a better Brier score after which training stops, 1 or more;
+      ``None`` = no limit.
+    - ``bins``: the number of bins of the calibration, 1 or more. Default: 10.
+    - ``plots``: whether to write PNG plots, if matplotlib is installed. Default: ``True``.
+
+    >>> from a2store.critic.config import Run
+    >>> Run(out="critic", device="cpu").checkpoint_steps
+    500
+    """
 
     out: str
-    """The folder of checkpoints, metrics and plots."""
     seed: int = _at_least(0, 0)
-    """The seed of PyTorch's generator, which dropout uses."""
     device: str = "auto"
-    """The device; ``auto`` = CUDA if it is available."""
     threads: int | None = _at_least(1, None)
-    """The number of PyTorch's CPU threads; ``None`` = PyTorch's default."""
     eval_steps: int | None = _at_least(1, None)
-    """The number of steps between validations; ``None`` = only at the end of each epoch, where one always runs."""
     checkpoint_steps: int = _at_least(1, 500)
-    """The number of steps between checkpoints; each validation also writes one."""
     patience: int | None = _at_least(1, None)
-    """The number of validations without a better Brier score after which training stops; ``None`` = no limit."""
     bins: int = _at_least(1, 10)
-    """The number of bins of the calibration."""
     plots: bool = True
-    """Whether to write PNG plots, if matplotlib is installed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """The configuration of a training run."""
+    """The configuration of a training run. Its sections are classes of ``a2store.critic.config``.
+
+    ``load_config`` checks the types and ranges of all options; the constructors do not.
+
+    - ``data``: the training data, a ``Data``.
+    - ``run``: the output and the course of the run, a ``Run``.
+    - ``model``: the network, a ``Model``; by default a small transformer and a linear head.
+    - ``optim``: the optimizer, an ``Optim``; by default AdamW with a learning rate of 0.001.
+
+    Raises ``ConfigError`` for options that exclude each other.
+
+    >>> from a2store.critic import Config
+    >>> from a2store.critic.config import Data, Run
+    >>> config = Config(data=Data(source="session", thresholds=(1024, 2048)), run=Run(out="critic"))
+    >>> config.optim.lr
+    0.001
+    """
 
     data: Data
     run: Run
@@ -149,6 +222,7 @@ class Config:
     optim: Optim = Optim()
 
     def __post_init__(self) -> None:
+        """Check the options together."""
         data = self.data
         if data.use_embeddings and data.symmetries:
             raise ConfigError("data.symmetries: expected false with use_embeddings, found true")
@@ -156,15 +230,29 @@ class Config:
             raise ConfigError("data.embeddings: expected use_embeddings = true beside it")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the configuration as plain values, which ``config_from`` accepts."""
+        """Return the configuration as a dict of dicts with plain values, which ``json.dumps`` accepts.
+
+        >>> from a2store.critic import Config
+        >>> from a2store.critic.config import Data, Run
+        >>> Config(data=Data(source="session"), run=Run(out="critic")).to_dict()["data"]["thresholds"]
+        (8192, 16384, 32768)
+        """
         return dataclasses.asdict(self)
 
 
 def load_config(path: str | os.PathLike[str]) -> Config:
-    """Read a configuration. Paths in it are relative to the working folder.
+    r"""Read a configuration. Paths in it are relative to the working folder.
+
+    - ``path``: a TOML file with the tables ``data``, ``run``, ``model`` and ``optim``; the last two may be missing.
 
     Raises ``ConfigError`` for invalid TOML, for an unknown or missing key, and for a value of another type or out of
     range. Also raises ``OSError``.
+
+    >>> from pathlib import Path
+    >>> from a2store.critic import load_config
+    >>> _ = Path("critic.toml").write_text('[data]\nsource = "session"\n[run]\nout = "critic"\n')
+    >>> load_config("critic.toml").data.source
+    'session'
     """
     try:
         values = tomllib.loads(Path(path).read_text("utf-8"))

@@ -21,7 +21,16 @@ THRESHOLDS = (8192, 16384, 32768)
 
 
 def highest_tiles(archive: Archive) -> dict[int, int]:
-    """Return the highest tile of each run in an archive, by run id, at the archive's version."""
+    """Return the highest tile of each run in an archive, by run id, at the archive's version.
+
+    - ``archive``: the archive.
+
+    Raises ``QueryError``, ``DamagedError`` or ``OSError`` if the archive's runs can no longer be read.
+
+    >>> from a2store.critic import highest_tiles
+    >>> highest_tiles(archive)[0]
+    1024
+    """
     sql = "SELECT run_id, highest_tile, CAST(0 AS BIGINT UNSIGNED) AS board FROM runs"
     rows = np.asarray(archive.sql(sql).materialize(extra=["highest_tile"], progress=False))
     return dict(zip(rows["run_id"].tolist(), rows["highest_tile"].tolist(), strict=True))
@@ -39,10 +48,35 @@ class CriticData:
 
     ``len(data)`` is the number of batches of an epoch on this rank, and ``num_rows`` is the number of steps.
 
-    >>> train, val = CriticData("selfplay/0_model=a", use_embeddings=True).split()
+    - ``source``: a session's folder, an archive or its path, a query, or a table. For an archive, all steps are used. A
+      query or a table needs the argument ``highest_tile``, or a column of this name: in the query's result, or as an
+      extra column of the table.
+    - ``batch_size``: rows per batch and rank.
+    - ``use_embeddings``: ``True`` = the inputs are embeddings from ``a2store.critic.embed``. If the folder has none of
+      these, the inputs are the float32 embeddings that a recorder wrote beside the steps.
+    - ``thresholds``: tiles of 2 or more, in ascending order.
+    - ``embeddings``: the folder of the embeddings; ``None`` = the session's folder.
+    - ``highest_tile``: the highest tile of each run, by its id, instead of the source's own values.
+    - ``max_steps_per_run``: the maximum number of steps per run, because steps of one run are similar. The run is
+      divided into this many equal ranges, and ``seed`` selects one step of each. The steps are copied. ``None`` = all.
+    - ``seed``: the seed of the order, the symmetries and the selected steps.
+    - ``mmap``: ``True`` = map the embeddings instead of reading them into memory.
+    - ``shuffle``, ``epoch``, ``drop_last``, ``rank``, ``world_size``, ``symmetries``, ``window``, ``prefetch``,
+      ``pin_memory``, ``device``: as in ``a2store.torch.StepLoader``. Embeddings describe the original boards, so they
+      exclude ``symmetries``.
+
+    Raises ``ValueError`` for options that exclude each other, and for runs without a known highest tile. Errors of
+    opening the source are raised unchanged.
+
+    >>> import torch
+    >>> from a2store.critic import CriticData, TokenCritic, BoardTransformer, CriticHead
+    >>> train, val = CriticData("session", 256, thresholds=(1024, 2048)).split()
+    >>> critic = TokenCritic(BoardTransformer(dim=16), CriticHead(16, len(train.thresholds)))
     >>> loss = torch.nn.BCEWithLogitsLoss(pos_weight=train.pos_weight)
-    >>> for embedding, labels in train:
-    ...     loss(head(embedding), labels).backward()
+    >>> tokens, labels = next(iter(train))
+    >>> loss(critic(tokens), labels).backward()
+    >>> tokens.shape, labels.shape
+    (torch.Size([256, 16]), torch.Size([256, 2]))
     """
 
     def __init__(
@@ -68,25 +102,6 @@ class CriticData:
         pin_memory: bool = False,
         device: torch.device | str | None = None,
     ) -> None:
-        """Create the data of a session's folder, an archive or its path, a query, or a table.
-
-        source: for an archive, all steps are used. A query or a table needs the argument ``highest_tile``, or a column
-            of this name: in the query's result, or as an extra column of the table.
-        use_embeddings: ``True`` = the inputs are embeddings from ``a2store.critic.embed``. If the folder has none of
-            these, the inputs are the float32 embeddings that a recorder wrote beside the steps.
-        thresholds: tiles, in ascending order.
-        embeddings: the folder of the embeddings; ``None`` = the session's folder.
-        highest_tile: the highest tile of each run, by its id, instead of the source's own values.
-        max_steps_per_run: the maximum number of steps per run, because steps of one run are similar. The run is divided
-            into this many equal ranges, and ``seed`` selects one step of each. The steps are copied. ``None`` = all.
-        seed: the seed of the order, the symmetries and the selected steps.
-        mmap: ``True`` = map the embeddings instead of reading them into memory.
-        shuffle, epoch, drop_last, rank, world_size, symmetries, window, prefetch, pin_memory, device: as in
-            ``a2store.torch.StepLoader``. Embeddings describe the original boards, so they exclude ``symmetries``.
-
-        Raises ``ValueError`` for options that exclude each other, and for runs without a known highest tile. Errors of
-        opening the source are raised unchanged.
-        """
         self.thresholds = tuple(int(threshold) for threshold in thresholds)
         if (
             not self.thresholds
@@ -175,7 +190,12 @@ class CriticData:
         return torch.from_numpy(ratio.astype(np.float32))
 
     def open_steps(self) -> npt.NDArray[np.bool_]:
-        """Return whether each step's board is below each threshold, in the table's order: (N, T) bool."""
+        """Return whether each step's board is below each threshold, in the table's order: (N, T) bool.
+
+        >>> from a2store.critic import CriticData
+        >>> CriticData("session", thresholds=(1024, 2048)).open_steps().shape
+        (29320, 2)
+        """
         loader = self.table.loader(1 << 16, shuffle=False, columns=["tokens"])
         highest = [batch.tokens.max(1, initial=0) for batch in loader]
         tiles = np.left_shift(1, np.concatenate([np.empty(0, np.int64), *highest], dtype=np.int64))
@@ -186,6 +206,16 @@ class CriticData:
         """Split the data by run into ``(train, val)``, like ``StepTable.split``.
 
         ``train`` keeps the options. ``val`` has all rows in the table's order, and no symmetries.
+
+        - ``val``: the approximate share of held-out runs, in ``0..=1``.
+        - ``seed``: the seed of the split, in ``0..2**64``.
+
+        Raises ``ValueError`` for a share out of range.
+
+        >>> from a2store.critic import CriticData
+        >>> train, val = CriticData("session").split(0.2)
+        >>> train.num_runs + val.num_runs
+        20
         """
         train_table, val_table = self.table.split(val, seed=seed)
         plain = {"shuffle": False, "drop_last": False, "symmetries": False, "window": None}
@@ -197,15 +227,42 @@ class CriticData:
         return self._loader.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch, which determines the order; see ``StepLoader.set_epoch``."""
+        """Set the epoch, which determines the order; see ``StepLoader.set_epoch``.
+
+        - ``epoch``: the number of the epoch, in ``0..2**63``.
+
+        >>> from a2store.critic import CriticData
+        >>> data = CriticData("session")
+        >>> data.set_epoch(1)
+        >>> data.epoch
+        1
+        """
         self._loader.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position, as the state of the loader; see ``Loader.state_dict``."""
+        """Return the position, as the state of the loader; see ``Loader.state_dict``.
+
+        >>> from a2store.critic import CriticData
+        >>> data = CriticData("session", 256)
+        >>> batch = next(iter(data))
+        >>> data.state_dict()["position"]
+        256
+        """
         return self._loader.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a position; see ``StepLoader.load_state_dict``."""
+        """Restore a position; see ``StepLoader.load_state_dict``.
+
+        - ``state``: the dict that ``state_dict`` returned.
+
+        Raises ``StateMismatchError`` and ``ValueError`` as ``Loader.load_state_dict`` does.
+
+        >>> from a2store.critic import CriticData
+        >>> data = CriticData("session", 256)
+        >>> data.load_state_dict({**data.state_dict(), "position": 256})
+        >>> data.state_dict()["position"]
+        256
+        """
         self._loader.load_state_dict(state)
 
     def _part(self, table: StepTable, changed: dict[str, Any]) -> CriticData:

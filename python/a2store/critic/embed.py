@@ -38,19 +38,31 @@ PART_NAME, STATE_NAME = ".embeddings.part", ".embeddings.state"
 
 @dataclass(frozen=True)
 class EmbedReport:
-    """A summary of ``embed_session`` or ``embed_table``."""
+    """A summary of ``embed_session`` or ``embed_table``.
+
+    - ``path``: the file of the embeddings.
+    - ``num_rows``: the number of rows.
+    - ``dim``: the dimension D of an embedding.
+    - ``model_sha``: the encoder's name in ``embeddings.json``.
+    - ``pooling``: the pooling: ``"mean"``, ``"cls"``, or ``"none"`` for an encoder with one vector per board.
+    - ``dtype``: ``"bf16"`` or ``"f32"``.
+    - ``resumed_at``: the number of rows from an interrupted run; all rows if the embeddings existed already.
+    - ``remark``: a remark, such as the reason for starting over; else empty.
+
+    >>> from a2store.critic import embed_session
+    >>> report = embed_session("session", lambda tokens: tokens.astype("float32"))
+    >>> report.num_rows, report.dim, report.pooling, report.dtype
+    (29320, 16, 'none', 'bf16')
+    """
 
     path: Path
-    """The file of the embeddings."""
     num_rows: int
     dim: int
     model_sha: str
     pooling: str
     dtype: Dtype
     resumed_at: int
-    """The number of rows from an interrupted run; all rows if the embeddings existed already."""
     remark: str
-    """A remark, such as the reason for starting over; else empty."""
 
 
 def embed_session(
@@ -68,19 +80,26 @@ def embed_session(
 ) -> EmbedReport:
     """Embed every step of a self-play session into its folder. The steps are mapped, never read as a whole.
 
-    encoder: a torch module, or a function of NumPy arrays; ``a2store.critic.encoder`` describes its input and output.
-    pooling: the pooling of the vectors of tokens; ``None`` = mean.
-    dtype: ``"bf16"`` = rounded to nearest, ties to even; or ``"f32"``.
-    batch_size: boards per call of the encoder.
-    device: the device of a torch module; ``None`` = CUDA if it is available.
-    model_sha: the encoder's name in ``embeddings.json``; ``None`` = its hash.
-    overwrite: ``True`` = replace embeddings of another encoder, pooling or dtype. Equal embeddings are kept.
-    checkpoint_secs: the maximum number of seconds of work that a kill can lose; Ctrl-C loses at most one batch.
-    progress: ``False`` = no progress line; otherwise a line is shown if standard error is a terminal.
+    - ``folder``: the session's folder.
+    - ``encoder``: a torch module, or a function of NumPy arrays; ``a2store.critic.encoder`` describes its input and
+      output.
+    - ``pooling``: the pooling of the vectors of tokens, ``"mean"`` or ``"cls"``; ``None`` = mean.
+    - ``dtype``: ``"bf16"`` = rounded to nearest, ties to even; or ``"f32"``.
+    - ``batch_size``: boards per call of the encoder, at least 1.
+    - ``device``: the device of a torch module; ``None`` = CUDA if it is available.
+    - ``model_sha``: the encoder's name in ``embeddings.json``; ``None`` = its hash.
+    - ``overwrite``: ``True`` = replace embeddings of another encoder, pooling or dtype. Equal embeddings are kept.
+    - ``checkpoint_secs``: the maximum number of seconds of work that a kill can lose; Ctrl-C loses at most one batch.
+    - ``progress``: ``False`` = no progress line; otherwise a line is shown if standard error is a terminal.
 
     Raises ``FileExistsError`` for other embeddings without ``overwrite``. Raises ``ValueError`` for a folder that is
     not a session, and for an invalid result of the encoder, with the rows. Raises ``BlockingIOError`` if another
     process is embedding in the folder.
+
+    >>> from a2store.critic import embed_session
+    >>> report = embed_session("session", lambda tokens: tokens.astype("float32"), dtype="f32")
+    >>> np.load(report.path, mmap_mode="r").shape
+    (29320, 16)
     """
     path = Path(folder)
     runner = Runner(encoder, pooling, dtype, device)
@@ -108,7 +127,17 @@ def embed_table(
     uint32 as in the table, and ``board``, uint64. ``StepTable.attach`` uses it to find the rows for any table of the
     same games; it rejects a table of other games.
 
-    The other options and the errors are those of ``embed_session``.
+    - ``source``: the table, or the query, which is materialized.
+    - ``out``: the folder, which must not be a session.
+    - ``encoder``, ``pooling``, ``dtype``, ``batch_size``, ``device``, ``model_sha``, ``overwrite``,
+      ``checkpoint_secs``, ``progress``: as in ``embed_session``.
+
+    Raises ``ValueError`` if ``out`` is a session or a dataset, and as ``embed_session`` and ``Query.materialize`` do.
+
+    >>> from a2store.critic import embed_table
+    >>> report = embed_table(table, lambda tokens: tokens.astype("float32"), "embeddings")
+    >>> table.attach("embedding", report.path, "embeddings/embeddings.steps.npy").take([0]).embedding.shape
+    (1, 16)
     """
     runner = Runner(encoder, pooling, dtype, device)
     options = _Options(dtype, batch_size, model_sha or encoder_sha(encoder), overwrite, checkpoint_secs, progress)

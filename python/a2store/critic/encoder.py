@@ -44,7 +44,13 @@ DTYPES: tuple[Dtype, ...] = ("bf16", "f32")
 def load_encoder(name: str) -> Callable[[Any], Any]:
     """Return the encoder with the name ``module:name``, where ``name`` may contain dots.
 
+    - ``name``: the name, such as ``"my_package.encoders:small"``.
+
     Raises ``ValueError`` for a name without an encoder. Errors of importing the module are raised unchanged.
+
+    >>> from a2store.critic import load_encoder
+    >>> load_encoder("a2store.critic.transformer:small").dim
+    64
     """
     module_name, colon, path = name.partition(":")
     if not (module_name and colon and path):
@@ -130,9 +136,9 @@ class Runner:
     ) -> None:
         """Prepare the encoder.
 
-        pooling: the pooling of the vectors of tokens; ``None`` = mean.
-        dtype: the type of the results.
-        device: the device of a torch module; ``None`` = CUDA if it is available, else the CPU.
+        - ``pooling``: the pooling of the vectors of tokens; ``None`` = mean.
+        - ``dtype``: the type of the results.
+        - ``device``: the device of a torch module; ``None`` = CUDA if it is available, else the CPU.
         """
         if pooling not in (None, *POOLINGS):
             raise ValueError(f"pooling: expected mean or cls, found {pooling!r}")

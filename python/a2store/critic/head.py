@@ -18,6 +18,20 @@ class CriticHead(nn.Module):
     Training with class weights, ``BCEWithLogitsLoss(pos_weight=w)``, treats the data as if it had w times the positive
     rows. So logits are too high by log(w) (Elkan 2001). ``probabilities`` corrects this with the weights in the buffer
     ``pos_weight``. The training code must fill that buffer.
+
+    - ``in_dim``: the dimension of an embedding, at least 1.
+    - ``out_dim``: the number of thresholds, at least 1.
+    - ``hidden``: the widths of hidden layers, each followed by GELU; ``None``, 0 or an empty list = a linear probe.
+    - ``dropout``: the dropout rate after each hidden layer.
+    - ``seed``: the seed of the initial weights; ``None`` = PyTorch's generator.
+
+    Raises ``ValueError`` for a dimension or a width below 1.
+
+    >>> import torch
+    >>> from a2store.critic import CriticHead
+    >>> head = CriticHead(256, 3, hidden=[64], seed=1)
+    >>> head(torch.zeros(8, 256)).shape
+    torch.Size([8, 3])
     """
 
     pos_weight: torch.Tensor
@@ -31,12 +45,6 @@ class CriticHead(nn.Module):
         dropout: float = 0.0,
         seed: int | None = None,
     ) -> None:
-        """Create a head.
-
-        hidden: the widths of hidden layers, each followed by GELU; ``None``, 0 or an empty list = a linear probe.
-        dropout: the dropout rate after each hidden layer.
-        seed: the seed of the initial weights; ``None`` = PyTorch's generator.
-        """
         super().__init__()
         widths = [hidden] if isinstance(hidden, int) else list(hidden or ())
         widths = [width for width in widths if width]
@@ -54,29 +62,75 @@ class CriticHead(nn.Module):
         self.register_buffer("pos_weight", torch.ones(out_dim))
 
     def forward(self, embedding: torch.Tensor) -> torch.Tensor:
-        """Return the logits."""
+        """Return the logits: (B, out_dim), float32.
+
+        - ``embedding``: (B, in_dim), any float type.
+
+        >>> import torch
+        >>> from a2store.critic import CriticHead
+        >>> CriticHead(256)(torch.zeros(8, 256, dtype=torch.bfloat16)).dtype
+        torch.float32
+        """
         with torch.autocast(embedding.device.type, enabled=False):
             logits: torch.Tensor = self.layers(embedding.float())
         return logits
 
     def probabilities(self, logits: torch.Tensor) -> torch.Tensor:
-        """Return the probabilities of logits, corrected for the class weights."""
+        """Return the probabilities of logits, corrected for the class weights: (B, out_dim), float32, in [0, 1].
+
+        - ``logits``: (B, out_dim), the result of the network.
+
+        >>> import torch
+        >>> from a2store.critic import CriticHead
+        >>> CriticHead(256, 3).probabilities(torch.zeros(1, 3))
+        tensor([[0.5000, 0.5000, 0.5000]])
+        """
         return torch.sigmoid(logits - self.pos_weight.log())
 
 
 class TokenCritic(nn.Module):
-    """A network from tokens (B, 16), int64, to logits (B, out_dim): an encoder, pooling, and a head."""
+    """A network from tokens (B, 16), int64, to logits (B, out_dim): an encoder, pooling, and a head.
+
+    - ``encoder``: the encoder; ``a2store.critic.encoder`` describes the output of encoders.
+    - ``head``: the head, for the encoder's dimension.
+    - ``pooling``: the pooling of the vectors of tokens, ``"mean"`` or ``"cls"``; ``None`` = mean.
+
+    >>> import torch
+    >>> from a2store.critic import BoardTransformer, CriticHead, TokenCritic
+    >>> critic = TokenCritic(BoardTransformer(dim=64), CriticHead(64, 3))
+    >>> critic(torch.zeros(8, 16, dtype=torch.int64)).shape
+    torch.Size([8, 3])
+    """
 
     def __init__(self, encoder: nn.Module, head: CriticHead, pooling: Pooling | None = None) -> None:
-        """Combine an encoder and a head; ``a2store.critic.encoder`` describes the output of encoders."""
         super().__init__()
         self.encoder, self.head, self.pooling = encoder, head, pooling
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Return the logits."""
+        """Return the logits: (B, out_dim), float32.
+
+        - ``tokens``: the exponents of B boards: (B, 16), int64.
+
+        Raises ``ValueError`` for an output of the encoder that cannot be pooled.
+
+        >>> import torch
+        >>> from a2store.critic import BoardTransformer, CriticHead, TokenCritic
+        >>> critic = TokenCritic(BoardTransformer(dim=8), CriticHead(8, 3))
+        >>> critic.forward(torch.zeros(1, 16, dtype=torch.int64)).shape
+        torch.Size([1, 3])
+        """
         logits: torch.Tensor = self.head(pool(self.encoder(tokens), self.pooling))
         return logits
 
     def probabilities(self, logits: torch.Tensor) -> torch.Tensor:
-        """Return the probabilities of logits."""
+        """Return the probabilities of logits, as ``CriticHead.probabilities`` does.
+
+        - ``logits``: (B, out_dim), the result of the network.
+
+        >>> import torch
+        >>> from a2store.critic import BoardTransformer, CriticHead, TokenCritic
+        >>> critic = TokenCritic(BoardTransformer(dim=8), CriticHead(8, 3))
+        >>> critic.probabilities(torch.zeros(1, 3))
+        tensor([[0.5000, 0.5000, 0.5000]])
+        """
         return self.head.probabilities(logits)

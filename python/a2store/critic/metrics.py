@@ -50,6 +50,13 @@ def auc(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float | None:
     A tie counts half. AUC = (R - P (P + 1) / 2) / (P N), where R is the sum of the ranks of the P positive rows among
     all P + N rows. Ties have their mean rank (Mann and Whitney 1947; Hanley and McNeil 1982). The result is ``None`` if
     P or N is 0.
+
+    - ``scores``: the score of each row: (N,), any number type.
+    - ``labels``: whether each row is positive: (N,), bool or 0 and 1.
+
+    >>> from a2store.critic import auc
+    >>> auc([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])
+    0.75
     """
     values, positive = np.asarray(scores), np.asarray(labels, bool)
     num_positive = int(positive.sum())
@@ -63,7 +70,15 @@ def auc(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float | None:
 
 
 def brier(probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> float | None:
-    """Return the mean squared difference of probability and outcome (Brier 1950); ``None`` without rows."""
+    """Return the mean squared difference of probability and outcome (Brier 1950); ``None`` without rows.
+
+    - ``probabilities``: the probability that each row is positive: (N,), in [0, 1].
+    - ``labels``: whether each row is positive: (N,), bool or 0 and 1.
+
+    >>> from a2store.critic import brier
+    >>> brier([0.0, 0.5], [0, 1])
+    0.125
+    """
     values = np.asarray(probabilities, np.float64)
     return float(np.mean((values - np.asarray(labels, np.float64)) ** 2)) if len(values) else None
 
@@ -78,7 +93,19 @@ def log_loss(probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> float | Non
 
 
 def calibration(probabilities: npt.ArrayLike, labels: npt.ArrayLike, bins: int = 10) -> list[Bin]:
-    """Return the mean probability and the rate of positive rows in bins of equal width."""
+    """Return the mean probability and the rate of positive rows in bins of equal width, in ascending order.
+
+    A bin is a dict: ``low`` and ``high``, the range of the bin, of which only the last includes its end; ``count``, the
+    number of rows; ``mean_probability`` and ``positive_rate``, floats, ``None`` without rows.
+
+    - ``probabilities``: the probability that each row is positive: (N,), in [0, 1].
+    - ``labels``: whether each row is positive: (N,), bool or 0 and 1.
+    - ``bins``: the number of bins.
+
+    >>> from a2store.critic import calibration
+    >>> calibration([0.1, 0.3, 0.9], [0, 1, 1], bins=2)[0]
+    {'low': 0.0, 'high': 0.5, 'count': 2, 'mean_probability': 0.2, 'positive_rate': 0.5}
+    """
     values, positive = np.asarray(probabilities, np.float64), np.asarray(labels, np.float64)
     place = np.minimum((values * bins).astype(np.int64), bins - 1)
     counts = np.bincount(place, minlength=bins)
@@ -128,6 +155,22 @@ def evaluate(
 
     A board at or above the threshold reveals its label. ``is_open`` (N, T) marks the rows below the threshold. The
     scores ``open_…`` cover only these rows, compared with the base rate among them.
+
+    - ``probabilities``: the probability of each threshold: (N, T), floats in [0, 1].
+    - ``labels``: whether the row's run reached each threshold: (N, T), bool or 0 and 1.
+    - ``thresholds``: the T tiles.
+    - ``bins``: the number of bins of the calibration, from which ``ece`` is computed.
+    - ``is_open``: the rows whose board is below the threshold: (N, T), bool; ``None`` = unknown.
+
+    Returns a dict per threshold: ``threshold`` and ``num_rows``, ints; ``base_rate``, ``auc``, ``brier``,
+    ``brier_base``, ``skill``, ``log_loss`` and ``ece``, floats or ``None``; ``open_rows``, int, ``open_base_rate``,
+    ``open_auc`` and ``open_skill``, floats, all ``None`` without ``is_open``.
+
+    >>> from a2store.critic import evaluate
+    >>> probabilities = np.array([[0.1], [0.4], [0.35], [0.8]])
+    >>> scores = evaluate(probabilities, np.array([[0], [0], [1], [1]]), [2048])
+    >>> scores[0]["auc"], scores[0]["base_rate"]
+    (0.75, 0.5)
     """
     result = []
     for column, threshold in enumerate(thresholds):

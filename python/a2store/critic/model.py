@@ -33,10 +33,25 @@ def build(config: Config, dim: int | None) -> Critic:
 
 
 def load_critic(path: str | os.PathLike[str]) -> Critic:
-    """Return the best network of a training, from ``best.pt``, on the CPU and in ``eval`` mode.
+    """Return the best network of a training, on the CPU and in ``eval`` mode: a ``CriticHead`` or a ``TokenCritic``.
 
-    >>> critic = load_critic("runs/critic/best.pt")
-    >>> critic.probabilities(critic(tokens))
+    - ``path``: the file ``best.pt`` in the folder ``run.out`` of the training.
+
+    Raises ``OSError`` if the file cannot be read, and the errors of ``torch.load`` for a file of another kind.
+
+    >>> import torch
+    >>> from a2store.critic import Config, fit, load_critic
+    >>> from a2store.critic.config import Data, Model, Optim, Run
+    >>> config = Config(
+    ...     data=Data(source="session", thresholds=(1024, 2048), max_steps_per_run=8, batch_size=64),
+    ...     model=Model(encoder="one-hot"),
+    ...     optim=Optim(epochs=1),
+    ...     run=Run(out="critic", device="cpu", plots=False),
+    ... )
+    >>> report = fit(config, quiet=True)
+    >>> critic = load_critic("critic/best.pt")
+    >>> critic.probabilities(critic(torch.zeros(1, 16, dtype=torch.int64))).shape
+    torch.Size([1, 2])
     """
     saved: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     # The file of the initial weights may no longer exist.

@@ -14,9 +14,9 @@ class Progress:
     def __init__(self, what: str, total: int, *, shown: bool | None = None) -> None:
         """Create a line.
 
-        what: the verb at its start.
-        total: the total number of items.
-        shown: ``False`` = write nothing; otherwise the line is shown if standard error is a terminal.
+        - ``what``: the verb at its start.
+        - ``total``: the total number of items.
+        - ``shown``: ``False`` = write nothing; otherwise the line is shown if standard error is a terminal.
         """
         self._what, self._total = what, total
         self._shown = shown is not False and sys.stderr.isatty()

@@ -53,18 +53,35 @@ _MAY_CHANGE = {"run.out", "run.device", "run.threads", "run.plots", "data.mmap",
 
 @dataclass(frozen=True)
 class TrainReport:
-    """A summary of one call of ``fit``."""
+    """A summary of one call of ``fit``.
+
+    - ``out``: the folder of the results, ``run.out``.
+    - ``step``: the total number of optimizer steps, including those before a resumption.
+    - ``finished``: whether training is over; otherwise it can be resumed.
+    - ``signal``: the number of the signal that stopped it, or ``None``.
+    - ``best_step``: the step of the best weights, those with the best Brier score; ``None`` before a validation.
+    - ``scores``: the scores of the best weights on the held-out runs, as ``evaluate`` returns them; empty if training
+      is not over.
+
+    >>> from a2store.critic import Config, fit
+    >>> from a2store.critic.config import Data, Model, Optim, Run
+    >>> config = Config(
+    ...     data=Data(source="session", thresholds=(1024, 2048), max_steps_per_run=8, batch_size=64),
+    ...     model=Model(encoder="one-hot"),
+    ...     optim=Optim(epochs=1),
+    ...     run=Run(out="critic", device="cpu", plots=False),
+    ... )
+    >>> report = fit(config, stop_after=1, quiet=True)
+    >>> report.step, report.finished, report.signal, report.scores
+    (1, False, None, [])
+    """
 
     out: Path
     step: int
-    """The total number of optimizer steps, including those before a resumption."""
     finished: bool
-    """Whether training is over; otherwise it can be resumed."""
     signal: int | None
-    """The signal that stopped it."""
     best_step: int | None
     scores: list[Scores]
-    """The scores of the best weights on the held-out runs; empty if training is not over."""
 
 
 def fit(config: Config, *, resume: bool = False, stop_after: int | None = None, quiet: bool = False) -> TrainReport:
@@ -73,12 +90,25 @@ def fit(config: Config, *, resume: bool = False, stop_after: int | None = None, 
     In the main thread, the first SIGINT or SIGTERM ends training after the current step, with a checkpoint. A second
     one ends it at once.
 
-    resume: ``True`` = continue from the checkpoint in ``run.out`` if it exists, else begin.
-    stop_after: stop after this many steps of this call, with a checkpoint.
-    quiet: ``True`` = write nothing to standard error.
+    - ``config``: the configuration, such as ``load_config`` returns.
+    - ``resume``: ``True`` = continue from the checkpoint in ``run.out`` if it exists, else begin.
+    - ``stop_after``: stop after this many steps of this call, with a checkpoint; ``None`` = no limit.
+    - ``quiet``: ``True`` = write nothing to standard error.
 
     Raises ``FileExistsError`` for an existing checkpoint without ``resume``. Raises ``ConfigError``, with the key, for
     a checkpoint of another configuration. Raises ``ValueError`` and others as ``CriticData`` does.
+
+    >>> from a2store.critic import Config, fit
+    >>> from a2store.critic.config import Data, Model, Optim, Run
+    >>> config = Config(
+    ...     data=Data(source="session", thresholds=(1024, 2048), max_steps_per_run=8, batch_size=64),
+    ...     model=Model(encoder="one-hot"),
+    ...     optim=Optim(epochs=1),
+    ...     run=Run(out="critic", device="cpu", plots=False),
+    ... )
+    >>> report = fit(config, quiet=True)
+    >>> report.finished, [score["threshold"] for score in report.scores]
+    (True, [1024, 2048])
     """
     out = Path(config.run.out)
     checkpoint = out / CHECKPOINT

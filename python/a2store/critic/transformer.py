@@ -20,17 +20,25 @@ class BoardTransformer(nn.Module):
     It has learned embeddings of exponent and cell, pre-norm blocks of self-attention and an MLP of four times the
     width, and a final layer norm. The initial weights depend on ``seed`` alone. They are normal with variance
     1 / fan-in; the last weights of a residual branch are scaled by ``1 / sqrt(2 * depth)``.
+
+    - ``dim``: the width of a vector, a multiple of ``heads``.
+    - ``depth``: the number of blocks, at least 1.
+    - ``heads``: the number of heads of attention, at least 1.
+    - ``cls``: whether there is a cls token in addition to the cells.
+    - ``dropout``: the dropout rate of attention and of the MLP in training.
+    - ``seed``: the seed of the initial weights; the state of the global generator does not matter.
+
+    Raises ``ValueError`` for a number below 1, and if ``heads`` does not divide ``dim``.
+
+    >>> import torch
+    >>> from a2store.critic import BoardTransformer
+    >>> BoardTransformer(dim=32, depth=1)(torch.zeros(8, 16, dtype=torch.int64)).shape
+    torch.Size([8, 16, 32])
     """
 
     def __init__(
         self, dim: int = 64, depth: int = 2, heads: int = 4, *, cls: bool = False, dropout: float = 0.0, seed: int = 0
     ) -> None:
-        """Create the network.
-
-        dim: the width of a vector, a multiple of ``heads``.
-        cls: whether there is a cls token in addition to the cells.
-        seed: the seed of the initial weights; the state of the global generator does not matter.
-        """
         super().__init__()
         if dim < 1 or depth < 1 or heads < 1 or dim % heads:
             raise ValueError(
@@ -45,7 +53,15 @@ class BoardTransformer(nn.Module):
         self._initialise(seed)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Return a vector for each token."""
+        """Return a vector for each token: (B, 16, dim), or (B, 17, dim) with a cls token, float32.
+
+        - ``tokens``: the exponents of B boards: (B, 16), int64, 0 to 17.
+
+        >>> import torch
+        >>> from a2store.critic import BoardTransformer
+        >>> BoardTransformer(dim=32, cls=True).forward(torch.zeros(8, 16, dtype=torch.int64)).shape
+        torch.Size([8, 17, 32])
+        """
         x = self.tile(tokens) + self.cell
         if self.cls is not None:
             x = torch.cat([self.cls.expand(len(x), 1, -1), x], 1)

@@ -1,11 +1,12 @@
 """Self-play: games with a policy, recorded. The games are stepped in Rust, and Python chooses the moves.
 
->>> from a2store import selfplay
->>> result = selfplay.play(lambda tokens, legal: legal.argmax(axis=1), num_games=1000)
->>> result.scores.mean(), result.steps_per_second
-
 ``play`` plays whole games and records them. ``VectorEnv`` steps games in which the caller chooses the moves.
 ``a2store.selfplay.gym`` wraps it as a Gymnasium environment.
+
+>>> from a2store import selfplay
+>>> result = selfplay.play(lambda tokens, legal: legal.argmax(axis=1), num_games=1000)
+>>> len(result), result.scores.dtype
+(1000, dtype('int64'))
 """
 
 from __future__ import annotations
@@ -69,35 +70,39 @@ def play(
     A game depends on the seed, its number and the policy's answers, but not on ``batch_size``. When a game ends, the
     next one begins; towards the end the batches shrink.
 
-    policy: one of
+    - ``policy``: one of
 
-        - a callable that takes ``tokens``, (B, 16) exponents row by row, and ``legal``, (B, 4) bool in the order UDLR.
-          It returns either moves, (B,) integers, all legal, or logits, (B, 4) floats; logits of illegal moves are
-          ignored. It may return NumPy arrays, or PyTorch tensors on any device. It may keep or modify its arguments. A
-          policy that does not need ``legal`` still gets it.
-        - a ``torch.nn.Module`` that returns logits (B, 4) for tokens (B, 16) int64 alone. It is called in eval mode
-          under ``torch.inference_mode``, on the device of its parameters. Afterwards its previous mode is restored.
-        - a ``Player``, which plays in Rust on several threads. Its values of the moves are recorded too.
+      - a callable that takes ``tokens``, (B, 16) exponents row by row, and ``legal``, (B, 4) bool in the order UDLR. It
+        returns either moves, (B,) integers, all legal, or logits, (B, 4) floats; logits of illegal moves are ignored.
+        It may return NumPy arrays, or PyTorch tensors on any device. It may keep or modify its arguments. A policy that
+        does not need ``legal`` still gets it.
+      - a ``torch.nn.Module`` that returns logits (B, 4) for tokens (B, 16) int64 alone. It is called in eval mode under
+        ``torch.inference_mode``, on the device of its parameters. Afterwards its previous mode is restored.
+      - a ``Player``, which plays in Rust on several threads. Its values of the moves are recorded too.
 
-    num_games: the number of games.
-    batch_size: the maximum number of boards in one call of the policy. A ``Player`` has no batches.
-    seed: the seed of all games, in ``0..2**64``.
-    recorder: the recorder of every step; ``None`` = nothing is recorded. Games are stored in the order in which they
-        end, and those of a ``Player`` in the order of their numbers. Once the recorder reaches a limit, no game begins,
-        and ``PlayResult.stopped`` names the limit.
-    tokens: the type of ``tokens`` for a callable.
-    max_steps: truncates games after this many steps; ``None`` = no limit.
-    temperature: above 0, moves are drawn from the softmax of ``logits / temperature`` over the legal moves. At 0 the
-        legal move with the greatest logit is made, the first one in a tie. Only for policies that return logits.
-    progress: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+    - ``num_games``: the number of games, in ``0..2**64``.
+    - ``batch_size``: the maximum number of boards in one call of the policy, in ``1..=2**24``. A ``Player`` has no
+      batches.
+    - ``seed``: the seed of all games, in ``0..2**64``.
+    - ``recorder``: the recorder of every step; ``None`` = nothing is recorded. Games are stored in the order in which
+      they end, and those of a ``Player`` in the order of their numbers. Once the recorder reaches a limit, no game
+      begins, and ``PlayResult.stopped`` names the limit.
+    - ``tokens``: the type of ``tokens`` for a callable, ``"uint8"`` or ``"int64"``.
+    - ``max_steps``: truncates games after this many steps, at least 1; ``None`` = no limit.
+    - ``temperature``: above 0, moves are drawn from the softmax of ``logits / temperature`` over the legal moves. At 0
+      the legal move with the greatest logit is made, the first one in a tie. Only for policies that return logits.
+    - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
 
     Raises ``ValueError`` for an answer of the wrong length, and for an illegal move or a NaN logit, with the row.
     Raises ``TypeError`` for an answer of another type or shape, and ``ValueError`` for an option out of range.
     Exceptions of the policy are raised unchanged, and Ctrl-C raises ``KeyboardInterrupt``. After an exception, running
     games are abandoned in the recorder.
 
-    >>> recorder = selfplay.Recorder("sessions", tag="greedy")
-    >>> selfplay.play(model, 10_000, seed=1, recorder=recorder, temperature=0.5)
+    >>> from a2store import selfplay
+    >>> with selfplay.Recorder("selfplay", tag="player") as recorder:
+    ...     result = selfplay.play(selfplay.Player(depth=0), 10, seed=1, recorder=recorder)
+    >>> len(result), result.stopped
+    (10, None)
     """
     # The policy can be a module only if PyTorch has been imported.
     torch: Any = sys.modules.get("torch")

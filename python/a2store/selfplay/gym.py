@@ -2,10 +2,12 @@
 
 Importing this module requires Gymnasium, and registers ``a2store/2048-v0`` for ``make_vec``.
 
->>> from a2store.selfplay.gym import GymVectorEnv
->>> env = GymVectorEnv(num_envs=1024)
+>>> import gymnasium
+>>> import a2store.selfplay.gym
+>>> env = gymnasium.make_vec("a2store/2048-v0", num_envs=4)
 >>> observations, infos = env.reset(seed=1)
->>> observations, rewards, terminations, truncations, infos = env.step(infos["action_mask"].argmax(axis=1))
+>>> observations.shape
+(4, 16)
 """
 
 from __future__ import annotations
@@ -41,6 +43,25 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[Observations, npt.NDArray[Any], np
 
     ``reset(seed=s)`` begins the first games of a seed. In these games equal actions have equal results for any
     ``num_envs``, if the games begin in the same order. ``reset()`` continues with the next games.
+
+    - ``num_envs``: the number of games, in ``1..=2**24``.
+    - ``autoreset_mode``: when the game after a finished one begins. ``"NextStep"``: in the next step, which ignores the
+      action for that game. ``"SameStep"``: in the same step. ``"Disabled"``: when ``reset`` is called with
+      ``options={"reset_mask": mask}``.
+    - ``illegal``: the effect of an illegal action: ``"ignore"`` it, ``"truncate"`` its game, or ``"raise"``
+      ``ValueError``.
+    - ``max_episode_steps``: truncates games after this many steps, at least 1; ``None`` = no limit. Illegal actions do
+      not count.
+
+    Raises ``ValueError`` for an option out of range.
+
+    >>> from a2store.selfplay.gym import GymVectorEnv
+    >>> env = GymVectorEnv(num_envs=1024)
+    >>> observations, infos = env.reset(seed=1)
+    >>> actions = infos["action_mask"].argmax(axis=1)
+    >>> observations, rewards, terminations, truncations, infos = env.step(actions)
+    >>> rewards.shape, rewards.dtype
+    ((1024,), dtype('float64'))
     """
 
     metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
@@ -53,15 +74,6 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[Observations, npt.NDArray[Any], np
         illegal: Literal["ignore", "truncate", "raise"] = "ignore",
         max_episode_steps: int | None = None,
     ) -> None:
-        """Create an environment; ``reset`` begins the games.
-
-        num_envs: the number of games.
-        autoreset_mode: when the game after a finished one begins. ``"NextStep"``: in the next step, which ignores the
-            action for that game. ``"SameStep"``: in the same step. ``"Disabled"``: when ``reset`` is called with
-            ``options={"reset_mask": mask}``.
-        illegal: the effect of an illegal action: ignore it, truncate its game, or raise ``ValueError``.
-        max_episode_steps: truncates games after this many steps; ``None`` = no limit. Illegal actions do not count.
-        """
         super().__init__()
         if illegal not in ("ignore", "truncate", "raise"):
             raise ValueError(f"illegal: expected 'ignore', 'truncate' or 'raise', found {illegal!r}")
@@ -82,9 +94,19 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[Observations, npt.NDArray[Any], np
         self._is_seeded = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observations, Infos]:
-        """Begin all games, or those selected by ``options["reset_mask"]``, an array of bools.
+        """Begin all games, or some of them; return (observations, infos), which the class describes.
 
-        A seed applies to all games. The first call without a seed draws one.
+        - ``seed``: begins the first games of this seed, in ``0..2**64``; ``None`` = the next games. The first call
+          without a seed draws one.
+        - ``options``: ``{"reset_mask": mask}`` begins only the games that ``mask``, shape (n,), bool, selects.
+          ``None`` = all.
+
+        Raises ``ValueError`` for a mask of another shape or type, and for a mask with a seed.
+
+        >>> from a2store.selfplay.gym import GymVectorEnv
+        >>> observations, infos = GymVectorEnv(2).reset(seed=1)
+        >>> infos["score"]
+        array([0, 0])
         """
         mask = None if options is None else options.get("reset_mask")
         if mask is not None:
@@ -102,7 +124,21 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[Observations, npt.NDArray[Any], np
         return self._env.tokens(), self._infos()
 
     def step(self, actions: npt.NDArray[Any]) -> tuple[Observations, npt.NDArray[np.float64], Bools, Bools, Infos]:
-        """Make a move in each game; the class describes the results."""
+        """Make a move in each game; return (observations, rewards, terminations, truncations, infos).
+
+        The arrays have a row per game; the class describes them.
+
+        - ``actions``: shape (n,), integers, 0 to 3 in the order UDLR.
+
+        Raises ``TypeError`` unless the actions are n integers. Raises ``ValueError`` for other moves, for an illegal
+        one with ``illegal="raise"``, and in mode ``"Disabled"`` if a game is over.
+
+        >>> from a2store.selfplay.gym import GymVectorEnv
+        >>> env = GymVectorEnv(2)
+        >>> observations, infos = env.reset(seed=1)
+        >>> env.step(infos["action_mask"].argmax(axis=1))[2]
+        array([False, False])
+        """
         actions = np.asarray(actions)
         before = self._done
         if self.autoreset_mode == AutoresetMode.DISABLED and before.any():
