@@ -609,6 +609,36 @@ def test_correlation_left_of_in_is_rejected(archive: a2store.Archive) -> None:
             archive.sql(f"SELECT run_id FROM runs r WHERE {condition}", tables={"u": USERS})
 
 
+def test_other_correlation_is_rejected(archive: a2store.Archive) -> None:
+    """DataFusion's own messages about these name columns of its rewrites."""
+    two_levels = (
+        "EXISTS (SELECT 1 FROM steps s WHERE s.run_id = r.run_id "
+        "AND EXISTS (SELECT 1 FROM u WHERE u.run_id = r.run_id))",
+        "EXISTS (SELECT 1 FROM steps s WHERE EXISTS (SELECT 1 FROM u WHERE u.run_id = r.run_id))",
+        "num_steps > (SELECT avg(s.move) FROM steps s "
+        "WHERE s.run_id IN (SELECT run_id FROM u WHERE weight > r.run_id))",
+    )
+    for condition in two_levels:
+        with pytest.raises(a2store.QueryRefusedError, match=r"refers to r\.run_id of a query further out"):
+            archive.sql(f"SELECT run_id FROM runs r WHERE {condition}", tables={"u": USERS})
+    for value in (
+        "(SELECT count(*) FROM steps s WHERE s.run_id < r.run_id)",
+        "(SELECT count(*) FROM steps s WHERE s.run_id = r.run_id OR s.move = 2)",
+    ):
+        query = archive.sql(f"SELECT run_id FROM runs r WHERE {value} > 5")
+        with pytest.raises(a2store.QueryRefusedError, match=r"compare the outer columns with = only"):
+            query.count()
+
+
+def test_ties_of_columns_that_are_not_selected_have_one_order(archive: a2store.Archive) -> None:
+    sql = """SELECT s.board FROM steps s LEFT JOIN u ON TRUE
+        ORDER BY CASE WHEN u.run_id < s.run_id THEN s.move END, s.phase"""
+    tables = [archive.sql(sql, tables={"u": USERS}).materialize(progress=False) for _ in range(12)]
+    assert len({table.fingerprint for table in tables}) == 1
+    boards = [table.take(np.arange(len(table))).board for table in tables]
+    assert all(np.array_equal(boards[0], other) for other in boards)
+
+
 def test_correlation_by_joins_is_answered(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection) -> None:
     for condition in (
         "0 = (SELECT count(*) FROM u WHERE u.run_id = r.run_id)",

@@ -80,8 +80,10 @@ fn slice(rows: &[u32]) -> Option<Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use arrow::array::{ArrayRef, UInt32Array};
     use proptest::collection::btree_set;
     use proptest::prelude::*;
+    use std::sync::Arc;
 
     fn listed(pairs: &Pairs) -> Vec<(usize, usize)> {
         match pairs {
@@ -111,6 +113,26 @@ mod tests {
         fn first_at_least_is_the_partition_point(keys in btree_set(0_u64..100, 0..60), key in 0_u64..110) {
             let keys: Vec<u64> = keys.into_iter().collect();
             prop_assert_eq!(first_at_least(&keys, key), keys.partition_point(|&found| found < key));
+        }
+    }
+
+    #[test]
+    fn keys_must_ascend() {
+        let rows = |keys: &[(u32, u32)]| {
+            let column = |values: Vec<u32>| Arc::new(UInt32Array::from(values)) as ArrayRef;
+            let runs = column(keys.iter().map(|key| key.0).collect());
+            let steps = column(keys.iter().map(|key| key.1).collect());
+            RecordBatch::try_from_iter([("step_index", steps), ("run_id", runs)]).unwrap()
+        };
+        let keys = keys_of(&rows(&[(1, 7), (2, 0), (2, 1)]), [1, 0], Some(1 << 32 | 6)).unwrap();
+        assert_eq!(keys, [1 << 32 | 7, 2 << 32, 2 << 32 | 1]);
+        for (out_of_order, before) in [
+            (rows(&[(1, 0), (1, 0)]), None),
+            (rows(&[(2, 0), (1, 5)]), None),
+            (rows(&[(1, 7)]), Some(1 << 32 | 7)),
+        ] {
+            let error = keys_of(&out_of_order, [1, 0], before).unwrap_err().to_string();
+            assert!(error.contains("expected rows in the order of run and step"), "{error}");
         }
     }
 

@@ -1,0 +1,188 @@
+"""Joins by run and step: answers as in DuckDB on the same files, their order, and which joins are planned so."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import a2store
+import games
+import oracle
+from compare import assert_same
+
+FILES, RUNS = 6, 3
+"""The number of files of steps, and of runs in each."""
+KEYS = "a.run_id = s.run_id AND a.step_index = s.step_index"
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> a2store.Archive:
+    """Steps in six files. Two models have annotations of some steps and runs, in three files each."""
+    folder, rng = tmp_path_factory.mktemp("step_joins"), random.Random(5)
+    archive = a2store.Archive.create(folder / "games.a2", phases={"mid": 16, "late": 64})
+    for number in range(FILES):
+        for run in range(RUNS):
+            game = games.play(rng, rng.choice([1, 40, 90]), engine=rng.choice(["alpha", "beta"]))
+            (folder / f"{number}").mkdir(exist_ok=True)
+            (folder / f"{number}" / f"{run}").write_bytes(oracle.encode_a2run2(game))
+        archive.ingest(folder / f"{number}", progress=False)
+    steps = pa.table(archive.sql("SELECT run_id, step_index FROM steps"))
+    for model, share in (("some", 0.6), ("most", 0.98)):
+        for runs in (range(4), range(4, 11), range(12, 18)):
+            chosen = [run in runs and rng.random() < share for run in steps["run_id"].to_pylist()]
+            rows = steps.filter(pa.array(chosen))
+            moves = pa.array([rng.randrange(4) for _ in range(len(rows))], pa.uint8())
+            chances = pa.array([rng.choice([None, 0.25, 0.5, 1.0]) for _ in range(len(rows))], pa.float32())
+            rows = rows.append_column("argmax_head", moves).append_column("argmax_prob", chances)
+            archive.annotate(model, rows, partial=True, progress=False)
+    return archive
+
+
+@pytest.fixture(scope="module")
+def duck(archive: a2store.Archive) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    for table in ("steps", "runs", "annotations"):
+        connection.read_parquet(archive.files(table)).create_view(table)
+    return connection
+
+
+JOINS = {
+    "inner": f"SELECT s.*, a.argmax_head FROM steps s JOIN annotations a ON {KEYS} WHERE model = 'some'",
+    "inner, swapped": f"SELECT s.move, a.* FROM annotations a JOIN steps s ON {KEYS} WHERE model = 'most'",
+    "left": f"SELECT s.*, a.argmax_prob FROM steps s LEFT JOIN annotations a ON {KEYS} AND a.model = 'some'",
+    "right": f"SELECT s.run_id, s.step_index, argmax_head FROM (SELECT * FROM annotations WHERE model = 'some') a "
+    f"RIGHT JOIN steps s ON {KEYS}",
+    "left, with a condition": f"SELECT s.run_id, s.step_index, a.argmax_prob FROM steps s LEFT JOIN annotations a "
+    f"ON {KEYS} AND model = 'some' AND s.move < a.argmax_head AND a.argmax_prob > 0.3",
+    "equal columns": f"SELECT s.run_id, s.step_index FROM steps s JOIN annotations a ON {KEYS} "
+    "WHERE model = 'most' AND s.move = a.argmax_head",
+    "semi": f"SELECT run_id, step_index FROM steps s WHERE EXISTS (SELECT 1 FROM annotations a WHERE {KEYS} "
+    "AND model = 'some')",
+    "anti": f"SELECT run_id, step_index FROM steps s WHERE NOT EXISTS (SELECT 1 FROM annotations a WHERE {KEYS} "
+    "AND model = 'some' AND a.argmax_head = s.move)",
+    "two models": f"SELECT s.run_id, s.step_index, a.argmax_head, b.argmax_head AS other FROM steps s "
+    f"JOIN annotations a ON {KEYS} JOIN annotations b ON b.run_id = s.run_id AND b.step_index = s.step_index "
+    "WHERE a.model = 'some' AND b.model = 'most'",
+    "models with each other": "SELECT s.run_id, s.step_index, s.argmax_head FROM annotations s LEFT JOIN annotations a "
+    f"ON {KEYS} AND a.model = 'some' WHERE s.model = 'most' AND a.argmax_head IS NULL",
+    "steps with steps": f"SELECT s.run_id, s.step_index, a.move FROM steps s JOIN steps a ON {KEYS} "
+    "WHERE a.phase = 'mid'",
+    "some runs": f"SELECT s.run_id, s.step_index, a.argmax_head FROM steps s JOIN annotations a ON {KEYS} "
+    "WHERE model = 'most' AND s.run_id IN (3, 4, 11, 17)",
+    "runs without annotations": f"SELECT s.run_id, s.step_index, a.argmax_head FROM steps s LEFT JOIN annotations a "
+    f"ON {KEYS} AND model = 'most' WHERE s.run_id = 11",
+    "scattered steps": f"SELECT s.run_id, s.step_index, a.argmax_head FROM steps s JOIN annotations a ON {KEYS} "
+    "WHERE model = 'most' AND s.move = 2 AND a.argmax_head <> 3",
+    "a parameter": f"SELECT s.run_id, s.step_index FROM steps s JOIN annotations a ON {KEYS} WHERE model IN ('most')",
+    "a reversed order": f"SELECT s.run_id, s.step_index, argmax_head FROM steps s JOIN annotations a ON {KEYS} "
+    "WHERE model = 'most' ORDER BY s.run_id DESC, s.step_index DESC LIMIT 25",
+}
+
+
+def rows_of(table: Any) -> list[tuple[Any, ...]]:
+    return in_order([tuple(row.values()) for row in table.to_pylist()])
+
+
+def in_order(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    # None does not compare with numbers, so texts are compared.
+    return sorted(rows, key=repr)
+
+
+@pytest.mark.parametrize("name", JOINS)
+def test_answers_are_those_of_duckdb(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, name: str) -> None:
+    query = archive.sql(JOINS[name])
+    plan = query.explain()
+    assert "StepJoinExec" in plan, plan
+    assert "HashJoinExec" not in plan, plan
+    expected = in_order(duck.execute(JOINS[name]).fetchall())
+    assert rows_of(pa.table(query)) == expected
+    assert expected
+    assert query.count() == len(expected)
+
+
+@pytest.mark.parametrize("name", ["inner", "left"])
+def test_materialized_rows_are_in_order(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, name: str) -> None:
+    query = archive.sql(JOINS[name])
+    table = query.materialize(progress=False)
+    batch = table.take(np.arange(len(table)))
+    expected = duck.execute(f"SELECT run_id, step_index FROM ({JOINS[name]}) ORDER BY ALL").fetchnumpy()
+    for key in ("run_id", "step_index"):
+        assert_same(batch[key], expected[key].astype(batch[key].dtype), key)
+    limited = archive.sql(f"{JOINS[name]} LIMIT 50").materialize(progress=False)
+    assert_same(limited.take(np.arange(50)).step_index, batch.step_index[:50], "limited")
+
+
+NOT_BY_STEPS = {
+    "several models": f"SELECT count(*) AS n FROM steps s JOIN annotations a ON {KEYS}",
+    "all rows of both sides": "SELECT count(*) AS n FROM steps s FULL JOIN (SELECT * FROM annotations "
+    f"WHERE model = 'some') a ON {KEYS}",
+    "the next step": "SELECT count(*) AS n FROM steps s JOIN annotations a ON a.run_id = s.run_id "
+    "AND a.step_index = s.step_index + 1 WHERE model = 'some'",
+    "crossed keys": "SELECT count(*) AS n FROM steps s JOIN annotations a ON a.run_id = s.step_index "
+    "AND a.step_index = s.run_id WHERE model = 'some'",
+    "the run alone": "SELECT count(*) AS n FROM steps s JOIN annotations a ON a.run_id = s.run_id WHERE model = 'some'",
+    "rows under a limit": "SELECT count(*) AS n FROM steps s JOIN (SELECT * FROM annotations WHERE model = 'some' "
+    f"ORDER BY run_id, step_index LIMIT 30) a ON {KEYS}",
+    "groups": "SELECT count(*) AS n FROM steps s JOIN (SELECT run_id, step_index FROM annotations "
+    f"GROUP BY run_id, step_index) a ON {KEYS}",
+    "computed keys": "SELECT count(*) AS n FROM (SELECT run_id + 1 AS run_id, step_index FROM steps) s "
+    f"JOIN annotations a ON {KEYS} WHERE model = 'some'",
+    "exchanged names": "SELECT count(*) AS n FROM (SELECT step_index AS run_id, run_id AS step_index FROM steps) s "
+    f"JOIN annotations a ON {KEYS} WHERE model = 'some'",
+}
+
+
+@pytest.mark.parametrize("name", NOT_BY_STEPS)
+def test_other_joins_stay(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, name: str) -> None:
+    query = archive.sql(NOT_BY_STEPS[name])
+    assert "StepJoinExec" not in query.explain()
+    assert pa.table(query).to_pydict()["n"] == [duck.execute(NOT_BY_STEPS[name]).fetchall()[0][0]]
+
+
+def test_a_condition_on_the_model_chooses_files(archive: a2store.Archive) -> None:
+    sql = "SELECT count(*) AS n FROM annotations WHERE"
+    by_model = {model.model: model.num_rows for model in archive.annotations()}
+    for condition, expected in (
+        ("model = 'some'", by_model["some"]),
+        ("model <> 'some'", by_model["most"]),
+        ("model LIKE '%o%'", sum(by_model.values())),
+        ("model IN ('most', 'none')", by_model["most"]),
+        ("model = 'none'", 0),
+        ("upper(model) = 'MOST' AND run_id >= 0", by_model["most"]),
+        ("model IS NULL", 0),
+        ("model = 'some' OR run_id < 0", by_model["some"]),
+    ):
+        assert pa.table(archive.sql(f"{sql} {condition}"))["n"].to_pylist() == [expected], condition
+    fails = archive.sql("SELECT 0 AS board FROM annotations WHERE 1 / (length(model) - 4) > 0")
+    with pytest.raises(a2store.QueryError, match="Divide by zero"):
+        fails.materialize(progress=False)
+
+
+def test_a_failing_condition_sees_pairs_only(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection) -> None:
+    sql = f"""SELECT count(*) AS n FROM steps s JOIN annotations a ON {KEYS}
+        WHERE model = 'some' AND argmax_head <> move AND 1 / (CAST(argmax_head AS INT) - CAST(move AS INT)) >= 0"""
+    query = archive.sql(sql)
+    assert "StepJoinExec" in query.explain()
+    assert pa.table(query)["n"].to_pylist() == [duck.execute(sql.replace(" / ", " // ")).fetchall()[0][0]]
+
+
+def test_one_partition(archive: a2store.Archive) -> None:
+    whole = pa.table(archive.sql(JOINS["inner"]))
+    # The least memory allows one partition.
+    query = archive.sql(JOINS["inner"], memory_limit=32 << 20)
+    assert rows_of(pa.table(query)) == rows_of(whole)
+
+
+def test_an_archive_without_annotations(tmp_path: Path) -> None:
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    a2store.simulate(tmp_path / "runs", runs=2, seed=1, progress=False)
+    archive.ingest(tmp_path / "runs", progress=False)
+    left = archive.sql(f"SELECT s.run_id, a.argmax_head FROM steps s LEFT JOIN annotations a ON {KEYS} AND model = 'm'")
+    assert pa.table(left)["argmax_head"].null_count == archive.num_steps
+    assert archive.sql(f"SELECT s.run_id FROM steps s JOIN annotations a ON {KEYS} AND model = 'm'").count() == 0
