@@ -2100,10 +2100,11 @@ class Query:
         Rows are in the order of the query's ORDER BY, then of ``(run_id, step_index)``. The number of threads does not
         affect the order.
 
-        - ``extra``: further columns of the result to append to each row: bools, integers, floats or strings; by default
-          none. Numbers keep their type; a null becomes NaN in floats and raises in other types. Strings, and
-          dictionaries of strings, become int16 codes: the string's index in ``table.categories``, -1 = null. A column
-          may have at most 32,768 different strings.
+        - ``extra``: further columns of the result to append to each row: bools, integers, floats, strings, or
+          fixed-size lists of bools or numbers; by default none. Numbers keep their type; a null becomes NaN in floats
+          and raises in other types. A null list counts as a list of nulls. Strings, and dictionaries of strings, become
+          int16 codes: the string's index in ``table.categories``, -1 = null. A column may have at most 32,768 different
+          strings.
         - ``chosen_ev``: the value of the chosen move, in steps that have values. ``"stored"`` = the archive's value,
           ``"one"`` = exactly 1.0.
         - ``memory_limit``: the maximum number of bytes of rows in memory; ``None`` = the memory that the system has
@@ -2121,6 +2122,8 @@ class Query:
         >>> table.take([0, 1])["max_score"]
         >>> table = archive.sql("SELECT * FROM steps").materialize(extra=["engine"], path="steps.npy")
         >>> table.categories["engine"]
+        >>> sql = "SELECT steps.*, policy_p1 FROM steps JOIN annotations USING (run_id, step_index) WHERE model = 'm'"
+        >>> archive.sql(sql).materialize(extra=["policy_p1"]).take([0, 1])["policy_p1"]
         """
 
     def __arrow_c_schema__(self) -> object:
@@ -2309,7 +2312,7 @@ class StepTable:
         Any other one-dimensional structured array works if it has a field ``board``. It may have the other fields of a
         row, with the same names and types, in any order: ``move``, ``ev_legal``, ``ev_values``, ``run_id`` and
         ``step_index``. Missing fields have the values that ``Query.materialize`` gives to missing columns. Further
-        fields of one number or bool become extra columns. The phases begin at 1024 and 4096.
+        fields of numbers or bools, one or several per row, become extra columns. The phases begin at 1024 and 4096.
 
         - ``path``: the file.
         - ``mmap``: ``True`` = map the file, so that processes share its pages and it may be larger than memory. It must
@@ -2492,7 +2495,7 @@ class StepTable:
         - ``tokens``: the type of ``Batch.tokens``.
         - ``symmetries``: ``True`` = transform each row by one of the board's eight symmetries: board, tokens, move,
           values and mask, but not the extra columns. The seed, the epoch and the row's index determine the symmetry. It
-          cannot be combined with attached columns.
+          cannot be combined with attached columns and with extra columns of several values per row.
         - ``columns``: the names of the columns in a batch, in order; ``None`` = all, including extra and attached ones.
         - ``prefetch``: the number of batches that a background thread prepares ahead, at most 4,096; 0 = each batch is
           prepared on demand.
@@ -2543,7 +2546,7 @@ class StepTable:
         """Return the rows as columns, in an ``arrow_array_stream`` capsule.
 
         Rows are transposed in chunks of 65,536, on demand. The columns are the fields of a row, then the extra columns.
-        ``ev_values`` is a fixed-size list of four, and ``ev_legal`` is a mask. Columns of strings are dictionaries;
+        ``ev_values`` and columns of several values per row are fixed-size lists, and ``ev_legal`` is a mask. Columns of strings are dictionaries;
         only these have nulls.
 
         - ``requested_schema``: an ``arrow_schema`` capsule; columns are cast to its types where possible.
@@ -2560,8 +2563,8 @@ class Batch:
     The arrays are writable. The loader does not reuse their memory while one of them exists.
     ``pyarrow.record_batch(batch)`` shares the memory too, except for columns of bools, which it copies.
 
-    An extra column of strings has codes: shape (n,), int16, -1 = null; ``table.categories`` has the strings. An
-    attached column has the shape (n, D), or (n,) if D is 1.
+    An extra column of strings has codes: shape (n,), int16, -1 = null; ``table.categories`` has the strings. An extra
+    column of lists of D values, and an attached column, have the shape (n, D), or (n,) if D is 1.
     """
 
     tokens: npt.NDArray[np.uint8 | np.int32 | np.int64]

@@ -117,6 +117,48 @@ def test_columns_are_materialized(made: Made, tmp_path: Path) -> None:
         assert_same(np.asarray(batch[name]), made.rows["policy_p1"][:, place], name)
 
 
+def test_a_policy_is_one_column_of_four_values(made: Made, tmp_path: Path) -> None:
+    archive = made.archive(tmp_path)
+    other = predictions({FIRST_ID + i: game for i, game in enumerate(made.games)}, seed=1, kinds=1)
+    other["run_id"] -= FIRST_ID - 3
+    hard = [f"policy_hard_{move}" for move in MOVES]
+    archive.annotate("other", pa.table(columns(other)).drop_columns(hard), progress=False)
+    archive.annotate("m", made.folder / "predicted", progress=False)
+    sql = f"""SELECT steps.*, argmax_prob, {", ".join(POLICIES)} FROM steps JOIN annotations USING (run_id, step_index)
+        WHERE model = $model"""
+    extra = ["argmax_prob", *POLICIES]
+    table = archive.sql(sql, {"model": "m"}).materialize(extra=extra, progress=False)
+    assert table.stride == 32 + 4 + 3 * 16 + 4
+    assert_same(np.asarray(table)["step_index"], made.rows["step_index"].astype("u2"))
+    batch = next(iter(table.loader(len(table), shuffle=False)))
+    for policy in POLICIES:
+        assert batch[policy].shape == (len(table), 4)
+        assert_same(batch[policy], made.rows[policy], policy)
+    absent = archive.sql(sql, {"model": "other"}).materialize(extra=extra, progress=False)
+    assert_same(np.asarray(absent)["policy_p1"], other["policy_p1"])
+    assert np.isnan(np.asarray(absent)["policy_hard"]).all()
+
+
+def test_lists_equal_their_columns_in_sql(made: Made, tmp_path: Path) -> None:
+    archive = made.archive(tmp_path)
+    table = pa.table(by_archive_ids(made.rows))
+    lefts = pc.if_else(pc.equal(table["step_index"], 0), None, table["policy_hard_left"])
+    table = table.set_column(table.column_names.index("policy_hard_left"), "policy_hard_left", lefts)
+    archive.annotate("m", table.drop_columns([f"policy_logp_{move}" for move in MOVES]), progress=False)
+    found = pa.table(archive.sql("SELECT * FROM annotations"))
+    assert found.num_rows == table.num_rows
+    for policy in POLICIES:
+        assert found.schema.field(policy).type == pa.list_(pa.float32(), 4)
+        by_move = [found[f"{policy}_{move}"].to_pylist() for move in MOVES]
+        expected = [None if values == (None,) * 4 else list(values) for values in zip(*by_move, strict=True)]
+        assert found[policy].to_pylist() == expected
+    assert found["policy_logp"].null_count == found.num_rows
+    sql = "SELECT count(*) AS n FROM annotations AS a WHERE a.policy_p1[2] = policy_p1_down AND a.policy_p1 IS NOT NULL"
+    assert pa.table(archive.sql(sql))["n"].to_pylist() == [table.num_rows]
+    with pytest.raises(a2store.QueryError, match="per_move"):
+        archive.sql("SELECT per_move(ev_up, ev_down, ev_left, ev_right) FROM steps")
+
+
 def test_absent_kinds_and_moves_are_null(made: Made, tmp_path: Path) -> None:
     archive = made.archive(tmp_path)
     rows = made.rows.copy()
