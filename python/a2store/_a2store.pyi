@@ -2403,14 +2403,14 @@ class StepTable:
     def attach(
         self,
         name: str,
-        path: _Path,
+        path: _Path | object,
         steps: _Path | None = None,
         *,
         mmap: bool = True,
         memory_limit: int | None = None,
         progress: bool | None = None,
     ) -> StepTable:
-        """Return this table with an attached column: the rows of a ``.npy`` array of shape (rows, D), one per step.
+        """Return this table with an attached column: values of a ``.npy`` array of shape (rows, D), or of a query's rows.
 
         Batches, ``take`` and Arrow data of the returned table have the column ``name`` of shape (n, D). So do its
         views, its loaders, and its copies in other processes. The rows themselves do not change: ``numpy.asarray``,
@@ -2428,28 +2428,37 @@ class StepTable:
         uint16; in Arrow, the field's metadata has ``a2store.dtype``. ``a2store.torch`` converts them to
         ``torch.bfloat16``.
 
+        Instead of an array, ``path`` may be rows: a ``Query``, any table with the Arrow C interface, or a NumPy
+        structured array. They have the integers ``run_id`` and ``step_index``, and one column of values: numbers,
+        bools, or fixed-size lists of D of them. A column ``board``, uint64, is compared with the table's boards. The
+        rows are read once, one batch at a time, and only their values stay in memory. A null is NaN in floats and
+        raises in other types. A table with such a column cannot be pickled.
+
         - ``name``: the name of the new column.
         - ``path``: the array; or a folder with ``embeddings.npy``, or with its shards ``embeddings-<number>.npy``. The
-          first shard has the rows of the first shard of ``steps.npy``, and so on.
+          first shard has the rows of the first shard of ``steps.npy``, and so on. Or rows, as above.
         - ``steps``: the file of the keys, or a folder with ``steps.npy`` or its shards; ``None`` = the array's folder.
+          Rows have their own keys.
         - ``mmap``: ``True`` = map the array, which may be larger than memory and must not change. The system reads its
           pages when a row is first gathered. ``False`` = read it now. A process that unpickles the table maps the
           array in either case, and matches the keys again.
-        - ``memory_limit``: the maximum number of bytes that ``mmap=False`` may read; ``None`` = the memory that the
-          system has available.
+        - ``memory_limit``: the maximum number of bytes that ``mmap=False`` may read, or of values and keys of rows;
+          ``None`` = the memory that the system has available.
         - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
 
         ``loader(symmetries=True)`` rejects attached columns, because they describe the original board. Use ``columns``
         to leave them out.
 
-        Raises ``ColumnError`` if a row's step is not in the array, and if the keys have a step twice. Raises
-        ``DecodeError`` for files of another kind, with different numbers of rows, or that contradict the JSON. Raises
-        ``ValueError`` if the name is taken. Raises ``MemoryLimitError``, ``OSError``, and ``KeyboardInterrupt`` on
+        Raises ``ColumnError``, with the row, if a row's step is not in the array, and if the keys have a step twice.
+        Raises ``DecodeError`` for files of another kind, with different numbers of rows, or that contradict the JSON.
+        Raises ``ValueError`` if the name is taken, and for rows with other columns. Raises ``MemoryLimitError``, ``OSError``, and ``KeyboardInterrupt`` on
         Ctrl-C.
 
         >>> table = table.attach("embedding", "selfplay/1/embeddings.bf16.npy")
         >>> table.take([0]).embedding.shape
         (1, 256)
+        >>> sql = "SELECT run_id, step_index, policy_p1 FROM annotations WHERE model = 'model-v1'"
+        >>> table = table.attach("policy_p1", archive.sql(sql))
         """
 
     @property

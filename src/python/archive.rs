@@ -2,13 +2,13 @@
 
 use super::arrow::ArrowSchema;
 use super::interrupt::{abandonable, interruptible};
-use super::query::PyQuery;
+use super::planned::PyQuery;
 use super::reports::{
     PyAnnotateReport, PyCommitInfo, PyCompactReport, PyExpireReport, PyExportReport, PyIngestReport, PyModelInfo,
     PyRepairReport, PyVerifyReport, skips_errors,
 };
 use super::sql::{LimitArguments, batches_of, named_params};
-use super::values::{params as bound_params, paths_from};
+use super::values::{is_path, params as bound_params, paths_from};
 use crate::archive::{
     AnnotateOptions, AnnotationInput, Archive, CompactOptions, ExpireOptions, IngestOptions, OnError, Phases,
     TableName, VerifyOptions,
@@ -21,7 +21,7 @@ use crate::query::{QueryOptions, SavedQuery};
 use arrow::compute::concat_batches;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyType};
+use pyo3::types::{PyDict, PyType};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -223,8 +223,7 @@ impl PyArchive {
     ) -> PyResult<PyAnnotateReport> {
         let wait = duration("wait", wait, AnnotateOptions::default().wait)?;
         let options = AnnotateOptions { source, replace, partial, dry_run, wait };
-        let is_path = annotations.is_instance_of::<PyString>() || annotations.hasattr("__fspath__")?;
-        let report = if is_path {
+        let report = if is_path(annotations)? {
             let folder: PathBuf = annotations.extract()?;
             self.change(py, progress, |archive, progress, cancel| {
                 archive.annotate(model, AnnotationInput::Folder(&folder), &options, progress, cancel)
@@ -376,7 +375,7 @@ impl PyArchive {
         let archive = self.archive();
         let planned =
             interruptible(py, Some(false), |_, cancel| archive.sql_unless_cancelled(query, params, &options, cancel));
-        Ok(PyQuery::new(planned?))
+        Ok(PyQuery { query: planned? })
     }
 
     #[pyo3(signature = (
@@ -406,7 +405,7 @@ impl PyArchive {
             let query = SavedQuery::find(name, folder.as_deref())?;
             archive.query_unless_cancelled(&query, params, &options, cancel)
         });
-        Ok(PyQuery::new(planned?))
+        Ok(PyQuery { query: planned? })
     }
 
     #[pyo3(signature = (

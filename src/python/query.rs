@@ -1,11 +1,12 @@
-//! Planned queries, `a2store.Query`.
+//! The methods of planned queries, `a2store.Query`.
 
 use super::arrow::{ArrowSchema, stream_capsule};
 use super::interrupt::{interruptible, signals};
+use super::planned::PyQuery;
 use super::table::PyStepTable;
 use crate::cancellation::CancellationToken;
 use crate::progress::Progress;
-use crate::query::{ArrowReader, Query};
+use crate::query::ArrowReader;
 use crate::table::{ChosenEv, MaterializeOptions};
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
@@ -14,20 +15,8 @@ use pyo3_arrow::error::PyArrowResult;
 use pyo3_arrow::ffi::to_schema_pycapsule;
 use std::path::PathBuf;
 
-/// A planned query, which runs when its result is read.
-#[pyclass(frozen, name = "Query", module = "a2store")]
-pub(super) struct PyQuery {
-    query: Query,
-}
-
 /// The number of rows that a notebook shows.
 const NOTEBOOK_ROWS: usize = 10;
-
-impl PyQuery {
-    pub(super) fn new(query: Query) -> PyQuery {
-        PyQuery { query }
-    }
-}
 
 #[pymethods]
 impl PyQuery {

@@ -7,10 +7,13 @@ use super::interrupt::{checking, interruptible};
 use super::loader::{PyLoader, sampling};
 use super::memory::Memory;
 use super::numpy::array;
+use super::planned::PyQuery;
 use super::reports::{PyRejected, skips_errors};
-use super::values::paths_from;
+use super::sql::stream_of;
+use super::values::{is_path, paths_from};
 use crate::archive::Phase;
 use crate::cancellation::CancellationToken;
+use crate::error::Error;
 use crate::loader::LoaderOptions;
 use crate::machine::filled;
 use crate::table::{
@@ -265,7 +268,7 @@ impl PyStepTable {
         &self,
         py: Python<'_>,
         name: &str,
-        path: PathBuf,
+        path: &Bound<'_, PyAny>,
         steps: Option<PathBuf>,
         mmap: bool,
         memory_limit: Option<u64>,
@@ -273,8 +276,24 @@ impl PyStepTable {
     ) -> PyResult<PyStepTable> {
         let mut options = AttachOptions::default().with_in_memory(!mmap);
         (options.steps, options.memory_limit) = (steps, memory_limit);
-        let table =
-            interruptible(py, progress, |progress, cancel| self.table.attach(name, &path, &options, progress, cancel))?;
+        let table = if is_path(path)? {
+            let path: PathBuf = path.extract()?;
+            interruptible(py, progress, |progress, cancel| self.table.attach(name, &path, &options, progress, cancel))?
+        } else if let Ok(query) = path.cast::<PyQuery>() {
+            let query = &query.get().query;
+            interruptible(py, progress, |progress, cancel| {
+                let mut stream = query.stream_unless_cancelled(cancel)?;
+                let schema = stream.schema();
+                let rows = std::iter::from_fn(|| stream.next_unless_cancelled(cancel).transpose());
+                self.table.attach_rows(name, &schema, rows, &options, progress, cancel)
+            })?
+        } else {
+            let (schema, batches) = stream_of(("path", "a file's path"), name, path)?;
+            let rows = batches.map(|batch| batch.map_err(|error| Error::argument("path", "readable rows", error)));
+            interruptible(py, progress, |progress, cancel| {
+                self.table.attach_rows(name, &schema, rows, &options, progress, cancel)
+            })?
+        };
         Ok(PyStepTable::new(table))
     }
 

@@ -25,7 +25,7 @@ use super::materialize_options::ChosenEv;
 use super::step_column::{STEP_INDEX, TILE_MASK, is_reserved};
 use super::wide::{MAX_STEP_INDEX, MissingColumns, WideColumns};
 use crate::board::{Board, WideBoard};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::npy::MAX_STRIDE;
 use crate::step::{NO_MOVE, STEP_SIZE, Step};
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, RecordBatch};
@@ -264,7 +264,7 @@ impl<'m> RowWriter<'m> {
                     let slots = rows.chunks_exact_mut(self.layout.stride()).map(|row| &mut row[extra.offset..][..4]);
                     slots.zip(step_indices).for_each(|(slot, index)| slot.copy_from_slice(&index.to_le_bytes()));
                 }
-                None => self.write_extra(batch.column(index), extra, rows)?,
+                None => write_values(batch.column(index), extra, self.layout.stride(), rows)?,
                 Some(categories) => {
                     let codes = categories.encode(&extra.name, batch.column(index))?;
                     for (row, code) in rows.chunks_exact_mut(self.layout.stride()).zip(codes) {
@@ -292,51 +292,63 @@ impl<'m> RowWriter<'m> {
             None => Ok(Some(masks)),
         }
     }
+}
 
-    fn write_extra(&self, array: &ArrayRef, extra: &ExtraField, rows: &mut [u8]) -> Result<()> {
-        /// Returns the place of each value, row after row.
-        fn slots<'a>(rows: &'a mut [u8], stride: usize, extra: &ExtraField) -> impl Iterator<Item = &'a mut [u8]> {
-            let (range, width) = (extra.offset..extra.offset + extra.width(), extra.dtype.width());
-            rows.chunks_exact_mut(stride).flat_map(move |row| row[range.clone()].chunks_exact_mut(width))
+/// Writes an array as a column of rows of `stride` bytes.
+pub(super) fn write_values(array: &ArrayRef, extra: &ExtraField, stride: usize, rows: &mut [u8]) -> Result<()> {
+    /// Returns the place of each value, row after row.
+    fn slots<'a>(rows: &'a mut [u8], stride: usize, extra: &ExtraField) -> impl Iterator<Item = &'a mut [u8]> {
+        let (range, width) = (extra.offset..extra.offset + extra.width(), extra.dtype.width());
+        rows.chunks_exact_mut(stride).flat_map(move |row| row[range.clone()].chunks_exact_mut(width))
+    }
+    let (width, len) = (extra.dtype.width(), extra.values_per_row);
+    let (values, nulls) = match array.as_fixed_size_list_opt() {
+        None => (Arc::clone(array), array.nulls().cloned()),
+        Some(lists) => {
+            let nulls = lists.nulls().map(|nulls| nulls.expand(len));
+            (Arc::clone(lists.values()), NullBuffer::union(nulls.as_ref(), lists.values().nulls()))
         }
-        let (stride, width, len) = (self.layout.stride(), extra.dtype.width(), extra.values_per_row);
-        let (values, nulls) = match array.as_fixed_size_list_opt() {
-            None => (Arc::clone(array), array.nulls().cloned()),
-            Some(lists) => {
-                let nulls = lists.nulls().map(|nulls| nulls.expand(len));
-                (Arc::clone(lists.values()), NullBuffer::union(nulls.as_ref(), lists.values().nulls()))
-            }
-        };
-        if extra.dtype == ElementType::Bool {
-            for (slot, value) in slots(rows, stride, extra).zip(values.as_boolean().values()) {
-                slot[0] = u8::from(value);
-            }
-        } else {
-            let data = values.to_data();
-            let start = data.offset() * width;
-            let values = data.buffers().first().and_then(|buffer| buffer.as_slice().get(start..)).unwrap_or_default();
-            for (slot, value) in slots(rows, stride, extra).zip(values.chunks_exact(width)) {
-                slot.copy_from_slice(value);
-            }
+    };
+    if extra.dtype == ElementType::Bool {
+        for (slot, value) in slots(rows, stride, extra).zip(values.as_boolean().values()) {
+            slot[0] = u8::from(value);
         }
-        let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) else {
-            return Ok(());
-        };
-        let nan: &[u8] = match extra.dtype {
-            ElementType::Float16 => &0x7e00_u16.to_le_bytes(),
-            ElementType::Float32 => &f32::NAN.to_le_bytes(),
-            ElementType::Float64 => &f64::NAN.to_le_bytes(),
-            _ => {
-                let row = (0..nulls.len()).find(|&value| nulls.is_null(value)).map(|value| value / len);
-                return Err(column_error(&extra.name, row, "a value", "NULL".into()));
-            }
-        };
-        for (slot, valid) in slots(rows, stride, extra).zip(&nulls) {
-            if !valid {
-                slot.copy_from_slice(nan);
-            }
+    } else {
+        let data = values.to_data();
+        let start = data.offset() * width;
+        let values = data.buffers().first().and_then(|buffer| buffer.as_slice().get(start..)).unwrap_or_default();
+        let range = extra.offset..extra.offset + extra.width();
+        for (row, values) in rows.chunks_exact_mut(stride).zip(values.chunks_exact(extra.width())) {
+            row[range.clone()].copy_from_slice(values);
         }
-        Ok(())
+    }
+    let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) else {
+        return Ok(());
+    };
+    let nan: &[u8] = match extra.dtype {
+        ElementType::Float16 => &0x7e00_u16.to_le_bytes(),
+        ElementType::Float32 => &f32::NAN.to_le_bytes(),
+        ElementType::Float64 => &f64::NAN.to_le_bytes(),
+        _ => {
+            let row = (0..nulls.len()).find(|&value| nulls.is_null(value)).map(|value| value / len);
+            return Err(column_error(&extra.name, row, "a value", "NULL".into()));
+        }
+    };
+    for (slot, valid) in slots(rows, stride, extra).zip(&nulls) {
+        if !valid {
+            slot.copy_from_slice(nan);
+        }
+    }
+    Ok(())
+}
+
+/// Converts the row of an error from a row of a part to a row of the whole.
+pub(super) fn at_row(error: Error, first_row: u64) -> Error {
+    match error.into_kind() {
+        ErrorKind::Column { path, column, row: Some(row), expected, found } => {
+            ErrorKind::Column { path, column, row: Some(row + first_row), expected, found }.into()
+        }
+        other => other.into(),
     }
 }
 
