@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -230,6 +231,44 @@ def test_equal_runs_are_told_apart_by_their_source(made: Made, tmp_path: Path) -
         archive.annotate("m", made.folder / "predicted", progress=False)
     archive.annotate("m", made.folder / "predicted", source=made.folder / "pool", progress=False)
     assert archive.annotations()[0].first_run_id == 3
+
+
+def test_a_pool_that_holds_a_game_twice(made: Made, tmp_path: Path) -> None:
+    """The archive holds the game once. Its annotations are those of both runs, which must be equal."""
+    played = [*made.games, made.games[2]]
+    twin, again = FIRST_ID + 2, FIRST_ID + 5
+    formats.write_session(tmp_path / "pool", played, action=True)
+    with sqlite3.connect(tmp_path / "pool" / "metadata.db") as database:
+        database.execute("UPDATE runs SET seed = ? WHERE id = ?", (SEED + 2, again))
+    database.close()
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    assert archive.ingest(tmp_path / "pool", progress=False).duplicates == 1
+    copy = made.rows[made.rows["run_id"] == twin].copy()
+    copy["run_id"] = again
+
+    def annotate(rows: Array) -> a2store.AnnotateReport:
+        write_annotations(tmp_path / "p", np.concatenate([made.rows, rows]))
+        shutil.copy(tmp_path / "pool" / "metadata.db", tmp_path / "p")
+        return archive.annotate("m", tmp_path / "p", replace=True, partial=True, progress=False)
+
+    report = annotate(copy)
+    assert (report.num_runs, report.num_rows) == (5, len(made.rows))
+    assert_rows(stored(archive), made.rows, "m", first_run_id=0)
+    same = f"run: expected the annotations of run {twin}, which is the same run of the archive, found"
+    with pytest.raises(a2store.DecodeError, match=f"{same} 76 annotated steps in run {again}, not 77"):
+        annotate(copy[1:])
+    for field, name in (("argmax_prob", "argmax_prob"), ("policy_p1", "policy_p1_left")):
+        other = copy.copy()
+        other[field][7] = np.where(np.arange(4) == 2, 0.5, other[field][7]) if field == "policy_p1" else 0.5
+        with pytest.raises(a2store.DecodeError, match=f"{same} another {name} in run {again}, row 7 of the run"):
+            annotate(other)
+    # A value of a kind that the row does not have is not stored, so it may differ.
+    rows = np.concatenate([made.rows, copy])
+    rows["policy_kind_mask"], rows["policy_p1"][-1] = 2, 0.25
+    write_annotations(tmp_path / "p", rows)
+    archive.annotate("other", tmp_path / "p", progress=False)
+    assert [info.num_rows for info in archive.annotations()] == [len(made.rows)] * 2
+    assert archive.verify(deep=True, progress=False).problems == []
 
 
 def test_a_model_is_replaced_extended_and_dropped(made: Made, tmp_path: Path) -> None:
