@@ -1510,8 +1510,9 @@ class Archive:
     ) -> ExportReport:
         """Write the runs that a query selects, in the order of their ids, as files of any format.
 
-        ``"original"`` restores the exact bytes of ingested run files, or the Macroxue pack that all runs came from. Run
-        files are named by id, as in ``out/run-00000042.a2run2``; if there are more than 1,000, they go into subfolders
+        ``"original"`` restores the exact bytes of ingested run files, or the Macroxue pack that all runs came from. It
+        rejects a pack of which the archive lacks a run, unless the query selects only some of its runs. Run files are
+        named by id, as in ``out/run-00000042.a2run2``; if there are more than 1,000, they go into subfolders
         of 1,000 files. Data that a format cannot store is omitted, as docs/formats.md lists. If the format requires
         whole games, a run without a final board is rejected. No file is overwritten.
 
@@ -1526,7 +1527,7 @@ class Archive:
         - ``compress``: for ``"a2pack"``: the compression of runs.
         - ``align``: for ``"a2pack"``: the alignment of runs in bytes, 1 to 1,048,576.
         - ``shard_rows``: for ``"npy"``, ``"session"`` and ``"macroxue"``: rows per file; ``None`` = one file, or the
-          files of the Macroxue pack that all runs came from.
+          files of the Macroxue pack that all runs came from. ``"original"`` rejects it.
         - ``moves``: for ``"session"``: whether the rows have moves, which an existing Rust reader of sessions rejects.
           ``None`` = only if all runs come from one session with moves.
         - ``append``: for ``"packdat"``, ``"npy"`` and ``"macroxue"``: ``True`` = add to existing files.
@@ -2410,7 +2411,7 @@ class StepTable:
         memory_limit: int | None = None,
         progress: bool | None = None,
     ) -> StepTable:
-        """Return this table with an attached column: values of a ``.npy`` array of shape (rows, D), or of a query's rows.
+        """Return this table with an attached column: values of a ``.npy`` array of shape (rows, D), or of rows.
 
         Batches, ``take`` and Arrow data of the returned table have the column ``name`` of shape (n, D). So do its
         views, its loaders, and its copies in other processes. The rows themselves do not change: ``numpy.asarray``,
@@ -2451,8 +2452,8 @@ class StepTable:
 
         Raises ``ColumnError``, with the row, if a row's step is not in the array, and if the keys have a step twice.
         Raises ``DecodeError`` for files of another kind, with different numbers of rows, or that contradict the JSON.
-        Raises ``ValueError`` if the name is taken, and for rows with other columns. Raises ``MemoryLimitError``, ``OSError``, and ``KeyboardInterrupt`` on
-        Ctrl-C.
+        Raises ``ValueError`` if the name is taken, and for rows with other columns. Raises ``MemoryLimitError``,
+        ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C. A query's own errors are raised too.
 
         >>> table = table.attach("embedding", "selfplay/1/embeddings.bf16.npy")
         >>> table.take([0]).embedding.shape
@@ -2555,8 +2556,8 @@ class StepTable:
         """Return the rows as columns, in an ``arrow_array_stream`` capsule.
 
         Rows are transposed in chunks of 65,536, on demand. The columns are the fields of a row, then the extra columns.
-        ``ev_values`` and columns of several values per row are fixed-size lists, and ``ev_legal`` is a mask. Columns of strings are dictionaries;
-        only these have nulls.
+        ``ev_values`` and columns of several values per row are fixed-size lists, and ``ev_legal`` is a mask. Columns of
+        strings are dictionaries; only these have nulls.
 
         - ``requested_schema``: an ``arrow_schema`` capsule; columns are cast to its types where possible.
         """

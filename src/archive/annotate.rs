@@ -211,8 +211,8 @@ fn check_name(model: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns the annotated runs by their ids in the archive, each with its rows in the source. Runs of the pool that are one
-/// run of the archive must have equal annotations; the rows of the first are returned.
+/// Returns the annotated runs by their ids in the archive, each with its rows in the source. Runs of the pool that are
+/// one run of the archive must have equal annotations; the rows of the first are returned.
 fn archive_runs(
     storage: &Storage,
     snapshot: &Snapshot,

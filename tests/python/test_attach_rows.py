@@ -66,7 +66,7 @@ def test_a_query_of_annotations(made: Made) -> None:
     assert (table.attached, made.table.attached) == (["policy_p1"], [])
     assert (table.fingerprint, table.stride, table.nbytes) == (made.table.fingerprint, 32, made.table.nbytes)
     batch = table.take(np.arange(len(table)))
-    assert (batch["policy_p1"].dtype, batch["policy_p1"].shape) == (np.float32, (len(table), 4))
+    assert (batch["policy_p1"].dtype, batch["policy_p1"].shape) == (np.dtype("f4"), (len(table), 4))
     assert_same(batch["policy_p1"], made.rows["policy_p1"])
     values = by_step(made.rows, "policy_p1")
     seen = 0

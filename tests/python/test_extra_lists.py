@@ -54,7 +54,9 @@ def test_lists_of_every_type_and_length(
     flag = keys["step_index"] % 3 == 0
     table = materialize(archive, keys, flag=flag, x=lists(values), extra=["flag", "x"])
     rows = np.asarray(table)
-    field, offset = (rows.dtype.fields or {})["x"][:2]
+    fields = rows.dtype.fields
+    assert fields is not None
+    field, offset = fields["x"][:2]
     assert (field.base, field.shape, offset % field.base.itemsize) == (np.dtype(dtype), (length,), 0)
     width = 1 + length * np.dtype(dtype).itemsize
     assert table.stride == rows.dtype.itemsize == 32 + (width + 7) // 8 * 8
@@ -150,8 +152,9 @@ def test_lists_are_neither_weights_nor_strata(archive: a2store.Archive, keys: di
     table = materialize(archive, keys, x=lists(random_values("<u1", len(keys["run_id"]), 2)), extra=["x"])
     for argument in ("weights", "strata"):
         message = f"{argument}: expected a column of one value per row, found x with 2 values per row"
+        options: dict[str, Any] = {argument: "x"}
         with pytest.raises(ValueError, match=message):
-            table.loader(8, num_samples=8, **{argument: "x"})
+            table.loader(8, num_samples=8, **options)
 
 
 def test_symmetries_do_not_turn_lists(archive: a2store.Archive, keys: dict[str, Array]) -> None:
