@@ -1989,8 +1989,9 @@ class Archive:
     ) -> ExportReport:
         """Write the runs that a query selects, in the order of their ids, as files of any format.
 
-        ``"original"`` restores the exact bytes of ingested run files, or the Macroxue pack that all runs came from. Run
-        files are named by id, as in ``out/run-00000042.a2run2``; if there are more than 1,000, they go into subfolders
+        ``"original"`` restores the exact bytes of ingested run files, or the Macroxue pack that all runs came from. It
+        rejects a pack of which the archive lacks a run, unless the query selects only some of its runs. Run files are
+        named by id, as in ``out/run-00000042.a2run2``; if there are more than 1,000, they go into subfolders
         of 1,000 files. Data that a format cannot store is omitted, as docs/formats.md lists. If the format requires
         whole games, a run without a final board is rejected. No file is overwritten.
 
@@ -2006,6 +2007,7 @@ class Archive:
         - ``align``: for ``"a2pack"``: the alignment of runs in bytes, 1 to 1,048,576; ``None`` = 4,096.
         - ``shard_rows``: for ``"npy"``, ``"session"`` and ``"macroxue"``: rows per file, at least 1; ``None`` = one
           file, or the files of the Macroxue pack that all runs came from.
+          ``"original"`` rejects it.
         - ``moves``: for ``"session"``: whether the rows have moves, which an existing Rust reader of sessions rejects.
           ``None`` = only if all runs come from one session with moves.
         - ``append``: for ``"packdat"``, ``"npy"`` and ``"macroxue"``: ``True`` = add to existing files.
@@ -2722,10 +2724,11 @@ class Query:
         Rows are in the order of the query's ORDER BY, then of ``(run_id, step_index)``. The number of threads does not
         affect the order.
 
-        - ``extra``: further columns of the result to append to each row: bools, integers, floats or strings; by default
-          none. Numbers keep their type; a null becomes NaN in floats and raises in other types. Strings, and
-          dictionaries of strings, become int16 codes: the string's index in ``table.categories``, -1 = null. A column
-          may have at most 32,768 different strings.
+        - ``extra``: further columns of the result to append to each row: bools, integers, floats, strings, or
+          fixed-size lists of bools or numbers; by default none. Numbers keep their type; a null becomes NaN in floats
+          and raises in other types. A null list counts as a list of nulls. Strings, and dictionaries of strings, become
+          int16 codes: the string's index in ``table.categories``, -1 = null. A column may have at most 32,768 different
+          strings.
         - ``chosen_ev``: the value of the chosen move, in steps that have values. ``"stored"`` = the archive's value,
           ``"one"`` = exactly 1.0.
         - ``memory_limit``: the maximum number of bytes of rows in memory; ``None`` = the memory that the system has
@@ -2746,6 +2749,9 @@ class Query:
         >>> table = archive.sql("SELECT * FROM steps").materialize(extra=["engine"], path="steps.npy")
         >>> table.categories["engine"]
         ['a2store-expectimax-1']
+        >>> query = archive.sql("SELECT *, exps(board) AS exps FROM steps")
+        >>> query.materialize(extra=["exps"]).take([0, 1])["exps"].shape
+        (2, 16)
         """
 
     def __arrow_c_schema__(self) -> object:
@@ -2960,7 +2966,7 @@ class StepTable:
         Any other one-dimensional structured array works if it has a field ``board``. It may have the other fields of a
         row, with the same names and types, in any order: ``move``, ``ev_legal``, ``ev_values``, ``run_id`` and
         ``step_index``. Missing fields have the values that ``Query.materialize`` gives to missing columns. Further
-        fields of one number or bool become extra columns. The phases begin at 1024 and 4096.
+        fields of numbers or bools, one or several per row, become extra columns. The phases begin at 1024 and 4096.
 
         - ``path``: the file.
         - ``mmap``: ``True`` = map the file, so that processes share its pages and it may be larger than memory. It must
@@ -3056,14 +3062,14 @@ class StepTable:
     def attach(
         self,
         name: str,
-        path: _Path,
+        path: _Path | object,
         steps: _Path | None = None,
         *,
         mmap: bool = True,
         memory_limit: int | None = None,
         progress: bool | None = None,
     ) -> StepTable:
-        """Return this table with an attached column: the rows of a ``.npy`` array of shape (rows, D), one per step.
+        """Return this table with an attached column: values of a ``.npy`` array of shape (rows, D), or of rows.
 
         Batches, ``take`` and Arrow data of the returned table have the column ``name`` of shape (n, D). So do its
         views, its loaders, and its copies in other processes. The rows themselves do not change: ``numpy.asarray``,
@@ -3081,24 +3087,31 @@ class StepTable:
         uint16; in Arrow, the field's metadata has ``a2store.dtype``. ``a2store.torch`` converts them to
         ``torch.bfloat16``.
 
+        Instead of an array, ``path`` may be rows: a ``Query``, any table with the Arrow C interface, or a NumPy
+        structured array. They have the integers ``run_id`` and ``step_index``, and one column of values: numbers,
+        bools, or fixed-size lists of D of them. A column ``board``, uint64, is compared with the table's boards. The
+        rows are read once, one batch at a time, and only their values stay in memory. A null is NaN in floats and
+        raises in other types. A table with such a column cannot be pickled.
+
         - ``name``: the name of the new column.
         - ``path``: the array; or a folder with ``embeddings.npy``, or with its shards ``embeddings-<number>.npy``. The
-          first shard has the rows of the first shard of ``steps.npy``, and so on.
+          first shard has the rows of the first shard of ``steps.npy``, and so on. Or rows, as above.
         - ``steps``: the file of the keys, or a folder with ``steps.npy`` or its shards; ``None`` = the array's folder.
+          Rows have their own keys.
         - ``mmap``: ``True`` = map the array, which may be larger than memory and must not change. The system reads its
           pages when a row is first gathered. ``False`` = read it now. A process that unpickles the table maps the
           array in either case, and matches the keys again.
-        - ``memory_limit``: the maximum number of bytes that ``mmap=False`` may read; ``None`` = the memory that the
-          system has available.
+        - ``memory_limit``: the maximum number of bytes that ``mmap=False`` may read, or of values and keys of rows;
+          ``None`` = the memory that the system has available.
         - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
 
         ``loader(symmetries=True)`` rejects attached columns, because they describe the original board. Use ``columns``
         to leave them out.
 
-        Raises ``ColumnError`` if a row's step is not in the array, and if the keys have a step twice. Raises
-        ``DecodeError`` for files of another kind, with different numbers of rows, or that contradict the JSON. Raises
-        ``ValueError`` if the name is taken. Raises ``MemoryLimitError``, ``OSError``, and ``KeyboardInterrupt`` on
-        Ctrl-C.
+        Raises ``ColumnError``, with the row, if a row's step is not in the array, and if the keys have a step twice.
+        Raises ``DecodeError`` for files of another kind, with different numbers of rows, or that contradict the JSON.
+        Raises ``ValueError`` if the name is taken, and for rows with other columns. Raises ``MemoryLimitError``,
+        ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C. A query's own errors are raised too.
 
         >>> steps = np.zeros(len(table), [("run_id", "<u4"), ("step_index", "<u4")])
         >>> steps["run_id"], steps["step_index"] = np.asarray(table)["run_id"], np.asarray(table)["step_index"]
@@ -3107,6 +3120,9 @@ class StepTable:
         >>> table = table.attach("embedding", "embeddings.npy", "steps.npy")
         >>> table.take([0]).embedding.shape
         (1, 8)
+        >>> rows = archive.sql("SELECT run_id, step_index, empty_cells(board) AS empty FROM steps")
+        >>> table.attach("empty", rows).take([0])["empty"]
+        array([14], dtype=uint8)
         """
 
     @property
@@ -3152,7 +3168,7 @@ class StepTable:
         - ``tokens``: the type of ``Batch.tokens``: ``"uint8"``, ``"int32"`` or ``"int64"``.
         - ``symmetries``: ``True`` = transform each row by one of the board's eight symmetries: board, tokens, move,
           values and mask, but not the extra columns. The seed, the epoch and the row's index determine the symmetry. It
-          cannot be combined with attached columns.
+          cannot be combined with attached columns and with extra columns of several values per row.
         - ``columns``: the names of the columns in a batch, in order; ``None`` = all, including extra and attached ones.
         - ``prefetch``: the number of batches that a background thread prepares ahead, at most 4,096; 0 = each batch is
           prepared on demand.
@@ -3207,8 +3223,8 @@ class StepTable:
         """Return the rows as columns, in an ``arrow_array_stream`` capsule.
 
         Rows are transposed in chunks of 65,536, on demand. The columns are the fields of a row, then the extra columns.
-        ``ev_values`` is a fixed-size list of four, and ``ev_legal`` is a mask. Columns of strings are dictionaries;
-        only these have nulls.
+        ``ev_values`` and columns of several values per row are fixed-size lists, and ``ev_legal`` is a mask. Columns of
+        strings are dictionaries; only these have nulls.
 
         - ``requested_schema``: an ``arrow_schema`` capsule; columns are cast to its types where possible.
         """
@@ -3235,8 +3251,8 @@ class Batch:
       65,535.
     - ``board``: the board before the move: shape (n,), uint64.
 
-    An extra column of strings has codes: shape (n,), int16, -1 = null; ``table.categories`` has the strings. An
-    attached column has the shape (n, D), or (n,) if D is 1.
+    An extra column of strings has codes: shape (n,), int16, -1 = null; ``table.categories`` has the strings. An extra
+    column of lists of D values, and an attached column, have the shape (n, D), or (n,) if D is 1.
 
     >>> batch = next(iter(table.loader(batch_size=256)))
     >>> batch

@@ -21,7 +21,8 @@ use crate::progress::{Progress, Unit};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{UInt32Type, UInt64Type};
 use derive_setters::Setters;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -210,7 +211,8 @@ fn check_name(model: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns the annotated runs by their ids in the archive, each with its rows in the source.
+/// Returns the annotated runs by their ids in the archive, each with its rows in the source. Runs of the pool that are
+/// one run of the archive must have equal annotations; the rows of the first are returned.
 fn archive_runs(
     storage: &Storage,
     snapshot: &Snapshot,
@@ -222,7 +224,7 @@ fn archive_runs(
     };
     let known = KnownRun::read(storage, snapshot, options.source.as_deref())?;
     let pool: HashMap<i64, SessionRun> = folder.pool()?.into_iter().map(|run| (run.id, run)).collect();
-    let mut runs: BTreeMap<u32, Range<u64>> = BTreeMap::new();
+    let mut runs: BTreeMap<u32, (u32, Range<u64>)> = BTreeMap::new();
     for (id, rows) in source.runs() {
         let Some(run) = pool.get(&i64::from(id)) else {
             return Err(source.refuse("metadata.db", format!("run {id}, which has annotations"), "no such run".into()));
@@ -248,12 +250,15 @@ fn archive_runs(
                 }
             }
         };
-        if runs.insert(found.run_id, rows).is_some() {
-            let found = format!("archive run {} for two runs", found.run_id);
-            return Err(source.refuse("run", "another run of the archive for each", found));
+        match runs.entry(found.run_id) {
+            Entry::Vacant(entry) => {
+                entry.insert((id, rows));
+            }
+            // A pool may hold one game twice, and the archive holds it once.
+            Entry::Occupied(entry) => source.check_equal(entry.get(), &(id, rows))?,
         }
     }
-    Ok(runs)
+    Ok(runs.into_iter().map(|(run_id, (_, rows))| (run_id, rows)).collect())
 }
 
 fn text(number: Option<u64>) -> String {

@@ -95,9 +95,9 @@ fn step_fields() -> Vec<Field> {
 }
 
 /// The names of the policies in `annotations`. Each has a column per move.
-pub(super) const POLICIES: [&str; 3] = ["policy_p1", "policy_logp", "policy_hard"];
+pub(crate) const POLICIES: [&str; 3] = ["policy_p1", "policy_logp", "policy_hard"];
 /// The moves in the order of their numbers.
-pub(super) const MOVE_NAMES: [&str; 4] = ["up", "down", "left", "right"];
+pub(crate) const MOVE_NAMES: [&str; 4] = ["up", "down", "left", "right"];
 
 /// The table exists since schema version 5.
 fn annotation_fields() -> Vec<Field> {

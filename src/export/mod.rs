@@ -11,6 +11,7 @@
 //! | `options` | [`ExportOptions`], [`ExportReport`] |
 //! | `registry` | [`ExportFormat`]: the table of formats, one line each |
 //! | `run_files`, `a2pack`, `packdat`, `npy`, `session`, `macroxue`, `jsonl` | the formats |
+//! | `original_pack` | the check that an exported Macroxue pack equals the original |
 //! | `session_plan` | the metadata of an exported session or Macroxue pack |
 //! | `target` | the interface of a format: encoder and sink |
 
@@ -20,6 +21,7 @@ mod jsonl;
 mod macroxue;
 mod npy;
 mod options;
+mod original_pack;
 mod packdat;
 mod query;
 mod registry;

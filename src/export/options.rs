@@ -25,7 +25,7 @@ pub struct ExportOptions {
     pub compression: Compression,
     /// Dataset, session or Macroxue pack: maximum rows per shard; `None` = one `steps.npy`, or the shards of the pack
     /// that all runs came from. Shards are `steps-000001.npy`, … in a session and `steps-00000.npy`, … in the others.
-    /// Appending keeps the existing sharding.
+    /// Appending keeps the existing sharding. The format `original` rejects it.
     pub shard_rows: Option<u64>,
     /// Session: whether to write the moves. `None` = without moves, unless all runs come from one session that has
     /// them. If moves are written, a run with an unknown move is rejected.
@@ -54,8 +54,8 @@ impl ExportOptions {
             (Holds::All, _) | (Holds::Originals, Some(SourceFormat::File(_))) => return Ok(()),
             (Holds::WholeGames, _) if run.final_board.is_some() => return Ok(()),
             (Holds::WholeGames, _) => ("whole games", "which has no final board".into()),
-            (Holds::Originals, Some(other)) => ("runs that came from run files", format!("from {}", other.name())),
-            (Holds::Originals, None) => ("runs that came from run files", "from another format".into()),
+            (Holds::Originals, Some(other)) => (ORIGINALS, format!("from {}", other.name())),
+            (Holds::Originals, None) => (ORIGINALS, "from another format".into()),
         };
         let expected = format!("for {}, {expected}", self.format);
         Err(Error::argument("format", expected, format!("run {}, {found}", run.run_id)))
@@ -78,6 +78,13 @@ impl ExportOptions {
         let lines = JsonlOptions { by_step: self.by_step, compact: self.compact, ..JsonlOptions::default() };
         FormatOptions { append: self.append, pack, shard_rows: self.shard_rows, lines }
     }
+}
+
+const ORIGINALS: &str = "runs that came from run files, or from one Macroxue pack";
+
+/// Returns what the format `original` expects of runs, for messages.
+pub(super) fn expected_originals() -> String {
+    format!("for {}, {ORIGINALS}", ExportFormat::Original)
 }
 
 /// The result of an export.

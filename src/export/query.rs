@@ -1,6 +1,7 @@
 //! Export of the runs that a query selects.
 
-use super::options::{ExportOptions, ExportReport};
+use super::options::{ExportOptions, ExportReport, expected_originals};
+use super::original_pack::check_whole;
 use super::registry::ExportFormat;
 use super::session_plan::SessionOrigins;
 use super::target::{ExpectedRuns, ExportOutput, ExportedRun, of_run};
@@ -46,6 +47,9 @@ impl Query {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<ExportReport> {
+        if let Some(shard_rows) = options.shard_rows.filter(|_| options.format == ExportFormat::Original) {
+            return Err(Error::argument("shard_rows", "none for original, which keeps the shards", shard_rows));
+        }
         let run_ids = self.run_ids(cancel)?;
         // Rejects unsuitable runs before any file is created.
         let mut sessions = SessionOrigins::default();
@@ -58,8 +62,13 @@ impl Query {
         let (num_runs, session) = (Some(run_ids.len()), &sessions.plan(options.moves)?);
         let options = &match (unfit, options.format, &session.pack) {
             // The original of these runs is a pack.
-            (Some(_), ExportFormat::Original, Some(_)) if !options.append => {
-                ExportOptions { format: ExportFormat::Macroxue, shard_rows: None, ..options.clone() }
+            (Some(_), ExportFormat::Original, Some(pack)) if !options.append => {
+                check_whole(self.archive(), session, pack, run_ids.len(), cancel)?;
+                ExportOptions { format: ExportFormat::Macroxue, ..options.clone() }
+            }
+            (Some(error), ExportFormat::Original, _) => {
+                let Some(found) = &session.why_mixed else { return Err(error) };
+                return Err(Error::argument("format", expected_originals(), found));
             }
             (Some(error), ..) => return Err(error),
             (None, ..) => options.clone(),

@@ -5,18 +5,33 @@ use crate::archive::StoredMeta;
 use crate::error::{Error, Result};
 use crate::format::SessionInfo;
 use serde_json::Value;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The origins of the runs of an export.
 #[derive(Default)]
 pub(super) struct SessionOrigins {
+    /// The id and source of the first run.
+    first: Option<(u32, String)>,
     /// The source and description of the session that all runs so far belong to.
-    one: Option<(String, Arc<str>)>,
+    one: Option<SessionOrigin>,
+    /// The ids of the runs in that session.
+    ids: HashSet<u64>,
     /// Whether the runs come from several sessions or none, or lack their id in the session.
     is_mixed: bool,
+    /// Two runs with different origins, for messages.
+    why_mixed: Option<String>,
     /// The engine that all runs so far share.
     engine: Option<Option<String>>,
     has_several_engines: bool,
+}
+
+/// The session or Macroxue pack that runs came from.
+#[derive(Clone, Debug)]
+pub(super) struct SessionOrigin {
+    pub(super) source: String,
+    /// `runs.session_info`.
+    pub(super) info: Arc<str>,
 }
 
 /// The options and metadata of an exported session.
@@ -29,15 +44,33 @@ pub(super) struct SessionPlan {
     pub(super) as_it_was: bool,
     /// The layout of the Macroxue pack that all runs came from.
     pub(super) pack: Option<Value>,
+    /// The session or pack that all runs came from.
+    pub(super) origin: Option<SessionOrigin>,
+    /// Two runs with different origins, for messages.
+    pub(super) why_mixed: Option<String>,
 }
 
 impl SessionOrigins {
     pub(super) fn add(&mut self, run: &StoredMeta) {
-        let own = run.session_info.as_ref().filter(|_| run.source_id.is_some());
-        match (&self.one, own) {
-            (_, None) => self.is_mixed = true,
-            (None, Some(info)) => self.one = Some((run.source.clone(), Arc::clone(info))),
-            (Some((source, info)), Some(other)) => self.is_mixed |= *source != run.source || info != other,
+        let own = run.session_info.as_ref().zip(run.source_id);
+        // A source that was ingested again with other contents gives several runs one id.
+        let is_other = match (&self.one, own) {
+            (_, None) => true,
+            (None, Some((info, id))) => {
+                self.one = Some(SessionOrigin { source: run.source.clone(), info: Arc::clone(info) });
+                !self.ids.insert(id)
+            }
+            (Some(one), Some((info, id))) => one.source != run.source || one.info != *info || !self.ids.insert(id),
+        };
+        self.is_mixed |= is_other;
+        match &self.first {
+            None => self.first = Some((run.run_id, run.source.clone())),
+            Some((first, source)) if self.is_mixed && self.one.is_some() && self.why_mixed.is_none() => {
+                let how = if *source == run.source { ", with other contents" } else { "" };
+                let found = format!("run {first} from {source}, and run {} from {}{how}", run.run_id, run.source);
+                self.why_mixed = Some(found);
+            }
+            _ => {}
         }
         match &self.engine {
             None => self.engine = Some(run.engine.clone()),
@@ -47,17 +80,20 @@ impl SessionOrigins {
 
     /// Returns the plan for these options: `moves` is [`ExportOptions::moves`](super::ExportOptions::moves).
     pub(super) fn plan(self, moves: Option<bool>) -> Result<SessionPlan> {
-        if let Some((source, info)) = self.one.filter(|_| !self.is_mixed) {
-            let info: SessionInfo = serde_json::from_str(&info).map_err(|error| {
-                Error::argument("session_info", "the description of a session as JSON", format!("{error} ({source})"))
+        if let Some(origin) = self.one.filter(|_| !self.is_mixed) {
+            let info: SessionInfo = serde_json::from_str(&origin.info).map_err(|error| {
+                let found = format!("{error} ({})", origin.source);
+                Error::argument("session_info", "the description of a session as JSON", found)
             })?;
-            let with_action = moves.unwrap_or(info.has_actions);
-            return Ok(SessionPlan { entries: info.entries, with_action, as_it_was: true, pack: info.pack });
+            let (with_action, pack) = (moves.unwrap_or(info.has_actions), info.pack);
+            let (origin, why_mixed) = (Some(origin), None);
+            return Ok(SessionPlan { entries: info.entries, with_action, as_it_was: true, pack, origin, why_mixed });
         }
         let engine = self.engine.flatten().filter(|_| !self.has_several_engines);
         let model = engine.map(|engine| ("model".to_owned(), Some(serde_json::json!({ "tag": engine }).to_string())));
         // An existing Rust reader of sessions rejects rows with moves.
         let with_action = moves.unwrap_or(false);
-        Ok(SessionPlan { entries: model.into_iter().collect(), with_action, as_it_was: false, pack: None })
+        let (entries, why_mixed) = (model.into_iter().collect(), self.why_mixed);
+        Ok(SessionPlan { entries, with_action, why_mixed, ..SessionPlan::default() })
     }
 }

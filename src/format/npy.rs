@@ -31,7 +31,7 @@ const ROWS_DIGITS: usize = 21;
 /// NumPy itself rejects longer texts.
 const MAX_TEXT: usize = 10_000;
 /// The maximum row size in bytes.
-const MAX_STRIDE: usize = 1 << 20;
+pub(crate) const MAX_STRIDE: usize = 1 << 20;
 
 /// The parsed header of an array of records.
 #[derive(Debug)]

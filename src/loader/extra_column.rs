@@ -7,9 +7,14 @@ use crate::table::{ExtraField, StepTable};
 /// Returns the extra column of this name.
 ///
 /// # Errors
-/// [`ErrorKind::Argument`](crate::ErrorKind::Argument) with the argument's name if there is no such column.
+/// [`ErrorKind::Argument`](crate::ErrorKind::Argument) with the argument's name if there is no such column, or if it
+/// has several values per row.
 pub(super) fn extra_column<'a>(table: &'a StepTable, argument: &'static str, column: &str) -> Result<&'a ExtraField> {
     if let Some(extra) = table.layout().extra(column) {
+        if extra.values_per_row > 1 {
+            let found = format!("{column} with {} values per row", extra.values_per_row);
+            return Err(Error::argument(argument, "a column of one value per row", found));
+        }
         return Ok(extra);
     }
     let names: Vec<&str> = table.layout().extras().iter().map(|extra| extra.name.as_str()).collect();

@@ -77,9 +77,8 @@ impl StepTable {
             return Err(Error::argument("prefetch", format!("0..={MAX_PREFETCH}"), prefetch));
         }
         let schema = Arc::new(self.batch_schema(options.tokens, options.columns.as_deref())?);
-        if let Some(name) = schema.attached().filter(|_| options.symmetries) {
-            // Its values belong to the original board.
-            let expected = format!("false with the attached column {name}, or columns without it");
+        if let Some(column) = schema.unturned().filter(|_| options.symmetries) {
+            let expected = format!("false with {column}, or columns without it");
             return Err(Error::argument("symmetries", expected, true));
         }
         let plan = SamplingPlan::new(self, &options, cancel)?;

@@ -33,7 +33,8 @@ pub struct LoaderOptions {
     pub tokens: TokenType,
     /// Whether to turn each row by one of the board's eight symmetries. This turns board, tokens, move, values
     /// and mask, but no extra column. The symmetry depends on seed, epoch and row index. It cannot be combined
-    /// with attached columns, whose values belong to the original board.
+    /// with attached columns and extra columns of several values per row, whose values belong to the original
+    /// board.
     pub symmetries: bool,
     /// The columns to gather; `None` = all.
     pub columns: Option<Vec<String>>,

@@ -2,13 +2,13 @@
 
 use super::arrow::ArrowSchema;
 use super::interrupt::{abandonable, interruptible};
-use super::query::PyQuery;
+use super::planned::PyQuery;
 use super::reports::{
     PyAnnotateReport, PyCommitInfo, PyCompactReport, PyExpireReport, PyExportReport, PyIngestReport, PyModelInfo,
     PyRepairReport, PyVerifyReport, skips_errors,
 };
 use super::sql::{LimitArguments, batches_of, named_params};
-use super::values::{params as bound_params, paths_from};
+use super::values::{is_path, params as bound_params, paths_from};
 use crate::archive::{
     AnnotateOptions, AnnotationInput, Archive, CompactOptions, ExpireOptions, IngestOptions, OnError, Phases,
     TableName, VerifyOptions,
@@ -21,7 +21,7 @@ use crate::query::{QueryOptions, SavedQuery};
 use arrow::compute::concat_batches;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyType};
+use pyo3::types::{PyDict, PyType};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -397,8 +397,7 @@ impl PyArchive {
     ) -> PyResult<PyAnnotateReport> {
         let wait = duration("wait", wait, AnnotateOptions::default().wait)?;
         let options = AnnotateOptions { source, replace, partial, dry_run, wait };
-        let is_path = annotations.is_instance_of::<PyString>() || annotations.hasattr("__fspath__")?;
-        let report = if is_path {
+        let report = if is_path(annotations)? {
             let folder: PathBuf = annotations.extract()?;
             self.change(py, progress, |archive, progress, cancel| {
                 archive.annotate(model, AnnotationInput::Folder(&folder), &options, progress, cancel)
@@ -691,7 +690,7 @@ impl PyArchive {
         let archive = self.archive();
         let planned =
             interruptible(py, Some(false), |_, cancel| archive.sql_unless_cancelled(query, params, &options, cancel));
-        Ok(PyQuery::new(planned?))
+        Ok(PyQuery { query: planned? })
     }
 
     /// Plan a named query from ``a2store.queries()``.
@@ -744,13 +743,14 @@ impl PyArchive {
             let query = SavedQuery::find(name, folder.as_deref())?;
             archive.query_unless_cancelled(&query, params, &options, cancel)
         });
-        Ok(PyQuery::new(planned?))
+        Ok(PyQuery { query: planned? })
     }
 
     /// Write the runs that a query selects, in the order of their ids, as files of any format.
     ///
-    /// ``"original"`` restores the exact bytes of ingested run files, or the Macroxue pack that all runs came from. Run
-    /// files are named by id, as in ``out/run-00000042.a2run2``; if there are more than 1,000, they go into subfolders
+    /// ``"original"`` restores the exact bytes of ingested run files, or the Macroxue pack that all runs came from. It
+    /// rejects a pack of which the archive lacks a run, unless the query selects only some of its runs. Run files are
+    /// named by id, as in ``out/run-00000042.a2run2``; if there are more than 1,000, they go into subfolders
     /// of 1,000 files. Data that a format cannot store is omitted, as docs/formats.md lists. If the format requires
     /// whole games, a run without a final board is rejected. No file is overwritten.
     ///
@@ -766,6 +766,7 @@ impl PyArchive {
     /// - ``align``: for ``"a2pack"``: the alignment of runs in bytes, 1 to 1,048,576; ``None`` = 4,096.
     /// - ``shard_rows``: for ``"npy"``, ``"session"`` and ``"macroxue"``: rows per file, at least 1; ``None`` = one
     ///   file, or the files of the Macroxue pack that all runs came from.
+    ///   ``"original"`` rejects it.
     /// - ``moves``: for ``"session"``: whether the rows have moves, which an existing Rust reader of sessions rejects.
     ///   ``None`` = only if all runs come from one session with moves.
     /// - ``append``: for ``"packdat"``, ``"npy"`` and ``"macroxue"``: ``True`` = add to existing files.

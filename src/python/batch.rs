@@ -30,8 +30,8 @@ use pyo3_arrow::error::PyArrowResult;
 ///   65,535.
 /// - ``board``: the board before the move: shape (n,), uint64.
 ///
-/// An extra column of strings has codes: shape (n,), int16, -1 = null; ``table.categories`` has the strings. An
-/// attached column has the shape (n, D), or (n,) if D is 1.
+/// An extra column of strings has codes: shape (n,), int16, -1 = null; ``table.categories`` has the strings. An extra
+/// column of lists of D values, and an attached column, have the shape (n, D), or (n,) if D is 1.
 ///
 /// >>> batch = next(iter(table.loader(batch_size=256)))
 /// >>> batch

@@ -15,6 +15,7 @@ mod memory;
 mod numpy;
 mod pack;
 mod pack_iterators;
+mod planned;
 mod play;
 mod query;
 mod recorder;
@@ -67,7 +68,7 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<pack_iterators::PyPackStepIterator>()?;
     module.add_class::<play::PyPlayResult>()?;
     module.add_class::<play::PyPlayer>()?;
-    module.add_class::<query::PyQuery>()?;
+    module.add_class::<planned::PyQuery>()?;
     module.add_class::<run::PyRun>()?;
     module.add_class::<run::PyRunMeta>()?;
     module.add_class::<recorder::PyGame>()?;

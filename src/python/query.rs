@@ -1,11 +1,12 @@
-//! Planned queries, `a2store.Query`.
+//! The methods of planned queries, `a2store.Query`.
 
 use super::arrow::{ArrowSchema, stream_capsule};
 use super::interrupt::{interruptible, signals};
+use super::planned::PyQuery;
 use super::table::PyStepTable;
 use crate::cancellation::CancellationToken;
 use crate::progress::Progress;
-use crate::query::{ArrowReader, Query};
+use crate::query::ArrowReader;
 use crate::table::{ChosenEv, MaterializeOptions};
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
@@ -14,37 +15,8 @@ use pyo3_arrow::error::PyArrowResult;
 use pyo3_arrow::ffi::to_schema_pycapsule;
 use std::path::PathBuf;
 
-/// A planned query over one version of an archive.
-///
-/// Each read of the result runs the query again. Any Arrow stream consumer can read a query (``__arrow_c_stream__``).
-/// It receives batches as they are computed, so the result need not fit in memory. If the query fails while it runs,
-/// the consumer raises its own exception.
-///
-/// A query that only filters, selects and computes on rows of one table keeps the table's order; ``steps`` is ordered
-/// by ``(run_id, step_index)``. Other queries follow their ORDER BY, or have no defined order.
-///
-/// >>> query = archive.sql("SELECT board, move FROM steps WHERE phase = 'late'")
-/// >>> pa.table(query).num_rows
-/// 1950
-/// >>> import polars
-/// >>> polars.DataFrame(query).shape
-/// (1950, 2)
-/// >>> import duckdb
-/// >>> duckdb.sql("SELECT move, count(*) FROM query GROUP BY move ORDER BY move").fetchall()
-/// [(0, 308), (1, 704), (2, 227), (3, 711)]
-#[pyclass(frozen, name = "Query", module = "a2store")]
-pub(super) struct PyQuery {
-    query: Query,
-}
-
 /// The number of rows that a notebook shows.
 const NOTEBOOK_ROWS: usize = 10;
-
-impl PyQuery {
-    pub(super) fn new(query: Query) -> PyQuery {
-        PyQuery { query }
-    }
-}
 
 #[pymethods]
 impl PyQuery {
@@ -189,10 +161,11 @@ impl PyQuery {
     /// Rows are in the order of the query's ORDER BY, then of ``(run_id, step_index)``. The number of threads does not
     /// affect the order.
     ///
-    /// - ``extra``: further columns of the result to append to each row: bools, integers, floats or strings; by default
-    ///   none. Numbers keep their type; a null becomes NaN in floats and raises in other types. Strings, and
-    ///   dictionaries of strings, become int16 codes: the string's index in ``table.categories``, -1 = null. A column
-    ///   may have at most 32,768 different strings.
+    /// - ``extra``: further columns of the result to append to each row: bools, integers, floats, strings, or
+    ///   fixed-size lists of bools or numbers; by default none. Numbers keep their type; a null becomes NaN in floats
+    ///   and raises in other types. A null list counts as a list of nulls. Strings, and dictionaries of strings, become
+    ///   int16 codes: the string's index in ``table.categories``, -1 = null. A column may have at most 32,768 different
+    ///   strings.
     /// - ``chosen_ev``: the value of the chosen move, in steps that have values. ``"stored"`` = the archive's value,
     ///   ``"one"`` = exactly 1.0.
     /// - ``memory_limit``: the maximum number of bytes of rows in memory; ``None`` = the memory that the system has
@@ -213,6 +186,9 @@ impl PyQuery {
     /// >>> table = archive.sql("SELECT * FROM steps").materialize(extra=["engine"], path="steps.npy")
     /// >>> table.categories["engine"]
     /// ['a2store-expectimax-1']
+    /// >>> query = archive.sql("SELECT *, exps(board) AS exps FROM steps")
+    /// >>> query.materialize(extra=["exps"]).take([0, 1])["exps"].shape
+    /// (2, 16)
     #[pyo3(signature = (*, extra=Vec::new(), chosen_ev="stored", memory_limit=None, path=None, progress=None))]
     fn materialize(
         &self,

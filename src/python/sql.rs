@@ -1,16 +1,17 @@
 //! Arguments of queries from Python, and descriptions of named queries and SQL functions.
 
 use super::structured;
-use super::values::scalar;
+use super::values::{is_path, scalar};
 use crate::error::Error;
 use crate::query::{
     Function, QueryOptions, SavedColumn, SavedParameter, SavedQuery, ScalarValue, UserTable, functions,
 };
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::{PyDict, PyTuple};
 use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -63,7 +64,7 @@ impl LimitArguments {
 
 /// Converts a user table: a Parquet file, an object with the Arrow C interface, or a NumPy structured array.
 fn user_table(name: &str, table: &Bound<'_, PyAny>) -> PyResult<UserTable> {
-    if table.is_instance_of::<PyString>() || table.hasattr("__fspath__")? {
+    if is_path(table)? {
         return Ok(UserTable::from_parquet(table.extract::<PathBuf>()?)?);
     }
     let (schema, batches) = batches_of(("tables", "a Parquet file's path"), name, table)?;
@@ -76,17 +77,30 @@ pub(super) fn batches_of(
     name: &str,
     table: &Bound<'_, PyAny>,
 ) -> PyResult<(SchemaRef, Vec<RecordBatch>)> {
+    let (schema, batches) = stream_of((argument, path), name, table)?;
+    let batches = table.py().detach(|| batches.collect::<Result<Vec<_>, _>>());
+    Ok((schema, batches.map_err(|error| PyValueError::new_err(format!("{argument}: {name}: {error}")))?))
+}
+
+/// The batches of a table, read one by one.
+type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + Send>;
+
+/// Opens an object as [`batches_of`] reads it.
+pub(super) fn stream_of(
+    (argument, path): (&str, &str),
+    name: &str,
+    table: &Bound<'_, PyAny>,
+) -> PyResult<(SchemaRef, Batches)> {
+    let one = |batch: RecordBatch| (batch.schema(), Box::new(std::iter::once(Ok(batch))) as Batches);
     if table.hasattr("__arrow_c_stream__")? {
         let reader = table.extract::<PyRecordBatchReader>().and_then(PyRecordBatchReader::into_reader);
         let reader = reader.map_err(|error| wrong_table(argument, name, &error))?;
-        let schema = reader.schema();
-        let batches = table.py().detach(|| reader.collect::<Result<Vec<_>, _>>());
-        Ok((schema, batches.map_err(|error| PyValueError::new_err(format!("{argument}: {name}: {error}")))?))
+        Ok((reader.schema(), Box::new(reader)))
     } else if table.hasattr("__arrow_c_array__")? {
         let batch = table.extract::<PyRecordBatch>().map_err(|error| wrong_table(argument, name, &error))?.into_inner();
-        Ok((batch.schema(), vec![batch]))
+        Ok(one(batch))
     } else if let Some(batch) = structured::batch_of(table).map_err(|error| wrong_table(argument, name, &error))? {
-        Ok((batch.schema(), vec![batch]))
+        Ok(one(batch))
     } else {
         let found = table.get_type().name()?;
         let expected =

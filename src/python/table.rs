@@ -7,10 +7,13 @@ use super::interrupt::{checking, interruptible};
 use super::loader::{PyLoader, sampling};
 use super::memory::Memory;
 use super::numpy::array;
+use super::planned::PyQuery;
 use super::reports::{PyRejected, skips_errors};
-use super::values::paths_from;
+use super::sql::stream_of;
+use super::values::{is_path, paths_from};
 use crate::archive::Phase;
 use crate::cancellation::CancellationToken;
+use crate::error::Error;
 use crate::loader::LoaderOptions;
 use crate::machine::filled;
 use crate::table::{
@@ -163,8 +166,8 @@ impl PyStepTable {
     /// Return the rows as columns, in an ``arrow_array_stream`` capsule.
     ///
     /// Rows are transposed in chunks of 65,536, on demand. The columns are the fields of a row, then the extra columns.
-    /// ``ev_values`` is a fixed-size list of four, and ``ev_legal`` is a mask. Columns of strings are dictionaries;
-    /// only these have nulls.
+    /// ``ev_values`` and columns of several values per row are fixed-size lists, and ``ev_legal`` is a mask. Columns of
+    /// strings are dictionaries; only these have nulls.
     ///
     /// - ``requested_schema``: an ``arrow_schema`` capsule; columns are cast to its types where possible.
     #[pyo3(signature = (requested_schema=None))]
@@ -324,7 +327,7 @@ impl PyStepTable {
     /// Any other one-dimensional structured array works if it has a field ``board``. It may have the other fields of a
     /// row, with the same names and types, in any order: ``move``, ``ev_legal``, ``ev_values``, ``run_id`` and
     /// ``step_index``. Missing fields have the values that ``Query.materialize`` gives to missing columns. Further
-    /// fields of one number or bool become extra columns. The phases begin at 1024 and 4096.
+    /// fields of numbers or bools, one or several per row, become extra columns. The phases begin at 1024 and 4096.
     ///
     /// - ``path``: the file.
     /// - ``mmap``: ``True`` = map the file, so that processes share its pages and it may be larger than memory. It must
@@ -461,7 +464,7 @@ impl PyStepTable {
         Ok(PyStepTable::new(table))
     }
 
-    /// Return this table with an attached column: the rows of a ``.npy`` array of shape (rows, D), one per step.
+    /// Return this table with an attached column: values of a ``.npy`` array of shape (rows, D), or of rows.
     ///
     /// Batches, ``take`` and Arrow data of the returned table have the column ``name`` of shape (n, D). So do its
     /// views, its loaders, and its copies in other processes. The rows themselves do not change: ``numpy.asarray``,
@@ -479,24 +482,31 @@ impl PyStepTable {
     /// uint16; in Arrow, the field's metadata has ``a2store.dtype``. ``a2store.torch`` converts them to
     /// ``torch.bfloat16``.
     ///
+    /// Instead of an array, ``path`` may be rows: a ``Query``, any table with the Arrow C interface, or a NumPy
+    /// structured array. They have the integers ``run_id`` and ``step_index``, and one column of values: numbers,
+    /// bools, or fixed-size lists of D of them. A column ``board``, uint64, is compared with the table's boards. The
+    /// rows are read once, one batch at a time, and only their values stay in memory. A null is NaN in floats and
+    /// raises in other types. A table with such a column cannot be pickled.
+    ///
     /// - ``name``: the name of the new column.
     /// - ``path``: the array; or a folder with ``embeddings.npy``, or with its shards ``embeddings-<number>.npy``. The
-    ///   first shard has the rows of the first shard of ``steps.npy``, and so on.
+    ///   first shard has the rows of the first shard of ``steps.npy``, and so on. Or rows, as above.
     /// - ``steps``: the file of the keys, or a folder with ``steps.npy`` or its shards; ``None`` = the array's folder.
+    ///   Rows have their own keys.
     /// - ``mmap``: ``True`` = map the array, which may be larger than memory and must not change. The system reads its
     ///   pages when a row is first gathered. ``False`` = read it now. A process that unpickles the table maps the
     ///   array in either case, and matches the keys again.
-    /// - ``memory_limit``: the maximum number of bytes that ``mmap=False`` may read; ``None`` = the memory that the
-    ///   system has available.
+    /// - ``memory_limit``: the maximum number of bytes that ``mmap=False`` may read, or of values and keys of rows;
+    ///   ``None`` = the memory that the system has available.
     /// - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
     ///
     /// ``loader(symmetries=True)`` rejects attached columns, because they describe the original board. Use ``columns``
     /// to leave them out.
     ///
-    /// Raises ``ColumnError`` if a row's step is not in the array, and if the keys have a step twice. Raises
-    /// ``DecodeError`` for files of another kind, with different numbers of rows, or that contradict the JSON. Raises
-    /// ``ValueError`` if the name is taken. Raises ``MemoryLimitError``, ``OSError``, and ``KeyboardInterrupt`` on
-    /// Ctrl-C.
+    /// Raises ``ColumnError``, with the row, if a row's step is not in the array, and if the keys have a step twice.
+    /// Raises ``DecodeError`` for files of another kind, with different numbers of rows, or that contradict the JSON.
+    /// Raises ``ValueError`` if the name is taken, and for rows with other columns. Raises ``MemoryLimitError``,
+    /// ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C. A query's own errors are raised too.
     ///
     /// >>> steps = np.zeros(len(table), [("run_id", "<u4"), ("step_index", "<u4")])
     /// >>> steps["run_id"], steps["step_index"] = np.asarray(table)["run_id"], np.asarray(table)["step_index"]
@@ -505,13 +515,16 @@ impl PyStepTable {
     /// >>> table = table.attach("embedding", "embeddings.npy", "steps.npy")
     /// >>> table.take([0]).embedding.shape
     /// (1, 8)
+    /// >>> rows = archive.sql("SELECT run_id, step_index, empty_cells(board) AS empty FROM steps")
+    /// >>> table.attach("empty", rows).take([0])["empty"]
+    /// array([14], dtype=uint8)
     #[pyo3(signature = (name, path, steps=None, *, mmap=true, memory_limit=None, progress=None))]
     #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn attach(
         &self,
         py: Python<'_>,
         name: &str,
-        path: PathBuf,
+        path: &Bound<'_, PyAny>,
         steps: Option<PathBuf>,
         mmap: bool,
         memory_limit: Option<u64>,
@@ -519,8 +532,24 @@ impl PyStepTable {
     ) -> PyResult<PyStepTable> {
         let mut options = AttachOptions::default().with_in_memory(!mmap);
         (options.steps, options.memory_limit) = (steps, memory_limit);
-        let table =
-            interruptible(py, progress, |progress, cancel| self.table.attach(name, &path, &options, progress, cancel))?;
+        let table = if is_path(path)? {
+            let path: PathBuf = path.extract()?;
+            interruptible(py, progress, |progress, cancel| self.table.attach(name, &path, &options, progress, cancel))?
+        } else if let Ok(query) = path.cast::<PyQuery>() {
+            let query = &query.get().query;
+            interruptible(py, progress, |progress, cancel| {
+                let mut stream = query.stream_unless_cancelled(cancel)?;
+                let schema = stream.schema();
+                let rows = std::iter::from_fn(|| stream.next_unless_cancelled(cancel).transpose());
+                self.table.attach_rows(name, &schema, rows, &options, progress, cancel)
+            })?
+        } else {
+            let (schema, batches) = stream_of(("path", "a file's path"), name, path)?;
+            let rows = batches.map(|batch| batch.map_err(|error| Error::argument("path", "readable rows", error)));
+            interruptible(py, progress, |progress, cancel| {
+                self.table.attach_rows(name, &schema, rows, &options, progress, cancel)
+            })?
+        };
         Ok(PyStepTable::new(table))
     }
 
@@ -587,7 +616,7 @@ impl PyStepTable {
     /// - ``tokens``: the type of ``Batch.tokens``: ``"uint8"``, ``"int32"`` or ``"int64"``.
     /// - ``symmetries``: ``True`` = transform each row by one of the board's eight symmetries: board, tokens, move,
     ///   values and mask, but not the extra columns. The seed, the epoch and the row's index determine the symmetry. It
-    ///   cannot be combined with attached columns.
+    ///   cannot be combined with attached columns and with extra columns of several values per row.
     /// - ``columns``: the names of the columns in a batch, in order; ``None`` = all, including extra and attached ones.
     /// - ``prefetch``: the number of batches that a background thread prepares ahead, at most 4,096; 0 = each batch is
     ///   prepared on demand.

@@ -71,9 +71,14 @@ pub(super) fn scalar(value: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
     Err(PyTypeError::new_err(format!("params: expected None, bool, int, float, str, bytes or a date, found {name}")))
 }
 
+/// Returns whether a value is a path.
+pub(super) fn is_path(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(value.is_instance_of::<PyString>() || value.hasattr("__fspath__")?)
+}
+
 /// Extracts one path, or any iterable of paths.
 pub(super) fn paths_from(paths: &Bound<'_, PyAny>) -> PyResult<Vec<PathBuf>> {
-    if paths.is_instance_of::<PyString>() || paths.hasattr("__fspath__")? {
+    if is_path(paths)? {
         return Ok(vec![paths.extract()?]);
     }
     if paths.is_instance_of::<PyBytes>() {

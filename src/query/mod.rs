@@ -15,7 +15,8 @@
 //! | `functions/`, `udf.rs` | the functions over boards, moves and EVs; their form for DataFusion |
 //! | `saved/` | named queries with parameters: those of the crate, and the user's |
 //! | `session.rs` | the DataFusion session of a query: tables, object stores, settings, rules |
-//! | `archive_table.rs`, `file_table.rs` | the tables `runs` and `steps`; a user's Parquet file as a table |
+//! | `archive_table.rs`, `file_table.rs` | the tables of the archive; a user's Parquet file as a table |
+//! | `annotation_view.rs` | the table `annotations` with a list for each policy |
 //! | `scan.rs`, `reader_filters.rs` | plans that read Parquet; which filters run inside the reader |
 //! | `run_index.rs`, `metadata_cache.rs` | the rows of each run, for run-level filters; what is cached between queries |
 //! | `rewrites/` | plan rewrites, and workarounds for DataFusion's own |
@@ -29,6 +30,7 @@
 //! | `preview.rs` | the first rows of a result, as a table |
 //! | `errors.rs` | DataFusion's errors as errors of this crate |
 
+mod annotation_view;
 mod archive_table;
 mod conform;
 mod determinism;

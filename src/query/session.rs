@@ -2,6 +2,7 @@
 //!
 //! A statement sees the tables `runs`, `steps` and `annotations` and the user's tables. The object stores reach only their files.
 
+use super::annotation_view::annotations;
 use super::archive_table::ArchiveTable;
 use super::errors::query_error;
 use super::file_table::FileTable;
@@ -54,10 +55,9 @@ pub(super) fn context(archive: &Archive, options: &QueryOptions) -> Result<Sessi
     );
     let runs = Arc::new(ArchiveTable::runs(archive));
     let steps = Arc::new(ArchiveTable::steps(archive, &runs));
-    let annotations = Arc::new(ArchiveTable::annotations(archive));
     context.register_table(guard::quoted("runs"), runs).map_err(query_error)?;
     context.register_table(guard::quoted("steps"), steps).map_err(query_error)?;
-    context.register_table(guard::quoted("annotations"), annotations).map_err(query_error)?;
+    context.register_table(guard::quoted("annotations"), Arc::new(annotations(archive)?)).map_err(query_error)?;
     for (name, table) in user_tables {
         context.register_table(guard::quoted(name), table).map_err(query_error)?;
     }

@@ -66,7 +66,7 @@ impl ArrayShards {
         if num_rows == keys.num_rows() {
             return Ok(());
         }
-        let expected = format!("{} in {num_key_files} files, as {} has", keys.num_rows(), keys.path().display());
+        let expected = format!("{} in {num_key_files} files, as {} has", keys.num_rows(), keys.name());
         Err(header_error("rows of the array", expected, format!("{num_rows} in {num_files}"), self.path()))
     }
 

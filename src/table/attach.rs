@@ -32,7 +32,8 @@ pub struct AttachOptions {
     /// `step_index`, or a folder with `steps.npy` or its shards. `None` = the folder of the array.
     #[setters(into)]
     pub steps: Option<PathBuf>,
-    /// Whether to read the array into memory instead of mapping it.
+    /// Whether to read the array into memory instead of mapping it. The values of
+    /// [`attach_rows`](StepTable::attach_rows) are always in memory.
     pub in_memory: bool,
     /// The memory limit in bytes for an array that is read instead of mapped; `None` = the memory that the system has
     /// available.
@@ -88,12 +89,7 @@ impl StepTable {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
-        let is_taken = is_reserved(name)
-            || self.layout.extra(name).is_some()
-            || self.attached.iter().any(|column| column.name() == name);
-        if is_taken || name.is_empty() {
-            return Err(Error::argument("name", "an unused column name", format!("{name:?}")));
-        }
+        self.check_unused(name)?;
         let absolute = |path: &Path| std::path::absolute(path).map_err(|error| Error::io(path, error));
         let path = absolute(path.as_ref())?;
         let steps = match &options.steps {
@@ -110,6 +106,17 @@ impl StepTable {
         self.with_column(column?)
     }
 
+    /// Returns an error if a new column cannot have this name.
+    pub(super) fn check_unused(&self, name: &str) -> Result<()> {
+        let is_taken = is_reserved(name)
+            || self.layout.extra(name).is_some()
+            || self.attached.iter().any(|column| column.name() == name);
+        match is_taken || name.is_empty() {
+            true => Err(Error::argument("name", "an unused column name", format!("{name:?}"))),
+            false => Ok(()),
+        }
+    }
+
     /// Aligns an array with this table by its key files. A `limit` means that the values are read into memory
     /// instead of being mapped; the inner `None` stands for the available memory.
     pub(super) fn column(
@@ -124,7 +131,7 @@ impl StepTable {
         let keys = StepKeys::open(key_files)?;
         array.check_rows(&keys)?;
         progress.begin("attach", Unit::Rows, self.num_rows());
-        let places = self.places(name, array.path(), &keys, progress, cancel)?;
+        let places = self.places(name, Some(array.path()), &keys, progress, cancel)?;
         let values = array.values(limit, progress, cancel)?;
         Ok(AttachedColumn {
             name: name.into(),
@@ -138,10 +145,10 @@ impl StepTable {
     }
 
     /// Finds the array's row for each row of the table or view.
-    fn places(
+    pub(super) fn places(
         &self,
         name: &str,
-        path: &Path,
+        path: Option<&Path>,
         keys: &StepKeys,
         progress: &dyn Progress,
         cancel: &CancellationToken,
@@ -157,13 +164,13 @@ impl StepTable {
             let before = ranges.iter().take_while(|range| range.start <= row);
             let position = before.map(|range| range.end.min(row) - range.start).sum();
             let (run_id, step) = self.key(row);
-            let keys = keys.path().display();
+            let keys = keys.name();
             let found = match index.find((run_id, step), &mut 0) {
                 Some(place) => format!("another board in row {place} of {keys}"),
                 None => format!("none in {keys}"),
             };
             let expected = format!("a row of run {run_id}, step {step}");
-            let (path, column) = (Some(path.to_owned()), name.to_owned());
+            let (path, column) = (path.map(Path::to_owned), name.to_owned());
             ErrorKind::Column { path, column, row: Some(position), expected, found }.into()
         };
         let start = index.find(self.key(first), &mut 0).ok_or_else(|| missing(first))?;

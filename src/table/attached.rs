@@ -30,7 +30,8 @@ pub struct AttachedColumn {
     /// All values, row after row of the array. There is at least one shard.
     pub(super) values: Arc<[ValueShard]>,
     pub(super) places: Places,
-    /// The identities of the array's files and of the key files, at the time of opening.
+    /// The identities of the array's files and of the key files, at the time of opening. There are none for values that
+    /// came as rows.
     pub(super) files: Arc<[FileIdentity]>,
     pub(super) keys: Arc<[FileIdentity]>,
 }
@@ -79,7 +80,8 @@ impl AttachedColumn {
         self.values_per_row
     }
 
-    /// Returns the file of the values, or the first one of several.
+    /// Returns the file of the values, or the first one of several; an empty path for values of
+    /// [`attach_rows`](crate::StepTable::attach_rows).
     #[must_use]
     pub fn path(&self) -> &Path {
         self.files.first().map_or(Path::new(""), |file| &file.path)

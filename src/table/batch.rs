@@ -26,7 +26,7 @@ use std::sync::Arc;
 /// | `run_id` | (n,) | uint32 | |
 /// | `step_index` | (n,) | uint16 | uint32 if an index of the table exceeds 65,535 |
 /// | `board` | (n,) | uint64 | |
-/// | extras | (n,) | their own; int16 codes of a column of categories, -1 for null | |
+/// | extras | (n,), or (n, D) for lists of D values | their own; int16 codes of a column of categories, -1 for null | |
 /// | attached | (n, D) | their own | see [`StepTable::attach`](super::StepTable::attach) |
 ///
 /// Clones share the memory. A loader reuses it after every clone and everything made from a clone is dropped.
@@ -44,7 +44,7 @@ pub struct BatchColumn<'a> {
     pub name: &'a str,
     /// The type of the values.
     pub dtype: ElementType,
-    /// Values per row: 16, 4 or 1, and any number for an attached column.
+    /// Values per row: 16, 4 or 1, and any number for an extra or attached column.
     pub values_per_row: usize,
     /// All values as bytes, row after row. A bool is one byte.
     pub bytes: &'a [u8],

@@ -116,8 +116,21 @@ impl BatchSchema {
     }
 
     /// Returns the name of the first attached column, if any.
-    pub(crate) fn attached(&self) -> Option<&str> {
+    pub(super) fn attached(&self) -> Option<&str> {
         self.attached.as_deref()
+    }
+
+    /// Returns the first column whose values may depend on the board's orientation but are not turned with it: an
+    /// attached column, or an extra column of several values per row.
+    pub(crate) fn unturned(&self) -> Option<String> {
+        let name = |column: &ColumnSpec| match column.source {
+            ColumnSource::Attached(_) => Some(format!("the attached column {}", column.name)),
+            ColumnSource::Extra(_) if column.values_per_row > 1 => {
+                Some(format!("the column {} of {} values per row", column.name, column.values_per_row))
+            }
+            _ => None,
+        };
+        self.columns.iter().find_map(name)
     }
 
     /// Bytes per row.
@@ -154,7 +167,7 @@ fn columns(
 ) -> Vec<ColumnSpec> {
     let of_extra = |extra: &ExtraField| ColumnSpec {
         categories: extra.categories.clone(),
-        ..ColumnSpec::new(&extra.name, extra.dtype, 1, ColumnSource::Extra(extra.offset))
+        ..ColumnSpec::new(&extra.name, extra.dtype, extra.values_per_row, ColumnSource::Extra(extra.offset))
     };
     let mut found: Vec<ColumnSpec> = Vec::new();
     for &column in of_step {

@@ -27,9 +27,14 @@ pub enum ElementType {
 }
 
 impl ElementType {
-    /// Returns the type of an extra column of this Arrow type. Category columns are handled elsewhere.
-    pub(super) fn of_arrow(name: &str, dtype: &DataType) -> Result<ElementType> {
-        Ok(match dtype {
+    /// Returns the type of the values of an extra column of this Arrow type, and their number per row. Category columns
+    /// are handled elsewhere.
+    pub(super) fn of_arrow(name: &str, dtype: &DataType) -> Result<(ElementType, usize)> {
+        let (item, values_per_row) = match dtype {
+            DataType::FixedSizeList(item, len @ 1..) => (item.data_type(), *len as usize),
+            other => (other, 1),
+        };
+        let element = match item {
             DataType::Boolean => ElementType::Bool,
             DataType::Int8 => ElementType::Int8,
             DataType::Int16 => ElementType::Int16,
@@ -42,11 +47,13 @@ impl ElementType {
             DataType::Float16 => ElementType::Float16,
             DataType::Float32 => ElementType::Float32,
             DataType::Float64 => ElementType::Float64,
-            other => {
-                let expected = "a boolean, an integer, a float or strings as an extra column (CAST it in the query)";
-                return Err(Error::column(name, None, expected, other));
+            _ => {
+                let expected = "booleans, integers, floats, strings, or fixed-size lists of numbers or booleans, as an \
+                                extra column (CAST it in the query)";
+                return Err(Error::column(name, None, expected, dtype));
             }
-        })
+        };
+        Ok((element, values_per_row))
     }
 
     /// Returns the type of this NumPy name.

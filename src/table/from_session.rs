@@ -175,7 +175,7 @@ fn layout(names: &[String], columns: WideColumns) -> Result<(RowLayout, Vec<Extr
         }
         extras.push(*extra);
     }
-    let field = |&(name, dtype, _): &Extra| ExtraField { name: name.to_owned(), dtype, offset: 0, categories: None };
+    let field = |&(name, dtype, _): &Extra| ExtraField::new(name, dtype, 1);
     Ok((RowLayout::new(extras.iter().map(field).chain(columns.fields()).collect()), extras))
 }
 

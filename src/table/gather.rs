@@ -427,7 +427,13 @@ fn copy_extra(rows: TableRows<'_>, indices: &[u64], spec: &ColumnSpec, out: &mut
         1 => copy::<1>(rows, indices, offset, out),
         2 => copy::<2>(rows, indices, offset, out),
         4 => copy::<4>(rows, indices, offset, out),
-        _ => copy::<8>(rows, indices, offset, out),
+        8 => copy::<8>(rows, indices, offset, out),
+        16 => copy::<16>(rows, indices, offset, out),
+        width => {
+            for (&index, out) in indices.iter().zip(out.chunks_exact_mut(width)) {
+                out.copy_from_slice(&rows.at(index)[offset..][..width]);
+            }
+        }
     }
 }
 

@@ -58,12 +58,13 @@ impl StepTable {
     /// rows into shared memory in place, at about the speed of a copy. References to the rows stay valid.
     ///
     /// Attached columns do not move into shared memory. The other process maps their files and aligns them
-    /// again.
+    /// again. Columns of [`attach_rows`](StepTable::attach_rows) have no files, so such a table has no handle.
     ///
     /// A forked process already has its parent's tables and needs no handle.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if the system has no sealed memory files, as outside of Linux.
+    /// [`ErrorKind::Io`] if the system has no sealed memory files, as outside of Linux; [`ErrorKind::Argument`] for a
+    /// table with a column of `attach_rows`.
     pub fn handle(&self) -> Result<TableHandle> {
         let place = match &self.rows.backing {
             Backing::File(identity) => TableLocation::File(identity.clone()),
@@ -93,6 +94,10 @@ impl StepTable {
         };
         let selection = self.selection.as_ref().map(|selection| selection.to_words());
         let (fingerprint, whole) = (self.fingerprint().clone(), Fingerprint::clone(&self.whole_fingerprint));
+        if let Some(column) = self.attached.iter().find(|column| column.identities().0.is_empty()) {
+            let found = format!("{}, attached from rows; attach it again in the other process", column.name());
+            return Err(Error::argument("attached", "columns of files in a table for other processes", found));
+        }
         let files = |column: &AttachedColumn| {
             let (values, keys) = column.identities();
             AttachedFiles { name: column.name().to_owned(), values: values.to_vec(), keys: keys.to_vec() }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 /// The byte layout of a row.
 ///
-/// The first 32 bytes are a [`Step`](crate::Step). Extra columns follow, ordered by width, so each is aligned
-/// without gaps. The stride is the next multiple of 8. If a step index exceeds 65,535, all indices are in an extra column
+/// The first 32 bytes are a [`Step`](crate::Step). Extra columns follow, ordered by the width of a value, so each is
+/// aligned without gaps. The stride is the next multiple of 8. If a step index exceeds 65,535, all indices are in an extra column
 /// `step_index`, uint32, and those in the steps are at most 65,535.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowLayout {
@@ -25,6 +25,9 @@ pub struct ExtraField {
     pub name: String,
     /// The type of the values.
     pub dtype: ElementType,
+    /// The number of values per row. A list of fixed size has several.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub values_per_row: usize,
     /// The column's offset in the row, in bytes.
     pub offset: usize,
     /// The strings behind the codes, in ascending order, if the column holds categories. The codes are int16,
@@ -32,11 +35,35 @@ pub struct ExtraField {
     pub categories: Option<Arc<[String]>>,
 }
 
+/// The maximum number of values per row of an extra column.
+const MAX_VALUES: usize = 1 << 20;
+
+fn one() -> usize {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // The shape that serde asks for.
+fn is_one(values: &usize) -> bool {
+    *values == 1
+}
+
 impl ExtraField {
+    /// Returns a column whose place in the row is not set yet.
+    pub(super) fn new(name: &str, dtype: ElementType, values_per_row: usize) -> ExtraField {
+        ExtraField { name: name.to_owned(), dtype, values_per_row, offset: 0, categories: None }
+    }
+
+    /// Returns the size of the column in a row, in bytes.
+    pub(super) fn width(&self) -> usize {
+        self.dtype.width() * self.values_per_row
+    }
+
     /// Returns whether no other column of a table has this name.
     fn has_own_name(&self) -> bool {
         !is_reserved(&self.name)
-            || (self.name == STEP_INDEX && self.dtype == ElementType::UInt32 && self.categories.is_none())
+            || (self.name == STEP_INDEX
+                && (self.dtype, self.values_per_row) == (ElementType::UInt32, 1)
+                && self.categories.is_none())
     }
 }
 
@@ -48,7 +75,7 @@ impl RowLayout {
         let mut offset = STEP_SIZE;
         for extra in by_width {
             extra.offset = offset;
-            offset += extra.dtype.width();
+            offset += extra.width();
         }
         RowLayout { stride: offset.next_multiple_of(8), extras }
     }
@@ -102,10 +129,13 @@ impl RowLayout {
     pub(super) fn is_valid(&self) -> bool {
         let is_sound = |(k, extra): (usize, &ExtraField)| {
             let codes = extra.categories.as_ref().is_none_or(|names| {
-                extra.dtype == ElementType::Int16 && names.len() <= 1 << 15 && names.is_sorted_by(|a, b| a < b)
+                (extra.dtype, extra.values_per_row) == (ElementType::Int16, 1)
+                    && names.len() <= 1 << 15
+                    && names.is_sorted_by(|a, b| a < b)
             });
             let is_new = self.extras[..k].iter().all(|other| other.name != extra.name);
-            codes && is_new && extra.has_own_name() && extra.dtype != ElementType::BFloat16
+            let is_small = (1..=MAX_VALUES).contains(&extra.values_per_row);
+            codes && is_new && is_small && extra.has_own_name() && extra.dtype != ElementType::BFloat16
         };
         self.extras.len() < 1 << 10
             && self.extras.iter().enumerate().all(is_sound)
@@ -135,7 +165,9 @@ impl RowLayout {
         let mut extras: Vec<&ExtraField> = self.extras.iter().collect();
         // A NumPy header lists the fields by offset.
         extras.sort_by_key(|extra| extra.offset);
-        let extras = extras.into_iter().map(|extra| (extra.name.as_str(), extra.dtype.numpy(), 1, extra.offset));
+        let extras = extras
+            .into_iter()
+            .map(|extra| (extra.name.as_str(), extra.dtype.numpy(), extra.values_per_row, extra.offset));
         step.chain(extras)
     }
 }

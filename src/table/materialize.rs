@@ -14,7 +14,7 @@ use super::materialize_options::MaterializeOptions;
 use super::memory::{Region, memory_limit};
 use super::npy;
 use super::row_output::RowOutput;
-use super::row_writer::RowWriter;
+use super::row_writer::{RowWriter, at_row};
 use super::runs::Runs;
 use super::step_column::TILE_MASK;
 use super::step_table::StepTable;
@@ -383,15 +383,5 @@ impl Materializer<'_> {
             }
         });
         stop.into_result().map_err(|error| self.limits.explain(error))
-    }
-}
-
-/// Converts the row of an error from a row of the part to a row of the whole.
-fn at_row(error: Error, first_row: u64) -> Error {
-    match error.into_kind() {
-        ErrorKind::Column { path, column, row: Some(row), expected, found } => {
-            ErrorKind::Column { path, column, row: Some(row + first_row), expected, found }.into()
-        }
-        other => other.into(),
     }
 }

@@ -12,7 +12,8 @@ use std::str::FromStr;
 #[setters(prefix = "with_", strip_option)]
 #[non_exhaustive]
 pub struct MaterializeOptions {
-    /// Columns of the query to append to each row, in addition to the columns of a step.
+    /// Columns of the query to append to each row, in addition to the columns of a step. A fixed-size list becomes a
+    /// column of several values per row.
     #[setters(skip)]
     pub extra: Vec<String>,
     /// The value of the chosen branch.

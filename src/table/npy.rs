@@ -72,12 +72,12 @@ impl NpyHeader {
                 if is_reserved(&field.name) && !is_wide_index {
                     return Err(column("another name, because every batch has a column of this name".into()));
                 }
-                let dtype = ElementType::of_numpy(&field.dtype).filter(|_| field.values == 1);
-                let dtype = dtype.ok_or_else(|| column("one little-endian number or boolean".into()))?;
-                if field.name == TILE_MASK && dtype != ElementType::UInt16 {
+                let dtype = ElementType::of_numpy(&field.dtype).filter(|_| field.values > 0);
+                let dtype = dtype.ok_or_else(|| column("little-endian numbers or booleans".into()))?;
+                if field.name == TILE_MASK && (dtype, field.values) != (ElementType::UInt16, 1) {
                     return Err(column("a mask of the cells with 65536, <u2".into()));
                 }
-                extras.push(ExtraField { name: field.name.clone(), dtype, offset: field.offset, categories: None });
+                extras.push(ExtraField { offset: field.offset, ..ExtraField::new(&field.name, dtype, field.values) });
             }
         }
         if fields[0].is_none() {
@@ -89,7 +89,7 @@ impl NpyHeader {
             return Ok((layout, None));
         }
         let extras = extras.iter().zip(layout.extras());
-        let extras = extras.map(|(there, here)| (there.offset, here.offset, here.dtype.width())).collect();
+        let extras = extras.map(|(there, here)| (there.offset, here.offset, here.width())).collect();
         let out_stride = layout.stride();
         Ok((layout, Some(Conversion { stride: self.stride, out_stride, fields, extras })))
     }

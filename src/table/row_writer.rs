@@ -15,7 +15,8 @@
 //!
 //! A null `move` or `ev_legal` gets the same default. A null among the four values becomes 0.0, as for an
 //! illegal branch. If all four are null, the step has no values and gets four NaNs. A null in an extra column
-//! is NaN if the column holds floats, -1 if it holds categories, and an error otherwise.
+//! is NaN if the column holds floats, -1 if it holds categories, and an error otherwise. A fixed-size list becomes
+//! consecutive values; a null list counts as a list of nulls.
 
 use super::categories::{Categories, Recoding, is_categorical};
 use super::element::ElementType;
@@ -24,15 +25,18 @@ use super::materialize_options::ChosenEv;
 use super::step_column::{STEP_INDEX, TILE_MASK, is_reserved};
 use super::wide::{MAX_STEP_INDEX, MissingColumns, WideColumns};
 use crate::board::{Board, WideBoard};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::npy::MAX_STRIDE;
 use crate::step::{NO_MOVE, STEP_SIZE, Step};
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, RecordBatch};
+use arrow::buffer::NullBuffer;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Float32Type, Schema, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::util::display::FormatOptions;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Writes batches of one schema as rows.
@@ -85,12 +89,12 @@ impl<'m> RowWriter<'m> {
                 return Err(Error::argument("extra", "a column that is not in every row", name));
             }
             let dtype = schema.field(column).data_type();
-            let (dtype, categories) = match is_categorical(dtype) {
-                _ if name == TILE_MASK => (ElementType::UInt16, None),
-                true => (ElementType::Int16, Some([].into())),
+            let ((dtype, values_per_row), categories) = match is_categorical(dtype) {
+                _ if name == TILE_MASK => ((ElementType::UInt16, 1), None),
+                true => ((ElementType::Int16, 1), Some([].into())),
                 false => (ElementType::of_arrow(name, dtype)?, None),
             };
-            fields.push(ExtraField { name: name.clone(), dtype, offset: 0, categories });
+            fields.push(ExtraField { categories, ..ExtraField::new(name, dtype, values_per_row) });
             extra_columns.push(column);
         }
         for field in columns.fields().filter(|field| !extras.contains(&field.name)) {
@@ -100,9 +104,13 @@ impl<'m> RowWriter<'m> {
         }
         let coded = fields.iter().filter(|field| field.categories.is_some());
         let categories = coded.map(|_| Categories::default()).collect();
+        let layout = RowLayout::new(fields);
+        if layout.stride() >= MAX_STRIDE {
+            return Err(Error::argument("extra", format!("rows of less than {MAX_STRIDE} bytes"), layout.stride()));
+        }
         Ok(RowWriter {
             categories,
-            layout: RowLayout::new(fields),
+            layout,
             chosen_ev,
             board: find(schema, "board")?.ok_or_else(|| absent("board", "a column of boards", schema))?,
             chosen: find(schema, "move")?,
@@ -256,7 +264,7 @@ impl<'m> RowWriter<'m> {
                     let slots = rows.chunks_exact_mut(self.layout.stride()).map(|row| &mut row[extra.offset..][..4]);
                     slots.zip(step_indices).for_each(|(slot, index)| slot.copy_from_slice(&index.to_le_bytes()));
                 }
-                None => self.write_extra(batch.column(index), &extra.name, extra.dtype, extra.offset, rows)?,
+                None => write_values(batch.column(index), extra, self.layout.stride(), rows)?,
                 Some(categories) => {
                     let codes = categories.encode(&extra.name, batch.column(index))?;
                     for (row, code) in rows.chunks_exact_mut(self.layout.stride()).zip(codes) {
@@ -284,49 +292,63 @@ impl<'m> RowWriter<'m> {
             None => Ok(Some(masks)),
         }
     }
+}
 
-    fn write_extra(
-        &self,
-        array: &ArrayRef,
-        name: &str,
-        dtype: ElementType,
-        offset: usize,
-        rows: &mut [u8],
-    ) -> Result<()> {
-        let width = dtype.width();
-        let slots = rows.chunks_exact_mut(self.layout.stride()).map(|row| &mut row[offset..offset + width]);
-        if dtype == ElementType::Bool {
-            let values = array.as_boolean();
-            for (slot, value) in slots.zip(values.values()) {
-                slot[0] = u8::from(value);
-            }
-        } else {
-            let data = array.to_data();
-            let start = data.offset() * width;
-            let values = data.buffers().first().and_then(|buffer| buffer.as_slice().get(start..)).unwrap_or_default();
-            for (slot, value) in slots.zip(values.chunks_exact(width)) {
-                slot.copy_from_slice(value);
-            }
+/// Writes an array as a column of rows of `stride` bytes.
+pub(super) fn write_values(array: &ArrayRef, extra: &ExtraField, stride: usize, rows: &mut [u8]) -> Result<()> {
+    /// Returns the place of each value, row after row.
+    fn slots<'a>(rows: &'a mut [u8], stride: usize, extra: &ExtraField) -> impl Iterator<Item = &'a mut [u8]> {
+        let (range, width) = (extra.offset..extra.offset + extra.width(), extra.dtype.width());
+        rows.chunks_exact_mut(stride).flat_map(move |row| row[range.clone()].chunks_exact_mut(width))
+    }
+    let (width, len) = (extra.dtype.width(), extra.values_per_row);
+    let (values, nulls) = match array.as_fixed_size_list_opt() {
+        None => (Arc::clone(array), array.nulls().cloned()),
+        Some(lists) => {
+            let nulls = lists.nulls().map(|nulls| nulls.expand(len));
+            (Arc::clone(lists.values()), NullBuffer::union(nulls.as_ref(), lists.values().nulls()))
         }
-        let Some(nulls) = array.nulls().filter(|nulls| nulls.null_count() > 0) else {
-            return Ok(());
-        };
-        let nan: &[u8] = match dtype {
-            ElementType::Float16 => &0x7e00_u16.to_le_bytes(),
-            ElementType::Float32 => &f32::NAN.to_le_bytes(),
-            ElementType::Float64 => &f64::NAN.to_le_bytes(),
-            _ => {
-                let row = (0..array.len()).find(|&row| nulls.is_null(row));
-                return Err(column_error(name, row, "a value", "NULL".into()));
-            }
-        };
-        let slots = rows.chunks_exact_mut(self.layout.stride()).map(|row| &mut row[offset..offset + width]);
-        for (slot, valid) in slots.zip(nulls) {
-            if !valid {
-                slot.copy_from_slice(nan);
-            }
+    };
+    if extra.dtype == ElementType::Bool {
+        for (slot, value) in slots(rows, stride, extra).zip(values.as_boolean().values()) {
+            slot[0] = u8::from(value);
         }
-        Ok(())
+    } else {
+        let data = values.to_data();
+        let start = data.offset() * width;
+        let values = data.buffers().first().and_then(|buffer| buffer.as_slice().get(start..)).unwrap_or_default();
+        let range = extra.offset..extra.offset + extra.width();
+        for (row, values) in rows.chunks_exact_mut(stride).zip(values.chunks_exact(extra.width())) {
+            row[range.clone()].copy_from_slice(values);
+        }
+    }
+    let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) else {
+        return Ok(());
+    };
+    let nan: &[u8] = match extra.dtype {
+        ElementType::Float16 => &0x7e00_u16.to_le_bytes(),
+        ElementType::Float32 => &f32::NAN.to_le_bytes(),
+        ElementType::Float64 => &f64::NAN.to_le_bytes(),
+        _ => {
+            let row = (0..nulls.len()).find(|&value| nulls.is_null(value)).map(|value| value / len);
+            return Err(column_error(&extra.name, row, "a value", "NULL".into()));
+        }
+    };
+    for (slot, valid) in slots(rows, stride, extra).zip(&nulls) {
+        if !valid {
+            slot.copy_from_slice(nan);
+        }
+    }
+    Ok(())
+}
+
+/// Converts the row of an error from a row of a part to a row of the whole.
+pub(super) fn at_row(error: Error, first_row: u64) -> Error {
+    match error.into_kind() {
+        ErrorKind::Column { path, column, row: Some(row), expected, found } => {
+            ErrorKind::Column { path, column, row: Some(row + first_row), expected, found }.into()
+        }
+        other => other.into(),
     }
 }
 

@@ -1,10 +1,12 @@
 //! The keys (run and step) of an array's rows, and an index from a key to its row.
 //!
-//! The keys stay in their NumPy files, one or several, in fields `run_id` and `step_idx` or `step_index`. Memory
+//! The keys stay in their NumPy files, one or several, or are in memory. They are the fields `run_id` and `step_idx` or `step_index`. Memory
 //! holds one entry per span: consecutive rows of one run with ascending steps. Usual files have one span per
 //! run. In the worst order there is one span per row.
 
+use super::element::ElementType;
 use super::file_identity::FileIdentity;
+use super::layout::ExtraField;
 use crate::board::Board;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
@@ -16,14 +18,15 @@ use std::path::{Path, PathBuf};
 /// A step: its run id and its step index. Negative numbers of a file become large ones, which no table row has.
 pub(super) type StepKey = (u64, u64);
 
-/// The keys of an array's rows, in mapped files.
+/// The keys of an array's rows, in mapped files or in memory.
 pub(super) struct StepKeys {
     files: Vec<KeyFile>,
     num_rows: u64,
 }
 
 struct KeyFile {
-    identity: FileIdentity,
+    /// `None` for keys in memory.
+    identity: Option<FileIdentity>,
     bytes: FileBytes,
     /// The offset of the first row, and the stride, in bytes.
     start: usize,
@@ -68,6 +71,10 @@ pub(super) struct KeyIndex<'a> {
     spans: Vec<KeySpan>,
 }
 
+/// The names of a step index, of which a key has one, and of a board.
+pub(super) const STEPS: [&str; 2] = ["step_idx", "step_index"];
+pub(super) const BOARD: &str = "board";
+
 /// Keys that are read between two cancellation checks.
 const CHUNK: usize = 1 << 20;
 
@@ -87,6 +94,13 @@ impl IntegerField {
             _ => return None,
         };
         (field.values == 1).then_some(IntegerField { offset: field.offset, width, signed })
+    }
+
+    /// Returns the field of a packed row.
+    fn of_field(field: &ExtraField) -> IntegerField {
+        use ElementType::{Int8, Int16, Int32, Int64};
+        let signed = matches!(field.dtype, Int8 | Int16 | Int32 | Int64);
+        IntegerField { offset: field.offset, width: field.dtype.width(), signed }
     }
 
     #[inline(always)]
@@ -112,7 +126,7 @@ impl BoardField {
     fn find(fields: &[NpyField]) -> Option<BoardField> {
         let is_exps = |field: &&NpyField| field.name == "exps" && field.dtype == "|u1" && field.values == 16;
         let exps = fields.iter().find(is_exps).map(|field| BoardField::Exps(field.offset));
-        exps.or_else(|| IntegerField::find(fields, &["board"]).filter(|field| field.width == 8).map(BoardField::Packed))
+        exps.or_else(|| IntegerField::find(fields, &[BOARD]).filter(|field| field.width == 8).map(BoardField::Packed))
     }
 
     #[inline]
@@ -141,23 +155,43 @@ impl StepKeys {
         Ok(StepKeys { files, num_rows })
     }
 
+    /// Returns the keys in packed rows of these integer fields: `run_id`, a step index, and `board` or none.
+    pub(super) fn of_rows(bytes: Vec<u8>, fields: &[ExtraField]) -> Result<StepKeys> {
+        let find = |is: &dyn Fn(&str) -> bool| fields.iter().find(|field| is(&field.name)).map(IntegerField::of_field);
+        let (run_id, step) = (find(&|name| name == "run_id"), find(&|name| STEPS.contains(&name)));
+        let (Some(run_id), Some(step)) = (run_id, step) else {
+            return Err(Error::argument("rows", "columns run_id and step_index", "none"));
+        };
+        let board = find(&|name| name == BOARD).map(BoardField::Packed);
+        let stride = fields.iter().map(ExtraField::width).sum::<usize>();
+        let num_rows = (bytes.len() / stride) as u64;
+        let (identity, bytes) = (None, FileBytes::Held(bytes));
+        let file = KeyFile { identity, bytes, start: 0, stride, run_id, step, board, first_row: 0, num_rows };
+        Ok(StepKeys { files: vec![file], num_rows })
+    }
+
     pub(super) fn num_rows(&self) -> u64 {
         self.num_rows
     }
 
     /// Returns the identities of the files at the time of opening.
     pub(super) fn identities(&self) -> impl Iterator<Item = &FileIdentity> {
-        self.files.iter().map(|file| &file.identity)
+        self.files.iter().filter_map(|file| file.identity.as_ref())
     }
 
     /// Returns each file with the number of its keys.
     pub(super) fn files(&self) -> impl Iterator<Item = (&Path, u64)> {
-        self.files.iter().map(|file| (file.identity.path.as_path(), file.num_rows))
+        self.files.iter().map(|file| (file.path().unwrap_or(Path::new("")), file.num_rows))
     }
 
-    /// Returns the file of the first key.
-    pub(super) fn path(&self) -> &Path {
-        self.files.first().map_or(Path::new(""), |file| &file.identity.path)
+    /// Returns the file of the first key; `None` for keys in memory.
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.files.first()?.path()
+    }
+
+    /// Returns the name of the keys in messages.
+    pub(super) fn name(&self) -> String {
+        self.path().map_or_else(|| "the attached rows".to_owned(), |path| path.display().to_string())
     }
 
     /// Returns the key of a row, or `None` after the last row.
@@ -222,7 +256,7 @@ impl KeyFile {
         let header = NpyHeader::parse(&bytes).map_err(located)?;
         header.check_file_len(bytes.len() as u64).map_err(located)?;
         let run_id = IntegerField::find(&header.fields, &["run_id"]);
-        let step = IntegerField::find(&header.fields, &["step_idx", "step_index"]);
+        let step = IntegerField::find(&header.fields, &STEPS);
         let (Some(run_id), Some(step)) = (run_id, step) else {
             let name = |field: &NpyField| format!("{} {}×{}", field.name, field.values, field.dtype);
             let found = header.fields.iter().map(name).collect::<Vec<_>>().join(", ");
@@ -230,7 +264,12 @@ impl KeyFile {
         };
         let (start, stride, num_rows) = (header.len as usize, header.stride, header.num_rows);
         let board = BoardField::find(&header.fields);
+        let identity = Some(identity);
         Ok(KeyFile { identity, bytes, start, stride, run_id, step, board, first_row, num_rows })
+    }
+
+    fn path(&self) -> Option<&Path> {
+        self.identity.as_ref().map(|identity| identity.path.as_path())
     }
 
     fn rows(&self) -> &[u8] {
@@ -315,7 +354,7 @@ impl StepKeys {
     fn twice(&self, first: KeySpan, second: KeySpan) -> Error {
         let found = format!("run {}, step {} in row {} too", first.run_id, first.first_step, first.first_row);
         ErrorKind::Column {
-            path: Some(self.path().to_owned()),
+            path: self.path().map(Path::to_owned),
             column: "run_id".into(),
             row: Some(second.first_row),
             expected: "each step of each run once".into(),

@@ -24,12 +24,8 @@ fn step_columns() -> Vec<&'static str> {
 }
 
 fn layout(extras: &[ElementType]) -> RowLayout {
-    let field = |(k, &dtype): (usize, &ElementType)| ExtraField {
-        name: format!("extra{k}"),
-        dtype,
-        offset: 0,
-        categories: None,
-    };
+    // Every second column has several values per row.
+    let field = |(k, &dtype): (usize, &ElementType)| ExtraField::new(&format!("extra{k}"), dtype, 1 + k % 2 * (k + 2));
     RowLayout::new(extras.iter().enumerate().map(field).collect())
 }
 
@@ -107,7 +103,7 @@ proptest! {
         symmetries in any::<Option<u64>>(),
         seed in any::<u64>(),
     ) {
-        let layout = RowLayout::new(vec![ExtraField { name: "tile_65536_mask".into(), dtype: ElementType::UInt16, offset: 0, categories: None }]);
+        let layout = RowLayout::new(vec![ExtraField::new("tile_65536_mask", ElementType::UInt16, 1)]);
         let mut memory = rows(300, layout.stride(), seed);
         for (k, row) in memory.chunks_exact_mut(layout.stride()).enumerate() {
             // All cells that may be marked are 15. Most rows have no mask, and some have one that does not fit.
@@ -171,9 +167,10 @@ fn rows_are_as_small_as_alignment_allows() {
     for (extras, stride) in [
         (vec![], STEP_SIZE),
         (vec![Bool], 40),
-        (vec![UInt8, Int32, Int16, Bool], 40),
+        // The second column has 4 values, and the fourth one has 6.
+        (vec![UInt8, Int32, Int16, Bool], 64),
         (vec![Float64, Bool], 48),
-        (vec![UInt8, Float64, Int32, Int16, Bool], 48),
+        (vec![UInt8, Float64, Int32, Int16, Bool], 88),
     ] {
         let layout = layout(&extras);
         assert_eq!(layout.stride(), stride);

@@ -41,9 +41,8 @@ pub(super) struct WideOffsets {
 impl WideColumns {
     /// Returns the columns as extra columns of a row.
     pub(super) fn fields(self) -> impl Iterator<Item = ExtraField> {
-        let field = |name: &str, dtype| ExtraField { name: name.to_owned(), dtype, offset: 0, categories: None };
-        let mask = self.masks.then(|| field(TILE_MASK, ElementType::UInt16));
-        mask.into_iter().chain(self.step_indices.then(|| field(STEP_INDEX, ElementType::UInt32)))
+        let mask = self.masks.then(|| ExtraField::new(TILE_MASK, ElementType::UInt16, 1));
+        mask.into_iter().chain(self.step_indices.then(|| ExtraField::new(STEP_INDEX, ElementType::UInt32, 1)))
     }
 
     /// Writes rows with `attempt`: at first without these columns, then with all that failed attempts were missing.

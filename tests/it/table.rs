@@ -261,7 +261,7 @@ fn errors_of_invalid_columns_name_column_and_row() {
         archive,
         "SELECT board, [max_exp] AS list FROM steps",
         &["list"],
-        "column list: expected a boolean, an integer",
+        "column list: expected booleans, integers",
     );
     column_error(archive, "SELECT board FROM steps", &["score"], "column score: expected an extra column of that name");
     column_error(archive, "SELECT board, nullif(max_exp, 2) AS x FROM steps", &["x"], "column x, row ");

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,6 +118,48 @@ def test_columns_are_materialized(made: Made, tmp_path: Path) -> None:
         assert_same(np.asarray(batch[name]), made.rows["policy_p1"][:, place], name)
 
 
+def test_a_policy_is_one_column_of_four_values(made: Made, tmp_path: Path) -> None:
+    archive = made.archive(tmp_path)
+    other = predictions({FIRST_ID + i: game for i, game in enumerate(made.games)}, seed=1, kinds=1)
+    other["run_id"] -= FIRST_ID - 3
+    hard = [f"policy_hard_{move}" for move in MOVES]
+    archive.annotate("other", pa.table(columns(other)).drop_columns(hard), progress=False)
+    archive.annotate("m", made.folder / "predicted", progress=False)
+    sql = f"""SELECT steps.*, argmax_prob, {", ".join(POLICIES)} FROM steps JOIN annotations USING (run_id, step_index)
+        WHERE model = $model"""
+    extra = ["argmax_prob", *POLICIES]
+    table = archive.sql(sql, {"model": "m"}).materialize(extra=extra, progress=False)
+    assert table.stride == 32 + 4 + 3 * 16 + 4
+    assert_same(np.asarray(table)["step_index"], made.rows["step_index"].astype("u2"))
+    batch = next(iter(table.loader(len(table), shuffle=False)))
+    for policy in POLICIES:
+        assert batch[policy].shape == (len(table), 4)
+        assert_same(batch[policy], made.rows[policy], policy)
+    absent = archive.sql(sql, {"model": "other"}).materialize(extra=extra, progress=False)
+    assert_same(np.asarray(absent)["policy_p1"], other["policy_p1"])
+    assert np.isnan(np.asarray(absent)["policy_hard"]).all()
+
+
+def test_lists_equal_their_columns_in_sql(made: Made, tmp_path: Path) -> None:
+    archive = made.archive(tmp_path)
+    table = pa.table(by_archive_ids(made.rows))
+    lefts = pc.if_else(pc.equal(table["step_index"], 0), None, table["policy_hard_left"])
+    table = table.set_column(table.column_names.index("policy_hard_left"), "policy_hard_left", lefts)
+    archive.annotate("m", table.drop_columns([f"policy_logp_{move}" for move in MOVES]), progress=False)
+    found = pa.table(archive.sql("SELECT * FROM annotations"))
+    assert found.num_rows == table.num_rows
+    for policy in POLICIES:
+        assert found.schema.field(policy).type == pa.list_(pa.float32(), 4)
+        by_move = [found[f"{policy}_{move}"].to_pylist() for move in MOVES]
+        expected = [None if values == (None,) * 4 else list(values) for values in zip(*by_move, strict=True)]
+        assert found[policy].to_pylist() == expected
+    assert found["policy_logp"].null_count == found.num_rows
+    sql = "SELECT count(*) AS n FROM annotations AS a WHERE a.policy_p1[2] = policy_p1_down AND a.policy_p1 IS NOT NULL"
+    assert pa.table(archive.sql(sql))["n"].to_pylist() == [table.num_rows]
+    with pytest.raises(a2store.QueryError, match="per_move"):
+        archive.sql("SELECT per_move(ev_up, ev_down, ev_left, ev_right) FROM steps")
+
+
 def test_absent_kinds_and_moves_are_null(made: Made, tmp_path: Path) -> None:
     archive = made.archive(tmp_path)
     rows = made.rows.copy()
@@ -188,6 +231,44 @@ def test_equal_runs_are_told_apart_by_their_source(made: Made, tmp_path: Path) -
         archive.annotate("m", made.folder / "predicted", progress=False)
     archive.annotate("m", made.folder / "predicted", source=made.folder / "pool", progress=False)
     assert archive.annotations()[0].first_run_id == 3
+
+
+def test_a_pool_that_holds_a_game_twice(made: Made, tmp_path: Path) -> None:
+    """The archive holds the game once. Its annotations are those of both runs, which must be equal."""
+    played = [*made.games, made.games[2]]
+    twin, again = FIRST_ID + 2, FIRST_ID + 5
+    formats.write_session(tmp_path / "pool", played, action=True)
+    with sqlite3.connect(tmp_path / "pool" / "metadata.db") as database:
+        database.execute("UPDATE runs SET seed = ? WHERE id = ?", (SEED + 2, again))
+    database.close()
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    assert archive.ingest(tmp_path / "pool", progress=False).duplicates == 1
+    copy = made.rows[made.rows["run_id"] == twin].copy()
+    copy["run_id"] = again
+
+    def annotate(rows: Array) -> a2store.AnnotateReport:
+        write_annotations(tmp_path / "p", np.concatenate([made.rows, rows]))
+        shutil.copy(tmp_path / "pool" / "metadata.db", tmp_path / "p")
+        return archive.annotate("m", tmp_path / "p", replace=True, partial=True, progress=False)
+
+    report = annotate(copy)
+    assert (report.num_runs, report.num_rows) == (5, len(made.rows))
+    assert_rows(stored(archive), made.rows, "m", first_run_id=0)
+    same = f"run: expected the annotations of run {twin}, which is the same run of the archive, found"
+    with pytest.raises(a2store.DecodeError, match=f"{same} 76 annotated steps in run {again}, not 77"):
+        annotate(copy[1:])
+    for field, name in (("argmax_prob", "argmax_prob"), ("policy_p1", "policy_p1_left")):
+        other = copy.copy()
+        other[field][7] = np.where(np.arange(4) == 2, 0.5, other[field][7]) if field == "policy_p1" else 0.5
+        with pytest.raises(a2store.DecodeError, match=f"{same} another {name} in run {again}, row 7 of the run"):
+            annotate(other)
+    # A value of a kind that the row does not have is not stored, so it may differ.
+    rows = np.concatenate([made.rows, copy])
+    rows["policy_kind_mask"], rows["policy_p1"][-1] = 2, 0.25
+    write_annotations(tmp_path / "p", rows)
+    archive.annotate("other", tmp_path / "p", progress=False)
+    assert [info.num_rows for info in archive.annotations()] == [len(made.rows)] * 2
+    assert archive.verify(deep=True, progress=False).problems == []
 
 
 def test_a_model_is_replaced_extended_and_dropped(made: Made, tmp_path: Path) -> None:

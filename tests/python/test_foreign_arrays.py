@@ -186,7 +186,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "complex": ([*PACKED, ("number", "<c8")], "number"),
     "time": ([*PACKED, ("time", "<M8[s]")], "time"),
     "big-endian extra": ([*PACKED, ("number", ">i4")], "number"),
-    "list": ([*PACKED, ("numbers", "<i4", (3,))], "numbers"),
+    "list": ([*PACKED, ("numbers", "<i4", (3, 2))], "numbers"),
     "nested": ([*PACKED, ("more", [("a", "<i4")])], "more"),
     # Batches already have a column with this name.
     "tokens": ([*PACKED, ("tokens", "|u1")], "tokens"),

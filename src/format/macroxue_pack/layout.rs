@@ -25,6 +25,8 @@ pub(super) struct PackLayout {
     shards: Option<Shards>,
     /// The text of `valuation_types.json`.
     valuation_types: String,
+    /// The number of runs in `metadata.db`.
+    num_runs: Option<u64>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -40,7 +42,8 @@ impl PackLayout {
     pub(super) fn of_packer(shards: bool) -> Result<PackLayout> {
         let shards = shards.then(|| Shards { digits: NUMBERING.digits, first: NUMBERING.first, rows: Vec::new() });
         let header = Some(packer_header()?.into_iter().map(char::from).collect());
-        Ok(PackLayout { aligned: false, header, shards, valuation_types: ValuationTypes::default().text()? })
+        let valuation_types = ValuationTypes::default().text()?;
+        Ok(PackLayout { aligned: false, header, shards, valuation_types, num_runs: None })
     }
 
     /// Returns the layout of an existing pack. `start` is the start of its first file, and `num_rows` the number of
@@ -49,6 +52,7 @@ impl PackLayout {
         files: &[PathBuf],
         start: &[u8],
         num_rows: impl Iterator<Item = u64>,
+        num_runs: Option<u64>,
         types: &ValuationTypes,
     ) -> Result<PackLayout> {
         let header = NpyHeader::parse(start)?;
@@ -61,6 +65,7 @@ impl PackLayout {
             header: is_usual.then(|| text.iter().copied().map(char::from).collect()),
             shards: None,
             valuation_types: types.text()?,
+            num_runs,
         };
         let Some(first) = files.first().filter(|path| !path.ends_with(SINGLE)) else { return Ok(layout) };
         let digits = number_of(first).map_or(NUMBERING.digits, str::len);

@@ -103,7 +103,7 @@ impl<R: PackRow> PackOfRows<R> {
 
         let start = steps.files().next().map_or(&[][..], |(_, bytes)| bytes);
         let num_rows = steps.slices().map(|rows| rows.len() as u64);
-        let layout = PackLayout::of_pack(files, start, num_rows, &types)?;
+        let layout = PackLayout::of_pack(files, start, num_rows, Some(runs.len() as u64), &types)?;
         let info = SessionInfo { has_actions: true, entries: entries.texts, pack: Some(layout.to_json()?) };
         let info = serde_json::to_string(&info).map_err(io::Error::other)?.into();
         Ok(PackOfRows { folder: folder.to_owned(), steps, index, runs, strays, types, info })
@@ -139,13 +139,13 @@ impl<R: PackRow> PackOfRows<R> {
             ..RunMeta::default()
         };
         let Some(own) = self.index.rows_of(record.id as u64) else {
-            return match num_steps {
-                0 => Run::builder(0).finish(meta, None),
-                _ => {
-                    let found = format!("none with run_id {}", record.id);
-                    refuse("rows of the run", format!("{num_steps} (runs.steps)"), found)
-                }
-            };
+            if num_steps == 0 {
+                return Run::builder(0).finish(meta, None);
+            }
+            // No file has a row of the run, so the error names the folder.
+            let (expected, found) = (format!("{num_steps} (runs.steps)"), format!("none with run_id {}", record.id));
+            let location = Location { run: Some(index as u64), path: Some(self.folder.clone()), ..Location::default() };
+            return Err(ErrorKind::Decode { location, what: "rows of the run", expected, found }.into());
         };
         let first = own.first().unwrap_or_default();
         let in_run = |error: Error| self.steps.in_run(error, index as u64, |place| first.saturating_add(place));
@@ -155,7 +155,8 @@ impl<R: PackRow> PackOfRows<R> {
             return Err(self.steps.in_run(error, index as u64, |_| again));
         }
         if own.num_rows != u64::from(num_steps) {
-            return refuse("rows of the run", format!("{num_steps} (runs.steps)"), own.num_rows.to_string());
+            let expected = format!("{num_steps} (runs.steps)");
+            return Err(in_run(Error::decode(0, "rows of the run", expected, own.num_rows)));
         }
         let rows = self.steps.rows(first..first.saturating_add(own.num_rows)).unwrap_or_default();
         let details = self.details(&rows, record.seed).map_err(in_run)?;

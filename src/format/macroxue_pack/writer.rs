@@ -192,7 +192,7 @@ impl MacroxuePackWriter {
             },
         };
         let num_rows = steps.slices().map(|rows| rows.len() as u64);
-        let layout = PackLayout::of_pack(&paths, start, num_rows, &types)?;
+        let layout = PackLayout::of_pack(&paths, start, num_rows, None, &types)?;
         let staging = StagedFolder::new_in(folder)?;
         let is_single = paths.iter().all(|path| path.ends_with(SINGLE));
         let none = VecDeque::new();

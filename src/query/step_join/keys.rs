@@ -126,11 +126,9 @@ mod tests {
         };
         let keys = keys_of(&rows(&[(1, 7), (2, 0), (2, 1)]), [1, 0], Some(1 << 32 | 6)).unwrap();
         assert_eq!(keys, [1 << 32 | 7, 2 << 32, 2 << 32 | 1]);
-        for (out_of_order, before) in [
-            (rows(&[(1, 0), (1, 0)]), None),
-            (rows(&[(2, 0), (1, 5)]), None),
-            (rows(&[(1, 7)]), Some(1 << 32 | 7)),
-        ] {
+        for (out_of_order, before) in
+            [(rows(&[(1, 0), (1, 0)]), None), (rows(&[(2, 0), (1, 5)]), None), (rows(&[(1, 7)]), Some(1 << 32 | 7))]
+        {
             let error = keys_of(&out_of_order, [1, 0], before).unwrap_err().to_string();
             assert!(error.contains("expected rows in the order of run and step"), "{error}");
         }

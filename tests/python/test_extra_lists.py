@@ -1,0 +1,182 @@
+"""Extra columns of several values per row: fixed-size lists of every type, in rows, batches, files and Arrow data."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import a2store
+from compare import assert_same
+from oracle import Array
+
+RUNS = 2
+SQL = "SELECT steps.*, t.* EXCLUDE (run_id, step_index) FROM steps JOIN t USING (run_id, step_index) "
+SQL += "ORDER BY run_id, step_index"
+TYPES = ["?", "<i1", "<i2", "<i4", "<i8", "<u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8"]
+
+
+def lists(values: Array, mask: Array | None = None) -> pa.Array:
+    """Return the rows of a matrix as fixed-size lists; rows of the mask are null."""
+    items, length = pa.array(values.ravel()), values.shape[1]
+    return pa.FixedSizeListArray.from_arrays(items, length, mask=None if mask is None else pa.array(mask))
+
+
+@pytest.fixture(scope="module")
+def keys(steps: dict[str, Array]) -> dict[str, Array]:
+    chosen = steps["run_id"] < RUNS
+    return {name: steps[name][chosen] for name in ("run_id", "step_index")}
+
+
+def materialize(archive: a2store.Archive, keys: dict[str, Array], **options: Any) -> a2store.StepTable:
+    """Materialize the steps with these columns. The rows of the joined table are in another order."""
+    columns = {name: options.pop(name) for name in list(options) if name not in ("extra", "path")}
+    order = np.random.default_rng(1).permutation(len(keys["run_id"]))
+    table = pa.table({**keys, **columns}).take(order)
+    return archive.sql(SQL, tables={"t": table}).materialize(progress=False, **options)
+
+
+def random_values(dtype: str, num_rows: int, length: int) -> Array:
+    bits = np.random.default_rng(length).integers(0, 2 if dtype == "?" else 100, (num_rows, length))
+    return bits.astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("length", [2, 3, 4, 16, 33])
+def test_lists_of_every_type_and_length(
+    archive: a2store.Archive, keys: dict[str, Array], dtype: str, length: int, tmp_path: Path
+) -> None:
+    values = random_values(dtype, len(keys["run_id"]), length)
+    flag = keys["step_index"] % 3 == 0
+    table = materialize(archive, keys, flag=flag, x=lists(values), extra=["flag", "x"])
+    rows = np.asarray(table)
+    fields = rows.dtype.fields
+    assert fields is not None
+    field, offset = fields["x"][:2]
+    assert (field.base, field.shape, offset % field.base.itemsize) == (np.dtype(dtype), (length,), 0)
+    width = 1 + length * np.dtype(dtype).itemsize
+    assert table.stride == rows.dtype.itemsize == 32 + (width + 7) // 8 * 8
+    assert_same(rows["x"], values)
+    assert_same(rows["flag"], flag)
+
+    order = np.random.default_rng(3).permutation(len(table))
+    batch = table.take(order)
+    assert batch["x"].shape == (len(table), length)
+    assert_same(batch["x"], values[order])
+    assert_same(table.take_rows(order)["x"], values[order])
+    for exported, expected in ((pa.table(table), values), (pa.record_batch(batch), values[order])):
+        column = exported["x"].combine_chunks() if isinstance(exported, pa.Table) else exported["x"]
+        assert column.type == pa.list_(pa.field("item", pa.from_numpy_dtype(np.dtype(dtype)), nullable=False), length)
+        assert_same(column.flatten().to_numpy(zero_copy_only=False).reshape(-1, length).astype(dtype), expected)
+
+    table.save(tmp_path / "saved.npy", progress=False)
+    np.save(tmp_path / "plain.npy", rows)
+    packed = np.zeros(len(rows), [("x", dtype, (length,)), ("board", "<u8"), ("flag", "?")])
+    for name in packed.dtype.names or ():
+        packed[name] = rows[name]
+    np.save(tmp_path / "packed.npy", packed)
+    for name in ("saved", "plain", "packed"):
+        loaded = a2store.StepTable.load(tmp_path / f"{name}.npy", progress=False)
+        assert loaded.stride == table.stride
+        assert_same(np.asarray(loaded)["x"], values)
+        assert_same(loaded.take(order)["x"], values[order])
+    assert_same(np.load(tmp_path / "saved.npy")["x"], values)
+    mapped = a2store.StepTable.load(tmp_path / "saved.npy", mmap=True, progress=False)
+    assert mapped.fingerprint == table.fingerprint
+    assert_same(mapped.take(order)["x"], values[order])
+
+
+def test_lists_in_files_views_loaders_and_processes(
+    archive: a2store.Archive, keys: dict[str, Array], tmp_path: Path
+) -> None:
+    values = random_values("<f4", len(keys["run_id"]), 4)
+    table = materialize(archive, keys, x=lists(values), extra=["x"])
+    other = materialize(archive, keys, x=lists(values), extra=["x"], path=tmp_path / "t.npy")
+    assert_same(np.asarray(other), np.asarray(table))
+    view = table.filter(run_ids=[1])
+    assert_same(np.asarray(view)["x"], values[keys["run_id"] == 1])
+    assert_same(pickle.loads(pickle.dumps(table)).take([5, 0])["x"], values[[5, 0]])
+    expected = {(int(r), int(s)): row.tobytes() for r, s, row in zip(*keys.values(), values, strict=True)}
+    seen = 0
+    for batch in table.loader(64, columns=["x", "step_index", "run_id"]):
+        assert batch["x"].dtype == np.float32
+        for run_id, step, row in zip(batch["run_id"], batch["step_index"], batch["x"], strict=True):
+            assert expected[int(run_id), int(step)] == row.tobytes()
+            seen += 1
+    assert seen == len(table)
+
+
+def test_nulls_in_lists_of_floats_are_nan(archive: a2store.Archive, keys: dict[str, Array]) -> None:
+    for dtype in ("<f2", "<f4", "<f8"):
+        values = random_values(dtype, len(keys["run_id"]), 4)
+        mask = keys["step_index"] % 5 == 2
+        items = pa.array(values.ravel(), mask=np.arange(values.size) % 7 == 3)
+        column = pa.FixedSizeListArray.from_arrays(items, 4, mask=pa.array(mask))
+        expected = values.copy()
+        expected.ravel()[3::7] = np.nan
+        expected[mask] = np.nan
+        assert_same(np.asarray(materialize(archive, keys, x=column, extra=["x"]))["x"], expected, dtype)
+
+
+def test_nulls_in_other_lists_are_rejected(archive: a2store.Archive, keys: dict[str, Array]) -> None:
+    values = random_values("<i4", len(keys["run_id"]), 3)
+    for column in (
+        lists(values, np.arange(len(values)) == 11),
+        pa.FixedSizeListArray.from_arrays(pa.array(values.ravel(), mask=np.arange(values.size) == 3 * 11 + 2), 3),
+    ):
+        with pytest.raises(a2store.ColumnError, match=r"column x, row [0-9]+: expected a value, found NULL"):
+            materialize(archive, keys, x=column, extra=["x"])
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.list_(pa.float32()),
+        pa.list_(pa.string(), 2),
+        pa.list_(pa.list_(pa.float32(), 2), 2),
+        pa.list_(pa.float32(), 0),
+    ],
+    ids=str,
+)
+def test_other_lists_are_rejected(archive: a2store.Archive, keys: dict[str, Array], column: pa.DataType) -> None:
+    values = pa.nulls(len(keys["run_id"]), column)
+    with pytest.raises(a2store.ColumnError, match=r"column x: expected booleans, .* or fixed-size lists of numbers"):
+        materialize(archive, keys, x=values, extra=["x"])
+
+
+def test_lists_are_neither_weights_nor_strata(archive: a2store.Archive, keys: dict[str, Array]) -> None:
+    table = materialize(archive, keys, x=lists(random_values("<u1", len(keys["run_id"]), 2)), extra=["x"])
+    for argument in ("weights", "strata"):
+        message = f"{argument}: expected a column of one value per row, found x with 2 values per row"
+        options: dict[str, Any] = {argument: "x"}
+        with pytest.raises(ValueError, match=message):
+            table.loader(8, num_samples=8, **options)
+
+
+def test_symmetries_do_not_turn_lists(archive: a2store.Archive, keys: dict[str, Array]) -> None:
+    table = materialize(archive, keys, x=lists(random_values("<f4", len(keys["run_id"]), 4)), extra=["x"])
+    message = "symmetries: expected false with the column x of 4 values per row, or columns without it"
+    with pytest.raises(ValueError, match=message):
+        table.loader(8, symmetries=True)
+    assert len(next(iter(table.loader(8, symmetries=True, columns=["tokens", "move"])))) == 8
+
+
+def test_rows_beyond_the_limit_of_a_header_are_rejected(archive: a2store.Archive) -> None:
+    names = [f"x{number}" for number in range(140)]
+    cell = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(1024)), 1024)
+    wide = pa.table(dict.fromkeys(names, cell))
+    sql = "SELECT board, w.* FROM steps CROSS JOIN w LIMIT 1"
+    with pytest.raises(ValueError, match="extra: expected rows of less than 1048576 bytes, found 1146912"):
+        archive.sql(sql, tables={"w": wide}).materialize(extra=names, progress=False)
+
+
+def test_lists_of_sql_are_extra_columns(archive: a2store.Archive, steps: dict[str, Array]) -> None:
+    table = archive.sql("SELECT *, exps(board) AS cells FROM steps").materialize(extra=["cells"], progress=False)
+    assert table.stride == 48
+    batch = table.take(np.arange(len(table)))
+    assert_same(batch["cells"], np.asarray(batch["tokens"]))
+    assert len(table) == len(steps["board"])
