@@ -54,7 +54,8 @@ def duck(archive: a2store.Archive) -> duckdb.DuckDBPyConnection:
 
 JOINS = {
     "inner": f"SELECT s.*, a.argmax_head FROM steps s JOIN annotations a ON {KEYS} WHERE model = 'some'",
-    "inner, swapped": f"SELECT s.move, a.run_id, a.step_index, a.model, a.argmax_prob FROM annotations a JOIN steps s ON {KEYS} WHERE model = 'most'",
+    "inner, swapped": "SELECT s.move, a.run_id, a.step_index, a.model, a.argmax_prob "
+    f"FROM annotations a JOIN steps s ON {KEYS} WHERE model = 'most'",
     "left": f"SELECT s.*, a.argmax_prob FROM steps s LEFT JOIN annotations a ON {KEYS} AND a.model = 'some'",
     "right": f"SELECT s.run_id, s.step_index, argmax_head FROM (SELECT * FROM annotations WHERE model = 'some') a "
     f"RIGHT JOIN steps s ON {KEYS}",
