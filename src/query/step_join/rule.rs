@@ -99,9 +99,9 @@ fn by_steps(join: &HashJoinExec, partitions: usize) -> DataFusionResult<Option<S
     let rows = JoinedRows { kind, conditions, columns, schema: join.schema() };
     // The result has no row without a pair, so the probe side needs only the runs of the build side.
     let pairs_only = matches!(kind, JoinKind::Inner | JoinKind::Semi);
-    let (probe, run_ids) = probe.cut(partitions, pairs_only.then_some(&build))?;
-    let build = build.cut_at(&run_ids)?;
-    StepJoinExec::try_new(probe, build, ([run.0, step.0], [run.1, step.1]), Arc::new(rows)).map(Some)
+    let probe = probe.cut(partitions, pairs_only.then_some(&build))?;
+    let build = build.cut_at(&probe.run_ids)?;
+    StepJoinExec::try_new(probe.input, build, ([run.0, step.0], [run.1, step.1]), Arc::new(rows)).map(Some)
 }
 
 fn index_of(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {

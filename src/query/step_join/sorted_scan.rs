@@ -23,6 +23,13 @@ use std::sync::Arc;
 /// The runs of some rows, from the first to the last.
 type RunIds = (u32, u32);
 
+/// An input of a join in partitions.
+pub(super) struct Cut {
+    pub(super) input: Arc<dyn ExecutionPlan>,
+    /// The runs of each partition.
+    pub(super) run_ids: Vec<Option<RunIds>>,
+}
+
 /// An input of a join: a scan of rows that are sorted by run and step, under nodes that keep their order.
 pub(super) struct SortedScan<'a> {
     input: &'a Arc<dyn ExecutionPlan>,
@@ -101,18 +108,19 @@ impl<'a> SortedScan<'a> {
         self.parts().map(|(file, _)| num_rows(file)).sum()
     }
 
-    /// Returns the input in this number of partitions of about equal numbers of rows, and the runs of each. With
-    /// `other`, leaves out row groups without runs of that scan.
-    pub(super) fn cut(
-        &self,
-        partitions: usize,
-        other: Option<&SortedScan<'_>>,
-    ) -> DataFusionResult<(Arc<dyn ExecutionPlan>, Vec<Option<RunIds>>)> {
+    /// Returns the input in this number of partitions of about equal numbers of rows. With `other`,
+    /// leaves out row groups without runs of that scan.
+    pub(super) fn cut(&self, partitions: usize, other: Option<&SortedScan<'_>>) -> DataFusionResult<Cut> {
         if self.is_cut {
-            return Ok((Arc::clone(self.input), self.groups.iter().map(|parts| bounds(parts)).collect()));
+            let run_ids = self.groups.iter().map(|parts| bounds(parts)).collect();
+            return Ok(Cut { input: Arc::clone(self.input), run_ids });
         }
+        let others: Option<Vec<RunIds>> = other.map(|other| other.parts().map(|(_, run_ids)| run_ids).collect());
         let is_needed = |&(_, run_ids): &(&PartitionedFile, RunIds)| {
-            other.is_none_or(|other| other.parts().any(|(_, others)| overlap(run_ids, others)))
+            others.as_ref().is_none_or(|others| {
+                let next = others.partition_point(|other| other.1 < run_ids.0);
+                others.get(next).is_some_and(|&other| overlap(run_ids, other))
+            })
         };
         let parts: Vec<_> = self.parts().filter(is_needed).collect();
         let total: usize = parts.iter().map(|(file, _)| num_rows(file)).sum();
@@ -124,7 +132,7 @@ impl<'a> SortedScan<'a> {
             before += num_rows(part.0);
         }
         let run_ids = groups.iter().map(|parts| bounds(parts)).collect();
-        Ok((self.with_groups(&groups, None)?, run_ids))
+        Ok(Cut { input: self.with_groups(&groups, None)?, run_ids })
     }
 
     /// Returns the input with one partition for each of the ranges of runs. It has all rows of these runs, and may have
