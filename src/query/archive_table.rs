@@ -1,8 +1,8 @@
 //! The tables of an archive as tables of DataFusion.
 //!
 //! A scan of `steps` evaluates run-level filters once per run and reads only the rows of the matching runs. A scan of
-//! `annotations` evaluates filters on the model once per file, because a file has one model. Both give the reader those
-//! other filters that save decoding.
+//! `annotations` evaluates filters on the model once per file, because a file has one model. Both pass other filters
+//! to the reader if that saves decoding.
 
 use super::errors::external;
 use super::metadata_cache::{self, ArchiveCache};
@@ -126,7 +126,7 @@ impl ArchiveTable {
         Ok(self.files().map(|file| index.rows_of(file, &matching, &steps).map(Some)).collect())
     }
 
-    /// Returns all rows of the files whose model passes the filters; `None` if a filter fails.
+    /// Returns all rows of the files whose model passes the filters; `None` if evaluating a filter raises an error.
     fn files_of_models(&self, state: &dyn Session, filters: &[Expr]) -> DataFusionResult<Option<Vec<RowsOfFile>>> {
         let Some(filter) = conjunction(filters.iter().filter(|filter| self.is_decided(filter)).cloned()) else {
             return Ok(Some(self.every_row()));
@@ -251,9 +251,9 @@ impl TableProvider for ArchiveTable {
         }
         let every_row = self.parts(state, &self.every_row()).await?;
         let scan = self.parquet_scan()?.plan(state, every_row, None, None, None)?;
-        let about_runs = filters.iter().filter(|filter| self.is_decided(filter)).cloned().collect();
+        let decided = filters.iter().filter(|filter| self.is_decided(filter)).cloned().collect();
         let schema = DFSchema::try_from(table_schema(self.table))?;
-        let filter = state.create_physical_expr(guarded_conjunction(about_runs, &schema)?, &schema)?;
+        let filter = state.create_physical_expr(guarded_conjunction(decided, &schema)?, &schema)?;
         let filtered: Arc<dyn ExecutionPlan> = Arc::new(FilterExec::try_new(filter, scan)?);
         let Some(columns) = projection else { return Ok(filtered) };
         let schema = filtered.schema();

@@ -41,21 +41,18 @@ pub(crate) fn query_error(error: DataFusionError) -> Error {
     if message.contains("used disk space during the spilling") {
         return exhausted(&message);
     }
-    if NOT_A_JOIN.iter().any(|words| message.contains(words)) {
-        let why =
-            "DataFusion cannot plan it: compare the outer columns with = only, or join with the rows of the subquery";
-        return Error::refused("a subquery that refers to the outer query in this way", why);
+    if NOT_A_JOIN.iter().any(|words| message.starts_with(words)) {
+        let why = "compare the outer columns with = only, outside aggregates and ORDER BY, or join with its rows";
+        return Error::refused("a correlated subquery that DataFusion cannot rewrite as a join", why);
     }
     Error::query(message)
 }
 
-/// Parts of messages about correlated subqueries that DataFusion cannot rewrite to joins. The names are its own.
-const NOT_A_JOIN: [&str; 5] = [
-    "does not support logical expression ScalarSubquery",
-    "does not support logical expression Exists",
-    "does not support logical expression InSubquery",
-    "__scalar_sq_",
-    "__correlated_sq_",
+/// Messages about correlated subqueries that DataFusion cannot rewrite to joins.
+const NOT_A_JOIN: [&str; 3] = [
+    "Physical plan does not support logical expression ScalarSubquery",
+    "Physical plan does not support logical expression Exists",
+    "Physical plan does not support logical expression InSubquery",
 ];
 
 /// Wraps an error of this crate for DataFusion; `query_error` unwraps it.

@@ -154,8 +154,8 @@ fn kept_partitions(plan: &Arc<dyn ExecutionPlan>) -> Option<Vec<usize>> {
         .collect()
 }
 
-/// Adds sort keys that order the rows that the query's own ORDER BY leaves equal. The keys are run and step
-/// where the sort sees both. Otherwise they are all columns, so rows that are still equal are identical.
+/// Adds sort keys that order the rows that the query's own ORDER BY leaves equal. The keys identify a
+/// row where the sort sees them. Otherwise they are all columns, so rows that are still equal are identical.
 fn break_ties(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     match plan {
         LogicalPlan::Sort(mut sort) => {

@@ -6,7 +6,7 @@ use datafusion::logical_expr::{Expr, Join, LogicalPlan, Operator};
 
 const MODEL: &str = "model";
 
-/// A plan each row of which is another row of a table, perhaps with columns of other tables.
+/// The table that identifies each row of a plan. Each of its rows occurs at most once.
 pub(super) struct RowOrigin {
     table: String,
     /// For each column of the plan, the column of the table that it copies.
@@ -31,15 +31,15 @@ impl RowOrigin {
         RowOrigin::under(plan, &[])
     }
 
-    /// Returns the positions of the columns that identify a row; `None` if the plan lacks one of them. A constant model
-    /// is left out: within it, the rows are in the order of run and step.
+    /// Returns the positions of the columns that identify a row; `None` if the plan lacks one of them. Omits a
+    /// constant model, because run and step then identify a row.
     pub(super) fn keys(&self) -> Option<Vec<usize>> {
         let is_needed = |key: &&&str| **key != MODEL || !self.constants.iter().any(|constant| constant == MODEL);
         let position = |key: &&str| self.columns.iter().position(|column| column.as_deref() == Some(key));
         keys_of(&self.table)?.iter().filter(is_needed).map(position).collect()
     }
 
-    /// Returns the origin of a plan of whose rows only those that meet the conditions count.
+    /// Returns the origin of those rows of `plan` that meet `conditions`.
     fn under(plan: &LogicalPlan, conditions: &[&Expr]) -> Option<RowOrigin> {
         match plan {
             LogicalPlan::TableScan(scan) => {

@@ -57,7 +57,7 @@ pub(super) struct SortedRows {
     pub(super) table: TableName,
     /// The model of a part of `annotations`.
     pub(super) model: Option<String>,
-    /// The first and the last run that the part may have rows of.
+    /// The range of runs of the row group.
     pub(super) run_ids: (u32, u32),
 }
 

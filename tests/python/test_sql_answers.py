@@ -619,7 +619,7 @@ def test_other_correlation_is_rejected(archive: a2store.Archive) -> None:
         "WHERE s.run_id IN (SELECT run_id FROM u WHERE weight > r.run_id))",
     )
     for condition in two_levels:
-        with pytest.raises(a2store.QueryRefusedError, match=r"refers to r\.run_id of a query further out"):
+        with pytest.raises(a2store.QueryRefusedError, match=r"refers to r\.run_id two or more levels out"):
             archive.sql(f"SELECT run_id FROM runs r WHERE {condition}", tables={"u": USERS})
     for value in (
         "(SELECT count(*) FROM steps s WHERE s.run_id < r.run_id)",

@@ -175,9 +175,52 @@ def test_a_failing_condition_sees_pairs_only(archive: a2store.Archive, duck: duc
 
 def test_one_partition(archive: a2store.Archive) -> None:
     whole = pa.table(archive.sql(JOINS["inner"]))
-    # The least memory allows one partition.
+    # The minimum memory limit gives one partition.
     query = archive.sql(JOINS["inner"], memory_limit=32 << 20)
     assert rows_of(pa.table(query)) == rows_of(whole)
+
+
+@pytest.mark.parametrize("memory_limit", [None, 32 << 20], ids=["all partitions", "one partition"])
+@pytest.mark.parametrize(
+    "keys", ["s.board, s.run_id, s.step_index", "s.run_id DESC, s.step_index", "a.argmax_prob, 1, 2"]
+)
+@pytest.mark.parametrize("kind", ["", "LEFT"])
+def test_an_order_by(
+    archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, kind: str, keys: str, memory_limit: int | None
+) -> None:
+    """Sorts stay above the join."""
+    sql = f"""SELECT s.run_id, s.step_index, s.board, s.phase, a.argmax_head, a.argmax_prob FROM steps s
+        {kind} JOIN annotations a ON {KEYS} AND a.model = 'some' ORDER BY {keys}"""
+    duck.execute("SET default_null_order = 'NULLS_LAST_ON_ASC_FIRST_ON_DESC'")
+    found = pa.table(archive.sql(sql, memory_limit=memory_limit))
+    assert [tuple(row.values()) for row in found.to_pylist()] == duck.execute(sql).fetchall()
+
+
+def test_rows_that_depend_on_the_order(archive: a2store.Archive) -> None:
+    """They are materialized in one partition."""
+    query = archive.sql(f"""SELECT s.*, a.argmax_head FROM steps s
+        LEFT JOIN annotations a ON {KEYS} AND a.model = 'some'
+        WHERE s.board <> (SELECT count(*) FROM (SELECT array_agg(move) FROM steps)) ORDER BY s.step_index DESC""")
+    assert "StepJoinExec" in query.explain()
+    table = query.materialize(progress=False)
+    assert len(table) == query.count()
+    steps = table.take(np.arange(len(table))).step_index
+    assert bool((steps[:-1] >= steps[1:]).all())
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "CAST(s.move * 0 AS FLOAT) = -CAST(a.move * 0 AS FLOAT)",
+        "[s.move] = [a.move]",
+        "(s.move, s.phase) = (a.move, a.phase)",
+        "s.engine IS NOT DISTINCT FROM a.engine",
+    ],
+)
+def test_equal_values(archive: a2store.Archive, condition: str) -> None:
+    query = archive.sql(f"SELECT count(*) AS n FROM steps s JOIN steps a ON {KEYS} AND {condition}")
+    assert "StepJoinExec" in query.explain()
+    assert pa.table(query)["n"].to_pylist() == [archive.num_steps]
 
 
 def test_an_archive_without_annotations(tmp_path: Path) -> None:

@@ -108,8 +108,8 @@ fn correlated_over_levels(expr: &Expr, node: &LogicalPlan) -> Option<Error> {
         Expr::OuterReferenceColumn(_, column) if !is_near(column) => Some(column),
         _ => None,
     })?;
-    let why = "DataFusion cannot plan it: join with that table in the query between, too";
-    Some(Error::refused(format!("a subquery that refers to {far} of a query further out than the next"), why))
+    let why = "DataFusion supports one level: join that table in the enclosing query";
+    Some(Error::refused(format!("a subquery that refers to {far} two or more levels out"), why))
 }
 
 /// Rejects a correlated scalar subquery left of `IN (SELECT …)`, which DataFusion cannot plan. No upstream issue was

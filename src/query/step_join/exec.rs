@@ -16,8 +16,8 @@ use futures::stream::try_unfold;
 use std::fmt;
 use std::sync::Arc;
 
-/// A join of two inputs by run and step. Partition `i` joins partitions `i` of both inputs. Each row of the build side
-/// that is equal to a row of a probe partition is in the build partition of the same number.
+/// A join of two inputs by run and step. Partition `i` joins partitions `i` of both inputs. Build partition `i` has every
+/// build row whose key occurs in probe partition `i`.
 #[derive(Debug)]
 pub(super) struct StepJoinExec {
     probe: Arc<dyn ExecutionPlan>,
@@ -38,10 +38,8 @@ impl StepJoinExec {
     ) -> DataFusionResult<StepJoinExec> {
         let partitions = probe.output_partitioning().partition_count();
         if build.output_partitioning().partition_count() != partitions {
-            return internal_err!(
-                "a join by run and step of {partitions} and {} partitions",
-                build.output_partitioning().partition_count()
-            );
+            let found = build.output_partitioning().partition_count();
+            return internal_err!("a join by run and step: expected {partitions} build partitions, found {found}");
         }
         let properties = PlanProperties::new(
             equivalences(&rows, keys.0)?,
@@ -103,7 +101,9 @@ impl ExecutionPlan for StepJoinExec {
     }
 
     fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true, false]
+        // The properties tell the order of the result. Otherwise, the optimizer would move sorts below the join, and find
+        // their columns by position, as if the result began with all columns of the probe side.
+        vec![false, false]
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {

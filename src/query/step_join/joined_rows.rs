@@ -2,10 +2,11 @@
 
 use super::keys::{Pairs, pairs};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow::compute::kernels::cmp::{eq, not_distinct};
 use arrow::compute::{filter_record_batch, prep_null_mask_filter, take, take_record_batch};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::{NullEquality, Result as DataFusionResult};
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::expressions::{BinaryExpr, Column};
 use datafusion::physical_plan::PhysicalExpr;
 use std::sync::Arc;
 
@@ -49,10 +50,17 @@ impl Condition {
             Condition::Equal { probe: left, build: right, nulls } => {
                 let left = left.evaluate(probe)?.into_array(num_rows)?;
                 let right = right.evaluate(build)?.into_array(num_rows)?;
-                match nulls {
-                    NullEquality::NullEqualsNothing => eq(&left, &right)?,
-                    NullEquality::NullEqualsNull => not_distinct(&left, &right)?,
-                }
+                let operator = match nulls {
+                    NullEquality::NullEqualsNothing => Operator::Eq,
+                    NullEquality::NullEqualsNull => Operator::IsNotDistinctFrom,
+                };
+                // Unlike the kernels of arrow, this compares lists, and 0.0 equals -0.0.
+                let column = |at| Arc::new(Column::new("", at)) as Arc<dyn PhysicalExpr>;
+                let equal = BinaryExpr::new(column(0), operator, column(1));
+                let field = |array: &ArrayRef| Field::new("", array.data_type().clone(), true);
+                let schema = Schema::new(vec![field(&left), field(&right)]);
+                let pairs = RecordBatch::try_new(schema.into(), vec![left, right])?;
+                equal.evaluate(&pairs)?.into_array(num_rows)?.as_boolean().clone()
             }
             Condition::True { expr, columns, schema } => {
                 let rows = assemble(schema, columns, probe, build.columns())?;
@@ -75,6 +83,11 @@ pub(super) struct JoinedRows {
 }
 
 impl JoinedRows {
+    /// Returns whether each row of the result comes from a pair.
+    pub(super) fn returns_pairs_only(&self) -> bool {
+        matches!(self.kind, JoinKind::Inner | JoinKind::Semi)
+    }
+
     /// Joins rows whose keys are given.
     pub(super) fn join(
         &self,
@@ -135,7 +148,7 @@ impl JoinedRows {
         self.join((probe, &[]), (&RecordBatch::new_empty(Arc::clone(build)), &[]))
     }
 
-    /// Returns the columns of the build side at these positions; null where there is none. Columns that the result
+    /// Returns the columns of the build side at these positions; null for a missing position. Columns that the result
     /// lacks may be empty.
     fn take_build(&self, build: &RecordBatch, positions: &UInt32Array) -> DataFusionResult<Vec<ArrayRef>> {
         let taken = build.columns().iter().enumerate().map(|(i, column)| {
@@ -171,7 +184,7 @@ fn narrowed(all: &BooleanArray, verdicts: &BooleanArray) -> BooleanArray {
     all.values().iter().map(|met| Some(met && next.next() == Some(true))).collect()
 }
 
-/// Returns, for each of the probe rows, the position of its pair; `None` without one, or if `met` is false for it.
+/// Returns, for each of the probe rows, the position of its pair; `None` if it has no pair, or its pair fails a condition.
 fn positions(pairs: &Pairs, met: Option<&BooleanArray>, num_rows: usize) -> Vec<Option<u32>> {
     let mut positions = vec![None; num_rows];
     let is_met = |pair: usize| met.is_none_or(|met| met.value(pair));

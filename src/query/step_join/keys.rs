@@ -18,11 +18,21 @@ pub(super) fn keys_of(rows: &RecordBatch, columns: [usize; 2], before: Option<u6
     };
     let (runs, steps) = (numbers(columns[0])?, numbers(columns[1])?);
     let keys: Vec<u64> = runs.iter().zip(steps).map(|(&run, &step)| u64::from(run) << 32 | u64::from(step)).collect();
-    let ascends = keys.is_sorted_by(|a, b| a < b) && before.zip(keys.first()).is_none_or(|(before, &key)| before < key);
-    if !ascends {
-        return exec_err!("a join by run and step: expected rows in the order of run and step");
+    if let Some((before, key)) = first_descent(&keys, before) {
+        let pair = |key: u64| (key >> 32, key & u64::from(u32::MAX));
+        let (before, key) = (pair(before), pair(key));
+        return exec_err!("a join by run and step: expected ascending runs and steps, found {key:?} after {before:?}");
     }
     Ok(keys)
+}
+
+/// Returns the first key that is not greater than the one before it, and the one before it.
+fn first_descent(keys: &[u64], before: Option<u64>) -> Option<(u64, u64)> {
+    let first = before.zip(keys.first().copied()).filter(|(before, key)| before >= key);
+    if first.is_some() || keys.is_sorted_by(|a, b| a < b) {
+        return first;
+    }
+    keys.iter().zip(keys.iter().skip(1)).map(|(&before, &key)| (before, key)).find(|(before, key)| before >= key)
 }
 
 /// The pairs of rows with equal keys, as positions on both sides.
@@ -126,11 +136,13 @@ mod tests {
         };
         let keys = keys_of(&rows(&[(1, 7), (2, 0), (2, 1)]), [1, 0], Some(1 << 32 | 6)).unwrap();
         assert_eq!(keys, [1 << 32 | 7, 2 << 32, 2 << 32 | 1]);
-        for (out_of_order, before) in
-            [(rows(&[(1, 0), (1, 0)]), None), (rows(&[(2, 0), (1, 5)]), None), (rows(&[(1, 7)]), Some(1 << 32 | 7))]
-        {
+        for (out_of_order, before, found) in [
+            (rows(&[(1, 0), (1, 0)]), None, "found (1, 0) after (1, 0)"),
+            (rows(&[(2, 0), (1, 5)]), None, "found (1, 5) after (2, 0)"),
+            (rows(&[(1, 7)]), Some(1 << 32 | 8), "found (1, 7) after (1, 8)"),
+        ] {
             let error = keys_of(&out_of_order, [1, 0], before).unwrap_err().to_string();
-            assert!(error.contains("expected rows in the order of run and step"), "{error}");
+            assert!(error.contains(found), "{error}");
         }
     }
 

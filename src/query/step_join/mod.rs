@@ -9,7 +9,7 @@
 //!
 //! | file | owns |
 //! | --- | --- |
-//! | `rule.rs` | which hash joins become such joins |
+//! | `rule.rs` | the optimizer rule that replaces hash joins |
 //! | `sorted_scan.rs` | scans of sorted row groups, and how they are cut |
 //! | `exec.rs` | the plan node |
 //! | `stream.rs` | reading two sorted inputs together |

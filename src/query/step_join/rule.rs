@@ -1,4 +1,4 @@
-//! Which hash joins become joins by run and step.
+//! The optimizer rule that replaces hash joins by joins by run and step.
 
 use super::exec::StepJoinExec;
 use super::joined_rows::{Condition, JoinKind, JoinedRows, Side};
@@ -97,9 +97,8 @@ fn by_steps(join: &HashJoinExec, partitions: usize) -> DataFusionResult<Option<S
         None => columns,
     };
     let rows = JoinedRows { kind, conditions, columns, schema: join.schema() };
-    // The result has no row without a pair, so the probe side needs only the runs of the build side.
-    let pairs_only = matches!(kind, JoinKind::Inner | JoinKind::Semi);
-    let probe = probe.cut(partitions, pairs_only.then_some(&build))?;
+    // For pairs, the probe side needs only the runs of the build side.
+    let probe = probe.cut(partitions, rows.returns_pairs_only().then_some(&build))?;
     let build = build.cut_at(&probe.run_ids)?;
     StepJoinExec::try_new(probe.input, build, ([run.0, step.0], [run.1, step.1]), Arc::new(rows)).map(Some)
 }

@@ -29,6 +29,8 @@ impl JoinState {
                 let (probe, probe_keys) = self.probe.take_to(last);
                 let (build, build_keys) = self.build.take_to(last);
                 self.rows.join((&probe, &self.probe.keys[probe_keys]), (&build, &self.build.keys[build_keys]))?
+            } else if self.rows.returns_pairs_only() {
+                return Ok(None);
             } else {
                 let (probe, _) = self.probe.take_to(u64::MAX);
                 self.rows.without_pairs(&probe, &self.build.stream.schema())?
@@ -52,18 +54,26 @@ pub(super) struct SortedInput {
     keys: Vec<u64>,
     /// The number of rows of the batch that were taken.
     taken: usize,
+    /// Whether the stream has ended.
+    is_done: bool,
 }
 
 impl SortedInput {
     pub(super) fn new(stream: SendableRecordBatchStream, key_columns: [usize; 2]) -> SortedInput {
         let batch = RecordBatch::new_empty(stream.schema());
-        SortedInput { stream, key_columns, batch, keys: Vec::new(), taken: 0 }
+        SortedInput { stream, key_columns, batch, keys: Vec::new(), taken: 0, is_done: false }
     }
 
     /// Reads the next batch if the current one is used up. Returns whether there are rows.
     async fn fill(&mut self) -> DataFusionResult<bool> {
         while self.taken == self.keys.len() {
-            let Some(batch) = self.stream.next().await.transpose()? else { return Ok(false) };
+            if self.is_done {
+                return Ok(false);
+            }
+            let Some(batch) = self.stream.next().await.transpose()? else {
+                self.is_done = true;
+                continue;
+            };
             if batch.num_rows() == 0 {
                 continue;
             }
