@@ -6,13 +6,13 @@ use super::print::{count, print_json, rate};
 use super::progress::{Interrupt, progress};
 use crate::error::{Error, ErrorKind};
 use crate::{Archive, IngestOptions, IngestReport, OnError, Phases, SeenFiles};
-use anyhow::{Result, bail};
+use anyhow::Result;
 use serde_json::json;
 use std::io::Write;
 use std::time::Instant;
 
 pub(super) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
-    let Some((archive, inputs)) = args.paths.split_last() else { bail!("expected inputs and an archive") };
+    let IngestArgs { inputs, archive, .. } = args;
     for input in inputs {
         // A missing input must fail before the archive is created.
         std::fs::metadata(input).map_err(|source| Error::io(input, source))?;

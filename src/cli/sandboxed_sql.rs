@@ -75,6 +75,7 @@ fn child_args(args: &SqlArgs, quiet: bool) -> Vec<OsString> {
         param,
         table,
         format,
+        _json: _,
         output: _,
         max_rows,
         explain,

@@ -20,7 +20,7 @@ pub(super) fn export(args: &ExportArgs, quiet: bool) -> Result<u8> {
     let interrupt = Interrupt::new()?;
     let start = Instant::now();
     let options = options(args.format, &args.target)?;
-    let report = query.export_runs(&args.target.out, &options, &*progress(quiet), interrupt.token())?;
+    let report = query.export_runs(&args.target.output, &options, &*progress(quiet), interrupt.token())?;
     print(&report, start, args.target.json)
 }
 
@@ -28,7 +28,7 @@ pub(super) fn convert(args: &ConvertArgs, quiet: bool) -> Result<u8> {
     let interrupt = Interrupt::new()?;
     let start = Instant::now();
     let options = options(args.format, &args.target)?.with_skip_errors(args.skip_errors);
-    let report = crate::convert(&args.inputs, &args.target.out, &options, &*progress(quiet), interrupt.token())?;
+    let report = crate::convert(&args.inputs, &args.target.output, &options, &*progress(quiet), interrupt.token())?;
     print(&report, start, args.target.json)
 }
 

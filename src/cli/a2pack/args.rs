@@ -38,7 +38,7 @@ pub(super) struct PackArgs {
     #[arg(long, value_name = "DIR")]
     pub(super) input: PathBuf,
     /// Pack to write. An existing pack or empty file is replaced; any other file is an error.
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     pub(super) output: PathBuf,
     /// Alignment of runs in bytes, 1 to 1048576.
     #[arg(long, value_name = "BYTES", default_value_t = PackOptions::default().align)]
@@ -89,7 +89,7 @@ pub(super) struct ToJsonlArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) packfile: PathBuf,
     /// File to write, or - for standard output. An existing file is replaced.
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     pub(super) output: PathBuf,
     /// Decode and format on all cores, or on the number of threads in --workers.
     #[arg(long)]
@@ -120,7 +120,7 @@ pub(super) struct ExtractArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = index, required = true)]
     pub(super) indices: Vec<Option<usize>>,
     /// Output folder. Existing files are never overwritten.
-    #[arg(long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR")]
     pub(super) output: PathBuf,
 }
 

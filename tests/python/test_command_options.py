@@ -1,0 +1,76 @@
+"""Options and help texts of the commands ``a2store`` and ``a2pack``, in every subcommand."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import a2store
+from archives import run_command
+from threads import HANGS
+
+COMMANDS = re.compile(r"^  ([a-z][a-z-]+)  ", re.MULTILINE)
+"""The names in the list of subcommands of a help text."""
+
+
+def a2pack(*args: object, status: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run ``a2pack`` to its end and check the exit status."""
+    command = [str(Path(sys.executable).with_name("a2pack")), *map(str, args)]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=HANGS, text=True)
+    assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
+    return done
+
+
+RUN = {"a2store": run_command, "a2pack": a2pack}
+
+
+def helps(name: str) -> dict[str, str]:
+    """Return the help text of each subcommand."""
+    names = COMMANDS.findall(RUN[name]("--help").stdout)
+    return {command: RUN[name](command, "--help").stdout for command in names if command != "help"}
+
+
+@pytest.mark.parametrize(("name", "outputs"), [("a2store", 5), ("a2pack", 3)])
+def test_every_output_has_the_same_option(name: str, outputs: int) -> None:
+    texts = helps(name)
+    assert sum("-o, --output" in text for text in texts.values()) == outputs
+    for text in texts.values():
+        assert re.search(r"--out\b", text) is None
+        assert ("--output" in text) == ("-o, --output" in text)
+
+
+def test_the_short_form_of_the_output_is_accepted(tmp_path: Path) -> None:
+    runs, archive = tmp_path / "runs", tmp_path / "games.a2"
+    run_command("simulate", "--runs", 2, "--fast", "--out", runs)
+    run_command("simulate", "--runs", 2, "--seed", 1, "--fast", "-o", tmp_path / "more")
+    run_command("ingest", runs, tmp_path / "more", archive)
+    for option in ("-o", "--out", "--output"):
+        out = tmp_path / option
+        run_command("export", archive, "--format", "original", option, out)
+        assert len(list(out.iterdir())) == 4
+        run_command("convert", runs, "--format", "npy", option, tmp_path / f"{option}.npy")
+    a2pack("pack", "--input", runs, "-o", tmp_path / "runs.a2pack")
+    assert len(a2store.PackReader.open(tmp_path / "runs.a2pack")) == 2
+
+
+def test_ingest_names_the_archive_last_and_says_why() -> None:
+    text = run_command("ingest", "--help").stdout
+    assert "a2store ingest [OPTIONS] <INPUT>... <ARCHIVE>" in text
+    assert "like `cp`" in " ".join(text.split())
+
+
+@pytest.mark.parametrize("command", [("sql", "VALUES (1)"), ("query", "high_score")])
+def test_json_of_rows_is_a_format(tmp_path: Path, command: tuple[str, str]) -> None:
+    done = run_command(command[0], tmp_path, command[1], "--json", status=2)
+    assert done.stdout == ""
+    assert "use '--format json'" in done.stderr
+
+
+def test_dry_runs_have_the_same_option() -> None:
+    texts = helps("a2store")
+    assert {name for name, text in texts.items() if "--dry-run" in text} == {"annotate", "compact", "expire", "repair"}
+    assert {name for name, text in texts.items() if "--yes" in text} == {"expire", "repair"}
