@@ -1,6 +1,7 @@
 //! Arguments of `a2store`, except for those of queries.
 
 use super::query_args::{FunctionsArgs, NamedQueryArgs, QueriesArgs, SqlArgs};
+use super::shell::{CompletionsArgs, ManArgs};
 use super::values::{conversion_format, duration, export_format, period};
 use crate::ExportFormat;
 use clap::{Args, Parser, Subcommand};
@@ -53,6 +54,10 @@ pub(super) enum StoreCommand {
     Expire(ExpireArgs),
     /// Measure gather and loader rates on this machine, compared with NumPy if Python has it.
     Bench(BenchArgs),
+    /// Print the completion script of a shell.
+    Completions(CompletionsArgs),
+    /// Write the man pages of all commands to a folder.
+    Man(ManArgs),
 }
 
 #[derive(Args, Debug)]

@@ -14,6 +14,7 @@
 //! | `sandboxed_sql.rs`, `sandbox/` | the two sides of `sql --sandbox`; the confined process itself |
 //! | `rows.rs` | query rows as a table, CSV, JSON, Parquet or Arrow |
 //! | `print.rs` | numbers and JSON on standard output |
+//! | `shell.rs` | completions of shells, and man pages |
 //! | `open.rs` | opening archives and telling folders from URLs |
 //! | `progress.rs` | the progress bar and Ctrl-C |
 //! | `exit.rs` | exit statuses and the printing of errors |
@@ -38,6 +39,7 @@ mod rows;
 mod sandbox;
 #[cfg(unix)]
 mod sandboxed_sql;
+mod shell;
 mod simulate;
 mod sql;
 mod transfer;

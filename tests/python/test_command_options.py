@@ -70,6 +70,64 @@ def test_json_of_rows_is_a_format(tmp_path: Path, command: tuple[str, str]) -> N
     assert "use '--format json'" in done.stderr
 
 
+BASH = """
+source "$1"
+shift
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+_"$1" "$1" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+"""Prints the completions of a command line. Its last word is incomplete."""
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_bash_completes_subcommands_options_and_values(name: str, tmp_path: Path) -> None:
+    script = tmp_path / "completions"
+    script.write_text(RUN[name]("completions", "bash").stdout)
+
+    def completed(*words: str) -> set[str]:
+        done = subprocess.run(
+            ["bash", "-c", BASH, "bash", script, name, *words], capture_output=True, check=True, timeout=HANGS, text=True
+        )
+        assert done.stderr == ""
+        return set(done.stdout.split())
+
+    assert "--sandboxed" not in script.read_text()
+    assert completed("") >= {"completions", "man", *helps(name)}
+    assert completed("comple") == {"completions"}
+    assert completed("completions", "z") == {"zsh"}
+    if name == "a2store":
+        assert completed("ingest", "--wa") == {"--watch", "--wait"}
+        assert completed("sql", "--format", "") == {"table", "csv", "json", "parquet", "arrow"}
+    else:
+        assert completed("pack", "--compress", "") == {"none", "zstd", "lz4"}
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_zsh_and_fish_have_completions(name: str) -> None:
+    zsh = RUN[name]("completions", "zsh").stdout
+    assert zsh.startswith(f"#compdef {name}\n")
+    fish = RUN[name]("completions", "fish").stdout
+    for command in helps(name):
+        assert f"'{command}:" in zsh or f"{command}:" in zsh
+        assert f'-a "{command}"' in fish
+    RUN[name]("completions", "tcsh", status=2)
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_man_pages(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "share" / "man1"
+    assert RUN[name]("man", folder).stdout == ""
+    pages = {path.name: path.read_text() for path in folder.iterdir()}
+    assert set(pages) == {f"{name}.1", *(f"{name}-{command}.1" for command in helps(name))}
+    for file, text in pages.items():
+        assert f".TH {file[:-2]} 1" in text
+    assert "\\-\\-output" in pages["a2store-sql.1" if name == "a2store" else "a2pack-pack.1"]
+    (tmp_path / "file").touch()
+    done = RUN[name]("man", tmp_path / "file", status=2)
+    assert str(tmp_path / "file") in done.stderr
+
+
 def test_dry_runs_have_the_same_option() -> None:
     texts = helps("a2store")
     assert {name for name, text in texts.items() if "--dry-run" in text} == {"annotate", "compact", "expire", "repair"}

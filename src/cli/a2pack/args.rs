@@ -1,6 +1,7 @@
 //! Arguments of `a2pack`.
 
 use crate::PackOptions;
+use crate::cli::shell::{CompletionsArgs, ManArgs};
 use clap::{Args, Parser, Subcommand};
 use std::num::ParseIntError;
 use std::path::PathBuf;
@@ -30,6 +31,10 @@ pub(super) enum PackCommand {
     Extract(ExtractArgs),
     /// Show one run.
     Inspect(InspectArgs),
+    /// Print the completion script of a shell.
+    Completions(CompletionsArgs),
+    /// Write the man pages of all commands to a folder.
+    Man(ManArgs),
 }
 
 #[derive(Args, Debug)]

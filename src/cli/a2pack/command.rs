@@ -3,6 +3,7 @@
 use super::actions;
 use super::args::{PackCli, PackCommand};
 use crate::cli::exit::{conclude, exit_status};
+use crate::cli::shell;
 use crate::error::{Error, ErrorKind};
 use std::ffi::OsString;
 use std::io;
@@ -27,6 +28,8 @@ fn run_command(cli: PackCli) -> anyhow::Result<u8> {
         PackCommand::ToJsonl(args) => actions::to_jsonl(&args, quiet),
         PackCommand::Extract(args) => actions::extract(&args),
         PackCommand::Inspect(args) => actions::inspect(&args),
+        PackCommand::Completions(args) => shell::completions::<PackCli>(&args),
+        PackCommand::Man(args) => shell::man::<PackCli>(&args),
     }
 }
 
