@@ -2,7 +2,7 @@
 
 use super::args::{StoreCli, StoreCommand};
 use super::exit::{conclude, exit_status};
-use super::{annotate, bench, info, ingest, maintain, queries, shell, simulate, sql, transfer};
+use super::{annotate, bench, critic, info, ingest, maintain, queries, shell, simulate, sql, transfer};
 use anyhow::Result;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -39,6 +39,7 @@ fn run_command(cli: StoreCli, program: Option<&[OsString]>) -> Result<u8> {
         StoreCommand::Compact(args) => maintain::compact(&args, quiet),
         StoreCommand::Expire(args) => maintain::expire(&args),
         StoreCommand::Bench(args) => bench::bench(&args, quiet),
+        StoreCommand::Critic(args) => critic::critic(&args),
         StoreCommand::Completions(args) => shell::completions::<StoreCli>(&args),
         StoreCommand::Man(args) => shell::man::<StoreCli>(&args),
     }

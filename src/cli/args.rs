@@ -5,6 +5,7 @@ use super::shell::{CompletionsArgs, ManArgs};
 use super::values::{conversion_format, duration, export_format, period};
 use crate::ExportFormat;
 use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -54,6 +55,9 @@ pub(super) enum StoreCommand {
     Expire(ExpireArgs),
     /// Measure gather and loader rates on this machine, compared with NumPy if Python has it.
     Bench(BenchArgs),
+    /// Write embeddings of a session's steps, or train a critic on them. Needs the Python package.
+    #[command(disable_help_flag = true)]
+    Critic(CriticArgs),
     /// Print the completion script of a shell.
     Completions(CompletionsArgs),
     /// Write the man pages of all commands to a folder.
@@ -308,6 +312,16 @@ pub(super) struct ExpireArgs {
     /// Print the report as JSON.
     #[arg(long)]
     pub(super) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct CriticArgs {
+    /// What to do.
+    #[arg(value_parser = ["embed", "train"])]
+    pub(super) command: String,
+    /// Arguments, as listed by `a2store critic embed --help`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(super) arguments: Vec<OsString>,
 }
 
 #[derive(Args, Debug)]

@@ -10,6 +10,7 @@
 //! | `args.rs`, `query_args.rs`, `values.rs` | arguments, help texts, and parsers of option values |
 //! | `simulate.rs`, `ingest.rs`, `info.rs`, `transfer.rs`, `maintain.rs`, `bench.rs` | subcommands on runs and archives |
 //! | `annotate.rs` | adding, listing and dropping annotations |
+//! | `critic.rs` | the error of `critic` without the Python package |
 //! | `sql.rs`, `queries.rs` | running queries; listing named queries and functions |
 //! | `sandboxed_sql.rs`, `sandbox/` | the two sides of `sql --sandbox`; the confined process itself |
 //! | `rows.rs` | query rows as a table, CSV, JSON, Parquet or Arrow |
@@ -25,6 +26,7 @@ mod a2store;
 mod annotate;
 mod args;
 mod bench;
+mod critic;
 mod exit;
 mod info;
 mod ingest;

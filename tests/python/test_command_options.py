@@ -86,9 +86,8 @@ def test_bash_completes_subcommands_options_and_values(name: str, tmp_path: Path
     script.write_text(RUN[name]("completions", "bash").stdout)
 
     def completed(*words: str) -> set[str]:
-        done = subprocess.run(
-            ["bash", "-c", BASH, "bash", script, name, *words], capture_output=True, check=True, timeout=HANGS, text=True
-        )
+        command = ["bash", "-c", BASH, "bash", str(script), name, *words]
+        done = subprocess.run(command, capture_output=True, check=True, timeout=HANGS, text=True)
         assert done.stderr == ""
         return set(done.stdout.split())
 
@@ -126,6 +125,23 @@ def test_man_pages(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = RUN[name]("man", tmp_path / "file", status=2)
     assert str(tmp_path / "file") in done.stderr
+
+
+def test_critic_is_a_subcommand_of_the_package(tmp_path: Path) -> None:
+    text = run_command("critic", "--help").stdout
+    assert text.startswith("usage: a2store critic ")
+    assert "embed" in text
+    text = run_command("critic", "embed", "--help").stdout
+    assert text.startswith("usage: a2store critic embed ")
+    assert "--encoder" in text
+    assert run_command("-q", "critic", "train", "--config", tmp_path / "absent", status=2).stderr.startswith("error: ")
+    assert "invalid choice" in run_command("critic", "eval", status=2).stderr
+    # The crate's own command, without the package.
+    alone = "import sys; from a2store._a2store import _run_command as run; sys.exit(run(sys.argv[1:], []))"
+    command = [sys.executable, "-c", alone, "a2store", "critic", "train", "--config", "x"]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=HANGS, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "a2store: critic train: needs the Python package: pip install a2store\n"
 
 
 def test_dry_runs_have_the_same_option() -> None:
