@@ -2,6 +2,7 @@
 
 use crate::error::{Error, ErrorKind};
 use datafusion::common::DataFusionError;
+use datafusion::common::utils::datafusion_strsim::normalized_levenshtein;
 use parquet::errors::ParquetError;
 use std::path::PathBuf;
 
@@ -47,6 +48,16 @@ pub(crate) fn query_error(error: DataFusionError) -> Error {
         return Error::refused("a subquery that refers to the outer query in this way", why);
     }
     Error::query(message)
+}
+
+/// Returns the end of a message about an unknown name: a question about the most similar of the known names, or nothing.
+pub(super) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    /// DataFusion suggests names of columns and functions from this similarity on.
+    const SIMILAR: f64 = 0.5;
+    let name = name.to_lowercase();
+    let similarity = |other: &str| normalized_levenshtein(&name, &other.to_lowercase());
+    let best = known.into_iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
+    best.filter(|best| similarity(best) >= SIMILAR).map(|best| format!("; did you mean {best}?")).unwrap_or_default()
 }
 
 /// Parts of messages about correlated subqueries that DataFusion cannot rewrite to joins. The names are its own.

@@ -144,6 +144,32 @@ def test_critic_is_a_subcommand_of_the_package(tmp_path: Path) -> None:
     assert done.stderr == "a2store: critic train: needs the Python package: pip install a2store\n"
 
 
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (["ingset", "runs", "ARCHIVE"], "'ingest'"),
+        (["info", "ARCHIVE", "--jsn"], "'--json'"),
+        (["sql", "ARCHIVE", "SELECT 1", "--format", "pq"], "possible values: table, csv, json, parquet, arrow"),
+        (["query", "ARCHIVE", "hig_score"], "unique_positions, found hig_score; did you mean high_score?"),
+        (["queries", "Tile-Reach"], "; did you mean tile_reach?"),
+        (["query", "ARCHIVE", "high_score", "-p", "min_scor=1"], "engine, phase; did you mean min_score?"),
+        (["sql", "ARCHIVE", "SELECT * FROM stepp"], "these tables: steps, runs, annotations; did you mean steps?"),
+        (["sql", "ARCHIVE", "SELECT * FROM annotation a"], "; did you mean annotations?"),
+        (["sql", "ARCHIVE", "SELECT mov FROM steps"], "Did you mean 'steps.move'?"),
+        (["sql", "ARCHIVE", "SELECT canonica(board) FROM steps"], "Did you mean 'canonical'?"),
+    ],
+)
+def test_similar_names_are_suggested(archive: a2store.Archive, args: list[str], expected: str) -> None:
+    done = run_command(*(archive.path if arg == "ARCHIVE" else arg for arg in args), status=2)
+    assert expected in done.stderr
+    assert done.stdout == ""
+
+
+def test_names_without_similarity_get_no_suggestion(archive: a2store.Archive) -> None:
+    for args in (("query", archive.path, "zzzzzz"), ("sql", archive.path, "SELECT * FROM zzzzzz")):
+        assert "did you mean" not in run_command(*args, status=2).stderr
+
+
 def test_dry_runs_have_the_same_option() -> None:
     texts = helps("a2store")
     assert {name for name, text in texts.items() if "--dry-run" in text} == {"annotate", "compact", "expire", "repair"}
