@@ -2,6 +2,7 @@
 
 use super::args::{StoreCli, StoreCommand};
 use super::exit::{conclude, exit_status};
+use super::terminal::choose_colors;
 use super::{annotate, bench, critic, info, ingest, maintain, queries, shell, simulate, sql, transfer};
 use anyhow::Result;
 use std::ffi::OsString;
@@ -21,6 +22,7 @@ pub(crate) fn run_as(args: impl IntoIterator<Item = impl Into<OsString> + Clone>
 }
 
 fn run_command(cli: StoreCli, program: Option<&[OsString]>) -> Result<u8> {
+    choose_colors(cli.color);
     let quiet = cli.quiet;
     match cli.command {
         StoreCommand::Simulate(args) => simulate::simulate(&args, quiet),

@@ -4,7 +4,7 @@ use super::query_args::{FunctionsArgs, NamedQueryArgs, QueriesArgs, SqlArgs};
 use super::shell::{CompletionsArgs, ManArgs};
 use super::values::{conversion_format, duration, export_format, period};
 use crate::ExportFormat;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, ColorChoice, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,6 +18,9 @@ pub(super) struct StoreCli {
     /// Hide progress and remarks.
     #[arg(long, short, global = true)]
     pub(super) quiet: bool,
+    /// When to print colours. By default, only on a terminal, unless `NO_COLOR` or `CLICOLOR_FORCE` is set.
+    #[arg(long, value_name = "WHEN", global = true, default_value = "auto")]
+    pub(super) color: ColorChoice,
 }
 
 #[derive(Debug, Subcommand)]

@@ -13,7 +13,8 @@
 //! | `critic.rs` | the error of `critic` without the Python package |
 //! | `sql.rs`, `queries.rs` | running queries; listing named queries and functions |
 //! | `sandboxed_sql.rs`, `sandbox/` | the two sides of `sql --sandbox`; the confined process itself |
-//! | `rows.rs` | query rows as a table, CSV, JSON, Parquet or Arrow |
+//! | `rows.rs`, `table.rs` | query rows as a table, CSV, JSON, Parquet or Arrow; the table |
+//! | `terminal.rs` | the width of the terminal, and colours |
 //! | `print.rs` | numbers and JSON on standard output |
 //! | `shell.rs` | completions of shells, and man pages |
 //! | `open.rs` | opening archives and telling folders from URLs |
@@ -44,6 +45,8 @@ mod sandboxed_sql;
 mod shell;
 mod simulate;
 mod sql;
+mod table;
+mod terminal;
 mod transfer;
 mod values;
 

@@ -5,6 +5,7 @@ use super::exit::UsageError;
 use super::open::open;
 use super::print::{count, print_json, rate};
 use super::progress::{Interrupt, progress};
+use super::terminal::print_error;
 use crate::{ErrorKind, ExportFormat, ExportOptions, ExportReport, no_params};
 use anyhow::Result;
 use serde_json::json;
@@ -46,7 +47,7 @@ fn options(format: ExportFormat, target: &ExportTargetArgs) -> Result<ExportOpti
 fn print(report: &ExportReport, start: Instant, json: bool) -> Result<u8> {
     let secs = start.elapsed().as_secs_f64();
     for rejected in &report.errors {
-        eprintln!("a2store: {}", rejected.error);
+        print_error("a2store", &rejected.error);
     }
     let status = u8::from(!report.errors.is_empty());
     if json {

@@ -2,7 +2,7 @@
 
 use crate::PackOptions;
 use crate::cli::shell::{CompletionsArgs, ManArgs};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, ColorChoice, Parser, Subcommand};
 use std::num::ParseIntError;
 use std::path::PathBuf;
 
@@ -15,6 +15,9 @@ pub(super) struct PackCli {
     /// Hide progress and remarks.
     #[arg(long, short, global = true)]
     pub(super) quiet: bool,
+    /// When to print colours. By default, only on a terminal, unless `NO_COLOR` or `CLICOLOR_FORCE` is set.
+    #[arg(long, value_name = "WHEN", global = true, default_value = "auto")]
+    pub(super) color: ColorChoice,
 }
 
 #[derive(Debug, Subcommand)]
