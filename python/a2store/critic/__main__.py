@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m a2sto
         return 130
     except BrokenPipeError:
         return 0
-    except ConfigError as error:
+    except (ConfigError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except (Error, ValueError, OSError) as error:
