@@ -1,6 +1,7 @@
 //! Progress reporting.
 
-use indicatif::{ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanCount, ProgressDrawTarget, ProgressState, ProgressStyle};
+use std::fmt::Write;
 
 /// A receiver of progress reports. Its methods are called from several threads at once.
 ///
@@ -67,11 +68,15 @@ impl Progress for ProgressBar {
     fn begin(&self, what: &'static str, unit: Unit, total: u64) {
         let template = match unit {
             Unit::Bytes => "{msg} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec}, {eta} left",
-            Unit::Rows => "{msg} [{bar:30}] {human_pos}/{human_len} rows {per_sec}, {eta} left",
-            Unit::Runs => "{msg} [{bar:30}] {human_pos}/{human_len} runs {per_sec}, {eta} left",
+            Unit::Rows => "{msg} [{bar:30}] {human_pos}/{human_len} rows {rate}/s, {eta} left",
+            Unit::Runs => "{msg} [{bar:30}] {human_pos}/{human_len} runs {rate}/s, {eta} left",
         };
         if let Ok(style) = ProgressStyle::with_template(template) {
-            self.0.set_style(style.progress_chars("█▉▊▋▌▍▎▏ "));
+            // `per_sec` of the crate has four decimals.
+            let rate = |state: &ProgressState, out: &mut dyn Write| {
+                let _ = write!(out, "{}", HumanCount(state.per_sec() as u64));
+            };
+            self.0.set_style(style.with_key("rate", rate).progress_chars("█▉▊▋▌▍▎▏ "));
         }
         self.0.set_length(total);
         self.0.set_message(what);

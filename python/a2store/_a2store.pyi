@@ -1747,6 +1747,7 @@ class Archive:
         *,
         file_rows: int | None = None,
         workers: int | None = None,
+        dry_run: bool = False,
         progress: bool | None = None,
         wait: _Duration | None = None,
     ) -> CompactReport:
@@ -1758,6 +1759,7 @@ class Archive:
 
         - ``file_rows``: the number of rows of a full file, at least 1; ``None`` = 16,777,216. Files that are at least
           half full stay unchanged.
+        - ``dry_run``: ``True`` = only report what would be merged; ``bytes_after`` is then unknown and as before.
         - ``workers``, ``progress``, ``wait``: as in ``ingest``.
 
         Raises ``DamagedError`` for a file that cannot be read back. Otherwise raises as ``ingest`` does. The archive is

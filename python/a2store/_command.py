@@ -1,5 +1,6 @@
 """The commands ``a2store`` and ``a2pack``, as the wheel installs them."""
 
+import itertools
 import signal
 import sys
 
@@ -8,6 +9,13 @@ from ._a2store import _run_command
 
 def main() -> int:
     """Run the command with this process's arguments and return its exit status."""
+    arguments = sys.argv[1:]
+    # Options of all subcommands may come before the subcommand.
+    before = list(itertools.takewhile(("-q", "--quiet").__contains__, arguments))
+    if arguments[len(before) : len(before) + 1] == ["critic"]:
+        from .critic.__main__ import main as critic
+
+        return critic([*arguments[len(before) + 1 :], *before[:1]], program="a2store critic")
     return run("a2store")
 
 

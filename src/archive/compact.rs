@@ -6,6 +6,7 @@
 use super::checkpoint_writer::write_checkpoint;
 use super::commit::Operation;
 use super::data_file::DataFile;
+use super::log::Log;
 use super::parquet_reader::RowGroups;
 use super::parquet_writer::{FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
 use super::problem::damaged;
@@ -35,6 +36,8 @@ pub struct CompactOptions {
     pub file_rows: u64,
     /// The number of threads; `None` = one per core.
     pub workers: Option<usize>,
+    /// Whether to only report what would be merged.
+    pub dry_run: bool,
     /// The longest time to wait while another process on this machine writes to the archive. After that, the call
     /// fails with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
     pub wait: Duration,
@@ -42,7 +45,7 @@ pub struct CompactOptions {
 
 impl Default for CompactOptions {
     fn default() -> Self {
-        CompactOptions { file_rows: FILE_STEPS, workers: None, wait: DEFAULT_WAIT }
+        CompactOptions { file_rows: FILE_STEPS, workers: None, dry_run: false, wait: DEFAULT_WAIT }
     }
 }
 
@@ -57,7 +60,7 @@ pub struct CompactReport {
     pub files_after: u64,
     /// The total size of the files before.
     pub bytes_before: u64,
-    /// The total size of the files after.
+    /// The total size of the files after. A dry run does not know it, and has the size before.
     pub bytes_after: u64,
     /// The number of rewritten rows, of all tables together.
     pub num_rows: u64,
@@ -73,14 +76,15 @@ pub(super) fn compact(
         return Err(Error::argument("file_rows", "at least 1", 0));
     }
     let threads = pool("compact", options.workers)?;
+    if options.dry_run {
+        // A dry run changes nothing, so it needs no lock.
+        let snapshot = Log::new(storage).replay(None)?;
+        let (report, _) = plan_all(&snapshot, options.file_rows);
+        return Ok((report, snapshot));
+    }
     let outcome = transact(storage, options.wait, cancel, |_, snapshot| {
-        let mut report = CompactReport::default();
-        (report.files_before, report.bytes_before) = sizes(&snapshot.files);
-        let groups: Vec<Vec<&DataFile>> =
-            TableName::ALL.into_iter().flat_map(|table| plan(snapshot, table, options.file_rows)).collect();
-        report.num_rows = groups.iter().flatten().map(|file| file.num_rows).sum();
+        let (mut report, groups) = plan_all(snapshot, options.file_rows);
         if groups.is_empty() {
-            (report.files_after, report.bytes_after) = (report.files_before, report.bytes_before);
             return Ok((None, report));
         }
         let mut commit = snapshot.next(Operation::Compact);
@@ -107,6 +111,17 @@ pub(super) fn compact(
 
 fn sizes(files: &[DataFile]) -> (u64, u64) {
     (files.len() as u64, files.iter().map(|file| file.num_bytes).sum())
+}
+
+/// Returns the groups of files of all tables, and the report of a dry run.
+fn plan_all(snapshot: &Snapshot, file_rows: u64) -> (CompactReport, Vec<Vec<&DataFile>>) {
+    let groups: Vec<Vec<&DataFile>> =
+        TableName::ALL.into_iter().flat_map(|table| plan(snapshot, table, file_rows)).collect();
+    let (files_before, bytes_before) = sizes(&snapshot.files);
+    let num_merged: usize = groups.iter().map(|group| group.len() - 1).sum();
+    let files_after = files_before - num_merged as u64;
+    let num_rows = groups.iter().flatten().map(|file| file.num_rows).sum();
+    (CompactReport { files_before, files_after, bytes_before, bytes_after: bytes_before, num_rows }, groups)
 }
 
 /// Returns groups of neighbouring files, each to be merged into one file. A file that is at least half full

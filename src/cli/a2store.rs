@@ -2,7 +2,8 @@
 
 use super::args::{StoreCli, StoreCommand};
 use super::exit::{conclude, exit_status};
-use super::{annotate, bench, info, ingest, maintain, queries, simulate, sql, transfer};
+use super::terminal::choose_colors;
+use super::{annotate, bench, critic, info, ingest, maintain, queries, shell, simulate, sql, transfer};
 use anyhow::Result;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -21,6 +22,7 @@ pub(crate) fn run_as(args: impl IntoIterator<Item = impl Into<OsString> + Clone>
 }
 
 fn run_command(cli: StoreCli, program: Option<&[OsString]>) -> Result<u8> {
+    choose_colors(cli.color);
     let quiet = cli.quiet;
     match cli.command {
         StoreCommand::Simulate(args) => simulate::simulate(&args, quiet),
@@ -39,5 +41,8 @@ fn run_command(cli: StoreCli, program: Option<&[OsString]>) -> Result<u8> {
         StoreCommand::Compact(args) => maintain::compact(&args, quiet),
         StoreCommand::Expire(args) => maintain::expire(&args),
         StoreCommand::Bench(args) => bench::bench(&args, quiet),
+        StoreCommand::Critic(args) => critic::critic(&args),
+        StoreCommand::Completions(args) => shell::completions::<StoreCli>(&args),
+        StoreCommand::Man(args) => shell::man::<StoreCli>(&args),
     }
 }

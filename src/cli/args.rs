@@ -1,9 +1,11 @@
 //! Arguments of `a2store`, except for those of queries.
 
 use super::query_args::{FunctionsArgs, NamedQueryArgs, QueriesArgs, SqlArgs};
+use super::shell::{CompletionsArgs, ManArgs};
 use super::values::{conversion_format, duration, export_format, period};
 use crate::ExportFormat;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, ColorChoice, Parser, Subcommand};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,6 +18,9 @@ pub(super) struct StoreCli {
     /// Hide progress and remarks.
     #[arg(long, short, global = true)]
     pub(super) quiet: bool,
+    /// When to print colours. By default, only on a terminal, unless `NO_COLOR` or `CLICOLOR_FORCE` is set.
+    #[arg(long, value_name = "WHEN", global = true, default_value = "auto")]
+    pub(super) color: ColorChoice,
 }
 
 #[derive(Debug, Subcommand)]
@@ -44,14 +49,22 @@ pub(super) enum StoreCommand {
     Annotate(AnnotateArgs),
     /// Check an archive and list every problem.
     Verify(VerifyArgs),
-    /// Make an archive with damaged commits usable again. Without --yes, only show the plan.
+    /// Make an archive with damaged commits usable again. Without --yes, only show what would change.
     Repair(RepairArgs),
     /// Merge small data files into large ones.
     Compact(CompactArgs),
-    /// Remove old versions, and the files that no remaining version references.
+    /// Remove old versions, and the files that no remaining version references. Without --yes, only show what would be
+    /// removed.
     Expire(ExpireArgs),
     /// Measure gather and loader rates on this machine, compared with NumPy if Python has it.
     Bench(BenchArgs),
+    /// Write embeddings of a session's steps, or train a critic on them. Needs the Python package.
+    #[command(disable_help_flag = true)]
+    Critic(CriticArgs),
+    /// Print the completion script of a shell.
+    Completions(CompletionsArgs),
+    /// Write the man pages of all commands to a folder.
+    Man(ManArgs),
 }
 
 #[derive(Args, Debug)]
@@ -63,8 +76,8 @@ pub(super) struct SimulateArgs {
     #[arg(long, default_value_t = 0)]
     pub(super) seed: u64,
     /// Output folder. Existing files are never overwritten.
-    #[arg(long)]
-    pub(super) out: PathBuf,
+    #[arg(short, long, alias = "out")]
+    pub(super) output: PathBuf,
     /// File format: a2run2 (with the player's values) or a2t1 (without).
     #[arg(long, default_value = "a2run2", value_parser = ["a2run2", "a2t1"])]
     pub(super) format: String,
@@ -87,9 +100,12 @@ pub(super) struct SimulateArgs {
 
 #[derive(Args, Debug)]
 pub(super) struct IngestArgs {
-    /// Inputs, then the archive. An input is a run file, pack, dataset, session or log, or a folder of them.
-    #[arg(required = true, num_args = 2.., value_names = ["INPUT", "ARCHIVE"])]
-    pub(super) paths: Vec<PathBuf>,
+    /// Run files, packs, datasets, sessions and logs, or folders of them. The archive comes last: like `cp`, this command
+    /// has any number of sources and one target.
+    #[arg(required = true, value_name = "INPUT")]
+    pub(super) inputs: Vec<PathBuf>,
+    /// The archive.
+    pub(super) archive: PathBuf,
     /// Add nothing if any file fails to decode.
     #[arg(long)]
     pub(super) strict: bool,
@@ -151,8 +167,8 @@ pub(super) struct ConvertArgs {
 #[derive(Args, Debug)]
 pub(super) struct ExportTargetArgs {
     /// Output path: a folder for run files, npy, session and macroxue, a file or folder for the other formats.
-    #[arg(long)]
-    pub(super) out: PathBuf,
+    #[arg(short, long, alias = "out")]
+    pub(super) output: PathBuf,
     /// packdat, npy, macroxue: append to existing output.
     #[arg(long)]
     pub(super) append: bool,
@@ -242,12 +258,22 @@ pub(super) struct VerifyArgs {
 pub(super) struct RepairArgs {
     /// The archive.
     pub(super) archive: PathBuf,
-    /// Carry out the plan.
-    #[arg(long)]
-    pub(super) yes: bool,
+    #[command(flatten)]
+    pub(super) consent: ConsentArgs,
     /// Print the report as JSON.
     #[arg(long)]
     pub(super) json: bool,
+}
+
+// The options of a command that removes versions from the history. A doc comment here would become help text.
+#[derive(Args, Debug)]
+pub(super) struct ConsentArgs {
+    /// Change the archive. Versions that this removes cannot be restored.
+    #[arg(long)]
+    pub(super) yes: bool,
+    /// Change nothing, and only show what would change (the default).
+    #[arg(long, conflicts_with = "yes")]
+    dry_run: bool,
 }
 
 #[derive(Args, Debug)]
@@ -257,6 +283,9 @@ pub(super) struct CompactArgs {
     /// Target number of rows per data file. A file with at least half of them is left alone.
     #[arg(long, default_value_t = crate::CompactOptions::default().file_rows, value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) file_rows: u64,
+    /// Only show what would be merged.
+    #[arg(long)]
+    pub(super) dry_run: bool,
     /// Number of threads [default: one per core].
     #[arg(long)]
     pub(super) workers: Option<usize>,
@@ -278,15 +307,24 @@ pub(super) struct ExpireArgs {
     /// How long unreferenced files stay. They may belong to another machine's commit in progress.
     #[arg(long, default_value = "1d", value_parser = duration)]
     pub(super) grace: Duration,
-    /// Only show what would be removed.
-    #[arg(long)]
-    pub(super) dry_run: bool,
+    #[command(flatten)]
+    pub(super) consent: ConsentArgs,
     /// How long to wait for another writer's lock on the archive.
     #[arg(long, default_value = "10m", value_parser = duration)]
     pub(super) wait: Duration,
     /// Print the report as JSON.
     #[arg(long)]
     pub(super) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct CriticArgs {
+    /// What to do.
+    #[arg(value_parser = ["embed", "train"])]
+    pub(super) command: String,
+    /// Arguments, as listed by `a2store critic embed --help`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(super) arguments: Vec<OsString>,
 }
 
 #[derive(Args, Debug)]

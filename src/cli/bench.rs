@@ -72,7 +72,7 @@ pub(super) fn bench(args: &BenchArgs, quiet: bool) -> Result<u8> {
         writeln!(out, "{report}")?;
         return Ok(0);
     }
-    let n = indices.len();
+    let n = count(indices.len() as u64);
     writeln!(out, "rows          {}, {}", count(num_rows), megabytes(num_bytes))?;
     writeln!(out, "materialize   {:.2} s: {} rows/s", materialize_secs, rate(num_rows, materialize_secs))?;
     writeln!(out, "gather        {gather_us:.0} µs for {n} random rows, all columns (median)")?;

@@ -1,5 +1,6 @@
 //! Exit statuses and the printing of errors.
 
+use super::terminal::print_error;
 use crate::error::{Error, ErrorKind};
 use clap::Parser;
 use std::ffi::OsString;
@@ -26,7 +27,7 @@ pub(super) fn conclude<C: Parser>(
         Ok(status) => status,
         Err(error) if is_broken_pipe(&error) => 0,
         Err(error) => {
-            eprintln!("{name}: {error:#}");
+            print_error(name, format_args!("{error:#}"));
             match error.downcast_ref::<Error>().map(Error::kind) {
                 Some(ErrorKind::Cancelled) => INTERRUPTED,
                 _ => status_of(&error),

@@ -3,7 +3,9 @@
 use super::args::ArchiveArgs;
 use super::open::open;
 use super::print::{count, megabytes};
-use super::rows::{json_rows, pretty};
+use super::rows::json_rows;
+use super::table::table;
+use super::terminal::Look;
 use crate::{TableName, no_params};
 use anyhow::Result;
 use serde_json::json;
@@ -43,7 +45,7 @@ pub(super) fn info(args: &ArchiveArgs) -> Result<u8> {
     }
     writeln!(out, "\nphases    mid from {}, late from {}", phases.mid, phases.late)?;
     if runs > 0 {
-        writeln!(out, "{}", pretty(&engines)?)?;
+        writeln!(out, "{}", table(&engines, Look::of_stdout())?.text)?;
     }
     Ok(0)
 }

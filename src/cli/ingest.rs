@@ -4,15 +4,16 @@ use super::args::IngestArgs;
 use super::open::open_or_create;
 use super::print::{count, print_json, rate};
 use super::progress::{Interrupt, progress};
+use super::terminal::print_error;
 use crate::error::{Error, ErrorKind};
 use crate::{Archive, IngestOptions, IngestReport, OnError, Phases, SeenFiles};
-use anyhow::{Result, bail};
+use anyhow::Result;
 use serde_json::json;
 use std::io::Write;
 use std::time::Instant;
 
 pub(super) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
-    let Some((archive, inputs)) = args.paths.split_last() else { bail!("expected inputs and an archive") };
+    let IngestArgs { inputs, archive, .. } = args;
     for input in inputs {
         // A missing input must fail before the archive is created.
         std::fs::metadata(input).map_err(|source| Error::io(input, source))?;
@@ -46,7 +47,8 @@ pub(super) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
                     ErrorKind::Conflict { .. } | ErrorKind::Io { .. } | ErrorKind::Unconfirmed { .. }
                 ) =>
             {
-                eprintln!("a2store: {error}; trying again in {}", humantime::format_duration(period));
+                let again = humantime::format_duration(period);
+                print_error("a2store", format_args!("{error}; trying again in {again}"));
                 status = 1;
             }
             Err(error) => return Err(error.into()),
@@ -61,7 +63,7 @@ pub(super) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
 fn report_ingest(report: &IngestReport, archive: &Archive, start: Instant, as_json: bool) -> Result<u8> {
     let secs = start.elapsed().as_secs_f64();
     for rejected in &report.errors {
-        eprintln!("a2store: {}", rejected.error);
+        print_error("a2store", &rejected.error);
     }
     let status = u8::from(report.rejected > 0);
     if as_json {

@@ -39,7 +39,7 @@ pub(super) fn verify(args: &VerifyArgs, quiet: bool) -> Result<u8> {
 }
 
 pub(super) fn repair(args: &RepairArgs) -> Result<u8> {
-    let report = Archive::repair(&args.archive, !args.yes)?;
+    let report = Archive::repair(&args.archive, !args.consent.yes)?;
     if args.json {
         print_json(&report, [])?;
         return Ok(0);
@@ -62,11 +62,24 @@ pub(super) fn repair(args: &RepairArgs) -> Result<u8> {
 }
 
 pub(super) fn compact(args: &CompactArgs, quiet: bool) -> Result<u8> {
-    let options = CompactOptions { file_rows: args.file_rows, workers: args.workers, wait: args.wait };
+    let options =
+        CompactOptions { file_rows: args.file_rows, workers: args.workers, dry_run: args.dry_run, wait: args.wait };
     let mut archive = Archive::open(&args.archive)?;
     let report = archive.compact(&options, &*progress(quiet), Interrupt::new()?.token())?;
     if args.json {
-        print_json(&report, [("version", json!(archive.version()))])?;
+        print_json(&report, [("version", json!(archive.version())), ("dry_run", json!(args.dry_run))])?;
+        return Ok(0);
+    }
+    if args.dry_run {
+        writeln!(
+            std::io::stdout().lock(),
+            "{} files ({}) would become {}; {} rows would be rewritten, version {}",
+            count(report.files_before),
+            megabytes(report.bytes_before),
+            count(report.files_after),
+            count(report.num_rows),
+            archive.version(),
+        )?;
         return Ok(0);
     }
     writeln!(
@@ -83,7 +96,7 @@ pub(super) fn compact(args: &CompactArgs, quiet: bool) -> Result<u8> {
 }
 
 pub(super) fn expire(args: &ExpireArgs) -> Result<u8> {
-    let (older_than, grace, dry_run, wait) = (args.older_than, args.grace, args.dry_run, args.wait);
+    let (older_than, grace, dry_run, wait) = (args.older_than, args.grace, !args.consent.yes, args.wait);
     let mut archive = Archive::open(&args.archive)?;
     let options = ExpireOptions { older_than, grace, dry_run, wait };
     let report = archive.expire(&options, Interrupt::new()?.token())?;
@@ -92,13 +105,17 @@ pub(super) fn expire(args: &ExpireArgs) -> Result<u8> {
         return Ok(0);
     }
     let verb = if dry_run { "would be removed" } else { "removed" };
+    let mut out = std::io::stdout().lock();
     writeln!(
-        std::io::stdout().lock(),
+        out,
         "{} versions and {} data files ({}) {verb}; version {} is the oldest",
         count(report.num_versions),
         count(report.num_files),
         megabytes(report.num_bytes),
         report.first_version,
     )?;
+    if dry_run && report.num_versions + report.num_files > 0 {
+        writeln!(out, "nothing was changed; --yes removes them")?;
+    }
     Ok(0)
 }

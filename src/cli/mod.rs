@@ -10,10 +10,13 @@
 //! | `args.rs`, `query_args.rs`, `values.rs` | arguments, help texts, and parsers of option values |
 //! | `simulate.rs`, `ingest.rs`, `info.rs`, `transfer.rs`, `maintain.rs`, `bench.rs` | subcommands on runs and archives |
 //! | `annotate.rs` | adding, listing and dropping annotations |
+//! | `critic.rs` | the error of `critic` without the Python package |
 //! | `sql.rs`, `queries.rs` | running queries; listing named queries and functions |
 //! | `sandboxed_sql.rs`, `sandbox/` | the two sides of `sql --sandbox`; the confined process itself |
-//! | `rows.rs` | query rows as a table, CSV, JSON, Parquet or Arrow |
+//! | `rows.rs`, `table.rs` | query rows as a table, CSV, JSON, Parquet or Arrow; the table |
+//! | `terminal.rs` | the width of the terminal, and colours |
 //! | `print.rs` | numbers and JSON on standard output |
+//! | `shell.rs` | completions of shells, and man pages |
 //! | `open.rs` | opening archives and telling folders from URLs |
 //! | `progress.rs` | the progress bar and Ctrl-C |
 //! | `exit.rs` | exit statuses and the printing of errors |
@@ -24,6 +27,7 @@ mod a2store;
 mod annotate;
 mod args;
 mod bench;
+mod critic;
 mod exit;
 mod info;
 mod ingest;
@@ -38,8 +42,11 @@ mod rows;
 mod sandbox;
 #[cfg(unix)]
 mod sandboxed_sql;
+mod shell;
 mod simulate;
 mod sql;
+mod table;
+mod terminal;
 mod transfer;
 mod values;
 

@@ -23,13 +23,27 @@ pub(super) fn path_text(path: &Path) -> String {
 
 /// Formats a number with thousands separators.
 pub(super) fn count(number: u64) -> String {
-    indicatif::HumanCount(number).to_string()
+    grouped(&number.to_string())
 }
 
-/// Formats a number of bytes in megabytes, or in gigabytes from 1,000 MB.
+/// Adds separators of thousands to the digits of an integer.
+pub(super) fn grouped(digits: &str) -> String {
+    let (sign, digits) = digits.split_at(usize::from(digits.starts_with('-')));
+    let mut text = sign.to_owned();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Formats a number of bytes in megabytes, in kilobytes below 0.1 MB, or in gigabytes from 1,000 MB.
 pub(super) fn megabytes(bytes: u64) -> String {
     match bytes as f64 / 1e6 {
         mb if mb >= 1000.0 => format!("{:.2} GB", mb / 1000.0),
+        mb if mb < 0.1 => format!("{:.1} kB", mb * 1000.0),
         mb => format!("{mb:.1} MB"),
     }
 }

@@ -1,5 +1,6 @@
 //! The progress bar, and Ctrl-C: the first signal cancels long work, a second one ends the process at once.
 
+use super::terminal::print_warning;
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
 use crate::progress::{Progress, ProgressBar, Unit};
@@ -35,7 +36,7 @@ impl Progress for WithWarnings {
     }
 
     fn warn(&self, text: &str) {
-        eprintln!("a2store: warning: {text}");
+        print_warning("a2store", text);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The subcommands `queries` and `functions`: listings of named queries and of SQL functions.
 
 use super::query_args::{FunctionsArgs, QueriesArgs};
+use super::terminal::{Look, paragraph};
 use crate::{SavedQuery, ScalarValue};
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -23,7 +24,8 @@ pub(super) fn queries(args: &QueriesArgs) -> Result<u8> {
         let width = found.iter().map(|query| query.name.len()).max().unwrap_or(0);
         for query in found {
             let sentence = query.purpose.split_inclusive(". ").next().unwrap_or_default().trim();
-            writeln!(out, "{:width$}  {sentence}", query.name)?;
+            let head = format!("{:width$}  ", query.name);
+            writeln!(out, "{}", paragraph(&head, sentence, width + 2, Look::of_stdout().width))?;
         }
     }
     Ok(0)
@@ -76,7 +78,7 @@ pub(super) fn functions(args: &FunctionsArgs) -> Result<u8> {
     for function in crate::functions() {
         let (call, value) = function.example;
         writeln!(out, "{} -> {}", function.signature(), function.return_type())?;
-        writeln!(out, "    {}", function.doc)?;
+        writeln!(out, "{}", paragraph("    ", function.doc, 4, Look::of_stdout().width))?;
         writeln!(out, "    {call} = {value}")?;
     }
     Ok(0)

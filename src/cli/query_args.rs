@@ -3,6 +3,7 @@
 use super::exit::UsageError;
 use super::values::{bytes, duration};
 use anyhow::{Result, bail};
+use clap::builder::UnknownArgumentValueParser;
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -71,6 +72,8 @@ pub(super) struct QueryArgs {
     /// or as an Arrow IPC stream.
     #[arg(long, default_value = "table")]
     pub(super) format: RowFormat,
+    #[arg(long = "json", hide = true, num_args = 0..=1, default_missing_value = "", value_parser = UnknownArgumentValueParser::suggest("use '--format json'"))]
+    pub(super) _json: Option<String>,
     /// Output file [default: standard output].
     #[arg(short, long)]
     pub(super) output: Option<PathBuf>,

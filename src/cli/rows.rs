@@ -2,12 +2,13 @@
 
 use super::print::count;
 use super::query_args::RowFormat;
+use super::table::table;
+use super::terminal::Look;
 use crate::error::Error;
 use crate::publish::Destination;
 use crate::query::QueryStream;
 use anyhow::Result;
 use arrow::array::RecordBatch;
-use arrow::util::pretty::pretty_format_batches;
 use parquet::arrow::ArrowWriter;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -17,12 +18,13 @@ use std::path::Path;
 pub(super) fn write(rows: QueryStream, format: RowFormat, path: Option<&Path>, max_rows: usize) -> Result<()> {
     match path {
         Some(path) => {
-            into(path, |file| write_to(rows, format, BufWriter::new(file), max_rows).map(|()| 0))?;
+            let look = Look::default();
+            into(path, |file| write_to(rows, format, BufWriter::new(file), max_rows, look).map(|()| 0))?;
             Ok(())
         }
         None => {
             let mut stdout = Stdout { closed: false };
-            match write_to(rows, format, BufWriter::new(&mut stdout), max_rows) {
+            match write_to(rows, format, BufWriter::new(&mut stdout), max_rows, Look::of_stdout()) {
                 Err(_) if stdout.closed => Ok(()),
                 outcome => outcome,
             }
@@ -69,10 +71,16 @@ impl Write for Stdout {
     }
 }
 
-fn write_to(rows: QueryStream, format: RowFormat, mut out: impl Write + Send, max_rows: usize) -> Result<()> {
+fn write_to(
+    rows: QueryStream,
+    format: RowFormat,
+    mut out: impl Write + Send,
+    max_rows: usize,
+    look: Look,
+) -> Result<()> {
     let schema = rows.schema();
     match format {
-        RowFormat::Table => write_table(rows, &mut out, max_rows)?,
+        RowFormat::Table => write_table(rows, &mut out, max_rows, look)?,
         RowFormat::Csv => {
             let mut writer = arrow::csv::Writer::new(&mut out);
             writer.write(&RecordBatch::new_empty(schema))?;
@@ -106,7 +114,7 @@ fn write_to(rows: QueryStream, format: RowFormat, mut out: impl Write + Send, ma
     Ok(())
 }
 
-fn write_table(rows: QueryStream, out: &mut impl Write, max_rows: usize) -> Result<()> {
+fn write_table(rows: QueryStream, out: &mut impl Write, max_rows: usize, look: Look) -> Result<()> {
     let mut shown = vec![RecordBatch::new_empty(rows.schema())];
     let mut num_shown = 0;
     let mut num_rows = 0;
@@ -119,15 +127,16 @@ fn write_table(rows: QueryStream, out: &mut impl Write, max_rows: usize) -> Resu
         }
         num_rows += batch.num_rows() as u64;
     }
-    writeln!(out, "{}", pretty(&shown)?)?;
+    let num_columns = shown.first().map_or(0, RecordBatch::num_columns);
+    let table = table(&shown, look)?;
+    writeln!(out, "{}", table.text)?;
     let more = if num_rows > num_shown as u64 { format!(", the first {num_shown} shown") } else { String::new() };
-    writeln!(out, "{} {}{more}", count(num_rows), if num_rows == 1 { "row" } else { "rows" })?;
+    let hidden = match table.num_hidden {
+        0 => String::new(),
+        hidden => format!("; {num_columns} columns, {} shown", num_columns - hidden),
+    };
+    writeln!(out, "{} {}{more}{hidden}", count(num_rows), if num_rows == 1 { "row" } else { "rows" })?;
     Ok(())
-}
-
-/// Formats the rows as a table.
-pub(super) fn pretty(batches: &[RecordBatch]) -> Result<String> {
-    Ok(pretty_format_batches(batches)?.to_string())
 }
 
 /// Returns each row as a JSON object.

@@ -75,6 +75,7 @@ fn child_args(args: &SqlArgs, quiet: bool) -> Vec<OsString> {
         param,
         table,
         format,
+        _json: _,
         output: _,
         max_rows,
         explain,
@@ -107,6 +108,9 @@ fn child_args(args: &SqlArgs, quiet: bool) -> Vec<OsString> {
     list.extend(checksums.map(|checksums| format!("--checksums={checksums}")));
     list.extend(explain.then(|| "--explain".to_owned()));
     list.extend(quiet.then(|| "--quiet".to_owned()));
+    // The child cannot know whether its standard output is the file of `--output`.
+    let has_colors = console::colors_enabled() && run.output.is_none();
+    list.push(format!("--color={}", if has_colors { "always" } else { "never" }));
     let mut list: Vec<OsString> = list.into_iter().map(OsString::from).collect();
     // After `--`, an argument that begins with a dash is not an option.
     list.extend(["--".into(), archive.into(), query.into()]);

@@ -20,7 +20,7 @@ pub(super) fn simulate(args: &SimulateArgs, quiet: bool) -> Result<u8> {
         workers: args.workers,
     };
     let start = Instant::now();
-    let report = crate::simulate(&args.out, &options, &*progress(quiet), CancellationToken::never())?;
+    let report = crate::simulate(&args.output, &options, &*progress(quiet), CancellationToken::never())?;
     let secs = start.elapsed().as_secs_f64();
     if args.json {
         print_json(&report, [("secs", json!(secs))])?;

@@ -5,6 +5,7 @@ use super::exit::UsageError;
 use super::open::open;
 use super::print::{count, print_json, rate};
 use super::progress::{Interrupt, progress};
+use super::terminal::print_error;
 use crate::{ErrorKind, ExportFormat, ExportOptions, ExportReport, no_params};
 use anyhow::Result;
 use serde_json::json;
@@ -20,7 +21,7 @@ pub(super) fn export(args: &ExportArgs, quiet: bool) -> Result<u8> {
     let interrupt = Interrupt::new()?;
     let start = Instant::now();
     let options = options(args.format, &args.target)?;
-    let report = query.export_runs(&args.target.out, &options, &*progress(quiet), interrupt.token())?;
+    let report = query.export_runs(&args.target.output, &options, &*progress(quiet), interrupt.token())?;
     print(&report, start, args.target.json)
 }
 
@@ -28,7 +29,7 @@ pub(super) fn convert(args: &ConvertArgs, quiet: bool) -> Result<u8> {
     let interrupt = Interrupt::new()?;
     let start = Instant::now();
     let options = options(args.format, &args.target)?.with_skip_errors(args.skip_errors);
-    let report = crate::convert(&args.inputs, &args.target.out, &options, &*progress(quiet), interrupt.token())?;
+    let report = crate::convert(&args.inputs, &args.target.output, &options, &*progress(quiet), interrupt.token())?;
     print(&report, start, args.target.json)
 }
 
@@ -46,7 +47,7 @@ fn options(format: ExportFormat, target: &ExportTargetArgs) -> Result<ExportOpti
 fn print(report: &ExportReport, start: Instant, json: bool) -> Result<u8> {
     let secs = start.elapsed().as_secs_f64();
     for rejected in &report.errors {
-        eprintln!("a2store: {}", rejected.error);
+        print_error("a2store", &rejected.error);
     }
     let status = u8::from(!report.errors.is_empty());
     if json {

@@ -453,6 +453,7 @@ impl PyArchive {
     ///
     /// - ``file_rows``: the number of rows of a full file, at least 1; ``None`` = 16,777,216. Files that are at least
     ///   half full stay unchanged.
+    /// - ``dry_run``: ``True`` = only report what would be merged; ``bytes_after`` is then unknown and as before.
     /// - ``workers``, ``progress``, ``wait``: as in ``ingest``.
     ///
     /// Raises ``DamagedError`` for a file that cannot be read back. Otherwise raises as ``ingest`` does. The archive is
@@ -463,18 +464,19 @@ impl PyArchive {
     /// 2
     /// >>> archive.compact()
     /// CompactReport(files_before=4, files_after=2, num_rows=33059)
-    #[pyo3(signature = (*, file_rows=None, workers=None, progress=None, wait=None))]
+    #[pyo3(signature = (*, file_rows=None, workers=None, dry_run=false, progress=None, wait=None))]
     fn compact(
         &self,
         py: Python<'_>,
         file_rows: Option<u64>,
         workers: Option<usize>,
+        dry_run: bool,
         progress: Option<bool>,
         wait: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyCompactReport> {
         let default = CompactOptions::default();
         let (file_rows, wait) = (file_rows.unwrap_or(default.file_rows), duration("wait", wait, default.wait)?);
-        let options = CompactOptions { file_rows, workers, wait };
+        let options = CompactOptions { file_rows, workers, dry_run, wait };
         Ok(self.change(py, progress, |archive, progress, cancel| archive.compact(&options, progress, cancel))?.into())
     }
 

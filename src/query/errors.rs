@@ -2,6 +2,7 @@
 
 use crate::error::{Error, ErrorKind};
 use datafusion::common::DataFusionError;
+use datafusion::common::utils::datafusion_strsim::normalized_levenshtein;
 use parquet::errors::ParquetError;
 use std::path::PathBuf;
 
@@ -46,6 +47,16 @@ pub(crate) fn query_error(error: DataFusionError) -> Error {
         return Error::refused("a correlated subquery that DataFusion cannot rewrite as a join", why);
     }
     Error::query(message)
+}
+
+/// Returns the end of a message about an unknown name: a question about the most similar of the known names, or nothing.
+pub(super) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    /// DataFusion suggests names of columns and functions from this similarity on.
+    const SIMILAR: f64 = 0.5;
+    let name = name.to_lowercase();
+    let similarity = |other: &str| normalized_levenshtein(&name, &other.to_lowercase());
+    let best = known.into_iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
+    best.filter(|best| similarity(best) >= SIMILAR).map(|best| format!("; did you mean {best}?")).unwrap_or_default()
 }
 
 /// Messages about correlated subqueries that DataFusion cannot rewrite to joins.

@@ -33,7 +33,7 @@ fn json(text: &str) -> serde_json::Value {
 fn games_are_simulated_ingested_and_queried() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let simulate = ["simulate", "--runs", "5", "--seed", "1", "--fast", "--out", "runs", "--engine", "e", "--json"];
+    let simulate = ["simulate", "--runs", "5", "--seed", "1", "--fast", "-o", "runs", "--engine", "e", "--json"];
     let simulated = json(&stdout(folder, &simulate));
     assert_eq!(simulated["runs"], 5);
     let ingested = json(&stdout(folder, &["ingest", "runs", "games.a2", "--json"]));
@@ -135,7 +135,7 @@ fn reports_in_json_have_these_keys() {
         ("simulate --runs 1 --fast --out more", "num_bytes num_steps runs secs"),
         ("export games.a2 --format a2pack --out games.a2pack", "errors num_files num_steps path runs secs"),
         ("convert runs/alpha --format jsonl --out games.jsonl", "errors num_files num_steps path runs secs"),
-        ("compact games.a2", "bytes_after bytes_before files_after files_before num_rows version"),
+        ("compact games.a2", "bytes_after bytes_before dry_run files_after files_before num_rows version"),
         ("expire games.a2", "dry_run first_version num_bytes num_files num_versions paths version"),
         ("repair games.a2", "done steps version"),
     ] {

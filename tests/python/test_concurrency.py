@@ -275,7 +275,7 @@ def test_the_command_waits_for_the_given_time(locked: Any, runs: list[Path]) -> 
     for args in (
         ["ingest", str(runs[2]), str(archive.path)],
         ["compact", str(archive.path)],
-        ["expire", str(archive.path)],
+        ["expire", str(archive.path), "--yes"],
     ):
         done = subprocess.run(
             [*command, *args, "--wait", "0s"], capture_output=True, check=False, timeout=HANGS, text=True

@@ -194,7 +194,7 @@ def test_disturbed_repairs(
 WORK: dict[str, tuple[object, ...]] = {
     "ingest": ("--workers", 1),
     "compact": ("--workers", 1),
-    "expire": ("--older-than", "0s", "--grace", "0s"),
+    "expire": ("--older-than", "0s", "--grace", "0s", "--yes"),
 }
 
 

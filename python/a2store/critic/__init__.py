@@ -2,7 +2,7 @@
 
 It has three independent parts. ``embed_session`` embeds every step with any encoder. ``CriticData`` serves batches with
 labels, which are run outcomes. ``CriticHead`` is a small network, and ``fit`` trains it. The commands are
-``python -m a2store.critic embed`` and ``train``. docs/critic.md lists files, shapes and formulas.
+``a2store critic embed`` and ``train``. docs/critic.md lists files, shapes and formulas.
 
 PyTorch is imported on first use. Embedding with a NumPy encoder, the metrics and the configuration do not need it.
 

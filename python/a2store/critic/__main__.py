@@ -1,4 +1,4 @@
-"""``python -m a2store.critic``: embed the steps of a session, and train a critic.
+"""``a2store critic`` or ``python -m a2store.critic``: embed the steps of a session, and train a critic.
 
 Results go to standard output, progress and diagnostics to standard error. The exit status is 0 for success, 1 for a
 problem in the data, 2 for wrong usage, 130 after Ctrl-C and 143 after SIGTERM. After a signal the work done so far is
@@ -21,9 +21,9 @@ from .config import ConfigError, load_config
 from .encoder import DTYPES, POOLINGS, is_torch_module, load_encoder
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit status."""
-    parser = _parser()
+def main(arguments: Sequence[str] | None = None, program: str = "python -m a2store.critic") -> int:
+    """Run a command and return its exit status. ``program`` is its name in help texts."""
+    parser = _parser(program)
     options = parser.parse_args(arguments)
     try:
         status: int = options.run(options)
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         return 0
-    except ConfigError as error:
+    except (ConfigError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except (Error, ValueError, OSError) as error:
@@ -40,8 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m a2store.critic", description=_first_line(__doc__))
+def _parser(program: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=program, description="Embed the steps of a session, and train a critic.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     embed = commands.add_parser("embed", help="embed every step of a session", description=_first_line(_embed.__doc__))

@@ -73,7 +73,7 @@ def embeddings_meta(folder: Path) -> dict[str, Any]:
     try:
         meta = json.loads(path.read_bytes())
     except FileNotFoundError:
-        raise ValueError(f"{path}: not found; create it with python -m a2store.critic embed") from None
+        raise ValueError(f"{path}: not found; create it with a2store critic embed") from None
     except ValueError as error:
         raise ValueError(f"{path}: expected JSON, {error}") from None
     if not isinstance(meta, dict) or meta.get("dtype_bits") not in ("bf16", "f32"):

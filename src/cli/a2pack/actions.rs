@@ -4,6 +4,7 @@ use super::args::{ExtractArgs, InspectArgs, PackArgs, StatsArgs, ToJsonlArgs, Va
 use super::print::{print_run, print_run_json, print_stats, print_stats_json};
 use crate::cli::print::{count, megabytes, path_text, print_json};
 use crate::cli::progress::{Interrupt, progress};
+use crate::cli::terminal::print_error;
 use crate::error::ErrorKind;
 use crate::{Compression, JsonlOptions, PackOptions, PackReader, ValidateOptions, ValidateReport, pack_folder};
 use anyhow::Result;
@@ -18,7 +19,7 @@ pub(super) fn pack(args: &PackArgs, quiet: bool) -> Result<u8> {
     let options = PackOptions { align: args.align, compression, workers: args.workers };
     let report = pack_folder(&args.input, &args.output, &options, &*progress(quiet), Interrupt::new()?.token())?;
     for error in &report.errors {
-        eprintln!("a2pack: {error}");
+        print_error("a2pack", error);
     }
     if report.packed == 0 {
         eprintln!("a2pack: {}: no run was packed, so {} was not written", args.input.display(), args.output.display());
@@ -95,7 +96,7 @@ pub(super) fn to_jsonl(args: &ToJsonlArgs, quiet: bool) -> Result<u8> {
         reader.to_jsonl(&args.output, &options, &*progress, interrupt.token())?
     };
     for error in &report.errors {
-        eprintln!("a2pack: {error}");
+        print_error("a2pack", error);
     }
     if !quiet {
         let (runs, steps) = (count(report.num_runs), count(report.num_steps));
@@ -108,7 +109,7 @@ pub(super) fn extract(args: &ExtractArgs) -> Result<u8> {
     let indices = args.indices.iter().flatten().copied();
     let report = PackReader::open(&args.packfile)?.extract(indices, &args.output)?;
     for error in &report.errors {
-        eprintln!("a2pack: {error}");
+        print_error("a2pack", error);
     }
     let mut out = io::stdout().lock();
     for path in report.paths {

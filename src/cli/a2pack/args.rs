@@ -1,7 +1,8 @@
 //! Arguments of `a2pack`.
 
 use crate::PackOptions;
-use clap::{Args, Parser, Subcommand};
+use crate::cli::shell::{CompletionsArgs, ManArgs};
+use clap::{Args, ColorChoice, Parser, Subcommand};
 use std::num::ParseIntError;
 use std::path::PathBuf;
 
@@ -14,6 +15,9 @@ pub(super) struct PackCli {
     /// Hide progress and remarks.
     #[arg(long, short, global = true)]
     pub(super) quiet: bool,
+    /// When to print colours. By default, only on a terminal, unless `NO_COLOR` or `CLICOLOR_FORCE` is set.
+    #[arg(long, value_name = "WHEN", global = true, default_value = "auto")]
+    pub(super) color: ColorChoice,
 }
 
 #[derive(Debug, Subcommand)]
@@ -30,6 +34,10 @@ pub(super) enum PackCommand {
     Extract(ExtractArgs),
     /// Show one run.
     Inspect(InspectArgs),
+    /// Print the completion script of a shell.
+    Completions(CompletionsArgs),
+    /// Write the man pages of all commands to a folder.
+    Man(ManArgs),
 }
 
 #[derive(Args, Debug)]
@@ -38,7 +46,7 @@ pub(super) struct PackArgs {
     #[arg(long, value_name = "DIR")]
     pub(super) input: PathBuf,
     /// Pack to write. An existing pack or empty file is replaced; any other file is an error.
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     pub(super) output: PathBuf,
     /// Alignment of runs in bytes, 1 to 1048576.
     #[arg(long, value_name = "BYTES", default_value_t = PackOptions::default().align)]
@@ -89,7 +97,7 @@ pub(super) struct ToJsonlArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) packfile: PathBuf,
     /// File to write, or - for standard output. An existing file is replaced.
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     pub(super) output: PathBuf,
     /// Decode and format on all cores, or on the number of threads in --workers.
     #[arg(long)]
@@ -120,7 +128,7 @@ pub(super) struct ExtractArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = index, required = true)]
     pub(super) indices: Vec<Option<usize>>,
     /// Output folder. Existing files are never overwritten.
-    #[arg(long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR")]
     pub(super) output: PathBuf,
 }
 

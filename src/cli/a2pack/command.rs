@@ -3,6 +3,8 @@
 use super::actions;
 use super::args::{PackCli, PackCommand};
 use crate::cli::exit::{conclude, exit_status};
+use crate::cli::shell;
+use crate::cli::terminal::choose_colors;
 use crate::error::{Error, ErrorKind};
 use std::ffi::OsString;
 use std::io;
@@ -19,6 +21,7 @@ pub(crate) fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -
 }
 
 fn run_command(cli: PackCli) -> anyhow::Result<u8> {
+    choose_colors(cli.color);
     let quiet = cli.quiet;
     match cli.command {
         PackCommand::Pack(args) => actions::pack(&args, quiet),
@@ -27,6 +30,8 @@ fn run_command(cli: PackCli) -> anyhow::Result<u8> {
         PackCommand::ToJsonl(args) => actions::to_jsonl(&args, quiet),
         PackCommand::Extract(args) => actions::extract(&args),
         PackCommand::Inspect(args) => actions::inspect(&args),
+        PackCommand::Completions(args) => shell::completions::<PackCli>(&args),
+        PackCommand::Man(args) => shell::man::<PackCli>(&args),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Checks of a statement's syntax tree, before it is planned.
 
-use super::super::errors::query_error;
+use super::super::errors::{did_you_mean, query_error};
 use super::allowed_functions;
 use crate::error::{Error, Result};
 use datafusion::common::config::SqlParserOptions;
@@ -299,22 +299,23 @@ impl Scope<'_> {
             _ => None,
         };
         let Some(identifier) = identifier else {
-            return refuse(&format!("the table {name}"), &self.what_there_is());
+            return refuse(&format!("the table {name}"), &self.what_there_is(None));
         };
         let known = normalized(&identifier.value, identifier.quote_style.is_some());
         let made = self.made_as(&known);
         if made.is_none() && !self.tables.contains(&known.as_str()) {
-            return refuse(&format!("the table {name}"), &self.what_there_is());
+            return refuse(&format!("the table {name}"), &self.what_there_is(Some(&known)));
         }
         self.use_table(made);
         ControlFlow::Continue(())
     }
 
-    fn what_there_is(&self) -> String {
+    fn what_there_is(&self, asked: Option<&str>) -> String {
         // A name that is not in lower case needs quotes.
         let as_written = |name: &&str| if *name == name.to_lowercase() { (*name).into() } else { format!("{name:?}") };
         let names: Vec<String> = self.tables.iter().map(as_written).collect();
-        format!("a query only reads these tables: {}", names.join(", "))
+        let hint = asked.map(|asked| did_you_mean(asked, names.iter().map(String::as_str))).unwrap_or_default();
+        format!("a query only reads these tables: {}{hint}", names.join(", "))
     }
 }
 

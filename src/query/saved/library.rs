@@ -1,5 +1,6 @@
 //! Finding named queries, and planning them.
 
+use super::super::errors::did_you_mean;
 use super::super::options::QueryOptions;
 use super::super::planned::Query;
 use super::saved_query::SavedQuery;
@@ -51,9 +52,12 @@ impl SavedQuery {
             Some(folder) => SavedQuery::in_folder(folder)?,
             None => SavedQuery::shipped()?,
         };
-        let names: Vec<String> = queries.iter().map(|query| query.name.clone()).collect();
-        let found = queries.into_iter().find(|query| query.name == name);
-        found.ok_or_else(|| Error::argument("query", format!("one of {}", names.join(", ")), name))
+        if let Some(found) = queries.iter().find(|query| query.name == name) {
+            return Ok(found.clone());
+        }
+        let names: Vec<&str> = queries.iter().map(|query| query.name.as_str()).collect();
+        let found = format!("{name}{}", did_you_mean(name, names.iter().copied()));
+        Err(Error::argument("query", format!("one of {}", names.join(", ")), found))
     }
 }
 

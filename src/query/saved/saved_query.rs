@@ -1,5 +1,6 @@
 //! A named query, and binding values to its parameters.
 
+use super::super::errors::did_you_mean;
 use crate::error::{Error, Result};
 use datafusion::common::ParamValues;
 use datafusion::scalar::ScalarValue;
@@ -94,7 +95,9 @@ impl SavedQuery {
         unknown.sort();
         let names: Vec<&str> = self.parameters.iter().map(|parameter| parameter.name.as_str()).collect();
         let there_are = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        Err(Error::query(format!("{}: unknown parameters {}: expected {there_are}", self.name, unknown.join(", "))))
+        let hint = unknown.first().map(|name| did_you_mean(name, names)).unwrap_or_default();
+        let unknown = unknown.join(", ");
+        Err(Error::query(format!("{}: unknown parameters {unknown}: expected {there_are}{hint}", self.name)))
     }
 }
 

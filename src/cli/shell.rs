@@ -1,0 +1,66 @@
+//! Completions of shells, and man pages.
+
+use anyhow::Result;
+use clap::{Args, Command, CommandFactory, ValueEnum};
+use clap_complete::aot::{self, Generator};
+use std::io::Write;
+use std::path::PathBuf;
+
+#[derive(Args, Debug)]
+pub(super) struct CompletionsArgs {
+    /// The shell.
+    shell: Shell,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ManArgs {
+    /// Folder to write the pages to. It is created if it does not exist.
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+/// Prints the completion script of the command line `C`.
+pub(super) fn completions<C: CommandFactory>(args: &CompletionsArgs) -> Result<u8> {
+    let script = match args.shell {
+        Shell::Bash => script::<C>(aot::Bash),
+        Shell::Zsh => script::<C>(aot::Zsh),
+        Shell::Fish => script::<C>(aot::Fish),
+    };
+    std::io::stdout().lock().write_all(&script)?;
+    Ok(0)
+}
+
+fn script<C: CommandFactory>(shell: impl Generator) -> Vec<u8> {
+    let mut command = visible(&C::command());
+    let name = command.get_name().to_owned();
+    // In memory, because a generator panics if its output cannot be written.
+    let mut script = Vec::new();
+    aot::generate(shell, &mut command, name, &mut script);
+    script
+}
+
+/// Returns a command without hidden arguments, which the generators would offer.
+fn visible(command: &Command) -> Command {
+    let args = command.get_arguments().filter(|arg| !arg.is_hide_set()).cloned();
+    let shown =
+        Command::new(command.get_name().to_owned()).args(args).subcommands(command.get_subcommands().map(visible));
+    let shown = command.get_about().into_iter().fold(shown, |shown, about| shown.about(about.clone()));
+    command.get_version().into_iter().fold(shown, |shown, version| shown.version(version.to_owned()))
+}
+
+/// Writes the man pages of the command line `C`: one for the command, and one for each of its subcommands.
+pub(super) fn man<C: CommandFactory>(args: &ManArgs) -> Result<u8> {
+    let folder = &args.folder;
+    std::fs::create_dir_all(folder).map_err(|source| crate::error::Error::io(folder, source))?;
+    // The page of `help` has nothing that `--help` lacks.
+    let command = C::command().disable_help_subcommand(true);
+    clap_mangen::generate_to(command, folder).map_err(|source| crate::error::Error::io(folder, source))?;
+    Ok(0)
+}

@@ -1,0 +1,130 @@
+"""The output of the commands on a terminal: its width, colours, and tables for people."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+import a2store
+from archives import command, run_command
+from threads import HANGS
+
+ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+BOLD, DIM, RED = "\x1b[1m", "\x1b[2m", "\x1b[31m"
+CHOICES = ("NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE")
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """Return this process's environment, without the user's choice of colours."""
+    kept = {name: value for name, value in os.environ.items() if name not in CHOICES}
+    return {**kept, "TERM": "xterm", **changes}
+
+
+def on_terminal(columns: int, *args: object, status: int = 0, **changes: str) -> str:
+    """Run ``a2store`` on a terminal of this width and return what it prints there."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    with subprocess.Popen(command(*args), stdout=theirs, stderr=theirs, env=environment(**changes)) as process:
+        os.close(theirs)
+        printed = b""
+        try:
+            while part := os.read(ours, 1 << 16):
+                printed += part
+        except OSError:  # How Linux reports that the other side is closed.
+            pass
+        assert process.wait(timeout=HANGS) == status, printed.decode()
+    os.close(ours)
+    return printed.decode().replace("\r\n", "\n")
+
+
+def plain(text: str) -> str:
+    return ESCAPE.sub("", text)
+
+
+ALL = "SELECT * FROM runs ORDER BY run_id"
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+@pytest.mark.parametrize("sql", [ALL, "SELECT * FROM steps LIMIT 3", "SELECT digest, source, num_steps FROM runs"])
+def test_a_table_fits_the_terminal(archive: a2store.Archive, columns: int, sql: str) -> None:
+    text = plain(on_terminal(columns, "sql", archive.path, sql))
+    *lines, last = text.splitlines()
+    assert len({len(line) for line in lines}) == 1
+    assert len(lines[0]) <= columns
+    assert "…" in text or len(lines[0]) == len(run_command("sql", archive.path, sql).stdout.splitlines()[0])
+    assert ("columns, " in last) == (" … |" in lines[1])
+
+
+@pytest.mark.parametrize("name", ["queries", "functions"])
+def test_listings_break_lines_at_blanks(name: str) -> None:
+    lines = plain(on_terminal(100, name)).splitlines()
+    texts = [line for line in lines if " = " not in line and " -> " not in line]
+    assert 80 < max(map(len, texts)) <= 100
+    whole = run_command(name).stdout
+    assert len(whole.splitlines()) < len(lines)
+    assert " ".join(" ".join(lines).split()) == " ".join(whole.split())
+
+
+def test_a_pipe_and_a_file_get_the_whole_table(archive: a2store.Archive, tmp_path: Path) -> None:
+    piped = run_command("sql", archive.path, ALL).stdout
+    assert "\x1b" not in piped
+    assert "…" not in piped
+    assert on_terminal(80, "sql", archive.path, ALL, "-o", tmp_path / "table") == ""
+    assert (tmp_path / "table").read_text() == piped
+    header = piped.splitlines()[1]
+    assert [name.strip() for name in header.split("|")[1:-1]] == archive.schema("runs").names
+
+
+def test_numbers_for_people_and_for_programs(archive: a2store.Archive) -> None:
+    sql = "SELECT 1234567 AS n, 1000 AS run_id, 2 / 3.0 AS x, NULL AS nothing, CAST(123456.789 AS FLOAT) AS f"
+    cells = [cell.strip() for cell in run_command("sql", archive.path, sql).stdout.splitlines()[3].split("|")[1:-1]]
+    assert cells == ["1,234,567", "1000", "0.666667", "NULL", "123,457.0"]
+    csv = run_command("sql", archive.path, sql, "--format", "csv").stdout
+    assert csv.splitlines()[1].startswith("1234567,1000,0.6666666")
+
+
+def test_colours_follow_the_terminal_and_the_usual_variables(archive: a2store.Archive, tmp_path: Path) -> None:
+    sql = ("sql", archive.path, "SELECT CAST(NULL AS INT) AS x")
+
+    def coloured(text: str) -> bool:
+        assert (BOLD in text) == (DIM in text) == ("\x1b" in text)
+        return "\x1b" in text
+
+    assert coloured(on_terminal(80, *sql))
+    assert not coloured(on_terminal(80, *sql, NO_COLOR="1"))
+    assert not coloured(on_terminal(80, *sql, "--color", "never"))
+    assert coloured(on_terminal(80, "--color=always", *sql, NO_COLOR="1"))
+    assert not coloured(on_terminal(80, *sql, "-o", tmp_path / "file", CLICOLOR_FORCE="1"))
+    assert not coloured((tmp_path / "file").read_text())
+
+    def piped(*args: object, **changes: str) -> str:
+        return subprocess.run(
+            command(*args), capture_output=True, check=True, timeout=HANGS, text=True, env=environment(**changes)
+        ).stdout
+
+    assert not coloured(piped(*sql))
+    assert coloured(piped(*sql, CLICOLOR_FORCE="1"))
+    assert coloured(piped(*sql, "--color", "always"))
+    assert piped(*sql, "--format", "csv", "--color", "always") == 'x\n""\n'
+    run_command("info", archive.path, "--color", "sometimes", status=2)
+
+
+def test_errors_are_marked_on_a_terminal(tmp_path: Path) -> None:
+    text = on_terminal(80, "info", tmp_path / "absent", status=2)
+    assert RED in text
+    assert plain(text).startswith("a2store: ")
+    assert "\x1b" not in on_terminal(80, "info", tmp_path / "absent", status=2, NO_COLOR="1")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
+def test_the_sandbox_prints_the_same_table(archive: a2store.Archive) -> None:
+    assert on_terminal(80, "sql", archive.path, ALL, "--sandbox") == on_terminal(80, "sql", archive.path, ALL)
