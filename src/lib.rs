@@ -137,8 +137,8 @@ pub use format::{
 pub use loader::{Batches, Loader, LoaderOptions, LoaderState, Permutation, Sampling};
 pub use progress::{Progress, ProgressBar, Unit};
 pub use query::{
-    Argument, ArgumentKind, Function, ParamValues, Preview, Query, QueryOptions, QueryStream, SavedColumn,
-    SavedParameter, SavedQuery, ScalarValue, UserTable, functions, no_params,
+    Argument, ArgumentKind, Function, ParamValues, Preview, Query, QueryOptions, QueryStream, RowCompression,
+    RowFormat, SavedColumn, SavedParameter, SavedQuery, ScalarValue, UserTable, WriteRowsOptions, functions, no_params,
 };
 pub use run::{Branches, Run, RunBuilder, RunMeta, RunStep, Violation};
 pub use selfplay::{

@@ -15,6 +15,7 @@ __all__ = [
     "ArchiveError",
     "ArchiveExistsError",
     "ArrowArray",
+    "ArrowBatch",
     "ArrowSchema",
     "Batch",
     "BatchIterator",
@@ -42,6 +43,7 @@ __all__ = [
     "Player",
     "Problem",
     "Query",
+    "QueryBatches",
     "QueryError",
     "QueryLimitError",
     "QueryRefusedError",
@@ -2617,6 +2619,46 @@ class Query:
     def schema(self) -> ArrowSchema:
         """The schema of the result."""
 
+    @property
+    def columns(self) -> list[str]:
+        """The names of the result's columns, in order."""
+    def __iter__(self) -> QueryBatches: ...
+    def limit(self, n: int) -> Query:
+        """Return a query for the first rows of the result, like a LIMIT at the end of its text.
+
+        Without an ORDER BY, the rows of a join or a grouped query have no defined order, so any of them may be first.
+
+        - ``n``: the maximum number of rows, in ``0..2**64``.
+
+        Raises ``ValueError`` for ``n`` out of range, and ``QueryError`` for an EXPLAIN.
+
+        >>> query = archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC")
+        >>> query.limit(2).to_polars().rows()
+        [(16, 82292), (17, 46388)]
+        """
+    def head(self, n: int = 5) -> Query:
+        """Return a query for the first rows of the result. It is ``limit`` with a default.
+
+        - ``n``: as in ``limit``.
+
+        Raises as ``limit`` does.
+
+        >>> archive.sql("SELECT * FROM steps").head().count()
+        5
+        """
+    def to_batches(self) -> QueryBatches:
+        """Run the query and return an iterator over its record batches, which arrive as they are computed.
+
+        ``pyarrow.record_batch(batch)``, ``polars.DataFrame(batch)`` and other consumers of the Arrow C interface read
+        a batch without a copy. ``for batch in query`` does the same. If the query fails, the iterator raises as ``count``
+        does. A deleted iterator stops the query.
+
+        Raises as ``count`` does.
+
+        >>> for batch in archive.sql("SELECT board, move FROM steps LIMIT 3").to_batches():
+        ...     print(pa.record_batch(batch)["move"].to_pylist())
+        [3, 0, 2]
+        """
     def count(self) -> int:
         """Run the query and return only its number of rows.
 
@@ -2647,7 +2689,8 @@ class Query:
 
         - ``max_rows``: the maximum number of rows; the query stops once it has produced them.
 
-        Raises as ``count`` does.
+        Floats are rounded to 6 decimals, and those below 0.1 to 6 significant digits. Raises ``ValueError`` for a negative
+        number. Otherwise raises as ``count`` does.
 
         >>> archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC").show(max_rows=2)
         +--------+-----------+
@@ -2695,10 +2738,75 @@ class Query:
         (20, 2)
         """
 
+    def to_numpy(self) -> dict[str, npt.NDArray[Any]]:
+        """Run the query and return its columns as NumPy arrays by name, by way of pyarrow.
+
+        The columns of a result have different types, so the arrays are separate, as in ``Batch.to_dict``. They are
+        writable, and have shape (rows,). A column of lists of ``k`` values has shape (rows, k). Strings are Python
+        objects. A null is NaN in floats, NaT in times, and None in objects. A column of integers or bools with a null is
+        a ``numpy.ma.MaskedArray``.
+
+        Raises as ``to_arrow`` does.
+
+        >>> columns = archive.sql("SELECT run_id, max_score, engine FROM runs").to_numpy()
+        >>> columns["max_score"][:3], columns["engine"][0]
+        (array([11308, 14944, 21612], dtype=uint64), 'a2store-expectimax-1')
+        """
+    def write_parquet(
+        self,
+        path: _Path,
+        *,
+        compression: Literal["zstd", "snappy", "lz4", "none"] = "zstd",
+        row_group_size: int = 1_048_576,
+    ) -> int:
+        """Run the query, write its rows to a Parquet file as they are computed, and return their number.
+
+        The complete file replaces an existing one, durably and in one step. After an exception, an existing file is
+        unchanged.
+
+        - ``path``: the file, which must not be in the archive. A pipe or a device is written directly.
+        - ``compression``: ``"zstd"``, ``"snappy"``, ``"lz4"`` or ``"none"``.
+        - ``row_group_size``: the maximum number of rows in a row group, at least 1.
+
+        Raises ``ValueError`` for an option out of range and for a path in the archive, and ``OSError`` if the file cannot
+        be written. Otherwise raises as ``count`` does.
+
+        >>> archive.sql("SELECT * FROM steps WHERE phase = 'late'").write_parquet("late.parquet")
+        1950
+        """
+    def write_csv(self, path: _Path) -> int:
+        r"""Run the query, write its rows to a CSV file as they are computed, and return their number.
+
+        The first line has the names of the columns. A null is an empty field. The file is written as by
+        ``write_parquet``.
+
+        - ``path``: as in ``write_parquet``.
+
+        Raises ``QueryError`` for a column of lists. Otherwise raises as ``write_parquet`` does.
+
+        >>> archive.sql("SELECT run_id, max_score FROM runs ORDER BY run_id").write_csv("scores.csv")
+        20
+        >>> open("scores.csv").readline()
+        'run_id,max_score\n'
+        """
+    def write_ipc(self, path: _Path, *, compression: Literal["none", "lz4", "zstd"] = "none") -> int:
+        """Run the query, write its rows to a file in the Arrow IPC file format as they are computed, and return their
+        number.
+
+        ``pyarrow.feather`` and ``polars.read_ipc`` read the file. It is written as by ``write_parquet``.
+
+        - ``path``: as in ``write_parquet``.
+        - ``compression``: ``"none"``, ``"lz4"`` or ``"zstd"``. Files without compression can be mapped into memory.
+
+        Raises as ``write_parquet`` does.
+
+        >>> archive.sql("SELECT * FROM runs").write_ipc("runs.arrow", compression="lz4")
+        20
+        """
     def materialize(
         self,
         *,
-        extra: Sequence[str] = ...,
+        extra: str | Iterable[str] | None = None,
         chosen_ev: Literal["stored", "one"] = "stored",
         memory_limit: int | None = None,
         path: _Path | None = None,
@@ -2706,8 +2814,9 @@ class Query:
     ) -> StepTable:
         """Run the query and store its rows in a table in memory or in a file.
 
-        A row takes 32 bytes plus the extra columns. These columns of the result are used, by name; all others are
-        ignored. Other numeric types are cast, and a value outside the range of the type raises:
+        A row takes 32 bytes plus the extra columns. These columns of the result are used, by name; all others are left
+        out. A ``UserWarning`` names those of them that the query computes or takes from your own tables. Other numeric
+        types are cast, and a value outside the range of the type raises:
 
         - ``board``, uint64: required.
         - ``move``, uint8: 0 to 3; 255 if it is null or missing.
@@ -2722,8 +2831,8 @@ class Query:
         Rows are in the order of the query's ORDER BY, then of ``(run_id, step_index)``. The number of threads does not
         affect the order.
 
-        - ``extra``: further columns of the result to append to each row: bools, integers, floats or strings; by default
-          none. Numbers keep their type; a null becomes NaN in floats and raises in other types. Strings, and
+        - ``extra``: further columns of the result to append to each row, as a name or an iterable of names; by default
+          none. A column has bools, integers, floats or strings. Numbers keep their type; a null becomes NaN in floats and raises in other types. Strings, and
           dictionaries of strings, become int16 codes: the string's index in ``table.categories``, -1 = null. A column
           may have at most 32,768 different strings.
         - ``chosen_ev``: the value of the chosen move, in steps that have values. ``"stored"`` = the archive's value,
@@ -2758,6 +2867,20 @@ class Query:
 
         Raises as ``count`` does.
         """
+
+@final
+class QueryBatches:
+    """The record batches of a query's result, as ``Query.to_batches`` returns them.
+
+    >>> sum(len(batch) for batch in archive.sql("SELECT board FROM steps").to_batches())
+    29320
+    """
+
+    def __iter__(self) -> QueryBatches:
+        """Return the iterator itself."""
+
+    def __next__(self) -> ArrowBatch:
+        """Return the next batch."""
 
 # Table
 
@@ -3454,6 +3577,33 @@ class ArrowArray:
         """Return the array in the capsules ``arrow_schema`` and ``arrow_array``.
 
         - ``requested_schema``: an ``arrow_schema`` capsule; the values are cast to its type if it differs.
+        """
+
+@final
+class ArrowBatch:
+    """An Arrow record batch for ``pyarrow.record_batch`` and any other consumer of ``__arrow_c_array__``.
+
+    ``len(batch)`` is the number of rows.
+
+    >>> batch = next(iter(archive.sql("SELECT run_id, max_score FROM runs")))
+    >>> batch
+    ArrowBatch(20 rows: run_id: uint32, max_score: uint64)
+    >>> pa.record_batch(batch)["max_score"][0]
+    <pyarrow.UInt64Scalar: 11308>
+    """
+
+    @property
+    def schema(self) -> ArrowSchema:
+        """The schema of the batch."""
+    def __len__(self) -> int:
+        """Return the number of rows."""
+
+    def __arrow_c_schema__(self) -> object:
+        """Return the batch's schema as an ``arrow_schema`` capsule."""
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        """Return the batch as a struct of its columns, in the capsules ``arrow_schema`` and ``arrow_array``.
+
+        - ``requested_schema``: an ``arrow_schema`` capsule; columns are cast to its types where possible.
         """
 
 @final

@@ -70,7 +70,7 @@ pub(super) struct QueryArgs {
     /// Output format: a table of the first rows, or all rows as CSV, as JSON (one object per line), as a Parquet file,
     /// or as an Arrow IPC stream.
     #[arg(long, default_value = "table")]
-    pub(super) format: RowFormat,
+    pub(super) format: OutputFormat,
     /// Output file [default: standard output].
     #[arg(short, long)]
     pub(super) output: Option<PathBuf>,
@@ -118,7 +118,7 @@ impl QueryArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum RowFormat {
+pub(super) enum OutputFormat {
     Table,
     Csv,
     Json,

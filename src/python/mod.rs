@@ -54,6 +54,7 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<reports::PyRepairReport>()?;
     module.add_class::<reports::PyVerifyReport>()?;
     module.add_class::<arrow::ArrowArray>()?;
+    module.add_class::<arrow::ArrowBatch>()?;
     module.add_class::<arrow::ArrowSchema>()?;
     module.add_class::<batch::PyBatch>()?;
     module.add_class::<env::PyVectorEnv>()?;
@@ -68,6 +69,7 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<play::PyPlayResult>()?;
     module.add_class::<play::PyPlayer>()?;
     module.add_class::<query::PyQuery>()?;
+    module.add_class::<query::PyQueryBatches>()?;
     module.add_class::<run::PyRun>()?;
     module.add_class::<run::PyRunMeta>()?;
     module.add_class::<recorder::PyGame>()?;

@@ -1,7 +1,7 @@
 //! Arguments of queries from Python, and descriptions of named queries and SQL functions.
 
 use super::structured;
-use super::values::scalar;
+use super::values::{at_least, scalar};
 use crate::error::Error;
 use crate::query::{
     Function, QueryOptions, SavedColumn, SavedParameter, SavedQuery, ScalarValue, UserTable, functions,
@@ -30,12 +30,7 @@ pub(super) struct LimitArguments {
 impl LimitArguments {
     pub(super) fn options(self, tables: Option<&Bound<'_, PyDict>>) -> PyResult<QueryOptions> {
         let LimitArguments { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit } = self;
-        let whole = |name: &'static str, value: Option<i128>| {
-            let fits = |value| {
-                u64::try_from(value).map_err(|_| PyErr::from(Error::argument(name, format!("0..={}", u64::MAX), value)))
-            };
-            value.map(fits).transpose()
-        };
+        let whole = |name: &'static str, value: Option<i128>| value.map(|value| at_least(0, name, value)).transpose();
         let time_limit = match time_limit {
             Some(secs) => Some(
                 Duration::try_from_secs_f64(secs)

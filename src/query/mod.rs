@@ -26,7 +26,8 @@
 //! | `stream.rs`, `partition.rs` | running a plan: partitions in order, with bounded buffers, cancelled by dropping |
 //! | `conform.rs` | converting batches to the schema of a result |
 //! | `explain.rs`, `plan_text.rs` | EXPLAIN; plans as text without file names |
-//! | `preview.rs` | the first rows of a result, as a table |
+//! | `preview.rs`, `type_names.rs` | the first rows of a result, as a table; names of types for people |
+//! | `write.rs` | a result as a file |
 //! | `errors.rs` | DataFusion's errors as errors of this crate |
 
 mod archive_table;
@@ -55,8 +56,10 @@ mod scan;
 mod session;
 mod step_join;
 mod stream;
+mod type_names;
 mod udf;
 mod user_tables;
+mod write;
 
 pub use datafusion::common::ParamValues;
 pub use datafusion::scalar::ScalarValue;
@@ -67,6 +70,7 @@ pub use preview::Preview;
 pub use saved::{SavedColumn, SavedParameter, SavedQuery};
 pub use stream::QueryStream;
 pub use user_tables::UserTable;
+pub use write::{RowCompression, RowFormat, WriteRowsOptions};
 
 pub(crate) use errors::query_error;
 #[cfg(feature = "python")]
@@ -76,3 +80,7 @@ pub(crate) use order::Execution;
 pub(crate) use partition::Partition;
 #[cfg(feature = "python")]
 pub(crate) use stream::ArrowReader;
+#[cfg(feature = "python")]
+pub(crate) use type_names::type_name;
+#[cfg(feature = "cli")]
+pub(crate) use write::KeepsError;
