@@ -74,6 +74,7 @@ __all__ = [
     "_run_command",
     "convert",
     "functions",
+    "open",
     "queries",
     "read_run",
     "recover",
@@ -83,6 +84,7 @@ __all__ = [
 ]
 
 _Path: TypeAlias = PathLike[str] | str
+_StorageOptions: TypeAlias = dict[str, Any]
 _TableName: TypeAlias = Literal["steps", "runs", "annotations"]
 _RunFormat: TypeAlias = Literal["a2t1", "a2run2"]
 _ExportFormat: TypeAlias = Literal[
@@ -1565,7 +1567,10 @@ class Archive:
 
     The folder holds Parquet files, which any tool may read, and a log of commits, which says which files are valid.
     Commits of other writers become visible with ``refresh``. ``ingest`` moves to the version that it commits. To get an
-    archive, call ``Archive.create`` or ``Archive.open``. Threads may share it.
+    archive, call ``a2store.open``, ``Archive.create`` or ``Archive.open``. Threads may share it.
+
+    A pickled archive is a handle: the location, the version and ``storage_options``, with any credentials in them.
+    Unpickling opens the archive again, at the same version. ``repr`` shows no options.
 
     >>> archive = a2store.Archive.create("new.a2")
     >>> archive.ingest("runs/").accepted
@@ -1581,8 +1586,27 @@ class Archive:
     3 rows
     """
 
+    def close(self) -> None:
+        """Close the archive. Every later operation on this object raises ``ValueError``.
+
+        Queries and tables of the archive stay valid. A second call has no effect. ``with`` calls it at the end.
+
+        >>> archive.close()
+        >>> archive.num_runs
+        Traceback (most recent call last):
+        ValueError: the archive is closed
+        """
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_error: object) -> None: ...
     @classmethod
-    def create(cls, path: _Path, *, phases: dict[str, int] | None = None) -> Self:
+    def create(
+        cls,
+        path: _Path,
+        *,
+        phases: dict[str, int] | None = None,
+        exist_ok: bool = False,
+        storage_options: _StorageOptions | None = None,
+    ) -> Self:
         """Create an empty archive, at version 1.
 
         - ``path``: the archive's folder, created if it is missing, or a URL: ``s3://bucket/games.a2``, ``gs://...``,
@@ -1592,9 +1616,12 @@ class Archive:
         - ``phases``: the smallest tiles of the phases ``"mid"`` and ``"late"``. The largest tile on the board
           determines the phase of a step; below ``"mid"`` it is ``early``. The defaults are ``{"mid": 1024, "late":
           4096}``. The phases of an archive never change.
+        - ``exist_ok``: ``True`` = opens an archive that already exists, if it has the given ``phases``.
+        - ``storage_options``: as in ``a2store.open``.
 
-        Raises ``ArchiveExistsError`` if there already is an archive. Raises ``ValueError`` unless both phases are tiles
-        (2, 4, ..., 32768) and mid is below late, and for a folder with other files. Also raises ``OSError``, and
+        Raises ``ArchiveExistsError`` if there already is an archive and ``exist_ok`` is false. Raises ``ValueError``
+        unless both phases are tiles (2, 4, ..., 32768) and mid is below late, for a folder with other files, for other
+        phases of an existing archive, and for an unknown name in ``storage_options``. Also raises ``OSError``, and
         ``KeyboardInterrupt`` on Ctrl-C.
 
         >>> archive = a2store.Archive.create("new.a2", phases={"mid": 2048, "late": 8192})
@@ -1603,7 +1630,14 @@ class Archive:
         """
 
     @classmethod
-    def open(cls, path: _Path, *, version: int | None = None, checksums: bool | None = None) -> Self:
+    def open(
+        cls,
+        path: _Path,
+        *,
+        version: int | None = None,
+        checksums: bool | None = None,
+        storage_options: _StorageOptions | None = None,
+    ) -> Self:
         """Open an archive.
 
         - ``path``: the archive's folder or URL, as in ``create``.
@@ -1611,10 +1645,12 @@ class Archive:
         - ``checksums``: whether queries and exports verify the checksum of each data file when this process first reads
           it. If off, a flipped bit in a data file can change an answer. ``None`` = on for a folder and off for a URL,
           because the check downloads whole files.
+        - ``storage_options``: as in ``a2store.open``.
 
-        Raises ``FileNotFoundError`` if the folder does not exist, ``ArchiveError`` if it holds no archive or a newer
-        a2store wrote it, and ``VersionNotFoundError``. Raises ``DamagedError`` if a commit contradicts its checksum or
-        the previous commit, and ``KeyboardInterrupt`` on Ctrl-C.
+        Raises ``ValueError`` for a negative version and for an unknown name in ``storage_options``. Raises
+        ``FileNotFoundError`` if the folder does not exist, ``ArchiveError`` if it holds no archive or a newer a2store
+        wrote it, and ``VersionNotFoundError``. Raises ``DamagedError`` if a commit contradicts its checksum or the
+        previous commit, and ``KeyboardInterrupt`` on Ctrl-C.
 
         >>> a2store.Archive.open("games.a2").num_runs
         20
@@ -2419,8 +2455,41 @@ class Repair:
     def reason(self) -> str:
         """The reason for the action."""
 
+def open(  # noqa: A001
+    path: _Path,
+    *,
+    version: int | None = None,
+    create: bool = False,
+    storage_options: _StorageOptions | None = None,
+) -> Archive:
+    """Open an archive, or create it.
+
+    An archive is a context manager: ``with a2store.open("games.a2") as archive: ...`` closes it at the end.
+
+    - ``path``: the archive's folder, or a URL: ``s3://bucket/games.a2``, ``gs://...``, ``az://...``.
+    - ``version``: the version to open, from 1 (the empty archive); ``None`` = the newest.
+    - ``create``: ``True`` = creates an empty archive if there is none.
+    - ``storage_options``: options of the object store by their names in object_store, as in polars:
+      ``aws_access_key_id``, ``aws_secret_access_key``, ``aws_endpoint``, ``aws_region``, ``allow_http``, .... They
+      override environment variables. A folder ignores them.
+
+    Raises ``ValueError`` for ``version`` with ``create=True``, and for an unknown name in ``storage_options``.
+    Otherwise raises as ``Archive.open`` does.
+
+    >>> a2store.open("games.a2").num_runs
+    20
+    >>> with a2store.open("new.a2", create=True) as archive:
+    ...     archive.ingest("runs").accepted
+    20
+    """
+
 def verify(
-    path: _Path, *, deep: bool = False, workers: int | None = None, progress: bool | None = None
+    path: _Path,
+    *,
+    deep: bool = False,
+    workers: int | None = None,
+    progress: bool | None = None,
+    storage_options: _StorageOptions | None = None,
 ) -> VerifyReport:
     """Check an archive for problems, even one that is too damaged to open.
 
@@ -2429,6 +2498,7 @@ def verify(
     listed in the report.
 
     - ``path``: the archive's folder or URL.
+    - ``storage_options``: as in ``a2store.open``.
     - ``deep``: also rebuild every run from its columns, and check its digest and whether its moves obey the rules, as
       ``runs.verified`` states.
     - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
@@ -2444,7 +2514,7 @@ def verify(
     VerifyReport(0 problems, version=2, num_files=2, num_runs=20)
     """
 
-def repair(path: _Path, *, dry_run: bool = True) -> RepairReport:
+def repair(path: _Path, *, dry_run: bool = True, storage_options: _StorageOptions | None = None) -> RepairReport:
     """Repair an archive with damaged or missing commits.
 
     A lost commit that a checkpoint covers is rebuilt. Otherwise the archive continues from the last intact version,
@@ -2454,6 +2524,7 @@ def repair(path: _Path, *, dry_run: bool = True) -> RepairReport:
 
     - ``path``: the archive's folder or URL.
     - ``dry_run``: ``True`` = only report the steps.
+    - ``storage_options``: as in ``a2store.open``.
 
     Raises ``DamagedError`` if no version can be read, and ``ArchiveError`` if there is no archive or a newer a2store
     wrote it. Also raises ``ConflictError``, ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
@@ -2604,6 +2675,8 @@ class Query:
     A query that only filters, selects and computes on rows of one table keeps the table's order; ``steps`` is ordered
     by ``(run_id, step_index)``. Other queries follow their ORDER BY, or have no defined order.
 
+    A pickled query has its text, parameters, limits and tables, and a handle of the archive at its version.
+
     >>> query = archive.sql("SELECT board, move FROM steps WHERE phase = 'late'")
     >>> pa.table(query).num_rows
     1950
@@ -2650,8 +2723,8 @@ class Query:
         """Run the query and return an iterator over its record batches, which arrive as they are computed.
 
         ``pyarrow.record_batch(batch)``, ``polars.DataFrame(batch)`` and other consumers of the Arrow C interface read
-        a batch without a copy. ``for batch in query`` does the same. If the query fails, the iterator raises as ``count``
-        does. A deleted iterator stops the query.
+        a batch without a copy. ``for batch in query`` does the same. If the query fails, the iterator raises as
+        ``count`` does. A deleted iterator stops the query.
 
         Raises as ``count`` does.
 
@@ -2689,8 +2762,8 @@ class Query:
 
         - ``max_rows``: the maximum number of rows; the query stops once it has produced them.
 
-        Floats are rounded to 6 decimals, and those below 0.1 to 6 significant digits. Raises ``ValueError`` for a negative
-        number. Otherwise raises as ``count`` does.
+        Floats are rounded to 6 decimals, and those below 0.1 to 6 significant digits. Raises ``ValueError`` for a
+        negative number. Otherwise raises as ``count`` does.
 
         >>> archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC").show(max_rows=2)
         +--------+-----------+
@@ -2743,8 +2816,8 @@ class Query:
 
         The columns of a result have different types, so the arrays are separate, as in ``Batch.to_dict``. They are
         writable, and have shape (rows,). A column of lists of ``k`` values has shape (rows, k). Strings are Python
-        objects. A null is NaN in floats, NaT in times, and None in objects. A column of integers or bools with a null is
-        a ``numpy.ma.MaskedArray``.
+        objects. A null is NaN in floats, NaT in times, and None in objects. A column of integers or bools with a null
+        is a ``numpy.ma.MaskedArray``.
 
         Raises as ``to_arrow`` does.
 
@@ -2768,14 +2841,14 @@ class Query:
         - ``compression``: ``"zstd"``, ``"snappy"``, ``"lz4"`` or ``"none"``.
         - ``row_group_size``: the maximum number of rows in a row group, at least 1.
 
-        Raises ``ValueError`` for an option out of range and for a path in the archive, and ``OSError`` if the file cannot
-        be written. Otherwise raises as ``count`` does.
+        Raises ``ValueError`` for an option out of range and for a path in the archive, and ``OSError`` if the file
+        cannot be written. Otherwise raises as ``count`` does.
 
         >>> archive.sql("SELECT * FROM steps WHERE phase = 'late'").write_parquet("late.parquet")
         1950
         """
     def write_csv(self, path: _Path) -> int:
-        r"""Run the query, write its rows to a CSV file as they are computed, and return their number.
+        """Run the query, write its rows to a CSV file as they are computed, and return their number.
 
         The first line has the names of the columns. A null is an empty field. The file is written as by
         ``write_parquet``.
@@ -2786,14 +2859,15 @@ class Query:
 
         >>> archive.sql("SELECT run_id, max_score FROM runs ORDER BY run_id").write_csv("scores.csv")
         20
-        >>> open("scores.csv").readline()
-        'run_id,max_score\n'
+        >>> from pathlib import Path
+        >>> Path("scores.csv").read_text().splitlines()[:2]
+        ['run_id,max_score', '0,11308']
         """
     def write_ipc(self, path: _Path, *, compression: Literal["none", "lz4", "zstd"] = "none") -> int:
-        """Run the query, write its rows to a file in the Arrow IPC file format as they are computed, and return their
-        number.
+        """Run the query, write its rows to an Arrow IPC file as they are computed, and return their number.
 
-        ``pyarrow.feather`` and ``polars.read_ipc`` read the file. It is written as by ``write_parquet``.
+        ``pyarrow.feather`` and ``polars.read_ipc`` read the file. Dictionaries of strings become strings. The file is
+        written as by ``write_parquet``.
 
         - ``path``: as in ``write_parquet``.
         - ``compression``: ``"none"``, ``"lz4"`` or ``"zstd"``. Files without compression can be mapped into memory.
@@ -2832,9 +2906,9 @@ class Query:
         affect the order.
 
         - ``extra``: further columns of the result to append to each row, as a name or an iterable of names; by default
-          none. A column has bools, integers, floats or strings. Numbers keep their type; a null becomes NaN in floats and raises in other types. Strings, and
-          dictionaries of strings, become int16 codes: the string's index in ``table.categories``, -1 = null. A column
-          may have at most 32,768 different strings.
+          none. A column has bools, integers, floats or strings. Numbers keep their type; a null becomes NaN in floats
+          and raises in other types. Strings, and dictionaries of strings, become int16 codes: the string's index in
+          ``table.categories``, -1 = null. A column may have at most 32,768 different strings.
         - ``chosen_ev``: the value of the chosen move, in steps that have values. ``"stored"`` = the archive's value,
           ``"one"`` = exactly 1.0.
         - ``memory_limit``: the maximum number of bytes of rows in memory; ``None`` = the memory that the system has

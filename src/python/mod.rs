@@ -91,6 +91,7 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(recorder::recover, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(archive::convert, module)?)?;
+    module.add_function(wrap_pyfunction!(archive::open, module)?)?;
     module.add_function(wrap_pyfunction!(archive::verify, module)?)?;
     module.add_function(wrap_pyfunction!(archive::repair, module)?)?;
     #[cfg(feature = "cli")]

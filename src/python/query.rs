@@ -10,10 +10,10 @@ use crate::query::{ArrowReader, Query, QueryStream, RowFormat, WriteRowsOptions}
 use crate::table::{ChosenEv, MaterializeOptions};
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
-use pyo3::types::PyCapsule;
+use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use pyo3_arrow::error::PyArrowResult;
 use pyo3_arrow::ffi::to_schema_pycapsule;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 /// A planned query over one version of an archive.
@@ -24,6 +24,8 @@ use std::sync::{Mutex, PoisonError};
 ///
 /// A query that only filters, selects and computes on rows of one table keeps the table's order; ``steps`` is ordered
 /// by ``(run_id, step_index)``. Other queries follow their ORDER BY, or have no defined order.
+///
+/// A pickled query has its text, parameters, limits and tables, and a handle of the archive at its version.
 ///
 /// >>> query = archive.sql("SELECT board, move FROM steps WHERE phase = 'late'")
 /// >>> pa.table(query).num_rows
@@ -37,18 +39,38 @@ use std::sync::{Mutex, PoisonError};
 #[pyclass(frozen, name = "Query", module = "a2store")]
 pub(super) struct PyQuery {
     query: Query,
+    call: QueryCall,
+}
+
+/// The call that returned a query. A pickled query repeats it.
+pub(super) struct QueryCall {
+    method: Py<PyAny>,
+    args: Py<PyTuple>,
+    keywords: Py<PyDict>,
+}
+
+impl QueryCall {
+    pub(super) fn new<'py>(
+        owner: &Bound<'py, PyAny>,
+        method: &str,
+        args: impl IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>, Error = PyErr>,
+        keywords: Bound<'py, PyDict>,
+    ) -> PyResult<QueryCall> {
+        let method = owner.getattr(method)?.unbind();
+        Ok(QueryCall { method, args: args.into_pyobject(owner.py())?.unbind(), keywords: keywords.unbind() })
+    }
 }
 
 /// The number of rows that a notebook shows.
 const NOTEBOOK_ROWS: usize = 10;
 
 impl PyQuery {
-    pub(super) fn new(query: Query) -> PyQuery {
-        PyQuery { query }
+    pub(super) fn called(query: Query, call: QueryCall) -> PyQuery {
+        PyQuery { query, call }
     }
 
-    fn write(&self, py: Python<'_>, path: &Path, options: &WriteRowsOptions) -> PyResult<u64> {
-        interruptible(py, Some(false), |_, cancel| self.query.write(path, options, cancel))
+    fn write(&self, py: Python<'_>, path: PathBuf, options: &WriteRowsOptions) -> PyResult<u64> {
+        interruptible(py, Some(false), move |_, cancel| self.query.write(path, options, cancel))
     }
 }
 
@@ -105,9 +127,11 @@ impl PyQuery {
     /// >>> query = archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC")
     /// >>> query.limit(2).to_polars().rows()
     /// [(16, 82292), (17, 46388)]
-    fn limit(&self, py: Python<'_>, n: i128) -> PyResult<PyQuery> {
-        let n = at_least(0, "n", n)?;
-        Ok(PyQuery::new(py.detach(|| self.query.limit(n))?))
+    fn limit(slf: &Bound<'_, Self>, n: i128) -> PyResult<PyQuery> {
+        let (py, n) = (slf.py(), at_least(0, "n", n)?);
+        let query = &slf.get().query;
+        let limited = py.detach(|| query.limit(n))?;
+        Ok(PyQuery::called(limited, QueryCall::new(slf.as_any(), "limit", (n,), PyDict::new(py))?))
     }
 
     /// Return a query for the first rows of the result. It is ``limit`` with a default.
@@ -119,15 +143,22 @@ impl PyQuery {
     /// >>> archive.sql("SELECT * FROM steps").head().count()
     /// 5
     #[pyo3(signature = (n=5))]
-    fn head(&self, py: Python<'_>, n: i128) -> PyResult<PyQuery> {
-        self.limit(py, n)
+    fn head(slf: &Bound<'_, Self>, n: i128) -> PyResult<PyQuery> {
+        PyQuery::limit(slf, n)
+    }
+
+    /// Return the call that made the query, for ``pickle``; unpickling plans the query again.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Py<PyTuple>)> {
+        let call = &self.call;
+        let partial = py.import("functools")?.getattr("partial")?;
+        Ok((partial.call((&call.method,), Some(call.keywords.bind(py)))?, call.args.clone_ref(py)))
     }
 
     /// Run the query and return an iterator over its record batches, which arrive as they are computed.
     ///
     /// ``pyarrow.record_batch(batch)``, ``polars.DataFrame(batch)`` and other consumers of the Arrow C interface read
-    /// a batch without a copy. ``for batch in query`` does the same. If the query fails, the iterator raises as ``count``
-    /// does. A deleted iterator stops the query.
+    /// a batch without a copy. ``for batch in query`` does the same. If the query fails, the iterator raises as
+    /// ``count`` does. A deleted iterator stops the query.
     ///
     /// Raises as ``count`` does.
     ///
@@ -195,8 +226,8 @@ impl PyQuery {
     ///
     /// - ``max_rows``: the maximum number of rows; the query stops once it has produced them.
     ///
-    /// Floats are rounded to 6 decimals, and those below 0.1 to 6 significant digits. Raises ``ValueError`` for a negative
-    /// number. Otherwise raises as ``count`` does.
+    /// Floats are rounded to 6 decimals, and those below 0.1 to 6 significant digits. Raises ``ValueError`` for a
+    /// negative number. Otherwise raises as ``count`` does.
     ///
     /// >>> archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC").show(max_rows=2)
     /// +--------+-----------+
@@ -266,8 +297,8 @@ impl PyQuery {
     ///
     /// The columns of a result have different types, so the arrays are separate, as in ``Batch.to_dict``. They are
     /// writable, and have shape (rows,). A column of lists of ``k`` values has shape (rows, k). Strings are Python
-    /// objects. A null is NaN in floats, NaT in times, and None in objects. A column of integers or bools with a null is
-    /// a ``numpy.ma.MaskedArray``.
+    /// objects. A null is NaN in floats, NaT in times, and None in objects. A column of integers or bools with a null
+    /// is a ``numpy.ma.MaskedArray``.
     ///
     /// Raises as ``to_arrow`` does.
     ///
@@ -289,8 +320,8 @@ impl PyQuery {
     /// - ``compression``: ``"zstd"``, ``"snappy"``, ``"lz4"`` or ``"none"``.
     /// - ``row_group_size``: the maximum number of rows in a row group, at least 1.
     ///
-    /// Raises ``ValueError`` for an option out of range and for a path in the archive, and ``OSError`` if the file cannot
-    /// be written. Otherwise raises as ``count`` does.
+    /// Raises ``ValueError`` for an option out of range and for a path in the archive, and ``OSError`` if the file
+    /// cannot be written. Otherwise raises as ``count`` does.
     ///
     /// >>> archive.sql("SELECT * FROM steps WHERE phase = 'late'").write_parquet("late.parquet")
     /// 1950
@@ -298,7 +329,7 @@ impl PyQuery {
     fn write_parquet(&self, py: Python<'_>, path: PathBuf, compression: &str, row_group_size: i128) -> PyResult<u64> {
         let rows = at_least(1, "row_group_size", row_group_size)?;
         let options = WriteRowsOptions::default().with_compression(compression.parse()?);
-        self.write(py, &path, &options.with_row_group_rows(usize::try_from(rows).unwrap_or(usize::MAX)))
+        self.write(py, path, &options.with_row_group_rows(usize::try_from(rows).unwrap_or(usize::MAX)))
     }
 
     /// Run the query, write its rows to a CSV file as they are computed, and return their number.
@@ -316,11 +347,10 @@ impl PyQuery {
     /// >>> Path("scores.csv").read_text().splitlines()[:2]
     /// ['run_id,max_score', '0,11308']
     fn write_csv(&self, py: Python<'_>, path: PathBuf) -> PyResult<u64> {
-        self.write(py, &path, &RowFormat::Csv.into())
+        self.write(py, path, &RowFormat::Csv.into())
     }
 
-    /// Run the query, write its rows to a file in the Arrow IPC file format as they are computed, and return their
-    /// number.
+    /// Run the query, write its rows to an Arrow IPC file as they are computed, and return their number.
     ///
     /// ``pyarrow.feather`` and ``polars.read_ipc`` read the file. Dictionaries of strings become strings. The file is
     /// written as by ``write_parquet``.
@@ -335,7 +365,7 @@ impl PyQuery {
     #[pyo3(signature = (path, *, compression="none"))]
     fn write_ipc(&self, py: Python<'_>, path: PathBuf, compression: &str) -> PyResult<u64> {
         let options = WriteRowsOptions::from(RowFormat::ArrowFile);
-        self.write(py, &path, &options.with_compression(compression.parse()?))
+        self.write(py, path, &options.with_compression(compression.parse()?))
     }
 
     /// Run the query and store its rows in a table in memory or in a file.
@@ -358,9 +388,9 @@ impl PyQuery {
     /// affect the order.
     ///
     /// - ``extra``: further columns of the result to append to each row, as a name or an iterable of names; by default
-    ///   none. A column has bools, integers, floats or strings. Numbers keep their type; a null becomes NaN in floats and raises in other types. Strings, and
-    ///   dictionaries of strings, become int16 codes: the string's index in ``table.categories``, -1 = null. A column
-    ///   may have at most 32,768 different strings.
+    ///   none. A column has bools, integers, floats or strings. Numbers keep their type; a null becomes NaN in floats
+    ///   and raises in other types. Strings, and dictionaries of strings, become int16 codes: the string's index in
+    ///   ``table.categories``, -1 = null. A column may have at most 32,768 different strings.
     /// - ``chosen_ev``: the value of the chosen move, in steps that have values. ``"stored"`` = the archive's value,
     ///   ``"one"`` = exactly 1.0.
     /// - ``memory_limit``: the maximum number of bytes of rows in memory; ``None`` = the memory that the system has

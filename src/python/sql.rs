@@ -28,6 +28,23 @@ pub(super) struct LimitArguments {
 }
 
 impl LimitArguments {
+    /// Returns the arguments as keywords of the same call.
+    pub(super) fn keywords<'py>(
+        &self,
+        py: Python<'py>,
+        tables: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let keywords = PyDict::new(py);
+        keywords.set_item("tables", tables.map(PyDictMethods::copy).transpose()?)?;
+        keywords.set_item("memory_limit", self.memory_limit)?;
+        keywords.set_item("spill_limit", self.spill_limit)?;
+        keywords.set_item("spill_folder", &self.spill_folder)?;
+        keywords.set_item("row_limit", self.row_limit)?;
+        keywords.set_item("byte_limit", self.byte_limit)?;
+        keywords.set_item("time_limit", self.time_limit)?;
+        Ok(keywords)
+    }
+
     pub(super) fn options(self, tables: Option<&Bound<'_, PyDict>>) -> PyResult<QueryOptions> {
         let LimitArguments { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit } = self;
         let whole = |name: &'static str, value: Option<i128>| value.map(|value| at_least(0, name, value)).transpose();

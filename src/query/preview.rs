@@ -13,7 +13,7 @@ use arrow::util::pretty::pretty_format_batches;
 use std::fmt;
 use std::sync::Arc;
 
-/// The first rows of a [`Query`]. Its `Display` is a text table. Floats are rounded to 6 decimals, and those below 0.1 to
+/// The first rows of a [`Query`]. Its `Display` is a text table. Floats are rounded to 6 decimals, those below 0.1 to
 /// 6 significant digits.
 ///
 /// ```
