@@ -1596,8 +1596,13 @@ class Archive:
         Traceback (most recent call last):
         ValueError: the archive is closed
         """
-    def __enter__(self) -> Self: ...
-    def __exit__(self, *_error: object) -> None: ...
+    def __enter__(self) -> Self:
+        """Return the archive itself.
+
+        Raises ``ValueError`` if it is closed.
+        """
+    def __exit__(self, *_error: object) -> None:
+        """Close the archive."""
     @classmethod
     def create(
         cls,
@@ -1774,6 +1779,8 @@ class Archive:
     def annotations(self) -> list[ModelInfo]:
         """Return the models with annotations, in the order of their names.
 
+        Raises ``ValueError`` if the archive is closed.
+
         >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
         >>> report = archive.annotate("model-v1", predictions, partial=True)
         >>> archive.annotations()
@@ -1889,6 +1896,8 @@ class Archive:
 
     def history(self) -> list[CommitInfo]:
         """Return the commits up to this version, newest first, including those of expired versions.
+
+        Raises ``ValueError`` if the archive is closed.
 
         >>> for commit in archive.history():
         ...     print(commit.version, commit.operation, commit.added_runs)
@@ -2811,6 +2820,28 @@ class Query:
         (20, 2)
         """
 
+    def lazy(self) -> Any:
+        """Return a ``polars.LazyFrame`` of the result, which runs the query when polars collects the frame.
+
+        The query then reads only the columns that polars needs, and stops after ``head`` or ``limit`` of the frame. It
+        also evaluates filters that compare columns of integers, bools or strings with values, and ``is_in``,
+        ``is_null`` and ``is_between``, joined by and, or and not. Polars evaluates all other filters. A query with a
+        LIMIT leaves all filters to polars.
+
+        Raises ``ImportError`` if polars is not installed, and ``QueryError`` for an EXPLAIN. If the query fails, polars
+        raises its own exception.
+
+        >>> import polars as pl
+        >>> frame = archive.sql("SELECT * FROM steps").lazy()
+        >>> frame.filter(pl.col("max_score") > 50_000).select("board", "move").collect().shape
+        (3773, 2)
+        """
+    def _narrowed(self, columns: Sequence[str] | None, condition: tuple[Any, ...] | None) -> Query | None:
+        """Return a query for some columns of the rows that meet a condition; ``None`` if the query cannot evaluate it.
+
+        - ``columns``: the names of the columns; ``None`` = all.
+        - ``condition``: a nested tuple, as ``a2store._polars`` makes it; ``None`` = all rows.
+        """
     def to_numpy(self) -> dict[str, npt.NDArray[Any]]:
         """Run the query and return its columns as NumPy arrays by name, by way of pyarrow.
 

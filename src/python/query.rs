@@ -3,12 +3,13 @@
 use super::arrow::{ArrowBatch, ArrowSchema, columns_and_types, stream_capsule};
 use super::interrupt::{checking, interruptible, signals};
 use super::table::PyStepTable;
-use super::values::{at_least, names_from};
+use super::values::{at_least, names_from, scalar};
 use crate::cancellation::CancellationToken;
+use crate::error::Error;
 use crate::progress::Progress;
-use crate::query::{ArrowReader, Query, QueryStream, RowFormat, WriteRowsOptions};
+use crate::query::{ArrowReader, Condition, Query, QueryStream, RowFormat, WriteRowsOptions};
 use crate::table::{ChosenEv, MaterializeOptions};
-use pyo3::exceptions::PyImportError;
+use pyo3::exceptions::{PyImportError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use pyo3_arrow::error::PyArrowResult;
@@ -39,7 +40,8 @@ use std::sync::{Mutex, PoisonError};
 #[pyclass(frozen, name = "Query", module = "a2store")]
 pub(super) struct PyQuery {
     query: Query,
-    call: QueryCall,
+    /// `None` for queries that the package makes for itself.
+    call: Option<QueryCall>,
 }
 
 /// The call that returned a query. A pickled query repeats it.
@@ -66,7 +68,11 @@ const NOTEBOOK_ROWS: usize = 10;
 
 impl PyQuery {
     pub(super) fn called(query: Query, call: QueryCall) -> PyQuery {
-        PyQuery { query, call }
+        PyQuery { query, call: Some(call) }
+    }
+
+    fn internal(query: Query) -> PyQuery {
+        PyQuery { query, call: None }
     }
 
     fn write(&self, py: Python<'_>, path: PathBuf, options: &WriteRowsOptions) -> PyResult<u64> {
@@ -149,7 +155,7 @@ impl PyQuery {
 
     /// Return the call that made the query, for ``pickle``; unpickling plans the query again.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Py<PyTuple>)> {
-        let call = &self.call;
+        let call = self.call.as_ref().ok_or_else(|| PyTypeError::new_err("cannot pickle an internal query"))?;
         let partial = py.import("functools")?.getattr("partial")?;
         Ok((partial.call((&call.method,), Some(call.keywords.bind(py)))?, call.args.clone_ref(py)))
     }
@@ -293,6 +299,46 @@ impl PyQuery {
         frame.map_err(|error| signal_or(slf.py(), error))
     }
 
+    /// Return a ``polars.LazyFrame`` of the result, which runs the query when polars collects the frame.
+    ///
+    /// The query then reads only the columns that polars needs, and stops after ``head`` or ``limit`` of the frame. It
+    /// also evaluates filters that compare columns of integers, bools or strings with values, and ``is_in``,
+    /// ``is_null`` and ``is_between``, joined by and, or and not. Polars evaluates all other filters. A query with a
+    /// LIMIT leaves all filters to polars.
+    ///
+    /// Raises ``ImportError`` if polars is not installed, and ``QueryError`` for an EXPLAIN. If the query fails, polars
+    /// raises its own exception.
+    ///
+    /// >>> import polars as pl
+    /// >>> frame = archive.sql("SELECT * FROM steps").lazy()
+    /// >>> frame.filter(pl.col("max_score") > 50_000).select("board", "move").collect().shape
+    /// (3773, 2)
+    fn lazy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        needed(slf.py(), "polars", "lazy")?;
+        slf.py().import("a2store._polars")?.call_method1("scan", (slf,))
+    }
+
+    /// Return a query for some columns of the rows that meet a condition; ``None`` if the query cannot evaluate it.
+    ///
+    /// - ``columns``: the names of the columns; ``None`` = all.
+    /// - ``condition``: a nested tuple, as ``a2store._polars`` makes it; ``None`` = all rows.
+    fn _narrowed(
+        &self,
+        columns: Option<Vec<String>>,
+        condition: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Option<PyQuery>> {
+        let filtered = match condition {
+            Some(condition) => self.query.filter(&condition_from(condition)?)?,
+            None => Some(self.query.clone()),
+        };
+        let Some(query) = filtered else { return Ok(None) };
+        let Some(names) = columns else { return Ok(Some(PyQuery::internal(query))) };
+        let schema = query.schema();
+        let places = names.iter().map(|name| schema.index_of(name).map_err(|error| Error::query(error.to_string())));
+        let places = places.collect::<Result<Vec<_>, _>>()?;
+        Ok(Some(PyQuery::internal(query.select(&places)?)))
+    }
+
     /// Run the query and return its columns as NumPy arrays by name, by way of pyarrow.
     ///
     /// The columns of a result have different types, so the arrays are separate, as in ``Batch.to_dict``. They are
@@ -433,6 +479,28 @@ impl PyQuery {
     fn __repr__(&self) -> String {
         format!("Query({})", columns_and_types(&self.query.schema()))
     }
+}
+
+/// Converts a nested tuple: an operator, and then its operands.
+fn condition_from(condition: &Bound<'_, PyAny>) -> PyResult<Condition> {
+    let operator: String = condition.get_item(0)?.extract()?;
+    let operands = condition.get_item(1)?;
+    let several = || operands.try_iter()?.map(|operand| condition_from(&operand?)).collect::<PyResult<Vec<_>>>();
+    Ok(match operator.as_str() {
+        "and" => Condition::All(several()?),
+        "or" => Condition::Any(several()?),
+        "not" => Condition::Not(Box::new(condition_from(&operands)?)),
+        "is_null" => Condition::IsNull(operands.extract()?),
+        "in" => {
+            let values = condition.get_item(2)?.try_iter()?.map(|value| scalar(&value?)).collect::<PyResult<_>>()?;
+            Condition::OneOf(operands.extract()?, values)
+        }
+        sign => {
+            let sign = Condition::operator(sign);
+            let sign = sign.ok_or_else(|| PyValueError::new_err(format!("condition: unknown operator {operator}")))?;
+            Condition::Compare(operands.extract()?, sign, scalar(&condition.get_item(2)?)?)
+        }
+    })
 }
 
 /// Returns the exception of a pending signal, or else `error`. A signal that ends a stream reaches its reader only as

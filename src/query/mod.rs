@@ -24,6 +24,7 @@
 //! | `order.rs` | plans that keep the natural order, and sorts that make the order of others definite |
 //! | `row_origin.rs` | the table whose rows a plan returns, and the columns that identify them |
 //! | `stream.rs`, `partition.rs` | running a plan: partitions in order, with bounded buffers, cancelled by dropping |
+//! | `condition.rs` | conditions that a consumer adds to a planned query |
 //! | `conform.rs` | converting batches to the schema of a result |
 //! | `explain.rs`, `plan_text.rs` | EXPLAIN; plans as text without file names |
 //! | `preview.rs`, `type_names.rs` | the first rows of a result, as a table; names of types for people |
@@ -31,6 +32,8 @@
 //! | `errors.rs` | DataFusion's errors as errors of this crate |
 
 mod archive_table;
+#[cfg(feature = "python")]
+mod condition;
 mod conform;
 mod determinism;
 mod errors;
@@ -72,6 +75,8 @@ pub use stream::QueryStream;
 pub use user_tables::UserTable;
 pub use write::{RowCompression, RowFormat, WriteRowsOptions};
 
+#[cfg(feature = "python")]
+pub(crate) use condition::Condition;
 pub(crate) use errors::query_error;
 #[cfg(feature = "python")]
 pub(crate) use functions::build_tables;
