@@ -21,6 +21,7 @@ pub struct StorageOptions {
 
 impl StorageOptions {
     /// Returns the names and values, in the order of the names.
+    #[cfg(any(feature = "cloud", feature = "python"))]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.options.iter().map(|(name, value)| (&**name, &**value))
     }

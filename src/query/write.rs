@@ -288,6 +288,7 @@ impl<W: Write> KeepsError<W> {
     }
 
     /// Returns the kind of the first error.
+    #[cfg(feature = "cli")]
     pub(crate) fn kind(&self) -> Option<io::ErrorKind> {
         self.error.as_ref().map(io::Error::kind)
     }
