@@ -122,7 +122,7 @@ mod python;
 pub use archive::{
     AnnotateOptions, AnnotateReport, AnnotationInput, Archive, CommitInfo, CompactOptions, CompactReport,
     ExpireOptions, ExpireReport, IngestOptions, IngestReport, ModelInfo, OnError, Operation, Phase, Phases, Problem,
-    Rejected, Repair, RepairReport, SeenFiles, TableName, VerifyOptions, VerifyReport,
+    Rejected, Repair, RepairReport, SeenFiles, StorageOptions, TableName, VerifyOptions, VerifyReport,
 };
 pub use board::{Board, Move, Symmetry, WideBoard};
 pub use cancellation::CancellationToken;
@@ -137,8 +137,8 @@ pub use format::{
 pub use loader::{Batches, Loader, LoaderOptions, LoaderState, Permutation, Sampling};
 pub use progress::{Progress, ProgressBar, Unit};
 pub use query::{
-    Argument, ArgumentKind, Function, ParamValues, Preview, Query, QueryOptions, QueryStream, SavedColumn,
-    SavedParameter, SavedQuery, ScalarValue, UserTable, functions, no_params,
+    Argument, ArgumentKind, Function, ParamValues, Preview, Query, QueryOptions, QueryStream, RowCompression,
+    RowFormat, SavedColumn, SavedParameter, SavedQuery, ScalarValue, UserTable, WriteRowsOptions, functions, no_params,
 };
 pub use run::{Branches, Run, RunBuilder, RunMeta, RunStep, Violation};
 pub use selfplay::{

@@ -201,6 +201,47 @@ impl Destination {
     }
 }
 
+/// The output of a command or method: a file that replaces an older one, or a pipe or device.
+pub(crate) enum Output {
+    /// A file under a staging name.
+    File {
+        staged: Staged,
+        /// The final path, with symbolic links resolved.
+        path: PathBuf,
+    },
+    /// An open pipe or device.
+    Stream(File),
+}
+
+impl Output {
+    /// Begins a file for `path`, or opens the pipe or device there.
+    pub(crate) fn create(path: &Path) -> Result<Output> {
+        match Destination::of(path)? {
+            Destination::File { path, folder } => Ok(Output::File { staged: Staged::new(&folder)?, path }),
+            Destination::Stream(path) => {
+                let file = File::options().write(true).open(&path).map_err(|source| Error::io(&path, source))?;
+                Ok(Output::Stream(file))
+            }
+        }
+    }
+
+    /// Returns the file, pipe or device.
+    pub(crate) fn file(&self) -> &File {
+        match self {
+            Output::File { staged, .. } => staged.file(),
+            Output::Stream(file) => file,
+        }
+    }
+
+    /// Makes a file durable and gives it its name, replacing an older file.
+    pub(crate) fn publish(self) -> Result<()> {
+        match self {
+            Output::File { staged, path } => staged.replace(&path),
+            Output::Stream(_) => Ok(()),
+        }
+    }
+}
+
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;

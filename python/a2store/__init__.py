@@ -10,10 +10,10 @@ Conventions:
 - Bits 0 to 3 of a legality mask are up, down, left and right.
 - Ranges are half-open: ``0..n`` excludes ``n``. Ranges written ``0..=n`` include ``n``.
 
-A negative integer, or one that is too large for its argument, raises ``OverflowError``. A value that is not an integer
-raises ``TypeError``; NumPy integers are accepted. Sequences of integers reject bools. A failed operation on a file or
-folder raises ``OSError`` or a subclass, such as ``FileNotFoundError``, with ``filename`` set. A failed allocation for
-batches, tables, orders or weights raises ``MemoryError``.
+A negative integer, or one that is too large for its argument, raises ``OverflowError``, or ``ValueError`` with the name
+of the argument. A value that is not an integer raises ``TypeError``; NumPy integers are accepted. Sequences of integers
+reject bools. A failed operation on a file or folder raises ``OSError`` or a subclass, such as ``FileNotFoundError``,
+with ``filename`` set. A failed allocation for batches, tables, orders or weights raises ``MemoryError``.
 
 >>> import a2store
 >>> archive = a2store.Archive.create("new.a2")
@@ -32,6 +32,7 @@ from ._a2store import (
     ArchiveError,
     ArchiveExistsError,
     ArrowArray,
+    ArrowBatch,
     ArrowSchema,
     Batch,
     BatchIterator,
@@ -56,6 +57,7 @@ from ._a2store import (
     PackStepIterator,
     Problem,
     Query,
+    QueryBatches,
     QueryError,
     QueryLimitError,
     QueryRefusedError,
@@ -78,6 +80,7 @@ from ._a2store import (
     __version__,
     convert,
     functions,
+    open,  # noqa: A004
     queries,
     read_run,
     repair,
@@ -91,6 +94,7 @@ __all__ = [
     "ArchiveError",
     "ArchiveExistsError",
     "ArrowArray",
+    "ArrowBatch",
     "ArrowSchema",
     "Batch",
     "BatchIterator",
@@ -115,6 +119,7 @@ __all__ = [
     "PackStepIterator",
     "Problem",
     "Query",
+    "QueryBatches",
     "QueryError",
     "QueryLimitError",
     "QueryRefusedError",
@@ -137,6 +142,7 @@ __all__ = [
     "__version__",
     "convert",
     "functions",
+    "open",
     "queries",
     "read_run",
     "repair",

@@ -15,6 +15,7 @@ __all__ = [
     "ArchiveError",
     "ArchiveExistsError",
     "ArrowArray",
+    "ArrowBatch",
     "ArrowSchema",
     "Batch",
     "BatchIterator",
@@ -42,6 +43,7 @@ __all__ = [
     "Player",
     "Problem",
     "Query",
+    "QueryBatches",
     "QueryError",
     "QueryLimitError",
     "QueryRefusedError",
@@ -72,6 +74,7 @@ __all__ = [
     "_run_command",
     "convert",
     "functions",
+    "open",
     "queries",
     "read_run",
     "recover",
@@ -81,6 +84,7 @@ __all__ = [
 ]
 
 _Path: TypeAlias = PathLike[str] | str
+_StorageOptions: TypeAlias = dict[str, Any]
 _TableName: TypeAlias = Literal["steps", "runs", "annotations"]
 _RunFormat: TypeAlias = Literal["a2t1", "a2run2"]
 _ExportFormat: TypeAlias = Literal[
@@ -1563,7 +1567,10 @@ class Archive:
 
     The folder holds Parquet files, which any tool may read, and a log of commits, which says which files are valid.
     Commits of other writers become visible with ``refresh``. ``ingest`` moves to the version that it commits. To get an
-    archive, call ``Archive.create`` or ``Archive.open``. Threads may share it.
+    archive, call ``a2store.open``, ``Archive.create`` or ``Archive.open``. Threads may share it.
+
+    A pickled archive is a handle: the location, the version and ``storage_options``, with any credentials in them.
+    Unpickling opens the archive again, at the same version. ``repr`` shows no options.
 
     >>> archive = a2store.Archive.create("new.a2")
     >>> archive.ingest("runs/").accepted
@@ -1579,8 +1586,32 @@ class Archive:
     3 rows
     """
 
+    def close(self) -> None:
+        """Close the archive. Every later operation on this object raises ``ValueError``.
+
+        Queries and tables of the archive stay valid. A second call has no effect. ``with`` calls it at the end.
+
+        >>> archive.close()
+        >>> archive.num_runs
+        Traceback (most recent call last):
+        ValueError: the archive is closed
+        """
+    def __enter__(self) -> Self:
+        """Return the archive itself.
+
+        Raises ``ValueError`` if it is closed.
+        """
+    def __exit__(self, *_error: object) -> None:
+        """Close the archive."""
     @classmethod
-    def create(cls, path: _Path, *, phases: dict[str, int] | None = None) -> Self:
+    def create(
+        cls,
+        path: _Path,
+        *,
+        phases: dict[str, int] | None = None,
+        exist_ok: bool = False,
+        storage_options: _StorageOptions | None = None,
+    ) -> Self:
         """Create an empty archive, at version 1.
 
         - ``path``: the archive's folder, created if it is missing, or a URL: ``s3://bucket/games.a2``, ``gs://...``,
@@ -1590,9 +1621,12 @@ class Archive:
         - ``phases``: the smallest tiles of the phases ``"mid"`` and ``"late"``. The largest tile on the board
           determines the phase of a step; below ``"mid"`` it is ``early``. The defaults are ``{"mid": 1024, "late":
           4096}``. The phases of an archive never change.
+        - ``exist_ok``: ``True`` = opens an archive that already exists, if it has the given ``phases``.
+        - ``storage_options``: as in ``a2store.open``.
 
-        Raises ``ArchiveExistsError`` if there already is an archive. Raises ``ValueError`` unless both phases are tiles
-        (2, 4, ..., 32768) and mid is below late, and for a folder with other files. Also raises ``OSError``, and
+        Raises ``ArchiveExistsError`` if there already is an archive and ``exist_ok`` is false. Raises ``ValueError``
+        unless both phases are tiles (2, 4, ..., 32768) and mid is below late, for a folder with other files, for other
+        phases of an existing archive, and for an unknown name in ``storage_options``. Also raises ``OSError``, and
         ``KeyboardInterrupt`` on Ctrl-C.
 
         >>> archive = a2store.Archive.create("new.a2", phases={"mid": 2048, "late": 8192})
@@ -1601,7 +1635,14 @@ class Archive:
         """
 
     @classmethod
-    def open(cls, path: _Path, *, version: int | None = None, checksums: bool | None = None) -> Self:
+    def open(
+        cls,
+        path: _Path,
+        *,
+        version: int | None = None,
+        checksums: bool | None = None,
+        storage_options: _StorageOptions | None = None,
+    ) -> Self:
         """Open an archive.
 
         - ``path``: the archive's folder or URL, as in ``create``.
@@ -1609,10 +1650,12 @@ class Archive:
         - ``checksums``: whether queries and exports verify the checksum of each data file when this process first reads
           it. If off, a flipped bit in a data file can change an answer. ``None`` = on for a folder and off for a URL,
           because the check downloads whole files.
+        - ``storage_options``: as in ``a2store.open``.
 
-        Raises ``FileNotFoundError`` if the folder does not exist, ``ArchiveError`` if it holds no archive or a newer
-        a2store wrote it, and ``VersionNotFoundError``. Raises ``DamagedError`` if a commit contradicts its checksum or
-        the previous commit, and ``KeyboardInterrupt`` on Ctrl-C.
+        Raises ``ValueError`` for a negative version and for an unknown name in ``storage_options``. Raises
+        ``FileNotFoundError`` if the folder does not exist, ``ArchiveError`` if it holds no archive or a newer a2store
+        wrote it, and ``VersionNotFoundError``. Raises ``DamagedError`` if a commit contradicts its checksum or the
+        previous commit, and ``KeyboardInterrupt`` on Ctrl-C.
 
         >>> a2store.Archive.open("games.a2").num_runs
         20
@@ -1736,6 +1779,8 @@ class Archive:
     def annotations(self) -> list[ModelInfo]:
         """Return the models with annotations, in the order of their names.
 
+        Raises ``ValueError`` if the archive is closed.
+
         >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
         >>> report = archive.annotate("model-v1", predictions, partial=True)
         >>> archive.annotations()
@@ -1853,6 +1898,8 @@ class Archive:
 
     def history(self) -> list[CommitInfo]:
         """Return the commits up to this version, newest first, including those of expired versions.
+
+        Raises ``ValueError`` if the archive is closed.
 
         >>> for commit in archive.history():
         ...     print(commit.version, commit.operation, commit.added_runs)
@@ -2421,8 +2468,41 @@ class Repair:
     def reason(self) -> str:
         """The reason for the action."""
 
+def open(  # noqa: A001
+    path: _Path,
+    *,
+    version: int | None = None,
+    create: bool = False,
+    storage_options: _StorageOptions | None = None,
+) -> Archive:
+    """Open an archive, or create it.
+
+    An archive is a context manager: ``with a2store.open("games.a2") as archive: ...`` closes it at the end.
+
+    - ``path``: the archive's folder, or a URL: ``s3://bucket/games.a2``, ``gs://...``, ``az://...``.
+    - ``version``: the version to open, from 1 (the empty archive); ``None`` = the newest.
+    - ``create``: ``True`` = creates an empty archive if there is none.
+    - ``storage_options``: options of the object store by their names in object_store, as in polars:
+      ``aws_access_key_id``, ``aws_secret_access_key``, ``aws_endpoint``, ``aws_region``, ``allow_http``, .... They
+      override environment variables. A folder ignores them.
+
+    Raises ``ValueError`` for ``version`` with ``create=True``, and for an unknown name in ``storage_options``.
+    Otherwise raises as ``Archive.open`` does.
+
+    >>> a2store.open("games.a2").num_runs
+    20
+    >>> with a2store.open("new.a2", create=True) as archive:
+    ...     archive.ingest("runs").accepted
+    20
+    """
+
 def verify(
-    path: _Path, *, deep: bool = False, workers: int | None = None, progress: bool | None = None
+    path: _Path,
+    *,
+    deep: bool = False,
+    workers: int | None = None,
+    progress: bool | None = None,
+    storage_options: _StorageOptions | None = None,
 ) -> VerifyReport:
     """Check an archive for problems, even one that is too damaged to open.
 
@@ -2431,6 +2511,7 @@ def verify(
     listed in the report.
 
     - ``path``: the archive's folder or URL.
+    - ``storage_options``: as in ``a2store.open``.
     - ``deep``: also rebuild every run from its columns, and check its digest and whether its moves obey the rules, as
       ``runs.verified`` states.
     - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
@@ -2446,7 +2527,7 @@ def verify(
     VerifyReport(0 problems, version=2, num_files=2, num_runs=20)
     """
 
-def repair(path: _Path, *, dry_run: bool = True) -> RepairReport:
+def repair(path: _Path, *, dry_run: bool = True, storage_options: _StorageOptions | None = None) -> RepairReport:
     """Repair an archive with damaged or missing commits.
 
     A lost commit that a checkpoint covers is rebuilt. Otherwise the archive continues from the last intact version,
@@ -2456,6 +2537,7 @@ def repair(path: _Path, *, dry_run: bool = True) -> RepairReport:
 
     - ``path``: the archive's folder or URL.
     - ``dry_run``: ``True`` = only report the steps.
+    - ``storage_options``: as in ``a2store.open``.
 
     Raises ``DamagedError`` if no version can be read, and ``ArchiveError`` if there is no archive or a newer a2store
     wrote it. Also raises ``ConflictError``, ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
@@ -2606,6 +2688,8 @@ class Query:
     A query that only filters, selects and computes on rows of one table keeps the table's order; ``steps`` is ordered
     by ``(run_id, step_index)``. Other queries follow their ORDER BY, or have no defined order.
 
+    A pickled query has its text, parameters, limits and tables, and a handle of the archive at its version.
+
     >>> query = archive.sql("SELECT board, move FROM steps WHERE phase = 'late'")
     >>> pa.table(query).num_rows
     1950
@@ -2621,6 +2705,46 @@ class Query:
     def schema(self) -> ArrowSchema:
         """The schema of the result."""
 
+    @property
+    def columns(self) -> list[str]:
+        """The names of the result's columns, in order."""
+    def __iter__(self) -> QueryBatches: ...
+    def limit(self, n: int) -> Query:
+        """Return a query for the first rows of the result, like a LIMIT at the end of its text.
+
+        Without an ORDER BY, the rows of a join or a grouped query have no defined order, so any of them may be first.
+
+        - ``n``: the maximum number of rows, in ``0..2**64``.
+
+        Raises ``ValueError`` for ``n`` out of range, and ``QueryError`` for an EXPLAIN.
+
+        >>> query = archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC")
+        >>> query.limit(2).to_polars().rows()
+        [(16, 82292), (17, 46388)]
+        """
+    def head(self, n: int = 5) -> Query:
+        """Return a query for the first rows of the result. It is ``limit`` with a default.
+
+        - ``n``: as in ``limit``.
+
+        Raises as ``limit`` does.
+
+        >>> archive.sql("SELECT * FROM steps").head().count()
+        5
+        """
+    def to_batches(self) -> QueryBatches:
+        """Run the query and return an iterator over its record batches, which arrive as they are computed.
+
+        ``pyarrow.record_batch(batch)``, ``polars.DataFrame(batch)`` and other consumers of the Arrow C interface read
+        a batch without a copy. ``for batch in query`` does the same. If the query fails, the iterator raises as
+        ``count`` does. A deleted iterator stops the query.
+
+        Raises as ``count`` does.
+
+        >>> for batch in archive.sql("SELECT board, move FROM steps LIMIT 3").to_batches():
+        ...     print(pa.record_batch(batch)["move"].to_pylist())
+        [3, 0, 2]
+        """
     def count(self) -> int:
         """Run the query and return only its number of rows.
 
@@ -2651,7 +2775,8 @@ class Query:
 
         - ``max_rows``: the maximum number of rows; the query stops once it has produced them.
 
-        Raises as ``count`` does.
+        Floats are rounded to 6 decimals, and those below 0.1 to 6 significant digits. Raises ``ValueError`` for a
+        negative number. Otherwise raises as ``count`` does.
 
         >>> archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC").show(max_rows=2)
         +--------+-----------+
@@ -2699,10 +2824,98 @@ class Query:
         (20, 2)
         """
 
+    def lazy(self) -> Any:
+        """Return a ``polars.LazyFrame`` of the result, which runs the query when polars collects the frame.
+
+        The query then reads only the columns that polars needs, and stops after ``head`` or ``limit`` of the frame. It
+        also evaluates filters that compare columns of integers, bools or strings with values, and ``is_in``,
+        ``is_null`` and ``is_between``, joined by and, or and not. Polars evaluates all other filters. A query with a
+        LIMIT leaves all filters to polars.
+
+        Raises ``ImportError`` if polars is not installed, and ``QueryError`` for an EXPLAIN. If the query fails, polars
+        raises its own exception.
+
+        >>> import polars as pl
+        >>> frame = archive.sql("SELECT * FROM steps").lazy()
+        >>> frame.filter(pl.col("max_score") > 50_000).select("board", "move").collect().shape
+        (3773, 2)
+        """
+    def _narrowed(self, columns: Sequence[str] | None, condition: tuple[Any, ...] | None) -> Query | None:
+        """Return a query for some columns of the rows that meet a condition; ``None`` if the query cannot evaluate it.
+
+        - ``columns``: the names of the columns; ``None`` = all.
+        - ``condition``: a nested tuple, as ``a2store._polars`` makes it; ``None`` = all rows.
+        """
+    def to_numpy(self) -> dict[str, npt.NDArray[Any]]:
+        """Run the query and return its columns as NumPy arrays by name, by way of pyarrow.
+
+        The columns of a result have different types, so the arrays are separate, as in ``Batch.to_dict``. They are
+        writable, and have shape (rows,). A column of lists of ``k`` values has shape (rows, k). Strings are Python
+        objects. A null is NaN in floats, NaT in times, and None in objects. A column of integers or bools with a null
+        is a ``numpy.ma.MaskedArray``.
+
+        Raises as ``to_arrow`` does.
+
+        >>> columns = archive.sql("SELECT run_id, max_score, engine FROM runs").to_numpy()
+        >>> columns["max_score"][:3], columns["engine"][0]
+        (array([11308, 14944, 21612], dtype=uint64), 'a2store-expectimax-1')
+        """
+    def write_parquet(
+        self,
+        path: _Path,
+        *,
+        compression: Literal["zstd", "snappy", "lz4", "none"] = "zstd",
+        row_group_size: int = 1_048_576,
+    ) -> int:
+        """Run the query, write its rows to a Parquet file as they are computed, and return their number.
+
+        The complete file replaces an existing one, durably and in one step. After an exception, an existing file is
+        unchanged.
+
+        - ``path``: the file, which must not be in the archive. A pipe or a device is written directly.
+        - ``compression``: ``"zstd"``, ``"snappy"``, ``"lz4"`` or ``"none"``.
+        - ``row_group_size``: the maximum number of rows in a row group, at least 1.
+
+        Raises ``ValueError`` for an option out of range and for a path in the archive, and ``OSError`` if the file
+        cannot be written. Otherwise raises as ``count`` does.
+
+        >>> archive.sql("SELECT * FROM steps WHERE phase = 'late'").write_parquet("late.parquet")
+        1950
+        """
+    def write_csv(self, path: _Path) -> int:
+        """Run the query, write its rows to a CSV file as they are computed, and return their number.
+
+        The first line has the names of the columns. A null is an empty field. The file is written as by
+        ``write_parquet``.
+
+        - ``path``: as in ``write_parquet``.
+
+        Raises ``QueryError`` for a column of lists. Otherwise raises as ``write_parquet`` does.
+
+        >>> archive.sql("SELECT run_id, max_score FROM runs ORDER BY run_id").write_csv("scores.csv")
+        20
+        >>> from pathlib import Path
+        >>> Path("scores.csv").read_text().splitlines()[:2]
+        ['run_id,max_score', '0,11308']
+        """
+    def write_ipc(self, path: _Path, *, compression: Literal["none", "lz4", "zstd"] = "none") -> int:
+        """Run the query, write its rows to an Arrow IPC file as they are computed, and return their number.
+
+        ``pyarrow.feather`` and ``polars.read_ipc`` read the file. Dictionaries of strings become strings. The file is
+        written as by ``write_parquet``.
+
+        - ``path``: as in ``write_parquet``.
+        - ``compression``: ``"none"``, ``"lz4"`` or ``"zstd"``. Files without compression can be mapped into memory.
+
+        Raises as ``write_parquet`` does.
+
+        >>> archive.sql("SELECT * FROM runs").write_ipc("runs.arrow", compression="lz4")
+        20
+        """
     def materialize(
         self,
         *,
-        extra: Sequence[str] = ...,
+        extra: str | Iterable[str] | None = None,
         chosen_ev: Literal["stored", "one"] = "stored",
         memory_limit: int | None = None,
         path: _Path | None = None,
@@ -2710,8 +2923,9 @@ class Query:
     ) -> StepTable:
         """Run the query and store its rows in a table in memory or in a file.
 
-        A row takes 32 bytes plus the extra columns. These columns of the result are used, by name; all others are
-        ignored. Other numeric types are cast, and a value outside the range of the type raises:
+        A row takes 32 bytes plus the extra columns. These columns of the result are used, by name; all others are left
+        out. A ``UserWarning`` names those of them that the query computes or takes from your own tables. Other numeric
+        types are cast, and a value outside the range of the type raises:
 
         - ``board``, uint64: required.
         - ``move``, uint8: 0 to 3; 255 if it is null or missing.
@@ -2726,11 +2940,10 @@ class Query:
         Rows are in the order of the query's ORDER BY, then of ``(run_id, step_index)``. The number of threads does not
         affect the order.
 
-        - ``extra``: further columns of the result to append to each row: bools, integers, floats, strings, or
-          fixed-size lists of bools or numbers; by default none. Numbers keep their type; a null becomes NaN in floats
-          and raises in other types. A null list counts as a list of nulls. Strings, and dictionaries of strings, become
-          int16 codes: the string's index in ``table.categories``, -1 = null. A column may have at most 32,768 different
-          strings.
+        - ``extra``: further columns of the result to append to each row, as a name or an iterable of names; by default
+          none. A column has bools, integers, floats or strings. Numbers keep their type; a null becomes NaN in floats
+          and raises in other types. Strings, and dictionaries of strings, become int16 codes: the string's index in
+          ``table.categories``, -1 = null. A column may have at most 32,768 different strings.
         - ``chosen_ev``: the value of the chosen move, in steps that have values. ``"stored"`` = the archive's value,
           ``"one"`` = exactly 1.0.
         - ``memory_limit``: the maximum number of bytes of rows in memory; ``None`` = the memory that the system has
@@ -2766,6 +2979,20 @@ class Query:
 
         Raises as ``count`` does.
         """
+
+@final
+class QueryBatches:
+    """The record batches of a query's result, as ``Query.to_batches`` returns them.
+
+    >>> sum(len(batch) for batch in archive.sql("SELECT board FROM steps").to_batches())
+    29320
+    """
+
+    def __iter__(self) -> QueryBatches:
+        """Return the iterator itself."""
+
+    def __next__(self) -> ArrowBatch:
+        """Return the next batch."""
 
 # Table
 
@@ -3472,6 +3699,33 @@ class ArrowArray:
         """Return the array in the capsules ``arrow_schema`` and ``arrow_array``.
 
         - ``requested_schema``: an ``arrow_schema`` capsule; the values are cast to its type if it differs.
+        """
+
+@final
+class ArrowBatch:
+    """An Arrow record batch for ``pyarrow.record_batch`` and any other consumer of ``__arrow_c_array__``.
+
+    ``len(batch)`` is the number of rows.
+
+    >>> batch = next(iter(archive.sql("SELECT run_id, max_score FROM runs")))
+    >>> batch
+    ArrowBatch(20 rows: run_id: uint32, max_score: uint64)
+    >>> pa.record_batch(batch)["max_score"][0]
+    <pyarrow.UInt64Scalar: 11308>
+    """
+
+    @property
+    def schema(self) -> ArrowSchema:
+        """The schema of the batch."""
+    def __len__(self) -> int:
+        """Return the number of rows."""
+
+    def __arrow_c_schema__(self) -> object:
+        """Return the batch's schema as an ``arrow_schema`` capsule."""
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        """Return the batch as a struct of its columns, in the capsules ``arrow_schema`` and ``arrow_array``.
+
+        - ``requested_schema``: an ``arrow_schema`` capsule; columns are cast to its types where possible.
         """
 
 @final

@@ -18,6 +18,7 @@ use super::run_discovery::IngestInput;
 use super::schema::table_schema;
 use super::snapshot::Snapshot;
 use super::storage::Storage;
+use super::storage_options::StorageOptions;
 use super::table_name::TableName;
 use super::verify::{self, VerifyOptions, VerifyReport};
 use crate::cancellation::CancellationToken;
@@ -69,16 +70,22 @@ impl Archive {
     /// [`ErrorKind::ArchiveExists`] if the folder holds an archive. [`ErrorKind::Argument`] if the thresholds
     /// are not tiles in ascending order, or if the folder holds other files. [`ErrorKind::Io`].
     pub fn create(location: impl AsRef<Path>, phases: Phases) -> Result<Archive> {
-        Archive::create_unless_cancelled(location, phases, CancellationToken::never())
+        Archive::create_with(location, phases, &StorageOptions::default(), CancellationToken::never())
     }
 
-    pub(crate) fn create_unless_cancelled(
+    /// Creates an archive as [`create`](Archive::create) does, with options of the object store.
+    ///
+    /// # Errors
+    /// The errors of [`create`](Archive::create), [`ErrorKind::Argument`] for an unknown option, and
+    /// [`ErrorKind::Cancelled`].
+    pub fn create_with(
         location: impl AsRef<Path>,
         phases: Phases,
+        options: &StorageOptions,
         cancel: &CancellationToken,
     ) -> Result<Archive> {
         phases.check()?;
-        let storage = Storage::new(location.as_ref())?;
+        let storage = Storage::new(location.as_ref(), options)?;
         if storage.is_local() {
             check_empty(storage.root())?;
         }
@@ -109,9 +116,7 @@ impl Archive {
     /// [`ErrorKind::NotAnArchive`]. [`ErrorKind::Damaged`] if a commit does not match its checksum or its
     /// parent. [`ErrorKind::SchemaVersion`] if a newer a2store wrote the archive. [`ErrorKind::Io`].
     pub fn open(location: impl AsRef<Path>) -> Result<Archive> {
-        let storage = Storage::new(location.as_ref())?;
-        let snapshot = Log::new(&storage).replay(None)?;
-        Ok(Archive::new(storage, snapshot))
+        Archive::open_with(location, None, &StorageOptions::default())
     }
 
     /// Opens an archive at an earlier version; version 1 is the empty archive.
@@ -120,9 +125,45 @@ impl Archive {
     /// The errors of [`open`](Archive::open), and [`ErrorKind::VersionNotFound`] if the version does not exist or has
     /// expired.
     pub fn open_at(location: impl AsRef<Path>, version: u64) -> Result<Archive> {
-        let storage = Storage::new(location.as_ref())?;
-        let snapshot = Log::new(&storage).replay(Some(version))?;
+        Archive::open_with(location, Some(version), &StorageOptions::default())
+    }
+
+    /// Opens an archive at a version, or with `None` at the newest, with options of the object store.
+    ///
+    /// # Errors
+    /// The errors of [`open_at`](Archive::open_at), and [`ErrorKind::Argument`] for an unknown option.
+    pub fn open_with(location: impl AsRef<Path>, version: Option<u64>, options: &StorageOptions) -> Result<Archive> {
+        let storage = Storage::new(location.as_ref(), options)?;
+        let snapshot = Log::new(&storage).replay(version)?;
         Ok(Archive::new(storage, snapshot))
+    }
+
+    /// Opens an archive at its newest version, or creates it with these phases if there is nothing.
+    ///
+    /// # Errors
+    /// The errors of [`open`](Archive::open) and of [`create_with`](Archive::create_with). An existing archive is not
+    /// compared with `phases`.
+    pub fn open_or_create(
+        location: impl AsRef<Path>,
+        phases: Phases,
+        options: &StorageOptions,
+        cancel: &CancellationToken,
+    ) -> Result<Archive> {
+        let location = location.as_ref();
+        let absent = match Archive::open_with(location, None, options) {
+            Err(error) if error.is_not_found() || matches!(error.kind(), ErrorKind::NotAnArchive { .. }) => error,
+            opened => return opened,
+        };
+        match Archive::create_with(location, phases, options, cancel) {
+            Err(error) => match error.kind() {
+                // Another process has created it in the meantime.
+                ErrorKind::ArchiveExists { .. } => Archive::open_with(location, None, options),
+                // The folder holds other files.
+                ErrorKind::Argument { name: "path", .. } => Err(absent),
+                _ => Err(error),
+            },
+            created => created,
+        }
     }
 
     fn new(storage: Storage, snapshot: Snapshot) -> Archive {
@@ -353,7 +394,21 @@ impl Archive {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<VerifyReport> {
-        verify::verify(&Storage::new(location.as_ref())?, options, progress, cancel)
+        Archive::verify_with(location, options, &StorageOptions::default(), progress, cancel)
+    }
+
+    /// Checks an archive as [`verify`](Archive::verify) does, with options of the object store.
+    ///
+    /// # Errors
+    /// The errors of [`verify`](Archive::verify), and [`ErrorKind::Argument`] for an unknown option.
+    pub fn verify_with(
+        location: impl AsRef<Path>,
+        options: &VerifyOptions,
+        storage: &StorageOptions,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+    ) -> Result<VerifyReport> {
+        verify::verify(&Storage::new(location.as_ref(), storage)?, options, progress, cancel)
     }
 
     /// Repairs an archive with damaged or missing commits. With `dry_run`, only returns the planned changes.
@@ -369,15 +424,27 @@ impl Archive {
     /// [`ErrorKind::NotAnArchive`]. [`ErrorKind::Damaged`] if no version can be determined.
     /// [`ErrorKind::Conflict`], [`ErrorKind::Io`].
     pub fn repair(location: impl AsRef<Path>, dry_run: bool) -> Result<RepairReport> {
-        Archive::repair_unless_cancelled(location, dry_run, CancellationToken::never())
+        Archive::repair_with(location, dry_run, &StorageOptions::default(), CancellationToken::never())
     }
 
-    pub(crate) fn repair_unless_cancelled(
+    /// Repairs an archive as [`repair`](Archive::repair) does, with options of the object store.
+    ///
+    /// # Errors
+    /// The errors of [`repair`](Archive::repair), [`ErrorKind::Argument`] for an unknown option, and
+    /// [`ErrorKind::Cancelled`].
+    pub fn repair_with(
         location: impl AsRef<Path>,
         dry_run: bool,
+        options: &StorageOptions,
         cancel: &CancellationToken,
     ) -> Result<RepairReport> {
-        repair::repair(&Storage::new(location.as_ref())?, dry_run, cancel)
+        repair::repair(&Storage::new(location.as_ref(), options)?, dry_run, cancel)
+    }
+
+    /// Returns the options of the object store; none for a folder.
+    #[must_use]
+    pub fn storage_options(&self) -> StorageOptions {
+        self.storage.options()
     }
 
     /// Returns the archive's absolute folder, or its URL.

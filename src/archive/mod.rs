@@ -20,7 +20,7 @@
 //! | `table_name.rs`, `phases.rs`, `problem.rs` | names of tables, phases of a game, problems of an archive |
 //! | `schema.rs`, `runs_batch.rs`, `steps_batch.rs` | the columns of the tables; runs → rows |
 //! | `typed_rows.rs`, `read_runs.rs` | rows → runs, and whole runs with their original files |
-//! | `storage.rs`, `remote.rs`, `listing.rs` | files in a folder or in an object store |
+//! | `storage.rs`, `remote.rs`, `storage_options.rs`, `listing.rs` | files in a folder or in an object store |
 //! | `lock.rs` | the lock among writers of one machine, and pauses between attempts |
 //! | `commit.rs`, `data_file.rs`, `sealed_json.rs` | the format of commits |
 //! | `log_names.rs` | the names of the files in the log |
@@ -85,6 +85,7 @@ mod sealed_json;
 mod snapshot;
 mod steps_batch;
 mod storage;
+mod storage_options;
 mod table_name;
 mod transaction;
 mod typed_rows;
@@ -106,6 +107,7 @@ pub use phases::{Phase, Phases};
 pub use problem::Problem;
 pub use repair::RepairReport;
 pub use repair_plan::Repair;
+pub use storage_options::StorageOptions;
 pub use table_name::TableName;
 pub use verify::{VerifyOptions, VerifyReport};
 

@@ -1,9 +1,11 @@
 //! Archives on S3, Google Cloud Storage and Azure: the operations of `storage.rs` as requests.
 //!
 //! Credentials and endpoints are read from the environment variables of each service (`AWS_ACCESS_KEY_ID`,
-//! `AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_NAME`, …).
+//! `AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_NAME`, …), and then from the caller's
+//! [`StorageOptions`].
 
 use super::listing::ListedFile;
+use super::storage_options::StorageOptions;
 use crate::cancellation::CancellationToken;
 use crate::clock;
 use crate::error::{Error, Result};
@@ -35,6 +37,7 @@ const PART_BYTES: usize = 16 << 20;
 #[derive(Clone)]
 pub(super) struct Remote {
     url: String,
+    options: StorageOptions,
     connection: Arc<Mutex<Option<Connection>>>,
 }
 
@@ -51,15 +54,19 @@ impl fmt::Debug for Remote {
 }
 
 impl Remote {
-    pub(super) fn new(url: &str) -> Result<Remote> {
+    pub(super) fn new(url: &str, options: &StorageOptions) -> Result<Remote> {
         let url = url.trim_end_matches('/').to_owned();
-        let remote = Remote { url, connection: Arc::default() };
+        let remote = Remote { url, options: options.clone(), connection: Arc::default() };
         remote.store()?;
         Ok(remote)
     }
 
     pub(super) fn url(&self) -> &str {
         &self.url
+    }
+
+    pub(super) fn options(&self) -> &StorageOptions {
+        &self.options
     }
 
     /// Returns the store whose root is the archive.
@@ -70,7 +77,7 @@ impl Remote {
         match &*slot {
             Some(connection) if connection.process.is_current() => Ok(Arc::clone(&connection.store)),
             _ => {
-                let store = connect(&self.url)?;
+                let store = connect(&self.url, &self.options)?;
                 *slot = Some(Connection { process: ProcessId::current(), store: Arc::clone(&store) });
                 Ok(store)
             }
@@ -237,19 +244,18 @@ async fn read(store: Arc<dyn ObjectStore>, path: StorePath) -> Result<Option<Byt
     }
 }
 
-fn connect(text: &str) -> Result<Arc<dyn ObjectStore>> {
+fn connect(text: &str, options: &StorageOptions) -> Result<Arc<dyn ObjectStore>> {
     let not_a_url = |why: String| Error::argument("path", "a folder, or a URL s3://…, gs://… or az://…", why);
     let url = Url::parse(text).map_err(|error| not_a_url(format!("{text} ({error})")))?;
     let (scheme, prefix) = ObjectStoreScheme::parse(&url).map_err(|_| not_a_url(text.to_owned()))?;
-    let store = build(&scheme, text).map_err(|error| store_error(text, error))?;
-    match store {
+    match build(&scheme, text, options)? {
         Some(store) => Ok(Arc::new(PrefixStore::new(store, prefix))),
         None => Err(not_a_url(text.to_owned())),
     }
 }
 
 #[cfg(feature = "cloud")]
-fn build(scheme: &ObjectStoreScheme, url: &str) -> Result<Option<Arc<dyn ObjectStore>>, StoreError> {
+fn build(scheme: &ObjectStoreScheme, url: &str, options: &StorageOptions) -> Result<Option<Arc<dyn ObjectStore>>> {
     use object_store::aws::AmazonS3Builder;
     use object_store::azure::MicrosoftAzureBuilder;
     use object_store::gcp::GoogleCloudStorageBuilder;
@@ -257,23 +263,31 @@ fn build(scheme: &ObjectStoreScheme, url: &str) -> Result<Option<Arc<dyn ObjectS
     // The longest time to retry an unanswered request.
     let retry_timeout = std::time::Duration::from_secs(30);
     let retry = RetryConfig { backoff: BackoffConfig::default(), max_retries: 10, retry_timeout };
+    macro_rules! store {
+        ($builder:ty) => {{
+            let mut builder = <$builder>::from_env().with_url(url).with_retry(retry);
+            for (name, value) in options.iter() {
+                let key = name.to_ascii_lowercase().parse();
+                let key = key.map_err(|_: StoreError| {
+                    Error::argument("storage_options", format!("options of object_store for {url}"), name)
+                })?;
+                builder = builder.with_config(key, value);
+            }
+            Some(Arc::new(builder.build().map_err(|error| store_error(url, error))?))
+        }};
+    }
     Ok(match scheme {
-        ObjectStoreScheme::AmazonS3 => {
-            Some(Arc::new(AmazonS3Builder::from_env().with_url(url).with_retry(retry).build()?))
-        }
-        ObjectStoreScheme::GoogleCloudStorage => {
-            Some(Arc::new(GoogleCloudStorageBuilder::from_env().with_url(url).with_retry(retry).build()?))
-        }
-        ObjectStoreScheme::MicrosoftAzure => {
-            Some(Arc::new(MicrosoftAzureBuilder::from_env().with_url(url).with_retry(retry).build()?))
-        }
+        ObjectStoreScheme::AmazonS3 => store!(AmazonS3Builder),
+        ObjectStoreScheme::GoogleCloudStorage => store!(GoogleCloudStorageBuilder),
+        ObjectStoreScheme::MicrosoftAzure => store!(MicrosoftAzureBuilder),
         _ => None,
     })
 }
 
 #[cfg(not(feature = "cloud"))]
-fn build(_: &ObjectStoreScheme, _: &str) -> Result<Option<Arc<dyn ObjectStore>>, StoreError> {
-    Err(StoreError::NotSupported { source: "this a2store is built without the feature `cloud`".into() })
+fn build(_: &ObjectStoreScheme, url: &str, _: &StorageOptions) -> Result<Option<Arc<dyn ObjectStore>>> {
+    let unsupported = StoreError::NotSupported { source: "this a2store is built without the feature `cloud`".into() };
+    Err(store_error(url, unsupported))
 }
 
 fn store_error(url: &str, error: StoreError) -> Error {

@@ -8,6 +8,7 @@ use super::listing::{ListedFile, list_folder};
 use super::lock::Lock;
 use super::problem::damaged;
 use super::remote::Remote;
+use super::storage_options::StorageOptions;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::publish::{self, Published, Staged};
@@ -31,10 +32,10 @@ pub(super) struct Storage {
 
 impl Storage {
     /// Returns the location that a path or URL names, without accessing it.
-    pub(super) fn new(location: &Path) -> Result<Storage> {
+    pub(super) fn new(location: &Path, options: &StorageOptions) -> Result<Storage> {
         let url = location.to_str().filter(|text| text.contains("://"));
         if let Some(text) = url.filter(|text| !text.starts_with("file://")) {
-            let remote = Remote::new(text)?;
+            let remote = Remote::new(text, options)?;
             return Ok(Storage { root: remote.url().into(), remote: Some(remote) });
         }
         let folder = match url {
@@ -51,6 +52,11 @@ impl Storage {
     /// Returns the absolute folder, or the URL.
     pub(super) fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// Returns the options of the object store; none for a folder.
+    pub(super) fn options(&self) -> StorageOptions {
+        self.remote.as_ref().map(|remote| remote.options().clone()).unwrap_or_default()
     }
 
     /// Returns the absolute path or the URL of a file in the archive.

@@ -71,7 +71,7 @@ pub(super) struct QueryArgs {
     /// Output format: a table of the first rows, or all rows as CSV, as JSON (one object per line), as a Parquet file,
     /// or as an Arrow IPC stream.
     #[arg(long, default_value = "table")]
-    pub(super) format: RowFormat,
+    pub(super) format: OutputFormat,
     #[arg(long = "json", hide = true, num_args = 0..=1, default_missing_value = "", value_parser = UnknownArgumentValueParser::suggest("use '--format json'"))]
     pub(super) _json: Option<String>,
     /// Output file [default: standard output].
@@ -121,7 +121,7 @@ impl QueryArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum RowFormat {
+pub(super) enum OutputFormat {
     Table,
     Csv,
     Json,

@@ -3,9 +3,9 @@
 use super::open::{check_outside, local_folder};
 use super::progress::Interrupt;
 use super::query_args::{QueryArgs, SqlArgs};
-use super::rows;
 use super::sandbox::{self, SandboxJob, SandboxLimits};
 use crate::QueryOptions;
+use crate::publish::Output;
 use anyhow::Result;
 use clap::ValueEnum;
 use std::ffi::OsString;
@@ -51,7 +51,12 @@ pub(super) fn supervise_child(args: &SqlArgs, program: Option<&[OsString]>, quie
     match &args.run.output {
         Some(path) if !args.run.explain => {
             check_outside(path, &args.archive)?;
-            rows::into(path, |file| sandbox::supervise(&job, file.try_clone()?.into(), &interrupt))
+            let output = Output::create(path)?;
+            let status = sandbox::supervise(&job, output.file().try_clone()?.into(), &interrupt)?;
+            if status == 0 {
+                output.publish()?;
+            }
+            Ok(status)
         }
         _ => sandbox::supervise(&job, Stdio::inherit(), &interrupt),
     }

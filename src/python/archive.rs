@@ -2,16 +2,16 @@
 
 use super::arrow::ArrowSchema;
 use super::interrupt::{abandonable, interruptible};
-use super::planned::PyQuery;
+use super::planned::{PyQuery, QueryCall};
 use super::reports::{
     PyAnnotateReport, PyCommitInfo, PyCompactReport, PyExpireReport, PyExportReport, PyIngestReport, PyModelInfo,
     PyRepairReport, PyVerifyReport, skips_errors,
 };
 use super::sql::{LimitArguments, batches_of, named_params};
-use super::values::{is_path, params as bound_params, paths_from};
+use super::values::{at_least, is_path, params as bound_params, paths_from};
 use crate::archive::{
     AnnotateOptions, AnnotationInput, Archive, CompactOptions, ExpireOptions, IngestOptions, OnError, Phases,
-    TableName, VerifyOptions,
+    StorageOptions, TableName, VerifyOptions,
 };
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
@@ -21,7 +21,8 @@ use crate::query::{QueryOptions, SavedQuery};
 use arrow::compute::concat_batches;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::{PyBool, PyDict, PyInt, PyString, PyTuple, PyType};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -30,7 +31,10 @@ use std::time::Duration;
 ///
 /// The folder holds Parquet files, which any tool may read, and a log of commits, which says which files are valid.
 /// Commits of other writers become visible with ``refresh``. ``ingest`` moves to the version that it commits. To get an
-/// archive, call ``Archive.create`` or ``Archive.open``. Threads may share it.
+/// archive, call ``a2store.open``, ``Archive.create`` or ``Archive.open``. Threads may share it.
+///
+/// A pickled archive is a handle: the location, the version and ``storage_options``, with any credentials in them.
+/// Unpickling opens the archive again, at the same version. ``repr`` shows no options.
 ///
 /// >>> archive = a2store.Archive.create("new.a2")
 /// >>> archive.ingest("runs/").accepted
@@ -46,21 +50,23 @@ use std::time::Duration;
 /// 3 rows
 #[pyclass(frozen, name = "Archive", module = "a2store")]
 pub(super) struct PyArchive {
-    archive: Mutex<Archive>,
+    /// `None` after `close`.
+    archive: Mutex<Option<Archive>>,
 }
 
 impl PyArchive {
     fn new(archive: Archive) -> PyArchive {
-        PyArchive { archive: Mutex::new(archive) }
+        PyArchive { archive: Mutex::new(Some(archive)) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Archive> {
+    fn lock(&self) -> MutexGuard<'_, Option<Archive>> {
         // A thread holds this lock only briefly, and never while it waits for the interpreter's lock.
         self.archive.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn archive(&self) -> Archive {
-        self.lock().clone()
+    pub(super) fn archive(&self) -> PyResult<Archive> {
+        let archive = self.lock().clone();
+        archive.ok_or_else(|| PyValueError::new_err("the archive is closed"))
     }
 
     /// Does work that may make a new version, and moves to that version.
@@ -70,7 +76,7 @@ impl PyArchive {
         progress: Option<bool>,
         work: impl FnOnce(&mut Archive, &dyn Progress, &CancellationToken) -> Result<T> + Send,
     ) -> PyResult<T> {
-        let before = self.archive();
+        let before = self.archive()?;
         let mut archive = before.clone();
         let value = interruptible(py, progress, |progress, cancel| work(&mut archive, progress, cancel))?;
         self.move_on(&before, archive);
@@ -79,12 +85,88 @@ impl PyArchive {
 
     /// Replaces `before` with `archive`, unless another thread has moved to a later version.
     fn move_on(&self, before: &Archive, archive: Archive) {
-        let mut current = self.lock();
+        let mut slot = self.lock();
+        let Some(current) = &mut *slot else { return };
         // After a repair the newest version can have a lower number.
         if Arc::ptr_eq(current.snapshot(), before.snapshot()) || archive.version() > current.version() {
             *current = archive;
         }
     }
+}
+
+/// Open an archive, or create it.
+///
+/// An archive is a context manager: ``with a2store.open("games.a2") as archive: ...`` closes it at the end.
+///
+/// - ``path``: the archive's folder, or a URL: ``s3://bucket/games.a2``, ``gs://...``, ``az://...``.
+/// - ``version``: the version to open, from 1 (the empty archive); ``None`` = the newest.
+/// - ``create``: ``True`` = creates an empty archive if there is none.
+/// - ``storage_options``: options of the object store by their names in object_store, as in polars:
+///   ``aws_access_key_id``, ``aws_secret_access_key``, ``aws_endpoint``, ``aws_region``, ``allow_http``, .... They
+///   override environment variables. A folder ignores them.
+///
+/// Raises ``ValueError`` for ``version`` with ``create=True``, and for an unknown name in ``storage_options``.
+/// Otherwise raises as ``Archive.open`` does.
+///
+/// >>> a2store.open("games.a2").num_runs
+/// 20
+/// >>> with a2store.open("new.a2", create=True) as archive:
+/// ...     archive.ingest("runs").accepted
+/// 20
+#[pyfunction]
+#[pyo3(signature = (path, *, version=None, create=false, storage_options=None))]
+pub(super) fn open(
+    py: Python<'_>,
+    path: PathBuf,
+    version: Option<i128>,
+    create: bool,
+    storage_options: Option<&Bound<'_, PyDict>>,
+) -> PyResult<PyArchive> {
+    if !create {
+        return open_at(py, path, version, None, storage_options);
+    }
+    if let Some(version) = version {
+        let expected = "no version, because a new archive has none to choose";
+        return Err(Error::argument("version", expected, version).into());
+    }
+    let options = storage_options_from(storage_options)?;
+    let open = move |_: &dyn Progress, cancel: &CancellationToken| {
+        Archive::open_or_create(path, Phases::default(), &options, cancel)
+    };
+    Ok(PyArchive::new(abandonable(py, Some(false), open)?))
+}
+
+fn open_at(
+    py: Python<'_>,
+    path: PathBuf,
+    version: Option<i128>,
+    checksums: Option<bool>,
+    storage_options: Option<&Bound<'_, PyDict>>,
+) -> PyResult<PyArchive> {
+    let options = storage_options_from(storage_options)?;
+    let version = version.map(|version| at_least(0, "version", version)).transpose()?;
+    let archive = abandonable(py, Some(false), move |_, _| Archive::open_with(path, version, &options))?;
+    let checksums = checksums.unwrap_or(archive.has_checksums());
+    Ok(PyArchive::new(archive.with_checksums(checksums)))
+}
+
+/// Converts a dict of options. Values may be strings, bools and integers. Errors show no values.
+fn storage_options_from(options: Option<&Bound<'_, PyDict>>) -> PyResult<StorageOptions> {
+    let option = |(name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
+        let name: String = name.extract()?;
+        let text = if value.is_instance_of::<PyBool>() {
+            value.extract::<bool>()?.to_string()
+        } else if value.is_instance_of::<PyString>() || value.is_instance_of::<PyInt>() {
+            value.str()?.to_string()
+        } else {
+            let found = value.get_type().name()?;
+            return Err(PyTypeError::new_err(format!(
+                "storage_options: {name}: expected a str, a bool or an int, found {found}"
+            )));
+        };
+        Ok((name, text))
+    };
+    options.into_iter().flatten().map(option).collect()
 }
 
 /// Check an archive for problems, even one that is too damaged to open.
@@ -94,6 +176,7 @@ impl PyArchive {
 /// listed in the report.
 ///
 /// - ``path``: the archive's folder or URL.
+/// - ``storage_options``: as in ``a2store.open``.
 /// - ``deep``: also rebuild every run from its columns, and check its digest and whether its moves obey the rules, as
 ///   ``runs.verified`` states.
 /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
@@ -108,16 +191,29 @@ impl PyArchive {
 /// >>> report
 /// VerifyReport(0 problems, version=2, num_files=2, num_runs=20)
 #[pyfunction]
-#[pyo3(signature = (path, *, deep=false, workers=None, progress=None))]
+#[pyo3(signature = (path, *, deep=false, workers=None, progress=None, storage_options=None))]
 pub(super) fn verify(
     py: Python<'_>,
     path: PathBuf,
     deep: bool,
     workers: Option<usize>,
     progress: Option<bool>,
+    storage_options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<PyVerifyReport> {
-    let options = VerifyOptions { deep, workers };
-    Ok(abandonable(py, progress, move |progress, cancel| Archive::verify(path, &options, progress, cancel))?.into())
+    verify_at(py, path, storage_options_from(storage_options)?, VerifyOptions { deep, workers }, progress)
+}
+
+fn verify_at(
+    py: Python<'_>,
+    path: PathBuf,
+    storage: StorageOptions,
+    options: VerifyOptions,
+    progress: Option<bool>,
+) -> PyResult<PyVerifyReport> {
+    let verify = move |progress: &dyn Progress, cancel: &CancellationToken| {
+        Archive::verify_with(path, &options, &storage, progress, cancel)
+    };
+    Ok(abandonable(py, progress, verify)?.into())
 }
 
 /// Repair an archive with damaged or missing commits.
@@ -129,6 +225,7 @@ pub(super) fn verify(
 ///
 /// - ``path``: the archive's folder or URL.
 /// - ``dry_run``: ``True`` = only report the steps.
+/// - ``storage_options``: as in ``a2store.open``.
 ///
 /// Raises ``DamagedError`` if no version can be read, and ``ArchiveError`` if there is no archive or a newer a2store
 /// wrote it. Also raises ``ConflictError``, ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
@@ -136,10 +233,16 @@ pub(super) fn verify(
 /// >>> a2store.repair("games.a2")
 /// RepairReport(version=2, 0 steps, done=false)
 #[pyfunction]
-#[pyo3(signature = (path, *, dry_run=true))]
-pub(super) fn repair(py: Python<'_>, path: PathBuf, dry_run: bool) -> PyResult<PyRepairReport> {
+#[pyo3(signature = (path, *, dry_run=true, storage_options=None))]
+pub(super) fn repair(
+    py: Python<'_>,
+    path: PathBuf,
+    dry_run: bool,
+    storage_options: Option<&Bound<'_, PyDict>>,
+) -> PyResult<PyRepairReport> {
+    let storage = storage_options_from(storage_options)?;
     let repair =
-        move |_: &dyn Progress, cancel: &CancellationToken| Archive::repair_unless_cancelled(path, dry_run, cancel);
+        move |_: &dyn Progress, cancel: &CancellationToken| Archive::repair_with(path, dry_run, &storage, cancel);
     let report = if dry_run { abandonable(py, Some(false), repair) } else { interruptible(py, Some(false), repair) };
     Ok(report?.into())
 }
@@ -212,6 +315,12 @@ fn duration(name: &'static str, value: Option<&Bound<'_, PyAny>>, default: Durat
 
 #[pymethods]
 impl PyArchive {
+    #[new]
+    #[pyo3(signature = (*_args, **_options), text_signature = "()")]
+    fn new_from_python(_args: &Bound<'_, PyTuple>, _options: Option<&Bound<'_, PyDict>>) -> PyResult<PyArchive> {
+        Err(PyTypeError::new_err("use Archive.open or Archive.create to get an archive"))
+    }
+
     /// Create an empty archive, at version 1.
     ///
     /// - ``path``: the archive's folder, created if it is missing, or a URL: ``s3://bucket/games.a2``, ``gs://...``,
@@ -221,26 +330,42 @@ impl PyArchive {
     /// - ``phases``: the smallest tiles of the phases ``"mid"`` and ``"late"``. The largest tile on the board
     ///   determines the phase of a step; below ``"mid"`` it is ``early``. The defaults are ``{"mid": 1024, "late":
     ///   4096}``. The phases of an archive never change.
+    /// - ``exist_ok``: ``True`` = opens an archive that already exists, if it has the given ``phases``.
+    /// - ``storage_options``: as in ``a2store.open``.
     ///
-    /// Raises ``ArchiveExistsError`` if there already is an archive. Raises ``ValueError`` unless both phases are tiles
-    /// (2, 4, ..., 32768) and mid is below late, and for a folder with other files. Also raises ``OSError``, and
+    /// Raises ``ArchiveExistsError`` if there already is an archive and ``exist_ok`` is false. Raises ``ValueError``
+    /// unless both phases are tiles (2, 4, ..., 32768) and mid is below late, for a folder with other files, for other
+    /// phases of an existing archive, and for an unknown name in ``storage_options``. Also raises ``OSError``, and
     /// ``KeyboardInterrupt`` on Ctrl-C.
     ///
     /// >>> archive = a2store.Archive.create("new.a2", phases={"mid": 2048, "late": 8192})
     /// >>> archive
     /// Archive(.../new.a2, version=1, num_runs=0, num_steps=0)
     #[classmethod]
-    #[pyo3(signature = (path, *, phases=None))]
+    #[pyo3(signature = (path, *, phases=None, exist_ok=false, storage_options=None))]
     fn create(
         _cls: &Bound<'_, PyType>,
         py: Python<'_>,
         path: PathBuf,
         phases: Option<&Bound<'_, PyDict>>,
+        exist_ok: bool,
+        storage_options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyArchive> {
-        let phases = phases.map_or_else(|| Ok(Phases::default()), phases_from)?;
-        let create =
-            move |_: &dyn Progress, cancel: &CancellationToken| Archive::create_unless_cancelled(path, phases, cancel);
-        Ok(PyArchive::new(abandonable(py, Some(false), create)?))
+        let given = phases.map(phases_from).transpose()?;
+        let (phases, options) = (given.unwrap_or_default(), storage_options_from(storage_options)?);
+        let create = move |_: &dyn Progress, cancel: &CancellationToken| match exist_ok {
+            true => Archive::open_or_create(path, phases, &options, cancel),
+            false => Archive::create_with(path, phases, &options, cancel),
+        };
+        let archive = abandonable(py, Some(false), create)?;
+        let found = archive.phases();
+        if given.is_some_and(|given| given != found) {
+            let expected = format!("mid {} and late {}, as in the existing archive", found.mid, found.late);
+            return Err(
+                Error::argument("phases", expected, format!("mid {} and late {}", phases.mid, phases.late)).into()
+            );
+        }
+        Ok(PyArchive::new(archive))
     }
 
     /// Open an archive.
@@ -250,30 +375,70 @@ impl PyArchive {
     /// - ``checksums``: whether queries and exports verify the checksum of each data file when this process first reads
     ///   it. If off, a flipped bit in a data file can change an answer. ``None`` = on for a folder and off for a URL,
     ///   because the check downloads whole files.
+    /// - ``storage_options``: as in ``a2store.open``.
     ///
-    /// Raises ``FileNotFoundError`` if the folder does not exist, ``ArchiveError`` if it holds no archive or a newer
-    /// a2store wrote it, and ``VersionNotFoundError``. Raises ``DamagedError`` if a commit contradicts its checksum or
-    /// the previous commit, and ``KeyboardInterrupt`` on Ctrl-C.
+    /// Raises ``ValueError`` for a negative version and for an unknown name in ``storage_options``. Raises
+    /// ``FileNotFoundError`` if the folder does not exist, ``ArchiveError`` if it holds no archive or a newer a2store
+    /// wrote it, and ``VersionNotFoundError``. Raises ``DamagedError`` if a commit contradicts its checksum or the
+    /// previous commit, and ``KeyboardInterrupt`` on Ctrl-C.
     ///
     /// >>> a2store.Archive.open("games.a2").num_runs
     /// 20
     /// >>> a2store.Archive.open("games.a2", version=1).num_runs
     /// 0
     #[classmethod]
-    #[pyo3(signature = (path, *, version=None, checksums=None))]
+    #[pyo3(signature = (path, *, version=None, checksums=None, storage_options=None))]
     fn open(
         _cls: &Bound<'_, PyType>,
         py: Python<'_>,
         path: PathBuf,
-        version: Option<u64>,
+        version: Option<i128>,
         checksums: Option<bool>,
+        storage_options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyArchive> {
-        let archive = abandonable(py, Some(false), move |_, _| match version {
-            Some(version) => Archive::open_at(path, version),
-            None => Archive::open(path),
-        })?;
-        let checksums = checksums.unwrap_or(archive.has_checksums());
-        Ok(PyArchive::new(archive.with_checksums(checksums)))
+        open_at(py, path, version, checksums, storage_options)
+    }
+
+    /// Close the archive. Every later operation on this object raises ``ValueError``.
+    ///
+    /// Queries and tables of the archive stay valid. A second call has no effect. ``with`` calls it at the end.
+    ///
+    /// >>> archive.close()
+    /// >>> archive.num_runs
+    /// Traceback (most recent call last):
+    /// ValueError: the archive is closed
+    fn close(&self) {
+        self.lock().take();
+    }
+
+    /// Return the archive itself.
+    ///
+    /// Raises ``ValueError`` if it is closed.
+    fn __enter__(slf: Py<Self>) -> PyResult<Py<Self>> {
+        slf.get().archive()?;
+        Ok(slf)
+    }
+
+    /// Close the archive.
+    #[pyo3(signature = (*_error))]
+    fn __exit__(&self, _error: &Bound<'_, PyTuple>) {
+        self.close();
+    }
+
+    /// Return the location, the version and the options for ``pickle``; unpickling opens the archive again.
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (String,))> {
+        let (py, archive) = (slf.py(), slf.get().archive()?);
+        let options = PyDict::new(py);
+        options.set_item("version", archive.version())?;
+        options.set_item("checksums", archive.has_checksums())?;
+        let storage = archive.storage_options();
+        let storage: BTreeMap<&str, &str> = storage.iter().collect();
+        if !storage.is_empty() {
+            options.set_item("storage_options", storage)?;
+        }
+        let open = slf.get_type().getattr("open")?;
+        let open = py.import("functools")?.getattr("partial")?.call((open,), Some(&options))?;
+        Ok((open, (archive.path().to_string_lossy().into_owned(),)))
     }
 
     /// Move to the newest version, even from an older version that was opened on purpose.
@@ -290,7 +455,7 @@ impl PyArchive {
     /// >>> archive.num_runs
     /// 21
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
-        let before = self.archive();
+        let before = self.archive()?;
         let mut archive = before.clone();
         let archive = abandonable(py, Some(false), move |_, _| archive.refresh().map(|()| archive))?;
         self.move_on(&before, archive);
@@ -437,12 +602,14 @@ impl PyArchive {
 
     /// Return the models with annotations, in the order of their names.
     ///
+    /// Raises ``ValueError`` if the archive is closed.
+    ///
     /// >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
     /// >>> report = archive.annotate("model-v1", predictions, partial=True)
     /// >>> archive.annotations()
     /// [ModelInfo("model-v1", num_rows=3, runs 0..=0)]
-    fn annotations(&self) -> Vec<PyModelInfo> {
-        self.lock().annotations().into_iter().map(PyModelInfo::from).collect()
+    fn annotations(&self) -> PyResult<Vec<PyModelInfo>> {
+        Ok(self.archive()?.annotations().into_iter().map(PyModelInfo::from).collect())
     }
 
     /// Rewrite small data files as full-size ones, in a new commit.
@@ -532,13 +699,15 @@ impl PyArchive {
         workers: Option<usize>,
         progress: Option<bool>,
     ) -> PyResult<PyVerifyReport> {
-        verify(py, self.lock().path().to_path_buf(), deep, workers, progress)
+        let archive = self.archive()?;
+        let options = VerifyOptions { deep, workers };
+        verify_at(py, archive.path().to_path_buf(), archive.storage_options(), options, progress)
     }
 
     /// The archive's absolute folder, or its URL.
     #[getter]
-    fn location(&self) -> String {
-        self.lock().path().to_string_lossy().into_owned()
+    fn location(&self) -> PyResult<String> {
+        Ok(self.archive()?.path().to_string_lossy().into_owned())
     }
 
     /// The archive's absolute folder.
@@ -546,7 +715,7 @@ impl PyArchive {
     /// Raises ``ValueError`` for an archive on an object store; use ``location`` there.
     #[getter]
     fn path(&self) -> PyResult<PathBuf> {
-        let path = self.lock().path().to_path_buf();
+        let path = self.archive()?.path().to_path_buf();
         // A pathlib.Path would merge the two slashes of a URL.
         match path.to_str().filter(|path| path.contains("://")) {
             Some(url) => Err(PyValueError::new_err(format!(
@@ -558,26 +727,26 @@ impl PyArchive {
 
     /// The version of this view; the empty archive is version 1.
     #[getter]
-    fn version(&self) -> u64 {
-        self.lock().version()
+    fn version(&self) -> PyResult<u64> {
+        Ok(self.archive()?.version())
     }
 
     /// The number of runs at this version.
     #[getter]
-    fn num_runs(&self) -> u64 {
-        self.lock().num_runs()
+    fn num_runs(&self) -> PyResult<u64> {
+        Ok(self.archive()?.num_runs())
     }
 
     /// The number of steps at this version.
     #[getter]
-    fn num_steps(&self) -> u64 {
-        self.lock().num_steps()
+    fn num_steps(&self) -> PyResult<u64> {
+        Ok(self.archive()?.num_steps())
     }
 
     /// The smallest tiles of the phases ``"mid"`` and ``"late"``; see ``create``.
     #[getter]
     fn phases<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let phases = self.lock().phases();
+        let phases = self.archive()?.phases();
         let dict = PyDict::new(py);
         dict.set_item("mid", phases.mid)?;
         dict.set_item("late", phases.late)?;
@@ -595,17 +764,19 @@ impl PyArchive {
     #[pyo3(signature = (table="steps"))]
     fn schema(&self, table: &str) -> PyResult<ArrowSchema> {
         let table: TableName = table.parse()?;
-        Ok(ArrowSchema { schema: self.lock().schema(table) })
+        Ok(ArrowSchema { schema: self.archive()?.schema(table) })
     }
 
     /// Return the commits up to this version, newest first, including those of expired versions.
+    ///
+    /// Raises ``ValueError`` if the archive is closed.
     ///
     /// >>> for commit in archive.history():
     /// ...     print(commit.version, commit.operation, commit.added_runs)
     /// 2 ingest 20
     /// 1 create 0
-    fn history(&self) -> Vec<PyCommitInfo> {
-        self.lock().history().into_iter().map(PyCommitInfo::from).collect()
+    fn history(&self) -> PyResult<Vec<PyCommitInfo>> {
+        Ok(self.archive()?.history().into_iter().map(PyCommitInfo::from).collect())
     }
 
     /// Return the absolute paths, or URLs, of a table's Parquet files at this version, in order of their run ids.
@@ -622,7 +793,7 @@ impl PyArchive {
     #[pyo3(signature = (table="steps"))]
     fn files(&self, table: &str) -> PyResult<Vec<String>> {
         let table: TableName = table.parse()?;
-        Ok(self.lock().files(table).into_iter().map(|path| path.to_string_lossy().into_owned()).collect())
+        Ok(self.archive()?.files(table).into_iter().map(|path| path.to_string_lossy().into_owned()).collect())
     }
 
     /// Plan a query over the tables ``runs``, ``steps`` and ``annotations`` at this version.
@@ -686,13 +857,18 @@ impl PyArchive {
         byte_limit: Option<i128>,
         time_limit: Option<f64>,
     ) -> PyResult<PyQuery> {
+        // An iterator cannot be copied; a query with one cannot be pickled.
+        let copy = py.import("copy")?;
+        let values = params.map(|params| copy.call_method1("copy", (params,)).unwrap_or_else(|_| params.clone()));
         let params = bound_params(params)?;
         let limits = LimitArguments { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit };
+        let keywords = limits.keywords(py, tables)?;
         let options = limits.options(tables)?;
-        let archive = self.archive();
+        let archive = self.archive()?;
         let planned =
-            interruptible(py, Some(false), |_, cancel| archive.sql_unless_cancelled(query, params, &options, cancel));
-        Ok(PyQuery { query: planned? })
+            interruptible(py, Some(false), |_, cancel| archive.sql_unless_cancelled(query, params, &options, cancel))?;
+        let owner = Bound::new(py, PyArchive::new(archive))?.into_any();
+        Ok(PyQuery::called(planned, QueryCall::new(&owner, "sql", (query, values), keywords)?))
     }
 
     /// Plan a named query from ``a2store.queries()``.
@@ -737,15 +913,19 @@ impl PyArchive {
         time_limit: Option<f64>,
         params: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyQuery> {
-        let params = named_params(params)?;
         let limits = LimitArguments { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit };
+        let keywords = limits.keywords(py, tables)?;
+        keywords.set_item("folder", &folder)?;
+        params.map_or(Ok(()), |params| keywords.update(params.as_mapping()))?;
+        let params = named_params(params)?;
         let options = limits.options(tables)?;
-        let archive = self.archive();
+        let archive = self.archive()?;
         let planned = interruptible(py, Some(false), |_, cancel| {
             let query = SavedQuery::find(name, folder.as_deref())?;
             archive.query_unless_cancelled(&query, params, &options, cancel)
-        });
-        Ok(PyQuery { query: planned? })
+        })?;
+        let owner = Bound::new(py, PyArchive::new(archive))?.into_any();
+        Ok(PyQuery::called(planned, QueryCall::new(&owner, "query", (name,), keywords)?))
     }
 
     /// Write the runs that a query selects, in the order of their ids, as files of any format.
@@ -804,7 +984,7 @@ impl PyArchive {
         progress: Option<bool>,
     ) -> PyResult<PyExportReport> {
         let params = bound_params(params)?;
-        let archive = self.archive();
+        let archive = self.archive()?;
         let mut options = ExportOptions::new(format.parse()?);
         (options.by_step, options.compact, options.compression) = (by_step, compact, compress.parse()?);
         (options.align, options.shard_rows, options.append) = (align, shard_rows, append);
@@ -817,7 +997,7 @@ impl PyArchive {
     }
 
     fn __repr__(&self) -> String {
-        let archive = self.lock();
+        let Ok(archive) = self.archive() else { return "Archive(closed)".into() };
         let (path, version) = (archive.path().display(), archive.version());
         format!(
             "Archive({path}, version={version}, num_runs={}, num_steps={})",

@@ -1,7 +1,8 @@
 //! Arrow data for consumers of the PyCapsule interface.
 
-use arrow::array::{Array, ArrayRef, RecordBatchReader, StructArray};
-use arrow::datatypes::{DataType, Field, SchemaRef};
+use crate::query::type_name;
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchReader, StructArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 use pyo3_arrow::error::PyArrowResult;
@@ -38,7 +39,7 @@ impl ArrowArray {
     }
 
     fn __repr__(&self) -> String {
-        format!("ArrowArray({} × {})", self.array.len(), self.array.data_type())
+        format!("ArrowArray({} × {})", self.array.len(), type_name(self.array.data_type()))
     }
 }
 
@@ -74,9 +75,61 @@ impl ArrowSchema {
     }
 
     fn __repr__(&self) -> String {
-        let column = |field: &Arc<Field>| format!("{}: {}", field.name(), field.data_type());
-        let columns: Vec<String> = self.schema.fields().iter().map(column).collect();
-        format!("ArrowSchema({})", columns.join(", "))
+        format!("ArrowSchema({})", columns_and_types(&self.schema))
+    }
+}
+
+/// Returns the columns of a schema with their types, for people.
+pub(super) fn columns_and_types(schema: &Schema) -> String {
+    let column = |field: &Arc<Field>| format!("{}: {}", field.name(), type_name(field.data_type()));
+    schema.fields().iter().map(column).collect::<Vec<_>>().join(", ")
+}
+
+/// An Arrow record batch for ``pyarrow.record_batch`` and any other consumer of ``__arrow_c_array__``.
+///
+/// ``len(batch)`` is the number of rows.
+///
+/// >>> batch = next(iter(archive.sql("SELECT run_id, max_score FROM runs")))
+/// >>> batch
+/// ArrowBatch(20 rows: run_id: uint32, max_score: uint64)
+/// >>> pa.record_batch(batch)["max_score"][0]
+/// <pyarrow.UInt64Scalar: 11308>
+#[pyclass(frozen, module = "a2store")]
+pub(super) struct ArrowBatch {
+    pub(super) batch: RecordBatch,
+}
+
+#[pymethods]
+impl ArrowBatch {
+    /// The schema of the batch.
+    #[getter]
+    fn schema(&self) -> ArrowSchema {
+        ArrowSchema { schema: self.batch.schema() }
+    }
+
+    fn __len__(&self) -> usize {
+        self.batch.num_rows()
+    }
+
+    /// Return the batch's schema as an ``arrow_schema`` capsule.
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyArrowResult<Bound<'py, PyCapsule>> {
+        to_schema_pycapsule(py, self.batch.schema().as_ref())
+    }
+
+    /// Return the batch as a struct of its columns, in the capsules ``arrow_schema`` and ``arrow_array``.
+    ///
+    /// - ``requested_schema``: an ``arrow_schema`` capsule; columns are cast to its types where possible.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyCapsule>>,
+    ) -> PyArrowResult<Bound<'py, PyTuple>> {
+        batch_capsules(py, self.batch.clone(), requested_schema)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("ArrowBatch({} rows: {})", self.batch.num_rows(), columns_and_types(&self.batch.schema()))
     }
 }
 
@@ -94,7 +147,7 @@ pub(super) fn stream_capsule<'py>(
 /// Returns a record batch as the pair of capsules of its struct.
 pub(super) fn batch_capsules<'py>(
     py: Python<'py>,
-    batch: arrow::array::RecordBatch,
+    batch: RecordBatch,
     requested_schema: Option<Bound<'py, PyCapsule>>,
 ) -> PyArrowResult<Bound<'py, PyTuple>> {
     let field = Arc::new(Field::new("", DataType::Struct(batch.schema().fields().clone()), false));

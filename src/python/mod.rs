@@ -55,6 +55,7 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<reports::PyRepairReport>()?;
     module.add_class::<reports::PyVerifyReport>()?;
     module.add_class::<arrow::ArrowArray>()?;
+    module.add_class::<arrow::ArrowBatch>()?;
     module.add_class::<arrow::ArrowSchema>()?;
     module.add_class::<batch::PyBatch>()?;
     module.add_class::<env::PyVectorEnv>()?;
@@ -69,6 +70,7 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<play::PyPlayResult>()?;
     module.add_class::<play::PyPlayer>()?;
     module.add_class::<planned::PyQuery>()?;
+    module.add_class::<query::PyQueryBatches>()?;
     module.add_class::<run::PyRun>()?;
     module.add_class::<run::PyRunMeta>()?;
     module.add_class::<recorder::PyGame>()?;
@@ -90,6 +92,7 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(recorder::recover, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(archive::convert, module)?)?;
+    module.add_function(wrap_pyfunction!(archive::open, module)?)?;
     module.add_function(wrap_pyfunction!(archive::verify, module)?)?;
     module.add_function(wrap_pyfunction!(archive::repair, module)?)?;
     #[cfg(feature = "cli")]

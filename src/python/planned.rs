@@ -2,6 +2,7 @@
 
 use crate::query::Query;
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
 
 /// A planned query over one version of an archive.
 ///
@@ -11,6 +12,8 @@ use pyo3::prelude::*;
 ///
 /// A query that only filters, selects and computes on rows of one table keeps the table's order; ``steps`` is ordered
 /// by ``(run_id, step_index)``. Other queries follow their ORDER BY, or have no defined order.
+///
+/// A pickled query has its text, parameters, limits and tables, and a handle of the archive at its version.
 ///
 /// >>> query = archive.sql("SELECT board, move FROM steps WHERE phase = 'late'")
 /// >>> pa.table(query).num_rows
@@ -24,4 +27,35 @@ use pyo3::prelude::*;
 #[pyclass(frozen, name = "Query", module = "a2store")]
 pub(super) struct PyQuery {
     pub(super) query: Query,
+    /// `None` for queries that the package makes for itself.
+    pub(super) call: Option<QueryCall>,
+}
+
+/// The call that returned a query. A pickled query repeats it.
+pub(super) struct QueryCall {
+    pub(super) method: Py<PyAny>,
+    pub(super) args: Py<PyTuple>,
+    pub(super) keywords: Py<PyDict>,
+}
+
+impl QueryCall {
+    pub(super) fn new<'py>(
+        owner: &Bound<'py, PyAny>,
+        method: &str,
+        args: impl IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>, Error = PyErr>,
+        keywords: Bound<'py, PyDict>,
+    ) -> PyResult<QueryCall> {
+        let method = owner.getattr(method)?.unbind();
+        Ok(QueryCall { method, args: args.into_pyobject(owner.py())?.unbind(), keywords: keywords.unbind() })
+    }
+}
+
+impl PyQuery {
+    pub(super) fn called(query: Query, call: QueryCall) -> PyQuery {
+        PyQuery { query, call: Some(call) }
+    }
+
+    pub(super) fn internal(query: Query) -> PyQuery {
+        PyQuery { query, call: None }
+    }
 }

@@ -1,22 +1,59 @@
 //! The methods of planned queries, `a2store.Query`.
 
-use super::arrow::{ArrowSchema, stream_capsule};
-use super::interrupt::{interruptible, signals};
-use super::planned::PyQuery;
+use super::arrow::{ArrowBatch, ArrowSchema, columns_and_types, stream_capsule};
+use super::interrupt::{checking, interruptible, signals};
+use super::planned::{PyQuery, QueryCall};
 use super::table::PyStepTable;
+use super::values::{at_least, names_from, scalar};
 use crate::cancellation::CancellationToken;
+use crate::error::Error;
 use crate::progress::Progress;
-use crate::query::ArrowReader;
+use crate::query::{ArrowReader, Condition, QueryStream, RowFormat, WriteRowsOptions};
 use crate::table::{ChosenEv, MaterializeOptions};
-use pyo3::exceptions::PyImportError;
+use pyo3::exceptions::{PyImportError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyCapsule;
+use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use pyo3_arrow::error::PyArrowResult;
 use pyo3_arrow::ffi::to_schema_pycapsule;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 /// The number of rows that a notebook shows.
 const NOTEBOOK_ROWS: usize = 10;
+
+impl PyQuery {
+    fn write(&self, py: Python<'_>, path: PathBuf, options: &WriteRowsOptions) -> PyResult<u64> {
+        interruptible(py, Some(false), move |_, cancel| self.query.write(path, options, cancel))
+    }
+}
+
+/// The record batches of a query's result, as ``Query.to_batches`` returns them.
+///
+/// >>> sum(len(batch) for batch in archive.sql("SELECT board FROM steps").to_batches())
+/// 29320
+#[pyclass(frozen, name = "QueryBatches", module = "a2store")]
+pub(super) struct PyQueryBatches {
+    stream: Mutex<QueryStream>,
+}
+
+#[pymethods]
+impl PyQueryBatches {
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<ArrowBatch>> {
+        let next = checking(py, |cancel| {
+            self.stream.lock().unwrap_or_else(PoisonError::into_inner).next_unless_cancelled(cancel)
+        })?;
+        Ok(next.map(|batch| ArrowBatch { batch }))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let schema = py.detach(|| self.stream.lock().unwrap_or_else(PoisonError::into_inner).schema());
+        format!("QueryBatches({})", columns_and_types(&schema))
+    }
+}
 
 #[pymethods]
 impl PyQuery {
@@ -24,6 +61,70 @@ impl PyQuery {
     #[getter]
     fn schema(&self) -> ArrowSchema {
         ArrowSchema { schema: self.query.schema() }
+    }
+
+    /// The names of the result's columns, in order.
+    #[getter]
+    fn columns(&self) -> Vec<String> {
+        self.query.schema().fields().iter().map(|field| field.name().clone()).collect()
+    }
+
+    /// Return a query for the first rows of the result, like a LIMIT at the end of its text.
+    ///
+    /// Without an ORDER BY, the rows of a join or a grouped query have no defined order, so any of them may be first.
+    ///
+    /// - ``n``: the maximum number of rows, in ``0..2**64``.
+    ///
+    /// Raises ``ValueError`` for ``n`` out of range, and ``QueryError`` for an EXPLAIN.
+    ///
+    /// >>> query = archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC")
+    /// >>> query.limit(2).to_polars().rows()
+    /// [(16, 82292), (17, 46388)]
+    fn limit(slf: &Bound<'_, Self>, n: i128) -> PyResult<PyQuery> {
+        let (py, n) = (slf.py(), at_least(0, "n", n)?);
+        let query = &slf.get().query;
+        let limited = py.detach(|| query.limit(n))?;
+        Ok(PyQuery::called(limited, QueryCall::new(slf.as_any(), "limit", (n,), PyDict::new(py))?))
+    }
+
+    /// Return a query for the first rows of the result. It is ``limit`` with a default.
+    ///
+    /// - ``n``: as in ``limit``.
+    ///
+    /// Raises as ``limit`` does.
+    ///
+    /// >>> archive.sql("SELECT * FROM steps").head().count()
+    /// 5
+    #[pyo3(signature = (n=5))]
+    fn head(slf: &Bound<'_, Self>, n: i128) -> PyResult<PyQuery> {
+        PyQuery::limit(slf, n)
+    }
+
+    /// Return the call that made the query, for ``pickle``; unpickling plans the query again.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Py<PyTuple>)> {
+        let call = self.call.as_ref().ok_or_else(|| PyTypeError::new_err("cannot pickle an internal query"))?;
+        let partial = py.import("functools")?.getattr("partial")?;
+        Ok((partial.call((&call.method,), Some(call.keywords.bind(py)))?, call.args.clone_ref(py)))
+    }
+
+    /// Run the query and return an iterator over its record batches, which arrive as they are computed.
+    ///
+    /// ``pyarrow.record_batch(batch)``, ``polars.DataFrame(batch)`` and other consumers of the Arrow C interface read
+    /// a batch without a copy. ``for batch in query`` does the same. If the query fails, the iterator raises as
+    /// ``count`` does. A deleted iterator stops the query.
+    ///
+    /// Raises as ``count`` does.
+    ///
+    /// >>> for batch in archive.sql("SELECT board, move FROM steps LIMIT 3").to_batches():
+    /// ...     print(pa.record_batch(batch)["move"].to_pylist())
+    /// [3, 0, 2]
+    fn to_batches(&self, py: Python<'_>) -> PyResult<PyQueryBatches> {
+        let stream = interruptible(py, Some(false), |_, cancel| self.query.stream_unless_cancelled(cancel))?;
+        Ok(PyQueryBatches { stream: Mutex::new(stream) })
+    }
+
+    fn __iter__(&self, py: Python<'_>) -> PyResult<PyQueryBatches> {
+        self.to_batches(py)
     }
 
     /// Return the result's schema as an ``arrow_schema`` capsule.
@@ -78,7 +179,8 @@ impl PyQuery {
     ///
     /// - ``max_rows``: the maximum number of rows; the query stops once it has produced them.
     ///
-    /// Raises as ``count`` does.
+    /// Floats are rounded to 6 decimals, and those below 0.1 to 6 significant digits. Raises ``ValueError`` for a
+    /// negative number. Otherwise raises as ``count`` does.
     ///
     /// >>> archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC").show(max_rows=2)
     /// +--------+-----------+
@@ -89,7 +191,8 @@ impl PyQuery {
     /// +--------+-----------+
     /// the first 2 rows
     #[pyo3(signature = (max_rows=20))]
-    fn show(&self, py: Python<'_>, max_rows: usize) -> PyResult<()> {
+    fn show(&self, py: Python<'_>, max_rows: i128) -> PyResult<()> {
+        let max_rows = usize::try_from(at_least(0, "max_rows", max_rows)?).unwrap_or(usize::MAX);
         let preview =
             interruptible(py, Some(false), |_, cancel| self.query.preview_unless_cancelled(max_rows, cancel))?;
         py.import("builtins")?.call_method1("print", (preview.to_string(),))?;
@@ -143,10 +246,126 @@ impl PyQuery {
         frame.map_err(|error| signal_or(slf.py(), error))
     }
 
+    /// Return a ``polars.LazyFrame`` of the result, which runs the query when polars collects the frame.
+    ///
+    /// The query then reads only the columns that polars needs, and stops after ``head`` or ``limit`` of the frame. It
+    /// also evaluates filters that compare columns of integers, bools or strings with values, and ``is_in``,
+    /// ``is_null`` and ``is_between``, joined by and, or and not. Polars evaluates all other filters. A query with a
+    /// LIMIT leaves all filters to polars.
+    ///
+    /// Raises ``ImportError`` if polars is not installed, and ``QueryError`` for an EXPLAIN. If the query fails, polars
+    /// raises its own exception.
+    ///
+    /// >>> import polars as pl
+    /// >>> frame = archive.sql("SELECT * FROM steps").lazy()
+    /// >>> frame.filter(pl.col("max_score") > 50_000).select("board", "move").collect().shape
+    /// (3773, 2)
+    fn lazy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        needed(slf.py(), "polars", "lazy")?;
+        slf.py().import("a2store._polars")?.call_method1("scan", (slf,))
+    }
+
+    /// Return a query for some columns of the rows that meet a condition; ``None`` if the query cannot evaluate it.
+    ///
+    /// - ``columns``: the names of the columns; ``None`` = all.
+    /// - ``condition``: a nested tuple, as ``a2store._polars`` makes it; ``None`` = all rows.
+    fn _narrowed(
+        &self,
+        columns: Option<Vec<String>>,
+        condition: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Option<PyQuery>> {
+        let filtered = match condition {
+            Some(condition) => self.query.filter(&condition_from(condition)?)?,
+            None => Some(self.query.clone()),
+        };
+        let Some(query) = filtered else { return Ok(None) };
+        let Some(names) = columns else { return Ok(Some(PyQuery::internal(query))) };
+        let schema = query.schema();
+        let places = names.iter().map(|name| schema.index_of(name).map_err(|error| Error::query(error.to_string())));
+        let places = places.collect::<Result<Vec<_>, _>>()?;
+        Ok(Some(PyQuery::internal(query.select(&places)?)))
+    }
+
+    /// Run the query and return its columns as NumPy arrays by name, by way of pyarrow.
+    ///
+    /// The columns of a result have different types, so the arrays are separate, as in ``Batch.to_dict``. They are
+    /// writable, and have shape (rows,). A column of lists of ``k`` values has shape (rows, k). Strings are Python
+    /// objects. A null is NaN in floats, NaT in times, and None in objects. A column of integers or bools with a null
+    /// is a ``numpy.ma.MaskedArray``.
+    ///
+    /// Raises as ``to_arrow`` does.
+    ///
+    /// >>> columns = archive.sql("SELECT run_id, max_score, engine FROM runs").to_numpy()
+    /// >>> columns["max_score"][:3], columns["engine"][0]
+    /// (array([11308, 14944, 21612], dtype=uint64), 'a2store-expectimax-1')
+    fn to_numpy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        needed(slf.py(), "pyarrow", "to_numpy")?;
+        let arrays = slf.py().import("a2store._numpy")?.call_method1("arrays", (slf,));
+        arrays.map_err(|error| signal_or(slf.py(), error))
+    }
+
+    /// Run the query, write its rows to a Parquet file as they are computed, and return their number.
+    ///
+    /// The complete file replaces an existing one, durably and in one step. After an exception, an existing file is
+    /// unchanged.
+    ///
+    /// - ``path``: the file, which must not be in the archive. A pipe or a device is written directly.
+    /// - ``compression``: ``"zstd"``, ``"snappy"``, ``"lz4"`` or ``"none"``.
+    /// - ``row_group_size``: the maximum number of rows in a row group, at least 1.
+    ///
+    /// Raises ``ValueError`` for an option out of range and for a path in the archive, and ``OSError`` if the file
+    /// cannot be written. Otherwise raises as ``count`` does.
+    ///
+    /// >>> archive.sql("SELECT * FROM steps WHERE phase = 'late'").write_parquet("late.parquet")
+    /// 1950
+    #[pyo3(signature = (path, *, compression="zstd", row_group_size=1_048_576))]
+    fn write_parquet(&self, py: Python<'_>, path: PathBuf, compression: &str, row_group_size: i128) -> PyResult<u64> {
+        let rows = at_least(1, "row_group_size", row_group_size)?;
+        let options = WriteRowsOptions::default().with_compression(compression.parse()?);
+        self.write(py, path, &options.with_row_group_rows(usize::try_from(rows).unwrap_or(usize::MAX)))
+    }
+
+    /// Run the query, write its rows to a CSV file as they are computed, and return their number.
+    ///
+    /// The first line has the names of the columns. A null is an empty field. The file is written as by
+    /// ``write_parquet``.
+    ///
+    /// - ``path``: as in ``write_parquet``.
+    ///
+    /// Raises ``QueryError`` for a column of lists. Otherwise raises as ``write_parquet`` does.
+    ///
+    /// >>> archive.sql("SELECT run_id, max_score FROM runs ORDER BY run_id").write_csv("scores.csv")
+    /// 20
+    /// >>> from pathlib import Path
+    /// >>> Path("scores.csv").read_text().splitlines()[:2]
+    /// ['run_id,max_score', '0,11308']
+    fn write_csv(&self, py: Python<'_>, path: PathBuf) -> PyResult<u64> {
+        self.write(py, path, &RowFormat::Csv.into())
+    }
+
+    /// Run the query, write its rows to an Arrow IPC file as they are computed, and return their number.
+    ///
+    /// ``pyarrow.feather`` and ``polars.read_ipc`` read the file. Dictionaries of strings become strings. The file is
+    /// written as by ``write_parquet``.
+    ///
+    /// - ``path``: as in ``write_parquet``.
+    /// - ``compression``: ``"none"``, ``"lz4"`` or ``"zstd"``. Files without compression can be mapped into memory.
+    ///
+    /// Raises as ``write_parquet`` does.
+    ///
+    /// >>> archive.sql("SELECT * FROM runs").write_ipc("runs.arrow", compression="lz4")
+    /// 20
+    #[pyo3(signature = (path, *, compression="none"))]
+    fn write_ipc(&self, py: Python<'_>, path: PathBuf, compression: &str) -> PyResult<u64> {
+        let options = WriteRowsOptions::from(RowFormat::ArrowFile);
+        self.write(py, path, &options.with_compression(compression.parse()?))
+    }
+
     /// Run the query and store its rows in a table in memory or in a file.
     ///
-    /// A row takes 32 bytes plus the extra columns. These columns of the result are used, by name; all others are
-    /// ignored. Other numeric types are cast, and a value outside the range of the type raises:
+    /// A row takes 32 bytes plus the extra columns. These columns of the result are used, by name; all others are left
+    /// out. A ``UserWarning`` names those of them that the query computes or takes from your own tables. Other numeric
+    /// types are cast, and a value outside the range of the type raises:
     ///
     /// - ``board``, uint64: required.
     /// - ``move``, uint8: 0 to 3; 255 if it is null or missing.
@@ -161,11 +380,11 @@ impl PyQuery {
     /// Rows are in the order of the query's ORDER BY, then of ``(run_id, step_index)``. The number of threads does not
     /// affect the order.
     ///
-    /// - ``extra``: further columns of the result to append to each row: bools, integers, floats, strings, or
-    ///   fixed-size lists of bools or numbers; by default none. Numbers keep their type; a null becomes NaN in floats
-    ///   and raises in other types. A null list counts as a list of nulls. Strings, and dictionaries of strings, become
-    ///   int16 codes: the string's index in ``table.categories``, -1 = null. A column may have at most 32,768 different
-    ///   strings.
+    /// - ``extra``: further columns of the result to append to each row, as a name or an iterable of names; by default
+    ///   none. A column has bools, integers, floats, strings, or fixed-size lists of bools or numbers. Numbers keep
+    ///   their type; a null becomes NaN in floats and raises in other types. A null list counts as a list of nulls.
+    ///   Strings, and dictionaries of strings, become int16 codes: the string's index in ``table.categories``, -1 =
+    ///   null. A column may have at most 32,768 different strings.
     /// - ``chosen_ev``: the value of the chosen move, in steps that have values. ``"stored"`` = the archive's value,
     ///   ``"one"`` = exactly 1.0.
     /// - ``memory_limit``: the maximum number of bytes of rows in memory; ``None`` = the memory that the system has
@@ -189,28 +408,50 @@ impl PyQuery {
     /// >>> query = archive.sql("SELECT *, exps(board) AS exps FROM steps")
     /// >>> query.materialize(extra=["exps"]).take([0, 1])["exps"].shape
     /// (2, 16)
-    #[pyo3(signature = (*, extra=Vec::new(), chosen_ev="stored", memory_limit=None, path=None, progress=None))]
+    #[pyo3(signature = (*, extra=None, chosen_ev="stored", memory_limit=None, path=None, progress=None))]
     fn materialize(
         &self,
         py: Python<'_>,
-        extra: Vec<String>,
+        extra: Option<&Bound<'_, PyAny>>,
         chosen_ev: &str,
-        memory_limit: Option<u64>,
+        memory_limit: Option<i128>,
         path: Option<PathBuf>,
         progress: Option<bool>,
     ) -> PyResult<PyStepTable> {
+        let extra = extra.map_or_else(|| Ok(Vec::new()), |names| names_from("extra", names))?;
         let chosen_ev: ChosenEv = chosen_ev.parse()?;
         let mut options = MaterializeOptions::default().with_extra(extra).with_chosen_ev(chosen_ev);
-        options.memory_limit = memory_limit;
+        options.memory_limit = memory_limit.map(|bytes| at_least(0, "memory_limit", bytes)).transpose()?;
         options.path = path;
         let table = interruptible(py, progress, |progress, cancel| self.query.materialize(&options, progress, cancel))?;
         Ok(PyStepTable::new(table))
     }
 
     fn __repr__(&self) -> String {
-        let names: Vec<String> = self.query.schema().fields().iter().map(|field| field.name().clone()).collect();
-        format!("Query({})", names.join(", "))
+        format!("Query({})", columns_and_types(&self.query.schema()))
     }
+}
+
+/// Converts a nested tuple: an operator, and then its operands.
+fn condition_from(condition: &Bound<'_, PyAny>) -> PyResult<Condition> {
+    let operator: String = condition.get_item(0)?.extract()?;
+    let operands = condition.get_item(1)?;
+    let several = || operands.try_iter()?.map(|operand| condition_from(&operand?)).collect::<PyResult<Vec<_>>>();
+    Ok(match operator.as_str() {
+        "and" => Condition::All(several()?),
+        "or" => Condition::Any(several()?),
+        "not" => Condition::Not(Box::new(condition_from(&operands)?)),
+        "is_null" => Condition::IsNull(operands.extract()?),
+        "in" => {
+            let values = condition.get_item(2)?.try_iter()?.map(|value| scalar(&value?)).collect::<PyResult<_>>()?;
+            Condition::OneOf(operands.extract()?, values)
+        }
+        sign => {
+            let sign = Condition::operator(sign);
+            let sign = sign.ok_or_else(|| PyValueError::new_err(format!("condition: unknown operator {operator}")))?;
+            Condition::Compare(operands.extract()?, sign, scalar(&condition.get_item(2)?)?)
+        }
+    })
 }
 
 /// Returns the exception of a pending signal, or else `error`. A signal that ends a stream reaches its reader only as

@@ -181,7 +181,7 @@ pub(super) struct PyUnfinished {
 #[pyo3(signature = (folder, sink=None))]
 #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
 pub(super) fn recover(py: Python<'_>, folder: PathBuf, sink: Option<&Bound<'_, PyArchive>>) -> PyResult<PyUnfinished> {
-    let archive = sink.map(|archive| archive.get().archive());
+    let archive = sink.map(|archive| archive.get().archive()).transpose()?;
     let recovered = py.detach(|| match archive {
         Some(archive) => recover_into_archive(&folder, &archive),
         None => recover_in(&folder),
@@ -248,7 +248,7 @@ impl PyRecorder {
         options.entries = meta.map_or_else(|| Ok(Vec::new()), entries)?;
         (options.limits, options.sample_rate, options.rotate_steps) = (limits, sample_rate, rotate_steps);
         (options.rotate_every, options.journal, options.with_action) = (rotate_every.transpose()?, journal, moves);
-        let archive = sink.map(|archive| archive.get().archive());
+        let archive = sink.map(|archive| archive.get().archive()).transpose()?;
         let recorder = py.detach(|| match archive {
             Some(archive) => Recorder::into_archive(root, options, &archive),
             None => Recorder::create(root, options),

@@ -1,7 +1,7 @@
 //! Arguments of queries from Python, and descriptions of named queries and SQL functions.
 
 use super::structured;
-use super::values::{is_path, scalar};
+use super::values::{at_least, is_path, scalar};
 use crate::error::Error;
 use crate::query::{
     Function, QueryOptions, SavedColumn, SavedParameter, SavedQuery, ScalarValue, UserTable, functions,
@@ -29,14 +29,26 @@ pub(super) struct LimitArguments {
 }
 
 impl LimitArguments {
+    /// Returns the arguments as keywords of the same call.
+    pub(super) fn keywords<'py>(
+        &self,
+        py: Python<'py>,
+        tables: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let keywords = PyDict::new(py);
+        keywords.set_item("tables", tables.map(PyDictMethods::copy).transpose()?)?;
+        keywords.set_item("memory_limit", self.memory_limit)?;
+        keywords.set_item("spill_limit", self.spill_limit)?;
+        keywords.set_item("spill_folder", &self.spill_folder)?;
+        keywords.set_item("row_limit", self.row_limit)?;
+        keywords.set_item("byte_limit", self.byte_limit)?;
+        keywords.set_item("time_limit", self.time_limit)?;
+        Ok(keywords)
+    }
+
     pub(super) fn options(self, tables: Option<&Bound<'_, PyDict>>) -> PyResult<QueryOptions> {
         let LimitArguments { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit } = self;
-        let whole = |name: &'static str, value: Option<i128>| {
-            let fits = |value| {
-                u64::try_from(value).map_err(|_| PyErr::from(Error::argument(name, format!("0..={}", u64::MAX), value)))
-            };
-            value.map(fits).transpose()
-        };
+        let whole = |name: &'static str, value: Option<i128>| value.map(|value| at_least(0, name, value)).transpose();
         let time_limit = match time_limit {
             Some(secs) => Some(
                 Duration::try_from_secs_f64(secs)

@@ -1,5 +1,6 @@
 //! Conversion of Python values to query parameters and paths.
 
+use crate::error::Error;
 use crate::query::{ParamValues, ScalarValue, no_params};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -74,6 +75,30 @@ pub(super) fn scalar(value: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
 /// Returns whether a value is a path.
 pub(super) fn is_path(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(value.is_instance_of::<PyString>() || value.hasattr("__fspath__")?)
+}
+
+/// Checks an integer argument. Arguments are i128, so that an integer out of range raises an error that names the argument.
+pub(super) fn at_least(min: u64, name: &'static str, value: i128) -> PyResult<u64> {
+    let number = u64::try_from(value).ok().filter(|number| *number >= min);
+    number.ok_or_else(|| Error::argument(name, format!("{min}..={}", u64::MAX), value).into())
+}
+
+/// Extracts one name, or any iterable of names.
+pub(super) fn names_from(argument: &str, names: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    if let Ok(name) = names.extract::<String>() {
+        return Ok(vec![name]);
+    }
+    let wrong = |found: &Bound<'_, PyAny>| {
+        let found = found.get_type().name()?;
+        let message = format!("{argument}: expected a column's name or an iterable of names, found {found}");
+        Ok::<_, PyErr>(PyTypeError::new_err(message))
+    };
+    let Ok(items) = names.try_iter() else { return Err(wrong(names)?) };
+    let name = |name: PyResult<Bound<'_, PyAny>>| {
+        let name = name?;
+        name.extract::<String>().or_else(|_| Err(wrong(&name)?))
+    };
+    items.map(name).collect()
 }
 
 /// Extracts one path, or any iterable of paths.

@@ -21,6 +21,15 @@ pub(super) fn of_query(text: &str, params: &ParamValues) -> blake3::Hash {
     hasher.finalize()
 }
 
+/// Adds a limit of rows to the hash of a query.
+pub(super) fn with_limit(query: blake3::Hash, num_rows: i64) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new();
+    for part in [query.as_bytes(), "limit".as_bytes(), &num_rows.to_le_bytes()] {
+        add_part(&mut hasher, part);
+    }
+    hasher.finalize()
+}
+
 /// Adds the user's tables to the hash of a query.
 pub(super) fn with_tables(query: blake3::Hash, tables: &[(String, UserTable)]) -> Result<blake3::Hash> {
     if tables.is_empty() {

@@ -25,13 +25,17 @@
 //! | `order.rs` | plans that keep the natural order, and sorts that make the order of others definite |
 //! | `row_origin.rs` | the table whose rows a plan returns, and the columns that identify them |
 //! | `stream.rs`, `partition.rs` | running a plan: partitions in order, with bounded buffers, cancelled by dropping |
+//! | `condition.rs` | conditions that a consumer adds to a planned query |
 //! | `conform.rs` | converting batches to the schema of a result |
 //! | `explain.rs`, `plan_text.rs` | EXPLAIN; plans as text without file names |
-//! | `preview.rs` | the first rows of a result, as a table |
+//! | `preview.rs`, `type_names.rs` | the first rows of a result, as a table; names of types for people |
+//! | `write.rs` | a result as a file |
 //! | `errors.rs` | DataFusion's errors as errors of this crate |
 
 mod annotation_view;
 mod archive_table;
+#[cfg(feature = "python")]
+mod condition;
 mod conform;
 mod determinism;
 mod errors;
@@ -57,8 +61,10 @@ mod scan;
 mod session;
 mod step_join;
 mod stream;
+mod type_names;
 mod udf;
 mod user_tables;
+mod write;
 
 pub use datafusion::common::ParamValues;
 pub use datafusion::scalar::ScalarValue;
@@ -69,7 +75,10 @@ pub use preview::Preview;
 pub use saved::{SavedColumn, SavedParameter, SavedQuery};
 pub use stream::QueryStream;
 pub use user_tables::UserTable;
+pub use write::{RowCompression, RowFormat, WriteRowsOptions};
 
+#[cfg(feature = "python")]
+pub(crate) use condition::Condition;
 pub(crate) use errors::query_error;
 #[cfg(feature = "python")]
 pub(crate) use functions::build_tables;
@@ -78,3 +87,7 @@ pub(crate) use order::Execution;
 pub(crate) use partition::Partition;
 #[cfg(feature = "python")]
 pub(crate) use stream::ArrowReader;
+#[cfg(feature = "python")]
+pub(crate) use type_names::type_name;
+#[cfg(feature = "cli")]
+pub(crate) use write::KeepsError;

@@ -17,7 +17,7 @@ use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Int64Type, Schema, SchemaRef};
 use datafusion::common::{ParamValues, Result as DataFusionResult};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{Expr, FetchType, LogicalPlan, LogicalPlanBuilder, SkipType};
 use datafusion::prelude::SessionContext;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -239,6 +239,41 @@ impl Query {
         Ok(Query { plan, ..self.clone() })
     }
 
+    /// Returns a query for the first `num_rows` rows of the result, like a LIMIT at the end of its text.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
+    /// let query = archive.sql("VALUES (1), (2), (3)", a2store::no_params())?;
+    /// assert_eq!(query.limit(2)?.count()?, 2);
+    /// # Ok::<(), a2store::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Query`](crate::ErrorKind::Query) for an EXPLAIN.
+    pub fn limit(&self, num_rows: u64) -> Result<Query> {
+        if self.is_explain() {
+            return Err(Error::query("limit: expected a query for rows, found an EXPLAIN"));
+        }
+        // A LIMIT counts in int64.
+        let num_rows = i64::try_from(num_rows).unwrap_or(i64::MAX);
+        let plan = limited(self.plan.clone(), num_rows as usize).map_err(query_error)?;
+        Ok(Query { plan, text: fingerprint::with_limit(self.text, num_rows), ..self.clone() })
+    }
+
+    /// Returns the analyzed plan.
+    #[cfg(feature = "python")]
+    pub(super) fn plan(&self) -> &LogicalPlan {
+        &self.plan
+    }
+
+    /// Returns a query with another plan, at most as deterministic as this.
+    #[cfg(feature = "python")]
+    pub(super) fn with_plan(&self, plan: LogicalPlan, determinism: Determinism) -> Result<Query> {
+        let plan = analyzed(plan, &self.context()?.state()).map_err(query_error)?;
+        Ok(Query { plan, determinism: self.determinism.max(determinism), ..self.clone() })
+    }
+
     /// Starts the limits of one execution.
     pub(crate) fn limits(&self) -> Arc<QueryLimits> {
         Arc::new(QueryLimits::new(&self.options))
@@ -321,6 +356,17 @@ fn bind(plan: LogicalPlan, params: ParamValues) -> Result<LogicalPlan> {
         return Ok(plan);
     }
     plan.with_param_values(params).map_err(query_error)
+}
+
+/// Limits the rows of a plan. An existing LIMIT is changed, because only one LIMIT keeps the natural order of rows.
+fn limited(plan: LogicalPlan, num_rows: usize) -> DataFusionResult<LogicalPlan> {
+    if let LogicalPlan::Limit(limit) = &plan
+        && let (SkipType::Literal(skip), FetchType::Literal(fetch)) = (limit.get_skip_type()?, limit.get_fetch_type()?)
+    {
+        let fetch = fetch.map_or(num_rows, |fetch| fetch.min(num_rows));
+        return LogicalPlanBuilder::from(limit.input.as_ref().clone()).limit(skip, Some(fetch))?.build();
+    }
+    LogicalPlanBuilder::from(plan).limit(0, Some(num_rows))?.build()
 }
 
 /// Resolves the types of a plan. Before that, a CASE has the type of its first branch, and a UNION has the type

@@ -2,16 +2,19 @@
 
 use super::errors::query_error;
 use super::planned::Query;
+use super::type_names::type_name;
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::array::{Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, OffsetSizeTrait, RecordBatch};
+use arrow::datatypes::{DataType, Float32Type, Float64Type, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use arrow::util::pretty::pretty_format_batches;
 use std::fmt;
+use std::sync::Arc;
 
-/// The first rows of a [`Query`]. Its `Display` is a text table.
+/// The first rows of a [`Query`]. Its `Display` is a text table. Floats are rounded to 6 decimals, those below 0.1 to
+/// 6 significant digits.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -48,7 +51,9 @@ impl Query {
             let taken = batch.num_rows().min(max_rows - preview.num_rows);
             preview.num_rows += taken;
             preview.has_more |= taken < batch.num_rows();
-            preview.batches.push(batch.slice(0, taken));
+            let columns = batch.slice(0, taken).columns().iter().map(rounded).collect();
+            let rounded = RecordBatch::try_new(batch.schema(), columns);
+            preview.batches.push(rounded.map_err(|error| query_error(error.into()))?);
             if preview.has_more {
                 break;
             }
@@ -70,7 +75,7 @@ impl Preview {
         let options = FormatOptions::default().with_null("null");
         let mut html = String::from("<table>\n<thead><tr>");
         for field in self.schema.fields() {
-            let (name, dtype) = (escaped(field.name()), escaped(&field.data_type().to_string()));
+            let (name, dtype) = (escaped(field.name()), escaped(&type_name(field.data_type())));
             html += &format!("<th>{name}<br><small>{dtype}</small></th>");
         }
         html += "</tr></thead>\n<tbody>\n";
@@ -106,6 +111,40 @@ impl fmt::Display for Preview {
         let table = pretty_format_batches(&batches).map_err(|_| fmt::Error)?;
         write!(f, "{table}\n{}", self.summary())
     }
+}
+
+/// Rounds the floats of a column for people.
+fn rounded(column: &ArrayRef) -> ArrayRef {
+    fn list<O: OffsetSizeTrait>(list: &GenericListArray<O>) -> Option<ArrayRef> {
+        let (DataType::List(item) | DataType::LargeList(item)) = list.data_type() else { return None };
+        let (item, offsets, nulls) = (Arc::clone(item), list.offsets().clone(), list.nulls().cloned());
+        let list = GenericListArray::<O>::try_new(item, offsets, rounded(list.values()), nulls);
+        list.ok().map(|list| Arc::new(list) as ArrayRef)
+    }
+    let done: Option<ArrayRef> = match column.data_type() {
+        DataType::Float64 => Some(Arc::new(column.as_primitive::<Float64Type>().unary::<_, Float64Type>(round))),
+        DataType::Float32 => {
+            let round = |value: f32| round(f64::from(value)) as f32;
+            Some(Arc::new(column.as_primitive::<Float32Type>().unary::<_, Float32Type>(round)))
+        }
+        DataType::List(_) => list(column.as_list::<i32>()),
+        DataType::LargeList(_) => list(column.as_list::<i64>()),
+        DataType::FixedSizeList(item, len) => {
+            let (list, item) = (column.as_fixed_size_list(), Arc::clone(item));
+            let list = FixedSizeListArray::try_new(item, *len, rounded(list.values()), list.nulls().cloned());
+            list.ok().map(|list| Arc::new(list) as ArrayRef)
+        }
+        _ => None,
+    };
+    done.unwrap_or_else(|| Arc::clone(column))
+}
+
+fn round(value: f64) -> f64 {
+    let rounded = match value.abs() >= 0.1 {
+        true => (value * 1e6).round() / 1e6,
+        false => format!("{value:.5e}").parse().unwrap_or(value),
+    };
+    if rounded.is_finite() { rounded } else { value }
 }
 
 fn escaped(text: &str) -> String {

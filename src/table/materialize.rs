@@ -7,6 +7,8 @@
 //!
 //! A result that is larger than memory goes to a file in the same way and is mapped from there.
 
+use super::categories::is_categorical;
+use super::element::ElementType;
 use super::fingerprint::Fingerprint;
 use super::footer::footer_of_file;
 use super::layout::RowLayout;
@@ -20,6 +22,7 @@ use super::step_column::TILE_MASK;
 use super::step_table::StepTable;
 use super::threads::{FirstError, Sequencer};
 use super::wide::{MissingColumns, WideColumns};
+use crate::archive::{TableName, table_schema};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::machine::reserve;
@@ -47,7 +50,8 @@ impl Query {
     /// `ev_legal`, `run_id` and `step_index` are optional. Without them, `move` is 255, the values are NaN,
     /// `ev_legal` is the rules' mask, and the ids are 0. A column `tile_65536_mask` becomes an extra column of the
     /// table if a row has a tile of 65,536; without that column, such a tile counts as 32,768, and `progress` gets a
-    /// warning if a row may have one. Rows have the order of the query's ORDER BY, or else
+    /// warning if a row may have one. `progress` also gets a warning for columns that the query computes, or that come
+    /// from the user's tables, and that are neither used nor extra columns. Rows have the order of the query's ORDER BY, or else
     /// of `(run_id, step_index)`. The number of threads does not affect the order.
     ///
     /// # Errors
@@ -69,6 +73,13 @@ impl Query {
             let writer = RowWriter::new(&needed.schema(), &options.extra, options.chosen_ev, columns, missing)?;
             self.materialize_with(&needed, &writer, options, progress, cancel)
         })?;
+        let unused = self.unused_columns(&all);
+        if !unused.is_empty() {
+            progress.warn(&format!(
+                "the table leaves out these columns of the query: {}; to keep a column, name it in `extra`",
+                unused.join(", ")
+            ));
+        }
         if self.may_lose_tiles(&table) {
             progress.warn(
                 "the query has boards but no column tile_65536_mask, and the archive has tiles of 65536: they count as \
@@ -76,6 +87,19 @@ impl Query {
             );
         }
         Ok(table)
+    }
+
+    /// Returns the columns of the result that the query computes, or that come from the user's tables, and that the
+    /// rows could hold but do not `use`. The archive's own columns do not count: `SELECT *` has all of them.
+    fn unused_columns(&self, used: &[usize]) -> Vec<String> {
+        let own = |name: &str| TableName::ALL.into_iter().any(|table| table_schema(table).index_of(name).is_ok());
+        let schema = self.schema();
+        let fields = schema.fields().iter().enumerate().filter(|(i, _)| !used.contains(i));
+        let unused = fields.filter(|(_, field)| {
+            let dtype = field.data_type();
+            !own(field.name()) && (is_categorical(dtype) || ElementType::of_arrow(field.name(), dtype).is_ok())
+        });
+        unused.map(|(_, field)| field.name().clone()).collect()
     }
 
     /// Returns whether a row of the table may have a tile of 65,536 that the result does not show.

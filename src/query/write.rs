@@ -1,0 +1,321 @@
+//! Writing a result to a file: CSV, JSON Lines, Parquet, Arrow IPC.
+
+use super::conform::conform;
+use super::errors::query_error;
+use super::planned::Query;
+use super::stream::QueryStream;
+use crate::cancellation::CancellationToken;
+use crate::error::{Error, Result};
+use crate::names::text_form;
+use crate::publish::Output;
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, FieldRef, Fields, Schema, SchemaRef};
+use arrow::error::ArrowError;
+use arrow::ipc::CompressionType;
+use arrow::ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
+use datafusion::common::DataFusionError;
+use derive_setters::Setters;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression as ParquetCompression;
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The format of a file of rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RowFormat {
+    /// Text, with the names of the columns in the first line.
+    Csv,
+    /// One JSON object per line.
+    Json,
+    /// Parquet.
+    #[default]
+    Parquet,
+    /// The Arrow IPC file format. It has no dictionaries.
+    ArrowFile,
+    /// The Arrow IPC stream format.
+    ArrowStream,
+}
+
+/// The compression of a file of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowCompression {
+    /// No compression.
+    None,
+    /// Fast, for Parquet and Arrow IPC.
+    Lz4,
+    /// Fast, for Parquet only.
+    Snappy,
+    /// Small, for Parquet and Arrow IPC.
+    Zstd,
+}
+
+impl RowCompression {
+    const ALL: [RowCompression; 4] =
+        [RowCompression::None, RowCompression::Lz4, RowCompression::Snappy, RowCompression::Zstd];
+
+    fn name(self) -> &'static str {
+        match self {
+            RowCompression::None => "none",
+            RowCompression::Lz4 => "lz4",
+            RowCompression::Snappy => "snappy",
+            RowCompression::Zstd => "zstd",
+        }
+    }
+}
+
+text_form!(RowCompression, "compression", "\"none\", \"lz4\", \"snappy\" or \"zstd\"");
+
+/// The options of [`Query::write`].
+///
+/// ```
+/// use a2store::{RowCompression, RowFormat, WriteRowsOptions};
+/// let options = WriteRowsOptions::default().with_compression(RowCompression::Snappy);
+/// assert_eq!((options.format, options.row_group_rows), (RowFormat::Parquet, 1 << 20));
+/// ```
+#[derive(Clone, Debug, Setters)]
+#[setters(prefix = "with_", strip_option)]
+#[non_exhaustive]
+pub struct WriteRowsOptions {
+    /// The format of the file.
+    pub format: RowFormat,
+    /// The compression of values. By default, Parquet has zstd, and Arrow IPC has none. Text has none.
+    pub compression: Option<RowCompression>,
+    /// The maximum number of rows in a row group of Parquet, at least 1.
+    pub row_group_rows: usize,
+}
+
+impl Default for WriteRowsOptions {
+    fn default() -> WriteRowsOptions {
+        WriteRowsOptions { format: RowFormat::default(), compression: None, row_group_rows: 1 << 20 }
+    }
+}
+
+impl From<RowFormat> for WriteRowsOptions {
+    fn from(format: RowFormat) -> WriteRowsOptions {
+        WriteRowsOptions::default().with_format(format)
+    }
+}
+
+impl WriteRowsOptions {
+    fn parquet(&self) -> Result<WriterProperties> {
+        if self.row_group_rows == 0 {
+            return Err(Error::argument("row_group_rows", "1 or more", 0));
+        }
+        let compression = match self.compression.unwrap_or(RowCompression::Zstd) {
+            RowCompression::None => ParquetCompression::UNCOMPRESSED,
+            RowCompression::Lz4 => ParquetCompression::LZ4_RAW,
+            RowCompression::Snappy => ParquetCompression::SNAPPY,
+            RowCompression::Zstd => ParquetCompression::ZSTD(parquet::basic::ZstdLevel::default()),
+        };
+        let properties = WriterProperties::builder().set_compression(compression);
+        Ok(properties.set_max_row_group_row_count(Some(self.row_group_rows)).build())
+    }
+
+    fn ipc(&self) -> Result<IpcWriteOptions> {
+        let compression = match self.compression.unwrap_or(RowCompression::None) {
+            RowCompression::None => None,
+            RowCompression::Lz4 => Some(CompressionType::LZ4_FRAME),
+            RowCompression::Zstd => Some(CompressionType::ZSTD),
+            other => return Err(Error::argument("compression", "\"none\", \"lz4\" or \"zstd\" for Arrow IPC", other)),
+        };
+        IpcWriteOptions::default().try_with_compression(compression).map_err(of_arrow)
+    }
+
+    fn check_text(&self) -> Result<()> {
+        match self.compression {
+            None | Some(RowCompression::None) => Ok(()),
+            Some(other) => Err(Error::argument("compression", "\"none\" for text", other)),
+        }
+    }
+}
+
+impl Query {
+    /// Runs the query, writes its rows to a file as they are made, and returns their number.
+    ///
+    /// The complete file replaces an existing one, durably and in one step. After an error or a cancellation, the
+    /// existing file is unchanged. A pipe or a device is written directly.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
+    /// use a2store::{CancellationToken, RowFormat, no_params};
+    /// let query = archive.sql("SELECT 1 AS one", no_params())?;
+    /// let path = folder.path().join("one.csv");
+    /// assert_eq!(query.write(&path, &RowFormat::Csv.into(), &CancellationToken::new())?, 1);
+    /// assert_eq!(std::fs::read_to_string(path)?, "one\n1\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a path inside the archive, and for options that do not
+    /// fit the format. [`ErrorKind::Query`](crate::ErrorKind::Query), also for a column that the format cannot hold.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io); [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
+    pub fn write(&self, path: impl AsRef<Path>, options: &WriteRowsOptions, cancel: &CancellationToken) -> Result<u64> {
+        let path = path.as_ref();
+        let absolute = std::path::absolute(path).map_err(|source| Error::io(path, source))?;
+        if absolute.starts_with(self.archive().path()) {
+            return Err(Error::argument("path", "a file outside of the archive", path.display()));
+        }
+        let rows = self.stream_unless_cancelled(cancel)?;
+        let output = Output::create(path)?;
+        let mut file = KeepsError::new(output.file());
+        let num_rows = rows.write_to(options, &mut file, cancel).map_err(|error| file.explain(path, error))?;
+        output.publish()?;
+        Ok(num_rows)
+    }
+}
+
+impl QueryStream {
+    /// Writes all rows, and returns their number.
+    pub(crate) fn write_to(
+        mut self,
+        options: &WriteRowsOptions,
+        out: impl Write + Send,
+        cancel: &CancellationToken,
+    ) -> Result<u64> {
+        let mut out = BufWriter::new(out);
+        let mut writer = RowsWriter::new(options, &self.schema(), &mut out)?;
+        let mut num_rows = 0;
+        while let Some(batch) = self.next_unless_cancelled(cancel)? {
+            writer.write(&batch)?;
+            num_rows += batch.num_rows() as u64;
+        }
+        writer.finish()?;
+        out.flush().map_err(|error| of_arrow(error.into()))?;
+        Ok(num_rows)
+    }
+}
+
+/// A writer of one of the formats.
+enum RowsWriter<W: Write + Send> {
+    Csv(Box<arrow::csv::Writer<W>>),
+    Json(Box<arrow::json::LineDelimitedWriter<W>>),
+    Parquet(Box<ArrowWriter<W>>),
+    ArrowFile(Box<FileWriter<W>>, SchemaRef),
+    ArrowStream(Box<StreamWriter<W>>),
+}
+
+impl<W: Write + Send> RowsWriter<W> {
+    fn new(options: &WriteRowsOptions, schema: &SchemaRef, out: W) -> Result<Self> {
+        Ok(match options.format {
+            RowFormat::Csv => {
+                options.check_text()?;
+                let mut writer = arrow::csv::Writer::new(out);
+                writer.write(&RecordBatch::new_empty(schema.clone())).map_err(of_arrow)?;
+                RowsWriter::Csv(writer.into())
+            }
+            RowFormat::Json => {
+                options.check_text()?;
+                RowsWriter::Json(arrow::json::LineDelimitedWriter::new(out).into())
+            }
+            RowFormat::Parquet => {
+                let writer = ArrowWriter::try_new(out, schema.clone(), Some(options.parquet()?)).map_err(of_parquet)?;
+                RowsWriter::Parquet(writer.into())
+            }
+            RowFormat::ArrowFile => {
+                // A file has one dictionary per column, but each batch of a result has its own.
+                let fields: Fields = schema.fields().iter().map(decoded).collect();
+                let schema = Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()));
+                let writer = FileWriter::try_new_with_options(out, &schema, options.ipc()?).map_err(of_arrow)?;
+                RowsWriter::ArrowFile(writer.into(), schema)
+            }
+            RowFormat::ArrowStream => {
+                let writer = StreamWriter::try_new_with_options(out, schema, options.ipc()?).map_err(of_arrow)?;
+                RowsWriter::ArrowStream(writer.into())
+            }
+        })
+    }
+
+    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        match self {
+            RowsWriter::Csv(writer) => writer.write(batch).map_err(of_arrow),
+            RowsWriter::Json(writer) => writer.write(batch).map_err(of_arrow),
+            RowsWriter::Parquet(writer) => writer.write(batch).map_err(of_parquet),
+            RowsWriter::ArrowFile(writer, schema) => {
+                conform(batch.clone(), schema).and_then(|batch| writer.write(&batch)).map_err(of_arrow)
+            }
+            RowsWriter::ArrowStream(writer) => writer.write(batch).map_err(of_arrow),
+        }
+    }
+
+    fn finish(self) -> Result<()> {
+        match self {
+            RowsWriter::Csv(_) => Ok(()),
+            RowsWriter::Json(mut writer) => writer.finish().map_err(of_arrow),
+            RowsWriter::Parquet(writer) => writer.close().map(|_| ()).map_err(of_parquet),
+            RowsWriter::ArrowFile(mut writer, _) => writer.finish().map_err(of_arrow),
+            RowsWriter::ArrowStream(mut writer) => writer.finish().map_err(of_arrow),
+        }
+    }
+}
+
+/// Returns a column of the same values without dictionaries.
+fn decoded(field: &FieldRef) -> FieldRef {
+    fn plain(dtype: &DataType) -> DataType {
+        match dtype {
+            DataType::Dictionary(_, values) => plain(values),
+            DataType::List(item) => DataType::List(decoded(item)),
+            DataType::LargeList(item) => DataType::LargeList(decoded(item)),
+            DataType::FixedSizeList(item, len) => DataType::FixedSizeList(decoded(item), *len),
+            DataType::Struct(fields) => DataType::Struct(fields.iter().map(decoded).collect()),
+            other => other.clone(),
+        }
+    }
+    Arc::new(field.as_ref().clone().with_data_type(plain(field.data_type())))
+}
+
+fn of_arrow(error: ArrowError) -> Error {
+    query_error(error.into())
+}
+
+fn of_parquet(error: ParquetError) -> Error {
+    query_error(DataFusionError::from(error))
+}
+
+/// A writer that keeps its first error. The writers of some formats turn errors into text.
+pub(crate) struct KeepsError<W> {
+    inner: W,
+    error: Option<io::Error>,
+}
+
+impl<W: Write> KeepsError<W> {
+    pub(crate) fn new(inner: W) -> KeepsError<W> {
+        KeepsError { inner, error: None }
+    }
+
+    /// Returns the kind of the first error.
+    #[cfg(feature = "cli")]
+    pub(crate) fn kind(&self) -> Option<io::ErrorKind> {
+        self.error.as_ref().map(io::Error::kind)
+    }
+
+    /// Returns the first error, or `other` if nothing failed here.
+    fn explain(&mut self, path: &Path, other: Error) -> Error {
+        self.error.take().map_or(other, |error| Error::io(path, error))
+    }
+
+    fn keep<T>(&mut self, outcome: io::Result<T>) -> io::Result<T> {
+        outcome.inspect_err(|error| {
+            let copy = || error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error);
+            if error.kind() != io::ErrorKind::Interrupted {
+                self.error.get_or_insert_with(copy);
+            }
+        })
+    }
+}
+
+impl<W: Write> Write for KeepsError<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let outcome = self.inner.write(bytes);
+        self.keep(outcome)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let outcome = self.inner.flush();
+        self.keep(outcome)
+    }
+}

@@ -1,0 +1,200 @@
+"""Opening and creating archives: options, context managers, pickles of archives and queries."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import a2store
+from object_store.plugin import KEY, REGION, SECRET
+
+PHASES = {"mid": 64, "late": 128}
+
+
+# Opening
+
+
+def test_open_reads_and_creates(archive: a2store.Archive, tmp_path: Path) -> None:
+    assert a2store.open(archive.path).version == archive.version
+    assert a2store.open(str(archive.path), version=2).version == 2
+    path = tmp_path / "deep" / "new.a2"
+    with pytest.raises(FileNotFoundError):
+        a2store.open(path)
+    assert not path.exists()
+    assert a2store.open(path, create=True).version == 1
+    # The second call opens what the first one created.
+    assert len(a2store.open(path, create=True).history()) == 1
+    assert a2store.open(archive.path, create=True).num_runs == archive.num_runs
+
+
+def test_open_never_creates_over_something(tmp_path: Path, one_run: a2store.Archive) -> None:
+    (tmp_path / "notes.txt").write_text("no archive")
+    with pytest.raises(a2store.ArchiveError, match="not an archive"):
+        a2store.open(tmp_path, create=True)
+    assert (tmp_path / "notes.txt").read_text() == "no archive"
+    (one_run.path / "_log" / f"{1:020}.json").unlink()
+    (one_run.path / "_log" / f"{2:020}.json").unlink()
+    with pytest.raises(a2store.ArchiveError):
+        a2store.open(one_run.path, create=True)
+
+
+def test_versions_out_of_range(archive: a2store.Archive) -> None:
+    with pytest.raises(ValueError, match=r"version: expected 0.*, found -1"):
+        a2store.open(archive.path, version=-1)
+    with pytest.raises(ValueError, match=r"version: expected 0.*, found 18446744073709551616"):
+        a2store.Archive.open(archive.path, version=2**64)
+    with pytest.raises(a2store.VersionNotFoundError):
+        a2store.open(archive.path, version=99)
+    with pytest.raises(ValueError, match="version: expected no version"):
+        a2store.open(archive.path, version=1, create=True)
+
+
+def test_create_with_exist_ok(tmp_path: Path) -> None:
+    path = tmp_path / "games.a2"
+    a2store.Archive.create(path, phases=PHASES, exist_ok=True)
+    with pytest.raises(a2store.ArchiveExistsError):
+        a2store.Archive.create(path, phases=PHASES)
+    for phases in (None, PHASES):
+        assert a2store.Archive.create(path, phases=phases, exist_ok=True).phases == PHASES
+    with pytest.raises(ValueError, match=r"phases: expected mid 64 and late 128, .*, found mid 64 and late 256"):
+        a2store.Archive.create(path, phases={"mid": 64, "late": 256}, exist_ok=True)
+
+
+def test_the_constructor_names_the_way() -> None:
+    archive: Any = a2store.Archive
+    for args in ((), ("games.a2",)):
+        with pytest.raises(TypeError, match=r"Archive\.open or Archive\.create"):
+            archive(*args)
+    with pytest.raises(TypeError, match=r"Archive\.open or Archive\.create"):
+        archive(path="games.a2")
+
+
+# Options of an object store
+
+
+def test_options_instead_of_environment_variables(
+    url: str, monkeypatch: pytest.MonkeyPatch, run_files: list[Path]
+) -> None:
+    options: dict[str, Any] = {
+        "aws_access_key_id": KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "aws_region": REGION,
+        "aws_endpoint": os.environ["AWS_ENDPOINT_URL"],
+        "allow_http": True,
+    }
+    for name in list(os.environ):
+        if name.startswith("AWS_"):
+            monkeypatch.delenv(name)
+    # Nothing listens there. The options override the environment.
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    archive = a2store.Archive.create(url, storage_options=options)
+    archive.ingest(run_files[:2], progress=False)
+    assert a2store.open(url, storage_options=options).num_runs == 2
+    assert a2store.open(url, create=True, storage_options=options).num_runs == 2
+    assert a2store.verify(url, storage_options=options, progress=False).problems == []
+    assert archive.verify(progress=False).problems == []
+    assert a2store.repair(url, storage_options=options).version == 2
+    assert SECRET not in repr(archive)
+    again = pickle.loads(pickle.dumps(archive))
+    assert pa.table(again.sql("SELECT * FROM runs")).num_rows == 2
+
+
+def test_unknown_options_are_named(tmp_path: Path) -> None:
+    calls: list[Any] = [a2store.open, a2store.Archive.open, a2store.Archive.create, a2store.verify, a2store.repair]
+    for scheme in ("s3", "gs", "az"):
+        for call in calls:
+            with pytest.raises(ValueError, match=r"storage_options: expected .*, found aws_acess_key") as caught:
+                call(f"{scheme}://bucket/games.a2", storage_options={"aws_acess_key": "not-to-be-shown"})
+            assert "not-to-be-shown" not in str(caught.value)
+    with pytest.raises(TypeError, match="storage_options: aws_region: expected a str, a bool or an int, found list"):
+        a2store.open("s3://bucket/games.a2", storage_options={"aws_region": ["a"]})
+    # A folder needs no options.
+    assert a2store.open(tmp_path / "new.a2", create=True, storage_options={"aws_region": "x"}).version == 1
+
+
+# Closing
+
+
+def test_a_closed_archive_says_so(one_run: a2store.Archive) -> None:
+    with a2store.open(one_run.path) as archive:
+        query = archive.sql("SELECT * FROM steps")
+        table = query.materialize()
+    assert repr(archive) == "Archive(closed)"
+    archive.close()
+    uses: list[Any] = [
+        lambda: archive.num_runs,
+        lambda: archive.location,
+        lambda: archive.sql("SELECT 1"),
+        lambda: archive.refresh(),
+        lambda: archive.ingest([]),
+        lambda: archive.files(),
+        lambda: archive.__enter__(),
+        lambda: pickle.dumps(archive),
+        lambda: archive.history(),
+    ]
+    for use in uses:
+        with pytest.raises(ValueError, match="the archive is closed"):
+            use()
+    assert query.count() == len(table) == one_run.num_steps
+
+
+def test_an_exception_closes_and_leaves(one_run: a2store.Archive) -> None:
+    with pytest.raises(ZeroDivisionError), a2store.open(one_run.path) as archive:
+        _ = 1 / 0
+    assert repr(archive) == "Archive(closed)"
+
+
+# Pickles
+
+
+def test_a_pickled_archive_keeps_its_version(one_run: a2store.Archive, run_files: list[Path]) -> None:
+    old = a2store.Archive.open(one_run.path, checksums=False)
+    data = pickle.dumps(old)
+    one_run.ingest(run_files[1], progress=False)
+    again = pickle.loads(data)
+    assert (again.location, again.version, again.num_runs) == (old.location, old.version, 1)
+    again.refresh()
+    assert again.num_runs == 2
+    assert copy.copy(old).version == old.version
+
+
+@pytest.mark.parametrize("params", [{"min": 3}, [3], (3,)])
+def test_a_pickled_query_has_the_same_result(archive: a2store.Archive, params: Any) -> None:
+    labels = pa.table({"run_id": pa.array([1, 5, 9], pa.uint32()), "label": ["a", "b", "c"]})
+    mark = "$min" if isinstance(params, dict) else "$1"
+    sql = f"SELECT * FROM runs JOIN labels USING (run_id) WHERE runs.run_id >= {mark} ORDER BY runs.run_id"
+    query = archive.sql(sql, params, tables={"labels": labels}, row_limit=2)
+    expected = pa.table(query)
+    assert expected.num_rows == 2
+    data = pickle.dumps(query)
+    if not isinstance(params, tuple):
+        # A later change of the arguments does not matter.
+        params.clear()
+        assert pickle.dumps(query) == data
+    for again in (pickle.loads(data), copy.deepcopy(query)):
+        assert pa.table(again).equals(expected)
+    assert pa.table(pickle.loads(pickle.dumps(query.limit(1).head(5)))).equals(expected.slice(0, 1))
+
+
+def test_a_pickled_named_query(archive: a2store.Archive) -> None:
+    query = archive.query("high_score", min_score=2000, memory_limit=64 << 20)
+    again = pickle.loads(pickle.dumps(query))
+    assert np.asarray(again.materialize()).tobytes() == np.asarray(query.materialize()).tobytes()
+    assert again.materialize().fingerprint == query.materialize().fingerprint
+
+
+def test_another_process_unpickles_a_query(archive: a2store.Archive, tmp_path: Path) -> None:
+    query = archive.sql("SELECT board FROM steps WHERE phase = $1", ["late"])
+    (tmp_path / "query.pickle").write_bytes(pickle.dumps(query))
+    code = "import pickle, pathlib; print(pickle.loads(pathlib.Path('query.pickle').read_bytes()).count())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert int(done.stdout) == query.count() > 0

@@ -1,0 +1,352 @@
+"""Ways to read and write the result of a query, compared with pyarrow, DuckDB and polars on the same result."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+
+import a2store
+from archives import plain
+
+ORDERED = "SELECT run_id, max_score FROM runs ORDER BY max_score DESC, run_id"
+
+
+@pytest.fixture(scope="module")
+def query(archive: a2store.Archive) -> a2store.Query:
+    return archive.sql("SELECT * FROM steps WHERE phase = 'mid'")
+
+
+# Part of a result
+
+
+def test_columns(query: a2store.Query) -> None:
+    assert query.columns == pa.table(query).column_names
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM steps",
+        "SELECT board FROM steps WHERE max_score >= 5000",
+        ORDERED,
+        "SELECT run_id FROM runs ORDER BY run_id LIMIT 7",
+        "SELECT run_id FROM runs ORDER BY run_id LIMIT 7 OFFSET 2",
+        "SELECT board FROM steps OFFSET 5",
+        "SELECT board FROM steps LIMIT 30",
+        "SELECT phase, count(*) AS n FROM steps GROUP BY phase ORDER BY n",
+    ],
+)
+@pytest.mark.parametrize("n", [0, 1, 6, 10**6, 2**64 - 1])
+def test_limit_returns_the_first_rows(archive: a2store.Archive, sql: str, n: int) -> None:
+    whole = plain(pa.table(archive.sql(sql)))
+    limited = archive.sql(sql).limit(n)
+    assert plain(pa.table(limited)).equals(whole.slice(0, min(n, whole.num_rows)))
+    assert limited.count() == min(n, whole.num_rows)
+    # A limit never adds rows.
+    assert limited.limit(3).count() == min(n, 3, whole.num_rows)
+
+
+def test_head_is_five_rows(archive: a2store.Archive) -> None:
+    query = archive.sql(ORDERED)
+    assert pa.table(query.head()).equals(pa.table(query).slice(0, 5))
+    assert query.head(2).count() == 2
+
+
+def test_a_limited_table_has_its_own_fingerprint(archive: a2store.Archive) -> None:
+    query = archive.sql("SELECT * FROM steps WHERE phase = 'late'")
+    tables = [query.materialize(), query.limit(9).materialize(), query.limit(8).materialize()]
+    assert [len(table) for table in tables[1:]] == [9, 8]
+    assert len({table.fingerprint for table in tables}) == 3
+    assert query.limit(9).materialize().fingerprint == tables[1].fingerprint
+    np.testing.assert_array_equal(np.asarray(tables[1]), np.asarray(tables[0])[:9])
+
+
+def test_a_limited_group_is_definite_in_a_table(archive: a2store.Archive) -> None:
+    query = archive.sql("SELECT board, count(*) AS n FROM steps GROUP BY board").limit(50)
+    with pytest.warns(UserWarning, match="leaves out these columns of the query: n;"):
+        boards = np.asarray(query.materialize())["board"]
+    everything = archive.sql("SELECT DISTINCT board FROM steps ORDER BY board LIMIT 50").to_numpy()["board"]
+    assert boards.tolist() == everything.tolist()
+
+
+@pytest.mark.parametrize("n", [-1, 2**64, -(2**70)])
+def test_limit_out_of_range(query: a2store.Query, n: int) -> None:
+    with pytest.raises((ValueError, OverflowError)):
+        query.limit(n)
+    if abs(n) < 2**70:
+        with pytest.raises(ValueError, match=f"n: expected 0..=18446744073709551615, found {n}"):
+            query.head(n)
+
+
+def test_an_explain_has_no_limit(archive: a2store.Archive) -> None:
+    with pytest.raises(a2store.QueryError, match="found an EXPLAIN"):
+        archive.sql("EXPLAIN SELECT 1").limit(1)
+
+
+# Batches
+
+
+def test_batches_are_the_whole_result(query: a2store.Query) -> None:
+    batches = [pa.record_batch(batch) for batch in query.to_batches()]
+    assert len(batches) > 1
+    assert pa.Table.from_batches(batches).equals(pa.table(query))
+    assert sum(len(batch) for batch in query) == query.count()
+    assert pl.DataFrame(next(iter(query))).columns == query.columns
+
+
+def test_batches_arrive_before_the_result_is_complete(archive: a2store.Archive) -> None:
+    # The cast fails on the last rows only.
+    sql = "SELECT CASE WHEN run_id < 50 THEN 1 ELSE 1 / (run_id - run_id) END AS one FROM steps"
+    batches = archive.sql(sql).to_batches()
+    assert len(next(batches)) > 0
+    with pytest.raises(a2store.QueryError, match=r"[Dd]ivide by zero"):
+        list(batches)
+    assert list(batches) == []
+
+
+def test_an_empty_result_has_no_batches(archive: a2store.Archive) -> None:
+    query = archive.sql("SELECT * FROM steps WHERE false")
+    assert list(query) == []
+    assert {name: len(array) for name, array in query.to_numpy().items()} == dict.fromkeys(query.columns, 0)
+
+
+def test_threads_share_an_iterator(query: a2store.Query) -> None:
+    batches, counts = query.to_batches(), []
+    threads = [threading.Thread(target=lambda: counts.append(sum(map(len, batches)))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(counts) == query.count()
+
+
+# NumPy
+
+
+def test_numpy_columns_are_duckdbs(archive: a2store.Archive) -> None:
+    sql = "SELECT board, move, ev_up, has_evs, phase, engine FROM steps"
+    found = archive.sql(sql).to_numpy()
+    with duckdb.connect() as connection:
+        connection.read_parquet(archive.files("steps")).create_view("steps")
+        expected = connection.execute(f"{sql} ORDER BY run_id, step_index").fetchnumpy()
+    assert list(found) == list(expected)
+    for name in ("board", "move", "has_evs"):
+        assert found[name].dtype == expected[name].dtype
+        np.testing.assert_array_equal(found[name], expected[name])
+    np.testing.assert_array_equal(found["ev_up"], np.ma.filled(expected["ev_up"], np.nan))
+    assert np.isnan(found["ev_up"]).any()
+    assert found["phase"].tolist() == list(expected["phase"])
+    assert None in found["engine"]
+    assert all(array.flags.writeable for array in found.values())
+
+
+def test_numpy_lists_and_nulls(archive: a2store.Archive) -> None:
+    found = archive.sql(
+        "SELECT exps(board) AS cells, nullif(run_id, 1) AS id, nullif(run_id = 1, true) AS flag FROM runs "
+        "JOIN (SELECT run_id, board FROM steps WHERE step_index = 3) USING (run_id) ORDER BY run_id"
+    ).to_numpy()
+    assert found["cells"].shape == (60, 16)
+    ids, flags = found["id"], found["flag"]
+    assert isinstance(ids, np.ma.MaskedArray)
+    assert ids.tolist() == [0, None, *range(2, 60)]
+    assert ids.dtype == np.int64
+    assert flags.tolist() == [False, None, *[False] * 58]
+
+
+# Files
+
+WRITERS: dict[str, tuple[Callable[..., int], Callable[[Path], Any]]] = {
+    "parquet": (a2store.Query.write_parquet, pq.read_table),
+    "ipc": (a2store.Query.write_ipc, pa.feather.read_table),
+    "csv": (a2store.Query.write_csv, pa.csv.read_csv),
+}
+
+
+@pytest.mark.parametrize("format", WRITERS)
+def test_a_written_file_has_the_result(query: a2store.Query, tmp_path: Path, format: str) -> None:  # noqa: A002
+    write, read = WRITERS[format]
+    path = tmp_path / "rows"
+    assert write(query, path) == query.count()
+    expected = plain(pa.table(query))
+    if format == "csv":
+        assert path.read_text().splitlines()[0] == ",".join(query.columns)
+        # Casts from the types that pyarrow infers; its own rules make empty strings null.
+        convert = pa.csv.ConvertOptions(
+            column_types=expected.schema, strings_can_be_null=True, true_values=["true"], false_values=["false"]
+        )
+        assert pa.csv.read_csv(path, convert_options=convert).equals(expected)
+    else:
+        assert plain(read(path)).equals(expected)
+    assert [file.name for file in tmp_path.iterdir()] == ["rows"]
+    assert stat.S_IMODE(path.stat().st_mode) & 0o444 == 0o444 & ~_umask()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+@pytest.mark.parametrize("compression", ["zstd", "snappy", "lz4", "none"])
+def test_parquet_options(query: a2store.Query, tmp_path: Path, compression: Any) -> None:
+    path = tmp_path / "rows.parquet"
+    query.write_parquet(path, compression=compression, row_group_size=1000)
+    metadata = pq.ParquetFile(path).metadata
+    sizes = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
+    assert sum(sizes) == query.count()
+    assert set(sizes[:-1]) == {1000}
+    found = metadata.row_group(0).column(0).compression
+    assert found == {"none": "UNCOMPRESSED"}.get(compression, compression.upper())
+    for rows in (pl.read_parquet(path).height, duckdb.read_parquet(str(path)).count("*").fetchall()[0][0]):
+        assert rows == query.count()
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_compressed_ipc(query: a2store.Query, tmp_path: Path, compression: Any) -> None:
+    for name in ("none", compression):
+        query.write_ipc(tmp_path / name, compression=name)
+    assert (tmp_path / compression).stat().st_size < (tmp_path / "none").stat().st_size
+    assert pl.read_ipc(tmp_path / compression).height == query.count()
+
+
+def test_options_out_of_range(query: a2store.Query, tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    bad: list[tuple[Callable[[], object], str]] = [
+        (lambda: query.write_parquet(path, row_group_size=0), "row_group_size: expected 1"),
+        (lambda: query.write_parquet(path, row_group_size=-1), "row_group_size: expected 1"),
+        (lambda: query.write_parquet(path, compression="gz"), "compression: expected"),  # type: ignore[arg-type]
+        (lambda: query.write_ipc(path, compression="snappy"), "compression: expected"),  # type: ignore[arg-type]
+        (lambda: query.show(max_rows=-1), "max_rows: expected 0"),
+        (lambda: query.materialize(memory_limit=-1), "memory_limit: expected 0"),
+    ]
+    for call, message in bad:
+        with pytest.raises(ValueError, match=message):
+            call()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("format", WRITERS)
+def test_a_failed_query_keeps_the_old_file(archive: a2store.Archive, tmp_path: Path, format: str) -> None:  # noqa: A002
+    path = tmp_path / "rows"
+    path.write_text("old")
+    failing = archive.sql("SELECT CASE WHEN run_id < 50 THEN 1 ELSE 1 / (run_id - run_id) END AS one FROM steps")
+    with pytest.raises(a2store.QueryError, match=r"[Dd]ivide by zero"):
+        WRITERS[format][0](failing, path)
+    assert path.read_text() == "old"
+    assert [file.name for file in tmp_path.iterdir()] == ["rows"]
+
+
+def test_ctrl_c_leaves_no_file(archive: a2store.Archive, tmp_path: Path) -> None:
+    endless = archive.sql("SELECT a.board FROM steps a, steps b, steps c")
+
+    def interrupt() -> None:
+        while not list(tmp_path.iterdir()):
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        endless.write_parquet(tmp_path / "rows.parquet")
+    thread.join()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_column_that_csv_cannot_hold(archive: a2store.Archive, tmp_path: Path) -> None:
+    with pytest.raises(a2store.QueryError, match="CSV"):
+        archive.sql("SELECT exps(board) AS cells FROM steps").write_csv(tmp_path / "rows.csv")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_links_stay_and_folders_are_rejected(query: a2store.Query, tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("old")
+    link.symlink_to(target)
+    query.write_parquet(link)
+    assert link.is_symlink()
+    assert pq.read_metadata(target).num_rows == query.count()
+    for path in (tmp_path, tmp_path / "absent" / "rows"):
+        with pytest.raises(OSError, match=str(tmp_path)):
+            query.write_parquet(path)
+
+
+def test_a_full_disk_is_an_os_error(query: a2store.Query) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full")
+    for write, _ in WRITERS.values():
+        with pytest.raises(OSError, match="No space left") as caught:
+            write(query, "/dev/full")
+        assert caught.value.filename == "/dev/full"
+
+
+def test_no_file_inside_the_archive(one_run: a2store.Archive) -> None:
+    with pytest.raises(ValueError, match="path: expected a file outside of the archive"):
+        one_run.sql("SELECT * FROM steps").write_parquet(one_run.path / "steps" / "rows.parquet")
+    assert one_run.verify().problems == []
+
+
+# Display
+
+
+def test_types_and_floats_are_for_people(archive: a2store.Archive, capsys: pytest.CaptureFixture[str]) -> None:
+    sql = (
+        "SELECT engine, avg(max_score) / 3 AS mean, exps(min(final_board)) AS cells, 1.0 / 3e9 AS small, 2.0 AS two, "
+        "make_array(2.0 / 3, 1e300) AS list, min(final_board) AS board "
+        "FROM runs GROUP BY engine ORDER BY engine LIMIT 1"
+    )
+    query = archive.sql(sql)
+    assert repr(query).startswith("Query(engine: string, mean: float64, cells: list[uint8, 16], small: float64, ")
+    assert "Dictionary" not in repr(archive.sql("SELECT * FROM steps")) + repr(archive.schema("steps"))
+    html = query._repr_html_()
+    assert "<small>string</small>" in html
+    mean = round(query.to_numpy()["mean"][0], 6)
+    board = int(query.to_numpy()["board"][0])
+    assert isinstance(board, int)
+    query.show()
+    text = capsys.readouterr().out
+    for value in (str(mean), "3.33333e-10", "2.0", "[0.666667, 1e300]", str(board)):
+        assert f"<td>{value}</td>" in html
+        assert f" {value} " in text
+
+
+# Tables
+
+
+def test_extra_may_be_one_name(archive: a2store.Archive) -> None:
+    query = archive.sql("SELECT * FROM steps")
+    one, several = query.materialize(extra="engine"), query.materialize(extra=iter(["engine"]))
+    assert one.fingerprint == several.fingerprint
+    assert one.categories == several.categories
+    bad: list[Any] = [5, [5], [["engine"]], b"engine"]
+    for extra in bad:
+        with pytest.raises(TypeError, match="extra: expected a column's name or an iterable of names, found "):
+            query.materialize(extra=extra)
+
+
+def test_computed_columns_that_are_left_out_warn(archive: a2store.Archive) -> None:
+    labels = pa.table({"run_id": pa.array([1, 2], pa.uint32()), "label": ["a", "b"]})
+    sql = "SELECT s.*, sqrt(s.max_score) AS weight, label FROM steps s JOIN labels USING (run_id)"
+    query = archive.sql(sql, tables={"labels": labels})
+    with pytest.warns(UserWarning, match="leaves out these columns of the query: weight, label; .* name it in `extra`"):
+        query.materialize()
+    with pytest.warns(UserWarning, match="of the query: weight;"):
+        query.materialize(extra="label")
+    # These must not warn, and warnings are errors here.
+    query.materialize(extra=["label", "weight"])
+    for text in ("SELECT * FROM steps", "SELECT * FROM steps JOIN runs USING (run_id)"):
+        archive.sql(text).materialize()
+    archive.sql("SELECT *, exps(board) AS cells FROM steps").materialize()
