@@ -2941,9 +2941,10 @@ class Query:
         affect the order.
 
         - ``extra``: further columns of the result to append to each row, as a name or an iterable of names; by default
-          none. A column has bools, integers, floats or strings. Numbers keep their type; a null becomes NaN in floats
-          and raises in other types. Strings, and dictionaries of strings, become int16 codes: the string's index in
-          ``table.categories``, -1 = null. A column may have at most 32,768 different strings.
+          none. A column has bools, integers, floats, strings, or fixed-size lists of bools or numbers. Numbers keep
+          their type; a null becomes NaN in floats and raises in other types. A null list counts as a list of nulls.
+          Strings, and dictionaries of strings, become int16 codes: the string's index in ``table.categories``, -1 =
+          null. A column may have at most 32,768 different strings.
         - ``chosen_ev``: the value of the chosen move, in steps that have values. ``"stored"`` = the archive's value,
           ``"one"`` = exactly 1.0.
         - ``memory_limit``: the maximum number of bytes of rows in memory; ``None`` = the memory that the system has
