@@ -104,7 +104,7 @@ lint: extension $(VENV)/test-tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m mypy.stubtest a2store --ignore-disjoint-bases
+	$(BIN)/python -m mypy.stubtest a2store --ignore-disjoint-bases --mypy-config-file pyproject.toml
 
 fmt: $(VENV)/test-tools
 	$(CARGO) fmt
