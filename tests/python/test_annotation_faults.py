@@ -33,11 +33,11 @@ FIRST_ID = 1000
 
 COMMANDS: dict[str, tuple[str, tuple[str, ...], str | None]] = {
     "a new model": ("annotate", ("new", "whole"), "found annotations of runs"),
-    "more runs of a model": ("annotate", ("early", "late"), "found annotations of runs"),
+    "more runs of a model": ("annotate", ("early", "last"), "found annotations of runs"),
     "a replaced model": ("annotate", ("split", "other", "--replace"), None),
     "a dropped model": ("annotate", ("split", "--drop"), "model: expected"),
     "compaction": ("compact", ("--workers", "1"), None),
-    "expiry": ("expire", ("--older-than", "0s", "--grace", "0s"), None),
+    "expiry": ("expire", ("--yes", "--older-than", "0s", "--grace", "0s"), None),
 }
 """Commands, their arguments, and the error of the repeated command after a success; ``None`` = it succeeds."""
 
@@ -62,7 +62,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
     formats.write_session(folder / "pool", list(played.values()), action=True)
     whole, other = predictions(played), predictions(played, seed=1)
     late = whole["run_id"] == FIRST_ID + 2
-    parts: dict[str, Array] = {"whole": whole, "other": other, "early": whole[~late], "late": whole[late]}
+    parts: dict[str, Array] = {"whole": whole, "other": other, "first": whole[~late], "last": whole[late]}
     folders = {}
     for name, rows in parts.items():
         folders[name] = folder / f"predicted-{name}"
@@ -70,7 +70,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
         shutil.copy(folder / "pool" / "metadata.db", folders[name])
     archive = a2store.Archive.create(folder / ARCHIVE)
     archive.ingest(folder / "pool", progress=False)
-    for model, name in (("early", "early"), ("split", "early"), ("split", "late"), ("twice", "other")):
+    for model, name in (("early", "first"), ("split", "first"), ("split", "last"), ("twice", "other")):
         archive.annotate(model, folders[name], progress=False)
     archive.annotate("twice", folders["whole"], replace=True, progress=False)
     steps = pa.table(archive.sql("SELECT run_id, step_index FROM steps")).to_pydict()
@@ -151,7 +151,7 @@ def test_disturbed_annotations(
 def test_repeated_annotations_equal_the_folder(start: Start) -> None:
     """The state that the tests start from has the values of the folders."""
     archive = a2store.Archive.open(start.template)
-    rows = [np.load(start.folders[name] / "annotations.npy") for name in ("early", "late")]
+    rows = [np.load(start.folders[name] / "annotations.npy") for name in ("first", "last")]
     expected = np.concatenate(rows)["argmax_prob"]
     for model in ("split", "twice"):
         sql = "SELECT argmax_prob FROM annotations WHERE model = $model ORDER BY run_id, step_index"

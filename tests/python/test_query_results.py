@@ -349,4 +349,4 @@ def test_computed_columns_that_are_left_out_warn(archive: a2store.Archive) -> No
     query.materialize(extra=["label", "weight"])
     for text in ("SELECT * FROM steps", "SELECT * FROM steps JOIN runs USING (run_id)"):
         archive.sql(text).materialize()
-    archive.sql("SELECT *, exps(board) AS cells FROM steps").materialize()
+    archive.sql("SELECT *, [move] AS list FROM steps").materialize()
