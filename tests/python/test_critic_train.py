@@ -482,7 +482,7 @@ def test_command(games: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert table[1][2] == f"{report['scores'][0]['auc']:.4f}"
     assert "val loss" in captured.err
     assert main(["train", "--config", path]) == 1
-    assert main(["train", "--config", str(tmp_path / "none.toml")]) == 1
+    assert main(["train", "--config", str(tmp_path / "none.toml")]) == 2
     (tmp_path / "bad.toml").write_text("[data]\nsource = 5")
     assert main(["train", "--config", str(tmp_path / "bad.toml")]) == 2
     assert "data.source: expected a string, found 5" in capsys.readouterr().err
