@@ -1,12 +1,11 @@
 //! The subcommand `ingest`, once or until Ctrl-C.
 
 use super::args::IngestArgs;
-use super::open::open_or_create;
 use super::print::{count, print_json, rate};
 use super::progress::{Interrupt, progress};
 use super::terminal::print_error;
 use crate::error::{Error, ErrorKind};
-use crate::{Archive, IngestOptions, IngestReport, OnError, Phases, SeenFiles};
+use crate::{Archive, IngestOptions, IngestReport, OnError, Phases, SeenFiles, StorageOptions};
 use anyhow::Result;
 use serde_json::json;
 use std::io::Write;
@@ -18,10 +17,11 @@ pub(super) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
         // A missing input must fail before the archive is created.
         std::fs::metadata(input).map_err(|source| Error::io(input, source))?;
     }
-    let mut archive = open_or_create(archive, Phases { mid: args.mid, late: args.late })?;
+    let interrupt = Interrupt::new()?;
+    let phases = Phases { mid: args.mid, late: args.late };
+    let mut archive = Archive::open_or_create(archive, phases, &StorageOptions::default(), interrupt.token())?;
     let on_error = if args.strict { OnError::Raise } else { OnError::Report };
     let options = IngestOptions { workers: args.workers, wait: args.wait, on_error };
-    let interrupt = Interrupt::new()?;
     let Some(period) = args.watch else {
         let start = Instant::now();
         let report = archive.ingest(inputs, &options, &*progress(quiet), interrupt.token())?;

@@ -1,8 +1,7 @@
 //! Opening of archives, and the difference between folders and URLs.
 
 use super::exit::UsageError;
-use crate::error::{Error, ErrorKind};
-use crate::{Archive, Phases};
+use crate::Archive;
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 
@@ -14,35 +13,6 @@ pub(super) fn open(path: &Path, version: Option<u64>, checksums: Option<bool>) -
     };
     let checksums = checksums.unwrap_or(archive.has_checksums());
     Ok(archive.with_checksums(checksums))
-}
-
-/// Opens an archive, or creates it with these phases if it does not exist.
-pub(super) fn open_or_create(path: &Path, phases: Phases) -> Result<Archive> {
-    match Archive::open(path) {
-        Err(error) if is_absent(&error) => match Archive::create(path, phases) {
-            // Another process has created it in the meantime.
-            Err(error) if matches!(error.kind(), ErrorKind::ArchiveExists { .. }) => Ok(Archive::open(path)?),
-            created => Ok(created?),
-        },
-        opened => Ok(opened?),
-    }
-}
-
-/// Returns whether an archive can be created where opening one failed: nothing else is stored there.
-fn is_absent(error: &Error) -> bool {
-    match error.kind() {
-        ErrorKind::Io { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
-        ErrorKind::NotAnArchive { path, .. } => is_url(path) || is_empty(path),
-        _ => false,
-    }
-}
-
-/// Returns whether a folder is empty, or holds only what an interrupted creation of an archive leaves.
-fn is_empty(path: &Path) -> bool {
-    let Ok(entries) = std::fs::read_dir(path) else { return false };
-    let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
-    names.sort_unstable();
-    names.is_empty() || names.iter().zip(["_log", "runs", "steps"]).all(|(name, own)| name == own) && names.len() <= 3
 }
 
 /// Returns whether an archive's path is a URL, such as `s3://bucket/games.a2`.
