@@ -2481,7 +2481,7 @@ def open(  # noqa: A001
 
     - ``path``: the archive's folder, or a URL: ``s3://bucket/games.a2``, ``gs://...``, ``az://...``.
     - ``version``: the version to open, from 1 (the empty archive); ``None`` = the newest.
-    - ``create``: ``True`` = creates an empty archive if there is none.
+    - ``create``: ``True`` = creates an empty archive if ``path`` has no archive.
     - ``storage_options``: options of the object store by their names in object_store, as in polars:
       ``aws_access_key_id``, ``aws_secret_access_key``, ``aws_endpoint``, ``aws_region``, ``allow_http``, .... They
       override environment variables. A folder ignores them.

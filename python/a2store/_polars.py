@@ -79,7 +79,7 @@ def conjuncts(tree: Any) -> list[Any]:
 
 
 def exact(tree: Any, schema: pl.Schema, depth: int = 0) -> Condition | None:
-    """Return a condition that is true, false or null wherever the expression is; ``None`` if there is none.
+    """Return a condition with the truth value of the expression in each row; ``None`` if a query cannot have it.
 
     Polars orders floats in another way than SQL, and categories may have an order of their own.
     """
@@ -110,7 +110,7 @@ def exact(tree: Any, schema: pl.Schema, depth: int = 0) -> Condition | None:
 
 
 def of_function(function: Any, inputs: Any, schema: pl.Schema, depth: int) -> Condition | None:
-    """Return the condition of a function with a boolean result; ``None`` if there is none."""
+    """Return the condition of a function with a boolean result; ``None`` if a query cannot have it."""
     match function, inputs:
         case "Not", [operand]:
             condition = exact(operand, schema, depth + 1)
