@@ -43,6 +43,7 @@ def test_rows_keep_their_natural_order(archive: a2store.Archive, steps: dict[str
     assert column(places, "step_index").tolist() == steps["step_index"][chosen].tolist()
 
 
+@pytest.mark.filterwarnings("ignore:the table leaves out these columns:UserWarning")
 def test_equal_queries_make_equal_tables(archive: a2store.Archive) -> None:
     """The functions depend only on their arguments, so a table of such a query has a stable fingerprint."""
     calls = ", ".join(f"{call} AS {name}" for name, call in CALLS.items() if name not in ("exps", "spawn"))

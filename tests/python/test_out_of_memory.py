@@ -35,6 +35,7 @@ QUERIES = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:the table leaves out these columns:UserWarning")
 @pytest.mark.parametrize("sql", QUERIES)
 @pytest.mark.parametrize("extra", [[], EXTRAS], ids=",".join)
 def test_a_table_in_a_file_equals_one_in_memory(
@@ -70,6 +71,7 @@ def test_strings_in_a_file(archive: a2store.Archive, steps: dict[str, Array], tm
     assert np.load(tmp_path / "table.npy")["label"].tolist() == codes
 
 
+@pytest.mark.filterwarnings("ignore:the table leaves out these columns:UserWarning")
 def test_the_file_is_replaced_only_when_complete(archive: a2store.Archive, tmp_path: Path) -> None:
     path = tmp_path / "table.npy"
     first = archive.sql(STEPS).materialize(path=path, progress=False)

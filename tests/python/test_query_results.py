@@ -337,7 +337,6 @@ def test_extra_may_be_one_name(archive: a2store.Archive) -> None:
             query.materialize(extra=extra)
 
 
-@pytest.mark.filterwarnings("error")
 def test_computed_columns_that_are_left_out_warn(archive: a2store.Archive) -> None:
     labels = pa.table({"run_id": pa.array([1, 2], pa.uint32()), "label": ["a", "b"]})
     sql = "SELECT s.*, sqrt(s.max_score) AS weight, label FROM steps s JOIN labels USING (run_id)"

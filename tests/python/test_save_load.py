@@ -297,6 +297,7 @@ def test_invalid_files_are_rejected(tmp_path: Path) -> None:
     [["label", "number"], ["small", "number", "label"], ["flag", "small", "label", "number", "half"]],
     ids=",".join,
 )
+@pytest.mark.filterwarnings("ignore:the table leaves out these columns:UserWarning")
 def test_a_file_has_the_dtype_of_the_table(archive: a2store.Archive, tmp_path: Path, extra: list[str]) -> None:
     sql = """SELECT *, CAST(run_id AS TINYINT) AS small, max_score * 1.5 AS number, engine AS label,
              has_evs AS flag, CAST(step_index AS FLOAT) AS half FROM steps"""

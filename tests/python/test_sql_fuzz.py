@@ -48,6 +48,7 @@ def _unspoiled(engine: Engine) -> Iterator[None]:
     engine.met.clear()
 
 
+@pytest.mark.filterwarnings("ignore:the table leaves out these columns:UserWarning")
 def test_answers_are_right(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     report = campaign.run(engine, SEED, range(COUNT), most=10)
     found = [campaign.told(SEED, index, finding) for index, finding in report.findings]
