@@ -26,6 +26,8 @@ with ``filename`` set. A failed allocation for batches, tables, orders or weight
 (16, dtype('float32'), dtype('bool'))
 """
 
+from collections.abc import Mapping
+
 from ._a2store import (
     AnnotateReport,
     Archive,
@@ -87,6 +89,9 @@ from ._a2store import (
     simulate,
     verify,
 )
+
+Mapping.register(Batch)
+del Mapping
 
 __all__ = [
     "AnnotateReport",

@@ -1,10 +1,10 @@
 """The extension module of ``a2store``, which re-exports all public names. ``a2store`` states the conventions."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, time, timedelta
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias, final
+from typing import Any, Literal, Self, TypeAlias, final, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -655,6 +655,27 @@ class PackReader:
         StepTable(29320 rows of 32 bytes)
         """
 
+    def train_test_split(
+        self, test_size: float = 0.1, *, seed: int = 0, unit: Literal["run", "step"] = "run"
+    ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+        """Split the pack by run or step, and return the ascending indices of the two parts, ``(train, test)``.
+
+        The same runs and steps are in ``test`` as in ``to_table().train_test_split(…)``. They stay there when runs are
+        appended to the pack. ``split`` instead makes a part of an exact size.
+
+        - ``test_size``: the approximate share of runs or steps in ``test``, in ``0..=1``.
+        - ``seed``: the seed of the split, in ``0..2**64``.
+        - ``unit``: ``"run"`` = indices of runs; ``"step"`` = numbers of steps, as ``iter_step_batches`` takes them; all
+          steps are then read into memory.
+
+        Raises ``ValueError`` for a share out of range and another unit. Raises ``DecodeError`` for a damaged run, and
+        ``MemoryLimitError``, with ``unit="step"``.
+
+        >>> pack = a2store.PackReader.open("games.a2pack")
+        >>> train, test = pack.train_test_split(0.2, seed=1)
+        >>> set(test.tolist()) == set(pack.to_table().train_test_split(0.2, seed=1)[1]["run_id"].tolist())
+        True
+        """
     def split(
         self,
         unit: Literal["run", "step"] = "run",
@@ -2915,6 +2936,7 @@ class Query:
     def materialize(
         self,
         *,
+        columns: Iterable[str] | None = None,
         extra: str | Iterable[str] | None = None,
         chosen_ev: Literal["stored", "one"] = "stored",
         memory_limit: int | None = None,
@@ -2940,6 +2962,9 @@ class Query:
         Rows are in the order of the query's ORDER BY, then of ``(run_id, step_index)``. The number of threads does not
         affect the order.
 
+        - ``columns``: the columns of the result that a row gets, instead of all columns above and ``extra``: names,
+          with ``board`` among them. ``ev_values`` stands for the four values. Other names than those above become extra
+          columns. Columns above that are not named are not read, and have the values of missing columns.
         - ``extra``: further columns of the result to append to each row, as a name or an iterable of names; by default
           none. A column has bools, integers, floats, strings, or fixed-size lists of bools or numbers. Numbers keep
           their type; a null becomes NaN in floats and raises in other types. A null list counts as a list of nulls.
@@ -2954,9 +2979,10 @@ class Query:
         - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
 
         Raises ``ColumnError``, with the row, for a column that is missing, of another type, or has a value that does
-        not fit. Raises ``ValueError`` for an option out of range, and for an extra column that is named twice or
-        already part of a row. Raises ``MemoryLimitError``, ``QueryError``, ``OSError`` if the file cannot be written,
-        and ``KeyboardInterrupt`` on Ctrl-C. After an exception no file is left behind.
+        not fit. Raises ``ValueError`` for an option out of range, for ``columns`` without ``board`` or beside
+        ``extra``, and for a column that is named twice or is already part of a row. Raises ``MemoryLimitError``,
+        ``QueryError``, ``OSError`` if the file cannot be written, and ``KeyboardInterrupt`` on Ctrl-C. After an
+        exception no file is left behind.
 
         >>> query = archive.sql("SELECT * FROM steps WHERE has_evs AND phase = 'late'")
         >>> table = query.materialize(extra=["max_score"], chosen_ev="one")
@@ -2968,6 +2994,8 @@ class Query:
         >>> query = archive.sql("SELECT *, exps(board) AS exps FROM steps")
         >>> query.materialize(extra=["exps"]).take([0, 1])["exps"].shape
         (2, 16)
+        >>> query.materialize(columns=["board", "move", "max_score"]).stride
+        40
         """
 
     def __arrow_c_schema__(self) -> object:
@@ -3036,6 +3064,34 @@ class StepTable:
     def __len__(self) -> int:
         """Return the number of rows."""
 
+    @overload
+    def __getitem__(self, key: int, /) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, key: str, /) -> npt.NDArray[Any]: ...
+    @overload
+    def __getitem__(self, key: slice | _Indices | npt.NDArray[np.bool_], /) -> Batch: ...
+    def __iter__(self) -> Iterator[dict[str, Any]]: ...
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The number of rows and of ``columns``.
+
+        >>> table.shape
+        (29320, 6)
+        """
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns: the fields of a row, the extra columns, the attached columns.
+
+        >>> table.columns
+        ['board', 'ev_values', 'run_id', 'step_index', 'move', 'ev_legal']
+        """
+    @property
+    def schema(self) -> ArrowSchema:
+        """The names and types of ``columns``, as ``to_arrow`` returns them.
+
+        >>> pa.schema(table.schema).field("board").type
+        DataType(uint64)
+        """
     @property
     def nbytes(self) -> int:
         """The size of the rows in bytes, ``len(table) * table.stride``."""
@@ -3078,11 +3134,87 @@ class StepTable:
         'a2store-expectimax-1'
         """
 
+    def to_arrow(self) -> Any:
+        """Return the rows as a ``pyarrow.Table``, as ``__arrow_c_stream__`` does.
+
+        Raises ``ImportError`` if pyarrow is not installed, and ``KeyboardInterrupt`` on Ctrl-C.
+
+        >>> table.to_arrow().column_names
+        ['board', 'ev_values', 'run_id', 'step_index', 'move', 'ev_legal']
+        """
+    def to_pandas(self) -> Any:
+        """Return the rows as a ``pandas.DataFrame``, by way of pyarrow.
+
+        Raises as ``to_arrow`` does.
+
+        >>> table.to_pandas().shape
+        (29320, 6)
+        """
+    def to_polars(self) -> Any:
+        """Return the rows as a ``polars.DataFrame``.
+
+        Raises as ``to_arrow`` does.
+
+        >>> table.to_polars().height
+        29320
+        """
+    def to_numpy(self) -> npt.NDArray[np.void]:
+        """Return the rows as a structured array: shape (rows,), of type ``dtype``. It is ``numpy.asarray(table)``.
+
+        Raises ``MemoryError`` if the copy of a view does not fit in memory.
+
+        >>> table.to_numpy()["step_index"].max()
+        np.uint16(3772)
+        """
+    def head(self, n: int = 5) -> Batch:
+        """Return the first rows.
+
+        - ``n``: the maximum number of rows, at least 0.
+
+        Raises ``ValueError`` for a negative number. Otherwise raises as ``take`` does.
+
+        >>> table.head(3)["step_index"]
+        array([0, 1, 2], dtype=uint16)
+        """
+    def sample(self, n: int, *, seed: int = 0) -> Batch:
+        """Return different random rows, in random order.
+
+        - ``n``: the number of rows, in ``0..=len(table)``.
+        - ``seed``: in ``0..2**64``; equal seeds give equal rows on every machine.
+
+        Raises ``ValueError`` for a number out of range. Otherwise raises as ``take`` does.
+
+        >>> table.sample(100, seed=1).tokens.shape
+        (100, 16)
+        """
+    def iter_batches(
+        self,
+        batch_size: int = 65_536,
+        *,
+        columns: Sequence[str] | None = None,
+        tokens: Literal["uint8", "int32", "int64"] = "uint8",
+    ) -> BatchIterator:
+        """Return an iterator over all rows in the table's order, in batches.
+
+        - ``batch_size``: rows per batch, in ``1..=2**28``; the last batch may have fewer.
+        - ``columns``, ``tokens``: as in ``loader``.
+
+        Raises as ``loader`` does.
+
+        >>> [len(batch) for batch in table.iter_batches(10_000)]
+        [10000, 10000, 9320]
+        """
+    def _repr_html_(self) -> str:
+        """Return the first ten rows as an HTML table, which notebooks display.
+
+        >>> "29320 rows" in table._repr_html_()
+        True
+        """
     def take(self, indices: _Indices) -> Batch:
         """Return the rows at ``indices`` as columns, in that order, with repetitions.
 
-        - ``indices``: a one-dimensional sequence or array of integers in ``0..len(table)``. Negative indices are
-          rejected.
+        - ``indices``: a one-dimensional sequence or array of integers in ``-len(table)..len(table)``. Negative indices
+          count from the end.
 
         Raises ``IndexError`` with the first index that is out of bounds. Raises ``TypeError`` unless the indices are
         integers, and ``ValueError`` unless they have one dimension. Raises ``MemoryError``, and ``KeyboardInterrupt``
@@ -3122,6 +3254,7 @@ class StepTable:
 
     def filter(
         self,
+        condition: str | None = None,
         *,
         min_score: int | None = None,
         max_score: int | None = None,
@@ -3134,22 +3267,51 @@ class StepTable:
         This costs one pass over the table and about 20 bytes per range of rows. The first use of scores or engines
         reads them from the archive, at the table's version. A file that ``save`` wrote contains them.
 
-        - ``min_score``, ``max_score``: bounds of the run's ``max_score``, both inclusive.
+        - ``condition``: a condition in SQL, like a WHERE: rows for which it is true, not null. It may use these columns
+          of ``steps``: ``run_id``, ``step_index``, ``board``, ``move``, ``ev_up``, ``ev_down``, ``ev_left``,
+          ``ev_right``, ``ev_legal``, ``has_evs``, ``max_exp``, ``phase``, ``max_score``, ``engine`` and
+          ``tile_65536_mask``; the extra and attached columns; and the functions of queries. A subquery, ``random()``
+          and ``now()`` are refused.
+        - ``min_score``, ``max_score``: bounds of the score of the run, both inclusive. The score is ``runs.max_score``.
         - ``engine``: the run's engine, a str, or several allowed ones. Runs without an engine never match.
         - ``phase``: the phase of the game, ``"early"``, ``"mid"`` or ``"late"``, or several. It depends on the largest
           tile on the board and the archive's ``phases``.
         - ``run_ids``: the ids of the runs, in any order, in ``0..2**32``.
 
         Raises ``ValueError`` for an unknown phase, for ids outside ``0..2**32``, and for scores or engines if the rows
-        come from a file without metadata of runs. Raises ``TypeError`` for values of another type. Raises
-        ``QueryError``, ``DamagedError`` or ``OSError`` if the archive's runs can no longer be read.
+        come from a file without metadata of runs. Raises ``QueryError`` for a condition that is refused, does not parse
+        or fails on a row. Raises ``TypeError`` for values of another type. Raises ``QueryError``, ``DamagedError`` or
+        ``OSError`` if the archive's runs can no longer be read.
 
         >>> table.filter(min_score=20_000, phase=["mid", "late"])
         StepTable(16514 rows of 32 bytes, a view)
         >>> len(table.filter(engine="a2store-expectimax-1", run_ids=[3, 7]))
         2952
+        >>> len(table.filter("empty_cells(board) = 0 AND move IN (0, 2)"))
+        942
         """
 
+    def train_test_split(
+        self, test_size: float = 0.1, *, seed: int = 0, unit: Literal["run", "step"] = "run"
+    ) -> tuple[StepTable, StepTable]:
+        """Split the rows into two disjoint views, ``(train, test)``, and return them.
+
+        The seed and the run's id, and the step's index for ``unit="step"``, determine the side. So a run or step keeps
+        its side when the archive grows, and none leaves ``test`` when ``test_size`` grows. Use another seed to split a
+        view again. ``split`` and ``PackReader.train_test_split`` make the same choice of runs.
+
+        - ``test_size``: the approximate share of runs or steps in ``test``, in ``0..=1``.
+        - ``seed``: the seed of the split, in ``0..2**64``.
+        - ``unit``: ``"run"`` = all steps of a run are on one side. ``"step"`` = each step is on a side of its own.
+          Steps of one run resemble each other, so a test on such a split overrates a model. Its views take up to 20
+          bytes per row.
+
+        Raises ``ValueError`` for a share out of range and another unit, and ``MemoryError``.
+
+        >>> train, test = table.train_test_split(0.2, seed=1)
+        >>> set(train["run_id"]) & set(test["run_id"])
+        set()
+        """
     def split(self, val: float = 0.1, *, seed: int = 0) -> tuple[StepTable, StepTable]:
         """Split the rows by run into two disjoint views, ``(train, val)``, and return them.
 
@@ -3467,6 +3629,8 @@ class Batch:
     column named like a method is only an item. A column that the loader does not serve raises ``AttributeError`` or
     ``KeyError``. ``len(batch)`` is the number of rows, called n below.
 
+    A batch is a ``Mapping`` of names to arrays, except that its length is the number of rows.
+
     The arrays are writable. The loader does not reuse their memory while one of them exists.
     ``pyarrow.record_batch(batch)`` shares the memory too, except for columns of bools, which it copies.
 
@@ -3516,6 +3680,55 @@ class Batch:
     def __len__(self) -> int:
         """Return the number of rows."""
 
+    def items(self) -> list[tuple[str, npt.NDArray[Any]]]:
+        """Return the names and columns, in order.
+
+        Raises as ``to_dict`` does.
+
+        >>> {name: column.shape for name, column in table.take([0, 1]).items()}["tokens"]
+        (2, 16)
+        """
+    def values(self) -> list[npt.NDArray[Any]]:
+        """Return the columns, in order.
+
+        Raises as ``to_dict`` does.
+
+        >>> [column.ndim for column in table.take([0, 1]).values()]
+        [2, 1, 2, 2, 1, 1, 1]
+        """
+    def get(self, name: str, default: Any = None, /) -> Any:
+        """Return a column, or the default if there is no column of this name.
+
+        - ``name``: the column's name.
+        - ``default``: the default.
+
+        Raises as ``to_dict`` does.
+
+        >>> table.take([0]).get("engine", "none")
+        'none'
+        """
+    def to_torch(self, device: Any = None) -> dict[str, Any]:
+        """Return all columns as PyTorch tensors by name, as ``a2store.torch`` describes them.
+
+        On the CPU they share the batch's memory, except for columns whose type PyTorch lacks.
+
+        - ``device``: a ``torch.device`` or its name; ``None`` = the CPU.
+
+        Raises ``ImportError`` if torch is not installed.
+
+        >>> table.take([0, 1]).to_torch()["tokens"].shape
+        torch.Size([2, 16])
+        """
+    def to_jax(self, device: Any = None) -> dict[str, Any]:
+        """Return all columns as JAX arrays by name.
+
+        A column of 64-bit integers stays a NumPy array unless ``jax_enable_x64`` is set, because JAX would cut its
+        values to 32 bits. A bfloat16 column is ``jax.numpy.bfloat16``.
+
+        - ``device``: a device or sharding, as ``jax.device_put`` takes it; ``None`` = the default device.
+
+        Raises ``ImportError`` if jax is not installed.
+        """
     def keys(self) -> list[str]:
         """Return the names of the columns, in order.
 

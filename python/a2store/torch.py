@@ -64,6 +64,12 @@ def _tensors(batch: Batch) -> _Tensors:
     return {name: _tensor(array, name in bfloat16) for name, array in batch.to_dict().items()}
 
 
+def _to_device(batch: Batch, device: torch.device | str | None) -> _Tensors:
+    """Return the tensors of a batch, for ``Batch.to_torch``."""
+    tensors = _tensors(batch)
+    return tensors if device is None else {name: tensor.to(device) for name, tensor in tensors.items()}
+
+
 class _Parcel(_Tensors):
     """A batch in a ``DataLoader`` worker, pickled as one piece of shared memory.
 
@@ -171,12 +177,7 @@ class StepDataset(Dataset[_Tensors]):
         return batch
 
     def _take(self, rows: Sequence[int]) -> _Tensors:
-        indices = np.asarray(rows)
-        if indices.dtype.kind == "i" and indices.size and indices.min() < 0:
-            from_end = indices + len(self)
-            # An index that is still negative is reported unchanged.
-            indices = np.where((indices < 0) & (from_end >= 0), from_end, indices)
-        batch = self._table.take(indices)
+        batch = self._table.take(rows)
         arrays, bfloat16 = batch.to_dict(), batch.bfloat16_columns
         # NumPy converts, because PyTorch would start several threads for it and wait for all of them.
         arrays["tokens"] = arrays["tokens"].astype(self._tokens, copy=False)

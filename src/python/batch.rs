@@ -3,6 +3,7 @@
 use super::arrow::batch_capsules;
 use super::memory::Memory;
 use super::numpy::array;
+use super::packages::needed;
 use crate::table::{Batch, ElementType};
 use pyo3::exceptions::{PyAttributeError, PyKeyError};
 use pyo3::prelude::*;
@@ -15,6 +16,8 @@ use pyo3_arrow::error::PyArrowResult;
 /// Each column is an attribute, ``batch.tokens``, and an item, ``batch["tokens"]``. So are the extra columns, but a
 /// column named like a method is only an item. A column that the loader does not serve raises ``AttributeError`` or
 /// ``KeyError``. ``len(batch)`` is the number of rows, called n below.
+///
+/// A batch is a ``Mapping`` of names to arrays, except that its length is the number of rows.
 ///
 /// The arrays are writable. The loader does not reuse their memory while one of them exists.
 /// ``pyarrow.record_batch(batch)`` shares the memory too, except for columns of bools, which it copies.
@@ -60,7 +63,7 @@ impl PyBatch {
         array(memory.bind(py).as_any(), column.dtype.numpy(), range.start, shape).map(Some)
     }
 
-    fn find<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+    pub(super) fn find<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
         match self.batch.columns().position(|column| column.name == name) {
             Some(index) => self.array(py, index),
             None => Ok(None),
@@ -80,6 +83,75 @@ impl PyBatch {
     /// ['tokens', 'move', 'ev_values', 'ev_legal', 'run_id', 'step_index', 'board']
     fn keys(&self) -> Vec<String> {
         self.batch.columns().map(|column| column.name.to_owned()).collect()
+    }
+
+    /// Return the names and columns, in order.
+    ///
+    /// Raises as ``to_dict`` does.
+    ///
+    /// >>> {name: column.shape for name, column in table.take([0, 1]).items()}["tokens"]
+    /// (2, 16)
+    fn items<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        Ok(self.to_dict(py)?.items())
+    }
+
+    /// Return the columns, in order.
+    ///
+    /// Raises as ``to_dict`` does.
+    ///
+    /// >>> [column.ndim for column in table.take([0, 1]).values()]
+    /// [2, 1, 2, 2, 1, 1, 1]
+    fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        Ok(self.to_dict(py)?.values())
+    }
+
+    /// Return a column, or the default if there is no column of this name.
+    ///
+    /// - ``name``: the column's name.
+    /// - ``default``: the default.
+    ///
+    /// Raises as ``to_dict`` does.
+    ///
+    /// >>> table.take([0]).get("engine", "none")
+    /// 'none'
+    #[pyo3(signature = (name, default=None, /))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(self.find(py, name)?.or(default))
+    }
+
+    /// Return all columns as PyTorch tensors by name, as ``a2store.torch`` describes them.
+    ///
+    /// On the CPU they share the batch's memory, except for columns whose type PyTorch lacks.
+    ///
+    /// - ``device``: a ``torch.device`` or its name; ``None`` = the CPU.
+    ///
+    /// Raises ``ImportError`` if torch is not installed.
+    ///
+    /// >>> table.take([0, 1]).to_torch()["tokens"].shape
+    /// torch.Size([2, 16])
+    #[pyo3(signature = (device=None))]
+    fn to_torch<'py>(slf: &Bound<'py, Self>, device: Option<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        needed(slf.py(), "torch", "to_torch")?;
+        slf.py().import("a2store.torch")?.call_method1("_to_device", (slf, device))
+    }
+
+    /// Return all columns as JAX arrays by name.
+    ///
+    /// A column of 64-bit integers stays a NumPy array unless ``jax_enable_x64`` is set, because JAX would cut its
+    /// values to 32 bits. A bfloat16 column is ``jax.numpy.bfloat16``.
+    ///
+    /// - ``device``: a device or sharding, as ``jax.device_put`` takes it; ``None`` = the default device.
+    ///
+    /// Raises ``ImportError`` if jax is not installed.
+    #[pyo3(signature = (device=None))]
+    fn to_jax<'py>(slf: &Bound<'py, Self>, device: Option<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        needed(slf.py(), "jax", "to_jax")?;
+        slf.py().import("a2store._jax")?.call_method1("arrays", (slf, device))
     }
 
     fn __getitem__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
@@ -107,7 +179,7 @@ impl PyBatch {
     ///
     /// >>> table.take([0]).to_dict()["move"].dtype
     /// dtype('uint8')
-    fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    pub(super) fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
         for (index, column) in self.batch.columns().enumerate() {
             dict.set_item(column.name, self.array(py, index)?)?;

@@ -25,11 +25,27 @@ pub(super) fn run_ids_from(py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<V
     Ok(out)
 }
 
-/// Converts a one-dimensional sequence of integers to indices.
+/// Converts one index of a row; a negative one counts from the end. `None` if it is no integer.
+pub(super) fn row_index(index: &Bound<'_, PyAny>, len: u64) -> Option<PyResult<u64>> {
+    let row = |index: i128| {
+        let row = if index < 0 { index + i128::from(len) } else { index };
+        u64::try_from(row).ok().filter(|row| *row < len).ok_or_else(|| out_of_bounds(index, len))
+    };
+    Some(row(exact_integer(index)?.unwrap_or(i128::MAX)))
+}
+
+/// Converts a one-dimensional sequence of integers to indices of rows. Negative ones count from the end.
 pub(super) fn row_indices(py: Python<'_>, indices: &Bound<'_, PyAny>, len: u64) -> PyResult<Vec<u64>> {
-    let to_rows = |indices: Vec<i64>| match indices.iter().find(|&&index| index < 0) {
-        Some(&index) => Err(out_of_bounds(index.into(), len)),
-        None => Ok(bytemuck::cast_vec(indices)),
+    let to_rows = |mut indices: Vec<i64>| {
+        // No table has 2^63 rows.
+        let from_end = len as i64;
+        for index in indices.iter_mut().filter(|index| **index < 0) {
+            if *index < -from_end {
+                return Err(out_of_bounds((*index).into(), len));
+            }
+            *index += from_end;
+        }
+        Ok(bytemuck::cast_vec(indices))
     };
     // Arrays of 64-bit integers are read without a conversion.
     if let Some(indices) = words::<i64>(py, indices) {
@@ -57,7 +73,7 @@ pub(super) fn row_indices(py: Python<'_>, indices: &Bound<'_, PyAny>, len: u64) 
             for index in indices.try_iter()? {
                 match exact_integer(&index?) {
                     None => return other(),
-                    Some(Ok(index)) if (0..i128::from(len)).contains(&index) => {}
+                    Some(Ok(index)) if (-i128::from(len)..i128::from(len)).contains(&index) => {}
                     Some(index) => {
                         first_outside.get_or_insert(index.unwrap_or(i128::MAX));
                     }

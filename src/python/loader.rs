@@ -40,8 +40,7 @@ impl PyLoader {
     }
 
     fn __iter__(&self, py: Python<'_>) -> PyResult<PyBatchIterator> {
-        let batches = py.detach(|| self.loader.batches())?;
-        Ok(PyBatchIterator { batches: Mutex::new(Some(batches)) })
+        PyBatchIterator::new(py, &self.loader)
     }
 
     /// The epoch that the next iteration serves.
@@ -253,6 +252,12 @@ fn quota((stratum, share): (Bound<'_, PyAny>, Bound<'_, PyAny>)) -> PyResult<(St
 #[pyclass(frozen, name = "BatchIterator", module = "a2store")]
 pub(super) struct PyBatchIterator {
     batches: Mutex<Option<Batches>>,
+}
+
+impl PyBatchIterator {
+    pub(super) fn new(py: Python<'_>, loader: &Loader) -> PyResult<PyBatchIterator> {
+        Ok(PyBatchIterator { batches: Mutex::new(Some(py.detach(|| loader.batches())?)) })
+    }
 }
 
 #[pymethods]

@@ -15,6 +15,7 @@ mod memory;
 mod numpy;
 mod pack;
 mod pack_iterators;
+mod packages;
 mod planned;
 mod play;
 mod query;
@@ -26,6 +27,7 @@ mod sql;
 mod steps;
 mod structured;
 mod table;
+mod table_items;
 mod values;
 
 use crate::archive::{TableName, table_schema};

@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind};
 use crate::format::{JsonlOptions, JsonlReport, PackReader, PackStats, RunKind, ValidateOptions};
 use crate::loader::Permutation;
 use crate::run::Run;
-use crate::table::{FromRunsOptions, StepTable};
+use crate::table::{FromRunsOptions, HeldOut, SplitUnit, StepTable};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -340,6 +340,47 @@ impl PyPackReader {
             let of = |part: bool| (0..total).filter(|&i| is_test[i as usize] == part).collect::<Vec<u64>>();
             Ok::<_, Error>((of(false), of(true)))
         })?;
+        Ok((copied_array(py, &train, "<u8", None)?, copied_array(py, &test, "<u8", None)?))
+    }
+
+    /// Split the pack by run or step, and return the ascending indices of the two parts, ``(train, test)``.
+    ///
+    /// The same runs and steps are in ``test`` as in ``to_table().train_test_split(…)``. They stay there when runs are
+    /// appended to the pack. ``split`` instead makes a part of an exact size.
+    ///
+    /// - ``test_size``: the approximate share of runs or steps in ``test``, in ``0..=1``.
+    /// - ``seed``: the seed of the split, in ``0..2**64``.
+    /// - ``unit``: ``"run"`` = indices of runs; ``"step"`` = numbers of steps, as ``iter_step_batches`` takes them; all
+    ///   steps are then read into memory.
+    ///
+    /// Raises ``ValueError`` for a share out of range and another unit. Raises ``DecodeError`` for a damaged run, and
+    /// ``MemoryLimitError``, with ``unit="step"``.
+    ///
+    /// >>> pack = a2store.PackReader.open("games.a2pack")
+    /// >>> train, test = pack.train_test_split(0.2, seed=1)
+    /// >>> set(test.tolist()) == set(pack.to_table().train_test_split(0.2, seed=1)[1]["run_id"].tolist())
+    /// True
+    #[pyo3(signature = (test_size=0.1, *, seed=0, unit="run"))]
+    fn train_test_split<'py>(
+        &self,
+        py: Python<'py>,
+        test_size: f64,
+        seed: u64,
+        unit: &str,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let unit: SplitUnit = unit.parse()?;
+        let held_out = HeldOut::new("test_size", test_size, seed, unit)?;
+        let (test, train): (Vec<u64>, Vec<u64>) = match unit {
+            SplitUnit::Run => (0..self.pack.len() as u64).partition(|&run| held_out.run(run as u32)),
+            SplitUnit::Step => {
+                let table = self.table(py, None, "raise")?;
+                let is_test = |row: &u64| {
+                    let (step, index) = (table.step(*row), table.step_index(*row));
+                    step.zip(index).is_some_and(|(step, index)| held_out.step(step.run_id, index))
+                };
+                py.detach(|| (0..table.num_rows()).partition(is_test))
+            }
+        };
         Ok((copied_array(py, &train, "<u8", None)?, copied_array(py, &test, "<u8", None)?))
     }
 

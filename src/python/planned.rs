@@ -4,6 +4,9 @@ use crate::query::Query;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+/// The number of rows that a notebook shows.
+pub(super) const NOTEBOOK_ROWS: usize = 10;
+
 /// A planned query over one version of an archive.
 ///
 /// Each read of the result runs the query again. Any Arrow stream consumer can read a query (``__arrow_c_stream__``).

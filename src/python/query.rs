@@ -2,7 +2,8 @@
 
 use super::arrow::{ArrowBatch, ArrowSchema, columns_and_types, stream_capsule};
 use super::interrupt::{checking, interruptible, signals};
-use super::planned::{PyQuery, QueryCall};
+use super::packages::{needed, signal_or, to_arrow, to_pandas, to_polars};
+use super::planned::{NOTEBOOK_ROWS, PyQuery, QueryCall};
 use super::table::PyStepTable;
 use super::values::{at_least, names_from, scalar};
 use crate::cancellation::CancellationToken;
@@ -10,16 +11,13 @@ use crate::error::Error;
 use crate::progress::Progress;
 use crate::query::{ArrowReader, Condition, QueryStream, RowFormat, WriteRowsOptions};
 use crate::table::{ChosenEv, MaterializeOptions};
-use pyo3::exceptions::{PyImportError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use pyo3_arrow::error::PyArrowResult;
 use pyo3_arrow::ffi::to_schema_pycapsule;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
-
-/// The number of rows that a notebook shows.
-const NOTEBOOK_ROWS: usize = 10;
 
 impl PyQuery {
     fn write(&self, py: Python<'_>, path: PathBuf, options: &WriteRowsOptions) -> PyResult<u64> {
@@ -219,8 +217,7 @@ impl PyQuery {
     /// >>> archive.sql("SELECT max_score FROM runs").to_arrow().schema
     /// max_score: uint64 not null
     fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let table = needed(slf.py(), "pyarrow", "to_arrow")?.call_method1("table", (slf,));
-        table.map_err(|error| signal_or(slf.py(), error))
+        to_arrow(slf)
     }
 
     /// Run the query and return a ``pandas.DataFrame``, by way of pyarrow.
@@ -230,9 +227,7 @@ impl PyQuery {
     /// >>> int(archive.sql("SELECT max_score FROM runs").to_pandas()["max_score"].max())
     /// 82292
     fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        needed(slf.py(), "pandas", "to_pandas")?;
-        let table = needed(slf.py(), "pyarrow", "to_pandas")?.call_method1("table", (slf,));
-        table.map_err(|error| signal_or(slf.py(), error))?.call_method0("to_pandas")
+        to_pandas(slf)
     }
 
     /// Run the query and return a ``polars.DataFrame``.
@@ -242,8 +237,7 @@ impl PyQuery {
     /// >>> archive.sql("SELECT max_score, highest_tile FROM runs").to_polars().shape
     /// (20, 2)
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let frame = needed(slf.py(), "polars", "to_polars")?.call_method1("DataFrame", (slf,));
-        frame.map_err(|error| signal_or(slf.py(), error))
+        to_polars(slf)
     }
 
     /// Return a ``polars.LazyFrame`` of the result, which runs the query when polars collects the frame.
@@ -380,6 +374,9 @@ impl PyQuery {
     /// Rows are in the order of the query's ORDER BY, then of ``(run_id, step_index)``. The number of threads does not
     /// affect the order.
     ///
+    /// - ``columns``: the columns of the result that a row gets, instead of all columns above and ``extra``: names,
+    ///   with ``board`` among them. ``ev_values`` stands for the four values. Other names than those above become extra
+    ///   columns. Columns above that are not named are not read, and have the values of missing columns.
     /// - ``extra``: further columns of the result to append to each row, as a name or an iterable of names; by default
     ///   none. A column has bools, integers, floats, strings, or fixed-size lists of bools or numbers. Numbers keep
     ///   their type; a null becomes NaN in floats and raises in other types. A null list counts as a list of nulls.
@@ -394,9 +391,10 @@ impl PyQuery {
     /// - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
     ///
     /// Raises ``ColumnError``, with the row, for a column that is missing, of another type, or has a value that does
-    /// not fit. Raises ``ValueError`` for an option out of range, and for an extra column that is named twice or
-    /// already part of a row. Raises ``MemoryLimitError``, ``QueryError``, ``OSError`` if the file cannot be written,
-    /// and ``KeyboardInterrupt`` on Ctrl-C. After an exception no file is left behind.
+    /// not fit. Raises ``ValueError`` for an option out of range, for ``columns`` without ``board`` or beside
+    /// ``extra``, and for a column that is named twice or is already part of a row. Raises ``MemoryLimitError``,
+    /// ``QueryError``, ``OSError`` if the file cannot be written, and ``KeyboardInterrupt`` on Ctrl-C. After an
+    /// exception no file is left behind.
     ///
     /// >>> query = archive.sql("SELECT * FROM steps WHERE has_evs AND phase = 'late'")
     /// >>> table = query.materialize(extra=["max_score"], chosen_ev="one")
@@ -408,10 +406,14 @@ impl PyQuery {
     /// >>> query = archive.sql("SELECT *, exps(board) AS exps FROM steps")
     /// >>> query.materialize(extra=["exps"]).take([0, 1])["exps"].shape
     /// (2, 16)
-    #[pyo3(signature = (*, extra=None, chosen_ev="stored", memory_limit=None, path=None, progress=None))]
+    /// >>> query.materialize(columns=["board", "move", "max_score"]).stride
+    /// 40
+    #[pyo3(signature = (*, columns=None, extra=None, chosen_ev="stored", memory_limit=None, path=None, progress=None))]
+    #[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn materialize(
         &self,
         py: Python<'_>,
+        columns: Option<&Bound<'_, PyAny>>,
         extra: Option<&Bound<'_, PyAny>>,
         chosen_ev: &str,
         memory_limit: Option<i128>,
@@ -421,6 +423,7 @@ impl PyQuery {
         let extra = extra.map_or_else(|| Ok(Vec::new()), |names| names_from("extra", names))?;
         let chosen_ev: ChosenEv = chosen_ev.parse()?;
         let mut options = MaterializeOptions::default().with_extra(extra).with_chosen_ev(chosen_ev);
+        options.columns = columns.map(|names| names_from("columns", names)).transpose()?;
         options.memory_limit = memory_limit.map(|bytes| at_least(0, "memory_limit", bytes)).transpose()?;
         options.path = path;
         let table = interruptible(py, progress, |progress, cancel| self.query.materialize(&options, progress, cancel))?;
@@ -451,29 +454,5 @@ fn condition_from(condition: &Bound<'_, PyAny>) -> PyResult<Condition> {
             let sign = sign.ok_or_else(|| PyValueError::new_err(format!("condition: unknown operator {operator}")))?;
             Condition::Compare(operands.extract()?, sign, scalar(&condition.get_item(2)?)?)
         }
-    })
-}
-
-/// Returns the exception of a pending signal, or else `error`. A signal that ends a stream reaches its reader only as
-/// an error.
-fn signal_or(py: Python<'_>, error: PyErr) -> PyErr {
-    match py.check_signals() {
-        Err(signal) => {
-            signal.set_cause(py, Some(error));
-            signal
-        }
-        Ok(()) => error,
-    }
-}
-
-/// Imports a package that a method requires.
-fn needed<'py>(py: Python<'py>, package: &str, method: &str) -> PyResult<Bound<'py, PyModule>> {
-    py.import(package).map_err(|error| match error.is_instance_of::<PyImportError>(py) {
-        true => {
-            let raised = PyImportError::new_err(format!("{method} needs {package}: pip install {package}"));
-            raised.set_cause(py, Some(error));
-            raised
-        }
-        false => error,
     })
 }

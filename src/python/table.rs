@@ -1,25 +1,29 @@
 //! The table of steps, `a2store.StepTable`.
 
-use super::arrow::{ArrowArray, stream_capsule};
+use super::arrow::{ArrowArray, ArrowSchema, stream_capsule};
 use super::batch::PyBatch;
 use super::indices::{row_indices, run_ids_from};
 use super::interrupt::{checking, interruptible};
-use super::loader::{PyLoader, sampling};
+use super::loader::{PyBatchIterator, PyLoader, sampling};
 use super::memory::Memory;
 use super::numpy::array;
-use super::planned::PyQuery;
+use super::packages::{to_arrow, to_pandas, to_polars};
+use super::planned::{NOTEBOOK_ROWS, PyQuery};
 use super::reports::{PyRejected, skips_errors};
 use super::sql::stream_of;
-use super::values::{is_path, paths_from};
+use super::table_items::rows_at;
+use super::values::{at_least, is_path, paths_from};
 use crate::archive::Phase;
 use crate::cancellation::CancellationToken;
 use crate::error::Error;
-use crate::loader::LoaderOptions;
+use crate::loader::{LoaderOptions, Permutation, Sampling};
 use crate::machine::filled;
+use crate::query::Preview;
 use crate::table::{
-    AttachOptions, AttachedColumn, FromRunsOptions, FromSessionOptions, LoadOptions, RowFilter, StepTable, TableHandle,
+    AttachOptions, AttachedColumn, FromRunsOptions, FromSessionOptions, LoadOptions, RowFilter, SplitUnit, StepTable,
+    TableHandle,
 };
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyCapsule, PyDict, PyString};
@@ -75,6 +79,61 @@ impl PyStepTable {
 impl PyStepTable {
     fn __len__(&self) -> usize {
         self.table.num_rows() as usize
+    }
+
+    /// Return rows, or a column.
+    ///
+    /// - an integer: one row, as a dict of its values by the names of the columns of a batch; ``row["tokens"]`` has the
+    ///   shape (16,).
+    /// - a slice, a sequence or array of integers, or a mask of ``len(table)`` bools: a ``Batch`` of these rows.
+    /// - a name of ``columns``: the column of all rows, an array of shape (rows,), or (rows, k) for k values per row. It
+    ///   shares the memory of a table that is no view, unless the column is attached.
+    ///
+    /// Negative indices count from the end. Raises ``IndexError``, ``KeyError`` for an unknown name, and ``TypeError``
+    /// for another key.
+    fn __getitem__<'py>(slf: &Bound<'py, Self>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let Ok(name) = key.extract::<String>() else { return rows_at(&slf.get().table, key) };
+        let (py, this) = (slf.py(), slf.get());
+        if !this.table.is_view() && this.table.layout().numpy_fields().any(|(field, ..)| field == name) {
+            return this.__array__(py, None, None)?.get_item(name);
+        }
+        let column = checking(py, |cancel| this.table.column_unless_cancelled(&name, cancel))?;
+        let missing = || PyKeyError::new_err(name.clone());
+        PyBatch::new(column.ok_or_else(missing)?).find(py, &name)?.ok_or_else(missing)
+    }
+
+    /// Return an iterator over the rows, as dicts. ``iter_batches`` is much faster.
+    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let builtins = slf.py().import("builtins")?;
+        let rows = builtins.call_method1("range", (slf.get().table.num_rows(),))?;
+        builtins.call_method1("map", (slf.getattr("__getitem__")?, rows))
+    }
+
+    /// The number of rows and of ``columns``.
+    ///
+    /// >>> table.shape
+    /// (29320, 6)
+    #[getter]
+    fn shape(&self) -> (u64, usize) {
+        (self.table.num_rows(), self.table.schema().fields().len())
+    }
+
+    /// The names of the columns: the fields of a row, the extra columns, the attached columns.
+    ///
+    /// >>> table.columns
+    /// ['board', 'ev_values', 'run_id', 'step_index', 'move', 'ev_legal']
+    #[getter]
+    fn columns(&self) -> Vec<String> {
+        self.table.schema().fields().iter().map(|field| field.name().clone()).collect()
+    }
+
+    /// The names and types of ``columns``, as ``to_arrow`` returns them.
+    ///
+    /// >>> pa.schema(table.schema).field("board").type
+    /// DataType(uint64)
+    #[getter]
+    fn schema(&self) -> ArrowSchema {
+        ArrowSchema { schema: self.table.schema() }
     }
 
     /// The size of the rows in bytes, ``len(table) * table.stride``.
@@ -191,10 +250,122 @@ impl PyStepTable {
         Ok(ArrowArray { array: Arc::new(self.table.rows_array()?) })
     }
 
+    /// Return the rows as a ``pyarrow.Table``, as ``__arrow_c_stream__`` does.
+    ///
+    /// Raises ``ImportError`` if pyarrow is not installed, and ``KeyboardInterrupt`` on Ctrl-C.
+    ///
+    /// >>> table.to_arrow().column_names
+    /// ['board', 'ev_values', 'run_id', 'step_index', 'move', 'ev_legal']
+    fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        to_arrow(slf)
+    }
+
+    /// Return the rows as a ``pandas.DataFrame``, by way of pyarrow.
+    ///
+    /// Raises as ``to_arrow`` does.
+    ///
+    /// >>> table.to_pandas().shape
+    /// (29320, 6)
+    fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        to_pandas(slf)
+    }
+
+    /// Return the rows as a ``polars.DataFrame``.
+    ///
+    /// Raises as ``to_arrow`` does.
+    ///
+    /// >>> table.to_polars().height
+    /// 29320
+    fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        to_polars(slf)
+    }
+
+    /// Return the rows as a structured array: shape (rows,), of type ``dtype``. It is ``numpy.asarray(table)``.
+    ///
+    /// Raises ``MemoryError`` if the copy of a view does not fit in memory.
+    ///
+    /// >>> table.to_numpy()["step_index"].max()
+    /// np.uint16(3772)
+    fn to_numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.__array__(py, None, None)
+    }
+
+    /// Return the first rows.
+    ///
+    /// - ``n``: the maximum number of rows, at least 0.
+    ///
+    /// Raises ``ValueError`` for a negative number. Otherwise raises as ``take`` does.
+    ///
+    /// >>> table.head(3)["step_index"]
+    /// array([0, 1, 2], dtype=uint16)
+    #[pyo3(signature = (n=5))]
+    fn head(&self, py: Python<'_>, n: i128) -> PyResult<PyBatch> {
+        let n = at_least(0, "n", n)?.min(self.table.num_rows());
+        self.batch(py, &(0..n).collect::<Vec<u64>>())
+    }
+
+    /// Return different random rows, in random order.
+    ///
+    /// - ``n``: the number of rows, in ``0..=len(table)``.
+    /// - ``seed``: in ``0..2**64``; equal seeds give equal rows on every machine.
+    ///
+    /// Raises ``ValueError`` for a number out of range. Otherwise raises as ``take`` does.
+    ///
+    /// >>> table.sample(100, seed=1).tokens.shape
+    /// (100, 16)
+    #[pyo3(signature = (n, *, seed=0))]
+    fn sample(&self, py: Python<'_>, n: i128, seed: i128) -> PyResult<PyBatch> {
+        let (rows, seed) = (self.table.num_rows(), at_least(0, "seed", seed)?);
+        let n = u64::try_from(n).ok().filter(|n| *n <= rows);
+        let n = n.ok_or_else(|| Error::argument("n", format!("0..={rows}"), "a number out of range"))?;
+        let permutation = Permutation::new(rows, seed, 0)?;
+        self.batch(py, &(0..n).filter_map(|position| permutation.get(position)).collect::<Vec<u64>>())
+    }
+
+    /// Return an iterator over all rows in the table's order, in batches.
+    ///
+    /// - ``batch_size``: rows per batch, in ``1..=2**28``; the last batch may have fewer.
+    /// - ``columns``, ``tokens``: as in ``loader``.
+    ///
+    /// Raises as ``loader`` does.
+    ///
+    /// >>> [len(batch) for batch in table.iter_batches(10_000)]
+    /// [10000, 10000, 9320]
+    #[pyo3(signature = (batch_size=65_536, *, columns=None, tokens="uint8"))]
+    fn iter_batches(
+        &self,
+        py: Python<'_>,
+        batch_size: usize,
+        columns: Option<Vec<String>>,
+        tokens: &str,
+    ) -> PyResult<PyBatchIterator> {
+        let options = LoaderOptions { batch_size, tokens: tokens.parse()?, columns, ..LoaderOptions::default() };
+        let options = LoaderOptions { sampling: Sampling::Sequential, ..options };
+        let loader = checking(py, |cancel| self.table.loader_unless_cancelled(options, cancel))?;
+        PyBatchIterator::new(py, &loader)
+    }
+
+    /// Return the first ten rows as an HTML table, which notebooks display.
+    ///
+    /// >>> "29320 rows" in table._repr_html_()
+    /// True
+    fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {
+        let html = |cancel: &CancellationToken| {
+            let batches = self.table.column_reader().map(|batch| {
+                cancel.check()?;
+                Ok(batch.map_err(std::io::Error::other)?)
+            });
+            Preview::of_batches(self.table.schema(), batches, NOTEBOOK_ROWS)?.to_html()
+        };
+        let html = checking(py, html)?;
+        let about = self.__repr__().replace("StepTable(", "<code>StepTable</code>: ").replace(')', "");
+        Ok(format!("{html}<br>\n<small>{about}</small>"))
+    }
+
     /// Return the rows at ``indices`` as columns, in that order, with repetitions.
     ///
-    /// - ``indices``: a one-dimensional sequence or array of integers in ``0..len(table)``. Negative indices are
-    ///   rejected.
+    /// - ``indices``: a one-dimensional sequence or array of integers in ``-len(table)..len(table)``. Negative indices
+    ///   count from the end.
     ///
     /// Raises ``IndexError`` with the first index that is out of bounds. Raises ``TypeError`` unless the indices are
     /// integers, and ``ValueError`` unless they have one dimension. Raises ``MemoryError``, and ``KeyboardInterrupt``
@@ -206,9 +377,7 @@ impl PyStepTable {
     /// Traceback (most recent call last):
     /// IndexError: index 29320 is out of bounds for a table of 29320 rows
     fn take(&self, py: Python<'_>, indices: &Bound<'_, PyAny>) -> PyResult<PyBatch> {
-        let indices = row_indices(py, indices, self.table.num_rows())?;
-        let batch = checking(py, |cancel| self.table.take_unless_cancelled(&indices, cancel))?;
-        Ok(PyBatch::new(batch))
+        self.batch(py, &row_indices(py, indices, self.table.num_rows())?)
     }
 
     /// Return the rows at ``indices`` as a structured array, in that order, with repetitions.
@@ -234,24 +403,34 @@ impl PyStepTable {
     /// This costs one pass over the table and about 20 bytes per range of rows. The first use of scores or engines
     /// reads them from the archive, at the table's version. A file that ``save`` wrote contains them.
     ///
-    /// - ``min_score``, ``max_score``: bounds of the run's ``max_score``, both inclusive.
+    /// - ``condition``: a condition in SQL, like a WHERE: rows for which it is true, not null. It may use these columns
+    ///   of ``steps``: ``run_id``, ``step_index``, ``board``, ``move``, ``ev_up``, ``ev_down``, ``ev_left``,
+    ///   ``ev_right``, ``ev_legal``, ``has_evs``, ``max_exp``, ``phase``, ``max_score``, ``engine`` and
+    ///   ``tile_65536_mask``; the extra and attached columns; and the functions of queries. A subquery, ``random()``
+    ///   and ``now()`` are refused.
+    /// - ``min_score``, ``max_score``: bounds of the score of the run, both inclusive. The score is ``runs.max_score``.
     /// - ``engine``: the run's engine, a str, or several allowed ones. Runs without an engine never match.
     /// - ``phase``: the phase of the game, ``"early"``, ``"mid"`` or ``"late"``, or several. It depends on the largest
     ///   tile on the board and the archive's ``phases``.
     /// - ``run_ids``: the ids of the runs, in any order, in ``0..2**32``.
     ///
     /// Raises ``ValueError`` for an unknown phase, for ids outside ``0..2**32``, and for scores or engines if the rows
-    /// come from a file without metadata of runs. Raises ``TypeError`` for values of another type. Raises
-    /// ``QueryError``, ``DamagedError`` or ``OSError`` if the archive's runs can no longer be read.
+    /// come from a file without metadata of runs. Raises ``QueryError`` for a condition that is refused, does not parse
+    /// or fails on a row. Raises ``TypeError`` for values of another type. Raises ``QueryError``, ``DamagedError`` or
+    /// ``OSError`` if the archive's runs can no longer be read.
     ///
     /// >>> table.filter(min_score=20_000, phase=["mid", "late"])
     /// StepTable(16514 rows of 32 bytes, a view)
     /// >>> len(table.filter(engine="a2store-expectimax-1", run_ids=[3, 7]))
     /// 2952
-    #[pyo3(signature = (*, min_score=None, max_score=None, engine=None, phase=None, run_ids=None))]
+    /// >>> len(table.filter("empty_cells(board) = 0 AND move IN (0, 2)"))
+    /// 942
+    #[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
+    #[pyo3(signature = (condition=None, *, min_score=None, max_score=None, engine=None, phase=None, run_ids=None))]
     fn filter(
         &self,
         py: Python<'_>,
+        condition: Option<String>,
         min_score: Option<u64>,
         max_score: Option<u64>,
         engine: Option<&Bound<'_, PyAny>>,
@@ -274,6 +453,7 @@ impl PyStepTable {
             engines: engine.map(names).transpose()?,
             phases: phases.map(|names| names.into_iter().map(to_phase).collect::<PyResult<_>>()).transpose()?,
             run_ids: run_ids.map(|ids| ids.into_iter().map(to_id).collect::<PyResult<_>>()).transpose()?,
+            condition,
         };
         let view = checking(py, |cancel| self.table.filter_unless_cancelled(&filter, cancel))?;
         Ok(PyStepTable::new(view))
@@ -294,8 +474,35 @@ impl PyStepTable {
     /// True
     #[pyo3(signature = (val=0.1, *, seed=0))]
     fn split(&self, py: Python<'_>, val: f64, seed: u64) -> PyResult<(PyStepTable, PyStepTable)> {
-        let (train, val) = checking(py, |cancel| self.table.split_unless_cancelled(val, seed, cancel))?;
-        Ok((PyStepTable::new(train), PyStepTable::new(val)))
+        self.views_of_split(py, "val", val, seed, SplitUnit::Run)
+    }
+
+    /// Split the rows into two disjoint views, ``(train, test)``, and return them.
+    ///
+    /// The seed and the run's id, and the step's index for ``unit="step"``, determine the side. So a run or step keeps
+    /// its side when the archive grows, and none leaves ``test`` when ``test_size`` grows. Use another seed to split a
+    /// view again. ``split`` and ``PackReader.train_test_split`` make the same choice of runs.
+    ///
+    /// - ``test_size``: the approximate share of runs or steps in ``test``, in ``0..=1``.
+    /// - ``seed``: the seed of the split, in ``0..2**64``.
+    /// - ``unit``: ``"run"`` = all steps of a run are on one side. ``"step"`` = each step is on a side of its own.
+    ///   Steps of one run resemble each other, so a test on such a split overrates a model. Its views take up to 20
+    ///   bytes per row.
+    ///
+    /// Raises ``ValueError`` for a share out of range and another unit, and ``MemoryError``.
+    ///
+    /// >>> train, test = table.train_test_split(0.2, seed=1)
+    /// >>> set(train["run_id"]) & set(test["run_id"])
+    /// set()
+    #[pyo3(signature = (test_size=0.1, *, seed=0, unit="run"))]
+    fn train_test_split(
+        &self,
+        py: Python<'_>,
+        test_size: f64,
+        seed: u64,
+        unit: &str,
+    ) -> PyResult<(PyStepTable, PyStepTable)> {
+        self.views_of_split(py, "test_size", test_size, seed, unit.parse()?)
     }
 
     /// Write the rows to a ``.npy`` file, which ``numpy.load`` opens as a structured array.
@@ -703,6 +910,23 @@ impl PyStepTable {
 }
 
 impl PyStepTable {
+    fn views_of_split(
+        &self,
+        py: Python<'_>,
+        argument: &'static str,
+        share: f64,
+        seed: u64,
+        unit: SplitUnit,
+    ) -> PyResult<(PyStepTable, PyStepTable)> {
+        let (train, test) =
+            checking(py, |cancel| self.table.split_unless_cancelled(argument, share, seed, unit, cancel))?;
+        Ok((PyStepTable::new(train), PyStepTable::new(test)))
+    }
+
+    fn batch(&self, py: Python<'_>, rows: &[u64]) -> PyResult<PyBatch> {
+        Ok(PyBatch::new(checking(py, |cancel| self.table.take_unless_cancelled(rows, cancel))?))
+    }
+
     /// Returns a new structured array of `num_rows` rows, filled by `copy`.
     fn copied_rows<'py>(
         &self,

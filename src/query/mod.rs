@@ -28,6 +28,7 @@
 //! | `condition.rs` | conditions that a consumer adds to a planned query |
 //! | `conform.rs` | converting batches to the schema of a result |
 //! | `explain.rs`, `plan_text.rs` | EXPLAIN; plans as text without file names |
+//! | `row_condition.rs` | a condition in SQL on rows that are not in an archive |
 //! | `preview.rs`, `type_names.rs` | the first rows of a result, as a table; names of types for people |
 //! | `write.rs` | a result as a file |
 //! | `errors.rs` | DataFusion's errors as errors of this crate |
@@ -54,6 +55,7 @@ mod planned;
 mod preview;
 mod reader_filters;
 mod rewrites;
+mod row_condition;
 mod row_origin;
 mod run_index;
 mod saved;
@@ -85,6 +87,7 @@ pub(crate) use functions::build_tables;
 pub(crate) use limits::QueryLimits;
 pub(crate) use order::Execution;
 pub(crate) use partition::Partition;
+pub(crate) use row_condition::RowCondition;
 #[cfg(feature = "python")]
 pub(crate) use stream::ArrowReader;
 #[cfg(feature = "python")]

@@ -44,10 +44,22 @@ impl Query {
     }
 
     pub(crate) fn preview_unless_cancelled(&self, max_rows: usize, cancel: &CancellationToken) -> Result<Preview> {
-        let schema = self.schema();
-        let mut preview = Preview { schema, batches: Vec::new(), num_rows: 0, has_more: false };
         let mut stream = self.stream_unless_cancelled(cancel)?;
-        while let Some(batch) = stream.next_unless_cancelled(cancel)? {
+        let batches = std::iter::from_fn(|| stream.next_unless_cancelled(cancel).transpose());
+        Preview::of_batches(self.schema(), batches, max_rows)
+    }
+}
+
+impl Preview {
+    /// Takes the first rows of batches. Batches after these rows are not read.
+    pub(crate) fn of_batches(
+        schema: SchemaRef,
+        batches: impl IntoIterator<Item = Result<RecordBatch>>,
+        max_rows: usize,
+    ) -> Result<Preview> {
+        let mut preview = Preview { schema, batches: Vec::new(), num_rows: 0, has_more: false };
+        for batch in batches {
+            let batch = batch?;
             let taken = batch.num_rows().min(max_rows - preview.num_rows);
             preview.num_rows += taken;
             preview.has_more |= taken < batch.num_rows();
@@ -60,9 +72,7 @@ impl Query {
         }
         Ok(preview)
     }
-}
 
-impl Preview {
     /// Returns the rows as an HTML table, with the types of the columns.
     ///
     /// # Errors

@@ -81,7 +81,7 @@ fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
 /// Returns the settings of a session. A memory limit allows one partition per
 /// [`MIN_MEMORY_BYTES`](QueryOptions::MIN_MEMORY_BYTES), because parallel sorts compete for merge memory, and a
 /// sort with too little memory fails.
-fn config(options: &QueryOptions) -> SessionConfig {
+pub(super) fn config(options: &QueryOptions) -> SessionConfig {
     let mut config =
         SessionConfig::new().with_information_schema(false).with_default_catalog_and_schema("a2store", "v");
     if let Some(bytes) = options.memory_limit {

@@ -77,7 +77,18 @@ impl BatchSchema {
 
     /// Returns the schema of a whole table's columns: the row's own fields, the extra and the attached columns.
     pub(super) fn of_table(layout: &RowLayout, attached: Vec<ColumnSpec>) -> BatchSchema {
-        BatchSchema::from_columns(columns(&StepColumn::TABLE, TokenType::default(), layout, attached), layout)
+        BatchSchema::of_table_columns(layout, attached, |_| true)
+    }
+
+    /// Returns the schema of those columns of a whole table whose name `keep` accepts.
+    pub(super) fn of_table_columns(
+        layout: &RowLayout,
+        attached: Vec<ColumnSpec>,
+        keep: impl Fn(&str) -> bool,
+    ) -> BatchSchema {
+        let mut columns = columns(&StepColumn::TABLE, TokenType::default(), layout, attached);
+        columns.retain(|column| keep(&column.name));
+        BatchSchema::from_columns(columns, layout)
     }
 
     fn from_columns(columns: Vec<ColumnSpec>, layout: &RowLayout) -> BatchSchema {

@@ -50,6 +50,36 @@ impl StepTable {
         Ok(FixedSizeBinaryArray::try_new(self.layout.stride() as i32, buffer, None).map_err(std::io::Error::other)?)
     }
 
+    /// Returns the columns of [`column_reader`](StepTable::column_reader).
+    #[must_use]
+    pub fn schema(&self) -> SchemaRef {
+        Arc::clone(BatchSchema::of_table(&self.layout, AttachedColumn::specs(&self.attached)).arrow())
+    }
+
+    /// Returns one of the columns of [`column_reader`](StepTable::column_reader), of all rows; `None` if there is no
+    /// column of this name.
+    #[cfg(feature = "python")]
+    pub(crate) fn column_unless_cancelled(&self, name: &str, cancel: &CancellationToken) -> Result<Option<Batch>> {
+        let attached = AttachedColumn::specs(&self.attached);
+        let schema = Arc::new(BatchSchema::of_table_columns(&self.layout, attached, |column| column == name));
+        if schema.arrow().fields().is_empty() {
+            return Ok(None);
+        }
+        let num_rows = self.num_rows() as usize;
+        let mut arena = Arena::new(&schema, num_rows)?;
+        let mut columns = arena.columns_mut(&schema, num_rows);
+        let (mut positions, mut rows) = (Vec::new(), Vec::new());
+        for start in (0..num_rows).step_by(schema.rows_at_once()) {
+            cancel.check()?;
+            positions.clear();
+            positions.extend(start as u64..num_rows.min(start + schema.rows_at_once()) as u64);
+            let columns = schema.split_front(&mut columns, positions.len());
+            self.gather(&positions, &mut rows, &schema, columns, None)?;
+        }
+        drop(columns);
+        Ok(Some(Batch::new(Arc::new(arena), schema, num_rows)))
+    }
+
     /// Returns a reader of the columns of all rows. It transposes them lazily, in chunks of 65,536 rows, or
     /// fewer if rows are wide.
     ///

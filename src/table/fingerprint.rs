@@ -1,7 +1,8 @@
 //! The fingerprint of a table's rows and their order.
 
+use super::chosen_columns::ChosenColumns;
 use super::layout::RowLayout;
-use super::materialize_options::MaterializeOptions;
+use super::materialize_options::ChosenEv;
 use crate::error::Result;
 use crate::query::Query;
 use serde::{Deserialize, Serialize};
@@ -32,7 +33,8 @@ impl Fingerprint {
     /// its rows.
     pub(super) fn of_result(
         query: &Query,
-        options: &MaterializeOptions,
+        chosen_ev: ChosenEv,
+        columns: &ChosenColumns,
         layout: &RowLayout,
         hash_rows: impl FnOnce() -> Result<blake3::Hash>,
     ) -> Result<Fingerprint> {
@@ -41,10 +43,16 @@ impl Fingerprint {
             Some(text) => hasher.update(text.as_bytes()),
             None => hasher.update(hash_rows()?.as_bytes()).update(&layout.to_bytes()?),
         };
-        hasher.update(&[options.chosen_ev as u8]);
-        for name in &options.extra {
+        hasher.update(&[chosen_ev as u8]);
+        let mut add = |name: &String| {
             hasher.update(&(name.len() as u64).to_le_bytes());
             hasher.update(name.as_bytes());
+        };
+        columns.extra.iter().for_each(&mut add);
+        if !columns.left_out.is_empty() {
+            // No column has an empty name.
+            add(&String::new());
+            columns.left_out.iter().for_each(add);
         }
         let archive = query.archive();
         Ok(Fingerprint {

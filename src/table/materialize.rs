@@ -8,6 +8,7 @@
 //! A result that is larger than memory goes to a file in the same way and is mapped from there.
 
 use super::categories::is_categorical;
+use super::chosen_columns::ChosenColumns;
 use super::element::ElementType;
 use super::fingerprint::Fingerprint;
 use super::footer::footer_of_file;
@@ -51,11 +52,13 @@ impl Query {
     /// `ev_legal` is the rules' mask, and the ids are 0. A column `tile_65536_mask` becomes an extra column of the
     /// table if a row has a tile of 65,536; without that column, such a tile counts as 32,768, and `progress` gets a
     /// warning if a row may have one. `progress` also gets a warning for columns that the query computes, or that come
-    /// from the user's tables, and that are neither used nor extra columns. Rows have the order of the query's ORDER BY, or else
-    /// of `(run_id, step_index)`. The number of threads does not affect the order.
+    /// from the user's tables, and that the rows leave out, unless the options choose the columns of a row. Rows have
+    /// the order of the query's ORDER BY, or else of `(run_id, step_index)`. The number of threads does not affect the
+    /// order.
     ///
     /// # Errors
     /// [`ErrorKind::Column`] if a column is missing, or its type or a value does not fit;
+    /// [`ErrorKind::Argument`] for columns of a row that contradict each other;
     /// [`ErrorKind::MemoryLimit`], before any allocation if the number of rows is known in advance;
     /// [`ErrorKind::Query`]; [`ErrorKind::Cancelled`].
     pub fn materialize(
@@ -64,19 +67,22 @@ impl Query {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
+        let chosen = ChosenColumns::new(&self.schema(), options)?;
+        let result = chosen.places.as_ref().map_or_else(|| Ok(self.clone()), |places| self.select(places))?;
+        let extra = &chosen.extra;
         let narrow = WideColumns::default();
         let all =
-            RowWriter::new(&self.schema(), &options.extra, options.chosen_ev, narrow, &MissingColumns::default())?
-                .columns();
-        let needed = self.select(&all)?;
+            RowWriter::new(&result.schema(), extra, options.chosen_ev, narrow, &MissingColumns::default())?.columns();
+        let needed = result.select(&all)?;
         let table = WideColumns::retry(|columns, missing| {
-            let writer = RowWriter::new(&needed.schema(), &options.extra, options.chosen_ev, columns, missing)?;
-            self.materialize_with(&needed, &writer, options, progress, cancel)
+            let writer = RowWriter::new(&needed.schema(), extra, options.chosen_ev, columns, missing)?;
+            self.materialize_with(&needed, &writer, options, &chosen, progress, cancel)
         })?;
-        let unused = self.unused_columns(&all);
+        let unused = if options.columns.is_none() { result.unused_columns(&all) } else { Vec::new() };
         if !unused.is_empty() {
             progress.warn(&format!(
-                "the table leaves out these columns of the query: {}; to keep a column, name it in `extra`",
+                "the table leaves out these columns of the query: {}; to keep a column, name it in `extra`, or choose \
+                 all columns of a row with `columns`",
                 unused.join(", ")
             ));
         }
@@ -117,6 +123,7 @@ impl Query {
         needed: &Query,
         writer: &RowWriter<'_>,
         options: &MaterializeOptions,
+        chosen: &ChosenColumns,
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
@@ -127,7 +134,7 @@ impl Query {
             let path = std::path::absolute(path).map_err(|error| Error::io(path, error))?;
             let materializer = Materializer { writer, limits, memory: u64::MAX, progress, cancel };
             let fingerprint = |layout: &RowLayout, output: &RowOutput<'_>| {
-                Fingerprint::of_result(self, options, layout, || output.hash_file(cancel))
+                Fingerprint::of_result(self, options.chosen_ev, chosen, layout, || output.hash_file(cancel))
             };
             let table = materializer.write_file(needed, execution, &path, fingerprint, &runs);
             return table.map_err(|error| self.archive().blame(error));
@@ -142,7 +149,8 @@ impl Query {
             recoding.apply_to_all(&mut region.bytes_mut()[..len]);
         }
         let rows = region.freeze(len)?;
-        let fingerprint = Fingerprint::of_result(self, options, &layout, || Ok(blake3::hash(rows.bytes())))?;
+        let fingerprint =
+            Fingerprint::of_result(self, options.chosen_ev, chosen, &layout, || Ok(blake3::hash(rows.bytes())))?;
         StepTable::new(rows, layout, fingerprint, runs)
     }
 }

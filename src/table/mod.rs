@@ -17,13 +17,16 @@
 //! | `memory.rs`, `zeroed.rs` | the mapping of the rows: reserve, trim, freeze; the heap memory of batches |
 //! | `file_identity.rs` | the identity of a mapped file |
 //! | `runs.rs`, `selection.rs` | score and engine of the runs; the rows of a view |
-//! | `materialize_options.rs`, `fingerprint.rs` | the options of a query run; the fingerprint of its rows and their order |
+//! | `materialize_options.rs`, `chosen_columns.rs` | the options of a query run; the columns that its rows get |
+//! | `fingerprint.rs` | the fingerprint of rows and their order |
 //! | `batch_schema.rs`, `arena.rs`, `batch.rs` | the columns of a batch; their memory; their Arrow form |
 //! | `attached.rs` | columns whose values lie in arrays beside the rows |
 //! | `gather.rs`, `column_pointers.rs`, `prefetch.rs` | rows at any indices → columns |
 //! | `symmetry.rs` | turning a row by one of the board's eight symmetries |
 //! | `step_table.rs` | [`StepTable`]: taking rows, whole or as columns |
 //! | `view.rs` | views: some of a table's rows, selected by run without a copy |
+//! | `split.rs` | splits into views for training and testing |
+//! | `condition.rs` | the rows that meet a condition in SQL |
 //! | `export.rs` | a whole table as Arrow data |
 //! | `npy.rs`, `footer.rs`, `file.rs` | tables in `.npy` files |
 //! | `step_keys.rs`, `array_file.rs`, `array_shards.rs`, `attach.rs` | aligning an array with the rows by run and step |
@@ -42,7 +45,9 @@ mod attached;
 mod batch;
 mod batch_schema;
 mod categories;
+mod chosen_columns;
 mod column_pointers;
+mod condition;
 mod element;
 mod export;
 mod file;
@@ -64,6 +69,7 @@ mod row_writer;
 mod runs;
 mod selection;
 mod shared_memory;
+mod split;
 mod step_column;
 mod step_keys;
 mod step_table;
@@ -87,6 +93,7 @@ pub use from_session::FromSessionOptions;
 pub use handle::TableHandle;
 pub use layout::{ExtraField, RowLayout};
 pub use materialize_options::{ChosenEv, MaterializeOptions};
+pub use split::SplitUnit;
 pub use step_column::TokenType;
 pub use step_table::StepTable;
 pub use view::RowFilter;
@@ -94,4 +101,6 @@ pub use view::RowFilter;
 pub(crate) use arena::{Arena, ArenaPool};
 pub(crate) use batch_schema::BatchSchema;
 pub(crate) use prefetch::prefetch;
+#[cfg(feature = "python")]
+pub(crate) use split::HeldOut;
 pub(crate) use symmetry::SymmetryKey;

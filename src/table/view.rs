@@ -17,9 +17,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The conditions of a view. It shows the rows that meet every condition that is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowFilter {
-    /// The lowest `max_score` of a run.
+    /// The lowest score of a run, which is `runs.max_score`.
     pub min_score: Option<u64>,
-    /// The highest `max_score` of a run.
+    /// The highest score of a run.
     pub max_score: Option<u64>,
     /// The engines of the runs.
     pub engines: Option<Vec<String>>,
@@ -27,6 +27,11 @@ pub struct RowFilter {
     pub phases: Option<Vec<Phase>>,
     /// The run ids.
     pub run_ids: Option<Vec<u32>>,
+    /// A condition in SQL on the columns of `steps` that a row has: `run_id`, `step_index`, `board`, `move`,
+    /// `ev_legal`, `ev_up`, `ev_down`, `ev_left`, `ev_right`, `has_evs`, `max_exp`, `phase`, `tile_65536_mask`; its
+    /// run's `max_score` and `engine`; and the extra and attached columns. Like a WHERE, it selects the rows for which
+    /// it is true, not null.
+    pub condition: Option<String>,
 }
 
 /// Rows that are scanned between two cancellation checks.
@@ -38,7 +43,9 @@ impl StepTable {
     ///
     /// # Errors
     /// [`ErrorKind::Argument`] for a condition on scores, engines or phases if the rows came from a file
-    /// without runs; [`ErrorKind::Query`] or [`ErrorKind::Io`] if the archive's runs can no longer be read.
+    /// without runs; [`ErrorKind::QueryRefused`] for a condition in SQL with subqueries, random numbers or the time;
+    /// [`ErrorKind::Query`] for one that does not parse, has other columns, or fails on a row;
+    /// [`ErrorKind::Query`] or [`ErrorKind::Io`] if the archive's runs can no longer be read.
     pub fn filter(&self, filter: &RowFilter) -> Result<StepTable> {
         self.filter_unless_cancelled(filter, CancellationToken::never())
     }
@@ -48,7 +55,7 @@ impl StepTable {
     /// # Errors
     /// The errors of [`filter`](StepTable::filter), and [`ErrorKind::Cancelled`].
     pub fn filter_unless_cancelled(&self, filter: &RowFilter, cancel: &CancellationToken) -> Result<StepTable> {
-        let RowFilter { min_score, max_score, engines, phases, run_ids } = filter;
+        let RowFilter { min_score, max_score, engines, phases, run_ids, condition } = filter;
         let sorted = |ids: &Vec<u32>| {
             let mut ids = ids.clone();
             ids.sort_unstable();
@@ -57,13 +64,6 @@ impl StepTable {
         };
         let run_ids = run_ids.as_ref().map(sorted);
         let by_run = min_score.is_some() || max_score.is_some() || engines.is_some();
-        let unknown = |what: &str| {
-            Error::argument(
-                "filter",
-                format!("a table with {what}"),
-                "a table of a file without them, or whose archive is missing",
-            )
-        };
         let facts = match by_run {
             true => Some(self.runs.facts()?.ok_or_else(|| unknown("the scores and engines of its runs"))?),
             false => None,
@@ -79,13 +79,13 @@ impl StepTable {
                 })
         };
         let selection = match phases {
-            None => self.select(run, |_| true, cancel)?,
+            None => self.select(run, |_, _| true, cancel)?,
             Some(phases) => {
                 let thresholds: Phases = self.runs.phases.ok_or_else(|| unknown("thresholds of the game phases"))?;
                 let wanted: u16 = (0..16_u8)
                     .filter(|&exp| phases.contains(&thresholds.of_max_exp(exp)))
                     .fold(0, |wanted, exp| wanted | 1 << exp);
-                self.select(run, |step| wanted >> step.board.max_exp() & 1 == 1, cancel)?
+                self.select(run, |step, _| wanted >> step.board.max_exp() & 1 == 1, cancel)?
             }
         };
         let mut phases = phases.clone();
@@ -99,52 +99,12 @@ impl StepTable {
             engines.dedup();
         }
         let what = format!("filter {min_score:?} {max_score:?} {engines:?} {phases:?} {run_ids:?}");
-        Ok(self.with_view(selection, &what))
+        let view = self.with_view(selection, &what);
+        let Some(condition) = condition else { return Ok(view) };
+        Ok(view.with_view(view.meeting(condition, cancel)?, &format!("condition {condition}")))
     }
 
-    /// Splits the table by run into two views `(train, val)`. They are disjoint and together have all rows.
-    /// The second view has approximately the share `val` of the runs.
-    ///
-    /// A run is in the second view if a hash of seed and run id is below `val × 2^64`. The hash is the first
-    /// eight bytes of BLAKE3 key derivation, as an integer. So a run keeps its side when the archive grows. If
-    /// `val` grows, no run leaves the second view. To split a view again, use another seed.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Argument`] unless `val` is between 0 and 1.
-    pub fn split(&self, val: f64, seed: u64) -> Result<(StepTable, StepTable)> {
-        self.split_unless_cancelled(val, seed, CancellationToken::never())
-    }
-
-    /// Does the same as [`split`](StepTable::split), and checks for cancellation every few milliseconds.
-    ///
-    /// # Errors
-    /// The errors of [`split`](StepTable::split), and [`ErrorKind::Cancelled`].
-    pub fn split_unless_cancelled(
-        &self,
-        val: f64,
-        seed: u64,
-        cancel: &CancellationToken,
-    ) -> Result<(StepTable, StepTable)> {
-        if !(0.0..=1.0).contains(&val) {
-            return Err(Error::argument("val", "0.0..=1.0", val));
-        }
-        let mut of_seed = blake3::Hasher::new_derive_key("a2store 2026 split by run");
-        of_seed.update(&seed.to_le_bytes());
-        let is_val = |run_id: u32| {
-            let mut hasher = of_seed.clone();
-            hasher.update(&run_id.to_le_bytes());
-            let mut hash = [0; 8];
-            hasher.finalize_xof().fill(&mut hash);
-            // The product is exact, because multiplying by a power of two only changes the exponent.
-            val >= 1.0 || u64::from_le_bytes(hash) < (val * 2_f64.powi(64)) as u64
-        };
-        let train = self.select(|run| !is_val(run), |_| true, cancel)?;
-        let held_out = self.select(is_val, |_| true, cancel)?;
-        let name = |part: &str| format!("split {part} {val:?} {seed}");
-        Ok((self.with_view(train, &name("train")), self.with_view(held_out, &name("val"))))
-    }
-
-    fn with_view(&self, selection: Selection, what: &str) -> StepTable {
+    pub(super) fn with_view(&self, selection: Selection, what: &str) -> StepTable {
         self.of_selection(selection, self.fingerprint().with_view(what))
     }
 
@@ -158,11 +118,11 @@ impl StepTable {
         Ok(self.of_selection(selection, fingerprint))
     }
 
-    /// Selects rows by run and step. It evaluates `run` once per span of rows of one run.
-    fn select(
+    /// Selects rows by run, and by step and row. It evaluates `run` once per span of rows of one run.
+    pub(super) fn select(
         &self,
         run: impl Fn(u32) -> bool + Sync,
-        step: impl Fn(&Step) -> bool + Sync,
+        step: impl Fn(&Step, &[u8]) -> bool + Sync,
         cancel: &CancellationToken,
     ) -> Result<Selection> {
         let num_rows = self.num_all_rows();
@@ -202,12 +162,18 @@ impl StepTable {
     }
 }
 
+/// Returns the error of a filter by facts that the table does not know.
+pub(super) fn unknown(what: &str) -> Error {
+    let found = "a table of a file without them, or whose archive is missing";
+    Error::argument("filter", format!("a table with {what}"), found)
+}
+
 /// Returns the ranges of consecutive selected rows.
 fn scan(
     rows: TableRows<'_>,
     within: impl Iterator<Item = Range<u64>>,
     run: impl Fn(u32) -> bool,
-    step: impl Fn(&Step) -> bool,
+    step: impl Fn(&Step, &[u8]) -> bool,
 ) -> Vec<Range<u64>> {
     let mut found: Vec<Range<u64>> = Vec::new();
     let mut last: Option<(u32, bool)> = None;
@@ -224,7 +190,7 @@ fn scan(
                     wanted
                 }
             };
-            match (wanted && step(&value), open) {
+            match (wanted && step(&value, row), open) {
                 (true, None) => open = Some(index),
                 (false, Some(start)) => {
                     found.push(start..index);

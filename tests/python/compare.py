@@ -47,3 +47,10 @@ def row_keys(batches: Iterable[a2store.Batch]) -> Array:
     """Return one number per row that identifies its ``(run_id, step_index)``."""
     parts = [batch.run_id.astype("u8") << np.uint64(32) | batch.step_index for batch in batches]
     return np.concatenate([np.array([], "u8"), *parts])
+
+
+def keys(rows: Any) -> Array:
+    """Return the keys of rows with ``run_id`` and ``step_index``, in the form of ``row_keys``."""
+    run_id, step_index = (np.asarray(rows[name]).astype("u8") for name in ("run_id", "step_index"))
+    found: Array = run_id << np.uint64(32) | step_index
+    return found

@@ -34,7 +34,7 @@ class Item(NamedTuple):
 
 def of_class(name: str, cls: type) -> Iterator[Item]:
     yield Item(name, cls, cls.__doc__ or "", False, False)
-    for member, value in vars(cls).items():
+    for member, value in sorted(vars(cls).items()):
         is_special = member.startswith("__")
         is_getter = inspect.isdatadescriptor(value) and not callable(value)
         if not (callable(value) or is_getter or isinstance(value, classmethod | staticmethod)):
@@ -184,7 +184,9 @@ def test_references_to_members_exist() -> None:
 
 
 def test_everything_that_is_called_has_an_example() -> None:
-    assert [item.name for item in CALLED if ">>>" not in item.doc] == []
+    # The tests do not require JAX.
+    others = [item for item in CALLED if item.name != "a2store.Batch.to_jax"]
+    assert [item.name for item in others if ">>>" not in item.doc] == []
 
 
 @pytest.mark.parametrize("path", [reference.STUB, reference.API], ids=lambda path: path.name)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import a2store
-from compare import assert_same, column, row_keys
+from compare import assert_same, column, keys, row_keys
 from oracle import Array
 
 EXTRAS = ["engine", "max_score"]
@@ -32,13 +32,6 @@ def selected(archive: a2store.Archive, where: str) -> Array:
         connection.read_parquet(files).create_view("steps")
         rows = connection.execute(sql).fetchnumpy()
     return keys(rows)
-
-
-def keys(rows: Any) -> Array:
-    """Return the keys of rows, in the form of ``row_keys``."""
-    run_id, step_index = (np.asarray(rows[name]).astype("u8") for name in ("run_id", "step_index"))
-    found: Array = run_id << np.uint64(32) | step_index
-    return found
 
 
 def assert_rows(found: Array, expected: Array) -> None:

@@ -1,0 +1,126 @@
+//! Splits into rows for training and held-out rows, which stay the same when data is added.
+
+use super::step_table::StepTable;
+use crate::cancellation::CancellationToken;
+use crate::error::{Error, Result};
+use std::str::FromStr;
+
+/// What a split keeps together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SplitUnit {
+    /// All steps of a run are on one side.
+    #[default]
+    Run,
+    /// Each step is on a side of its own, so that both sides may have steps of one run.
+    Step,
+}
+
+impl FromStr for SplitUnit {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<SplitUnit> {
+        match name {
+            "run" => Ok(SplitUnit::Run),
+            "step" => Ok(SplitUnit::Step),
+            other => Err(Error::argument("unit", "\"run\" or \"step\"", format!("{other:?}"))),
+        }
+    }
+}
+
+/// The runs or steps that a split holds out: those whose hash is below `share × 2^64`. The hash is the first eight
+/// bytes of BLAKE3 key derivation from the seed and the ids, as an integer.
+#[derive(Clone, Debug)]
+pub(crate) struct HeldOut {
+    of_seed: blake3::Hasher,
+    share: f64,
+}
+
+impl HeldOut {
+    /// Returns the split of this seed with this share of held-out runs or steps. `argument` names the share in an
+    /// error.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) unless the share is between 0 and 1.
+    pub(crate) fn new(argument: &'static str, share: f64, seed: u64, unit: SplitUnit) -> Result<HeldOut> {
+        if !(0.0..=1.0).contains(&share) {
+            return Err(Error::argument(argument, "0.0..=1.0", share));
+        }
+        let context = match unit {
+            SplitUnit::Run => "a2store 2026 split by run",
+            SplitUnit::Step => "a2store 2026 split by step",
+        };
+        let mut of_seed = blake3::Hasher::new_derive_key(context);
+        of_seed.update(&seed.to_le_bytes());
+        Ok(HeldOut { of_seed, share })
+    }
+
+    /// Returns whether a run is held out.
+    pub(crate) fn run(&self, run_id: u32) -> bool {
+        self.has(&run_id.to_le_bytes())
+    }
+
+    /// Returns whether a step is held out.
+    pub(crate) fn step(&self, run_id: u32, step_index: u32) -> bool {
+        self.has(&[run_id.to_le_bytes(), step_index.to_le_bytes()].concat())
+    }
+
+    fn has(&self, id: &[u8]) -> bool {
+        let mut hasher = self.of_seed.clone();
+        hasher.update(id);
+        let mut hash = [0; 8];
+        hasher.finalize_xof().fill(&mut hash);
+        // The product is exact, because multiplying by a power of two only changes the exponent.
+        self.share >= 1.0 || u64::from_le_bytes(hash) < (self.share * 2_f64.powi(64)) as u64
+    }
+}
+
+impl StepTable {
+    /// Splits the table by run into two views `(train, val)`. It is
+    /// [`train_test_split`](StepTable::train_test_split) with [`SplitUnit::Run`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) unless `val` is between 0 and 1.
+    pub fn split(&self, val: f64, seed: u64) -> Result<(StepTable, StepTable)> {
+        self.split_unless_cancelled("val", val, seed, SplitUnit::Run, CancellationToken::never())
+    }
+
+    /// Splits the table into two views `(train, test)`. They are disjoint and together have all rows. The second view
+    /// has approximately the share `test_size` of the runs or steps.
+    ///
+    /// The seed and the run's id, and the step's index for [`SplitUnit::Step`], determine the side. So a run or step
+    /// keeps its side when the archive grows. If `test_size` grows, none leaves the second view. To split a view again,
+    /// use another seed. A view by step takes about 20 bytes per range of consecutive rows.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) unless `test_size` is between 0 and 1.
+    pub fn train_test_split(&self, test_size: f64, seed: u64, unit: SplitUnit) -> Result<(StepTable, StepTable)> {
+        self.split_unless_cancelled("test_size", test_size, seed, unit, CancellationToken::never())
+    }
+
+    /// Does the same as [`train_test_split`](StepTable::train_test_split), and checks for cancellation every few
+    /// milliseconds. `argument` names the share in an error.
+    pub(crate) fn split_unless_cancelled(
+        &self,
+        argument: &'static str,
+        share: f64,
+        seed: u64,
+        unit: SplitUnit,
+        cancel: &CancellationToken,
+    ) -> Result<(StepTable, StepTable)> {
+        let held_out = HeldOut::new(argument, share, seed, unit)?;
+        let side = |is_test: bool| match unit {
+            SplitUnit::Run => self.select(|run| held_out.run(run) == is_test, |_, _| true, cancel),
+            SplitUnit::Step => {
+                let index = |row: &[u8]| self.layout().step_index_of(row);
+                self.select(|_| true, |step, row| held_out.step(step.run_id, index(row)) == is_test, cancel)
+            }
+        };
+        let (train, test) = (side(false)?, side(true)?);
+        let name = |part: &str| match unit {
+            SplitUnit::Run => format!("split {part} {share:?} {seed}"),
+            SplitUnit::Step => format!("split by step {part} {share:?} {seed}"),
+        };
+        // States of loaders have the names of the sides.
+        Ok((self.with_view(train, &name("train")), self.with_view(test, &name("val"))))
+    }
+}
