@@ -134,7 +134,7 @@ pub use format::{
     PackReport, PackStats, RunFormat, RunKind, RunSlice, Session, SessionOptions, SessionWriter, SourceFormat, StepRow,
     ValidateOptions, ValidateReport, decode_run, encode_run, flatten, pack_folder, read_run, rebuild,
 };
-pub use loader::{Batches, Loader, LoaderOptions, LoaderState, Permutation, Sampling};
+pub use loader::{Batches, Loader, LoaderOptions, LoaderState, Permutation, Sampling, mix};
 pub use progress::{Progress, ProgressBar, Unit};
 pub use query::{
     Argument, ArgumentKind, Function, ParamValues, Preview, Query, QueryOptions, QueryStream, RowCompression,

@@ -82,6 +82,7 @@ from ._a2store import (
     __version__,
     convert,
     functions,
+    mix,
     open,  # noqa: A004
     queries,
     read_run,
@@ -147,6 +148,7 @@ __all__ = [
     "__version__",
     "convert",
     "functions",
+    "mix",
     "open",
     "queries",
     "read_run",

@@ -1,6 +1,6 @@
 """The extension module of ``a2store``, which re-exports all public names. ``a2store`` states the conventions."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, time, timedelta
 from os import PathLike
 from pathlib import Path
@@ -74,6 +74,7 @@ __all__ = [
     "_run_command",
     "convert",
     "functions",
+    "mix",
     "open",
     "queries",
     "read_run",
@@ -295,6 +296,47 @@ class StateMismatchError(Error):
 
 # Runs
 
+def mix(
+    tables: Mapping[StepTable, float] | Iterable[tuple[StepTable, float]],
+    batch_size: int = 4096,
+    *,
+    seed: int = 0,
+    epoch: int = 0,
+    num_samples: int | None = None,
+    drop_last: bool = False,
+    rank: int = 0,
+    world_size: int = 1,
+    tokens: Literal["uint8", "int32", "int64"] = "uint8",
+    symmetries: bool = False,
+    columns: Sequence[str] | None = None,
+    prefetch: int = 2,
+    transform: Callable[[Batch], Any] | None = None,
+) -> Loader:
+    """Return a loader of several tables, each with its share of the rows.
+
+    In any part of the stream each table has its share, to within one row, in a definite order. Within a table, rows come
+    in shuffled order, and no row repeats before all others have occurred. So if an epoch has ``m`` rows of a table with
+    ``k`` rows, each of them occurs ``m / k`` times, rounded down or up. The stream is the same for any batch size and
+    number of ranks.
+
+    - ``tables``: pairs of a table and its share, or a dict from tables to shares. Shares are relative numbers of at least
+      0: 7 and 3 are the same as 0.7 and 0.3. Fractional shares are rounded to 1/65,536 of their sum. All tables have the
+      columns of the first one, with the same types and categories; ``columns`` leaves others out.
+    - ``num_samples``: the rows of an epoch over all ranks, in ``0..=2**62``; ``None`` = as many as all tables have.
+    - ``batch_size``, ``seed``, ``epoch``, ``drop_last``, ``rank``, ``world_size``, ``tokens``, ``symmetries``,
+      ``columns``, ``prefetch``, ``transform``: as in ``StepTable.loader``.
+
+    Raises ``ValueError`` for options and shares out of range, for tables with different columns, and for a share of a
+    table without rows. Raises ``TypeError`` for other objects than tables.
+
+    >>> weak, strong = table.filter(max_score=30_000), table.filter(min_score=30_001)
+    >>> loader = a2store.mix([(weak, 0.25), (strong, 0.75)], batch_size=1000, seed=1)
+    >>> loader
+    Loader(29320 rows, mixed 1 3, batch_size=1000, seed=1, epoch=0, rank=0, world_size=1)
+    >>> import numpy as np
+    >>> int(np.isin(next(iter(loader)).run_id, strong["run_id"]).sum())
+    750
+    """
 def read_run(path_or_bytes: _Path | bytes) -> Run:
     """Decode one run from a file or from the bytes of a run file.
 
@@ -3541,6 +3583,7 @@ class StepTable:
         quotas: dict[Any, float] | None = None,
         num_samples: int | None = None,
         window: int | None = None,
+        transform: Callable[[Batch], Any] | None = None,
     ) -> Loader:
         """Return a loader, which serves the rows in batches.
 
@@ -3580,13 +3623,16 @@ class StepTable:
           memory. A window is 256 blocks of ``2**k`` rows from random places, with the largest ``k`` that fits. Each
           block is read once per epoch, in one piece. Two windows of rows should fit in memory.
 
+        - ``transform``: a function of a ``Batch``, whose result the loop gets instead of the batch. A background thread
+          calls it ahead of the loop; with ``prefetch=0`` the loop's own thread calls it. Its exception is raised in the
+          loop, at that batch.
+
         Raises ``ValueError`` for an option out of range, and for options that exclude each other. Raises
         ``ColumnError`` for an invalid weight, with the row, and for too many strata. Raises ``TypeError`` for a quota
         that is not a number, and ``MemoryError`` if weights or strata do not fit in memory.
 
         >>> loader = table.loader(batch_size=1024, seed=1, tokens="int64", columns=["tokens", "move"])
         >>> for epoch in range(2):
-        ...     loader.set_epoch(epoch)
         ...     for batch in loader:
         ...         tokens, move = batch.tokens, batch.move
         >>> len(loader), tokens.dtype
@@ -3779,7 +3825,11 @@ class Loader:
 
     All ranks share one stream of rows. Each step takes the next ``world_size * batch_size`` rows, and every rank gets
     its part of them. A thread prepares batches ahead, so the loop rarely waits. Run one iteration of a loader at a
-    time. ``len(loader)`` is the number of batches in a whole epoch. To get a loader, call ``StepTable.loader``.
+    time. ``len(loader)`` is the number of batches in a whole epoch. To get a loader, call ``StepTable.loader`` or
+    ``a2store.mix``.
+
+    Each iteration serves the next epoch, in another order: the first one serves the option ``epoch``. An iteration
+    counts once it has returned a batch, even if the loop is left early. ``set_epoch`` chooses an epoch.
 
     Ctrl-C can interrupt a batch, and a failed allocation raises ``MemoryError``. In both cases the next call returns
     the same batch, and the loader's position does not change.
@@ -3808,11 +3858,27 @@ class Loader:
     def batch_size(self) -> int:
         """The number of rows per batch and rank."""
 
+    def skip_batches(self, n: int) -> None:
+        """Skip batches of the epoch: the next iteration begins after them.
+
+        They are the batches after the loader's position, which ``state_dict`` returns. After a spike of the loss, load an
+        older state, skip the batches that led to the spike, and continue. With 0, the next iteration continues one that
+        was left. If fewer batches are left in the epoch, the next iteration serves the next epoch.
+
+        - ``n``: the number of batches of this loader's size, in ``0..2**64``.
+
+        Raises ``ValueError`` for a number out of range.
+
+        >>> loader = table.loader(batch_size=1000)
+        >>> loader.skip_batches(20)
+        >>> sum(len(batch) for batch in loader)
+        9320
+        """
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch, which determines the order.
 
-        The epoch does not advance by itself. If ``epoch`` is the current one, the position of a loaded state is kept,
-        so a loop over epochs continues at that position.
+        The next iteration serves this epoch. If a state of this epoch was just loaded, it begins at the state's position.
+        So a loop over epochs continues there.
 
         - ``epoch``: the number of the epoch, in ``0..2**64``.
 
@@ -3853,7 +3919,7 @@ class Loader:
 
         Table, order, ``num_samples``, ``seed`` and ``symmetries`` must equal those of the loader that made the state.
         Batch size, rank, number of ranks, columns and tokens may differ. If the state is at the end of an epoch, the
-        next iteration has no batches, and the one after it serves a whole epoch.
+        next iteration serves the next epoch. After ``set_epoch`` with the state's epoch, it has no batches instead.
 
         A state of version 2 can be loaded if its order is unchanged and the options are spelled as before. These
         orders are unchanged: ``shuffle=False``, ``replacement``, ``weights``, and ``shuffle`` and ``strata`` of at
@@ -3883,6 +3949,10 @@ class BatchIterator:
     4096
     """
 
+    def _next_ahead(self) -> tuple[Batch, Any] | None:
+        """Return the next batch, and its end, for which ``mark`` is called when the loop gets the batch; ``None`` after the
+        last one.
+        """
     def __iter__(self) -> Self:
         """Return the iterator itself."""
 

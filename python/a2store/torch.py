@@ -23,7 +23,8 @@ torch.Size([256, 16])
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from operator import index
 from typing import Any, Literal, TypeAlias, overload
@@ -33,7 +34,7 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset, IterableDataset, default_collate, get_worker_info
 
-from . import Batch, Loader, StepTable
+from . import Batch, Loader, StepTable, mix
 
 __all__ = ["StepDataset", "StepLoader"]
 
@@ -45,6 +46,17 @@ _WIDENED: dict[np.dtype[Any], np.dtype[Any]] = {
     np.dtype("uint32"): np.dtype("int64"),
 }
 _UINT64, _INT64, _INT16 = np.dtype("uint64"), np.dtype("int64"), np.dtype("int16")
+
+
+# The options of `StepTable.loader` that `mix` lacks, and their defaults.
+_OTHERS_OF_A_TABLE: dict[str, Any] = {
+    "shuffle": True,
+    "replacement": False,
+    "weights": None,
+    "strata": None,
+    "quotas": None,
+    "window": None,
+}
 
 
 def _tensor(array: npt.NDArray[Any], is_bfloat16: bool = False) -> torch.Tensor:
@@ -221,18 +233,21 @@ class StepLoader(IterableDataset[_Tensors]):
 
     A ``DataLoader`` can use it as a dataset of whole batches: ``DataLoader(loader, batch_size=None)``. Each of n
     workers makes every n-th batch, so the ``DataLoader`` serves the same batches in the same order as without workers.
-    ``set_epoch`` reaches the workers, even persistent ones. Workers share the table's memory, but each batch is copied
-    between processes.
+    Epochs advance and ``set_epoch`` works there too, even with persistent workers. Workers share the table's memory,
+    but each batch is copied between processes.
 
     Distributed training needs no sampler: all ranks get the same number of batches, and each row goes to one rank. If
     ``torch.distributed`` is initialised when the loader is created, it provides the rank and the world size. The last
     batch of an epoch may be shorter. It is empty on some ranks if fewer rows than ranks are left. To weight all rows
     equally, divide the sum of the losses by ``batch_size`` instead of taking the mean.
 
+    Each iteration serves the next epoch, in another order: the first one serves the option ``epoch``. An iteration
+    counts once it has returned a batch, even if the loop is left early. ``set_epoch`` chooses an epoch.
+
     Loaders can be pickled, with the table's handle, the options and the position. A copy's next iteration begins at the
     loader's position.
 
-    - ``table``: the rows, a table or a view.
+    - ``table``: the rows, a table or a view; or several tables with their shares, as in ``a2store.mix``.
     - ``batch_size``, ``shuffle``, ``seed``, ``epoch``, ``drop_last``, ``symmetries``, ``columns``, ``prefetch``,
       ``replacement``, ``weights``, ``strata``, ``quotas``, ``num_samples``, ``window``: as in ``StepTable.loader``,
       with the same defaults.
@@ -243,13 +258,15 @@ class StepLoader(IterableDataset[_Tensors]):
     - ``device``: the device of the tensors; ``None`` = the CPU. Batches for a CUDA device are copied by way of
       page-locked memory, on a separate stream and one batch ahead. So the copy of a batch overlaps with the use of the
       previous one.
+    - ``transform``: a function of a batch, a dict of tensors on the CPU, that returns the dict to use instead. It is
+      called in the loop's thread or in the worker, before tensors are copied to a device.
 
-    Raises ``ValueError`` for ``rank`` without ``world_size``, and as ``StepTable.loader`` does.
+    Raises ``ValueError`` for ``rank`` without ``world_size``, for options of ``StepTable.loader`` that ``a2store.mix``
+    lacks, and as ``StepTable.loader`` does.
 
     >>> from a2store.torch import StepLoader
     >>> loader = StepLoader(table, batch_size=4096, symmetries=True)
     >>> for epoch in range(2):
-    ...     loader.set_epoch(epoch)
     ...     for batch in loader:
     ...         tokens, move = batch["tokens"], batch["move"]
     >>> tokens.dtype, move.dtype, len(loader)
@@ -258,7 +275,7 @@ class StepLoader(IterableDataset[_Tensors]):
 
     def __init__(
         self,
-        table: StepTable,
+        table: StepTable | Mapping[StepTable, float] | Iterable[tuple[StepTable, float]],
         batch_size: int = 4096,
         *,
         shuffle: bool = True,
@@ -279,14 +296,22 @@ class StepLoader(IterableDataset[_Tensors]):
         window: int | None = None,
         pin_memory: bool = False,
         device: torch.device | str | None = None,
+        transform: Callable[[_Tensors], _Tensors] | None = None,
     ) -> None:
+        if transform is not None and not callable(transform):
+            raise TypeError(f"transform: expected a function of a batch, found {type(transform).__name__}")
         if (rank is None) != (world_size is None):
             raise ValueError("rank and world_size: expected both or none")
         if rank is None or world_size is None:
             rank, world_size = _distributed_rank()
         # Converts NumPy integers, because multiplying them keeps their type and can overflow.
         batch_size, world_size = index(batch_size), index(world_size)
-        self._table = table
+        self._rows: Any = table
+        if isinstance(table, Mapping):
+            self._rows = list(table.items())
+        elif not hasattr(table, "loader"):
+            self._rows = list(table)
+        self._transform = transform
         self._device = None if device is None else torch.device(device)
         self._pin_memory = pin_memory
         self._tokens = tokens
@@ -308,6 +333,11 @@ class StepLoader(IterableDataset[_Tensors]):
             "num_samples": num_samples,
             "window": window,
         }
+        if isinstance(self._rows, list):
+            others = _OTHERS_OF_A_TABLE.items()
+            wrong = [name for name, default in others if self._options.pop(name) != default]
+            if wrong:
+                raise ValueError(f"{wrong[0]}: expected no such option for several tables")
         self._loader: Loader | None = None
         self._loader_in_worker = False
         self._epoch = index(epoch)
@@ -316,16 +346,19 @@ class StepLoader(IterableDataset[_Tensors]):
         # workers.
         self._resume = self._position = 0
         self._generation = 0
-        # Each worker of a DataLoader has a copy of this object. Shared memory tells persistent workers the epoch that
-        # the parent process has set.
-        self._announced: torch.Tensor = torch.zeros((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+        # Whether the next iteration serves the next epoch.
+        self._is_served = False
+        # Each worker of a DataLoader has a copy of this object. Shared memory has the epoch that the parent process has
+        # set, the number of times that it has set one, and what `_turn_in_worker` notes.
+        self._announced: torch.Tensor = torch.zeros(3, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
         self._heard = 0
+        self._rounds = 0
         self.set_epoch(epoch)
 
     @property
     def epoch(self) -> int:
         """The epoch that the next iteration serves."""
-        return self._epoch
+        return self._epoch + self._is_served
 
     @property
     def batch_size(self) -> int:
@@ -352,10 +385,9 @@ class StepLoader(IterableDataset[_Tensors]):
                 raise ValueError(
                     "pin_memory and device: expected none in a worker; use the pin_memory of its DataLoader"
                 )
-            epoch = int(self._announced)
-            if epoch != self._heard:
-                self._heard = epoch
-                self._turn_to(epoch)
+            self._turn_in_worker(worker.seed - worker.id)
+        if self._is_served:
+            self._jump(self._epoch + 1, 0)
         loader = self._engine()
         start = self._resume
         self._jump(self._epoch, start)
@@ -367,6 +399,8 @@ class StepLoader(IterableDataset[_Tensors]):
         batches: Iterable[Batch]
         if worker is None:
             loader.load_state_dict(state)
+            # At the end of an epoch, the loader would serve the next one.
+            loader.set_epoch(self._epoch)
             batches = iter(loader)
         else:
             first = start + worker.id * step
@@ -376,18 +410,23 @@ class StepLoader(IterableDataset[_Tensors]):
             batches = _jumping(loader, state, range(first, end, step))
 
         def serve() -> Iterator[_Tensors]:
-            for count, tensors in enumerate(self._placed(map(_tensors, batches)), 1):
+            made: Iterable[_Tensors] = map(_tensors, batches)
+            made = made if self._transform is None else map(self._transform, made)
+            for count, tensors in enumerate(self._placed(made), 1):
                 if generation == self._generation:
                     self._position = min(start + count * step, end)
+                    self._is_served = True
                 yield tensors
+            if generation == self._generation and self._position > 0:
+                self._is_served = True
 
         return serve()
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch, which determines the order.
 
-        The epoch does not advance by itself. If ``epoch`` is the current one, the position of a loaded state is kept,
-        so a loop over epochs continues at that position.
+        The next iteration serves this epoch. If a state of this epoch was just loaded, it begins at the state's
+        position. So a loop over epochs continues there.
 
         - ``epoch``: the number of the epoch, in ``0..2**63``.
 
@@ -406,9 +445,26 @@ class StepLoader(IterableDataset[_Tensors]):
         # This rejects an invalid epoch.
         self._engine().set_epoch(epoch)
         self._turn_to(epoch)
-        if get_worker_info() is None:
-            self._announced.fill_(epoch)
-            self._heard = epoch
+        self._is_served = False
+        self._announce()
+
+    def skip_batches(self, n: int) -> None:
+        """Skip batches of the epoch: the next iteration begins after them, as ``Loader.skip_batches`` describes.
+
+        - ``n``: the number of batches of this loader's size, at least 0.
+
+        Raises ``ValueError`` for a number out of range.
+
+        >>> from a2store.torch import StepLoader
+        >>> loader = StepLoader(table, batch_size=1000)
+        >>> loader.skip_batches(20)
+        >>> sum(len(batch["move"]) for batch in loader)
+        9320
+        """
+        engine = self._engine()
+        engine.load_state_dict(self.state_dict())
+        engine.skip_batches(n)
+        self.load_state_dict(engine.state_dict())
 
     def state_dict(self) -> dict[str, Any]:
         """Return the loader's position after the batches returned so far; batches made or copied ahead do not count.
@@ -434,7 +490,7 @@ class StepLoader(IterableDataset[_Tensors]):
         Batch size, rank, world size, tokens, columns, device and workers may differ from those of the loader that made
         the state. The state of a ``StatefulDataLoader`` requires the same batch size, world size and number of workers.
         Without workers, a ``StatefulDataLoader`` loads this state only when its next iteration begins, after
-        ``set_epoch``. A state from the end of an epoch then repeats that epoch's order.
+        ``set_epoch``. Call ``set_epoch`` in each epoch if you use one.
 
         Raises ``StateMismatchError`` and ``ValueError`` as ``Loader.load_state_dict`` does.
 
@@ -449,6 +505,9 @@ class StepLoader(IterableDataset[_Tensors]):
         """
         self._engine().load_state_dict(state)
         self._jump(state["epoch"], state["position"])
+        # At the end of an epoch, the next iteration serves the next one.
+        self._is_served = self._engine().epoch != state["epoch"]
+        self._announce()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_loader": None}
@@ -470,7 +529,8 @@ class StepLoader(IterableDataset[_Tensors]):
             # A CUDA device widens tokens faster, and the copy is an eighth of the size.
             tokens: Literal["uint8", "int32", "int64"] = "uint8" if self._on_cuda else self._tokens
             prefetch = 0 if in_worker else self._prefetch
-            self._loader = self._table.loader(tokens=tokens, prefetch=prefetch, **self._options)
+            make = partial(mix, self._rows) if isinstance(self._rows, list) else self._rows.loader
+            self._loader = make(tokens=tokens, prefetch=prefetch, **self._options)
             self._loader_in_worker = in_worker
         return self._loader
 
@@ -478,8 +538,36 @@ class StepLoader(IterableDataset[_Tensors]):
         if epoch != self._epoch:
             self._jump(epoch, 0)
 
+    def _announce(self) -> None:
+        """Tell the workers of a ``DataLoader`` the epoch. Copies that are made later know the position too."""
+        if get_worker_info() is None:
+            self._heard += 1
+            self._announced.copy_(torch.tensor([self.epoch, self._heard, 0]))
+
+    def _turn_in_worker(self, iteration: int) -> None:
+        """Turn to the epoch of a worker's iteration. The workers of one iteration of a ``DataLoader`` have one number.
+
+        A worker that lives for one iteration is a copy of the same loader each time. So the workers note the number of
+        iterations in shared memory, with the number of the newest one. They note it in one word, and all workers of an
+        iteration note the same, so their order does not matter. A persistent worker counts its iterations itself.
+        """
+        epoch, heard, noted = self._announced.tolist()
+        if heard != self._heard:
+            self._heard, self._rounds = heard, 0
+            self._turn_to(epoch)
+            self._is_served = False
+        tag = 1 + iteration % (2**31 - 1)
+        count, newest = divmod(noted, 2**31)
+        if newest != tag:
+            count += newest != 0
+            self._announced[2] = count * 2**31 + tag
+        if count + self._rounds:
+            self._jump(epoch + count + self._rounds, 0)
+        self._rounds += 1
+
     def _jump(self, epoch: int, position: int) -> None:
         self._epoch = epoch
+        self._is_served = False
         self._resume = self._position = position
         # Iterations that began before no longer move the position.
         self._generation += 1
@@ -506,6 +594,7 @@ def _jumping(loader: Loader, state: dict[str, Any], positions: Iterable[int]) ->
     """Serve the batches at some positions, up to the end of the epoch."""
     for position in positions:
         loader.load_state_dict({**state, "position": position})
+        loader.set_epoch(state["epoch"])
         yield from islice(loader, 1)
 
 

@@ -1,11 +1,12 @@
 //! Making one batch: its positions, their rows, and the gather.
 
 use super::order::EpochOrder;
+use super::rows::{LoaderRows, RowBuffers};
 use super::stream::RankShare;
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
 use crate::machine::reserve;
-use crate::table::{Arena, BatchSchema, StepTable, SymmetryKey};
+use crate::table::{Arena, BatchSchema, SymmetryKey};
 use std::sync::Arc;
 
 /// Fills batches. Each thread has its own maker.
@@ -14,27 +15,28 @@ pub(super) struct BatchMaker {
     share: RankShare,
     /// The position at which the first batch begins.
     pub(super) start: u64,
-    table: StepTable,
+    rows: LoaderRows,
     pub(super) schema: Arc<BatchSchema>,
     order: EpochOrder,
     symmetries: Option<SymmetryKey>,
-    /// Scratch memory for positions, and for the row indices of a view.
+    /// Scratch memory.
     positions: Vec<u64>,
-    rows: Vec<u64>,
+    buffers: RowBuffers,
 }
 
 impl BatchMaker {
     /// Returns a maker of the batches from position `start` of an epoch on.
     pub(super) fn new(
-        table: &StepTable,
+        rows: &LoaderRows,
         schema: &Arc<BatchSchema>,
         order: EpochOrder,
         symmetries: Option<SymmetryKey>,
         share: RankShare,
         start: u64,
     ) -> BatchMaker {
-        let (table, schema) = (table.clone(), Arc::clone(schema));
-        BatchMaker { share, start, table, schema, order, symmetries, positions: Vec::new(), rows: Vec::new() }
+        let (rows, schema) = (rows.clone(), Arc::clone(schema));
+        let (positions, buffers) = (Vec::new(), RowBuffers::default());
+        BatchMaker { share, start, rows, schema, order, symmetries, positions, buffers }
     }
 
     /// Returns the number of batches to make.
@@ -58,7 +60,7 @@ impl BatchMaker {
         let num_rows = (positions.end - positions.start) as usize;
         let at_once = self.schema.rows_at_once();
         // Reserves the capacity that any batch needs, so that no later batch allocates.
-        for room in [&mut self.positions, &mut self.rows] {
+        for room in [&mut self.positions, &mut self.buffers.rows] {
             room.clear();
             reserve(room, arena.capacity().min(at_once))?;
         }
@@ -68,9 +70,9 @@ impl BatchMaker {
                 cancel.check()?;
             }
             self.positions.resize(at_once.min(num_rows - start), 0);
-            self.order.fill(&self.table, positions.start + start as u64, &mut self.positions)?;
+            self.order.fill(&self.rows, positions.start + start as u64, &mut self.positions)?;
             let part = self.schema.split_front(&mut columns, self.positions.len());
-            self.table.gather(&self.positions, &mut self.rows, &self.schema, part, self.symmetries)?;
+            self.rows.gather(&self.positions, &mut self.buffers, &self.schema, part, self.symmetries)?;
         }
         Ok(num_rows)
     }

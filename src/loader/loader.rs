@@ -1,19 +1,21 @@
 //! [`Loader`]: checks the options, and serves one epoch after the other.
 
 use super::batch_maker::BatchMaker;
-use super::options::LoaderOptions;
+use super::options::{LoaderOptions, Sampling};
 use super::order::SamplingPlan;
 use super::producer::Batches;
+use super::rows::LoaderRows;
+use super::strata::Strata;
 use super::stream::{Cursor, RankShare};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::table::{BatchSchema, StepTable, SymmetryKey};
+use crate::table::{BatchSchema, StepTable, SymmetryKey, TableMix};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Serves batches of a table; see [`StepTable::loader`].
+/// Serves batches of a table, or of several; see [`StepTable::loader`] and [`mix`].
 #[derive(Debug)]
 pub struct Loader {
-    pub(super) table: StepTable,
+    pub(super) rows: LoaderRows,
     pub(super) options: LoaderOptions,
     pub(super) plan: SamplingPlan,
     schema: Arc<BatchSchema>,
@@ -59,7 +61,17 @@ impl StepTable {
     /// # Errors
     /// The errors of [`loader`](StepTable::loader), and [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
     pub fn loader_unless_cancelled(&self, options: LoaderOptions, cancel: &CancellationToken) -> Result<Loader> {
-        let LoaderOptions { batch_size, rank, world_size, prefetch, epoch, .. } = options;
+        options.check()?;
+        let schema = Arc::new(self.batch_schema(options.tokens, options.columns.as_deref())?);
+        let plan = SamplingPlan::new(self, &options, cancel)?;
+        Loader::new(LoaderRows::Table(self.clone()), schema, plan, options)
+    }
+}
+
+impl LoaderOptions {
+    /// Checks the options that do not depend on the rows.
+    fn check(&self) -> Result<()> {
+        let LoaderOptions { batch_size, rank, world_size, prefetch, .. } = *self;
         // These limits are far above any practical use, and prevent overflows of positions and of memory sizes.
         const MAX_BATCH: usize = 1 << 28;
         const MAX_RANKS: usize = 1 << 24;
@@ -76,20 +88,49 @@ impl StepTable {
         if prefetch > MAX_PREFETCH {
             return Err(Error::argument("prefetch", format!("0..={MAX_PREFETCH}"), prefetch));
         }
-        let schema = Arc::new(self.batch_schema(options.tokens, options.columns.as_deref())?);
+        Ok(())
+    }
+}
+
+/// Returns a loader of several tables. Each has its share of every part of the stream, to within one row, in a
+/// definite order. Shares are relative: 7 and 3 are the same as 0.7 and 0.3. Within a table, rows come in shuffled
+/// order, each once before any is repeated. So in an epoch of `n` rows, with `m` of them from a table of `k` rows, each
+/// of its rows occurs `m / k` times, rounded down or up. An epoch has [`LoaderOptions::num_samples`] rows, by default
+/// as many as all tables together.
+///
+/// All tables must have the batch columns of the first, with the same types and categories.
+/// [`LoaderOptions::columns`] can leave columns out.
+///
+/// # Errors
+/// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for options outside their range, for another
+/// [`LoaderOptions::sampling`] than [`Sampling::Shuffled`], for tables with different columns, for shares that are
+/// negative, not finite, or less than 1 in 65,536, and for a table without rows but with a share.
+pub fn mix(tables: &[(StepTable, f64)], options: LoaderOptions) -> Result<Loader> {
+    options.check()?;
+    if options.sampling != Sampling::Shuffled {
+        return Err(Error::argument("sampling", "shuffled", &options.sampling));
+    }
+    let sizes: Vec<(u64, f64)> = tables.iter().map(|(table, share)| (table.num_rows(), *share)).collect();
+    let tables = tables.iter().map(|(table, _)| table.clone()).collect();
+    let mix = TableMix::new(tables, options.tokens, options.columns.as_deref())?;
+    let (schema, plan) = (Arc::clone(mix.schema()), SamplingPlan::Stratified(Arc::new(Strata::of_tables(&sizes)?)));
+    Loader::new(LoaderRows::Mix(Arc::new(mix)), schema, plan, options)
+}
+
+impl Loader {
+    fn new(rows: LoaderRows, schema: Arc<BatchSchema>, plan: SamplingPlan, options: LoaderOptions) -> Result<Loader> {
         if let Some(column) = schema.unturned().filter(|_| options.symmetries) {
             let expected = format!("false with {column}, or columns without it");
             return Err(Error::argument("symmetries", expected, true));
         }
-        let plan = SamplingPlan::new(self, &options, cancel)?;
         let num_samples = match options.num_samples {
             // Nothing can be drawn from an empty table.
-            Some(num_samples) if plan.repeats() && !self.is_empty() => num_samples,
+            Some(num_samples) if plan.repeats() && rows.num_rows() > 0 => num_samples,
             Some(num_samples) if !plan.repeats() => {
                 let expected = format!("None for a sampling that serves every row once ({})", options.sampling);
                 return Err(Error::argument("num_samples", expected, num_samples));
             }
-            _ => self.num_rows(),
+            _ => rows.num_rows(),
         };
         // The position after a step must not overflow.
         const MAX_SAMPLES: u64 = 1 << 62;
@@ -98,21 +139,31 @@ impl StepTable {
         }
         let share = RankShare {
             num_rows: num_samples,
-            batch_size: batch_size as u64,
-            rank: rank as u64,
-            world_size: world_size as u64,
+            batch_size: options.batch_size as u64,
+            rank: options.rank as u64,
+            world_size: options.world_size as u64,
             drop_last: options.drop_last,
         };
-        let cursor = Arc::new(Mutex::new(Cursor { epoch, resume: 0, position: 0, generation: 0 }));
-        Ok(Loader { table: self.clone(), options, plan, schema, share, cursor })
+        let start = Cursor { epoch: options.epoch, resume: 0, position: 0, generation: 0, is_served: false };
+        Ok(Loader { rows, options, plan, schema, share, cursor: Arc::new(Mutex::new(start)) })
     }
-}
 
-impl Loader {
-    /// Returns the table.
+    /// Returns the tables, in order.
     #[must_use]
-    pub fn table(&self) -> &StepTable {
-        &self.table
+    pub fn tables(&self) -> &[StepTable] {
+        self.rows.tables()
+    }
+
+    /// Returns the name of the order of the rows.
+    #[must_use]
+    pub fn order(&self) -> String {
+        self.plan.name(&self.options.sampling)
+    }
+
+    /// Returns the number of rows of all tables.
+    #[must_use]
+    pub fn num_rows(&self) -> u64 {
+        self.rows.num_rows()
     }
 
     /// Returns the options, with the first `epoch`.
@@ -121,18 +172,36 @@ impl Loader {
         &self.options
     }
 
-    /// Returns the epoch that [`batches`](Loader::batches) serves.
+    /// Returns the epoch that the next [`batches`](Loader::batches) serve.
     #[must_use]
     pub fn epoch(&self) -> u64 {
-        self.cursor().epoch
+        self.cursor().next_start().0
     }
 
-    /// Sets the epoch. Setting the current epoch keeps the position of a state that was just loaded.
+    /// Sets the epoch that the next [`batches`](Loader::batches) serve. Setting the epoch of a state that was just
+    /// loaded keeps its position.
     pub fn set_epoch(&self, epoch: u64) {
         let mut cursor = self.cursor();
         if cursor.epoch != epoch {
             cursor.jump(epoch, 0);
         }
+        cursor.is_served = false;
+    }
+
+    /// Skips batches of the epoch after the loader's position, which is that of [`state`](Loader::state): the next
+    /// [`batches`](Loader::batches) begin after them, at most at the end of the epoch. Use it after a spike of the
+    /// loss, and with 0 to continue an iteration that was left.
+    pub fn skip_batches(&self, num_batches: u64) {
+        let mut cursor = self.cursor();
+        let skipped = num_batches.saturating_mul(self.share.rows_per_step());
+        let (epoch, position) = (cursor.epoch, cursor.position.saturating_add(skipped).min(self.share.num_rows));
+        self.resume_at(&mut cursor, epoch, position);
+    }
+
+    /// Moves to a position. At the end of an epoch, the next iteration serves the next epoch.
+    pub(super) fn resume_at(&self, cursor: &mut Cursor, epoch: u64, position: u64) {
+        cursor.jump(epoch, position);
+        cursor.is_served = position > 0 && self.share.num_steps(position) == 0;
     }
 
     /// Returns the number of batches of a whole epoch on this rank. It is the same on every rank.
@@ -141,8 +210,8 @@ impl Loader {
         self.share.num_steps(0)
     }
 
-    /// Returns the batches of the epoch. They start at its beginning, or once at the position of a loaded
-    /// state.
+    /// Returns the batches of an epoch. They start at its beginning, or once at the position of a loaded state. If the
+    /// batches before them served some of the epoch, and the epoch was not set since, it is the next epoch.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if no thread can be started, and
@@ -150,13 +219,13 @@ impl Loader {
     /// allocated.
     pub fn batches(&self) -> Result<Batches> {
         let mut cursor = self.cursor();
-        let (epoch, start) = (cursor.epoch, cursor.resume);
+        let (epoch, start) = cursor.next_start();
         cursor.jump(epoch, start);
         cursor.resume = 0;
         let LoaderOptions { seed, symmetries, prefetch, .. } = self.options;
-        let order = self.plan.order(self.table.num_rows(), seed, epoch)?;
+        let order = self.plan.order(self.rows.num_rows(), seed, epoch)?;
         let symmetries = symmetries.then(|| SymmetryKey::new(seed, epoch));
-        let maker = BatchMaker::new(&self.table, &self.schema, order, symmetries, self.share, start);
+        let maker = BatchMaker::new(&self.rows, &self.schema, order, symmetries, self.share, start);
         Batches::new(maker, prefetch, &self.cursor, cursor.generation)
     }
 

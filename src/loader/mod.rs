@@ -21,6 +21,7 @@
 //! | `windowed.rs` | the same within windows, for tables on disk |
 //! | `draws.rs`, `alias.rs` | independent draws, uniform or weighted |
 //! | `extra_column.rs`, `strata.rs` | reading an extra column; strata with quotas |
+//! | `rows.rs` | the rows of one table or of several |
 //! | `order.rs` | position → row |
 //! | `batch_maker.rs`, `producer.rs` | making a batch; making batches ahead |
 //! | `loader.rs` | [`Loader`]: its options checked, its epochs |
@@ -36,6 +37,7 @@ mod options;
 mod order;
 mod permutation;
 mod producer;
+mod rows;
 mod state;
 mod strata;
 mod stream;
@@ -44,8 +46,10 @@ mod windowed;
 #[cfg(test)]
 mod tests;
 
-pub use loader::Loader;
+pub use loader::{Loader, mix};
 pub use options::{LoaderOptions, Sampling};
 pub use permutation::Permutation;
+#[cfg(feature = "python")]
+pub(crate) use producer::BatchEnd;
 pub use producer::Batches;
 pub use state::LoaderState;

@@ -4,6 +4,7 @@ use super::alias::AliasTable;
 use super::draws::{Draws, scale};
 use super::options::{LoaderOptions, Sampling};
 use super::permutation::{LastPermutation, Permutation};
+use super::rows::LoaderRows;
 use super::strata::{Strata, StratifiedOrder};
 use super::windowed::{self, WindowedOrder};
 use crate::cancellation::CancellationToken;
@@ -105,12 +106,12 @@ impl SamplingPlan {
 
 impl EpochOrder {
     /// Sets each slot of `out` to the row at its position, from `start` on.
-    pub(super) fn fill(&mut self, table: &StepTable, start: u64, out: &mut [u64]) -> Result<()> {
+    pub(super) fn fill(&mut self, rows: &LoaderRows, start: u64, out: &mut [u64]) -> Result<()> {
         match self {
             EpochOrder::Sequential => out.iter_mut().zip(start..).for_each(|(slot, position)| *slot = position),
             EpochOrder::Shuffled(permutation) => permutation.fill(start, out),
             EpochOrder::Windowed(windowed) => {
-                windowed.fill(start, out, |rows, soon| table.advise(rows, soon))?;
+                windowed.fill(start, out, |positions, soon| rows.advise(positions, soon))?;
             }
             EpochOrder::Uniform { draws, num_rows } => {
                 draws.fill(start, out);

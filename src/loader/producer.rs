@@ -35,6 +35,31 @@ pub struct Batches {
     process: ProcessId,
 }
 
+/// The end of a batch, as a position of the loader.
+#[derive(Debug)]
+pub(crate) struct BatchEnd {
+    cursor: Arc<Mutex<Cursor>>,
+    generation: u64,
+    position: u64,
+}
+
+impl BatchEnd {
+    /// Returns the end of the newest batch.
+    fn new(batches: &Batches) -> BatchEnd {
+        let (cursor, generation) = (Arc::clone(&batches.cursor), batches.generation);
+        BatchEnd { cursor, generation, position: batches.maker.position(batches.taken) }
+    }
+
+    /// Moves the loader to this position, unless a newer iteration has begun.
+    pub(crate) fn mark(&self) {
+        let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
+        if cursor.generation == self.generation {
+            cursor.position = self.position;
+            cursor.is_served |= self.position > 0;
+        }
+    }
+}
+
 /// The maximum number of batches whose memory is allocated in advance.
 const MADE_AT_ONCE: usize = 16;
 /// The minimum batch size in bytes for which available memory is checked first. The system may overcommit memory, and
@@ -133,17 +158,23 @@ impl Batches {
     /// # Panics
     /// If the thread that makes the batches panicked.
     pub fn next_unless_cancelled(&mut self, cancel: &CancellationToken) -> Result<Option<Batch>> {
+        let Some((batch, end)) = self.next_ahead(cancel)? else {
+            BatchEnd::new(self).mark();
+            return Ok(None);
+        };
+        end.mark();
+        Ok(Some(batch))
+    }
+
+    /// Returns the next batch, and its end, which the caller marks when the consumer gets the batch.
+    pub(crate) fn next_ahead(&mut self, cancel: &CancellationToken) -> Result<Option<(Batch, BatchEnd)>> {
         if self.taken == self.num_steps {
             return Ok(None);
         }
         self.go_on_after_fork()?;
         let batch = self.ring.take(&mut self.maker, cancel)?;
         self.taken += 1;
-        let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
-        if cursor.generation == self.generation {
-            cursor.position = self.maker.position(self.taken);
-        }
-        Ok(Some(batch))
+        Ok(Some((batch, BatchEnd::new(self))))
     }
 
     /// In a forked child, replaces the parent's thread by this one.

@@ -49,14 +49,14 @@ impl Loader {
     #[must_use]
     pub fn state(&self) -> LoaderState {
         let cursor = *self.cursor();
-        let Fingerprint { archive_version, archive, query, view } = self.table.fingerprint().clone();
+        let Fingerprint { archive_version, archive, query, view } = self.rows.fingerprint();
         LoaderState {
             version: STATE_VERSION,
             archive_version,
             archive,
             query,
             view,
-            num_rows: self.table.num_rows(),
+            num_rows: self.rows.num_rows(),
             num_samples: self.share.num_rows,
             order: short(self.plan.name(&self.options.sampling)),
             seed: self.options.seed,
@@ -103,7 +103,7 @@ impl Loader {
             let found = state.position.to_string();
             return Err(ErrorKind::StateMismatch { field: "position", expected, found }.into());
         }
-        self.cursor().jump(state.epoch, state.position);
+        self.resume_at(&mut self.cursor(), state.epoch, state.position);
         Ok(())
     }
 }

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::machine::reserve;
 use crate::table::StepTable;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The maximum number of strata.
@@ -22,7 +23,8 @@ const CYCLE: u64 = 1 << 16;
 /// permutations.
 #[derive(Debug)]
 pub(super) struct Strata {
-    column: String,
+    /// The column of the strata; `None` for tables.
+    column: Option<String>,
     strata: Vec<Stratum>,
     /// The stratum at each place of the cycle, and the number of its earlier occurrences in the cycle.
     cycle: Vec<(u16, u32)>,
@@ -31,14 +33,64 @@ pub(super) struct Strata {
 #[derive(Debug)]
 struct Stratum {
     name: String,
-    rows: Vec<u32>,
+    rows: StratumRows,
     /// The number of occurrences in the cycle.
     quota: u64,
     /// The order of its newest pass.
     pass: LastPermutation,
 }
 
+/// The rows of a stratum.
+#[derive(Debug)]
+enum StratumRows {
+    Listed(Vec<u32>),
+    /// All rows of one of several tables, which are numbered one table after the other.
+    Table(Range<u64>),
+}
+
+impl StratumRows {
+    fn len(&self) -> u64 {
+        match self {
+            StratumRows::Listed(rows) => rows.len() as u64,
+            StratumRows::Table(rows) => rows.end - rows.start,
+        }
+    }
+
+    /// Replaces places in the stratum by the rows at these places.
+    fn map(&self, places: &mut [u64]) {
+        match self {
+            StratumRows::Listed(rows) => places.iter_mut().for_each(|place| *place = u64::from(rows[*place as usize])),
+            StratumRows::Table(rows) => places.iter_mut().for_each(|place| *place += rows.start),
+        }
+    }
+}
+
 impl Strata {
+    /// Returns strata of whole tables, with the given numbers of rows and shares. A table without rows has no share.
+    pub(super) fn of_tables(tables: &[(u64, f64)]) -> Result<Strata> {
+        let shares: Vec<f64> = tables.iter().map(|(_, share)| *share).collect();
+        if let Some(share) = shares.iter().find(|share| !(0.0..f64::INFINITY).contains(*share)) {
+            return Err(Error::argument("shares", "finite numbers of at least 0", share));
+        }
+        if let Some(empty) = tables.iter().position(|(num_rows, share)| *num_rows == 0 && *share > 0.0) {
+            return Err(Error::argument(
+                "shares",
+                "0 for a table without rows",
+                format!("{} for table {empty}", tables[empty].1),
+            ));
+        }
+        let counts = checked_counts("shares", &shares, true)?;
+        let mut start = 0;
+        let stratum = |((k, (num_rows, _)), quota): ((usize, &(u64, f64)), u64)| {
+            let rows = StratumRows::Table(start..start + num_rows);
+            start += num_rows;
+            Stratum { name: k.to_string(), rows, quota, pass: LastPermutation::default() }
+        };
+        let cycle = cycle(&counts);
+        let strata = tables.iter().enumerate().zip(counts).map(stratum).collect();
+        Ok(Strata { column: None, strata, cycle })
+    }
+
     /// Reads the strata: each value of a table's column is one. Strata have the given quotas, or equal ones.
     pub(super) fn new(
         table: &StepTable,
@@ -94,38 +146,50 @@ impl Strata {
             }
             shares[index] = *quota;
         }
-        if num_rows > 0 && !shares.iter().any(|share| *share > 0.0) {
-            return Err(Error::argument("quotas", "at least one above 0", "none"));
-        }
-        if !shares.iter().sum::<f64>().is_finite() {
-            return Err(Error::argument("quotas", "numbers of a finite sum", format!("{shares:?}")));
-        }
-        let counts = counts(&shares).ok_or_else(|| {
-            let expected = format!("shares of at least 1 in {CYCLE}");
-            Error::argument("quotas", expected, format!("{shares:?}"))
-        })?;
+        let counts = checked_counts("quotas", &shares, num_rows > 0)?;
         let cycle = cycle(&counts);
-        let stratum = |(((_, rows), name), quota)| Stratum { name, rows, quota, pass: LastPermutation::default() };
+        let stratum = |(((_, rows), name), quota)| {
+            let rows = StratumRows::Listed(rows);
+            Stratum { name, rows, quota, pass: LastPermutation::default() }
+        };
         let strata = found.into_iter().zip(names).zip(counts).map(stratum).collect();
-        Ok(Strata { column: column.to_owned(), strata, cycle })
+        Ok(Strata { column: Some(column.to_owned()), strata, cycle })
     }
 
     /// Returns the name of the orders. It gives the quotas as the smallest whole numbers in their proportion, with
     /// the table's names of the strata. If all quotas are equal, the name omits them. Equal orders have one name,
     /// regardless of the spelling of quotas.
     pub(super) fn name(&self) -> String {
+        let Some(column) = &self.column else {
+            let quotas: Vec<String> = self.strata.iter().map(|stratum| stratum.quota.to_string()).collect();
+            return format!("mixed {}", quotas.join(" "));
+        };
         let is_equal = self.strata.iter().all(|stratum| stratum.quota == 1);
         let served = self.strata.iter().filter(|stratum| stratum.quota > 0);
         let quotas = served.map(|stratum| (stratum.name.clone(), stratum.quota as f64));
         let quotas = (!is_equal).then(|| quotas.collect());
-        Sampling::Stratified { column: self.column.clone(), quotas }.to_string()
+        Sampling::Stratified { column: column.clone(), quotas }.to_string()
     }
 
     /// Returns whether all permutations equal those of states of version 2.
     pub(super) fn is_as_in_version_2(&self) -> bool {
         let mut served = self.strata.iter().filter(|stratum| stratum.quota > 0);
-        served.all(|stratum| !Permutation::is_stored(stratum.rows.len() as u64))
+        served.all(|stratum| !Permutation::is_stored(stratum.rows.len()))
     }
+}
+
+/// Returns the smallest whole numbers in the proportion of the shares. `argument` names the shares in an error.
+fn checked_counts(argument: &'static str, shares: &[f64], needs_any: bool) -> Result<Vec<u64>> {
+    if needs_any && !shares.iter().any(|share| *share > 0.0) {
+        return Err(Error::argument(argument, "at least one above 0", "none"));
+    }
+    if !shares.iter().sum::<f64>().is_finite() {
+        return Err(Error::argument(argument, "numbers of a finite sum", format!("{shares:?}")));
+    }
+    counts(shares).ok_or_else(|| {
+        let expected = format!("shares of at least 1 in {CYCLE}");
+        Error::argument(argument, expected, format!("{shares:?}"))
+    })
 }
 
 /// Returns the smallest whole numbers in the proportion of the shares, whose sum is finite. Returns `None` if a
@@ -229,7 +293,7 @@ impl StratifiedOrder {
             rest = after;
             *slot = begin;
             begin += wanted.len();
-            let num_rows = stratum.rows.len() as u64;
+            let num_rows = stratum.rows.len();
             let mut place = *first;
             while !wanted.is_empty() {
                 // Each pass has every row once; the next pass has another order.
@@ -238,7 +302,7 @@ impl StratifiedOrder {
                 let now = wanted.len().min((num_rows - from) as usize);
                 let (part, later) = wanted.split_at_mut(now);
                 permutation.fill(from, part);
-                part.iter_mut().for_each(|row| *row = u64::from(stratum.rows[*row as usize]));
+                stratum.rows.map(part);
                 wanted = later;
                 place += now as u64;
             }

@@ -46,11 +46,18 @@ pub(super) struct Cursor {
     pub(super) position: u64,
     /// The number of iterations and jumps. Older iterations no longer move the position.
     pub(super) generation: u64,
+    /// Whether the next iteration serves the next epoch, because the newest one has served some of this epoch.
+    pub(super) is_served: bool,
 }
 
 impl Cursor {
     /// Moves to a position of an epoch.
     pub(super) fn jump(&mut self, epoch: u64, position: u64) {
-        *self = Cursor { epoch, resume: position, position, generation: self.generation + 1 };
+        *self = Cursor { epoch, resume: position, position, generation: self.generation + 1, is_served: false };
+    }
+
+    /// Returns the epoch and the position at which the next iteration begins.
+    pub(super) fn next_start(&self) -> (u64, u64) {
+        if self.is_served { (self.epoch.wrapping_add(1), 0) } else { (self.epoch, self.resume) }
     }
 }

@@ -2,17 +2,24 @@
 
 use super::batch::PyBatch;
 use super::interrupt::checking;
-use crate::loader::{Batches, Loader, LoaderState, Sampling};
+use super::table::PyStepTable;
+use super::values::at_least;
+use crate::loader::{BatchEnd, Batches, Loader, LoaderOptions, LoaderState, Sampling};
+use crate::table::StepTable;
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A loader that serves a table's rows in batches, one epoch per iteration.
 ///
 /// All ranks share one stream of rows. Each step takes the next ``world_size * batch_size`` rows, and every rank gets
 /// its part of them. A thread prepares batches ahead, so the loop rarely waits. Run one iteration of a loader at a
-/// time. ``len(loader)`` is the number of batches in a whole epoch. To get a loader, call ``StepTable.loader``.
+/// time. ``len(loader)`` is the number of batches in a whole epoch. To get a loader, call ``StepTable.loader`` or
+/// ``a2store.mix``.
+///
+/// Each iteration serves the next epoch, in another order: the first one serves the option ``epoch``. An iteration
+/// counts once it has returned a batch, even if the loop is left early. ``set_epoch`` chooses an epoch.
 ///
 /// Ctrl-C can interrupt a batch, and a failed allocation raises ``MemoryError``. In both cases the next call returns
 /// the same batch, and the loader's position does not change.
@@ -25,11 +32,19 @@ use std::sync::{Mutex, PoisonError};
 #[pyclass(frozen, name = "Loader", module = "a2store")]
 pub(super) struct PyLoader {
     loader: Loader,
+    /// A function of a batch, whose results the loader serves.
+    transform: Option<Py<PyAny>>,
 }
 
 impl PyLoader {
-    pub(super) fn new(loader: Loader) -> PyLoader {
-        PyLoader { loader }
+    pub(super) fn new(loader: Loader, transform: Option<Bound<'_, PyAny>>) -> PyResult<PyLoader> {
+        match transform {
+            Some(function) if !function.is_callable() => {
+                let found = function.get_type().name()?;
+                Err(PyTypeError::new_err(format!("transform: expected a function of a batch, found {found}")))
+            }
+            function => Ok(PyLoader { loader, transform: function.map(Bound::unbind) }),
+        }
     }
 }
 
@@ -39,8 +54,15 @@ impl PyLoader {
         self.loader.num_batches() as usize
     }
 
-    fn __iter__(&self, py: Python<'_>) -> PyResult<PyBatchIterator> {
-        PyBatchIterator::new(py, &self.loader)
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let batches = Bound::new(py, PyBatchIterator::new(py, &self.loader)?)?.into_any();
+        match &self.transform {
+            None => Ok(batches),
+            Some(function) => {
+                let results = py.import("a2store._transform")?.getattr("Results")?;
+                results.call1((batches, function.bind(py), self.loader.options().prefetch))
+            }
+        }
     }
 
     /// The epoch that the next iteration serves.
@@ -57,8 +79,8 @@ impl PyLoader {
 
     /// Set the epoch, which determines the order.
     ///
-    /// The epoch does not advance by itself. If ``epoch`` is the current one, the position of a loaded state is kept,
-    /// so a loop over epochs continues at that position.
+    /// The next iteration serves this epoch. If a state of this epoch was just loaded, it begins at the state's
+    /// position. So a loop over epochs continues there.
     ///
     /// - ``epoch``: the number of the epoch, in ``0..2**64``.
     ///
@@ -68,6 +90,25 @@ impl PyLoader {
     /// 1
     fn set_epoch(&self, epoch: u64) {
         self.loader.set_epoch(epoch);
+    }
+
+    /// Skip batches of the epoch: the next iteration begins after them.
+    ///
+    /// They are the batches after the loader's position, which ``state_dict`` returns. After a spike of the loss, load
+    /// an older state, skip the batches that led to the spike, and continue. With 0, the next iteration continues one
+    /// that was left. If no more batches are left in the epoch, the next iteration serves the next epoch.
+    ///
+    /// - ``n``: the number of batches of this loader's size, in ``0..2**64``.
+    ///
+    /// Raises ``ValueError`` for a number out of range.
+    ///
+    /// >>> loader = table.loader(batch_size=1000)
+    /// >>> loader.skip_batches(20)
+    /// >>> sum(len(batch) for batch in loader)
+    /// 9320
+    fn skip_batches(&self, n: i128) -> PyResult<()> {
+        self.loader.skip_batches(at_least(0, "n", n)?);
+        Ok(())
     }
 
     /// Return the loader's position after the batches returned so far; prefetched batches do not count.
@@ -128,7 +169,7 @@ impl PyLoader {
     ///
     /// Table, order, ``num_samples``, ``seed`` and ``symmetries`` must equal those of the loader that made the state.
     /// Batch size, rank, number of ranks, columns and tokens may differ. If the state is at the end of an epoch, the
-    /// next iteration has no batches, and the one after it serves a whole epoch.
+    /// next iteration serves the next epoch. After ``set_epoch`` with the state's epoch, it has no batches instead.
     ///
     /// A state of version 2 can be loaded if its order is unchanged and the options are spelled as before. These
     /// orders are unchanged: ``shuffle=False``, ``replacement``, ``weights``, and ``shuffle`` and ``strata`` of at
@@ -178,8 +219,8 @@ impl PyLoader {
         let options = self.loader.options();
         format!(
             "Loader({} rows, {}, batch_size={}, seed={}, epoch={}, rank={}, world_size={})",
-            self.loader.table().num_rows(),
-            options.sampling,
+            self.loader.num_rows(),
+            self.loader.order(),
             options.batch_size,
             options.seed,
             self.loader.epoch(),
@@ -187,6 +228,86 @@ impl PyLoader {
             options.world_size,
         )
     }
+}
+
+/// Return a loader of several tables, each with its share of the rows.
+///
+/// In any part of the stream each table has its share, to within one row, in a definite order. Within a table, rows
+/// come in shuffled order, and no row repeats before all others have occurred. So if an epoch has ``m`` rows of a table
+/// with ``k`` rows, each of them occurs ``m / k`` times, rounded down or up. The stream is the same for any batch size
+/// and number of ranks.
+///
+/// - ``tables``: pairs of a table and its share, or a dict from tables to shares. Shares are relative numbers of at
+///   least 0: 7 and 3 are the same as 0.7 and 0.3. Fractional shares are rounded to 1/65,536 of their sum. All tables
+///   have the columns of the first one, with the same types and categories; ``columns`` leaves others out.
+/// - ``num_samples``: the rows of an epoch over all ranks, in ``0..=2**62``; ``None`` = as many as all tables have.
+/// - ``batch_size``, ``seed``, ``epoch``, ``drop_last``, ``rank``, ``world_size``, ``tokens``, ``symmetries``,
+///   ``columns``, ``prefetch``, ``transform``: as in ``StepTable.loader``.
+///
+/// Raises ``ValueError`` for options and shares out of range, for tables with different columns, and for a share of a
+/// table without rows. Raises ``TypeError`` for other objects than tables.
+///
+/// >>> weak, strong = table.filter(max_score=30_000), table.filter(min_score=30_001)
+/// >>> loader = a2store.mix([(weak, 0.25), (strong, 0.75)], batch_size=1000, seed=1)
+/// >>> loader
+/// Loader(29320 rows, mixed 1 3, batch_size=1000, seed=1, epoch=0, rank=0, world_size=1)
+/// >>> import numpy as np
+/// >>> int(np.isin(next(iter(loader)).run_id, strong["run_id"]).sum())
+/// 750
+#[pyfunction]
+#[pyo3(signature = (
+    tables, batch_size=4096, *, seed=0, epoch=0, num_samples=None, drop_last=false, rank=0, world_size=1,
+    tokens="uint8", symmetries=false, columns=None, prefetch=2, transform=None
+))]
+#[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
+pub(super) fn mix(
+    py: Python<'_>,
+    tables: &Bound<'_, PyAny>,
+    batch_size: usize,
+    seed: u64,
+    epoch: u64,
+    num_samples: Option<u64>,
+    drop_last: bool,
+    rank: usize,
+    world_size: usize,
+    tokens: &str,
+    symmetries: bool,
+    columns: Option<Vec<String>>,
+    prefetch: usize,
+    transform: Option<Bound<'_, PyAny>>,
+) -> PyResult<PyLoader> {
+    let pairs = match tables.cast::<PyDict>() {
+        Ok(shares) => shares.items().into_any(),
+        Err(_) => tables.clone(),
+    };
+    let wrong = |found: &Bound<'_, PyAny>| {
+        let found = found.get_type().name()?;
+        let expected = "pairs of a StepTable and its share, or a dict";
+        Ok::<_, PyErr>(PyTypeError::new_err(format!("tables: expected {expected}, found {found}")))
+    };
+    let Ok(items) = pairs.try_iter() else { return Err(wrong(tables)?) };
+    let mut parts: Vec<(StepTable, f64)> = Vec::new();
+    for item in items {
+        let item = item?;
+        let Ok((table, share)) = item.extract::<(Bound<'_, PyAny>, f64)>() else { return Err(wrong(&item)?) };
+        let Ok(table) = table.cast::<PyStepTable>() else { return Err(wrong(&table)?) };
+        parts.push((table.get().table().clone(), share));
+    }
+    let options = LoaderOptions {
+        batch_size,
+        sampling: Sampling::Shuffled,
+        num_samples,
+        seed,
+        epoch,
+        drop_last,
+        rank,
+        world_size,
+        tokens: tokens.parse()?,
+        symmetries,
+        columns,
+        prefetch,
+    };
+    PyLoader::new(py.detach(|| crate::loader::mix(&parts, options))?, transform)
 }
 
 /// Returns the sampling that the options of `StepTable.loader` select.
@@ -258,6 +379,22 @@ impl PyBatchIterator {
     pub(super) fn new(py: Python<'_>, loader: &Loader) -> PyResult<PyBatchIterator> {
         Ok(PyBatchIterator { batches: Mutex::new(Some(py.detach(|| loader.batches())?)) })
     }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Batches>> {
+        self.batches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The end of a batch in the stream.
+#[pyclass(frozen, name = "_BatchEnd", module = "a2store")]
+pub(super) struct PyBatchEnd(BatchEnd);
+
+#[pymethods]
+impl PyBatchEnd {
+    /// Move the loader's position here.
+    fn mark(&self) {
+        self.0.mark();
+    }
 }
 
 #[pymethods]
@@ -271,7 +408,7 @@ impl PyBatchIterator {
             return Err(PyRuntimeError::new_err("the loader has failed; create a new one"));
         }
         let next = checking(py, |cancel| {
-            let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut batches = self.lock();
             let next = match batches.as_mut() {
                 Some(batches) => batches.next_unless_cancelled(cancel)?,
                 None => None,
@@ -282,6 +419,17 @@ impl PyBatchIterator {
             Ok(next)
         })?;
         Ok(next.map(PyBatch::new))
+    }
+
+    /// Return the next batch and its end, or ``None`` after the last one.
+    ///
+    /// When the loop gets the batch, ``mark`` of the end moves the loader's position.
+    fn _next_ahead(&self, py: Python<'_>) -> PyResult<Option<(PyBatch, PyBatchEnd)>> {
+        let next = checking(py, |cancel| match self.lock().as_mut() {
+            Some(batches) => batches.next_ahead(cancel),
+            None => Ok(None),
+        })?;
+        Ok(next.map(|(batch, end)| (PyBatch::new(batch), PyBatchEnd(end))))
     }
 
     /// Return the number of remaining batches.

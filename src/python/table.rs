@@ -70,6 +70,10 @@ pub(super) struct PyStepTable {
 }
 
 impl PyStepTable {
+    pub(super) fn table(&self) -> &StepTable {
+        &self.table
+    }
+
     pub(super) fn new(table: StepTable) -> PyStepTable {
         PyStepTable { table, dtype: PyOnceLock::new() }
     }
@@ -843,13 +847,16 @@ impl PyStepTable {
     ///   memory. A window is 256 blocks of ``2**k`` rows from random places, with the largest ``k`` that fits. Each
     ///   block is read once per epoch, in one piece. Two windows of rows should fit in memory.
     ///
+    /// - ``transform``: a function of a ``Batch``, whose result the loop gets instead of the batch. A background thread
+    ///   calls it ahead of the loop; with ``prefetch=0`` the loop's own thread calls it. Its exception is raised in the
+    ///   loop, at that batch.
+    ///
     /// Raises ``ValueError`` for an option out of range, and for options that exclude each other. Raises
     /// ``ColumnError`` for an invalid weight, with the row, and for too many strata. Raises ``TypeError`` for a quota
     /// that is not a number, and ``MemoryError`` if weights or strata do not fit in memory.
     ///
     /// >>> loader = table.loader(batch_size=1024, seed=1, tokens="int64", columns=["tokens", "move"])
     /// >>> for epoch in range(2):
-    /// ...     loader.set_epoch(epoch)
     /// ...     for batch in loader:
     /// ...         tokens, move = batch.tokens, batch.move
     /// >>> len(loader), tokens.dtype
@@ -860,7 +867,7 @@ impl PyStepTable {
     #[pyo3(signature = (
         batch_size=4096, *, shuffle=true, seed=0, epoch=0, drop_last=false, rank=0, world_size=1, tokens="uint8",
         symmetries=false, columns=None, prefetch=2, replacement=false, weights=None, strata=None, quotas=None,
-        num_samples=None, window=None
+        num_samples=None, window=None, transform=None
     ))]
     #[allow(clippy::too_many_arguments)]
     fn loader(
@@ -883,6 +890,7 @@ impl PyStepTable {
         quotas: Option<&Bound<'_, PyDict>>,
         num_samples: Option<u64>,
         window: Option<u64>,
+        transform: Option<Bound<'_, PyAny>>,
     ) -> PyResult<PyLoader> {
         let options = LoaderOptions {
             batch_size,
@@ -899,7 +907,7 @@ impl PyStepTable {
             prefetch,
         };
         let loader = checking(py, |cancel| self.table.loader_unless_cancelled(options, cancel))?;
-        Ok(PyLoader::new(loader))
+        PyLoader::new(loader, transform)
     }
 
     fn __repr__(&self) -> String {

@@ -68,6 +68,23 @@ impl Fingerprint {
         Fingerprint { archive_version: 0, archive: "0".repeat(16), query: short(content), view: String::new() }
     }
 
+    /// Returns the fingerprint of several tables in their order.
+    pub(super) fn of_several(tables: &[&Fingerprint]) -> Fingerprint {
+        let all = |part: fn(&Fingerprint) -> String| {
+            let parts: Vec<String> = tables.iter().map(|table| part(table)).collect();
+            short(&blake3::hash(parts.join(" ").as_bytes()))
+        };
+        let mut versions = tables.iter().map(|table| table.archive_version);
+        let first = versions.next().unwrap_or_default();
+        Fingerprint {
+            // Tables of several versions have none in common.
+            archive_version: if versions.all(|version| version == first) { first } else { 0 },
+            archive: all(|table| format!("{} {}", table.archive_version, table.archive)),
+            query: all(|table| table.query.clone()),
+            view: all(|table| table.view.clone()),
+        }
+    }
+
     /// Returns the fingerprint of a view of this table.
     pub(super) fn with_view(&self, what: &str) -> Fingerprint {
         let view = short(&blake3::hash(format!("{}\n{what}", self.view).as_bytes()));

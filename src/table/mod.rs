@@ -27,6 +27,7 @@
 //! | `view.rs` | views: some of a table's rows, selected by run without a copy |
 //! | `split.rs` | splits into views for training and testing |
 //! | `condition.rs` | the rows that meet a condition in SQL |
+//! | `mix.rs` | rows of several tables in batches of one schema |
 //! | `export.rs` | a whole table as Arrow data |
 //! | `npy.rs`, `footer.rs`, `file.rs` | tables in `.npy` files |
 //! | `step_keys.rs`, `array_file.rs`, `array_shards.rs`, `attach.rs` | aligning an array with the rows by run and step |
@@ -62,6 +63,7 @@ mod layout;
 mod materialize;
 mod materialize_options;
 mod memory;
+mod mix;
 mod npy;
 mod prefetch;
 mod row_output;
@@ -99,7 +101,8 @@ pub use step_table::StepTable;
 pub use view::RowFilter;
 
 pub(crate) use arena::{Arena, ArenaPool};
-pub(crate) use batch_schema::BatchSchema;
+pub(crate) use batch_schema::{BatchSchema, ColumnBuffers};
+pub(crate) use mix::{MixBuffers, TableMix};
 pub(crate) use prefetch::prefetch;
 #[cfg(feature = "python")]
 pub(crate) use split::HeldOut;

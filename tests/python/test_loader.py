@@ -67,8 +67,10 @@ def test_set_epoch(table: a2store.StepTable) -> None:
     loader = table.loader(4096, seed=1)
     assert (loader.epoch, loader.batch_size) == (0, 4096)
     first = row_keys(loader)
-    # The epoch does not change until it is set.
-    assert_same(row_keys(loader), first)
+    # Each iteration serves the next epoch unless it is set.
+    for epoch in (1, 2):
+        assert (loader.epoch, loader.state_dict()["epoch"]) == (epoch, epoch - 1)
+        assert_same(row_keys(loader), row_keys(table.loader(4096, seed=1, epoch=epoch)))
     loader.set_epoch(3)
     assert loader.epoch == 3
     assert_same(row_keys(loader), row_keys(table.loader(4096, seed=1, epoch=3)))
@@ -242,8 +244,8 @@ def test_an_array_alone_keeps_its_memory(table: a2store.StepTable) -> None:
 def test_a_loop_that_breaks_and_starts_again(table: a2store.StepTable) -> None:
     for prefetch in (0, 1, 3):
         loader = table.loader(500, seed=4, prefetch=prefetch)
-        whole = row_keys(loader)
-        for stop_at in (0, 1, 5):
+        for epoch, stop_at in enumerate((0, 1, 5)):
+            whole = row_keys(table.loader(500, seed=4, epoch=epoch))
             for number, batch in enumerate(loader):
                 if number == stop_at:
                     assert_same(row_keys([batch]), whole[500 * number : 500 * (number + 1)])
@@ -252,7 +254,7 @@ def test_a_loop_that_breaks_and_starts_again(table: a2store.StepTable) -> None:
         # An iterator that is dropped unused, and an iterator that is used after its end.
         iter(loader)
         batches = iter(loader)
-        assert_same(row_keys(batches), whole)
+        assert_same(row_keys(batches), row_keys(table.loader(500, seed=4, epoch=3)))
         assert list(batches) == []
         assert next(batches, None) is None
 

@@ -1,0 +1,181 @@
+//! The rows of several tables, numbered one table after the other, in batches of one schema.
+
+use super::arena::Arena;
+use super::batch_schema::{BatchSchema, ColumnBuffers, ColumnSpec};
+use super::fingerprint::Fingerprint;
+use super::step_column::TokenType;
+use super::step_table::StepTable;
+use super::symmetry::SymmetryKey;
+use crate::error::{Error, Result};
+use crate::machine::reserve;
+use std::sync::Arc;
+
+/// The number of rows that are gathered from each table before they take their places. The columns of that many rows
+/// stay in the second-level cache.
+const BLOCK: usize = 4096;
+
+/// Several tables whose batches have the same columns.
+#[derive(Debug)]
+pub(crate) struct TableMix {
+    tables: Vec<StepTable>,
+    /// The number of each table's first row.
+    starts: Vec<u64>,
+    num_rows: u64,
+    /// Each table's batches. The places of the values in the rows differ.
+    schemas: Vec<Arc<BatchSchema>>,
+}
+
+/// Memory for gathering, which is kept from batch to batch.
+#[derive(Default)]
+pub(crate) struct MixBuffers {
+    /// The rows that a table has in a block, and their places in it.
+    rows: Vec<u64>,
+    places: Vec<u32>,
+    /// Scratch memory for the row indices of a view.
+    mapped: Vec<u64>,
+    arena: Option<Arena>,
+}
+
+impl TableMix {
+    /// Returns the tables in batches with these columns; `None` = all.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) without tables, for unknown columns, and if the tables have
+    /// other columns, types or categories than the first one.
+    pub(crate) fn new(tables: Vec<StepTable>, tokens: TokenType, columns: Option<&[String]>) -> Result<TableMix> {
+        let schema = |table: &StepTable| table.batch_schema(tokens, columns).map(Arc::new);
+        let schemas: Vec<Arc<BatchSchema>> = tables.iter().map(schema).collect::<Result<_>>()?;
+        let Some((first, others)) = schemas.split_first() else {
+            return Err(Error::argument("tables", "at least one", "none"));
+        };
+        for (k, other) in others.iter().enumerate() {
+            if let Some((expected, found)) = difference(first, other) {
+                return Err(Error::argument(
+                    "tables",
+                    format!("{expected}, as in table 0"),
+                    format!("{found} in table {}", k + 1),
+                ));
+            }
+        }
+        let (mut starts, mut num_rows) = (Vec::new(), 0);
+        for table in &tables {
+            starts.push(num_rows);
+            num_rows += table.num_rows();
+        }
+        Ok(TableMix { tables, starts, num_rows, schemas })
+    }
+
+    pub(crate) fn tables(&self) -> &[StepTable] {
+        &self.tables
+    }
+
+    pub(crate) fn num_rows(&self) -> u64 {
+        self.num_rows
+    }
+
+    /// Returns the schema of the batches.
+    pub(crate) fn schema(&self) -> &Arc<BatchSchema> {
+        &self.schemas[0]
+    }
+
+    /// Returns a fingerprint of all tables in their order.
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of_several(&self.tables.iter().map(StepTable::fingerprint).collect::<Vec<_>>())
+    }
+
+    /// Fills columns with rows.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory), unless the buffers were used before.
+    ///
+    /// # Panics
+    /// If a row is not below the number of rows.
+    pub(crate) fn gather(
+        &self,
+        rows: &[u64],
+        buffers: &mut MixBuffers,
+        mut columns: ColumnBuffers<'_>,
+        symmetries: Option<SymmetryKey>,
+    ) -> Result<()> {
+        let schema = self.schema();
+        reserve(&mut buffers.rows, BLOCK)?;
+        reserve(&mut buffers.places, BLOCK)?;
+        reserve(&mut buffers.mapped, BLOCK)?;
+        let arena = match &mut buffers.arena {
+            Some(arena) => arena,
+            none => none.insert(Arena::new(schema, BLOCK)?),
+        };
+        for rows in rows.chunks(BLOCK) {
+            let mut out = schema.split_front(&mut columns, rows.len());
+            for (k, (table, own)) in self.tables.iter().zip(&self.schemas).enumerate() {
+                let (start, end) = (self.starts[k], self.starts[k] + table.num_rows());
+                buffers.rows.clear();
+                buffers.places.clear();
+                for (place, &row) in (0..).zip(rows) {
+                    if (start..end).contains(&row) {
+                        buffers.rows.push(row - start);
+                        buffers.places.push(place);
+                    }
+                }
+                let gathered = arena.columns_mut(own, buffers.rows.len());
+                table.gather(&buffers.rows, &mut buffers.mapped, own, gathered, symmetries)?;
+                let gathered = arena.columns_mut(own, buffers.rows.len());
+                for ((spec, values), out) in own.columns.iter().zip(gathered).zip(&mut out) {
+                    scatter(spec.width(), values, &buffers.places, out);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Copies each value of a column to its place.
+fn scatter(width: usize, values: &[u8], places: &[u32], out: &mut [u8]) {
+    fn of_width<const N: usize>(values: &[u8], places: &[u32], out: &mut [u8]) {
+        let out = out.as_chunks_mut::<N>().0;
+        for (value, &place) in values.as_chunks::<N>().0.iter().zip(places) {
+            out[place as usize] = *value;
+        }
+    }
+    match width {
+        1 => of_width::<1>(values, places, out),
+        2 => of_width::<2>(values, places, out),
+        4 => of_width::<4>(values, places, out),
+        8 => of_width::<8>(values, places, out),
+        16 => of_width::<16>(values, places, out),
+        64 => of_width::<64>(values, places, out),
+        width => {
+            for (value, &place) in values.chunks_exact(width).zip(places) {
+                out[place as usize * width..][..width].copy_from_slice(value);
+            }
+        }
+    }
+}
+
+/// Returns how the first column that differs looks in each schema.
+fn difference(expected: &BatchSchema, found: &BatchSchema) -> Option<(String, String)> {
+    let shape = |column: &ColumnSpec| (column.name.clone(), column.dtype, column.values_per_row);
+    let text = |column: Option<&ColumnSpec>| {
+        column.map_or_else(
+            || "no other column".to_owned(),
+            |column| match column.values_per_row {
+                1 => format!("{} {}", column.name, column.dtype.numpy()),
+                n => format!("{} {n} × {}", column.name, column.dtype.numpy()),
+            },
+        )
+    };
+    let len = expected.columns.len().max(found.columns.len());
+    for k in 0..len {
+        let (a, b) = (expected.columns.get(k), found.columns.get(k));
+        if a.map(shape) != b.map(shape) {
+            return Some((text(a), text(b)));
+        }
+        let categories = |column: Option<&ColumnSpec>| column.and_then(|column| column.categories.clone());
+        if categories(a) != categories(b) {
+            let names = |column| categories(column).map_or_else(|| "none".to_owned(), |names| names.join(", "));
+            let name = a.map_or("", |column| column.name.as_str());
+            return Some((format!("{name} with the categories {}", names(a)), names(b)));
+        }
+    }
+    None
+}
