@@ -1,7 +1,7 @@
 """The extension module of ``a2store``, which re-exports all public names. ``a2store`` states the conventions."""
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import date, time, timedelta
+from datetime import date, datetime, time, timedelta
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, final
@@ -144,7 +144,7 @@ class Error(Exception):
         | None
     )
     """A short name of the failure. It is sometimes more specific than the class."""
-    path: str | None
+    path: Path | str | None
     """The file or folder with the failure, if there is one."""
     run: int | None
     """The index of the run in a file of several runs, from 0, if the failure is in one run."""
@@ -2179,7 +2179,7 @@ class CommitInfo:
         """The version that the commit created."""
 
     @property
-    def time(self) -> str:
+    def time(self) -> datetime:
         """The time of the commit in UTC, as in RFC 3339: ``2026-01-31T12:00:00.000Z``."""
 
     @property
@@ -2269,7 +2269,7 @@ class Rejected:
     """
 
     @property
-    def path(self) -> str:
+    def path(self) -> Path:
         """The file, or the folder of a dataset or session."""
 
     @property

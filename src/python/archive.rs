@@ -8,7 +8,7 @@ use super::reports::{
     PyRepairReport, PyVerifyReport, skips_errors,
 };
 use super::sql::{LimitArguments, batches_of, named_params};
-use super::values::{at_least, is_path, params as bound_params, paths_from};
+use super::values::{at_least, is_path, params as bound_params, paths_from, url};
 use crate::archive::{
     AnnotateOptions, AnnotationInput, Archive, CompactOptions, ExpireOptions, IngestOptions, OnError, Phases,
     StorageOptions, TableName, VerifyOptions,
@@ -716,8 +716,7 @@ impl PyArchive {
     #[getter]
     fn path(&self) -> PyResult<PathBuf> {
         let path = self.archive()?.path().to_path_buf();
-        // A pathlib.Path would merge the two slashes of a URL.
-        match path.to_str().filter(|path| path.contains("://")) {
+        match url(&path) {
             Some(url) => Err(PyValueError::new_err(format!(
                 "path: expected an archive in a folder, found {url}; use `location`"
             ))),

@@ -6,7 +6,35 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyMapping, PySet, PyString};
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// The location of a file or a folder: a `pathlib.Path` in Python, or a str for a URL, because a path would merge the
+/// two slashes of a URL.
+pub(super) struct Location(PathBuf);
+
+impl From<&Path> for Location {
+    fn from(path: &Path) -> Location {
+        Location(path.to_path_buf())
+    }
+}
+
+impl<'py> IntoPyObject<'py> for Location {
+    type Target = PyAny;
+    type Output = Bound<'py, PyAny>;
+    type Error = PyErr;
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match url(&self.0) {
+            Some(url) => Ok(PyString::new(py, url).into_any()),
+            None => self.0.into_pyobject(py),
+        }
+    }
+}
+
+/// Returns the URL that a location is, if it is one.
+pub(super) fn url(location: &Path) -> Option<&str> {
+    location.to_str().filter(|text| text.contains("://"))
+}
 
 /// Converts a dict to `$name` parameters, and a sequence to `$1`, `$2`, ….
 pub(super) fn params(params: Option<&Bound<'_, PyAny>>) -> PyResult<ParamValues> {

@@ -165,7 +165,7 @@ def test_expired_versions(archive: a2store.Archive) -> None:
     for version in (0, 1, 8, 11, 2**63):
         with pytest.raises(a2store.VersionNotFoundError, match=re.escape("9..=10")) as caught:
             a2store.Archive.open(archive.path, version=version)
-        assert (caught.value.kind, caught.value.path) == ("version_not_found", str(archive.path))
+        assert (caught.value.kind, caught.value.path) == ("version_not_found", archive.path)
         assert f"version {version}" in str(caught.value)
 
 

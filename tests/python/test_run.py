@@ -136,7 +136,7 @@ def test_errors_have_a_location(games: list[Game], tmp_path: Path) -> None:
     with pytest.raises(a2store.DecodeError) as caught:
         a2store.read_run(path)
     error = caught.value
-    assert (error.kind, error.path, error.step) == ("decode", str(path), 100)
+    assert (error.kind, error.path, error.step) == ("decode", path, 100)
     assert error.offset is not None
     assert length <= error.offset <= length + 2
     assert str(path) in str(error)
