@@ -141,8 +141,8 @@ def test_a_missing_row_is_an_error_of_the_file_of_rows(tmp_path: Path) -> None:
     [error] = report.errors
     path = folder / "steps.npy"
     offset = path.stat().st_size - (len(short) - 30) * 46
-    assert error.path == folder
-    assert error.message == f"steps.npy: run 1: byte {offset}: rows of the run: expected 35 (runs.steps), found 34"
+    assert error.path == path
+    assert error.message == f"run 1: byte {offset}: rows of the run: expected 35 (runs.steps), found 34"
 
 
 def test_a_run_without_rows_is_an_error_of_the_folder(tmp_path: Path) -> None:
