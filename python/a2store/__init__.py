@@ -14,10 +14,10 @@ Conventions:
   in an archive, such as ``Problem.path``.
 - A time is a ``datetime.datetime`` in UTC.
 
-A negative integer, or one that is too large for its argument, raises ``OverflowError``, or ``ValueError`` with the name
-of the argument. A value that is not an integer raises ``TypeError``; NumPy integers are accepted. Sequences of integers
-reject bools. A failed operation on a file or folder raises ``OSError`` or a subclass, such as ``FileNotFoundError``,
-with ``filename`` set. A failed allocation for batches, tables, orders or weights raises ``MemoryError``.
+An integer that is out of range raises ``ValueError``, and anything that is not an integer, even a bool, raises
+``TypeError``. Both name the argument. NumPy integers are accepted. An index out of range raises ``IndexError``. A
+failed operation on a file or folder raises ``OSError`` or a subclass, such as ``FileNotFoundError``, with ``filename``
+set. A failed allocation for batches, tables, orders or weights raises ``MemoryError``.
 
 >>> import a2store
 >>> archive = a2store.Archive.create("new.a2")

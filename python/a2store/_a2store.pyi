@@ -110,7 +110,7 @@ class Error(Exception):
     ``MemoryError``, and Ctrl-C raises ``KeyboardInterrupt``.
 
     - ``kind``: a short name of the failure. It is sometimes more specific than the class.
-    - ``path``: the file or folder with the failure, if there is one.
+    - ``path``: the file or folder with the failure, if there is one: a ``pathlib.Path``, or a str for a URL.
     - ``run``: the index of the run in a file of several runs, from 0, if the failure is in one run.
     - ``offset``: the position of the failure in the input, in bytes from its start, if known.
     - ``step``: the step of the run with the failure, from 0, if known.
@@ -145,7 +145,7 @@ class Error(Exception):
     )
     """A short name of the failure. It is sometimes more specific than the class."""
     path: Path | str | None
-    """The file or folder with the failure, if there is one."""
+    """The file or folder with the failure, if there is one: a ``pathlib.Path``, or a str for a URL."""
     run: int | None
     """The index of the run in a file of several runs, from 0, if the failure is in one run."""
     offset: int | None
@@ -2180,7 +2180,7 @@ class CommitInfo:
 
     @property
     def time(self) -> datetime:
-        """The time of the commit in UTC, as in RFC 3339: ``2026-01-31T12:00:00.000Z``."""
+        """The time of the commit: a ``datetime.datetime`` in UTC, in milliseconds."""
 
     @property
     def operation(self) -> Literal["create", "ingest", "compact", "expire", "repair", "annotate"]:
@@ -2263,14 +2263,14 @@ class Rejected:
     >>> _ = Path("damaged.a2run2").write_bytes(Path("runs/run-00000.a2run2").read_bytes()[:-100])
     >>> rejected = archive.ingest("damaged.a2run2").errors[0]
     >>> rejected.path, rejected.kind
-    ('damaged.a2run2', 'decode')
+    (PosixPath('damaged.a2run2'), 'decode')
     >>> rejected.message
     'byte 18969 (step 642): value of a branch: expected 4 bytes, found 3 before the end'
     """
 
     @property
     def path(self) -> Path:
-        """The file, or the folder of a dataset or session."""
+        """The file; the folder of a dataset, a session or a pack if no single file is wrong."""
 
     @property
     def offset(self) -> int | None:

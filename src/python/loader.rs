@@ -1,6 +1,7 @@
 //! The loader of batches, `a2store.Loader`.
 
 use super::batch::PyBatch;
+use super::integers::{at_least, int};
 use super::interrupt::checking;
 use crate::loader::{Batches, Loader, LoaderState, Sampling};
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
@@ -63,12 +64,15 @@ impl PyLoader {
     ///
     /// - ``epoch``: the number of the epoch, in ``0..2**64``.
     ///
+    /// Raises ``ValueError`` for a number out of range.
+    ///
     /// >>> loader = table.loader(seed=1)
     /// >>> loader.set_epoch(1)
     /// >>> loader.epoch
     /// 1
-    fn set_epoch(&self, epoch: u64) {
-        self.loader.set_epoch(epoch);
+    fn set_epoch(&self, #[pyo3(from_py_with = int)] epoch: i128) -> PyResult<()> {
+        self.loader.set_epoch(at_least(0, "epoch", epoch)?);
+        Ok(())
     }
 
     /// Return the loader's position after the batches returned so far; prefetched batches do not count.
@@ -277,6 +281,10 @@ impl PyBatchIterator {
             Ok(next)
         })?;
         Ok(next.map(PyBatch::new))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        format!("BatchIterator({} batches left)", self.__length_hint__(py))
     }
 
     /// Return the number of remaining batches.

@@ -1,6 +1,7 @@
 //! The recorder of games, `a2store.selfplay.Recorder`.
 
 use super::archive::PyArchive;
+use super::integers::{at_least, int, optional_at_least, optional_int, optional_within, within};
 use super::steps::{Boards, Moves, board_from, branches, cells, floats, move_from};
 use crate::error::Error;
 use crate::selfplay::{
@@ -211,8 +212,8 @@ fn warn(py: Python<'_>, unfinished: &[Unfinished]) -> PyResult<()> {
 impl PyRecorder {
     #[new]
     #[pyo3(signature = (
-        root, *, tag, engine=None, model_hash=None, config_hash=None, meta=None, sink=None, max_games=None, max_steps=None,
-        max_ram_mb=None, max_wall_ms=None, max_disk_mb=None, sample_rate=1, rotate_steps=10_000_000, rotate_secs=None,
+        root, *, tag, engine=None, model_hash=None, config_hash=None, meta=None, sink=None, max_games=None,
+        max_steps=None, max_ram_mb=None, max_wall_ms=None, max_disk_mb=None, sample_rate=1, rotate_steps=10_000_000, rotate_secs=None,
         journal=false, moves=true
     ))]
     #[allow(clippy::too_many_arguments)] // The signature is Python's.
@@ -225,20 +226,26 @@ impl PyRecorder {
         config_hash: Option<String>,
         meta: Option<&Bound<'_, PyDict>>,
         sink: Option<&Bound<'_, PyArchive>>,
-        max_games: Option<u64>,
-        max_steps: Option<u64>,
-        max_ram_mb: Option<u64>,
-        max_wall_ms: Option<u64>,
-        max_disk_mb: Option<u64>,
-        sample_rate: u32,
-        rotate_steps: u64,
+        #[pyo3(from_py_with = optional_int)] max_games: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] max_steps: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] max_ram_mb: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] max_wall_ms: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] max_disk_mb: Option<i128>,
+        #[pyo3(from_py_with = int)] sample_rate: i128,
+        #[pyo3(from_py_with = int)] rotate_steps: i128,
         rotate_secs: Option<f64>,
         journal: bool,
         moves: bool,
     ) -> PyResult<PyRecorder> {
-        let mut limits = Limits::default();
-        (limits.max_games, limits.max_steps, limits.max_ram_mb) = (max_games, max_steps, max_ram_mb);
-        (limits.max_wall_ms, limits.max_disk_mb) = (max_wall_ms, max_disk_mb);
+        let limits = Limits {
+            max_games: optional_at_least(0, "max_games", max_games)?,
+            max_steps: optional_at_least(0, "max_steps", max_steps)?,
+            max_ram_mb: optional_at_least(16, "max_ram_mb", max_ram_mb)?,
+            max_wall_ms: optional_at_least(0, "max_wall_ms", max_wall_ms)?,
+            max_disk_mb: optional_at_least(1, "max_disk_mb", max_disk_mb)?,
+        };
+        let sample_rate = within("sample_rate", sample_rate, 1..=u32::MAX)?;
+        let rotate_steps = at_least(1, "rotate_steps", rotate_steps)?;
         let rotate_every = rotate_secs.map(|secs| {
             Duration::try_from_secs_f64(secs)
                 .map_err(|_| PyValueError::new_err(format!("rotate_secs: expected seconds above 0, found {secs:e}")))
@@ -273,7 +280,8 @@ impl PyRecorder {
     /// >>> game.end()
     /// 0
     #[pyo3(signature = (seed=None))]
-    fn begin(&self, py: Python<'_>, seed: Option<u64>) -> PyResult<PyGame> {
+    fn begin(&self, py: Python<'_>, #[pyo3(from_py_with = optional_int)] seed: Option<i128>) -> PyResult<PyGame> {
+        let seed = optional_within("seed", seed, 0..=u64::MAX - 1)?;
         Ok(PyGame(Mutex::new(Some(py.detach(|| self.0.begin(seed))?))))
     }
 
@@ -400,8 +408,14 @@ impl PyGame {
     /// >>> len(game)
     /// 1
     #[pyo3(signature = (board, r#move=None, ev=None))]
-    fn push(&self, py: Python<'_>, board: &Bound<'_, PyAny>, r#move: Option<u8>, ev: Option<[f32; 4]>) -> PyResult<()> {
-        let board = board_from(board)?;
+    fn push(
+        &self,
+        py: Python<'_>,
+        board: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = optional_int)] r#move: Option<i128>,
+        ev: Option<[f32; 4]>,
+    ) -> PyResult<()> {
+        let board = board_from("board", board)?;
         let action = r#move.map(move_from).transpose()?.flatten();
         let ev = ev.and_then(|values| branches(board, values));
         let mut guard = self.lock(py);
@@ -475,7 +489,7 @@ impl PyGame {
     /// 0
     #[pyo3(signature = (final_board=None))]
     fn end(&self, py: Python<'_>, final_board: Option<&Bound<'_, PyAny>>) -> PyResult<u64> {
-        let final_board = final_board.map(board_from).transpose()?;
+        let final_board = final_board.map(|board| board_from("final_board", board)).transpose()?;
         let mut guard = self.lock(py);
         open(&mut guard)?;
         let game = guard.take();
@@ -495,9 +509,15 @@ impl PyGame {
         drop(self.lock(py).take());
     }
 
-    fn __len__(&self) -> usize {
-        let game = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        game.as_ref().map_or(0, |game| game.num_steps() as usize)
+    fn __len__(&self, py: Python<'_>) -> usize {
+        self.lock(py).as_ref().map_or(0, |game| game.num_steps() as usize)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        match self.lock(py).as_ref() {
+            Some(game) => format!("Game({} steps)", game.num_steps()),
+            None => "Game(ended)".to_owned(),
+        }
     }
 }
 

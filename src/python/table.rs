@@ -3,6 +3,7 @@
 use super::arrow::{ArrowArray, stream_capsule};
 use super::batch::PyBatch;
 use super::indices::{row_indices, run_ids_from};
+use super::integers::{at_least, int, optional_at_least, optional_int, optional_within, within, workers_from};
 use super::interrupt::{checking, interruptible};
 use super::loader::{PyLoader, sampling};
 use super::memory::Memory;
@@ -252,8 +253,8 @@ impl PyStepTable {
     fn filter(
         &self,
         py: Python<'_>,
-        min_score: Option<u64>,
-        max_score: Option<u64>,
+        #[pyo3(from_py_with = optional_int)] min_score: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] max_score: Option<i128>,
         engine: Option<&Bound<'_, PyAny>>,
         phase: Option<&Bound<'_, PyAny>>,
         run_ids: Option<&Bound<'_, PyAny>>,
@@ -268,6 +269,8 @@ impl PyStepTable {
                 .map_err(|_| PyValueError::new_err(format!("run_ids: expected 0..=4294967295, found {id}")))
         };
         let run_ids = run_ids.map(|ids| run_ids_from(py, ids)).transpose()?;
+        let min_score = optional_at_least(0, "min_score", min_score)?;
+        let max_score = optional_at_least(0, "max_score", max_score)?;
         let filter = RowFilter {
             min_score,
             max_score,
@@ -293,7 +296,13 @@ impl PyStepTable {
     /// >>> len(train) + len(val) == len(table)
     /// True
     #[pyo3(signature = (val=0.1, *, seed=0))]
-    fn split(&self, py: Python<'_>, val: f64, seed: u64) -> PyResult<(PyStepTable, PyStepTable)> {
+    fn split(
+        &self,
+        py: Python<'_>,
+        val: f64,
+        #[pyo3(from_py_with = int)] seed: i128,
+    ) -> PyResult<(PyStepTable, PyStepTable)> {
+        let seed = at_least(0, "seed", seed)?;
         let (train, val) = checking(py, |cancel| self.table.split_unless_cancelled(val, seed, cancel))?;
         Ok((PyStepTable::new(train), PyStepTable::new(val)))
     }
@@ -353,11 +362,11 @@ impl PyStepTable {
         py: Python<'_>,
         path: PathBuf,
         mmap: bool,
-        memory_limit: Option<u64>,
+        #[pyo3(from_py_with = optional_int)] memory_limit: Option<i128>,
         progress: Option<bool>,
     ) -> PyResult<PyStepTable> {
         let mut options = LoadOptions::default().with_mmap(mmap);
-        options.memory_limit = memory_limit;
+        options.memory_limit = optional_at_least(0, "memory_limit", memory_limit)?;
         let table = interruptible(py, progress, |progress, cancel| StepTable::load(&path, &options, progress, cancel))?;
         Ok(PyStepTable::new(table))
     }
@@ -393,14 +402,14 @@ impl PyStepTable {
     fn from_runs(
         py: Python<'_>,
         paths: &Bound<'_, PyAny>,
-        min_score: Option<u64>,
-        max_score: Option<u64>,
-        min_steps: Option<u64>,
-        max_steps: Option<u64>,
+        #[pyo3(from_py_with = optional_int)] min_score: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] max_score: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] min_steps: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] max_steps: Option<i128>,
         engine: Option<String>,
         chosen_ev: &str,
-        memory_limit: Option<u64>,
-        workers: Option<usize>,
+        #[pyo3(from_py_with = optional_int)] memory_limit: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
         progress: Option<bool>,
         on_error: &str,
     ) -> PyResult<PyStepTable> {
@@ -408,14 +417,14 @@ impl PyStepTable {
         let chosen_ev = chosen_ev.parse()?;
         let skip_errors = skips_errors(on_error)?;
         let options = FromRunsOptions {
-            min_score,
-            max_score,
-            min_steps,
-            max_steps,
+            min_score: optional_at_least(0, "min_score", min_score)?,
+            max_score: optional_at_least(0, "max_score", max_score)?,
+            min_steps: optional_at_least(0, "min_steps", min_steps)?,
+            max_steps: optional_at_least(0, "max_steps", max_steps)?,
             engine,
             chosen_ev,
-            memory_limit,
-            workers,
+            memory_limit: optional_at_least(0, "memory_limit", memory_limit)?,
+            workers: workers_from(workers)?,
             skip_errors,
         };
         let table =
@@ -452,13 +461,14 @@ impl PyStepTable {
         path: PathBuf,
         run_ids: Option<&Bound<'_, PyAny>>,
         extra: Option<Vec<String>>,
-        memory_limit: Option<u64>,
-        workers: Option<usize>,
+        #[pyo3(from_py_with = optional_int)] memory_limit: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
         progress: Option<bool>,
     ) -> PyResult<PyStepTable> {
         let mut options = FromSessionOptions::default().with_extra(extra.unwrap_or_default());
         options.run_ids = run_ids.map(|ids| run_ids_from(py, ids)).transpose()?;
-        (options.memory_limit, options.workers) = (memory_limit, workers);
+        options.memory_limit = optional_at_least(0, "memory_limit", memory_limit)?;
+        options.workers = workers_from(workers)?;
         let table =
             interruptible(py, progress, |progress, cancel| StepTable::from_session(&path, &options, progress, cancel))?;
         Ok(PyStepTable::new(table))
@@ -527,11 +537,11 @@ impl PyStepTable {
         path: &Bound<'_, PyAny>,
         steps: Option<PathBuf>,
         mmap: bool,
-        memory_limit: Option<u64>,
+        #[pyo3(from_py_with = optional_int)] memory_limit: Option<i128>,
         progress: Option<bool>,
     ) -> PyResult<PyStepTable> {
         let mut options = AttachOptions::default().with_in_memory(!mmap);
-        (options.steps, options.memory_limit) = (steps, memory_limit);
+        (options.steps, options.memory_limit) = (steps, optional_at_least(0, "memory_limit", memory_limit)?);
         let table = if is_path(path)? {
             let path: PathBuf = path.extract()?;
             interruptible(py, progress, |progress, cancel| self.table.attach(name, &path, &options, progress, cancel))?
@@ -659,37 +669,39 @@ impl PyStepTable {
     fn loader(
         &self,
         py: Python<'_>,
-        batch_size: usize,
+        #[pyo3(from_py_with = int)] batch_size: i128,
         shuffle: bool,
-        seed: u64,
-        epoch: u64,
+        #[pyo3(from_py_with = int)] seed: i128,
+        #[pyo3(from_py_with = int)] epoch: i128,
         drop_last: bool,
-        rank: usize,
-        world_size: usize,
+        #[pyo3(from_py_with = int)] rank: i128,
+        #[pyo3(from_py_with = int)] world_size: i128,
         tokens: &str,
         symmetries: bool,
         columns: Option<Vec<String>>,
-        prefetch: usize,
+        #[pyo3(from_py_with = int)] prefetch: i128,
         replacement: bool,
         weights: Option<String>,
         strata: Option<String>,
         quotas: Option<&Bound<'_, PyDict>>,
-        num_samples: Option<u64>,
-        window: Option<u64>,
+        #[pyo3(from_py_with = optional_int)] num_samples: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] window: Option<i128>,
     ) -> PyResult<PyLoader> {
+        let window = optional_at_least(1, "window", window)?;
+        let world_size = within("world_size", world_size, 1..=1 << 24)?;
         let options = LoaderOptions {
-            batch_size,
+            batch_size: within("batch_size", batch_size, 1..=1 << 28)?,
             sampling: sampling(shuffle, replacement, weights, strata, quotas, window)?,
-            num_samples,
-            seed,
-            epoch,
+            num_samples: optional_within("num_samples", num_samples, 0..=1 << 62)?,
+            seed: at_least(0, "seed", seed)?,
+            epoch: at_least(0, "epoch", epoch)?,
             drop_last,
-            rank,
+            rank: within("rank", rank, 0..=world_size - 1)?,
             world_size,
             tokens: tokens.parse()?,
             symmetries,
             columns,
-            prefetch,
+            prefetch: within("prefetch", prefetch, 0..=1 << 12)?,
         };
         let loader = checking(py, |cancel| self.table.loader_unless_cancelled(options, cancel))?;
         Ok(PyLoader::new(loader))

@@ -381,7 +381,7 @@ def test_ctrl_c(hourly: a2store.Archive, shim: Shim, tmp_path: Path, how: str) -
 def test_wrong_arguments(hourly: a2store.Archive) -> None:
     with pytest.raises(ValueError, match="file_rows"):
         hourly.compact(file_rows=0)
-    with pytest.raises(OverflowError):
+    with pytest.raises(ValueError, match="file_rows"):
         hourly.compact(file_rows=-1)
     with pytest.raises(ValueError, match="wait"):
         hourly.compact(wait=-1)

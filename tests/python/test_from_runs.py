@@ -134,7 +134,7 @@ def test_bounds_are_included(tmp_path: Path) -> None:
         table = from_runs(tmp_path / "a.a2pack", **options)
         assert np.asarray(table)["run_id"].tolist() == ids, options
     for option in ("min_score", "max_score", "min_steps", "max_steps"):
-        with pytest.raises(OverflowError):
+        with pytest.raises(ValueError, match=option):
             from_runs(tmp_path / "a.a2pack", **{option: -1})
 
 
