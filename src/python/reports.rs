@@ -443,7 +443,7 @@ pub(super) struct PyIngestReport {
 #[pyclass(frozen, get_all, skip_from_py_object, name = "Rejected", module = "a2store")]
 #[derive(Clone)]
 pub(super) struct PyRejected {
-    /// The file, or the folder of a dataset or session.
+    /// The file; the folder of a dataset, a session or a pack if no single file is wrong.
     path: PathBuf,
     /// The position of the failure in the file, in bytes from its start, if known.
     offset: Option<u64>,
