@@ -912,8 +912,9 @@ def simulate(
     - ``workers``: threads to play with, 1 to 1,024; ``None`` = one per core.
     - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
 
-    Raises ``FileExistsError`` for a file that already exists; nothing is overwritten. Raises ``ValueError`` for an
-    option out of range. Raises ``KeyboardInterrupt`` on Ctrl-C; the files of finished games stay.
+    Raises ``FileExistsError`` for an existing file with other contents; nothing is overwritten. A repeated call with
+    the same options changes nothing. Raises ``ValueError`` for an option out of range. Raises ``KeyboardInterrupt`` on
+    Ctrl-C; the files of finished games stay.
 
     >>> a2store.simulate("more", runs=2, seed=2, depth=0)
     SimulateReport(runs=2, num_steps=742, num_bytes=22199)
@@ -1100,13 +1101,15 @@ class Game:
     0
     """
 
-    def push(self, board: int | Sequence[int], move: int | None = None, ev: Sequence[float] | None = None) -> None:
+    def push(
+        self, board: int | Sequence[int], move: int | None = None, ev_values: Sequence[float] | None = None
+    ) -> None:
         """Add a step.
 
         - ``board``: the board before the move: a packed board, an int in ``0..2**64``, or its sixteen exponents.
         - ``move``: 0 to 3 in the order UDLR; ``None`` = unknown.
-        - ``ev``: the values of the four moves in the order UDLR; ``None`` or four NaNs = no values. Values of illegal
-          moves are ignored. An archive keeps the values; a session does not.
+        - ``ev_values``: the values of the four moves in the order UDLR; ``None`` or four NaNs = no values. Values of
+          illegal moves are ignored. An archive keeps the values; a session does not.
 
         Raises ``ValueError`` for an invalid board or move, and for a missing move if moves are kept. Raises
         ``RecorderLimitError`` if running games alone use all memory.
@@ -1114,19 +1117,22 @@ class Game:
         >>> from a2store import selfplay
         >>> recorder = selfplay.Recorder("selfplay", tag="v1", sink=archive)
         >>> game = recorder.begin()
-        >>> game.push(0x1000_0000_0000_0001, 0, ev=[0.5, 0.0, 0.0, 0.25])
+        >>> game.push(0x1000_0000_0000_0001, 0, ev_values=[0.5, 0.0, 0.0, 0.25])
         >>> len(game)
         1
         """
 
     def push_batch(
-        self, boards: npt.NDArray[Any], moves: npt.NDArray[Any] | None = None, evs: npt.NDArray[Any] | None = None
+        self,
+        boards: npt.NDArray[Any],
+        moves: npt.NDArray[Any] | None = None,
+        ev_values: npt.NDArray[Any] | None = None,
     ) -> None:
         """Add steps. If one of them is invalid, none is added.
 
         - ``boards``: shape (n,) uint64, or shape (n, 16) exponents.
         - ``moves``: shape (n,), integers, 0 to 3 in the order UDLR; ``None`` = unknown.
-        - ``evs``: shape (n, 4), float32, in the order UDLR; ``None`` = no values.
+        - ``ev_values``: shape (n, 4), float32, in the order UDLR; ``None`` = no values.
 
         Raises as ``push`` does.
 
@@ -1538,6 +1544,8 @@ class VectorEnv:
         """Begin the first games of a seed again.
 
         - ``seed``: the seed of all games, in ``0..2**64``; ``None`` = the current seed.
+
+        Raises ``ValueError`` for a seed out of range.
 
         >>> from a2store import selfplay
         >>> env = selfplay.VectorEnv(4, seed=1)
@@ -3602,6 +3610,8 @@ class Loader:
         so a loop over epochs continues at that position.
 
         - ``epoch``: the number of the epoch, in ``0..2**64``.
+
+        Raises ``ValueError`` for a number out of range.
 
         >>> loader = table.loader(seed=1)
         >>> loader.set_epoch(1)

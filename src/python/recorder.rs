@@ -395,8 +395,8 @@ impl PyGame {
     ///
     /// - ``board``: the board before the move: a packed board, an int in ``0..2**64``, or its sixteen exponents.
     /// - ``move``: 0 to 3 in the order UDLR; ``None`` = unknown.
-    /// - ``ev``: the values of the four moves in the order UDLR; ``None`` or four NaNs = no values. Values of illegal
-    ///   moves are ignored. An archive keeps the values; a session does not.
+    /// - ``ev_values``: the values of the four moves in the order UDLR; ``None`` or four NaNs = no values. Values of
+    ///   illegal moves are ignored. An archive keeps the values; a session does not.
     ///
     /// Raises ``ValueError`` for an invalid board or move, and for a missing move if moves are kept. Raises
     /// ``RecorderLimitError`` if running games alone use all memory.
@@ -404,20 +404,20 @@ impl PyGame {
     /// >>> from a2store import selfplay
     /// >>> recorder = selfplay.Recorder("selfplay", tag="v1", sink=archive)
     /// >>> game = recorder.begin()
-    /// >>> game.push(0x1000_0000_0000_0001, 0, ev=[0.5, 0.0, 0.0, 0.25])
+    /// >>> game.push(0x1000_0000_0000_0001, 0, ev_values=[0.5, 0.0, 0.0, 0.25])
     /// >>> len(game)
     /// 1
-    #[pyo3(signature = (board, r#move=None, ev=None))]
+    #[pyo3(signature = (board, r#move=None, ev_values=None))]
     fn push(
         &self,
         py: Python<'_>,
         board: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = optional_int)] r#move: Option<i128>,
-        ev: Option<[f32; 4]>,
+        ev_values: Option<[f32; 4]>,
     ) -> PyResult<()> {
         let board = board_from("board", board)?;
         let action = r#move.map(move_from).transpose()?.flatten();
-        let ev = ev.and_then(|values| branches(board, values));
+        let ev = ev_values.and_then(|values| branches(board, values));
         let mut guard = self.lock(py);
         let game = open(&mut guard)?;
         if !game.has_room(1) {
@@ -430,7 +430,7 @@ impl PyGame {
     ///
     /// - ``boards``: shape (n,) uint64, or shape (n, 16) exponents.
     /// - ``moves``: shape (n,), integers, 0 to 3 in the order UDLR; ``None`` = unknown.
-    /// - ``evs``: shape (n, 4), float32, in the order UDLR; ``None`` = no values.
+    /// - ``ev_values``: shape (n, 4), float32, in the order UDLR; ``None`` = no values.
     ///
     /// Raises as ``push`` does.
     ///
@@ -441,17 +441,17 @@ impl PyGame {
     /// >>> game.push_batch(run.boards, run.moves, run.ev_values)
     /// >>> len(game)
     /// 646
-    #[pyo3(signature = (boards, moves=None, evs=None))]
+    #[pyo3(signature = (boards, moves=None, ev_values=None))]
     fn push_batch(
         &self,
         py: Python<'_>,
         boards: &Bound<'_, PyAny>,
         moves: Option<&Bound<'_, PyAny>>,
-        evs: Option<&Bound<'_, PyAny>>,
+        ev_values: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let boards = Boards::of(boards)?;
         let moves = moves.map(|moves| Moves::of(moves, boards.len())).transpose()?;
-        let evs = evs.map(|evs| floats(evs, boards.len())).transpose()?;
+        let evs = ev_values.map(|values| floats(values, boards.len())).transpose()?;
         let evs = evs.as_ref().map(|evs| cells(py, evs)).transpose()?;
         let (boards, moves) = (boards.cells(py)?, moves.as_ref().map(|moves| moves.cells(py)).transpose()?);
         let len = boards.len();

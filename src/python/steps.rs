@@ -179,14 +179,14 @@ impl MoveCells<'_> {
     }
 }
 
-pub(super) fn floats(evs: &Bound<'_, PyAny>, len: usize) -> PyResult<PyBuffer<f32>> {
+pub(super) fn floats(values: &Bound<'_, PyAny>, len: usize) -> PyResult<PyBuffer<f32>> {
     let shape = [Some(len), Some(4)];
-    if let Some(buffer) = buffer(evs, &shape) {
+    if let Some(buffer) = buffer(values, &shape) {
         return Ok(buffer);
     }
     let refuse =
-        || PyValueError::new_err(format!("evs: expected an array of shape ({len}, 4), one row per board"));
-    buffer(&contiguous(evs, Some("f4"))?, &shape).ok_or_else(refuse)
+        || PyValueError::new_err(format!("ev_values: expected an array of shape ({len}, 4), one row per board"));
+    buffer(&contiguous(values, Some("f4"))?, &shape).ok_or_else(refuse)
 }
 
 /// Returns the memory of a C-contiguous array with this type and shape.
