@@ -9,10 +9,16 @@ use crate::selfplay::{write_legal, write_tokens};
 use pyo3::buffer::{Element, PyBuffer, ReadOnlyCell};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyByteArray;
+use pyo3::types::{PyBool, PyByteArray};
 
 /// Converts a board from its bits, or from sixteen exponents. `name` is the argument.
 pub(super) fn board_from(name: &'static str, board: &Bound<'_, PyAny>) -> PyResult<Board> {
+    // Many boards exceed i64, so this comes before `exact_integer`, which is slow for them.
+    if !board.is_instance_of::<PyBool>()
+        && let Ok(bits) = board.extract()
+    {
+        return Ok(Board(bits));
+    }
     if let Some(bits) = exact_integer(board) {
         return Ok(Board(at_least(0, name, bits?)?));
     }
