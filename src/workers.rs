@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::process::PerProcess;
 
 /// The largest allowed number of threads: more than any machine has cores, but few enough to start.
-const MAX_WORKERS: usize = 1024;
+pub(crate) const MAX_WORKERS: usize = 1024;
 
 /// Rejects a number of threads outside the allowed range.
 pub(crate) fn check(workers: Option<usize>) -> Result<()> {

@@ -9,11 +9,15 @@ Conventions:
 - The four moves are in the order up, down, left, right (UDLR), numbered 0 to 3.
 - Bits 0 to 3 of a legality mask are up, down, left and right.
 - Ranges are half-open: ``0..n`` excludes ``n``. Ranges written ``0..=n`` include ``n``.
+- A file or a folder is a ``pathlib.Path``, also as the ``path`` of an error. A URL is a str, because a ``Path`` would
+  merge its slashes. So are ``Archive.location`` and ``Archive.files``, which other tools read, and the names of files
+  in an archive, such as ``Problem.path``.
+- A time is a ``datetime.datetime`` in UTC.
 
-A negative integer, or one that is too large for its argument, raises ``OverflowError``, or ``ValueError`` with the name
-of the argument. A value that is not an integer raises ``TypeError``; NumPy integers are accepted. Sequences of integers
-reject bools. A failed operation on a file or folder raises ``OSError`` or a subclass, such as ``FileNotFoundError``,
-with ``filename`` set. A failed allocation for batches, tables, orders or weights raises ``MemoryError``.
+An integer that is out of range raises ``ValueError``, and anything that is not an integer, even a bool, raises
+``TypeError``. Both name the argument. NumPy integers are accepted. An index out of range raises ``IndexError``. A
+failed operation on a file or folder raises ``OSError`` or a subclass, such as ``FileNotFoundError``, with ``filename``
+set. A failed allocation for batches, tables, orders or weights raises ``MemoryError``.
 
 >>> import a2store
 >>> archive = a2store.Archive.create("new.a2")

@@ -1,7 +1,7 @@
 """The extension module of ``a2store``, which re-exports all public names. ``a2store`` states the conventions."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import date, time, timedelta
+from datetime import date, datetime, time, timedelta
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, final, overload
@@ -111,7 +111,7 @@ class Error(Exception):
     ``MemoryError``, and Ctrl-C raises ``KeyboardInterrupt``.
 
     - ``kind``: a short name of the failure. It is sometimes more specific than the class.
-    - ``path``: the file or folder with the failure, if there is one.
+    - ``path``: the file or folder with the failure, if there is one: a ``pathlib.Path``, or a str for a URL.
     - ``run``: the index of the run in a file of several runs, from 0, if the failure is in one run.
     - ``offset``: the position of the failure in the input, in bytes from its start, if known.
     - ``step``: the step of the run with the failure, from 0, if known.
@@ -145,8 +145,8 @@ class Error(Exception):
         | None
     )
     """A short name of the failure. It is sometimes more specific than the class."""
-    path: str | None
-    """The file or folder with the failure, if there is one."""
+    path: Path | str | None
+    """The file or folder with the failure, if there is one: a ``pathlib.Path``, or a str for a URL."""
     run: int | None
     """The index of the run in a file of several runs, from 0, if the failure is in one run."""
     offset: int | None
@@ -314,14 +314,14 @@ def mix(
 ) -> Loader:
     """Return a loader of several tables, each with its share of the rows.
 
-    In any part of the stream each table has its share, to within one row, in a definite order. Within a table, rows come
-    in shuffled order, and no row repeats before all others have occurred. So if an epoch has ``m`` rows of a table with
-    ``k`` rows, each of them occurs ``m / k`` times, rounded down or up. The stream is the same for any batch size and
-    number of ranks.
+    In any part of the stream each table has its share, to within one row, in a definite order. Within a table, rows
+    come in shuffled order, and no row repeats before all others have occurred. So if an epoch has ``m`` rows of a table
+    with ``k`` rows, each of them occurs ``m / k`` times, rounded down or up. The stream is the same for any batch size
+    and number of ranks.
 
-    - ``tables``: pairs of a table and its share, or a dict from tables to shares. Shares are relative numbers of at least
-      0: 7 and 3 are the same as 0.7 and 0.3. Fractional shares are rounded to 1/65,536 of their sum. All tables have the
-      columns of the first one, with the same types and categories; ``columns`` leaves others out.
+    - ``tables``: pairs of a table and its share, or a dict from tables to shares. Shares are relative numbers of at
+      least 0: 7 and 3 are the same as 0.7 and 0.3. Fractional shares are rounded to 1/65,536 of their sum. All tables
+      have the columns of the first one, with the same types and categories; ``columns`` leaves others out.
     - ``num_samples``: the rows of an epoch over all ranks, in ``0..=2**62``; ``None`` = as many as all tables have.
     - ``batch_size``, ``seed``, ``epoch``, ``drop_last``, ``rank``, ``world_size``, ``tokens``, ``symmetries``,
       ``columns``, ``prefetch``, ``transform``: as in ``StepTable.loader``.
@@ -337,6 +337,7 @@ def mix(
     >>> int(np.isin(next(iter(loader)).run_id, strong["run_id"]).sum())
     750
     """
+
 def read_run(path_or_bytes: _Path | bytes) -> Run:
     """Decode one run from a file or from the bytes of a run file.
 
@@ -975,8 +976,9 @@ def simulate(
     - ``workers``: threads to play with, 1 to 1,024; ``None`` = one per core.
     - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
 
-    Raises ``FileExistsError`` for a file that already exists; nothing is overwritten. Raises ``ValueError`` for an
-    option out of range. Raises ``KeyboardInterrupt`` on Ctrl-C; the files of finished games stay.
+    Raises ``FileExistsError`` for an existing file with other contents; nothing is overwritten. A repeated call with
+    the same options changes nothing. Raises ``ValueError`` for an option out of range. Raises ``KeyboardInterrupt`` on
+    Ctrl-C; the files of finished games stay.
 
     >>> a2store.simulate("more", runs=2, seed=2, depth=0)
     SimulateReport(runs=2, num_steps=742, num_bytes=22199)
@@ -1163,13 +1165,15 @@ class Game:
     0
     """
 
-    def push(self, board: int | Sequence[int], move: int | None = None, ev: Sequence[float] | None = None) -> None:
+    def push(
+        self, board: int | Sequence[int], move: int | None = None, ev_values: Sequence[float] | None = None
+    ) -> None:
         """Add a step.
 
         - ``board``: the board before the move: a packed board, an int in ``0..2**64``, or its sixteen exponents.
         - ``move``: 0 to 3 in the order UDLR; ``None`` = unknown.
-        - ``ev``: the values of the four moves in the order UDLR; ``None`` or four NaNs = no values. Values of illegal
-          moves are ignored. An archive keeps the values; a session does not.
+        - ``ev_values``: the values of the four moves in the order UDLR; ``None`` or four NaNs = no values. Values of
+          illegal moves are ignored. An archive keeps the values; a session does not.
 
         Raises ``ValueError`` for an invalid board or move, and for a missing move if moves are kept. Raises
         ``RecorderLimitError`` if running games alone use all memory.
@@ -1177,19 +1181,22 @@ class Game:
         >>> from a2store import selfplay
         >>> recorder = selfplay.Recorder("selfplay", tag="v1", sink=archive)
         >>> game = recorder.begin()
-        >>> game.push(0x1000_0000_0000_0001, 0, ev=[0.5, 0.0, 0.0, 0.25])
+        >>> game.push(0x1000_0000_0000_0001, 0, ev_values=[0.5, 0.0, 0.0, 0.25])
         >>> len(game)
         1
         """
 
     def push_batch(
-        self, boards: npt.NDArray[Any], moves: npt.NDArray[Any] | None = None, evs: npt.NDArray[Any] | None = None
+        self,
+        boards: npt.NDArray[Any],
+        moves: npt.NDArray[Any] | None = None,
+        ev_values: npt.NDArray[Any] | None = None,
     ) -> None:
         """Add steps. If one of them is invalid, none is added.
 
         - ``boards``: shape (n,) uint64, or shape (n, 16) exponents.
         - ``moves``: shape (n,), integers, 0 to 3 in the order UDLR; ``None`` = unknown.
-        - ``evs``: shape (n, 4), float32, in the order UDLR; ``None`` = no values.
+        - ``ev_values``: shape (n, 4), float32, in the order UDLR; ``None`` = no values.
 
         Raises as ``push`` does.
 
@@ -1601,6 +1608,8 @@ class VectorEnv:
         """Begin the first games of a seed again.
 
         - ``seed``: the seed of all games, in ``0..2**64``; ``None`` = the current seed.
+
+        Raises ``ValueError`` for a seed out of range.
 
         >>> from a2store import selfplay
         >>> env = selfplay.VectorEnv(4, seed=1)
@@ -2242,8 +2251,8 @@ class CommitInfo:
         """The version that the commit created."""
 
     @property
-    def time(self) -> str:
-        """The time of the commit in UTC, as in RFC 3339: ``2026-01-31T12:00:00.000Z``."""
+    def time(self) -> datetime:
+        """The time of the commit: a ``datetime.datetime`` in UTC, in milliseconds."""
 
     @property
     def operation(self) -> Literal["create", "ingest", "compact", "expire", "repair", "annotate"]:
@@ -2326,14 +2335,14 @@ class Rejected:
     >>> _ = Path("damaged.a2run2").write_bytes(Path("runs/run-00000.a2run2").read_bytes()[:-100])
     >>> rejected = archive.ingest("damaged.a2run2").errors[0]
     >>> rejected.path, rejected.kind
-    ('damaged.a2run2', 'decode')
+    (PosixPath('damaged.a2run2'), 'decode')
     >>> rejected.message
     'byte 18969 (step 642): value of a branch: expected 4 bytes, found 3 before the end'
     """
 
     @property
-    def path(self) -> str:
-        """The file, or the folder of a dataset or session."""
+    def path(self) -> Path:
+        """The file; the folder of a dataset, a session or a pack if no single file is wrong."""
 
     @property
     def offset(self) -> int | None:
@@ -3861,9 +3870,9 @@ class Loader:
     def skip_batches(self, n: int) -> None:
         """Skip batches of the epoch: the next iteration begins after them.
 
-        They are the batches after the loader's position, which ``state_dict`` returns. After a spike of the loss, load an
-        older state, skip the batches that led to the spike, and continue. With 0, the next iteration continues one that
-        was left. If fewer batches are left in the epoch, the next iteration serves the next epoch.
+        They are the batches after the loader's position, which ``state_dict`` returns. After a spike of the loss, load
+        an older state, skip the batches that led to the spike, and continue. With 0, the next iteration continues one
+        that was left. If no more batches are left in the epoch, the next iteration serves the next epoch.
 
         - ``n``: the number of batches of this loader's size, in ``0..2**64``.
 
@@ -3877,10 +3886,12 @@ class Loader:
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch, which determines the order.
 
-        The next iteration serves this epoch. If a state of this epoch was just loaded, it begins at the state's position.
-        So a loop over epochs continues there.
+        The next iteration serves this epoch. If a state of this epoch was just loaded, it begins at the state's
+        position. So a loop over epochs continues there.
 
         - ``epoch``: the number of the epoch, in ``0..2**64``.
+
+        Raises ``ValueError`` for a number out of range.
 
         >>> loader = table.loader(seed=1)
         >>> loader.set_epoch(1)
@@ -3950,8 +3961,9 @@ class BatchIterator:
     """
 
     def _next_ahead(self) -> tuple[Batch, Any] | None:
-        """Return the next batch, and its end, for which ``mark`` is called when the loop gets the batch; ``None`` after the
-        last one.
+        """Return the next batch and its end, or ``None`` after the last one.
+
+        When the loop gets the batch, ``mark`` of the end moves the loader's position.
         """
     def __iter__(self) -> Self:
         """Return the iterator itself."""

@@ -35,6 +35,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, default_collate, get_worker_info
 
 from . import Batch, Loader, StepTable, mix
+from ._integers import integer
 
 __all__ = ["StepDataset", "StepLoader"]
 
@@ -152,6 +153,11 @@ class StepDataset(Dataset[_Tensors]):
         self._table = table
         self._tokens = tokens
         self._columns = columns
+
+    def __repr__(self) -> str:
+        """Return the number of rows, the type of the tokens and the columns."""
+        columns = "" if self._columns is None else f", columns={self._columns}"
+        return f"StepDataset({len(self._table)} rows, tokens={self._tokens!r}{columns})"
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -305,7 +311,8 @@ class StepLoader(IterableDataset[_Tensors]):
         if rank is None or world_size is None:
             rank, world_size = _distributed_rank()
         # Converts NumPy integers, because multiplying them keeps their type and can overflow.
-        batch_size, world_size = index(batch_size), index(world_size)
+        batch_size = integer("batch_size", batch_size, 1, 1 << 28)
+        world_size = integer("world_size", world_size, 1, 1 << 24)
         self._rows: Any = table
         if isinstance(table, Mapping):
             self._rows = list(table.items())
@@ -340,7 +347,7 @@ class StepLoader(IterableDataset[_Tensors]):
                 raise ValueError(f"{wrong[0]}: expected no such option for several tables")
         self._loader: Loader | None = None
         self._loader_in_worker = False
-        self._epoch = index(epoch)
+        self._epoch = integer("epoch", epoch, 0, 2**63 - 1)
         # The start of the next iteration, and the position of the newest one. Both count rows of the epoch over all
         # ranks. The inner loader's own position differs, because it prefetches batches and skips batches of other
         # workers.
@@ -365,6 +372,12 @@ class StepLoader(IterableDataset[_Tensors]):
         """The number of rows per batch and rank."""
         batch_size: int = self._options["batch_size"]
         return batch_size
+
+    def __repr__(self) -> str:
+        """Return the rows, the options that determine the batches, and the epoch."""
+        state = self._engine().state_dict()
+        options = ", ".join(f"{name}={self._options[name]}" for name in ("batch_size", "seed", "rank", "world_size"))
+        return f"StepLoader({state['num_rows']} rows, {state['order']}, {options}, epoch={self.epoch})"
 
     def __len__(self) -> int:
         """Return the number of batches in a whole epoch on this rank, over all its workers."""
@@ -430,7 +443,7 @@ class StepLoader(IterableDataset[_Tensors]):
 
         - ``epoch``: the number of the epoch, in ``0..2**63``.
 
-        Raises ``ValueError`` or ``OverflowError`` for a number out of range.
+        Raises ``ValueError`` for a number out of range.
 
         >>> from a2store.torch import StepLoader
         >>> loader = StepLoader(table)
@@ -438,10 +451,8 @@ class StepLoader(IterableDataset[_Tensors]):
         >>> loader.epoch
         1
         """
-        epoch = index(epoch)
         # The epoch reaches the workers as a signed integer.
-        if epoch >= 2**63:
-            raise ValueError(f"epoch: expected 0..={2**63 - 1}, found {epoch}")
+        epoch = integer("epoch", epoch, 0, 2**63 - 1)
         # This rejects an invalid epoch.
         self._engine().set_epoch(epoch)
         self._turn_to(epoch)

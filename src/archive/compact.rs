@@ -248,9 +248,10 @@ fn compare(
             (None, None) => return Ok(()),
             (Some(a), Some(b)) => {
                 let len = a.num_rows().min(b.num_rows());
-                let equal = a.columns().par_iter().zip(b.columns()).all(|(a, b)| a.slice(0, len) == b.slice(0, len));
-                if !equal {
-                    return differs("the rows of the old files", "other rows");
+                let differs_in = |at: &usize| a.column(*at).slice(0, len) != b.column(*at).slice(0, len);
+                if let Some(at) = (0..a.num_columns()).into_par_iter().find_any(differs_in) {
+                    let found = format!("other values of {}", a.schema().field(at).name());
+                    return differs("the rows of the old files", &found);
                 }
                 progress.advance(len as u64);
                 let rest =

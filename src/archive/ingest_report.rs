@@ -66,22 +66,22 @@ pub struct IngestReport {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Rejected {
-    /// The file, or the folder of a dataset or session.
+    /// The file; the folder of a dataset, a session or a pack if no single file is wrong.
     pub path: PathBuf,
     /// The reason.
     pub error: Error,
 }
 
 impl Rejected {
-    /// Returns the reason in one line, without the path. If one file of a folder is bad, the line begins with
-    /// its name.
+    /// Takes the path of the error. `source` is the path of the run, if the error has none.
+    pub(crate) fn new(source: PathBuf, error: Error) -> Rejected {
+        Rejected { path: error.path().map_or(source, Path::to_path_buf), error }
+    }
+
+    /// Returns the reason in one line, without the path.
     #[must_use]
     pub fn message(&self) -> String {
-        let name = self.error.path().filter(|path| *path != self.path).and_then(Path::file_name);
-        match name {
-            Some(name) => format!("{}: {}", name.to_string_lossy(), self.error.message()),
-            None => self.error.message(),
-        }
+        self.error.message()
     }
 }
 

@@ -145,7 +145,7 @@ pub(crate) fn each_window(
                             break;
                         }
                         Err(error) => {
-                            errors.push(Rejected { path: source.path.clone(), error });
+                            errors.push(Rejected::new(source.path.clone(), error));
                             window.push(ReadRun { index: source.index(), path: source.path, run: None });
                         }
                     }

@@ -205,7 +205,7 @@ impl<'a> IngestJob<'a> {
                 Err(error) if self.pipeline.on_error == OnError::Raise => return Err(error),
                 Err(error) => {
                     report.rejected += 1;
-                    report.errors.push(Rejected { path: source.path.clone(), error });
+                    report.errors.push(Rejected::new(source.path.clone(), error));
                 }
             }
             // A file that the system could not read may be readable the next time.

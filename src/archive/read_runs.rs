@@ -230,9 +230,11 @@ impl Archive {
                 None => rows.run(range, facts.meta.clone(), facts.final_board),
             };
             let run = run.map_err(|error| damaged(&path, what, "a run", error.message()))?;
-            if run_digest(&run)? != facts.digest {
-                let expected = format!("the digest of run {} in `runs`", facts.run_id);
-                return Err(damaged(&path, what, expected, "another digest"));
+            let digest = run_digest(&run)?;
+            if digest != facts.digest {
+                let hex = |digest: &[u8]| digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+                let expected = format!("the digest {} of run {} in `runs`", hex(&facts.digest), facts.run_id);
+                return Err(damaged(&path, what, expected, hex(&digest)));
             }
             let run = match (&facts.padding, run.details()) {
                 (Some(padding), Some(details)) => {

@@ -184,7 +184,14 @@ impl Storage {
         let mut file = staged.file();
         file.rewind().and_then(|()| file.read_to_end(&mut found)).map_err(as_io)?;
         if found != bytes {
-            return Err(damaged(name, "written file", "the same bytes", "other bytes"));
+            let place = bytes.iter().zip(&found).take_while(|(written, read)| written == read).count();
+            let expected = format!("the {} bytes that were written", bytes.len());
+            return Err(damaged(
+                name,
+                "written file",
+                expected,
+                format!("{} bytes, different from byte {place} on", found.len()),
+            ));
         }
         Ok(staged)
     }

@@ -47,12 +47,15 @@ impl StepRows<'_> {
         }
         for row in rows {
             let at = |what: &dyn ToString| format!("{} at step {}", what.to_string(), self.step_index[row]);
-            let constant = self.num_steps[row] == self.num_steps[first]
-                && self.max_score[row] == self.max_score[first]
-                && self.highest_tile[row] == self.highest_tile[first]
-                && self.engine.get(row) == self.engine.get(first);
-            if !constant {
-                wrong.push(("columns of the run", "equal values at every step".into(), at(&"other values")));
+            let differs = [
+                ("num_steps", self.num_steps[row] != self.num_steps[first]),
+                ("max_score", self.max_score[row] != self.max_score[first]),
+                ("highest_tile", self.highest_tile[row] != self.highest_tile[first]),
+                ("engine", self.engine.get(row) != self.engine.get(first)),
+            ];
+            if let Some((name, _)) = differs.into_iter().find(|(_, differs)| *differs) {
+                let found = at(&format!("a {name} that differs from the run's first step"));
+                wrong.push(("columns of the run", "equal values at every step".into(), found));
             }
             let max_exp = match self.board(row) {
                 Ok(board) => board.max_exp(),

@@ -107,7 +107,7 @@ fn check_checkpoint(storage: &Storage, chain: &Chain, version: u64, state: Optio
     match Checkpoint::read(storage, version) {
         Ok(Some(checkpoint)) => {
             let part = checkpoint.difference(&state?.clone().sort())?;
-            Some(Problem::new(&path, part, "the values of the commits", "others"))
+            Some(Problem::new(&path, part, "the values of the commits", "values that differ from them"))
         }
         // The file was pruned after the listing.
         Ok(None) => None,

@@ -62,7 +62,7 @@ pub fn convert<P: AsRef<Path>>(
                 }
                 // The format cannot hold the run. Nothing of it was written.
                 Err(error) if skip_errors && matches!(error.kind(), ErrorKind::Argument { .. }) => {
-                    unfit.push(Rejected { path, error });
+                    unfit.push(Rejected::new(path, error));
                 }
                 Err(error) => return Err(of_run(error, id)),
             }

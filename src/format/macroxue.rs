@@ -78,7 +78,8 @@ impl Macroxue {
         let path = meta_path.as_ref();
         let metadata = std::fs::metadata(path).map_err(|source| Error::io(path, source))?;
         if !metadata.is_file() {
-            return Err(not_found(path, "meta file", "a file", "something else"));
+            let found = if metadata.is_dir() { "a folder" } else { "a pipe or a device" };
+            return Err(not_found(path, "meta file", "a file", found));
         }
         let file = open_file(path)?;
         let meta = LogMeta::read(file).map_err(|error| error.with_path(path))?;

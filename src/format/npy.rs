@@ -106,6 +106,11 @@ pub(crate) fn header(fields: &[NpyField], stride: usize, num_rows: u64, min_len:
 }
 
 impl NpyHeader {
+    /// Returns the fields and the size of a row, for a message.
+    pub(super) fn shown(&self) -> String {
+        format!("{}, {} bytes in all", NpyField::shown(&self.fields), self.stride)
+    }
+
     /// Returns whether the rows have exactly these fields, without gaps.
     pub(crate) fn has_fields(&self, fields: &[(&str, &str, usize)]) -> bool {
         let fields = NpyField::packed(fields);
@@ -233,6 +238,12 @@ impl HeaderTemplate {
 }
 
 impl NpyField {
+    /// Returns fields for a message.
+    pub(super) fn shown(fields: &[NpyField]) -> String {
+        let field = |field: &NpyField| format!("{} {}×{}", field.name, field.values, field.dtype);
+        fields.iter().map(field).collect::<Vec<_>>().join(", ")
+    }
+
     /// Returns the fields of rows without gaps from the name, type and number of values of each.
     pub(super) fn packed(fields: &[(&str, &str, usize)]) -> Vec<NpyField> {
         let mut offset = 0;
@@ -340,7 +351,16 @@ fn parse_records(text: &str) -> Result<(u64, Vec<NpyField>, usize), Malformed> {
                     return malformed("shape of a field", "one dimension", found);
                 }
             },
-            _ => return malformed("descr", "a name, a type and an optional shape per field", "something else"),
+            _ => {
+                let found = match field {
+                    Literal::List(parts) => format!("a list of {} values, or values of other types", parts.len()),
+                    Literal::Text(text) => format!("the text {text:?}"),
+                    Literal::Int(number) => number.to_string(),
+                    Literal::Bool(_) => "a bool".into(),
+                    Literal::Dict(_) => "a dict".into(),
+                };
+                return malformed("descr", "a name, a type and an optional shape per field", found);
+            }
         };
         let field = NpyField {
             name: name.clone(),

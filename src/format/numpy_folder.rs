@@ -10,7 +10,7 @@ use super::source::RunSource;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::publish::parent;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The file kind of NumPy arrays, which may hold the steps of such a folder.
 #[derive(Debug)]
@@ -29,8 +29,8 @@ impl FileKind for StepsFile {
         if is_named_as_steps(path) {
             return Ok(Opened::Folder(parent(path).to_path_buf()));
         }
-        match rows_in(path) {
-            Ok(Some(_)) if !session::is_unrecorded(path) => {
+        match open_file(path).and_then(|file| NpyHeader::read(&file)) {
+            Ok(header) if format_of(&header).is_some() && !session::is_unrecorded(path) => {
                 let found = path.file_name().unwrap_or_default().to_string_lossy();
                 let error = Error::decode(0, "name of the file of steps", "steps.npy or steps-<number>.npy", found);
                 Err(error.with_path(path))
@@ -58,15 +58,17 @@ pub(super) fn open(folder: &Path) -> Result<Option<(SourceFormat, Box<dyn RunSou
         return Ok(None);
     }
     let files = shards::files_in(folder)?;
-    let rows = files.first().map(|path| rows_in(path).map_err(|error| error.of_header().with_path(path)));
-    match rows.transpose()?.flatten() {
+    // `files_in` returns at least one file.
+    let Some(path) = files.first() else { return Ok(None) };
+    let located = |error: Error| error.of_header().with_path(path);
+    let header = open_file(path).and_then(|file| NpyHeader::read(&file)).map_err(located)?;
+    match format_of(&header) {
         Some((format, open)) => Ok(Some((format, open(folder)?))),
         // A `StepTable` file may have this name; no database lies beside it.
         None if !folder.join(shards::METADATA).exists() => Ok(None),
         None => {
             let expected = "the fields of a dataset, a session or a Macroxue pack, little-endian";
-            let error = Error::decode(10, "fields of a row", expected, "other fields").of_header();
-            Err(error.with_path(files.first().map_or(folder, PathBuf::as_path)))
+            Err(located(Error::decode(10, "fields of a row", expected, header.shown())))
         }
     }
 }
@@ -78,11 +80,10 @@ fn is_named_as_steps(path: &Path) -> bool {
 
 type OpenFolder = fn(&Path) -> Result<Box<dyn RunSource>>;
 
-/// Returns the format of the rows in a NumPy file and how to open it, or `None` for an unknown layout.
-fn rows_in(path: &Path) -> Result<Option<(SourceFormat, OpenFolder)>> {
-    let header = NpyHeader::read(&open_file(path)?)?;
-    Ok(SourceFormat::ALL.into_iter().find_map(|format| {
+/// Returns the format of rows with this header and how to open it, or `None` for an unknown layout.
+fn format_of(header: &NpyHeader) -> Option<(SourceFormat, OpenFolder)> {
+    SourceFormat::ALL.into_iter().find_map(|format| {
         let folder = format.container()?.folder.as_ref()?;
-        (folder.has_rows)(&header).then_some((format, folder.open))
-    }))
+        (folder.has_rows)(header).then_some((format, folder.open))
+    })
 }

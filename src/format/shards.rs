@@ -117,12 +117,8 @@ impl<R: NpyRow> RowShards<R> {
             let located = |error: Error| error.of_header().with_path(&path);
             let header = NpyHeader::parse(&bytes).map_err(located)?;
             if header.fields != fields || header.stride != size_of::<R>() {
-                let names = |fields: &[NpyField]| {
-                    let field = |field: &NpyField| format!("{} {}×{}", field.name, field.values, field.dtype);
-                    fields.iter().map(field).collect::<Vec<_>>().join(", ")
-                };
-                let found = format!("{}, {} bytes in all", names(&header.fields), header.stride);
-                return Err(located(Error::decode(10, "fields of a row", names(&fields), found)));
+                let error = Error::decode(10, "fields of a row", NpyField::shown(&fields), header.shown());
+                return Err(located(error));
             }
             header.check_file_len(bytes.len() as u64).map_err(located)?;
             let first_row = num_rows;

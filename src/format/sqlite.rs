@@ -165,13 +165,16 @@ impl Database {
             [kind, ..] => return refuse(&format!("a table {name}"), kind),
         }
         let (mut missing, mut is_usual) = (columns.to_vec(), true);
-        let mut has_key = !by_id;
+        let (mut has_key, mut key) = (!by_id, Vec::new());
         // `name` is a constant of this crate, so it needs no quoting.
         self.each(&format!("PRAGMA table_xinfo({name})"), [], |row| {
             let column = text(row, 1).unwrap_or_default();
             missing.retain(|name| !name.eq_ignore_ascii_case(column));
             let is_integer = text(row, 2).is_some_and(|kind| kind.eq_ignore_ascii_case("INTEGER"));
             let is_key = matches!(row.get_ref(5), Ok(ValueRef::Integer(1)));
+            if matches!(row.get_ref(5), Ok(ValueRef::Integer(1..))) {
+                key.push(format!("{column} {}", text(row, 2).unwrap_or_default()));
+            }
             has_key |= is_integer && is_key && columns.first().is_some_and(|key| key.eq_ignore_ascii_case(column));
             is_usual &= matches!(row.get_ref(6), Ok(ValueRef::Integer(0)));
             Ok(())
@@ -187,7 +190,11 @@ impl Database {
         match missing.first() {
             Some(column) => refuse(&format!("a column {column}"), "none in table"),
             None if !is_usual => refuse("stored columns only", "a generated or hidden column in table"),
-            None if !has_key => refuse("an INTEGER PRIMARY KEY", "another key of table"),
+            None if !has_key && key.is_empty() => refuse("an INTEGER PRIMARY KEY", "no key of table"),
+            None if !has_key => refuse(
+                "an INTEGER PRIMARY KEY",
+                &format!("the key ({}) with an index of its own, of table", key.join(", ")),
+            ),
             None => Ok(()),
         }
     }
@@ -281,6 +288,45 @@ impl Database {
                 let problem = problem.replace('\n', " ");
                 Err(header_error("SQLite's check of the database", "ok", problem, &self.path))
             }
+        }
+    }
+}
+
+/// A value that a column cannot have, in compact form.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Found {
+    #[default]
+    Null,
+    /// The bits of the value are in the other number.
+    Integer,
+    /// The bits of the value are in the other number.
+    Real,
+    /// The other number is the length in bytes.
+    Text,
+    /// The other number is the length in bytes.
+    Blob,
+}
+
+impl Found {
+    /// Returns the type of a value, and its bits or its length.
+    pub(super) fn of(value: &ValueRef<'_>) -> (Found, u64) {
+        match value {
+            ValueRef::Null => (Found::Null, 0),
+            ValueRef::Integer(value) => (Found::Integer, *value as u64),
+            ValueRef::Real(value) => (Found::Real, value.to_bits()),
+            ValueRef::Text(text) => (Found::Text, text.len() as u64),
+            ValueRef::Blob(bytes) => (Found::Blob, bytes.len() as u64),
+        }
+    }
+
+    /// Returns the value for a message.
+    pub(super) fn shown((found, number): (Found, u64)) -> String {
+        match found {
+            Found::Null => "NULL".into(),
+            Found::Integer => format!("the INTEGER {}", number as i64),
+            Found::Real => format!("the REAL {}", f64::from_bits(number)),
+            Found::Text => format!("a TEXT of {number} bytes"),
+            Found::Blob => format!("a BLOB of {number} bytes"),
         }
     }
 }

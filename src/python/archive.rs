@@ -1,6 +1,7 @@
 //! Archives, `a2store.Archive`, and functions over archives and runs.
 
 use super::arrow::ArrowSchema;
+use super::integers::{exact_integer, optional_at_least, optional_int, optional_within, within, workers_from};
 use super::interrupt::{abandonable, interruptible};
 use super::planned::{PyQuery, QueryCall};
 use super::reports::{
@@ -8,7 +9,7 @@ use super::reports::{
     PyRepairReport, PyVerifyReport, skips_errors,
 };
 use super::sql::{LimitArguments, batches_of, named_params};
-use super::values::{at_least, is_path, params as bound_params, paths_from};
+use super::values::{is_path, params as bound_params, paths_from, url};
 use crate::archive::{
     AnnotateOptions, AnnotationInput, Archive, CompactOptions, ExpireOptions, IngestOptions, OnError, Phases,
     StorageOptions, TableName, VerifyOptions,
@@ -118,14 +119,14 @@ impl PyArchive {
 pub(super) fn open(
     py: Python<'_>,
     path: PathBuf,
-    version: Option<i128>,
+    #[pyo3(from_py_with = optional_int)] version: Option<i128>,
     create: bool,
     storage_options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<PyArchive> {
     if !create {
         return open_at(py, path, version, None, storage_options);
     }
-    if let Some(version) = version {
+    if let Some(version) = optional_at_least(0, "version", version)? {
         let expected = "no version, because a new archive has none to choose";
         return Err(Error::argument("version", expected, version).into());
     }
@@ -144,7 +145,7 @@ fn open_at(
     storage_options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<PyArchive> {
     let options = storage_options_from(storage_options)?;
-    let version = version.map(|version| at_least(0, "version", version)).transpose()?;
+    let version = optional_at_least(0, "version", version)?;
     let archive = abandonable(py, Some(false), move |_, _| Archive::open_with(path, version, &options))?;
     let checksums = checksums.unwrap_or(archive.has_checksums());
     Ok(PyArchive::new(archive.with_checksums(checksums)))
@@ -196,11 +197,12 @@ pub(super) fn verify(
     py: Python<'_>,
     path: PathBuf,
     deep: bool,
-    workers: Option<usize>,
+    #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
     progress: Option<bool>,
     storage_options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<PyVerifyReport> {
-    verify_at(py, path, storage_options_from(storage_options)?, VerifyOptions { deep, workers }, progress)
+    let options = VerifyOptions { deep, workers: workers_from(workers)? };
+    verify_at(py, path, storage_options_from(storage_options)?, options, progress)
 }
 
 fn verify_at(
@@ -283,18 +285,20 @@ pub(super) fn convert(
     by_step: bool,
     compact: bool,
     compress: &str,
-    align: Option<u32>,
-    shard_rows: Option<u64>,
+    #[pyo3(from_py_with = optional_int)] align: Option<i128>,
+    #[pyo3(from_py_with = optional_int)] shard_rows: Option<i128>,
     moves: Option<bool>,
-    workers: Option<usize>,
+    #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
     progress: Option<bool>,
     on_error: &str,
 ) -> PyResult<PyExportReport> {
     let paths = paths_from(paths)?;
     let mut options = ExportOptions::new(format.parse()?).with_skip_errors(skips_errors(on_error)?);
     (options.by_step, options.compact, options.compression) = (by_step, compact, compress.parse()?);
-    (options.align, options.shard_rows, options.append) = (align, shard_rows, append);
-    (options.moves, options.workers) = (moves, workers);
+    options.append = append;
+    options.align = optional_within("align", align, 1..=1 << 20)?;
+    options.shard_rows = optional_at_least(1, "shard_rows", shard_rows)?;
+    (options.moves, options.workers) = (moves, workers_from(workers)?);
     let report =
         interruptible(py, progress, |progress, cancel| convert_runs(&paths, &out, &options, progress, cancel))?;
     Ok(report.into())
@@ -392,7 +396,7 @@ impl PyArchive {
         _cls: &Bound<'_, PyType>,
         py: Python<'_>,
         path: PathBuf,
-        version: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] version: Option<i128>,
         checksums: Option<bool>,
         storage_options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyArchive> {
@@ -496,7 +500,7 @@ impl PyArchive {
         &self,
         py: Python<'_>,
         paths: &Bound<'_, PyAny>,
-        workers: Option<usize>,
+        #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
         progress: Option<bool>,
         on_error: &str,
         wait: Option<&Bound<'_, PyAny>>,
@@ -510,6 +514,7 @@ impl PyArchive {
                 )));
             }
         };
+        let workers = workers_from(workers)?;
         let options = IngestOptions { workers, wait: duration("wait", wait, IngestOptions::default().wait)?, on_error };
         let paths = paths_from(paths)?;
         let report =
@@ -635,14 +640,15 @@ impl PyArchive {
     fn compact(
         &self,
         py: Python<'_>,
-        file_rows: Option<u64>,
-        workers: Option<usize>,
+        #[pyo3(from_py_with = optional_int)] file_rows: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
         dry_run: bool,
         progress: Option<bool>,
         wait: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyCompactReport> {
         let default = CompactOptions::default();
-        let (file_rows, wait) = (file_rows.unwrap_or(default.file_rows), duration("wait", wait, default.wait)?);
+        let file_rows = optional_at_least(1, "file_rows", file_rows)?.unwrap_or(default.file_rows);
+        let (workers, wait) = (workers_from(workers)?, duration("wait", wait, default.wait)?);
         let options = CompactOptions { file_rows, workers, dry_run, wait };
         Ok(self.change(py, progress, |archive, progress, cancel| archive.compact(&options, progress, cancel))?.into())
     }
@@ -696,11 +702,11 @@ impl PyArchive {
         &self,
         py: Python<'_>,
         deep: bool,
-        workers: Option<usize>,
+        #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
         progress: Option<bool>,
     ) -> PyResult<PyVerifyReport> {
         let archive = self.archive()?;
-        let options = VerifyOptions { deep, workers };
+        let options = VerifyOptions { deep, workers: workers_from(workers)? };
         verify_at(py, archive.path().to_path_buf(), archive.storage_options(), options, progress)
     }
 
@@ -716,8 +722,7 @@ impl PyArchive {
     #[getter]
     fn path(&self) -> PyResult<PathBuf> {
         let path = self.archive()?.path().to_path_buf();
-        // A pathlib.Path would merge the two slashes of a URL.
-        match path.to_str().filter(|path| path.contains("://")) {
+        match url(&path) {
             Some(url) => Err(PyValueError::new_err(format!(
                 "path: expected an archive in a folder, found {url}; use `location`"
             ))),
@@ -850,11 +855,11 @@ impl PyArchive {
         query: &str,
         params: Option<&Bound<'_, PyAny>>,
         tables: Option<&Bound<'_, PyDict>>,
-        memory_limit: Option<i128>,
-        spill_limit: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] memory_limit: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] spill_limit: Option<i128>,
         spill_folder: Option<PathBuf>,
-        row_limit: Option<i128>,
-        byte_limit: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] row_limit: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] byte_limit: Option<i128>,
         time_limit: Option<f64>,
     ) -> PyResult<PyQuery> {
         // An iterator cannot be copied; a query with one cannot be pickled.
@@ -905,11 +910,11 @@ impl PyArchive {
         name: &str,
         folder: Option<PathBuf>,
         tables: Option<&Bound<'_, PyDict>>,
-        memory_limit: Option<i128>,
-        spill_limit: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] memory_limit: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] spill_limit: Option<i128>,
         spill_folder: Option<PathBuf>,
-        row_limit: Option<i128>,
-        byte_limit: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] row_limit: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] byte_limit: Option<i128>,
         time_limit: Option<f64>,
         params: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyQuery> {
@@ -976,19 +981,21 @@ impl PyArchive {
         by_step: bool,
         compact: bool,
         compress: &str,
-        align: Option<u32>,
-        shard_rows: Option<u64>,
+        #[pyo3(from_py_with = optional_int)] align: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] shard_rows: Option<i128>,
         moves: Option<bool>,
         append: bool,
-        workers: Option<usize>,
+        #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
         progress: Option<bool>,
     ) -> PyResult<PyExportReport> {
         let params = bound_params(params)?;
         let archive = self.archive()?;
         let mut options = ExportOptions::new(format.parse()?);
         (options.by_step, options.compact, options.compression) = (by_step, compact, compress.parse()?);
-        (options.align, options.shard_rows, options.append) = (align, shard_rows, append);
-        (options.moves, options.workers) = (moves, workers);
+        options.append = append;
+        options.align = optional_within("align", align, 1..=1 << 20)?;
+        options.shard_rows = optional_at_least(1, "shard_rows", shard_rows)?;
+        (options.moves, options.workers) = (moves, workers_from(workers)?);
         let report = interruptible(py, progress, |progress, cancel| {
             let query = archive.sql_unless_cancelled(query, params, &QueryOptions::default(), cancel)?;
             query.export_runs(&out, &options, progress, cancel)
@@ -1007,13 +1014,18 @@ impl PyArchive {
     }
 }
 
+fn phase_tile(tile: &Bound<'_, PyAny>) -> PyResult<u32> {
+    let wrong = || PyTypeError::new_err(format!("phases: expected tiles, found {tile}"));
+    within("phases", exact_integer(tile).ok_or_else(wrong)??, 2..=1 << 15)
+}
+
 fn phases_from(dict: &Bound<'_, PyDict>) -> PyResult<Phases> {
     let mut phases = Phases::default();
     for (name, tile) in dict {
         let name: String = name.extract()?;
         match name.as_str() {
-            "mid" => phases.mid = tile.extract()?,
-            "late" => phases.late = tile.extract()?,
+            "mid" => phases.mid = phase_tile(&tile)?,
+            "late" => phases.late = phase_tile(&tile)?,
             other => {
                 return Err(PyValueError::new_err(format!("phases: expected \"mid\" and \"late\", found {other:?}")));
             }

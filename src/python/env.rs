@@ -1,5 +1,6 @@
 //! The vector of games that Python steps, `a2store.selfplay.VectorEnv`.
 
+use super::integers::{at_least, exact_integer, int, optional_at_least, optional_int, within};
 use super::numpy::{as_array, copied_array, type_and_shape, values};
 use super::steps::{legal_array, tokens_array};
 use crate::error::Error;
@@ -33,7 +34,12 @@ pub(super) struct PyVectorEnv {
 impl PyVectorEnv {
     #[new]
     #[pyo3(signature = (num_envs, seed=0))]
-    fn new(py: Python<'_>, num_envs: usize, seed: u64) -> PyResult<PyVectorEnv> {
+    fn new(
+        py: Python<'_>,
+        #[pyo3(from_py_with = int)] num_envs: i128,
+        #[pyo3(from_py_with = int)] seed: i128,
+    ) -> PyResult<PyVectorEnv> {
+        let (num_envs, seed) = (within("num_envs", num_envs, 1..=1 << 24)?, at_least(0, "seed", seed)?);
         Ok(PyVectorEnv { env: py.detach(|| VectorEnv::new(num_envs, seed))? })
     }
 
@@ -143,6 +149,13 @@ impl PyVectorEnv {
         };
         let moves = as_array(moves)?;
         let (kind, shape) = type_and_shape(&moves)?;
+        if matches!(kind.as_str(), "u" | "O") && shape.len() == 1 {
+            // These may not fit int64.
+            moves.try_iter()?.try_for_each(|number| match exact_integer(&number?) {
+                Some(number) => within("moves", number?, 0..=3_u8).map(drop),
+                None => Ok(()),
+            })?;
+        }
         if !matches!((kind.as_str(), shape.as_slice()), ("i" | "u", [_])) {
             let found = format!("{} of shape {}", moves.getattr("dtype")?, moves.getattr("shape")?);
             return Err(PyTypeError::new_err(format!("moves: expected integers of one dimension, found {found}")));
@@ -193,14 +206,17 @@ impl PyVectorEnv {
     ///
     /// - ``seed``: the seed of all games, in ``0..2**64``; ``None`` = the current seed.
     ///
+    /// Raises ``ValueError`` for a seed out of range.
+    ///
     /// >>> from a2store import selfplay
     /// >>> env = selfplay.VectorEnv(4, seed=1)
     /// >>> env.reset(seed=2)
     /// >>> env.seed
     /// 2
     #[pyo3(signature = (seed=None))]
-    fn reset(&mut self, seed: Option<u64>) {
-        self.env.reset(seed.unwrap_or(self.env.seed()));
+    fn reset(&mut self, #[pyo3(from_py_with = optional_int)] seed: Option<i128>) -> PyResult<()> {
+        self.env.reset(optional_at_least(0, "seed", seed)?.unwrap_or(self.env.seed()));
+        Ok(())
     }
 
     fn __repr__(&self) -> String {

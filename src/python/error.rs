@@ -1,5 +1,6 @@
 //! Conversion of the crate's errors to Python's own exceptions where they exist, else to subclasses of `a2store.Error`.
 
+use super::values::Location;
 use crate::error::{Error, ErrorKind};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyIndexError, PyKeyboardInterrupt, PyMemoryError, PyOSError, PyValueError};
@@ -17,7 +18,7 @@ arguments, ``IndexError`` for a missing row, and ``OSError`` for a failed system
 ``MemoryError``, and Ctrl-C raises ``KeyboardInterrupt``.
 
 - ``kind``: a short name of the failure. It is sometimes more specific than the class.
-- ``path``: the file or folder with the failure, if there is one.
+- ``path``: the file or folder with the failure, if there is one: a ``pathlib.Path``, or a str for a URL.
 - ``run``: the index of the run in a file of several runs, from 0, if the failure is in one run.
 - ``offset``: the position of the failure in the input, in bytes from its start, if known.
 - ``step``: the step of the run with the failure, from 0, if known.
@@ -264,7 +265,7 @@ impl From<Error> for PyErr {
             let value = exception.value(py);
             // An exception whose attributes cannot be set still has its message.
             let _ = value.setattr("kind", error.kind_name());
-            let _ = value.setattr("path", error.path().map(|path| path.to_string_lossy().into_owned()));
+            let _ = value.setattr("path", error.path().map(Location::from));
             let _ = value.setattr("run", location.and_then(|location| location.run));
             let _ = value.setattr("offset", location.and_then(|location| location.offset));
             let _ = value.setattr("step", location.and_then(|location| location.step));

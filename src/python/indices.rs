@@ -1,11 +1,11 @@
 //! Row indices and run ids from Python.
 
+use super::integers::exact_integer;
 use crate::error::{Error, ErrorKind};
 use crate::machine::{filled, reserve};
 use pyo3::buffer::{Element, PyBuffer};
-use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyBool;
 
 /// Converts any iterable of integers to run ids.
 pub(super) fn run_ids_from(py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
@@ -13,12 +13,12 @@ pub(super) fn run_ids_from(py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<V
         return ids;
     }
     let mut out = Vec::new();
-    for id in ids.try_iter()? {
+    let wrong = |found: &Bound<'_, PyAny>| PyTypeError::new_err(format!("run_ids: expected integers, found {found}"));
+    for id in ids.try_iter().map_err(|_| wrong(ids))? {
         let id = id?;
-        let integer = exact_integer(&id)
-            .ok_or_else(|| PyTypeError::new_err(format!("run_ids: expected integers, found {id}")))?;
+        let integer = exact_integer(&id).ok_or_else(|| wrong(&id))??;
         let refuse = |_| PyValueError::new_err(format!("run_ids: expected 0..=4294967295, found {id}"));
-        let id = integer.ok().and_then(|id| u64::try_from(id).ok()).ok_or(()).map_err(refuse)?;
+        let id = u64::try_from(integer).map_err(refuse)?;
         reserve(&mut out, 1)?;
         out.push(id);
     }
@@ -73,27 +73,17 @@ pub(super) fn row_indices(py: Python<'_>, indices: &Bound<'_, PyAny>, len: u64) 
             for index in indices.try_iter()? {
                 match exact_integer(&index?) {
                     None => return other(),
-                    Some(Ok(index)) if (-i128::from(len)..i128::from(len)).contains(&index) => {}
                     Some(index) => {
-                        first_outside.get_or_insert(index.unwrap_or(i128::MAX));
+                        let index = index?;
+                        if !(-i128::from(len)..i128::from(len)).contains(&index) {
+                            first_outside.get_or_insert(index);
+                        }
                     }
                 }
             }
             first_outside.map_or_else(other, |index| Err(out_of_bounds(index, len)))
         }
         _ => other(),
-    }
-}
-
-/// Returns an integer of Python or NumPy; an error if it takes more than 127 bits, and `None` for anything else. A
-/// bool is an integer in Python, but gives `None` too, because a sequence of bools is a mask.
-fn exact_integer(value: &Bound<'_, PyAny>) -> Option<PyResult<i128>> {
-    if value.is_instance_of::<PyBool>() {
-        return None;
-    }
-    match value.extract::<i128>() {
-        Err(error) if !error.is_instance_of::<PyOverflowError>(value.py()) => None,
-        integer => Some(integer),
     }
 }
 

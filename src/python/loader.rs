@@ -1,9 +1,9 @@
 //! The loader of batches, `a2store.Loader`.
 
 use super::batch::PyBatch;
+use super::integers::{at_least, int, optional_int, optional_within, within};
 use super::interrupt::checking;
 use super::table::PyStepTable;
-use super::values::at_least;
 use crate::loader::{BatchEnd, Batches, Loader, LoaderOptions, LoaderState, Sampling};
 use crate::table::StepTable;
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
@@ -84,12 +84,15 @@ impl PyLoader {
     ///
     /// - ``epoch``: the number of the epoch, in ``0..2**64``.
     ///
+    /// Raises ``ValueError`` for a number out of range.
+    ///
     /// >>> loader = table.loader(seed=1)
     /// >>> loader.set_epoch(1)
     /// >>> loader.epoch
     /// 1
-    fn set_epoch(&self, epoch: u64) {
-        self.loader.set_epoch(epoch);
+    fn set_epoch(&self, #[pyo3(from_py_with = int)] epoch: i128) -> PyResult<()> {
+        self.loader.set_epoch(at_least(0, "epoch", epoch)?);
+        Ok(())
     }
 
     /// Skip batches of the epoch: the next iteration begins after them.
@@ -106,7 +109,7 @@ impl PyLoader {
     /// >>> loader.skip_batches(20)
     /// >>> sum(len(batch) for batch in loader)
     /// 9320
-    fn skip_batches(&self, n: i128) -> PyResult<()> {
+    fn skip_batches(&self, #[pyo3(from_py_with = int)] n: i128) -> PyResult<()> {
         self.loader.skip_batches(at_least(0, "n", n)?);
         Ok(())
     }
@@ -263,17 +266,17 @@ impl PyLoader {
 pub(super) fn mix(
     py: Python<'_>,
     tables: &Bound<'_, PyAny>,
-    batch_size: usize,
-    seed: u64,
-    epoch: u64,
-    num_samples: Option<u64>,
+    #[pyo3(from_py_with = int)] batch_size: i128,
+    #[pyo3(from_py_with = int)] seed: i128,
+    #[pyo3(from_py_with = int)] epoch: i128,
+    #[pyo3(from_py_with = optional_int)] num_samples: Option<i128>,
     drop_last: bool,
-    rank: usize,
-    world_size: usize,
+    #[pyo3(from_py_with = int)] rank: i128,
+    #[pyo3(from_py_with = int)] world_size: i128,
     tokens: &str,
     symmetries: bool,
     columns: Option<Vec<String>>,
-    prefetch: usize,
+    #[pyo3(from_py_with = int)] prefetch: i128,
     transform: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyLoader> {
     let pairs = match tables.cast::<PyDict>() {
@@ -293,19 +296,20 @@ pub(super) fn mix(
         let Ok(table) = table.cast::<PyStepTable>() else { return Err(wrong(&table)?) };
         parts.push((table.get().table().clone(), share));
     }
+    let world_size = within("world_size", world_size, 1..=1 << 24)?;
     let options = LoaderOptions {
-        batch_size,
+        batch_size: within("batch_size", batch_size, 1..=1 << 28)?,
         sampling: Sampling::Shuffled,
-        num_samples,
-        seed,
-        epoch,
+        num_samples: optional_within("num_samples", num_samples, 0..=1 << 62)?,
+        seed: at_least(0, "seed", seed)?,
+        epoch: at_least(0, "epoch", epoch)?,
         drop_last,
-        rank,
+        rank: within("rank", rank, 0..=world_size - 1)?,
         world_size,
         tokens: tokens.parse()?,
         symmetries,
         columns,
-        prefetch,
+        prefetch: within("prefetch", prefetch, 0..=1 << 12)?,
     };
     PyLoader::new(py.detach(|| crate::loader::mix(&parts, options))?, transform)
 }
@@ -430,6 +434,10 @@ impl PyBatchIterator {
             None => Ok(None),
         })?;
         Ok(next.map(|(batch, end)| (PyBatch::new(batch), PyBatchEnd(end))))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        format!("BatchIterator({} batches left)", self.__length_hint__(py))
     }
 
     /// Return the number of remaining batches.

@@ -9,6 +9,7 @@ mod batch;
 mod env;
 mod error;
 mod indices;
+mod integers;
 mod interrupt;
 mod loader;
 mod memory;

@@ -1,6 +1,9 @@
 //! The reader of packs, `a2store.PackReader`.
 
 use super::indices::row_indices;
+use super::integers::{
+    at_least, checked, exact_integer, int, optional_at_least, optional_int, optional_within, shown, workers_from,
+};
 use super::interrupt::interruptible;
 use super::numpy::copied_array;
 use super::pack_iterators::{BATCH_RUNS, PyPackBatchIterator, PyPackIterator, PyPackStepIterator, decode_all, pyrun};
@@ -13,7 +16,7 @@ use crate::format::{JsonlOptions, JsonlReport, PackReader, PackStats, RunKind, V
 use crate::loader::Permutation;
 use crate::run::Run;
 use crate::table::{FromRunsOptions, HeldOut, SplitUnit, StepTable};
-use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
@@ -63,10 +66,11 @@ pub(super) struct PyJsonlReport {
 
 impl PyPackReader {
     /// Returns a run's index; a negative one counts from the end.
-    fn place(&self, index: i64) -> PyResult<usize> {
-        let len = self.pack.len();
-        let place = if index < 0 { index.checked_add_unsigned(len as u64) } else { Some(index) };
-        let place = place.and_then(|place| usize::try_from(place).ok()).filter(|&place| place < len);
+    fn place(&self, index: i128) -> PyResult<usize> {
+        let (len, index) = (self.pack.len(), checked("index", index)?);
+        let place = if index < 0 { index + len as i128 } else { index };
+        let place = usize::try_from(place).ok().filter(|&place| place < len);
+        let index = shown(index);
         place.ok_or_else(|| PyIndexError::new_err(format!("index {index} is out of bounds for a pack of {len} runs")))
     }
 
@@ -75,8 +79,8 @@ impl PyPackReader {
     }
 
     /// Reads the rows of all runs.
-    fn table(&self, py: Python<'_>, workers: Option<usize>, on_error: &str) -> PyResult<StepTable> {
-        let skip_errors = skips_errors(on_error)?;
+    fn table(&self, py: Python<'_>, workers: Option<i128>, on_error: &str) -> PyResult<StepTable> {
+        let (workers, skip_errors) = (workers_from(workers)?, skips_errors(on_error)?);
         let options = FromRunsOptions { workers, skip_errors, ..FromRunsOptions::default() };
         interruptible(py, Some(false), |progress, cancel| StepTable::from_pack(&self.pack, &options, progress, cancel))
     }
@@ -138,7 +142,7 @@ impl PyPackReader {
     ///
     /// >>> a2store.PackReader.open("games.a2pack").kind(0)
     /// 'v2'
-    fn kind(&self, index: i64) -> PyResult<&'static str> {
+    fn kind(&self, #[pyo3(from_py_with = int)] index: i128) -> PyResult<&'static str> {
         Ok(match self.pack.kind(self.place(index)?)? {
             RunKind::V1 => "v1",
             RunKind::V2 => "v2",
@@ -154,12 +158,12 @@ impl PyPackReader {
     ///
     /// >>> a2store.PackReader.open("games.a2pack").decode(-1)
     /// Run(934 steps, max_score=16248, engine="a2store-expectimax-1", a2run2)
-    fn decode(&self, py: Python<'_>, index: i64) -> PyResult<PyRun> {
+    fn decode(&self, py: Python<'_>, #[pyo3(from_py_with = int)] index: i128) -> PyResult<PyRun> {
         let index = self.place(index)?;
         Ok(self.run(index, py.detach(|| self.pack.decode_auto_v2(index))?))
     }
 
-    fn __getitem__(&self, py: Python<'_>, index: i64) -> PyResult<PyRun> {
+    fn __getitem__(&self, py: Python<'_>, #[pyo3(from_py_with = int)] index: i128) -> PyResult<PyRun> {
         self.decode(py, index)
     }
 
@@ -229,14 +233,15 @@ impl PyPackReader {
     #[pyo3(signature = (batch_size, shuffle=false, seed=None, workers=None, *, indices=None, on_error="raise"))]
     fn iter_batches(
         &self,
-        batch_size: u64,
+        #[pyo3(from_py_with = int)] batch_size: i128,
         shuffle: bool,
-        seed: Option<u64>,
-        workers: Option<usize>,
+        #[pyo3(from_py_with = optional_int)] seed: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
         indices: Option<&Bound<'_, PyAny>>,
         on_error: &str,
     ) -> PyResult<PyPackBatchIterator> {
-        let (batch_size, skip_errors) = (positive(batch_size)?, skips_errors(on_error)?);
+        let (batch_size, skip_errors) = (at_least(1, "batch_size", batch_size)?, skips_errors(on_error)?);
+        let (seed, workers) = (optional_at_least(0, "seed", seed)?, workers_from(workers)?);
         let chosen = indices.map(|indices| self.places(indices)).transpose()?;
         Ok(PyPackBatchIterator::new(&self.pack, batch_size, chosen, shuffle, seed, workers, skip_errors)?)
     }
@@ -262,14 +267,14 @@ impl PyPackReader {
     fn iter_step_batches(
         &self,
         py: Python<'_>,
-        batch_size: u64,
+        #[pyo3(from_py_with = int)] batch_size: i128,
         shuffle: bool,
-        seed: Option<u64>,
-        workers: Option<usize>,
+        #[pyo3(from_py_with = optional_int)] seed: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
         indices: Option<&Bound<'_, PyAny>>,
         on_error: &str,
     ) -> PyResult<PyPackStepIterator> {
-        let batch_size = positive(batch_size)?;
+        let (batch_size, seed) = (at_least(1, "batch_size", batch_size)?, optional_at_least(0, "seed", seed)?);
         let table = self.table(py, workers, on_error)?;
         let chosen = indices.map(|indices| row_indices(py, indices, table.num_rows())).transpose()?;
         if let Some(&index) = chosen.iter().flatten().find(|&&index| index >= table.num_rows()) {
@@ -288,7 +293,12 @@ impl PyPackReader {
     /// >>> a2store.PackReader.open("games.a2pack").to_table()
     /// StepTable(29320 rows of 32 bytes)
     #[pyo3(signature = (*, workers=None, on_error="raise"))]
-    fn to_table(&self, py: Python<'_>, workers: Option<usize>, on_error: &str) -> PyResult<PyStepTable> {
+    fn to_table(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
+        on_error: &str,
+    ) -> PyResult<PyStepTable> {
         Ok(PyStepTable::new(self.table(py, workers, on_error)?))
     }
 
@@ -313,9 +323,10 @@ impl PyPackReader {
         py: Python<'py>,
         unit: &str,
         test_pct: Option<f64>,
-        test_size: Option<u64>,
-        seed: u64,
+        #[pyo3(from_py_with = optional_int)] test_size: Option<i128>,
+        #[pyo3(from_py_with = int)] seed: i128,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let (test_size, seed) = (optional_at_least(0, "test_size", test_size)?, at_least(0, "seed", seed)?);
         let total = match unit {
             "run" => self.pack.len() as u64,
             "step" => self.total_steps(py)?,
@@ -365,11 +376,11 @@ impl PyPackReader {
         &self,
         py: Python<'py>,
         test_size: f64,
-        seed: u64,
+        #[pyo3(from_py_with = int)] seed: i128,
         unit: &str,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         let unit: SplitUnit = unit.parse()?;
-        let held_out = HeldOut::new("test_size", test_size, seed, unit)?;
+        let held_out = HeldOut::new("test_size", test_size, at_least(0, "seed", seed)?, unit)?;
         let (test, train): (Vec<u64>, Vec<u64>) = match unit {
             SplitUnit::Run => (0..self.pack.len() as u64).partition(|&run| held_out.run(run as u32)),
             SplitUnit::Step => {
@@ -411,11 +422,11 @@ impl PyPackReader {
         path: PathBuf,
         parallel: bool,
         by_step: bool,
-        workers: Option<usize>,
+        #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
         progress: Option<bool>,
         compact: bool,
     ) -> PyResult<PyJsonlReport> {
-        let options = JsonlOptions { by_step, compact, parallel, workers };
+        let options = JsonlOptions { by_step, compact, parallel, workers: workers_from(workers)? };
         let report =
             interruptible(py, progress, |progress, cancel| self.pack.to_jsonl(&path, &options, progress, cancel))?;
         let JsonlReport { num_runs, num_steps, num_bytes, errors, .. } = report;
@@ -449,11 +460,12 @@ impl PyPackReader {
     fn validate(
         &self,
         py: Python<'_>,
-        sample: Option<usize>,
-        workers: Option<usize>,
+        #[pyo3(from_py_with = optional_int)] sample: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
         progress: Option<bool>,
     ) -> PyResult<Vec<String>> {
-        let options = ValidateOptions { sample, workers };
+        let sample = optional_within("sample", sample, 0..=usize::MAX)?;
+        let options = ValidateOptions { sample, workers: workers_from(workers)? };
         let report = interruptible(py, progress, |progress, cancel| self.pack.validate(&options, progress, cancel))?;
         Ok(report.problems.iter().map(ToString::to_string).collect())
     }
@@ -462,14 +474,22 @@ impl PyPackReader {
 impl PyPackReader {
     /// Returns the indices of runs; negative ones count from the end.
     fn places(&self, indices: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
-        indices.try_iter()?.map(|index| self.place(index?.extract()?)).collect()
+        let wrong =
+            |found: &Bound<'_, PyAny>| PyTypeError::new_err(format!("indices: expected integers, found {found}"));
+        let place = |index: PyResult<Bound<'_, PyAny>>| {
+            let index = index?;
+            self.place(exact_integer(&index).ok_or_else(|| wrong(&index))??)
+        };
+        indices.try_iter().map_err(|_| wrong(indices))?.map(place).collect()
     }
 }
 
-fn positive(batch_size: u64) -> PyResult<u64> {
-    match batch_size {
-        0 => Err(Error::argument("batch_size", "at least 1", 0).into()),
-        size => Ok(size),
+#[pymethods]
+impl PyJsonlReport {
+    fn __repr__(&self) -> String {
+        let PyJsonlReport { num_runs, num_steps, num_bytes, errors } = self;
+        let errors = errors.len();
+        format!("JsonlReport(num_runs={num_runs}, num_steps={num_steps}, num_bytes={num_bytes}, {errors} errors)")
     }
 }
 

@@ -135,6 +135,12 @@ impl PyPackIterator {
         let place = self.places.as_ref().map_or(Some(position), |places| places.get(position).copied());
         Ok(Some(pyrun(&self.pack, place.unwrap_or(position), run?)))
     }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let len = self.places.as_ref().map_or(self.pack.len(), Vec::len);
+        let returned = py.detach(|| lock(&self.runs).1.min(len));
+        format!("PackIterator({len} runs, {returned} returned)")
+    }
 }
 
 impl PyPackBatchIterator {
@@ -183,7 +189,7 @@ impl PyPackBatchIterator {
                     Err(_) if self.skip_errors && self.pack.is_absent(place) => {}
                     Err(error) if self.skip_errors => {
                         let path = self.pack.path().unwrap_or(Path::new("")).to_path_buf();
-                        lock(&self.errors).push(Rejected { path, error });
+                        lock(&self.errors).push(Rejected::new(path, error));
                     }
                     Err(error) => ready.push_back(Err(error)),
                 }
@@ -209,6 +215,10 @@ impl PyPackBatchIterator {
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Vec<PyRun>>> {
         let batch = py.detach(|| self.next_batch(&signals()))?;
         Ok(batch.map(|batch| batch.into_iter().map(|(place, run)| pyrun(&self.pack, place, run)).collect()))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("PackBatchIterator({} batches of {} runs)", self.__len__(), self.batch_size)
     }
 
     /// The runs that were skipped so far with ``on_error="skip"``, in order.
@@ -254,6 +264,10 @@ impl PyPackStepIterator {
             if rows.is_empty() { Ok(None) } else { self.table.take(&rows).map(Some) }
         })?;
         Ok(batch.map(PyBatch::new))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("PackStepIterator({} batches of {} rows)", self.__len__(), self.batch_size)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Games that are played with a Python policy.
 
+use super::integers::{at_least, int, optional_int, optional_within, within, workers_from};
 use super::interrupt::interruptible;
 use super::numpy::{as_array, copied_array, type_and_shape, values};
 use super::recorder::PyRecorder;
@@ -44,11 +45,11 @@ pub(super) struct PyPlayer {
 impl PyPlayer {
     #[new]
     #[pyo3(signature = (depth=1, *, workers=None))]
-    fn new(depth: u8, workers: Option<usize>) -> PyResult<PyPlayer> {
-        if depth > 3 {
-            return Err(Error::argument("depth", "0..=3", depth).into());
-        }
-        Ok(PyPlayer { depth, workers })
+    fn new(
+        #[pyo3(from_py_with = int)] depth: i128,
+        #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
+    ) -> PyResult<PyPlayer> {
+        Ok(PyPlayer { depth: within("depth", depth, 0..=3)?, workers: workers_from(workers)? })
     }
 
     /// Returns the player's moves on boards, as a policy does; 0 where no move is legal.
@@ -193,12 +194,12 @@ impl PyPlayResult {
 pub(super) fn play(
     py: Python<'_>,
     policy: &Bound<'_, PyAny>,
-    num_games: u64,
-    batch_size: usize,
-    seed: u64,
+    #[pyo3(from_py_with = int)] num_games: i128,
+    #[pyo3(from_py_with = int)] batch_size: i128,
+    #[pyo3(from_py_with = int)] seed: i128,
     recorder: Option<Bound<'_, PyRecorder>>,
     tokens: &str,
-    max_steps: Option<u32>,
+    #[pyo3(from_py_with = optional_int)] max_steps: Option<i128>,
     temperature: f32,
     progress: Option<bool>,
 ) -> PyResult<PyPlayResult> {
@@ -208,7 +209,14 @@ pub(super) fn play(
         _ => return Err(Error::argument("tokens", "\"uint8\" or \"int64\"", format!("{tokens:?}")).into()),
     };
     let recorder = recorder.as_ref().map(|recorder| recorder.get().recorder());
-    let mut options = PlayOptions { num_games, batch_size, seed, max_steps, temperature, workers: None };
+    let mut options = PlayOptions {
+        num_games: at_least(0, "num_games", num_games)?,
+        batch_size: within("batch_size", batch_size, 1..=1 << 24)?,
+        seed: at_least(0, "seed", seed)?,
+        max_steps: optional_within("max_steps", max_steps, 1..=u32::MAX)?,
+        temperature,
+        workers: None,
+    };
     let report = if let Ok(player) = policy.cast::<PyPlayer>() {
         let player = player.get();
         options.workers = player.workers;

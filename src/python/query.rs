@@ -1,11 +1,12 @@
 //! The methods of planned queries, `a2store.Query`.
 
 use super::arrow::{ArrowBatch, ArrowSchema, columns_and_types, stream_capsule};
+use super::integers::{at_least, int, optional_at_least, optional_int};
 use super::interrupt::{checking, interruptible, signals};
 use super::packages::{needed, signal_or, to_arrow, to_pandas, to_polars};
 use super::planned::{NOTEBOOK_ROWS, PyQuery, QueryCall};
 use super::table::PyStepTable;
-use super::values::{at_least, names_from, scalar};
+use super::values::{names_from, scalar};
 use crate::cancellation::CancellationToken;
 use crate::error::Error;
 use crate::progress::Progress;
@@ -78,7 +79,7 @@ impl PyQuery {
     /// >>> query = archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC")
     /// >>> query.limit(2).to_polars().rows()
     /// [(16, 82292), (17, 46388)]
-    fn limit(slf: &Bound<'_, Self>, n: i128) -> PyResult<PyQuery> {
+    fn limit(slf: &Bound<'_, Self>, #[pyo3(from_py_with = int)] n: i128) -> PyResult<PyQuery> {
         let (py, n) = (slf.py(), at_least(0, "n", n)?);
         let query = &slf.get().query;
         let limited = py.detach(|| query.limit(n))?;
@@ -94,7 +95,7 @@ impl PyQuery {
     /// >>> archive.sql("SELECT * FROM steps").head().count()
     /// 5
     #[pyo3(signature = (n=5))]
-    fn head(slf: &Bound<'_, Self>, n: i128) -> PyResult<PyQuery> {
+    fn head(slf: &Bound<'_, Self>, #[pyo3(from_py_with = int)] n: i128) -> PyResult<PyQuery> {
         PyQuery::limit(slf, n)
     }
 
@@ -189,7 +190,7 @@ impl PyQuery {
     /// +--------+-----------+
     /// the first 2 rows
     #[pyo3(signature = (max_rows=20))]
-    fn show(&self, py: Python<'_>, max_rows: i128) -> PyResult<()> {
+    fn show(&self, py: Python<'_>, #[pyo3(from_py_with = int)] max_rows: i128) -> PyResult<()> {
         let max_rows = usize::try_from(at_least(0, "max_rows", max_rows)?).unwrap_or(usize::MAX);
         let preview =
             interruptible(py, Some(false), |_, cancel| self.query.preview_unless_cancelled(max_rows, cancel))?;
@@ -313,7 +314,13 @@ impl PyQuery {
     /// >>> archive.sql("SELECT * FROM steps WHERE phase = 'late'").write_parquet("late.parquet")
     /// 1950
     #[pyo3(signature = (path, *, compression="zstd", row_group_size=1_048_576))]
-    fn write_parquet(&self, py: Python<'_>, path: PathBuf, compression: &str, row_group_size: i128) -> PyResult<u64> {
+    fn write_parquet(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        compression: &str,
+        #[pyo3(from_py_with = int)] row_group_size: i128,
+    ) -> PyResult<u64> {
         let rows = at_least(1, "row_group_size", row_group_size)?;
         let options = WriteRowsOptions::default().with_compression(compression.parse()?);
         self.write(py, path, &options.with_row_group_rows(usize::try_from(rows).unwrap_or(usize::MAX)))
@@ -416,7 +423,7 @@ impl PyQuery {
         columns: Option<&Bound<'_, PyAny>>,
         extra: Option<&Bound<'_, PyAny>>,
         chosen_ev: &str,
-        memory_limit: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] memory_limit: Option<i128>,
         path: Option<PathBuf>,
         progress: Option<bool>,
     ) -> PyResult<PyStepTable> {
@@ -424,7 +431,7 @@ impl PyQuery {
         let chosen_ev: ChosenEv = chosen_ev.parse()?;
         let mut options = MaterializeOptions::default().with_extra(extra).with_chosen_ev(chosen_ev);
         options.columns = columns.map(|names| names_from("columns", names)).transpose()?;
-        options.memory_limit = memory_limit.map(|bytes| at_least(0, "memory_limit", bytes)).transpose()?;
+        options.memory_limit = optional_at_least(0, "memory_limit", memory_limit)?;
         options.path = path;
         let table = interruptible(py, progress, |progress, cancel| self.query.materialize(&options, progress, cancel))?;
         Ok(PyStepTable::new(table))
@@ -446,13 +453,17 @@ fn condition_from(condition: &Bound<'_, PyAny>) -> PyResult<Condition> {
         "not" => Condition::Not(Box::new(condition_from(&operands)?)),
         "is_null" => Condition::IsNull(operands.extract()?),
         "in" => {
-            let values = condition.get_item(2)?.try_iter()?.map(|value| scalar(&value?)).collect::<PyResult<_>>()?;
+            let values = condition
+                .get_item(2)?
+                .try_iter()?
+                .map(|value| scalar("condition", &value?))
+                .collect::<PyResult<_>>()?;
             Condition::OneOf(operands.extract()?, values)
         }
         sign => {
             let sign = Condition::operator(sign);
             let sign = sign.ok_or_else(|| PyValueError::new_err(format!("condition: unknown operator {operator}")))?;
-            Condition::Compare(operands.extract()?, sign, scalar(&condition.get_item(2)?)?)
+            Condition::Compare(operands.extract()?, sign, scalar("condition", &condition.get_item(2)?)?)
         }
     })
 }

@@ -1,6 +1,7 @@
 //! The recorder of games, `a2store.selfplay.Recorder`.
 
 use super::archive::PyArchive;
+use super::integers::{at_least, int, optional_at_least, optional_int, optional_within, within};
 use super::steps::{Boards, Moves, board_from, branches, cells, floats, move_from};
 use crate::error::Error;
 use crate::selfplay::{
@@ -211,8 +212,8 @@ fn warn(py: Python<'_>, unfinished: &[Unfinished]) -> PyResult<()> {
 impl PyRecorder {
     #[new]
     #[pyo3(signature = (
-        root, *, tag, engine=None, model_hash=None, config_hash=None, meta=None, sink=None, max_games=None, max_steps=None,
-        max_ram_mb=None, max_wall_ms=None, max_disk_mb=None, sample_rate=1, rotate_steps=10_000_000, rotate_secs=None,
+        root, *, tag, engine=None, model_hash=None, config_hash=None, meta=None, sink=None, max_games=None,
+        max_steps=None, max_ram_mb=None, max_wall_ms=None, max_disk_mb=None, sample_rate=1, rotate_steps=10_000_000, rotate_secs=None,
         journal=false, moves=true
     ))]
     #[allow(clippy::too_many_arguments)] // The signature is Python's.
@@ -225,20 +226,26 @@ impl PyRecorder {
         config_hash: Option<String>,
         meta: Option<&Bound<'_, PyDict>>,
         sink: Option<&Bound<'_, PyArchive>>,
-        max_games: Option<u64>,
-        max_steps: Option<u64>,
-        max_ram_mb: Option<u64>,
-        max_wall_ms: Option<u64>,
-        max_disk_mb: Option<u64>,
-        sample_rate: u32,
-        rotate_steps: u64,
+        #[pyo3(from_py_with = optional_int)] max_games: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] max_steps: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] max_ram_mb: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] max_wall_ms: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] max_disk_mb: Option<i128>,
+        #[pyo3(from_py_with = int)] sample_rate: i128,
+        #[pyo3(from_py_with = int)] rotate_steps: i128,
         rotate_secs: Option<f64>,
         journal: bool,
         moves: bool,
     ) -> PyResult<PyRecorder> {
-        let mut limits = Limits::default();
-        (limits.max_games, limits.max_steps, limits.max_ram_mb) = (max_games, max_steps, max_ram_mb);
-        (limits.max_wall_ms, limits.max_disk_mb) = (max_wall_ms, max_disk_mb);
+        let limits = Limits {
+            max_games: optional_at_least(0, "max_games", max_games)?,
+            max_steps: optional_at_least(0, "max_steps", max_steps)?,
+            max_ram_mb: optional_at_least(16, "max_ram_mb", max_ram_mb)?,
+            max_wall_ms: optional_at_least(0, "max_wall_ms", max_wall_ms)?,
+            max_disk_mb: optional_at_least(1, "max_disk_mb", max_disk_mb)?,
+        };
+        let sample_rate = within("sample_rate", sample_rate, 1..=u32::MAX)?;
+        let rotate_steps = at_least(1, "rotate_steps", rotate_steps)?;
         let rotate_every = rotate_secs.map(|secs| {
             Duration::try_from_secs_f64(secs)
                 .map_err(|_| PyValueError::new_err(format!("rotate_secs: expected seconds above 0, found {secs:e}")))
@@ -273,7 +280,8 @@ impl PyRecorder {
     /// >>> game.end()
     /// 0
     #[pyo3(signature = (seed=None))]
-    fn begin(&self, py: Python<'_>, seed: Option<u64>) -> PyResult<PyGame> {
+    fn begin(&self, py: Python<'_>, #[pyo3(from_py_with = optional_int)] seed: Option<i128>) -> PyResult<PyGame> {
+        let seed = optional_within("seed", seed, 0..=u64::MAX - 1)?;
         Ok(PyGame(Mutex::new(Some(py.detach(|| self.0.begin(seed))?))))
     }
 
@@ -387,8 +395,8 @@ impl PyGame {
     ///
     /// - ``board``: the board before the move: a packed board, an int in ``0..2**64``, or its sixteen exponents.
     /// - ``move``: 0 to 3 in the order UDLR; ``None`` = unknown.
-    /// - ``ev``: the values of the four moves in the order UDLR; ``None`` or four NaNs = no values. Values of illegal
-    ///   moves are ignored. An archive keeps the values; a session does not.
+    /// - ``ev_values``: the values of the four moves in the order UDLR; ``None`` or four NaNs = no values. Values of
+    ///   illegal moves are ignored. An archive keeps the values; a session does not.
     ///
     /// Raises ``ValueError`` for an invalid board or move, and for a missing move if moves are kept. Raises
     /// ``RecorderLimitError`` if running games alone use all memory.
@@ -396,14 +404,20 @@ impl PyGame {
     /// >>> from a2store import selfplay
     /// >>> recorder = selfplay.Recorder("selfplay", tag="v1", sink=archive)
     /// >>> game = recorder.begin()
-    /// >>> game.push(0x1000_0000_0000_0001, 0, ev=[0.5, 0.0, 0.0, 0.25])
+    /// >>> game.push(0x1000_0000_0000_0001, 0, ev_values=[0.5, 0.0, 0.0, 0.25])
     /// >>> len(game)
     /// 1
-    #[pyo3(signature = (board, r#move=None, ev=None))]
-    fn push(&self, py: Python<'_>, board: &Bound<'_, PyAny>, r#move: Option<u8>, ev: Option<[f32; 4]>) -> PyResult<()> {
-        let board = board_from(board)?;
+    #[pyo3(signature = (board, r#move=None, ev_values=None))]
+    fn push(
+        &self,
+        py: Python<'_>,
+        board: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = optional_int)] r#move: Option<i128>,
+        ev_values: Option<[f32; 4]>,
+    ) -> PyResult<()> {
+        let board = board_from("board", board)?;
         let action = r#move.map(move_from).transpose()?.flatten();
-        let ev = ev.and_then(|values| branches(board, values));
+        let ev = ev_values.and_then(|values| branches(board, values));
         let mut guard = self.lock(py);
         let game = open(&mut guard)?;
         if !game.has_room(1) {
@@ -416,7 +430,7 @@ impl PyGame {
     ///
     /// - ``boards``: shape (n,) uint64, or shape (n, 16) exponents.
     /// - ``moves``: shape (n,), integers, 0 to 3 in the order UDLR; ``None`` = unknown.
-    /// - ``evs``: shape (n, 4), float32, in the order UDLR; ``None`` = no values.
+    /// - ``ev_values``: shape (n, 4), float32, in the order UDLR; ``None`` = no values.
     ///
     /// Raises as ``push`` does.
     ///
@@ -427,17 +441,17 @@ impl PyGame {
     /// >>> game.push_batch(run.boards, run.moves, run.ev_values)
     /// >>> len(game)
     /// 646
-    #[pyo3(signature = (boards, moves=None, evs=None))]
+    #[pyo3(signature = (boards, moves=None, ev_values=None))]
     fn push_batch(
         &self,
         py: Python<'_>,
         boards: &Bound<'_, PyAny>,
         moves: Option<&Bound<'_, PyAny>>,
-        evs: Option<&Bound<'_, PyAny>>,
+        ev_values: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let boards = Boards::of(boards)?;
         let moves = moves.map(|moves| Moves::of(moves, boards.len())).transpose()?;
-        let evs = evs.map(|evs| floats(evs, boards.len())).transpose()?;
+        let evs = ev_values.map(|values| floats(values, boards.len())).transpose()?;
         let evs = evs.as_ref().map(|evs| cells(py, evs)).transpose()?;
         let (boards, moves) = (boards.cells(py)?, moves.as_ref().map(|moves| moves.cells(py)).transpose()?);
         let len = boards.len();
@@ -475,7 +489,7 @@ impl PyGame {
     /// 0
     #[pyo3(signature = (final_board=None))]
     fn end(&self, py: Python<'_>, final_board: Option<&Bound<'_, PyAny>>) -> PyResult<u64> {
-        let final_board = final_board.map(board_from).transpose()?;
+        let final_board = final_board.map(|board| board_from("final_board", board)).transpose()?;
         let mut guard = self.lock(py);
         open(&mut guard)?;
         let game = guard.take();
@@ -495,9 +509,15 @@ impl PyGame {
         drop(self.lock(py).take());
     }
 
-    fn __len__(&self) -> usize {
-        let game = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        game.as_ref().map_or(0, |game| game.num_steps() as usize)
+    fn __len__(&self, py: Python<'_>) -> usize {
+        self.lock(py).as_ref().map_or(0, |game| game.num_steps() as usize)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        match self.lock(py).as_ref() {
+            Some(game) => format!("Game({} steps)", game.num_steps()),
+            None => "Game(ended)".to_owned(),
+        }
     }
 }
 

@@ -18,8 +18,8 @@ use std::path::PathBuf;
 pub(super) struct PyCommitInfo {
     /// The version that the commit created.
     version: u64,
-    /// The time of the commit in UTC, as in RFC 3339: ``2026-01-31T12:00:00.000Z``.
-    time: String,
+    /// The time of the commit: a ``datetime.datetime`` in UTC, in milliseconds.
+    time: Time,
     /// The operation that made the commit.
     operation: &'static str,
     /// The unique id of the commit: 32 hexadecimal digits.
@@ -40,11 +40,25 @@ pub(super) struct PyCommitInfo {
     removed_files: u64,
 }
 
+/// A time in RFC 3339, and a `datetime.datetime` in Python.
+#[derive(Clone)]
+struct Time(String);
+
+impl<'py> IntoPyObject<'py> for Time {
+    type Target = PyAny;
+    type Output = Bound<'py, PyAny>;
+    type Error = PyErr;
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        py.import("datetime")?.getattr("datetime")?.call_method1("fromisoformat", (self.0,))
+    }
+}
+
 impl From<CommitInfo> for PyCommitInfo {
     fn from(report: CommitInfo) -> PyCommitInfo {
         PyCommitInfo {
             version: report.version,
-            time: report.time,
+            time: Time(report.time),
             operation: report.operation.name(),
             txn: report.txn,
             added_runs: report.added_runs,
@@ -61,7 +75,7 @@ impl From<CommitInfo> for PyCommitInfo {
 #[pymethods]
 impl PyCommitInfo {
     fn __repr__(&self) -> String {
-        let PyCommitInfo { version, time, operation, added_runs, added_steps, .. } = self;
+        let PyCommitInfo { version, time: Time(time), operation, added_runs, added_steps, .. } = self;
         format!("CommitInfo(version={version}, time={time}, {operation}: +{added_runs} runs, +{added_steps} steps)")
     }
 }
@@ -423,14 +437,14 @@ pub(super) struct PyIngestReport {
 /// >>> _ = Path("damaged.a2run2").write_bytes(Path("runs/run-00000.a2run2").read_bytes()[:-100])
 /// >>> rejected = archive.ingest("damaged.a2run2").errors[0]
 /// >>> rejected.path, rejected.kind
-/// ('damaged.a2run2', 'decode')
+/// (PosixPath('damaged.a2run2'), 'decode')
 /// >>> rejected.message
 /// 'byte 18969 (step 642): value of a branch: expected 4 bytes, found 3 before the end'
 #[pyclass(frozen, get_all, skip_from_py_object, name = "Rejected", module = "a2store")]
 #[derive(Clone)]
 pub(super) struct PyRejected {
-    /// The file, or the folder of a dataset or session.
-    path: String,
+    /// The file; the folder of a dataset, a session or a pack if no single file is wrong.
+    path: PathBuf,
     /// The position of the failure in the file, in bytes from its start, if known.
     offset: Option<u64>,
     /// The index of the rejected run in its file, from 0; ``None`` = the whole file, or the only run in it.
@@ -447,7 +461,7 @@ impl From<&Rejected> for PyRejected {
     fn from(rejected: &Rejected) -> PyRejected {
         let location = rejected.error.location();
         PyRejected {
-            path: rejected.path.to_string_lossy().into_owned(),
+            path: rejected.path.clone(),
             offset: location.and_then(|location| location.offset),
             run: location.and_then(|location| location.run),
             step: location.and_then(|location| location.step),
@@ -493,6 +507,6 @@ impl PyIngestReport {
 #[pymethods]
 impl PyRejected {
     fn __repr__(&self) -> String {
-        format!("Rejected({}: {})", self.path, self.message)
+        format!("Rejected({}: {})", self.path.display(), self.message)
     }
 }

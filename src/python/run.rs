@@ -53,6 +53,23 @@ pub(super) struct PyRunMeta {
     format: &'static str,
 }
 
+#[pymethods]
+impl PyRunMeta {
+    fn __repr__(&self) -> String {
+        let PyRunMeta { num_steps, max_score, highest_tile, engine, format, .. } = self;
+        let engine = engine_text(engine.as_deref());
+        format!(
+            "RunMeta(num_steps={num_steps}, max_score={max_score}, highest_tile={highest_tile}, engine={engine}, \
+             {format})"
+        )
+    }
+}
+
+/// Returns an engine's name for a `repr`.
+fn engine_text(engine: Option<&str>) -> String {
+    engine.map_or_else(|| "None".to_owned(), |engine| format!("{engine:?}"))
+}
+
 /// Decode one run from a file or from the bytes of a run file.
 ///
 /// The content determines the format, A2T1 or a2run2; the file's name does not.
@@ -205,7 +222,7 @@ impl PyRun {
 
     fn __repr__(&self) -> String {
         let meta = self.run.meta();
-        let engine = meta.engine.as_ref().map_or_else(|| "None".to_owned(), |engine| format!("{engine:?}"));
+        let engine = engine_text(meta.engine.as_deref());
         format!("Run({} steps, max_score={}, engine={engine}, {})", self.run.num_steps(), meta.max_score, self.format)
     }
 }

@@ -1,5 +1,6 @@
 //! Simulated games, `a2store.simulate`.
 
+use super::integers::{at_least, int, optional_int, within, workers_from};
 use super::interrupt::interruptible;
 use crate::selfplay::{SimulateOptions, simulate as simulate_runs};
 use pyo3::prelude::*;
@@ -41,8 +42,9 @@ impl PySimulateReport {
 /// - ``workers``: threads to play with, 1 to 1,024; ``None`` = one per core.
 /// - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
 ///
-/// Raises ``FileExistsError`` for a file that already exists; nothing is overwritten. Raises ``ValueError`` for an
-/// option out of range. Raises ``KeyboardInterrupt`` on Ctrl-C; the files of finished games stay.
+/// Raises ``FileExistsError`` for an existing file with other contents; nothing is overwritten. A repeated call with
+/// the same options changes nothing. Raises ``ValueError`` for an option out of range. Raises ``KeyboardInterrupt`` on
+/// Ctrl-C; the files of finished games stay.
 ///
 /// >>> a2store.simulate("more", runs=2, seed=2, depth=0)
 /// SimulateReport(runs=2, num_steps=742, num_bytes=22199)
@@ -52,15 +54,22 @@ impl PySimulateReport {
 pub(super) fn simulate(
     py: Python<'_>,
     out: PathBuf,
-    runs: u32,
-    seed: u64,
+    #[pyo3(from_py_with = int)] runs: i128,
+    #[pyo3(from_py_with = int)] seed: i128,
     format: &str,
-    depth: u8,
+    #[pyo3(from_py_with = int)] depth: i128,
     engine: Option<String>,
-    workers: Option<usize>,
+    #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
     progress: Option<bool>,
 ) -> PyResult<PySimulateReport> {
-    let options = SimulateOptions { runs, seed, format: format.parse()?, depth, engine, workers };
+    let options = SimulateOptions {
+        runs: within("runs", runs, 0..=u32::MAX)?,
+        seed: at_least(0, "seed", seed)?,
+        format: format.parse()?,
+        depth: within("depth", depth, 0..=3)?,
+        engine,
+        workers: workers_from(workers)?,
+    };
     let report = interruptible(py, progress, |progress, cancel| simulate_runs(&out, &options, progress, cancel))?;
     Ok(PySimulateReport { runs: report.runs, num_steps: report.num_steps, num_bytes: report.num_bytes })
 }

@@ -1,7 +1,8 @@
 //! Arguments of queries from Python, and descriptions of named queries and SQL functions.
 
+use super::integers::optional_at_least;
 use super::structured;
-use super::values::{at_least, is_path, scalar};
+use super::values::{is_path, scalar};
 use crate::error::Error;
 use crate::query::{
     Function, QueryOptions, SavedColumn, SavedParameter, SavedQuery, ScalarValue, UserTable, functions,
@@ -48,7 +49,6 @@ impl LimitArguments {
 
     pub(super) fn options(self, tables: Option<&Bound<'_, PyDict>>) -> PyResult<QueryOptions> {
         let LimitArguments { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit } = self;
-        let whole = |name: &'static str, value: Option<i128>| value.map(|value| at_least(0, name, value)).transpose();
         let time_limit = match time_limit {
             Some(secs) => Some(
                 Duration::try_from_secs_f64(secs)
@@ -58,11 +58,11 @@ impl LimitArguments {
         };
         let mut options = QueryOptions {
             tables: Vec::new(),
-            memory_limit: whole("memory_limit", memory_limit)?,
-            spill_limit: whole("spill_limit", spill_limit)?,
+            memory_limit: optional_at_least(0, "memory_limit", memory_limit)?,
+            spill_limit: optional_at_least(0, "spill_limit", spill_limit)?,
             spill_folder,
-            row_limit: whole("row_limit", row_limit)?,
-            byte_limit: whole("byte_limit", byte_limit)?,
+            row_limit: optional_at_least(0, "row_limit", row_limit)?,
+            byte_limit: optional_at_least(0, "byte_limit", byte_limit)?,
             time_limit,
         };
         for (name, table) in tables.into_iter().flatten() {
@@ -260,7 +260,11 @@ pub(super) fn queries(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<Vec<P
 
 /// Converts the values of a named query's parameters.
 pub(super) fn named_params(params: Option<&Bound<'_, PyDict>>) -> PyResult<HashMap<String, ScalarValue>> {
-    let value = |(name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| Ok((name.extract()?, scalar(&value)?));
+    let value = |(name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
+        let name: String = name.extract()?;
+        let value = scalar(&name, &value)?;
+        Ok((name, value))
+    };
     params.into_iter().flatten().map(value).collect()
 }
 

@@ -1,5 +1,6 @@
 //! Conversion of boards, moves and values of steps to and from NumPy arrays.
 
+use super::integers::{at_least, checked, exact_integer, shown, within};
 use super::numpy::{array, contiguous};
 use crate::board::{Board, Move};
 use crate::error::Error;
@@ -8,28 +9,44 @@ use crate::selfplay::{write_legal, write_tokens};
 use pyo3::buffer::{Element, PyBuffer, ReadOnlyCell};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyInt};
+use pyo3::types::{PyBool, PyByteArray};
 
-/// Converts a board from its bits, or from sixteen exponents.
-pub(super) fn board_from(board: &Bound<'_, PyAny>) -> PyResult<Board> {
-    if board.is_instance_of::<PyInt>() {
-        return Ok(Board(board.extract()?));
+/// Converts a board from its bits, or from sixteen exponents. `name` is the argument.
+pub(super) fn board_from(name: &'static str, board: &Bound<'_, PyAny>) -> PyResult<Board> {
+    // Many boards exceed i64, so this comes before `exact_integer`, which is slow for them.
+    if !board.is_instance_of::<PyBool>()
+        && let Ok(bits) = board.extract()
+    {
+        return Ok(Board(bits));
+    }
+    if let Some(bits) = exact_integer(board) {
+        return Ok(Board(at_least(0, name, bits?)?));
     }
     if let Ok(exps) = board.extract::<[u8; 16]>() {
         return Ok(Board::from_exps(exps)?);
     }
-    // NumPy's integers are not instances of Python's int.
-    board
-        .extract::<u64>()
-        .map(Board)
-        .map_err(|_| PyTypeError::new_err("board: expected an int of 64 bits, or sixteen exponents of 0..=15"))
+    let wrong = |found: &Bound<'_, PyAny>| {
+        let found = found.get_type().name()?;
+        let expected = "an int of 64 bits, or sixteen exponents of 0..=15";
+        Err(PyTypeError::new_err(format!("{name}: expected {expected}, found {found}")))
+    };
+    let Ok(exps) = board.try_iter() else { return wrong(board) };
+    let mut len = 0_usize;
+    for exp in exps {
+        let exp = exp?;
+        let Some(exponent) = exact_integer(&exp) else { return wrong(&exp) };
+        within(name, exponent?, 0..=15_u8)?;
+        len += 1;
+    }
+    Err(Error::argument(name, "sixteen exponents", len).into())
 }
 
 /// Converts a move from its number; 255 means none.
-pub(super) fn move_from(index: u8) -> PyResult<Option<Move>> {
-    match Move::from_index(index) {
-        None if index != u8::MAX => Err(Error::argument("move", "0..=3, or 255 for none", index).into()),
-        found => Ok(found),
+pub(super) fn move_from(index: i128) -> PyResult<Option<Move>> {
+    match u8::try_from(checked("move", index)?) {
+        Ok(u8::MAX) => Ok(None),
+        Ok(small @ 0..=3) => Ok(Move::from_index(small)),
+        _ => Err(Error::argument("move", "0..=3, or 255 for none", shown(index)).into()),
     }
 }
 
@@ -159,7 +176,7 @@ impl Moves {
 
 impl MoveCells<'_> {
     pub(super) fn check(&self, place: usize) -> PyResult<()> {
-        move_from(self.0.get(place).map_or(u8::MAX, ReadOnlyCell::get)).map(drop)
+        move_from(self.0.get(place).map_or(u8::MAX, ReadOnlyCell::get).into()).map(drop)
     }
 
     #[inline]
@@ -168,13 +185,14 @@ impl MoveCells<'_> {
     }
 }
 
-pub(super) fn floats(evs: &Bound<'_, PyAny>, len: usize) -> PyResult<PyBuffer<f32>> {
+pub(super) fn floats(values: &Bound<'_, PyAny>, len: usize) -> PyResult<PyBuffer<f32>> {
     let shape = [Some(len), Some(4)];
-    if let Some(buffer) = buffer(evs, &shape) {
+    if let Some(buffer) = buffer(values, &shape) {
         return Ok(buffer);
     }
-    let refuse = || PyValueError::new_err(format!("evs: expected an array of shape ({len}, 4), one row per board"));
-    buffer(&contiguous(evs, Some("f4"))?, &shape).ok_or_else(refuse)
+    let refuse =
+        || PyValueError::new_err(format!("ev_values: expected an array of shape ({len}, 4), one row per board"));
+    buffer(&contiguous(values, Some("f4"))?, &shape).ok_or_else(refuse)
 }
 
 /// Returns the memory of a C-contiguous array with this type and shape.

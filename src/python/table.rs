@@ -3,6 +3,7 @@
 use super::arrow::{ArrowArray, ArrowSchema, stream_capsule};
 use super::batch::PyBatch;
 use super::indices::{row_indices, run_ids_from};
+use super::integers::{at_least, int, optional_at_least, optional_int, optional_within, within, workers_from};
 use super::interrupt::{checking, interruptible};
 use super::loader::{PyBatchIterator, PyLoader, sampling};
 use super::memory::Memory;
@@ -12,7 +13,7 @@ use super::planned::{NOTEBOOK_ROWS, PyQuery};
 use super::reports::{PyRejected, skips_errors};
 use super::sql::stream_of;
 use super::table_items::rows_at;
-use super::values::{at_least, is_path, paths_from};
+use super::values::{is_path, paths_from};
 use crate::archive::Phase;
 use crate::cancellation::CancellationToken;
 use crate::error::Error;
@@ -303,7 +304,7 @@ impl PyStepTable {
     /// >>> table.head(3)["step_index"]
     /// array([0, 1, 2], dtype=uint16)
     #[pyo3(signature = (n=5))]
-    fn head(&self, py: Python<'_>, n: i128) -> PyResult<PyBatch> {
+    fn head(&self, py: Python<'_>, #[pyo3(from_py_with = int)] n: i128) -> PyResult<PyBatch> {
         let n = at_least(0, "n", n)?.min(self.table.num_rows());
         self.batch(py, &(0..n).collect::<Vec<u64>>())
     }
@@ -318,10 +319,14 @@ impl PyStepTable {
     /// >>> table.sample(100, seed=1).tokens.shape
     /// (100, 16)
     #[pyo3(signature = (n, *, seed=0))]
-    fn sample(&self, py: Python<'_>, n: i128, seed: i128) -> PyResult<PyBatch> {
+    fn sample(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = int)] n: i128,
+        #[pyo3(from_py_with = int)] seed: i128,
+    ) -> PyResult<PyBatch> {
         let (rows, seed) = (self.table.num_rows(), at_least(0, "seed", seed)?);
-        let n = u64::try_from(n).ok().filter(|n| *n <= rows);
-        let n = n.ok_or_else(|| Error::argument("n", format!("0..={rows}"), "a number out of range"))?;
+        let n: u64 = within("n", n, 0..=rows)?;
         let permutation = Permutation::new(rows, seed, 0)?;
         self.batch(py, &(0..n).filter_map(|position| permutation.get(position)).collect::<Vec<u64>>())
     }
@@ -339,10 +344,11 @@ impl PyStepTable {
     fn iter_batches(
         &self,
         py: Python<'_>,
-        batch_size: usize,
+        #[pyo3(from_py_with = int)] batch_size: i128,
         columns: Option<Vec<String>>,
         tokens: &str,
     ) -> PyResult<PyBatchIterator> {
+        let batch_size = within("batch_size", batch_size, 1..=1 << 28)?;
         let options = LoaderOptions { batch_size, tokens: tokens.parse()?, columns, ..LoaderOptions::default() };
         let options = LoaderOptions { sampling: Sampling::Sequential, ..options };
         let loader = checking(py, |cancel| self.table.loader_unless_cancelled(options, cancel))?;
@@ -435,8 +441,8 @@ impl PyStepTable {
         &self,
         py: Python<'_>,
         condition: Option<String>,
-        min_score: Option<u64>,
-        max_score: Option<u64>,
+        #[pyo3(from_py_with = optional_int)] min_score: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] max_score: Option<i128>,
         engine: Option<&Bound<'_, PyAny>>,
         phase: Option<&Bound<'_, PyAny>>,
         run_ids: Option<&Bound<'_, PyAny>>,
@@ -451,6 +457,8 @@ impl PyStepTable {
                 .map_err(|_| PyValueError::new_err(format!("run_ids: expected 0..=4294967295, found {id}")))
         };
         let run_ids = run_ids.map(|ids| run_ids_from(py, ids)).transpose()?;
+        let min_score = optional_at_least(0, "min_score", min_score)?;
+        let max_score = optional_at_least(0, "max_score", max_score)?;
         let filter = RowFilter {
             min_score,
             max_score,
@@ -477,8 +485,13 @@ impl PyStepTable {
     /// >>> len(train) + len(val) == len(table)
     /// True
     #[pyo3(signature = (val=0.1, *, seed=0))]
-    fn split(&self, py: Python<'_>, val: f64, seed: u64) -> PyResult<(PyStepTable, PyStepTable)> {
-        self.views_of_split(py, "val", val, seed, SplitUnit::Run)
+    fn split(
+        &self,
+        py: Python<'_>,
+        val: f64,
+        #[pyo3(from_py_with = int)] seed: i128,
+    ) -> PyResult<(PyStepTable, PyStepTable)> {
+        self.views_of_split(py, "val", val, at_least(0, "seed", seed)?, SplitUnit::Run)
     }
 
     /// Split the rows into two disjoint views, ``(train, test)``, and return them.
@@ -503,10 +516,10 @@ impl PyStepTable {
         &self,
         py: Python<'_>,
         test_size: f64,
-        seed: u64,
+        #[pyo3(from_py_with = int)] seed: i128,
         unit: &str,
     ) -> PyResult<(PyStepTable, PyStepTable)> {
-        self.views_of_split(py, "test_size", test_size, seed, unit.parse()?)
+        self.views_of_split(py, "test_size", test_size, at_least(0, "seed", seed)?, unit.parse()?)
     }
 
     /// Write the rows to a ``.npy`` file, which ``numpy.load`` opens as a structured array.
@@ -564,11 +577,11 @@ impl PyStepTable {
         py: Python<'_>,
         path: PathBuf,
         mmap: bool,
-        memory_limit: Option<u64>,
+        #[pyo3(from_py_with = optional_int)] memory_limit: Option<i128>,
         progress: Option<bool>,
     ) -> PyResult<PyStepTable> {
         let mut options = LoadOptions::default().with_mmap(mmap);
-        options.memory_limit = memory_limit;
+        options.memory_limit = optional_at_least(0, "memory_limit", memory_limit)?;
         let table = interruptible(py, progress, |progress, cancel| StepTable::load(&path, &options, progress, cancel))?;
         Ok(PyStepTable::new(table))
     }
@@ -604,14 +617,14 @@ impl PyStepTable {
     fn from_runs(
         py: Python<'_>,
         paths: &Bound<'_, PyAny>,
-        min_score: Option<u64>,
-        max_score: Option<u64>,
-        min_steps: Option<u64>,
-        max_steps: Option<u64>,
+        #[pyo3(from_py_with = optional_int)] min_score: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] max_score: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] min_steps: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] max_steps: Option<i128>,
         engine: Option<String>,
         chosen_ev: &str,
-        memory_limit: Option<u64>,
-        workers: Option<usize>,
+        #[pyo3(from_py_with = optional_int)] memory_limit: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
         progress: Option<bool>,
         on_error: &str,
     ) -> PyResult<PyStepTable> {
@@ -619,14 +632,14 @@ impl PyStepTable {
         let chosen_ev = chosen_ev.parse()?;
         let skip_errors = skips_errors(on_error)?;
         let options = FromRunsOptions {
-            min_score,
-            max_score,
-            min_steps,
-            max_steps,
+            min_score: optional_at_least(0, "min_score", min_score)?,
+            max_score: optional_at_least(0, "max_score", max_score)?,
+            min_steps: optional_at_least(0, "min_steps", min_steps)?,
+            max_steps: optional_at_least(0, "max_steps", max_steps)?,
             engine,
             chosen_ev,
-            memory_limit,
-            workers,
+            memory_limit: optional_at_least(0, "memory_limit", memory_limit)?,
+            workers: workers_from(workers)?,
             skip_errors,
         };
         let table =
@@ -663,13 +676,14 @@ impl PyStepTable {
         path: PathBuf,
         run_ids: Option<&Bound<'_, PyAny>>,
         extra: Option<Vec<String>>,
-        memory_limit: Option<u64>,
-        workers: Option<usize>,
+        #[pyo3(from_py_with = optional_int)] memory_limit: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
         progress: Option<bool>,
     ) -> PyResult<PyStepTable> {
         let mut options = FromSessionOptions::default().with_extra(extra.unwrap_or_default());
         options.run_ids = run_ids.map(|ids| run_ids_from(py, ids)).transpose()?;
-        (options.memory_limit, options.workers) = (memory_limit, workers);
+        options.memory_limit = optional_at_least(0, "memory_limit", memory_limit)?;
+        options.workers = workers_from(workers)?;
         let table =
             interruptible(py, progress, |progress, cancel| StepTable::from_session(&path, &options, progress, cancel))?;
         Ok(PyStepTable::new(table))
@@ -738,11 +752,11 @@ impl PyStepTable {
         path: &Bound<'_, PyAny>,
         steps: Option<PathBuf>,
         mmap: bool,
-        memory_limit: Option<u64>,
+        #[pyo3(from_py_with = optional_int)] memory_limit: Option<i128>,
         progress: Option<bool>,
     ) -> PyResult<PyStepTable> {
         let mut options = AttachOptions::default().with_in_memory(!mmap);
-        (options.steps, options.memory_limit) = (steps, memory_limit);
+        (options.steps, options.memory_limit) = (steps, optional_at_least(0, "memory_limit", memory_limit)?);
         let table = if is_path(path)? {
             let path: PathBuf = path.extract()?;
             interruptible(py, progress, |progress, cancel| self.table.attach(name, &path, &options, progress, cancel))?
@@ -873,38 +887,40 @@ impl PyStepTable {
     fn loader(
         &self,
         py: Python<'_>,
-        batch_size: usize,
+        #[pyo3(from_py_with = int)] batch_size: i128,
         shuffle: bool,
-        seed: u64,
-        epoch: u64,
+        #[pyo3(from_py_with = int)] seed: i128,
+        #[pyo3(from_py_with = int)] epoch: i128,
         drop_last: bool,
-        rank: usize,
-        world_size: usize,
+        #[pyo3(from_py_with = int)] rank: i128,
+        #[pyo3(from_py_with = int)] world_size: i128,
         tokens: &str,
         symmetries: bool,
         columns: Option<Vec<String>>,
-        prefetch: usize,
+        #[pyo3(from_py_with = int)] prefetch: i128,
         replacement: bool,
         weights: Option<String>,
         strata: Option<String>,
         quotas: Option<&Bound<'_, PyDict>>,
-        num_samples: Option<u64>,
-        window: Option<u64>,
+        #[pyo3(from_py_with = optional_int)] num_samples: Option<i128>,
+        #[pyo3(from_py_with = optional_int)] window: Option<i128>,
         transform: Option<Bound<'_, PyAny>>,
     ) -> PyResult<PyLoader> {
+        let window = optional_at_least(1, "window", window)?;
+        let world_size = within("world_size", world_size, 1..=1 << 24)?;
         let options = LoaderOptions {
-            batch_size,
+            batch_size: within("batch_size", batch_size, 1..=1 << 28)?,
             sampling: sampling(shuffle, replacement, weights, strata, quotas, window)?,
-            num_samples,
-            seed,
-            epoch,
+            num_samples: optional_within("num_samples", num_samples, 0..=1 << 62)?,
+            seed: at_least(0, "seed", seed)?,
+            epoch: at_least(0, "epoch", epoch)?,
             drop_last,
-            rank,
+            rank: within("rank", rank, 0..=world_size - 1)?,
             world_size,
             tokens: tokens.parse()?,
             symmetries,
             columns,
-            prefetch,
+            prefetch: within("prefetch", prefetch, 0..=1 << 12)?,
         };
         let loader = checking(py, |cancel| self.table.loader_unless_cancelled(options, cancel))?;
         PyLoader::new(loader, transform)

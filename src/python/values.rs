@@ -1,12 +1,39 @@
 //! Conversion of Python values to query parameters and paths.
 
-use crate::error::Error;
 use crate::query::{ParamValues, ScalarValue, no_params};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyMapping, PySet, PyString};
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// The location of a file or a folder: a `pathlib.Path` in Python, or a str for a URL, because a path would merge the
+/// two slashes of a URL.
+pub(super) struct Location(PathBuf);
+
+impl From<&Path> for Location {
+    fn from(path: &Path) -> Location {
+        Location(path.to_path_buf())
+    }
+}
+
+impl<'py> IntoPyObject<'py> for Location {
+    type Target = PyAny;
+    type Output = Bound<'py, PyAny>;
+    type Error = PyErr;
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match url(&self.0) {
+            Some(url) => Ok(PyString::new(py, url).into_any()),
+            None => self.0.into_pyobject(py),
+        }
+    }
+}
+
+/// Returns the URL that a location is, if it is one.
+pub(super) fn url(location: &Path) -> Option<&str> {
+    location.to_str().filter(|text| text.contains("://"))
+}
 
 /// Converts a dict to `$name` parameters, and a sequence to `$1`, `$2`, ….
 pub(super) fn params(params: Option<&Bound<'_, PyAny>>) -> PyResult<ParamValues> {
@@ -17,7 +44,8 @@ pub(super) fn params(params: Option<&Bound<'_, PyAny>>) -> PyResult<ParamValues>
         let mut values = HashMap::new();
         for item in named.items()? {
             let (name, value): (String, Bound<'_, PyAny>) = item.extract()?;
-            values.insert(name.trim_start_matches('$').to_owned(), scalar(&value)?);
+            let value = scalar(&format!("params: {name}"), &value)?;
+            values.insert(name.trim_start_matches('$').to_owned(), value);
         }
         return Ok(values.into());
     }
@@ -26,12 +54,12 @@ pub(super) fn params(params: Option<&Bound<'_, PyAny>>) -> PyResult<ParamValues>
         let found = params.get_type().name()?;
         return Err(PyTypeError::new_err(format!("params: expected a dict or a sequence of values, found {found}")));
     }
-    let values = params.try_iter()?.map(|value| scalar(&value?)).collect::<PyResult<Vec<_>>>()?;
+    let values = params.try_iter()?.map(|value| scalar("params", &value?)).collect::<PyResult<Vec<_>>>()?;
     Ok(values.into())
 }
 
-/// Converts the value of a parameter.
-pub(super) fn scalar(value: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
+/// Converts the value of a parameter. `argument` names it in errors.
+pub(super) fn scalar(argument: &str, value: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
     if value.is_none() {
         return Ok(ScalarValue::Null);
     }
@@ -44,7 +72,7 @@ pub(super) fn scalar(value: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
         }
         let Ok(large) = value.extract::<u64>() else {
             let expected = format!("integers of {} to {}", i64::MIN, u64::MAX);
-            return Err(PyValueError::new_err(format!("params: expected {expected}, found {value}")));
+            return Err(PyValueError::new_err(format!("{argument}: expected {expected}, found {value}")));
         };
         return Ok(ScalarValue::from(large));
     }
@@ -61,7 +89,7 @@ pub(super) fn scalar(value: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
     if value.hasattr("item")? && value.hasattr("dtype")? {
         let own = value.call_method0("item")?;
         if !own.get_type().is(value.get_type()) {
-            return scalar(&own);
+            return scalar(argument, &own);
         }
     }
     if value.hasattr("isoformat")? {
@@ -69,18 +97,13 @@ pub(super) fn scalar(value: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
         return Ok(ScalarValue::from(value.call_method0("isoformat")?.extract::<String>()?.as_str()));
     }
     let name = value.get_type().name()?;
-    Err(PyTypeError::new_err(format!("params: expected None, bool, int, float, str, bytes or a date, found {name}")))
+    let expected = "None, bool, int, float, str, bytes or a date";
+    Err(PyTypeError::new_err(format!("{argument}: expected {expected}, found {name}")))
 }
 
 /// Returns whether a value is a path.
 pub(super) fn is_path(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(value.is_instance_of::<PyString>() || value.hasattr("__fspath__")?)
-}
-
-/// Checks an integer argument. Arguments are i128, so that an integer out of range raises an error that names the argument.
-pub(super) fn at_least(min: u64, name: &'static str, value: i128) -> PyResult<u64> {
-    let number = u64::try_from(value).ok().filter(|number| *number >= min);
-    number.ok_or_else(|| Error::argument(name, format!("{min}..={}", u64::MAX), value).into())
 }
 
 /// Extracts one name, or any iterable of names.

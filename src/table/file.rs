@@ -234,7 +234,8 @@ impl<'a> TableFile<'a> {
         // NumPy writes nothing after the rows, so the extra bytes were a footer.
         let end = rows_offset + rows_len.unwrap_or(0);
         if size > end {
-            return Err(damaged(path, &format!("the end of the file or a footer at byte {end}"), "other bytes"));
+            let found = format!("{} bytes without a footer", size - end);
+            return Err(damaged(path, &format!("the end of the file or a footer at byte {end}"), &found));
         }
         let (layout, conversion) = header.layout().map_err(|error| error.with_path(path))?;
         Ok(TableFile { path, file, num_rows, rows_offset, layout, conversion, meta: None, runs: Vec::new() })

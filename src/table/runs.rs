@@ -68,7 +68,7 @@ impl Runs {
                 path: path.clone(),
                 what: "the runs of a table",
                 expected: "ids, scores and engines".into(),
-                found: "other bytes".into(),
+                found: format!("{} bytes with lengths that contradict them", bytes.len()),
             })?,
         };
         Ok(Some(Arc::clone(self.facts.get_or_init(|| Arc::new(facts)))))
@@ -80,7 +80,13 @@ impl RunFacts {
         let query = archive.sql("SELECT run_id, max_score, engine FROM runs ORDER BY run_id", no_params())?;
         let mut facts = RunFacts::default();
         for batch in query.stream()? {
-            facts.append(&batch?).ok_or_else(|| Error::query("runs has columns of other types"))?;
+            let batch = batch?;
+            facts.append(&batch).ok_or_else(|| {
+                let fields = batch.schema();
+                let types = fields.fields().iter().map(|field| format!("{} {}", field.name(), field.data_type()));
+                let found = types.collect::<Vec<_>>().join(", ");
+                Error::query(format!("runs: expected run_id, max_score and engine as in the schema, found {found}"))
+            })?;
         }
         Ok(facts)
     }

@@ -80,19 +80,20 @@ impl Selection {
 
     /// Parses the result of [`to_words`](Selection::to_words); `None` for anything else, or for rows not below
     /// `num_rows`.
-    pub(super) fn from_words(words: &[u64], num_rows: u64) -> Option<Selection> {
+    pub(super) fn from_words(words: &[u64], num_rows: u64) -> Result<Selection, String> {
         let (pairs, odd) = words.as_chunks::<2>();
         if !odd.is_empty() {
-            return None;
+            return Err(format!("{} numbers, which are no pairs", words.len()));
         }
         let mut end = 0;
         let mut ranges = Vec::with_capacity(pairs.len());
         for &[first, len] in pairs {
-            let next = first.checked_add(len).filter(|&next| first >= end && next <= num_rows)?;
+            let next = first.checked_add(len).filter(|&next| first >= end && next <= num_rows);
+            let next = next.ok_or_else(|| format!("{len} rows from row {first} on, after row {end}"))?;
             ranges.push(first..next);
             end = next;
         }
-        Some(Selection::new(ranges))
+        Ok(Selection::new(ranges))
     }
 }
 
@@ -119,18 +120,18 @@ mod tests {
             prop_assert_eq!(&positions, &list);
             prop_assert_eq!(selection.ranges().flatten().collect::<Vec<_>>(), list);
             let again = Selection::from_words(&selection.to_words(), at + 5 + big);
-            prop_assert_eq!(again.as_ref(), Some(&selection));
+            prop_assert_eq!(again.as_ref(), Ok(&selection));
             if big > 0 {
-                prop_assert_eq!(Selection::from_words(&selection.to_words(), at + 4 + big), None);
+                prop_assert!(Selection::from_words(&selection.to_words(), at + 4 + big).is_err());
             }
         }
     }
 
     #[test]
     fn overlapping_or_truncated_ranges_are_rejected() {
-        assert!(Selection::from_words(&[0, 5, 5, 1], 10).is_some());
-        assert_eq!(Selection::from_words(&[0, 5, 4, 1], 10), None);
-        assert_eq!(Selection::from_words(&[0, 5, 4], 10), None);
-        assert_eq!(Selection::from_words(&[u64::MAX, 5], 10), None);
+        assert!(Selection::from_words(&[0, 5, 5, 1], 10).is_ok());
+        assert_eq!(Selection::from_words(&[0, 5, 4, 1], 10), Err("1 rows from row 4 on, after row 5".into()));
+        assert!(Selection::from_words(&[0, 5, 4], 10).is_err());
+        assert!(Selection::from_words(&[u64::MAX, 5], 10).is_err());
     }
 }

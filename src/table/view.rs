@@ -110,10 +110,10 @@ impl StepTable {
 
     /// Returns a view of this whole table from ranges that another process described.
     pub(super) fn with_selection(&self, words: &[u64], fingerprint: Fingerprint) -> Result<StepTable> {
-        let selection = Selection::from_words(words, self.num_all_rows()).ok_or_else(|| {
+        let selection = Selection::from_words(words, self.num_all_rows()).map_err(|found| {
             let (location, what) = (Location::default(), "rows of a view");
             let expected = format!("ascending ranges below {}", self.num_all_rows());
-            Error::from(ErrorKind::Decode { location, what, expected, found: "others".into() })
+            Error::from(ErrorKind::Decode { location, what, expected, found })
         })?;
         Ok(self.of_selection(selection, fingerprint))
     }

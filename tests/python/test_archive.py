@@ -29,7 +29,7 @@ def test_a_new_archive_is_empty(tmp_path: Path) -> None:
 def test_create_over_an_existing_archive(one_run: a2store.Archive) -> None:
     with pytest.raises(a2store.ArchiveExistsError) as caught:
         a2store.Archive.create(one_run.path)
-    assert (caught.value.kind, caught.value.path) == ("archive_exists", str(one_run.path))
+    assert (caught.value.kind, caught.value.path) == ("archive_exists", one_run.path)
     assert isinstance(caught.value, a2store.ArchiveError)
     assert a2store.Archive.open(one_run.path).num_runs == 1
 
@@ -42,7 +42,7 @@ def test_open_a_folder_that_is_not_an_archive(tmp_path: Path) -> None:
     (tmp_path / "plain" / "notes.txt").write_text("no archive")
     with pytest.raises(a2store.ArchiveError) as caught:
         a2store.Archive.open(tmp_path / "plain")
-    assert (caught.value.kind, caught.value.path) == ("not_an_archive", str(tmp_path / "plain"))
+    assert (caught.value.kind, caught.value.path) == ("not_an_archive", tmp_path / "plain")
     assert not isinstance(caught.value, a2store.ArchiveExistsError)
 
 
@@ -127,8 +127,9 @@ def test_history(run_files: list[Path], games: list[Game], tmp_path: Path) -> No
         (2, "ingest", 1, sizes[0], 1, sizes[0]),
         (1, "create", 0, 0, 0, 0),
     ]
-    times = [datetime.fromisoformat(commit.time) for commit in archive.history()]
+    times = [commit.time for commit in archive.history()]
     assert times == sorted(times, reverse=True)
+    assert {time.tzinfo for time in times} == {UTC}
     # The log stores times in milliseconds.
     assert start.timestamp() - 0.001 <= times[-1].timestamp() <= times[0].timestamp() <= datetime.now(UTC).timestamp()
 
@@ -187,7 +188,7 @@ def test_a_changed_commit_is_noticed(one_run: a2store.Archive) -> None:
     newest.write_text(changed)
     with pytest.raises(a2store.DamagedError) as caught:
         a2store.Archive.open(one_run.path)
-    assert (caught.value.kind, caught.value.path) == ("damaged", str(newest))
+    assert (caught.value.kind, caught.value.path) == ("damaged", newest)
     assert a2store.Archive.open(one_run.path, version=1).num_runs == 0
 
 

@@ -315,7 +315,7 @@ def test_a_damaged_file_is_rejected(hourly: a2store.Archive, table: Table) -> No
             archive.compact(progress=False)
         except BaseException as error:
             # A panic is not a subclass of Exception.
-            if not isinstance(error, a2store.DamagedError) or error.path != str(path):
+            if not isinstance(error, a2store.DamagedError) or error.path != path:
                 compacted.append(f"byte {at}: {type(error).__name__}: {error}")
         else:
             compacted.append(f"byte {at}: compacted")
@@ -332,7 +332,7 @@ def test_a_missing_file_is_rejected(hourly: a2store.Archive) -> None:
     there = names(hourly.path)
     with pytest.raises(a2store.DamagedError) as caught:
         hourly.compact(progress=False)
-    assert caught.value.path == str(path)
+    assert caught.value.path == path
     assert names(hourly.path) == there
 
 
@@ -381,7 +381,7 @@ def test_ctrl_c(hourly: a2store.Archive, shim: Shim, tmp_path: Path, how: str) -
 def test_wrong_arguments(hourly: a2store.Archive) -> None:
     with pytest.raises(ValueError, match="file_rows"):
         hourly.compact(file_rows=0)
-    with pytest.raises(OverflowError):
+    with pytest.raises(ValueError, match="file_rows"):
         hourly.compact(file_rows=-1)
     with pytest.raises(ValueError, match="wait"):
         hourly.compact(wait=-1)

@@ -241,7 +241,7 @@ def test_writers_fail_after_their_wait_time(locked: Any, runs: list[Path]) -> No
     for attempt in work:
         with pytest.raises(a2store.ConflictError, match="another process is writing") as caught:
             attempt()
-        assert (caught.value.kind, caught.value.path) == ("conflict", str(archive.path))
+        assert (caught.value.kind, caught.value.path) == ("conflict", archive.path)
         assert " of waiting" not in str(caught.value)
     start = time.monotonic()
     with pytest.raises(a2store.ConflictError, match=r"after 0\.3 s of waiting"):

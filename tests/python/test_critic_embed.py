@@ -363,7 +363,7 @@ def test_transformer_is_deterministic_and_sees_all_cells() -> None:
         changed = tokens.clone()
         changed[0, cell] = 17
         assert ((one(changed) - base).abs().amax(2) > 0).all()
-    with pytest.raises(ValueError, match="dim % heads"):
+    with pytest.raises(ValueError, match="heads: expected a divisor of dim"):
         BoardTransformer(10, 1, 4)
 
 
@@ -374,6 +374,19 @@ def test_runner_leaves_no_gradients() -> None:
     runner = Runner(encoder, None, "f32", "cpu")
     np.testing.assert_array_equal(runner(tokens)[0], runner(tokens)[0])
     assert not encoder.training
+
+
+def test_the_command_embeds_several_sessions(
+    played: list[Game], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sessions = [tmp_path / name for name in ("one", "two")]
+    for number, session in enumerate(sessions):
+        formats.write_session(session, played[number:])
+    small = ["--encoder", "a2store.critic.transformer:small", "--device", "cpu", "--json"]
+    assert main(["embed", *map(str, sessions), *small]) == 0
+    reports = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [report["num_rows"] for report in reports] == [len(exps(session)) for session in sessions]
+    assert all((session / "embeddings.json").exists() for session in sessions)
 
 
 def test_command(played: list[Game], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

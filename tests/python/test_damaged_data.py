@@ -188,7 +188,7 @@ def test_ingest_over_damaged_runs(archive: a2store.Archive, runs: list[Path], tm
             report = opened.ingest(runs, progress=False)
         except BaseException as error:
             # A panic is not a subclass of Exception.
-            if not isinstance(error, a2store.DamagedError) or error.path != str(path / name):
+            if not isinstance(error, a2store.DamagedError) or error.path != path / name:
                 wrong.append(f"byte {at}: {type(error).__name__}: {error}")
             elif contents(path) != there:
                 wrong.append(f"byte {at}: something is left")
@@ -207,12 +207,12 @@ def test_a_missing_file_is_named(archive: a2store.Archive, runs: list[Path]) -> 
         file.unlink()
         with pytest.raises(a2store.DamagedError) as caught:
             opened.sql(f"SELECT * FROM {table} WHERE max_score > 7").count()
-        assert caught.value.path == str(file)
+        assert caught.value.path == file
         assert "no file" in str(caught.value)
         if table == "runs":
             with pytest.raises(a2store.DamagedError) as caught:
                 opened.ingest(runs, progress=False)
-            assert caught.value.path == str(file)
+            assert caught.value.path == file
     # The other table and the other versions still work.
     opened = a2store.Archive.open(archive.path.parent / "steps.a2")
     assert opened.sql("SELECT max_score FROM runs").count() == 6
@@ -226,4 +226,4 @@ def test_a_file_of_another_length_is_named(archive: a2store.Archive, change: str
     file.write_bytes({"shorter": data[:-20], "empty": b""}[change])
     with pytest.raises(a2store.DamagedError) as caught:
         archive.sql("SELECT max_score FROM steps WHERE board > 5").count()
-    assert caught.value.path == str(file)
+    assert caught.value.path == file

@@ -235,7 +235,7 @@ def test_runs_that_the_format_cannot_hold_are_skipped(games: list[Game], tmp_pat
         moves=True if format_name == "session" else None,
     )
     bad = [] if format_name in ("session", "a2pack", "jsonl") else [2, 5]
-    assert [Path(error.path).name for error in report.errors] == [f"{k}.a2run2" for k in bad]
+    assert [error.path.name for error in report.errors] == [f"{k}.a2run2" for k in bad]
     assert all("at most 65535 bytes" in error.message for error in report.errors)
     assert report.runs == len(games) - len(bad)
     if format_name != "jsonl":

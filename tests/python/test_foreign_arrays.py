@@ -209,7 +209,7 @@ def test_errors_name_the_file(packed: Array, tmp_path: Path, dtype: Any) -> None
     with pytest.raises(a2store.Error) as caught:
         load(path)
     assert str(path) in str(caught.value)
-    assert caught.value.path == str(path)
+    assert caught.value.path == path
 
 
 def test_other_shapes(packed: Array, tmp_path: Path) -> None:

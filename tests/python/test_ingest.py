@@ -96,7 +96,7 @@ def test_bad_files_are_reported_and_other_files_are_added(
 ) -> None:
     report = empty.ingest(with_bad_files, progress=False)
     assert (report.accepted, report.rejected, report.ignored) == (2, 3, 1)
-    assert [Path(error.path).name for error in report.errors] == ["a-cut.a2run2", "c-checksum.bin", "e-move.bin"]
+    assert [error.path.name for error in report.errors] == ["a-cut.a2run2", "c-checksum.bin", "e-move.bin"]
     cut, checksum, move = report.errors
     assert cut.kind == "decode"
     assert cut.offset is not None
@@ -108,10 +108,10 @@ def test_bad_files_are_reported_and_other_files_are_added(
     assert move.offset == len(data) - 4 - len(games[22]) + 9
     assert data[move.offset] == 7
     for error in report.errors:
-        assert error.path == str(with_bad_files / Path(error.path).name)
+        assert error.path == with_bad_files / error.path.name
         assert error.run is None
         assert error.message
-        assert error.path not in error.message
+        assert str(error.path) not in error.message
         assert "\n" not in error.message
     assert "7" in move.message
     steps = oracle.step_columns([games[0], games[20]], (256, 512))
@@ -121,7 +121,7 @@ def test_bad_files_are_reported_and_other_files_are_added(
 def test_on_error_raise_adds_nothing(empty: a2store.Archive, with_bad_files: Path) -> None:
     with pytest.raises(a2store.DecodeError) as caught:
         empty.ingest(with_bad_files, progress=False, on_error="raise")
-    assert caught.value.path == str(with_bad_files / "a-cut.a2run2")
+    assert caught.value.path == with_bad_files / "a-cut.a2run2"
     for archive in (empty, a2store.Archive.open(empty.path)):
         assert (archive.version, archive.num_runs, archive.num_steps) == (1, 0, 0)
     assert empty.ingest(with_bad_files, progress=False).accepted == 2
@@ -227,7 +227,7 @@ def test_two_writers_at_once(one_run: a2store.Archive, run_files: list[Path]) ->
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(a2store.ConflictError) as caught:
             one_run.ingest(run_files[1], progress=False, wait=0)
-        assert (caught.value.kind, caught.value.path) == ("conflict", str(one_run.path))
+        assert (caught.value.kind, caught.value.path) == ("conflict", one_run.path)
     assert (one_run.version, one_run.num_runs) == (2, 1)
     assert one_run.ingest(run_files[1], progress=False).accepted == 1
 

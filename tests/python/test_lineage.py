@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable
-from datetime import datetime
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +108,7 @@ def test_a_run_joins_its_commit(runs: list[Path], tmp_path: Path) -> None:
         line = by_version[row["version"]]
         # Its id is in the range that the commit assigned.
         assert line.next_run_id - line.added_runs <= row["run_id"] < line.next_run_id
-        assert abs(row["ingested_at"].timestamp() - datetime.fromisoformat(line.time).timestamp()) < 60
+        assert abs(row["ingested_at"] - line.time) < timedelta(minutes=1)
     for version, line in by_version.items():
         assert sum(row["version"] == version for row in rows) == line.added_runs
     # A SQL query for the runs added between two versions.

@@ -182,7 +182,7 @@ def test_every_argument_accepts_any_integer_type(table: a2store.StepTable, name:
     for number in (1, np.int64(1), np.uint8(1), np.int32(1)):
         assert repr(loader(number)) == repr(loader(1))
     for negative in (-1, np.int64(-1), 2**64, -(2**64), 10**30):
-        with pytest.raises(OverflowError):
+        with pytest.raises(ValueError, match=name):
             loader(negative)
     for other in (1.0, np.float64(1), "1", [1], np.array([1, 2])):
         with pytest.raises(TypeError):
@@ -203,7 +203,7 @@ def test_integers_of_tables(table: a2store.StepTable) -> None:
         for number in (0, np.int64(3), 2**64 - 1):
             ask(number)
         for negative in (-1, np.int64(-1), 2**64):
-            with pytest.raises(OverflowError):
+            with pytest.raises(ValueError, match=r"expected 0\.\.=18446744073709551615"):
                 ask(negative)
         for other in (1.0, "1", [1]):
             with pytest.raises(TypeError):

@@ -177,7 +177,7 @@ def test_indices_of_another_type(pack: a2store.PackReader, index: Any) -> None:
 
 
 def check_error(error: a2store.DecodeError, path: Path, run: int, kind: str) -> None:
-    assert (error.kind, error.path, error.run) == (kind, str(path), run)
+    assert (error.kind, error.path, error.run) == (kind, path, run)
     offset, length = packs.entry(path, run)
     assert error.offset is not None
     assert offset <= error.offset < offset + length
@@ -237,7 +237,7 @@ def test_damage_with_a_correct_checksum_is_found_while_decoding(games: list[Game
             pack.decode(index)
         offset, length = packs.entry(path, index)
         error = caught.value
-        assert (error.path, error.run) == (str(path), index)
+        assert (error.path, error.run) == (path, index)
         # The missing bytes are noticed at the end.
         assert error.offset is not None
         assert offset <= error.offset <= offset + length
@@ -256,7 +256,7 @@ def test_an_unknown_kind_affects_one_run(games: list[Game], tmp_path: Path) -> N
     for method in (pack.kind, pack.decode):
         with pytest.raises(a2store.DecodeError, match="7") as caught:
             method(7)
-        assert (caught.value.kind, caught.value.path, caught.value.run) == ("decode", str(path), 7)
+        assert (caught.value.kind, caught.value.path, caught.value.run) == ("decode", path, 7)
     others = [index for index in range(NUM_RUNS) if index != 7]
     assert places(pack.decode_batch(others)) == others
 
@@ -297,7 +297,7 @@ def test_every_byte_of_header_index_and_footer_counts(games: list[Game], tmp_pat
         with pytest.raises(a2store.DecodeError) as caught:
             a2store.PackReader.open(path)
         assert caught.value.kind in ("header", "checksum")
-        assert caught.value.path == str(path)
+        assert caught.value.path == path
         kinds.add(caught.value.kind)
     assert kinds == {"header", "checksum"}
 

@@ -119,9 +119,9 @@ def test_bad_arguments_of_batches(pack: a2store.PackReader, method: str) -> None
         with pytest.raises(ValueError, match="expected"):
             call(**options)
     for options in ({"batch_size": -1}, {"batch_size": 4, "shuffle": True, "seed": -1}):
-        with pytest.raises(OverflowError):
+        with pytest.raises(ValueError, match="expected"):
             call(**options)
-    with pytest.raises(OverflowError):
+    with pytest.raises(ValueError, match="seed"):
         call(4, shuffle=True, seed=2**64)
     with pytest.raises(TypeError):
         call()
@@ -222,7 +222,7 @@ def damaged(games: list[Game], tmp_path: Path) -> a2store.PackReader:
 
 def check_errors(errors: list[a2store.Rejected], pack: a2store.PackReader) -> None:
     assert sorted(error.run for error in errors if error.run is not None) == BAD
-    assert {(error.path, error.kind) for error in errors} == {(str(pack.path), "checksum")}
+    assert {(error.path, error.kind) for error in errors} == {(pack.path, "checksum")}
 
 
 @pytest.mark.parametrize("workers", [None, 2])
@@ -356,5 +356,5 @@ def test_splits_with_an_empty_part(pack: a2store.PackReader, tmp_path: Path) -> 
 def test_invalid_splits(pack: a2store.PackReader, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="expected"):
         pack.split(**options)
-    with pytest.raises(OverflowError):
+    with pytest.raises(ValueError, match="test_size"):
         pack.split(test_size=-1)

@@ -251,7 +251,7 @@ def test_errors_of_the_policy_are_raised_unchanged() -> None:
     [
         ({"batch_size": 0}, "batch_size: expected 1..=16777216, found 0"),
         ({"tokens": "int32"}, 'tokens: expected "uint8" or "int64", found "int32"'),
-        ({"max_steps": 0}, "max_steps: expected at least 1"),
+        ({"max_steps": 0}, r"max_steps: expected 1\.\.="),
         ({"temperature": -1.0}, "temperature: expected a number from 0"),
         ({"temperature": float("nan")}, "temperature"),
         ({"temperature": 1.0}, "policy: expected logits"),

@@ -85,11 +85,9 @@ def test_a_limited_group_is_definite_in_a_table(archive: a2store.Archive) -> Non
 
 @pytest.mark.parametrize("n", [-1, 2**64, -(2**70)])
 def test_limit_out_of_range(query: a2store.Query, n: int) -> None:
-    with pytest.raises((ValueError, OverflowError)):
-        query.limit(n)
-    if abs(n) < 2**70:
+    for ask in (query.limit, query.head):
         with pytest.raises(ValueError, match=f"n: expected 0..=18446744073709551615, found {n}"):
-            query.head(n)
+            ask(n)
 
 
 def test_an_explain_has_no_limit(archive: a2store.Archive) -> None:

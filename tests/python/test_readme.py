@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+import a2store
+
 README = Path(__file__).parents[2] / "README.md"
 
 
@@ -19,12 +21,18 @@ def blocks(language: str) -> list[str]:
 
 
 def test_python_and_shell_blocks_run(tmp_path: Path) -> None:
-    python = blocks("python")
-    assert len(python) >= 5
-    # One process for all blocks, because later blocks use what earlier ones made.
-    program = "\n".join(python) + "\nassert archive.num_runs == 50\n"
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    first, *others, exports = blocks("python")
+    assert len(others) >= 8
+    a2store.simulate(tmp_path / "runs", runs=50, seed=1, engine="demo", progress=False)
+    # One process for several blocks, because later blocks use what earlier ones made. A reader may run them again; only
+    # exports need a new folder.
+    whole = "\n".join(others)
+    for program in (first, first, whole, f"{whole}\n{exports}", first):
+        program += "\nassert archive.num_runs == 50\n"
+        done = subprocess.run(
+            [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
 
     lines = [line for block in blocks("bash") for line in block.splitlines()]
     assert len(lines) >= 7
@@ -37,6 +45,14 @@ def test_python_and_shell_blocks_run(tmp_path: Path) -> None:
         done = subprocess.run([command, *args], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, (line, done.stderr)
     assert pq.read_table(tmp_path / "best.parquet").num_rows > 0
+
+
+def test_the_first_block_takes_five_lines_to_batches_of_ones_own_data() -> None:
+    lines = blocks("python")[0].splitlines()
+    assert lines[:2] == ["import a2store", ""]
+    statements = lines[2 : lines.index("for batch in table.loader(batch_size=1024, seed=0):") + 2]
+    assert len(statements) == len(lines) - 2 == 5
+    assert "simulate" not in "".join(statements)
 
 
 def test_links_have_targets() -> None:

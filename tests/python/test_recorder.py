@@ -125,7 +125,7 @@ def test_without_moves_and_final_boards(tmp_path: Path) -> None:
         recorded.push(0x1100_0000_0000_0000)
         recorded.push_batch(np.array([[1] + [0] * 14 + [2], [3] + [0] * 15], np.uint8))
         recorded.end()
-        with pytest.raises(ValueError, match="seed: expected at most 18446744073709551614"):
+        with pytest.raises(ValueError, match=r"seed: expected 0\.\.=18446744073709551614"):
             recorder.begin(seed=2**64 - 1)
     assert rows_of(recorder.folder).dtype == formats.SESSION_ROW
     assert formats.query(recorder.folder / "metadata.db", RUNS) == [(0, -1, 3, 16, 8)]
@@ -443,7 +443,7 @@ def test_invalid_steps(tmp_path: Path) -> None:
     with Recorder(tmp_path, tag="v1") as recorder:
         recorded = recorder.begin()
         for board, move in ((-1, 0), (2**64, 0), ([16] * 16, 0), ([1] * 15, 0), (1, 4), (1, None)):
-            with pytest.raises((ValueError, TypeError, OverflowError)):
+            with pytest.raises((ValueError, TypeError)):
                 recorded.push(board, move)
         with pytest.raises(TypeError):
             recorded.push("board", 0)  # type: ignore[arg-type]

@@ -88,7 +88,7 @@ def test_a_damaged_newest_commit(path: Path, runs: list[Path], damage: Callable[
     before = contents(path)
     with pytest.raises(a2store.DamagedError) as caught:
         a2store.Archive.open(path)
-    assert caught.value.path == str(commit)
+    assert caught.value.path == commit
     assert re.search(r"version 4 can still be opened, and `repair`", str(caught.value))
     older = a2store.Archive.open(path, version=4)
     assert (older.version, older.num_runs) == (4, 6)
@@ -156,7 +156,7 @@ def test_damage_before_intact_commits(path: Path, runs: list[Path]) -> None:
     for version in (None, 3, 4, 5):
         with pytest.raises(a2store.DamagedError) as caught:
             a2store.Archive.open(path, version=version)
-        assert caught.value.path == str(commit_path(path, 3))
+        assert caught.value.path == commit_path(path, 3)
     planned = a2store.repair(path)
     assert planned.version == 2
     assert [step.path for step in planned.steps] == [f"_log/{version:020}.json" for version in (5, 4, 3)]

@@ -114,8 +114,11 @@ def test_simulate_depends_on_its_options_alone(tmp_path: Path) -> None:
 
     assert play("one", 5, 1) == play("two", 5, 2)
     assert play("other", 6, 1) != play("again", 5, 1)
+    # A repeated call changes nothing, and other games overwrite nothing.
+    before = play("one", 5, 2)
     with pytest.raises(FileExistsError):
-        play("one", 5, 1)
+        play("one", 6, 1)
+    assert play("one", 5, 1) == before
     with pytest.raises(ValueError, match="depth"):
         a2store.simulate(tmp_path / "deep", depth=4)
 
@@ -136,7 +139,7 @@ def test_errors_have_a_location(games: list[Game], tmp_path: Path) -> None:
     with pytest.raises(a2store.DecodeError) as caught:
         a2store.read_run(path)
     error = caught.value
-    assert (error.kind, error.path, error.step) == ("decode", str(path), 100)
+    assert (error.kind, error.path, error.step) == ("decode", path, 100)
     assert error.offset is not None
     assert length <= error.offset <= length + 2
     assert str(path) in str(error)

@@ -154,8 +154,8 @@ def test_invalid_options_are_rejected(table: a2store.StepTable, options: Any, me
         ({"strata": "phase", "quotas": ["early"]}, TypeError),
         ({"weights": ["w_mod"]}, TypeError),
         ({"strata": 3}, TypeError),
-        ({"window": -1}, OverflowError),
-        ({"replacement": True, "num_samples": -1}, OverflowError),
+        ({"window": -1}, ValueError),
+        ({"replacement": True, "num_samples": -1}, ValueError),
     ],
 )
 def test_options_of_other_types(table: a2store.StepTable, options: Any, error: Any) -> None:

@@ -188,7 +188,7 @@ def test_malformed_headers_are_rejected_with_the_line(made: a2store.Archive, tmp
     for read in (lambda: made.query(name, folder=tmp_path), lambda: a2store.queries(tmp_path)):
         with pytest.raises(a2store.DecodeError) as caught:
             read()
-        assert caught.value.path == str(path)
+        assert caught.value.path == path
         assert re.search(rf"\bline {line}\b", str(caught.value))
         assert "\n" not in str(caught.value)
 

@@ -198,7 +198,7 @@ def test_a_writer_rejects_a_newer_version(golden: Path, tmp_path: Path) -> None:
     ):
         with pytest.raises(a2store.ArchiveError, match=f"schema version {NEWEST + 1}.*upgrade") as caught:
             work()
-        assert (caught.value.kind, caught.value.path) == ("schema_version", str(path / "_log" / f"{3:020}.json"))
+        assert (caught.value.kind, caught.value.path) == ("schema_version", path / "_log" / f"{3:020}.json")
     assert contents(path) == before
     assert run_command("info", path, status=1).stderr.count("schema version") == 1
     # Earlier versions stay readable.

@@ -45,7 +45,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     embed = commands.add_parser("embed", help="embed every step of a session", description=_first_line(_embed.__doc__))
-    embed.add_argument("session", type=Path, help="the folder of a self-play session")
+    embed.add_argument("sessions", nargs="+", type=Path, metavar="session", help="the folder of a self-play session")
     embed.add_argument("--encoder", required=True, metavar="MODULE:NAME", help="the encoder, an instance in a module")
     embed.add_argument("--weights", type=Path, help="a state dict of the encoder, if it is a torch module")
     embed.add_argument("--pooling", choices=POOLINGS, help="how to pool the vectors of tokens; default: mean")
@@ -69,7 +69,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
 
 
 def _embed(options: argparse.Namespace) -> int:
-    """Embed every step of a session into its folder; continue an interrupted run."""
+    """Embed every step of sessions into their folders; continue an interrupted run."""
     from .embed import embed_session
 
     # SIGTERM keeps the work done so far, like SIGINT.
@@ -81,23 +81,24 @@ def _embed(options: argparse.Namespace) -> int:
         from .model import load_weights
 
         load_weights(encoder, options.weights)  # type: ignore[arg-type]
-    report = embed_session(
-        options.session,
-        encoder,
-        pooling=options.pooling,
-        dtype=options.dtype,
-        batch_size=options.batch_size,
-        device=options.device,
-        model_sha=options.model_sha,
-        overwrite=options.force,
-        progress=False if options.quiet else None,
-    )
-    if report.remark and not options.quiet:
-        print(report.remark, file=sys.stderr)
-    if options.json:
-        print(_json({**asdict(report), "path": str(report.path)}))
-    else:
-        print(f"{report.path}: {report.num_rows:,} × {report.dim} {report.dtype}, model {report.model_sha}")
+    for session in options.sessions:
+        report = embed_session(
+            session,
+            encoder,
+            pooling=options.pooling,
+            dtype=options.dtype,
+            batch_size=options.batch_size,
+            device=options.device,
+            model_sha=options.model_sha,
+            overwrite=options.force,
+            progress=False if options.quiet else None,
+        )
+        if report.remark and not options.quiet:
+            print(report.remark, file=sys.stderr)
+        if options.json:
+            print(_json({**asdict(report), "path": str(report.path)}))
+        else:
+            print(f"{report.path}: {report.num_rows:,} × {report.dim} {report.dtype}, model {report.model_sha}")
     return 0
 
 

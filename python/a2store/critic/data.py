@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -12,6 +13,7 @@ import numpy.typing as npt
 import torch
 
 from .. import Archive, Query, StepTable
+from .._integers import integer
 from ..torch import StepLoader
 from ._tables import EMBEDDING, embeddings_meta, limited, run_ids, session_table, session_tiles, with_embeddings
 
@@ -102,13 +104,8 @@ class CriticData:
         pin_memory: bool = False,
         device: torch.device | str | None = None,
     ) -> None:
-        self.thresholds = tuple(int(threshold) for threshold in thresholds)
-        if (
-            not self.thresholds
-            or min(self.thresholds) < 2
-            or any(np.diff(self.thresholds) <= 0)
-            or self.thresholds != tuple(thresholds)
-        ):
+        self.thresholds = tuple(integer("thresholds", threshold, 2) for threshold in thresholds)
+        if not self.thresholds or any(low >= high for low, high in pairwise(self.thresholds)):
             found = list(thresholds)
             raise ValueError(f"thresholds: expected tiles of 2 or more in ascending order, found {found}")
         if use_embeddings and symmetries:
@@ -118,7 +115,8 @@ class CriticData:
         folder = source if isinstance(source, Path) else None
         table, tiles = _table(source, highest_tile)
         if max_steps_per_run is not None:
-            table = limited(table, max_steps_per_run, seed)
+            limit = integer("max_steps_per_run", max_steps_per_run, 1)
+            table = limited(table, limit, integer("seed", seed, 0))
         self.inputs: dict[str, Any] = {"kind": "tokens"}
         """The kind of the inputs: tokens, or the embeddings of an encoder."""
         self.dim: int | None = None
@@ -147,6 +145,13 @@ class CriticData:
             "device": device,
         }
         self._take(table)
+
+    def __repr__(self) -> str:
+        """Return the size of the data, the kind of the inputs and the thresholds."""
+        return (
+            f"CriticData({self.num_rows} rows of {self.num_runs} runs, {self.inputs['kind']}, "
+            f"thresholds={self.thresholds}, batch_size={self._options['batch_size']})"
+        )
 
     def __len__(self) -> int:
         """Return the number of batches in a whole epoch on this rank."""

@@ -27,6 +27,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from .. import Query, StepTable
+from .._integers import integer
 from ._steps import SessionSteps, Steps, TableSteps, Tokens, add_checksum, checksum
 from ._tables import KEYS_NAME, META_NAME, embeddings_name
 from .encoder import DTYPES, Dtype, Pooling, Runner, encoder_sha
@@ -159,8 +160,7 @@ class _Options:
     progress: bool | None
 
     def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise ValueError(f"batch_size: expected at least 1, found {self.batch_size}")
+        integer("batch_size", self.batch_size, 1)
 
 
 class _Job:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import nn
 
+from .._integers import integer
 from .encoder import Pooling, pool
 
 
@@ -46,11 +47,11 @@ class CriticHead(nn.Module):
         seed: int | None = None,
     ) -> None:
         super().__init__()
-        widths = [hidden] if isinstance(hidden, int) else list(hidden or ())
-        widths = [width for width in widths if width]
-        if min(in_dim, out_dim, *widths) < 1:
-            raise ValueError(f"in_dim, out_dim, hidden: expected 1 or more, found {in_dim}, {out_dim}, {hidden}")
+        widths = list(hidden) if isinstance(hidden, Iterable) and not isinstance(hidden, str | bytes) else [hidden or 0]
+        widths = [width for width in (integer("hidden", width, 0, 2**31) for width in widths) if width]
+        in_dim, out_dim = integer("in_dim", in_dim, 1, 2**31), integer("out_dim", out_dim, 1, 2**31)
         self.in_dim, self.out_dim = in_dim, out_dim
+        seed = None if seed is None else integer("seed", seed, 0)
         with torch.random.fork_rng(devices=[], enabled=seed is not None):
             if seed is not None:
                 torch.manual_seed(seed)

@@ -11,6 +11,8 @@ from typing import Any, TypedDict
 import numpy as np
 import numpy.typing as npt
 
+from .._integers import integer
+
 
 class Bin(TypedDict):
     """A bin of the calibration: the rows whose probability is in one range."""
@@ -106,6 +108,7 @@ def calibration(probabilities: npt.ArrayLike, labels: npt.ArrayLike, bins: int =
     >>> calibration([0.1, 0.3, 0.9], [0, 1, 1], bins=2)[0]
     {'low': 0.0, 'high': 0.5, 'count': 2, 'mean_probability': 0.2, 'positive_rate': 0.5}
     """
+    bins = integer("bins", bins, 1, 2**31)
     values, positive = np.asarray(probabilities, np.float64), np.asarray(labels, np.float64)
     place = np.minimum((values * bins).astype(np.int64), bins - 1)
     counts = np.bincount(place, minlength=bins)
@@ -181,7 +184,7 @@ def evaluate(
         open_rate, _, _, open_skill = _against_base(open_values, open_labels)
         result.append(
             Scores(
-                threshold=int(threshold),
+                threshold=integer("thresholds", threshold, 0),
                 num_rows=len(positive),
                 base_rate=rate,
                 auc=auc(values, positive),

@@ -36,6 +36,7 @@ import torch
 from torch import nn
 
 from .. import Archive
+from .._integers import integer
 from .config import Config, ConfigError
 from .data import CriticData, highest_tiles
 from .files import replace
@@ -110,6 +111,8 @@ def fit(config: Config, *, resume: bool = False, stop_after: int | None = None, 
     >>> report.finished, [score["threshold"] for score in report.scores]
     (True, [1024, 2048])
     """
+    if stop_after is not None:
+        stop_after = integer("stop_after", stop_after, 0)
     out = Path(config.run.out)
     checkpoint = out / CHECKPOINT
     saved: dict[str, Any] | None = None

@@ -9,6 +9,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from .._integers import integer
+
 VOCABULARY = 18
 """The number of exponents, 0 to 17: the rules allow tiles up to 2**17 = 131072."""
 CELLS = 16
@@ -40,10 +42,10 @@ class BoardTransformer(nn.Module):
         self, dim: int = 64, depth: int = 2, heads: int = 4, *, cls: bool = False, dropout: float = 0.0, seed: int = 0
     ) -> None:
         super().__init__()
-        if dim < 1 or depth < 1 or heads < 1 or dim % heads:
-            raise ValueError(
-                f"dim, depth, heads: expected 1 or more, and dim % heads == 0; found {dim}, {depth}, {heads}"
-            )
+        dim, depth = integer("dim", dim, 1, 2**31), integer("depth", depth, 1, 2**31)
+        heads, seed = integer("heads", heads, 1, 2**31), integer("seed", seed, 0)
+        if dim % heads:
+            raise ValueError(f"heads: expected a divisor of dim={dim}, found {heads}")
         self.dim, self.depth, self.heads = dim, depth, heads
         self.tile = nn.Embedding(VOCABULARY, dim)
         self.cell = nn.Parameter(torch.empty(CELLS, dim))

@@ -21,6 +21,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from gymnasium.vector import AutoresetMode
 
 from .. import selfplay
+from .._integers import integer
 
 __all__ = ["GymVectorEnv"]
 
@@ -77,8 +78,9 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[Observations, npt.NDArray[Any], np
         super().__init__()
         if illegal not in ("ignore", "truncate", "raise"):
             raise ValueError(f"illegal: expected 'ignore', 'truncate' or 'raise', found {illegal!r}")
-        if max_episode_steps is not None and max_episode_steps < 1:
-            raise ValueError(f"max_episode_steps: expected at least 1, found {max_episode_steps}")
+        num_envs = integer("num_envs", num_envs, 1, 2**24)
+        if max_episode_steps is not None:
+            max_episode_steps = integer("max_episode_steps", max_episode_steps, 1)
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
         self.num_envs = num_envs
@@ -108,6 +110,8 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[Observations, npt.NDArray[Any], np
         >>> infos["score"]
         array([0, 0])
         """
+        if seed is not None:
+            seed = integer("seed", seed, 0)
         mask = None if options is None else options.get("reset_mask")
         if mask is not None:
             if seed is not None:

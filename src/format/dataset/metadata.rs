@@ -2,7 +2,7 @@
 
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::format::shards::header_error;
-use crate::format::sqlite::Database;
+use crate::format::sqlite::{Database, Found};
 use crate::run::RunMeta;
 use rusqlite::types::ValueRef;
 use std::collections::HashMap;
@@ -53,19 +53,10 @@ struct DatasetRun {
     highest_tile: u32,
     elapsed_s: f32,
     name_len: u16,
-    /// The first column with an invalid value, and the type of that value. 0 = all columns are valid.
+    /// The first column with an invalid value, and the type of that value, whose number is in `first_step`. 0 = all
+    /// columns are valid.
     bad: u8,
-    found: ValueKind,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-enum ValueKind {
-    #[default]
-    Null,
-    Integer,
-    Real,
-    Text,
-    Blob,
+    found: Found,
 }
 
 impl Metadata {
@@ -154,14 +145,7 @@ impl Metadata {
         };
         if record.bad != 0 {
             let (what, expected) = EXPECTED.get(usize::from(record.bad)).copied().unwrap_or(EXPECTED[0]);
-            let found = match record.found {
-                ValueKind::Null => "NULL",
-                ValueKind::Integer => "another INTEGER",
-                ValueKind::Real => "another REAL",
-                ValueKind::Text => "another TEXT",
-                ValueKind::Blob => "a BLOB",
-            };
-            return Err(damaged(index, what, expected, found.into()));
+            return Err(damaged(index, what, expected, Found::shown((record.found, record.first_step))));
         }
         let name = self.names.get(record.name as usize..).and_then(|rest| rest.get(..usize::from(record.name_len)));
         let meta = RunMeta {
@@ -200,13 +184,7 @@ impl DatasetRun {
         let mut bad = |column: u8, value: &ValueRef<'_>| {
             if record.bad == 0 {
                 record.bad = column;
-                record.found = match value {
-                    ValueRef::Null => ValueKind::Null,
-                    ValueRef::Integer(_) => ValueKind::Integer,
-                    ValueRef::Real(_) => ValueKind::Real,
-                    ValueRef::Text(_) => ValueKind::Text,
-                    ValueRef::Blob(_) => ValueKind::Blob,
-                };
+                (record.found, record.first_step) = Found::of(value);
             }
         };
         let mut natural = |column: u8, most: i64| match &values[usize::from(column)] {
@@ -250,7 +228,7 @@ impl DatasetRun {
         let id = if let ValueRef::Integer(id) = values[0] { id } else { 0 };
         DatasetRun {
             id,
-            first_step,
+            first_step: if record.bad == 0 { first_step } else { record.first_step },
             max_score,
             start_time,
             name,

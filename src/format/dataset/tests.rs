@@ -207,20 +207,20 @@ fn a_damaged_row_affects_one_run_only() {
 #[test]
 fn damaged_metadata_affects_one_run_only() {
     for (set, message) in [
-        ("first_step_idx = 'x'", "run 1: runs.first_step_idx: expected an INTEGER of at least 0, found another TEXT"),
-        ("first_step_idx = -1", "runs.first_step_idx: expected an INTEGER of at least 0, found another INTEGER"),
+        ("first_step_idx = 'x'", "run 1: runs.first_step_idx: expected an INTEGER of at least 0, found a TEXT of"),
+        ("first_step_idx = -1", "runs.first_step_idx: expected an INTEGER of at least 0, found the INTEGER -1"),
         ("first_step_idx = 80", "runs.first_step_idx: expected rows within the 90 of the dataset, found 20 from 80 on"),
         ("first_step_idx = 9223372036854775807", "runs.first_step_idx: expected rows within the 90"),
         ("num_steps = 4294967296", "runs.num_steps: expected an INTEGER in 0..=4294967295"),
         ("num_steps = 4294967295", "expected rows within the 90"),
         ("num_steps = 50", "run_id: expected 1 as in the run's first row, found 2"),
-        ("max_score = 0.5", "runs.max_score: expected an INTEGER of at least 0, found another REAL"),
+        ("max_score = 0.5", "runs.max_score: expected an INTEGER of at least 0, found the REAL 0.5"),
         ("highest_tile = x'00'", "runs.highest_tile: expected an INTEGER in 0..=4294967295, found a BLOB"),
         ("engine = x'ff'", "runs.engine: expected NULL or a TEXT of at most 65535 bytes of UTF-8, found a BLOB"),
         ("engine = CAST(x'ff' AS TEXT)", "runs.engine: expected NULL or a TEXT"),
         ("engine = hex(zeroblob(40000))", "runs.engine: expected NULL or a TEXT of at most 65535 bytes"),
-        ("start_time = 'soon'", "runs.start_time: expected NULL or an INTEGER, found another TEXT"),
-        ("elapsed_s = 'long'", "runs.elapsed_s: expected NULL or a number, found another TEXT"),
+        ("start_time = 'soon'", "runs.start_time: expected NULL or an INTEGER, found a TEXT of"),
+        ("elapsed_s = 'long'", "runs.elapsed_s: expected NULL or a number, found a TEXT of"),
     ] {
         let (_parent, folder, runs) = three();
         sql(&folder, &format!("UPDATE runs SET {set} WHERE id = 1"));

@@ -9,7 +9,7 @@ use crate::format::mapped::FileBytes;
 use crate::format::npy::NpyHeader;
 use crate::format::rows::rebuild;
 use crate::format::run_file::decode_run;
-use crate::format::session::{EXPECTED, RowIndex, SessionInfo, SessionRun, read_entries, read_runs};
+use crate::format::session::{RowIndex, SessionInfo, SessionRun, read_entries, read_runs};
 use crate::format::shards::{METADATA, RowShards, files_in};
 use crate::format::source::{RunSource, SourceFacts, SourceRun};
 use crate::format::sqlite::Database;
@@ -124,9 +124,8 @@ impl<R: PackRow> PackOfRows<R> {
             let location = Location { run: Some(index as u64), path, ..Location::default() };
             Err(ErrorKind::Decode { location, what, expected, found }.into())
         };
-        if record.bad != 0 {
-            let (what, expected) = EXPECTED.get(usize::from(record.bad)).copied().unwrap_or(EXPECTED[0]);
-            return refuse(what, expected.into(), "another value".into());
+        if let Some((what, expected, found)) = record.problem() {
+            return refuse(what, expected.into(), found);
         }
         let Some(num_steps) = record.num_steps else {
             return refuse("runs.steps", "an INTEGER in 0..=4294967295".into(), "NULL".into());

@@ -2,7 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::format::shards::header_error;
-use crate::format::sqlite::{Database, text};
+use crate::format::sqlite::{Database, Found, text};
+use rusqlite::Row;
 use rusqlite::types::ValueRef;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -46,6 +47,16 @@ pub(crate) struct SessionRun {
     pub(crate) highest_tile: u32,
     /// The first column with an invalid value; 0 = all columns are valid.
     pub(in crate::format) bad: u8,
+    /// The type of that value. Its number is in `max_score`.
+    found: Found,
+}
+
+impl SessionRun {
+    /// Returns the invalid column, its valid values and the value found; `None` if all columns are valid.
+    pub(in crate::format) fn problem(&self) -> Option<(&'static str, &'static str, String)> {
+        let (what, expected) = EXPECTED.get(usize::from(self.bad)).copied().filter(|_| self.bad != 0)?;
+        Some((what, expected, Found::shown((self.found, self.max_score))))
+    }
 }
 
 const COLUMNS: [&str; 5] = ["id", "seed", "steps", "max_score", "highest_tile"];
@@ -53,7 +64,7 @@ const SELECT: &str = "SELECT id, seed, steps, max_score, highest_tile FROM runs 
 const SELECT_SESSION: &str = "SELECT meta_key, meta_value FROM session";
 
 /// The name and the valid values of each column.
-pub(in crate::format) const EXPECTED: [(&str, &str); 5] = [
+const EXPECTED: [(&str, &str); 5] = [
     ("runs.id", "an INTEGER"),
     ("runs.seed", "NULL or an INTEGER"),
     ("runs.steps", "NULL or an INTEGER in 0..=4294967295"),
@@ -72,12 +83,9 @@ pub(in crate::format) fn runs_in(path: &Path) -> Result<Vec<SessionRun>> {
     let database = Database::open(path)?;
     let runs = read_runs(&database)?;
     database.finish_reading()?;
-    match runs.iter().find(|run| run.bad != 0) {
+    match runs.iter().find_map(|run| Some((run.id, run.problem()?))) {
         None => Ok(runs),
-        Some(run) => {
-            let (what, expected) = EXPECTED.get(usize::from(run.bad)).copied().unwrap_or(EXPECTED[0]);
-            Err(header_error(what, expected, format!("another value in run {}", run.id), path))
-        }
+        Some((id, (what, expected, found))) => Err(header_error(what, expected, format!("{found} in run {id}"), path)),
     }
 }
 
@@ -86,12 +94,14 @@ pub(in crate::format) fn read_runs(database: &Database) -> Result<Vec<SessionRun
     // `quick_check` has visited every row, so this count can be trusted.
     let mut runs = Vec::with_capacity(database.num_rows("runs")?);
     database.each(SELECT, [], |row| {
-        let mut bad = 0;
+        let (mut bad, mut invalid) = (0, (Found::Null, 0));
         let mut integer = |column: u8, least: i64, most: i64| match row.get_ref(usize::from(column)) {
             Ok(ValueRef::Integer(value)) if (least..=most).contains(&value) => Some(value),
             Ok(ValueRef::Null) => None,
-            _ => {
-                bad = if bad == 0 { column } else { bad };
+            other => {
+                if bad == 0 {
+                    (bad, invalid) = (column, Found::of(&other.unwrap_or(ValueRef::Null)));
+                }
                 None
             }
         };
@@ -100,7 +110,9 @@ pub(in crate::format) fn read_runs(database: &Database) -> Result<Vec<SessionRun
         let num_steps = integer(2, 0, i64::from(u32::MAX)).map(|steps| steps as u32);
         let max_score = integer(3, 0, i64::MAX).unwrap_or(0) as u64;
         let highest_tile = integer(4, 0, i64::from(u32::MAX)).unwrap_or(0) as u32;
-        runs.push(SessionRun { id, seed, max_score, num_steps, highest_tile, bad });
+        let (found, number) = invalid;
+        let max_score = if bad == 0 { max_score } else { number };
+        runs.push(SessionRun { id, seed, max_score, num_steps, highest_tile, bad, found });
         Ok(())
     })?;
     Ok(runs)
@@ -113,12 +125,23 @@ pub(in crate::format) struct Entries {
     pub(in crate::format) texts: Vec<(String, Option<String>)>,
 }
 
+/// Describes a value that is not a text in UTF-8.
+fn in_utf8(row: &Row<'_>, column: usize) -> String {
+    match row.get_ref(column) {
+        Ok(ValueRef::Text(text)) => match std::str::from_utf8(text) {
+            Err(error) => format!("a TEXT with other bytes from byte {} on", error.valid_up_to()),
+            Ok(_) => "a TEXT".into(),
+        },
+        other => Found::shown(Found::of(&other.unwrap_or(ValueRef::Null))),
+    }
+}
+
 pub(in crate::format) fn read_entries(database: &Database) -> Result<Entries> {
     database.check_table("session", &["meta_key", "meta_value"], false)?;
     let refuse = |expected: String, found: &str| header_error("session", expected, found.into(), database.path());
     let (mut entries, mut len, mut parsed_len) = (Entries::default(), 0, 0);
     database.each(SELECT_SESSION, [], |row| {
-        let key = text(row, 0).ok_or_else(|| refuse("UTF-8 keys".into(), "another value"))?;
+        let key = text(row, 0).ok_or_else(|| refuse("UTF-8 keys".into(), &in_utf8(row, 0)))?;
         let mut written = None;
         let value = match row.get_ref(1) {
             Ok(ValueRef::Null) => Value::Null,
@@ -131,7 +154,7 @@ pub(in crate::format) fn read_entries(database: &Database) -> Result<Entries> {
                 value.into()
             }
             _ => {
-                let text = text(row, 1).ok_or_else(|| refuse("UTF-8 values".into(), "other bytes"))?;
+                let text = text(row, 1).ok_or_else(|| refuse("UTF-8 values".into(), &in_utf8(row, 1)))?;
                 len += text.len();
                 written = (len <= MAX_ENTRIES_LEN).then(|| text.to_owned());
                 if len > MAX_ENTRIES_LEN {

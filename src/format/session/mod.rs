@@ -35,8 +35,8 @@ mod tests;
 
 pub(crate) use growing::{GrowingSession, NewRun};
 pub(super) use index::RowIndex;
-pub(super) use metadata::{EXPECTED, read_entries, read_runs, runs_in, stored_seed};
 pub(crate) use metadata::{SessionInfo, SessionRun};
+pub(super) use metadata::{read_entries, read_runs, runs_in, stored_seed};
 pub(super) use reader::FORMAT;
 pub use reader::Session;
 pub(crate) use recording::{JOURNAL_MAGIC, RECORDING, is_unrecorded, journal_name, journal_number};

@@ -1,7 +1,7 @@
 //! Reading self-play sessions.
 
 use super::index::{RowIndex, RowsOfRun};
-use super::metadata::{EXPECTED, Entries, SessionInfo, SessionRun, read_entries, read_runs};
+use super::metadata::{Entries, SessionInfo, SessionRun, read_entries, read_runs};
 use super::recording::RECORDING;
 use super::row::{ActionRow, BoardRow, OfRun, has_rows};
 use crate::board::Move;
@@ -205,9 +205,8 @@ impl Session {
         let Some(record) = self.runs.get(index) else {
             return Err(ErrorKind::IndexOutOfBounds { index: index as i128, len: self.runs.len() as u64 }.into());
         };
-        if record.bad != 0 {
-            let (what, expected) = EXPECTED.get(usize::from(record.bad)).copied().unwrap_or(EXPECTED[0]);
-            return Err(self.damaged(index, what, expected, "another value".into()));
+        if let Some((what, expected, found)) = record.problem() {
+            return Err(self.damaged(index, what, expected, found));
         }
         Ok(record)
     }

@@ -28,7 +28,8 @@ pub(super) fn examine(path: &Path) -> Result<(Stamp, bool)> {
     let io = |source| Error::io(path, source);
     let metadata = std::fs::metadata(path).map_err(io)?;
     if !metadata.is_file() {
-        return Err(io(io::Error::new(io::ErrorKind::InvalidInput, "not a file")));
+        let kind = if metadata.is_dir() { io::ErrorKind::IsADirectory } else { io::ErrorKind::InvalidInput };
+        return Err(io(io::Error::new(kind, "not a file")));
     }
     let mut header = Vec::with_capacity(HEADER_LEN);
     File::open(path).and_then(|file| file.take(HEADER_LEN as u64).read_to_end(&mut header)).map_err(io)?;
