@@ -13,6 +13,7 @@ mod integers;
 mod interrupt;
 mod loader;
 mod memory;
+mod mix;
 mod numpy;
 mod pack;
 mod pack_iterators;
@@ -90,7 +91,7 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(sql::queries, module)?)?;
     module.add_function(wrap_pyfunction!(sql::sql_functions, module)?)?;
     module.add_function(wrap_pyfunction!(table::attach, module)?)?;
-    module.add_function(wrap_pyfunction!(loader::mix, module)?)?;
+    module.add_function(wrap_pyfunction!(mix::mix, module)?)?;
     module.add_function(wrap_pyfunction!(play::play, module)?)?;
     module.add_function(wrap_pyfunction!(run::read_run, module)?)?;
     module.add_function(wrap_pyfunction!(recorder::recover, module)?)?;

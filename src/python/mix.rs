@@ -1,0 +1,91 @@
+//! A loader of several tables, `a2store.mix`.
+
+use super::integers::{at_least, int, optional_int, optional_within, within};
+use super::loader::PyLoader;
+use super::table::PyStepTable;
+use crate::loader::{self, LoaderOptions, Sampling};
+use crate::table::StepTable;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// Return a loader of several tables, each with its share of the rows.
+///
+/// In any part of the stream each table has its share, to within one row, in a definite order. Within a table, rows
+/// come in shuffled order, and no row repeats before all others have occurred. So if an epoch has ``m`` rows of a table
+/// with ``k`` rows, each of them occurs ``m / k`` times, rounded down or up. The stream is the same for any batch size
+/// and number of ranks.
+///
+/// - ``tables``: pairs of a table and its share, or a dict from tables to shares. Shares are relative numbers of at
+///   least 0: 7 and 3 are the same as 0.7 and 0.3. Fractional shares are rounded to 1/65,536 of their sum. All tables
+///   have the columns of the first one, with the same types and categories; ``columns`` leaves others out.
+/// - ``num_samples``: the rows of an epoch over all ranks, in ``0..=2**62``; ``None`` = as many as all tables have.
+/// - ``batch_size``, ``seed``, ``epoch``, ``drop_last``, ``rank``, ``world_size``, ``tokens``, ``symmetries``,
+///   ``columns``, ``prefetch``, ``transform``: as in ``StepTable.loader``.
+///
+/// Raises ``ValueError`` for options and shares out of range, for tables with different columns, and for a share of a
+/// table without rows. Raises ``TypeError`` for other objects than tables.
+///
+/// >>> weak, strong = table.filter(max_score=30_000), table.filter(min_score=30_001)
+/// >>> loader = a2store.mix([(weak, 0.25), (strong, 0.75)], batch_size=1000, seed=1)
+/// >>> loader
+/// Loader(29320 rows, mixed 1 3, batch_size=1000, seed=1, epoch=0, rank=0, world_size=1)
+/// >>> import numpy as np
+/// >>> int(np.isin(next(iter(loader)).run_id, strong["run_id"]).sum())
+/// 750
+#[pyfunction]
+#[pyo3(signature = (
+    tables, batch_size=4096, *, seed=0, epoch=0, num_samples=None, drop_last=false, rank=0, world_size=1,
+    tokens="uint8", symmetries=false, columns=None, prefetch=2, transform=None
+))]
+#[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
+pub(super) fn mix(
+    py: Python<'_>,
+    tables: &Bound<'_, PyAny>,
+    #[pyo3(from_py_with = int)] batch_size: i128,
+    #[pyo3(from_py_with = int)] seed: i128,
+    #[pyo3(from_py_with = int)] epoch: i128,
+    #[pyo3(from_py_with = optional_int)] num_samples: Option<i128>,
+    drop_last: bool,
+    #[pyo3(from_py_with = int)] rank: i128,
+    #[pyo3(from_py_with = int)] world_size: i128,
+    tokens: &str,
+    symmetries: bool,
+    columns: Option<Vec<String>>,
+    #[pyo3(from_py_with = int)] prefetch: i128,
+    transform: Option<Bound<'_, PyAny>>,
+) -> PyResult<PyLoader> {
+    let pairs = match tables.cast::<PyDict>() {
+        Ok(shares) => shares.items().into_any(),
+        Err(_) => tables.clone(),
+    };
+    let wrong = |found: &Bound<'_, PyAny>| {
+        let found = found.get_type().name()?;
+        let expected = "pairs of a StepTable and its share, or a dict";
+        Ok::<_, PyErr>(PyTypeError::new_err(format!("tables: expected {expected}, found {found}")))
+    };
+    let Ok(items) = pairs.try_iter() else { return Err(wrong(tables)?) };
+    let mut parts: Vec<(StepTable, f64)> = Vec::new();
+    for item in items {
+        let item = item?;
+        let Ok((table, share)) = item.extract::<(Bound<'_, PyAny>, f64)>() else { return Err(wrong(&item)?) };
+        let Ok(table) = table.cast::<PyStepTable>() else { return Err(wrong(&table)?) };
+        parts.push((table.get().table().clone(), share));
+    }
+    let world_size = within("world_size", world_size, 1..=1 << 24)?;
+    let options = LoaderOptions {
+        batch_size: within("batch_size", batch_size, 1..=1 << 28)?,
+        sampling: Sampling::Shuffled,
+        num_samples: optional_within("num_samples", num_samples, 0..=1 << 62)?,
+        seed: at_least(0, "seed", seed)?,
+        epoch: at_least(0, "epoch", epoch)?,
+        drop_last,
+        rank: within("rank", rank, 0..=world_size - 1)?,
+        world_size,
+        tokens: tokens.parse()?,
+        symmetries,
+        columns,
+        prefetch: within("prefetch", prefetch, 0..=1 << 12)?,
+    };
+    PyLoader::new(py.detach(|| loader::mix(&parts, options))?, transform)
+}
