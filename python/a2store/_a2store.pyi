@@ -561,6 +561,26 @@ class PackReader:
         PackReader(".../games.a2pack", 20 runs)
         """
 
+    def close(self) -> None:
+        """Close the pack. Every later operation on this object raises ``ValueError``.
+
+        Iterators and runs of the pack stay valid. The file is unmapped when the last of them is gone. A second call has
+        no effect. ``with`` calls it at the end.
+
+        >>> with a2store.PackReader.open("games.a2pack") as pack:
+        ...     len(pack)
+        20
+        >>> len(pack)
+        Traceback (most recent call last):
+        ValueError: the pack is closed
+        """
+    def __enter__(self) -> Self:
+        """Return the reader itself.
+
+        Raises ``ValueError`` if it is closed.
+        """
+    def __exit__(self, *_error: object) -> None:
+        """Close the pack."""
     def __len__(self) -> int:
         """Return the number of runs, including damaged ones."""
 

@@ -14,12 +14,12 @@ use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind};
 use crate::format::{JsonlOptions, JsonlReport, PackReader, PackStats, RunKind, ValidateOptions};
 use crate::loader::Permutation;
-use crate::run::Run;
 use crate::table::{FromRunsOptions, HeldOut, SplitUnit, StepTable};
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A reader of the run files in an ``.a2pack``, which it maps into memory.
 ///
@@ -34,7 +34,8 @@ use std::path::PathBuf;
 /// 82292
 #[pyclass(frozen, name = "PackReader", module = "a2store")]
 pub(super) struct PyPackReader {
-    pack: PackReader,
+    /// `None` once it is closed.
+    pack: Mutex<Option<PackReader>>,
     path: PathBuf,
     checksums: bool,
 }
@@ -65,28 +66,34 @@ pub(super) struct PyJsonlReport {
 }
 
 impl PyPackReader {
+    fn pack(&self) -> PyResult<PackReader> {
+        self.lock().clone().ok_or_else(|| PyValueError::new_err("the pack is closed"))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<PackReader>> {
+        self.pack.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns a run's index; a negative one counts from the end.
     fn place(&self, index: i128) -> PyResult<usize> {
-        let (len, index) = (self.pack.len(), checked("index", index)?);
+        let (len, index) = (self.pack()?.len(), checked("index", index)?);
         let place = if index < 0 { index + len as i128 } else { index };
         let place = usize::try_from(place).ok().filter(|&place| place < len);
         let index = shown(index);
         place.ok_or_else(|| PyIndexError::new_err(format!("index {index} is out of bounds for a pack of {len} runs")))
     }
 
-    fn run(&self, index: usize, run: Run) -> PyRun {
-        pyrun(&self.pack, index, run)
-    }
-
     /// Reads the rows of all runs.
     fn table(&self, py: Python<'_>, workers: Option<i128>, on_error: &str) -> PyResult<StepTable> {
         let (workers, skip_errors) = (workers_from(workers)?, skips_errors(on_error)?);
         let options = FromRunsOptions { workers, skip_errors, ..FromRunsOptions::default() };
-        interruptible(py, Some(false), |progress, cancel| StepTable::from_pack(&self.pack, &options, progress, cancel))
+        let pack = self.pack()?;
+        interruptible(py, Some(false), |progress, cancel| StepTable::from_pack(&pack, &options, progress, cancel))
     }
 
     fn total_steps(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(interruptible(py, Some(false), |progress, cancel| self.pack.stats(progress, cancel))?.total_steps)
+        let pack = self.pack()?;
+        Ok(interruptible(py, Some(false), |progress, cancel| pack.stats(progress, cancel))?.total_steps)
     }
 }
 
@@ -111,21 +118,53 @@ impl PyPackReader {
         // The process that unpickles the reader may have another working folder.
         let path = std::path::absolute(&path)?;
         let pack = py.detach(|| PackReader::open(&path))?.with_checksums(checksums);
-        Ok(PyPackReader { pack, path, checksums })
+        Ok(PyPackReader { pack: Mutex::new(Some(pack)), path, checksums })
     }
 
-    fn __len__(&self) -> usize {
-        self.pack.len()
+    fn __len__(&self) -> PyResult<usize> {
+        Ok(self.pack()?.len())
     }
 
     fn __repr__(&self) -> String {
-        format!("PackReader({:?}, {} runs)", self.path, self.pack.len())
+        match self.lock().as_ref() {
+            Some(pack) => format!("PackReader({:?}, {} runs)", self.path, pack.len()),
+            None => format!("PackReader({:?}, closed)", self.path),
+        }
     }
 
     /// The path of the file.
     #[getter]
     fn path(&self) -> PathBuf {
         self.path.clone()
+    }
+
+    /// Close the pack. Every later operation on this object raises ``ValueError``.
+    ///
+    /// Iterators and runs of the pack stay valid. The file is unmapped when the last of them is gone. A second call has
+    /// no effect. ``with`` calls it at the end.
+    ///
+    /// >>> with a2store.PackReader.open("games.a2pack") as pack:
+    /// ...     len(pack)
+    /// 20
+    /// >>> len(pack)
+    /// Traceback (most recent call last):
+    /// ValueError: the pack is closed
+    fn close(&self) {
+        self.lock().take();
+    }
+
+    /// Return the reader itself.
+    ///
+    /// Raises ``ValueError`` if it is closed.
+    fn __enter__(slf: Py<Self>) -> PyResult<Py<Self>> {
+        slf.get().pack()?;
+        Ok(slf)
+    }
+
+    /// Close the pack.
+    #[pyo3(signature = (*_error))]
+    fn __exit__(&self, _error: &Bound<'_, PyTuple>) {
+        self.close();
     }
 
     /// Return the path and the options for ``pickle``; unpickling opens the pack again.
@@ -143,7 +182,7 @@ impl PyPackReader {
     /// >>> a2store.PackReader.open("games.a2pack").kind(0)
     /// 'v2'
     fn kind(&self, #[pyo3(from_py_with = int)] index: i128) -> PyResult<&'static str> {
-        Ok(match self.pack.kind(self.place(index)?)? {
+        Ok(match self.pack()?.kind(self.place(index)?)? {
             RunKind::V1 => "v1",
             RunKind::V2 => "v2",
         })
@@ -160,7 +199,8 @@ impl PyPackReader {
     /// Run(934 steps, max_score=16248, engine="a2store-expectimax-1", a2run2)
     fn decode(&self, py: Python<'_>, #[pyo3(from_py_with = int)] index: i128) -> PyResult<PyRun> {
         let index = self.place(index)?;
-        Ok(self.run(index, py.detach(|| self.pack.decode_auto_v2(index))?))
+        let pack = self.pack()?;
+        Ok(pyrun(&pack, index, py.detach(|| pack.decode_auto_v2(index))?))
     }
 
     fn __getitem__(&self, py: Python<'_>, #[pyo3(from_py_with = int)] index: i128) -> PyResult<PyRun> {
@@ -178,15 +218,16 @@ impl PyPackReader {
     /// [1302, 646]
     fn decode_batch(&self, py: Python<'_>, indices: &Bound<'_, PyAny>) -> PyResult<Vec<PyRun>> {
         let places = self.places(indices)?;
+        let pack = self.pack()?;
         let runs = if places.len() <= BATCH_RUNS {
-            py.detach(|| decode_all(&self.pack, &places, None, CancellationToken::never()))?
+            py.detach(|| decode_all(&pack, &places, None, CancellationToken::never()))?
         } else {
-            interruptible(py, Some(false), |_, cancel| decode_all(&self.pack, &places, None, cancel))?
+            interruptible(py, Some(false), |_, cancel| decode_all(&pack, &places, None, cancel))?
         };
-        places.iter().zip(runs).map(|(&place, run)| Ok(self.run(place, run?))).collect()
+        places.iter().zip(runs).map(|(&place, run)| Ok(pyrun(&pack, place, run?))).collect()
     }
 
-    fn __iter__(&self) -> PyPackIterator {
+    fn __iter__(&self) -> PyResult<PyPackIterator> {
         self.iter()
     }
 
@@ -196,8 +237,8 @@ impl PyPackReader {
     ///
     /// >>> sum(len(run) for run in a2store.PackReader.open("games.a2pack").iter())
     /// 29320
-    fn iter(&self) -> PyPackIterator {
-        PyPackIterator::new(&self.pack, None)
+    fn iter(&self) -> PyResult<PyPackIterator> {
+        Ok(PyPackIterator::new(&self.pack()?, None))
     }
 
     /// Return an iterator like ``iter``, over the runs at ``indices``, in that order.
@@ -210,7 +251,7 @@ impl PyPackReader {
     /// >>> [run.meta.max_score for run in pack.iter_indices([3, 0])]
     /// [25888, 11308]
     fn iter_indices(&self, indices: &Bound<'_, PyAny>) -> PyResult<PyPackIterator> {
-        Ok(PyPackIterator::new(&self.pack, Some(self.places(indices)?)))
+        Ok(PyPackIterator::new(&self.pack()?, Some(self.places(indices)?)))
     }
 
     /// Return an iterator over lists of ``batch_size`` runs; the last list may be shorter.
@@ -243,7 +284,7 @@ impl PyPackReader {
         let (batch_size, skip_errors) = (at_least(1, "batch_size", batch_size)?, skips_errors(on_error)?);
         let (seed, workers) = (optional_at_least(0, "seed", seed)?, workers_from(workers)?);
         let chosen = indices.map(|indices| self.places(indices)).transpose()?;
-        Ok(PyPackBatchIterator::new(&self.pack, batch_size, chosen, shuffle, seed, workers, skip_errors)?)
+        Ok(PyPackBatchIterator::new(&self.pack()?, batch_size, chosen, shuffle, seed, workers, skip_errors)?)
     }
 
     /// Return an iterator over batches of steps; first it reads all steps into memory, 32 bytes each.
@@ -328,7 +369,7 @@ impl PyPackReader {
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         let (test_size, seed) = (optional_at_least(0, "test_size", test_size)?, at_least(0, "seed", seed)?);
         let total = match unit {
-            "run" => self.pack.len() as u64,
+            "run" => self.pack()?.len() as u64,
             "step" => self.total_steps(py)?,
             other => return Err(Error::argument("unit", "run or step", other).into()),
         };
@@ -382,7 +423,7 @@ impl PyPackReader {
         let unit: SplitUnit = unit.parse()?;
         let held_out = HeldOut::new("test_size", test_size, at_least(0, "seed", seed)?, unit)?;
         let (test, train): (Vec<u64>, Vec<u64>) = match unit {
-            SplitUnit::Run => (0..self.pack.len() as u64).partition(|&run| held_out.run(run as u32)),
+            SplitUnit::Run => (0..self.pack()?.len() as u64).partition(|&run| held_out.run(run as u32)),
             SplitUnit::Step => {
                 let table = self.table(py, None, "raise")?;
                 let is_test = |row: &u64| {
@@ -427,8 +468,8 @@ impl PyPackReader {
         compact: bool,
     ) -> PyResult<PyJsonlReport> {
         let options = JsonlOptions { by_step, compact, parallel, workers: workers_from(workers)? };
-        let report =
-            interruptible(py, progress, |progress, cancel| self.pack.to_jsonl(&path, &options, progress, cancel))?;
+        let pack = self.pack()?;
+        let report = interruptible(py, progress, |progress, cancel| pack.to_jsonl(&path, &options, progress, cancel))?;
         let JsonlReport { num_runs, num_steps, num_bytes, errors, .. } = report;
         let errors = errors.iter().map(ToString::to_string).collect();
         Ok(PyJsonlReport { num_runs, num_steps, num_bytes, errors })
@@ -444,7 +485,8 @@ impl PyPackReader {
     /// PackStats(count=20, total_steps=29320, min_len=482, max_len=3773, mean_len=1466.0)
     #[pyo3(signature = (*, progress=None))]
     fn stats(&self, py: Python<'_>, progress: Option<bool>) -> PyResult<PyPackStats> {
-        Ok(PyPackStats(interruptible(py, progress, |progress, cancel| self.pack.stats(progress, cancel))?))
+        let pack = self.pack()?;
+        Ok(PyPackStats(interruptible(py, progress, |progress, cancel| pack.stats(progress, cancel))?))
     }
 
     /// Decode every run, compare every checksum, and return a list of all problems.
@@ -466,7 +508,8 @@ impl PyPackReader {
     ) -> PyResult<Vec<String>> {
         let sample = optional_within("sample", sample, 0..=usize::MAX)?;
         let options = ValidateOptions { sample, workers: workers_from(workers)? };
-        let report = interruptible(py, progress, |progress, cancel| self.pack.validate(&options, progress, cancel))?;
+        let pack = self.pack()?;
+        let report = interruptible(py, progress, |progress, cancel| pack.validate(&options, progress, cancel))?;
         Ok(report.problems.iter().map(ToString::to_string).collect())
     }
 }

@@ -290,6 +290,7 @@ def test_the_state_of_a_view(table: a2store.StepTable) -> None:
     train, val = table.split(0.3)
     loader = train.loader(300, seed=1)
     whole = row_keys(loader)
+    loader.set_epoch(0)
     for _ in islice(loader, 4):
         pass
     resumed = table.split(0.3)[0].loader(700, seed=1)

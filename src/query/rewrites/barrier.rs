@@ -40,6 +40,8 @@ pub(in crate::query) enum Purpose {
     RequireOrder,
     /// Hides the sort order and the constant columns of its input, so that the optimizer keeps sorts above the node.
     HideOrder,
+    /// Hides its input altogether, so that the optimizer does not take a node below for one above.
+    HideInput,
 }
 
 impl BarrierExec {
@@ -55,9 +57,11 @@ impl BarrierExec {
     ) -> Arc<dyn ExecutionPlan> {
         let properties = input.properties();
         let properties = match purpose {
-            Purpose::BlockFilters | Purpose::BlockNamedFilters | Purpose::BlockSorts | Purpose::RequireOrder => {
-                Arc::clone(properties)
-            }
+            Purpose::BlockFilters
+            | Purpose::BlockNamedFilters
+            | Purpose::BlockSorts
+            | Purpose::RequireOrder
+            | Purpose::HideInput => Arc::clone(properties),
             Purpose::HideOrder => {
                 let equivalences = EquivalenceProperties::new(input.schema());
                 Arc::new(PlanProperties::clone(properties).with_eq_properties(equivalences))
@@ -92,6 +96,7 @@ impl ExecutionPlan for BarrierExec {
             Purpose::BlockSorts => "BlockSorts",
             Purpose::RequireOrder => "RequireOrder",
             Purpose::HideOrder => "HideOrder",
+            Purpose::HideInput => "HideInput",
         }
     }
 
@@ -100,26 +105,36 @@ impl ExecutionPlan for BarrierExec {
     }
 
     fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
-        vec![self.order.clone().map(OrderingRequirements::from)]
+        match self.purpose {
+            Purpose::HideInput => Vec::new(),
+            _ => vec![self.order.clone().map(OrderingRequirements::from)],
+        }
     }
 
     fn input_distribution_requirements(&self) -> InputDistributionRequirements {
-        InputDistributionRequirements::new(vec![match self.purpose {
-            Purpose::RequireOrder => Distribution::SinglePartition,
-            _ => Distribution::UnspecifiedDistribution,
-        }])
+        InputDistributionRequirements::new(match self.purpose {
+            Purpose::HideInput => Vec::new(),
+            Purpose::RequireOrder => vec![Distribution::SinglePartition],
+            _ => vec![Distribution::UnspecifiedDistribution],
+        })
     }
 
     fn maintains_input_order(&self) -> Vec<bool> {
-        vec![!matches!(self.purpose, Purpose::BlockSorts | Purpose::HideOrder)]
+        match self.purpose {
+            Purpose::HideInput => Vec::new(),
+            purpose => vec![!matches!(purpose, Purpose::BlockSorts | Purpose::HideOrder)],
+        }
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false]
+        vec![false; self.children().len()]
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
+        match self.purpose {
+            Purpose::HideInput => Vec::new(),
+            _ => vec![&self.input],
+        }
     }
 
     fn apply_expressions(
@@ -133,6 +148,9 @@ impl ExecutionPlan for BarrierExec {
         self: Arc<Self>,
         children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        if self.purpose == Purpose::HideInput && children.is_empty() {
+            return Ok(self);
+        }
         let children: Result<[_; 1], _> = children.try_into();
         match children {
             Ok([input]) => Ok(BarrierExec::with_order(input, self.purpose, self.order.clone())),
@@ -145,7 +163,7 @@ impl ExecutionPlan for BarrierExec {
     }
 
     fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
-        vec![ChildStats::At(partition)]
+        vec![ChildStats::At(partition); self.children().len()]
     }
 
     fn statistics_from_inputs(
@@ -174,9 +192,11 @@ impl ExecutionPlan for BarrierExec {
             Purpose::BlockFilters | Purpose::BlockNamedFilters => {
                 Ok(FilterDescription::all_unsupported(&filters, &self.children()))
             }
-            Purpose::HideUniqueness | Purpose::HideOrder | Purpose::BlockSorts | Purpose::RequireOrder => {
-                FilterDescription::from_children(filters, &self.children())
-            }
+            Purpose::HideUniqueness
+            | Purpose::HideOrder
+            | Purpose::HideInput
+            | Purpose::BlockSorts
+            | Purpose::RequireOrder => FilterDescription::from_children(filters, &self.children()),
         }
     }
 }

@@ -8,6 +8,7 @@
 //! | --- | --- | --- | --- |
 //! | `push_down_filter` | pushes a condition without columns below an aggregate without groups, which then returns a count of 0 instead of no row | `SELECT n FROM (SELECT count(*) AS n FROM steps) WHERE (SELECT max(run_id) FROM runs) < 0` | none found |
 //! | `push_down_filter` | takes two comparisons of a column, of which only one has its literal on the left, for different conditions | `SELECT … FROM steps WHERE phase = 'late' AND 'late' = phase` | #24763 |
+//! | `aggregate_statistics` | takes an aggregate without FILTER below an aggregate with FILTER for the first stage of the latter, and replaces both by the result of the inner one | `SELECT count(n) FILTER (WHERE n <> 1) FROM (SELECT count(*) AS n FROM runs)` | none found |
 //! | `FilterPushdown` | matches the columns of a filter by name, although both sides of a join may have a column of that name | `SELECT … FROM steps s RIGHT JOIN runs r ON s.run_id = r.run_id WHERE s.run_id IS NULL` | #25244, #25296 |
 //! | `FilterPushdown` | copies a filter on the keys of a semi join to the other side by name, although the other key may be another column | `SELECT … WHERE run_id IN (SELECT CAST(seed AS INT) AS run_id FROM …)` below a join | #25244 |
 //! | `EnsureRequirements` | moves a sort below a LIMIT with OFFSET, and then returns too few rows, by the OFFSET | `SELECT … FROM (SELECT … ORDER BY board LIMIT 50 OFFSET 3) ORDER BY board` | #24958 |
@@ -16,7 +17,7 @@
 
 use super::barrier::{BarrierExec, Purpose, below};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{JoinType, Result as DataFusionResult};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{Aggregate, BinaryExpr, Expr, Filter, LogicalPlan};
@@ -25,6 +26,7 @@ use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateInputMode};
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
@@ -52,6 +54,7 @@ pub(in crate::query) fn fenced_physical(rules: Vec<PhysicalRule>) -> Vec<Physica
         name if name.starts_with("FilterPushdown") => {
             Arc::new(Fenced { rule, purpose: Purpose::BlockNamedFilters, fence: fence_names }) as PhysicalRule
         }
+        "aggregate_statistics" => Arc::new(BelowFilters(rule)),
         "EnsureRequirements" => {
             let rule = Arc::new(Fenced { rule, purpose: Purpose::BlockSorts, fence: fence_offset_and_union });
             Arc::new(Fenced { rule, purpose: Purpose::RequireOrder, fence: fence_below_offset })
@@ -135,6 +138,46 @@ fn with_literals_right(plan: LogicalPlan) -> DataFusionResult<Transformed<Logica
 /// Returns whether an aggregate returns a row even for empty input.
 fn has_row_of_nothing(aggregate: &Aggregate) -> bool {
     aggregate.group_expr.is_empty() || aggregate.group_expr.iter().any(|key| matches!(key, Expr::GroupingSet(_)))
+}
+
+/// The rule `aggregate_statistics`, which sees no plan below the first stage of an aggregate with FILTER. It runs on that
+/// plan by itself.
+#[derive(Debug)]
+struct BelowFilters(PhysicalRule);
+
+impl PhysicalOptimizerRule for BelowFilters {
+    fn optimize(&self, plan: PhysicalPlan, config: &ConfigOptions) -> DataFusionResult<PhysicalPlan> {
+        let hidden = plan.transform_down(|plan| {
+            let is_filtered = |aggregate: &AggregateExec| {
+                aggregate.mode().input_mode() == AggregateInputMode::Raw
+                    && aggregate.group_expr().is_empty()
+                    && aggregate.filter_expr().iter().any(Option::is_some)
+            };
+            let Some(aggregate) = plan.downcast_ref::<AggregateExec>().filter(|plan| is_filtered(plan)) else {
+                return Ok(Transformed::no(plan));
+            };
+            let input = self.optimize(Arc::clone(aggregate.input()), config)?;
+            let input = BarrierExec::over(input, Purpose::HideInput);
+            let plan = replace_children_if_necessary(plan, vec![input])?;
+            Ok(Transformed::new(plan, true, TreeNodeRecursion::Jump))
+        })?;
+        let optimized = self.0.optimize(hidden.data, config)?;
+        let open = optimized.transform_down(|plan| {
+            Ok(match below(&plan, Purpose::HideInput) {
+                Some(input) => Transformed::new(Arc::clone(input), true, TreeNodeRecursion::Jump),
+                None => Transformed::no(plan),
+            })
+        })?;
+        Ok(open.data)
+    }
+
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn schema_check(&self) -> bool {
+        self.0.schema_check()
+    }
 }
 
 /// Inserts fences into a plan.
