@@ -359,7 +359,10 @@ class StepLoader(IterableDataset[_Tensors]):
         # set, the number of times that it has set one, and what `_turn_in_worker` notes.
         self._announced: torch.Tensor = torch.zeros(3, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
         self._heard = 0
+        # In a worker: the number of its iterations, whether a state was loaded for the next one, and what to note.
         self._rounds = 0
+        self._is_loaded = False
+        self._note: list[int] | None = None
         self.set_epoch(epoch)
 
     @property
@@ -426,6 +429,7 @@ class StepLoader(IterableDataset[_Tensors]):
             made: Iterable[_Tensors] = map(_tensors, batches)
             made = made if self._transform is None else map(self._transform, made)
             for count, tensors in enumerate(self._placed(made), 1):
+                self._note_in_worker()
                 if generation == self._generation:
                     self._position = min(start + count * step, end)
                     self._is_served = True
@@ -518,6 +522,8 @@ class StepLoader(IterableDataset[_Tensors]):
         self._jump(state["epoch"], state["position"])
         # At the end of an epoch, the next iteration serves the next one.
         self._is_served = self._engine().epoch != state["epoch"]
+        if get_worker_info() is not None:
+            self._is_loaded, self._is_served = True, False
         self._announce()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -558,23 +564,31 @@ class StepLoader(IterableDataset[_Tensors]):
     def _turn_in_worker(self, iteration: int) -> None:
         """Turn to the epoch of a worker's iteration. The workers of one iteration of a ``DataLoader`` have one number.
 
-        A worker that lives for one iteration is a copy of the same loader each time. So the workers note the number of
-        iterations in shared memory, with the number of the newest one. They note it in one word, and all workers of an
-        iteration note the same, so their order does not matter. A persistent worker counts its iterations itself.
+        A worker may be a new copy of the same loader in each iteration. So the workers note in shared memory how many
+        iterations have returned batches, and which was the newest. A persistent worker has one number for all
+        iterations, so it counts them itself. All workers of an iteration note the same, so their order does not matter.
         """
         epoch, heard, noted = self._announced.tolist()
         if heard != self._heard:
-            self._heard, self._rounds = heard, 0
+            self._heard, self._is_loaded = heard, False
             self._turn_to(epoch)
             self._is_served = False
-        tag = 1 + iteration % (2**31 - 1)
-        count, newest = divmod(noted, 2**31)
-        if newest != tag:
-            count += newest != 0
-            self._announced[2] = count * 2**31 + tag
-        if count + self._rounds:
-            self._jump(epoch + count + self._rounds, 0)
         self._rounds += 1
+        name = 1 + (iteration + self._rounds) % (2**31 - 1)
+        count, newest = divmod(noted, 2**31)
+        count += newest not in (0, name)
+        if self._is_loaded:
+            epoch = self._epoch - count
+        elif count or self._rounds > 1:
+            self._jump(epoch + count, 0)
+        self._is_loaded = False
+        self._note = [epoch, heard, count * 2**31 + name]
+
+    def _note_in_worker(self) -> None:
+        """Note that the iteration has returned a batch, unless a newer one has."""
+        if self._note is not None and self._announced[1:].tolist() <= self._note[1:]:
+            self._announced.copy_(torch.tensor(self._note))
+        self._note = None
 
     def _jump(self, epoch: int, position: int) -> None:
         self._epoch = epoch

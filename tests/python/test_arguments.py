@@ -26,6 +26,7 @@ INDICES = {"index", "indices"}
 """Arguments that are indices: out of range, they raise ``IndexError``, as for a list."""
 EXEMPT = {
     "_play": "internal: play is its public name",
+    "StepTable.__getitem__": "an operator: names and masks are keys too",
     "StepDataset.__getitem__": "an operator: its error speaks of the index, like that of a list",
     "EmbedReport": "a result, not called by users",
     "TrainReport": "a result, not called by users",
@@ -132,6 +133,7 @@ CALLS: dict[str, Callable[..., object]] = {
     "PackReader.iter_step_batches": lambda m, **a: m.pack.iter_step_batches(**{"batch_size": 2, **a}),
     "PackReader.to_table": lambda m, **a: m.pack.to_table(**a),
     "PackReader.split": lambda m, **a: m.pack.split(**({} if "test_size" in a else {"test_pct": 0.5}), **a),
+    "PackReader.train_test_split": lambda m, **a: m.pack.train_test_split(**a),
     "PackReader.to_jsonl": lambda m, **a: m.pack.to_jsonl(m.folder / "o.jsonl", progress=False, **a),
     "PackReader.validate": lambda m, **a: m.pack.validate(progress=False, **a),
     "simulate": lambda m, **a: a2store.simulate(m.folder / "o", progress=False, **a),
@@ -163,6 +165,10 @@ CALLS: dict[str, Callable[..., object]] = {
     "StepTable.take": lambda m, **a: m.table.take(**a),
     "StepTable.take_rows": lambda m, **a: m.table.take_rows(**a),
     "StepTable.filter": lambda m, **a: m.table.filter(**a),
+    "StepTable.head": lambda m, **a: m.table.head(**a),
+    "StepTable.sample": lambda m, **a: m.table.sample(**{"n": 1, **a}),
+    "StepTable.iter_batches": lambda m, **a: m.table.iter_batches(**a),
+    "StepTable.train_test_split": lambda m, **a: m.table.train_test_split(**a),
     "StepTable.split": lambda m, **a: m.table.split(**a),
     "StepTable.load": lambda m, **a: a2store.StepTable.load(m.folder / "table.npy", progress=False, **a),
     "StepTable.from_runs": lambda m, **a: a2store.StepTable.from_runs(m.runs, progress=False, **a),
@@ -171,6 +177,8 @@ CALLS: dict[str, Callable[..., object]] = {
         "e", m.folder / "column.npy", m.folder / "keys.npy", progress=False, **a
     ),
     "StepTable.loader": lambda m, **a: m.table.loader(**{"replacement": "num_samples" in a, **a}),
+    "mix": lambda m, **a: a2store.mix([(m.table, 1)], **a),
+    "Loader.skip_batches": lambda m, **a: m.loader.skip_batches(**a),
     "Loader.set_epoch": lambda m, **a: m.loader.set_epoch(**a),
     "play": lambda m, **a: selfplay.play(selfplay.Player(depth=0), **{"num_games": 1, "progress": False, **a}),
     "GymVectorEnv.__init__": lambda m, **a: of_gym("GymVectorEnv")(**a),
@@ -184,6 +192,7 @@ CALLS: dict[str, Callable[..., object]] = {
             **a,
         },
     ),
+    "StepLoader.skip_batches": lambda m, **a: of_torch("StepLoader")(m.table).skip_batches(**a),
     "StepLoader.set_epoch": lambda m, **a: of_torch("StepLoader")(m.table).set_epoch(**a),
     "BoardTransformer.__init__": lambda m, **a: of_critic("BoardTransformer")(**a),
     "CriticData.__init__": lambda m, **a: of_critic("CriticData")(

@@ -124,6 +124,7 @@ begun = iter(table.loader(1000, seed=2))
 left = iter(table.loader(1000, seed=2))
 next(begun), next(left)
 def digest():
+    loader.set_epoch(0)
     served = [batch.board.sum() for batch in loader]
     again = archive.sql("SELECT * FROM steps").materialize(progress=False)
     return served, query.count(), pa.table(query).num_rows, np.asarray(again).tobytes() == np.asarray(table).tobytes()
