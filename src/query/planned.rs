@@ -129,8 +129,9 @@ impl Archive {
             .collect();
         let planning = async move {
             let tables: Vec<&str> = tables.iter().map(String::as_str).collect();
-            let statement = guard::parse(&text, &state.config_options().sql_parser)?;
+            let mut statement = guard::parse(&text, &state.config_options().sql_parser)?;
             guard::check_statement(&statement, &tables)?;
+            guard::name_derived_tables(&mut statement);
             let plan = state.statement_to_plan(statement).await.map_err(query_error)?;
             // This runs on the runtime's large stack, so that a rejected plan is dropped there too.
             guard::check_plan(&plan)?;

@@ -711,3 +711,72 @@ def test_aggregates_of_aggregates(archive: a2store.Archive, duck: duckdb.DuckDBP
                 assert found == duck.execute(shape).fetchall(), shape
                 answered += 1
     assert answered == 3 * 49 * 7
+
+
+# Rewrites of a sort with LIMIT over groups: the sort's key must be the key of the groups, and nothing between may need
+# all groups.
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 1000])
+@pytest.mark.parametrize("direction", ["ASC NULLS LAST", "DESC NULLS LAST", "ASC NULLS FIRST", "DESC NULLS FIRST"])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT 9 - n AS n FROM (SELECT DISTINCT CAST(move AS BIGINT) AS n FROM steps) ORDER BY n",
+        "SELECT n % 3 AS n FROM (SELECT DISTINCT step_index AS n FROM steps) ORDER BY n",
+        "SELECT n % 3 AS n FROM (SELECT step_index AS n FROM steps GROUP BY step_index) ORDER BY n",
+        "SELECT move % 3 AS move FROM (SELECT DISTINCT move FROM steps) ORDER BY move",
+        "SELECT CASE WHEN n BETWEEN 1 AND 9 THEN 'x' END AS n FROM (SELECT DISTINCT run_id AS n FROM steps) ORDER BY n",
+        "SELECT n % 5 AS n FROM (SELECT step_index AS n FROM steps UNION SELECT max_score FROM runs) ORDER BY n",
+        "SELECT n + 0 AS n FROM (SELECT DISTINCT 9 - CAST(step_index AS BIGINT) AS n FROM steps) ORDER BY n",
+        "SELECT m AS k, k AS m FROM (SELECT move AS k, max(step_index) AS m FROM steps GROUP BY move) ORDER BY k, m",
+        "SELECT m AS k, k AS m "
+        "FROM (SELECT move AS k, min(9 - CAST(step_index AS BIGINT)) AS m FROM steps GROUP BY move) ORDER BY m",
+        "SELECT k, -m AS m "
+        "FROM (SELECT run_id AS k, max(CAST(step_index AS BIGINT)) AS m FROM steps GROUP BY run_id) ORDER BY m, k",
+        "SELECT k, count(*) OVER () AS n FROM (SELECT DISTINCT step_index AS k FROM steps) ORDER BY k",
+        "SELECT k, sum(k) OVER () AS n FROM (SELECT move AS k FROM steps GROUP BY move) ORDER BY k",
+        "SELECT k, row_number() OVER (ORDER BY k DESC) AS n FROM (SELECT DISTINCT run_id AS k FROM steps) ORDER BY k",
+        "SELECT k "
+        "FROM (SELECT DISTINCT move AS k FROM steps "
+        "UNION ALL SELECT DISTINCT 9 - CAST(run_id AS BIGINT) FROM runs) ORDER BY k",
+        "SELECT a.k FROM (SELECT DISTINCT run_id AS k FROM steps) a JOIN (SELECT DISTINCT move AS k FROM steps) b "
+        "ON a.k = b.k + 1 ORDER BY a.k",
+        "SELECT DISTINCT step_index FROM steps ORDER BY step_index",
+        "SELECT move, max(step_index) AS m FROM steps GROUP BY move ORDER BY m",
+    ],
+)
+def test_limits_over_groups(
+    archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, sql: str, direction: str, limit: int
+) -> None:
+    head, _, keys = sql.rpartition(" ORDER BY ")
+    sql = f"{head} ORDER BY {', '.join(f'{key} {direction}' for key in keys.split(', '))} LIMIT {limit}"
+    found, expected = asked(archive, sql), duck.execute(sql).fetchall()
+    assert len(found) == len(expected)
+    if keys == "m":
+        # Rows with equal keys may be in any order, so only the keys are compared.
+        found, expected = [row[1] for row in found], [row[1] for row in expected]
+    assert found == expected
+
+
+@pytest.mark.parametrize("direction", ["", " DESC", " LIMIT 2"])
+@pytest.mark.parametrize("key", ["k", "m", "1", "2", "m, k"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "(SELECT move AS k, max(step_index) AS m FROM steps WHERE move IS NOT NULL GROUP BY move)",
+        "(SELECT run_id + 0 AS k, 99 - CAST(run_id AS BIGINT) AS m FROM runs)",
+        "(SELECT run_id AS k, num_steps * 1000 + run_id AS m FROM runs) AS d",
+        "(SELECT k, m FROM (SELECT run_id AS k, num_steps * 1000 + run_id AS m FROM runs))",
+        "(SELECT run_id AS k, num_steps * 1000 + run_id AS m FROM runs UNION ALL SELECT 1000, 1000)",
+        "(VALUES (1, 30), (2, 10), (3, 20)) AS v (k, m)",
+    ],
+)
+def test_a_sort_by_an_output_name(
+    archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, source: str, key: str, direction: str
+) -> None:
+    """In ORDER BY, a name is an output column first, even if the names of two columns are exchanged."""
+    for items in ("m AS k, k AS m", "k AS m, m AS k", "m + 1 AS k, k AS m", "k, m"):
+        sql = f"SELECT {items} FROM {source} ORDER BY {key}{direction}"
+        found = [tuple(map(int, row)) for row in asked(archive, sql)]
+        assert found == duck.execute(sql).fetchall(), sql

@@ -9,6 +9,7 @@
 //! | `push_down_filter` | pushes a condition without columns below an aggregate without groups, which then returns a count of 0 instead of no row | `SELECT n FROM (SELECT count(*) AS n FROM steps) WHERE (SELECT max(run_id) FROM runs) < 0` | none found |
 //! | `push_down_filter` | takes two comparisons of a column, of which only one has its literal on the left, for different conditions | `SELECT … FROM steps WHERE phase = 'late' AND 'late' = phase` | #24763 |
 //! | `aggregate_statistics` | takes an aggregate without FILTER below an aggregate with FILTER for the first stage of the latter, and replaces both by the result of the inner one | `SELECT count(n) FILTER (WHERE n <> 1) FROM (SELECT count(*) AS n FROM runs)` | none found |
+//! | `LimitAggregation` | takes a computed column of a SELECT for the key of a GROUP BY with its name, and keeps only the first groups | `SELECT -n AS n FROM (SELECT DISTINCT move AS n FROM steps) ORDER BY n LIMIT 2` | none found |
 //! | `FilterPushdown` | matches the columns of a filter by name, although both sides of a join may have a column of that name | `SELECT … FROM steps s RIGHT JOIN runs r ON s.run_id = r.run_id WHERE s.run_id IS NULL` | #25244, #25296 |
 //! | `FilterPushdown` | copies a filter on the keys of a semi join to the other side by name, although the other key may be another column | `SELECT … WHERE run_id IN (SELECT CAST(seed AS INT) AS run_id FROM …)` below a join | #25244 |
 //! | `EnsureRequirements` | moves a sort below a LIMIT with OFFSET, and then returns too few rows, by the OFFSET | `SELECT … FROM (SELECT … ORDER BY board LIMIT 50 OFFSET 3) ORDER BY board` | #24958 |
@@ -27,9 +28,13 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateInputMode};
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::limit::GlobalLimitExec;
+use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
+use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, replace_children_if_necessary};
 use std::collections::HashSet;
@@ -54,7 +59,8 @@ pub(in crate::query) fn fenced_physical(rules: Vec<PhysicalRule>) -> Vec<Physica
         name if name.starts_with("FilterPushdown") => {
             Arc::new(Fenced { rule, purpose: Purpose::BlockNamedFilters, fence: fence_names }) as PhysicalRule
         }
-        "aggregate_statistics" => Arc::new(BelowFilters(rule)),
+        "aggregate_statistics" => Arc::new(Cut { rule, hides_inputs: is_filtered_stage }),
+        "LimitAggregation" => Arc::new(Cut { rule, hides_inputs: needs_all_rows }),
         "EnsureRequirements" => {
             let rule = Arc::new(Fenced { rule, purpose: Purpose::BlockSorts, fence: fence_offset_and_union });
             Arc::new(Fenced { rule, purpose: Purpose::RequireOrder, fence: fence_below_offset })
@@ -140,28 +146,29 @@ fn has_row_of_nothing(aggregate: &Aggregate) -> bool {
     aggregate.group_expr.is_empty() || aggregate.group_expr.iter().any(|key| matches!(key, Expr::GroupingSet(_)))
 }
 
-/// The rule `aggregate_statistics`, which sees no plan below the first stage of an aggregate with FILTER. It runs on that
-/// plan by itself.
+/// A rule that does not see the inputs of some nodes. It runs on each of these inputs by itself.
 #[derive(Debug)]
-struct BelowFilters(PhysicalRule);
+struct Cut {
+    rule: PhysicalRule,
+    /// Whether the inputs of a node are hidden.
+    hides_inputs: fn(&PhysicalPlan) -> bool,
+}
 
-impl PhysicalOptimizerRule for BelowFilters {
+impl PhysicalOptimizerRule for Cut {
     fn optimize(&self, plan: PhysicalPlan, config: &ConfigOptions) -> DataFusionResult<PhysicalPlan> {
         let hidden = plan.transform_down(|plan| {
-            let is_filtered = |aggregate: &AggregateExec| {
-                aggregate.mode().input_mode() == AggregateInputMode::Raw
-                    && aggregate.group_expr().is_empty()
-                    && aggregate.filter_expr().iter().any(Option::is_some)
-            };
-            let Some(aggregate) = plan.downcast_ref::<AggregateExec>().filter(|plan| is_filtered(plan)) else {
+            if !(self.hides_inputs)(&plan) {
                 return Ok(Transformed::no(plan));
+            }
+            let hide = |input: &PhysicalPlan| {
+                let input = self.optimize(Arc::clone(input), config)?;
+                Ok(BarrierExec::over(input, Purpose::HideInput))
             };
-            let input = self.optimize(Arc::clone(aggregate.input()), config)?;
-            let input = BarrierExec::over(input, Purpose::HideInput);
-            let plan = replace_children_if_necessary(plan, vec![input])?;
+            let inputs = plan.children().into_iter().map(hide).collect::<DataFusionResult<Vec<_>>>()?;
+            let plan = replace_children_if_necessary(plan, inputs)?;
             Ok(Transformed::new(plan, true, TreeNodeRecursion::Jump))
         })?;
-        let optimized = self.0.optimize(hidden.data, config)?;
+        let optimized = self.rule.optimize(hidden.data, config)?;
         let open = optimized.transform_down(|plan| {
             Ok(match below(&plan, Purpose::HideInput) {
                 Some(input) => Transformed::new(Arc::clone(input), true, TreeNodeRecursion::Jump),
@@ -172,12 +179,41 @@ impl PhysicalOptimizerRule for BelowFilters {
     }
 
     fn name(&self) -> &str {
-        self.0.name()
+        self.rule.name()
     }
 
     fn schema_check(&self) -> bool {
-        self.0.schema_check()
+        self.rule.schema_check()
     }
+}
+
+/// Returns whether a plan is the first stage of an aggregate with FILTER and without groups.
+fn is_filtered_stage(plan: &PhysicalPlan) -> bool {
+    plan.downcast_ref::<AggregateExec>().is_some_and(|aggregate| {
+        aggregate.mode().input_mode() == AggregateInputMode::Raw
+            && aggregate.group_expr().is_empty()
+            && aggregate.filter_expr().iter().any(Option::is_some)
+    })
+}
+
+/// Returns whether the limit of a sort must not move below a node. The rule follows the sort key by its name alone, and
+/// does not know which nodes need all rows of their input.
+fn needs_all_rows(plan: &PhysicalPlan) -> bool {
+    if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+        let input = projection.input().schema();
+        let is_other = |expr: &ProjectionExpr| {
+            let own = expr.expr.downcast_ref::<Column>().is_some_and(|column| column.name() == expr.alias);
+            !own && input.column_with_name(&expr.alias).is_some()
+        };
+        return projection.expr().iter().any(is_other);
+    }
+    let keeps_rows = plan.is::<AggregateExec>()
+        || plan.is::<RepartitionExec>()
+        || plan.is::<CoalescePartitionsExec>()
+        || plan.is::<SortExec>()
+        || plan.is::<SortPreservingMergeExec>()
+        || plan.is::<BarrierExec>();
+    !keeps_rows && !plan.children().is_empty()
 }
 
 /// Inserts fences into a plan.
