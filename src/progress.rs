@@ -35,6 +35,18 @@ pub enum Unit {
     Runs,
 }
 
+impl Unit {
+    /// Returns the unit's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Bytes => "bytes",
+            Unit::Rows => "rows",
+            Unit::Runs => "runs",
+        }
+    }
+}
+
 impl Progress for () {
     fn begin(&self, _: &'static str, _: Unit, _: u64) {}
     fn advance(&self, _: u64) {}

@@ -32,7 +32,7 @@ def loaders(steps: a2store.StepTable) -> dict[str, a2store.Loader]:
         "uint8 tokens, all columns": steps.loader(BATCH, seed=1),
         "int64 tokens, all columns": steps.loader(BATCH, seed=1, tokens="int64"),
         "uint8 tokens and moves": steps.loader(BATCH, seed=1, columns=["tokens", "move"]),
-        # A table beside itself costs as much as two tables of its size.
+        # Mixing a table with itself costs as much as mixing two tables of its size.
         "a mix, 7 to 3": a2store.mix([(steps, 7), (steps, 3)], BATCH, seed=1, num_samples=len(steps)),
     }
 

@@ -19,6 +19,11 @@ An integer that is out of range raises ``ValueError``, and anything that is not 
 failed operation on a file or folder raises ``OSError`` or a subclass, such as ``FileNotFoundError``, with ``filename``
 set. A failed allocation for batches, tables, orders or weights raises ``MemoryError``.
 
+A function as ``progress`` is called with a dict a few times a second, and once at the end. The dict has ``what``, the
+work; ``unit``, ``"runs"``, ``"rows"`` or ``"bytes"``; ``done`` and ``total``, numbers of units; and ``seconds`` since
+the beginning. The thread that waits for the work calls the function. If it raises, the work is cancelled as by Ctrl-C,
+unless it is complete, and the exception is raised.
+
 >>> import a2store
 >>> archive = a2store.Archive.create("new.a2")
 >>> report = archive.ingest("runs")

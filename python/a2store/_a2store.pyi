@@ -93,6 +93,7 @@ _ExportFormat: TypeAlias = Literal[
 ]
 _Compression: TypeAlias = Literal["none", "zstd", "lz4"]
 _Phase: TypeAlias = Literal["early", "mid", "late"]
+_Progress: TypeAlias = bool | Callable[[dict[str, Any]], object] | None
 _Indices: TypeAlias = Sequence[int] | npt.NDArray[np.integer[Any]]
 _Duration: TypeAlias = float | timedelta
 _Param: TypeAlias = bool | int | float | str | bytes | date | time | np.generic | None
@@ -314,14 +315,15 @@ def mix(
 ) -> Loader:
     """Return a loader of several tables, each with its share of the rows.
 
-    In any part of the stream each table has its share, to within one row, in a definite order. Within a table, rows
-    come in shuffled order, and no row repeats before all others have occurred. So if an epoch has ``m`` rows of a table
-    with ``k`` rows, each of them occurs ``m / k`` times, rounded down or up. The stream is the same for any batch size
-    and number of ranks.
+    Within a table, rows come in shuffled order, and no row repeats before all others have occurred. So if an epoch has
+    ``m`` rows of a table with ``k`` rows, each of them occurs ``m / k`` times, rounded down or up. With two tables,
+    their numbers in any window of the stream are exact to within one row. With more tables, a window may differ by a
+    few rows. The stream is the same for any batch size and number of ranks.
 
     - ``tables``: pairs of a table and its share, or a dict from tables to shares. Shares are relative numbers of at
-      least 0: 7 and 3 are the same as 0.7 and 0.3. Fractional shares are rounded to 1/65,536 of their sum. All tables
-      have the columns of the first one, with the same types and categories; ``columns`` leaves others out.
+      least 0: 7 and 3 are the same as 0.7 and 0.3. Shares that are not in the proportion of whole numbers with a sum of
+      at most 65,536 are rounded to 1/65,536 of their sum. All tables must have the columns of the first one, with the
+      same types and categories. To serve only common columns, name them in ``columns``.
     - ``num_samples``: the rows of an epoch over all ranks, in ``0..=2**62``; ``None`` = as many as all tables have.
     - ``batch_size``, ``seed``, ``epoch``, ``drop_last``, ``rank``, ``world_size``, ``tokens``, ``symmetries``,
       ``columns``, ``prefetch``, ``transform``: as in ``StepTable.loader``.
@@ -504,7 +506,7 @@ def convert(
     shard_rows: int | None = None,
     moves: bool | None = None,
     workers: int | None = None,
-    progress: bool | None = None,
+    progress: _Progress = None,
     on_error: Literal["raise", "skip"] = "raise",
 ) -> ExportReport:
     """Read runs of any format and write them in another, without an archive, in the order in which they are read.
@@ -723,8 +725,8 @@ class PackReader:
     ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
         """Split the pack by run or step, and return the ascending indices of the two parts, ``(train, test)``.
 
-        The same runs and steps are in ``test`` as in ``to_table().train_test_split(…)``. They stay there when runs are
-        appended to the pack. ``split`` instead makes a part of an exact size.
+        The same runs and steps are in ``test`` as in ``to_table().train_test_split(…)``. They stay there when
+        runs are appended to the pack. ``split`` instead makes a part of an exact size.
 
         - ``test_size``: the approximate share of runs or steps in ``test``, in ``0..=1``.
         - ``seed``: the seed of the split, in ``0..2**64``.
@@ -770,7 +772,7 @@ class PackReader:
         parallel: bool = True,
         by_step: bool = False,
         workers: int | None = None,
-        progress: bool | None = None,
+        progress: _Progress = None,
         *,
         compact: bool = False,
     ) -> JsonlReport:
@@ -783,7 +785,8 @@ class PackReader:
         - ``parallel``: ``False`` = use one thread.
         - ``by_step``: ``True`` = one line per step.
         - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-        - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+        - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+          otherwise a bar is shown if standard error is a terminal.
         - ``compact``: ``True`` = boards are uint64 and values are four numbers or nulls. ``False`` = both are lists, of
           cells and of objects.
 
@@ -795,7 +798,7 @@ class PackReader:
         (20, 29320)
         """
 
-    def stats(self, *, progress: bool | None = None) -> PackStats:
+    def stats(self, *, progress: _Progress = None) -> PackStats:
         """Return statistics. They are read from the pack if it has them, else computed in parallel once.
 
         - ``progress``: as in ``to_jsonl``.
@@ -807,7 +810,7 @@ class PackReader:
         """
 
     def validate(
-        self, *, sample: int | None = None, workers: int | None = None, progress: bool | None = None
+        self, *, sample: int | None = None, workers: int | None = None, progress: _Progress = None
     ) -> list[str]:
         """Decode every run, compare every checksum, and return a list of all problems.
 
@@ -980,7 +983,7 @@ def simulate(
     depth: int = 1,
     engine: str | None = None,
     workers: int | None = None,
-    progress: bool | None = None,
+    progress: _Progress = None,
 ) -> SimulateReport:
     """Play seeded games with the built-in player and write each game to its own run file.
 
@@ -994,7 +997,8 @@ def simulate(
     - ``depth``: the search depth of the player in spawns, 0 to 3. Each level takes about fifty times longer.
     - ``engine``: the engine's name in the files, at most 65,535 bytes; ``None`` = a name that includes the depth.
     - ``workers``: threads to play with, 1 to 1,024; ``None`` = one per core.
-    - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+    - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+      otherwise a bar is shown if standard error is a terminal.
 
     Raises ``FileExistsError`` for an existing file with other contents; nothing is overwritten. A repeated call with
     the same options changes nothing. Raises ``ValueError`` for an option out of range. Raises ``KeyboardInterrupt`` on
@@ -1776,7 +1780,7 @@ class Archive:
         paths: _Path | Iterable[_Path],
         *,
         workers: int | None = None,
-        progress: bool | None = None,
+        progress: _Progress = None,
         on_error: Literal["report", "raise"] = "report",
         wait: _Duration | None = None,
     ) -> IngestReport:
@@ -1794,7 +1798,8 @@ class Archive:
 
         - ``paths``: a file or folder, or several.
         - ``workers``: threads to decode and encode with, 1 to 1,024; ``None`` = one per core.
-        - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+        - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+          otherwise a bar is shown if standard error is a terminal.
         - ``on_error``: the effect of a file that cannot be read or decoded. ``"report"`` lists it in the report and
           continues; ``"raise"`` raises its error and adds nothing.
         - ``wait``: how long to wait while another process on this machine writes to the archive, in seconds or as a
@@ -1820,7 +1825,7 @@ class Archive:
         replace: bool = False,
         partial: bool = False,
         dry_run: bool = False,
-        progress: bool | None = None,
+        progress: _Progress = None,
         wait: _Duration | None = None,
     ) -> AnnotateReport:
         """Add a model's predictions for steps of the archive, in a new commit.
@@ -1885,7 +1890,7 @@ class Archive:
         file_rows: int | None = None,
         workers: int | None = None,
         dry_run: bool = False,
-        progress: bool | None = None,
+        progress: _Progress = None,
         wait: _Duration | None = None,
     ) -> CompactReport:
         """Rewrite small data files as full-size ones, in a new commit.
@@ -1937,7 +1942,7 @@ class Archive:
         ExpireReport(first_version=1, num_versions=0, num_files=0)
         """
 
-    def verify(self, *, deep: bool = False, workers: int | None = None, progress: bool | None = None) -> VerifyReport:
+    def verify(self, *, deep: bool = False, workers: int | None = None, progress: _Progress = None) -> VerifyReport:
         """Check the archive for problems, at its newest version and all other kept versions.
 
         It does the same as ``a2store.verify`` with the archive's ``location``.
@@ -2126,7 +2131,7 @@ class Archive:
         moves: bool | None = None,
         append: bool = False,
         workers: int | None = None,
-        progress: bool | None = None,
+        progress: _Progress = None,
     ) -> ExportReport:
         """Write the runs that a query selects, in the order of their ids, as files of any format.
 
@@ -2153,7 +2158,8 @@ class Archive:
           ``None`` = only if all runs come from one session with moves.
         - ``append``: for ``"packdat"``, ``"npy"`` and ``"macroxue"``: ``True`` = add to existing files.
         - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-        - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+        - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+          otherwise a bar is shown if standard error is a terminal.
 
         Before it writes anything, it raises ``QueryError``, or ``ValueError`` for a query without ``run_id`` or a run
         that the format cannot store. Raises ``FileExistsError``, ``DamagedError``, and ``KeyboardInterrupt`` on Ctrl-C.
@@ -2593,7 +2599,7 @@ def verify(
     *,
     deep: bool = False,
     workers: int | None = None,
-    progress: bool | None = None,
+    progress: _Progress = None,
     storage_options: _StorageOptions | None = None,
 ) -> VerifyReport:
     """Check an archive for problems, even one that is too damaged to open.
@@ -2607,7 +2613,8 @@ def verify(
     - ``deep``: also rebuild every run from its columns, and check its digest and whether its moves obey the rules, as
       ``runs.verified`` states.
     - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-    - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+    - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+      otherwise a bar is shown if standard error is a terminal.
 
     Raises ``ArchiveError`` if there is no archive. Raises ``ConflictError`` if other processes keep replacing and
     expiring the newest version during the check. Also raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
@@ -3012,7 +3019,7 @@ class Query:
         chosen_ev: Literal["stored", "one"] = "stored",
         memory_limit: int | None = None,
         path: _Path | None = None,
-        progress: bool | None = None,
+        progress: _Progress = None,
     ) -> StepTable:
         """Run the query and store its rows in a table in memory or in a file.
 
@@ -3035,7 +3042,8 @@ class Query:
 
         - ``columns``: the columns of the result that a row gets, instead of all columns above and ``extra``: names,
           with ``board`` among them. ``ev_values`` stands for the four values. Other names than those above become extra
-          columns. Columns above that are not named are not read, and have the values of missing columns.
+          columns. ``run_id``, ``step_index`` and ``tile_65536_mask`` are always kept. Other columns above that are not
+          named are not read, and have the values of missing columns.
         - ``extra``: further columns of the result to append to each row, as a name or an iterable of names; by default
           none. A column has bools, integers, floats, strings, or fixed-size lists of bools or numbers. Numbers keep
           their type; a null becomes NaN in floats and raises in other types. A null list counts as a list of nulls.
@@ -3047,7 +3055,8 @@ class Query:
           available. It does not apply to rows in a file.
         - ``path``: a file for the rows, which is then mapped; it may be larger than memory. ``StepTable.load`` can read
           it. It is written atomically, is durable, and replaces an existing file.
-        - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+        - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+          otherwise a bar is shown if standard error is a terminal.
 
         Raises ``ColumnError``, with the row, for a column that is missing, of another type, or has a value that does
         not fit. Raises ``ValueError`` for an option out of range, for ``columns`` without ``board`` or beside
@@ -3113,8 +3122,8 @@ class StepTable:
     of ``__arrow_c_stream__`` get copies, as columns. ``len(table)`` is the number of rows. To get a table, call
     ``Query.materialize``, ``StepTable.load``, ``StepTable.from_runs`` or ``StepTable.from_session``.
 
-    ``filter`` and ``split`` return views, which support every operation of a table. A view shares the table's memory.
-    An operation that needs all rows of a view in one piece copies them.
+    ``filter``, ``split`` and ``train_test_split`` return views, which support every operation of a table. A view shares
+    the table's memory. An operation that needs all rows of a view in one piece copies them.
 
     A pickled table is a handle. A process of the same user on the same machine can unpickle it, and gets the same rows
     without a copy. So ``multiprocessing`` can pass tables as arguments. The first pickling moves a table into shared
@@ -3341,8 +3350,8 @@ class StepTable:
         - ``condition``: a condition in SQL, like a WHERE: rows for which it is true, not null. It may use these columns
           of ``steps``: ``run_id``, ``step_index``, ``board``, ``move``, ``ev_up``, ``ev_down``, ``ev_left``,
           ``ev_right``, ``ev_legal``, ``has_evs``, ``max_exp``, ``phase``, ``max_score``, ``engine`` and
-          ``tile_65536_mask``; the extra and attached columns; and the functions of queries. A subquery, ``random()``
-          and ``now()`` are refused.
+          ``tile_65536_mask``; the extra and attached columns; and the functions of queries. Subqueries, aggregates,
+          window functions, parameters, ``random()`` and ``now()`` are rejected.
         - ``min_score``, ``max_score``: bounds of the score of the run, both inclusive. The score is ``runs.max_score``.
         - ``engine``: the run's engine, a str, or several allowed ones. Runs without an engine never match.
         - ``phase``: the phase of the game, ``"early"``, ``"mid"`` or ``"late"``, or several. It depends on the largest
@@ -3350,9 +3359,10 @@ class StepTable:
         - ``run_ids``: the ids of the runs, in any order, in ``0..2**32``.
 
         Raises ``ValueError`` for an unknown phase, for ids outside ``0..2**32``, and for scores or engines if the rows
-        come from a file without metadata of runs. Raises ``QueryError`` for a condition that is refused, does not parse
-        or fails on a row. Raises ``TypeError`` for values of another type. Raises ``QueryError``, ``DamagedError`` or
-        ``OSError`` if the archive's runs can no longer be read.
+        come from a file without metadata of runs. Raises ``QueryRefusedError`` for a condition with a subquery or
+        ``random()``, and ``QueryError`` for one that does not parse or fails on a row. Raises ``TypeError`` for values
+        of another type. Raises ``QueryError``, ``DamagedError`` or ``OSError`` if the archive's runs can no longer be
+        read.
 
         >>> table.filter(min_score=20_000, phase=["mid", "late"])
         StepTable(16514 rows of 32 bytes, a view)
@@ -3373,9 +3383,9 @@ class StepTable:
 
         - ``test_size``: the approximate share of runs or steps in ``test``, in ``0..=1``.
         - ``seed``: the seed of the split, in ``0..2**64``.
-        - ``unit``: ``"run"`` = all steps of a run are on one side. ``"step"`` = each step is on a side of its own.
-          Steps of one run resemble each other, so a test on such a split overrates a model. Its views take up to 20
-          bytes per row.
+        - ``unit``: ``"run"`` = all steps of a run are on one side. ``"step"`` = each step is assigned separately.
+          Steps of one run resemble each other, so a test on such a split overrates a model. A view takes about 20 bytes
+          per range of consecutive rows.
 
         Raises ``ValueError`` for a share out of range and another unit, and ``MemoryError``.
 
@@ -3399,7 +3409,7 @@ class StepTable:
         True
         """
 
-    def save(self, path: _Path, *, progress: bool | None = None) -> None:
+    def save(self, path: _Path, *, progress: _Progress = None) -> None:
         """Write the rows to a ``.npy`` file, which ``numpy.load`` opens as a structured array.
 
         The metadata for ``load`` follows the rows, where NumPy ignores it: the fingerprint, the categories, checksums,
@@ -3407,7 +3417,8 @@ class StepTable:
         durable, and replaces an existing file. A process that has mapped the old file keeps the old content.
 
         - ``path``: the file.
-        - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+        - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+          otherwise a bar is shown if standard error is a terminal.
 
         Raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C. Raises ``ValueError`` for a non-ASCII name of an extra
         column, which NumPy's header cannot hold. After an exception no file is left behind.
@@ -3419,7 +3430,7 @@ class StepTable:
 
     @staticmethod
     def load(
-        path: _Path, *, mmap: bool = False, memory_limit: int | None = None, progress: bool | None = None
+        path: _Path, *, mmap: bool = False, memory_limit: int | None = None, progress: _Progress = None
     ) -> StepTable:
         """Return the table of a ``.npy`` file, written by ``save`` or by another program.
 
@@ -3437,7 +3448,8 @@ class StepTable:
           checked. ``False`` = read the file.
         - ``memory_limit``: the maximum number of bytes of rows that are read; ``None`` = the memory that the system has
           available.
-        - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+        - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+          otherwise a bar is shown if standard error is a terminal.
 
         Raises ``DecodeError`` or ``DamagedError`` for a file that is invalid, truncated or changed. Raises
         ``ColumnError`` for a field that is missing, of another type, or has a value that does not fit. Raises
@@ -3462,7 +3474,7 @@ class StepTable:
         chosen_ev: Literal["stored", "one"] = "stored",
         memory_limit: int | None = None,
         workers: int | None = None,
-        progress: bool | None = None,
+        progress: _Progress = None,
         on_error: Literal["raise", "skip"] = "raise",
     ) -> StepTable:
         """Read runs of any format into a table, without an archive.
@@ -3477,7 +3489,8 @@ class StepTable:
         - ``chosen_ev``: the value of the chosen move, as in ``Query.materialize``.
         - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
         - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-        - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+        - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+          otherwise a bar is shown if standard error is a terminal.
         - ``on_error``: the effect of a run or file that cannot be read. ``"raise"`` raises its error. ``"skip"`` reads
           the others and adds the error to ``errors`` of the table. A skipped file counts as one run.
 
@@ -3497,7 +3510,7 @@ class StepTable:
         extra: Sequence[Literal["max_score", "highest_tile"]] | None = None,
         memory_limit: int | None = None,
         workers: int | None = None,
-        progress: bool | None = None,
+        progress: _Progress = None,
     ) -> StepTable:
         """Read a self-play session into a table that keeps the session's run ids.
 
@@ -3511,7 +3524,8 @@ class StepTable:
         - ``extra``: extra columns with metadata of the run: ``max_score`` (uint64), ``highest_tile`` (uint32).
         - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
         - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-        - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+        - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+          otherwise a bar is shown if standard error is a terminal.
 
         Raises ``DecodeError`` or ``OSError`` for a session that cannot be read. Raises ``ValueError`` for an id that is
         not in the session, and for run ids above 2**32 - 1. Raises ``MemoryLimitError``, and ``KeyboardInterrupt`` on
@@ -3530,7 +3544,7 @@ class StepTable:
         *,
         mmap: bool = True,
         memory_limit: int | None = None,
-        progress: bool | None = None,
+        progress: _Progress = None,
     ) -> StepTable:
         """Return this table with an attached column: values of a ``.npy`` array of shape (rows, D), or of rows.
 
@@ -3566,7 +3580,8 @@ class StepTable:
           array in either case, and matches the keys again.
         - ``memory_limit``: the maximum number of bytes that ``mmap=False`` may read, or of values and keys of rows;
           ``None`` = the memory that the system has available.
-        - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+        - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+          otherwise a bar is shown if standard error is a terminal.
 
         ``loader(symmetries=True)`` rejects attached columns, because they describe the original board. Use ``columns``
         to leave them out.
@@ -3704,7 +3719,7 @@ class Batch:
     column named like a method is only an item. A column that the loader does not serve raises ``AttributeError`` or
     ``KeyError``. ``len(batch)`` is the number of rows, called n below.
 
-    A batch is a ``Mapping`` of names to arrays, except that its length is the number of rows.
+    A batch is a ``Mapping`` of names to arrays, but ``len(batch)`` is the number of rows, not of columns.
 
     The arrays are writable. The loader does not reuse their memory while one of them exists.
     ``pyarrow.record_batch(batch)`` shares the memory too, except for columns of bools, which it copies.
@@ -3771,7 +3786,7 @@ class Batch:
         >>> [column.ndim for column in table.take([0, 1]).values()]
         [2, 1, 2, 2, 1, 1, 1]
         """
-    def get(self, name: str, default: Any = None, /) -> Any:
+    def get(self, name: object, default: Any = None) -> Any:
         """Return a column, or the default if there is no column of this name.
 
         - ``name``: the column's name.
@@ -3828,7 +3843,7 @@ class Batch:
         Raises ``KeyError`` if there is no such column.
         """
 
-    def __contains__(self, name: str, /) -> bool:
+    def __contains__(self, name: object, /) -> bool:
         """Return whether there is a column of this name."""
 
     def __getattribute__(self, name: str, /) -> npt.NDArray[Any]:
@@ -3891,8 +3906,8 @@ class Loader:
         """Skip batches of the epoch: the next iteration begins after them.
 
         They are the batches after the loader's position, which ``state_dict`` returns. After a spike of the loss, load
-        an older state, skip the batches that led to the spike, and continue. With 0, the next iteration continues one
-        that was left. If no more batches are left in the epoch, the next iteration serves the next epoch.
+        an older state, skip the batches that led to the spike, and continue. ``skip_batches(0)`` continues an iteration
+        that the loop left early. If no more batches are left in the epoch, the next iteration serves the next epoch.
 
         - ``n``: the number of batches of this loader's size, in ``0..2**64``.
 
@@ -3950,7 +3965,8 @@ class Loader:
 
         Table, order, ``num_samples``, ``seed`` and ``symmetries`` must equal those of the loader that made the state.
         Batch size, rank, number of ranks, columns and tokens may differ. If the state is at the end of an epoch, the
-        next iteration serves the next epoch. After ``set_epoch`` with the state's epoch, it has no batches instead.
+        next iteration serves the next epoch. If you then call ``set_epoch`` with the state's epoch, it has no
+        batches.
 
         A state of version 2 can be loaded if its order is unchanged and the options are spelled as before. These
         orders are unchanged: ``shuffle=False``, ``replacement``, ``weights``, and ``shuffle`` and ``strata`` of at
@@ -3980,8 +3996,8 @@ class BatchIterator:
     4096
     """
 
-    def _next_ahead(self) -> tuple[Batch, Any] | None:
-        """Return the next batch and its end, or ``None`` after the last one.
+    def _next_ahead(self) -> tuple[Batch | None, Any]:
+        """Return the next batch and its end; after the last batch, ``None`` and the end of the epoch.
 
         When the loop gets the batch, ``mark`` of the end moves the loader's position.
         """

@@ -15,17 +15,18 @@ class Results:
     """An iterator over the results of a function of batches, in order.
 
     One thread calls the function for up to ``prefetch`` batches ahead. The loader's position counts only results that
-    the loop has got.
+    the loop has got. An exception of the function is raised at its batch, and again by every later call.
     """
 
     def __init__(self, batches: BatchIterator, function: Callable[[Batch], Any], prefetch: int) -> None:
         self._batches = batches
         self._function = function
         self._process = os.getpid()
-        self._failure: BaseException | None = None
+        self._failure: Exception | None = None
         # Python ends this thread before it shuts down.
         self._thread = ThreadPoolExecutor(1, "a2store-transform") if prefetch else None
-        self._ahead: deque[Future[tuple[Any, Any] | None]] = deque()
+        self._ahead: deque[Future[tuple[Batch | None, Any, Any]]] = deque()
+        self._taken: tuple[Batch | None, Any] | None = None
         for _ in range(prefetch):
             self._begin_one()
 
@@ -36,22 +37,18 @@ class Results:
         if self._failure is not None:
             raise self._failure
         try:
-            if self._thread is None:
-                found = _one(self._batches, self._function)
-            elif os.getpid() != self._process:
-                raise RuntimeError("the thread of this iterator is in another process; call iter(loader) in this one")
-            else:
-                # An interrupted call leaves the result for the next one.
-                found = self._ahead[0].result()
-                self._ahead.popleft()
-                self._begin_one()
+            batch, end, result = self._next()
+        except StopIteration as error:
+            # It must not look like the end of the epoch.
+            self._failure = RuntimeError("the transform raised StopIteration")
+            raise self._failure from error
         except Exception as error:
             self._failure = error
             raise
-        if found is None:
+        if end is not None:
+            end.mark()
+        if batch is None:
             raise StopIteration
-        result, end = found
-        end.mark()
         return result
 
     def __length_hint__(self) -> int:
@@ -65,11 +62,30 @@ class Results:
     def __repr__(self) -> str:
         return f"Results({self._batches!r}, {self._function!r})"
 
+    def _next(self) -> tuple[Batch | None, Any, Any]:
+        # A call that Ctrl-C interrupts leaves its batch or result for the next call.
+        if self._thread is None:
+            if self._taken is None:
+                self._taken = self._batches._next_ahead()
+            found = _applied(self._taken, self._function)
+            self._taken = None
+            return found
+        if os.getpid() != self._process:
+            raise RuntimeError("this iterator belongs to another process; call iter(loader) in this process")
+        found = self._ahead[0].result()
+        self._ahead.popleft()
+        self._begin_one()
+        return found
+
     def _begin_one(self) -> None:
         assert self._thread is not None
         self._ahead.append(self._thread.submit(_one, self._batches, self._function))
 
 
-def _one(batches: BatchIterator, function: Callable[[Batch], Any]) -> tuple[Any, Any] | None:
-    found = batches._next_ahead()
-    return None if found is None else (function(found[0]), found[1])
+def _one(batches: BatchIterator, function: Callable[[Batch], Any]) -> tuple[Batch | None, Any, Any]:
+    return _applied(batches._next_ahead(), function)
+
+
+def _applied(taken: tuple[Batch | None, Any], function: Callable[[Batch], Any]) -> tuple[Batch | None, Any, Any]:
+    batch, end = taken
+    return batch, end, None if batch is None else function(batch)

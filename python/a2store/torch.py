@@ -239,8 +239,9 @@ class StepLoader(IterableDataset[_Tensors]):
 
     A ``DataLoader`` can use it as a dataset of whole batches: ``DataLoader(loader, batch_size=None)``. Each of n
     workers makes every n-th batch, so the ``DataLoader`` serves the same batches in the same order as without workers.
-    Epochs advance and ``set_epoch`` works there too, even with persistent workers. Workers share the table's memory,
-    but each batch is copied between processes.
+    Epochs advance and ``set_epoch`` works there too, even with persistent workers. Other workers recognize an iteration
+    by PyTorch's seed, so call ``set_epoch`` in each epoch if you reset that seed. Workers share the table's memory, but
+    each batch is copied between processes.
 
     Distributed training needs no sampler: all ranks get the same number of batches, and each row goes to one rank. If
     ``torch.distributed`` is initialised when the loader is created, it provides the rank and the world size. The last
@@ -250,8 +251,8 @@ class StepLoader(IterableDataset[_Tensors]):
     Each iteration serves the next epoch, in another order: the first one serves the option ``epoch``. An iteration
     counts once it has returned a batch, even if the loop is left early. ``set_epoch`` chooses an epoch.
 
-    Loaders can be pickled, with the table's handle, the options and the position. A copy's next iteration begins at the
-    loader's position.
+    Loaders can be pickled, with the table's handle, the options and the position. The next iteration of a copy is the
+    loader's next iteration.
 
     - ``table``: the rows, a table or a view; or several tables with their shares, as in ``a2store.mix``.
     - ``batch_size``, ``shuffle``, ``seed``, ``epoch``, ``drop_last``, ``symmetries``, ``columns``, ``prefetch``,
@@ -344,7 +345,7 @@ class StepLoader(IterableDataset[_Tensors]):
             others = _OTHERS_OF_A_TABLE.items()
             wrong = [name for name, default in others if self._options.pop(name) != default]
             if wrong:
-                raise ValueError(f"{wrong[0]}: expected no such option for several tables")
+                raise ValueError(f"{wrong[0]}: expected the default for several tables")
         self._loader: Loader | None = None
         self._loader_in_worker = False
         self._epoch = integer("epoch", epoch, 0, 2**63 - 1)
@@ -356,12 +357,16 @@ class StepLoader(IterableDataset[_Tensors]):
         # Whether the next iteration serves the next epoch.
         self._is_served = False
         # Each worker of a DataLoader has a copy of this object. Shared memory has the epoch that the parent process has
-        # set, the number of times that it has set one, and what `_turn_in_worker` notes.
-        self._announced: torch.Tensor = torch.zeros(3, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+        # set, the number of times that it has set one, the number of iterations that have returned batches, and the
+        # position at which the epoch begins.
+        self._announced: torch.Tensor = torch.zeros(4, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
         self._heard = 0
-        # In a worker: the number of its iterations, whether a state was loaded for the next one, and what to note.
+        # In a worker: the number of its iterations, whether a state was loaded for the next one, and the values that
+        # `_note_in_worker` writes.
         self._rounds = 0
         self._is_loaded = False
+        # Whether the loader had served some of its epoch when it was copied.
+        self._is_next = False
         self._note: list[int] | None = None
         self.set_epoch(epoch)
 
@@ -415,7 +420,7 @@ class StepLoader(IterableDataset[_Tensors]):
         batches: Iterable[Batch]
         if worker is None:
             loader.load_state_dict(state)
-            # At the end of an epoch, the loader would serve the next one.
+            # Without this call, a loader at the end of an epoch would serve the next epoch.
             loader.set_epoch(self._epoch)
             batches = iter(loader)
         else:
@@ -427,7 +432,7 @@ class StepLoader(IterableDataset[_Tensors]):
 
         def serve() -> Iterator[_Tensors]:
             made: Iterable[_Tensors] = map(_tensors, batches)
-            made = made if self._transform is None else map(self._transform, made)
+            made = made if self._transform is None else _transformed(made, self._transform)
             for count, tensors in enumerate(self._placed(made), 1):
                 self._note_in_worker()
                 if generation == self._generation:
@@ -505,7 +510,8 @@ class StepLoader(IterableDataset[_Tensors]):
         Batch size, rank, world size, tokens, columns, device and workers may differ from those of the loader that made
         the state. The state of a ``StatefulDataLoader`` requires the same batch size, world size and number of workers.
         Without workers, a ``StatefulDataLoader`` loads this state only when its next iteration begins, after
-        ``set_epoch``. Call ``set_epoch`` in each epoch if you use one.
+        ``set_epoch``. With a
+        ``StatefulDataLoader``, call ``set_epoch`` before each epoch.
 
         Raises ``StateMismatchError`` and ``ValueError`` as ``Loader.load_state_dict`` does.
 
@@ -556,23 +562,25 @@ class StepLoader(IterableDataset[_Tensors]):
             self._jump(epoch, 0)
 
     def _announce(self) -> None:
-        """Tell the workers of a ``DataLoader`` the epoch. Copies that are made later know the position too."""
+        """Publish the epoch and the position to the workers of a ``DataLoader``."""
         if get_worker_info() is None:
             self._heard += 1
-            self._announced.copy_(torch.tensor([self.epoch, self._heard, 0]))
+            start = 0 if self._is_served else self._resume
+            self._announced.copy_(torch.tensor([self.epoch, self._heard, 0, start]))
 
     def _turn_in_worker(self, iteration: int) -> None:
-        """Turn to the epoch of a worker's iteration. The workers of one iteration of a ``DataLoader`` have one number.
+        """Turn to the epoch of a worker's iteration. All workers of an iteration share the number ``iteration``.
 
-        A worker may be a new copy of the same loader in each iteration. So the workers note in shared memory how many
-        iterations have returned batches, and which was the newest. A persistent worker has one number for all
-        iterations, so it counts them itself. All workers of an iteration note the same, so their order does not matter.
+        A worker may be a new copy of the same loader in each iteration. So the workers write to shared memory how many
+        iterations have returned batches, and the number of the newest one. A persistent worker has one number for all
+        iterations, so it counts them itself. All workers of an iteration write the same values, in any order.
         """
-        epoch, heard, noted = self._announced.tolist()
+        epoch, heard, noted, start = self._announced.tolist()
         if heard != self._heard:
-            self._heard, self._is_loaded = heard, False
-            self._turn_to(epoch)
-            self._is_served = False
+            self._heard, self._is_loaded, self._rounds, self._is_next = heard, False, 0, False
+            self._jump(epoch, start)
+        elif not self._rounds:
+            self._is_next = self._is_served
         self._rounds += 1
         name = 1 + (iteration + self._rounds) % (2**31 - 1)
         count, newest = divmod(noted, 2**31)
@@ -580,14 +588,14 @@ class StepLoader(IterableDataset[_Tensors]):
         if self._is_loaded:
             epoch = self._epoch - count
         elif count or self._rounds > 1:
-            self._jump(epoch + count, 0)
+            self._jump(epoch + count + self._is_next, 0)
         self._is_loaded = False
         self._note = [epoch, heard, count * 2**31 + name]
 
     def _note_in_worker(self) -> None:
         """Note that the iteration has returned a batch, unless a newer one has."""
-        if self._note is not None and self._announced[1:].tolist() <= self._note[1:]:
-            self._announced.copy_(torch.tensor(self._note))
+        if self._note is not None and self._announced[1:3].tolist() <= self._note[1:]:
+            self._announced[:3] = torch.tensor(self._note)
         self._note = None
 
     def _jump(self, epoch: int, position: int) -> None:
@@ -621,6 +629,12 @@ def _jumping(loader: Loader, state: dict[str, Any], positions: Iterable[int]) ->
         loader.load_state_dict({**state, "position": position})
         loader.set_epoch(state["epoch"])
         yield from islice(loader, 1)
+
+
+def _transformed(batches: Iterable[_Tensors], transform: Callable[[_Tensors], _Tensors]) -> Iterator[_Tensors]:
+    # In a generator, a StopIteration of the function becomes an error. In `map` it would end the epoch.
+    for batch in batches:
+        yield transform(batch)
 
 
 def _each(batches: Iterable[_Tensors], change: Callable[[torch.Tensor], torch.Tensor]) -> Iterator[_Tensors]:

@@ -92,11 +92,12 @@ impl LoaderOptions {
     }
 }
 
-/// Returns a loader of several tables. Each has its share of every part of the stream, to within one row, in a
-/// definite order. Shares are relative: 7 and 3 are the same as 0.7 and 0.3. Within a table, rows come in shuffled
-/// order, each once before any is repeated. So in an epoch of `n` rows, with `m` of them from a table of `k` rows, each
-/// of its rows occurs `m / k` times, rounded down or up. An epoch has [`LoaderOptions::num_samples`] rows, by default
-/// as many as all tables together.
+/// Returns a loader of several tables, each with its share of the rows. Shares are relative: 7 and 3 are the same as
+/// 0.7 and 0.3. With two tables, their numbers in any window of the stream are exact to within one row. With more
+/// tables, a window may differ by a few rows. Within a table, rows come in shuffled order, each once before any is
+/// repeated. So in an epoch of `n` rows, with `m` of them from a table of `k` rows, each of its rows occurs `m / k`
+/// times, rounded down or up. An epoch has [`LoaderOptions::num_samples`] rows, by default as many as all tables
+/// together.
 ///
 /// All tables must have the batch columns of the first, with the same types and categories.
 /// [`LoaderOptions::columns`] can leave columns out.
@@ -189,13 +190,14 @@ impl Loader {
     }
 
     /// Skips batches of the epoch after the loader's position, which is that of [`state`](Loader::state): the next
-    /// [`batches`](Loader::batches) begin after them, at most at the end of the epoch. Use it after a spike of the
-    /// loss, and with 0 to continue an iteration that was left.
+    /// [`batches`](Loader::batches) begin after them, at most at the end of the epoch. For example, skip the batches
+    /// that caused a loss spike. `skip_batches(0)` continues an interrupted iteration.
     pub fn skip_batches(&self, num_batches: u64) {
         let mut cursor = self.cursor();
         let skipped = num_batches.saturating_mul(self.share.rows_per_step());
-        let (epoch, position) = (cursor.epoch, cursor.position.saturating_add(skipped).min(self.share.num_rows));
-        self.resume_at(&mut cursor, epoch, position);
+        let is_over = cursor.is_served && self.share.num_steps(cursor.position) == 0;
+        let (epoch, start) = if is_over { cursor.next_start() } else { (cursor.epoch, cursor.position) };
+        self.resume_at(&mut cursor, epoch, start.saturating_add(skipped).min(self.share.num_rows));
     }
 
     /// Moves to a position. At the end of an epoch, the next iteration serves the next epoch.
@@ -211,7 +213,7 @@ impl Loader {
     }
 
     /// Returns the batches of an epoch. They start at its beginning, or once at the position of a loaded state. If the
-    /// batches before them served some of the epoch, and the epoch was not set since, it is the next epoch.
+    /// previous iteration returned a batch and `set_epoch` was not called since, they are of the next epoch.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if no thread can be started, and

@@ -159,11 +159,16 @@ impl Batches {
     /// If the thread that makes the batches panicked.
     pub fn next_unless_cancelled(&mut self, cancel: &CancellationToken) -> Result<Option<Batch>> {
         let Some((batch, end)) = self.next_ahead(cancel)? else {
-            BatchEnd::new(self).mark();
+            self.end().mark();
             return Ok(None);
         };
         end.mark();
         Ok(Some(batch))
+    }
+
+    /// Returns the end of the newest batch.
+    pub(crate) fn end(&self) -> BatchEnd {
+        BatchEnd::new(self)
     }
 
     /// Returns the next batch, and its end, which the caller marks when the consumer gets the batch.

@@ -79,7 +79,7 @@ impl Strata {
                 format!("{} for table {empty}", tables[empty].1),
             ));
         }
-        let counts = checked_counts("shares", &shares, true)?;
+        let counts = checked_counts("shares", &exact(shares), true)?;
         let mut start = 0;
         let stratum = |((k, (num_rows, _)), quota): ((usize, &(u64, f64)), u64)| {
             let rows = StratumRows::Table(start..start + num_rows);
@@ -190,6 +190,20 @@ fn checked_counts(argument: &'static str, shares: &[f64], needs_any: bool) -> Re
         let expected = format!("shares of at least 1 in {CYCLE}");
         Error::argument(argument, expected, format!("{shares:?}"))
     })
+}
+
+/// Returns the shares as whole numbers, if a multiple of them is within rounding errors of whole numbers that fit a
+/// cycle: 0.7 and 0.3 are 7 and 3.
+fn exact(shares: Vec<f64>) -> Vec<f64> {
+    let sum: f64 = shares.iter().sum();
+    if !(sum > 0.0 && sum.is_finite()) {
+        return shares;
+    }
+    let multiple = |total: u64| -> Option<Vec<f64>> {
+        let exact = shares.iter().map(|share| share / sum * total as f64);
+        exact.map(|exact| ((exact - exact.round()).abs() < 1e-9 * exact.max(1.0)).then(|| exact.round())).collect()
+    };
+    (1..=CYCLE).find_map(multiple).unwrap_or(shares)
 }
 
 /// Returns the smallest whole numbers in the proportion of the shares, whose sum is finite. Returns `None` if a

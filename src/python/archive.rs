@@ -4,6 +4,7 @@ use super::arrow::ArrowSchema;
 use super::integers::{exact_integer, optional_at_least, optional_int, optional_within, within, workers_from};
 use super::interrupt::{abandonable, interruptible};
 use super::planned::{PyQuery, QueryCall};
+use super::progress::ProgressOption;
 use super::reports::{
     PyAnnotateReport, PyCommitInfo, PyCompactReport, PyExpireReport, PyExportReport, PyIngestReport, PyModelInfo,
     PyRepairReport, PyVerifyReport, skips_errors,
@@ -74,7 +75,7 @@ impl PyArchive {
     fn change<T: Send>(
         &self,
         py: Python<'_>,
-        progress: Option<bool>,
+        progress: impl Into<ProgressOption>,
         work: impl FnOnce(&mut Archive, &dyn Progress, &CancellationToken) -> Result<T> + Send,
     ) -> PyResult<T> {
         let before = self.archive()?;
@@ -181,7 +182,8 @@ fn storage_options_from(options: Option<&Bound<'_, PyDict>>) -> PyResult<Storage
 /// - ``deep``: also rebuild every run from its columns, and check its digest and whether its moves obey the rules, as
 ///   ``runs.verified`` states.
 /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-/// - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+/// - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+///   otherwise a bar is shown if standard error is a terminal.
 ///
 /// Raises ``ArchiveError`` if there is no archive. Raises ``ConflictError`` if other processes keep replacing and
 /// expiring the newest version during the check. Also raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
@@ -198,7 +200,7 @@ pub(super) fn verify(
     path: PathBuf,
     deep: bool,
     #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
-    progress: Option<bool>,
+    progress: Option<ProgressOption>,
     storage_options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<PyVerifyReport> {
     let options = VerifyOptions { deep, workers: workers_from(workers)? };
@@ -210,7 +212,7 @@ fn verify_at(
     path: PathBuf,
     storage: StorageOptions,
     options: VerifyOptions,
-    progress: Option<bool>,
+    progress: Option<ProgressOption>,
 ) -> PyResult<PyVerifyReport> {
     let verify = move |progress: &dyn Progress, cancel: &CancellationToken| {
         Archive::verify_with(path, &options, &storage, progress, cancel)
@@ -289,7 +291,7 @@ pub(super) fn convert(
     #[pyo3(from_py_with = optional_int)] shard_rows: Option<i128>,
     moves: Option<bool>,
     #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
-    progress: Option<bool>,
+    progress: Option<ProgressOption>,
     on_error: &str,
 ) -> PyResult<PyExportReport> {
     let paths = paths_from(paths)?;
@@ -480,7 +482,8 @@ impl PyArchive {
     ///
     /// - ``paths``: a file or folder, or several.
     /// - ``workers``: threads to decode and encode with, 1 to 1,024; ``None`` = one per core.
-    /// - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+    /// - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+    ///   otherwise a bar is shown if standard error is a terminal.
     /// - ``on_error``: the effect of a file that cannot be read or decoded. ``"report"`` lists it in the report and
     ///   continues; ``"raise"`` raises its error and adds nothing.
     /// - ``wait``: how long to wait while another process on this machine writes to the archive, in seconds or as a
@@ -501,7 +504,7 @@ impl PyArchive {
         py: Python<'_>,
         paths: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
-        progress: Option<bool>,
+        progress: Option<ProgressOption>,
         on_error: &str,
         wait: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyIngestReport> {
@@ -562,7 +565,7 @@ impl PyArchive {
         replace: bool,
         partial: bool,
         dry_run: bool,
-        progress: Option<bool>,
+        progress: Option<ProgressOption>,
         wait: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyAnnotateReport> {
         let wait = duration("wait", wait, AnnotateOptions::default().wait)?;
@@ -643,7 +646,7 @@ impl PyArchive {
         #[pyo3(from_py_with = optional_int)] file_rows: Option<i128>,
         #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
         dry_run: bool,
-        progress: Option<bool>,
+        progress: Option<ProgressOption>,
         wait: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyCompactReport> {
         let default = CompactOptions::default();
@@ -703,7 +706,7 @@ impl PyArchive {
         py: Python<'_>,
         deep: bool,
         #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
-        progress: Option<bool>,
+        progress: Option<ProgressOption>,
     ) -> PyResult<PyVerifyReport> {
         let archive = self.archive()?;
         let options = VerifyOptions { deep, workers: workers_from(workers)? };
@@ -958,7 +961,8 @@ impl PyArchive {
     ///   ``None`` = only if all runs come from one session with moves.
     /// - ``append``: for ``"packdat"``, ``"npy"`` and ``"macroxue"``: ``True`` = add to existing files.
     /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-    /// - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+    /// - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+    ///   otherwise a bar is shown if standard error is a terminal.
     ///
     /// Before it writes anything, it raises ``QueryError``, or ``ValueError`` for a query without ``run_id`` or a run
     /// that the format cannot store. Raises ``FileExistsError``, ``DamagedError``, and ``KeyboardInterrupt`` on Ctrl-C.
@@ -986,7 +990,7 @@ impl PyArchive {
         moves: Option<bool>,
         append: bool,
         #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
-        progress: Option<bool>,
+        progress: Option<ProgressOption>,
     ) -> PyResult<PyExportReport> {
         let params = bound_params(params)?;
         let archive = self.archive()?;

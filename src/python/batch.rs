@@ -17,7 +17,7 @@ use pyo3_arrow::error::PyArrowResult;
 /// column named like a method is only an item. A column that the loader does not serve raises ``AttributeError`` or
 /// ``KeyError``. ``len(batch)`` is the number of rows, called n below.
 ///
-/// A batch is a ``Mapping`` of names to arrays, except that its length is the number of rows.
+/// A batch is a ``Mapping`` of names to arrays, but ``len(batch)`` is the number of rows, not of columns.
 ///
 /// The arrays are writable. The loader does not reuse their memory while one of them exists.
 /// ``pyarrow.record_batch(batch)`` shares the memory too, except for columns of bools, which it copies.
@@ -114,14 +114,17 @@ impl PyBatch {
     ///
     /// >>> table.take([0]).get("engine", "none")
     /// 'none'
-    #[pyo3(signature = (name, default=None, /))]
+    #[pyo3(signature = (name, default=None))]
     fn get<'py>(
         &self,
-        py: Python<'py>,
-        name: &str,
+        name: &Bound<'py, PyAny>,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        Ok(self.find(py, name)?.or(default))
+        let found = match name.extract::<String>() {
+            Ok(text) => self.find(name.py(), &text)?,
+            Err(_) => None,
+        };
+        Ok(found.or(default))
     }
 
     /// Return all columns as PyTorch tensors by name, as ``a2store.torch`` describes them.
@@ -158,8 +161,8 @@ impl PyBatch {
         self.find(py, name)?.ok_or_else(|| PyKeyError::new_err(name.to_owned()))
     }
 
-    fn __contains__(&self, name: &str) -> bool {
-        self.batch.column(name).is_some()
+    fn __contains__(&self, name: &Bound<'_, PyAny>) -> bool {
+        name.extract::<String>().is_ok_and(|name| self.batch.column(&name).is_some())
     }
 
     fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {

@@ -1,8 +1,9 @@
 //! Long operations that Ctrl-C can stop.
 
+use super::progress::{ProgressOption, Reporter};
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use crate::progress::{Progress, ProgressBar, Unit};
+use crate::progress::Progress;
 use pyo3::exceptions::{PyRuntimeError, PyUserWarning};
 use pyo3::prelude::*;
 use std::ffi::CString;
@@ -16,19 +17,19 @@ const PERIOD: Duration = Duration::from_millis(50);
 /// Runs `work` on another thread while this one checks for signals. After a signal, cancels the work, waits for its
 /// end, and raises the signal handler's exception.
 ///
-/// `progress`: whether to draw a bar; `None` draws one if standard error is a terminal. Warnings of the work become a
-/// `UserWarning` after it has succeeded.
+/// This thread also calls the function of `progress`, if it is one. An exception of that function has the effect of a
+/// signal. Warnings of the work become a `UserWarning` after it has succeeded.
 pub(super) fn interruptible<T: Send>(
     py: Python<'_>,
-    progress: Option<bool>,
+    progress: impl Into<ProgressOption>,
     work: impl FnOnce(&dyn Progress, &CancellationToken) -> Result<T> + Send,
 ) -> PyResult<T> {
-    let (reporter, cancel) = (&Reporter::new(progress), &CancellationToken::new());
+    let (reporter, cancel) = (&Reporter::new(progress.into()), &CancellationToken::new());
     let done = py.detach(|| {
         std::thread::scope(|scope| {
             let (sender, receiver) = channel();
             let worker = scope.spawn(move || sender.send(work(reporter, cancel)));
-            let signal = match wait(&receiver) {
+            let signal = match wait(&receiver, reporter) {
                 WaitEnd::With(outcome) => return outcome.map_err(PyErr::from),
                 WaitEnd::Panicked => None,
                 WaitEnd::Signalled(signal) => Some(signal),
@@ -40,60 +41,28 @@ pub(super) fn interruptible<T: Send>(
             }
         })
     })?;
-    for text in reporter.warnings.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+    reporter.call_at_end(py)?;
+    for text in reporter.take_warnings() {
         let text = CString::new(text.replace('\0', " "))?;
         PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)?;
     }
     Ok(done)
 }
 
-/// A progress bar, and the warnings so far.
-struct Reporter {
-    bar: ProgressBar,
-    warnings: Mutex<Vec<String>>,
-}
-
-impl Reporter {
-    fn new(progress: Option<bool>) -> Reporter {
-        Reporter { bar: bar(progress), warnings: Mutex::default() }
-    }
-}
-
-impl Progress for Reporter {
-    fn begin(&self, what: &'static str, unit: Unit, total: u64) {
-        self.bar.begin(what, unit, total);
-    }
-
-    fn expect(&self, by: u64) {
-        self.bar.expect(by);
-    }
-
-    fn advance(&self, by: u64) {
-        self.bar.advance(by);
-    }
-
-    fn end(&self) {
-        self.bar.end();
-    }
-
-    fn warn(&self, text: &str) {
-        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(text.to_owned());
-    }
-}
-
 /// Runs `work` like [`interruptible`], but after a signal does not wait for its end, because it may hang in a file
 /// system or network call. Cancelled work must change nothing.
 pub(super) fn abandonable<T: Send + 'static>(
     py: Python<'_>,
-    progress: Option<bool>,
+    progress: impl Into<ProgressOption>,
     work: impl FnOnce(&dyn Progress, &CancellationToken) -> Result<T> + Send + 'static,
 ) -> PyResult<T> {
     let cancel = CancellationToken::new();
     let (sender, receiver) = channel();
-    let (bar, of_work) = (bar(progress), cancel.clone());
-    py.detach(move || {
-        let worker = std::thread::spawn(move || sender.send(work(&bar, &of_work)));
-        match wait(&receiver) {
+    let reporter = Arc::new(Reporter::new(progress.into()));
+    let (of_wait, of_work, of_cancel) = (Arc::clone(&reporter), Arc::clone(&reporter), cancel.clone());
+    let done = py.detach(move || {
+        let worker = std::thread::spawn(move || sender.send(work(&*of_work, &of_cancel)));
+        match wait(&receiver, &of_wait) {
             WaitEnd::With(outcome) => outcome.map_err(PyErr::from),
             WaitEnd::Signalled(signal) => {
                 cancel.cancel();
@@ -104,7 +73,9 @@ pub(super) fn abandonable<T: Send + 'static>(
                 Ok(_) => Err(ended_silently()),
             },
         }
-    })
+    })?;
+    reporter.call_at_end(py)?;
+    Ok(done)
 }
 
 /// The reason why waiting for work ended.
@@ -114,14 +85,15 @@ enum WaitEnd<T> {
     Panicked,
 }
 
-/// Waits for a result of the work, or for a signal.
-fn wait<T>(receiver: &Receiver<Result<T>>) -> WaitEnd<T> {
+/// Waits for a result of the work, or for a signal, and reports the progress.
+fn wait<T>(receiver: &Receiver<Result<T>>, reporter: &Reporter) -> WaitEnd<T> {
     loop {
         match receiver.recv_timeout(PERIOD) {
             Ok(outcome) => return WaitEnd::With(outcome),
             Err(RecvTimeoutError::Disconnected) => return WaitEnd::Panicked,
             Err(RecvTimeoutError::Timeout) => {
-                if let Err(signal) = Python::attach(|py| py.check_signals()) {
+                let looked = Python::attach(|py| py.check_signals().and_then(|()| reporter.call(py)));
+                if let Err(signal) = looked {
                     return WaitEnd::Signalled(signal);
                 }
             }
@@ -132,10 +104,6 @@ fn wait<T>(receiver: &Receiver<Result<T>>) -> WaitEnd<T> {
 /// Returns the error of an unreachable case: the worker sends its result before it ends.
 fn ended_silently() -> PyErr {
     PyRuntimeError::new_err("the worker thread ended without a result")
-}
-
-fn bar(progress: Option<bool>) -> ProgressBar {
-    if progress == Some(false) { ProgressBar::hidden() } else { ProgressBar::for_terminal() }
 }
 
 /// Runs `work` on this thread, and checks for signals whenever the work checks for cancellation. After a signal, the

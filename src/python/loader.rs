@@ -96,8 +96,8 @@ impl PyLoader {
     /// Skip batches of the epoch: the next iteration begins after them.
     ///
     /// They are the batches after the loader's position, which ``state_dict`` returns. After a spike of the loss, load
-    /// an older state, skip the batches that led to the spike, and continue. With 0, the next iteration continues one
-    /// that was left. If no more batches are left in the epoch, the next iteration serves the next epoch.
+    /// an older state, skip the batches that led to the spike, and continue. ``skip_batches(0)`` continues an iteration
+    /// that the loop left early. If no more batches are left in the epoch, the next iteration serves the next epoch.
     ///
     /// - ``n``: the number of batches of this loader's size, in ``0..2**64``.
     ///
@@ -170,7 +170,8 @@ impl PyLoader {
     ///
     /// Table, order, ``num_samples``, ``seed`` and ``symmetries`` must equal those of the loader that made the state.
     /// Batch size, rank, number of ranks, columns and tokens may differ. If the state is at the end of an epoch, the
-    /// next iteration serves the next epoch. After ``set_epoch`` with the state's epoch, it has no batches instead.
+    /// next iteration serves the next epoch. If you then call ``set_epoch`` with the state's epoch, it has no
+    /// batches.
     ///
     /// A state of version 2 can be loaded if its order is unchanged and the options are spelled as before. These
     /// orders are unchanged: ``shuffle=False``, ``replacement``, ``weights``, and ``shuffle`` and ``strata`` of at
@@ -342,15 +343,18 @@ impl PyBatchIterator {
         Ok(next.map(PyBatch::new))
     }
 
-    /// Return the next batch and its end, or ``None`` after the last one.
+    /// Return the next batch and its end; after the last batch, ``None`` and the end of the epoch.
     ///
     /// When the loop gets the batch, ``mark`` of the end moves the loader's position.
-    fn _next_ahead(&self, py: Python<'_>) -> PyResult<Option<(PyBatch, PyBatchEnd)>> {
-        let next = checking(py, |cancel| match self.lock().as_mut() {
-            Some(batches) => batches.next_ahead(cancel),
-            None => Ok(None),
+    fn _next_ahead(&self, py: Python<'_>) -> PyResult<(Option<PyBatch>, Option<PyBatchEnd>)> {
+        let (batch, end) = checking(py, |cancel| match self.lock().as_mut() {
+            Some(batches) => Ok(match batches.next_ahead(cancel)? {
+                Some((batch, end)) => (Some(batch), Some(end)),
+                None => (None, Some(batches.end())),
+            }),
+            None => Ok((None, None)),
         })?;
-        Ok(next.map(|(batch, end)| (PyBatch::new(batch), PyBatchEnd(end))))
+        Ok((batch.map(PyBatch::new), end.map(PyBatchEnd)))
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {

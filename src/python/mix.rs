@@ -7,18 +7,19 @@ use crate::loader::{self, LoaderOptions, Sampling};
 use crate::table::StepTable;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::PyMapping;
 
 /// Return a loader of several tables, each with its share of the rows.
 ///
-/// In any part of the stream each table has its share, to within one row, in a definite order. Within a table, rows
-/// come in shuffled order, and no row repeats before all others have occurred. So if an epoch has ``m`` rows of a table
-/// with ``k`` rows, each of them occurs ``m / k`` times, rounded down or up. The stream is the same for any batch size
-/// and number of ranks.
+/// Within a table, rows come in shuffled order, and no row repeats before all others have occurred. So if an epoch has
+/// ``m`` rows of a table with ``k`` rows, each of them occurs ``m / k`` times, rounded down or up. With two tables,
+/// their numbers in any window of the stream are exact to within one row. With more tables, a window may differ by a
+/// few rows. The stream is the same for any batch size and number of ranks.
 ///
 /// - ``tables``: pairs of a table and its share, or a dict from tables to shares. Shares are relative numbers of at
-///   least 0: 7 and 3 are the same as 0.7 and 0.3. Fractional shares are rounded to 1/65,536 of their sum. All tables
-///   have the columns of the first one, with the same types and categories; ``columns`` leaves others out.
+///   least 0: 7 and 3 are the same as 0.7 and 0.3. Shares that are not in the proportion of whole numbers with a sum of
+///   at most 65,536 are rounded to 1/65,536 of their sum. All tables must have the columns of the first one, with the
+///   same types and categories. To serve only common columns, name them in ``columns``.
 /// - ``num_samples``: the rows of an epoch over all ranks, in ``0..=2**62``; ``None`` = as many as all tables have.
 /// - ``batch_size``, ``seed``, ``epoch``, ``drop_last``, ``rank``, ``world_size``, ``tokens``, ``symmetries``,
 ///   ``columns``, ``prefetch``, ``transform``: as in ``StepTable.loader``.
@@ -55,8 +56,8 @@ pub(super) fn mix(
     #[pyo3(from_py_with = int)] prefetch: i128,
     transform: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyLoader> {
-    let pairs = match tables.cast::<PyDict>() {
-        Ok(shares) => shares.items().into_any(),
+    let pairs = match tables.cast::<PyMapping>() {
+        Ok(shares) => shares.items()?.into_any(),
         Err(_) => tables.clone(),
     };
     let wrong = |found: &Bound<'_, PyAny>| {

@@ -20,6 +20,7 @@ mod pack_iterators;
 mod packages;
 mod planned;
 mod play;
+mod progress;
 mod query;
 mod recorder;
 mod reports;

@@ -7,6 +7,7 @@ use super::integers::{
 use super::interrupt::interruptible;
 use super::numpy::copied_array;
 use super::pack_iterators::{BATCH_RUNS, PyPackBatchIterator, PyPackIterator, PyPackStepIterator, decode_all, pyrun};
+use super::progress::ProgressOption;
 use super::reports::skips_errors;
 use super::run::PyRun;
 use super::table::PyStepTable;
@@ -397,8 +398,8 @@ impl PyPackReader {
 
     /// Split the pack by run or step, and return the ascending indices of the two parts, ``(train, test)``.
     ///
-    /// The same runs and steps are in ``test`` as in ``to_table().train_test_split(…)``. They stay there when runs are
-    /// appended to the pack. ``split`` instead makes a part of an exact size.
+    /// The same runs and steps are in ``test`` as in ``to_table().train_test_split(…)``. They stay there when
+    /// runs are appended to the pack. ``split`` instead makes a part of an exact size.
     ///
     /// - ``test_size``: the approximate share of runs or steps in ``test``, in ``0..=1``.
     /// - ``seed``: the seed of the split, in ``0..2**64``.
@@ -445,7 +446,8 @@ impl PyPackReader {
     /// - ``parallel``: ``False`` = use one thread.
     /// - ``by_step``: ``True`` = one line per step.
     /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-    /// - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+    /// - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+    ///   otherwise a bar is shown if standard error is a terminal.
     /// - ``compact``: ``True`` = boards are uint64 and values are four numbers or nulls. ``False`` = both are lists, of
     ///   cells and of objects.
     ///
@@ -464,7 +466,7 @@ impl PyPackReader {
         parallel: bool,
         by_step: bool,
         #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
-        progress: Option<bool>,
+        progress: Option<ProgressOption>,
         compact: bool,
     ) -> PyResult<PyJsonlReport> {
         let options = JsonlOptions { by_step, compact, parallel, workers: workers_from(workers)? };
@@ -484,7 +486,7 @@ impl PyPackReader {
     /// >>> a2store.PackReader.open("games.a2pack").stats()
     /// PackStats(count=20, total_steps=29320, min_len=482, max_len=3773, mean_len=1466.0)
     #[pyo3(signature = (*, progress=None))]
-    fn stats(&self, py: Python<'_>, progress: Option<bool>) -> PyResult<PyPackStats> {
+    fn stats(&self, py: Python<'_>, progress: Option<ProgressOption>) -> PyResult<PyPackStats> {
         let pack = self.pack()?;
         Ok(PyPackStats(interruptible(py, progress, |progress, cancel| pack.stats(progress, cancel))?))
     }
@@ -504,7 +506,7 @@ impl PyPackReader {
         py: Python<'_>,
         #[pyo3(from_py_with = optional_int)] sample: Option<i128>,
         #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
-        progress: Option<bool>,
+        progress: Option<ProgressOption>,
     ) -> PyResult<Vec<String>> {
         let sample = optional_within("sample", sample, 0..=usize::MAX)?;
         let options = ValidateOptions { sample, workers: workers_from(workers)? };

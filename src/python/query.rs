@@ -5,6 +5,7 @@ use super::integers::{at_least, int, optional_at_least, optional_int};
 use super::interrupt::{checking, interruptible, signals};
 use super::packages::{needed, signal_or, to_arrow, to_pandas, to_polars};
 use super::planned::{NOTEBOOK_ROWS, PyQuery, QueryCall};
+use super::progress::ProgressOption;
 use super::table::PyStepTable;
 use super::values::{names_from, scalar};
 use crate::cancellation::CancellationToken;
@@ -383,7 +384,8 @@ impl PyQuery {
     ///
     /// - ``columns``: the columns of the result that a row gets, instead of all columns above and ``extra``: names,
     ///   with ``board`` among them. ``ev_values`` stands for the four values. Other names than those above become extra
-    ///   columns. Columns above that are not named are not read, and have the values of missing columns.
+    ///   columns. ``run_id``, ``step_index`` and ``tile_65536_mask`` are always kept. Other columns above that are not
+    ///   named are not read, and have the values of missing columns.
     /// - ``extra``: further columns of the result to append to each row, as a name or an iterable of names; by default
     ///   none. A column has bools, integers, floats, strings, or fixed-size lists of bools or numbers. Numbers keep
     ///   their type; a null becomes NaN in floats and raises in other types. A null list counts as a list of nulls.
@@ -395,7 +397,8 @@ impl PyQuery {
     ///   available. It does not apply to rows in a file.
     /// - ``path``: a file for the rows, which is then mapped; it may be larger than memory. ``StepTable.load`` can read
     ///   it. It is written atomically, is durable, and replaces an existing file.
-    /// - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+    /// - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+    ///   otherwise a bar is shown if standard error is a terminal.
     ///
     /// Raises ``ColumnError``, with the row, for a column that is missing, of another type, or has a value that does
     /// not fit. Raises ``ValueError`` for an option out of range, for ``columns`` without ``board`` or beside
@@ -425,7 +428,7 @@ impl PyQuery {
         chosen_ev: &str,
         #[pyo3(from_py_with = optional_int)] memory_limit: Option<i128>,
         path: Option<PathBuf>,
-        progress: Option<bool>,
+        progress: Option<ProgressOption>,
     ) -> PyResult<PyStepTable> {
         let extra = extra.map_or_else(|| Ok(Vec::new()), |names| names_from("extra", names))?;
         let chosen_ev: ChosenEv = chosen_ev.parse()?;

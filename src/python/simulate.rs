@@ -2,6 +2,7 @@
 
 use super::integers::{at_least, int, optional_int, within, workers_from};
 use super::interrupt::interruptible;
+use super::progress::ProgressOption;
 use crate::selfplay::{SimulateOptions, simulate as simulate_runs};
 use pyo3::prelude::*;
 use std::path::PathBuf;
@@ -40,7 +41,8 @@ impl PySimulateReport {
 /// - ``depth``: the search depth of the player in spawns, 0 to 3. Each level takes about fifty times longer.
 /// - ``engine``: the engine's name in the files, at most 65,535 bytes; ``None`` = a name that includes the depth.
 /// - ``workers``: threads to play with, 1 to 1,024; ``None`` = one per core.
-/// - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+/// - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+///   otherwise a bar is shown if standard error is a terminal.
 ///
 /// Raises ``FileExistsError`` for an existing file with other contents; nothing is overwritten. A repeated call with
 /// the same options changes nothing. Raises ``ValueError`` for an option out of range. Raises ``KeyboardInterrupt`` on
@@ -60,7 +62,7 @@ pub(super) fn simulate(
     #[pyo3(from_py_with = int)] depth: i128,
     engine: Option<String>,
     #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
-    progress: Option<bool>,
+    progress: Option<ProgressOption>,
 ) -> PyResult<PySimulateReport> {
     let options = SimulateOptions {
         runs: within("runs", runs, 0..=u32::MAX)?,

@@ -10,6 +10,7 @@ use super::memory::Memory;
 use super::numpy::array;
 use super::packages::{to_arrow, to_pandas, to_polars};
 use super::planned::{NOTEBOOK_ROWS, PyQuery};
+use super::progress::ProgressOption;
 use super::reports::{PyRejected, skips_errors};
 use super::sql::stream_of;
 use super::table_items::rows_at;
@@ -47,8 +48,8 @@ use std::sync::Arc;
 /// of ``__arrow_c_stream__`` get copies, as columns. ``len(table)`` is the number of rows. To get a table, call
 /// ``Query.materialize``, ``StepTable.load``, ``StepTable.from_runs`` or ``StepTable.from_session``.
 ///
-/// ``filter`` and ``split`` return views, which support every operation of a table. A view shares the table's memory.
-/// An operation that needs all rows of a view in one piece copies them.
+/// ``filter``, ``split`` and ``train_test_split`` return views, which support every operation of a table. A view shares
+/// the table's memory. An operation that needs all rows of a view in one piece copies them.
 ///
 /// A pickled table is a handle. A process of the same user on the same machine can unpickle it, and gets the same rows
 /// without a copy. So ``multiprocessing`` can pass tables as arguments. The first pickling moves a table into shared
@@ -91,8 +92,8 @@ impl PyStepTable {
     /// - an integer: one row, as a dict of its values by the names of the columns of a batch; ``row["tokens"]`` has the
     ///   shape (16,).
     /// - a slice, a sequence or array of integers, or a mask of ``len(table)`` bools: a ``Batch`` of these rows.
-    /// - a name of ``columns``: the column of all rows, an array of shape (rows,), or (rows, k) for k values per row. It
-    ///   shares the memory of a table that is no view, unless the column is attached.
+    /// - a name of ``columns``: the column of all rows, an array of shape (rows,), or (rows, k) for k values per row.
+    ///   It shares the memory of a table that is no view, unless the column is attached.
     ///
     /// Negative indices count from the end. Raises ``IndexError``, ``KeyError`` for an unknown name, and ``TypeError``
     /// for another key.
@@ -416,8 +417,8 @@ impl PyStepTable {
     /// - ``condition``: a condition in SQL, like a WHERE: rows for which it is true, not null. It may use these columns
     ///   of ``steps``: ``run_id``, ``step_index``, ``board``, ``move``, ``ev_up``, ``ev_down``, ``ev_left``,
     ///   ``ev_right``, ``ev_legal``, ``has_evs``, ``max_exp``, ``phase``, ``max_score``, ``engine`` and
-    ///   ``tile_65536_mask``; the extra and attached columns; and the functions of queries. A subquery, ``random()``
-    ///   and ``now()`` are refused.
+    ///   ``tile_65536_mask``; the extra and attached columns; and the functions of queries. Subqueries, aggregates,
+    ///   window functions, parameters, ``random()`` and ``now()`` are rejected.
     /// - ``min_score``, ``max_score``: bounds of the score of the run, both inclusive. The score is ``runs.max_score``.
     /// - ``engine``: the run's engine, a str, or several allowed ones. Runs without an engine never match.
     /// - ``phase``: the phase of the game, ``"early"``, ``"mid"`` or ``"late"``, or several. It depends on the largest
@@ -425,9 +426,10 @@ impl PyStepTable {
     /// - ``run_ids``: the ids of the runs, in any order, in ``0..2**32``.
     ///
     /// Raises ``ValueError`` for an unknown phase, for ids outside ``0..2**32``, and for scores or engines if the rows
-    /// come from a file without metadata of runs. Raises ``QueryError`` for a condition that is refused, does not parse
-    /// or fails on a row. Raises ``TypeError`` for values of another type. Raises ``QueryError``, ``DamagedError`` or
-    /// ``OSError`` if the archive's runs can no longer be read.
+    /// come from a file without metadata of runs. Raises ``QueryRefusedError`` for a condition with a subquery or
+    /// ``random()``, and ``QueryError`` for one that does not parse or fails on a row. Raises ``TypeError`` for values
+    /// of another type. Raises ``QueryError``, ``DamagedError`` or ``OSError`` if the archive's runs can no longer be
+    /// read.
     ///
     /// >>> table.filter(min_score=20_000, phase=["mid", "late"])
     /// StepTable(16514 rows of 32 bytes, a view)
@@ -502,9 +504,9 @@ impl PyStepTable {
     ///
     /// - ``test_size``: the approximate share of runs or steps in ``test``, in ``0..=1``.
     /// - ``seed``: the seed of the split, in ``0..2**64``.
-    /// - ``unit``: ``"run"`` = all steps of a run are on one side. ``"step"`` = each step is on a side of its own.
-    ///   Steps of one run resemble each other, so a test on such a split overrates a model. Its views take up to 20
-    ///   bytes per row.
+    /// - ``unit``: ``"run"`` = all steps of a run are on one side. ``"step"`` = each step is assigned separately.
+    ///   Steps of one run resemble each other, so a test on such a split overrates a model. A view takes about 20 bytes
+    ///   per range of consecutive rows.
     ///
     /// Raises ``ValueError`` for a share out of range and another unit, and ``MemoryError``.
     ///
@@ -529,7 +531,8 @@ impl PyStepTable {
     /// durable, and replaces an existing file. A process that has mapped the old file keeps the old content.
     ///
     /// - ``path``: the file.
-    /// - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+    /// - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+    ///   otherwise a bar is shown if standard error is a terminal.
     ///
     /// Raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C. Raises ``ValueError`` for a non-ASCII name of an extra
     /// column, which NumPy's header cannot hold. After an exception no file is left behind.
@@ -539,7 +542,7 @@ impl PyStepTable {
     /// (1950,)
     #[pyo3(signature = (path, *, progress=None))]
     #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
-    fn save(&self, py: Python<'_>, path: PathBuf, progress: Option<bool>) -> PyResult<()> {
+    fn save(&self, py: Python<'_>, path: PathBuf, progress: Option<ProgressOption>) -> PyResult<()> {
         interruptible(py, progress, |progress, cancel| self.table.save(&path, progress, cancel))
     }
 
@@ -559,7 +562,8 @@ impl PyStepTable {
     ///   checked. ``False`` = read the file.
     /// - ``memory_limit``: the maximum number of bytes of rows that are read; ``None`` = the memory that the system has
     ///   available.
-    /// - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+    /// - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+    ///   otherwise a bar is shown if standard error is a terminal.
     ///
     /// Raises ``DecodeError`` or ``DamagedError`` for a file that is invalid, truncated or changed. Raises
     /// ``ColumnError`` for a field that is missing, of another type, or has a value that does not fit. Raises
@@ -578,7 +582,7 @@ impl PyStepTable {
         path: PathBuf,
         mmap: bool,
         #[pyo3(from_py_with = optional_int)] memory_limit: Option<i128>,
-        progress: Option<bool>,
+        progress: Option<ProgressOption>,
     ) -> PyResult<PyStepTable> {
         let mut options = LoadOptions::default().with_mmap(mmap);
         options.memory_limit = optional_at_least(0, "memory_limit", memory_limit)?;
@@ -598,7 +602,8 @@ impl PyStepTable {
     /// - ``chosen_ev``: the value of the chosen move, as in ``Query.materialize``.
     /// - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
     /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-    /// - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+    /// - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+    ///   otherwise a bar is shown if standard error is a terminal.
     /// - ``on_error``: the effect of a run or file that cannot be read. ``"raise"`` raises its error. ``"skip"`` reads
     ///   the others and adds the error to ``errors`` of the table. A skipped file counts as one run.
     ///
@@ -625,7 +630,7 @@ impl PyStepTable {
         chosen_ev: &str,
         #[pyo3(from_py_with = optional_int)] memory_limit: Option<i128>,
         #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
-        progress: Option<bool>,
+        progress: Option<ProgressOption>,
         on_error: &str,
     ) -> PyResult<PyStepTable> {
         let paths = paths_from(paths)?;
@@ -659,7 +664,8 @@ impl PyStepTable {
     /// - ``extra``: extra columns with metadata of the run: ``max_score`` (uint64), ``highest_tile`` (uint32).
     /// - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
     /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-    /// - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+    /// - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+    ///   otherwise a bar is shown if standard error is a terminal.
     ///
     /// Raises ``DecodeError`` or ``OSError`` for a session that cannot be read. Raises ``ValueError`` for an id that is
     /// not in the session, and for run ids above 2**32 - 1. Raises ``MemoryLimitError``, and ``KeyboardInterrupt`` on
@@ -678,7 +684,7 @@ impl PyStepTable {
         extra: Option<Vec<String>>,
         #[pyo3(from_py_with = optional_int)] memory_limit: Option<i128>,
         #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
-        progress: Option<bool>,
+        progress: Option<ProgressOption>,
     ) -> PyResult<PyStepTable> {
         let mut options = FromSessionOptions::default().with_extra(extra.unwrap_or_default());
         options.run_ids = run_ids.map(|ids| run_ids_from(py, ids)).transpose()?;
@@ -723,7 +729,8 @@ impl PyStepTable {
     ///   array in either case, and matches the keys again.
     /// - ``memory_limit``: the maximum number of bytes that ``mmap=False`` may read, or of values and keys of rows;
     ///   ``None`` = the memory that the system has available.
-    /// - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+    /// - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+    ///   otherwise a bar is shown if standard error is a terminal.
     ///
     /// ``loader(symmetries=True)`` rejects attached columns, because they describe the original board. Use ``columns``
     /// to leave them out.
@@ -753,7 +760,7 @@ impl PyStepTable {
         steps: Option<PathBuf>,
         mmap: bool,
         #[pyo3(from_py_with = optional_int)] memory_limit: Option<i128>,
-        progress: Option<bool>,
+        progress: Option<ProgressOption>,
     ) -> PyResult<PyStepTable> {
         let mut options = AttachOptions::default().with_in_memory(!mmap);
         (options.steps, options.memory_limit) = (steps, optional_at_least(0, "memory_limit", memory_limit)?);

@@ -28,7 +28,7 @@
 //! | `condition.rs` | conditions that a consumer adds to a planned query |
 //! | `conform.rs` | converting batches to the schema of a result |
 //! | `explain.rs`, `plan_text.rs` | EXPLAIN; plans as text without file names |
-//! | `row_condition.rs` | a condition in SQL on rows that are not in an archive |
+//! | `row_condition.rs` | a condition in SQL on the rows of a table in memory |
 //! | `preview.rs`, `type_names.rs` | the first rows of a result, as a table; names of types for people |
 //! | `write.rs` | a result as a file |
 //! | `errors.rs` | DataFusion's errors as errors of this crate |

@@ -1,4 +1,4 @@
-//! A condition in SQL on rows that are not in an archive.
+//! A condition in SQL on the rows of a table in memory.
 
 use super::determinism::Determinism;
 use super::errors::query_error;

@@ -28,7 +28,7 @@ impl ChosenColumns {
             return Ok(ChosenColumns { places: None, extra: options.extra.clone(), left_out: Vec::new() });
         };
         if let Some(name) = options.extra.first() {
-            return Err(Error::argument("extra", "none beside columns, which names them too", name));
+            return Err(Error::argument("extra", "none together with columns, which names them too", name));
         }
         if let Some((_, name)) = columns.iter().enumerate().find(|(i, name)| columns[..*i].contains(name)) {
             return Err(Error::argument("columns", "each column once", name));
@@ -47,9 +47,17 @@ impl ChosenColumns {
             let found = format!("the columns {}", names().collect::<Vec<_>>().join(", "));
             return Err(Error::column(name, None, "a column of that name", found));
         }
-        let is_chosen = |name: &str| {
-            columns.iter().any(|chosen| chosen == name || (chosen == EV_VALUES && is_value(name))) || name == TILE_MASK
-        };
+        let is_named =
+            |name: &str| columns.iter().any(|chosen| chosen == name || (chosen == EV_VALUES && is_value(name)));
+        let values: Vec<&str> = names().filter(|name| is_value(name)).collect();
+        if values.iter().any(|name| is_named(name))
+            && let Some(missing) = values.iter().find(|name| !is_named(name))
+        {
+            let expected = format!("{EV_VALUES}, or {}", values.join(", "));
+            return Err(Error::argument("columns", expected, format!("no {missing}")));
+        }
+        // Without these, boards would lose tiles, and filters and splits would take all rows for one run.
+        let is_chosen = |name: &str| is_named(name) || [TILE_MASK, "run_id", STEP_INDEX].contains(&name);
         let mut left_out: Vec<String> =
             names().filter(|name| OF_STEP.contains(name) && !is_chosen(name)).map(str::to_owned).collect();
         left_out.sort_unstable();

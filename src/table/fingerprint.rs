@@ -77,7 +77,7 @@ impl Fingerprint {
         let mut versions = tables.iter().map(|table| table.archive_version);
         let first = versions.next().unwrap_or_default();
         Fingerprint {
-            // Tables of several versions have none in common.
+            // 0 if the tables have different archive versions.
             archive_version: if versions.all(|version| version == first) { first } else { 0 },
             archive: all(|table| format!("{} {}", table.archive_version, table.archive)),
             query: all(|table| table.query.clone()),

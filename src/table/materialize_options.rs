@@ -17,9 +17,9 @@ pub struct MaterializeOptions {
     #[setters(skip)]
     pub extra: Vec<String>,
     /// The columns of the query that a row gets, instead of all columns of a step and `extra`. `board` must be one of
-    /// them, and brings `tile_65536_mask`. `ev_values` stands for `ev_up`, `ev_down`, `ev_left` and `ev_right`. Columns
-    /// that a step does not have become extra columns, in this order. Columns of a step that are not named are not
-    /// read; their fields have the values of missing columns.
+    /// them. `ev_values` stands for `ev_up`, `ev_down`, `ev_left` and `ev_right`. Columns that a step does not have
+    /// become extra columns, in this order. `run_id`, `step_index` and `tile_65536_mask` are always kept. Other columns
+    /// of a step that are not named are not read; their fields have the values of missing columns.
     #[setters(skip)]
     pub columns: Option<Vec<String>>,
     /// The value of the chosen branch.

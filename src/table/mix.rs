@@ -10,8 +10,8 @@ use crate::error::{Error, Result};
 use crate::machine::reserve;
 use std::sync::Arc;
 
-/// The number of rows that are gathered from each table before they take their places. The columns of that many rows
-/// stay in the second-level cache.
+/// The number of rows that are gathered at a time, before they are copied to their places in the batch. The columns of
+/// that many rows stay in the second-level cache.
 const BLOCK: usize = 4096;
 
 /// Several tables whose batches have the same columns.
@@ -152,7 +152,7 @@ fn scatter(width: usize, values: &[u8], places: &[u32], out: &mut [u8]) {
     }
 }
 
-/// Returns how the first column that differs looks in each schema.
+/// Returns descriptions of the first different column: expected and found.
 fn difference(expected: &BatchSchema, found: &BatchSchema) -> Option<(String, String)> {
     let shape = |column: &ColumnSpec| (column.name.clone(), column.dtype, column.values_per_row);
     let text = |column: Option<&ColumnSpec>| {

@@ -11,7 +11,7 @@ pub enum SplitUnit {
     /// All steps of a run are on one side.
     #[default]
     Run,
-    /// Each step is on a side of its own, so that both sides may have steps of one run.
+    /// Each step is assigned separately, so both sides may have steps of one run.
     Step,
 }
 
@@ -120,7 +120,7 @@ impl StepTable {
             SplitUnit::Run => format!("split {part} {share:?} {seed}"),
             SplitUnit::Step => format!("split by step {part} {share:?} {seed}"),
         };
-        // States of loaders have the names of the sides.
+        // Saved states of loaders contain these names, so the second side keeps the name `val`.
         Ok((self.with_view(train, &name("train")), self.with_view(test, &name("val"))))
     }
 }

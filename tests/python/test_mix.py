@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import types
 from collections import Counter
 from collections.abc import Iterable
 from itertools import islice
@@ -56,8 +57,7 @@ def test_shares_and_rows(tables: list[a2store.StepTable], shares: list[float]) -
         for k, (table, share) in enumerate(zip(tables, shares, strict=True)):
             # The number of rows of the table in each prefix. A window is the difference of two.
             ahead = np.cumsum(from_table == k) - np.arange(1, total + 1) * share / sum(shares)
-            # Fractional shares are rounded to 1/65,536.
-            assert np.abs(ahead).max() <= 1 + total / 65_536
+            assert np.abs(ahead).max() <= 1 + 1e-9
             # Every row is accounted for.
             counts = Counter(rows[from_table == k].tolist())
             every = [counts[key] for key in keys(table).tolist()]
@@ -193,5 +193,19 @@ def test_a_mix_as_tensors(tables: list[a2store.StepTable]) -> None:
     assert len(loader) == len(expected)
     for tensors, batch in zip(loader, expected, strict=True):
         assert torch.equal(tensors["board"], torch.from_numpy(batch.board.view("i8")))
-    with pytest.raises(ValueError, match="weights: expected no such option for several tables"):
+    with pytest.raises(ValueError, match="weights: expected the default for several tables"):
         StepLoader(parts, weights="age")
+
+
+def test_shares_that_are_rounded(tables: list[a2store.StepTable]) -> None:
+    first, second, third = tables
+    names = [
+        ([(first, 0.7), (second, 0.3)], "mixed 7 3"),
+        ([(first, 1 / 3), (second, 2 / 3)], "mixed 1 2"),
+        ([(first, 0.1), (second, 0.2), (third, 0.7)], "mixed 1 2 7"),
+        ([(first, 2**0.5), (second, 1)], "mixed 19601 13860"),
+        ([(first, 1e-3), (second, 0.999)], "mixed 1 999"),
+    ]
+    for parts, name in names:
+        assert a2store.mix(parts, columns=COLUMNS).state_dict()["order"] == name
+    assert "mixed 7 3" in repr(a2store.mix(types.MappingProxyType({first: 0.7, second: 0.3}), columns=COLUMNS))

@@ -780,3 +780,20 @@ def test_a_sort_by_an_output_name(
         sql = f"SELECT {items} FROM {source} ORDER BY {key}{direction}"
         found = [tuple(map(int, row)) for row in asked(archive, sql)]
         assert found == duck.execute(sql).fetchall(), sql
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT count(*) FROM runs r WHERE EXISTS (SELECT 1 FROM (SELECT step_index FROM steps s "
+        "WHERE s.run_id = r.run_id AND move = 1) WHERE step_index > 5)",
+        "SELECT count(*) FROM runs r WHERE r.run_id IN (SELECT run_id FROM (SELECT run_id FROM steps s "
+        "WHERE s.max_score = r.max_score AND move = 1))",
+        "SELECT count(*) FROM runs r WHERE r.max_score > (SELECT avg(v) FROM (SELECT max_score AS v FROM runs z "
+        "WHERE z.engine = r.engine))",
+    ],
+)
+def test_correlated_subqueries_over_derived_tables(
+    archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, sql: str
+) -> None:
+    assert asked(archive, sql) == duck.execute(sql).fetchall()

@@ -86,7 +86,7 @@ def test_in_a_forked_child(table: a2store.StepTable) -> None:
         try:
             next(results)
         except RuntimeError as error:
-            good = "in another process" in str(error)
+            good = "belongs to another process" in str(error)
             good = good and sum(map(len, loader)) == len(table)
             os._exit(0 if good else 2)
         os._exit(1)
@@ -176,3 +176,68 @@ def test_epochs_of_data_loaders(table: a2store.StepTable) -> None:
     assert torch.equal(torch.cat([t["board"] for t in served]), whole[3][3600:])
     assert torch.equal(torch.cat([t["board"] for t in served]), whole[4])
     assert np.unique(torch.cat(whole[:2]).numpy()).size > 0
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_a_stop_iteration_is_no_end(table: a2store.StepTable, prefetch: int) -> None:
+    def transform(batch: a2store.Batch) -> object:
+        return next(iter(()))
+
+    with pytest.raises(RuntimeError, match="the transform raised StopIteration"):
+        list(table.loader(1000, prefetch=prefetch, transform=transform))
+    torch_loader = pytest.importorskip("a2store.torch").StepLoader(table, 1000, transform=transform)
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        list(torch_loader)
+
+
+def test_an_interrupted_transform_loses_no_batch(table: a2store.StepTable) -> None:
+    interrupted: list[int] = []
+
+    def transform(batch: a2store.Batch) -> int:
+        if len(interrupted) == 0:
+            interrupted.append(1)
+            raise KeyboardInterrupt
+        return len(batch)
+
+    results: Any = iter(table.loader(1000, prefetch=0, transform=transform))
+    with pytest.raises(KeyboardInterrupt):
+        next(results)
+    assert sum(results) == len(table)
+
+
+def test_epochs_end_as_without_a_transform(table: a2store.StepTable) -> None:
+    for transform in (None, lambda batch: batch):
+        loader = table.loader(1000, seed=1, transform=transform)
+        assert len(list(loader)) == len(loader)
+        loader.load_state_dict(loader.state_dict())
+        loader.set_epoch(0)
+        assert (len(list(loader)), loader.epoch) == (0, 1)
+        # After a finished epoch, batches of the next one are skipped.
+        assert len(list(loader)) == len(loader)
+        loader.skip_batches(5)
+        assert (loader.epoch, len(list(loader))) == (2, len(loader) - 5)
+
+
+def test_positions_reach_persistent_workers(table: a2store.StepTable) -> None:
+    pytest.importorskip("torch")
+    from torch.utils.data import DataLoader
+
+    from a2store.torch import StepLoader
+
+    for persistent in (True, False):
+        loader = StepLoader(table, 1000, seed=1)
+        served = DataLoader(loader, batch_size=None, num_workers=1, persistent_workers=persistent)
+        assert len(list(served)) == len(loader)
+        loader.load_state_dict({**loader.state_dict(), "epoch": 2, "position": 8000})
+        assert len(list(served)) == len(loader) - 8
+        loader.set_epoch(0)
+        loader.skip_batches(3)
+        assert len(list(served)) == len(loader) - 3
+        # An iteration in this process counts too, if the workers are copies of the loader after it.
+        loader = StepLoader(table, 1000, seed=1, epoch=4)
+        next(iter(loader))
+        served = DataLoader(loader, batch_size=None, num_workers=1, persistent_workers=persistent)
+        expected = [tensors["board"].tolist() for tensors in StepLoader(table, 1000, seed=1, epoch=5)]
+        assert [tensors["board"].tolist() for tensors in served] == expected
+        expected = [tensors["board"].tolist() for tensors in StepLoader(table, 1000, seed=1, epoch=6)]
+        assert [tensors["board"].tolist() for tensors in served] == expected

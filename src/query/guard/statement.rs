@@ -7,7 +7,7 @@ use datafusion::common::config::SqlParserOptions;
 use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, GroupByExpr, Ident, ObjectName, OrderByKind, Query, Select, SelectItem, SetExpr, SetOperator,
-    SetQuantifier, Statement, TableAlias, TableFactor, Visit, VisitMut, Visitor, VisitorMut,
+    SetQuantifier, Statement, TableAlias, TableFactor, Visit, Visitor,
 };
 use datafusion::sql::sqlparser::dialect::dialect_from_str;
 use std::collections::HashMap;
@@ -84,34 +84,60 @@ pub(in crate::query) fn check(parsed: &Parsed, tables: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Gives an alias to each derived table without one, so that its columns have a qualifier. Without qualifiers, DataFusion
-/// takes a name in ORDER BY for the input column, although an output column has that name too, as in
-/// `SELECT m AS k, k AS m FROM (SELECT 1 AS k, 2 AS m) ORDER BY m`. No upstream issue was found.
+/// Gives an alias to each derived table without one in the FROM of a query with ORDER BY, so that its columns have a
+/// qualifier. Without qualifiers, DataFusion resolves a name in ORDER BY to the input column, even if an output column
+/// has it, as in `SELECT m AS k, k AS m FROM (SELECT 1 AS k, 2 AS m) ORDER BY m`. No upstream issue was found.
+/// Subqueries in expressions stay as they are, because they may refer to columns of their outer query.
 pub(in crate::query) fn name_derived_tables(parsed: &mut Parsed) {
-    struct Namer(usize);
+    let statement = match parsed {
+        Parsed::Statement(statement) => statement,
+        Parsed::Explain(explain) => match explain.statement.as_mut() {
+            Parsed::Statement(statement) => statement,
+            _ => return,
+        },
+        _ => return,
+    };
+    if let Statement::Query(query) = statement.as_mut() {
+        name_derived_tables_of(query, &mut 0);
+    }
+}
 
-    impl VisitorMut for Namer {
-        type Break = ();
-
-        fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<()> {
-            if let TableFactor::Derived { alias: alias @ None, .. } = table {
-                self.0 += 1;
-                let name = Ident::with_quote('"', format!("derived table {}", self.0));
-                *alias = Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None });
+fn name_derived_tables_of(query: &mut Query, number: &mut usize) {
+    fn of_body(body: &mut SetExpr, is_sorted: bool, number: &mut usize) {
+        match body {
+            SetExpr::Query(query) => name_derived_tables_of(query, number),
+            SetExpr::SetOperation { left, right, .. } => {
+                of_body(left, false, number);
+                of_body(right, false, number);
             }
-            ControlFlow::Continue(())
+            SetExpr::Select(select) => {
+                for table in &mut select.from {
+                    let joined = table.joins.iter_mut().map(|join| &mut join.relation);
+                    for table in std::iter::once(&mut table.relation).chain(joined) {
+                        of_table(table, is_sorted, number);
+                    }
+                }
+            }
+            _ => {}
         }
     }
 
-    let statement = match parsed {
-        Parsed::Statement(statement) => Some(statement),
-        Parsed::Explain(explain) => match explain.statement.as_mut() {
-            Parsed::Statement(statement) => Some(statement),
-            _ => None,
-        },
-        _ => None,
-    };
-    let _: Option<ControlFlow<()>> = statement.map(|statement| statement.visit(&mut Namer(0)));
+    fn of_table(table: &mut TableFactor, is_sorted: bool, number: &mut usize) {
+        if let TableFactor::Derived { subquery, alias, .. } = table {
+            if alias.is_none() && is_sorted {
+                *number += 1;
+                let name = Ident::with_quote('"', format!("derived table {number}"));
+                *alias = Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None });
+            }
+            name_derived_tables_of(subquery, number);
+        }
+    }
+
+    for table in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
+        name_derived_tables_of(&mut table.query, number);
+    }
+    let is_sorted = query.order_by.is_some();
+    of_body(&mut query.body, is_sorted, number);
 }
 
 fn not_a_query(what: &str) -> Error {

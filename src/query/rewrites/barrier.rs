@@ -40,7 +40,7 @@ pub(in crate::query) enum Purpose {
     RequireOrder,
     /// Hides the sort order and the constant columns of its input, so that the optimizer keeps sorts above the node.
     HideOrder,
-    /// Hides its input altogether, so that the optimizer does not take a node below for one above.
+    /// Hides its input completely, so that a rule cannot match nodes on both sides of the barrier.
     HideInput,
 }
 

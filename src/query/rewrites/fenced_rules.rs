@@ -8,8 +8,8 @@
 //! | --- | --- | --- | --- |
 //! | `push_down_filter` | pushes a condition without columns below an aggregate without groups, which then returns a count of 0 instead of no row | `SELECT n FROM (SELECT count(*) AS n FROM steps) WHERE (SELECT max(run_id) FROM runs) < 0` | none found |
 //! | `push_down_filter` | takes two comparisons of a column, of which only one has its literal on the left, for different conditions | `SELECT … FROM steps WHERE phase = 'late' AND 'late' = phase` | #24763 |
-//! | `aggregate_statistics` | takes an aggregate without FILTER below an aggregate with FILTER for the first stage of the latter, and replaces both by the result of the inner one | `SELECT count(n) FILTER (WHERE n <> 1) FROM (SELECT count(*) AS n FROM runs)` | none found |
-//! | `LimitAggregation` | takes a computed column of a SELECT for the key of a GROUP BY with its name, and keeps only the first groups | `SELECT -n AS n FROM (SELECT DISTINCT move AS n FROM steps) ORDER BY n LIMIT 2` | none found |
+//! | `aggregate_statistics` | mistakes an inner aggregate without FILTER for the first stage of an outer aggregate with FILTER, and returns the inner result | `SELECT count(n) FILTER (WHERE n <> 1) FROM (SELECT count(*) AS n FROM runs)` | none found |
+//! | `LimitAggregation` | mistakes a computed column for a GROUP BY key of the same name, and keeps only the first groups | `SELECT -n AS n FROM (SELECT DISTINCT move AS n FROM steps) ORDER BY n LIMIT 2` | none found |
 //! | `FilterPushdown` | matches the columns of a filter by name, although both sides of a join may have a column of that name | `SELECT … FROM steps s RIGHT JOIN runs r ON s.run_id = r.run_id WHERE s.run_id IS NULL` | #25244, #25296 |
 //! | `FilterPushdown` | copies a filter on the keys of a semi join to the other side by name, although the other key may be another column | `SELECT … WHERE run_id IN (SELECT CAST(seed AS INT) AS run_id FROM …)` below a join | #25244 |
 //! | `EnsureRequirements` | moves a sort below a LIMIT with OFFSET, and then returns too few rows, by the OFFSET | `SELECT … FROM (SELECT … ORDER BY board LIMIT 50 OFFSET 3) ORDER BY board` | #24958 |

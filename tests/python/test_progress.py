@@ -1,0 +1,93 @@
+"""``progress=`` as a function: its calls, and the effect of an exception in it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import a2store
+
+Call = dict[str, Any]
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    a2store.simulate(tmp_path / "runs", runs=5, depth=0, seed=1, progress=False)
+    return tmp_path / "runs"
+
+
+@pytest.mark.parametrize(
+    ("what", "unit"),
+    [
+        ("ingest", "bytes"),
+        ("materialize", "rows"),
+        ("save", "rows"),
+        ("load", "rows"),
+        ("verify", "bytes"),
+        ("export", "runs"),
+        ("simulate", "runs"),
+        ("from_runs", "runs"),
+        ("compact", ""),
+        ("stats", "runs"),
+    ],
+)
+def test_the_function_is_called(runs: Path, tmp_path: Path, what: str, unit: str) -> None:
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    if what != "ingest":
+        archive.ingest(runs, progress=False)
+    table = archive.sql("SELECT * FROM steps").materialize(progress=False)
+    table.save(tmp_path / "t.npy", progress=False)
+    everything = "SELECT run_id FROM runs"
+    archive.export_runs(everything, tmp_path / "g.a2pack", format="a2pack", progress=False)
+    work: dict[str, Callable[[Callable[[Call], object]], object]] = {
+        "ingest": lambda f: archive.ingest(runs, progress=f),
+        "materialize": lambda f: archive.sql("SELECT * FROM steps").materialize(progress=f),
+        "save": lambda f: table.save(tmp_path / "u.npy", progress=f),
+        "load": lambda f: a2store.StepTable.load(tmp_path / "t.npy", progress=f),
+        "verify": lambda f: archive.verify(progress=f),
+        "export": lambda f: archive.export_runs(everything, tmp_path / "out", format="a2run2", progress=f),
+        "simulate": lambda f: a2store.simulate(tmp_path / "more", runs=3, depth=0, progress=f),
+        "from_runs": lambda f: a2store.StepTable.from_runs(runs, progress=f),
+        "compact": lambda f: archive.compact(progress=f),
+        "stats": lambda f: a2store.PackReader.open(tmp_path / "g.a2pack").stats(progress=f),
+    }
+    calls: list[Call] = []
+    threads = set()
+
+    def function(state: Call) -> None:
+        threads.add(threading.get_ident())
+        calls.append(state)
+
+    work[what](function)
+    assert calls
+    assert threads == {threading.get_ident()}
+    assert all(list(call) == ["what", "unit", "done", "total", "seconds"] for call in calls)
+    assert [call["seconds"] for call in calls] == sorted(call["seconds"] for call in calls)
+    if unit:
+        assert calls[-1]["unit"] in ("runs", "rows", "bytes")
+        assert calls[-1]["done"] > 0
+
+
+def test_an_exception_cancels_the_work(runs: Path, tmp_path: Path) -> None:
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+
+    def function(state: Call) -> None:
+        raise RuntimeError(f"no more at {state['done']}")
+
+    with pytest.raises(RuntimeError, match="no more at"):
+        archive.sql("SELECT * FROM (VALUES (1), (2)) AS v(board)").materialize(progress=function)
+    report = archive.ingest(runs, progress=False)
+    assert (report.accepted, archive.verify(progress=False).problems) == (5, [])
+
+
+def test_other_values(runs: Path, tmp_path: Path) -> None:
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    for value in (None, True, False):
+        archive.ingest(runs, progress=value)
+    for wrong in (1, "yes", [print]):
+        with pytest.raises(TypeError, match="progress: expected None, a bool or a function, found"):
+            archive.ingest(runs, progress=wrong)  # type: ignore[arg-type]
