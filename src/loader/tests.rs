@@ -122,6 +122,7 @@ fn cancelled_calls_lose_no_batch() {
     for prefetch in [1, 4] {
         let loader = table.loader(LoaderOptions { prefetch, ..options(50) }).unwrap();
         let whole = epoch(&loader);
+        loader.set_epoch(0);
         let mut batches = loader.batches().unwrap();
         let mut found = Vec::new();
         // Each call may be cancelled while it waits for the other thread.

@@ -67,10 +67,12 @@ fn orders_depend_only_on_seed_and_epoch() {
     let (_games, table) = table();
     let loader = table.loader(options(128)).unwrap();
     let first = epoch(&loader);
-    assert_eq!(epoch(&loader), first);
-    loader.set_epoch(1);
+    // Each iteration serves the next epoch.
+    assert_eq!(loader.epoch(), 1);
     let second = epoch(&loader);
     assert_ne!(second, first);
+    loader.set_epoch(1);
+    assert_eq!(epoch(&loader), second);
     loader.set_epoch(0);
     assert_eq!(epoch(&loader), first);
     let other = epoch(&table.loader(options(128).with_seed(8)).unwrap());
@@ -135,6 +137,8 @@ fn a_loaded_position_is_used_once_and_only_for_its_epoch() {
     loader.set_epoch(0);
     assert_eq!(loader.state().position, 300);
     assert_eq!(epoch(&loader), whole[300..]);
+    assert_eq!(loader.epoch(), 1);
+    loader.set_epoch(0);
     assert_eq!(epoch(&loader), whole);
     loader.load_state(&state).unwrap();
     loader.set_epoch(1);
