@@ -25,13 +25,12 @@ def runs(tmp_path: Path) -> Path:
     [
         ("ingest", "bytes"),
         ("materialize", "rows"),
-        ("save", "rows"),
-        ("load", "rows"),
+        ("save", "bytes"),
+        ("load", "bytes"),
         ("verify", "bytes"),
         ("export", "runs"),
         ("simulate", "runs"),
-        ("from_runs", "runs"),
-        ("compact", ""),
+        ("from_runs", "bytes"),
         ("stats", "runs"),
     ],
 )
@@ -52,7 +51,6 @@ def test_the_function_is_called(runs: Path, tmp_path: Path, what: str, unit: str
         "export": lambda f: archive.export_runs(everything, tmp_path / "out", format="a2run2", progress=f),
         "simulate": lambda f: a2store.simulate(tmp_path / "more", runs=3, depth=0, progress=f),
         "from_runs": lambda f: a2store.StepTable.from_runs(runs, progress=f),
-        "compact": lambda f: archive.compact(progress=f),
         "stats": lambda f: a2store.PackReader.open(tmp_path / "g.a2pack").stats(progress=f),
     }
     calls: list[Call] = []
@@ -67,9 +65,9 @@ def test_the_function_is_called(runs: Path, tmp_path: Path, what: str, unit: str
     assert threads == {threading.get_ident()}
     assert all(list(call) == ["what", "unit", "done", "total", "seconds"] for call in calls)
     assert [call["seconds"] for call in calls] == sorted(call["seconds"] for call in calls)
-    if unit:
-        assert calls[-1]["unit"] in ("runs", "rows", "bytes")
-        assert calls[-1]["done"] > 0
+    # The last call is after the work.
+    assert (calls[-1]["unit"], calls[-1]["done"] > 0) == (unit, True)
+    assert calls[-1]["done"] == calls[-1]["total"]
 
 
 def test_an_exception_cancels_the_work(runs: Path, tmp_path: Path) -> None:
@@ -78,6 +76,11 @@ def test_an_exception_cancels_the_work(runs: Path, tmp_path: Path) -> None:
     def function(state: Call) -> None:
         raise RuntimeError(f"no more at {state['done']}")
 
+    # Without the exception this would take minutes, so a call comes in the middle.
+    with pytest.raises(RuntimeError, match="no more at"):
+        a2store.simulate(tmp_path / "many", runs=1_000_000, depth=0, progress=function)
+    assert len(list((tmp_path / "many").iterdir())) < 1_000_000
+    # Here the work may be complete before the first call. The last call raises too.
     with pytest.raises(RuntimeError, match="no more at"):
         archive.sql("SELECT * FROM (VALUES (1), (2)) AS v(board)").materialize(progress=function)
     report = archive.ingest(runs, progress=False)
