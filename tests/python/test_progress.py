@@ -67,7 +67,9 @@ def test_the_function_is_called(runs: Path, tmp_path: Path, what: str, unit: str
     assert [call["seconds"] for call in calls] == sorted(call["seconds"] for call in calls)
     # The last call is after the work.
     assert (calls[-1]["unit"], calls[-1]["done"] > 0) == (unit, True)
-    assert calls[-1]["done"] == calls[-1]["total"]
+    if what not in ("ingest", "from_runs"):
+        # Those count their files beside the work, and stop counting when the work ends first.
+        assert calls[-1]["done"] == calls[-1]["total"]
 
 
 def test_an_exception_cancels_the_work(runs: Path, tmp_path: Path) -> None:
