@@ -21,8 +21,8 @@ set. A failed allocation for batches, tables, orders or weights raises ``MemoryE
 
 A function as ``progress`` is called with a dict a few times a second, and once at the end. The dict has ``what``, the
 work; ``unit``, ``"runs"``, ``"rows"`` or ``"bytes"``; ``done`` and ``total``, numbers of units; and ``seconds`` since
-the beginning. While files are still being counted, ``total`` is too small. The thread that waits for the work calls the function. If it raises, the work is cancelled as by Ctrl-C,
-unless it is complete, and the exception is raised.
+the beginning. While files are still being counted, ``total`` is too small. The thread that waits for the work calls
+the function. If it raises, the work is cancelled as by Ctrl-C, unless it is complete, and the exception is raised.
 
 >>> import a2store
 >>> archive = a2store.Archive.create("new.a2")

@@ -193,7 +193,7 @@ impl Database {
             None if !has_key && key.is_empty() => refuse("an INTEGER PRIMARY KEY", "no key of table"),
             None if !has_key => refuse(
                 "an INTEGER PRIMARY KEY",
-                &format!("the key ({}) with an index of its own, of table", key.join(", ")),
+                &format!("the separately indexed key ({}) of table", key.join(", ")),
             ),
             None => Ok(()),
         }

@@ -189,9 +189,9 @@ impl Loader {
         cursor.is_served = false;
     }
 
-    /// Skips batches of the epoch after the loader's position, which is that of [`state`](Loader::state): the next
-    /// [`batches`](Loader::batches) begin after them, at most at the end of the epoch. For example, skip the batches
-    /// that caused a loss spike. `skip_batches(0)` continues an interrupted iteration.
+    /// Skips batches of the epoch: the next [`batches`](Loader::batches) begin after them, at most at the end of the
+    /// epoch. They are counted from the loader's position, which [`state`](Loader::state) returns. For example, skip the
+    /// batches that caused a loss spike. `skip_batches(0)` continues an interrupted iteration.
     pub fn skip_batches(&self, num_batches: u64) {
         let mut cursor = self.cursor();
         let skipped = num_batches.saturating_mul(self.share.rows_per_step());

@@ -1,7 +1,7 @@
 //! Rows of a table that meet a condition in SQL.
 //!
-//! The columns have the names and types of the archive's `steps`, as far as a row has them: the fields of its step,
-//! what follows from the board, and its run's score and engine. Extra and attached columns have their own types.
+//! The columns are those of the archive's `steps` that a row can provide: fields of the step, values derived from the
+//! board, and the run's score and engine. Extra and attached columns have their own types.
 //! Threads evaluate the condition on chunks of rows, and gather only the columns that it uses.
 
 use super::arena::Arena;

@@ -27,7 +27,7 @@ INDICES = {"index", "indices"}
 EXEMPT = {
     "_play": "internal: play is its public name",
     "StepTable.__getitem__": "an operator: names and masks are keys too",
-    "StepDataset.__getitem__": "an operator: its error speaks of the index, like that of a list",
+    "StepDataset.__getitem__": "an operator: its error names the index, as that of a list does",
     "EmbedReport": "a result, not called by users",
     "TrainReport": "a result, not called by users",
     "config": "load_config checks the options; the constructors do not, and say so",
@@ -266,7 +266,7 @@ def test_a_wrong_integer_is_named(made: Made, function: str, argument: str, anno
             try:
                 CALLS[function](made, **{argument: shape})
             except errors as error:
-                # An IndexError speaks of the index, not of the list.
+                # An IndexError names the index, not the list.
                 if argument.rstrip("s") not in str(error) and not isinstance(error, IndexError):
                     wrong.append(f"{text}: no name in {error!r}")
             except Exception as error:

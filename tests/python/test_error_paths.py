@@ -84,7 +84,11 @@ ELSEWHERE = {
     ("log", "game.jsonl", "a_folder"): "the meta file names it",
     ("log", "game.meta.json", "missing"): "the rows need it",
     ("log", "game.meta.json", "a_folder"): "the rows need it",
-    ("log", "game.meta.json", "of_another_layout"): "then it is no meta file, and the rows need none of this name",
+    (
+        "log",
+        "game.meta.json",
+        "of_another_layout",
+    ): "then it is not a meta file, and the rows require no file of this name",
     ("log", "game.meta.json", "cut_in_its_header"): "as before",
     ("log", "game.meta.json", "empty"): "as before",
 }
