@@ -191,10 +191,9 @@ impl Database {
             Some(column) => refuse(&format!("a column {column}"), "none in table"),
             None if !is_usual => refuse("stored columns only", "a generated or hidden column in table"),
             None if !has_key && key.is_empty() => refuse("an INTEGER PRIMARY KEY", "no key of table"),
-            None if !has_key => refuse(
-                "an INTEGER PRIMARY KEY",
-                &format!("the separately indexed key ({}) of table", key.join(", ")),
-            ),
+            None if !has_key => {
+                refuse("an INTEGER PRIMARY KEY", &format!("the separately indexed key ({}) of table", key.join(", ")))
+            }
             None => Ok(()),
         }
     }
