@@ -15,18 +15,20 @@ WORKERS ?= 2
 # All tests of a module run in one process, so that shared fixtures are built once.
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: help demo check test torture build lint fmt stubs bench docs wheel clean
+.PHONY: help demo check test torture build lint fmt stubs bench page browser docs wheel clean
 
 help:
 	@echo 'make demo    simulate, ingest, query, materialize and serve generated games'
 	@echo 'make check   before each commit: formatting, ruff, the unit tests and the quick Python tests, in a minute'
-	@echo 'make test    before each push: the whole suite, Rust and Python, in about seven minutes; WORKERS=2 processes'
+	@echo 'make test    before each push: the whole suite, Rust and Python, in about ten minutes; WORKERS=2 processes'
 	@echo 'make torture before each release: the long tests of kills, failures and power loss'
 	@echo 'make build   the command and the extension module'
 	@echo 'make lint    formatting, clippy, links in the documentation, ruff, mypy, stubs'
 	@echo 'make fmt     format all sources'
 	@echo 'make stubs   write the docstrings into the stub and docs/api.md'
 	@echo 'make bench   benchmarks, beside NumPy and pyarrow'
+	@echo 'make browser install Chromium for the tests of pages, on Debian as root'
+	@echo 'make page    the pages of the report and of the explorer, from src/report/web and src/explore/web'
 	@echo 'make docs    the API documentation of the crate'
 	@echo 'make wheel   an optimized wheel in dist/'
 
@@ -97,6 +99,9 @@ torture: extension $(VENV)/test-tools
 build: extension
 	$(CARGO) build --release --locked
 
+# What `page` builds.
+PAGES := src/report/report.html src/explore/assets/index.html src/explore/assets/app.js src/explore/assets/app.css
+
 lint: extension $(VENV)/test-tools
 	$(CARGO) fmt --check
 	$(CARGO) clippy --release --locked --all-targets --features python -- -D warnings
@@ -105,6 +110,17 @@ lint: extension $(VENV)/test-tools
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest a2store --ignore-disjoint-bases --mypy-config-file pyproject.toml
+	@if command -v npm > /dev/null; then \
+		cat $(PAGES) > $(VENV)/committed && $(MAKE) page && cat $(PAGES) | cmp - $(VENV)/committed; \
+	else \
+		echo '$(PAGES): not compared with their sources, because npm is absent'; \
+	fi
+
+# The browser of the tests of pages. Without it, these tests are skipped.
+browser:
+	@if ! { command -v chromium && command -v chromedriver; } > /dev/null; then \
+		apt-get update -qq && apt-get install --yes -qq --no-install-recommends chromium chromium-driver; \
+	fi
 
 fmt: $(VENV)/test-tools
 	$(CARGO) fmt
@@ -113,6 +129,13 @@ fmt: $(VENV)/test-tools
 
 stubs: extension $(VENV)/test-tools
 	$(BIN)/python tests/python/reference.py
+
+# The pages are committed, so only their changes need Node.js. The same sources give the same bytes. The explorer's page
+# shares modules with the report's.
+page:
+	for page in report explore; do \
+		(cd src/$$page/web && npm ci --no-audit --no-fund && npm run format:check && npm run check && npm run build); \
+	done
 
 bench: extension $(VENV)/test-tools
 	$(CARGO) bench --profile release --locked

@@ -72,6 +72,8 @@
 //! | `table` | a query's result → [`StepTable`]; gather kernels, views, files, sharing, Arrow export |
 //! | `loader` | [`StepTable`] → batches: orders and sampling, epochs, ranks, states |
 //! | `selfplay` | vectorized games, players, and the recorder |
+//! | `report` | what an archive holds, as tables and as one HTML page |
+//! | `explore` | games to look at: positions with values and predictions; the explorer in the browser |
 //! | `cli` | the commands `a2store` and `a2pack` (feature `cli`, on by default) |
 //! | `python` | `import a2store` (feature `python`) |
 
@@ -113,6 +115,11 @@ mod loader;
 
 mod selfplay;
 
+mod report;
+
+#[cfg(feature = "explore")]
+mod explore;
+
 #[cfg(feature = "cli")]
 pub mod cli;
 
@@ -140,6 +147,7 @@ pub use query::{
     Argument, ArgumentKind, Function, ParamValues, Preview, Query, QueryOptions, QueryStream, RowCompression,
     RowFormat, SavedColumn, SavedParameter, SavedQuery, ScalarValue, UserTable, WriteRowsOptions, functions, no_params,
 };
+pub use report::{Report, ReportGroups, ReportOptions, ReportTable};
 pub use run::{Branches, Run, RunBuilder, RunMeta, RunStep, Violation};
 pub use selfplay::{
     Choices, Closing, DiskCost, EndedGame, Game, IllegalMoves, Limit, Limits, PlayOptions, PlayReport, PlayedGame,

@@ -15,6 +15,9 @@ from terms import (
     INNER_ROW,
     LATE,
     LIMIT,
+    LOWEST,
+    LOWEST_INNER,
+    LOWEST_LOWER,
     MID,
     MIN_TILE,
     OUTER,
@@ -23,6 +26,7 @@ from terms import (
     SCORES,
     TILES,
     WIDTH,
+    Z,
 )
 
 
@@ -55,6 +59,22 @@ _EIGHT = (
     "b0, columns_flipped(b6) AS b1, rows_flipped(columns_flipped(b0)) AS b2, rows_flipped(b6) AS b3, "
     "columns_flipped(b0) AS b4, rows_flipped(b0) AS b5, b6, rows_flipped(columns_flipped(b6)) AS b7"
 )
+
+
+def _has_all(x: str, mask: int) -> str:
+    """Return SQL for whether the nibbles of ``x`` in a mask of their lowest bits are all above 0."""
+    low = f"({x} | ({x} >> 1) | ({x} >> 2) | ({x} >> 3)) & {_mask(mask)}"
+    return f"({low}) = {_mask(mask)}"
+
+
+_STUCK = " AND ".join(
+    [
+        _has_all("final_board", LOWEST),
+        _has_all("xor(final_board, final_board >> 4)", LOWEST_INNER),
+        _has_all("xor(final_board, final_board >> 16)", LOWEST_LOWER),
+    ]
+)
+"""SQL for whether a board has no empty cell and no equal tiles side by side."""
 
 
 def _nearest(percent: int) -> str:
@@ -152,13 +172,39 @@ WITH bins AS (
 )
 SELECT *, num_runs / sum(num_runs) OVER (PARTITION BY engine) AS share FROM bins ORDER BY engine, min_score""",
     "survivorship": f"""
-WITH bins AS (
-  SELECT engine, (num_steps - 1) // {WIDTH} * {WIDTH} AS first_step, count(*) AS num_ended
+WITH ends AS (
+  SELECT engine, num_steps - 1 AS last_step, count(*) AS num_ended,
+    count(*) FILTER (WHERE NOT ({_STUCK})) AS num_stopped
   FROM runs WHERE num_steps > 0 GROUP BY ALL
+),
+alive AS (
+  SELECT *, (num_ended - num_stopped)::DOUBLE AS num_over, sum(num_ended) OVER (PARTITION BY engine) AS num_runs,
+    (sum(num_ended) OVER (PARTITION BY engine ORDER BY last_step DESC))::DOUBLE AS num_alive
+  FROM ends
+),
+terms AS (
+  SELECT *, CASE WHEN num_over < num_alive THEN ln((num_alive - num_over) / num_alive) ELSE '-inf' END AS term,
+    CASE WHEN num_over < num_alive THEN num_over / (num_alive * (num_alive - num_over)) END AS variance_term
+  FROM alive
+),
+sums AS (
+  SELECT *, coalesce(sum(term) OVER earlier, 0) AS log_before,
+    coalesce(sum(variance_term) OVER earlier, 0) AS variance_before
+  FROM terms
+  WINDOW earlier AS (PARTITION BY engine ORDER BY last_step ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+),
+bins AS (
+  SELECT engine, last_step // {WIDTH} * {WIDTH} AS first_step, max(num_alive)::BIGINT AS num_alive,
+    max(num_alive) / max(num_runs) AS share, sum(num_ended) AS num_ended, sum(num_stopped) AS num_stopped,
+    max(log_before) AS log_survival, min(log_before + term) AS log_until, min(variance_before) AS variance
+  FROM sums GROUP BY ALL
+),
+spreads AS (
+  SELECT *, CASE WHEN log_survival < 0 THEN exp({Z} * sqrt(variance) / -log_survival) ELSE 1 END AS spread FROM bins
 )
-SELECT engine, first_step, sum(num_ended) OVER later AS num_alive,
-  sum(num_ended) OVER later / sum(num_ended) OVER (PARTITION BY engine) AS share, num_ended
-FROM bins WINDOW later AS (PARTITION BY engine ORDER BY first_step DESC) ORDER BY engine, first_step""",
+SELECT engine, first_step, num_alive, share, num_ended, num_stopped, exp(log_survival) AS survival,
+  exp(log_survival * spread) AS low, exp(log_survival / spread) AS high, 1 - exp(log_until - log_survival) AS hazard
+FROM spreads ORDER BY engine, first_step""",
     "tile_reach": f"""
 WITH tiles AS (SELECT exp, (1 << exp)::UINTEGER AS tile FROM range({MIN_TILE}, 16) AS t(exp)),
 firsts AS (
@@ -166,12 +212,19 @@ firsts AS (
 ),
 reached AS (
   SELECT run_id, tile, min(step) AS step FROM firsts JOIN tiles ON max_exp >= exp GROUP BY ALL
-)
-SELECT engine, tiles.tile, count(*) AS num_runs, count(*) FILTER (WHERE highest_tile >= tiles.tile) AS num_reached,
-  avg((highest_tile >= tiles.tile)::INT) AS share,
-  quantile_cont(step, 0.5) FILTER (WHERE highest_tile >= tiles.tile) AS median_step
-FROM runs CROSS JOIN tiles LEFT JOIN reached ON reached.run_id = runs.run_id AND reached.tile = tiles.tile
-GROUP BY engine, tiles.tile ORDER BY engine, tiles.tile""",
+),
+counts AS (
+  SELECT engine, tiles.tile, count(*) AS num_runs, count(*) FILTER (WHERE highest_tile >= tiles.tile) AS num_reached,
+    avg((highest_tile >= tiles.tile)::INT) AS share,
+    quantile_cont(step, 0.5) FILTER (WHERE highest_tile >= tiles.tile) AS median_step
+  FROM runs CROSS JOIN tiles LEFT JOIN reached ON reached.run_id = runs.run_id AND reached.tile = tiles.tile
+  GROUP BY engine, tiles.tile
+),
+spreads AS (SELECT *, {Z} * sqrt(num_reached * (1 - share) + {Z}::DOUBLE ** 2 / 4) AS spread FROM counts)
+SELECT engine, tile, num_runs, num_reached, share,
+  greatest((num_reached + {Z}::DOUBLE ** 2 / 2 - spread) / (num_runs + {Z}::DOUBLE ** 2), 0) AS low,
+  least((num_reached + {Z}::DOUBLE ** 2 / 2 + spread) / (num_runs + {Z}::DOUBLE ** 2), 1) AS high, median_step
+FROM spreads ORDER BY engine, tile""",
     "tile_presence": f"""
 WITH boards AS (
   SELECT step_index // {WIDTH} * {WIDTH} AS first_step, max_exp, {_NIBBLES} AS nibbles, count(*) AS num_steps

@@ -18,6 +18,9 @@ from terms import (
     INNER_ROW,
     LATE,
     LIMIT,
+    LOWEST,
+    LOWEST_INNER,
+    LOWEST_LOWER,
     MID,
     MIN_TILE,
     OUTER,
@@ -26,6 +29,7 @@ from terms import (
     SCORES,
     TILES,
     WIDTH,
+    Z,
 )
 
 
@@ -77,20 +81,62 @@ def score_histogram(pl: Any, _steps: Any, runs: Any) -> Any:
     )
 
 
+def _has_all(pl: Any, x: Any, mask: int) -> Any:
+    """Return whether the nibbles of ``x`` in a mask of their lowest bits are all above 0."""
+    bits = pl.lit(mask, pl.UInt64)
+    return (x | x // 2 | x // 4 | x // 8) & bits == bits
+
+
 def survivorship(pl: Any, _steps: Any, runs: Any) -> Any:
-    """Count the runs that are alive, by bins of step indices."""
-    ended = pl.col("num_ended")
+    """Count the runs that are alive, by bins of step indices, and estimate the survival of games."""
+    board = pl.col("final_board")
+    stuck = _has_all(pl, board, LOWEST)
+    stuck &= _has_all(pl, board ^ board // 2**4, LOWEST_INNER)
+    stuck &= _has_all(pl, board ^ board // 2**16, LOWEST_LOWER)
+    alive, over, ended = pl.col("num_alive"), pl.col("num_over"), pl.col("num_ended")
+    before, variance = pl.col("log_survival"), pl.col("variance")
+    is_last = over == alive
+    spread = pl.when(before < 0).then((Z * variance.sqrt() / -before).exp()).otherwise(1.0)
     return (
         runs.filter(pl.col("num_steps") > 0)
-        .group_by("engine", first_step=(pl.col("num_steps") - 1) // WIDTH * WIDTH)
-        .agg(num_ended=pl.len())
+        .group_by("engine", last_step=pl.col("num_steps") - 1)
+        .agg(num_ended=pl.len(), num_stopped=(~stuck).sum())
+        .sort("engine", "last_step")
+        .with_columns(
+            num_over=(ended - pl.col("num_stopped")).cast(pl.Float64),
+            num_alive=ended.cum_sum(reverse=True).over("engine"),
+            num_runs=ended.sum().over("engine"),
+        )
+        .with_columns(
+            term=((alive - over) / alive).log(),
+            variance_term=pl.when(is_last).then(0.0).otherwise(over / (alive * (alive - over))),
+        )
+        .with_columns(
+            log_survival=pl.col("term").shift(1, fill_value=0.0).cum_sum().over("engine"),
+            variance=pl.col("variance_term").shift(1, fill_value=0.0).cum_sum().over("engine"),
+        )
+        .group_by("engine", first_step=pl.col("last_step") // WIDTH * WIDTH)
+        .agg(
+            num_alive=alive.max(),
+            share=alive.max() / pl.col("num_runs").max(),
+            num_ended=ended.sum(),
+            num_stopped=pl.col("num_stopped").sum(),
+            log_survival=before.max(),
+            log_until=(before + pl.col("term")).min(),
+            variance=variance.min(),
+        )
         .sort("engine", "first_step")
         .select(
             "engine",
             "first_step",
-            ended.cum_sum(reverse=True).over("engine").alias("num_alive"),
-            (ended.cum_sum(reverse=True) / ended.sum()).over("engine").alias("share"),
+            "num_alive",
+            "share",
             "num_ended",
+            "num_stopped",
+            before.exp().alias("survival"),
+            (before * spread).exp().alias("low"),
+            (before / spread).exp().alias("high"),
+            (1 - (pl.col("log_until") - before).exp()).alias("hazard"),
         )
     )
 
@@ -108,7 +154,7 @@ def tile_reach(pl: Any, steps: Any, runs: Any) -> Any:
         .group_by("run_id", "tile")
         .agg(pl.col("step").min())
     )
-    there = pl.col("highest_tile") >= pl.col("tile")
+    there, number = pl.col("highest_tile") >= pl.col("tile"), pl.col("num_reached")
     return (
         runs.select("run_id", "engine", "highest_tile")
         .join(tiles, how="cross")
@@ -119,6 +165,17 @@ def tile_reach(pl: Any, steps: Any, runs: Any) -> Any:
             num_reached=there.sum(),
             share=there.mean(),
             median_step=pl.col("step").filter(there).median(),
+        )
+        .with_columns(spread=Z * (number * (1 - pl.col("share")) + Z**2 / 4).sqrt())
+        .select(
+            "engine",
+            "tile",
+            "num_runs",
+            "num_reached",
+            "share",
+            ((number + Z**2 / 2 - pl.col("spread")) / (pl.col("num_runs") + Z**2)).clip(0, 1).alias("low"),
+            ((number + Z**2 / 2 + pl.col("spread")) / (pl.col("num_runs") + Z**2)).clip(0, 1).alias("high"),
+            "median_step",
         )
         .sort("engine", "tile")
     )

@@ -19,10 +19,15 @@ An integer that is out of range raises ``ValueError``, and anything that is not 
 failed operation on a file or folder raises ``OSError`` or a subclass, such as ``FileNotFoundError``, with ``filename``
 set. A failed allocation for batches, tables, orders or weights raises ``MemoryError``.
 
-A function as ``progress`` is called with a dict a few times a second, and once at the end. The dict has ``what``, the
-work; ``unit``, ``"runs"``, ``"rows"`` or ``"bytes"``; ``done`` and ``total``, numbers of units; and ``seconds`` since
-the beginning. While files are still being counted, ``total`` is too small. The thread that waits for the work calls
-the function. If it raises, the work is cancelled as by Ctrl-C, unless it is complete, and the exception is raised.
+Long work shows its progress: a bar in a terminal or notebook, else a line on standard error every 5 seconds.
+``progress=False`` shows nothing. A function as ``progress`` is called with a dict a few times a second, and once at
+the end. The dict has ``what``, the work; ``unit``, such as ``"runs"``, ``"rows"`` or ``"bytes"``; ``done`` and
+``total``, numbers of units; and ``seconds`` since the beginning. While files are still being counted, ``total`` is too
+small. The thread that waits for the work calls the function. If it raises, the work is cancelled as by Ctrl-C, unless
+it is complete, and the exception is raised.
+
+Events, such as commits, rejected files and repeated requests, go to the loggers ``a2store.commit``, ``a2store.ingest``
+and others of ``logging``; docs/logging.md lists them.
 
 >>> import a2store
 >>> archive = a2store.Archive.create("new.a2")
@@ -47,6 +52,7 @@ from ._a2store import (
     ArrowSchema,
     Batch,
     BatchIterator,
+    Board,
     ColumnError,
     CommitInfo,
     CompactReport,
@@ -66,6 +72,7 @@ from ._a2store import (
     PackReader,
     PackStats,
     PackStepIterator,
+    Position,
     Problem,
     Query,
     QueryBatches,
@@ -76,6 +83,8 @@ from ._a2store import (
     Rejected,
     Repair,
     RepairReport,
+    Replay,
+    Report,
     Run,
     RunMeta,
     SavedColumn,
@@ -88,6 +97,7 @@ from ._a2store import (
     UnconfirmedError,
     VerifyReport,
     VersionNotFoundError,
+    View,
     __version__,
     convert,
     functions,
@@ -113,6 +123,7 @@ __all__ = [
     "ArrowSchema",
     "Batch",
     "BatchIterator",
+    "Board",
     "ColumnError",
     "CommitInfo",
     "CompactReport",
@@ -132,6 +143,7 @@ __all__ = [
     "PackReader",
     "PackStats",
     "PackStepIterator",
+    "Position",
     "Problem",
     "Query",
     "QueryBatches",
@@ -142,6 +154,8 @@ __all__ = [
     "Rejected",
     "Repair",
     "RepairReport",
+    "Replay",
+    "Report",
     "Run",
     "RunMeta",
     "SavedColumn",
@@ -154,6 +168,7 @@ __all__ = [
     "UnconfirmedError",
     "VerifyReport",
     "VersionNotFoundError",
+    "View",
     "__version__",
     "convert",
     "functions",

@@ -19,6 +19,7 @@ __all__ = [
     "ArrowSchema",
     "Batch",
     "BatchIterator",
+    "Board",
     "ColumnError",
     "CommitInfo",
     "CompactReport",
@@ -41,6 +42,7 @@ __all__ = [
     "PackStepIterator",
     "PlayResult",
     "Player",
+    "Position",
     "Problem",
     "Query",
     "QueryBatches",
@@ -54,6 +56,8 @@ __all__ = [
     "Rejected",
     "Repair",
     "RepairReport",
+    "Replay",
+    "Report",
     "Run",
     "RunMeta",
     "SavedColumn",
@@ -68,6 +72,7 @@ __all__ = [
     "VectorEnv",
     "VerifyReport",
     "VersionNotFoundError",
+    "View",
     "__version__",
     "_attach",
     "_play",
@@ -436,6 +441,73 @@ class Run:
         'a2t1'
         """
 
+    def position(self, index: int) -> Position:
+        """Return one position of the run: its board, the values of the moves and the move that was played.
+
+        - ``index``: the index in ``boards``; ``len(run)`` is the final board. Negative indices count from the end.
+
+        Raises ``IndexError`` if the run has no such position.
+
+        >>> run = a2store.read_run("runs/run-00000.a2run2")
+        >>> position = run.position(0)
+        >>> position.step, position.played, position.score
+        (0, 3, 0)
+        >>> run.position(-1).step is None
+        True
+        """
+    def replay(
+        self,
+        index: int = 0,
+        *,
+        min_loss: float = 0.1,
+        policy: Callable[[npt.NDArray[np.uint8], npt.NDArray[np.bool_]], Any] | None = None,
+    ) -> Replay:
+        """Return a page that replays the run, with a slider, keys and the values of the moves.
+
+        A notebook shows it below the cell. It needs no other package and no network.
+
+        - ``index``: the index of the first position to show, as in ``position``.
+        - ``min_loss``: the least loss of a blunder: the best value minus the value of the played move.
+        - ``policy``: a function whose values are shown too, as in ``Archive.view``.
+
+        A run from ``Archive.run`` also shows what models predicted for it.
+
+        Raises ``IndexError`` if the run has no such position, and ``ValueError`` unless ``min_loss`` is above 0. Raises
+        what ``policy`` raises.
+
+        >>> run = a2store.read_run("runs/run-00000.a2run2")
+        >>> run.replay(100).save("replay.html")
+        """
+    def to_gif(self, path: _Path, steps: Iterable[int] | None = None, *, seconds: float = 0.2) -> None:
+        """Write the run as a picture in which the boards follow one another: an animated GIF. Needs ``pillow``.
+
+        - ``path``: the file. An existing file is replaced.
+        - ``steps``: the indices of the positions, as in ``position``, such as ``range(0, 100)``; at most
+          1,000; ``None`` = all.
+        - ``seconds``: the time that each board is shown, at least 0.02, because browsers show shorter frames slowly.
+
+        Raises ``IndexError`` for an index without a position. Raises ``ValueError`` for no positions or more than
+        1,000, and for ``seconds`` out of range. Raises ``OSError`` if the file cannot be written, and
+        ``ModuleNotFoundError`` without ``pillow``.
+
+        >>> run = a2store.read_run("runs/run-00000.a2run2")
+        >>> run.to_gif("game.gif", steps=range(0, 20))
+        """
+
+    def to_svg(self, path: _Path, steps: Iterable[int] | None = None, *, seconds: float = 0.2) -> None:
+        """Write the run as a picture in which the boards follow one another: an animated SVG.
+
+        - ``path``: the file. An existing file is replaced.
+        - ``steps``: the indices of the positions, as in ``position``, such as ``range(0, 100)``; at most
+          1,000; ``None`` = all.
+        - ``seconds``: the time that each board is shown.
+
+        Raises ``IndexError`` for an index without a position. Raises ``ValueError`` for no positions or more than
+        1,000, and for ``seconds`` that are not above 0. Raises ``OSError`` if the file cannot be written.
+
+        >>> run = a2store.read_run("runs/run-00000.a2run2")
+        >>> run.to_svg("game.svg", steps=range(0, 20))
+        """
     def verify(self) -> str | None:
         """Check the run against the rules of the game.
 
@@ -785,7 +857,7 @@ class PackReader:
         - ``parallel``: ``False`` = use one thread.
         - ``by_step``: ``True`` = one line per step.
         - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-        - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+        - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
           otherwise a bar is shown if standard error is a terminal.
         - ``compact``: ``True`` = boards are uint64 and values are four numbers or nulls. ``False`` = both are lists, of
           cells and of objects.
@@ -997,7 +1069,7 @@ def simulate(
     - ``depth``: the search depth of the player in spawns, 0 to 3. Each level takes about fifty times longer.
     - ``engine``: the engine's name in the files, at most 65,535 bytes; ``None`` = a name that includes the depth.
     - ``workers``: threads to play with, 1 to 1,024; ``None`` = one per core.
-    - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+    - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
       otherwise a bar is shown if standard error is a terminal.
 
     Raises ``FileExistsError`` for an existing file with other contents; nothing is overwritten. A repeated call with
@@ -1651,7 +1723,7 @@ def _play(
     tokens: str,
     max_steps: int | None,
     temperature: float,
-    progress: bool | None,
+    progress: _Progress,
 ) -> PlayResult:
     """Play games; the implementation of ``a2store.selfplay.play``."""
 
@@ -1798,7 +1870,7 @@ class Archive:
 
         - ``paths``: a file or folder, or several.
         - ``workers``: threads to decode and encode with, 1 to 1,024; ``None`` = one per core.
-        - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+        - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
           otherwise a bar is shown if standard error is a terminal.
         - ``on_error``: the effect of a file that cannot be read or decoded. ``"report"`` lists it in the report and
           continues; ``"raise"`` raises its error and adds nothing.
@@ -2076,6 +2148,76 @@ class Archive:
         2952
         """
 
+    def run(self, run_id: int) -> Run:
+        """Read one run.
+
+        - ``run_id``: the id of the run in the archive.
+
+        Raises ``ValueError`` if the archive has no such run, and ``DamagedError`` if its data is damaged.
+
+        >>> run = archive.run(0)
+        >>> len(run), run.meta.max_score
+        (646, 11308)
+        >>> print(run.position(0).board)
+            .     .     .     .
+            .     .     .     .
+            .     2     .     4
+            .     .     .     .
+        """
+    def view(
+        self,
+        policy: Callable[[npt.NDArray[np.uint8], npt.NDArray[np.bool_]], Any] | None = None,
+        *,
+        port: int = 0,
+        notes: _Path | None = None,
+        follow: bool | None = None,
+        open_browser: bool = True,
+    ) -> View:
+        """Explore the archive in a browser: runs, replays, positions, SQL, and the report.
+
+        - ``policy``: a function whose values are shown beside those of the engine. It is called with ``tokens``,
+          uint8 of shape (n, 16), and ``legal``, bool of shape (n, 4), for at most 512 boards at once. It returns floats
+          of shape (n, 4), in the order up, down, left, right, or moves of shape (n,).
+        - ``port``: the port on this machine; 0 = any free one.
+        - ``notes``: the file of the notes; ``None`` = ``games.a2.notes.parquet`` beside an archive ``games.a2``.
+        - ``follow``: whether to show new versions as they are committed; ``None`` = only if this is the newest version.
+        - ``open_browser``: whether to open the address in the user's browser.
+
+        Returns at once. The server runs until the view is closed, or the process ends.
+
+        Raises ``OSError`` if the port is in use, ``TypeError`` for a policy that is no function, and ``DecodeError``
+        for a file of notes with other content.
+
+        >>> view = archive.view(open_browser=False)
+        >>> view.close()
+        """
+
+    def report(
+        self,
+        *,
+        where: str | None = None,
+        by: Literal["engine", "version", "format", "session"] = "engine",
+        compare: tuple[str, str] | None = None,
+        progress: _Progress = None,
+    ) -> Report:
+        """Describe the runs of the archive: scores, lengths, tiles, survival, values, moves, positions, spawns.
+
+        - ``where``: an SQL condition on the columns of ``runs``, such as ``"max_score >= 20000"``; ``None`` = all runs.
+        - ``by``: the groups that the report compares: ``"engine"``, ``"version"`` (the version of the archive that
+          added the run), ``"format"`` or ``"session"``. For recordings and sessions, the engine is the model's tag.
+        - ``compare``: two groups; runs of other groups are left out.
+        - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
+          ``None`` = the default.
+
+        A notebook shows the page below the cell. About 25 queries run, and most of them read all steps.
+
+        Raises ``QueryError`` and ``QueryRefusedError`` if ``where`` is not one condition on runs. Raises ``ValueError``
+        for an unknown ``by``, and if one of the groups in ``compare`` has no runs.
+
+        >>> report = archive.report(where="max_score >= 1000", by="format")
+        >>> report.save("report.html")
+        """
+
     def query(
         self,
         name: str,
@@ -2158,7 +2300,7 @@ class Archive:
           ``None`` = only if all runs come from one session with moves.
         - ``append``: for ``"packdat"``, ``"npy"`` and ``"macroxue"``: ``True`` = add to existing files.
         - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-        - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+        - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
           otherwise a bar is shown if standard error is a terminal.
 
         Before it writes anything, it raises ``QueryError``, or ``ValueError`` for a query without ``run_id`` or a run
@@ -2449,6 +2591,50 @@ class ExpireReport:
         """The removed files, relative to the archive: data files and leftovers of interrupted writers."""
 
 @final
+class View:
+    """A running explorer of an archive, from ``Archive.view``.
+
+    The server runs on threads of its own until ``close``, the end of a ``with`` block, or the end of the process. It
+    serves this machine only, and needs the token in ``url``.
+
+    >>> with archive.view(open_browser=False) as view:
+    ...     print(view.url.partition("?")[0].rpartition(":")[0])
+    http://127.0.0.1
+    """
+
+    @property
+    def url(self) -> str:
+        """The address to open in a browser on this machine, with the token. It stays the same after ``close``.
+
+        >>> archive.view(open_browser=False).url.startswith("http://127.0.0.1:")
+        True
+        """
+
+    @property
+    def closed(self) -> bool:
+        """Whether the server has ended.
+
+        >>> view = archive.view(open_browser=False)
+        >>> view.closed
+        False
+        """
+
+    def close(self) -> None:
+        """End the server and its open requests. Does nothing if it has ended.
+
+        >>> archive.view(open_browser=False).close()
+        """
+
+    def __enter__(self) -> Self:
+        """Return the view itself."""
+
+    def __exit__(self, *_args: object) -> None:
+        """Close the view."""
+
+    def _repr_html_(self) -> str:
+        """Return a link to the explorer."""
+
+@final
 class VerifyReport:
     """The result of ``verify``.
 
@@ -2519,6 +2705,188 @@ class Problem:
     @property
     def found(self) -> str:
         """The value that was found."""
+
+@final
+class Board:
+    """A board to look at: text in a terminal, a picture in a notebook.
+
+    - ``board``: the board as a uint64 of sixteen 4-bit exponents.
+    - ``tile_65536_mask``: the cells with a tile of 65536, bit ``i`` for cell ``i``.
+
+    Raises ``ValueError`` if a cell of the mask does not have the exponent 15.
+
+    >>> board = a2store.Board(0x1020_0000_0000_00AB)
+    >>> print(board)
+        2     .     4     .
+        .     .     .     .
+        .     .     .     .
+        .     .  1024  2048
+    >>> int(board) == 0x1020_0000_0000_00AB
+    True
+    """
+
+    def __new__(cls, board: int, tile_65536_mask: int = 0) -> Self: ...
+    @property
+    def tiles(self) -> list[list[int]]:
+        """The tiles, row by row: a list of four lists of four integers; 0 = an empty cell."""
+    @property
+    def tile_65536_mask(self) -> int:
+        """The cells with a tile of 65536, bit ``i`` for cell ``i``."""
+    def to_svg(self, size: int = 240, *, colors: Literal["classic", "viridis"] = "classic") -> str:
+        """Return the board as SVG.
+
+        - ``size``: the width and height in pixels, in ``1..=10_000``.
+        - ``colors``: ``"classic"`` = the colours of the game; ``"viridis"`` = colours in the order of lightness, for
+          every kind of colour vision.
+
+        Raises ``ValueError`` for another size or other colours.
+
+        >>> a2store.Board(0x12).to_svg()[:4]
+        '<svg'
+        """
+    def save(self, path: _Path) -> None:
+        """Write the board to an SVG file; replace an existing file.
+
+        - ``path``: the file.
+
+        Raises ``OSError`` if the file cannot be written.
+
+        >>> a2store.Board(0x12).save("board.svg")
+        """
+    def __index__(self) -> int: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def _repr_svg_(self) -> str: ...
+
+@final
+class Position:
+    """One position of a run: a board, the values of the four moves, and the move that was played.
+
+    A notebook shows the board and a table of the moves.
+
+    >>> position = a2store.read_run("runs/run-00000.a2run2").position(0)
+    >>> position.played, position.best
+    (3, 3)
+    """
+
+    @property
+    def step(self) -> int | None:
+        """The index of the step in its game; ``None`` for the final board."""
+    @property
+    def board(self) -> Board:
+        """The board."""
+    @property
+    def score(self) -> int | None:
+        """The score before the move: the sum of the merged tiles. ``None`` if an earlier step or move is missing.
+
+        The score that the engine states, ``run.meta.max_score``, may be another one, because engines count differently.
+        """
+    @property
+    def played(self) -> int | None:
+        """The move that was played, 0 to 3 in the order UDLR; ``None`` if it is unknown, and for the final board."""
+    @property
+    def best(self) -> int | None:
+        """The move with the largest value, 0 to 3; ``None`` without values."""
+    @property
+    def values(self) -> list[float | None]:
+        """The engine's values of up, down, left and right. An illegal move and an unknown value have ``None``."""
+    @property
+    def loss(self) -> float | None:
+        """How much less the played move is worth than the best one; ``None`` without values or move."""
+    def _repr_html_(self) -> str: ...
+
+@final
+class Replay:
+    """A page that replays a run.
+
+    >>> a2store.read_run("runs/run-00000.a2run2").replay()
+    Replay(647 positions)
+    """
+
+    def to_html(self) -> str:
+        """Return the page: HTML that needs no other file and no network.
+
+        >>> a2store.read_run("runs/run-00000.a2run2").replay().to_html()[:15]
+        '<!doctype html>'
+        """
+
+    def save(self, path: _Path) -> None:
+        """Write the page to a file; replace an existing file.
+
+        - ``path``: the file.
+
+        Raises ``OSError`` if the file cannot be written.
+
+        >>> a2store.read_run("runs/run-00000.a2run2").replay().save("replay.html")
+        """
+
+    def _repr_html_(self) -> str:
+        """Return the page in a frame, which keeps its styles and scripts apart from the notebook's."""
+
+@final
+class Report:
+    """What an archive holds: the results of named queries, and a page that shows them.
+
+    A notebook shows the page below the cell.
+
+    >>> report = archive.report()
+    >>> report.save("report.html")
+    >>> sorted(report.data)[:4]
+    ['blunder_rate', 'blunders', 'corner_occupancy', 'engine_agreement']
+    """
+
+    @property
+    def data(self) -> dict[str, ArrowBatch]:
+        """The tables behind the page, by name: a dict of ``ArrowBatch``.
+
+        ``pyarrow.record_batch(...)`` and ``polars.DataFrame(...)`` accept them. Each is the result of a named query of
+        the name in ``queries``. A table is absent if its query exceeded the memory limit; ``errors`` tells why.
+
+        >>> import pyarrow
+        >>> reach = pyarrow.record_batch(archive.report().data["tile_reach"])
+        >>> reach.schema.names[:4]
+        ['engine', 'tile', 'num_runs', 'num_reached']
+        """
+    @property
+    def queries(self) -> dict[str, str]:
+        """The named query behind each table: a dict of names.
+
+        >>> archive.report().queries["tile_reach"]
+        'tile_reach'
+        """
+    @property
+    def errors(self) -> dict[str, str]:
+        """The reasons why tables are absent: a dict of texts.
+
+        >>> archive.report().errors
+        {}
+        """
+    @property
+    def version(self) -> int:
+        """The version of the archive that the report describes.
+
+        >>> archive.report().version == archive.version
+        True
+        """
+    def save(self, path: _Path) -> None:
+        """Write the page to a file.
+
+        - ``path``: the file. An existing file is replaced.
+
+        Raises ``OSError`` if the file cannot be written.
+
+        >>> archive.report().save("report.html")
+        """
+    def to_html(self) -> str:
+        """Return the page: HTML that needs no other file and no network.
+
+        Raises ``QueryError`` for rows that JSON cannot hold, which named queries do not have.
+
+        >>> archive.report().to_html().startswith("<!doctype html>")
+        True
+        """
+    def _repr_html_(self) -> str:
+        """Return the page in a frame, which keeps its styles and scripts apart from the notebook's."""
 
 @final
 class RepairReport:
@@ -2613,7 +2981,7 @@ def verify(
     - ``deep``: also rebuild every run from its columns, and check its digest and whether its moves obey the rules, as
       ``runs.verified`` states.
     - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-    - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+    - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
       otherwise a bar is shown if standard error is a terminal.
 
     Raises ``ArchiveError`` if there is no archive. Raises ``ConflictError`` if other processes keep replacing and
@@ -2655,7 +3023,7 @@ def queries(folder: _Path | None = None) -> list[SavedQuery]:
     Raises ``DecodeError``, with file and line, for a file with an invalid header, and ``OSError``.
 
     >>> [query.name for query in a2store.queries()][:3]
-    ['blunders', 'calibration', 'critic_labels']
+    ['archive_summary', 'blunder_rate', 'blunders']
     """
 
 @final
@@ -3055,7 +3423,7 @@ class Query:
           available. It does not apply to rows in a file.
         - ``path``: a file for the rows, which is then mapped; it may be larger than memory. ``StepTable.load`` can read
           it. It is written atomically, is durable, and replaces an existing file.
-        - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+        - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
           otherwise a bar is shown if standard error is a terminal.
 
         Raises ``ColumnError``, with the row, for a column that is missing, of another type, or has a value that does
@@ -3417,7 +3785,7 @@ class StepTable:
         durable, and replaces an existing file. A process that has mapped the old file keeps the old content.
 
         - ``path``: the file.
-        - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+        - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
           otherwise a bar is shown if standard error is a terminal.
 
         Raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C. Raises ``ValueError`` for a non-ASCII name of an extra
@@ -3448,7 +3816,7 @@ class StepTable:
           checked. ``False`` = read the file.
         - ``memory_limit``: the maximum number of bytes of rows that are read; ``None`` = the memory that the system has
           available.
-        - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+        - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
           otherwise a bar is shown if standard error is a terminal.
 
         Raises ``DecodeError`` or ``DamagedError`` for a file that is invalid, truncated or changed. Raises
@@ -3489,7 +3857,7 @@ class StepTable:
         - ``chosen_ev``: the value of the chosen move, as in ``Query.materialize``.
         - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
         - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-        - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+        - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
           otherwise a bar is shown if standard error is a terminal.
         - ``on_error``: the effect of a run or file that cannot be read. ``"raise"`` raises its error. ``"skip"`` reads
           the others and adds the error to ``errors`` of the table. A skipped file counts as one run.
@@ -3524,7 +3892,7 @@ class StepTable:
         - ``extra``: extra columns with metadata of the run: ``max_score`` (uint64), ``highest_tile`` (uint32).
         - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
         - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-        - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+        - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
           otherwise a bar is shown if standard error is a terminal.
 
         Raises ``DecodeError`` or ``OSError`` for a session that cannot be read. Raises ``ValueError`` for an id that is
@@ -3580,7 +3948,7 @@ class StepTable:
           array in either case, and matches the keys again.
         - ``memory_limit``: the maximum number of bytes that ``mmap=False`` may read, or of values and keys of rows;
           ``None`` = the memory that the system has available.
-        - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+        - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
           otherwise a bar is shown if standard error is a terminal.
 
         ``loader(symmetries=True)`` rejects attached columns, because they describe the original board. Use ``columns``

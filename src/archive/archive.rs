@@ -31,6 +31,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tracing::info;
 
 /// A growing collection of runs, seen at one version.
 ///
@@ -318,6 +319,15 @@ impl Archive {
         cancel: &CancellationToken,
     ) -> Result<CompactReport> {
         let (report, snapshot) = compact::compact(&self.storage, options, progress, cancel)?;
+        info!(
+            target: "a2store::maintenance",
+            archive = %self.path().display(),
+            dry_run = options.dry_run,
+            files_before = report.files_before,
+            files_after = report.files_after,
+            rows = report.num_rows,
+            "compact ended"
+        );
         self.snapshot = snapshot.into();
         Ok(report)
     }
@@ -340,6 +350,15 @@ impl Archive {
         cancel: &CancellationToken,
     ) -> Result<AnnotateReport> {
         let (report, snapshot) = annotate::annotate(&self.storage, model, input, options, progress, cancel)?;
+        info!(
+            target: "a2store::ingest",
+            archive = %self.path().display(),
+            model,
+            runs = report.num_runs,
+            rows = report.num_rows,
+            replaced_rows = report.replaced_rows,
+            "annotate ended"
+        );
         self.snapshot = snapshot.into();
         Ok(report)
     }
@@ -373,6 +392,15 @@ impl Archive {
     /// [`ErrorKind::Conflict`], [`ErrorKind::Cancelled`], [`ErrorKind::Io`], [`ErrorKind::Unconfirmed`].
     pub fn expire(&mut self, options: &ExpireOptions, cancel: &CancellationToken) -> Result<ExpireReport> {
         let (report, snapshot) = expire::expire(&self.storage, options, cancel)?;
+        info!(
+            target: "a2store::maintenance",
+            archive = %self.path().display(),
+            dry_run = options.dry_run,
+            versions = report.num_versions,
+            files = report.num_files,
+            bytes = report.num_bytes,
+            "expire ended"
+        );
         self.snapshot = snapshot.into();
         Ok(report)
     }
@@ -438,7 +466,16 @@ impl Archive {
         options: &StorageOptions,
         cancel: &CancellationToken,
     ) -> Result<RepairReport> {
-        repair::repair(&Storage::new(location.as_ref(), options)?, dry_run, cancel)
+        let report = repair::repair(&Storage::new(location.as_ref(), options)?, dry_run, cancel)?;
+        info!(
+            target: "a2store::maintenance",
+            archive = %location.as_ref().display(),
+            dry_run,
+            version = report.version,
+            changes = report.steps.len(),
+            "repair ended"
+        );
+        Ok(report)
     }
 
     /// Returns the options of the object store; none for a folder.

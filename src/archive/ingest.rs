@@ -4,7 +4,7 @@ use super::candidate_files::SeenFiles;
 use super::checkpoint_writer::write_due;
 use super::commit::Operation;
 use super::digests::KeptDigests;
-use super::ingest_report::{IngestOptions, IngestReport};
+use super::ingest_report::{IngestOptions, IngestReport, Rejected};
 use super::known_runs::KnownRuns;
 use super::log::Log;
 use super::pipeline::{Ingested, Pipeline};
@@ -16,6 +16,8 @@ use crate::cancellation::CancellationToken;
 use crate::error::Result;
 use crate::progress::Progress;
 use crate::workers::pool;
+use std::time::Instant;
+use tracing::{info, warn};
 
 /// An archive at the version that the caller has read.
 pub(super) struct IngestBase<'a> {
@@ -34,6 +36,8 @@ pub(super) fn ingest(
     cancel: &CancellationToken,
 ) -> Result<(IngestReport, Snapshot)> {
     let &IngestBase { storage, snapshot: base, kept } = base;
+    let (started, archive) = (Instant::now(), storage.root().display());
+    info!(target: "a2store::ingest", %archive, "ingest begins");
     // Reports a missing path before it waits for the lock.
     input.sources(None)?;
     let before = seen.as_deref();
@@ -65,6 +69,20 @@ pub(super) fn ingest(
         Ok((Some(commit), ingested))
     })?;
     let Ingested { report, known, read, .. } = outcome.value;
+    for Rejected { path, error } in &report.errors {
+        warn!(target: "a2store::ingest", path = %path.display(), reason = error.message(), "rejected an input");
+    }
+    info!(
+        target: "a2store::ingest",
+        %archive,
+        accepted = report.accepted,
+        duplicates = report.duplicates,
+        rejected = report.rejected,
+        steps = report.num_steps,
+        bytes = report.num_bytes,
+        seconds = started.elapsed().as_secs_f64(),
+        "ingest ended"
+    );
     if outcome.committed {
         write_due(storage, &outcome.snapshot, known.digests());
     }

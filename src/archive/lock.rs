@@ -8,6 +8,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::fs::{File, TryLockError};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use tracing::info;
 
 /// An exclusive lock among the writers of this machine.
 pub(super) struct Lock(File);
@@ -19,10 +20,20 @@ impl Lock {
         let file = File::options().create(true).append(true).open(path).map_err(|source| Error::io(path, source))?;
         let start = Instant::now();
         let mut backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(50));
+        let mut waits = false;
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(Lock(file)),
                 Err(TryLockError::WouldBlock) if start.elapsed() < wait => {
+                    if !waits {
+                        waits = true;
+                        info!(
+                            target: "a2store::retry",
+                            archive = %archive.display(),
+                            seconds = wait.as_secs_f64(),
+                            "waiting for another writer's lock"
+                        );
+                    }
                     cancel.check()?;
                     backoff.sleep();
                 }

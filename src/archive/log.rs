@@ -19,6 +19,7 @@ use crate::publish::Published;
 use bytes::Bytes;
 use std::ops::RangeInclusive;
 use std::path::Path;
+use tracing::info;
 
 /// The log of an archive.
 #[derive(Clone, Debug)]
@@ -68,6 +69,17 @@ impl Log {
         };
         let committed = || {
             let crc = check_seal(&bytes, &self.storage.path(&path))?;
+            info!(
+                target: "a2store::commit",
+                archive = %self.storage.root().display(),
+                version = commit.version,
+                operation = commit.operation.name(),
+                added_files = commit.add.len(),
+                removed_files = commit.remove.len(),
+                runs = commit.num_runs,
+                steps = commit.num_steps,
+                "published a version"
+            );
             Ok(Some(Snapshot::after(snapshot, commit.clone(), crc).sort()))
         };
         match outcome {

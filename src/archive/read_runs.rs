@@ -46,6 +46,12 @@ pub(crate) struct StoredMeta {
 }
 
 impl StoredRun {
+    /// Returns the format of run files that fits the run: the format of its source, if that was a run file.
+    #[cfg(feature = "python")]
+    pub(crate) fn format(&self) -> RunFormat {
+        self.format
+    }
+
     /// Returns the bytes of the run file that this run came from; `None` if it came from another kind of
     /// source.
     ///

@@ -9,6 +9,7 @@ use super::storage::Storage;
 use crate::cancellation::CancellationToken;
 use crate::error::{ErrorKind, Result};
 use std::time::Duration;
+use tracing::warn;
 
 /// The default for the longest wait for other writers of this machine.
 pub(super) const DEFAULT_WAIT: Duration = Duration::from_secs(600);
@@ -56,7 +57,7 @@ pub(super) fn transact_from<T>(
         log.names()?;
     }
     let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_secs(2));
-    for _ in 0..ATTEMPTS {
+    for attempts in 1..=ATTEMPTS {
         cancel.check()?;
         let lock = storage.lock(LOG_LOCK, wait, cancel)?;
         let snapshot = log.replay_durable(base)?;
@@ -71,6 +72,13 @@ pub(super) fn transact_from<T>(
         if let Some(snapshot) = log.append(Some(snapshot), &commit)? {
             return Ok(TransactionOutcome { snapshot, value, committed: true, lock });
         }
+        warn!(
+            target: "a2store::retry",
+            archive = %storage.root().display(),
+            version = commit.version,
+            attempts,
+            "another writer committed this version first"
+        );
         drop(lock);
         discard(storage, &commit);
         backoff.sleep();

@@ -21,15 +21,19 @@
 //! | `symmetry` | [`Symmetry`] |
 //! | `tables` | the lookup tables of rows |
 //! | `text` | boards as text |
+//! | `picture` | boards as SVG |
+//! | `tile_colors` | the colours of tiles |
 //! | `wide` | [`WideBoard`]: boards with tiles up to 65,536 |
 //! | `naive` | the rules without tables, for tests |
 
 mod direction;
 mod packed;
+mod picture;
 mod rules;
 mod symmetry;
 mod tables;
 mod text;
+mod tile_colors;
 mod wide;
 
 #[cfg(test)]
@@ -39,8 +43,12 @@ mod tests;
 
 pub use direction::Move;
 pub use packed::Board;
+#[cfg(feature = "python")]
+pub(crate) use picture::animated_svg;
+pub(crate) use picture::board_svg;
 pub use symmetry::Symmetry;
 #[cfg(feature = "python")]
 pub(crate) use tables::build as build_tables;
+pub(crate) use tile_colors::{Palette, Rgb};
 pub use wide::WideBoard;
 pub(crate) use wide::has_two_of_15;

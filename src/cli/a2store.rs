@@ -2,8 +2,11 @@
 
 use super::args::{StoreCli, StoreCommand};
 use super::exit::{conclude, exit_status};
+use super::logging::log_to_stderr;
 use super::terminal::choose_colors;
-use super::{annotate, bench, critic, info, ingest, maintain, queries, shell, simulate, sql, transfer};
+use super::{
+    annotate, bench, critic, info, ingest, maintain, queries, replay, report, shell, simulate, sql, transfer, view,
+};
 use anyhow::Result;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -23,12 +26,17 @@ pub(crate) fn run_as(args: impl IntoIterator<Item = impl Into<OsString> + Clone>
 
 fn run_command(cli: StoreCli, program: Option<&[OsString]>) -> Result<u8> {
     choose_colors(cli.color);
+    log_to_stderr(cli.log_level)?;
     let quiet = cli.quiet;
     match cli.command {
         StoreCommand::Simulate(args) => simulate::simulate(&args, quiet),
         StoreCommand::Ingest(args) => ingest::ingest(&args, quiet),
         StoreCommand::Info(args) => info::info(&args),
         StoreCommand::History(args) => info::history(&args),
+        StoreCommand::View(args) => view::view(&args, quiet),
+        StoreCommand::Show(args) => replay::show(&args),
+        StoreCommand::Replay(args) => replay::replay(&args),
+        StoreCommand::Report(args) => report::report(&args, quiet),
         StoreCommand::Sql(args) => sql::sql(&args, program, quiet),
         StoreCommand::Query(args) => sql::named(&args),
         StoreCommand::Queries(args) => queries::queries(&args),

@@ -1,9 +1,12 @@
 //! Arguments of `a2store`, except for those of queries.
 
+use super::logging::LogLevel;
 use super::query_args::{FunctionsArgs, NamedQueryArgs, QueriesArgs, SqlArgs};
 use super::shell::{CompletionsArgs, ManArgs};
-use super::values::{conversion_format, duration, export_format, period};
-use crate::ExportFormat;
+use super::values::{conversion_format, duration, export_format, period, report_groups};
+use crate::board::Palette;
+use crate::explore::Thresholds;
+use crate::{ExportFormat, ReportGroups};
 use clap::{Args, ColorChoice, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -21,6 +24,10 @@ pub(super) struct StoreCli {
     /// When to print colours. By default, only on a terminal, unless `NO_COLOR` or `CLICOLOR_FORCE` is set.
     #[arg(long, value_name = "WHEN", global = true, default_value = "auto")]
     pub(super) color: ColorChoice,
+    /// Write log events of this level and above to standard error. By default, the environment variable `RUST_LOG` sets
+    /// the filter, for example `a2store::query=debug`.
+    #[arg(long, value_name = "LEVEL", global = true)]
+    pub(super) log_level: Option<LogLevel>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -33,6 +40,14 @@ pub(super) enum StoreCommand {
     Info(ArchiveArgs),
     /// List the versions of an archive, newest first.
     History(ArchiveArgs),
+    /// Write an HTML report of an archive: one file that works offline.
+    Report(ReportArgs),
+    /// Explore an archive in a browser: runs, replays, positions, SQL, and the report.
+    View(ViewArgs),
+    /// Print one position of a game: the board, the engine's values, and the predictions of models.
+    Show(ShowArgs),
+    /// Replay a game in the terminal.
+    Replay(ReplayArgs),
     /// Run a query over the tables `runs`, `steps` and `annotations`.
     Sql(SqlArgs),
     /// Run a named query.
@@ -193,6 +208,94 @@ pub(super) struct ExportTargetArgs {
     /// Print the report as JSON.
     #[arg(long)]
     pub(super) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ViewArgs {
+    /// Archive.
+    pub(super) archive: PathBuf,
+    /// Version to show, without later ones [default: the newest, and those that are committed meanwhile].
+    #[arg(long)]
+    pub(super) version: Option<u64>,
+    /// Port on this machine [default: any free one].
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    pub(super) port: u16,
+    /// Print the address only.
+    #[arg(long)]
+    pub(super) no_browser: bool,
+    /// File of the notes, created with the first note [default: ARCHIVE.notes.parquet beside the archive].
+    #[arg(long, value_name = "FILE")]
+    pub(super) notes: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ReportArgs {
+    /// The archive.
+    pub(super) archive: PathBuf,
+    /// The file to write. An existing file is replaced.
+    #[arg(short, long, default_value = "report.html")]
+    pub(super) output: PathBuf,
+    /// SQL condition on the columns of `runs`, such as "max_score >= 20000" [default: all runs].
+    #[arg(long = "where", value_name = "CONDITION")]
+    pub(super) condition: Option<String>,
+    /// The groups of runs to compare. For recordings and sessions, the engine is the tag of the model.
+    #[arg(long, value_name = "GROUPS", default_value = "engine", value_parser = report_groups())]
+    pub(super) by: ReportGroups,
+    /// Compare these two groups only.
+    #[arg(long, num_args = 2, value_names = ["A", "B"])]
+    pub(super) compare: Option<Vec<String>>,
+    /// Version of the archive to read [default: the newest].
+    #[arg(long)]
+    pub(super) version: Option<u64>,
+}
+
+/// A game, and how to show it.
+#[derive(Args, Debug)]
+pub(super) struct GameArgs {
+    /// The archive.
+    pub(super) archive: PathBuf,
+    /// The run's id: `run_id` of the tables `runs` and `steps`.
+    pub(super) run: u32,
+    /// Version of the archive to read [default: the newest].
+    #[arg(long)]
+    pub(super) version: Option<u64>,
+    /// Smallest loss of a blunder: the best value minus the value of the played move.
+    #[arg(long, value_name = "LOSS", default_value_t = Thresholds::default().min_loss)]
+    pub(super) min_loss: f32,
+    /// Largest gap of a hard move: the best value minus the second best. Equal values are no hard move.
+    #[arg(long, value_name = "GAP", default_value_t = Thresholds::default().max_gap)]
+    pub(super) max_gap: f32,
+    /// Colours of the tiles: those of the game, or colours that are in order of lightness.
+    #[arg(long, value_name = "COLORS", default_value = "classic", value_parser = ["classic", "viridis"])]
+    tiles: String,
+}
+
+impl GameArgs {
+    /// Returns the colours of the tiles.
+    pub(super) fn palette(&self) -> Palette {
+        if self.tiles == "viridis" { Palette::Viridis } else { Palette::Classic }
+    }
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ShowArgs {
+    #[command(flatten)]
+    pub(super) game: GameArgs,
+    /// The step to show: `step_index` of the table `steps` [default: the last position].
+    #[arg(long)]
+    pub(super) step: Option<u32>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ReplayArgs {
+    #[command(flatten)]
+    pub(super) game: GameArgs,
+    /// The step to begin at: `step_index` of the table `steps` [default: the first].
+    #[arg(long)]
+    pub(super) step: Option<u32>,
+    /// Write a page that replays the game in any browser, without network, to this file.
+    #[arg(short, long, value_name = "FILE.html")]
+    pub(super) output: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

@@ -9,6 +9,9 @@
 //! | `a2store.rs` | the entry points of `a2store`, and the choice of the subcommand |
 //! | `args.rs`, `query_args.rs`, `values.rs` | arguments, help texts, and parsers of option values |
 //! | `simulate.rs`, `ingest.rs`, `info.rs`, `transfer.rs`, `maintain.rs`, `bench.rs` | subcommands on runs and archives |
+//! | `replay/` | one position of a game, and a game in the terminal |
+//! | `view.rs` | the explorer in the browser |
+//! | `report.rs` | the page that shows what an archive holds |
 //! | `annotate.rs` | adding, listing and dropping annotations |
 //! | `critic.rs` | the error of `critic` without the Python package |
 //! | `sql.rs`, `queries.rs` | running queries; listing named queries and functions |
@@ -19,6 +22,7 @@
 //! | `shell.rs` | completions of shells, and man pages |
 //! | `open.rs` | opening archives and telling folders from URLs |
 //! | `progress.rs` | the progress bar and Ctrl-C |
+//! | `logging.rs` | `--log-level` and `RUST_LOG` |
 //! | `exit.rs` | exit statuses and the printing of errors |
 //! | `a2pack/` | the command `a2pack` |
 
@@ -31,12 +35,15 @@ mod critic;
 mod exit;
 mod info;
 mod ingest;
+mod logging;
 mod maintain;
 mod open;
 mod print;
 mod progress;
 mod queries;
 mod query_args;
+mod replay;
+mod report;
 mod rows;
 #[cfg(unix)]
 mod sandbox;
@@ -49,6 +56,7 @@ mod table;
 mod terminal;
 mod transfer;
 mod values;
+mod view;
 
 pub use a2pack::a2pack;
 #[cfg(feature = "python")]

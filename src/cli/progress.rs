@@ -6,14 +6,30 @@ use crate::error::Result;
 use crate::progress::{Progress, ProgressBar, Unit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Returns a progress bar that also prints warnings. The bar is hidden if standard error is not a terminal. `quiet`
-/// hides the bar and the warnings.
+/// Returns progress on standard error, with warnings. `quiet` hides both.
 pub(super) fn progress(quiet: bool) -> Box<dyn Progress> {
-    if quiet { Box::new(ProgressBar::hidden()) } else { Box::new(WithWarnings(ProgressBar::for_terminal())) }
+    if quiet {
+        return Box::new(ProgressBar::hidden());
+    }
+    let progress = ProgressBar::for_stderr();
+    *BAR.lock().unwrap_or_else(PoisonError::into_inner) = progress.terminal_bar().cloned();
+    Box::new(WithWarnings(progress))
+}
+
+/// The bar of this process, if it is drawn in the terminal.
+static BAR: Mutex<Option<indicatif::ProgressBar>> = Mutex::new(None);
+
+/// Calls `print`, which writes lines to standard error, and draws the bar below them.
+pub(super) fn above_bar<T>(print: impl FnOnce() -> T) -> T {
+    let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match bar {
+        Some(bar) => bar.suspend(print),
+        None => print(),
+    }
 }
 
 struct WithWarnings(ProgressBar);
@@ -36,7 +52,7 @@ impl Progress for WithWarnings {
     }
 
     fn warn(&self, text: &str) {
-        print_warning("a2store", text);
+        above_bar(|| print_warning("a2store", text));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Parsers of option values: formats, durations and numbers of bytes.
 
-use crate::ExportFormat;
+use crate::{ExportFormat, ReportGroups};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::time::Duration;
 
@@ -17,6 +17,11 @@ pub(super) fn conversion_format() -> impl TypedValueParser<Value = ExportFormat>
 fn formats(is_allowed: fn(ExportFormat) -> bool) -> impl TypedValueParser<Value = ExportFormat> {
     let allowed = ExportFormat::ALL.into_iter().filter(|&format| is_allowed(format));
     PossibleValuesParser::new(allowed.map(ExportFormat::name)).try_map(|name| name.parse::<ExportFormat>())
+}
+
+/// Returns the parser of the groups of a report.
+pub(super) fn report_groups() -> impl TypedValueParser<Value = ReportGroups> {
+    PossibleValuesParser::new(ReportGroups::ALL.map(ReportGroups::name)).try_map(|name| name.parse::<ReportGroups>())
 }
 
 /// Parses the period between two scans for new files, 100 ms to 365 days.

@@ -1,25 +1,30 @@
 //! Archives, `a2store.Archive`, and functions over archives and runs.
 
 use super::arrow::ArrowSchema;
-use super::integers::{exact_integer, optional_at_least, optional_int, optional_within, within, workers_from};
+use super::integers::{exact_integer, int, optional_at_least, optional_int, optional_within, within, workers_from};
 use super::interrupt::{abandonable, interruptible};
 use super::planned::{PyQuery, QueryCall};
 use super::progress::ProgressOption;
+use super::report::{PyReport, report};
 use super::reports::{
     PyAnnotateReport, PyCommitInfo, PyCompactReport, PyExpireReport, PyExportReport, PyIngestReport, PyModelInfo,
     PyRepairReport, PyVerifyReport, skips_errors,
 };
+use super::run::PyRun;
 use super::sql::{LimitArguments, batches_of, named_params};
 use super::values::{is_path, params as bound_params, paths_from, url};
+use super::view::{PyView, view};
 use crate::archive::{
     AnnotateOptions, AnnotationInput, Archive, CompactOptions, ExpireOptions, IngestOptions, OnError, Phases,
     StorageOptions, TableName, VerifyOptions,
 };
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
+use crate::explore::ViewOptions;
 use crate::export::{ExportOptions, convert as convert_runs};
 use crate::progress::Progress;
 use crate::query::{QueryOptions, SavedQuery};
+use crate::report::ReportOptions;
 use arrow::compute::concat_batches;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -182,7 +187,7 @@ fn storage_options_from(options: Option<&Bound<'_, PyDict>>) -> PyResult<Storage
 /// - ``deep``: also rebuild every run from its columns, and check its digest and whether its moves obey the rules, as
 ///   ``runs.verified`` states.
 /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-/// - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+/// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
 ///   otherwise a bar is shown if standard error is a terminal.
 ///
 /// Raises ``ArchiveError`` if there is no archive. Raises ``ConflictError`` if other processes keep replacing and
@@ -482,7 +487,7 @@ impl PyArchive {
     ///
     /// - ``paths``: a file or folder, or several.
     /// - ``workers``: threads to decode and encode with, 1 to 1,024; ``None`` = one per core.
-    /// - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+    /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
     ///   otherwise a bar is shown if standard error is a terminal.
     /// - ``on_error``: the effect of a file that cannot be read or decoded. ``"report"`` lists it in the report and
     ///   continues; ``"raise"`` raises its error and adds nothing.
@@ -879,6 +884,100 @@ impl PyArchive {
         Ok(PyQuery::called(planned, QueryCall::new(&owner, "sql", (query, values), keywords)?))
     }
 
+    /// Read one run.
+    ///
+    /// - ``run_id``: the id of the run in the archive.
+    ///
+    /// Raises ``ValueError`` if the archive has no such run, and ``DamagedError`` if its data is damaged.
+    ///
+    /// >>> run = archive.run(0)
+    /// >>> len(run), run.meta.max_score
+    /// (646, 11308)
+    /// >>> print(run.position(0).board)
+    ///     .     .     .     .
+    ///     .     .     .     .
+    ///     .     2     .     4
+    ///     .     .     .     .
+    fn run(&self, py: Python<'_>, #[pyo3(from_py_with = int)] run_id: i128) -> PyResult<PyRun> {
+        let (archive, run_id) = (self.archive()?, within("run_id", run_id, 0..=u32::MAX)?);
+        let (stored, predicted) = interruptible(py, Some(false), |_, cancel| {
+            let stored = archive.run(run_id, cancel)?;
+            let is_predicted = !archive.annotations().is_empty();
+            let predicted = is_predicted.then(|| archive.game_of(&stored, cancel)).transpose()?;
+            Ok((stored, predicted))
+        })?;
+        let format = stored.format();
+        Ok(PyRun::new(stored.run, format).with_predictions(predicted))
+    }
+
+    /// Explore the archive in a browser: runs, replays, positions, SQL, and the report.
+    ///
+    /// - ``policy``: a function whose values are shown beside those of the engine. It is called with ``tokens``,
+    ///   uint8 of shape (n, 16), and ``legal``, bool of shape (n, 4), for at most 512 boards at once. It returns floats
+    ///   of shape (n, 4), in the order up, down, left, right, or moves of shape (n,).
+    /// - ``port``: the port on this machine; 0 = any free one.
+    /// - ``notes``: the file of the notes; ``None`` = ``games.a2.notes.parquet`` beside an archive ``games.a2``.
+    /// - ``follow``: whether to show new versions as they are committed; ``None`` = only if this is the newest version.
+    /// - ``open_browser``: whether to open the address in the user's browser.
+    ///
+    /// Returns at once. The server runs until the view is closed, or the process ends.
+    ///
+    /// Raises ``OSError`` if the port is in use, ``TypeError`` for a policy that is no function, and ``DecodeError``
+    /// for a file of notes with other content.
+    ///
+    /// >>> view = archive.view(open_browser=False)
+    /// >>> view.close()
+    #[pyo3(signature = (policy=None, *, port=0, notes=None, follow=None, open_browser=true))]
+    fn view(
+        &self,
+        py: Python<'_>,
+        policy: Option<Py<PyAny>>,
+        #[pyo3(from_py_with = int)] port: i128,
+        notes: Option<PathBuf>,
+        follow: Option<bool>,
+        open_browser: bool,
+    ) -> PyResult<PyView> {
+        let port = within("port", port, 0..=u16::MAX)?;
+        let archive = self.archive()?;
+        let is_newest = || {
+            let mut newest = archive.clone();
+            newest.refresh().map(|()| newest.version() == archive.version())
+        };
+        let follows = follow.map_or_else(|| py.detach(is_newest), Ok)?;
+        let options = ViewOptions { port, notes, follows, ..ViewOptions::from_environment()? };
+        view(py, archive, options, policy, open_browser)
+    }
+
+    /// Describe the runs of the archive: scores, lengths, tiles, survival, values, moves, positions, spawns.
+    ///
+    /// - ``where``: an SQL condition on the columns of ``runs``, such as ``"max_score >= 20000"``; ``None`` = all runs.
+    /// - ``by``: the groups that the report compares: ``"engine"``, ``"version"`` (the version of the archive that
+    ///   added the run), ``"format"`` or ``"session"``. For recordings and sessions, the engine is the model's tag.
+    /// - ``compare``: two groups; runs of other groups are left out.
+    /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
+    ///   ``None`` = the default.
+    ///
+    /// A notebook shows the page below the cell. About 25 queries run, and most of them read all steps.
+    ///
+    /// Raises ``QueryError`` and ``QueryRefusedError`` if ``where`` is not one condition on runs. Raises ``ValueError``
+    /// for an unknown ``by``, and if one of the groups in ``compare`` has no runs.
+    ///
+    /// >>> report = archive.report(where="max_score >= 1000", by="format")
+    /// >>> report.save("report.html")
+    #[pyo3(signature = (*, r#where=None, by="engine", compare=None, progress=None))]
+    fn report(
+        &self,
+        py: Python<'_>,
+        r#where: Option<String>,
+        by: &str,
+        compare: Option<[String; 2]>,
+        progress: Option<ProgressOption>,
+    ) -> PyResult<PyReport> {
+        let mut options = ReportOptions::default().with_groups(by.parse()?);
+        (options.condition, options.compare) = (r#where, compare);
+        report(py, &self.archive()?, &options, progress)
+    }
+
     /// Plan a named query from ``a2store.queries()``.
     ///
     /// - ``name``: the query's name.
@@ -961,7 +1060,7 @@ impl PyArchive {
     ///   ``None`` = only if all runs come from one session with moves.
     /// - ``append``: for ``"packdat"``, ``"npy"`` and ``"macroxue"``: ``True`` = add to existing files.
     /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-    /// - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+    /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
     ///   otherwise a bar is shown if standard error is a terminal.
     ///
     /// Before it writes anything, it raises ``QueryError``, or ``ValueError`` for a query without ``run_id`` or a run

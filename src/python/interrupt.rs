@@ -1,5 +1,6 @@
 //! Long operations that Ctrl-C can stop.
 
+use super::logging::{deliver, deliver_all, listen};
 use super::progress::{ProgressOption, Reporter};
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
@@ -17,15 +18,16 @@ const PERIOD: Duration = Duration::from_millis(50);
 /// Runs `work` on another thread while this one checks for signals. After a signal, cancels the work, waits for its
 /// end, and raises the signal handler's exception.
 ///
-/// This thread also calls the function of `progress`, if it is one. An exception of that function has the effect of a
-/// signal. Warnings of the work become a `UserWarning` after it has succeeded.
+/// This thread also calls the function of `progress`, if it is one, and sends log records to their handlers. An
+/// exception of the function or of a handler has the effect of a signal. Warnings of the work become a `UserWarning` after it has succeeded.
 pub(super) fn interruptible<T: Send>(
     py: Python<'_>,
     progress: impl Into<ProgressOption>,
     work: impl FnOnce(&dyn Progress, &CancellationToken) -> Result<T> + Send,
 ) -> PyResult<T> {
-    let (reporter, cancel) = (&Reporter::new(progress.into()), &CancellationToken::new());
-    let done = py.detach(|| {
+    listen(py);
+    let (reporter, cancel) = (&Reporter::new(py, progress.into()), &CancellationToken::new());
+    let outcome = py.detach(|| {
         std::thread::scope(|scope| {
             let (sender, receiver) = channel();
             let worker = scope.spawn(move || sender.send(work(reporter, cancel)));
@@ -40,8 +42,9 @@ pub(super) fn interruptible<T: Send>(
                 Ok(_) => Err(signal.unwrap_or_else(ended_silently)),
             }
         })
-    })?;
-    reporter.call_at_end(py)?;
+    });
+    deliver_all(py);
+    let done = reporter.end(py, outcome)?;
     for text in reporter.take_warnings() {
         let text = CString::new(text.replace('\0', " "))?;
         PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)?;
@@ -56,11 +59,12 @@ pub(super) fn abandonable<T: Send + 'static>(
     progress: impl Into<ProgressOption>,
     work: impl FnOnce(&dyn Progress, &CancellationToken) -> Result<T> + Send + 'static,
 ) -> PyResult<T> {
+    listen(py);
     let cancel = CancellationToken::new();
     let (sender, receiver) = channel();
-    let reporter = Arc::new(Reporter::new(progress.into()));
+    let reporter = Arc::new(Reporter::new(py, progress.into()));
     let (of_wait, of_work, of_cancel) = (Arc::clone(&reporter), Arc::clone(&reporter), cancel.clone());
-    let done = py.detach(move || {
+    let outcome = py.detach(move || {
         let worker = std::thread::spawn(move || sender.send(work(&*of_work, &of_cancel)));
         match wait(&receiver, &of_wait) {
             WaitEnd::With(outcome) => outcome.map_err(PyErr::from),
@@ -73,9 +77,9 @@ pub(super) fn abandonable<T: Send + 'static>(
                 Ok(_) => Err(ended_silently()),
             },
         }
-    })?;
-    reporter.call_at_end(py)?;
-    Ok(done)
+    });
+    deliver_all(py);
+    reporter.end(py, outcome)
 }
 
 /// The reason why waiting for work ended.
@@ -92,7 +96,11 @@ fn wait<T>(receiver: &Receiver<Result<T>>, reporter: &Reporter) -> WaitEnd<T> {
             Ok(outcome) => return WaitEnd::With(outcome),
             Err(RecvTimeoutError::Disconnected) => return WaitEnd::Panicked,
             Err(RecvTimeoutError::Timeout) => {
-                let looked = Python::attach(|py| py.check_signals().and_then(|()| reporter.call(py)));
+                let looked = Python::attach(|py| {
+                    py.check_signals()?;
+                    deliver(py)?;
+                    reporter.call(py)
+                });
                 if let Err(signal) = looked {
                     return WaitEnd::Signalled(signal);
                 }
@@ -125,6 +133,7 @@ pub(super) fn checking<T: Send>(
         })
     };
     let outcome = py.detach(|| work(&cancel));
+    deliver_all(py);
     let signal = kept.lock().unwrap_or_else(PoisonError::into_inner).take();
     signal.map_or_else(|| outcome.map_err(PyErr::from), Err)
 }

@@ -2,13 +2,14 @@
 
 use super::integers::{at_least, int, optional_int, optional_within, within, workers_from};
 use super::interrupt::interruptible;
+use super::logging::{deliver, deliver_all, listen};
 use super::numpy::{as_array, copied_array, type_and_shape, values};
+use super::progress::{ProgressOption, Reporter};
 use super::recorder::PyRecorder;
 use super::steps::{legal_array, tokens_array};
 use crate::board::Board;
 use crate::cancellation::CancellationToken;
 use crate::error::Error;
-use crate::progress::{Progress, ProgressBar};
 use crate::selfplay::{Choices, PlayOptions, PlayReport, Player, Positions, play as play_with, play_games};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -201,7 +202,7 @@ pub(super) fn play(
     tokens: &str,
     #[pyo3(from_py_with = optional_int)] max_steps: Option<i128>,
     temperature: f32,
-    progress: Option<bool>,
+    progress: Option<ProgressOption>,
 ) -> PyResult<PyPlayResult> {
     let wide = match tokens {
         "uint8" => false,
@@ -227,18 +228,26 @@ pub(super) fn play(
             return Err(PyTypeError::new_err("policy: expected a callable, a torch.nn.Module or a Player"));
         }
         let policy = policy.clone().unbind();
-        let bar = if progress == Some(false) { ProgressBar::hidden() } else { ProgressBar::for_terminal() };
-        let bar: &dyn Progress = &bar;
+        listen(py);
+        let reporter = &Reporter::new(py, progress.into());
         // The interpreter is detached while games are stepped.
-        py.detach(|| {
+        let outcome = py.detach(|| {
             play_with(
-                |positions| Python::attach(|py| ask(policy.bind(py), wide, positions)),
+                |positions| {
+                    Python::attach(|py| {
+                        deliver(py)?;
+                        reporter.call(py)?;
+                        ask(policy.bind(py), wide, positions)
+                    })
+                },
                 &options,
                 recorder,
-                bar,
+                reporter,
                 CancellationToken::never(),
             )
-        })?
+        });
+        deliver_all(py);
+        reporter.end(py, outcome)?
     };
     Ok(PyPlayResult { report })
 }

@@ -1,4 +1,4 @@
-//! The argument `progress`: a bar in the terminal, nothing, or a function.
+//! The argument `progress`: a bar in a terminal or notebook, lines in a log, nothing, or a function.
 
 use crate::progress::{Progress, ProgressBar, Unit};
 use pyo3::exceptions::PyTypeError;
@@ -12,8 +12,8 @@ const PERIOD: Duration = Duration::from_millis(200);
 
 /// How to report the progress of long work.
 pub(super) enum ProgressOption {
-    /// A bar, if standard error is a terminal.
-    Bar,
+    /// A bar in a notebook or terminal, else lines on standard error.
+    Shown,
     Nothing,
     /// A function of a dict, which the thread that waits for the work calls.
     Function(Py<PyAny>),
@@ -21,13 +21,13 @@ pub(super) enum ProgressOption {
 
 impl From<Option<bool>> for ProgressOption {
     fn from(shown: Option<bool>) -> Self {
-        if shown == Some(false) { ProgressOption::Nothing } else { ProgressOption::Bar }
+        if shown == Some(false) { ProgressOption::Nothing } else { ProgressOption::Shown }
     }
 }
 
 impl From<Option<ProgressOption>> for ProgressOption {
     fn from(option: Option<ProgressOption>) -> Self {
-        option.unwrap_or(ProgressOption::Bar)
+        option.unwrap_or(ProgressOption::Shown)
     }
 }
 
@@ -49,9 +49,21 @@ impl<'a, 'py> FromPyObject<'a, 'py> for ProgressOption {
 /// A receiver of progress, and the warnings so far.
 pub(super) struct Reporter {
     bar: ProgressBar,
+    /// The bar of a notebook, which is a function too.
+    notebook: Option<Py<PyAny>>,
     function: Option<Py<PyAny>>,
     counts: Mutex<Counts>,
     warnings: Mutex<Vec<String>>,
+}
+
+/// Returns the bar of a notebook, or `None` outside of notebooks.
+fn notebook_bar(py: Python<'_>) -> Option<Py<PyAny>> {
+    let is_loaded = py.import("sys").and_then(|sys| sys.getattr("modules")?.contains("ipykernel"));
+    if !matches!(is_loaded, Ok(true)) {
+        return None;
+    }
+    let bar = py.import("a2store._progress").and_then(|module| module.call_method0("notebook_bar"));
+    bar.ok().filter(|bar| !bar.is_none()).map(Bound::unbind)
 }
 
 /// What is known of the progress.
@@ -65,14 +77,20 @@ struct Counts {
 }
 
 impl Reporter {
-    pub(super) fn new(option: ProgressOption) -> Reporter {
-        let (bar, function) = match option {
-            ProgressOption::Bar => (ProgressBar::for_terminal(), None),
-            ProgressOption::Nothing => (ProgressBar::hidden(), None),
-            ProgressOption::Function(function) => (ProgressBar::hidden(), Some(function)),
+    pub(super) fn new(py: Python<'_>, option: ProgressOption) -> Reporter {
+        let (bar, notebook) = match &option {
+            ProgressOption::Shown => match notebook_bar(py) {
+                Some(bar) => (ProgressBar::hidden(), Some(bar)),
+                None => (ProgressBar::for_stderr(), None),
+            },
+            ProgressOption::Nothing | ProgressOption::Function(_) => (ProgressBar::hidden(), None),
+        };
+        let function = match option {
+            ProgressOption::Function(function) => Some(function),
+            ProgressOption::Shown | ProgressOption::Nothing => None,
         };
         let counts = Counts { what: "", unit: Unit::Runs, done: 0, total: 0, begun: Instant::now(), called: None };
-        Reporter { bar, function, counts: Mutex::new(counts), warnings: Mutex::default() }
+        Reporter { bar, notebook, function, counts: Mutex::new(counts), warnings: Mutex::default() }
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
@@ -88,13 +106,21 @@ impl Reporter {
         if is_due { self.call_now(py) } else { Ok(()) }
     }
 
-    /// Calls the function after the work has succeeded.
-    pub(super) fn call_at_end(&self, py: Python<'_>) -> PyResult<()> {
-        self.call_now(py)
+    /// Ends the report of work with this outcome: calls the function if the work has succeeded, and removes the bar of a
+    /// notebook.
+    pub(super) fn end<T>(&self, py: Python<'_>, outcome: PyResult<T>) -> PyResult<T> {
+        if let Some(notebook) = &self.notebook {
+            notebook.call_method0(py, "close")?;
+        }
+        let done = outcome?;
+        if self.function.is_some() {
+            self.call_now(py)?;
+        }
+        Ok(done)
     }
 
     fn call_now(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(function) = &self.function else { return Ok(()) };
+        let Some(function) = self.function.as_ref().or(self.notebook.as_ref()) else { return Ok(()) };
         let state = PyDict::new(py);
         {
             let mut counts = self.counts();
@@ -127,7 +153,7 @@ impl Progress for Reporter {
 
     fn advance(&self, by: u64) {
         self.bar.advance(by);
-        if self.function.is_some() {
+        if self.function.is_some() || self.notebook.is_some() {
             self.counts().done += by;
         }
     }

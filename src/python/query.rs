@@ -397,7 +397,7 @@ impl PyQuery {
     ///   available. It does not apply to rows in a file.
     /// - ``path``: a file for the rows, which is then mapped; it may be larger than memory. ``StepTable.load`` can read
     ///   it. It is written atomically, is durable, and replaces an existing file.
-    /// - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+    /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
     ///   otherwise a bar is shown if standard error is a terminal.
     ///
     /// Raises ``ColumnError``, with the row, for a column that is missing, of another type, or has a value that does

@@ -2,6 +2,7 @@
 
 use super::archive::PyArchive;
 use super::integers::{at_least, int, optional_at_least, optional_int, optional_within, within};
+use super::logging::{deliver_all, logged};
 use super::steps::{Boards, Moves, board_from, branches, cells, floats, move_from};
 use crate::error::Error;
 use crate::selfplay::{
@@ -183,7 +184,7 @@ pub(super) struct PyUnfinished {
 #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
 pub(super) fn recover(py: Python<'_>, folder: PathBuf, sink: Option<&Bound<'_, PyArchive>>) -> PyResult<PyUnfinished> {
     let archive = sink.map(|archive| archive.get().archive()).transpose()?;
-    let recovered = py.detach(|| match archive {
+    let recovered = logged(py, || match archive {
         Some(archive) => recover_into_archive(&folder, &archive),
         None => recover_in(&folder),
     });
@@ -256,7 +257,7 @@ impl PyRecorder {
         (options.limits, options.sample_rate, options.rotate_steps) = (limits, sample_rate, rotate_steps);
         (options.rotate_every, options.journal, options.with_action) = (rotate_every.transpose()?, journal, moves);
         let archive = sink.map(|archive| archive.get().archive()).transpose()?;
-        let recorder = py.detach(|| match archive {
+        let recorder = logged(py, || match archive {
             Some(archive) => Recorder::into_archive(root, options, &archive),
             None => Recorder::create(root, options),
         });
@@ -282,6 +283,7 @@ impl PyRecorder {
     #[pyo3(signature = (seed=None))]
     fn begin(&self, py: Python<'_>, #[pyo3(from_py_with = optional_int)] seed: Option<i128>) -> PyResult<PyGame> {
         let seed = optional_within("seed", seed, 0..=u64::MAX - 1)?;
+        deliver_all(py);
         Ok(PyGame(Mutex::new(Some(py.detach(|| self.0.begin(seed))?))))
     }
 
@@ -300,7 +302,7 @@ impl PyRecorder {
     /// >>> recorder.rotate()
     /// 1
     fn rotate(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(py.detach(|| self.0.rotate())?)
+        Ok(logged(py, || self.0.rotate())?)
     }
 
     /// Write the remaining ended games and end the recording.
@@ -314,7 +316,7 @@ impl PyRecorder {
     /// >>> recorder.close().runs
     /// 0
     fn close(&self, py: Python<'_>) -> PyResult<PyRecorderReport> {
-        Ok(py.detach(|| self.0.close())?.into())
+        Ok(logged(py, || self.0.close())?.into())
     }
 
     /// The limit that was reached: ``"games"``, ``"steps"``, ``"ram"``, ``"wall"`` or ``"disk"``; else ``None``.

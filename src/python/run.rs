@@ -1,9 +1,16 @@
 //! Runs and their metadata, `a2store.Run`.
 
+use super::integers::{checked, int, shown};
 use super::numpy::copied_array;
+use super::packages::needed;
+use super::position::{PyPosition, PyReplay, SIZE};
+use super::view::CallablePolicy;
+use crate::board::{Palette, Rgb, WideBoard, animated_svg};
 use crate::error::Error;
+use crate::explore::{Game, Thresholds, replay_page};
 use crate::format::{RunFormat, decode_run, encode_run, read_run as read_run_file};
 use crate::run::Run;
+use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::PathBuf;
@@ -24,6 +31,8 @@ use std::path::PathBuf;
 pub(super) struct PyRun {
     run: Run,
     format: RunFormat,
+    /// The positions with the predictions of models; `None` for a run without predictions.
+    predicted: Option<Game>,
 }
 
 /// The metadata of a run file, as the engine wrote it. It is not checked against the steps.
@@ -51,6 +60,15 @@ pub(super) struct PyRunMeta {
     raw_evs: bool,
     /// The format from which the run was read.
     format: &'static str,
+}
+
+/// Returns the place of an index, which counts from the end if it is negative.
+fn place(name: &str, index: i128, len: usize) -> PyResult<usize> {
+    let index = checked(name, index)?;
+    let place = usize::try_from(if index < 0 { len as i128 + index } else { index }).ok();
+    let expected =
+        || PyIndexError::new_err(format!("{name}: expected -{len} to {len} (excluded), found {}", shown(index)));
+    place.filter(|&place| place < len).ok_or_else(expected)
 }
 
 #[pymethods]
@@ -91,12 +109,43 @@ pub(super) fn read_run(py: Python<'_>, path_or_bytes: &Bound<'_, PyAny>) -> PyRe
         let path: PathBuf = path_or_bytes.extract()?;
         py.detach(|| read_run_file(path))?
     };
-    Ok(PyRun { run, format })
+    Ok(PyRun::new(run, format))
 }
 
 impl PyRun {
     pub(super) fn new(run: Run, format: RunFormat) -> PyRun {
-        PyRun { run, format }
+        PyRun { run, format, predicted: None }
+    }
+
+    /// Adds the positions with the predictions of models.
+    pub(super) fn with_predictions(self, predicted: Option<Game>) -> PyRun {
+        PyRun { predicted, ..self }
+    }
+
+    fn game(&self) -> Game {
+        self.predicted.clone().unwrap_or_else(|| Game::of_run(None, &self.run))
+    }
+
+    /// Returns the boards of an animated picture.
+    fn boards_of(&self, steps: Option<&Bound<'_, PyAny>>, seconds: f64) -> PyResult<Vec<WideBoard>> {
+        const MAX: usize = 1_000;
+        let game = Game::of_run(None, &self.run);
+        let len = game.positions.len();
+        let places: Vec<usize> = match steps {
+            None => (0..len).collect(),
+            Some(steps) => {
+                // One more than allowed shows that there are too many.
+                let steps = steps.try_iter()?.take(MAX + 1).map(|step| place("steps", int(&step?)?, len));
+                steps.collect::<PyResult<_>>()?
+            }
+        };
+        if !(1..=MAX).contains(&places.len()) {
+            return Err(Error::argument("steps", format!("1 to {MAX} positions"), places.len()).into());
+        }
+        if !(seconds > 0.0 && seconds <= 3600.0) {
+            return Err(Error::argument("seconds", "a number above 0, at most 3600", seconds).into());
+        }
+        Ok(places.into_iter().map(|place| game.positions[place].board).collect())
     }
 
     fn encode(&self, format: Option<&str>) -> PyResult<Vec<u8>> {
@@ -218,6 +267,109 @@ impl PyRun {
     /// True
     fn verify(&self, py: Python<'_>) -> Option<String> {
         py.detach(|| self.run.verify().err().map(|violation| violation.to_string()))
+    }
+
+    /// Return one position of the run: its board, the values of the moves and the move that was played.
+    ///
+    /// - ``index``: the index in ``boards``; ``len(run)`` is the final board. Negative indices count from the end.
+    ///
+    /// Raises ``IndexError`` if the run has no such position.
+    ///
+    /// >>> run = a2store.read_run("runs/run-00000.a2run2")
+    /// >>> position = run.position(0)
+    /// >>> position.step, position.played, position.score
+    /// (0, 3, 0)
+    /// >>> run.position(-1).step is None
+    /// True
+    fn position(&self, #[pyo3(from_py_with = int)] index: i128) -> PyResult<PyPosition> {
+        let mut game = self.game();
+        let place = place("index", index, game.positions.len())?;
+        Ok(PyPosition(game.positions.swap_remove(place)))
+    }
+
+    /// Return a page that replays the run, with a slider, keys and the values of the moves.
+    ///
+    /// A notebook shows it below the cell. It needs no other package and no network.
+    ///
+    /// - ``index``: the index of the first position to show, as in ``position``.
+    /// - ``min_loss``: the least loss of a blunder: the best value minus the value of the played move.
+    /// - ``policy``: a function whose values are shown too, as in ``Archive.view``.
+    ///
+    /// A run from ``Archive.run`` also shows what models predicted for it.
+    ///
+    /// Raises ``IndexError`` if the run has no such position, and ``ValueError`` unless ``min_loss`` is above 0. Raises
+    /// what ``policy`` raises.
+    ///
+    /// >>> run = a2store.read_run("runs/run-00000.a2run2")
+    /// >>> run.replay(100).save("replay.html")
+    #[pyo3(signature = (index=0, *, min_loss=0.1, policy=None))]
+    fn replay(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = int)] index: i128,
+        min_loss: f32,
+        policy: Option<Py<PyAny>>,
+    ) -> PyResult<PyReplay> {
+        let mut game = self.game();
+        let at = place("index", index, game.positions.len())?;
+        if !(min_loss > 0.0 && min_loss.is_finite()) {
+            return Err(Error::argument("min_loss", "a number above 0", min_loss).into());
+        }
+        if let Some(policy) = policy {
+            CallablePolicy::new(py, policy)?.predict(py, &mut game)?;
+        }
+        let title = game.engine.as_deref().unwrap_or("game").to_owned();
+        let thresholds = Thresholds { min_loss, ..Thresholds::default() };
+        Ok(PyReplay { page: replay_page(&game, &title, at, thresholds), num_positions: game.positions.len() })
+    }
+
+    /// Write the run as a picture in which the boards follow one another: an animated SVG.
+    ///
+    /// - ``path``: the file. An existing file is replaced.
+    /// - ``steps``: the indices of the positions, as in ``position``, such as ``range(0, 100)``; at most
+    ///   1,000; ``None`` = all.
+    /// - ``seconds``: the time that each board is shown.
+    ///
+    /// Raises ``IndexError`` for an index without a position. Raises ``ValueError`` for no positions or more than
+    /// 1,000, and for ``seconds`` that are not above 0. Raises ``OSError`` if the file cannot be written.
+    ///
+    /// >>> run = a2store.read_run("runs/run-00000.a2run2")
+    /// >>> run.to_svg("game.svg", steps=range(0, 20))
+    #[pyo3(signature = (path, steps=None, *, seconds=0.2))]
+    #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
+    fn to_svg(&self, path: PathBuf, steps: Option<&Bound<'_, PyAny>>, seconds: f64) -> PyResult<()> {
+        let svg = animated_svg(&self.boards_of(steps, seconds)?, Palette::Classic, SIZE, seconds);
+        Ok(std::fs::write(&path, svg).map_err(|source| Error::io(&path, source))?)
+    }
+
+    /// Write the run as a picture in which the boards follow one another: an animated GIF. Needs ``pillow``.
+    ///
+    /// - ``path``: the file. An existing file is replaced.
+    /// - ``steps``: the indices of the positions, as in ``position``, such as ``range(0, 100)``; at most
+    ///   1,000; ``None`` = all.
+    /// - ``seconds``: the time that each board is shown, at least 0.02, because browsers show shorter frames slowly.
+    ///
+    /// Raises ``IndexError`` for an index without a position. Raises ``ValueError`` for no positions or more than
+    /// 1,000, and for ``seconds`` out of range. Raises ``OSError`` if the file cannot be written, and
+    /// ``ModuleNotFoundError`` without ``pillow``.
+    ///
+    /// >>> run = a2store.read_run("runs/run-00000.a2run2")
+    /// >>> run.to_gif("game.gif", steps=range(0, 20))
+    #[pyo3(signature = (path, steps=None, *, seconds=0.2))]
+    #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
+    fn to_gif(&self, py: Python<'_>, path: PathBuf, steps: Option<&Bound<'_, PyAny>>, seconds: f64) -> PyResult<()> {
+        let boards = self.boards_of(steps, seconds)?;
+        if seconds < 0.02 {
+            return Err(Error::argument("seconds", "at least 0.02", seconds).into());
+        }
+        needed(py, "pillow", "to_gif")?;
+        let boards: Vec<_> = boards.into_iter().map(|board| PyBytes::new(py, &board.exps())).collect();
+        let hex = |Rgb(red, green, blue): Rgb| format!("#{red:02x}{green:02x}{blue:02x}");
+        let colors = (0..=16).map(|exp| (hex(Palette::Classic.background(exp)), hex(Palette::Classic.text(exp))));
+        let colors: Vec<_> = colors.collect();
+        let gif = py.import("a2store._pictures")?.call_method1("animated_gif", (boards, colors, SIZE, seconds))?;
+        let gif: &[u8] = gif.cast::<PyBytes>()?.as_bytes();
+        Ok(std::fs::write(&path, gif).map_err(|source| Error::io(&path, source))?)
     }
 
     fn __repr__(&self) -> String {

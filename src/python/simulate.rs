@@ -41,7 +41,7 @@ impl PySimulateReport {
 /// - ``depth``: the search depth of the player in spawns, 0 to 3. Each level takes about fifty times longer.
 /// - ``engine``: the engine's name in the files, at most 65,535 bytes; ``None`` = a name that includes the depth.
 /// - ``workers``: threads to play with, 1 to 1,024; ``None`` = one per core.
-/// - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+/// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
 ///   otherwise a bar is shown if standard error is a terminal.
 ///
 /// Raises ``FileExistsError`` for an existing file with other contents; nothing is overwritten. A repeated call with

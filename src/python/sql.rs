@@ -247,7 +247,7 @@ impl PySavedColumn {
 /// Raises ``DecodeError``, with file and line, for a file with an invalid header, and ``OSError``.
 ///
 /// >>> [query.name for query in a2store.queries()][:3]
-/// ['blunders', 'calibration', 'critic_labels']
+/// ['archive_summary', 'blunder_rate', 'blunders']
 #[pyfunction]
 #[pyo3(signature = (folder=None))]
 pub(super) fn queries(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<Vec<PySavedQuery>> {

@@ -531,7 +531,7 @@ impl PyStepTable {
     /// durable, and replaces an existing file. A process that has mapped the old file keeps the old content.
     ///
     /// - ``path``: the file.
-    /// - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+    /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
     ///   otherwise a bar is shown if standard error is a terminal.
     ///
     /// Raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C. Raises ``ValueError`` for a non-ASCII name of an extra
@@ -562,7 +562,7 @@ impl PyStepTable {
     ///   checked. ``False`` = read the file.
     /// - ``memory_limit``: the maximum number of bytes of rows that are read; ``None`` = the memory that the system has
     ///   available.
-    /// - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+    /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
     ///   otherwise a bar is shown if standard error is a terminal.
     ///
     /// Raises ``DecodeError`` or ``DamagedError`` for a file that is invalid, truncated or changed. Raises
@@ -602,7 +602,7 @@ impl PyStepTable {
     /// - ``chosen_ev``: the value of the chosen move, as in ``Query.materialize``.
     /// - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
     /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-    /// - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+    /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
     ///   otherwise a bar is shown if standard error is a terminal.
     /// - ``on_error``: the effect of a run or file that cannot be read. ``"raise"`` raises its error. ``"skip"`` reads
     ///   the others and adds the error to ``errors`` of the table. A skipped file counts as one run.
@@ -664,7 +664,7 @@ impl PyStepTable {
     /// - ``extra``: extra columns with metadata of the run: ``max_score`` (uint64), ``highest_tile`` (uint32).
     /// - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
     /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-    /// - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+    /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
     ///   otherwise a bar is shown if standard error is a terminal.
     ///
     /// Raises ``DecodeError`` or ``OSError`` for a session that cannot be read. Raises ``ValueError`` for an id that is
@@ -729,7 +729,7 @@ impl PyStepTable {
     ///   array in either case, and matches the keys again.
     /// - ``memory_limit``: the maximum number of bytes that ``mmap=False`` may read, or of values and keys of rows;
     ///   ``None`` = the memory that the system has available.
-    /// - ``progress``: ``False`` = no progress bar; a function = called with the progress, as ``a2store`` describes;
+    /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
     ///   otherwise a bar is shown if standard error is a terminal.
     ///
     /// ``loader(symmetries=True)`` rejects attached columns, because they describe the original board. Use ``columns``

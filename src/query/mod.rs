@@ -30,7 +30,7 @@
 //! | `explain.rs`, `plan_text.rs` | EXPLAIN; plans as text without file names |
 //! | `row_condition.rs` | a condition in SQL on the rows of a table in memory |
 //! | `preview.rs`, `type_names.rs` | the first rows of a result, as a table; names of types for people |
-//! | `write.rs` | a result as a file |
+//! | `write.rs`, `json_rows.rs` | a result as a file; rows as JSON, for pages |
 //! | `errors.rs` | DataFusion's errors as errors of this crate |
 
 mod annotation_view;
@@ -45,6 +45,7 @@ mod file_table;
 mod fingerprint;
 mod functions;
 mod guard;
+mod json_rows;
 mod limits;
 mod metadata_cache;
 mod options;
@@ -84,13 +85,16 @@ pub(crate) use condition::Condition;
 pub(crate) use errors::query_error;
 #[cfg(feature = "python")]
 pub(crate) use functions::build_tables;
+pub(crate) use json_rows::json_rows;
+#[cfg(feature = "explore")]
+pub(crate) use json_rows::{is_board, short};
 pub(crate) use limits::QueryLimits;
 pub(crate) use order::Execution;
 pub(crate) use partition::Partition;
 pub(crate) use row_condition::RowCondition;
 #[cfg(feature = "python")]
 pub(crate) use stream::ArrowReader;
-#[cfg(feature = "python")]
+#[cfg(feature = "explore")]
 pub(crate) use type_names::type_name;
 #[cfg(feature = "cli")]
 pub(crate) use write::KeepsError;

@@ -22,6 +22,7 @@ use datafusion::prelude::SessionContext;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+use tracing::debug;
 
 /// A planned query over one version of an archive. It is cheap to clone, and runs only when its result is
 /// requested.
@@ -121,6 +122,7 @@ impl Archive {
         user_tables::check_names(&options.tables)?;
         let context = session::context(self, options)?;
         let fingerprint = fingerprint::of_query(text, &params);
+        debug!(target: "a2store::query", archive = %self.path().display(), version = self.version(), sql = text, "plan a query");
         let (text, state) = (text.to_owned(), context.state());
         let tables: Vec<String> = ["steps", "runs", "annotations"]
             .into_iter()
@@ -166,6 +168,11 @@ impl Query {
             None => Arc::clone(field),
         });
         Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
+    }
+
+    /// Returns whether two results may differ, because the query uses random numbers or the time.
+    pub(crate) fn is_volatile(&self) -> bool {
+        self.determinism == Determinism::Volatile
     }
 
     /// Returns the archive, at the version that the query reads.

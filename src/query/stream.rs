@@ -19,8 +19,10 @@ use datafusion::physical_plan::ExecutionPlan;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tracing::debug;
 
 /// The batches of a query's result, delivered as they are made.
 ///
@@ -42,6 +44,8 @@ pub struct QueryStream {
     limits: Arc<QueryLimits>,
     /// Whether the rows are the text of an EXPLAIN, which names files.
     is_explain: bool,
+    started: Instant,
+    num_rows: usize,
 }
 
 /// The maximum number of buffered batches of a partition. A whole row group fits, so that the next partitions stay
@@ -77,6 +81,8 @@ impl QueryStream {
             fetch,
             limits,
             is_explain,
+            started: Instant::now(),
+            num_rows: 0,
         }
     }
 
@@ -109,9 +115,16 @@ impl QueryStream {
     /// `cancel` is cancelled, even while no batch arrives.
     pub(crate) fn next_unless_cancelled(&mut self, cancel: &CancellationToken) -> Result<Option<RecordBatch>> {
         let next = self.next_batch(cancel);
-        if !matches!(next, Ok(Some(_))) {
-            self.stop();
+        let (rows, seconds) = (self.num_rows, self.started.elapsed().as_secs_f64());
+        match &next {
+            Ok(Some(batch)) => {
+                self.num_rows += batch.num_rows();
+                return next;
+            }
+            Ok(None) => debug!(target: "a2store::query", rows, seconds, "the result is complete"),
+            Err(error) => debug!(target: "a2store::query", rows, seconds, %error, "the query failed"),
         }
+        self.stop();
         next
     }
 

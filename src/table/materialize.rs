@@ -43,6 +43,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+use tracing::info;
 
 impl Query {
     /// Runs the query into a table in memory.
@@ -67,6 +69,7 @@ impl Query {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
+        let started = Instant::now();
         let chosen = ChosenColumns::new(&self.schema(), options)?;
         let result = chosen.places.as_ref().map_or_else(|| Ok(self.clone()), |places| self.select(places))?;
         let extra = &chosen.extra;
@@ -78,6 +81,13 @@ impl Query {
             let writer = RowWriter::new(&needed.schema(), extra, options.chosen_ev, columns, missing)?;
             self.materialize_with(&needed, &writer, options, &chosen, progress, cancel)
         })?;
+        info!(
+            target: "a2store::table",
+            rows = table.num_rows(),
+            bytes_per_row = table.layout().stride(),
+            seconds = started.elapsed().as_secs_f64(),
+            "materialized a query"
+        );
         let unused = if options.columns.is_none() { result.unused_columns(&all) } else { Vec::new() };
         if !unused.is_empty() {
             progress.warn(&format!(

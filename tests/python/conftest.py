@@ -17,7 +17,7 @@ import a2store
 import oracle
 from oracle import Array, Game
 
-pytest_plugins = ["faults.plugin", "object_store.plugin"]
+pytest_plugins = ["browser", "faults.plugin", "object_store.plugin"]
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Otherwise each worker would start as many threads as there are cores. PyTorch reads this when it is imported.

@@ -44,6 +44,22 @@ IMAGES = [
     [3, 2, 1, 0],
 ]
 """For each symmetry, the images of up, down, left and right."""
+PAIRS = [[line[at], line[at + 1]] for line in ROWS + COLUMNS for at in range(3)]
+"""The cells that are side by side, from 1."""
+
+
+def merging(prefix: str, most: int) -> str:
+    """Return the macros that merge the tiles of a line. Tiles with the exponent ``most`` do not merge."""
+    return f"""
+CREATE MACRO {prefix}merges(a, b) AS (a = b AND a > 0 AND a < {most});
+CREATE MACRO {prefix}merged(t) AS CASE
+    WHEN {prefix}merges(t[1], t[2]) AND {prefix}merges(t[3], t[4]) THEN [t[1] + 1, t[3] + 1, 0, 0]
+    WHEN {prefix}merges(t[1], t[2]) THEN [t[1] + 1, t[3], t[4], 0]
+    WHEN {prefix}merges(t[2], t[3]) THEN [t[1], t[2] + 1, t[4], 0]
+    WHEN {prefix}merges(t[3], t[4]) THEN [t[1], t[2], t[3] + 1, 0]
+    ELSE [t[1], t[2], t[3], t[4]] END;
+"""
+
 
 MACROS = f"""
 CREATE MACRO exps(board) AS [(board >> (60 - 4 * i)::UBIGINT & 15)::UTINYINT for i in range(16)];
@@ -62,13 +78,7 @@ CREATE MACRO lines(board, move) AS
 CREATE MACRO closed(line) AS [e for e in line if e > 0];
 CREATE MACRO closed_lines(board, move) AS
     [list_resize(closed(line), 4, 0::UTINYINT) for line in lines(board, move)];
-CREATE MACRO merges(a, b) AS (a = b AND a > 0 AND a < 15);
-CREATE MACRO merged(t) AS CASE
-    WHEN merges(t[1], t[2]) AND merges(t[3], t[4]) THEN [t[1] + 1, t[3] + 1, 0, 0]
-    WHEN merges(t[1], t[2]) THEN [t[1] + 1, t[3], t[4], 0]
-    WHEN merges(t[2], t[3]) THEN [t[1], t[2] + 1, t[4], 0]
-    WHEN merges(t[3], t[4]) THEN [t[1], t[2], t[3] + 1, 0]
-    ELSE [t[1], t[2], t[3], t[4]] END;
+{merging("", 15)}
 CREATE MACRO earned(t) AS CASE
     WHEN merges(t[1], t[2]) AND merges(t[3], t[4]) THEN tile_of(t[1] + 1) + tile_of(t[3] + 1)
     WHEN merges(t[1], t[2]) THEN tile_of(t[1] + 1)
@@ -114,6 +124,21 @@ CREATE MACRO wide_exps(board, mask) AS
 CREATE MACRO wide_text(board, mask) AS array_to_string([
     array_to_string([CASE e WHEN 0 THEN '.' ELSE tile_of(e)::VARCHAR END for e in wide_exps(board, mask)[r:r + 3]], ' ')
     for r in [1, 5, 9, 13]], ' / ');
+CREATE MACRO wide_canonical(e) AS list_min([{{
+    'board': pack([least(x, 15) for x in t]),
+    'mask': list_sum([(t[i + 1] = 16)::INTEGER << i for i in range(16)]), 'exps': t
+    }} for t in [[e[place] for place in places] for places in {PLACES}]]).exps;
+{merging("wide_", 16)}
+-- The cells in the order of the lines from the wall, before a move, after it, and on the next board.
+CREATE MACRO wide_lines(e, move) AS [[e[cell] for cell in line] for line in {WALLS}[move::INTEGER + 1]];
+CREATE MACRO wide_spawn(e, move, next) AS
+    [[CASE WHEN slid <> flatten(wide_lines(e, move)) AND found IS NOT NULL THEN
+        {{'cell': flatten({WALLS}[move::INTEGER + 1])[found.cell + 1] - 1, 'tile': found.tile}} END
+    for found in [spawn_between(slid, flatten(wide_lines(next, move)))]][1]
+    for slid in [flatten([wide_merged(list_resize(closed(line), 4, 0)) for line in wide_lines(e, move)])]][1];
+-- No move is legal on a full board without equal tiles side by side, except for two of 65,536.
+CREATE MACRO stuck(e) AS
+    list_sum(e) = 0 OR (list_min(e) > 0 AND len([p for p in {PAIRS} if e[p[1]] = e[p[2]] AND e[p[1]] < 16]) = 0);
 -- The nearest tile in a direction is the next one of a line without its empty cells.
 CREATE MACRO roughness(t) AS
     coalesce(list_sum([abs(t[i]::INTEGER - t[i + 1]::INTEGER) for i in range(1, len(t))]), 0);
@@ -137,6 +162,11 @@ CREATE MACRO ev_loss(move, u, d, l, r) AS
 CREATE MACRO best_move(u, d, l, r) AS CASE WHEN len(evs(u, d, l, r)) > 0 THEN
     list_position([CASE WHEN NOT isnan(v) THEN v END for v in [u, d, l, r]], list_max(evs(u, d, l, r))) - 1
     END::UTINYINT;
+
+-- The limits of Wilson's interval for a share p of n, with -1 and 1 as the side.
+CREATE MACRO wilson(p, n, side) AS
+    [(p + z * z / (2 * n) + side * z * sqrt(p * (1 - p) / n + z * z / (4 * n * n))) / (1 + z * z / n)
+    for z in [1.9599639845400542::DOUBLE]][1];
 """
 
 

@@ -62,6 +62,9 @@ CASES: dict[str, list[dict[str, Any]]] = {
     "critic_labels": [{"phase": "mid"}, {"engine": ENGINE}],
     "unique_positions": [{"engine": ENGINE}, {"phase": "early", "min_score": 300}],
     "opening_book": [{"first_steps": 3, "limit": 1000}, {"engine": ENGINE, "limit": 5}, {"first_steps": 0}],
+    "position_moves": [{"board": 0x1_0000_1000}, {"board": 0x1_0100}],
+    "position_next": [{"board": 0x1_0000_1000, "limit": 1000}, {"board": 0x1_0100, "limit": 1}],
+    "position_places": [{"board": 0x1_0000_1000}, {"board": 0x1_0100, "limit": 2}],
     "disagreements": [
         {"limit": 1000},
         {"model": "sharp", "min_prob": 0.6, "limit": 40},
@@ -69,6 +72,36 @@ CASES: dict[str, list[dict[str, Any]]] = {
     ],
     "policy_agreement": [{"model": "flat"}, {"min_score": 300}],
     "calibration": [{"bins": 3}, {"model": "sharp", "phase": "early"}, {"bins": 1}],
+    "archive_summary": [{"limit": 2}],
+    "score_ecdf": [
+        {"points": 7},
+        {"points": 3, "by_engine": True},
+        {"points": 1, "engine": ENGINE},
+        {"points": 10, "engine": ENGINE, "by_engine": True},
+    ],
+    "first_reach": [{"min_tile": 2}, {"min_tile": 16, "by_engine": True}, {"min_tile": 64, "engine": ENGINE}],
+    "first_reach_sample": [{"min_tile": 2, "max_runs": 9}, {"min_tile": 32}, {"min_tile": 8, "engine": ENGINE}],
+    "tile_survival": [{"min_tile": 0}, {"min_tile": 16, "by_engine": True}, {"min_tile": 3, "engine": ENGINE}],
+    "ev_gap_histogram": [
+        {"bins": 3, "raw_evs": False},
+        {"bins": 1, "by_engine": True, "raw_evs": True},
+        {"bins": 20, "engine": ENGINE},
+    ],
+    "ev_loss_histogram": [
+        {"bins": 3, "raw_evs": False},
+        {"bins": 1, "by_engine": True, "raw_evs": True},
+        {"bins": 20, "engine": ENGINE},
+    ],
+    "blunder_rate": [
+        {"min_loss": 0.3, "raw_evs": False},
+        {"min_loss": 0.01, "by_engine": True},
+        {"min_loss": 0, "engine": ENGINE, "raw_evs": True},
+    ],
+    "move_mix": [{"by_engine": True}, {"engine": ENGINE}],
+    "corner_occupancy": [{"by_engine": True}, {"engine": ENGINE}],
+    "first_moves": [{"first_steps": 5}, {"first_steps": 2, "by_engine": True}, {"first_steps": 3, "engine": ENGINE}],
+    "spawn_check": [{"max_steps": 1000}, {"by_engine": True}, {"engine": ENGINE}],
+    "repeated_positions": [{"one_in": 3}, {"engine": ENGINE}],
     "engine_agreement": [{"first_steps": 2}, {"min_steps": 2}, {"first_steps": 100_000}],
 }
 """Values of parameters for each query. The tests also run each query without parameters."""

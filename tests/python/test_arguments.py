@@ -22,7 +22,7 @@ import reference
 from a2store import selfplay
 
 OF_ANOTHER_TYPE = (True, 1.5, "a", np.bool_(True), 1j)
-INDICES = {"index", "indices"}
+INDICES = {"index", "indices", "steps"}
 """Arguments that are indices: out of range, they raise ``IndexError``, as for a list."""
 EXEMPT = {
     "_play": "internal: play is its public name",
@@ -151,12 +151,20 @@ CALLS: dict[str, Callable[..., object]] = {
     "Archive.compact": lambda m, **a: m.archive.compact(progress=False, **a),
     "Archive.verify": lambda m, **a: m.archive.verify(progress=False, **a),
     "Archive.sql": lambda m, **a: m.archive.sql(SQL, **a),
+    "Archive.run": lambda m, **a: m.archive.run(**a),
     "Archive.query": lambda m, **a: m.archive.query("high_score", **a),
     "Archive.export_runs": lambda m, **a: m.archive.export_runs(
         RUNS, m.folder / "o", format="npy" if "shard_rows" in a else "a2pack", progress=False, **a
     ),
     "open": lambda m, **a: a2store.open(m.archive.path, **a),
     "verify": lambda m, **a: a2store.verify(m.archive.path, progress=False, **a),
+    "Archive.view": lambda m, **a: m.archive.view(open_browser=False, **a).close(),
+    "Run.position": lambda m, **a: m.archive.run(0).position(**a),
+    "Run.replay": lambda m, **a: m.archive.run(0).replay(**a),
+    "Run.to_gif": lambda m, **a: m.archive.run(0).to_gif(m.folder / "o.gif", **a),
+    "Run.to_svg": lambda m, **a: m.archive.run(0).to_svg(m.folder / "o.svg", **a),
+    "Board.__new__": lambda m, **a: a2store.Board(**{"board": 1, **a}),
+    "Board.to_svg": lambda m, **a: a2store.Board(1).to_svg(**a),
     "Query.limit": lambda m, **a: m.query.limit(**a),
     "Query.head": lambda m, **a: m.query.head(**a),
     "Query.show": lambda m, **a: m.query.show(**a),

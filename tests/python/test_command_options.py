@@ -34,7 +34,7 @@ def helps(name: str) -> dict[str, str]:
     return {command: RUN[name](command, "--help").stdout for command in names if command != "help"}
 
 
-@pytest.mark.parametrize(("name", "outputs"), [("a2store", 5), ("a2pack", 3)])
+@pytest.mark.parametrize(("name", "outputs"), [("a2store", 7), ("a2pack", 3)])
 def test_every_output_has_the_same_option(name: str, outputs: int) -> None:
     texts = helps(name)
     assert sum("-o, --output" in text for text in texts.values()) == outputs

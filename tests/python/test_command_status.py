@@ -28,9 +28,13 @@ COMMANDS = {
     "queries": "--folder QUERIES",
     "query": "ARCHIVE high_score -p min_score=0",
     "repair": "ARCHIVE",
+    "replay": "ARCHIVE 0",
+    "report": "ARCHIVE -o OUT",
+    "show": "ARCHIVE 0",
     "simulate": "--runs 1 --fast -o OUT",
     "sql": "ARCHIVE values(1)",
     "verify": "ARCHIVE",
+    "view": "ARCHIVE --no-browser",
 }
 """Arguments of each subcommand. Words in capitals stand for paths."""
 
@@ -62,8 +66,9 @@ def test_every_subcommand_is_listed() -> None:
     assert set(COMMANDS) == set(helps("a2store"))
 
 
-# `test_critic_*.py` runs `critic` itself.
-@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"critic"}))
+# `test_critic_*.py` runs `critic` itself, `test_replay.py` runs `replay`, which needs a terminal, and `test_view_*.py`
+# runs `view`, which serves until it is stopped.
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"critic", "replay", "view"}))
 def test_0_if_all_is_well(sound: Path, tmp_path: Path, name: str) -> None:
     folder = copied(sound, tmp_path / "sound")
     done = run_command(name, *arguments(folder, COMMANDS[name]))

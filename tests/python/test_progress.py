@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import signal
+import sys
 import threading
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +14,7 @@ from typing import Any
 import pytest
 
 import a2store
+import a2store._progress
 
 Call = dict[str, Any]
 
@@ -96,3 +101,94 @@ def test_other_values(runs: Path, tmp_path: Path) -> None:
     for wrong in (1, "yes", [print]):
         with pytest.raises(TypeError, match="progress: expected None, a bool or a function, found"):
             archive.ingest(runs, progress=wrong)  # type: ignore[arg-type]
+
+
+class Shown:
+    """A stand-in for the display of a notebook: the objects that it shows, and their states."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.shown: list[object] = []
+
+    def display(self, thing: Any, **keywords: object) -> Shown:
+        self.shown.append(thing)
+        return self
+
+    def update(self, data: dict[str, str], raw: bool) -> None:
+        assert raw
+        self.texts.append(data["text/plain"])
+
+
+class Widget:
+    """A stand-in for a widget: keeps its attributes."""
+
+    def __init__(self, children: list[Widget] | None = None, **attributes: object) -> None:
+        self.children, self.value, self.is_closed = children, attributes.get("min"), False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.fixture
+def notebook(monkeypatch: pytest.MonkeyPatch) -> Shown:
+    """A process that looks like the kernel of a notebook without ipywidgets."""
+    shown = Shown()
+    shell = types.SimpleNamespace(kernel=object())
+    ipython = types.ModuleType("IPython")
+    ipython.__dict__.update(get_ipython=lambda: shell)
+    display = types.ModuleType("IPython.display")
+    display.__dict__.update(display=shown.display)
+    monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    monkeypatch.setattr(a2store._progress, "_DELAY_SECONDS", 0.0)
+    monkeypatch.setattr(a2store._progress, "_has_widgets", lambda: False)
+    return shown
+
+
+def test_a_notebook_without_widgets_shows_text(notebook: Shown, tmp_path: Path, capfd: Any) -> None:
+    # This would take minutes. It is interrupted as soon as the bar has been seen.
+    def update(data: dict[str, str], raw: bool) -> None:
+        notebook.texts.append(data["text/plain"])
+        if "left" in data["text/plain"]:
+            signal.raise_signal(signal.SIGINT)
+
+    notebook.update = update  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        a2store.simulate(tmp_path / "many", runs=1_000_000, depth=0)
+    assert len(notebook.shown) == 1
+    assert re.fullmatch(r"simulate \[█* *\] [\d,]+/1,000,000 runs [\d,]+/s, .* left", notebook.texts[-2])
+    # At the end, the text is removed.
+    assert notebook.texts[-1] == ""
+    assert capfd.readouterr().err == ""
+
+
+def test_a_notebook_with_widgets_shows_a_bar(notebook: Shown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    widgets = types.ModuleType("ipywidgets")
+    widgets.__dict__.update(Label=Widget, FloatProgress=Widget, HBox=Widget)
+    monkeypatch.setitem(sys.modules, "ipywidgets", widgets)
+    monkeypatch.setattr(a2store._progress, "_has_widgets", lambda: True)
+    bar = a2store._progress.NotebookBar()
+    bar({"what": "ingest", "unit": "bytes", "done": 5_000_000, "total": 20_000_000, "seconds": 2.0})
+    [box] = notebook.shown
+    assert isinstance(box, Widget)
+    assert box.children is not None
+    assert [child.value for child in box.children] == ["ingest", 0.25, "5.00 MB/20.00 MB 2.50 MB/s, 6s left"]
+    bar({"what": "ingest", "unit": "bytes", "done": 20_000_000, "total": 20_000_000, "seconds": 8.0})
+    assert [child.value for child in box.children] == ["ingest", 1.0, "20.00 MB/20.00 MB 2.50 MB/s"]
+    bar.close()
+    assert box.is_closed
+    bar({"what": "ingest", "unit": "bytes", "done": 1, "total": 2, "seconds": 9.0})
+    assert len(notebook.shown) == 1
+
+
+def test_a_broken_display_does_not_stop_the_work(notebook: Shown, runs: Path, tmp_path: Path) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("the frontend has gone")
+
+    sys.modules["IPython.display"].__dict__["display"] = broken
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    assert archive.ingest(runs).accepted == 5
+    bar = a2store._progress.NotebookBar()
+    bar({"what": "ingest", "unit": "runs", "done": 1, "total": 2, "seconds": 9.0})
+    assert repr(bar) == "NotebookBar(closed)"

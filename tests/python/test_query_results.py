@@ -303,7 +303,7 @@ def test_no_file_inside_the_archive(one_run: a2store.Archive) -> None:
 def test_types_and_floats_are_for_people(archive: a2store.Archive, capsys: pytest.CaptureFixture[str]) -> None:
     sql = (
         "SELECT engine, avg(max_score) / 3 AS mean, exps(min(final_board)) AS cells, 1.0 / 3e9 AS small, 2.0 AS two, "
-        "make_array(2.0 / 3, 1e300) AS list, min(final_board) AS board "
+        "make_array(2.0 / 3, 1e300) AS list, min(final_board) AS number, min(final_board) AS board "
         "FROM runs GROUP BY engine ORDER BY engine LIMIT 1"
     )
     query = archive.sql(sql)
@@ -316,6 +316,7 @@ def test_types_and_floats_are_for_people(archive: a2store.Archive, capsys: pytes
     assert isinstance(board, int)
     query.show()
     text = capsys.readouterr().out
+    assert f'<td title="{board}"><svg' in html
     for value in (str(mean), "3.33333e-10", "2.0", "[0.666667, 1e300]", str(board)):
         assert f"<td>{value}</td>" in html
         assert f" {value} " in text

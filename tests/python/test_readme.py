@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,16 @@ README = Path(__file__).parents[2] / "README.md"
 def blocks(language: str) -> list[str]:
     """Return the code blocks of a language."""
     return re.findall(rf"^```{language}\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def view_until_interrupted(command: list[str | Path], folder: Path) -> None:
+    """Start the explorer, and stop it as Ctrl-C does."""
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        assert "games.a2" in server.stdout.readline()
+        assert server.stdout.readline().startswith("http://127.0.0.1:")
+        server.send_signal(signal.SIGINT)
+        assert server.wait(60) == 0
 
 
 def test_python_and_shell_blocks_run(tmp_path: Path) -> None:
@@ -42,6 +53,9 @@ def test_python_and_shell_blocks_run(tmp_path: Path) -> None:
         command = Path(sys.executable).with_name(words[0])
         # Expands patterns like the shell.
         args = [name for word in words[1:] for name in (sorted(map(str, tmp_path.glob(word))) or [word])]
+        if words[1] == "view":
+            view_until_interrupted([command, *args, "--no-browser"], tmp_path)
+            continue
         done = subprocess.run([command, *args], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, (line, done.stderr)
     assert pq.read_table(tmp_path / "best.parquet").num_rows > 0

@@ -52,6 +52,12 @@ def make(folder: Path) -> Iterator[Any]:
     yield query.to_batches()
     yield next(query.to_batches())
     yield archive.schema("steps")
+    yield archive.report(progress=False)
+    yield archive.run(0).position(0)
+    yield archive.run(0).position(0).board
+    yield archive.run(0).replay()
+    with archive.view(open_browser=False) as view:
+        yield view
     table = query.materialize(progress=False)
     yield table
     yield table.rows_array()

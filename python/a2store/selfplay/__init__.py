@@ -63,7 +63,7 @@ def play(
     tokens: Literal["uint8", "int64"] = "uint8",
     max_steps: int | None = None,
     temperature: float = 0.0,
-    progress: bool | None = None,
+    progress: bool | Callable[[dict[str, Any]], object] | None = None,
 ) -> PlayResult:
     """Play games with a policy, many at the same time.
 
@@ -91,7 +91,7 @@ def play(
     - ``max_steps``: truncates games after this many steps, at least 1; ``None`` = no limit.
     - ``temperature``: above 0, moves are drawn from the softmax of ``logits / temperature`` over the legal moves. At 0
       the legal move with the greatest logit is made, the first one in a tie. Only for policies that return logits.
-    - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+    - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes.
 
     Raises ``ValueError`` for an answer of the wrong length, and for an illegal move or a NaN logit, with the row.
     Raises ``TypeError`` for an answer of another type or shape, and ``ValueError`` for an option out of range.

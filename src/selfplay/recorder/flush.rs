@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Instant;
+use tracing::{info, warn};
 
 /// The percentage of the memory budget that triggers a flush of ended games. The rest is for games that run
 /// meanwhile.
@@ -120,6 +121,10 @@ impl SharedRecorder {
     /// Frees the memory of the flushed games and updates the counters. Returns true.
     fn flushed(&self, pending: UnflushedGames, sink: &dyn Sink) -> bool {
         let is_empty = pending.games.is_empty();
+        if !is_empty {
+            let (games, steps) = (pending.games.len(), pending.totals.steps);
+            info!(target: "a2store::recorder", folder = %self.folder.display(), games, steps, "wrote games");
+        }
         let (mut freed, mut num_blocks, mut ram) = (Vec::new(), 0, 0);
         for mut game in pending.games {
             ram += ram_of(&game.rows);
@@ -158,6 +163,14 @@ impl SharedRecorder {
         mut pending: UnflushedGames,
         error: Error,
     ) -> bool {
+        let games = pending.games.len();
+        warn!(
+            target: "a2store::recorder",
+            folder = %self.folder.display(),
+            games,
+            %error,
+            "could not write games; they stay in memory, and a later flush tries again"
+        );
         pending.games.append(&mut state.unflushed.games);
         pending.totals.add(state.unflushed.totals);
         state.unflushed = pending;
@@ -212,6 +225,14 @@ impl SharedRecorder {
                         num_bytes: state.sink_bytes,
                         elapsed: self.started.elapsed(),
                     };
+                    info!(
+                        target: "a2store::recorder",
+                        folder = %self.folder.display(),
+                        runs = report.runs,
+                        steps = report.steps,
+                        seconds = report.elapsed.as_secs_f64(),
+                        "closed a recorder"
+                    );
                     state.phase = RecorderPhase::Closed(Box::new(report));
                     state.free_blocks = Vec::new();
                     drop(state);

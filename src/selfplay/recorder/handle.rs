@@ -23,6 +23,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
+use tracing::info;
 
 /// A recorder of games into a session or another [`Sink`]. Clones share the same recording.
 ///
@@ -312,6 +313,7 @@ fn start(
         wake_waiters: Condvar::new(),
     });
     shared.start_thresholds();
+    info!(target: "a2store::recorder", folder = %shared.folder.display(), runs = num_durable, "started a recorder");
     let writing = shared.clone();
     let builder = std::thread::Builder::new().name("a2store-recorder".into());
     let writer = builder.spawn(move || flush::run(&writing, &mut *sink)).map_err(Error::from)?;

@@ -9,6 +9,7 @@ use crate::format::RECORDING;
 use crate::publish::Staged;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tracing::{info, warn};
 
 /// The outcome of a recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -204,5 +205,11 @@ fn finish(
     status.remove()?;
     let lost_runs = recording.counts.ended.saturating_sub(runs);
     let lost_steps = rows.map_or(0, |rows| recording.counts.steps.saturating_sub(rows));
+    let place = folder.display();
+    if lost_runs > 0 {
+        warn!(target: "a2store::recorder", folder = %place, runs, from_journal, lost_runs, lost_steps, "lost ended games");
+    } else {
+        info!(target: "a2store::recorder", folder = %place, runs, from_journal, live, "recovered a recording");
+    }
     Ok(Recovered { folder: folder.to_owned(), runs, from_journal, lost_runs, lost_steps, live })
 }

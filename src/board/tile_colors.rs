@@ -1,0 +1,76 @@
+//! The colours of tiles.
+
+/// Red, green and blue, 0 to 255.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rgb(pub(crate) u8, pub(crate) u8, pub(crate) u8);
+
+/// The colours of tiles by exponent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Palette {
+    /// The colours of the game 2048, with colours of our own from 4096 on.
+    #[default]
+    Classic,
+    /// The colour map viridis, from light to dark: its lightness orders the tiles for every kind of colour vision.
+    Viridis,
+}
+
+/// Gabriele Cirulli's 2048 (MIT licence) has the colours up to 2048.
+const CLASSIC: [u32; 17] = [
+    0xcdc1b4, 0xeee4da, 0xede0c8, 0xf2b179, 0xf59563, 0xf67c5f, 0xf65e3b, 0xedcf72, 0xedcc61, 0xedc850, 0xedc53f,
+    0xedc22e, 0xb9314a, 0xa3203f, 0x6c2f8a, 0x2f5fae, 0x1d1b18,
+];
+
+/// Samples of viridis by Stéfan van der Walt and Nathaniel Smith (CC0).
+const VIRIDIS: [u32; 17] = [
+    0x808080, 0xfde725, 0xdce319, 0xb8de29, 0x95d840, 0x73d055, 0x55c667, 0x3cbb75, 0x29af7f, 0x20a387, 0x1f968b,
+    0x238a8d, 0x287d8e, 0x2d708e, 0x39568c, 0x453781, 0x440154,
+];
+
+impl Palette {
+    /// Returns the colour of the tile with this exponent, 0 (an empty cell) to 16.
+    pub(crate) fn background(self, exp: u8) -> Rgb {
+        let colors = match self {
+            Palette::Classic => &CLASSIC,
+            Palette::Viridis => &VIRIDIS,
+        };
+        let [_, red, green, blue] = colors[usize::from(exp).min(16)].to_be_bytes();
+        Rgb(red, green, blue)
+    }
+
+    /// Returns the colour of the tile's number: black or white, whichever has more contrast.
+    pub(crate) fn text(self, exp: u8) -> Rgb {
+        let luminance = self.background(exp).luminance();
+        // The contrast ratio of WCAG 2: (lighter + 0.05) / (darker + 0.05).
+        if (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) { Rgb(0, 0, 0) } else { Rgb(255, 255, 255) }
+    }
+}
+
+impl Rgb {
+    /// Returns the relative luminance of WCAG 2, 0 to 1.
+    fn luminance(self) -> f64 {
+        let linear = |part: u8| {
+            let part = f64::from(part) / 255.0;
+            if part <= 0.04045 { part / 12.92 } else { ((part + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * linear(self.0) + 0.7152 * linear(self.1) + 0.0722 * linear(self.2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_is_legible() {
+        for palette in [Palette::Classic, Palette::Viridis] {
+            for exp in 1..=16 {
+                let (a, b) = (palette.background(exp).luminance(), palette.text(exp).luminance());
+                let contrast = (a.max(b) + 0.05) / (a.min(b) + 0.05);
+                // WCAG 2 asks for 4.5 for normal text.
+                assert!(contrast >= 4.5, "{palette:?} {exp}: {contrast}");
+            }
+        }
+        let lightness = (1..=16).map(|exp| Palette::Viridis.background(exp).luminance()).collect::<Vec<_>>();
+        assert!(lightness.is_sorted_by(|a, b| a > b), "{lightness:?}");
+    }
+}

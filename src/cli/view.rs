@@ -1,0 +1,46 @@
+//! The subcommand `view`.
+
+use super::args::ViewArgs;
+use super::open::open;
+use super::print::path_text;
+use super::progress::Interrupt;
+use super::terminal::print_warning;
+use crate::explore::{View, ViewOptions};
+use anyhow::Result;
+use std::io::{Write, stdout};
+use std::process::{Command, Stdio};
+
+/// Serves the explorer until Ctrl-C.
+pub(super) fn view(args: &ViewArgs, quiet: bool) -> Result<u8> {
+    let archive = open(&args.archive, args.version, None)?;
+    let notes = args.notes.clone();
+    let follows = args.version.is_none();
+    let options = ViewOptions { port: args.port, follows, notes, ..ViewOptions::from_environment()? };
+    let interrupt = Interrupt::new()?;
+    let mut view = View::start(archive, options)?;
+    let mut out = stdout().lock();
+    if !quiet {
+        writeln!(out, "exploring {} at the following address until Ctrl-C", path_text(&args.archive))?;
+    }
+    writeln!(out, "{}", view.url())?;
+    out.flush()?;
+    if !args.no_browser && !open_browser(&view.url()) && !quiet {
+        print_warning("a2store", "no browser was found: open the address in one on this machine");
+    }
+    view.wait(interrupt.token());
+    view.close();
+    Ok(0)
+}
+
+/// Opens an address in the user's browser. Returns whether there is one.
+fn open_browser(url: &str) -> bool {
+    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    // A terminal browser would take over this terminal.
+    let has_display = cfg!(target_os = "macos")
+        || ["DISPLAY", "WAYLAND_DISPLAY"]
+            .iter()
+            .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
+    let mut command = Command::new(program);
+    command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    has_display && command.spawn().is_ok()
+}

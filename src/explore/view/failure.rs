@@ -1,0 +1,68 @@
+//! Refused and failed requests, as answers in JSON.
+
+use crate::error::{Error, ErrorKind, Result};
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+/// A refused or failed request.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) status: StatusCode,
+    kind: &'static str,
+    pub(super) message: String,
+}
+
+pub(super) type Answer<T> = Result<Json<T>, Failure>;
+
+impl Failure {
+    pub(super) fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Failure {
+        Failure { status, kind, message: message.into() }
+    }
+
+    pub(super) fn forbidden(what: &str) -> Failure {
+        Failure::new(StatusCode::FORBIDDEN, "forbidden", format!("refused: {what}"))
+    }
+
+    pub(super) fn unauthorized() -> Failure {
+        let message = "expected the token of this server: open the whole address that it printed";
+        Failure::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
+    }
+
+    pub(super) fn not_found(what: impl Into<String>) -> Failure {
+        Failure::new(StatusCode::NOT_FOUND, "not_found", what)
+    }
+
+    pub(super) fn bad_request(what: impl Into<String>) -> Failure {
+        Failure::new(StatusCode::BAD_REQUEST, "argument", what)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        let (status, kind) = match error.kind() {
+            ErrorKind::Query { .. } => (StatusCode::BAD_REQUEST, "query"),
+            ErrorKind::QueryRefused { .. } => (StatusCode::FORBIDDEN, "query_refused"),
+            ErrorKind::QueryLimit { .. } | ErrorKind::MemoryLimit { .. } => {
+                (StatusCode::UNPROCESSABLE_ENTITY, "query_limit")
+            }
+            ErrorKind::Argument { .. } => (StatusCode::BAD_REQUEST, "argument"),
+            ErrorKind::VersionNotFound { .. } => (StatusCode::NOT_FOUND, "not_found"),
+            ErrorKind::Conflict { .. } => (StatusCode::CONFLICT, "busy"),
+            ErrorKind::Cancelled => (StatusCode::SERVICE_UNAVAILABLE, "cancelled"),
+            ErrorKind::Io { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "io"),
+            ErrorKind::Damaged { .. } | ErrorKind::Checksum { .. } | ErrorKind::Decode { .. } => {
+                (StatusCode::INTERNAL_SERVER_ERROR, "damaged")
+            }
+            _ => (StatusCode::INTERNAL_SERVER_ERROR, "error"),
+        };
+        Failure::new(status, kind, error.to_string())
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        (self.status, Json(json!({ "error": self.message, "kind": self.kind }))).into_response()
+    }
+}

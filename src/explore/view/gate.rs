@@ -1,0 +1,169 @@
+//! Who may ask: the token, the host and the origin of requests, and the headers of all answers.
+//!
+//! Any page that the user visits can send requests to this machine. Three checks keep them out. The token shows that
+//! the sender knows the printed address. The host must be a name of this machine: a foreign name that resolves to it
+//! (DNS rebinding) would make a foreign page an own one. The origin, if the browser states it, must be this server.
+
+use super::failure::Failure;
+use crate::error::{Error, Result};
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{Html, IntoResponse, Response};
+use std::sync::Arc;
+
+/// The least length of a token, in characters.
+const MIN_TOKEN: usize = 16;
+
+/// What the page may load. Answers with their own policy keep it.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
+    connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
+
+/// The token of a server, as a hash, and the name of the cookie that holds it.
+pub(super) struct Gate {
+    token: blake3::Hash,
+    cookie: String,
+}
+
+/// Checks that a token is long enough and needs no quoting.
+pub(super) fn check_token(token: &str) -> Result<()> {
+    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if token.len() >= MIN_TOKEN && token.bytes().all(is_valid) {
+        return Ok(());
+    }
+    let expected = format!("at least {MIN_TOKEN} letters, digits, `-` and `_`");
+    let found = if token.len() < MIN_TOKEN {
+        format!("{} characters", token.chars().count())
+    } else {
+        "other characters".into()
+    };
+    Err(Error::argument("A2STORE_VIEW_TOKEN", expected, found))
+}
+
+/// The kinds of requests that pass.
+enum Entry {
+    /// A request of the page.
+    Page,
+    /// The first request, with the token in its address. `is_foreign` = another site has the link.
+    First { is_foreign: bool },
+}
+
+impl Gate {
+    /// Cookies do not differ by port, so the name of the cookie does: several views run side by side.
+    pub(super) fn new(token: &str, port: u16) -> Gate {
+        Gate { token: blake3::hash(token.as_bytes()), cookie: format!("a2store-{port}") }
+    }
+
+    fn check(&self, request: &Request) -> Result<Entry, Failure> {
+        let headers = request.headers();
+        let host = host(request)?;
+        if let Some(origin) = headers.get(header::ORIGIN)
+            && origin.to_str().ok() != Some(&format!("http://{host}"))
+        {
+            return Err(Failure::forbidden("a request of another site"));
+        }
+        let site = headers.get("sec-fetch-site").map_or("none", |site| site.to_str().unwrap_or("unknown"));
+        let is_own = matches!(site, "none" | "same-origin");
+        let is_start = request.method() == Method::GET && request.uri().path() == "/";
+        if is_start && let Some(query) = request.uri().query() {
+            let given = query.split('&').find_map(|pair| pair.strip_prefix("token="));
+            let is_navigation = headers.get("sec-fetch-mode").is_none_or(|mode| mode == "navigate");
+            if given.is_some_and(|given| self.is_token(given)) && is_navigation {
+                return Ok(Entry::First { is_foreign: !is_own });
+            }
+        }
+        if !is_own && !is_start {
+            return Err(Failure::forbidden("a request of another site"));
+        }
+        if self.has_cookie(headers) { Ok(Entry::Page) } else { Err(Failure::unauthorized()) }
+    }
+
+    /// Comparing hashes takes the same time wherever they differ.
+    fn is_token(&self, given: &str) -> bool {
+        blake3::hash(given.as_bytes()) == self.token
+    }
+
+    fn has_cookie(&self, headers: &HeaderMap) -> bool {
+        // Other programs on this machine may set cookies too, with any bytes.
+        let mut cookies =
+            headers.get_all(header::COOKIE).iter().flat_map(|all| all.as_bytes().split(|&byte| byte == b';'));
+        cookies.any(|cookie| {
+            let pair = std::str::from_utf8(cookie).ok().and_then(|pair| pair.trim().split_once('='));
+            pair.is_some_and(|(name, value)| name == self.cookie && self.is_token(value))
+        })
+    }
+
+    /// Stores the token in the browser, and goes to the address without it.
+    fn enter(&self, request: &Request, is_foreign: bool) -> Response {
+        let token =
+            request.uri().query().and_then(|query| query.split('&').find_map(|pair| pair.strip_prefix("token=")));
+        let cookie = format!("{}={}; Path=/; HttpOnly; SameSite=Strict", self.cookie, token.unwrap_or_default());
+        // Browsers do not send a strict cookie after a redirect that began at another site.
+        let mut response = if is_foreign {
+            Html("<!doctype html><meta http-equiv=\"refresh\" content=\"0; url=/\"><title>a2store</title>")
+                .into_response()
+        } else {
+            (StatusCode::SEE_OTHER, [(header::LOCATION, "/")]).into_response()
+        };
+        if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+            response.headers_mut().insert(header::SET_COOKIE, cookie);
+        }
+        response
+    }
+}
+
+/// Returns the host of a request, with its port. The port may be any, because a tunnel may have another one.
+fn host(request: &Request) -> Result<&str, Failure> {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let (Some(host), None) = (hosts.next().and_then(|host| host.to_str().ok()), hosts.next()) else {
+        return Err(Failure::forbidden("a request without one host"));
+    };
+    let is_own = |name: &str| name == "127.0.0.1" || name.eq_ignore_ascii_case("localhost");
+    let is_valid = match host.split_once(':') {
+        Some((name, port)) => {
+            is_own(name) && port.bytes().all(|digit| digit.is_ascii_digit()) && port.parse::<u16>().is_ok()
+        }
+        None => is_own(host),
+    };
+    if !is_valid || request.uri().host().is_some_and(|name| !is_own(name)) {
+        return Err(Failure::forbidden("a request for another host"));
+    }
+    Ok(host)
+}
+
+/// Passes requests of the page on, and refuses all others.
+pub(super) async fn guard(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+    let is_start = request.uri().path() == "/";
+    let mut response = match gate.check(&request) {
+        Ok(Entry::Page) => next.run(request).await,
+        Ok(Entry::First { is_foreign }) => gate.enter(&request, is_foreign),
+        Err(failure) if is_start && failure.status == StatusCode::UNAUTHORIZED => refused(locked()),
+        Err(failure) => refused(failure.into_response()),
+    };
+    let headers = response.headers_mut();
+    let mut set = |name: HeaderName, value: &'static str| {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
+    };
+    set(header::CONTENT_SECURITY_POLICY, POLICY);
+    set(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    set(header::REFERRER_POLICY, "no-referrer");
+    set(header::CACHE_CONTROL, "no-store");
+    set(HeaderName::from_static("cross-origin-resource-policy"), "same-origin");
+    set(HeaderName::from_static("cross-origin-opener-policy"), "same-origin");
+    response
+}
+
+/// Ends the connection after an answer, so that a sender without the token cannot hold it.
+fn refused(mut response: Response) -> Response {
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+/// The answer to a browser that does not know the token.
+fn locked() -> Response {
+    let text = "<!doctype html><html lang=\"en\"><meta name=\"viewport\" content=\"width=device-width\">\
+        <title>a2store</title><main><h1>This address needs a token</h1><p>Open the whole address that <code>a2store view</code> \
+        printed. A server that was started anew has a new token.</p></main></html>";
+    (StatusCode::UNAUTHORIZED, Html(Body::from(text))).into_response()
+}

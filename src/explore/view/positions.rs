@@ -1,0 +1,120 @@
+//! The places of a position, the moves that were played there, and the positions that followed.
+
+use super::explorer::Explorer;
+use super::failure::{Answer, Failure};
+use super::game::parse_board;
+use super::request::{Body, blocking};
+use crate::archive::Archive;
+use crate::board::{Move, WideBoard};
+use crate::cancellation::CancellationToken;
+use crate::error::Result;
+use crate::query::{QueryOptions, SavedQuery, ScalarValue, json_rows};
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The greatest number of listed places, and that of listed next positions.
+const MAX_PLACES: u64 = 500;
+const MAX_NEXT: u64 = 50;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Request {
+    board: String,
+    #[serde(default)]
+    mask: u16,
+    limit: u64,
+}
+
+pub(super) async fn position(State(explorer): State<Arc<Explorer>>, Body(request): Body<Request>) -> Answer<Value> {
+    let board = parse_board(&request.board, request.mask)?;
+    let limit = request.limit;
+    if limit > MAX_PLACES {
+        return Err(Failure::bad_request(format!("limit: expected at most {MAX_PLACES}, found {limit}")));
+    }
+    let _place = explorer.place().await?;
+    let state = Arc::clone(&explorer);
+    blocking(move |cancel| {
+        let started = Instant::now();
+        let (archive, options) = (state.archive(), state.limits());
+        let ask = |name: &str, limit: Option<u64>| ask(&archive, name, board, limit, &options, cancel);
+        let moves = ask("position_moves", None)?;
+        let places = ask("position_places", Some(limit))?;
+        let next = ask("position_next", Some(MAX_NEXT))?;
+        let num_found: u64 = moves.iter().filter_map(|row| row["num_steps"].as_u64()).sum();
+        let moves: Vec<Value> = moves.into_iter().map(|row| with_share(row, num_found)).collect();
+        let canonical = board.canonical();
+        Ok(Json(json!({
+            "board": hex(board),
+            "mask": board.tile_65536_mask(),
+            "canonical": hex(canonical),
+            "canonical_mask": canonical.tile_65536_mask(),
+            "num_found": num_found,
+            // A run visits a position at most once, because the sum of the tiles grows with each move.
+            "num_runs": num_found,
+            "after": Move::ALL.map(|direction| after(board, direction)),
+            "moves": moves,
+            "next": next.into_iter().map(|row| renamed(row, &[("tile_65536_mask", "mask")])).collect::<Vec<_>>(),
+            "places": places.into_iter().map(|row| renamed(row, &[("step_index", "step")])).collect::<Vec<_>>(),
+            "seconds": started.elapsed().as_secs_f64(),
+        })))
+    })
+    .await
+}
+
+/// Runs a named query about a board, and returns its rows as objects.
+fn ask(
+    archive: &Archive,
+    name: &str,
+    board: WideBoard,
+    limit: Option<u64>,
+    options: &QueryOptions,
+    cancel: &CancellationToken,
+) -> Result<Vec<Map<String, Value>>> {
+    let query = SavedQuery::find(name, None)?;
+    let mut params = HashMap::from([
+        ("board".to_owned(), ScalarValue::from(board.board().0)),
+        ("tile_65536_mask".to_owned(), ScalarValue::from(u64::from(board.tile_65536_mask()))),
+    ]);
+    params.extend(limit.map(|limit| ("limit".to_owned(), ScalarValue::from(limit))));
+    let query = archive.query_unless_cancelled(&query, params, options, cancel)?;
+    let mut stream = query.stream_unless_cancelled(cancel)?;
+    let names: Vec<String> = query.schema().fields().iter().map(|field| field.name().clone()).collect();
+    let mut rows = Vec::new();
+    while let Some(batch) = stream.next_unless_cancelled(cancel)? {
+        rows.extend(json_rows(&batch)?.into_iter().map(|row| names.iter().cloned().zip(row).collect()));
+    }
+    Ok(rows)
+}
+
+fn hex(board: WideBoard) -> String {
+    format!("{:016x}", board.board().0)
+}
+
+/// Returns the board after a move, before a tile spawns.
+fn after(board: WideBoard, direction: Move) -> Value {
+    if board.legal_moves() & direction.bit() == 0 {
+        return Value::Null;
+    }
+    let after = board.slide(direction);
+    json!({ "board": hex(after), "mask": after.tile_65536_mask(), "reward": board.reward(direction) })
+}
+
+fn with_share(mut row: Map<String, Value>, total: u64) -> Value {
+    let share = row["num_steps"].as_u64().map(|count| count as f64 / total as f64);
+    row.insert("share".into(), json!(share));
+    renamed(row, &[("num_engines", "engines")])
+}
+
+fn renamed(mut row: Map<String, Value>, names: &[(&str, &str)]) -> Value {
+    for (old, new) in names {
+        if let Some(value) = row.remove(*old) {
+            row.insert((*new).to_owned(), value);
+        }
+    }
+    Value::Object(row)
+}

@@ -1,0 +1,171 @@
+//! The socket, the connections, and the end of the server.
+
+use super::explorer::{Explorer, LivePolicy};
+use super::gate::{Gate, check_token};
+use super::news::watch_archive;
+use super::routes::router;
+use crate::archive::Archive;
+use crate::cancellation::CancellationToken;
+use crate::error::{Error, Result};
+use crate::random;
+use crate::runtime::{PERIOD, Threads, block_for, runtime};
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::{JoinHandle, JoinSet};
+
+/// The greatest number of open connections. More wait until one closes.
+const MAX_CONNECTIONS: usize = 256;
+
+/// The greatest number of bytes of a request's first line and headers.
+const MAX_HEADER_BYTES: usize = 32 << 10;
+
+/// The longest time for the headers of a request, and between requests. Connections without requests hold places.
+const MAX_HEADER_TIME: Duration = Duration::from_secs(10);
+
+/// Options of a view.
+pub(crate) struct ViewOptions {
+    /// The port; 0 = any free one.
+    pub(crate) port: u16,
+    /// The token that each request needs; `None` = a random one.
+    pub(crate) token: Option<String>,
+    /// Whether the view shows new versions as they are committed.
+    pub(crate) follows: bool,
+    /// The file of the notes; `None` = beside the archive, for an archive in a folder.
+    pub(crate) notes: Option<PathBuf>,
+    /// A policy whose values are shown beside those of the engine.
+    pub(crate) policy: Option<Arc<dyn LivePolicy>>,
+    /// The longest time that a client may take to send a request.
+    pub(crate) timeout: Duration,
+}
+
+impl ViewOptions {
+    /// Returns the defaults, with the token and the time of a request from the environment.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a time that is no number from 0.01 to 3600.
+    pub(crate) fn from_environment() -> Result<ViewOptions> {
+        const SECONDS: &str = "A2STORE_VIEW_TIMEOUT_SECONDS";
+        let given = std::env::var_os(SECONDS).map(|text| text.to_string_lossy().into_owned());
+        let seconds = given.as_ref().map_or(Some(30.0), |text| text.parse().ok());
+        let seconds = seconds.filter(|seconds: &f64| (0.01..=3600.0).contains(seconds));
+        let invalid = || Error::argument(SECONDS, "0.01 to 3600", format!("{:?}", given.clone().unwrap_or_default()));
+        let timeout = Duration::from_secs_f64(seconds.ok_or_else(invalid)?);
+        let token = std::env::var("A2STORE_VIEW_TOKEN").ok();
+        Ok(ViewOptions { port: 0, token, follows: true, notes: None, policy: None, timeout })
+    }
+}
+
+/// A running explorer. Dropping it ends the server.
+pub(crate) struct View {
+    address: SocketAddr,
+    token: String,
+    end: watch::Sender<bool>,
+    server: JoinHandle<()>,
+    /// The server's tasks run on these threads.
+    _threads: Threads,
+}
+
+impl View {
+    /// Starts a server on the loopback interface.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the port is in use. [`ErrorKind::Argument`](crate::ErrorKind::Argument)
+    /// for a token that is too short or has other characters than letters, digits, `-` and `_`.
+    pub(crate) fn start(archive: Archive, options: ViewOptions) -> Result<View> {
+        let token = options.token.unwrap_or_else(random::id);
+        check_token(&token)?;
+        let threads = runtime()?;
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, options.port))
+            .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
+            .map_err(|source| Error::io(format!("127.0.0.1:{}", options.port), source))?;
+        let (address, listener) = {
+            let _entered = threads.handle().enter();
+            let address = listener.local_addr().map_err(Error::from)?;
+            (address, TcpListener::from_std(listener).map_err(Error::from)?)
+        };
+        let explorer = Arc::new(Explorer::new(archive, options.notes, options.policy, options.timeout)?);
+        let gate = Arc::new(Gate::new(&token, address.port()));
+        let router = router(Arc::clone(&explorer), gate);
+        let (end, ended) = watch::channel(false);
+        let follows = options.follows;
+        let timeout = options.timeout;
+        let server = threads.spawn(async move {
+            let watcher = tokio::spawn(watch_archive(explorer, follows));
+            accept(listener, router, timeout, ended).await;
+            watcher.abort();
+        });
+        Ok(View { address, token, end, server, _threads: threads })
+    }
+
+    /// Returns the address to open in a browser, with the token.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/?token={}", self.address, self.token)
+    }
+
+    /// Waits until `cancel` is cancelled or the server has ended.
+    pub(crate) fn wait(&mut self, cancel: &CancellationToken) {
+        while !cancel.is_cancelled() && block_for(PERIOD, &mut self.server).is_none() {}
+    }
+
+    /// Ends the server: closes all connections, and cancels the work for them.
+    pub(crate) fn close(&mut self) {
+        _ = self.end.send(true);
+        if !self.server.is_finished() {
+            _ = block_for(Duration::from_secs(2), &mut self.server);
+        }
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        // A forked child has none of the server's threads.
+        if self._threads.are_here() {
+            self.close();
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, router: Router, timeout: Duration, mut ended: watch::Receiver<bool>) {
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let mut connections = JoinSet::new();
+    loop {
+        let place_and_stream = async {
+            let place = Arc::clone(&places).acquire_owned().await;
+            (place, listener.accept().await)
+        };
+        let accepted = tokio::select! {
+            _ = ended.changed() => break,
+            accepted = place_and_stream => accepted,
+        };
+        match accepted {
+            (place, Ok((stream, _))) => {
+                let connection = serve(stream, router.clone(), timeout);
+                connections.spawn(async move {
+                    connection.await;
+                    drop(place);
+                });
+            }
+            // Too many open files, for example.
+            (_, Err(_)) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+        while connections.try_join_next().is_some() {}
+    }
+    connections.shutdown().await;
+}
+
+async fn serve(stream: TcpStream, router: Router, timeout: Duration) {
+    _ = stream.set_nodelay(true);
+    let mut builder = http1::Builder::new();
+    let timeout = timeout.min(MAX_HEADER_TIME);
+    builder.timer(TokioTimer::new()).header_read_timeout(timeout).max_buf_size(MAX_HEADER_BYTES);
+    // Errors are those of a client that left or broke the protocol.
+    _ = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await;
+}

@@ -1,0 +1,81 @@
+//! Rows of statements and named queries, in JSON.
+
+use super::explorer::{Explorer, MAX_ROWS};
+use super::failure::{Answer, Failure};
+use super::request::{Body, blocking};
+use super::statement::Asked;
+use crate::query::{is_board, json_rows, type_name};
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The greatest size of an answer's rows, as Arrow arrays.
+const MAX_BYTES: u64 = 64 << 20;
+
+#[derive(Deserialize)]
+pub(super) struct Request {
+    #[serde(flatten)]
+    asked: Asked,
+    limit: Option<u64>,
+}
+
+pub(super) async fn sql(State(explorer): State<Arc<Explorer>>, Body(request): Body<Request>) -> Answer<Value> {
+    if request.asked.name.is_some() {
+        return Err(Failure::bad_request("name: expected sql"));
+    }
+    rows(explorer, request).await
+}
+
+pub(super) async fn query(State(explorer): State<Arc<Explorer>>, Body(request): Body<Request>) -> Answer<Value> {
+    if request.asked.sql.is_some() {
+        return Err(Failure::bad_request("sql: expected name"));
+    }
+    rows(explorer, request).await
+}
+
+async fn rows(explorer: Arc<Explorer>, request: Request) -> Answer<Value> {
+    let limit = request.limit.unwrap_or(MAX_ROWS);
+    if limit > MAX_ROWS {
+        return Err(Failure::bad_request(format!("limit: expected at most {MAX_ROWS}, found {limit}")));
+    }
+    let _place = explorer.place().await?;
+    let state = Arc::clone(&explorer);
+    blocking(move |cancel| {
+        let started = Instant::now();
+        let options = state.options_of(request.asked.text())?.with_byte_limit(MAX_BYTES);
+        let (query, sql) = request.asked.plan(&state.archive(), &options, cancel)?;
+        // One more row tells whether there are more. EXPLAIN has no limit.
+        let query = query.limit(limit + 1).unwrap_or(query);
+        let schema = query.schema();
+        let columns: Vec<Value> = schema
+            .fields()
+            .iter()
+            .map(|field| {
+                let is_board = is_board(field.name(), field.data_type());
+                json!({ "name": field.name(), "type": type_name(field.data_type()), "board": is_board })
+            })
+            .collect();
+        let mut stream = query.stream_unless_cancelled(cancel)?;
+        let (mut rows, mut has_more) = (Vec::new(), false);
+        while let Some(batch) = stream.next_unless_cancelled(cancel)? {
+            let rest = (limit as usize).saturating_sub(rows.len());
+            rows.extend(json_rows(&batch.slice(0, batch.num_rows().min(rest)))?);
+            if batch.num_rows() > rest {
+                has_more = true;
+                break;
+            }
+        }
+        Ok(Json(json!({
+            "columns": columns,
+            "num_rows": rows.len(),
+            "rows": rows,
+            "has_more": has_more,
+            "seconds": started.elapsed().as_secs_f64(),
+            "sql": sql,
+        })))
+    })
+    .await
+}

@@ -1,0 +1,73 @@
+//! A statement or a named query that a request asks for, with values of its parameters.
+
+use super::failure::Failure;
+use crate::archive::Archive;
+use crate::cancellation::CancellationToken;
+use crate::query::{Query, QueryOptions, SavedQuery, ScalarValue};
+use datafusion::common::ParamValues;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::collections::HashMap;
+
+/// A statement, or the name of a query, with values of its parameters.
+#[derive(Clone, Deserialize)]
+pub(super) struct Asked {
+    pub(super) sql: Option<String>,
+    pub(super) name: Option<String>,
+    #[serde(default)]
+    params: Map<String, Value>,
+}
+
+impl Asked {
+    /// Plans the statement, and returns it with its text.
+    pub(super) fn plan(
+        &self,
+        archive: &Archive,
+        options: &QueryOptions,
+        cancel: &CancellationToken,
+    ) -> Result<(Query, String), Failure> {
+        let params: HashMap<String, ScalarValue> = self
+            .params
+            .iter()
+            .map(|(name, value)| Ok((name.clone(), scalar(name, value)?)))
+            .collect::<Result<_, Failure>>()?;
+        match (&self.sql, &self.name) {
+            (Some(sql), None) => {
+                let query = archive.sql_unless_cancelled(sql, ParamValues::from(params), options, cancel)?;
+                Ok((query, sql.clone()))
+            }
+            (None, Some(name)) => {
+                let saved = SavedQuery::find(name, None)?;
+                Ok((archive.query_unless_cancelled(&saved, params, options, cancel)?, saved.sql))
+            }
+            _ => Err(Failure::bad_request("expected either sql or name")),
+        }
+    }
+
+    /// Returns the statement; empty for a named query, which does not know the notes.
+    pub(super) fn text(&self) -> &str {
+        self.sql.as_deref().unwrap_or_default()
+    }
+
+    /// Returns a name for a file of the rows.
+    pub(super) fn file_name(&self) -> &str {
+        self.name.as_deref().unwrap_or("result")
+    }
+}
+
+/// Converts a parameter. Texts of decimal digits stay texts; the type of the parameter decides.
+fn scalar(name: &str, value: &Value) -> Result<ScalarValue, Failure> {
+    Ok(match value {
+        Value::Null => ScalarValue::Null,
+        Value::Bool(value) => ScalarValue::from(*value),
+        Value::String(text) => ScalarValue::from(text.as_str()),
+        Value::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
+            (Some(value), ..) => ScalarValue::from(value),
+            (_, Some(value), _) => ScalarValue::from(value),
+            (.., value) => ScalarValue::from(value.unwrap_or(f64::NAN)),
+        },
+        Value::Array(_) | Value::Object(_) => {
+            return Err(Failure::bad_request(format!("params: {name}: expected a number, a text, a bool or null")));
+        }
+    })
+}

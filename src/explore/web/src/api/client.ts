@@ -1,0 +1,170 @@
+// The server's API. An aborted request rejects with an AbortError and cancels its query on the server.
+
+import type {
+  Annotation,
+  Archive,
+  Board,
+  DownloadFormat,
+  Note,
+  Notes,
+  Params,
+  PolicyValues,
+  Position,
+  QueryResult,
+  ReportRequest,
+  ReportState,
+  Run,
+  Runs,
+  RunsRequest,
+  Schema,
+} from "./types";
+
+/** What the page knows about the server: `restarted` means that this page's token is invalid. */
+export type Connection = "online" | "offline" | "restarted";
+
+/** An answer with an error status. `kind` is the server's word for it, or "offline". */
+export class ApiError extends Error {
+  constructor(
+    message: string,
+    readonly kind: string,
+    readonly status: number,
+  ) {
+    super(message);
+    this.name = "ApiError";
+  }
+}
+
+/** Whether an error comes from an aborted request, and needs no message. */
+export function isAbort(error: unknown): boolean {
+  return error instanceof DOMException && error.name === "AbortError";
+}
+
+/** The text of an error for the reader. */
+export function errorText(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+export class Api {
+  readonly #listeners = new Set<(connection: Connection) => void>();
+  #connection: Connection = "online";
+
+  get connection(): Connection {
+    return this.#connection;
+  }
+
+  /** Calls `listener` whenever the connection changes. Returns the function that stops it. */
+  onConnection(listener: (connection: Connection) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  setConnection(connection: Connection): void {
+    if (connection === this.#connection) return;
+    this.#connection = connection;
+    for (const listener of this.#listeners) listener(connection);
+  }
+
+  archive(signal?: AbortSignal): Promise<Archive> {
+    return this.#send("GET", "/api/archive", undefined, signal);
+  }
+
+  runs(request: RunsRequest, signal?: AbortSignal): Promise<Runs> {
+    return this.#send("POST", "/api/runs", request, signal);
+  }
+
+  run(runId: number, signal?: AbortSignal): Promise<Run> {
+    return this.#send("GET", `/api/runs/${runId}`, undefined, signal);
+  }
+
+  /** The annotations of the steps from `from` to before `to`, at most 512 steps. */
+  async annotations(runId: number, from: number, to: number, signal?: AbortSignal): Promise<Annotation[]> {
+    const path = `/api/runs/${runId}/annotations?from=${from}&to=${to}`;
+    return (await this.#send<{ rows: Annotation[] }>("GET", path, undefined, signal)).rows;
+  }
+
+  /** The live policy's values of at most 512 boards. */
+  policy(boards: Board[], signal?: AbortSignal): Promise<PolicyValues> {
+    const body = { boards: boards.map(({ board, mask }) => [board, mask]) };
+    return this.#send("POST", "/api/policy", body, signal);
+  }
+
+  position(board: Board, limit: number, signal?: AbortSignal): Promise<Position> {
+    return this.#send("POST", "/api/position", { board: board.board, mask: board.mask, limit }, signal);
+  }
+
+  sql(sql: string, params: Params, limit: number, signal?: AbortSignal): Promise<QueryResult> {
+    return this.#send("POST", "/api/sql", { sql, params, limit }, signal);
+  }
+
+  query(name: string, params: Params, limit: number, signal?: AbortSignal): Promise<QueryResult> {
+    return this.#send("POST", "/api/query", { name, params, limit }, signal);
+  }
+
+  /** Returns the address of a download, which works once and within a minute. */
+  async downloadUrl(
+    source: { sql: string } | { name: string },
+    params: Params,
+    format: DownloadFormat,
+    signal?: AbortSignal,
+  ): Promise<string> {
+    const body = { ...source, params, format };
+    return (await this.#send<{ url: string }>("POST", "/api/download", body, signal)).url;
+  }
+
+  /** Downloads the result of a query as a file. */
+  async download(source: { sql: string } | { name: string }, params: Params, format: DownloadFormat): Promise<void> {
+    const link = document.createElement("a");
+    link.href = await this.downloadUrl(source, params, format);
+    link.download = "";
+    link.click();
+  }
+
+  schema(signal?: AbortSignal): Promise<Schema> {
+    return this.#send("GET", "/api/schema", undefined, signal);
+  }
+
+  notes(signal?: AbortSignal): Promise<Notes> {
+    return this.#send("GET", "/api/notes", undefined, signal);
+  }
+
+  putNote(note: Omit<Note, "written">, signal?: AbortSignal): Promise<Notes> {
+    return this.#send("PUT", "/api/notes", note, signal);
+  }
+
+  report(request: ReportRequest, signal?: AbortSignal): Promise<ReportState> {
+    return this.#send("POST", "/api/report", request, signal);
+  }
+
+  async #send<Answer>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Answer> {
+    let response: Response;
+    try {
+      response = await fetch(path, {
+        method,
+        headers: body === undefined ? {} : { "content-type": "application/json" },
+        body: body === undefined ? undefined : JSON.stringify(body),
+        signal: signal ?? null,
+      });
+    } catch (error) {
+      if (isAbort(error)) throw error;
+      this.setConnection("offline");
+      throw new ApiError("The server does not answer.", "offline", 0);
+    }
+    if (response.status === 401) {
+      this.setConnection("restarted");
+      throw new ApiError(
+        "The server restarted. Open the address that it printed in the terminal.",
+        "unauthorized",
+        401,
+      );
+    }
+    this.setConnection("online");
+    if (!response.ok) throw await errorOf(response);
+    return (await response.json()) as Answer;
+  }
+}
+
+async function errorOf(response: Response): Promise<ApiError> {
+  const body = (await response.json().catch(() => null)) as { error?: string; kind?: string } | null;
+  const message = body?.error ?? `The server answered with status ${response.status}.`;
+  return new ApiError(message, body?.kind ?? "other", response.status);
+}

@@ -1,0 +1,227 @@
+// The bodies and answers of the server.
+
+/** A board as 16 hex digits, and the mask of the cells that hold 65,536. */
+export interface Board {
+  board: string;
+  mask: number;
+}
+
+/** The colour of each tile by exponent, 0 to 16: background and text. */
+export type Palette = [string, string][];
+
+export interface Archive {
+  name: string;
+  path: string;
+  version: number;
+  num_runs: number;
+  num_steps: number;
+  phases: Record<string, number>;
+  engines: (string | null)[];
+  models: string[];
+  policy: string | null;
+  notes: string | null;
+  program: string;
+  max_rows: number;
+  min_loss: number;
+  max_gap: number;
+  palettes: Record<PaletteName, Palette>;
+}
+
+export type PaletteName = "classic" | "safe";
+
+/** What an `archive` event tells. */
+export type ArchiveChange = Pick<Archive, "version" | "num_runs" | "num_steps">;
+
+export interface RunFilter {
+  engines?: (string | null)[];
+  min_score?: number;
+  max_score?: number;
+  min_steps?: number;
+  max_steps?: number;
+  min_tile?: number;
+  max_tile?: number;
+  run_id?: number;
+}
+
+export interface RunsRequest {
+  filter: RunFilter;
+  where: string;
+  sort: string;
+  descending: boolean;
+  offset: number;
+  limit: number;
+}
+
+export interface RunRow {
+  run_id: number;
+  engine: string | null;
+  max_score: number;
+  highest_tile: number;
+  num_steps: number;
+  format: string;
+  start_time: string | null;
+  elapsed_s: number | null;
+  session: string | null;
+  raw_evs: boolean;
+}
+
+export interface Runs {
+  version: number;
+  total: number;
+  seconds: number;
+  rows: RunRow[];
+}
+
+/** Values of up, down, left and right; null for an illegal move and an unknown value. */
+export type FourValues = (number | null)[];
+
+export interface Positions {
+  board: string[];
+  mask: number[];
+  /** The index of the step; null for the final board. */
+  step: (number | null)[];
+  score: (number | null)[];
+  played: (number | null)[];
+  legal: number[];
+  values: FourValues[];
+}
+
+export interface Model {
+  name: string;
+  /** The indices of the positions that the model annotated. */
+  at: number[];
+  preferred: (number | null)[];
+  probability: (number | null)[];
+  p1: (FourValues | null)[];
+}
+
+export interface Run {
+  run_id: number;
+  engine: string | null;
+  max_score: number;
+  highest_tile: number;
+  num_steps: number;
+  raw_evs: boolean;
+  version: number;
+  /** The version that added the run. */
+  added_in: number | null;
+  info: Record<string, unknown>;
+  positions: Positions;
+  models: Model[];
+}
+
+export interface Annotation {
+  step: number;
+  model: string;
+  /** The move of the annotated game. */
+  teacher: number | null;
+  preferred: number | null;
+  probability: number | null;
+  p1: FourValues | null;
+  logp: FourValues | null;
+  hard: FourValues | null;
+  bins: (number[] | null)[] | null;
+}
+
+export interface PolicyValues {
+  name: string;
+  values: (FourValues | null)[];
+}
+
+export interface PositionMove {
+  move: number;
+  num_steps: number;
+  share: number;
+  mean_score: number | null;
+  max_score: number | null;
+  mean_value: number | null;
+  engines: number;
+}
+
+export interface Place {
+  run_id: number;
+  step: number;
+  engine: string | null;
+  max_score: number;
+  num_steps: number;
+  move: number | null;
+  value: number | null;
+  symmetry: number | string;
+}
+
+export interface Position extends Board {
+  canonical: string;
+  canonical_mask: number;
+  num_found: number;
+  num_runs: number;
+  seconds: number;
+  after: ((Board & { reward: number }) | null)[];
+  moves: PositionMove[];
+  next: (Board & { move: number; num_steps: number })[];
+  places: Place[];
+}
+
+/** A value of a result: lists are arrays, structs objects, and integers above 2^53 strings. */
+export type Value = null | boolean | number | string | Value[] | { [name: string]: Value };
+
+export interface ResultColumn {
+  name: string;
+  type: string;
+  board: boolean;
+}
+
+export interface QueryResult {
+  columns: ResultColumn[];
+  rows: Value[][];
+  num_rows: number;
+  has_more: boolean;
+  seconds: number;
+  sql: string;
+}
+
+export type Params = Record<string, Value>;
+
+export type DownloadFormat = "parquet" | "csv" | "arrow" | "jsonl";
+
+export interface Column {
+  name: string;
+  type: string;
+  doc: string;
+}
+
+export interface Schema {
+  tables: { name: string; columns: Column[] }[];
+  functions: { name: string; call: string; type: string; doc: string; example: string; result: string }[];
+  queries: {
+    name: string;
+    purpose: string;
+    sql: string;
+    parameters: { name: string; type: string; default: string | null; doc: string }[];
+    columns: Column[];
+  }[];
+}
+
+export interface Note {
+  run_id: number;
+  step_index: number;
+  mark: string;
+  note: string;
+  written: string;
+}
+
+export interface Notes {
+  path: string;
+  notes: Note[];
+}
+
+export interface ReportRequest {
+  where: string;
+  by: "engine" | "version" | "format" | "session";
+  compare: [string, string] | null;
+  restart: boolean;
+}
+
+export type ReportState =
+  | { state: "running"; done: number; total: number }
+  | { state: "ready"; version: number; url: string; seconds: number }
+  | { state: "failed"; error: string };

@@ -1,0 +1,51 @@
+// Live news from the server.
+
+import type { Api } from "./api/client";
+import type { ArchiveChange } from "./api/types";
+
+const RETRY = 2000;
+
+/**
+ * Listens to the server while the page is visible: browsers allow six connections per host, for all tabs together.
+ * On each new connection, the server tells the archive's version, so that no commit is missed.
+ */
+export function listen(api: Api, onArchive: (change: ArchiveChange) => void, onNotes: () => void): void {
+  let source: EventSource | null = null;
+
+  function open(): void {
+    if (source !== null || document.visibilityState === "hidden") return;
+    const opened = new EventSource("/api/events");
+    source = opened;
+    opened.addEventListener("open", () => api.setConnection("online"));
+    opened.addEventListener("archive", (event) => onArchive(JSON.parse(event.data) as ArchiveChange));
+    opened.addEventListener("notes", onNotes);
+    opened.addEventListener("error", () => void ask(opened));
+  }
+
+  function close(): void {
+    source?.close();
+    source = null;
+  }
+
+  /**
+   * Asks why the connection is lost. EventSource tries again by itself, but not after an error status; a request tells
+   * whether the server was started anew, which needs a new token.
+   */
+  async function ask(lost: EventSource): Promise<void> {
+    await api.archive().catch(() => null);
+    if (source !== lost || lost.readyState !== EventSource.CLOSED) return;
+    close();
+    if (api.connection !== "restarted") setTimeout(open, RETRY);
+  }
+
+  document.addEventListener("visibilitychange", () => {
+    if (document.visibilityState === "hidden") {
+      close();
+    } else {
+      open();
+      // Notes may have changed meanwhile.
+      onNotes();
+    }
+  });
+  open();
+}

@@ -1,0 +1,109 @@
+// The positions that are worth a look.
+
+import type { Game } from "./game";
+
+export const KINDS = ["blunder", "hard", "disagreement", "tile", "note"] as const;
+export type Kind = (typeof KINDS)[number];
+
+export const KIND_NAMES: Record<Kind, { one: string; many: string; color: string }> = {
+  blunder: { one: "blunder", many: "Blunders", color: "--series-1" },
+  hard: { one: "hard move", many: "Hard moves", color: "--series-3" },
+  disagreement: { one: "disagreement", many: "Disagreements", color: "--series-0" },
+  tile: { one: "new tile", many: "New tiles", color: "--series-2" },
+  note: { one: "note", many: "Notes", color: "--series-4" },
+};
+
+/** The kinds that a run can have. */
+export function kindsOf(game: Game, hasNotes: boolean): Kind[] {
+  return KINDS.filter((kind) => (kind !== "disagreement" || game.models.length > 0) && (kind !== "note" || hasNotes));
+}
+
+/** The limits from which on a step is marked. */
+export interface Thresholds {
+  /** The least loss of a blunder. */
+  minLoss: number;
+  /** The greatest gap of a hard move. Equal values are no hard move, because any choice is right. */
+  maxGap: number;
+}
+
+/** For each kind, the indices of the marked positions in ascending order. */
+export type Marks = Record<Kind, number[]>;
+
+export function findMarks(game: Game, { minLoss, maxGap }: Thresholds, notes: Iterable<number>): Marks {
+  const marks: Marks = { blunder: [], hard: [], disagreement: [], tile: [], note: [...notes].sort((a, b) => a - b) };
+  let largest = game.maxExp[0] ?? 0;
+  for (let at = 0; at < game.length; at += 1) {
+    const [loss, gap, maxExp] = [game.loss[at] ?? NaN, game.gap[at] ?? NaN, game.maxExp[at] ?? 0];
+    if (loss >= minLoss) marks.blunder.push(at);
+    if (gap > 0 && gap <= maxGap) marks.hard.push(at);
+    if (disagrees(game, at)) marks.disagreement.push(at);
+    if (maxExp > largest) marks.tile.push(at);
+    largest = Math.max(largest, maxExp);
+  }
+  return marks;
+}
+
+function disagrees(game: Game, at: number): boolean {
+  const played = game.played(at);
+  if (played === null) return false;
+  return game.models.some(({ model, rows }) => {
+    const preferred = model.preferred[rows[at] ?? -1] ?? null;
+    return preferred !== null && preferred !== played;
+  });
+}
+
+/** The kinds of a position. */
+export function kindsAt(marks: Marks, at: number): Kind[] {
+  return KINDS.filter((kind) => marks[kind][lowerBound(marks[kind], at)] === at);
+}
+
+/** The next mark in a direction; null at the end. */
+export function nextMark(marks: number[], at: number, direction: 1 | -1): number | null {
+  const place = direction === 1 ? lowerBound(marks, at + 1) : lowerBound(marks, at) - 1;
+  return marks[place] ?? null;
+}
+
+/** The mark that is nearest to a position. */
+export function nearestMark(marks: number[], at: number): number | null {
+  const place = lowerBound(marks, at);
+  const [before, after] = [marks[place - 1], marks[place]];
+  if (before === undefined || after === undefined) return before ?? after ?? null;
+  return at - before < after - at ? before : after;
+}
+
+/** The first place whose value is at least `value`. */
+function lowerBound(sorted: number[], value: number): number {
+  let [low, high] = [0, sorted.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((sorted[middle] ?? 0) < value) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/**
+ * The thresholds to start with. Raw values have any unit, so the run itself gives the limits: the largest hundredth of
+ * the losses are blunders, and the smallest hundredth of the gaps are hard moves.
+ */
+export function defaultThresholds(game: Game, archive: { min_loss: number; max_gap: number }): Thresholds {
+  // Values are 32-bit numbers with about seven digits: 0.1 may come as 0.10000000149.
+  const short = (value: number): number => Number(value.toPrecision(6));
+  if (!game.run.raw_evs) return { minLoss: short(archive.min_loss), maxGap: short(archive.max_gap) };
+  const quantile = (numbers: Float64Array, share: number, round: (number: number) => number): number => {
+    const sorted = numbers.filter((number) => number > 0).sort();
+    const value = sorted[Math.min(Math.floor(sorted.length * share), sorted.length - 1)] ?? 0;
+    // Three digits are enough, rounded so that the move itself is still marked.
+    const unit = 10 ** (Math.floor(Math.log10(value || 1)) - 2);
+    return Number((round(value / unit) * unit).toPrecision(3));
+  };
+  return { minLoss: quantile(game.loss, 0.99, Math.floor), maxGap: quantile(game.gap, 0.01, Math.ceil) };
+}
+
+/** How far a move is behind the best one, in signs: the loss of a blunder is "!!". */
+export function severity(behind: number, { minLoss, maxGap }: Thresholds): string {
+  if (behind === 0) return "";
+  if (minLoss > 0 && behind >= minLoss) return "!!";
+  if (minLoss > 0 && behind >= minLoss / 4) return "!";
+  return behind <= maxGap ? "≈" : "";
+}

@@ -1,0 +1,64 @@
+//! Progress reporting.
+//!
+//! | file | owns |
+//! | --- | --- |
+//! | `bar.rs` | the receiver that writes to standard error: a bar, or plain lines |
+//! | `lines.rs` | a plain line every few seconds, for logs |
+
+mod bar;
+mod lines;
+
+pub use bar::ProgressBar;
+
+/// A receiver of progress reports. Its methods are called from several threads at once.
+///
+/// `()` ignores reports. [`ProgressBar`] writes to standard error.
+pub trait Progress: Sync {
+    /// Reports that the work has begun and is expected to take `total` units.
+    fn begin(&self, what: &'static str, unit: Unit, total: u64);
+    /// Reports that the expected total grew by `by` units.
+    fn expect(&self, by: u64) {
+        let _ = by;
+    }
+    /// Reports that `by` more units are done.
+    fn advance(&self, by: u64);
+    /// Reports that the work has ended, with or without success.
+    fn end(&self);
+    /// Reports a problem in the input that does not affect the result. `text` names the file. If work is repeated, its
+    /// warnings may be repeated too.
+    fn warn(&self, text: &str) {
+        let _ = text;
+    }
+}
+
+/// The unit of a [`Progress`] report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Bytes of input.
+    Bytes,
+    /// Rows of a table.
+    Rows,
+    /// Games.
+    Runs,
+    /// Queries.
+    Queries,
+}
+
+impl Unit {
+    /// Returns the unit's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Bytes => "bytes",
+            Unit::Rows => "rows",
+            Unit::Runs => "runs",
+            Unit::Queries => "queries",
+        }
+    }
+}
+
+impl Progress for () {
+    fn begin(&self, _: &'static str, _: Unit, _: u64) {}
+    fn advance(&self, _: u64) {}
+    fn end(&self) {}
+}

@@ -1,0 +1,255 @@
+//! Log records: the library's events, sent to the loggers below `a2store` of Python's `logging`.
+//!
+//! Events come from any thread, and none of these threads may wait for the interpreter. So the subscriber only adds
+//! them to a queue. [`deliver`] empties the queue on a thread of Python: while a call waits for its work, and before it
+//! returns.
+
+use crate::clock;
+use crate::process::PerProcess;
+use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyModule};
+use std::collections::VecDeque;
+use std::fmt::{self, Write};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::{Interest, set_global_default};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+/// The first parts of events' targets, and the loggers that get these events.
+const LOGGERS: [(&str, &str); 8] = [
+    ("a2store::commit", "a2store.commit"),
+    ("a2store::ingest", "a2store.ingest"),
+    ("a2store::maintenance", "a2store.maintenance"),
+    ("a2store::query", "a2store.query"),
+    ("a2store::recorder", "a2store.recorder"),
+    ("a2store::table", "a2store.table"),
+    ("a2store::retry", "a2store.retry"),
+    // Requests that the crate of this name repeats.
+    ("object_store", "a2store.object_store"),
+];
+
+/// The most events in the queue. Later events are dropped and counted.
+const CAPACITY: usize = 4_096;
+
+/// The lowest level, as a number of `logging`, of the records that each logger handles.
+static LEVELS: [AtomicU8; LOGGERS.len()] = [const { AtomicU8::new(u8::MAX) }; LOGGERS.len()];
+
+/// Whether the queue may have events.
+static HAS_EVENTS: AtomicBool = AtomicBool::new(false);
+
+static QUEUE: PerProcess<Mutex<Queue>> = PerProcess::new();
+
+#[derive(Default)]
+struct Queue {
+    events: VecDeque<QueuedEvent>,
+    dropped: u64,
+}
+
+struct QueuedEvent {
+    logger: &'static str,
+    level: u8,
+    /// Seconds since 1970.
+    time: f64,
+    text: String,
+    fields: Vec<(&'static str, Value)>,
+}
+
+enum Value {
+    Bool(bool),
+    Int(i128),
+    Float(f64),
+    Text(String),
+}
+
+/// Returns the queue, or `None` if it cannot be created.
+fn queue() -> Option<MutexGuard<'static, Queue>> {
+    let queue = QUEUE.get_or_make(|| Ok(Mutex::default())).ok()?;
+    Some(queue.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Begins to receive events, of the levels that the loggers handle now.
+pub(super) fn listen(py: Python<'_>) {
+    static ONCE: Once = Once::new();
+    // If the process already has a subscriber, that one receives the events.
+    ONCE.call_once(|| drop(set_global_default(ToPython)));
+    // A signal's handler may have run meanwhile. While the interpreter ends, modules may be gone; then the levels stay.
+    if let Err(error) = read_levels(py) {
+        interrupts(py, &error);
+    }
+}
+
+/// Makes the interpreter raise a `KeyboardInterrupt` again where it can be raised. Returns false for other exceptions.
+fn interrupts(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyKeyboardInterrupt>(py)
+        && py.import("_thread").and_then(|thread| thread.call_method0("interrupt_main")).is_ok()
+}
+
+fn read_levels(py: Python<'_>) -> PyResult<()> {
+    let names = LOGGERS.map(|(_, name)| name);
+    let levels: [u8; LOGGERS.len()] = module(py)?.call_method1("levels", (names,))?.extract()?;
+    for (level, known) in levels.into_iter().zip(&LEVELS) {
+        known.store(level, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Runs `work` without the interpreter, and sends its events to `logging`.
+pub(super) fn logged<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
+    listen(py);
+    let done = py.detach(work);
+    deliver_all(py);
+    done
+}
+
+/// Sends the events of the queue to `logging`, and reports an exception of a handler as one that no caller can catch.
+pub(super) fn deliver_all(py: Python<'_>) {
+    let Err(error) = deliver(py) else { return };
+    // The call has ended, so the interpreter raises it after the call.
+    if !interrupts(py, &error) {
+        error.write_unraisable(py, None);
+    }
+}
+
+/// Sends the events of the queue to `logging`.
+///
+/// # Errors
+/// The exception of a handler.
+pub(super) fn deliver(py: Python<'_>) -> PyResult<()> {
+    if !HAS_EVENTS.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    let (events, dropped) = {
+        let Some(mut queue) = queue() else { return Ok(()) };
+        HAS_EVENTS.store(false, Ordering::Relaxed);
+        (std::mem::take(&mut queue.events), std::mem::take(&mut queue.dropped))
+    };
+    let records = PyList::empty(py);
+    for event in events {
+        let fields = PyDict::new(py);
+        for (name, value) in event.fields {
+            match value {
+                Value::Bool(value) => fields.set_item(name, value)?,
+                Value::Int(value) => fields.set_item(name, value)?,
+                Value::Float(value) => fields.set_item(name, value)?,
+                Value::Text(value) => fields.set_item(name, value)?,
+            }
+        }
+        records.append((event.logger, event.level, event.time, event.text, fields))?;
+    }
+    module(py)?.call_method1("handle", (records, dropped)).map(drop)
+}
+
+fn module(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+    py.import("a2store._logging")
+}
+
+/// The process's subscriber.
+struct ToPython;
+
+impl ToPython {
+    /// Returns the index of the logger of a target.
+    fn logger_of(target: &str) -> Option<usize> {
+        if !target.starts_with("a2store") && !target.starts_with("object_store") {
+            return None;
+        }
+        LOGGERS.iter().position(|(prefix, _)| target.starts_with(prefix))
+    }
+
+    /// Returns the number of a level in `logging`.
+    fn number(level: Level) -> u8 {
+        match level {
+            Level::ERROR => 40,
+            Level::WARN => 30,
+            Level::INFO => 20,
+            Level::DEBUG => 10,
+            Level::TRACE => 5,
+        }
+    }
+}
+
+impl Subscriber for ToPython {
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        match metadata.is_event() && ToPython::logger_of(metadata.target()).is_some() {
+            true => Interest::sometimes(),
+            false => Interest::never(),
+        }
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        let logger = ToPython::logger_of(metadata.target()).filter(|_| metadata.is_event());
+        logger.is_some_and(|logger| ToPython::number(*metadata.level()) >= LEVELS[logger].load(Ordering::Relaxed))
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let Some(logger) = ToPython::logger_of(event.metadata().target()) else { return };
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let queued = QueuedEvent {
+            logger: LOGGERS[logger].1,
+            level: ToPython::number(*event.metadata().level()),
+            time: clock::now().timestamp_micros() as f64 / 1e6,
+            text: fields.text,
+            fields: fields.named,
+        };
+        let Some(mut queue) = queue() else { return };
+        match queue.events.len() < CAPACITY {
+            true => queue.events.push_back(queued),
+            false => queue.dropped += 1,
+        }
+        HAS_EVENTS.store(true, Ordering::Relaxed);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// The message and the fields of an event.
+#[derive(Default)]
+struct Fields {
+    text: String,
+    named: Vec<(&'static str, Value)>,
+}
+
+impl Visit for Fields {
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.named.push((field.name(), Value::Bool(value)));
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.named.push((field.name(), Value::Int(value.into())));
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.named.push((field.name(), Value::Int(value.into())));
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.named.push((field.name(), Value::Float(value)));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.named.push((field.name(), Value::Text(value.to_owned())));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let mut text = String::new();
+        // A `Debug` that fails leaves the text so far.
+        let _ = write!(text, "{value:?}");
+        match field.name() {
+            "message" => self.text = text,
+            name => self.named.push((name, Value::Text(text))),
+        }
+    }
+}

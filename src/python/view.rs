@@ -1,0 +1,226 @@
+//! The explorer of an archive in a browser.
+
+use super::numpy::{as_array, copied_array, type_and_shape, values};
+use super::steps::legal_array;
+use crate::archive::Archive;
+use crate::board::{Move, WideBoard};
+use crate::error::{Error, ErrorKind, Result};
+use crate::explore::{Game, LivePolicy, Prediction, View, ViewOptions};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// A running explorer of an archive, from ``Archive.view``.
+///
+/// The server runs on threads of its own until ``close``, the end of a ``with`` block, or the end of the process. It
+/// serves this machine only, and needs the token in ``url``.
+///
+/// >>> with archive.view(open_browser=False) as view:
+/// ...     print(view.url.partition("?")[0].rpartition(":")[0])
+/// http://127.0.0.1
+#[pyclass(frozen, name = "View", module = "a2store")]
+pub(super) struct PyView {
+    url: String,
+    view: Arc<Mutex<Option<View>>>,
+}
+
+/// The open views. They run until they are closed, even if Python has dropped them.
+static OPEN: Mutex<Vec<Arc<Mutex<Option<View>>>>> = Mutex::new(Vec::new());
+
+fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts the server.
+pub(super) fn view(
+    py: Python<'_>,
+    archive: Archive,
+    mut options: ViewOptions,
+    policy: Option<Py<PyAny>>,
+    open_browser: bool,
+) -> PyResult<PyView> {
+    if let Some(policy) = policy {
+        let policy = Arc::new(CallablePolicy::new(py, policy)?);
+        options.policy = Some(Arc::clone(&policy) as Arc<dyn LivePolicy>);
+        // The interpreter must not end during a call from another thread.
+        let end = EndOfPolicy { policy: Arc::downgrade(&policy), process: std::process::id() };
+        py.import("atexit")?.call_method1("register", (Py::new(py, end)?,))?;
+    }
+    let view = py.detach(|| View::start(archive, options))?;
+    let url = view.url();
+    if open_browser {
+        py.import("webbrowser")?.call_method1("open", (&url,))?;
+    }
+    let view = Arc::new(Mutex::new(Some(view)));
+    lock(&OPEN).push(Arc::clone(&view));
+    Ok(PyView { url, view })
+}
+
+#[pymethods]
+impl PyView {
+    /// The address to open in a browser on this machine, with the token. It stays the same after ``close``.
+    ///
+    /// >>> archive.view(open_browser=False).url.startswith("http://127.0.0.1:")
+    /// True
+    #[getter]
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Whether the server has ended.
+    ///
+    /// >>> view = archive.view(open_browser=False)
+    /// >>> view.closed
+    /// False
+    #[getter]
+    fn closed(&self) -> bool {
+        lock(&self.view).is_none()
+    }
+
+    /// End the server and its open requests. Does nothing if it has ended.
+    ///
+    /// >>> archive.view(open_browser=False).close()
+    fn close(&self, py: Python<'_>) {
+        // A request may wait for the interpreter's lock, to call the policy.
+        py.detach(|| drop(lock(&self.view).take()));
+        lock(&OPEN).retain(|view| !Arc::ptr_eq(view, &self.view));
+    }
+
+    /// Return the view itself.
+    fn __enter__(this: Bound<'_, Self>) -> Bound<'_, Self> {
+        this
+    }
+
+    /// Close the view.
+    #[pyo3(signature = (*_args))]
+    fn __exit__(&self, py: Python<'_>, _args: &Bound<'_, PyTuple>) {
+        self.close(py);
+    }
+
+    fn __repr__(&self) -> String {
+        let state = if self.closed() { "closed" } else { "open" };
+        format!("View({}, {state})", self.url.split('?').next().unwrap_or_default())
+    }
+
+    /// Return a link to the explorer.
+    fn _repr_html_(&self) -> String {
+        if self.closed() {
+            return "<p>This view is closed.</p>".to_owned();
+        }
+        format!("<p><a href=\"{0}\" target=\"_blank\" rel=\"noopener\">Explore the archive</a></p>", self.url)
+    }
+}
+
+/// Refuses calls of a policy, and waits some seconds for the running one. Python calls it before it ends.
+#[pyclass(frozen)]
+struct EndOfPolicy {
+    policy: Weak<CallablePolicy>,
+    /// A forked child has none of the threads that call the policy.
+    process: u32,
+}
+
+#[pymethods]
+impl EndOfPolicy {
+    fn __call__(&self, py: Python<'_>) -> PyResult<()> {
+        const LONGEST: Duration = Duration::from_secs(5);
+        let Some(policy) = self.policy.upgrade().filter(|_| self.process == std::process::id()) else { return Ok(()) };
+        policy.is_ending.store(true, Ordering::SeqCst);
+        let started = Instant::now();
+        while policy.turn.try_lock().is_err() && started.elapsed() < LONGEST {
+            py.detach(|| std::thread::sleep(Duration::from_millis(10)));
+            py.check_signals()?;
+        }
+        Ok(())
+    }
+}
+
+/// A Python function as a policy.
+pub(super) struct CallablePolicy {
+    name: String,
+    function: Py<PyAny>,
+    /// A model may not be safe for two calls at once.
+    turn: Mutex<()>,
+    /// Whether the process ends.
+    is_ending: AtomicBool,
+}
+
+impl CallablePolicy {
+    pub(super) fn new(py: Python<'_>, function: Py<PyAny>) -> PyResult<CallablePolicy> {
+        let bound = function.bind(py);
+        if !bound.is_callable() {
+            let found = bound.get_type().name()?;
+            return Err(PyTypeError::new_err(format!("policy: expected a function, found {found}")));
+        }
+        let of_type = || bound.get_type().name().map(|name| name.to_string());
+        let name = bound.getattr("__name__").and_then(|name| name.extract()).or_else(|_| of_type())?;
+        Ok(CallablePolicy { name, function, turn: Mutex::default(), is_ending: AtomicBool::new(false) })
+    }
+
+    /// Adds the policy to the models of a game, with its values of all positions.
+    pub(super) fn predict(&self, py: Python<'_>, game: &mut Game) -> PyResult<()> {
+        let model = game.models.len();
+        game.models.push(self.name.clone());
+        for positions in game.positions.chunks_mut(512) {
+            let boards: Vec<WideBoard> = positions.iter().map(|position| position.board).collect();
+            for (position, moves) in positions.iter_mut().zip(self.call(py, &boards)?) {
+                let known = Move::ALL.into_iter().filter_map(|each| Some((each, moves[each as usize]?)));
+                let best = known.max_by(|(_, a), (_, b)| a.total_cmp(b));
+                let (preferred, probability) = best.unzip();
+                position.predictions.push(Prediction { model, preferred, probability, moves });
+            }
+        }
+        Ok(())
+    }
+
+    fn call(&self, py: Python<'_>, boards: &[WideBoard]) -> PyResult<Vec<[Option<f32>; 4]>> {
+        let tokens: Vec<u8> = boards.iter().flat_map(|board| board.exps()).collect();
+        let masks: Vec<u8> = boards.iter().map(|board| board.legal_moves()).collect();
+        let (tokens, legal) = (copied_array(py, &tokens, "|u1", Some(16))?, legal_array(py, &masks)?);
+        let result = as_array(&self.function.bind(py).call1((tokens, legal))?)?;
+        let (kind, shape) = type_and_shape(&result)?;
+        match (kind.as_str(), shape.as_slice()) {
+            ("i" | "u", [rows]) if *rows == boards.len() => {
+                let moves: Vec<i64> = values(&result, "int64")?;
+                if let Some(wrong) = moves.iter().find(|&&chosen| !(0..=3).contains(&chosen)) {
+                    return Err(PyValueError::new_err(format!("policy: expected moves from 0 to 3, found {wrong}")));
+                }
+                let one = |chosen: i64| std::array::from_fn(|at| (at as i64 == chosen).then_some(1.0));
+                Ok(moves.into_iter().map(one).collect())
+            }
+            ("f" | "i" | "u", [rows, 4]) if *rows == boards.len() => {
+                let numbers: Vec<f32> = values(&result, "float32")?;
+                let is_legal = |row: usize, at: usize| masks[row] & (1 << at) != 0;
+                let row = |(row, four): (usize, &[f32])| {
+                    std::array::from_fn(|at| Some(four[at]).filter(|value| value.is_finite() && is_legal(row, at)))
+                };
+                Ok(numbers.chunks_exact(4).enumerate().map(row).collect())
+            }
+            _ => {
+                let rows = boards.len();
+                let message = format!(
+                    "policy: expected floats of shape ({rows}, 4) or moves of shape ({rows},), found kind {kind:?} of shape {shape:?}"
+                );
+                Err(PyValueError::new_err(message))
+            }
+        }
+    }
+}
+
+impl LivePolicy for CallablePolicy {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn values(&self, boards: &[WideBoard]) -> Result<Vec<[Option<f32>; 4]>> {
+        let _turn = lock(&self.turn);
+        if self.is_ending.load(Ordering::SeqCst) {
+            return Err(ErrorKind::Cancelled.into());
+        }
+        Python::attach(|py| {
+            self.call(py, boards).map_err(|error| Error::argument("policy", "values of the moves", error.to_string()))
+        })
+    }
+}

@@ -1,0 +1,27 @@
+//! The report: what an archive holds, as tables and as one HTML page.
+//!
+//! The entry point is [`Archive::report`](crate::Archive::report). Each table is the result of a named query, so that
+//! users can ask for the same numbers.
+//!
+//! Invariant: the page needs no other file and no network. Text of the archive is data in it, never markup.
+//!
+//! | file | owns |
+//! | --- | --- |
+//! | `options.rs` | the runs of a report, and their groups |
+//! | `plan.rs` | the named queries of a report, and their parameters |
+//! | `report.rs` | running the queries; the report |
+//! | `page.rs` | the page: the template with the report's data |
+//! | `web/` | the sources of the template `report.html`; `make page` builds it |
+
+mod options;
+mod page;
+mod plan;
+#[allow(clippy::module_inception)] // The file of the type that the module is about.
+mod report;
+
+#[cfg(feature = "explore")]
+pub(crate) use options::check_condition;
+pub use options::{ReportGroups, ReportOptions};
+#[cfg(feature = "explore")]
+pub(crate) use page::page_policy;
+pub use report::{Report, ReportTable};

@@ -1,0 +1,120 @@
+//! The runs of a report, and their groups.
+
+use crate::archive::Archive;
+use crate::error::{Error, ErrorKind, Result};
+use crate::names::text_form;
+use crate::query::{QueryOptions, no_params};
+use derive_setters::Setters;
+
+/// Options of [`Archive::report`].
+///
+/// Set fields with the `with_*` methods: `ReportOptions::default().with_condition("max_score >= 20000".to_owned())`.
+#[derive(Clone, Debug, Default, Setters)]
+#[setters(prefix = "with_", strip_option)]
+#[non_exhaustive]
+pub struct ReportOptions {
+    /// An SQL condition on the columns of `runs`, such as `max_score >= 20000`; `None` = all runs.
+    pub condition: Option<String>,
+    /// The groups that the report compares.
+    pub groups: ReportGroups,
+    /// Two groups to compare. Runs of other groups are left out.
+    pub compare: Option<[String; 2]>,
+    /// The address of a running explorer, to which the page links; `/` if it shows the page; `None` = no links.
+    pub explorer: Option<String>,
+}
+
+/// What the runs of a group have in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReportGroups {
+    /// The engine. For recordings and sessions, this is the tag of the model, unless the recorder has another engine.
+    #[default]
+    Engine,
+    /// The version of the archive that added the run.
+    Version,
+    /// The format of the source.
+    Format,
+    /// The session.
+    Session,
+}
+
+impl ReportGroups {
+    /// All variants.
+    pub const ALL: [ReportGroups; 4] =
+        [ReportGroups::Engine, ReportGroups::Version, ReportGroups::Format, ReportGroups::Session];
+
+    /// Returns the name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            ReportGroups::Engine => "engine",
+            ReportGroups::Version => "version",
+            ReportGroups::Format => "format",
+            ReportGroups::Session => "session",
+        }
+    }
+}
+
+text_form!(ReportGroups, "by", "\"engine\", \"version\", \"format\" or \"session\"");
+
+impl ReportOptions {
+    /// Returns what to put before a named query: common table expressions that replace `runs` and `steps`. Empty if the
+    /// query shall see all runs, in groups of engines.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Query`] and [`ErrorKind::QueryRefused`] if the condition is not one condition on runs.
+    pub(super) fn tables(&self, archive: &Archive) -> Result<Vec<String>> {
+        let mut conditions = Vec::new();
+        if let Some(condition) = &self.condition {
+            check_condition(archive, condition, "a report", &QueryOptions::default())?;
+            conditions.push(format!("(\n{condition}\n)"));
+        }
+        // In groups other than engines, the name of the group stands in the column `engine`.
+        let group = match self.groups {
+            ReportGroups::Engine => "engine",
+            ReportGroups::Version => "CAST(version AS VARCHAR)",
+            ReportGroups::Format => "format",
+            ReportGroups::Session => "session",
+        };
+        if let Some(compare) = &self.compare {
+            let names = compare.each_ref().map(|name| format!("'{}'", name.replace('\'', "''")));
+            conditions.push(format!("{group} IN ({})", names.join(", ")));
+        }
+        let has_groups = self.groups != ReportGroups::Engine;
+        if conditions.is_empty() && !has_groups {
+            return Ok(Vec::new());
+        }
+        let columns = if has_groups { format!("* REPLACE ({group} AS engine)") } else { "*".to_owned() };
+        let filter = if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) };
+        let steps = if has_groups {
+            "SELECT s.* REPLACE (r.engine AS engine) FROM steps s JOIN runs r ON r.run_id = s.run_id"
+        } else {
+            "SELECT * FROM steps WHERE run_id IN (SELECT run_id FROM runs)"
+        };
+        let annotations = "SELECT * FROM annotations WHERE run_id IN (SELECT run_id FROM runs)";
+        Ok(vec![
+            format!("runs AS (SELECT {columns} FROM runs{filter})"),
+            format!("steps AS ({steps})"),
+            format!("annotations AS ({annotations})"),
+        ])
+    }
+}
+
+/// Checks that a text is one condition on the columns of `runs`, for `of`.
+pub(crate) fn check_condition(archive: &Archive, condition: &str, of: &str, options: &QueryOptions) -> Result<()> {
+    // Two statements: a text such as `true) OR (true` fits one of them only.
+    for statement in [
+        format!("SELECT run_id FROM runs WHERE (\n{condition}\n)"),
+        format!("SELECT run_id FROM runs WHERE\n{condition}\n"),
+    ] {
+        let query = archive.sql_with(&statement, no_params(), options).map_err(|error| match error.into_kind() {
+            ErrorKind::Query { message } => Error::query(format!("where: {message}")),
+            kind => kind.into(),
+        })?;
+        if query.is_volatile() {
+            // Each query would see other runs.
+            let why = format!("the condition of {of} depends only on the run");
+            return Err(Error::refused("where: a random number or the time", why));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! The page of a report.
+
+use super::report::{Report, ReportTable, has_too_many_groups};
+use crate::error::{Error, Result};
+use crate::publish::Output;
+use crate::query::{ScalarValue, json_rows};
+use arrow::datatypes::DataType;
+use serde_json::{Map, Value, json};
+use std::io::Write;
+use std::path::Path;
+
+/// The page without data. `web/` builds it.
+const TEMPLATE: &str = include_str!("report.html");
+
+/// The place of the data in the template.
+const PLACE: &str = "<script type=\"application/json\" id=\"data\">{}</script>";
+
+/// Returns what the page allows itself to load, for the header of a server: its own script and styles.
+#[cfg(feature = "explore")]
+pub(crate) fn page_policy() -> String {
+    let content =
+        TEMPLATE.split_once("\"Content-Security-Policy\"").and_then(|(_, rest)| rest.split_once("content=\""));
+    let policy = content.and_then(|(_, rest)| rest.split_once('"')).map_or("default-src 'none'", |(policy, _)| policy);
+    policy.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+impl Report {
+    /// Returns the page: HTML that needs no other file and no network.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Query`](crate::ErrorKind::Query) for rows that JSON cannot hold, which named queries do not have.
+    pub fn to_html(&self) -> Result<String> {
+        // In a script element, only `<` can end the data. In JSON, `<` occurs only in strings, which may escape it.
+        let data = json(self)?.to_string().replace('<', "\\u003c");
+        Ok(TEMPLATE.replacen(PLACE, &PLACE.replacen("{}", &data, 1), 1))
+    }
+
+    /// Writes the page to a file. The complete file replaces an existing one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), and the error of [`to_html`](Report::to_html).
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let (path, html) = (path.as_ref(), self.to_html()?);
+        let output = Output::create(path)?;
+        output.file().write_all(html.as_bytes()).map_err(|source| Error::io(path, source))?;
+        output.publish()
+    }
+}
+
+fn json(report: &Report) -> Result<Value> {
+    let mut results = Map::new();
+    for table in &report.tables {
+        results.insert(table.key.to_owned(), table_json(table)?);
+    }
+    let name = Path::new(&report.archive)
+        .file_name()
+        .map_or_else(|| report.archive.clone().into(), |name| name.to_string_lossy());
+    Ok(json!({
+        "title": name,
+        "version": report.version,
+        "written": report.written,
+        "program": concat!("a2store ", env!("CARGO_PKG_VERSION")),
+        "where": report.options.condition,
+        "by": report.options.groups.name(),
+        "compare": report.options.compare,
+        "too_many_groups": has_too_many_groups(report),
+        "explorer": report.options.explorer,
+        "phases": { "mid": report.phases[0], "late": report.phases[1] },
+        "results": results,
+    }))
+}
+
+fn table_json(table: &ReportTable) -> Result<Value> {
+    let parameters: Map<String, Value> =
+        table.parameters.iter().map(|(name, value)| ((*name).to_owned(), scalar(value))).collect();
+    let (columns, types, rows, error) = match &table.rows {
+        Ok(batch) => {
+            let schema = batch.schema();
+            let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+            let types: Vec<String> = schema.fields().iter().map(|field| type_text(field.data_type())).collect();
+            (json!(names), json!(types), json!(json_rows(batch)?), None)
+        }
+        Err(error) => (json!([]), json!([]), json!([]), Some(error)),
+    };
+    Ok(json!({
+        "query": table.query,
+        "parameters": parameters,
+        "columns": columns,
+        "types": types,
+        "rows": rows,
+        "seconds": (table.elapsed.as_secs_f64() * 1e3).round() / 1e3,
+        "error": error,
+        "note": table.note,
+    }))
+}
+
+fn type_text(dtype: &DataType) -> String {
+    match dtype {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Dictionary(..) => "string".to_owned(),
+        other => other.to_string().to_ascii_lowercase(),
+    }
+}
+
+fn scalar(value: &ScalarValue) -> Value {
+    match value {
+        ScalarValue::Boolean(Some(value)) => json!(value),
+        ScalarValue::Int64(Some(value)) => json!(value),
+        ScalarValue::UInt64(Some(value)) => json!(value),
+        ScalarValue::Float64(Some(value)) => json!(value),
+        ScalarValue::Utf8(Some(value)) => json!(value),
+        _ => Value::Null,
+    }
+}

@@ -1,0 +1,219 @@
+//! Running the queries of a report.
+
+use super::options::{ReportGroups, ReportOptions};
+use super::plan::{self, MAX_GROUPS, PlannedTable, ReportFacts};
+use crate::archive::Archive;
+use crate::cancellation::CancellationToken;
+use crate::clock;
+use crate::error::{Error, ErrorKind, Result};
+use crate::progress::{Progress, Unit};
+use crate::query::{QueryOptions, SavedQuery, ScalarValue, query_error};
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::compute::{cast, concat_batches};
+use arrow::datatypes::{DataType, UInt64Type};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What an archive holds: the results of named queries, and a page that shows them.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Report {
+    /// The location of the archive.
+    pub archive: String,
+    /// The version that the report describes.
+    pub version: u64,
+    /// The time of the report in UTC, in the format of RFC 3339.
+    pub written: String,
+    /// The options.
+    pub options: ReportOptions,
+    /// The archive's phases: the tiles at which the middle game and the late game begin.
+    pub phases: [u32; 2],
+    /// The results, in the order of the page.
+    pub tables: Vec<ReportTable>,
+}
+
+/// The result of one query of a report.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ReportTable {
+    /// The name of the table in the report.
+    pub key: &'static str,
+    /// The named query.
+    pub query: &'static str,
+    /// The values of its parameters that are not its defaults.
+    pub parameters: Vec<(&'static str, ScalarValue)>,
+    /// The rows, or the reason why there are none. A query that exceeds the memory limit leaves out its section only.
+    pub rows: Result<RecordBatch, String>,
+    /// The time that the query took.
+    pub elapsed: Duration,
+    /// How the result is an estimate; `None` = it is exact.
+    pub note: Option<String>,
+}
+
+impl Archive {
+    /// Describes the runs of the archive: scores, lengths, tiles, survival, values, moves, positions, spawns.
+    ///
+    /// Runs about 25 named queries, most of which read all steps. `progress` counts them.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let cancel = a2store::CancellationToken::new();
+    /// # let mut archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
+    /// # let runs = folder.path().join("runs");
+    /// # a2store::simulate(&runs, &a2store::SimulateOptions::default().with_runs(3), &(), &cancel)?;
+    /// # archive.ingest([&runs], &Default::default(), &(), &cancel)?;
+    /// let report = archive.report(&a2store::ReportOptions::default(), &(), &cancel)?;
+    /// report.save(folder.path().join("report.html"))?;
+    /// let reach = report.table("tile_reach").ok_or("no table")?;
+    /// assert!(reach.rows.as_ref().is_ok_and(|rows| rows.num_rows() > 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Query`](crate::ErrorKind::Query) and
+    /// [`ErrorKind::QueryRefused`](crate::ErrorKind::QueryRefused) if the options' condition is not one condition on
+    /// runs. [`ErrorKind::Argument`](crate::ErrorKind::Argument) if one of two groups to compare has no runs. Errors of
+    /// reading the archive. [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
+    pub fn report(
+        &self,
+        options: &ReportOptions,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+    ) -> Result<Report> {
+        let tables = options.tables(self)?;
+        let run = |planned: PlannedTable| ReportTable::of(self, planned, &tables, cancel);
+        let summary = run(plan::summary())?;
+        let rows = summary.rows.clone().map_err(Error::query)?;
+        let facts = ReportFacts { has_annotations: !self.annotations().is_empty(), ..facts(&rows) };
+        check_groups(options, &rows)?;
+        let mut found = vec![summary];
+        let planned = plan::tables(&facts);
+        progress.begin("report", Unit::Queries, planned.len() as u64);
+        let done = planned.into_iter().try_for_each(|planned| {
+            found.push(run(planned)?);
+            progress.advance(1);
+            Ok(())
+        });
+        progress.end();
+        done.map(|()| Report {
+            archive: self.path().to_string_lossy().into_owned(),
+            version: self.version(),
+            written: clock::text(),
+            options: options.clone(),
+            phases: [self.phases().mid, self.phases().late],
+            tables: found,
+        })
+    }
+}
+
+impl Report {
+    /// Returns the table with this key.
+    #[must_use]
+    pub fn table(&self, key: &str) -> Option<&ReportTable> {
+        self.tables.iter().find(|table| table.key == key)
+    }
+}
+
+impl ReportTable {
+    /// Runs a query over these tables.
+    fn of(
+        archive: &Archive,
+        planned: PlannedTable,
+        tables: &[String],
+        cancel: &CancellationToken,
+    ) -> Result<ReportTable> {
+        let PlannedTable { key, query, parameters, note } = planned;
+        let started = Instant::now();
+        let saved = with_tables(SavedQuery::find(query, None)?, tables);
+        let rows = match rows(archive, &saved, &parameters, cancel) {
+            Ok(rows) => Ok(rows),
+            // These depend on the amount of data; the rest of the report is still right.
+            Err(error) if matches!(error.kind(), ErrorKind::QueryLimit { .. } | ErrorKind::MemoryLimit { .. }) => {
+                Err(error.message())
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(ReportTable { key, query, parameters, rows, elapsed: started.elapsed(), note })
+    }
+}
+
+fn rows(
+    archive: &Archive,
+    query: &SavedQuery,
+    parameters: &[(&'static str, ScalarValue)],
+    cancel: &CancellationToken,
+) -> Result<RecordBatch> {
+    let given: HashMap<String, ScalarValue> =
+        parameters.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+    let query = archive.query_unless_cancelled(query, given, &QueryOptions::default(), cancel)?;
+    let mut stream = query.stream_unless_cancelled(cancel)?;
+    let mut batches = Vec::new();
+    while let Some(batch) = stream.next_unless_cancelled(cancel)? {
+        batches.push(batch);
+    }
+    concat_batches(&stream.schema(), &batches).map_err(|error| query_error(error.into()))
+}
+
+/// Puts common table expressions before those of a named query.
+fn with_tables(query: SavedQuery, tables: &[String]) -> SavedQuery {
+    if tables.is_empty() {
+        return query;
+    }
+    let lines = query.sql.lines().skip_while(|line| line.starts_with("--"));
+    let text = lines.collect::<Vec<_>>().join("\n");
+    let tables = tables.join(",\n");
+    let sql = match text.strip_prefix("WITH ") {
+        Some(rest) => format!("WITH {tables},\n{rest}"),
+        None => format!("WITH {tables}\n{text}"),
+    };
+    SavedQuery { sql, ..query }
+}
+
+/// Returns what the summary tells about all runs.
+fn facts(summary: &RecordBatch) -> ReportFacts {
+    let values = |name: &str| {
+        let column = summary.column_by_name(name).and_then(|column| cast(column, &DataType::UInt64).ok());
+        column.map_or_else(Vec::new, |column| column.as_primitive::<UInt64Type>().iter().flatten().collect())
+    };
+    let sum = |name: &str| values(name).iter().sum::<u64>();
+    let max = |name: &str| values(name).into_iter().max().unwrap_or(0);
+    ReportFacts {
+        num_steps: sum("num_steps"),
+        max_score: max("max_score"),
+        max_steps: max("max_steps"),
+        num_groups: groups(summary).len(),
+        has_annotations: false,
+        num_normalized: sum("num_runs").saturating_sub(sum("num_raw_evs")).saturating_sub(sum("num_without_evs")),
+        num_raw: sum("num_raw_evs"),
+    }
+}
+
+/// Returns the groups of the summary; `None` stands for runs without one.
+fn groups(summary: &RecordBatch) -> BTreeSet<Option<String>> {
+    let column = summary.column_by_name("engine").and_then(|column| cast(column, &DataType::Utf8).ok());
+    let text = |column: Arc<dyn Array>| {
+        column.as_string::<i32>().iter().map(|name| name.map(str::to_owned)).collect::<BTreeSet<_>>()
+    };
+    column.map_or_else(BTreeSet::new, text)
+}
+
+fn check_groups(options: &ReportOptions, summary: &RecordBatch) -> Result<()> {
+    let found = groups(summary);
+    for name in options.compare.iter().flatten() {
+        if !found.contains(&Some(name.clone())) {
+            let expected = match options.groups {
+                ReportGroups::Engine => "an engine with runs".to_owned(),
+                groups => format!("a {groups} with runs"),
+            };
+            return Err(Error::argument("compare", expected, format!("{name:?}")));
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether the report has one group for all runs, because there are too many engines.
+pub(super) fn has_too_many_groups(report: &Report) -> bool {
+    let summary = report.table("summary").and_then(|table| table.rows.as_ref().ok());
+    summary.is_some_and(|rows| groups(rows).len() > MAX_GROUPS)
+}

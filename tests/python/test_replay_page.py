@@ -1,0 +1,155 @@
+"""The page that replays a run, and boards as pictures in tables, in a browser."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import a2store
+from archives import run_command
+from browser import Page
+
+EVIL = "</script><script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> a2store.Archive:
+    root = tmp_path_factory.mktemp("replay_page")
+    a2store.simulate(root / "runs", runs=2, seed=5, depth=1, engine=EVIL, progress=False)
+    archive = a2store.Archive.create(root / "games.a2")
+    archive.ingest(root / "runs", progress=False)
+    return archive
+
+
+def shown(page: Page) -> tuple[str, list[int]]:
+    """Return the status line and the tiles of the page, 0 for an empty cell."""
+    status = page.js("return document.getElementById('status').textContent")
+    tiles = page.js("return [...document.querySelectorAll('#board > span')].map((cell) => Number(cell.textContent))")
+    return status, tiles
+
+
+def test_keys_and_the_slider(page: Page, archive: a2store.Archive) -> None:
+    run = archive.run(0)
+    page.open(run.replay(10).to_html())
+    at = 10
+    for keys, move in [("l", 1), ("h", -1), ("g", -(10**9)), ("G", 10**9), ("h", -1), ("l", 1), ("l", 1), ("h", -1)]:
+        page.press(keys)
+        at = min(max(at + move, 0), len(run))
+        status, tiles = shown(page)
+        position = run.position(at)
+        what = "final board" if position.step is None else f"step {position.step:,}"
+        assert status.startswith(f"{EVIL}: {what}, score {position.score:,}")
+        assert tiles == np.ravel(position.board.tiles).tolist()
+    page.js("const at = document.getElementById('at'); at.value = 100; at.dispatchEvent(new Event('input'))")
+    status, tiles = shown(page)
+    assert tiles == np.ravel(run.position(100).board.tiles).tolist()
+    rows = page.js(
+        "return [...document.querySelectorAll('#moves tr')].map((row) => [row.className, row.children[1].textContent])"
+    )
+    for direction, (name, value) in enumerate(rows):
+        expected = run.position(100).values[direction]
+        assert (value == "–") == (expected is None)
+        assert expected is None or float(value) == pytest.approx(expected, rel=1e-4, abs=1e-9)
+        assert ("played" in name) == (run.position(100).played == direction)
+    page.assert_quiet()
+    assert page.axe() == []
+
+
+def test_jumps_to_blunders(page: Page, archive: a2store.Archive) -> None:
+    run = archive.run(1)
+    losses = [run.position(at).loss for at in range(len(run))]
+    # The player never loses by its own values, so the least loss that the page looks for is tiny.
+    blunders = [at for at, loss in enumerate(losses) if loss is not None and loss >= 1e-6]
+    page.open(run.replay(min_loss=1e-6).to_html())
+    page.press("n")
+    expected = blunders[0] if blunders and blunders[0] > 0 else 0
+    assert shown(page)[1] == np.ravel(run.position(expected).board.tiles).tolist()
+    page.assert_quiet()
+
+
+def test_the_page_is_one_file(archive: a2store.Archive, tmp_path: Path) -> None:
+    replay = archive.run(0).replay(-1)
+    replay.save(tmp_path / "replay.html")
+    text = (tmp_path / "replay.html").read_text(encoding="utf-8")
+    assert text == replay.to_html()
+    assert EVIL not in text
+    [data] = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    game = json.loads(data)
+    assert (game["title"], game["at"]) == (EVIL, len(archive.run(0)))
+    assert html.unescape(replay._repr_html_().split('srcdoc="', 1)[1].split('" sandbox="allow-scripts"')[0]) == text
+    for wrong, error in [({"index": 10**6}, IndexError), ({"min_loss": 0}, ValueError)]:
+        with pytest.raises(error):
+            archive.run(0).replay(**wrong)  # type: ignore[arg-type]
+
+
+def test_tables_show_boards_as_pictures(page: Page, archive: a2store.Archive) -> None:
+    query = archive.sql("SELECT run_id, board, tile_65536_mask, move FROM steps ORDER BY run_id, step_index LIMIT 3")
+    text = query._repr_html_()
+    assert text.count("<svg") == 3
+    for at in range(3):
+        assert f'<td title="{archive.run(0).boards[at]}"><svg' in text
+    assert "<svg" not in archive.sql("SELECT board AS x, 1.5 AS board FROM steps LIMIT 3")._repr_html_()
+    assert archive.sql("SELECT final_board, final_tile_65536_mask FROM runs")._repr_html_().count("<svg") == 2
+    assert archive.sql("SELECT * FROM steps").materialize(progress=False)._repr_html_().count("<svg") == 10
+    page.open(f"<!doctype html><html lang=en><title>t</title><meta charset=utf-8><main><h1>t</h1>{text}</main></html>")
+    tiles = page.js("return [...document.querySelectorAll('tr svg text')].map((each) => Number(each.textContent))")
+    expected = [tile for at in range(3) for tile in np.ravel(archive.run(0).position(at).board.tiles).tolist() if tile]
+    assert tiles == expected
+    assert page.axe() == []
+    page.assert_quiet()
+
+
+def test_models_and_a_policy_stand_beside_the_values(page: Page, tmp_path: Path) -> None:
+    a2store.simulate(tmp_path / "runs", runs=1, seed=6, depth=0, progress=False)
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    archive.ingest(tmp_path / "runs", progress=False)
+    steps = len(archive.run(0))
+    rows = np.zeros(steps, [("run_id", "u4"), ("step_index", "u4"), ("argmax_head", "u1"), ("argmax_prob", "f4")])
+    rows["step_index"], rows["argmax_prob"] = np.arange(steps), 0.75
+    rows["argmax_head"] = np.arange(steps) % 4
+    archive.annotate(EVIL, rows, progress=False)
+
+    calls = []
+
+    def counting(tokens: np.ndarray, legal: np.ndarray) -> np.ndarray:
+        calls.append(len(tokens))
+        return np.where(legal, tokens[:, :4] + 0.25, np.inf)
+
+    run = archive.run(0)
+    page.open(run.replay(2, policy=counting).to_html())
+    assert sum(calls) == steps + 1
+    assert max(calls) <= 512
+    head = page.js("return [...document.querySelectorAll('#head th')].map((each) => each.textContent)")
+    assert head == ["move", "value", "behind", EVIL, "counting"]
+    for at in (2, 3, steps):
+        cells = page.js(
+            """return [...document.querySelectorAll('#moves tr')].map((row) =>
+              [...row.cells].slice(3).map((cell) => cell.textContent))"""
+        )
+        position = run.position(at)
+        exponents = [tile.bit_length() - 1 if tile else 0 for tile in np.ravel(position.board.tiles).tolist()][:4]
+        for direction, (model, policy) in enumerate(cells):
+            assert model == ("0.750 ◆" if at < steps and at % 4 == direction else "")
+            # A value that is not finite, as that of an illegal move, is not shown.
+            assert policy == "" or float(policy.removesuffix(" ◆")) == exponents[direction] + 0.25
+        assert any(policy for _, policy in cells) == (at < steps)
+        page.press("l" if at == 2 else "G")
+    assert page.js("return window.alerts") == []
+    page.assert_quiet()
+    with pytest.raises(ZeroDivisionError):
+        run.replay(policy=lambda tokens, legal: 1 // 0)
+    with pytest.raises(ValueError, match=r"policy: expected floats of shape \(\d+, 4\) or moves"):
+        run.replay(policy=lambda tokens, legal: tokens[:, :3] * 0.5)
+
+
+def test_the_command_writes_the_same_page(archive: a2store.Archive, tmp_path: Path) -> None:
+    path = tmp_path / "game.html"
+    run_command("replay", archive.path, "0", "--step", "5", "-o", path)
+    assert path.read_text(encoding="utf-8") == archive.run(0).replay(5).to_html()
+    inside = archive.path / "game.html"
+    assert "expected a file outside" in run_command("replay", archive.path, "0", "-o", inside, status=2).stderr

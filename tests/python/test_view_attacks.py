@@ -1,0 +1,1057 @@
+"""Requests to ``a2store view`` that it must refuse: of other sites and users, malformed, endless, too large, many."""
+
+from __future__ import annotations
+
+import json
+import re
+import select
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import a2store
+import oracle
+from archives import short_games
+from attacks import REFUSED
+from test_guard import filled
+from threads import HANGS, eventually
+from viewing import UNAUTHORIZED, Answer, Client, ClosedError, Connection, Events, Server
+
+MARKUP = "<script>alert(1)</script>&\"'</style>"
+SECRET = "this file belongs to nobody"
+MOST_BYTES = 1 << 20
+"""The greatest size of a request's body."""
+IMPATIENT = {"A2STORE_VIEW_TIMEOUT_SECONDS": "1"}
+STATEMENT = {"sql": "SELECT 1 AS x"}
+ENDLESS = "SELECT a.board, b.board, c.board FROM steps a, steps b, steps c, steps d, steps e"
+"""More rows than any client reads."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an archive ``games.a2`` and another file. The name of an engine is markup."""
+    root = tmp_path_factory.mktemp("view_attacks")
+    (root / "runs").mkdir()
+    (root / "shown").mkdir()
+    for number, game in enumerate(short_games(root / "whole", 8)):
+        game = replace(game, engine=MARKUP) if number == 3 else game
+        (root / "runs" / f"{number}.a2run2").write_bytes(oracle.encode_a2run2(game))
+    archive = a2store.Archive.create(root / "shown" / "games.a2")
+    archive.ingest(root / "runs", progress=False)
+    (root / "shown" / "other.csv").write_text(f"a,b\n{SECRET},1\n")
+    return root / "shown"
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Server]:
+    with Server(folder / "games.a2") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def client(server: Server) -> Client:
+    return server.client
+
+
+@pytest.fixture(scope="module")
+def impatient(folder: Path) -> Iterator[Server]:
+    """A server with a short limit on the time of sending a request."""
+    with Server(folder / "games.a2", env=IMPATIENT) as server:
+        yield server
+
+
+def reveals_nothing(client: Client, answer: Answer, folder: Path) -> None:
+    """Check that an answer has no path of this machine, no token, and nothing of other files."""
+    text = answer.body.decode() + str([pair for pair in answer.headers if pair[0] != "set-cookie"])
+    for secret in (str(folder), str(Path.home()), str(Path(a2store.__file__).parent), client.token, SECRET, "root:"):
+        assert secret not in text
+    assert not re.search(r"\.rs\b|/src/|panicked", text)
+
+
+def is_alive(client: Client) -> bool:
+    return bool(client.ask("/api/sql", STATEMENT)["rows"] == [[1]])
+
+
+# Tokens
+
+ADDRESSES = [
+    ("GET", "/app.js"),
+    ("GET", "/app.css"),
+    ("GET", "/api/archive"),
+    ("GET", "/api/events"),
+    ("GET", "/api/schema"),
+    ("GET", "/api/runs/0"),
+    ("GET", "/api/runs/0/annotations?from=0&to=1"),
+    ("GET", "/api/notes"),
+    ("GET", "/report/x"),
+    ("GET", "/download/x/result.csv"),
+    ("POST", "/api/runs"),
+    ("POST", "/api/policy"),
+    ("POST", "/api/position"),
+    ("POST", "/api/sql"),
+    ("POST", "/api/query"),
+    ("POST", "/api/download"),
+    ("POST", "/api/report"),
+    ("PUT", "/api/notes"),
+]
+"""All addresses but the first page."""
+
+
+@pytest.mark.parametrize(("method", "target"), [*ADDRESSES, ("GET", "/nothing"), ("DELETE", "/api/notes")])
+def test_addresses_need_the_token(client: Client, folder: Path, method: str, target: str) -> None:
+    body = None if method == "GET" else {"sql": "SELECT 1", "limit": 1}
+    bearer = f"Bearer {client.token}"
+    asked = f"{target}{'&' if '?' in target else '?'}token={client.token}"
+    for answer in (
+        client.send(method, target, body, cookie=None),
+        client.send(method, target, body, cookie=""),
+        client.send(method, asked, body, cookie=None),
+        client.send(method, target, body, cookie=None, authorization=bearer, x_token=client.token),
+    ):
+        assert "token" in answer.refusal(UNAUTHORIZED, "unauthorized")
+        assert answer.header("set-cookie") is None
+        reveals_nothing(client, answer, folder)
+
+
+def test_the_page_needs_the_token(client: Client, folder: Path) -> None:
+    page = client.get("/")
+    assert page.status == 200
+    for target in (
+        "/",
+        "/?",
+        "/?token=",
+        "/?token=x",
+        f"/?token={client.token}x",
+        f"/?token={client.token[:-1]}",
+        f"/?token={client.token}%00",
+        f"/?token=%20{client.token}",
+        f"/?TOKEN={client.token}",
+        f"/?x=token={client.token}",
+        f"/?token=x&token={client.token}",
+        f"/?token={client.token.swapcase()}",
+    ):
+        answer = client.get(target, cookie=None)
+        assert (answer.status, answer.header("set-cookie")) == (UNAUTHORIZED, None), target
+        assert answer.body != page.body
+        assert b"<script" not in answer.body
+        reveals_nothing(client, answer, folder)
+    for method in ("POST", "PUT", "HEAD", "DELETE", "OPTIONS"):
+        answer = client.send(method, f"/?token={client.token}", cookie=None)
+        assert (answer.status, answer.header("set-cookie")) == (UNAUTHORIZED, None), method
+    # A script or an image of a page cannot log in.
+    for mode in ("cors", "no-cors", "same-origin", "websocket"):
+        answer = client.get(f"/?token={client.token}", cookie=None, sec_fetch_mode=mode)
+        assert (answer.status, answer.header("set-cookie")) == (UNAUTHORIZED, None), mode
+
+
+def test_wrong_cookies(client: Client, impatient: Server) -> None:
+    name, _, token = client.cookie.partition("=")
+    assert (name, token) == (f"a2store-{client.port}", client.token)
+    for cookie in (
+        name,
+        f"{name}=",
+        f"{name}={token}x",
+        f"{name}={token[:-1]}",
+        f"{name}={token.swapcase()}",
+        f'{name}="{token}"',
+        f"{name}={token} {token}",
+        f"{name}= {token}",
+        f"{name.upper()}={token}",
+        f"x{name}={token}",
+        f"a2store={token}",
+        f"a2store-{client.port + 1}={token}",
+        f"token={token}",
+        token,
+        f"{name}={impatient.client.token}",
+        impatient.client.cookie,
+        f"{name}=x, {name}={token}",
+        "=".join(["a"] * 1000),
+        ";" * 8000,
+    ):
+        client.get("/api/archive", cookie=cookie).refusal(UNAUTHORIZED, "unauthorized")
+    # Other programs on this machine set cookies for all ports.
+    for cookie in (
+        f"a=b; {name}={token}",
+        f"{name}=old; {impatient.client.cookie};{name}={token} ;a",
+        f"x=\xff\xfe; {name}={token}; y=\xe9",
+        f";;=;\t{name}={token}",
+    ):
+        assert client.get("/api/archive", cookie=cookie).status == 200, cookie
+    lines = f"GET /api/archive HTTP/1.1\r\nHost: {client.host}\r\nConnection: close\r\nCookie: a=b\r\n"
+    assert client.raw(f"{lines}Cookie: {client.cookie}\r\n\r\n".encode()).status == 200
+
+
+def test_the_cookie(client: Client, folder: Path) -> None:
+    answers = [
+        client.get(f"/?token={client.token}", cookie=None),
+        client.get(f"/?a=b&token={client.token}", cookie=None, sec_fetch_mode="navigate", sec_fetch_site="cross-site"),
+    ]
+    for answer in answers:
+        parts = [part.strip() for part in (answer.header("set-cookie") or "").split(";")]
+        assert parts[0] == client.cookie
+        assert sorted(parts[1:]) == ["HttpOnly", "Path=/", "SameSite=Strict"]
+        reveals_nothing(client, answer, folder)
+    # After a redirect that another site began, browsers would not send the cookie.
+    assert (answers[0].status, answers[0].header("location")) == (303, "/")
+    assert (answers[1].status, answers[1].header("location")) == (200, None)
+    assert b'content="0; url=/"' in answers[1].body
+    # No other answer sets one.
+    for method, target in ADDRESSES:
+        if target != "/api/events":
+            assert client.send(method, target).header("set-cookie") is None
+
+
+# Hosts, origins and sites
+
+WRONG_HOSTS = [
+    "evil.example",
+    "evil.example:PORT",
+    "127.0.0.1.evil.example",
+    "127.0.0.1.evil.example:PORT",
+    "localhost.evil.example",
+    "127.0.0.1:PORT@evil.example",
+    "127.0.0.1:PORT@evil.example:PORT",
+    "127.0.0.1:@evil.example",
+    "evil.example@127.0.0.1:PORT",
+    "127.0.0.1:PORT,evil.example",
+    "127.0.0.1:PORT, 127.0.0.1:PORT",
+    "127.0.0.1:PORT/evil.example",
+    "127.0.0.1:x",
+    "127.0.0.1:99999",
+    "127.0.0.1:PORT:PORT",
+    "127.0.0.2:PORT",
+    "127.1:PORT",
+    "2130706433:PORT",
+    "0x7f000001:PORT",
+    "0.0.0.0:PORT",
+    "[::1]:PORT",
+    "[::ffff:127.0.0.1]:PORT",
+    "localhost.:PORT",
+    "local\xadhost:PORT",
+    "localhost\xff:PORT",
+    ":PORT",
+    "",
+    "127.0.0.1 :PORT",
+    "http://127.0.0.1:PORT",
+]
+
+
+@pytest.mark.parametrize("host", WRONG_HOSTS)
+def test_wrong_hosts(client: Client, folder: Path, host: str) -> None:
+    host = host.replace("PORT", str(client.port))
+    answers = [
+        client.get("/", host=host),
+        client.get("/api/archive", host=host),
+        client.get("/api/archive", host=host, origin=f"http://{host}"),
+        client.post("/api/sql", STATEMENT, host=host),
+        client.get(f"/?token={client.token}", host=host, cookie=None),
+        client.get(f"/?token={client.token}", host=host),
+    ]
+    for answer in answers:
+        answer.refusal(403, "forbidden")
+        assert answer.header("set-cookie") is None
+        reveals_nothing(client, answer, folder)
+
+
+def test_right_hosts(client: Client) -> None:
+    # A tunnel may have another port.
+    for host in ("127.0.0.1", "localhost", f"localhost:{client.port}", f"LocalHost:{client.port}", "127.0.0.1:1"):
+        assert client.get("/api/archive", host=host).status == 200
+        assert client.get("/api/archive", host=host, origin=f"http://{host}").status == 200
+
+
+def test_no_host_and_two_hosts(client: Client) -> None:
+    rest = f"Connection: close\r\nCookie: {client.cookie}\r\n\r\n"
+    for version in ("1.0", "1.1"):
+        for hosts in (
+            [],
+            [client.host, "evil.example"],
+            ["evil.example", client.host],
+            [client.host, client.host],
+        ):
+            lines = "".join(f"Host: {host}\r\n" for host in hosts)
+            client.raw(f"GET /api/archive HTTP/{version}\r\n{lines}{rest}".encode()).refusal(403, "forbidden")
+        line = f"GET /api/archive HTTP/{version}\r\nHost: {client.host}\r\n"
+        assert client.raw(f"{line}{rest}".encode()).status == 200
+
+
+def test_targets_with_another_host(client: Client) -> None:
+    assert client.get(f"http://{client.host}/api/archive").status == 200
+    for target in (
+        "http://evil.example/api/archive",
+        f"http://evil.example/?token={client.token}",
+        f"http://evil.example:{client.port}/api/archive",
+        f"http://{client.host}@evil.example/api/archive",
+        f"http://127.0.0.1.evil.example:{client.port}/api/archive",
+        f"https://evil.example:{client.port}/api/archive",
+        f"http://127.0.0.2:{client.port}/api/archive",
+        f"http://[::1]:{client.port}/api/archive",
+    ):
+        for cookie in (client.cookie, None):
+            answer = client.get(target, cookie=cookie)
+            answer.refusal(403, "forbidden")
+            assert answer.header("set-cookie") is None
+        # The host of the target counts too if the header names another one.
+        client.get(target, host="evil.example").refusal(403, "forbidden")
+    client.send("CONNECT", "evil.example:80").refusal(403, "forbidden")
+    # A target without a path or host is malformed, or is an address that does not exist.
+    for target in (
+        "api/archive",
+        "*",
+        "evil.example",
+        "//evil.example/api/archive",
+        "?",
+        "http://",
+        "file:///etc/passwd",
+    ):
+        assert client.get(target).status in (400, 403, 404), target
+
+
+def test_other_origins(client: Client, folder: Path) -> None:
+    for origin in (
+        "null",
+        "",
+        "http://evil.example",
+        f"http://evil.example:{client.port}",
+        f"http://{client.host}.evil.example",
+        f"http://{client.host}@evil.example",
+        f"https://{client.host}",
+        f"http://127.0.0.1:{client.port + 1}",
+        "http://127.0.0.1",
+        f"http://localhost:{client.port}",
+        f"http://{client.host}/",
+        f"http://{client.host} http://evil.example",
+        f"HTTP://{client.host}",
+        client.host,
+        "file://",
+        "chrome-extension://abc",
+        "http://\xff",
+    ):
+        for answer in (
+            client.get("/", origin=origin),
+            client.get("/api/archive", origin=origin),
+            client.post("/api/sql", STATEMENT, origin=origin),
+            client.put("/api/notes", {"run_id": 0, "step_index": 0, "mark": "x", "note": "x"}, origin=origin),
+            client.send("OPTIONS", "/api/notes", origin=origin, access_control_request_method="PUT"),
+            client.get(f"/?token={client.token}", origin=origin, cookie=None),
+        ):
+            answer.refusal(403, "forbidden")
+            assert not [name for name, _ in answer.headers if name.startswith("access-control-allow")]
+            assert answer.header("set-cookie") is None
+            reveals_nothing(client, answer, folder)
+    assert client.get("/api/archive", origin=f"http://{client.host}").status == 200
+    assert client.ask("/api/notes")["notes"] == []
+
+
+def test_other_sites(client: Client) -> None:
+    for site in ("cross-site", "same-site", "", "x", "Same-Origin, cross-site", "\xff"):
+        for method, target in ADDRESSES:
+            body = None if method == "GET" else {"limit": 1}
+            client.send(method, target, body, sec_fetch_site=site).refusal(403, "forbidden")
+        # A link of another site may lead to the page, which has nothing that differs by link.
+        assert client.get("/", sec_fetch_site=site, sec_fetch_mode="navigate").status == 200
+    for site in ("none", "same-origin"):
+        assert client.get("/api/archive", sec_fetch_site=site).status == 200
+        assert client.post("/api/sql", STATEMENT, sec_fetch_site=site).status == 200
+
+
+def test_the_server_listens_on_the_loopback_interface_only(client: Client) -> None:
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    lines += [line.split() for line in Path("/proc/net/tcp6").read_text().splitlines()[1:]]
+    listens = "0A"
+    found = [line[1] for line in lines if line[3] == listens and line[1].endswith(f":{client.port:04X}")]
+    assert found == [f"0100007F:{client.port:04X}"]
+
+
+# Addresses
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/../../../../../../etc/passwd",
+        "/%2e%2e/%2e%2e/%2e%2e/etc/passwd",
+        "/..%2f..%2f..%2fetc%2fpasswd",
+        "/%2e%2e%2f%2e%2e%2fetc%2fpasswd",
+        "/..%5c..%5cetc%5cpasswd",
+        "/..\\..\\etc\\passwd",
+        "/%252e%252e%252fetc%252fpasswd",
+        "/%c0%ae%c0%ae/etc/passwd",
+        "/....//....//etc/passwd",
+        "//etc/passwd",
+        "/etc/passwd",
+        "/app.js/../../../etc/passwd",
+        "/app.js/..",
+        "/./app.js",
+        "/app.js%00",
+        "/app.js%2f",
+        "/app.js/",
+        "/APP.JS",
+        "/%00",
+        "/\xff",
+        "/other.csv",
+        "/games.a2/_log/00000000000000000001.json",
+        "/api/../other.csv",
+        "/api/archive/",
+        "/api//archive",
+        "/api/archive%00",
+        "/api/runs/..%2fnotes",
+        "/api/runs/0%2fannotations",
+        "/api/runs/%00",
+        "/api/runs/%ff",
+        "/api/runs/0/annotations/..",
+        "/api/runs/" + "9" * 10_000,
+        "/api/runs/%2e%2e",
+        "/api/runs/%ff/annotations?from=0&to=1",
+        "/report/..%2f..%2f..%2fetc%2fpasswd",
+        "/report/%2fetc%2fpasswd",
+        "/report/%ff",
+        "/report/",
+        "/download/../../etc/passwd",
+        "/download/..%2f..%2fetc/passwd.csv",
+        "/download/x/..%2f..%2fetc%2fpasswd.csv",
+        "/download/%2e%2e/%2e%2e",
+        "/download/%ff/x.csv",
+        "/download/x/%ff.csv",
+    ],
+)
+def test_paths_outside(client: Client, folder: Path, target: str) -> None:
+    answer = client.get(target)
+    assert answer.status in (400, 404)
+    # A target with other bytes is no HTTP, and has an answer without a body.
+    if target.isascii():
+        answer.refusal(answer.status, "not_found" if answer.status == 404 else "argument")
+    reveals_nothing(client, answer, folder)
+
+
+@pytest.mark.parametrize(("method", "target"), [("GET", "/"), *ADDRESSES])
+def test_wrong_methods(client: Client, method: str, target: str) -> None:
+    allowed = {method, "HEAD" if method == "GET" else method} | ({"GET", "HEAD", "PUT"} if "notes" in target else set())
+    for other in ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND", "get", "X" * 100):
+        if other in allowed:
+            continue
+        body = {"limit": 1} if other in ("POST", "PUT", "PATCH") else None
+        answer = client.send(other, target, body, access_control_request_method="GET", x_http_method_override=method)
+        assert answer.status == 405, other
+        assert not [name for name, _ in answer.headers if name.startswith("access-control-allow")]
+        if other != "HEAD":
+            assert other in answer.refusal(405, "argument")
+
+
+# Bodies
+
+
+def test_types_of_bodies(client: Client) -> None:
+    for kind in (
+        None,
+        "",
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "application/jsonx",
+        "text/json",
+        "text/plain; application/json",
+        "text/plain, application/json",
+        "application/csp-report",
+        "application/json\xff",
+    ):
+        for method, target in ADDRESSES:
+            if method != "GET" and target != "/api/policy":
+                answer = client.send(method, target, STATEMENT, content_type=kind)
+                answer.refusal(415, "argument")
+    for kind in ("application/json", "application/json; charset=utf-8", "application/json ;x=y"):
+        assert client.post("/api/sql", STATEMENT, content_type=kind).status == 200
+
+
+def padded(size: int) -> bytes:
+    """Return a statement as JSON with this many bytes."""
+    text = json.dumps(STATEMENT).encode()
+    return text + b" " * (size - len(text))
+
+
+def chunked(*pieces: bytes) -> bytes:
+    return b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces)
+
+
+CHUNKED: dict[str, str | None] = {"transfer_encoding": "chunked", "content_length": None}
+
+
+def test_sizes_of_bodies(client: Client) -> None:
+    assert client.post("/api/sql", padded(MOST_BYTES)).status == 200
+    head = client.bytes_of("POST", "/api/sql", b"", **CHUNKED)
+    end = b"0\r\n\r\n"
+    halves = [padded(MOST_BYTES // 2), *[b" " * 1024] * 512]
+    assert client.raw(head + chunked(*halves) + end).status == 200
+    client.raw(head + chunked(*halves, b" ") + end).refusal(413, "argument")
+
+    # By the announced length, before any of the body arrives.
+    for length in (MOST_BYTES + 1, 10 * MOST_BYTES, 2**31, 2**32, 2**63 - 1):
+        answer = client.raw(client.bytes_of("POST", "/api/sql", b"", content_length=str(length)))
+        assert str(MOST_BYTES) in answer.refusal(413, "argument")
+    # By what arrives. The server may close the connection while more is sent.
+    for size in (MOST_BYTES + 1, 5 * MOST_BYTES):
+        with Connection(client.port) as connection:
+            connection.send(head)
+            with suppress(ConnectionError):
+                connection.send(chunked(b" " * size))
+            assert str(MOST_BYTES) in connection.answer().refusal(413, "argument")
+    assert is_alive(client)
+
+
+def test_bodies_without_end(client: Client) -> None:
+    with Connection(client.port) as connection:
+        connection.send(client.bytes_of("POST", "/api/sql", b"", **CHUNKED))
+        sent = 0
+        while not select.select([connection.socket], [], [], 0)[0]:
+            try:
+                connection.send(chunked(b" " * 65_536))
+            except ConnectionError:
+                break
+            sent += 65_536
+            assert sent < 512 * MOST_BYTES
+        assert sent > MOST_BYTES // 2
+    assert is_alive(client)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 100_000,
+        b'{"sql":' * 100_000,
+        b'{"sql": "SELECT 1", "params": {"a": ' + b"[" * 10_000 + b"]" * 10_000 + b"}}",
+        b'{"sql": "SELECT 1", "params": {"a": 1e999}}',
+        b'{"sql": "SELECT 1", "params": {"a": ' + b"9" * 100_000 + b"}}",
+        b'{"sql": "SELECT 1", "limit": 1e999}',
+        b'{"sql": "SELECT 1", "limit": 18446744073709551616}',
+        b'{"sql": "SELECT 1", "limit": -1}',
+        b'{"sql": "\\ud800"}',
+        b'{"sql": "SELECT 1"} {"sql": "SELECT 1"}',
+        b'{"sql": "SELECT 1", "sql": "SELECT 2"}',
+        b"\xef\xbb\xbf{}",
+        b"\x00" * 1000,
+        b"NaN",
+        b"sql=SELECT+1",
+        b"null",
+        b"",
+    ],
+    ids=range(17),
+)
+def test_broken_bodies(client: Client, folder: Path, body: bytes) -> None:
+    for target in ("/api/sql", "/api/query", "/api/download", "/api/runs", "/api/position", "/api/report"):
+        answer = client.post(target, body)
+        answer.refusal(400, "argument")
+        assert len(answer.body) < 2000
+        reveals_nothing(client, answer, folder)
+    client.put("/api/notes", body).refusal(400, "argument")
+
+
+# Malformed requests
+
+
+def lines_of(client: Client, *lines: bytes) -> bytes:
+    """Return a request with the right host and cookie after its first line, and with more headers after these."""
+    right = [f"Host: {client.host}".encode(), f"Cookie: {client.cookie}".encode()]
+    return b"\r\n".join([lines[0], *right, *lines[1:], b"", b""])
+
+
+GET = b"GET /api/archive HTTP/1.1"
+POST = b"POST /api/sql HTTP/1.1"
+JSON = b"Content-Type: application/json"
+MALFORMED: dict[str, list[bytes]] = {
+    "version": [b"GET /api/archive HTTP/9.9"],
+    "no version": [b"GET /api/archive"],
+    "no target": [b"GET HTTP/1.1"],
+    "no method": [b" /api/archive HTTP/1.1"],
+    "space first": [b" " + GET],
+    "tabs": [b"GET\t/api/archive\tHTTP/1.1"],
+    "NUL in the target": [b"GET /api/archive\0 HTTP/1.1"],
+    "NUL in a header": [GET, b"X: a\0b"],
+    "NUL in a name": [GET, b"X\0: a"],
+    "carriage return": [GET, b"X: a\rb"],
+    "folded": [GET, b"X: a\r\n b"],
+    "space before the colon": [GET, b"X : a"],
+    "no colon": [GET, b"X"],
+    "no name": [GET, b": a"],
+    "method": [b"G\xffT /api/archive HTTP/1.1"],
+    "two lengths": [POST, JSON, b"Content-Length: 18", b"Content-Length: 19"],
+    "negative length": [POST, JSON, b"Content-Length: -1"],
+    "length with sign": [POST, JSON, b"Content-Length: +2"],
+    "text as length": [POST, JSON, b"Content-Length: x"],
+    "list of lengths": [POST, JSON, b"Content-Length: 2, 3"],
+    "long length": [POST, JSON, b"Content-Length: 99999999999999999999"],
+    "unknown coding": [POST, JSON, b"Transfer-Encoding: gzip"],
+    "wrong order of codings": [POST, JSON, b"Transfer-Encoding: chunked, gzip"],
+    "long target": [b"GET /" + b"a" * 100_000 + b" HTTP/1.1"],
+    "long header": [GET, b"X: " + b"a" * 100_000],
+    "long name": [GET, b"X" * 100_000 + b": a"],
+    "many headers": [GET, *[b"X%d: a" % number for number in range(1000)]],
+    "long cookie": [GET, b"Cookie: " + b"a=b;" * 25_000],
+}
+
+
+def is_refused(data: bytes) -> bool:
+    """Return whether what a server sent is nothing or one refusal."""
+    return data == b"" or bool(re.match(rb"HTTP/1\.[01] 4\d\d ", data) and data.count(b"HTTP/1.") == 1)
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed_requests(client: Client, name: str) -> None:
+    with Connection(client.port) as connection:
+        try:
+            connection.send(lines_of(client, *MALFORMED[name]))
+            data = connection.rest()
+        except ConnectionError:
+            data = b""
+        assert is_refused(data), data[:300]
+    assert is_alive(client)
+
+
+OTHER_PROTOCOLS = [
+    b"\0" * 100_000,
+    b"\xff" * 100_000,
+    b"a" * 100_000,
+    b"\r\n" * 50_000,
+    b"GET " * 50_000,
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 500,
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0",
+    b"SSH-2.0-OpenSSH_9.0\r\n",
+    b"GET /\r\n\r\n",
+    b"{}\r\n\r\n",
+    b"",
+    b"\r\n",
+    b"G",
+    b"GET / HTTP/1.1\r\n",
+    b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ",
+]
+
+
+def test_other_protocols(impatient: Server) -> None:
+    """The server closes each connection, at the latest when the time for the headers is over."""
+    with ExitStack() as stack:
+        connections = [stack.enter_context(Connection(impatient.port)) for _ in OTHER_PROTOCOLS]
+        for connection, data in zip(connections, OTHER_PROTOCOLS, strict=True):
+            with suppress(ConnectionError):
+                connection.send(data)
+        for connection, data in zip(connections, OTHER_PROTOCOLS, strict=True):
+            answer = connection.rest()
+            assert is_refused(answer), (data[:50], answer[:300])
+
+
+BROKEN_CHUNKS = {
+    "no number": b"zz\r\n{}\r\n0\r\n\r\n",
+    "negative": b"-1\r\n{}\r\n0\r\n\r\n",
+    "long number": b"f" * 40 + b"\r\n{}\r\n0\r\n\r\n",
+    "no line end": b"2\r\n{}0\r\n\r\n",
+    "longer than announced": b"1\r\n{}\r\n0\r\n\r\n",
+    "endless extension": b"2;" + b"a" * 100_000 + b"\r\n{}\r\n0\r\n\r\n",
+    "endless trailers": b"2\r\n{}\r\n0\r\n" + b"X: a\r\n" * 20_000 + b"\r\n",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_CHUNKS)
+def test_broken_chunks(client: Client, name: str) -> None:
+    hidden = lines_of(client, b"PUT /api/notes HTTP/1.1", JSON, b"Content-Length: 2") + b"{}"
+    with Connection(client.port) as connection:
+        connection.send(client.bytes_of("POST", "/api/sql", b"", **CHUNKED, connection=None))
+        with suppress(ConnectionError):
+            connection.send(BROKEN_CHUNKS[name] + hidden)
+        # The bytes after the broken body are no request.
+        answer = connection.answer()
+        assert connection.rest() == b""
+    assert answer.status in (400, 413)
+    answer.refusal(answer.status, "argument")
+
+
+def test_two_lengths_of_a_body(client: Client) -> None:
+    """A length beside the chunks is no second border between two requests."""
+    head = client.bytes_of("POST", "/api/sql", b"", transfer_encoding="chunked", content_length="4")
+    with Connection(client.port) as connection:
+        connection.send(
+            head.replace(b"connection: close\r\n", b"") + chunked(json.dumps(STATEMENT).encode()) + b"0\r\n\r\n"
+        )
+        connection.send(client.bytes_of("GET", "/nothing"))
+        data = connection.rest()
+    statuses = re.findall(rb"HTTP/1\.1 (\d+)", data)
+    assert statuses in ([b"400"], [b"200"], [b"200", b"404"])
+
+
+def test_requests_in_a_row(client: Client) -> None:
+    """Requests that are sent before the answers arrive are answered in their order."""
+    targets = ["/api/archive", "/nothing", "/api/notes", "/app.js", "/api/runs/0", "/api/runs/77"]
+    with Connection(client.port) as connection:
+        connection.send(b"".join(client.bytes_of("GET", target, connection=None) for target in targets * 5))
+        answers = [connection.answer() for _ in targets * 5]
+    assert [answer.status for answer in answers] == [200, 404, 200, 200, 200, 404] * 5
+    assert [answer.body for answer in answers[:6]] == [client.get(target).body for target in targets]
+    # A malformed one ends the connection after the answers before it.
+    with Connection(client.port) as connection:
+        connection.send(client.bytes_of("GET", "/nothing", connection=None) + b"\0\r\n\r\n")
+        connection.answer().refusal(404, "not_found")
+        assert is_refused(connection.rest())
+
+
+# Slow clients
+
+
+def is_closed(connection: Connection) -> bool:
+    """Return whether the server has closed a connection, of which everything is read."""
+    while select.select([connection.socket], [], [], 0)[0]:
+        try:
+            if not connection.socket.recv(65_536):
+                return True
+        except ConnectionError:
+            return True
+    return False
+
+
+def test_slow_clients(impatient: Server) -> None:
+    """Clients that send a byte now and then do not keep their connections."""
+    client = impatient.client
+    slow = {
+        "nothing": (b"", b""),
+        "first line": (b"GET /", b" "),
+        "headers": (b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ", b" "),
+        "body": (client.bytes_of("POST", "/api/sql", b"", content_length="100000"), b" "),
+        "chunks": (client.bytes_of("POST", "/api/sql", b"", **CHUNKED), b"1\r\n \r\n"),
+        "idle": (client.bytes_of("GET", "/nothing", connection=None), b""),
+    }
+    with ExitStack() as stack:
+        connections = {name: stack.enter_context(Connection(client.port)) for name in slow}
+        for name, (head, _) in slow.items():
+            connections[name].send(head)
+
+        def all_end() -> bool:
+            for name, connection in list(connections.items()):
+                try:
+                    connection.send(slow[name][1])
+                except ConnectionError:
+                    del connections[name]
+                    continue
+                if is_closed(connection):
+                    del connections[name]
+            return connections == {}
+
+        eventually(all_end, "the end of all connections")
+
+
+def test_a_slow_body_is_told(impatient: Server) -> None:
+    client = impatient.client
+    with Connection(client.port) as connection:
+        connection.send(client.bytes_of("POST", "/api/sql", b"", content_length="100") + b"{")
+        assert "in time" in connection.answer().refusal(408, "argument")
+        assert connection.rest() == b""
+
+
+def test_many_clients_at_once(client: Client) -> None:
+    """Half of a hundred connections and more are slow, broken or leave early. All other requests are answered."""
+    assert client.cookie
+    bad = [
+        b"",
+        b"GET / HTTP/1.1\r\nHost",
+        b"\0\1\2",
+        client.bytes_of("POST", "/api/sql", b"", content_length="1000") + b"{",
+        client.bytes_of("POST", "/api/sql", STATEMENT)[:-3],
+        client.bytes_of("GET", "/api/events"),
+        client.bytes_of("GET", "/app.js", cookie=None),
+    ]
+    statuses: list[int] = []
+
+    def ask(number: int) -> None:
+        statuses.append(client.post("/api/sql", {"sql": f"SELECT count(*) + {number} FROM steps"}).status)
+
+    with ExitStack() as stack:
+        for number in range(70):
+            connection = stack.enter_context(Connection(client.port))
+            connection.send(bad[number % len(bad)])
+            if number % 3 == 0:
+                connection.close()
+        askers = [threading.Thread(target=ask, args=(number,)) for number in range(60)]
+        for asker in askers:
+            asker.start()
+        for asker in askers:
+            asker.join(HANGS)
+    assert statuses == [200] * 60
+
+
+def test_more_connections_than_places(impatient: Server) -> None:
+    """Connections that send nothing are closed, and those that wait for a place are served then."""
+    with ExitStack() as stack:
+        for _ in range(400):
+            stack.enter_context(Connection(impatient.port))
+
+        def is_served() -> bool:
+            try:
+                return impatient.client.get("/app.js").status == 200
+            except ClosedError:
+                return False
+
+        eventually(is_served)
+
+
+# Downloads
+
+
+def address(client: Client, sql: str = "SELECT 1 AS x") -> str:
+    url: str = client.ask("/api/download", {"sql": sql, "format": "csv"})["url"]
+    return url
+
+
+def test_addresses_of_downloads(client: Client, folder: Path) -> None:
+    urls = [address(client) for _ in range(20)]
+    ids = [url.split("/")[2] for url in urls]
+    assert len(set(ids)) == 20
+    assert min(map(len, ids)) >= 20
+    assert max(sum(a == b for a, b in zip(first, ids[0], strict=True)) for first in ids[1:]) < 20
+    for url in urls:
+        # Nobody else gets the file, and the attempt does not use the address up.
+        client.get(url, cookie=None).refusal(UNAUTHORIZED, "unauthorized")
+        client.get(url, sec_fetch_site="cross-site").refusal(403, "forbidden")
+        client.get(url, host="evil.example").refusal(403, "forbidden")
+        number, name = url.split("/")[2:]
+        for guess in (
+            "",
+            "0",
+            number[:-1],
+            number + "0",
+            number[:-1] + "!",
+            number.swapcase() + "A",
+            "%2e%2e",
+            number + "%00",
+        ):
+            client.get(f"/download/{guess}/{name}").refusal(404, "not_found")
+        answer = client.get(url)
+        assert answer.body == b"x\n1\n"
+        assert (answer.header("content-disposition") or "").startswith("attachment")
+        check_headers(answer)
+        again = client.get(url)
+        again.refusal(404, "not_found")
+        reveals_nothing(client, again, folder)
+
+
+def test_a_download_cannot_become_a_page(client: Client) -> None:
+    url = address(client, f"SELECT '{MARKUP.replace(chr(39), '')}' AS x")
+    for name in ("result.html", "result.js", "result.svg", "index"):
+        answer = client.get(f"{url.rpartition('/')[0]}/{name}")
+        kind = answer.header("content-type") or ""
+        assert kind in ("application/json", "application/octet-stream")
+        assert answer.status in (400, 404) or (answer.header("content-disposition") or "").startswith("attachment")
+
+
+def test_two_clients_that_ask_for_one_download(client: Client) -> None:
+    for _ in range(10):
+        data = client.bytes_of("GET", address(client))
+        with ExitStack() as stack:
+            connections = [stack.enter_context(Connection(client.port)) for _ in range(6)]
+            for connection in connections:
+                connection.send(data)
+            assert sorted(connection.answer().status for connection in connections) == [200] + [404] * 5
+
+
+def test_slow_downloads_have_places_of_their_own(folder: Path) -> None:
+    with Server(folder / "games.a2", env={"A2STORE_VIEW_TIMEOUT_SECONDS": "2"}) as server, ExitStack() as stack:
+        client = server.client
+        readers = [stack.enter_context(Connection(client.port)) for _ in range(4)]
+        for reader in readers:
+            reader.send(client.bytes_of("GET", address(client, ENDLESS)))
+            assert reader.head().status == 200
+        url = address(client)
+        client.get(url).refusal(503, "busy")
+        assert is_alive(client)
+        readers[0].close()
+        # The address stays valid while there is no place.
+        answers = []
+
+        def has_place() -> bool:
+            answers.append(client.get(url))
+            return answers[-1].status != 503
+
+        eventually(has_place)
+        assert answers[-1].body == b"x\n1\n"
+
+
+def test_files_that_wait_are_limited(folder: Path) -> None:
+    with Server(folder / "games.a2") as server:
+        client = server.client
+        urls = [address(client) for _ in range(64)]
+        client.post("/api/download", {"sql": "SELECT 1", "format": "csv"}).refusal(400, "argument")
+        assert client.get(urls[0]).status == 200
+        assert client.get(address(client)).status == 200
+
+
+# Statements and markup
+
+
+@pytest.fixture(scope="module")
+def archive(folder: Path) -> a2store.Archive:
+    return a2store.Archive.open(folder / "games.a2")
+
+
+def entries(folder: Path) -> dict[str, bytes | None]:
+    """Return the content of each file in a folder, and the names of the folders in it."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else None
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+@pytest.mark.parametrize("group", REFUSED)
+def test_refused_statements(client: Client, archive: a2store.Archive, folder: Path, group: str) -> None:
+    before = entries(folder)
+    for number, (template, _) in enumerate(REFUSED[group]):
+        sql = filled(archive, template)
+        answers = [client.post("/api/sql", {"sql": sql})]
+        if number % 5 == 0:
+            answers += [
+                client.post("/api/download", {"sql": sql, "format": "csv"}),
+                client.post("/api/runs", {"limit": 1, "where": f"run_id IN ({sql})"}),
+            ]
+        for answer in answers:
+            assert answer.status in (400, 403), sql[:200]
+            answer.refusal(answer.status, "query" if answer.status == 400 else "query_refused")
+            assert SECRET not in answer.body.decode()
+            assert "root:" not in answer.body.decode()
+            assert str(folder) not in answer.body.decode() or str(folder) in sql
+    assert entries(folder) == before
+
+
+def test_statements_that_take_too_much(client: Client) -> None:
+    # Ten thousand rows of ten thousand letters are more than an answer may have.
+    sql = f"SELECT lpad('x', 10000) AS x FROM ({ENDLESS})"
+    assert "limit of bytes" in client.post("/api/sql", {"sql": sql}).refusal(422, "query_limit")
+    sql = f"SELECT repeat('x', 100000) AS x FROM ({ENDLESS})"
+    client.post("/api/sql", {"sql": sql}).refusal(403, "query_refused")
+    assert is_alive(client)
+
+
+def test_markup_is_text(client: Client, folder: Path) -> None:
+    with Server(folder / "games.a2", "--notes", folder.parent / "markup.parquet") as server:
+        client = server.client
+        client.put("/api/notes", {"run_id": 3, "step_index": 0, "mark": MARKUP, "note": MARKUP})
+        (note,) = client.ask("/api/notes")["notes"]
+        assert (note["mark"], note["note"]) == (MARKUP, MARKUP)
+        answers = {
+            "/api/archive": client.get("/api/archive"),
+            "/api/runs/3": client.get("/api/runs/3"),
+            "/api/notes": client.get("/api/notes"),
+            "/api/runs": client.post("/api/runs", {"limit": 500, "filter": {"engines": [MARKUP]}}),
+            "/api/sql": client.post("/api/sql", {"sql": "SELECT engine, note FROM runs JOIN notes USING (run_id)"}),
+            "error": client.post("/api/sql", {"sql": f'SELECT "{MARKUP.replace(chr(34), "")}" FROM runs'}),
+        }
+        for name, answer in answers.items():
+            assert "<script>" in json.dumps(answer.json()), name
+            assert answer.header("content-type") == "application/json"
+            check_headers(answer)
+        assert answers["/api/runs"].json()["total"] == 1
+
+        states: list[dict[str, Any]] = []
+
+        def is_ready() -> bool:
+            states.append(client.ask("/api/report", {}))
+            return bool(states[-1]["state"] != "running")
+
+        eventually(is_ready)
+        page = client.get(states[-1]["url"])
+        assert b"alert(1)" in page.body
+        assert b"<script>alert(1)" not in page.body
+        assert b"</style>&" not in page.body
+        check_headers(page)
+        failed = client.ask("/api/report", {"where": f"'{MARKUP.replace(chr(39), '')}' = 3 AND nope"})
+        assert failed["state"] in ("running", "failed")
+
+
+# Headers and files
+
+
+def check_headers(answer: Answer) -> None:
+    """Check the headers that every answer has."""
+    assert answer.header("x-content-type-options") == "nosniff"
+    assert answer.header("referrer-policy") == "no-referrer"
+    assert answer.header("cache-control") == "no-store"
+    assert answer.header("cross-origin-resource-policy") == "same-origin"
+    assert answer.header("cross-origin-opener-policy") == "same-origin"
+    policy = (answer.header("content-security-policy") or "").split(";")
+    rules = {name: values for name, *values in map(str.split, policy)}
+    assert rules["default-src"] == ["'none'"]
+    assert rules["frame-ancestors"] == ["'self'"]
+    scripts = rules["script-src"]
+    assert scripts == ["'self'"] or (len(scripts) == 1 and scripts[0].startswith("'sha256-"))
+    assert not [
+        value for values in rules.values() for value in values if value.startswith(("'unsafe-eval", "*", "http"))
+    ]
+    if scripts == ["'self'"]:
+        assert rules["base-uri"] == rules["form-action"] == ["'none'"]
+        assert "unsafe" not in str(policy)
+    for name, value in answer.headers:
+        assert not name.startswith(("server", "x-powered-by", "access-control-")), (name, value)
+
+
+def test_headers_of_all_answers(client: Client) -> None:
+    statuses = set()
+    for method, target in [
+        ("GET", "/"),
+        ("GET", f"/?token={client.token}"),
+        *ADDRESSES,
+        ("GET", "/nothing"),
+        ("DELETE", "/"),
+    ]:
+        if target == "/api/events":
+            continue
+        for headers in (
+            {},
+            {"cookie": None},
+            {"host": "evil.example"},
+            {"origin": "null"},
+            {"content_type": "text/plain"},
+            {"content_length": str(2**40)},
+        ):
+            bodies: list[Any] = [None] if method in ("GET", "DELETE") else [STATEMENT, {"limit": 1}, b"x"]
+            for body in bodies:
+                if "content_length" in headers and body is None:
+                    continue
+                answer = client.send(method, target, body, **headers)
+                statuses.add(answer.status)
+                check_headers(answer)
+    assert statuses >= {200, 303, 400, 401, 403, 404, 405, 413, 415}
+    with Events(client) as events, Connection(client.port) as connection:
+        events.next()
+        connection.send(client.bytes_of("GET", "/api/events"))
+        check_headers(connection.head())
+
+
+def test_nothing_is_written_but_the_notes(folder: Path, tmp_path: Path) -> None:
+    before = entries(folder)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    with Server(folder / "games.a2", env={"TMPDIR": str(temporary)}) as server:
+        client = server.client
+        for target in ("/", "/app.js", "/api/archive", "/api/schema", "/api/runs/0", "/api/notes"):
+            assert client.get(target).status == 200
+        client.ask("/api/runs", {"limit": 5, "where": "max_score > 3", "sort": "engine"})
+        client.ask("/api/position", {"board": "0" * 16, "limit": 5})
+        client.ask("/api/sql", {"sql": "SELECT * FROM steps ORDER BY board"})
+        client.download({"sql": "SELECT * FROM steps", "format": "parquet"})
+        eventually(lambda: client.ask("/api/report", {})["state"] == "ready")
+        for sql, _ in chain(REFUSED["changes"], REFUSED["commands"]):
+            answer = client.post("/api/sql", {"sql": sql.replace("{host}", str(folder / "written.csv"))})
+            assert answer.status in (400, 403), sql
+        for path in ("../x", "/x", str(folder / "x.parquet")):
+            client.put("/api/notes", {"run_id": 0, "step_index": 0, "mark": path, "note": "", "path": path})
+            client.put("/api/notes", {"run_id": path, "step_index": 0, "mark": path, "note": ""})
+            client.put("/api/notes" + path, {"run_id": 0, "step_index": 0, "mark": path, "note": ""})
+        assert entries(folder) == before
+        assert client.put("/api/notes", {"run_id": 0, "step_index": 0, "mark": "!", "note": "n"}).status == 200
+        after = entries(folder)
+        added = {name: after.pop(name) for name in sorted(set(after) - set(before))}
+        assert list(added) == ["games.a2.notes.parquet", "games.a2.notes.parquet.lock"]
+        assert added["games.a2.notes.parquet.lock"] == b""
+        assert after == before
+    assert entries(folder) == before | added
+    assert entries(temporary) == {}
+    for name in added:
+        (folder / name).unlink()

@@ -1,0 +1,141 @@
+"""Clients of ``a2store view`` that keep connections open: none keeps others from being answered."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+import a2store
+from archives import short_runs
+from threads import eventually
+from viewing import Client, Connection, Server, request
+
+MANY = 300
+"""More connections than a server has places for."""
+DOWNLOADS = 4
+"""The downloads that a server sends at once."""
+LARGE = "SELECT a.* FROM steps a, runs b"
+"""A statement whose rows fit in no buffer of a connection."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that waits for a short time only."""
+    root = tmp_path_factory.mktemp("connections")
+    archive = a2store.Archive.create(root / "games.a2")
+    archive.ingest(short_runs(root / "runs", 200, steps=40), progress=False)
+    with Server(archive.path, env={"A2STORE_VIEW_TIMEOUT_SECONDS": "0.5"}) as server:
+        yield server
+
+
+@contextmanager
+def many(server: Server, start: Callable[[Connection], None]) -> Iterator[list[Connection]]:
+    """Open many connections and start a request on each."""
+    with ExitStack() as stack:
+        opened = []
+        for _ in range(MANY):
+            connection = stack.enter_context(Connection(server.port))
+            start(connection)
+            opened.append(connection)
+        yield opened
+
+
+def assert_answers(client: Client) -> None:
+    assert client.ask("/api/sql", {"sql": "SELECT count(*) AS n FROM steps"})["rows"] == [[8000]]
+
+
+def test_idle_connections(server: Server) -> None:
+    client = server.client
+    assert client.cookie
+    with many(server, lambda connection: None) as opened:
+        assert_answers(client)
+        assert opened[0].rest() == b""
+        assert opened[-1].rest() == b""
+
+
+def test_requests_whose_headers_never_end(server: Server) -> None:
+    client = server.client
+    start = client.bytes_of("GET", "/api/archive")[:-2]
+    with many(server, lambda connection: connection.send(start)) as opened:
+        assert_answers(client)
+        # Some servers say why they close a connection.
+        assert b"200" not in opened[0].rest()
+        assert b"200" not in opened[-1].rest()
+
+
+def test_requests_whose_bodies_never_end(server: Server) -> None:
+    client = server.client
+    start = client.bytes_of("POST", "/api/runs", b"{", content_length="1000", connection="keep-alive")
+    with many(server, lambda connection: connection.send(start)) as opened:
+        assert_answers(client)
+        opened[0].answer().refusal(408, "argument")
+        assert opened[0].rest() == b""
+
+
+def test_a_connection_after_its_answer(server: Server) -> None:
+    data = server.client.bytes_of("GET", "/api/archive", connection="keep-alive")
+    with Connection(server.port) as connection:
+        for _ in range(3):
+            connection.send(data)
+            assert connection.answer().status == 200
+        assert connection.rest() == b""
+
+
+def test_clients_without_a_token_that_never_read(server: Server) -> None:
+    """Without a bound, each of them would keep its place: the server waits until it can send its answers."""
+    client = server.client
+    refused = request("GET", "/", {"Host": client.host}) * 4000
+
+    def fill(connection: Connection) -> None:
+        connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+        connection.socket.setblocking(False)
+        with suppress(BlockingIOError, ConnectionError):
+            while True:
+                connection.send(refused)
+
+    with many(server, fill):
+        assert_answers(client)
+
+
+def test_downloads_that_nobody_reads(server: Server) -> None:
+    client = server.client
+    with ExitStack() as stack:
+        opened = []
+        for _ in range(DOWNLOADS):
+            url = client.ask("/api/download", {"sql": LARGE, "format": "jsonl"})["url"]
+            opened.append(stack.enter_context(Connection(server.port)))
+            opened[-1].send(client.bytes_of("GET", url))
+            assert opened[-1].head().status == 200
+        # Statements have places of their own.
+        assert_answers(client)
+        assert client.ask("/api/runs", {"limit": 1})["total"] == 200
+        # The address of one more stays valid until there is a place.
+        url = client.ask("/api/download", {"sql": "SELECT count(*) AS n FROM steps", "format": "csv"})["url"]
+        client.get(url).refusal(503, "busy")
+        opened[0].close()
+        eventually(lambda: client.get(url).body.split() == [b"n", b"8000"])
+
+
+def test_a_client_that_leaves_in_the_middle_of_a_download(server: Server) -> None:
+    client = server.client
+    for _ in range(2 * DOWNLOADS):
+        url = client.ask("/api/download", {"sql": LARGE, "format": "csv"})["url"]
+        with Connection(server.port) as download:
+            download.send(client.bytes_of("GET", url))
+            assert download.head().status == 200
+            assert download.chunk()
+        client.get(url).refusal(404, "not_found")
+    assert_answers(client)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files are counted on Linux only")
+def test_closed_connections_leave_no_open_file(server: Server) -> None:
+    folder = Path("/proc") / str(server.process.pid) / "fd"
+    with many(server, lambda connection: connection.send(b"GET")):
+        assert_answers(server.client)
+    # The server itself has far fewer files open.
+    eventually(lambda: len(list(folder.iterdir())) < 50)
