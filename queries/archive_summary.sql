@@ -10,7 +10,7 @@
 --   num_runs int64: the number of runs
 --   num_steps uint64: the number of their steps
 --   num_sampled int64: the runs that lack steps of their game: the source states more, or the step indices have gaps
---   num_verified int64: the runs whose every step follows from the previous one by the rules
+--   num_verified int64: the runs in which every step follows from the previous one by the rules
 --   num_raw_evs int64: the runs whose values are in the engine's own unit
 --   num_without_moves int64: the runs with steps but without any known move
 --   num_without_evs int64: the runs with steps but without any values

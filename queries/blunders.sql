@@ -1,7 +1,7 @@
 -- The steps whose move is worth much less than the best move, by the engine's own values, largest loss first. Such a
 -- move may be exploration, a search budget that ran out, or an error. Steps without values, without a known move, or
 -- without a value for that move are left out. The values in run files are normalised within each step, so a loss is a
--- share of the range of the step's values. Where `runs.raw_evs` is true, losses are in the engine's own unit and are
+-- share of the range of the step's values. If `runs.raw_evs` is true, losses are in the engine's own unit and are
 -- comparable only within one engine.
 --
 -- Parameters:

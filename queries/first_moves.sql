@@ -12,7 +12,8 @@
 --   num_moves uint8: the length of the sequence
 --   path string: the moves as letters of U, D, L and R, the first move first
 --   num_runs int64: the number of runs that begin with these moves
---   share float64: their share of the runs that begin with the same moves but the last, and have a next move, 0 to 1
+--   share float64: their share of the runs that begin with all of these moves but the last and have a known next
+--     move, 0 to 1
 --   mean_score float64: the mean score of these runs
 WITH lengths AS (
   SELECT CAST(column1 AS TINYINT UNSIGNED) AS num_moves

@@ -1,6 +1,6 @@
 -- The steps with the smallest gap between the best and the second best value: the engine's hardest choices. Steps with
 -- fewer than two values have no gap and are left out. Steps without a known move are included. The values in run files
--- are normalised within each step, so a gap is a share of the range of the step's values. Where `runs.raw_evs` is true,
+-- are normalised within each step, so a gap is a share of the range of the step's values. If `runs.raw_evs` is true,
 -- gaps are in the engine's own unit and are comparable only within one engine.
 --
 -- Parameters:

@@ -12,8 +12,8 @@
 --   valuation_type string: the kind of evaluation that chose the moves; null = unknown
 --   num_steps int64: the number of compared steps
 --   agreement float64: the share of these steps where the model prefers the played move, 0 to 1
---   mean_prob float64: the mean of the model's probability of its preferred move; null = none is known
---   mean_logp float64: the mean of the model's log probability of the played move; null = none is known
+--   mean_prob float64: the mean of the model's probability of its preferred move; null = unknown
+--   mean_logp float64: the mean of the model's log probability of the played move; null = unknown
 WITH compared AS (
   SELECT
     annotations.model,

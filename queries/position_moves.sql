@@ -11,7 +11,7 @@
 --   num_engines int64: the number of engines that played it
 --   mean_score float64: the mean score of the runs
 --   max_score uint64: the highest score of the runs
---   mean_value float64: the mean value of the move, over values from 0 to 1; null if there are none
+--   mean_value float64: the mean value of the move in runs with values from 0 to 1; null = unknown
 WITH places AS (
   SELECT
     s.engine,
@@ -40,7 +40,7 @@ WITH places AS (
         AND coalesce(s.tile_65536_mask, 0) = transform_mask($board, 7, $tile_65536_mask) THEN 7
     END AS symmetry
   FROM steps s JOIN runs r ON r.run_id = s.run_id
-  -- The list lets the reader leave out most rows before it compares masks.
+  -- The IN list lets the reader skip most rows before it compares masks.
   WHERE s.board IN (
       transform($board, 0, $tile_65536_mask), transform($board, 1, $tile_65536_mask),
       transform($board, 2, $tile_65536_mask), transform($board, 3, $tile_65536_mask),

@@ -38,7 +38,7 @@ WITH places AS (
         AND coalesce(s.tile_65536_mask, 0) = transform_mask($board, 7, $tile_65536_mask) THEN 7
     END AS symmetry
   FROM steps s
-  -- The list lets the reader leave out most rows before it compares masks.
+  -- The IN list lets the reader skip most rows before it compares masks.
   WHERE s.board IN (
       transform($board, 0, $tile_65536_mask), transform($board, 1, $tile_65536_mask),
       transform($board, 2, $tile_65536_mask), transform($board, 3, $tile_65536_mask),

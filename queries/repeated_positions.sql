@@ -26,7 +26,7 @@ wide_positions AS (
   FROM steps
   WHERE max_exp = 16 AND ($engine IS NULL OR engine = $engine)
 ),
--- The multiplier is that of Fibonacci hashing (Knuth).
+-- The multiplier of Fibonacci hashing (Knuth).
 counts AS (
   SELECT min(max_exp) AS max_exp, count(*) AS times
   FROM positions

@@ -7,7 +7,7 @@
 -- Parameters:
 --   max_steps uint64 = 2000000: runs are added to the sample until it has this number of steps
 --   engine string = null: only runs of this engine; null = all runs, with or without an engine
---   by_engine bool = false: whether to test each engine; the sample is that of all engines together
+--   by_engine bool = false: whether to test each engine; the sample of runs is the same for both values
 --
 -- Columns:
 --   engine string: the engine; null = runs without an engine, or all engines together

@@ -2,8 +2,8 @@
 -- is computed over these runs only. A run of n steps is alive at the step indices 0 to n - 1; runs without steps are
 -- left out. A bin in which no run ends has no row; the next bin with a row has the same number of runs alive. A run
 -- does not state why it ended. If its final board has a legal move, it was stopped, and the estimate treats it as
--- censored at its last step. All other runs count as games that were over, also those without a final board. The
--- estimate is that of Kaplan and Meier (1958). Its interval is pointwise: Greenwood's variance (1926) with the log-log
+-- censored at its last step. All other runs, including those without a final board, count as games that were over. The
+-- estimate follows Kaplan and Meier (1958). Its interval is pointwise: Greenwood's variance (1926) with the log-log
 -- transformation of Kalbfleisch and Prentice (1980). Reads only `runs`, so a sampled run counts as a shorter run.
 --
 -- Parameters:
@@ -34,7 +34,7 @@ WITH ends AS (
   GROUP BY 1, 2
 ),
 alive AS (
-  -- All windows go up, so that the engine adds the terms of the sums below in this order and never subtracts any.
+  -- All windows are ascending, so the engine adds the terms of the sums below in this order and never subtracts any.
   SELECT
     engine,
     last_step,

@@ -159,6 +159,6 @@ pub use step::Step;
 pub use step_details::{StepDetail, StepDetails};
 pub use table::{
     AttachOptions, AttachedColumn, Batch, BatchColumn, ChosenEv, ColumnReader, ElementType, ExtraField, Fingerprint,
-    FromRunsOptions, FromSessionOptions, LoadOptions, MaterializeOptions, RowFilter, RowLayout, SplitUnit, StepTable,
-    TableHandle, TokenType,
+    FromRunsOptions, FromSessionOptions, LoadOptions, MaterializeOptions, RowFilter, RowLayout, Shard, SplitUnit,
+    StepTable, TableHandle, TableShard, TokenType,
 };

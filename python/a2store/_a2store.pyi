@@ -484,7 +484,7 @@ class Run:
         - ``path``: the file. An existing file is replaced.
         - ``steps``: the indices of the positions, as in ``position``, such as ``range(0, 100)``; at most
           1,000; ``None`` = all.
-        - ``seconds``: the time that each board is shown, at least 0.02, because browsers show shorter frames slowly.
+        - ``seconds``: the time that each board is shown: 0.02 to 655. Browsers show shorter frames slowly.
 
         Raises ``IndexError`` for an index without a position. Raises ``ValueError`` for no positions or more than
         1,000, and for ``seconds`` out of range. Raises ``OSError`` if the file cannot be written, and
@@ -1910,8 +1910,9 @@ class Archive:
           or a NumPy structured array, shape (n,). A folder numbers the runs as its pool does. Each run is found in the
           archive by the seed, steps, score and highest tile in the folder's ``metadata.db``. A table or array has the
           columns ``run_id`` and ``step_index`` of the archive, and any other columns of ``annotations`` except
-          ``model``. There, ``policy_p1``, ``policy_logp`` and ``policy_hard`` may have 4 numbers per row. Rows may be
-          in any order. A column ``board`` is compared with ``steps`` and not stored.
+          ``model``. There, ``policy_p1``, ``policy_logp`` and ``policy_hard`` may have 4 numbers per row. They become
+          null where ``policy_kind_mask`` is not null and lacks their bit. Rows may be in any order. A column ``board``
+          is compared with ``steps`` and not stored.
         - ``source``: for folders, the path that the runs were ingested from, or a folder above it; ``None`` = any.
         - ``replace``: ``True`` = replaces the model's annotations. Otherwise, a model that has annotations can get
           more of them only for later runs.
@@ -2594,8 +2595,8 @@ class ExpireReport:
 class View:
     """A running explorer of an archive, from ``Archive.view``.
 
-    The server runs on threads of its own until ``close``, the end of a ``with`` block, or the end of the process. It
-    serves this machine only, and needs the token in ``url``.
+    The server runs on background threads until ``close``, the end of a ``with`` block, or the end of the
+    process. It accepts connections from this machine only, and each request needs the token in ``url``.
 
     >>> with archive.view(open_browser=False) as view:
     ...     print(view.url.partition("?")[0].rpartition(":")[0])
@@ -2708,7 +2709,7 @@ class Problem:
 
 @final
 class Board:
-    """A board to look at: text in a terminal, a picture in a notebook.
+    """A board that is shown as text in a terminal and as a picture in a notebook.
 
     - ``board``: the board as a uint64 of sixteen 4-bit exponents.
     - ``tile_65536_mask``: the cells with a tile of 65536, bit ``i`` for cell ``i``.
@@ -2736,16 +2737,16 @@ class Board:
         """Return the board as SVG.
 
         - ``size``: the width and height in pixels, in ``1..=10_000``.
-        - ``colors``: ``"classic"`` = the colours of the game; ``"viridis"`` = colours in the order of lightness, for
+        - ``colors``: ``"classic"`` = the colours of the game; ``"viridis"`` = colours ordered by lightness, for
           every kind of colour vision.
 
-        Raises ``ValueError`` for another size or other colours.
+        Raises ``ValueError`` for other sizes or colours.
 
         >>> a2store.Board(0x12).to_svg()[:4]
         '<svg'
         """
     def save(self, path: _Path) -> None:
-        """Write the board to an SVG file; replace an existing file.
+        """Write the board to an SVG file. An existing file is replaced.
 
         - ``path``: the file.
 
@@ -2777,22 +2778,23 @@ class Position:
         """The board."""
     @property
     def score(self) -> int | None:
-        """The score before the move: the sum of the merged tiles. ``None`` if an earlier step or move is missing.
+        """The score before the move: the sum of the tiles that merges have made. ``None`` if an earlier step or
+        move is missing, or if the game does not begin with one or two tiles of 2 or 4.
 
-        The score that the engine states, ``run.meta.max_score``, may be another one, because engines count differently.
+        The score that the engine states, ``run.meta.max_score``, may differ, because engines count differently.
         """
     @property
     def played(self) -> int | None:
-        """The move that was played, 0 to 3 in the order UDLR; ``None`` if it is unknown, and for the final board."""
+        """The played move, 0 to 3 in the order UDLR; ``None`` if it is unknown, and for the final board."""
     @property
     def best(self) -> int | None:
         """The move with the largest value, 0 to 3; ``None`` without values."""
     @property
     def values(self) -> list[float | None]:
-        """The engine's values of up, down, left and right. An illegal move and an unknown value have ``None``."""
+        """The engine's values of up, down, left and right; ``None`` for an illegal move or an unknown value."""
     @property
     def loss(self) -> float | None:
-        """How much less the played move is worth than the best one; ``None`` without values or move."""
+        """The best value minus the value of the played move; ``None`` if the values or the move are unknown."""
     def _repr_html_(self) -> str: ...
 
 @final
@@ -2811,7 +2813,7 @@ class Replay:
         """
 
     def save(self, path: _Path) -> None:
-        """Write the page to a file; replace an existing file.
+        """Write the page to a file. An existing file is replaced.
 
         - ``path``: the file.
 
@@ -2821,11 +2823,11 @@ class Replay:
         """
 
     def _repr_html_(self) -> str:
-        """Return the page in a frame, which keeps its styles and scripts apart from the notebook's."""
+        """Return the page in a frame, which separates its styles and scripts from those of the notebook."""
 
 @final
 class Report:
-    """What an archive holds: the results of named queries, and a page that shows them.
+    """A report on an archive: the results of named queries, and a page that shows them.
 
     A notebook shows the page below the cell.
 
@@ -2839,8 +2841,9 @@ class Report:
     def data(self) -> dict[str, ArrowBatch]:
         """The tables behind the page, by name: a dict of ``ArrowBatch``.
 
-        ``pyarrow.record_batch(...)`` and ``polars.DataFrame(...)`` accept them. Each is the result of a named query of
-        the name in ``queries``. A table is absent if its query exceeded the memory limit; ``errors`` tells why.
+        ``pyarrow.record_batch(...)`` and ``polars.DataFrame(...)`` accept them. Each is the result of a named
+        query; ``queries`` has its name. A table is absent if its query exceeded a limit; ``errors``
+        has the reason.
 
         >>> import pyarrow
         >>> reach = pyarrow.record_batch(archive.report().data["tile_reach"])
@@ -2880,13 +2883,13 @@ class Report:
     def to_html(self) -> str:
         """Return the page: HTML that needs no other file and no network.
 
-        Raises ``QueryError`` for rows that JSON cannot hold, which named queries do not have.
+        Raises ``QueryError`` for rows that JSON cannot hold. Named queries have no such rows.
 
         >>> archive.report().to_html().startswith("<!doctype html>")
         True
         """
     def _repr_html_(self) -> str:
-        """Return the page in a frame, which keeps its styles and scripts apart from the notebook's."""
+        """Return the page in a frame, which separates its styles and scripts from those of the notebook."""
 
 @final
 class RepairReport:
@@ -3387,6 +3390,9 @@ class Query:
         chosen_ev: Literal["stored", "one"] = "stored",
         memory_limit: int | None = None,
         path: _Path | None = None,
+        shard: tuple[int, int] | None = None,
+        seed: int = 0,
+        round: int = 0,  # noqa: A002
         progress: _Progress = None,
     ) -> StepTable:
         """Run the query and store its rows in a table in memory or in a file.
@@ -3423,12 +3429,23 @@ class Query:
           available. It does not apply to rows in a file.
         - ``path``: a file for the rows, which is then mapped; it may be larger than memory. ``StepTable.load`` can read
           it. It is written atomically, is durable, and replaces an existing file.
+        - ``shard``: the share of one of several training processes, as a rank and a world size; ``None`` = all rows. The
+          row groups that the query reads are put in an order that depends on ``seed`` and ``round`` only, and the whole
+          sequence is cut into ``world_size`` shares. So the shares of a round are disjoint and complete, and their sizes
+          differ by at most one row. Another round has other shares. A rank reads the row groups of its share only. If
+          the number of rows is not known in advance, each rank first reads the columns of the conditions to count them.
+          A query with a join, a group or an ORDER BY runs whole on each rank, and the table keeps the share. All ranks
+          must read the same version of the archive.
+        - ``seed``, ``round``: the order of the row groups of ``shard``; in ``0..2**64``.
         - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
           otherwise a bar is shown if standard error is a terminal.
 
+        In shares, codes of strings are the same on all ranks and in all rounds.
+
         Raises ``ColumnError``, with the row, for a column that is missing, of another type, or has a value that does
         not fit. Raises ``ValueError`` for an option out of range, for ``columns`` without ``board`` or beside
-        ``extra``, and for a column that is named twice or is already part of a row. Raises ``MemoryLimitError``,
+        ``extra``, for a column that is named twice or is already part of a row, and for a share of a query with random
+        numbers or the time. Raises ``MemoryLimitError``,
         ``QueryError``, ``OSError`` if the file cannot be written, and ``KeyboardInterrupt`` on Ctrl-C. After an
         exception no file is left behind.
 
@@ -3444,6 +3461,9 @@ class Query:
         (2, 16)
         >>> query.materialize(columns=["board", "move", "max_score"]).stride
         40
+        >>> shares = [query.materialize(shard=(rank, 3), seed=1, round=5) for rank in range(3)]
+        >>> [len(share) for share in shares]
+        [9773, 9773, 9774]
         """
 
     def __arrow_c_schema__(self) -> object:
@@ -3472,6 +3492,37 @@ class QueryBatches:
         """Return the next batch."""
 
 # Table
+
+@final
+class TableShard:
+    """The share of a query's rows that a table is, from ``Query.materialize``.
+
+    >>> archive.sql("SELECT * FROM steps").materialize(shard=(1, 2)).shard
+    TableShard(rank=1, world_size=2, seed=0, round=0, total_rows=29320)
+    """
+
+    @property
+    def rank(self) -> int:
+        """The rank of the share, from 0."""
+
+    @property
+    def world_size(self) -> int:
+        """The number of ranks."""
+
+    @property
+    def seed(self) -> int:
+        """The seed of the orders of all rounds."""
+
+    @property
+    def round(self) -> int:
+        """The number of the round."""
+
+    @property
+    def total_rows(self) -> int:
+        """The number of rows of all shares. A share has this number divided by ``world_size``, rounded down or up."""
+
+    def __eq__(self, other: object, /) -> bool:
+        """Return whether the shares are equal."""
 
 @final
 class StepTable:
@@ -3566,6 +3617,15 @@ class StepTable:
     @property
     def errors(self) -> list[Rejected]:
         """The runs and files that ``from_runs`` or ``PackReader.to_table`` skipped, in order."""
+
+    @property
+    def shard(self) -> TableShard | None:
+        """The share that the rows are; ``None`` unless ``Query.materialize`` had a ``shard``, and for views and loaded
+        tables.
+
+        >>> query.materialize(shard=(0, 4), round=2).shard.round
+        2
+        """
 
     @property
     def is_view(self) -> bool:

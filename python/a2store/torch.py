@@ -27,14 +27,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from operator import index
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, Self, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset, IterableDataset, default_collate, get_worker_info
 
-from . import Batch, Loader, StepTable, mix
+from . import Batch, Loader, Query, StepTable, mix
 from ._integers import integer
 
 __all__ = ["StepDataset", "StepLoader"]
@@ -254,7 +254,12 @@ class StepLoader(IterableDataset[_Tensors]):
     Loaders can be pickled, with the table's handle, the options and the position. The next iteration of a copy is the
     loader's next iteration.
 
-    - ``table``: the rows, a table or a view; or several tables with their shares, as in ``a2store.mix``.
+    For more rows than one machine holds, give a query. Each epoch is then a round: every rank materializes another
+    share of the query's rows, as ``Query.materialize`` does with ``shard``, and serves it in random order. Meanwhile a
+    thread materializes the next share. All ranks get the same number of batches; a rank that has one row fewer may get
+    an empty last batch. All ranks must read the same version of the archive. Workers of a ``DataLoader`` need a table.
+
+    - ``table``: the rows, a table or a view; several tables with their shares, as in ``a2store.mix``; or a query.
     - ``batch_size``, ``shuffle``, ``seed``, ``epoch``, ``drop_last``, ``symmetries``, ``columns``, ``prefetch``,
       ``replacement``, ``weights``, ``strata``, ``quotas``, ``num_samples``, ``window``: as in ``StepTable.loader``,
       with the same defaults.
@@ -267,9 +272,13 @@ class StepLoader(IterableDataset[_Tensors]):
       previous one.
     - ``transform``: a function of a batch, a dict of tensors on the CPU, that returns the dict to use instead. It is
       called in the loop's thread or in the worker, before tensors are copied to a device.
+    - ``shard``: for a query: the rank and the world size; ``None`` = those of ``torch.distributed``, as above.
+    - ``materialize``: for a query: options of ``Query.materialize``, such as ``{"extra": ["max_score"]}``.
+    - ``prefetch_share``: for a query: ``False`` = the next share is materialized when its epoch begins, so that only
+      one share is in memory.
 
     Raises ``ValueError`` for ``rank`` without ``world_size``, for options of ``StepTable.loader`` that ``a2store.mix``
-    lacks, and as ``StepTable.loader`` does.
+    or a query lacks, and as ``StepTable.loader`` does. A loader of a query raises as ``Query.materialize`` does.
 
     >>> from a2store.torch import StepLoader
     >>> loader = StepLoader(table, batch_size=4096, symmetries=True)
@@ -278,11 +287,22 @@ class StepLoader(IterableDataset[_Tensors]):
     ...         tokens, move = batch["tokens"], batch["move"]
     >>> tokens.dtype, move.dtype, len(loader)
     (torch.int64, torch.uint8, 8)
+    >>> loader = StepLoader(query, batch_size=1000, shard=(0, 2))
+    >>> len(loader), sum(len(batch["move"]) for batch in loader)
+    (15, 14660)
     """
+
+    def __new__(cls, table: object = None, *_: object, **__: object) -> Self:
+        """Return a loader for the kind of rows. Unpickling has no arguments."""
+        if cls is StepLoader and isinstance(table, Query):
+            from ._share_loader import ShareLoader
+
+            return super().__new__(ShareLoader)  # type: ignore[return-value]
+        return super().__new__(cls)
 
     def __init__(
         self,
-        table: StepTable | Mapping[StepTable, float] | Iterable[tuple[StepTable, float]],
+        table: StepTable | Query | Mapping[StepTable, float] | Iterable[tuple[StepTable, float]],
         batch_size: int = 4096,
         *,
         shuffle: bool = True,
@@ -304,7 +324,17 @@ class StepLoader(IterableDataset[_Tensors]):
         pin_memory: bool = False,
         device: torch.device | str | None = None,
         transform: Callable[[_Tensors], _Tensors] | None = None,
+        shard: tuple[int, int] | None = None,
+        materialize: Mapping[str, Any] | None = None,
+        prefetch_share: bool = True,
     ) -> None:
+        for name, is_default in (
+            ("shard", shard is None),
+            ("materialize", materialize is None),
+            ("prefetch_share", prefetch_share is True),
+        ):
+            if not is_default:
+                raise ValueError(f"{name}: expected none, because the rows are a table and not a query")
         if transform is not None and not callable(transform):
             raise TypeError(f"transform: expected a function of a batch, found {type(transform).__name__}")
         if (rank is None) != (world_size is None):

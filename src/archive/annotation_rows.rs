@@ -5,10 +5,10 @@ use super::table_name::TableName;
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::format::AnnotationFolder;
 use arrow::array::{
-    Array, ArrayRef, AsArray, DictionaryArray, FixedSizeListArray, Float32Builder, Int32Array, ListBuilder,
-    RecordBatch, StringArray, UInt8Builder, UInt32Array, UInt64Array, new_null_array,
+    Array, ArrayRef, AsArray, BooleanArray, DictionaryArray, FixedSizeListArray, Float32Builder, Int32Array,
+    ListBuilder, RecordBatch, StringArray, UInt8Builder, UInt32Array, UInt64Array, new_null_array,
 };
-use arrow::compute::{CastOptions, SortColumn, cast, cast_with_options, lexsort_to_indices, take_record_batch};
+use arrow::compute::{CastOptions, SortColumn, cast, cast_with_options, lexsort_to_indices, nullif, take_record_batch};
 use arrow::datatypes::{DataType, Float32Type, UInt8Type, UInt32Type, UInt64Type};
 use std::ops::Range;
 use std::sync::Arc;
@@ -174,6 +174,7 @@ impl AnnotationTable {
             all.push(boards);
         }
         let all = RecordBatch::try_new(Arc::new(arrow::datatypes::Schema::new(fields)), all).map_err(Error::other)?;
+        let all = without_absent(all)?;
         let all = sorted(all)?;
         let boards = all.column_by_name(BOARD).and_then(|boards| boards.as_primitive_opt::<UInt64Type>()).cloned();
         let rows = all.project(&(0..schema.fields().len() - 1).collect::<Vec<_>>()).map_err(Error::other)?;
@@ -230,6 +231,22 @@ fn check_names(rows: &RecordBatch) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Replaces predictions that a row does not have, according to `policy_kind_mask`, with nulls. A structured array has no
+/// other way to express a null.
+fn without_absent(rows: RecordBatch) -> Result<RecordBatch> {
+    let masks = rows.column_by_name("policy_kind_mask").and_then(|column| column.as_primitive_opt::<UInt8Type>());
+    let Some(masks) = masks.filter(|masks| masks.null_count() < masks.len()) else { return Ok(rows) };
+    let mut columns = rows.columns().to_vec();
+    for (bit, policy) in POLICIES.iter().enumerate() {
+        let is_absent: BooleanArray = masks.iter().map(|mask| mask.map(|mask| mask >> bit & 1 == 0)).collect();
+        for direction in MOVE_NAMES {
+            let Ok(place) = rows.schema().index_of(&format!("{policy}_{direction}")) else { continue };
+            columns[place] = nullif(&columns[place], &is_absent).map_err(Error::other)?;
+        }
+    }
+    RecordBatch::try_new(rows.schema(), columns).map_err(Error::other)
 }
 
 /// Converts a column. A value that does not fit is an error. In `teacher_move`, 255 becomes null.

@@ -1,4 +1,4 @@
-//! A board as a picture.
+//! Pictures of boards.
 
 use super::tile_colors::{Palette, Rgb};
 use super::wide::WideBoard;
@@ -14,7 +14,7 @@ pub(crate) fn board_svg(board: WideBoard, palette: Palette, size: u32) -> String
     frame(&label, size, &cells(board, palette))
 }
 
-/// Returns boards that follow one another, each shown for `seconds`, without end.
+/// Returns an animated SVG that shows boards one after another in an endless loop, each for `seconds`.
 #[cfg(feature = "python")]
 pub(crate) fn animated_svg(boards: &[WideBoard], palette: Palette, size: u32, seconds: f64) -> String {
     let (count, total) = (boards.len(), boards.len() as f64 * seconds);

@@ -7,14 +7,14 @@ pub(crate) struct Rgb(pub(crate) u8, pub(crate) u8, pub(crate) u8);
 /// The colours of tiles by exponent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Palette {
-    /// The colours of the game 2048, with colours of our own from 4096 on.
+    /// The colours of the game 2048. Tiles from 4096 on have colours of this project.
     #[default]
     Classic,
-    /// The colour map viridis, from light to dark: its lightness orders the tiles for every kind of colour vision.
+    /// The colour map viridis, from light to dark. Lightness orders the tiles for every kind of colour vision.
     Viridis,
 }
 
-/// Gabriele Cirulli's 2048 (MIT licence) has the colours up to 2048.
+/// The colours up to 2048 are from Gabriele Cirulli's 2048 (MIT licence).
 const CLASSIC: [u32; 17] = [
     0xcdc1b4, 0xeee4da, 0xede0c8, 0xf2b179, 0xf59563, 0xf67c5f, 0xf65e3b, 0xedcf72, 0xedcc61, 0xedc850, 0xedc53f,
     0xedc22e, 0xb9314a, 0xa3203f, 0x6c2f8a, 0x2f5fae, 0x1d1b18,
@@ -37,7 +37,7 @@ impl Palette {
         Rgb(red, green, blue)
     }
 
-    /// Returns the colour of the tile's number: black or white, whichever has more contrast.
+    /// Returns the colour of the tile's number: black or white, the one with more contrast.
     pub(crate) fn text(self, exp: u8) -> Rgb {
         let luminance = self.background(exp).luminance();
         // The contrast ratio of WCAG 2: (lighter + 0.05) / (darker + 0.05).

@@ -23,7 +23,8 @@ pub(super) enum LogLevel {
     Trace,
 }
 
-/// Begins to log the library's events: from `level` on, or by `RUST_LOG`. Without both, nothing is logged.
+/// Starts logging the library's events at `level` and above, or by the filter in `RUST_LOG`. Without both, logs
+/// nothing.
 pub(super) fn log_to_stderr(level: Option<LogLevel>) -> Result<()> {
     let filter = match (level, std::env::var(FILTER_VARIABLE)) {
         (Some(level), _) => {
@@ -47,7 +48,7 @@ pub(super) fn log_to_stderr(level: Option<LogLevel>) -> Result<()> {
     Ok(())
 }
 
-/// Standard error. Lines appear above the progress bar.
+/// Standard error, with log lines above the progress bar.
 struct AboveBar;
 
 impl Write for AboveBar {

@@ -20,19 +20,19 @@ pub(super) fn view(args: &ViewArgs, quiet: bool) -> Result<u8> {
     let mut view = View::start(archive, options)?;
     let mut out = stdout().lock();
     if !quiet {
-        writeln!(out, "exploring {} at the following address until Ctrl-C", path_text(&args.archive))?;
+        writeln!(out, "serving {} at the following address until Ctrl-C", path_text(&args.archive))?;
     }
     writeln!(out, "{}", view.url())?;
     out.flush()?;
     if !args.no_browser && !open_browser(&view.url()) && !quiet {
-        print_warning("a2store", "no browser was found: open the address in one on this machine");
+        print_warning("a2store", "no browser was found: open the address in a browser on this machine");
     }
     view.wait(interrupt.token());
     view.close();
     Ok(0)
 }
 
-/// Opens an address in the user's browser. Returns whether there is one.
+/// Opens an address in the user's browser. Returns false if there is no browser.
 fn open_browser(url: &str) -> bool {
     let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     // A terminal browser would take over this terminal.

@@ -1,4 +1,4 @@
-//! A game: its positions, with values, scores and predictions.
+//! A game: its positions with values, scores and predictions.
 
 use crate::archive::{Archive, StoredRun};
 use crate::board::{Move, WideBoard};
@@ -14,55 +14,56 @@ use std::collections::HashMap;
 /// A run of an archive, as a sequence of positions.
 #[derive(Clone, Debug)]
 pub(crate) struct Game {
-    /// The id in the archive; `None` for a run of a file.
+    /// The id in the archive; `None` for a run from a file.
     pub(crate) run_id: Option<u32>,
     pub(crate) engine: Option<String>,
-    /// The score as the source states it.
+    /// The final score that the source states.
     pub(crate) max_score: u64,
-    /// Whether the values are in the engine's own unit, not 0 to 1.
+    /// Whether the values are in the engine's own unit instead of 0 to 1.
     pub(crate) has_raw_values: bool,
-    /// The positions in the order of the game. The final board, if it is known, is the last one.
+    /// The positions in the order of the game. The last one is the final board, if it is known.
     pub(crate) positions: Vec<Position>,
     /// The models that annotated steps of the run.
     pub(crate) models: Vec<String>,
 }
 
-/// A board, and the decision on it.
+/// A board, and the decision that was made on it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Position {
     /// The index of the step; `None` for the final board.
     pub(crate) step: Option<u32>,
     pub(crate) board: WideBoard,
-    /// The score before the move by the rules; `None` if an earlier step or move is missing.
+    /// The score before the move, by the rules; `None` if it is unknown, as after a missing step.
     pub(crate) score: Option<u64>,
-    /// The move that was played; `None` if it is unknown, and for the final board.
+    /// The played move; `None` if it is unknown, and for the final board.
     pub(crate) played: Option<Move>,
-    /// The engine's values of up, down, left and right; `None` for an illegal move and an unknown value.
+    /// The engine's values of up, down, left and right; `None` for an illegal move or an unknown value.
     pub(crate) values: [Option<f32>; 4],
     /// The predictions, one for each model that annotated the step.
     pub(crate) predictions: Vec<Prediction>,
 }
 
-/// What a model prefers.
+/// The prediction of a model for a position.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Prediction {
     /// The index of the model in [`Game::models`].
     pub(crate) model: usize,
     pub(crate) preferred: Option<Move>,
-    /// The probability of the preferred move, or the mass of its top bin.
+    /// The probability of the preferred move, or the probability mass of its top bin. For a live policy, its value.
     pub(crate) probability: Option<f32>,
-    /// The probability mass of the top bin of each move; `None` without this kind of prediction.
+    /// The probability mass of the top bin of each move; `None` if the model does not predict bins. For a live policy,
+    /// its values.
     pub(crate) moves: [Option<f32>; 4],
 }
 
 impl Position {
-    /// Returns the best move by the values; the first one if several are equal.
+    /// Returns the move with the largest value; the first one if several are equal.
     pub(crate) fn best(&self) -> Option<Move> {
         let best = self.sorted_values().next()?;
         Move::ALL.into_iter().find(|&direction| self.values[direction as usize] == Some(best))
     }
 
-    /// Returns how much less the played move is worth than the best one.
+    /// Returns the best value minus the value of the played move.
     pub(crate) fn loss(&self) -> Option<f32> {
         let best = self.sorted_values().next()?;
         Some(best - self.values[self.played? as usize]?)
@@ -74,7 +75,7 @@ impl Position {
         Some(values.next()? - values.next()?)
     }
 
-    /// Returns the values from the best to the worst.
+    /// Returns the values in descending order.
     fn sorted_values(&self) -> impl Iterator<Item = f32> {
         let mut values: Vec<f32> = self.values.into_iter().flatten().collect();
         values.sort_unstable_by(|a, b| b.total_cmp(a));
@@ -83,7 +84,7 @@ impl Position {
 }
 
 impl Game {
-    /// Returns a run as positions, without predictions.
+    /// Returns the positions of a run, without predictions.
     pub(crate) fn of_run(run_id: Option<u32>, run: &Run) -> Game {
         let meta = run.meta();
         let mut positions: Vec<Position> =
@@ -126,7 +127,7 @@ impl Archive {
     /// Reads a run.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`] if there is no such run, and errors of reading.
+    /// [`ErrorKind::Argument`] if the archive has no such run. Errors of reading the archive.
     pub(crate) fn run(&self, run_id: u32, cancel: &CancellationToken) -> Result<StoredRun> {
         let mut found = None;
         self.read_runs(&[run_id], Some(1), &(), cancel, Ok, |_, run| {
@@ -140,25 +141,27 @@ impl Archive {
     /// Reads a run, with the predictions for its steps.
     ///
     /// # Errors
-    /// The errors of [`run`](Archive::run), and those of queries.
+    /// The errors of [`run`](Archive::run) and of queries.
     pub(crate) fn game(&self, run_id: u32, cancel: &CancellationToken) -> Result<Game> {
-        self.game_of(&self.run(run_id, cancel)?, cancel)
+        self.game_of(run_id, &self.run(run_id, cancel)?.run, cancel)
     }
 
     /// Returns the positions of a run of this archive, with the predictions for its steps.
     ///
     /// # Errors
-    /// Those of queries.
-    pub(crate) fn game_of(&self, stored: &StoredRun, cancel: &CancellationToken) -> Result<Game> {
-        let mut game = Game::of_run(Some(stored.run_id), &stored.run);
-        game.models = add_predictions(self, stored.run_id, &mut game.positions, cancel)?;
+    /// The errors of queries.
+    pub(crate) fn game_of(&self, run_id: u32, run: &Run, cancel: &CancellationToken) -> Result<Game> {
+        let mut game = Game::of_run(Some(run_id), run);
+        game.models = add_predictions(self, run_id, &mut game.positions, cancel)?;
         Ok(game)
     }
 }
 
-/// Sets the score before each move: the sum of the rewards so far, as the rules give them. The stated score may be
-/// another one, because engines count differently. Scores after a missing step or move stay unknown, and so do all
-/// scores of a game that does not begin with one or two new tiles.
+/// Sets the score before each move: the sum of the rewards so far, by the rules.
+///
+/// The score that the source states may differ, because engines count differently. After a missing step or
+/// move, the scores are unknown. All scores are unknown if the first board has more than two tiles, or a tile
+/// above 4.
 fn set_scores(positions: &mut [Position]) {
     let is_opening =
         |board: WideBoard| board.max_exp() <= 2 && board.exps().iter().filter(|&&exp| exp > 0).count() <= 2;
@@ -175,7 +178,7 @@ fn set_scores(positions: &mut [Position]) {
     }
 }
 
-/// Adds the predictions of each model, and returns the models.
+/// Adds the predictions of each model to the positions, and returns the names of the models.
 fn add_predictions(
     archive: &Archive,
     run_id: u32,
@@ -230,7 +233,7 @@ fn read(archive: &Archive, sql: &str, run_id: u32, cancel: &CancellationToken) -
     Ok(Rows(concat_batches(&stream.schema(), &batches).map_err(|error| query_error(error.into()))?))
 }
 
-/// Columns as values in RAM.
+/// Defines a function that returns a column of the query as values.
 macro_rules! primitive {
     ($name:ident, $type:ty, $arrow:ty, $dtype:expr) => {
         fn $name(&self, name: &str) -> Result<Vec<Option<$type>>> {

@@ -1,18 +1,18 @@
-//! The steps that are worth a look.
+//! Marks of interesting steps.
 
 use super::game::{Game, Position};
 use std::fmt;
 
-/// A reason to look at a step.
+/// The reason why a step is interesting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// The played move is worth much less than the best one, by the engine's own values.
+    /// The engine's value of the played move is far below its best value.
     Blunder,
-    /// The two best moves are worth almost the same.
+    /// The two best values are almost equal.
     Hard,
     /// A model prefers another move than the played one.
     Disagreement,
-    /// The board has a larger tile than any board before.
+    /// The board has a larger tile than all earlier boards.
     NewTile,
 }
 
@@ -31,12 +31,12 @@ impl fmt::Display for Mark {
     }
 }
 
-/// The limits from which on a step is marked.
+/// The limits that decide which steps are marked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Thresholds {
-    /// The least loss of a blunder. Values are 0 to 1, or in the engine's own unit.
+    /// The minimum loss of a blunder, in the unit of the values: 0 to 1, or the engine's own unit.
     pub(crate) min_loss: f32,
-    /// The greatest gap of a hard move. Equal values are no hard move, because any choice is right.
+    /// The maximum gap of a hard move. Equal values do not make a hard move, because both moves are right.
     pub(crate) max_gap: f32,
 }
 

@@ -1,15 +1,15 @@
-//! Games to look at: a run as a sequence of positions.
+//! Games for display: a run as a sequence of positions.
 //!
 //! The entry point is `Archive::game`. Terminals, pictures and pages show the same positions.
 //!
 //! | file | owns |
 //! | --- | --- |
-//! | `game.rs` | a game: its positions, with values, scores and predictions |
-//! | `marks.rs` | the steps that are worth a look: blunders, hard moves, disagreements, new tiles |
-//! | `page.rs` | a game as a page that replays it |
+//! | `game.rs` | a game: its positions with values, scores and predictions |
+//! | `marks.rs` | marks of interesting steps: blunders, hard moves, disagreements, new tiles |
+//! | `page.rs` | the HTML page that replays a game |
 //! | `replay.html` | the template of that page |
 //! | `view/` | the explorer: a server for a browser on the same machine |
-//! | `web/`, `assets/` | the sources of the explorer's page, and what `make page` builds from them |
+//! | `web/`, `assets/` | the sources of the explorer's page, and the files that `make page` builds from them |
 
 mod game;
 mod marks;

@@ -1,4 +1,4 @@
-//! A game as a page that replays it.
+//! The HTML page that replays a game.
 
 use super::game::{Game, Position, Prediction};
 use super::marks::Thresholds;
@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 
 const TEMPLATE: &str = include_str!("replay.html");
 
-/// The place of the data in the template.
+/// The part of the template that the data replaces.
 const PLACE: &str = "<script type=\"application/json\" id=\"data\">{}</script>";
 
-/// Returns a page that replays a game from the position `at` on. It needs no other file and no network.
+/// Returns a page that replays a game and starts at the position `at`. The page needs no other file and no
+/// network.
 pub(crate) fn replay_page(game: &Game, title: &str, at: usize, thresholds: Thresholds) -> String {
     let colors = (0..=16).map(|exp| {
         let hex = |Rgb(red, green, blue): Rgb| format!("#{red:02x}{green:02x}{blue:02x}");
@@ -24,7 +25,8 @@ pub(crate) fn replay_page(game: &Game, title: &str, at: usize, thresholds: Thres
         "models": game.models,
         "positions": game.positions.iter().map(position).collect::<Vec<_>>(),
     });
-    // In a script element, only `<` can end the data. In JSON, `<` occurs only in strings, which may escape it.
+    // Only `<` can end the data of a script element. In JSON, `<` occurs only in strings, where it can be
+    // escaped.
     let data = data.to_string().replace('<', "\\u003c");
     TEMPLATE.replacen(PLACE, &PLACE.replacen("{}", &data, 1), 1)
 }
@@ -41,7 +43,8 @@ fn position(position: &Position) -> Value {
     })
 }
 
-/// Returns the index of the model, the preferred move, and the numbers of the four moves, or that of the preferred one.
+/// Returns the index of the model, the preferred move, and the numbers of the four moves. If a model predicts
+/// only one move, the other three have null.
 fn prediction(prediction: &Prediction) -> Value {
     let mut moves = prediction.moves;
     if let (Some(preferred), [None, None, None, None]) = (prediction.preferred, moves) {

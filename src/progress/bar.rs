@@ -6,8 +6,8 @@ use indicatif::{HumanCount, ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::fmt::Write;
 use std::io::{IsTerminal, stderr};
 
-/// Progress on standard error: a bar in a terminal, else a plain line every few seconds. Both show the rate and the time
-/// left.
+/// Progress on standard error: a bar in a terminal, otherwise a plain line every few seconds. Both show the
+/// rate and the time left.
 ///
 /// The environment variable `A2STORE_PROGRESS_SECONDS` sets the time between two lines: a number of seconds, 5 by
 /// default.
@@ -22,7 +22,7 @@ enum Drawn {
 }
 
 impl ProgressBar {
-    /// Returns a bar if standard error is a terminal, else lines.
+    /// Returns a bar if standard error is a terminal, otherwise lines.
     #[must_use]
     pub fn for_stderr() -> Self {
         if !stderr().is_terminal() {
@@ -33,7 +33,7 @@ impl ProgressBar {
         Self(Drawn::Bar(bar))
     }
 
-    /// Returns progress that is never shown.
+    /// Returns a receiver that shows nothing.
     #[must_use]
     pub fn hidden() -> Self {
         Self(Drawn::Nothing)
@@ -91,7 +91,7 @@ fn begin(bar: &indicatif::ProgressBar, what: &'static str, unit: Unit, total: u6
         Unit::Queries => "{msg} [{bar:30}] {human_pos}/{human_len} queries, {eta} left",
     };
     if let Ok(style) = ProgressStyle::with_template(template) {
-        // `per_sec` of the crate has four decimals.
+        // The crate prints `per_sec` with four decimals.
         let rate = |state: &ProgressState, out: &mut dyn Write| {
             let _ = write!(out, "{}", HumanCount(state.per_sec() as u64));
         };

@@ -12,7 +12,7 @@ const PERIOD: Duration = Duration::from_secs(5);
 /// The environment variable with the seconds between two lines.
 const PERIOD_VARIABLE: &str = "A2STORE_PROGRESS_SECONDS";
 
-/// Plain lines on standard error. Work that ends within the first period has none.
+/// Plain lines on standard error. Work that ends within the first period prints none.
 #[derive(Debug)]
 pub(super) struct ProgressLines {
     period: Duration,
@@ -27,13 +27,13 @@ struct Work {
     done: u64,
     total: u64,
     begun: Instant,
-    /// The time of the last line, or of the beginning.
+    /// The time of the last line, or of the start if there is none yet.
     last: Instant,
     has_lines: bool,
 }
 
 impl ProgressLines {
-    /// Returns lines at the period that the environment sets.
+    /// Returns lines with the period that the environment sets.
     pub(super) fn from_env() -> ProgressLines {
         let seconds = std::env::var(PERIOD_VARIABLE).ok().and_then(|text| text.parse().ok());
         ProgressLines::new(seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(PERIOD))
@@ -94,7 +94,7 @@ impl Work {
         line
     }
 
-    /// Returns a number of units.
+    /// Returns a number with its unit.
     fn of(&self, number: u64) -> String {
         match self.unit {
             Unit::Bytes => DecimalBytes(number).to_string(),
@@ -113,7 +113,7 @@ fn seconds(time: Duration) -> String {
     }
 }
 
-/// Prints a line. A failure is ignored, because the work goes on without it.
+/// Prints a line. Ignores a failure, because the work does not need the line.
 fn print(line: &str) {
     let _ = stderr().write_all(format!("{line}\n").as_bytes());
 }

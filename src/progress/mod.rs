@@ -10,7 +10,7 @@ mod lines;
 
 pub use bar::ProgressBar;
 
-/// A receiver of progress reports. Its methods are called from several threads at once.
+/// A receiver of progress reports. Several threads call its methods at once.
 ///
 /// `()` ignores reports. [`ProgressBar`] writes to standard error.
 pub trait Progress: Sync {

@@ -540,8 +540,9 @@ impl PyArchive {
     ///   or a NumPy structured array, shape (n,). A folder numbers the runs as its pool does. Each run is found in the
     ///   archive by the seed, steps, score and highest tile in the folder's ``metadata.db``. A table or array has the
     ///   columns ``run_id`` and ``step_index`` of the archive, and any other columns of ``annotations`` except
-    ///   ``model``. There, ``policy_p1``, ``policy_logp`` and ``policy_hard`` may have 4 numbers per row. Rows may be
-    ///   in any order. A column ``board`` is compared with ``steps`` and not stored.
+    ///   ``model``. There, ``policy_p1``, ``policy_logp`` and ``policy_hard`` may have 4 numbers per row. They become
+    ///   null where ``policy_kind_mask`` is not null and lacks their bit. Rows may be in any order. A column ``board``
+    ///   is compared with ``steps`` and not stored.
     /// - ``source``: for folders, the path that the runs were ingested from, or a folder above it; ``None`` = any.
     /// - ``replace``: ``True`` = replaces the model's annotations. Otherwise, a model that has annotations can get
     ///   more of them only for later runs.
@@ -900,14 +901,9 @@ impl PyArchive {
     ///     .     .     .     .
     fn run(&self, py: Python<'_>, #[pyo3(from_py_with = int)] run_id: i128) -> PyResult<PyRun> {
         let (archive, run_id) = (self.archive()?, within("run_id", run_id, 0..=u32::MAX)?);
-        let (stored, predicted) = interruptible(py, Some(false), |_, cancel| {
-            let stored = archive.run(run_id, cancel)?;
-            let is_predicted = !archive.annotations().is_empty();
-            let predicted = is_predicted.then(|| archive.game_of(&stored, cancel)).transpose()?;
-            Ok((stored, predicted))
-        })?;
+        let stored = interruptible(py, Some(false), |_, cancel| archive.run(run_id, cancel))?;
         let format = stored.format();
-        Ok(PyRun::new(stored.run, format).with_predictions(predicted))
+        Ok(PyRun::new(stored.run, format).of_archive(archive, run_id))
     }
 
     /// Explore the archive in a browser: runs, replays, positions, SQL, and the report.

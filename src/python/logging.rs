@@ -1,8 +1,8 @@
 //! Log records: the library's events, sent to the loggers below `a2store` of Python's `logging`.
 //!
-//! Events come from any thread, and none of these threads may wait for the interpreter. So the subscriber only adds
-//! them to a queue. [`deliver`] empties the queue on a thread of Python: while a call waits for its work, and before it
-//! returns.
+//! Events come from any thread, and these threads must not wait for the interpreter. So the subscriber only
+//! adds events to a queue. [`deliver`] empties the queue on a Python thread: while a call waits for its work,
+//! and before it returns.
 
 use crate::clock;
 use crate::process::PerProcess;
@@ -18,7 +18,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::{Interest, set_global_default};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// The first parts of events' targets, and the loggers that get these events.
+/// The prefixes of event targets, and the loggers that receive these events.
 const LOGGERS: [(&str, &str); 8] = [
     ("a2store::commit", "a2store.commit"),
     ("a2store::ingest", "a2store.ingest"),
@@ -27,11 +27,11 @@ const LOGGERS: [(&str, &str); 8] = [
     ("a2store::recorder", "a2store.recorder"),
     ("a2store::table", "a2store.table"),
     ("a2store::retry", "a2store.retry"),
-    // Requests that the crate of this name repeats.
+    // Requests that the crate `object_store` retries.
     ("object_store", "a2store.object_store"),
 ];
 
-/// The most events in the queue. Later events are dropped and counted.
+/// The maximum number of events in the queue. Further events are dropped and counted.
 const CAPACITY: usize = 4_096;
 
 /// The lowest level, as a number of `logging`, of the records that each logger handles.
@@ -70,18 +70,19 @@ fn queue() -> Option<MutexGuard<'static, Queue>> {
     Some(queue.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Begins to receive events, of the levels that the loggers handle now.
+/// Starts receiving events of the levels that the loggers handle now.
 pub(super) fn listen(py: Python<'_>) {
     static ONCE: Once = Once::new();
     // If the process already has a subscriber, that one receives the events.
     ONCE.call_once(|| drop(set_global_default(ToPython)));
-    // A signal's handler may have run meanwhile. While the interpreter ends, modules may be gone; then the levels stay.
+    // A signal handler may have raised `KeyboardInterrupt`. Other errors are ignored: while the interpreter
+    // shuts down, modules may be missing, and the levels stay as they are.
     if let Err(error) = read_levels(py) {
         interrupts(py, &error);
     }
 }
 
-/// Makes the interpreter raise a `KeyboardInterrupt` again where it can be raised. Returns false for other exceptions.
+/// Makes the interpreter raise a `KeyboardInterrupt` again later. Returns false for other exceptions.
 fn interrupts(py: Python<'_>, error: &PyErr) -> bool {
     error.is_instance_of::<PyKeyboardInterrupt>(py)
         && py.import("_thread").and_then(|thread| thread.call_method0("interrupt_main")).is_ok()
@@ -96,7 +97,7 @@ fn read_levels(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Runs `work` without the interpreter, and sends its events to `logging`.
+/// Releases the interpreter, runs `work`, and sends its events to `logging`.
 pub(super) fn logged<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     listen(py);
     let done = py.detach(work);
@@ -104,10 +105,10 @@ pub(super) fn logged<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -
     done
 }
 
-/// Sends the events of the queue to `logging`, and reports an exception of a handler as one that no caller can catch.
+/// Sends the events of the queue to `logging`, and reports an exception of a handler as unraisable.
 pub(super) fn deliver_all(py: Python<'_>) {
     let Err(error) = deliver(py) else { return };
-    // The call has ended, so the interpreter raises it after the call.
+    // The work has ended, so the interpreter raises a `KeyboardInterrupt` after the call.
     if !interrupts(py, &error) {
         error.write_unraisable(py, None);
     }
@@ -245,7 +246,7 @@ impl Visit for Fields {
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let mut text = String::new();
-        // A `Debug` that fails leaves the text so far.
+        // If `Debug` fails, the text so far is kept.
         let _ = write!(text, "{value:?}");
         match field.name() {
             "message" => self.text = text,

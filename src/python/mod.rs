@@ -28,6 +28,7 @@ mod recorder;
 mod report;
 mod reports;
 mod run;
+mod shard;
 mod simulate;
 mod sql;
 mod steps;
@@ -98,6 +99,7 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sql::PySavedQuery>()?;
     module.add_class::<sql::PySqlFunction>()?;
     module.add_class::<table::PyStepTable>()?;
+    module.add_class::<shard::PyTableShard>()?;
     module.add_function(wrap_pyfunction!(sql::queries, module)?)?;
     module.add_function(wrap_pyfunction!(sql::sql_functions, module)?)?;
     module.add_function(wrap_pyfunction!(table::attach, module)?)?;

@@ -1,4 +1,4 @@
-//! Boards and positions to look at.
+//! Boards and positions for display.
 
 use super::integers::{int, within};
 use crate::board::{Board, Move, Palette, WideBoard, board_svg};
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// The width of a picture of a board in pixels.
 pub(super) const SIZE: u32 = 240;
 
-/// A board to look at: text in a terminal, a picture in a notebook.
+/// A board that is shown as text in a terminal and as a picture in a notebook.
 ///
 /// - ``board``: the board as a uint64 of sixteen 4-bit exponents.
 /// - ``tile_65536_mask``: the cells with a tile of 65536, bit ``i`` for cell ``i``.
@@ -58,10 +58,10 @@ impl PyBoard {
     /// Return the board as SVG.
     ///
     /// - ``size``: the width and height in pixels, in ``1..=10_000``.
-    /// - ``colors``: ``"classic"`` = the colours of the game; ``"viridis"`` = colours in the order of lightness, for
+    /// - ``colors``: ``"classic"`` = the colours of the game; ``"viridis"`` = colours ordered by lightness, for
     ///   every kind of colour vision.
     ///
-    /// Raises ``ValueError`` for another size or other colours.
+    /// Raises ``ValueError`` for other sizes or colours.
     ///
     /// >>> a2store.Board(0x12).to_svg()[:4]
     /// '<svg'
@@ -75,7 +75,7 @@ impl PyBoard {
         Ok(board_svg(self.0, palette, within("size", size, 1..=10_000)?))
     }
 
-    /// Write the board to an SVG file; replace an existing file.
+    /// Write the board to an SVG file. An existing file is replaced.
     ///
     /// - ``path``: the file.
     ///
@@ -138,15 +138,18 @@ impl PyPosition {
         PyBoard(self.0.board)
     }
 
-    /// The score before the move: the sum of the merged tiles. ``None`` if an earlier step or move is missing.
+    /// The score before the move: the sum of the tiles that merges have made; ``None`` = unknown.
     ///
-    /// The score that the engine states, ``run.meta.max_score``, may be another one, because engines count differently.
+    /// It is unknown if an earlier step or move is missing, or if the game does not begin with one or two tiles of 2
+    /// or 4.
+    ///
+    /// The score that the engine states, ``run.meta.max_score``, may differ, because engines count differently.
     #[getter]
     fn score(&self) -> Option<u64> {
         self.0.score
     }
 
-    /// The move that was played, 0 to 3 in the order UDLR; ``None`` if it is unknown, and for the final board.
+    /// The played move, 0 to 3 in the order UDLR; ``None`` if it is unknown, and for the final board.
     #[getter]
     fn played(&self) -> Option<u8> {
         self.0.played.map(|direction| direction as u8)
@@ -158,13 +161,13 @@ impl PyPosition {
         self.0.best().map(|direction| direction as u8)
     }
 
-    /// The engine's values of up, down, left and right. An illegal move and an unknown value have ``None``.
+    /// The engine's values of up, down, left and right; ``None`` for an illegal move or an unknown value.
     #[getter]
     fn values(&self) -> [Option<f32>; 4] {
         self.0.values
     }
 
-    /// How much less the played move is worth than the best one; ``None`` without values or move.
+    /// The best value minus the value of the played move; ``None`` if the values or the move are unknown.
     #[getter]
     fn loss(&self) -> Option<f32> {
         self.0.loss()
@@ -219,7 +222,7 @@ impl PyReplay {
         &self.page
     }
 
-    /// Write the page to a file; replace an existing file.
+    /// Write the page to a file. An existing file is replaced.
     ///
     /// - ``path``: the file.
     ///
@@ -235,13 +238,13 @@ impl PyReplay {
         format!("Replay({} positions)", self.num_positions)
     }
 
-    /// Return the page in a frame, which keeps its styles and scripts apart from the notebook's.
+    /// Return the page in a frame, which separates its styles and scripts from those of the notebook.
     fn _repr_html_(&self) -> String {
         frame(&self.page, "30rem")
     }
 }
 
-/// Returns a page in a frame of a notebook, which keeps its styles and scripts apart from the notebook's.
+/// Returns a page in a frame, which separates its styles and scripts from those of the notebook.
 pub(super) fn frame(page: &str, height: &str) -> String {
     let page = page.replace('&', "&amp;").replace('"', "&quot;");
     format!(

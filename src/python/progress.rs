@@ -1,4 +1,5 @@
-//! The argument `progress`: a bar in a terminal or notebook, lines in a log, nothing, or a function.
+//! The argument `progress`: show a bar in a terminal or notebook, show lines in a log, show nothing, or call a
+//! function.
 
 use crate::progress::{Progress, ProgressBar, Unit};
 use pyo3::exceptions::PyTypeError;
@@ -12,10 +13,10 @@ const PERIOD: Duration = Duration::from_millis(200);
 
 /// How to report the progress of long work.
 pub(super) enum ProgressOption {
-    /// A bar in a notebook or terminal, else lines on standard error.
+    /// A bar in a notebook or terminal, otherwise lines on standard error.
     Shown,
     Nothing,
-    /// A function of a dict, which the thread that waits for the work calls.
+    /// A function that takes a dict. The thread that waits for the work calls it.
     Function(Py<PyAny>),
 }
 
@@ -49,7 +50,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for ProgressOption {
 /// A receiver of progress, and the warnings so far.
 pub(super) struct Reporter {
     bar: ProgressBar,
-    /// The bar of a notebook, which is a function too.
+    /// The bar of a notebook, which is called like a function.
     notebook: Option<Py<PyAny>>,
     function: Option<Py<PyAny>>,
     counts: Mutex<Counts>,
@@ -66,7 +67,7 @@ fn notebook_bar(py: Python<'_>) -> Option<Py<PyAny>> {
     bar.ok().filter(|bar| !bar.is_none()).map(Bound::unbind)
 }
 
-/// What is known of the progress.
+/// The progress so far.
 struct Counts {
     what: &'static str,
     unit: Unit,
@@ -97,7 +98,7 @@ impl Reporter {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls the function if the work has begun and the last call is long ago.
+    /// Calls the function if the work has begun and at least `PERIOD` has passed since the last call.
     pub(super) fn call(&self, py: Python<'_>) -> PyResult<()> {
         let is_due = {
             let counts = self.counts();
@@ -106,8 +107,8 @@ impl Reporter {
         if is_due { self.call_now(py) } else { Ok(()) }
     }
 
-    /// Ends the report of work with this outcome: calls the function if the work has succeeded, and removes the bar of a
-    /// notebook.
+    /// Ends the report: removes the bar of a notebook, and calls the function if the work succeeded. Returns
+    /// the outcome of the work.
     pub(super) fn end<T>(&self, py: Python<'_>, outcome: PyResult<T>) -> PyResult<T> {
         if let Some(notebook) = &self.notebook {
             notebook.call_method0(py, "close")?;

@@ -6,6 +6,7 @@ use super::interrupt::{checking, interruptible, signals};
 use super::packages::{needed, signal_or, to_arrow, to_pandas, to_polars};
 use super::planned::{NOTEBOOK_ROWS, PyQuery, QueryCall};
 use super::progress::ProgressOption;
+use super::shard::shard_from;
 use super::table::PyStepTable;
 use super::values::{names_from, scalar};
 use crate::cancellation::CancellationToken;
@@ -397,12 +398,21 @@ impl PyQuery {
     ///   available. It does not apply to rows in a file.
     /// - ``path``: a file for the rows, which is then mapped; it may be larger than memory. ``StepTable.load`` can read
     ///   it. It is written atomically, is durable, and replaces an existing file.
+    /// - ``shard``: the share of one of several processes, as a rank and a world size; ``None`` = all rows. The order
+    ///   of the row groups that the query reads depends on ``seed`` and ``round`` only, and the whole sequence is cut
+    ///   into ``world_size`` shares. So the shares of a round are disjoint and complete, and their sizes differ by at
+    ///   most one row. Another round has other shares. A rank reads the row groups of its share only. If the number of
+    ///   rows is not known in advance, each rank first reads the columns of the conditions to count them. A query with
+    ///   a join, GROUP BY, ORDER BY or LIMIT runs whole on each rank, and the table keeps the share. All ranks must
+    ///   read the same version of the archive. Codes of strings are the same on all ranks and in all rounds.
+    /// - ``seed``, ``round``: the order of the row groups of ``shard``; in ``0..2**64``.
     /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
     ///   otherwise a bar is shown if standard error is a terminal.
     ///
     /// Raises ``ColumnError``, with the row, for a column that is missing, of another type, or has a value that does
     /// not fit. Raises ``ValueError`` for an option out of range, for ``columns`` without ``board`` or beside
-    /// ``extra``, and for a column that is named twice or is already part of a row. Raises ``MemoryLimitError``,
+    /// ``extra``, for a column that is named twice or is already part of a row, and for a share of a query with random
+    /// numbers or the time. Raises ``MemoryLimitError``,
     /// ``QueryError``, ``OSError`` if the file cannot be written, and ``KeyboardInterrupt`` on Ctrl-C. After an
     /// exception no file is left behind.
     ///
@@ -418,7 +428,13 @@ impl PyQuery {
     /// (2, 16)
     /// >>> query.materialize(columns=["board", "move", "max_score"]).stride
     /// 40
-    #[pyo3(signature = (*, columns=None, extra=None, chosen_ev="stored", memory_limit=None, path=None, progress=None))]
+    /// >>> shares = [query.materialize(shard=(rank, 3), seed=1, round=5) for rank in range(3)]
+    /// >>> [len(share) for share in shares]
+    /// [9773, 9773, 9774]
+    #[pyo3(signature = (
+        *, columns=None, extra=None, chosen_ev="stored", memory_limit=None, path=None, shard=None, seed=0, round=0,
+        progress=None
+    ))]
     #[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn materialize(
         &self,
@@ -428,6 +444,9 @@ impl PyQuery {
         chosen_ev: &str,
         #[pyo3(from_py_with = optional_int)] memory_limit: Option<i128>,
         path: Option<PathBuf>,
+        shard: Option<&Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = int)] seed: i128,
+        #[pyo3(from_py_with = int)] round: i128,
         progress: Option<ProgressOption>,
     ) -> PyResult<PyStepTable> {
         let extra = extra.map_or_else(|| Ok(Vec::new()), |names| names_from("extra", names))?;
@@ -436,6 +455,7 @@ impl PyQuery {
         options.columns = columns.map(|names| names_from("columns", names)).transpose()?;
         options.memory_limit = optional_at_least(0, "memory_limit", memory_limit)?;
         options.path = path;
+        options.shard = shard.map(|shard| shard_from(shard, seed, round)).transpose()?;
         let table = interruptible(py, progress, |progress, cancel| self.query.materialize(&options, progress, cancel))?;
         Ok(PyStepTable::new(table))
     }

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
 
-/// What an archive holds: the results of named queries, and a page that shows them.
+/// A report on an archive: the results of named queries, and a page that shows them.
 ///
 /// A notebook shows the page below the cell.
 ///
@@ -35,8 +35,9 @@ pub(super) fn report(
 impl PyReport {
     /// The tables behind the page, by name: a dict of ``ArrowBatch``.
     ///
-    /// ``pyarrow.record_batch(...)`` and ``polars.DataFrame(...)`` accept them. Each is the result of a named query of
-    /// the name in ``queries``. A table is absent if its query exceeded the memory limit; ``errors`` tells why.
+    /// ``pyarrow.record_batch(...)`` and ``polars.DataFrame(...)`` accept them. Each is the result of a named
+    /// query; ``queries`` has its name. A table is absent if its query exceeded a limit; ``errors``
+    /// has the reason.
     ///
     /// >>> import pyarrow
     /// >>> reach = pyarrow.record_batch(archive.report().data["tile_reach"])
@@ -104,7 +105,7 @@ impl PyReport {
 
     /// Return the page: HTML that needs no other file and no network.
     ///
-    /// Raises ``QueryError`` for rows that JSON cannot hold, which named queries do not have.
+    /// Raises ``QueryError`` for rows that JSON cannot hold. Named queries have no such rows.
     ///
     /// >>> archive.report().to_html().startswith("<!doctype html>")
     /// True
@@ -117,7 +118,7 @@ impl PyReport {
         format!("Report({archive}, version {version}: {} tables)", tables.len())
     }
 
-    /// Return the page in a frame, which keeps its styles and scripts apart from the notebook's.
+    /// Return the page in a frame, which separates its styles and scripts from those of the notebook.
     fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {
         Ok(frame(&self.to_html(py)?, "80vh"))
     }

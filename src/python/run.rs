@@ -1,10 +1,12 @@
 //! Runs and their metadata, `a2store.Run`.
 
 use super::integers::{checked, int, shown};
+use super::interrupt::interruptible;
 use super::numpy::copied_array;
 use super::packages::needed;
 use super::position::{PyPosition, PyReplay, SIZE};
 use super::view::CallablePolicy;
+use crate::archive::Archive;
 use crate::board::{Palette, Rgb, WideBoard, animated_svg};
 use crate::error::Error;
 use crate::explore::{Game, Thresholds, replay_page};
@@ -14,6 +16,7 @@ use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 /// One decoded game, as columns with one entry per step.
 ///
@@ -31,8 +34,10 @@ use std::path::PathBuf;
 pub(super) struct PyRun {
     run: Run,
     format: RunFormat,
-    /// The positions with the predictions of models; `None` for a run without predictions.
-    predicted: Option<Game>,
+    /// Where models may have predicted for the run; `None` for a run of a file.
+    stored: Option<(Archive, u32)>,
+    /// The positions, with the predictions of models.
+    game: OnceLock<Game>,
 }
 
 /// The metadata of a run file, as the engine wrote it. It is not checked against the steps.
@@ -114,16 +119,26 @@ pub(super) fn read_run(py: Python<'_>, path_or_bytes: &Bound<'_, PyAny>) -> PyRe
 
 impl PyRun {
     pub(super) fn new(run: Run, format: RunFormat) -> PyRun {
-        PyRun { run, format, predicted: None }
+        PyRun { run, format, stored: None, game: OnceLock::new() }
     }
 
-    /// Adds the positions with the predictions of models.
-    pub(super) fn with_predictions(self, predicted: Option<Game>) -> PyRun {
-        PyRun { predicted, ..self }
+    /// Takes the predictions for the run from an archive.
+    pub(super) fn of_archive(self, archive: Archive, run_id: u32) -> PyRun {
+        PyRun { stored: Some((archive, run_id)), ..self }
     }
 
-    fn game(&self) -> Game {
-        self.predicted.clone().unwrap_or_else(|| Game::of_run(None, &self.run))
+    /// Returns the positions with the predictions, which are read at the first call.
+    fn game(&self, py: Python<'_>) -> PyResult<&Game> {
+        if let Some(game) = self.game.get() {
+            return Ok(game);
+        }
+        let game = match &self.stored {
+            None => Game::of_run(None, &self.run),
+            Some((archive, run_id)) => {
+                interruptible(py, Some(false), |_, cancel| archive.game_of(*run_id, &self.run, cancel))?
+            }
+        };
+        Ok(self.game.get_or_init(|| game))
     }
 
     /// Returns the boards of an animated picture.
@@ -281,10 +296,10 @@ impl PyRun {
     /// (0, 3, 0)
     /// >>> run.position(-1).step is None
     /// True
-    fn position(&self, #[pyo3(from_py_with = int)] index: i128) -> PyResult<PyPosition> {
-        let mut game = self.game();
+    fn position(&self, py: Python<'_>, #[pyo3(from_py_with = int)] index: i128) -> PyResult<PyPosition> {
+        let game = self.game(py)?;
         let place = place("index", index, game.positions.len())?;
-        Ok(PyPosition(game.positions.swap_remove(place)))
+        Ok(PyPosition(game.positions[place].clone()))
     }
 
     /// Return a page that replays the run, with a slider, keys and the values of the moves.
@@ -310,7 +325,7 @@ impl PyRun {
         min_loss: f32,
         policy: Option<Py<PyAny>>,
     ) -> PyResult<PyReplay> {
-        let mut game = self.game();
+        let mut game = self.game(py)?.clone();
         let at = place("index", index, game.positions.len())?;
         if !(min_loss > 0.0 && min_loss.is_finite()) {
             return Err(Error::argument("min_loss", "a number above 0", min_loss).into());
@@ -347,7 +362,7 @@ impl PyRun {
     /// - ``path``: the file. An existing file is replaced.
     /// - ``steps``: the indices of the positions, as in ``position``, such as ``range(0, 100)``; at most
     ///   1,000; ``None`` = all.
-    /// - ``seconds``: the time that each board is shown, at least 0.02, because browsers show shorter frames slowly.
+    /// - ``seconds``: the time that each board is shown: 0.02 to 655. Browsers show shorter frames slowly.
     ///
     /// Raises ``IndexError`` for an index without a position. Raises ``ValueError`` for no positions or more than
     /// 1,000, and for ``seconds`` out of range. Raises ``OSError`` if the file cannot be written, and
@@ -359,8 +374,9 @@ impl PyRun {
     #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn to_gif(&self, py: Python<'_>, path: PathBuf, steps: Option<&Bound<'_, PyAny>>, seconds: f64) -> PyResult<()> {
         let boards = self.boards_of(steps, seconds)?;
-        if seconds < 0.02 {
-            return Err(Error::argument("seconds", "at least 0.02", seconds).into());
+        // A GIF stores the time of a frame as 16 bits, in hundredths of a second.
+        if !(0.02..=655.0).contains(&seconds) {
+            return Err(Error::argument("seconds", "0.02 to 655", seconds).into());
         }
         needed(py, "pillow", "to_gif")?;
         let boards: Vec<_> = boards.into_iter().map(|board| PyBytes::new(py, &board.exps())).collect();

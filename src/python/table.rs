@@ -12,6 +12,7 @@ use super::packages::{to_arrow, to_pandas, to_polars};
 use super::planned::{NOTEBOOK_ROWS, PyQuery};
 use super::progress::ProgressOption;
 use super::reports::{PyRejected, skips_errors};
+use super::shard::PyTableShard;
 use super::sql::stream_of;
 use super::table_items::rows_at;
 use super::values::{is_path, paths_from};
@@ -795,6 +796,15 @@ impl PyStepTable {
     #[getter]
     fn errors(&self) -> Vec<PyRejected> {
         self.table.errors().iter().map(PyRejected::from).collect()
+    }
+
+    /// The share that the rows are; ``None`` for other tables, for views, and for tables from files.
+    ///
+    /// >>> query.materialize(shard=(0, 4), round=2).shard.round
+    /// 2
+    #[getter]
+    fn shard(&self) -> Option<PyTableShard> {
+        self.table.shard().map(PyTableShard)
     }
 
     /// Whether this is a view, such as ``filter`` and ``split`` return.

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 /// A running explorer of an archive, from ``Archive.view``.
 ///
-/// The server runs on threads of its own until ``close``, the end of a ``with`` block, or the end of the process. It
-/// serves this machine only, and needs the token in ``url``.
+/// The server runs on background threads until ``close``, the end of a ``with`` block, or the end of the
+/// process. It accepts connections from this machine only, and each request needs the token in ``url``.
 ///
 /// >>> with archive.view(open_browser=False) as view:
 /// ...     print(view.url.partition("?")[0].rpartition(":")[0])
@@ -27,7 +27,7 @@ pub(super) struct PyView {
     view: Arc<Mutex<Option<View>>>,
 }
 
-/// The open views. They run until they are closed, even if Python has dropped them.
+/// The open views. They run until they are closed, even if Python no longer refers to them.
 static OPEN: Mutex<Vec<Arc<Mutex<Option<View>>>>> = Mutex::new(Vec::new());
 
 fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -84,7 +84,7 @@ impl PyView {
     ///
     /// >>> archive.view(open_browser=False).close()
     fn close(&self, py: Python<'_>) {
-        // A request may wait for the interpreter's lock, to call the policy.
+        // A request that calls the policy may be waiting for the interpreter's lock.
         py.detach(|| drop(lock(&self.view).take()));
         lock(&OPEN).retain(|view| !Arc::ptr_eq(view, &self.view));
     }
@@ -114,11 +114,11 @@ impl PyView {
     }
 }
 
-/// Refuses calls of a policy, and waits some seconds for the running one. Python calls it before it ends.
+/// Rejects further calls of a policy, and waits up to 5 seconds for the running call. Python calls it at exit.
 #[pyclass(frozen)]
 struct EndOfPolicy {
     policy: Weak<CallablePolicy>,
-    /// A forked child has none of the threads that call the policy.
+    /// The process that registered this. A forked child does not have the threads that call the policy.
     process: u32,
 }
 
@@ -141,9 +141,9 @@ impl EndOfPolicy {
 pub(super) struct CallablePolicy {
     name: String,
     function: Py<PyAny>,
-    /// A model may not be safe for two calls at once.
+    /// A lock that is held during a call, because a model may not support concurrent calls.
     turn: Mutex<()>,
-    /// Whether the process ends.
+    /// Whether the process is ending.
     is_ending: AtomicBool,
 }
 
@@ -159,7 +159,7 @@ impl CallablePolicy {
         Ok(CallablePolicy { name, function, turn: Mutex::default(), is_ending: AtomicBool::new(false) })
     }
 
-    /// Adds the policy to the models of a game, with its values of all positions.
+    /// Adds the policy to the models of a game, with its values for all positions.
     pub(super) fn predict(&self, py: Python<'_>, game: &mut Game) -> PyResult<()> {
         let model = game.models.len();
         game.models.push(self.name.clone());

@@ -9,10 +9,11 @@ use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use serde_json::{Map, Value, json};
 
-/// The greatest integer up to which JavaScript's numbers have all integers.
+/// The largest integer up to which JavaScript numbers represent all integers.
 const MAX_SAFE: u64 = 1 << 53;
 
-/// Returns whether a column has boards, which pages show as pictures. A board is a uint64, whose name tells what it is.
+/// Returns whether a column has boards, which pages show as pictures. A column of boards has the type uint64
+/// and a known name.
 pub(crate) fn is_board(name: &str, dtype: &DataType) -> bool {
     let is_named = matches!(
         name,
@@ -24,8 +25,8 @@ pub(crate) fn is_board(name: &str, dtype: &DataType) -> bool {
 /// Returns each row as an array of values.
 ///
 /// Boards are texts of sixteen hexadecimal digits. Integers beyond 2^53 are texts of decimal digits, because
-/// JavaScript's numbers do not have all of them. NaN and infinities are null. Lists are arrays, structs are objects,
-/// bytes are hexadecimal digits, and values of other types are texts as in other results.
+/// JavaScript numbers cannot represent all of them. NaN and infinities are null. Lists are arrays, structs are
+/// objects, bytes are hexadecimal digits, and values of other types have the same text as in other results.
 ///
 /// # Errors
 /// [`ErrorKind::Query`](crate::ErrorKind::Query) for values that cannot be shown as text.

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::process::ProcessId;
 use crate::runtime::block_on_unless;
 use arrow::array::{AsArray, RecordBatch};
+use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, Schema, SchemaRef};
 use datafusion::common::{ParamValues, Result as DataFusionResult};
 use datafusion::execution::SessionState;
@@ -245,6 +246,20 @@ impl Query {
         }
         let plan = project(self.plan.clone(), columns).map_err(query_error)?;
         Ok(Query { plan, ..self.clone() })
+    }
+
+    /// Returns the different values of a column of strings, ascending, without null.
+    pub(crate) fn distinct_texts(&self, column: usize, cancel: &CancellationToken) -> Result<Vec<String>> {
+        let chosen = self.select(&[column])?;
+        let distinct = LogicalPlanBuilder::from(chosen.plan).distinct().and_then(LogicalPlanBuilder::build);
+        let query = Query { plan: distinct.map_err(query_error)?, ..self.clone() };
+        let mut stream = query.stream_unless_cancelled(cancel)?;
+        let mut texts = BTreeSet::new();
+        while let Some(batch) = stream.next_unless_cancelled(cancel)? {
+            let strings = cast(batch.column(0), &DataType::Utf8).map_err(|error| query_error(error.into()))?;
+            texts.extend(strings.as_string::<i32>().iter().flatten().map(str::to_owned));
+        }
+        Ok(texts.into_iter().collect())
     }
 
     /// Returns a query for the first `num_rows` rows of the result, like a LIMIT at the end of its text.

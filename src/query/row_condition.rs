@@ -61,13 +61,13 @@ impl RowCondition {
             let analyzer = state.analyzer();
             let plan = analyzer.execute_and_check(plan, state.config_options(), |_, _| {}).map_err(query_error)?;
             if Determinism::of(&plan).map_err(query_error)? == Determinism::Volatile {
-                return Err(Error::refused("a random number or the time", "a condition depends only on the row"));
+                return Err(Error::refused("a random number or the time", "a condition must depend only on the row"));
             }
             let filter = plan.inputs().into_iter().find_map(|plan| match plan {
                 LogicalPlan::Filter(filter) if matches!(*filter.input, LogicalPlan::TableScan(_)) => Some(filter),
                 _ => None,
             });
-            let only_the_row = |part: &str| Error::refused(part, "a condition depends only on the row");
+            let only_the_row = |part: &str| Error::refused(part, "a condition must depend only on the row");
             let filter = filter.ok_or_else(|| only_the_row("a subquery"))?;
             let mut other = None;
             let looked = filter.predicate.apply(|part| {

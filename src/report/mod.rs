@@ -1,9 +1,10 @@
-//! The report: what an archive holds, as tables and as one HTML page.
+//! The report of an archive: tables, and one HTML page that shows them.
 //!
 //! The entry point is [`Archive::report`](crate::Archive::report). Each table is the result of a named query, so that
-//! users can ask for the same numbers.
+//! users can run the same queries.
 //!
-//! Invariant: the page needs no other file and no network. Text of the archive is data in it, never markup.
+//! Invariant: the page needs no other file and no network. The page treats text of the archive as data, never
+//! as markup.
 //!
 //! | file | owns |
 //! | --- | --- |

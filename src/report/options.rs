@@ -19,11 +19,12 @@ pub struct ReportOptions {
     pub groups: ReportGroups,
     /// Two groups to compare. Runs of other groups are left out.
     pub compare: Option<[String; 2]>,
-    /// The address of a running explorer, to which the page links; `/` if it shows the page; `None` = no links.
+    /// The address of a running explorer that the page links to; `/` = the server of the page; `None` = no
+    /// links.
     pub explorer: Option<String>,
 }
 
-/// What the runs of a group have in common.
+/// The property of runs by which a report groups them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReportGroups {
     /// The engine. For recordings and sessions, this is the tag of the model, unless the recorder has another engine.
@@ -57,8 +58,8 @@ impl ReportGroups {
 text_form!(ReportGroups, "by", "\"engine\", \"version\", \"format\" or \"session\"");
 
 impl ReportOptions {
-    /// Returns what to put before a named query: common table expressions that replace `runs` and `steps`. Empty if the
-    /// query shall see all runs, in groups of engines.
+    /// Returns the common table expressions that go before a named query. They replace `runs`, `steps` and
+    /// `annotations`. The list is empty if the report has all runs, grouped by engine.
     ///
     /// # Errors
     /// [`ErrorKind::Query`] and [`ErrorKind::QueryRefused`] if the condition is not one condition on runs.
@@ -68,7 +69,7 @@ impl ReportOptions {
             check_condition(archive, condition, "a report", &QueryOptions::default())?;
             conditions.push(format!("(\n{condition}\n)"));
         }
-        // In groups other than engines, the name of the group stands in the column `engine`.
+        // If the groups are not engines, the column `engine` has the name of the group.
         let group = match self.groups {
             ReportGroups::Engine => "engine",
             ReportGroups::Version => "CAST(version AS VARCHAR)",
@@ -99,9 +100,10 @@ impl ReportOptions {
     }
 }
 
-/// Checks that a text is one condition on the columns of `runs`, for `of`.
+/// Checks that a text is one condition on the columns of `runs`. Errors name `of` as the owner of the
+/// condition.
 pub(crate) fn check_condition(archive: &Archive, condition: &str, of: &str, options: &QueryOptions) -> Result<()> {
-    // Two statements: a text such as `true) OR (true` fits one of them only.
+    // Two statements, because a text such as `true) OR (true` is valid in only one of them.
     for statement in [
         format!("SELECT run_id FROM runs WHERE (\n{condition}\n)"),
         format!("SELECT run_id FROM runs WHERE\n{condition}\n"),
@@ -111,8 +113,8 @@ pub(crate) fn check_condition(archive: &Archive, condition: &str, of: &str, opti
             kind => kind.into(),
         })?;
         if query.is_volatile() {
-            // Each query would see other runs.
-            let why = format!("the condition of {of} depends only on the run");
+            // Otherwise, each query would select different runs.
+            let why = format!("the condition of {of} must depend only on the run");
             return Err(Error::refused("where: a random number or the time", why));
         }
     }

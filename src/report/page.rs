@@ -12,10 +12,11 @@ use std::path::Path;
 /// The page without data. `web/` builds it.
 const TEMPLATE: &str = include_str!("report.html");
 
-/// The place of the data in the template.
+/// The part of the template that the data replaces.
 const PLACE: &str = "<script type=\"application/json\" id=\"data\">{}</script>";
 
-/// Returns what the page allows itself to load, for the header of a server: its own script and styles.
+/// Returns the page's Content-Security-Policy for a server's header. It allows only the page's own script and
+/// styles.
 #[cfg(feature = "explore")]
 pub(crate) fn page_policy() -> String {
     let content =
@@ -28,14 +29,16 @@ impl Report {
     /// Returns the page: HTML that needs no other file and no network.
     ///
     /// # Errors
-    /// [`ErrorKind::Query`](crate::ErrorKind::Query) for rows that JSON cannot hold, which named queries do not have.
+    /// [`ErrorKind::Query`](crate::ErrorKind::Query) for rows that JSON cannot hold. Named queries have no such
+    /// rows.
     pub fn to_html(&self) -> Result<String> {
-        // In a script element, only `<` can end the data. In JSON, `<` occurs only in strings, which may escape it.
+        // Only `<` can end the data of a script element. In JSON, `<` occurs only in strings, where it can be
+        // escaped.
         let data = json(self)?.to_string().replace('<', "\\u003c");
         Ok(TEMPLATE.replacen(PLACE, &PLACE.replacen("{}", &data, 1), 1))
     }
 
-    /// Writes the page to a file. The complete file replaces an existing one.
+    /// Writes the page to a file. Replaces an existing file atomically.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io), and the error of [`to_html`](Report::to_html).

@@ -2,13 +2,13 @@
 
 use crate::query::ScalarValue;
 
-/// The greatest number of groups that the report compares. More lines in a chart cannot be told apart.
+/// The maximum number of groups that the report compares. In a chart, readers cannot distinguish more lines.
 pub(super) const MAX_GROUPS: usize = 20;
 
-/// The smallest tile that the report tells about.
+/// The smallest tile in the report.
 const MIN_TILE: u64 = 512;
 
-/// The greatest number of steps of an exact answer, where a sample is possible.
+/// The number of steps above which the report uses a sample, for the queries that support samples.
 const MAX_STEPS: u64 = 2_000_000;
 
 /// A named query with parameters, and the key of its result.
@@ -17,11 +17,11 @@ pub(super) struct PlannedTable {
     pub(super) key: &'static str,
     pub(super) query: &'static str,
     pub(super) parameters: Vec<(&'static str, ScalarValue)>,
-    /// How the result is an estimate.
+    /// A remark about the result: that it is an estimate, or that it leaves out runs.
     pub(super) note: Option<String>,
 }
 
-/// What the other queries depend on.
+/// The facts that the other queries depend on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ReportFacts {
     pub(super) num_steps: u64,
@@ -29,7 +29,7 @@ pub(super) struct ReportFacts {
     pub(super) max_steps: u64,
     pub(super) num_groups: usize,
     pub(super) has_annotations: bool,
-    /// The runs with normalised values, and those with values in the engine's own unit.
+    /// The number of runs with normalised values. `num_raw` counts runs with values in the engine's own unit.
     pub(super) num_normalized: u64,
     pub(super) num_raw: u64,
 }
@@ -38,7 +38,7 @@ fn table<const N: usize>(key: &'static str, parameters: [(&'static str, ScalarVa
     PlannedTable { key, query: key, parameters: parameters.into(), note: None }
 }
 
-/// Returns the query that the other queries depend on.
+/// Returns the query for the facts that the other queries depend on.
 pub(super) fn summary() -> PlannedTable {
     PlannedTable { query: "archive_summary", ..table("summary", []) }
 }
@@ -50,13 +50,13 @@ pub(super) fn tables(facts: &ReportFacts) -> Vec<PlannedTable> {
     let tile = || ("min_tile", ScalarValue::from(MIN_TILE));
     let width = |range: u64, bins: u64| ("width", ScalarValue::from(bin_width(range, bins)));
     let one_in = facts.num_steps.div_ceil(MAX_STEPS).max(1).next_power_of_two();
-    // Values of two units must not be mixed: the report has those of most runs.
+    // A report must not mix values of two units, so it has the unit of most runs.
     let is_raw = facts.num_raw > facts.num_normalized;
     let raw = || ("raw_evs", ScalarValue::from(is_raw));
     let of_values = |table: PlannedTable| {
         let other = if is_raw { facts.num_normalized } else { facts.num_raw };
         let unit = if is_raw { "from 0 to 1" } else { "in the engine's own unit" };
-        let note = (other > 0).then(|| format!("Without {other} runs whose values are {unit}."));
+        let note = (other > 0).then(|| format!("{other} runs are left out: their values are {unit}."));
         PlannedTable { note, ..table }
     };
     let mut tables = vec![
@@ -82,14 +82,14 @@ pub(super) fn tables(facts: &ReportFacts) -> Vec<PlannedTable> {
         table("engine_agreement", [("first_steps", 50_u64.into())]),
         PlannedTable {
             note: (one_in > 1).then(|| {
-                format!("An estimate from one of {one_in} positions: multiply the counts by {one_in}. The shares hold for all.")
+                format!("An estimate from one of {one_in} positions: multiply the counts by {one_in}. The shares apply to all positions.")
             }),
             ..table("repeated_positions", [("one_in", one_in.into())])
         },
         table("opening_book", [("first_steps", 20_u64.into()), ("limit", 20_i64.into())]),
         table("first_moves", [("first_steps", 4_u64.into()), by()]),
         PlannedTable {
-            note: (facts.num_steps > MAX_STEPS).then(|| format!("A sample of at most {MAX_STEPS} steps.")),
+            note: (facts.num_steps > MAX_STEPS).then(|| format!("A sample of whole runs, of about {MAX_STEPS} steps.")),
             ..table("spawn_check", [("max_steps", MAX_STEPS.into()), by()])
         },
     ];
@@ -105,7 +105,7 @@ pub(super) fn tables(facts: &ReportFacts) -> Vec<PlannedTable> {
     tables
 }
 
-/// Returns the width of at most about `bins` bins over `0..=range`: 1, 2 or 5 times a power of ten.
+/// Returns a width that divides `0..=range` into at most about `bins` bins: 1, 2 or 5 times a power of ten.
 fn bin_width(range: u64, bins: u64) -> u64 {
     let least = range / bins + 1;
     let mut power: u64 = 1;

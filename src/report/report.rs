@@ -15,7 +15,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What an archive holds: the results of named queries, and a page that shows them.
+/// A report on an archive: the results of named queries, and a page that shows them.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Report {
@@ -41,20 +41,22 @@ pub struct ReportTable {
     pub key: &'static str,
     /// The named query.
     pub query: &'static str,
-    /// The values of its parameters that are not its defaults.
+    /// The parameters that the report sets, with their values.
     pub parameters: Vec<(&'static str, ScalarValue)>,
-    /// The rows, or the reason why there are none. A query that exceeds the memory limit leaves out its section only.
+    /// The rows, or the reason why they are absent. If a query exceeds a limit, only its own section is absent.
     pub rows: Result<RecordBatch, String>,
-    /// The time that the query took.
+    /// The duration of the query.
     pub elapsed: Duration,
-    /// How the result is an estimate; `None` = it is exact.
+    /// A remark about the result: that it is an estimate, or that it leaves out runs. `None` = exact and
+    /// complete.
     pub note: Option<String>,
 }
 
 impl Archive {
-    /// Describes the runs of the archive: scores, lengths, tiles, survival, values, moves, positions, spawns.
+    /// Returns a report on the runs of the archive: scores, lengths, tiles, survival, values, moves, positions,
+    /// spawns.
     ///
-    /// Runs about 25 named queries, most of which read all steps. `progress` counts them.
+    /// Runs about 25 named queries, most of which read all steps. `progress` counts the queries.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
@@ -73,7 +75,7 @@ impl Archive {
     /// # Errors
     /// [`ErrorKind::Query`](crate::ErrorKind::Query) and
     /// [`ErrorKind::QueryRefused`](crate::ErrorKind::QueryRefused) if the options' condition is not one condition on
-    /// runs. [`ErrorKind::Argument`](crate::ErrorKind::Argument) if one of two groups to compare has no runs. Errors of
+    /// runs. [`ErrorKind::Argument`](crate::ErrorKind::Argument) if a group in `compare` has no runs. Errors of
     /// reading the archive. [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
     pub fn report(
         &self,
@@ -128,7 +130,7 @@ impl ReportTable {
         let saved = with_tables(SavedQuery::find(query, None)?, tables);
         let rows = match rows(archive, &saved, &parameters, cancel) {
             Ok(rows) => Ok(rows),
-            // These depend on the amount of data; the rest of the report is still right.
+            // This query exceeded a limit, but the results of the other queries are still right.
             Err(error) if matches!(error.kind(), ErrorKind::QueryLimit { .. } | ErrorKind::MemoryLimit { .. }) => {
                 Err(error.message())
             }
@@ -155,7 +157,7 @@ fn rows(
     concat_batches(&stream.schema(), &batches).map_err(|error| query_error(error.into()))
 }
 
-/// Puts common table expressions before those of a named query.
+/// Adds common table expressions before those of a named query.
 fn with_tables(query: SavedQuery, tables: &[String]) -> SavedQuery {
     if tables.is_empty() {
         return query;
@@ -170,7 +172,7 @@ fn with_tables(query: SavedQuery, tables: &[String]) -> SavedQuery {
     SavedQuery { sql, ..query }
 }
 
-/// Returns what the summary tells about all runs.
+/// Returns the facts about all runs from the summary.
 fn facts(summary: &RecordBatch) -> ReportFacts {
     let values = |name: &str| {
         let column = summary.column_by_name(name).and_then(|column| cast(column, &DataType::UInt64).ok());
@@ -189,7 +191,7 @@ fn facts(summary: &RecordBatch) -> ReportFacts {
     }
 }
 
-/// Returns the groups of the summary; `None` stands for runs without one.
+/// Returns the groups of the summary; `None` = runs without a group.
 fn groups(summary: &RecordBatch) -> BTreeSet<Option<String>> {
     let column = summary.column_by_name("engine").and_then(|column| cast(column, &DataType::Utf8).ok());
     let text = |column: Arc<dyn Array>| {
@@ -212,7 +214,7 @@ fn check_groups(options: &ReportOptions, summary: &RecordBatch) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether the report has one group for all runs, because there are too many engines.
+/// Returns whether the report combines all runs in one group, because there are too many groups.
 pub(super) fn has_too_many_groups(report: &Report) -> bool {
     let summary = report.table("summary").and_then(|table| table.rows.as_ref().ok());
     summary.is_some_and(|rows| groups(rows).len() > MAX_GROUPS)

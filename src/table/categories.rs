@@ -56,6 +56,11 @@ impl Categories {
         Ok(out)
     }
 
+    /// Gives strings the next codes, in this order.
+    pub(super) fn preset(&self, column: &str, strings: &[String]) -> Result<()> {
+        strings.iter().try_for_each(|string| self.code(column, string).map(|_| ()))
+    }
+
     fn code(&self, column: &str, category: &str) -> Result<i16> {
         let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(&code) = codes.get(category) {

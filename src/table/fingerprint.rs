@@ -2,7 +2,7 @@
 
 use super::chosen_columns::ChosenColumns;
 use super::layout::RowLayout;
-use super::materialize_options::ChosenEv;
+use super::materialize_options::MaterializeOptions;
 use crate::error::Result;
 use crate::query::Query;
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ impl Fingerprint {
     /// its rows.
     pub(super) fn of_result(
         query: &Query,
-        chosen_ev: ChosenEv,
+        options: &MaterializeOptions,
         columns: &ChosenColumns,
         layout: &RowLayout,
         hash_rows: impl FnOnce() -> Result<blake3::Hash>,
@@ -43,7 +43,7 @@ impl Fingerprint {
             Some(text) => hasher.update(text.as_bytes()),
             None => hasher.update(hash_rows()?.as_bytes()).update(&layout.to_bytes()?),
         };
-        hasher.update(&[chosen_ev as u8]);
+        hasher.update(&[options.chosen_ev as u8]);
         let mut add = |name: &String| {
             hasher.update(&(name.len() as u64).to_le_bytes());
             hasher.update(name.as_bytes());
@@ -53,6 +53,9 @@ impl Fingerprint {
             // No column has an empty name.
             add(&String::new());
             columns.left_out.iter().for_each(add);
+        }
+        if let Some(shard) = &options.shard {
+            hasher.update(b"shard").update(&shard.to_bytes());
         }
         let archive = query.archive();
         Ok(Fingerprint {

@@ -19,26 +19,24 @@ use super::npy;
 use super::row_output::RowOutput;
 use super::row_writer::{RowWriter, at_row};
 use super::runs::Runs;
+use super::shard::{Piece, PieceRows, Share, ShareRows, TableShard, exact_rows, rows_within};
 use super::step_column::TILE_MASK;
 use super::step_table::StepTable;
-use super::threads::{FirstError, Sequencer};
+use super::threads::{FirstError, Sequencer, on_cores};
 use super::wide::{MissingColumns, WideColumns};
 use crate::archive::{TableName, table_schema};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::machine::reserve;
-use crate::process::catch_panic;
 use crate::progress::{Progress, Unit};
 use crate::publish::{Staged, parent};
 use crate::query::{Execution, Partition, Query, QueryLimits, QueryStream, no_params, query_error};
 use crate::runtime::runtime;
-use crate::workers;
 use arrow::array::RecordBatch;
-use datafusion::common::stats::Precision;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use futures::StreamExt;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -77,9 +75,15 @@ impl Query {
         let all =
             RowWriter::new(&result.schema(), extra, options.chosen_ev, narrow, &MissingColumns::default())?.columns();
         let needed = result.select(&all)?;
+        let share = options.shard.map(|shard| Share::of(&needed, shard, cancel)).transpose()?;
+        let categories = match share {
+            Some(_) => categories_of(&needed, extra, cancel)?,
+            None => Vec::new(),
+        };
         let table = WideColumns::retry(|columns, missing| {
             let writer = RowWriter::new(&needed.schema(), extra, options.chosen_ev, columns, missing)?;
-            self.materialize_with(&needed, &writer, options, &chosen, progress, cancel)
+            writer.preset_categories(&categories)?;
+            self.materialize_with(&needed, &writer, options, &chosen, share.as_ref(), progress, cancel)
         })?;
         info!(
             target: "a2store::table",
@@ -128,29 +132,35 @@ impl Query {
         has_tiles && (0..table.num_rows()).any(|row| table.step(row).is_some_and(|step| step.board.max_exp() == 15))
     }
 
+    #[allow(clippy::too_many_arguments)] // The parts of one run of a query.
     fn materialize_with(
         &self,
         needed: &Query,
         writer: &RowWriter<'_>,
         options: &MaterializeOptions,
         chosen: &ChosenColumns,
+        share: Option<&Share>,
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
         let runs = Runs::of_archive(self.archive());
         let limits = needed.limits();
         let execution = needed.execution(true, &limits, cancel)?;
+        let of_share = |table: StepTable| match share {
+            Some(share) => table.with_shard(TableShard { shard: share.shard, total_rows: share.total_rows }),
+            None => table,
+        };
         if let Some(path) = &options.path {
             let path = std::path::absolute(path).map_err(|error| Error::io(path, error))?;
-            let materializer = Materializer { writer, limits, memory: u64::MAX, progress, cancel };
+            let materializer = Materializer { writer, limits, memory: u64::MAX, share, progress, cancel };
             let fingerprint = |layout: &RowLayout, output: &RowOutput<'_>| {
-                Fingerprint::of_result(self, options.chosen_ev, chosen, layout, || output.hash_file(cancel))
+                Fingerprint::of_result(self, options, chosen, layout, || output.hash_file(cancel))
             };
             let table = materializer.write_file(needed, execution, &path, fingerprint, &runs);
-            return table.map_err(|error| self.archive().blame(error));
+            return table.map(of_share).map_err(|error| self.archive().blame(error));
         }
         let memory = memory_limit(options.memory_limit);
-        let materializer = Materializer { writer, limits, memory, progress, cancel };
+        let materializer = Materializer { writer, limits, memory, share, progress, cancel };
         let rows = materializer.fill_memory(needed, execution).map_err(|error| self.archive().blame(error));
         progress.end();
         let (mut region, len) = rows?;
@@ -159,24 +169,19 @@ impl Query {
             recoding.apply_to_all(&mut region.bytes_mut()[..len]);
         }
         let rows = region.freeze(len)?;
-        let fingerprint =
-            Fingerprint::of_result(self, options.chosen_ev, chosen, &layout, || Ok(blake3::hash(rows.bytes())))?;
-        StepTable::new(rows, layout, fingerprint, runs)
+        let fingerprint = Fingerprint::of_result(self, options, chosen, &layout, || Ok(blake3::hash(rows.bytes())))?;
+        StepTable::new(rows, layout, fingerprint, runs).map(of_share)
     }
 }
 
-/// Returns the number of rows of each partition if the plan states all of them exactly.
-fn exact_rows(plan: &Arc<dyn ExecutionPlan>, num_partitions: usize) -> Option<Vec<usize>> {
-    let statistics = StatisticsContext::new();
-    (0..num_partitions)
-        .map(|partition| {
-            let of_partition = StatisticsArgs::new().with_partition(Some(partition));
-            match statistics.compute(plan.as_ref(), &of_partition).ok()?.num_rows {
-                Precision::Exact(num_rows) => Some(num_rows),
-                _ => None,
-            }
-        })
-        .collect()
+/// Returns all strings of each extra column of strings, ascending, so that codes are the same in all shares.
+fn categories_of(query: &Query, extra: &[String], cancel: &CancellationToken) -> Result<Vec<(String, Vec<String>)>> {
+    let schema = query.schema();
+    let of_column = |name: &String| {
+        let column = schema.index_of(name).ok().filter(|&column| is_categorical(schema.field(column).data_type()))?;
+        Some(query.distinct_texts(column, cancel).map(|texts| (name.clone(), texts)))
+    };
+    extra.iter().filter_map(of_column).collect()
 }
 
 /// A query run that fills a table.
@@ -185,6 +190,8 @@ struct Materializer<'a> {
     limits: Arc<QueryLimits>,
     /// The memory limit of the table in bytes.
     memory: u64,
+    /// The rows to copy; `None` = all.
+    share: Option<&'a Share>,
     progress: &'a dyn Progress,
     cancel: &'a CancellationToken,
 }
@@ -207,24 +214,39 @@ impl Materializer<'_> {
     fn fill_memory(&self, query: &Query, execution: Execution) -> Filled {
         match execution {
             Execution::InOrder { plan, context, skip: 0, fetch: None, max_rows } => {
-                if let Some(exact) = exact_rows(&plan, max_rows.len()) {
-                    return self.write_in_place(&plan, &context, &exact);
+                if let Some(pieces) = self.exact_pieces(&plan, &max_rows) {
+                    return self.write_in_place(&plan, &context, &pieces);
                 }
-                let max: u64 = max_rows.iter().map(|&rows| rows as u64).sum();
+                let pieces = Piece::all(&max_rows);
+                let max: u64 = pieces.iter().map(|piece| piece.num_rows).sum();
                 let reserved = max.saturating_mul(self.stride() as u64).min(self.memory);
                 let (mut region, reserved) = Region::reserve_up_to(reserved)?;
                 let bytes = &mut region.bytes_mut()[..reserved as usize];
                 let output = RowOutput::Memory { bytes, len: 0, limit: self.memory.min(reserved) };
-                let len = self.append_in_order(&plan, &context, &max_rows, output)?.len();
+                let len = self.append_in_order(&plan, &context, &pieces, output)?.len();
                 Ok((region, len))
             }
             other => {
-                let (mut region, reserved) = Region::reserve_most(self.memory)?;
+                let (mut region, reserved) = match self.share {
+                    Some(share) => {
+                        let needed = self.check_limit(share.num_rows())?;
+                        (Region::reserve(needed)?, needed)
+                    }
+                    None => Region::reserve_most(self.memory)?,
+                };
                 let bytes = &mut region.bytes_mut()[..reserved as usize];
                 let output = RowOutput::Memory { bytes, len: 0, limit: self.memory.min(reserved) };
                 let len = self.append_stream(query.stream_of(other, Arc::clone(&self.limits)), output)?.len();
                 Ok((region, len))
             }
+        }
+    }
+
+    /// Returns the rows to read if their number is known in advance.
+    fn exact_pieces(&self, plan: &Arc<dyn ExecutionPlan>, max_rows: &[usize]) -> Option<Vec<Piece>> {
+        match self.share.map(|share| &share.rows) {
+            Some(ShareRows::Partitions(pieces)) => Some(pieces.clone()),
+            _ => exact_rows(plan, max_rows.len()).as_deref().map(Piece::all),
         }
     }
 
@@ -242,7 +264,8 @@ impl Materializer<'_> {
         let output = RowOutput::File { file: staged.file(), path, start: start as u64, len: 0, crc: 0 };
         let output = match execution {
             Execution::InOrder { plan, context, skip: 0, fetch: None, max_rows } => {
-                self.append_in_order(&plan, &context, &max_rows, output)
+                let pieces = self.exact_pieces(&plan, &max_rows).unwrap_or_else(|| Piece::all(&max_rows));
+                self.append_in_order(&plan, &context, &pieces, output)
             }
             other => self.append_stream(query.stream_of(other, Arc::clone(&self.limits)), output),
         };
@@ -266,26 +289,26 @@ impl Materializer<'_> {
     }
 
     /// Writes each partition's rows directly to their final place.
-    fn write_in_place(&self, plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>, exact: &[usize]) -> Filled {
-        let num_rows: u64 = exact.iter().map(|&rows| rows as u64).sum();
+    fn write_in_place(&self, plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>, pieces: &[Piece]) -> Filled {
+        let num_rows: u64 = pieces.iter().map(|piece| piece.num_rows).sum();
         let num_bytes = self.check_limit(num_rows)?;
         self.progress.begin("materialize", Unit::Rows, num_rows);
         let mut region = Region::reserve(num_bytes)?;
         let mut rest = &mut region.bytes_mut()[..num_bytes as usize];
         let mut first_row = 0;
         let mut parts = Vec::new();
-        for (partition, &rows) in exact.iter().enumerate() {
-            let (part, after) = rest.split_at_mut(rows * self.stride());
-            parts.push((partition, first_row, part));
+        for piece in pieces {
+            let (part, after) = rest.split_at_mut(piece.num_rows as usize * self.stride());
+            parts.push((piece, first_row, part));
             rest = after;
-            first_row += rows as u64;
+            first_row += piece.num_rows;
         }
         let parts = Mutex::new(parts.into_iter());
         let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
         self.on_all_cores(context, |stop| {
-            while let Some((partition, first_row, part)) = next() {
+            while let Some((piece, first_row, part)) = next() {
                 let mut at = 0;
-                self.read(plan, context, partition, stop, |batch| {
+                self.read(plan, context, piece, stop, |batch| {
                     let len = batch.num_rows() * self.stride();
                     let Some(rows) = part.get_mut(at..at + len) else {
                         return Err(Error::query("a file has more rows than its footer says"));
@@ -310,23 +333,23 @@ impl Materializer<'_> {
         &self,
         plan: &Arc<dyn ExecutionPlan>,
         context: &Arc<TaskContext>,
-        max_rows: &[usize],
+        pieces: &[Piece],
         output: RowOutput<'o>,
     ) -> Result<RowOutput<'o>> {
-        let max: u64 = max_rows.iter().map(|&rows| rows as u64).sum();
+        let max: u64 = pieces.iter().map(|piece| piece.num_rows).sum();
         self.progress.begin("materialize", Unit::Rows, max);
         let output = Sequencer::new(output);
         let next = AtomicUsize::new(0);
         self.on_all_cores(context, |stop| {
             let mut buffer: Vec<u8> = Vec::new();
             loop {
-                let partition = next.fetch_add(1, Ordering::Relaxed);
-                if partition >= max_rows.len() {
+                let place = next.fetch_add(1, Ordering::Relaxed);
+                let Some(piece) = pieces.get(place) else {
                     return Ok(());
-                }
+                };
                 buffer.clear();
                 let mut read_rows = 0;
-                let read = self.read_ahead(plan, context, partition, stop, |batch| {
+                let read = self.read_ahead(plan, context, piece, stop, |batch| {
                     let start = buffer.len();
                     reserve(&mut buffer, batch.num_rows() * self.stride())?;
                     buffer.resize(start + batch.num_rows() * self.stride(), 0);
@@ -334,12 +357,12 @@ impl Materializer<'_> {
                     let base = (start / self.stride()) as u64;
                     self.writer.write(&batch, &mut buffer[start..]).map_err(|error| at_row(error, base))
                 });
-                let mut output = output.wait(partition, stop, self.cancel)?;
+                let mut output = output.wait(place, stop, self.cancel)?;
                 let first_row = (output.len() / self.stride()) as u64;
                 read.map_err(|error| at_row(error, first_row))?;
                 output.append(&buffer)?;
-                output.next(partition + 1);
-                self.progress.advance((max_rows[partition] - read_rows.min(max_rows[partition])) as u64);
+                output.next(place + 1);
+                self.progress.advance(piece.num_rows.saturating_sub(read_rows as u64));
             }
         })?;
         Ok(output.into_inner())
@@ -349,53 +372,70 @@ impl Materializer<'_> {
     fn append_stream<'o>(&self, mut stream: QueryStream, mut output: RowOutput<'o>) -> Result<RowOutput<'o>> {
         self.progress.begin("materialize", Unit::Rows, 0);
         let mut buffer = Vec::new();
-        while let Some(batch) = stream.next_unless_cancelled(self.cancel)? {
-            let base = (output.len() / self.stride()) as u64;
-            buffer.clear();
-            reserve(&mut buffer, batch.num_rows() * self.stride())?;
-            buffer.resize(batch.num_rows() * self.stride(), 0);
-            self.writer.write(&batch, &mut buffer).map_err(|error| at_row(error, base))?;
-            output.append(&buffer)?;
+        let all = std::slice::from_ref(&(0..u64::MAX));
+        let chosen: &[Range<u64>] = match self.share.map(|share| &share.rows) {
+            Some(ShareRows::Result(ranges)) => ranges,
+            _ => all,
+        };
+        let (end, mut start) = (chosen.last().map_or(0, |range| range.end), 0);
+        while start < end {
+            let Some(batch) = stream.next_unless_cancelled(self.cancel)? else { break };
+            for range in &chosen[chosen.partition_point(|range| range.end <= start)..] {
+                let Some(rows) = rows_within(&batch, start, range) else { break };
+                let base = (output.len() / self.stride()) as u64;
+                buffer.clear();
+                reserve(&mut buffer, rows.num_rows() * self.stride())?;
+                buffer.resize(rows.num_rows() * self.stride(), 0);
+                self.writer.write(&rows, &mut buffer).map_err(|error| at_row(error, base))?;
+                output.append(&buffer)?;
+            }
+            start += batch.num_rows() as u64;
             self.progress.advance(batch.num_rows() as u64);
         }
         Ok(output)
     }
 
-    /// Passes a partition's batches to `take`. This thread computes them, which is the fastest way if batches
+    /// Passes a piece's batches to `take`. This thread computes them, which is the fastest way if batches
     /// come steadily. There must be no filter that could drop all rows for long, because limits are checked
     /// only between batches.
     fn read(
         &self,
         plan: &Arc<dyn ExecutionPlan>,
         context: &Arc<TaskContext>,
-        partition: usize,
+        piece: &Piece,
         stop: &FirstError,
         mut take: impl FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
         // The reader accesses files through the runtime's threads.
         let threads = runtime()?;
         let _in_runtime = threads.handle().enter();
-        let mut stream = plan.execute(partition, Arc::clone(context)).map_err(query_error)?;
-        while let Some(batch) = futures::executor::block_on(stream.next()) {
+        let mut stream = plan.execute(piece.partition, Arc::clone(context)).map_err(query_error)?;
+        let mut rows = PieceRows::of(piece);
+        while !rows.is_complete()
+            && let Some(batch) = futures::executor::block_on(stream.next())
+        {
             self.check(stop)?;
-            self.take(batch.map_err(query_error)?, &mut take)?;
+            self.take(rows.of_batch(&batch.map_err(query_error)?), &mut take)?;
         }
         Ok(())
     }
 
-    /// Passes a partition's batches to `take`. The runtime's threads compute them, so limits hold even while no
+    /// Passes a piece's batches to `take`. The runtime's threads compute them, so limits hold even while no
     /// batch comes.
     fn read_ahead(
         &self,
         plan: &Arc<dyn ExecutionPlan>,
         context: &Arc<TaskContext>,
-        partition: usize,
+        piece: &Piece,
         stop: &FirstError,
         mut take: impl FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
-        let mut partition = Partition::start(plan, context, partition)?;
-        while let Some(batch) = partition.next(|| self.check(stop))? {
-            self.take(batch, &mut take)?;
+        let mut partition = Partition::start(plan, context, piece.partition)?;
+        let mut rows = PieceRows::of(piece);
+        while !rows.is_complete()
+            && let Some(batch) = partition.next(|| self.check(stop))?
+        {
+            self.take(rows.of_batch(&batch), &mut take)?;
         }
         Ok(())
     }
@@ -406,6 +446,9 @@ impl Materializer<'_> {
     }
 
     fn take(&self, batch: RecordBatch, take: &mut impl FnMut(RecordBatch) -> Result<()>) -> Result<()> {
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
         self.limits.count(&batch)?;
         let num_rows = batch.num_rows() as u64;
         take(batch)?;
@@ -415,15 +458,7 @@ impl Materializer<'_> {
 
     /// Runs `work` on one thread per core. The first error stops all threads and is returned.
     fn on_all_cores(&self, context: &TaskContext, work: impl Fn(&FirstError) -> Result<()> + Sync) -> Result<()> {
-        let num_threads = context.session_config().target_partitions().max(1);
-        let stop = FirstError::default();
-        workers::side_by_side(num_threads, || {
-            // A reader may panic on damaged data. Other threads must not wait forever for its turn.
-            let failed = || Err(Error::query("the query engine panicked; the data may be damaged"));
-            if let Err(error) = catch_panic(|| work(&stop)).unwrap_or_else(failed) {
-                stop.raise(error);
-            }
-        });
-        stop.into_result().map_err(|error| self.limits.explain(error))
+        let num_threads = context.session_config().target_partitions();
+        on_cores(num_threads, work).map_err(|error| self.limits.explain(error))
     }
 }

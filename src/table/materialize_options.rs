@@ -1,5 +1,6 @@
 //! The options of materializing a query.
 
+use super::shard::Shard;
 use crate::error::{Error, Result};
 use derive_setters::Setters;
 use std::path::PathBuf;
@@ -30,6 +31,8 @@ pub struct MaterializeOptions {
     /// [`StepTable::save`](crate::StepTable::save). It may be larger than memory; no limit applies.
     #[setters(into)]
     pub path: Option<PathBuf>,
+    /// The share of one rank; `None` = all rows.
+    pub shard: Option<Shard>,
 }
 
 /// The value of the chosen branch, for steps that have values.

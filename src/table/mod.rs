@@ -35,6 +35,7 @@
 //! | `shared_memory.rs`, `handle.rs` | one copy of a table for many processes |
 //! | `categories.rs`, `row_writer.rs` | string columns → codes; record batches → rows |
 //! | `threads.rs`, `row_output.rs`, `materialize.rs` | running a query into a table on all cores |
+//! | `shard.rs` | the rows of a query that form the share of one rank |
 //! | `from_runs.rs`, `from_session.rs` | run files → a table, without an archive |
 
 mod arena;
@@ -70,6 +71,7 @@ mod row_output;
 mod row_writer;
 mod runs;
 mod selection;
+mod shard;
 mod shared_memory;
 mod split;
 mod step_column;
@@ -95,6 +97,7 @@ pub use from_session::FromSessionOptions;
 pub use handle::TableHandle;
 pub use layout::{ExtraField, RowLayout};
 pub use materialize_options::{ChosenEv, MaterializeOptions};
+pub use shard::{Shard, TableShard};
 pub use split::SplitUnit;
 pub use step_column::TokenType;
 pub use step_table::StepTable;

@@ -131,6 +131,16 @@ impl<'m> RowWriter<'m> {
         })
     }
 
+    /// Adds categories of columns in ascending order, so that their codes are those of all categories.
+    pub(super) fn preset_categories(&self, columns: &[(String, Vec<String>)]) -> Result<()> {
+        let coded = self.layout.extras().iter().filter(|extra| extra.categories.is_some());
+        for (extra, categories) in coded.zip(&self.categories) {
+            let preset = columns.iter().find(|(name, _)| *name == extra.name);
+            preset.map_or(Ok(()), |(_, texts)| categories.preset(&extra.name, texts))?;
+        }
+        Ok(())
+    }
+
     /// Returns the columns of the query that the rows need.
     pub(super) fn columns(&self) -> Vec<usize> {
         let named = [Some(self.board), self.chosen, self.ev_legal, self.run_id, self.step_index, self.mask];

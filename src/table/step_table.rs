@@ -10,6 +10,7 @@ use super::layout::{ExtraField, RowLayout};
 use super::memory::FrozenRegion;
 use super::runs::Runs;
 use super::selection::Selection;
+use super::shard::TableShard;
 use super::step_column::TokenType;
 use super::symmetry::SymmetryKey;
 use crate::archive::Rejected;
@@ -60,6 +61,8 @@ pub struct StepTable {
     /// Columns whose values lie in other mappings.
     pub(super) attached: Arc<[AttachedColumn]>,
     pub(super) errors: Arc<[Rejected]>,
+    /// The share that the rows are; `None` for other tables and for views.
+    shard: Option<TableShard>,
     /// The schema of the batches that `take` returns, and memory for them.
     batch: Arc<BatchSchema>,
     pool: Arc<Mutex<ArenaPool>>,
@@ -82,6 +85,7 @@ impl StepTable {
             view_fingerprint: None,
             attached: Arc::new([]),
             errors: Arc::new([]),
+            shard: None,
             batch: Arc::new(batch),
             pool: Arc::new(Mutex::new(ArenaPool::new(TAKES_KEPT))),
         })
@@ -99,6 +103,17 @@ impl StepTable {
     #[must_use]
     pub fn num_rows(&self) -> u64 {
         self.selection.as_ref().map_or_else(|| self.num_all_rows(), |selection| selection.len())
+    }
+
+    /// Returns the share that the rows are, if [`Query::materialize`](crate::Query::materialize) copied a share; `None`
+    /// for views and for tables from files.
+    #[must_use]
+    pub fn shard(&self) -> Option<TableShard> {
+        self.shard
+    }
+
+    pub(super) fn with_shard(self, shard: TableShard) -> StepTable {
+        StepTable { shard: Some(shard), ..self }
     }
 
     /// Returns whether there are no rows.
@@ -342,7 +357,7 @@ impl StepTable {
     /// Returns a view of these rows of the mapping.
     pub(super) fn of_selection(&self, selection: Selection, fingerprint: Fingerprint) -> StepTable {
         let (selection, view_fingerprint) = (Some(Arc::new(selection)), Some(Arc::new(fingerprint)));
-        StepTable { selection, view_fingerprint, ..self.clone() }
+        StepTable { selection, view_fingerprint, shard: None, ..self.clone() }
     }
 
     /// Returns this table with one more column.

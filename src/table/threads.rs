@@ -2,6 +2,8 @@
 
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
+use crate::process::catch_panic;
+use crate::workers;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -34,6 +36,19 @@ impl FirstError {
     pub(super) fn into_result(self) -> Result<()> {
         self.error.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
     }
+}
+
+/// Runs `work` on some threads. The first error stops all threads and is returned.
+pub(super) fn on_cores(num_threads: usize, work: impl Fn(&FirstError) -> Result<()> + Sync) -> Result<()> {
+    let stop = FirstError::default();
+    workers::side_by_side(num_threads.max(1), || {
+        // A reader may panic on damaged data. Other threads must not wait forever for its turn.
+        let failed = || Err(Error::query("the query engine panicked; the data may be damaged"));
+        if let Err(error) = catch_panic(|| work(&stop)).unwrap_or_else(failed) {
+            stop.raise(error);
+        }
+    });
+    stop.into_result()
 }
 
 /// A value that threads access one after the other, in the order of their partitions.

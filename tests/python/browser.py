@@ -20,7 +20,7 @@ FLAGS = """--headless --no-sandbox --disable-gpu --disable-quic --no-first-run -
 # Keys of the WebDriver protocol.
 TAB, HOME, ARROW_RIGHT = "\ue004", "\ue011", "\ue014"
 
-# Counts what must not happen, from before the page's own script.
+# Records forbidden events, from before the page's own script.
 WATCH = """
 window.violations = [];
 window.alerts = [];
@@ -50,7 +50,7 @@ class Page:
         self.settle()
 
     def visit(self, url: str, width: int = 1280, theme: str = "light") -> None:
-        """Load a page of a server, also if only the part of the address behind ``#`` is another one."""
+        """Load a page of a server, even if only the part of the address behind ``#`` differs."""
         self.resize(width)
         self.media("prefers-color-scheme", theme)
         self.browser.get("about:blank")
@@ -74,7 +74,7 @@ class Page:
         return self.browser.execute_script(body, *arguments)
 
     def wait(self, body: str, *arguments: Any, timeout: float = 60) -> Any:
-        """Wait until a script returns something that is true, and return it."""
+        """Wait until a script returns a true value, and return it."""
         end = time.monotonic() + timeout
         while not (found := self.js(body, *arguments)):
             assert time.monotonic() < end, f"after {timeout} s still false: {body} {arguments}"

@@ -1,7 +1,8 @@
 """One rank of a training run; test_ddp.py starts two of them.
 
-Usage: ddp_train.py FOLDER, with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set, and a TCPStore listening there. Rank
-0 plays games into FOLDER; every rank writes its results to ``FOLDER/rank-N.json``.
+Usage: ddp_train.py FOLDER table|query, with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set, and a TCPStore listening
+there. Rank 0 plays games into FOLDER; every rank writes its results to ``FOLDER/rank-N.json``. The ranks share a table,
+or each materializes its shares of a query.
 """
 
 from __future__ import annotations
@@ -76,7 +77,9 @@ def shared_table(folder: Path) -> a2store.StepTable:
     if dist.get_rank() == 0:
         a2store.simulate(folder / "runs", runs=60, seed=1, depth=1, progress=False)
         archive = a2store.Archive.create(folder / "games.a2")
-        archive.ingest(folder / "runs", progress=False)
+        # Several commits make several row groups.
+        for digit in range(10):
+            archive.ingest(sorted((folder / "runs").glob(f"*{digit}.*")), progress=False)
         table = [archive.sql("SELECT * FROM steps WHERE has_evs").materialize(progress=False)]
     dist.broadcast_object_list(table)
     (received,) = table
@@ -84,9 +87,13 @@ def shared_table(folder: Path) -> a2store.StepTable:
     return received
 
 
-def train(folder: Path) -> dict[str, Any]:
+def train(folder: Path, source: str) -> dict[str, Any]:
     table = shared_table(folder)
     training, held_out = table.split(val=0.1, seed=0)
+    if source == "query":
+        archive = a2store.open(folder / "games.a2", version=11)
+        query = archive.sql("SELECT * FROM steps WHERE has_evs AND run_id % 10 > 0")
+        training, held_out = table.filter("run_id % 10 > 0"), table.filter("run_id % 10 = 0")
     rows = np.asarray(training)
     expected = np.sort(row_keys(rows["run_id"], rows["step_index"]))
 
@@ -96,7 +103,7 @@ def train(folder: Path) -> dict[str, Any]:
     model = DistributedDataParallel(policy)
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     # The loader takes the rank and the number of ranks from the process group.
-    loader = StepLoader(training, BATCH_SIZE, seed=1, symmetries=True)
+    loader = StepLoader(query if source == "query" else training, BATCH_SIZE, seed=1, symmetries=True)
 
     found: dict[str, Any] = {"losses": [held_out_losses(policy, held_out)], "steps": [], "complete": [], "rows": []}
     for epoch in range(EPOCHS):
@@ -137,7 +144,7 @@ def main() -> None:
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=PATIENCE)
     folder = Path(sys.argv[1])
     try:
-        result = train(folder)
+        result = train(folder, sys.argv[2])
         (folder / f"rank-{rank}.json").write_text(json.dumps(result))
         # The process that owns the table, and the process of the store, must wait for all others.
         dist.barrier()

@@ -178,6 +178,19 @@ def by_archive_ids(rows: Array) -> dict[str, Any]:
     return columns(rows) | {"run_id": rows["run_id"] - FIRST_ID + 3}
 
 
+def test_absent_kinds_of_a_structured_array_are_null(made: Made, tmp_path: Path) -> None:
+    archive = made.archive(tmp_path)
+    rows = made.rows.copy()
+    rows["run_id"] += 3 - FIRST_ID
+    rows["policy_kind_mask"][::2], rows["policy_kind_mask"][1::2] = 2, 5
+    archive.annotate("m", rows, progress=False)
+    found = stored(archive)
+    half = len(rows[::2])
+    for policy in POLICIES:
+        absent = len(rows) - half if policy == "policy_logp" else half
+        assert [found[f"{policy}_{move}"].null_count for move in MOVES] == [absent] * 4
+
+
 def test_an_arrow_table_has_the_archives_run_ids(made: Made, tmp_path: Path) -> None:
     archive = made.archive(tmp_path)
     table = pa.table(by_archive_ids(made.rows))

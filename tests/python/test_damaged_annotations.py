@@ -225,3 +225,17 @@ def test_damaged_tables(pool: Path, tmp_path: Path, group: int) -> None:
         else:
             rejected += 1
     assert rejected > 0
+
+
+def test_a_run_needs_no_annotations(pool: Path, tmp_path: Path) -> None:
+    archive = a2store.Archive.open(copied(pool / "games.a2", tmp_path / "games.a2"))
+    archive.annotate(pool / "p", model="m", progress=False)
+    before = archive.run(0)
+    assert before.replay() is not None
+    data = next((tmp_path / "games.a2").rglob("annotations*/**/*.parquet"))
+    data.write_bytes(bytes(data.stat().st_size))
+    damaged = a2store.open(tmp_path / "games.a2").run(0)
+    np.testing.assert_array_equal(damaged.boards, before.boards)
+    for read in (lambda: damaged.position(0), damaged.replay):
+        with pytest.raises(a2store.DamagedError):
+            read()

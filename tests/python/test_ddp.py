@@ -1,16 +1,23 @@
-"""Training in two processes with DistributedDataParallel: one table, equal steps, each row once, decreasing loss."""
+"""Training in two processes with DistributedDataParallel: one table, or shares of a query; equal steps, each row once,
+decreasing loss.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+import torch
 import torch.distributed as dist
+
+import a2store
+from a2store.torch import StepLoader
 
 SCRIPT = Path(__file__).with_name("ddp_train.py")
 RANKS = 2
@@ -18,7 +25,7 @@ RANKS = 2
 PATIENCE = 600
 
 
-def run_ranks(folder: Path) -> None:
+def run_ranks(folder: Path, source: str) -> None:
     """Start the ranks, wait for them, and kill those that remain."""
     # The store chooses a free port and keeps it.
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
@@ -35,7 +42,7 @@ def run_ranks(folder: Path) -> None:
     processes: list[subprocess.Popen[bytes]] = []
     try:
         for rank, log in enumerate(logs):
-            command = [sys.executable, str(SCRIPT), str(folder)]
+            command = [sys.executable, str(SCRIPT), str(folder), source]
             with log.open("wb") as out:
                 env = {**environment, "RANK": str(rank)}
                 processes.append(subprocess.Popen(command, env=env, stdout=out, stderr=subprocess.STDOUT))
@@ -52,8 +59,9 @@ def run_ranks(folder: Path) -> None:
 
 
 @pytest.mark.skipif(not dist.is_gloo_available(), reason="PyTorch without gloo")
-def test_two_ranks_train_one_policy(tmp_path: Path) -> None:
-    run_ranks(tmp_path)
+@pytest.mark.parametrize("source", ["table", "query"])
+def test_two_ranks_train_one_policy(tmp_path: Path, source: str) -> None:
+    run_ranks(tmp_path, source)
     first, second = (json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in range(RANKS))
 
     # Both ranks use one table in shared memory, which the first rank created.
@@ -82,3 +90,25 @@ def test_two_ranks_train_one_policy(tmp_path: Path) -> None:
     entropy, error = first["losses"][-1]
     assert entropy < 0.9
     assert error < 0.25
+
+
+@pytest.mark.skipif(not dist.is_gloo_available(), reason="PyTorch without gloo")
+def test_the_recipe_for_torchrun(tmp_path: Path) -> None:
+    a2store.simulate(tmp_path / "runs", runs=30, depth=0, seed=3, progress=False)
+    a2store.Archive.create(tmp_path / "games.a2").ingest(tmp_path / "runs", progress=False)
+    text = (Path(__file__).parents[2] / "docs" / "distributed.md").read_text().split("### Recipes")[1]
+    common, torchrun, *_ = re.findall("```python\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "train.py").write_text(f"{common}\n{torchrun}".replace("version=1", "version=2"))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py"]
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    states = [torch.load(tmp_path / f"epoch-{epoch}.pt")["loader"] for epoch in range(3)]
+    assert [(state["epoch"], state["world_size"]) for state in states] == [(0, 2), (1, 2), (2, 2)]
+    # The state of an ended epoch fits one rank too.
+    query = a2store.open(tmp_path / "games.a2", version=2).sql("SELECT * FROM steps WHERE move IS NOT NULL")
+    loader = StepLoader(query, 4096, seed=1, shard=(0, 1))
+    loader.load_state_dict(states[-1])
+    assert (loader.epoch, sum(len(batch["move"]) for batch in loader)) == (3, states[-1]["total_rows"])

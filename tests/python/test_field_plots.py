@@ -1,4 +1,4 @@
-"""The tables behind the report against the four plots of a dataset that are common in the field.
+"""The tables of the report, compared with the four plots of a dataset that are common in the field.
 
 The plots are: scores, lengths with the steps at which each run first shows a tile, boards that contain a tile, and runs
 that are still alive. NumPy computes their numbers from the source files, as those plots do.

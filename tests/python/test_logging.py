@@ -306,7 +306,7 @@ def test_log_lines_stand_above_the_bar(runs: Path, tmp_path: Path) -> None:
     assert sum(LINE.match(line) is not None for line in lines) == text.count(" INFO ") >= 3
 
 
-def test_progress_is_lines_where_no_terminal_is(runs: Path, tmp_path: Path) -> None:
+def test_progress_is_lines_without_a_terminal(runs: Path, tmp_path: Path) -> None:
     def ingest(*options: object, **environment: str) -> str:
         call = command(*options, "ingest", runs, tmp_path / f"{len(list(tmp_path.iterdir()))}.a2")
         done = subprocess.run(

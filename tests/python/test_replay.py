@@ -135,12 +135,12 @@ class Terminal:
         os.write(self.ours, keys.encode())
 
     def read(self) -> bool:
-        """Take in more output. Return whether there may be more."""
+        """Read more output. Return whether more may follow."""
         try:
             if not select.select([self.ours], [], [], HANGS)[0]:
                 return False
             self.rest += os.read(self.ours, 1 << 16)
-        except OSError:  # How Linux reports that the other side is closed.
+        except OSError:  # Linux reports with this error that the other side is closed.
             return False
         try:
             text, self.rest = self.rest.decode(), b""
@@ -385,6 +385,7 @@ def test_a_game_is_a_gif(games: a2store.Archive, tmp_path: Path) -> None:
     wrong: list[tuple[dict[str, Any], type[Exception]]] = [
         ({"steps": []}, ValueError),
         ({"seconds": 0.01}, ValueError),
+        ({"seconds": 656}, ValueError),
         ({"steps": [-(10**9)]}, IndexError),
     ]
     for arguments, error in wrong:

@@ -135,7 +135,7 @@ def test_models_and_a_policy_stand_beside_the_values(page: Page, tmp_path: Path)
         exponents = [tile.bit_length() - 1 if tile else 0 for tile in np.ravel(position.board.tiles).tolist()][:4]
         for direction, (model, policy) in enumerate(cells):
             assert model == ("0.750 ◆" if at < steps and at % 4 == direction else "")
-            # A value that is not finite, as that of an illegal move, is not shown.
+            # The page does not show values that are not finite, such as the value of an illegal move.
             assert policy == "" or float(policy.removesuffix(" ◆")) == exponents[direction] + 0.25
         assert any(policy for _, policy in cells) == (at < steps)
         page.press("l" if at == 2 else "G")

@@ -1,4 +1,4 @@
-"""The report: its tables beside named queries and beside another archive, its page, and the command."""
+"""The report: its tables compared with named queries and with another archive, its page, and the command."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def tables(report: a2store.Report) -> dict[str, pa.RecordBatch]:
 
 
 def assert_equal(found: pa.RecordBatch, expected: pa.RecordBatch | pa.Table, name: str) -> None:
-    """Compare rows. The order in which an engine adds floats is not fixed."""
+    """Compare rows. Floats may differ slightly, because an engine adds them in any order."""
     assert found.schema.names == expected.schema.names, name
     for column in expected.schema.names:
         left, right = found[column].to_pylist(), expected[column].to_pylist()

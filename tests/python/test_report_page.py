@@ -36,7 +36,7 @@ HOSTILE = [
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> a2store.Archive:
-    """Games of three engines of different depths, real files if they are there, and predictions of two models."""
+    """Games of three engines of different depths, real files if available, and predictions of two models."""
     root = tmp_path_factory.mktemp("report")
     made = a2store.Archive.create(root / "games.a2")
     for depth, runs, engine in ((0, 60, "shallow"), (1, 30, "middle"), (2, 4, "deep")):

@@ -182,7 +182,7 @@ def test_the_archives_have_the_cases(tmp_path: Path) -> None:
 
 
 def wilson(share: float, size: float) -> list[float]:
-    """Return the shares that are Z standard errors of their own away from the found share."""
+    """Return the two shares whose distance from the found share is Z times their own standard error."""
     roots = np.roots([1 + Z * Z / size, -2 * share - Z * Z / size, share * share])
     return sorted(min(max(float(root.real), 0), 1) for root in roots)
 
@@ -210,14 +210,14 @@ def turned(cells: Cells) -> tuple[Cells, list[int]]:
 
 
 def turned_move(move: int, turn: int) -> int:
-    """Return the direction in which a move goes after a symmetry: the side that the wall is on."""
+    """Return the direction of a move after a symmetry: the side of the wall that the tiles slide to."""
     walls = ({0, 1, 2, 3}, {12, 13, 14, 15}, {0, 4, 8, 12}, {3, 7, 11, 15})
     side = {at for at, source in enumerate(TURNS[turn]) if source in walls[move]}
     return walls.index(side)
 
 
 def in_order(found: Iterable[Row], phase: int | None = None) -> list[Row]:
-    """Return rows sorted by their engine, nulls last, then by the phase, and otherwise as they are."""
+    """Return rows sorted by engine, nulls last, then by phase. The sort is stable."""
     rows = sorted(found, key=lambda row: (row[0] is None, row[0] or ""))
     if phase is not None:
         rows.sort(key=lambda row: (row[0] is None, row[0] or "", PHASES.index(row[phase])))

@@ -1,4 +1,4 @@
-"""Requests to ``a2store view`` that it must refuse: of other sites and users, malformed, endless, too large, many."""
+"""Requests that ``a2store view`` must reject: from other sites and users, malformed, endless, too large, too many."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def impatient(folder: Path) -> Iterator[Server]:
 
 
 def reveals_nothing(client: Client, answer: Answer, folder: Path) -> None:
-    """Check that an answer has no path of this machine, no token, and nothing of other files."""
+    """Check that an answer has no path of this machine, no token, and no content of other files."""
     text = answer.body.decode() + str([pair for pair in answer.headers if pair[0] != "set-cookie"])
     for secret in (str(folder), str(Path.home()), str(Path(a2store.__file__).parent), client.token, SECRET, "root:"):
         assert secret not in text
@@ -354,7 +354,7 @@ def test_other_sites(client: Client) -> None:
         for method, target in ADDRESSES:
             body = None if method == "GET" else {"limit": 1}
             client.send(method, target, body, sec_fetch_site=site).refusal(403, "forbidden")
-        # A link of another site may lead to the page, which has nothing that differs by link.
+        # A link on another site may open the page, because the page is the same for all links.
         assert client.get("/", sec_fetch_site=site, sec_fetch_mode="navigate").status == 200
     for site in ("none", "same-origin"):
         assert client.get("/api/archive", sec_fetch_site=site).status == 200
@@ -424,7 +424,7 @@ def test_the_server_listens_on_the_loopback_interface_only(client: Client) -> No
 def test_paths_outside(client: Client, folder: Path, target: str) -> None:
     answer = client.get(target)
     assert answer.status in (400, 404)
-    # A target with other bytes is no HTTP, and has an answer without a body.
+    # A target with other bytes is not valid HTTP. Its answer has no body.
     if target.isascii():
         answer.refusal(answer.status, "not_found" if answer.status == 404 else "argument")
     reveals_nothing(client, answer, folder)
@@ -490,11 +490,11 @@ def test_sizes_of_bodies(client: Client) -> None:
     assert client.raw(head + chunked(*halves) + end).status == 200
     client.raw(head + chunked(*halves, b" ") + end).refusal(413, "argument")
 
-    # By the announced length, before any of the body arrives.
+    # The announced length is enough for the refusal, before any of the body arrives.
     for length in (MOST_BYTES + 1, 10 * MOST_BYTES, 2**31, 2**32, 2**63 - 1):
         answer = client.raw(client.bytes_of("POST", "/api/sql", b"", content_length=str(length)))
         assert str(MOST_BYTES) in answer.refusal(413, "argument")
-    # By what arrives. The server may close the connection while more is sent.
+    # Without a length, the received bytes count. The server may close the connection while the client sends more.
     for size in (MOST_BYTES + 1, 5 * MOST_BYTES):
         with Connection(client.port) as connection:
             connection.send(head)
@@ -596,7 +596,7 @@ MALFORMED: dict[str, list[bytes]] = {
 
 
 def is_refused(data: bytes) -> bool:
-    """Return whether what a server sent is nothing or one refusal."""
+    """Return whether a server sent nothing or one refusal."""
     return data == b"" or bool(re.match(rb"HTTP/1\.[01] 4\d\d ", data) and data.count(b"HTTP/1.") == 1)
 
 
@@ -669,7 +669,7 @@ def test_broken_chunks(client: Client, name: str) -> None:
 
 
 def test_two_lengths_of_a_body(client: Client) -> None:
-    """A length beside the chunks is no second border between two requests."""
+    """A length in addition to chunks must not define another border between two requests."""
     head = client.bytes_of("POST", "/api/sql", b"", transfer_encoding="chunked", content_length="4")
     with Connection(client.port) as connection:
         connection.send(
@@ -682,7 +682,7 @@ def test_two_lengths_of_a_body(client: Client) -> None:
 
 
 def test_requests_in_a_row(client: Client) -> None:
-    """Requests that are sent before the answers arrive are answered in their order."""
+    """The server answers pipelined requests in their order."""
     targets = ["/api/archive", "/nothing", "/api/notes", "/app.js", "/api/runs/0", "/api/runs/77"]
     with Connection(client.port) as connection:
         connection.send(b"".join(client.bytes_of("GET", target, connection=None) for target in targets * 5))
@@ -700,7 +700,7 @@ def test_requests_in_a_row(client: Client) -> None:
 
 
 def is_closed(connection: Connection) -> bool:
-    """Return whether the server has closed a connection, of which everything is read."""
+    """Read all received bytes, and return whether the server has closed the connection."""
     while select.select([connection.socket], [], [], 0)[0]:
         try:
             if not connection.socket.recv(65_536):
@@ -740,16 +740,16 @@ def test_slow_clients(impatient: Server) -> None:
         eventually(all_end, "the end of all connections")
 
 
-def test_a_slow_body_is_told(impatient: Server) -> None:
+def test_a_slow_body_gets_a_refusal(impatient: Server) -> None:
     client = impatient.client
     with Connection(client.port) as connection:
         connection.send(client.bytes_of("POST", "/api/sql", b"", content_length="100") + b"{")
-        assert "in time" in connection.answer().refusal(408, "argument")
+        assert "time limit" in connection.answer().refusal(408, "argument")
         assert connection.rest() == b""
 
 
 def test_many_clients_at_once(client: Client) -> None:
-    """Half of a hundred connections and more are slow, broken or leave early. All other requests are answered."""
+    """Of 130 connections, 70 are slow, broken or leave early. The server answers the other 60."""
     assert client.cookie
     bad = [
         b"",
@@ -780,7 +780,7 @@ def test_many_clients_at_once(client: Client) -> None:
 
 
 def test_more_connections_than_places(impatient: Server) -> None:
-    """Connections that send nothing are closed, and those that wait for a place are served then."""
+    """The server closes connections that send nothing, and then serves those that wait for a place."""
     with ExitStack() as stack:
         for _ in range(400):
             stack.enter_context(Connection(impatient.port))
@@ -809,7 +809,7 @@ def test_addresses_of_downloads(client: Client, folder: Path) -> None:
     assert min(map(len, ids)) >= 20
     assert max(sum(a == b for a, b in zip(first, ids[0], strict=True)) for first in ids[1:]) < 20
     for url in urls:
-        # Nobody else gets the file, and the attempt does not use the address up.
+        # Other clients do not get the file, and their attempt does not use the address up.
         client.get(url, cookie=None).refusal(UNAUTHORIZED, "unauthorized")
         client.get(url, sec_fetch_site="cross-site").refusal(403, "forbidden")
         client.get(url, host="evil.example").refusal(403, "forbidden")
@@ -853,7 +853,7 @@ def test_two_clients_that_ask_for_one_download(client: Client) -> None:
             assert sorted(connection.answer().status for connection in connections) == [200] + [404] * 5
 
 
-def test_slow_downloads_have_places_of_their_own(folder: Path) -> None:
+def test_slow_downloads_have_their_own_places(folder: Path) -> None:
     with Server(folder / "games.a2", env={"A2STORE_VIEW_TIMEOUT_SECONDS": "2"}) as server, ExitStack() as stack:
         client = server.client
         readers = [stack.enter_context(Connection(client.port)) for _ in range(4)]
@@ -864,7 +864,7 @@ def test_slow_downloads_have_places_of_their_own(folder: Path) -> None:
         client.get(url).refusal(503, "busy")
         assert is_alive(client)
         readers[0].close()
-        # The address stays valid while there is no place.
+        # The address stays valid while no place is free.
         answers = []
 
         def has_place() -> bool:

@@ -1,4 +1,4 @@
-"""Clients of ``a2store view`` that keep connections open: none keeps others from being answered."""
+"""Clients of ``a2store view`` that keep connections open. The server must still answer other clients."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ MANY = 300
 DOWNLOADS = 4
 """The downloads that a server sends at once."""
 LARGE = "SELECT a.* FROM steps a, runs b"
-"""A statement whose rows fit in no buffer of a connection."""
+"""A statement whose rows exceed all buffers of a connection."""
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that waits for a short time only."""
+    """A server with a short timeout."""
     root = tmp_path_factory.mktemp("connections")
     archive = a2store.Archive.create(root / "games.a2")
     archive.ingest(short_runs(root / "runs", 200, steps=40), progress=False)
@@ -86,7 +86,7 @@ def test_a_connection_after_its_answer(server: Server) -> None:
 
 
 def test_clients_without_a_token_that_never_read(server: Server) -> None:
-    """Without a bound, each of them would keep its place: the server waits until it can send its answers."""
+    """Without a timeout, each client would keep its place, because the server waits until it can send its answers."""
     client = server.client
     refused = request("GET", "/", {"Host": client.host}) * 4000
 
@@ -101,7 +101,7 @@ def test_clients_without_a_token_that_never_read(server: Server) -> None:
         assert_answers(client)
 
 
-def test_downloads_that_nobody_reads(server: Server) -> None:
+def test_downloads_that_no_client_reads(server: Server) -> None:
     client = server.client
     with ExitStack() as stack:
         opened = []
@@ -110,10 +110,10 @@ def test_downloads_that_nobody_reads(server: Server) -> None:
             opened.append(stack.enter_context(Connection(server.port)))
             opened[-1].send(client.bytes_of("GET", url))
             assert opened[-1].head().status == 200
-        # Statements have places of their own.
+        # Statements have their own places.
         assert_answers(client)
         assert client.ask("/api/runs", {"limit": 1})["total"] == 200
-        # The address of one more stays valid until there is a place.
+        # The address of a further download stays valid until a place is free.
         url = client.ask("/api/download", {"sql": "SELECT count(*) AS n FROM steps", "format": "csv"})["url"]
         client.get(url).refusal(503, "busy")
         opened[0].close()

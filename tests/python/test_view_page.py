@@ -1,4 +1,4 @@
-"""The page of ``a2store view`` in a browser, against DuckDB, NumPy and ``Archive.run``."""
+"""The page of ``a2store view`` in a browser, compared with DuckDB, NumPy and ``Archive.run``."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ COLUMNS = ("run_id", "engine", "max_score", "highest_tile", "num_steps")
 # Busy machines are slow.
 LONG = 60
 
-# What a browser logs for an answer with an error status.
+# The messages of the browser about error statuses and lost connections.
 REFUSED = "Failed to load resource: the server responded with a status of 4"
 LOST = "net::ERR_|Failed to load resource|EventSource"
 
 
 def doubtful(game: Game, seed: int) -> Game:
-    """Return the game with values that its player did not go by: with losses, small gaps, and steps without values."""
+    """Return the game with values that its player did not use: with losses, small gaps, and steps without values."""
     rng = np.random.default_rng(seed)
     branches: list[oracle.Branches | None] = []
     for step, board in enumerate(game.boards):
@@ -175,7 +175,7 @@ def cookie(page: Page, server: Server) -> None:
 
 @pytest.fixture
 def view(page: Page, server: Server, cookie: None) -> Iterator[Explorer]:
-    """The page in the browser; afterwards, it has been quiet."""
+    """The page in the browser. After the test, it must have been quiet."""
     explorer = Explorer(page, server)
     yield explorer
     explorer.assert_quiet()
@@ -241,7 +241,7 @@ def test_headers_sort(view: Explorer, archive: a2store.Archive) -> None:
     view.open("#/runs")
     for column in ("max_score", "engine", "num_steps", "highest_tile", "run_id"):
         place = COLUMNS.index(column)
-        # Of most numbers, the greatest ones come first.
+        # For numbers other than run IDs, the greatest ones come first.
         orders = ["ascending", "descending"]
         for order in orders if column in ("engine", "run_id") else orders[::-1]:
             view.click(f".c-{column} button.sort")
@@ -284,7 +284,7 @@ def test_filters_narrow_the_list(view: Explorer, archive: a2store.Archive) -> No
     check(f"max_score >= {median}")
     assert view.js("return document.querySelector('[name=min_score]').value") == str(median)
 
-    # An address without a list behind it: the form shows what it says.
+    # The page opens with this address, and the form shows its conditions.
     view.open("#/runs?engine=middle&engine=shallow&min_tile=256")
     check("engine IN ('middle', 'shallow') AND highest_tile >= 256")
     assert view.js(READ_ENGINES) == [[name, name in ("middle", "shallow")] for name in sorted_engines(archive)]
@@ -446,7 +446,7 @@ def share(value: float) -> str:
 
 
 def check_position(view: Explorer, figures: Figures, at: int) -> dict[str, Any]:
-    """Compare what the replay shows with ``Archive.run``, and return it."""
+    """Compare the content of the replay with ``Archive.run``, and return this content."""
     names = [f"Run {figures.run_id}", place_of(at, figures)]
     eventually(lambda: [view.text("h1"), view.text(".position-text strong")], names)
     seen: dict[str, Any] = view.js(READ_REPLAY)
@@ -492,14 +492,14 @@ def test_the_figures_of_models(view: Explorer, archive: a2store.Archive) -> None
     figures = Figures(archive, run_id)
     models = {model: preferences(archive, run_id, model) for model in ("top-bin", "two-heads")}
     view.open(f"#/run/{run_id}/step/7")
-    # The columns of "two-heads" need its details, which come later than the run.
+    # The columns of "two-heads" need its details, which arrive later than the run.
     columns = {"top-bin": ["Prefers", "Top bin"], "two-heads": ["Prefers", "Top bin", "Log p", "p"]}
     expected = [["Engine", 2], *([model, len(titles)] for model, titles in columns.items())]
     eventually(lambda: [group for group in view.js(READ_REPLAY)["groups"] if group[0]][-3:], expected)
     for at in (7, 8, 40, len(figures.run) - 1):
         view.js(MOVE_SLIDER, at)
         eventually(lambda at=at: view.text(".position-text strong"), place_of(at, figures))  # type: ignore[misc]
-        # Details of a step come later than its board.
+        # Details of a step arrive later than its board.
         teacher = figures.played[at]
         eventually(lambda: [" T" in " " + move["cells"][2] for move in view.js(READ_REPLAY)["moves"]],
                    [way == teacher for way in range(4)])  # fmt: skip
@@ -772,7 +772,7 @@ def test_notes(view: Explorer, archive: a2store.Archive, downloads: Path) -> Non
         write_note(view, row["mark"], row["note"])
     assert saved_notes(archive) == expected
 
-    # They are there again, and are marks.
+    # The replay shows the notes again, and marks their positions.
     view.open("#/run/2/step/5")
     eventually(lambda: view.js("return document.querySelector('#note-text')?.value"), expected[0]["note"])
     assert view.js("return document.querySelector('#note-mark').value") == "!?"
@@ -794,7 +794,7 @@ def test_notes(view: Explorer, archive: a2store.Archive, downloads: Path) -> Non
     view.click("dialog .note-table tbody tr:last-child a")
     view.wait_hash(f"#/run/{FIRST_EVIL}/step/0")
 
-    # SQL sees them, and empty texts remove them.
+    # SQL reads the notes, and empty texts remove them.
     view.open("#/sql?q=" + quote("SELECT mark, note FROM notes ORDER BY run_id, step_index"))
     eventually(lambda: view.js(READ_GRID), [[row["mark"], row["note"]] for row in expected])
     for row in expected:
@@ -850,7 +850,7 @@ return [...document.querySelectorAll("[aria-label=Places] tbody tr")].map((tr) =
 
 
 def check_found(view: Explorer, steps: Steps, exps: oracle.Array) -> None:
-    """Compare what the page Positions found with NumPy."""
+    """Compare the result of the page Positions with NumPy."""
     found = steps.of(exps)
     runs = len({row["run_id"] for row, _ in found})
     view.wait_for(".found strong", f"{count(len(found), 'place')} in {count(runs, 'run')}")
@@ -876,7 +876,7 @@ def check_found(view: Explorer, steps: Steps, exps: oracle.Array) -> None:
 
 def test_positions(view: Explorer, archive: a2store.Archive) -> None:
     steps = Steps(archive)
-    # The most frequent position without a symmetry of its own, turned: moves must be turned back.
+    # The most frequent asymmetric position, turned, so that the page must turn the moves back.
     images = np.stack([steps.turned(symmetry) for symmetry in range(8)])
     keys = [[image.tobytes() for image in images[:, at]] for at in range(images.shape[1])]
     counts = Counter(min(key) for key in keys if len(set(key)) == 8)
@@ -897,7 +897,7 @@ def test_positions(view: Explorer, archive: a2store.Archive) -> None:
     check_found(view, steps, exps)
     assert view.js("return document.querySelector('#board-text').value") == digits
 
-    # A mouse doubles and halves tiles; undo brings them back.
+    # A click doubles a tile, and undo restores it.
     tiled = f"[data-cell='{int(np.flatnonzero(exps)[0])}']"
     tile = 2 ** int(exps[np.flatnonzero(exps)[0]])
     view.click(tiled)
@@ -1128,7 +1128,7 @@ def grow(archive: a2store.Archive, seed: int) -> None:
 
 @contextmanager
 def showing(page: Page, archive: a2store.Archive) -> Iterator[Explorer]:
-    """Show the page of a server of its own."""
+    """Show the page of a new server."""
     with Server(archive.path) as server:
         view = Explorer(page, server)
         page.browser.get(server.url)
@@ -1193,7 +1193,7 @@ def test_a_commit_is_announced(page: Page, growing: a2store.Archive) -> None:
         view.wait_for(".found strong", "3 runs")
         grow(growing, 2)
         view.wait_for(".banner.news:not([hidden])", "Version 3: 3 new runs. Show them")
-        # The list changes only when the reader wants it.
+        # The list changes only at the request of the reader.
         assert view.text(".found strong") == "3 runs"
         assert (view.text(".facts") or "").startswith("version 2 · 3 runs · ")
         view.click(".banner.news button")

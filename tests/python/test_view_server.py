@@ -1,4 +1,4 @@
-"""The answers of ``a2store view``, against DuckDB over the archive's files, NumPy, and other ways to the same data."""
+"""The answers of ``a2store view``, compared with DuckDB over the archive's files, NumPy, and other readers."""
 
 from __future__ import annotations
 
@@ -618,7 +618,7 @@ def test_values_of_each_type(client: Client) -> None:
 
 
 def as_json(name: str, value: Any) -> Any:
-    """Return a value of DuckDB as an answer has it."""
+    """Return a value of DuckDB in the form of an answer."""
     if isinstance(value, bool) or value is None:
         return value
     if name in ("board", "final_board"):
@@ -756,7 +756,7 @@ def test_the_schema(client: Client) -> None:
 
 
 def read_back(data: bytes, kind: str, integers: dict[str, Any] | None = None) -> Any:
-    """Read a file by PyArrow, which would guess that large integers in a text are floats."""
+    """Read a file with PyArrow. Without types, it would read large integers in a text file as floats."""
     file = io.BytesIO(data)
     if kind == "parquet":
         return pq.read_table(file)
@@ -804,6 +804,13 @@ def test_a_named_query_as_a_file(client: Client, archive: a2store.Archive) -> No
     )
 
 
+def test_the_address_of_a_download_works_once(client: Client) -> None:
+    url = client.ask("/api/download", {"sql": "SELECT 1 AS one", "format": "csv"})["url"]
+    assert client.send("HEAD", url).status == 405
+    assert client.get(url).body == b"one\n1\n"
+    client.get(url).refusal(404, "not_found")
+
+
 def test_wrong_downloads(client: Client) -> None:
     client.post("/api/download", {"sql": "SELECT 1", "format": "xlsx"}).refusal(400, "argument")
     client.post("/api/download", {"sql": "SELECT 1"}).refusal(400, "argument")
@@ -834,7 +841,7 @@ def noted(archive: a2store.Archive, tmp_path: Path) -> Iterator[tuple[Server, Pa
         yield server, path
 
 
-def test_notes(noted: tuple[Server, Path]) -> None:
+def test_notes(archive: a2store.Archive, noted: tuple[Server, Path]) -> None:
     server, path = noted
     client = server.client
     assert client.ask("/api/notes") == {"path": str(path), "notes": []}
@@ -843,7 +850,7 @@ def test_notes(noted: tuple[Server, Path]) -> None:
         (0, 3, "!?", ""),
         (0, 4, "", "two\nlines, and 'λ' \"</script>\""),
         (2, 0, "mistake", "x" * 4096),
-        (7, 2**32 - 1, "é" * 64, "n"),
+        (7, len(archive.run(7)), "é" * 64, "the final board"),
     ]
     for run_id, step, mark, note in reversed(notes):
         answer = client.put("/api/notes", {"run_id": run_id, "step_index": step, "mark": mark, "note": note})
@@ -853,7 +860,7 @@ def test_notes(noted: tuple[Server, Path]) -> None:
     assert all(time.time() - 3600 < each.timestamp() <= time.time() + 1 for each in written)
     assert all(later <= earlier for earlier, later in pairwise(written))
 
-    # One entry per run and step, which a later one replaces.
+    # Each run and step has one entry. A later entry replaces the earlier one.
     client.put("/api/notes", {"run_id": 0, "step_index": 3, "mark": "", "note": "changed"})
     client.put("/api/notes", {"run_id": 2, "step_index": 0, "mark": "", "note": ""})
     client.put("/api/notes", {"run_id": 5, "step_index": 0, "mark": "", "note": ""})
@@ -868,12 +875,12 @@ def test_notes(noted: tuple[Server, Path]) -> None:
         client.put("/api/notes", {"run_id": run_id, "step_index": step, "mark": "", "note": ""})
     assert stored(path) == []
 
-    # They outlive the server.
+    # The notes remain after the server stops.
     client.put("/api/notes", {"run_id": 1, "step_index": 1, "mark": "!", "note": "kept"})
     assert server.stop() == 0
 
 
-def test_wrong_notes(noted: tuple[Server, Path]) -> None:
+def test_wrong_notes(archive: a2store.Archive, noted: tuple[Server, Path]) -> None:
     server, path = noted
     right = {"run_id": 0, "step_index": 0, "mark": "", "note": "x"}
     for change in (
@@ -890,6 +897,10 @@ def test_wrong_notes(noted: tuple[Server, Path]) -> None:
     for name in right:
         server.client.put("/api/notes", {key: right[key] for key in right if key != name}).refusal(400, "argument")
     server.client.put("/api/notes", right | {"run_id": POOL + 2}).refusal(404, "not_found")
+    beyond = len(archive.run(0)) + 1
+    for step in (beyond, 2**32 - 1):
+        message = server.client.put("/api/notes", right | {"step_index": step}).refusal(404, "not_found")
+        assert f"expected 0 to {beyond - 1} in run 0, found {step}" in message
     assert not path.exists()
 
 
@@ -935,7 +946,7 @@ def test_a_file_of_notes_that_another_program_replaces(noted: tuple[Server, Path
     foreign = path.read_bytes()
     for answer in (client.put("/api/notes", right), client.get("/api/notes")):
         assert path.name in answer.refusal(500, "damaged")
-    # Everything else goes on.
+    # All other requests still work.
     for target in ("/api/archive", "/api/runs/0", "/api/schema"):
         assert client.get(target).status == 200
     assert client.ask("/api/runs", {"limit": 1})["rows"]
@@ -1097,7 +1108,7 @@ def test_the_report(client: Client, archive: a2store.Archive) -> None:
     assert list(results) == list(expected)
     for name, result in expected.items():
         assert {**results[name], "seconds": 0} == {**result, "seconds": 0}, name
-    # The same report is not computed again, unless that is asked for.
+    # The server computes the same report again only on request.
     assert client.ask("/api/report", {"by": "engine", "where": " "}) == found
     again = ready(client, {"restart": True})
     assert again["url"] != found["url"]
@@ -1140,7 +1151,7 @@ def test_a_dropped_request_ends_its_statement(archive: a2store.Archive) -> None:
         heavy = client.bytes_of("POST", "/api/sql", {"sql": HEAVY})
         for _ in range(3):
             with ExitStack() as stack:
-                # The first statement is dropped last. All have the same limit of time.
+                # The first statement is dropped last. All have the same time limit.
                 statements = [stack.enter_context(Connection(server.port)) for _ in range(4)]
                 for statement in statements:
                     statement.send(heavy)
@@ -1202,7 +1213,7 @@ def test_the_token_and_the_port(archive: a2store.Archive) -> None:
         assert done.stdout == ""
         cookie = server.client.cookie
     assert cookie == f"a2store-{server.port}={token}"
-    # An open page is accepted by a server that comes back with the same token.
+    # A restarted server with the same token accepts an open page.
     with Server(archive.path, "--port", server.port, env={"A2STORE_VIEW_TOKEN": token}) as server:
         assert server.client.get("/api/archive", cookie=cookie).status == 200
     with Server(archive.path, "--port", server.port) as server:
@@ -1385,7 +1396,7 @@ def test_views_side_by_side(archive: a2store.Archive, growing: tuple[Path, list[
         assert [stream.next_of("archive")["num_runs"] for stream in streams[1:]] == [0, 4]
         for stream in streams:
             stream.connection.close()
-        # The archive in Python stays at its version.
+        # The archive object in Python stays at its version.
         assert other.num_runs == 4
 
         assert not first.closed

@@ -1,6 +1,6 @@
 """Servers of ``a2store view`` for tests, and a client that speaks HTTP over plain sockets.
 
-A plain socket can send what no library would: other hosts, broken headers, bodies that never end.
+A plain socket can send requests that libraries prevent: other hosts, broken headers, bodies that never end.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Connection:
         return Answer(head.status, head.headers, self.rest())
 
     def rest(self) -> bytes:
-        """Return what comes until the server closes the connection."""
+        """Return all bytes that arrive until the server closes the connection."""
         try:
             return self.file.read()
         except ConnectionResetError:
@@ -185,7 +185,7 @@ class Client:
         return self.send("PUT", target, body, **headers)
 
     def ask(self, target: str, body: Any = None) -> Any:
-        """Return the content of an answer that is no refusal; POST if there is a body."""
+        """Return the content of an answer that is not a refusal. A request with a body uses POST."""
         answer = self.get(target) if body is None else self.post(target, body)
         assert answer.status == 200, (target, answer.status, answer.body[:500])
         return answer.json()
@@ -238,7 +238,7 @@ class Events:
 
 
 class Server:
-    """A running ``a2store view`` without a browser, on a free port unless the arguments have another one."""
+    """A running ``a2store view`` without a browser, on a free port unless the arguments name one."""
 
     def __init__(self, archive: str | os.PathLike[str], *args: object, env: Mapping[str, str] | None = None) -> None:
         self.process = subprocess.Popen(

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `state.rs` | the state of a replay, and the effects of keys |
 //! | `screen.rs` | the drawing of a replay |
-//! | `pieces.rs` | boards, moves and lines as coloured text, for both subcommands |
+//! | `pieces.rs` | boards, moves and charts as coloured text, for both subcommands |
 
 mod pieces;
 mod screen;
@@ -91,13 +91,13 @@ fn read(args: &GameArgs) -> Result<Game> {
     Ok(game)
 }
 
-/// Returns the place of a step.
+/// Returns the index of a step's position.
 fn place(game: &Game, step: u32) -> Result<usize> {
     let found = game.positions.iter().position(|position| position.step == Some(step));
     let steps: Vec<u32> = game.positions.iter().filter_map(|position| position.step).collect();
     match (found, steps.first(), steps.last()) {
         (Some(place), ..) => Ok(place),
-        // One step after the last one is the final board.
+        // The final board has the index after the last step.
         (None, _, Some(&last)) if last.checked_add(1) == Some(step) && steps.len() < game.positions.len() => {
             Ok(steps.len())
         }

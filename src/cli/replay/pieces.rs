@@ -1,4 +1,4 @@
-//! Boards, moves and lines of a game as coloured text.
+//! Boards, moves and charts of a game as coloured text.
 
 use super::super::print::count;
 use crate::board::{Move, Palette, Rgb, Symmetry, WideBoard};
@@ -17,14 +17,14 @@ pub(super) const BOARD_WIDTH: usize = 4 * CELL.0;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Coloured(Vec<Piece>);
 
-/// Text of one look.
+/// Text in one style.
 #[derive(Clone, Debug)]
 struct Piece {
     text: String,
     look: Look,
 }
 
-/// How a piece looks.
+/// The style of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
     Plain,
@@ -41,7 +41,7 @@ impl Coloured {
         self
     }
 
-    /// Returns the line with escape sequences, or without them if this process prints no colours.
+    /// Returns the line with escape sequences for colours, unless this process prints no colours.
     pub(super) fn to_ansi(&self) -> String {
         let style = |look| match look {
             Look::Plain => Style::new(),
@@ -74,7 +74,7 @@ impl Coloured {
     }
 }
 
-/// Returns the lines of one position: the run, the board, the moves.
+/// Returns the lines of one position: the run, the board and the moves.
 pub(super) fn position(
     game: &Game,
     place: usize,
@@ -165,8 +165,8 @@ pub(super) fn board(board: WideBoard, palette: Palette) -> Vec<Coloured> {
     lines
 }
 
-/// Returns the lines of the four moves: the engine's values, and the predictions of models. The directions are those
-/// after `symmetry`.
+/// Returns the lines of the four moves: the engine's values, and the predictions of models. `symmetry`
+/// transforms the directions.
 pub(super) fn moves(game: &Game, position: &Position, symmetry: Symmetry) -> Vec<Coloured> {
     let mut lines = Vec::new();
     let mut head = Coloured::default();
@@ -218,7 +218,8 @@ pub(super) fn moves(game: &Game, position: &Position, symmetry: Symmetry) -> Vec
     lines
 }
 
-/// Returns a bar of ten columns. Values from 0 to 1 fill it in proportion; others between the worst and the best.
+/// Returns a bar of ten columns. Values from 0 to 1 fill it in proportion. Raw values fill it by their place
+/// between the worst and the best value.
 fn bar(value: f32, worst: Option<f32>, best: f32, is_raw: bool) -> String {
     let (low, high) = if is_raw { (worst.unwrap_or(best), best) } else { (0.0, 1.0) };
     let share = if high > low { (value - low) / (high - low) } else { 1.0 };
@@ -239,8 +240,8 @@ fn number(value: f32) -> String {
     }
 }
 
-/// Returns a line of blocks over the whole game: the largest of the values in each column. `at` is the column of the
-/// current position.
+/// Returns a chart of the whole game as a line of blocks. Each column shows its largest value. `at` is the
+/// column of the current position.
 pub(super) fn blocks(label: &str, values: &[Option<f64>], width: usize, at: usize) -> Coloured {
     let mut line = Coloured::default();
     line.push(Look::Dim, format!("{label:8}"));
@@ -257,7 +258,7 @@ pub(super) fn blocks(label: &str, values: &[Option<f64>], width: usize, at: usiz
     line
 }
 
-/// Returns a line with a letter for each column with a mark.
+/// Returns a line that has a letter in each column with a mark.
 pub(super) fn strip(marks: &[Vec<Mark>], width: usize, at: usize) -> Coloured {
     let mut line = Coloured::default();
     line.push(Look::Dim, format!("{:8}", "marks"));
@@ -282,13 +283,13 @@ pub(super) fn pointer(at: usize) -> Coloured {
     line
 }
 
-/// Divides `len` places among at most `width` columns.
+/// Divides `len` positions among at most `width` columns.
 pub(super) fn columns(len: usize, width: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
     let width = width.min(len).max(1);
     (0..width).map(move |column| column * len / width..(column + 1) * len / width)
 }
 
-/// Returns the column of a place.
+/// Returns the column of a position.
 pub(super) fn column_of(place: usize, len: usize, width: usize) -> usize {
     columns(len, width).position(|places| places.contains(&place)).unwrap_or(0)
 }

@@ -22,8 +22,8 @@ const KEYS: [(&str, &str); 14] = [
     ("space", "play, pause"),
     ("- +", "slower, faster"),
     ("s", "next symmetry of the board"),
-    ("c", "other colours"),
-    ("?", "these keys"),
+    ("c", "switch the colours"),
+    ("?", "show these keys"),
     ("q", "quit"),
 ];
 
@@ -53,7 +53,7 @@ fn text(lines: &[pieces::Coloured], colors: bool) -> Paragraph<'static> {
     Paragraph::new(Text::from_iter(lines.iter().map(|line| line.to_line(colors))))
 }
 
-/// Returns the lines over the whole game.
+/// Returns the charts of the whole game.
 fn game_lines(replay: &Replay, width: usize) -> Vec<pieces::Coloured> {
     let positions = &replay.game.positions;
     let width = width.saturating_sub(9);

@@ -5,7 +5,7 @@ use crate::explore::{Game, Mark, Thresholds};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::time::{Duration, Instant};
 
-/// The pauses between two steps of autoplay, from slow to fast.
+/// The pauses between two steps of autoplay in milliseconds, from slow to fast.
 const PAUSES: [u64; 7] = [2000, 1000, 500, 250, 100, 50, 20];
 
 /// A replay of a game.
@@ -26,12 +26,12 @@ pub(super) struct Replay {
     speed: usize,
 }
 
-/// What happens next.
+/// The next event of a replay.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// Autoplay goes on.
+    /// Autoplay shows the next position.
     Tick,
-    /// A key was pressed.
+    /// The user pressed a key.
     Key(KeyEvent),
 }
 
@@ -52,7 +52,7 @@ impl Replay {
         }
     }
 
-    /// Returns the time until the next step of autoplay; `None` = only a key changes the screen.
+    /// Returns the time until the next step of autoplay; `None` = autoplay is off.
     pub(super) fn wait(&self, now: Instant) -> Option<Duration> {
         self.due.map(|due| due.saturating_duration_since(now))
     }
@@ -67,7 +67,7 @@ impl Replay {
         Duration::from_millis(PAUSES[self.speed])
     }
 
-    /// Does the next step. Returns whether the user quits.
+    /// Handles an event. Returns whether the user quits.
     pub(super) fn advance(&mut self, step: Step, now: Instant) -> bool {
         match step {
             Step::Tick => {
@@ -154,7 +154,7 @@ impl Replay {
         }
     }
 
-    /// Goes to the typed step, or to the last one before it.
+    /// Goes to the typed step. If the game lacks it, goes to the last step before it.
     fn go_to_typed(&mut self) {
         let Some(step) = self.typed.take().and_then(|digits| digits.parse::<u64>().ok()) else { return };
         let place =

@@ -1,4 +1,4 @@
-//! What a page needs to know about the archive.
+//! The description of the archive for pages.
 
 use super::explorer::{Explorer, MAX_ROWS};
 use super::failure::Answer;

@@ -1,4 +1,4 @@
-//! What a statement can name: tables, columns, functions and named queries.
+//! The names that a statement can use: tables, columns, functions and named queries.
 
 use super::explorer::Explorer;
 use super::failure::Answer;
@@ -10,10 +10,10 @@ use axum::extract::State;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The description of the tables. A row describes one column or several: "| `a`, `b` | types | … | what |".
+/// The description of the tables. Each row describes one or more columns: "| `a`, `b` | types | … | meaning |".
 const TABLES: &str = include_str!("../../../docs/archive.md");
 
-/// Returns what is known of a table's column; empty if that is nothing.
+/// Returns the description of a table's column; an empty text if there is none.
 fn column_doc(table: &str, column: &str) -> String {
     match (table, column) {
         ("annotations", "policy_p1" | "policy_logp" | "policy_hard") => {
@@ -48,7 +48,7 @@ fn columns(table: &str, schema: &Schema) -> Vec<Value> {
 
 pub(super) async fn schema(State(explorer): State<Arc<Explorer>>) -> Answer<Value> {
     blocking(move |cancel| {
-        // A file of notes that cannot be read has no columns to name.
+        // If the notes file cannot be read, the table `notes` is left out.
         let options = explorer.options_of("notes").unwrap_or_else(|_| explorer.limits());
         let archive = explorer.archive();
         let mut names = vec!["runs", "steps", "annotations"];

@@ -1,4 +1,4 @@
-//! Results as files. A request describes the file, and a second one, a navigation of the browser, gets it.
+//! Results as files. One request describes a file. A second request, a navigation of the browser, downloads it.
 
 use super::explorer::Explorer;
 use super::failure::Failure;
@@ -21,10 +21,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// The number of pieces that are written before a slow client has read them.
+/// The maximum number of pieces that wait until a slow client reads them.
 const PIECES: usize = 8;
 
-/// The longest time of a download.
+/// The time limit of a download.
 const TIME: Duration = Duration::from_secs(3600);
 
 #[derive(Deserialize)]
@@ -47,12 +47,13 @@ fn parse_format(name: &str) -> Result<(RowFormat, &'static str, &'static str), F
     })
 }
 
-/// The limits of a download. It may take longer than an answer, because the user sees its progress.
+/// Returns the limits of a download. It may take longer than other requests, because the user sees its
+/// progress.
 fn limits(explorer: &Explorer, asked: &Asked) -> crate::error::Result<QueryOptions> {
     Ok(explorer.options_of(asked.text())?.with_time_limit(TIME))
 }
 
-/// Checks a statement, and returns the address of its file, which works once.
+/// Checks a statement, and returns the address of its file. The address works once.
 pub(super) async fn prepare(
     State(explorer): State<Arc<Explorer>>,
     Body(request): Body<Request>,
@@ -63,7 +64,8 @@ pub(super) async fn prepare(
         request.asked.plan(&archive, &limits(&explorer, &request.asked)?, cancel)?;
         let name = request.asked.file_name().to_owned();
         let id = lock(&explorer.files).add(archive, request.asked, format);
-        let too_many = || Failure::bad_request(format!("format: {MAX_WAITING} files wait for their download already"));
+        let too_many =
+            || Failure::bad_request(format!("download: {MAX_WAITING} files wait already: try again in a minute"));
         let url = format!("/download/{}/{name}.{extension}", id.ok_or_else(too_many)?);
         Ok(Json(json!({ "url": url })))
     })
@@ -76,11 +78,11 @@ pub(super) async fn download(
     Parts((id, name)): Parts<(String, String)>,
 ) -> Result<Response, Failure> {
     let kind = name.rsplit_once('.').map(|(_, extension)| parse_format(extension)).transpose()?;
-    // The place comes first: while there is none, the address stays valid.
+    // The permit comes first: if the wait for it times out, the address stays valid.
     let place = explorer.download_place().await?;
     let file = lock(&explorer.files).take(&id);
     let WaitingFile { archive, asked, format, .. } =
-        file.ok_or_else(|| Failure::not_found("no such file: an address works once, within a minute"))?;
+        file.ok_or_else(|| Failure::not_found("no such file: each address works once, and for one minute"))?;
     let (sender, mut receiver) = mpsc::channel(PIECES);
     let options = limits(&explorer, &asked)?;
     let cancel = CancellationToken::new();
@@ -95,7 +97,8 @@ pub(super) async fn download(
             _ = sender.blocking_send(Err(failure));
         }
     });
-    // An error before the first rows is an answer. The browser reports a later one as an interrupted download.
+    // An error before the first rows becomes the response. The browser reports a later one as an interrupted
+    // download.
     let first = receiver.recv().await.transpose()?;
     let pieces = stream::unfold((first, receiver, on_drop), |(first, mut receiver, on_drop)| async move {
         let piece = match first {
@@ -111,7 +114,8 @@ pub(super) async fn download(
     Ok((headers, axum::body::Body::from_stream(pieces)).into_response())
 }
 
-/// Sends what is written. Waits while the client is slow, and fails once it is gone.
+/// A writer that sends its data to the client. It waits while the client is slow, and fails after the client
+/// has left.
 struct Pieces(mpsc::Sender<Result<Bytes, Failure>>);
 
 impl Write for Pieces {

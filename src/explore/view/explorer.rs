@@ -1,4 +1,4 @@
-//! What all requests share: the archive and its news, the limits of queries, and the policy.
+//! The state that all requests share: the archive and its events, the limits of queries, and the policy.
 
 use super::failure::Failure;
 use super::lock::lock;
@@ -17,19 +17,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast};
 
-/// The greatest number of rows that an answer has.
+/// The maximum number of rows in a response.
 pub(super) const MAX_ROWS: u64 = 10_000;
 
-/// The greatest number of statements, and of downloads, that run at once. Others wait.
+/// The maximum number of statements, and of downloads, that run at once. Others wait.
 const MAX_QUERIES: usize = 4;
 
-/// The time and the memory that a statement may take.
+/// The limits of time and memory of a statement.
 const QUERY_TIME: Duration = Duration::from_secs(60);
 const QUERY_BYTES: u64 = 1 << 30;
 
-/// A policy that the user passes, which is asked for its values of single positions.
+/// A policy of the user. The explorer calls it for the positions that a page shows.
 pub(crate) trait LivePolicy: Send + Sync {
-    /// Returns the name.
+    /// Returns the name of the policy.
     fn name(&self) -> &str;
     /// Returns the values of up, down, left and right for each board; `None` for an unknown value.
     ///
@@ -53,14 +53,14 @@ pub(super) struct Explorer {
     policy_turn: Arc<Semaphore>,
 }
 
-/// News for open pages.
+/// An event for open pages.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
     Archive,
     Notes,
 }
 
-/// Rejects a file of notes inside of the archive's folder.
+/// Rejects a notes file inside the archive's folder.
 fn check_outside(path: &Path, archive: &Archive) -> Result<()> {
     let absolute = |path: &Path| std::path::absolute(path).map_err(|source| Error::io(path, source));
     if absolute(path)?.starts_with(absolute(archive.path())?) {
@@ -100,7 +100,7 @@ impl Explorer {
         lock(&self.archive).clone()
     }
 
-    /// Reads the newest version of the archive, and tells open pages about it.
+    /// Reads the newest version of the archive. If it is new, notifies open pages.
     pub(super) fn refresh(&self) -> Result<()> {
         let mut archive = self.archive();
         let known = archive.version();
@@ -113,27 +113,28 @@ impl Explorer {
         Ok(())
     }
 
-    /// Reads the list of runs before a page asks for it.
+    /// Reads the list of runs before a page requests it.
     pub(super) fn read_runs(&self, archive: &Archive) -> Result<()> {
         self.runs.of(archive, &self.limits(), CancellationToken::never()).map(drop)
     }
 
-    /// Tells open pages that the notes changed.
+    /// Notifies open pages that the notes changed.
     pub(super) fn notes_changed(&self) {
         _ = self.events.send(Event::Notes);
     }
 
-    /// Returns a place among the statements that run at once.
+    /// Waits until another statement may run, and returns its permit.
     pub(super) async fn place(&self) -> Result<OwnedSemaphorePermit, Failure> {
         self.place_of(&self.queries, "statements").await
     }
 
-    /// Returns a place among the downloads. They have places of their own, because a slow client takes long.
+    /// Waits until another download may run, and returns its permit. Downloads are counted apart from
+    /// statements, because a slow client takes long.
     pub(super) async fn download_place(&self) -> Result<OwnedSemaphorePermit, Failure> {
         self.place_of(&self.transfers, "downloads").await
     }
 
-    /// Returns the turn of a call of the policy. Calls do not overlap.
+    /// Waits until the policy may be called, and returns the permit. Calls do not overlap.
     pub(super) async fn policy_turn(&self) -> Result<OwnedSemaphorePermit, Failure> {
         self.place_of(&self.policy_turn, "calls of the policy").await
     }
@@ -147,13 +148,14 @@ impl Explorer {
         place.ok().and_then(Result::ok).ok_or_else(busy)
     }
 
-    /// Returns the limits of a statement.
-    #[allow(clippy::unused_self)] // As `options_of`, which needs the notes.
+    /// Returns the query options with the limits of a statement.
+    #[allow(clippy::unused_self)] // A method like `options_of`, which needs the notes.
     pub(super) fn limits(&self) -> QueryOptions {
         QueryOptions::default().with_time_limit(QUERY_TIME).with_memory_limit(QUERY_BYTES)
     }
 
-    /// Returns the limits of a statement of the user, and the notes as a table if it may name them.
+    /// Returns the query options of a user's statement. They have the table `notes` if the statement may name
+    /// it.
     pub(super) fn options_of(&self, sql: &str) -> Result<QueryOptions> {
         match self.notes.as_ref().filter(|_| sql.to_ascii_lowercase().contains("notes")) {
             Some(notes) => Ok(self.limits().with_table("notes", notes.table()?)),

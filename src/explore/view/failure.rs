@@ -1,4 +1,4 @@
-//! Refused and failed requests, as answers in JSON.
+//! Rejected and failed requests, as JSON responses.
 
 use crate::error::{Error, ErrorKind, Result};
 use axum::Json;
@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-/// A refused or failed request.
+/// A rejected or failed request.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) status: StatusCode,
@@ -22,11 +22,11 @@ impl Failure {
     }
 
     pub(super) fn forbidden(what: &str) -> Failure {
-        Failure::new(StatusCode::FORBIDDEN, "forbidden", format!("refused: {what}"))
+        Failure::new(StatusCode::FORBIDDEN, "forbidden", format!("rejected: {what}"))
     }
 
     pub(super) fn unauthorized() -> Failure {
-        let message = "expected the token of this server: open the whole address that it printed";
+        let message = "token: expected the token of this server: open the complete address that the server printed";
         Failure::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
     }
 

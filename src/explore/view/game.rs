@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The greatest number of steps whose predictions an answer has, and of boards that the policy gets at once.
+/// The maximum number of steps in a response with predictions, and of boards in a call of the policy.
 const MAX_STEPS: u32 = 512;
 
 /// Describes a run, with all its positions as columns.
@@ -122,7 +122,7 @@ pub(super) struct Steps {
     to: u32,
 }
 
-/// Returns all that models predicted for a range of steps.
+/// Returns all predictions of models for a range of steps.
 pub(super) async fn annotations(
     State(explorer): State<Arc<Explorer>>,
     Parts(run_id): Parts<String>,
@@ -132,7 +132,8 @@ pub(super) async fn annotations(
     blocking(move |cancel| {
         let run_id = parse_run(&run_id)?;
         if to.checked_sub(from).is_none_or(|count| count > MAX_STEPS) {
-            return Err(Failure::bad_request(format!("to: expected {from} to {MAX_STEPS} more, found {to}")));
+            let message = format!("to: expected at least {from} and at most {MAX_STEPS} more, found {to}");
+            return Err(Failure::bad_request(message));
         }
         let sql = format!(
             "SELECT step_index, model, argmax_head, argmax_prob, policy_p1, policy_logp, policy_hard, student_bins, \
@@ -149,7 +150,7 @@ pub(super) async fn annotations(
 
 fn prediction([step, model, preferred, probability, p1, logp, hard, bins, teacher]: [Value; 9]) -> Value {
     let bins = bins.as_array().filter(|bins| !bins.is_empty() && bins.len().is_multiple_of(4)).map(|bins| {
-        // The bins of the four moves follow one another.
+        // The bins of the four moves are stored one after another.
         bins.chunks(bins.len() / 4).map(<[Value]>::to_vec).collect::<Vec<_>>()
     });
     json!({
@@ -164,10 +165,10 @@ pub(super) struct Boards {
     boards: Vec<(String, u16)>,
 }
 
-/// Asks the live policy.
+/// Returns the values of the live policy for some boards.
 pub(super) async fn policy(State(explorer): State<Arc<Explorer>>, Body(request): Body<Boards>) -> Answer<Value> {
     let Some(policy) = explorer.policy.clone() else {
-        return Err(Failure::not_found("policy: none, because this view was started without one"));
+        return Err(Failure::not_found("policy: this view was started without a policy"));
     };
     if request.boards.len() > MAX_STEPS as usize {
         let found = request.boards.len();
@@ -175,7 +176,7 @@ pub(super) async fn policy(State(explorer): State<Arc<Explorer>>, Body(request):
     }
     let boards: Vec<WideBoard> =
         request.boards.iter().map(|(text, mask)| parse_board(text, *mask)).collect::<Result<_, _>>()?;
-    // A request that is dropped while it waits makes no call.
+    // If the request is dropped while it waits, the policy is not called.
     let turn = explorer.policy_turn().await?;
     blocking(move |_| {
         let _turn = turn;

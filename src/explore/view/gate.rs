@@ -1,8 +1,9 @@
-//! Who may ask: the token, the host and the origin of requests, and the headers of all answers.
+//! Access control: the token, the host and the origin of requests, and the headers of all responses.
 //!
-//! Any page that the user visits can send requests to this machine. Three checks keep them out. The token shows that
-//! the sender knows the printed address. The host must be a name of this machine: a foreign name that resolves to it
-//! (DNS rebinding) would make a foreign page an own one. The origin, if the browser states it, must be this server.
+//! Any page that the user visits can send requests to this machine. Three checks reject them. The token proves
+//! that the sender knows the printed address. The host must be a name of this machine. Otherwise, a foreign
+//! page whose name resolves to this machine would count as a page of this server (DNS rebinding). The origin,
+//! if the browser states it, must be this server.
 
 use super::failure::Failure;
 use crate::error::{Error, Result};
@@ -13,10 +14,10 @@ use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 use std::sync::Arc;
 
-/// The least length of a token, in characters.
+/// The minimum length of a token, in characters.
 const MIN_TOKEN: usize = 16;
 
-/// What the page may load. Answers with their own policy keep it.
+/// The default Content-Security-Policy. Responses that set their own policy keep it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
     connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
 
@@ -41,16 +42,18 @@ pub(super) fn check_token(token: &str) -> Result<()> {
     Err(Error::argument("A2STORE_VIEW_TOKEN", expected, found))
 }
 
-/// The kinds of requests that pass.
+/// The kinds of accepted requests.
 enum Entry {
-    /// A request of the page.
+    /// A request from the page.
     Page,
-    /// The first request, with the token in its address. `is_foreign` = another site has the link.
+    /// The first request, with the token in its address. `is_foreign` = the request comes from another site, by
+    /// a link.
     First { is_foreign: bool },
 }
 
 impl Gate {
-    /// Cookies do not differ by port, so the name of the cookie does: several views run side by side.
+    /// Returns the gate of a server. Browsers share cookies between ports, so the name of the cookie contains
+    /// the port. Therefore, several views can run at the same time.
     pub(super) fn new(token: &str, port: u16) -> Gate {
         Gate { token: blake3::hash(token.as_bytes()), cookie: format!("a2store-{port}") }
     }
@@ -61,7 +64,7 @@ impl Gate {
         if let Some(origin) = headers.get(header::ORIGIN)
             && origin.to_str().ok() != Some(&format!("http://{host}"))
         {
-            return Err(Failure::forbidden("a request of another site"));
+            return Err(Failure::forbidden("the request comes from another site"));
         }
         let site = headers.get("sec-fetch-site").map_or("none", |site| site.to_str().unwrap_or("unknown"));
         let is_own = matches!(site, "none" | "same-origin");
@@ -74,18 +77,18 @@ impl Gate {
             }
         }
         if !is_own && !is_start {
-            return Err(Failure::forbidden("a request of another site"));
+            return Err(Failure::forbidden("the request comes from another site"));
         }
         if self.has_cookie(headers) { Ok(Entry::Page) } else { Err(Failure::unauthorized()) }
     }
 
-    /// Comparing hashes takes the same time wherever they differ.
+    /// Returns whether a token is right. The comparison of hashes takes constant time.
     fn is_token(&self, given: &str) -> bool {
         blake3::hash(given.as_bytes()) == self.token
     }
 
     fn has_cookie(&self, headers: &HeaderMap) -> bool {
-        // Other programs on this machine may set cookies too, with any bytes.
+        // Other programs on this machine may set cookies that contain any bytes.
         let mut cookies =
             headers.get_all(header::COOKIE).iter().flat_map(|all| all.as_bytes().split(|&byte| byte == b';'));
         cookies.any(|cookie| {
@@ -94,7 +97,7 @@ impl Gate {
         })
     }
 
-    /// Stores the token in the browser, and goes to the address without it.
+    /// Stores the token in the browser, and redirects to the address without the token.
     fn enter(&self, request: &Request, is_foreign: bool) -> Response {
         let token =
             request.uri().query().and_then(|query| query.split('&').find_map(|pair| pair.strip_prefix("token=")));
@@ -113,11 +116,11 @@ impl Gate {
     }
 }
 
-/// Returns the host of a request, with its port. The port may be any, because a tunnel may have another one.
+/// Returns the host of a request, with its port. Any port is accepted, because a tunnel may use another port.
 fn host(request: &Request) -> Result<&str, Failure> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let (Some(host), None) = (hosts.next().and_then(|host| host.to_str().ok()), hosts.next()) else {
-        return Err(Failure::forbidden("a request without one host"));
+        return Err(Failure::forbidden("the request does not have exactly one host"));
     };
     let is_own = |name: &str| name == "127.0.0.1" || name.eq_ignore_ascii_case("localhost");
     let is_valid = match host.split_once(':') {
@@ -127,12 +130,12 @@ fn host(request: &Request) -> Result<&str, Failure> {
         None => is_own(host),
     };
     if !is_valid || request.uri().host().is_some_and(|name| !is_own(name)) {
-        return Err(Failure::forbidden("a request for another host"));
+        return Err(Failure::forbidden("the request is for another host"));
     }
     Ok(host)
 }
 
-/// Passes requests of the page on, and refuses all others.
+/// Passes on requests from the page, and rejects all others.
 pub(super) async fn guard(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
     let is_start = request.uri().path() == "/";
     let mut response = match gate.check(&request) {
@@ -154,16 +157,16 @@ pub(super) async fn guard(State(gate): State<Arc<Gate>>, request: Request, next:
     response
 }
 
-/// Ends the connection after an answer, so that a sender without the token cannot hold it.
+/// Closes the connection after the response, so that a sender without the token cannot keep it open.
 fn refused(mut response: Response) -> Response {
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
-/// The answer to a browser that does not know the token.
+/// The response to a browser that does not have the token.
 fn locked() -> Response {
     let text = "<!doctype html><html lang=\"en\"><meta name=\"viewport\" content=\"width=device-width\">\
-        <title>a2store</title><main><h1>This address needs a token</h1><p>Open the whole address that <code>a2store view</code> \
-        printed. A server that was started anew has a new token.</p></main></html>";
+        <title>a2store</title><main><h1>This address needs a token</h1><p>Open the complete address that <code>a2store view</code> \
+        printed. After a restart, the server has a new token.</p></main></html>";
     (StatusCode::UNAUTHORIZED, Html(Body::from(text))).into_response()
 }

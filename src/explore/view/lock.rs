@@ -1,8 +1,9 @@
-//! Locking of values that no panic can leave half changed.
+//! Locks that ignore poisoning.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks a value. No code panics while it holds one of these locks, and none of the values has an invariant to break.
+/// Locks a value. Poisoning can be ignored: code that holds one of these locks does not panic, and the values
+/// have no invariants.
 pub(super) fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
     value.lock().unwrap_or_else(PoisonError::into_inner)
 }

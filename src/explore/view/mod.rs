@@ -1,25 +1,25 @@
 //! The explorer: a server for one browser on the same machine, and the page that it serves.
 //!
-//! The entry point is `View::start`. The server trusts nobody: each request needs the token of this start, the name of
-//! this machine as its host, and no other site as its origin. It reads the archive, and writes nothing but the notes.
-//! A request that is dropped cancels its work.
+//! The entry point is `View::start`. The server checks each request: it needs the token of this start and a
+//! host name of this machine, and its origin must not be another site. The server reads the archive, and writes
+//! only the notes and their lock file. A dropped request cancels its work.
 //!
 //! | file | owns |
 //! | --- | --- |
-//! | `server.rs` | the socket, the connections, the end |
-//! | `gate.rs` | who may ask: token, host, origin; the headers of all answers |
-//! | `routes.rs` | which address has which answer |
-//! | `request.rs`, `failure.rs` | bodies of requests, work that a dropped request cancels; refused and failed requests |
-//! | `explorer.rs`, `lock.rs` | what all requests share: the archive, the limits of queries, what is kept |
+//! | `server.rs` | the socket, the connections, the shutdown |
+//! | `gate.rs` | access control: token, host, origin; the headers of all responses |
+//! | `routes.rs` | the function that handles each address |
+//! | `request.rs`, `failure.rs` | bodies and cancellation of requests; rejected and failed requests |
+//! | `explorer.rs`, `lock.rs` | shared state: the archive, the limits of queries, caches; locks |
 //! | `assets.rs` | the files of the page, which `../web/` builds |
-//! | `about.rs`, `news.rs` | what a page needs to know about the archive; new versions and changed notes |
+//! | `about.rs`, `news.rs` | the description of the archive; events of new versions and changed notes |
 //! | `runs.rs`, `run_list.rs` | the list of runs; the runs in RAM, and their orders |
-//! | `game.rs`, `positions.rs` | a run with its positions; the places of a position |
-//! | `statement.rs`, `sql.rs`, `rows.rs` | a statement or named query that is asked for; its rows |
-//! | `catalog.rs` | what statements can name: tables, functions, named queries |
-//! | `downloads.rs`, `waiting_files.rs` | results as files; files that wait for the request that gets them |
+//! | `game.rs`, `positions.rs` | a run with its positions; the places where a position occurs |
+//! | `statement.rs`, `sql.rs`, `rows.rs` | the statement or named query of a request; its rows |
+//! | `catalog.rs` | the names that statements can use: tables, functions, named queries |
+//! | `downloads.rs`, `waiting_files.rs` | results as files; files that wait for their download |
 //! | `notes.rs`, `notes_file.rs` | the notes of the user; their Parquet file beside the archive |
-//! | `overview.rs`, `reports.rs` | the report as a page; reports that are computed in the background |
+//! | `overview.rs`, `reports.rs` | the report as a page; reports computed in the background |
 
 mod about;
 mod assets;

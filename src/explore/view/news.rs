@@ -1,4 +1,4 @@
-//! News for open pages: new versions of the archive, and changed notes.
+//! Events for open pages: new versions of the archive, and changed notes.
 
 use super::explorer::{Event, Explorer};
 use super::notes_file::Notes;
@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast;
 
-/// Looks for new versions and changed notes while a page is open.
+/// Polls for new versions and changed notes while a page is open.
 pub(super) async fn watch_archive(explorer: Arc<Explorer>, follows: bool) {
-    // Each look at an object store is a request that is paid for.
+    // Each poll of an object store is a request that costs money.
     let is_local = explorer.archive().path().to_str().is_none_or(|path| !path.contains("://"));
     let period = Duration::from_millis(if is_local { 500 } else { 10_000 });
     let mut seen = Some(explorer.notes.as_ref().map(Notes::stamp));
     let first = Arc::clone(&explorer);
-    // A failure shows in the page's first request.
+    // If this fails, the page's first request reports the error.
     _ = tokio::task::spawn_blocking(move || first.read_runs(&first.archive())).await;
     loop {
         tokio::time::sleep(period).await;
@@ -28,7 +28,7 @@ pub(super) async fn watch_archive(explorer: Arc<Explorer>, follows: bool) {
         let explorer = Arc::clone(&explorer);
         let look = tokio::task::spawn_blocking(move || {
             if follows {
-                // The archive may be unreachable for a while. Requests tell the user.
+                // The archive may be unreachable for a while. Then the requests of the page report the error.
                 _ = explorer.refresh();
             }
             let stamp = explorer.notes.as_ref().map(Notes::stamp);
@@ -43,9 +43,9 @@ pub(super) async fn watch_archive(explorer: Arc<Explorer>, follows: bool) {
     }
 }
 
-/// Sends news, in the format of server-sent events, until the page closes.
+/// Sends events, in the format of server-sent events, until the page closes.
 pub(super) async fn events(State(explorer): State<Arc<Explorer>>) -> Response {
-    /// A comment at this interval shows that the connection is alive.
+    /// The interval of comments that show that the connection is alive.
     const ALIVE: Duration = Duration::from_secs(15);
     let text = |explorer: &Explorer, event: Event| match event {
         Event::Notes => "event: notes\ndata: {}\n\n".to_owned(),
@@ -63,8 +63,10 @@ pub(super) async fn events(State(explorer): State<Arc<Explorer>>) -> Response {
             Some(first) => first,
             None => match tokio::time::timeout(ALIVE, receiver.recv()).await {
                 Ok(Ok(event)) => text(&explorer, event),
-                // Events that a slow page missed are replaced by the newest state.
-                Ok(Err(broadcast::error::RecvError::Lagged(_))) => text(&explorer, Event::Archive),
+                // A slow page missed events of either kind.
+                Ok(Err(broadcast::error::RecvError::Lagged(_))) => {
+                    text(&explorer, Event::Archive) + &text(&explorer, Event::Notes)
+                }
                 Ok(Err(broadcast::error::RecvError::Closed)) => return None,
                 Err(_) => ": alive\n\n".to_owned(),
             },

@@ -5,6 +5,7 @@ use super::failure::{Answer, Failure};
 use super::notes_file::{Note, Notes};
 use super::request::{Body, blocking};
 use super::rows::collect;
+use crate::cancellation::CancellationToken;
 use crate::clock;
 use axum::Json;
 use axum::extract::State;
@@ -12,7 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// The greatest lengths of texts, in characters.
+/// The maximum lengths of the texts, in characters.
 const MAX_NOTE: usize = 4096;
 const MAX_MARK: usize = 64;
 
@@ -26,7 +27,7 @@ pub(super) struct Change {
 }
 
 fn notes_of(explorer: &Explorer) -> Result<&Notes, Failure> {
-    let none = "notes: none for an archive on an object store: start the view with --notes FILE";
+    let none = "notes: an archive on an object store needs a notes file: start the view with --notes FILE";
     explorer.notes.as_ref().ok_or_else(|| Failure::not_found(none))
 }
 
@@ -44,13 +45,37 @@ pub(super) async fn change(State(explorer): State<Arc<Explorer>>, Body(change): 
     blocking(move |cancel| {
         let Change { run_id, step_index, mark, note } = change;
         let notes = notes_of(&explorer)?;
-        let is_known = "SELECT run_id FROM runs WHERE run_id = ";
-        if collect(&explorer.archive(), &format!("{is_known}{run_id}"), &explorer.limits(), cancel)?.is_empty() {
-            return Err(Failure::not_found(format!("run_id: no run {run_id} in the archive")));
+        // A note can be removed even if the archive no longer has its position.
+        if !(mark.is_empty() && note.is_empty()) {
+            check_position(&explorer, run_id, step_index, cancel)?;
         }
         notes.put(Note { run_id, step_index, mark, note, written: clock::now().timestamp_millis() }, cancel)?;
         explorer.notes_changed();
         Ok(Json(notes.json()?))
     })
     .await
+}
+
+/// Checks that the archive has the position.
+fn check_position(
+    explorer: &Explorer,
+    run_id: u32,
+    step_index: u32,
+    cancel: &CancellationToken,
+) -> Result<(), Failure> {
+    let archive = explorer.archive();
+    let number = |sql: String| {
+        let rows = collect(&archive, &sql, &explorer.limits(), cancel)?;
+        Ok::<_, Failure>(rows.first().and_then(|row| row.first()?.as_u64()))
+    };
+    if number(format!("SELECT run_id FROM runs WHERE run_id = {run_id}"))?.is_none() {
+        return Err(Failure::not_found(format!("run_id: no run {run_id} in the archive")));
+    }
+    // The final board follows the last step.
+    let end = number(format!("SELECT max(step_index) + 1 FROM steps WHERE run_id = {run_id}"))?.unwrap_or(0);
+    if u64::from(step_index) > end {
+        let message = format!("step_index: expected 0 to {end} in run {run_id}, found {step_index}");
+        return Err(Failure::not_found(message));
+    }
+    Ok(())
 }

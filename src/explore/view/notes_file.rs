@@ -1,4 +1,4 @@
-//! The file of the notes: one Parquet file beside the archive, which SQL everywhere can join.
+//! The notes file: one Parquet file beside the archive, which any SQL engine can join.
 
 use crate::archive::Archive;
 use crate::cancellation::CancellationToken;
@@ -19,19 +19,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// The longest wait for another view that writes.
+/// The maximum wait for another view that is writing.
 const LOCK_TIME: Duration = Duration::from_secs(10);
 
-/// The greatest number of notes.
+/// The maximum number of notes.
 const MAX_NOTES: usize = 100_000;
 
-/// The file of the notes. Several views may write it at once.
+/// The notes file. Several views may write it at once.
 pub(super) struct Notes {
     path: PathBuf,
     schema: SchemaRef,
 }
 
-/// A note on a position. A run and a step have at most one.
+/// A note on a position. Each position has at most one.
 #[derive(Clone, Debug)]
 pub(super) struct Note {
     pub(super) run_id: u32,
@@ -43,7 +43,7 @@ pub(super) struct Note {
 }
 
 impl Notes {
-    /// Returns the path beside an archive in a folder; `None` for one on an object store.
+    /// Returns the path beside an archive in a folder; `None` for an archive on an object store.
     pub(super) fn path_beside(archive: &Archive) -> Option<PathBuf> {
         let path = archive.path();
         if path.to_str().is_some_and(|path| path.contains("://")) {
@@ -54,6 +54,8 @@ impl Notes {
         Some(path.with_file_name(format!("{name}.notes.parquet")))
     }
 
+    /// Opens a notes file, which does not need to exist.
+    ///
     /// # Errors
     /// The errors of reading the file, if it exists.
     pub(super) fn new(path: &Path) -> Result<Notes> {
@@ -75,7 +77,7 @@ impl Notes {
         &self.path
     }
 
-    /// Returns what changes whenever the file is replaced.
+    /// Returns the file's time of modification and size, which show whether the file was replaced.
     pub(super) fn stamp(&self) -> Option<(SystemTime, u64)> {
         let metadata = self.path.metadata().ok()?;
         Some((metadata.modified().ok()?, metadata.len()))
@@ -109,7 +111,7 @@ impl Notes {
         };
         let (schema, batches) = read().map_err(|error: arrow::error::ArrowError| not_notes(error.to_string()))?;
         let rows = concat_batches(&schema, &batches).map_err(|error| not_notes(error.to_string()))?;
-        // Another tool may have written the file again, with other string types and nullable columns.
+        // Another tool may have rewritten the file with other string types and nullable columns.
         let columns = self.schema.fields().iter().map(|field| {
             let column = rows.column_by_name(field.name()).ok_or_else(|| format!("no column {}", field.name()))?;
             if column.null_count() > 0 {
@@ -137,7 +139,7 @@ impl Notes {
         Ok((0..rows.num_rows()).map(note).collect())
     }
 
-    /// Replaces the note on a position, or removes it if both texts are empty. The file is complete at any time.
+    /// Replaces the note on a position, or removes it if both texts are empty. Replaces the file atomically.
     pub(super) fn put(&self, note: Note, cancel: &CancellationToken) -> Result<()> {
         // Other views wait, so that no note is lost.
         let _lock = self.lock(cancel)?;
@@ -151,10 +153,11 @@ impl Notes {
         }
         notes.sort_by_key(|note| (note.run_id, note.step_index));
         self.write(&notes)
-        // Closing the file unlocks it. The file stays: removing it would let two writers lock different files.
+        // Closing the lock file unlocks it. The file is not removed: otherwise, two writers could lock
+        // different files.
     }
 
-    /// Locks the notes among all views, until the returned file is closed.
+    /// Locks the notes against all other views, until the returned file is closed.
     fn lock(&self, cancel: &CancellationToken) -> Result<File> {
         let mut path = self.path.clone().into_os_string();
         path.push(".lock");

@@ -1,4 +1,4 @@
-//! The report as a page, computed when the explorer asks for it.
+//! The report as a page, computed when a page requests it.
 
 use super::explorer::Explorer;
 use super::failure::{Answer, Failure};
@@ -26,7 +26,7 @@ pub(super) struct Request {
     restart: bool,
 }
 
-/// Starts a report if there is none for this version, and tells how far it is.
+/// Returns the state of the report. Starts it if there is none for this version.
 pub(super) async fn report(State(explorer): State<Arc<Explorer>>, Body(request): Body<Request>) -> Answer<Value> {
     let groups: ReportGroups = request.by.as_deref().unwrap_or("engine").parse()?;
     let mut options = ReportOptions::default().with_groups(groups).with_explorer("/".to_owned());
@@ -36,13 +36,13 @@ pub(super) async fn report(State(explorer): State<Arc<Explorer>>, Body(request):
     Ok(Json(lock(&explorer.reports).ask(archive, options, request.restart)))
 }
 
-/// Sends a report's page. It has its own policy, which allows its own script only.
+/// Sends a report's page. The page has its own Content-Security-Policy, which allows only its own script.
 pub(super) async fn page(
     State(explorer): State<Arc<Explorer>>,
     Parts(key): Parts<String>,
 ) -> Result<Response, Failure> {
     let html = lock(&explorer.reports).page(&key);
-    let html = html.ok_or_else(|| Failure::not_found("no such report: ask for it again"))?;
+    let html = html.ok_or_else(|| Failure::not_found("no such report: request it again"))?;
     let policy = format!("{}; frame-ancestors 'self'", page_policy());
     Ok(([(header::CONTENT_SECURITY_POLICY, policy)], Html(html.to_string())).into_response())
 }

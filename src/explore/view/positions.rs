@@ -1,4 +1,4 @@
-//! The places of a position, the moves that were played there, and the positions that followed.
+//! The places where a position occurs, the moves that were played there, and the positions that followed.
 
 use super::explorer::Explorer;
 use super::failure::{Answer, Failure};
@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The greatest number of listed places, and that of listed next positions.
+/// The maximum number of listed places, and of listed next positions.
 const MAX_PLACES: u64 = 500;
 const MAX_NEXT: u64 = 50;
 

@@ -1,4 +1,4 @@
-//! Reports that are computed in the background, and kept.
+//! Reports that are computed in the background and cached.
 
 use super::lock::lock;
 use crate::archive::Archive;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// The greatest number of kept reports.
+/// The maximum number of cached reports.
 const MAX_REPORTS: usize = 4;
 
 /// The reports, newest last.
@@ -60,7 +60,8 @@ impl Progress for Work {
 }
 
 impl Reports {
-    /// Starts a report of an archive, if it was not started before or shall start again, and tells how far it is.
+    /// Returns the state of a report of an archive. Starts the report if it does not exist yet, or if `restart`
+    /// is set.
     pub(super) fn ask(&mut self, archive: Archive, options: ReportOptions, restart: bool) -> Value {
         let is_asked = |entry: &Entry| {
             let Entry { options: ReportOptions { condition, groups, compare, .. }, version, .. } = entry;
@@ -90,7 +91,7 @@ impl Reports {
         state
     }
 
-    /// Returns the page of a complete report.
+    /// Returns the page of a report, if it is complete.
     pub(super) fn page(&self, key: &str) -> Option<Arc<str>> {
         let entry = self.0.iter().find(|entry| entry.key == key)?;
         match &*lock(&entry.work.outcome) {

@@ -1,4 +1,4 @@
-//! The bodies of requests, and work that a dropped request cancels.
+//! The bodies of requests, and work that is cancelled when its request is dropped.
 
 use super::explorer::Explorer;
 use super::failure::Failure;
@@ -9,10 +9,10 @@ use axum::http::{StatusCode, header, request};
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
-/// The greatest size of a request's body. The longest is a statement.
+/// The maximum size of a request's body, in bytes. The longest bodies are statements.
 const MAX_BODY_BYTES: usize = 1 << 20;
 
-/// The body of a request. Unlike the extractor of axum, it limits the time of a slow client.
+/// The JSON body of a request. Unlike axum's extractor, it has a timeout for slow clients.
 pub(super) struct Body<T>(pub(super) T);
 
 impl<T: DeserializeOwned> FromRequest<Arc<Explorer>> for Body<T> {
@@ -36,7 +36,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<Explorer>> for Body<T> {
             return Err(too_long());
         }
         let body = tokio::time::timeout(explorer.timeout, to_bytes(request.into_body(), MAX_BODY_BYTES)).await;
-        let late = |_| Failure::new(StatusCode::REQUEST_TIMEOUT, "argument", "body: expected it in time");
+        let late = |_| Failure::new(StatusCode::REQUEST_TIMEOUT, "argument", "body: exceeded its time limit");
         let bytes = body.map_err(late)?.map_err(|error| {
             let is_long = error.to_string().contains("length limit exceeded");
             if is_long { too_long() } else { Failure::bad_request(format!("body: {error}")) }
@@ -45,7 +45,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<Explorer>> for Body<T> {
     }
 }
 
-/// The parts of an address. Unlike the extractor of axum, it refuses other bytes than UTF-8 in JSON.
+/// The parts of an address. If they are not UTF-8, the error is JSON, unlike that of axum's extractor.
 pub(super) struct Parts<T>(pub(super) T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Parts<T> {
@@ -57,7 +57,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Parts<T
     }
 }
 
-/// Cancels work when a client leaves, which drops the future or the stream that holds this.
+/// Cancels work when it is dropped. The future or stream that holds it is dropped when the client disconnects.
 pub(super) struct CancelOnDrop(pub(super) CancellationToken);
 
 impl Drop for CancelOnDrop {
@@ -66,7 +66,8 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Does work on a thread that may block. Dropping the future, as a client that leaves does, cancels the work.
+/// Does work on a thread that may block. Dropping the future cancels the work. The future is dropped when the
+/// client disconnects.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce(&CancellationToken) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {

@@ -1,4 +1,4 @@
-//! Which address has which answer.
+//! The routes: the function that handles each address.
 
 use super::explorer::Explorer;
 use super::failure::Failure;
@@ -26,7 +26,8 @@ pub(super) fn router(explorer: Arc<Explorer>, gate: Arc<Gate>) -> Router {
         .route("/api/query", post(sql::query))
         .route("/api/schema", get(catalog::schema))
         .route("/api/download", post(downloads::prepare))
-        .route("/download/{id}/{name}", get(downloads::download))
+        // The address works once, and a HEAD request would use it up.
+        .route("/download/{id}/{name}", get(downloads::download).head(wrong_method))
         .route("/api/notes", get(notes::list).put(notes::change))
         .route("/api/report", post(overview::report))
         .route("/report/{key}", get(overview::page))
@@ -37,9 +38,9 @@ pub(super) fn router(explorer: Arc<Explorer>, gate: Arc<Gate>) -> Router {
 }
 
 async fn unknown(uri: Uri) -> Failure {
-    Failure::not_found(format!("nothing at {}", uri.path()))
+    Failure::not_found(format!("no such address: {}", uri.path()))
 }
 
 async fn wrong_method(method: Method) -> Failure {
-    Failure::new(StatusCode::METHOD_NOT_ALLOWED, "argument", format!("no answer to {method} at this address"))
+    Failure::new(StatusCode::METHOD_NOT_ALLOWED, "argument", format!("this address does not accept {method}"))
 }

@@ -1,4 +1,4 @@
-//! The runs in RAM, and their orders: what the list of runs needs to answer at once.
+//! The runs and their orders in RAM, so that the list of runs responds at once.
 
 use super::lock::lock;
 use crate::archive::Archive;
@@ -11,7 +11,7 @@ use arrow::datatypes::{DataType, Float32Type, Int32Type, Int64Type, UInt32Type, 
 use rayon::prelude::*;
 use std::sync::{Arc, Mutex};
 
-/// The columns of the list. About 50 bytes a run.
+/// The columns of the list. They take about 50 bytes per run.
 pub(super) const COLUMNS: [&str; 10] = [
     "run_id",
     "engine",
@@ -25,10 +25,10 @@ pub(super) const COLUMNS: [&str; 10] = [
     "raw_evs",
 ];
 
-/// The greatest number of kept orders. Each has four bytes a run.
+/// The maximum number of cached orders. Each takes four bytes per run.
 const MAX_ORDERS: usize = 8;
 
-/// The runs of the newest version that a page asked for.
+/// The runs of the version that was requested last.
 #[derive(Default)]
 pub(super) struct RunList(Mutex<Option<Arc<Runs>>>);
 
@@ -36,19 +36,19 @@ pub(super) struct RunList(Mutex<Option<Arc<Runs>>>);
 pub(super) struct Runs {
     version: u64,
     pub(super) rows: RecordBatch,
-    /// The newest last.
+    /// The cached orders by key. The one that was used last is at the end.
     orders: Mutex<Vec<(String, Arc<[u32]>)>>,
 }
 
 impl RunList {
-    /// Returns the runs of an archive, and reads them if another version was asked for before.
+    /// Returns the runs of an archive. Reads them unless this version is cached.
     pub(super) fn of(
         &self,
         archive: &Archive,
         options: &QueryOptions,
         cancel: &CancellationToken,
     ) -> Result<Arc<Runs>> {
-        // Requests wait for the one that reads.
+        // The lock is held while the runs are read, so that other requests wait instead of reading them too.
         let mut runs = lock(&self.0);
         if let Some(runs) = runs.as_ref().filter(|runs| runs.version == archive.version()) {
             return Ok(Arc::clone(runs));
@@ -94,7 +94,7 @@ impl Runs {
         self.rows.column_by_name(name).ok_or_else(|| Error::query(format!("no column {name}")))
     }
 
-    /// Returns the places of the rows with these ids, which ascend.
+    /// Returns the indices of the rows with these ids. The ids must ascend.
     pub(super) fn places(&self, run_ids: &[u32]) -> Result<Vec<u32>> {
         let known = self.column("run_id")?.as_primitive::<UInt32Type>().values();
         let mut at = 0;
@@ -108,7 +108,7 @@ impl Runs {
         Ok(places)
     }
 
-    /// Returns the order under a key, and computes it if it is not kept.
+    /// Returns the order under a key. Computes it unless it is cached.
     pub(super) fn order(&self, key: &str, compute: impl FnOnce() -> Result<Vec<u32>>) -> Result<Arc<[u32]>> {
         {
             let mut orders = lock(&self.orders);
@@ -128,7 +128,8 @@ impl Runs {
         Ok(order)
     }
 
-    /// Sorts places of rows by a column; rows with equal values by id. Nulls are last in both directions.
+    /// Sorts row indices by a column. Rows with equal values are sorted by id. Nulls are last in both
+    /// directions.
     pub(super) fn sort(&self, places: Vec<u32>, by: &str, descending: bool) -> Result<Vec<u32>> {
         if by == "run_id" {
             return Ok(if descending { places.into_iter().rev().collect() } else { places });
@@ -146,14 +147,14 @@ impl Runs {
         })
     }
 
-    /// Returns some rows.
+    /// Returns the rows at these indices.
     pub(super) fn take(&self, places: &[u32]) -> Result<RecordBatch> {
         let places = UInt32Array::from(places.to_vec());
         take_record_batch(&self.rows, &places).map_err(|error| query_error(error.into()))
     }
 }
 
-/// Returns numbers in the order of a column's values.
+/// Returns a number for each value of a column. The numbers have the same order as the values.
 fn keys(column: &ArrayRef) -> Result<Vec<u64>> {
     /// Bit 63 of a signed number is its sign; flipping it puts negative numbers first.
     const SIGN: u64 = 1 << 63;
@@ -167,7 +168,7 @@ fn keys(column: &ArrayRef) -> Result<Vec<u64>> {
             let mut ranks = vec![0; values.len()];
             let mut rank = 0;
             for (at, &place) in sorted.iter().enumerate() {
-                // Merged dictionaries may have a text twice.
+                // Merged dictionaries may have the same text twice.
                 rank += u64::from(at > 0 && values.value(place) != values.value(sorted[at - 1]));
                 ranks[place] = rank;
             }

@@ -1,4 +1,4 @@
-//! The list of runs: filtered, sorted, in pages.
+//! The list of runs, filtered and sorted, in pages.
 
 use super::explorer::Explorer;
 use super::failure::{Answer, Failure};
@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The greatest number of runs of a page.
+/// The maximum number of runs on a page.
 const MAX_RUNS: u64 = 500;
 
 #[derive(Deserialize)]
@@ -41,7 +41,7 @@ pub(super) struct Request {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Filter {
-    /// Names of engines; null stands for runs without one.
+    /// Names of engines; null = runs without an engine.
     engines: Option<Vec<Option<String>>>,
     min_score: Option<u64>,
     max_score: Option<u64>,
@@ -53,7 +53,7 @@ struct Filter {
 }
 
 impl Filter {
-    /// Returns the places of the runs that pass.
+    /// Returns the indices of the runs that pass the filter.
     fn places(&self, runs: &Runs) -> Result<Vec<u32>> {
         let mut passes = vec![true; runs.rows.num_rows()];
         let bounds = [
@@ -121,7 +121,7 @@ pub(super) async fn runs(State(explorer): State<Arc<Explorer>>, Body(request): B
     .await
 }
 
-/// Returns the places of the runs that fulfil a condition in SQL.
+/// Returns the indices of the runs that fulfil an SQL condition.
 fn fulfilling(
     archive: &Archive,
     runs: &Runs,

@@ -21,36 +21,37 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// The greatest number of open connections. More wait until one closes.
+/// The maximum number of open connections. Further connections wait until one closes.
 const MAX_CONNECTIONS: usize = 256;
 
-/// The greatest number of bytes of a request's first line and headers.
+/// The maximum size of a request's first line and headers, in bytes.
 const MAX_HEADER_BYTES: usize = 32 << 10;
 
-/// The longest time for the headers of a request, and between requests. Connections without requests hold places.
+/// The maximum time to receive a request's headers, and between requests. It bounds how long an idle connection
+/// counts towards the limit.
 const MAX_HEADER_TIME: Duration = Duration::from_secs(10);
 
 /// Options of a view.
 pub(crate) struct ViewOptions {
-    /// The port; 0 = any free one.
+    /// The port; 0 = any free port.
     pub(crate) port: u16,
-    /// The token that each request needs; `None` = a random one.
+    /// The token that each request needs; `None` = a random token.
     pub(crate) token: Option<String>,
     /// Whether the view shows new versions as they are committed.
     pub(crate) follows: bool,
-    /// The file of the notes; `None` = beside the archive, for an archive in a folder.
+    /// The notes file; `None` = a file beside the archive, if the archive is in a folder.
     pub(crate) notes: Option<PathBuf>,
-    /// A policy whose values are shown beside those of the engine.
+    /// A policy whose values are shown beside the engine's values.
     pub(crate) policy: Option<Arc<dyn LivePolicy>>,
-    /// The longest time that a client may take to send a request.
+    /// The maximum time to receive a request, and the maximum time that a request waits for its turn.
     pub(crate) timeout: Duration,
 }
 
 impl ViewOptions {
-    /// Returns the defaults, with the token and the time of a request from the environment.
+    /// Returns the defaults, with the token and the timeout from the environment.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a time that is no number from 0.01 to 3600.
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the timeout is not a number from 0.01 to 3600.
     pub(crate) fn from_environment() -> Result<ViewOptions> {
         const SECONDS: &str = "A2STORE_VIEW_TIMEOUT_SECONDS";
         let given = std::env::var_os(SECONDS).map(|text| text.to_string_lossy().into_owned());
@@ -58,7 +59,7 @@ impl ViewOptions {
         let seconds = seconds.filter(|seconds: &f64| (0.01..=3600.0).contains(seconds));
         let invalid = || Error::argument(SECONDS, "0.01 to 3600", format!("{:?}", given.clone().unwrap_or_default()));
         let timeout = Duration::from_secs_f64(seconds.ok_or_else(invalid)?);
-        let token = std::env::var("A2STORE_VIEW_TOKEN").ok();
+        let token = std::env::var_os("A2STORE_VIEW_TOKEN").map(|token| token.to_string_lossy().into_owned());
         Ok(ViewOptions { port: 0, token, follows: true, notes: None, policy: None, timeout })
     }
 }
@@ -78,7 +79,7 @@ impl View {
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the port is in use. [`ErrorKind::Argument`](crate::ErrorKind::Argument)
-    /// for a token that is too short or has other characters than letters, digits, `-` and `_`.
+    /// if the token is too short, or has characters other than letters, digits, `-` and `_`.
     pub(crate) fn start(archive: Archive, options: ViewOptions) -> Result<View> {
         let token = options.token.unwrap_or_else(random::id);
         check_token(&token)?;
@@ -126,7 +127,7 @@ impl View {
 
 impl Drop for View {
     fn drop(&mut self) {
-        // A forked child has none of the server's threads.
+        // A forked child does not have the server's threads.
         if self._threads.are_here() {
             self.close();
         }
@@ -153,7 +154,7 @@ async fn accept(listener: TcpListener, router: Router, timeout: Duration, mut en
                     drop(place);
                 });
             }
-            // Too many open files, for example.
+            // For example, the process has too many open files.
             (_, Err(_)) => tokio::time::sleep(Duration::from_millis(100)).await,
         }
         while connections.try_join_next().is_some() {}
@@ -166,6 +167,6 @@ async fn serve(stream: TcpStream, router: Router, timeout: Duration) {
     let mut builder = http1::Builder::new();
     let timeout = timeout.min(MAX_HEADER_TIME);
     builder.timer(TokioTimer::new()).header_read_timeout(timeout).max_buf_size(MAX_HEADER_BYTES);
-    // Errors are those of a client that left or broke the protocol.
+    // An error means that the client disconnected or violated the protocol.
     _ = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await;
 }

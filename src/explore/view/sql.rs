@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The greatest size of an answer's rows, as Arrow arrays.
+/// The maximum size of a response's rows, as Arrow arrays.
 const MAX_BYTES: u64 = 64 << 20;
 
 #[derive(Deserialize)]
@@ -24,14 +24,14 @@ pub(super) struct Request {
 
 pub(super) async fn sql(State(explorer): State<Arc<Explorer>>, Body(request): Body<Request>) -> Answer<Value> {
     if request.asked.name.is_some() {
-        return Err(Failure::bad_request("name: expected sql"));
+        return Err(Failure::bad_request("name: expected the field `sql` instead"));
     }
     rows(explorer, request).await
 }
 
 pub(super) async fn query(State(explorer): State<Arc<Explorer>>, Body(request): Body<Request>) -> Answer<Value> {
     if request.asked.sql.is_some() {
-        return Err(Failure::bad_request("sql: expected name"));
+        return Err(Failure::bad_request("sql: expected the field `name` instead"));
     }
     rows(explorer, request).await
 }
@@ -47,7 +47,7 @@ async fn rows(explorer: Arc<Explorer>, request: Request) -> Answer<Value> {
         let started = Instant::now();
         let options = state.options_of(request.asked.text())?.with_byte_limit(MAX_BYTES);
         let (query, sql) = request.asked.plan(&state.archive(), &options, cancel)?;
-        // One more row tells whether there are more. EXPLAIN has no limit.
+        // One extra row shows whether there are more rows. EXPLAIN accepts no limit.
         let query = query.limit(limit + 1).unwrap_or(query);
         let schema = query.schema();
         let columns: Vec<Value> = schema

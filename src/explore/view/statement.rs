@@ -1,4 +1,4 @@
-//! A statement or a named query that a request asks for, with values of its parameters.
+//! The statement or named query of a request, with the values of its parameters.
 
 use super::failure::Failure;
 use crate::archive::Archive;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 
-/// A statement, or the name of a query, with values of its parameters.
+/// A statement or the name of a query, with the values of its parameters.
 #[derive(Clone, Deserialize)]
 pub(super) struct Asked {
     pub(super) sql: Option<String>,
@@ -44,18 +44,19 @@ impl Asked {
         }
     }
 
-    /// Returns the statement; empty for a named query, which does not know the notes.
+    /// Returns the statement; an empty text for a named query, which cannot use the notes.
     pub(super) fn text(&self) -> &str {
         self.sql.as_deref().unwrap_or_default()
     }
 
-    /// Returns a name for a file of the rows.
+    /// Returns the name of a file with the rows, without its extension.
     pub(super) fn file_name(&self) -> &str {
         self.name.as_deref().unwrap_or("result")
     }
 }
 
-/// Converts a parameter. Texts of decimal digits stay texts; the type of the parameter decides.
+/// Converts the value of a parameter. A text of decimal digits stays a text; the type of the parameter decides
+/// later.
 fn scalar(name: &str, value: &Value) -> Result<ScalarValue, Failure> {
     Ok(match value {
         Value::Null => ScalarValue::Null,

@@ -1,4 +1,4 @@
-//! Files that are described, and wait for the request that gets them.
+//! Described files that wait for their download.
 
 use super::statement::Asked;
 use crate::archive::Archive;
@@ -7,13 +7,13 @@ use crate::random;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// The time within which a file must be fetched.
+/// The time within which a file must be downloaded.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// The greatest number of files that wait.
+/// The maximum number of waiting files.
 pub(super) const MAX_WAITING: usize = 64;
 
-/// The files that wait, by id.
+/// The waiting files, by id.
 #[derive(Default)]
 pub(super) struct WaitingFiles(HashMap<String, WaitingFile>);
 
@@ -25,7 +25,7 @@ pub(super) struct WaitingFile {
 }
 
 impl WaitingFiles {
-    /// Adds a file, and returns its id; `None` if too many wait.
+    /// Adds a file and returns its id; `None` if too many files wait.
     pub(super) fn add(&mut self, archive: Archive, asked: Asked, format: RowFormat) -> Option<String> {
         self.0.retain(|_, file| file.since.elapsed() < KEPT);
         if self.0.len() >= MAX_WAITING {

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -54,6 +55,8 @@ class Proxy(ThreadingHTTPServer):
         super().__init__((HOST, 0), Handler)
         self.target, self.faults = server, faults
         self.requests: list[str] = []
+        self.sent: Counter[str] = Counter()
+        """The numbers of bytes that were sent for each path."""
         self.made: list[Fault] = []
         self.client: subprocess.Popen[str] | None = None
         """The client to kill."""
@@ -128,6 +131,8 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", length)
         self.end_headers()
         self.wfile.write(content[:sent])
+        if self.command != "HEAD":
+            self.server.sent[self.path] += len(content[:sent])
 
 
 @contextmanager

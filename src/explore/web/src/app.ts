@@ -1,4 +1,4 @@
-// The page as a whole: shows the page of the current address, and keeps what pages share.
+// The application: shows the page of the current address, and keeps the state that pages share.
 
 import type { Api } from "./api/client";
 import { errorText } from "./api/client";

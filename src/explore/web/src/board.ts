@@ -18,7 +18,7 @@ export function boardOf(cells: number[]): { board: string; mask: number } {
   };
 }
 
-/** What screen readers say for a board: its rows as numbers. */
+/** The text of a board for screen readers: its rows as numbers. */
 export function boardLabel(cells: number[]): string {
   const names = cells.map((exp) => (exp === 0 ? "empty" : String(2 ** exp)));
   return `Board: ${[0, 4, 8, 12].map((start) => names.slice(start, start + 4).join(" ")).join("; ")}`;
@@ -43,7 +43,7 @@ export function tileChip(tile: number): HTMLElement {
   return el("span", { class: `tile t${tile < 2 ? 0 : Math.round(Math.log2(tile))}` }, String(tile));
 }
 
-/** A board that can be changed in place. `small` is for tables, `large` fills the width that it gets. */
+/** A board that can be changed in place. `small` is for tables, `large` fills the available width. */
 export class BoardView {
   readonly element: HTMLElement;
   readonly #cells: HTMLElement[];
@@ -65,7 +65,7 @@ export class BoardView {
   }
 }
 
-/** A board that stays as it is. */
+/** A board that does not change. */
 export function boardView(board: string, mask = 0, size: "small" | "large" = "small"): HTMLElement {
   const view = new BoardView(size);
   view.show(exponents(board, mask));

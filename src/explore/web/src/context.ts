@@ -1,4 +1,4 @@
-// What every page needs: the archive, the server, the settings, and changes of all three.
+// The state that all pages share: the archive, the server, the settings, and listeners for their changes.
 
 import type { Api } from "./api/client";
 import type { Archive } from "./api/types";
@@ -8,7 +8,7 @@ import type { Settings } from "./settings";
 export interface Shortcut {
   /** Values of KeyboardEvent.key that do the same. */
   keys: string[];
-  /** How the dialog shows the keys; default: the keys themselves. */
+  /** The text for the keys in the dialog; default: the keys themselves. */
   label?: string;
   doc: string;
   /** Returns false if the key has no meaning now. */
@@ -20,13 +20,13 @@ export interface Context {
   /** The archive at the version that the page shows. Changes when the reader asks for a newer one. */
   readonly archive: Archive;
   readonly settings: Settings;
-  /** Goes to an address. `replace` writes no entry into the history, and does not call the page. */
+  /** Goes to an address. `replace` adds no entry to the history, and does not call the page. */
   navigate(hash: string, options?: { replace?: boolean }): void;
   /** Sets the keys of the page. They do nothing while the reader types into a field. */
   setShortcuts(shortcuts: Shortcut[]): void;
   /** Sets the second half of the window's title. */
   setTitle(title: string): void;
-  /** Calls `listener` when the reader shows a newer version. Ends with the page, like all listeners here. */
+  /** Calls `listener` when the reader shows a newer version. Leaving the page removes all listeners here. */
   onArchive(listener: () => void): void;
   /** Calls `listener` when the notes changed. */
   onNotes(listener: () => void): void;

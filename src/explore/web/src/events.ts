@@ -1,4 +1,4 @@
-// Live news from the server.
+// Live events from the server.
 
 import type { Api } from "./api/client";
 import type { ArchiveChange } from "./api/types";
@@ -7,7 +7,7 @@ const RETRY = 2000;
 
 /**
  * Listens to the server while the page is visible: browsers allow six connections per host, for all tabs together.
- * On each new connection, the server tells the archive's version, so that no commit is missed.
+ * On each new connection, the server sends the archive's version, so that the page misses no commit.
  */
 export function listen(api: Api, onArchive: (change: ArchiveChange) => void, onNotes: () => void): void {
   let source: EventSource | null = null;
@@ -28,8 +28,8 @@ export function listen(api: Api, onArchive: (change: ArchiveChange) => void, onN
   }
 
   /**
-   * Asks why the connection is lost. EventSource tries again by itself, but not after an error status; a request tells
-   * whether the server was started anew, which needs a new token.
+   * Finds out why the connection is lost. EventSource tries again by itself, but not after an error status. The request
+   * shows whether the server has restarted, because a restarted server needs a new token.
    */
   async function ask(lost: EventSource): Promise<void> {
     await api.archive().catch(() => null);

@@ -47,7 +47,7 @@ export function formatRoute(path: (string | number)[], params: Record<string, st
   return `#/${path.map((part) => encodeURIComponent(part)).join("/")}${text === "" ? "" : `?${text}`}`;
 }
 
-/** The page SQL with a statement. */
+/** The address of the page SQL with a statement. */
 export function sqlRoute(sql: string): string {
   return formatRoute(["sql"], { q: sql });
 }

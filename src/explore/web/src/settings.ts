@@ -1,4 +1,4 @@
-// The reader's choices, which the browser remembers.
+// The reader's choices, which the browser stores.
 
 import type { Archive, PaletteName } from "./api/types";
 
@@ -33,7 +33,7 @@ export class Settings {
     this.#apply();
   }
 
-  /** Reads a remembered text; null if there is none, or if the browser stores nothing. */
+  /** Reads a stored text; null if it is missing, or if the browser stores nothing. */
   get(key: string): string | null {
     try {
       return localStorage.getItem(`a2store-${key}`);

@@ -77,7 +77,7 @@ export class Shell {
     }
   }
 
-  /** Sets where the link to the replay leads: the last run that was shown. */
+  /** Sets the target of the link to the replay: the last run that was shown. */
   setLastRun(hash: string | null): void {
     this.#links.get("run")?.setAttribute("href", hash ?? formatRoute(["run"]));
   }

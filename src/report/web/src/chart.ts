@@ -8,7 +8,7 @@ import { swatch } from "./series";
 import { explainMarks, moveLabels } from "./tooltip";
 
 export interface Chart {
-  /** What the chart shows, above it and as its accessible name. */
+  /** The title, which is above the chart and also its accessible name. */
   title: string;
   /** Draws the chart at a width in pixels; null = nothing to draw for the chosen engines. */
   draw(width: number, isLog: boolean): Plot.PlotOptions | null;

@@ -1,4 +1,4 @@
-// What every section needs: the results, the links, the engines.
+// The data that all sections share: the results, the links and the engines.
 
 import type { Chart } from "./chart";
 import { chartFigure } from "./chart";
@@ -13,7 +13,7 @@ import { SeriesList } from "./series";
 export interface Section {
   id: string;
   title: string;
-  /** What the section shows and how to read it. */
+  /** The content of the section, and how to read it. */
   lede: string;
   /** The keys of the results it shows. */
   keys: string[];

@@ -33,7 +33,7 @@ export function svg(name: string, attributes: Record<string, string | number>, .
   return element;
 }
 
-/** A button that copies a text and confirms it. `what` tells screen readers which of several buttons it is. */
+/** A button that copies a text and confirms it. For screen readers, `what` distinguishes several buttons. */
 export function copyButton(label: string, what: string | null, content: () => string): HTMLButtonElement {
   const name = what === null ? null : `${label}: ${what}`;
   const button = el("button", { type: "button", class: "copy", "aria-label": name }, label);
@@ -49,7 +49,7 @@ export function copyButton(label: string, what: string | null, content: () => st
   return button;
 }
 
-/** Copies a text. Pages in files have no clipboard in some browsers, so a selection is the second way. */
+/** Copies a text. Some browsers give pages in files no clipboard. The fallback is a selection. */
 async function copyText(content: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(content);

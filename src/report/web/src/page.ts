@@ -100,7 +100,7 @@ function sectionOf(context: Context, section: Section): HTMLElement {
   );
 }
 
-/** What the reader must know about a section's results: which are missing, failed, empty or estimates. */
+/** Messages about a section's results: missing results, failed queries, notes and empty results. */
 function remarks(section: Section, results: Report["results"]): HTMLElement[] {
   const known = section.keys.flatMap((key) => results[key] ?? []);
   const isEmpty = known.every((result) => result.error === null && result.rows.length === 0);

@@ -26,7 +26,7 @@ export function moveLabels(chart: Element): void {
  */
 export function explainMarks(chart: HTMLElement): void {
   chart.addEventListener("pointermove", (event) => {
-    // Charts with curves explain the point that is nearest to the pointer by themselves.
+    // Charts with curves have their own text for the point that is nearest to the pointer.
     if (chart.querySelector('[aria-label="tip"] > *') !== null) hide();
     else if (event instanceof PointerEvent) show(event.target, event.clientX, event.clientY);
   });

@@ -19,10 +19,10 @@ import type {
   Schema,
 } from "./types";
 
-/** What the page knows about the server: `restarted` means that this page's token is invalid. */
+/** The state of the connection to the server. `restarted` means that this page's token is invalid. */
 export type Connection = "online" | "offline" | "restarted";
 
-/** An answer with an error status. `kind` is the server's word for it, or "offline". */
+/** A response with an error status. `kind` is the server's name for the error, or "offline". */
 export class ApiError extends Error {
   constructor(
     message: string,

@@ -1,4 +1,4 @@
-// The bodies and answers of the server.
+// The bodies of requests to the server and of its responses.
 
 /** A board as 16 hex digits, and the mask of the cells that hold 65,536. */
 export interface Board {
@@ -29,7 +29,7 @@ export interface Archive {
 
 export type PaletteName = "classic" | "safe";
 
-/** What an `archive` event tells. */
+/** The data of an `archive` event. */
 export type ArchiveChange = Pick<Archive, "version" | "num_runs" | "num_steps">;
 
 export interface RunFilter {

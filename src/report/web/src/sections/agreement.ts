@@ -12,8 +12,8 @@ export const agreement: Section = {
   title: "Agreement of engines",
   lede:
     "The probability that two engines play the same move on a position that both met. Boards that differ by a " +
-    "symmetry are one position. Only the first steps of games count, and pairs with few common positions say " +
-    "little.",
+    "symmetry are one position. Only the first steps of games count. The probability is uncertain for pairs with " +
+    "few common positions.",
   keys: ["engine_agreement"],
   absent: "No two engines of the archive met the same position.",
   content: (context) => [context.result("engine_agreement") && matrix(context)],

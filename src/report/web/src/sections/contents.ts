@@ -1,4 +1,4 @@
-// What the archive holds, and what its runs lack.
+// The contents of the archive, and the missing data of its runs.
 
 import * as Plot from "@observablehq/plot";
 import type { Context, Section } from "../context";
@@ -15,7 +15,7 @@ import { isSpread } from "./scores";
 
 export const contents: Section = {
   id: "contents",
-  title: "What the archive holds",
+  title: "Archive contents",
   lede:
     "The runs and steps of the archive, and the scores of its engines. The table shows the share of the runs or " +
     "steps that lack some data, by engine and file format.",

@@ -66,7 +66,7 @@ function lines(context: Context): ReachLine[] {
   }));
 }
 
-/** No run reaches a tile beyond the largest one of the result. */
+/** The share of runs that reach each tile. The share is 0 for tiles above the largest one of the result. */
 function shares(known: [number, number][]): Map<number, number> {
   const largest = Math.max(...known.map(([tile]) => tile));
   return new Map([...TILES.filter((tile) => tile > largest).map((tile): [number, number] => [tile, 0]), ...known]);

@@ -14,8 +14,8 @@ export const spawns: Section = {
   id: "spawns",
   title: "Spawn check",
   lede:
-    "Whether tiles spawn as the rules say: nine 2s to one 4, and each empty cell equally likely. A fair game has " +
-    "a p-value below 0.001 in one of a thousand checks, so a smaller value points to an error.",
+    "Tests of the spawned tiles. By the rules, 90 % are 2s, 10 % are 4s, and each empty cell is equally likely. A " +
+    "fair game has a p-value below 0.001 in one of a thousand checks, so a smaller value points to an error.",
   keys: ["spawn_check"],
   content: (context) =>
     context.result("spawn_check") === null ? [] : [tests(context), ratios(context), ranks(context)],

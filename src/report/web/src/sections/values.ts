@@ -17,8 +17,8 @@ export const values: Section = {
   title: "EV gap and loss",
   lede:
     "The gap is the best move's EV minus the second best EV; a gap near 0 is a hard choice. The loss is the best " +
-    "EV minus the played move's EV; a loss of 0 is a best move. EVs are the engine's own, mostly from 0 to 1 " +
-    "within each step.",
+    "EV minus the played move's EV; a loss of 0 is a best move. Most EVs are normalised to the range from 0 to " +
+    "1 within each step; other EVs have the engine's own unit.",
   keys: ["ev_gap_histogram", "ev_loss_histogram", "blunder_rate", "blunders", "hard_moves"],
   absent: "No result about EVs: either these queries were left out, or no step of the archive has EVs.",
   content: (context) => [
@@ -143,7 +143,7 @@ interface Bar {
   y: number;
 }
 
-/** The outline of bars as points of lines; the bar at 0 and the bins after a gap begin lines of their own. */
+/** The outline of bars as points of lines; the bar at 0 and each bin after a gap begin a new line. */
 function outline(bars: readonly Bar[]): { phase: string; run: string; x: number; y: number }[] {
   const points = [];
   for (const phase of PHASES) {

@@ -1,4 +1,4 @@
-// Which report is shown: its condition, its groups, and the two groups that it compares.
+// The choice of a report: its condition, its groups, and the two groups that it compares.
 
 import type { ReportRequest } from "../../api/types";
 import type { Route } from "../../router";

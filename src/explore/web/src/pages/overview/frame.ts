@@ -1,8 +1,8 @@
-// The frame with the report. A new report takes the place of the old one once it is drawn.
+// The frame with the report. A new report replaces the old one after it is drawn.
 
 import { el } from "../../dom";
 
-/** How long a new report may draw until it takes the old one's scroll position. */
+/** The longest wait for a new report to be as high as the old scroll position, in milliseconds. */
 const DRAW_MS = 1500;
 
 export class ReportFrame {

@@ -42,7 +42,7 @@ class Overview {
   readonly #stopNews: () => void;
   #choice: Choice = { where: "", by: "engine", compare: null };
   #request: AbortController | null = null;
-  /** The version of the shown report; null while there is none. */
+  /** The version of the shown report; null if no report of this choice is shown. */
   #shown: number | null = null;
 
   constructor(context: Context) {

@@ -1,8 +1,8 @@
-// News of commits while the page is visible, because browsers allow six connections per host.
+// Events about commits. The connection is open only while the page is visible, because browsers allow six per host.
 
 import type { ArchiveChange } from "../../api/types";
 
-/** Calls `onVersion` with the archive's version, first at once. Returns the function that stops it. */
+/** Calls `onVersion` with the archive's version, the first time at once. Returns the function that stops it. */
 export function followVersions(onVersion: (version: number) => void): () => void {
   let source: EventSource | null = null;
   const update = (): void => {

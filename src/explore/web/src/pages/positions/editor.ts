@@ -4,7 +4,7 @@ import { el } from "../../dom";
 import { exponentOf } from "./parse";
 
 const LARGEST = 16;
-/** How long a typed digit waits for the next one. */
+/** The longest time between two digits of a number, in milliseconds. */
 const TYPING_MS = 1200;
 
 export class BoardEditor {
@@ -143,7 +143,7 @@ export class BoardEditor {
     else this.#set(cell, this.#brush);
   }
 
-  /** Digits are the tile's number. The cell takes each number on the way that is a tile: 2, then 2048. */
+  /** Typed digits form the tile's number. The cell takes each prefix that is a tile: 2, then 2048. */
   #type(digit: string): void {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#endTyping(), TYPING_MS);
@@ -170,7 +170,7 @@ export class BoardEditor {
 
   #pointerMove(event: PointerEvent): void {
     if (!this.#isPainting || this.#brush === null) return;
-    // A finger keeps its first target, so the cell is looked up by place.
+    // Touch events keep their first target, so the cell is found by the pointer's place.
     const cell = cellOf(document.elementFromPoint(event.clientX, event.clientY));
     if (cell !== null) this.#set(cell, this.#brush);
   }

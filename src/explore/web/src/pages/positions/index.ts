@@ -1,4 +1,4 @@
-// A position: an editor of the board, and where the archive has this position.
+// A position: an editor of the board, and the places of this position in the archive.
 
 import type { Board } from "../../api/types";
 import { boardOf, boardText, exponents } from "../../board";

@@ -1,4 +1,4 @@
-// What was played on a position: a row for each legal move.
+// The moves that were played on a position: a row for each legal move.
 
 import type { FourValues, Position, PositionMove } from "../../api/types";
 import { ARROWS, boardView, MOVES } from "../../board";
@@ -83,7 +83,7 @@ export function unknown(): Child {
   return el("span", { class: "null", title: "unknown" }, "–");
 }
 
-/** Four digits tell values apart that matter. */
+/** Rounds to four digits, or to an integer if the number is longer. */
 export function rounded(value: number): number {
   return Math.abs(value) >= 1000 ? Math.round(value) : Number(value.toPrecision(4));
 }

@@ -1,4 +1,4 @@
-// The positions that followed, as small boards that lead on.
+// The positions that followed, as small boards with links.
 
 import type { Board, Position } from "../../api/types";
 import { boardView } from "../../board";

@@ -1,4 +1,4 @@
-// Where to begin: the most frequent first positions of the archive.
+// Openings: the most frequent first positions of the archive.
 
 import type { Context } from "../../context";
 import { boardView } from "../../board";

@@ -1,4 +1,4 @@
-// The choice of what a click on a cell does: raise its tile, or paint a tile.
+// The choice of a click's effect on a cell: raise its tile, or paint a tile.
 
 import { el } from "../../dom";
 

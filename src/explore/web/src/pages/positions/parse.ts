@@ -1,4 +1,4 @@
-// Reading a board from text, in the forms in which boards are written elsewhere.
+// Reading a board from text, in the common forms of boards.
 
 export type Parsed = { cells: number[]; form: string } | { error: string };
 
@@ -40,7 +40,7 @@ function parseList(text: string): Parsed {
   try {
     list = JSON.parse(text);
   } catch {
-    return { error: "Board: expected a JSON list, found a text that is no JSON" };
+    return { error: "Board: expected a JSON list, found invalid JSON" };
   }
   const numbers = (list as unknown[]).flat(Number.POSITIVE_INFINITY).map((value) => (value === null ? 0 : value));
   const strange = numbers.find((value) => typeof value !== "number");

@@ -1,4 +1,4 @@
-// The positions through which the reader came, as small boards.
+// The positions that the reader visited, as small boards.
 
 import type { Board } from "../../api/types";
 import { boardView } from "../../board";
@@ -12,7 +12,7 @@ export class Path {
   #boards: Board[] = [];
   #at = 0;
 
-  /** Adds a position behind the shown one. */
+  /** Adds a position after the shown one. */
   push(board: Board): void {
     this.#boards = [...this.#boards.slice(0, this.#at + 1), board].slice(-MAX_LENGTH);
     this.#at = this.#boards.length - 1;

@@ -1,4 +1,4 @@
-// Where a position occurs: the steps of runs.
+// The places of a position: steps of runs.
 
 import type { Place, Position } from "../../api/types";
 import { el } from "../../dom";

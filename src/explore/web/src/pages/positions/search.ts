@@ -25,7 +25,7 @@ export class Search {
   #timer: ReturnType<typeof setInterval> | undefined;
   readonly #found: (position: Position) => void;
 
-  /** `go` is told of a next position that the reader chooses, `found` of each answer. */
+  /** Calls `go` with a next position that the reader chooses, and `found` with each result. */
   constructor(context: Context, go: (board: Board) => void, found: (position: Position) => void) {
     this.#context = context;
     this.#go = go;

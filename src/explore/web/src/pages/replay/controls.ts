@@ -14,7 +14,7 @@ interface Actions {
   mark(direction: 1 | -1): void;
   symmetry(index: number): void;
   play(): void;
-  /** Sets the speed in positions a second. */
+  /** Sets the speed in positions per second. */
   speed(positions: number): void;
 }
 
@@ -35,8 +35,8 @@ export class Controls {
       button("◀", "One position back (h)", () => actions.by(-1)),
     ];
     this.#forward = [
-      button("▶", "One position on (l)", () => actions.by(1)),
-      button("+10", "10 positions on (])", () => actions.by(10)),
+      button("▶", "One position forward (l)", () => actions.by(1)),
+      button("+10", "10 positions forward (])", () => actions.by(10)),
       button("▶|", "Last position (G)", () => actions.go(this.#last)),
     ];
     this.#play.addEventListener("click", () => actions.play());

@@ -1,4 +1,4 @@
-// A run as the page replays it, with what follows from each position.
+// A run for the replay, with values computed from each position.
 
 import type { FourValues, Model, Run } from "../../api/types";
 import { exponents } from "../../board";
@@ -15,7 +15,7 @@ export class Game {
   readonly length: number;
   /** The best value; NaN if no value is known. */
   readonly best: Float64Array;
-  /** How much less the played move is worth than the best one; NaN if unknown. */
+  /** The best value minus the value of the played move; NaN if unknown. */
   readonly loss: Float64Array;
   /** The best value minus the second best one; NaN if unknown. */
   readonly gap: Float64Array;
@@ -82,7 +82,7 @@ export class Game {
     return this.run.positions.step[at] ?? null;
   }
 
-  /** The index of the step by which addresses and notes name a position. The final board has the one after the last. */
+  /** The step index of a position in addresses and notes. The final board has the index after the last step. */
   stepIndex(at: number): number {
     return this.step(at) ?? (at === 0 ? 0 : (this.step(at - 1) ?? 0) + 1);
   }

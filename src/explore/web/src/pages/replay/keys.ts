@@ -20,9 +20,9 @@ export function replayKeys(game: Game, actions: KeyActions): Shortcut[] {
   const last = game.length - 1;
   const by = (positions: number) => (): void => actions.go(actions.at() + positions);
   return [
-    { keys: ["l", "ArrowRight"], doc: "One position on", run: by(1) },
+    { keys: ["l", "ArrowRight"], doc: "One position forward", run: by(1) },
     { keys: ["h", "ArrowLeft"], doc: "One position back", run: by(-1) },
-    { keys: ["]"], doc: "10 positions on", run: by(10) },
+    { keys: ["]"], doc: "10 positions forward", run: by(10) },
     { keys: ["["], doc: "10 positions back", run: by(-10) },
     { keys: ["g", "Home"], doc: "First position", run: () => actions.go(0) },
     { keys: ["G", "End"], doc: "Last position", run: () => actions.go(last) },

@@ -1,4 +1,4 @@
-// What is loaded around the shown position: annotations of models and values of the live policy.
+// Loads the annotations of models and the values of the live policy around the shown position.
 
 import type { Api } from "../../api/client";
 import { ApiError, errorText, isAbort } from "../../api/client";
@@ -7,7 +7,7 @@ import type { Game } from "./game";
 
 const CHUNK = 512;
 const KEPT_CHUNKS = 12;
-/** The policy evaluates boards around the shown one, so that stepping on needs no request. */
+/** The policy evaluates boards around the shown one, so that the next steps need no request. */
 const AHEAD = 48;
 const BEHIND = 16;
 /** The pause after a failed request, in milliseconds. */
@@ -34,7 +34,7 @@ export class AnnotationLoader {
     return this.#chunks.get(Math.floor(step / CHUNK))?.get(`${step} ${model}`) ?? null;
   }
 
-  /** Loads what is missing around a position. */
+  /** Loads the missing annotations around a position. */
   want(at: number): void {
     if (this.#game.models.length === 0) return;
     const step = this.#game.stepIndex(at);

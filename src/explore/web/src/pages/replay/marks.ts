@@ -1,4 +1,4 @@
-// The positions that are worth a look.
+// The marked positions of a run: blunders, hard moves, disagreements, new tiles and notes.
 
 import type { Game } from "./game";
 
@@ -18,11 +18,11 @@ export function kindsOf(game: Game, hasNotes: boolean): Kind[] {
   return KINDS.filter((kind) => (kind !== "disagreement" || game.models.length > 0) && (kind !== "note" || hasNotes));
 }
 
-/** The limits from which on a step is marked. */
+/** The limits for marks. */
 export interface Thresholds {
   /** The least loss of a blunder. */
   minLoss: number;
-  /** The greatest gap of a hard move. Equal values are no hard move, because any choice is right. */
+  /** The greatest gap of a hard move. Equal values make no hard move, because either choice is right. */
   maxGap: number;
 }
 
@@ -83,11 +83,11 @@ function lowerBound(sorted: number[], value: number): number {
 }
 
 /**
- * The thresholds to start with. Raw values have any unit, so the run itself gives the limits: the largest hundredth of
- * the losses are blunders, and the smallest hundredth of the gaps are hard moves.
+ * The initial thresholds. Raw values have any unit, so the limits depend on the run: blunders are the largest 1 % of
+ * the losses above 0, and hard moves are the smallest 1 % of the gaps above 0.
  */
 export function defaultThresholds(game: Game, archive: { min_loss: number; max_gap: number }): Thresholds {
-  // Values are 32-bit numbers with about seven digits: 0.1 may come as 0.10000000149.
+  // Values are 32-bit numbers with about seven digits: 0.1 may arrive as 0.10000000149.
   const short = (value: number): number => Number(value.toPrecision(6));
   if (!game.run.raw_evs) return { minLoss: short(archive.min_loss), maxGap: short(archive.max_gap) };
   const quantile = (numbers: Float64Array, share: number, round: (number: number) => number): number => {
@@ -100,7 +100,7 @@ export function defaultThresholds(game: Game, archive: { min_loss: number; max_g
   return { minLoss: quantile(game.loss, 0.99, Math.floor), maxGap: quantile(game.gap, 0.01, Math.ceil) };
 }
 
-/** How far a move is behind the best one, in signs: the loss of a blunder is "!!". */
+/** The sign for a move's distance from the best one. The loss of a blunder is "!!". */
 export function severity(behind: number, { minLoss, maxGap }: Thresholds): string {
   if (behind === 0) return "";
   if (minLoss > 0 && behind >= minLoss) return "!!";

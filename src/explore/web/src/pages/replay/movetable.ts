@@ -1,4 +1,4 @@
-// The four moves of a position, with their values and what the models say about them.
+// The four moves of a position, with their values and the predictions of the models.
 
 import type { Annotation, FourValues } from "../../api/types";
 import { ARROWS, MOVES } from "../../board";
@@ -11,7 +11,7 @@ import type { AnnotationLoader, PolicyLoader } from "./loader";
 import type { Thresholds } from "./marks";
 import { severity } from "./marks";
 
-/** What the table shows of a position. */
+/** The content of the table for a position. */
 interface Shown {
   at: number;
   game: Game;
@@ -64,7 +64,7 @@ export class MoveTable {
     });
   }
 
-  /** Builds the table, and builds it again whenever a model turns out to have another kind of predictions. */
+  /** Builds the table, and builds it again when a model's first prediction of another kind is loaded. */
   #build(at: number): void {
     const known = this.#kinds.size;
     for (const { name } of this.#game.models) {
@@ -205,7 +205,7 @@ function textColumn(
   return { group, title, doc, number: true, cell };
 }
 
-/** A number with a bar. The full bar is the loss of a blunder, or the worst of the four moves if that is more. */
+/** A number with a bar. The full bar is a blunder's loss, or the largest loss of the four moves if that is greater. */
 function behindColumn(): TableColumn {
   const cell = (): ReturnType<TableColumn["cell"]> => {
     const text = el("span", { class: "behind-text" });

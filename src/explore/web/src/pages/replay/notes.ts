@@ -28,7 +28,7 @@ export class NoteStore {
     try {
       this.#set((await this.#api.notes(this.#controller.signal)).notes);
     } catch (error) {
-      // The banner tells about a lost connection. Without notes, the page works.
+      // The banner reports a lost connection. The page works without notes.
       if (!isAbort(error)) this.#set([]);
     }
   }

@@ -3,13 +3,13 @@
 export const SPEEDS = [1, 2, 5, 10, 25, 60] as const;
 
 export class Player {
-  /** Positions a second. */
+  /** Positions per second. */
   speed = 5;
   readonly #step: (positions: number) => boolean;
   readonly #onChange: (isPlaying: boolean) => void;
   #frame: number | null = null;
 
-  /** `step` goes on by a number of positions, and returns false at the end. */
+  /** `step` moves forward by a number of positions, and returns false at the end. */
   constructor(step: (positions: number) => boolean, onChange: (isPlaying: boolean) => void) {
     this.#step = step;
     this.#onChange = onChange;
@@ -35,7 +35,7 @@ export class Player {
     let last = performance.now();
     let due = 1;
     const frame = (now: number): void => {
-      // A page in the background gets no frames. It then goes on where it was, without a jump.
+      // A page in the background gets no frames. Playing resumes where it stopped, without a jump.
       due += (Math.min(now - last, 500) / 1000) * this.speed;
       last = now;
       this.#frame = requestAnimationFrame(frame);

@@ -8,7 +8,7 @@ import type { Game } from "./game";
 
 const SHOWN = 50;
 
-/** A list of positions in the order of `values`, of which the smallest ones come first. */
+/** A list of positions in ascending `order`. Positions whose `order` is NaN are left out. */
 export function rankedList(
   title: string,
   empty: string,

@@ -11,7 +11,10 @@ export interface Limits extends Thresholds {
 
 const EDGES_KEY = "bin-edges";
 
-/** Remembers the limits while the page is open. Raw values have other units, so each run with them starts anew. */
+/**
+ * The limits that the reader set, kept while the page is open. Raw values have other units, so each run with raw values
+ * starts with its own defaults.
+ */
 let remembered: Thresholds | null = null;
 
 export class LimitFields {
@@ -57,7 +60,11 @@ export class LimitFields {
         hasBins ? el("label", {}, "Edges of value bins, from 0 to 1", edgeField) : null,
       ),
       isRaw
-        ? el("p", { class: "hint" }, "Values are in the engine's own unit. The limits mark 1 % of this run's moves.")
+        ? el(
+            "p",
+            { class: "hint" },
+            "Values are in the engine's own unit. The default limits mark 1 % of the losses and 1 % of the gaps.",
+          )
         : null,
     );
   }

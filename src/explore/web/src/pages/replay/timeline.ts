@@ -1,4 +1,4 @@
-// The whole run at a glance: a slider, a strip of marks and lines. Everything but the cursor is drawn once.
+// The timeline of a run: a slider, a strip of marks, and lines. The cursor moves without a new drawing.
 
 import { debounce, el } from "../../dom";
 import { formatNumber } from "../../format";
@@ -7,11 +7,11 @@ import type { Game } from "./game";
 import type { Kind, Marks } from "./marks";
 import { KIND_NAMES, nearestMark } from "./marks";
 
-/** Half the width of the slider's thumb: the slider's values span the width between. */
+/** Half the width of the slider's thumb. The slider's values span the width without these margins. */
 const INSET = 8;
-/** From this share of marked positions on, the strip shows how dense the marks are. */
+/** Above this share of marked positions, the strip shows the density of the marks. */
 const DENSE = 0.1;
-/** How far from a mark a click may be. */
+/** The largest distance of a click from its mark, in pixels. */
 const NEAR = 8;
 
 interface LineRow {
@@ -118,7 +118,7 @@ export class Timeline {
     return [above, (this.#edges[index + 1] ?? 0) - above];
   }
 
-  /** Several positions can share a column of pixels. Frequent marks are then as strong as they are dense there. */
+  /** Several positions can share a column of pixels. The opacity of frequent marks then shows their density. */
   #drawMarks(context: CanvasRenderingContext2D, kind: Kind, row: number): void {
     const [above, height] = this.#row(row);
     const marks = this.#marks?.[kind] ?? [];

@@ -50,7 +50,7 @@ export class ReplayView {
   #at = 0;
   #symmetry = 0;
 
-  /** Loading follows once the reader rests on a position. */
+  /** Loads data once the reader stays on a position. */
   readonly #load = debounce(40, () => {
     this.#annotations.want(this.#at);
     this.#policy?.want(this.#at);
@@ -153,7 +153,7 @@ export class ReplayView {
     this.go(at);
   }
 
-  /** Plays on, or from the start if the end is reached. */
+  /** Starts or pauses the player. It starts from the first position if the last one is shown. */
   #play(): void {
     if (!this.#player.isPlaying && this.#at === this.#game.length - 1) this.go(0);
     this.#player.toggle();
@@ -343,7 +343,7 @@ export class ReplayView {
       ),
       rankedList(
         "Hardest moves",
-        "No two best values differ.",
+        "No step has two best values that differ.",
         game,
         gap,
         (at) => `gap ${game.valueText(gap(at))}`,

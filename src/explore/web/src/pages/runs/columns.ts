@@ -8,7 +8,7 @@ import { formatNumber, formatSeconds, formatTime } from "../../format";
 import { runRoute } from "../../router";
 
 export interface RunColumn {
-  /** The name on the server, by which it sorts. */
+  /** The name of the column on the server, for sorting. */
   name: string;
   title: string;
   number: boolean;

@@ -14,7 +14,7 @@ import { RunList, viewText } from "./list";
 import type { RunQuery } from "./query";
 import { hashOf, queryOf, sqlOf } from "./query";
 
-/** Where the reader left the list, to come back to the same row. */
+/** The place in the list that the reader left. The list opens there again. */
 let left: { hash: string; position: ListPosition } | null = null;
 
 export const runsPage: Page = { title: "Runs", mount };
@@ -34,7 +34,7 @@ function mount(root: HTMLElement, route: Route, context: Context): Mounted {
       if (field === "where") list.focus();
       return;
     }
-    // Typing on in one field replaces the address, so that "back" undoes the whole change.
+    // Further typing in one field replaces the address, so that "back" undoes the whole change.
     go(next, field === lastField && field !== "engines");
     lastField = field;
   });
@@ -45,7 +45,7 @@ function mount(root: HTMLElement, route: Route, context: Context): Mounted {
       return context.api.runs({ ...query, offset, limit }, signal);
     },
     onSort: (sort) => {
-      // Of most numbers, the greatest ones matter first.
+      // For numbers other than run IDs, the greatest ones come first.
       const first = sort !== "run_id" && COLUMNS.some(({ name, number }) => name === sort && number);
       go({ ...query, sort, descending: sort === query.sort ? !query.descending : first }, false);
     },
@@ -83,7 +83,7 @@ function mount(root: HTMLElement, route: Route, context: Context): Mounted {
       el("strong", {}, text),
       el(
         "span",
-        { class: "hint", title: `With the way to the server: ${formatSeconds((performance.now() - asked) / 1000)}` },
+        { class: "hint", title: `Including the transfer: ${formatSeconds((performance.now() - asked) / 1000)}` },
         ` in ${formatSeconds(seconds)}`,
       ),
     );
@@ -92,7 +92,7 @@ function mount(root: HTMLElement, route: Route, context: Context): Mounted {
   }
 
   function failed(error: unknown): void {
-    // The banner tells about a lost connection, and the rows stay.
+    // The banner reports a lost connection, and the rows stay.
     if (context.api.connection !== "online" && list.hasRows) return;
     const message = errorText(error);
     const isQuery = error instanceof ApiError && error.status >= 400 && error.status < 500 && query.where !== "";
@@ -117,14 +117,19 @@ function mount(root: HTMLElement, route: Route, context: Context): Mounted {
     },
     { keys: ["."], doc: "Go to the list", run: () => list.focus() },
     { keys: [], label: "↑ ↓ j k", doc: "In the list: previous and next run", run: () => false },
-    { keys: [], label: "PgUp PgDn Home End", doc: "In the list: far jumps", run: () => false },
+    {
+      keys: [],
+      label: "PgUp PgDn Home End",
+      doc: "In the list: previous and next page, first and last run",
+      run: () => false,
+    },
     { keys: [], label: "Enter", doc: "In the list: open the run", run: () => false },
   ]);
   context.onArchive(() => {
     form.setEngines(context.archive.engines);
     show(query, list.position);
   });
-  // Runs are back after an interruption.
+  // Loads the runs again after a lost connection.
   const stopListening = context.api.onConnection((connection) => {
     if (connection === "online") list.reload(query, list.position);
   });

@@ -19,7 +19,7 @@ interface ListOptions {
   onOpen(row: RunRow): void;
   onAnswer(runs: Runs): void;
   onError(error: unknown): void;
-  /** Tells which rows are in view. */
+  /** Reports the rows in view. */
   onView(first: number, last: number, total: number): void;
 }
 
@@ -34,7 +34,7 @@ export class RunList {
   readonly #pages: RowPages;
   readonly #elements = new Map<number, HTMLElement>();
   readonly #sizes = new ResizeObserver(() => this.#measure());
-  /** Scrolling fast loads only the rows at which it rests. */
+  /** Fast scrolling loads only the rows where it stops. */
   readonly #want = debounce(60, () => this.#load());
   #total: number | null = null;
   #active = 0;
@@ -111,7 +111,7 @@ export class RunList {
   }
 
   get #numVisible(): number {
-    // Before the first measurement, as many as fit into a window.
+    // Before the first measurement, the height of the window is the limit.
     return Math.ceil((this.#scroller.viewHeight || innerHeight) / this.#rowHeight) + 1;
   }
 
@@ -154,7 +154,7 @@ export class RunList {
     this.#scroller.scrollTo(this.#scroller.top);
   }
 
-  /** Brings the elements in line with the rows in view. */
+  /** Adds, moves and removes elements so that they match the rows in view. */
   #draw(): void {
     const total = this.#total ?? 0;
     const { top } = this.#scroller;

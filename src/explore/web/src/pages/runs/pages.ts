@@ -28,7 +28,7 @@ export class RowPages {
     return this.#pages.get(Math.floor(index / SIZE))?.[index % SIZE];
   }
 
-  /** Loads the rows from `first` to `last`, and stops what is loading for other rows. */
+  /** Loads the rows from `first` to `last`, and cancels requests for distant rows. */
   want(first: number, last: number): void {
     const [from, to] = [Math.floor(first / SIZE), Math.floor(last / SIZE)];
     for (const [page, controller] of this.#running) {

@@ -1,4 +1,4 @@
-// What the list shows, and how an address says it.
+// The query of the list, its address and its SQL.
 
 import type { RunFilter, RunsRequest } from "../../api/types";
 import type { Route } from "../../router";
@@ -62,7 +62,7 @@ export function hashOf({ filter, where, sort, descending }: RunQuery): string {
 
 /** The list as a statement for the page SQL. */
 export function sqlOf({ filter, where, sort, descending }: RunQuery): string {
-  // A comment at the end of the condition ends with its line.
+  // A line break ends a comment at the end of the condition.
   const conditions = where === "" ? [] : [where.includes("--") ? `(${where}\n)` : `(${where})`];
   const engines = filter.engines ?? [];
   const names = engines.filter((engine) => engine !== null).map((engine) => `'${engine.replaceAll("'", "''")}'`);

@@ -1,13 +1,13 @@
-// Scrolling through more rows than an element can be high.
+// Scrolling through rows whose total height exceeds the maximum height of an element.
 
-/** Browsers limit the height of elements; 17 million pixels in Firefox. */
+/** In pixels. Browsers limit the height of elements, Firefox to 17 million pixels. */
 const MAX_HEIGHT = 8_000_000;
 const REST = 150;
 
 /**
  * A scroll container whose content stays in view while its scrollbar moves. Above MAX_HEIGHT, the scrollbar covers the
- * rows in a smaller scale: small steps, as of a wheel, move the rows by the same number of pixels, and long ones go to
- * the row that the scrollbar stands for. At rest, the scrollbar goes to where it belongs.
+ * rows at a smaller scale. Short steps, such as those of a wheel, move the rows by the same number of pixels. Long
+ * steps go to the row at the scrollbar's place. After scrolling stops, the scrollbar moves to the place of the rows.
  */
 export class Scroller {
   readonly element: HTMLElement;
@@ -84,7 +84,7 @@ export class Scroller {
     this.#rest = setTimeout(() => this.#align(), REST);
   }
 
-  /** Moves the scrollbar to where it belongs, without moving the rows. */
+  /** Moves the scrollbar to the place of the rows, without moving the rows. */
   #align(): void {
     const scaled = this.#height > MAX_HEIGHT;
     const target = scaled && this.#maxTop > 0 ? (this.#top / this.#maxTop) * this.#maxScrollTop : this.#top;

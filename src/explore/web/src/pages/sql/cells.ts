@@ -49,7 +49,7 @@ export class Cells {
     );
   }
 
-  /** The cells with 65,536, which a column beside the board has. */
+  /** The mask of the cells with 65,536, from the column that belongs to the board's column. */
   #mask(row: QueryResult["rows"][number], { name }: ColumnInfo): number {
     const partner = name.replace(/board$/, "tile_65536_mask");
     const index = partner === name ? -1 : this.#columns.findIndex((column) => column.name === partner);
@@ -72,7 +72,7 @@ function roundedPart(part: unknown): unknown {
   return typeof part === "number" && !Number.isInteger(part) ? Number(part.toPrecision(4)) : part;
 }
 
-/** The exact text, where the table shows less. */
+/** The exact text, if the table rounds or shortens it. */
 function titleOf(value: Value): string | null {
   const text = textOf(value);
   return text.length > 24 || (typeof value === "number" && !Number.isInteger(value)) ? text : null;

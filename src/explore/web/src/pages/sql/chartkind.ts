@@ -1,4 +1,4 @@
-// Which chart fits a result.
+// The choice of a chart that fits a result.
 
 import type { QueryResult, Value } from "../../api/types";
 import type { ColumnInfo } from "./columns";
@@ -15,7 +15,7 @@ export interface ChartChoice {
   colour: number | null;
 }
 
-/** More series than this have no colours that differ. */
+/** The largest number of series with distinct colours. */
 const MAX_COLOURS = 7;
 
 /** The columns that a chart can have on its axes. */
@@ -48,7 +48,7 @@ export function defaultChart(columns: ColumnInfo[], { rows }: QueryResult): Char
   const isLabel = (column: ColumnInfo): boolean =>
     distinct(column) > rows.length / 4 && (distinct(column) > 1 || rows.length === 1);
   const label = labels.find((column) => column !== colour && isLabel(column)) ?? labels[0];
-  // Means and shares tell more than counts.
+  // Means and shares are more useful than counts.
   const telling = measures.find((column) => !isCount(column) && isNoBound(column)) ?? measures[0];
   if (label !== undefined && telling !== undefined && isLabel(label)) {
     return { kind: "bar", x: label.index, y: telling.index, colour: colour === label ? null : (colour?.index ?? null) };
@@ -61,7 +61,7 @@ export function defaultChart(columns: ColumnInfo[], { rows }: QueryResult): Char
   return only === undefined ? null : { kind: "histogram", x: only.index, y: null, colour: colour?.index ?? null };
 }
 
-/** Whether a column is not the limit of something, such as a bin or an interval. */
+/** Whether a column is neither the lower nor the upper bound of a bin or an interval. */
 function isNoBound({ name }: ColumnInfo): boolean {
   return !/^(min|max|low|high|from|to)(_|$)|_(from|to|low|high)$/.test(name) || name === "max_score";
 }
@@ -84,7 +84,7 @@ function isOrdered(column: ColumnInfo, rows: Value[][], colour: ColumnInfo | nul
   return last.size < rows.length / 2;
 }
 
-/** Whether a column has tiles: powers of two, which need as much room each. */
+/** Whether a column has tiles: powers of two, which are equally spaced on an axis. */
 export function isTile(column: ColumnInfo, rows: Value[][]): boolean {
   if (column.kind !== "int" || !column.name.includes("tile")) return false;
   const values = rows.map((row) => row[column.index] ?? null);

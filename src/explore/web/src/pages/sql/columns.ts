@@ -1,4 +1,4 @@
-// The kinds of columns, by which values are shown and charts are chosen.
+// The kinds of columns. The form of values and the choice of a chart depend on them.
 
 import type { QueryResult, ResultColumn, Value } from "../../api/types";
 
@@ -27,12 +27,12 @@ export function isNumeric({ kind }: ColumnInfo): boolean {
   return kind === "int" || kind === "float";
 }
 
-/** Whether the numbers of a column name something, so that they have no thousands separators. */
+/** Whether the numbers of a column are identifiers or codes, which have no thousands separators. */
 export function isKey({ name }: ColumnInfo): boolean {
   return /(^|_)(id|index|step|seed|version|mask|move|exp|run|legal)$/.test(name);
 }
 
-/** A value as text: the one that a copy has. */
+/** A value as text, as in copies. */
 export function textOf(value: Value): string {
   if (value === null) return "";
   return typeof value === "object" ? JSON.stringify(value) : String(value);

@@ -1,4 +1,4 @@
-// The dialect of the archive's SQL: its words, and what the editor offers while the reader writes.
+// The dialect of the archive's SQL: its words, and the completions of the editor.
 
 import type { Completion, CompletionContext, CompletionResult } from "@codemirror/autocomplete";
 import { insertCompletionText, pickedCompletion } from "@codemirror/autocomplete";

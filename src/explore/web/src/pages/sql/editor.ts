@@ -22,8 +22,8 @@ import { theme } from "./theme";
 
 export class SqlEditor {
   /**
-   * The editor has a shadow root of its own, because CodeMirror there uses constructed style sheets. In a document it
-   * adds a style element, which the Content-Security-Policy blocks.
+   * The editor has its own shadow root, where CodeMirror uses constructed style sheets. In a document, CodeMirror adds
+   * a style element, which the Content-Security-Policy blocks.
    */
   readonly element = el("div", { class: "sql-editor" });
   readonly #view: EditorView;
@@ -65,7 +65,7 @@ export class SqlEditor {
         ],
       }),
     });
-    // The page's keys do not look into the shadow root, so they would take what the reader types.
+    // The page's shortcuts cannot see the editor in the shadow root, so typed text would trigger them.
     this.element.addEventListener("keydown", (event) => event.stopPropagation());
   }
 
@@ -73,7 +73,7 @@ export class SqlEditor {
     return this.#view.state.doc.toString();
   }
 
-  /** Replaces the text. Undo brings the old one back. */
+  /** Replaces the text. Undo restores the old one. */
   set text(text: string) {
     if (text === this.text) return;
     const { length } = this.#view.state.doc;

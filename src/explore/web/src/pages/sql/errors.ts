@@ -1,11 +1,11 @@
-// Where an error of a statement is, as its message tells.
+// The place of an error in a statement, from its message.
 
 export interface ErrorPlace {
   from: number;
   to: number;
 }
 
-/** The word that a message complains about, by the form of the message. */
+/** The forms of messages that quote the word with the error. */
 const NAMES = [
   /No field named ([^\s.]+(?:\.[^\s.]+)*)/,
   /Invalid function '([^']+)'/,
@@ -30,7 +30,7 @@ export function errorPlace(message: string, sql: string): ErrorPlace | null {
 
 function find(sql: string, name: string): ErrorPlace | null {
   const pattern = new RegExp(`(?<![\\w$])${name.replaceAll(/[.*+?^${}()|[\]\\]/g, "\\$&")}(?!\\w)`, "i");
-  // Comments keep their length, so that places stay.
+  // Spaces replace comments, so that all places stay the same.
   const code = sql.replaceAll(/--[^\n]*/g, (comment) => " ".repeat(comment.length));
   const found = pattern.exec(code);
   return found === null ? null : { from: found.index, to: found.index + name.length };

@@ -10,7 +10,7 @@ import { columnsOf, compare, isNumeric, textOf } from "./columns";
 
 /** Rows above and below the visible ones, for smooth scrolling. */
 const MARGIN = 12;
-/** The rows from which the widths of columns are taken. */
+/** The number of rows that determine the widths of columns. */
 const SAMPLE = 300;
 const MAX_WIDTH = 44;
 const BOARD_WIDTH = 29;
@@ -77,7 +77,7 @@ export class Grid {
     );
   }
 
-  /** Sorts the rows: ascending, then descending, then as the query gave them. */
+  /** Sorts the rows: ascending, then descending, then in the order of the query. */
   #sortBy(index: number): void {
     const info = this.#columns[index];
     if (info === undefined) return;

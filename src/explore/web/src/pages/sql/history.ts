@@ -1,4 +1,4 @@
-// The statements that the reader ran, which the browser remembers.
+// The statements that the reader ran, which the browser stores.
 
 import type { Settings } from "../../settings";
 import { el } from "../../dom";

@@ -288,7 +288,7 @@ interface Panel {
   content: HTMLElement;
 }
 
-/** A part of the side bar; at most one is open. On wide screens, this is the first one at first. */
+/** A panel of the side bar; at most one is open. On wide screens, the first one starts open. */
 function panel(title: string, isFirst: boolean): Panel {
   const isOpen = isFirst && matchMedia("(min-width: 1000px)").matches;
   const content = el("div", { class: "panel-content" });

@@ -10,14 +10,14 @@ const MAX_BARS = 200;
 const STYLE = { fontSize: "0.8rem", overflow: "visible" };
 const ROWS = "number of rows";
 
-/** A row of the result, as far as the chart shows it. */
+/** The values of a row that the chart shows. */
 export interface Datum {
   x: number | Date | string;
   y: number;
   colour: string | number;
 }
 
-/** What a chart shows. */
+/** The content of a chart. */
 export interface ChartSpec {
   kind: ChartKind;
   x: ColumnInfo;
@@ -32,7 +32,7 @@ export interface ChartSpec {
   hasTiles: boolean;
 }
 
-/** The options of one chart, and a note on what it leaves out. */
+/** The options of one chart, and a note on omitted bars. */
 export function chartOptions(spec: ChartSpec): { options: Plot.PlotOptions; note: string } {
   const marks = new Marks(spec);
   return { options: marks.options(), note: marks.note };
@@ -162,7 +162,7 @@ class Marks {
     });
   }
 
-  /** Bars of texts lie, so that their labels are legible. */
+  /** Bars of texts are horizontal, so that their labels are legible. */
   #sideways(): Plot.PlotOptions {
     const all = this.#spec.y === null ? grouped(this.#spec.data) : this.#spec.data;
     const names = [...new Set(all.map(({ x }) => String(x)))];
@@ -212,7 +212,7 @@ interface Stacked extends Datum {
   to: number;
 }
 
-/** Puts the bars of one place on each other. */
+/** Stacks the bars of one place. */
 function stack(bars: Datum[], floor: number): Stacked[] {
   const tops = new Map<string, number>();
   return bars.map((bar) => {

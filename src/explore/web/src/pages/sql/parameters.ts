@@ -121,7 +121,7 @@ function choice(attributes: Record<string, string | null>, preset: string, value
   return el("select", attributes, el("option", { value: "" }, `default: ${preset}`), ...options);
 }
 
-/** The value of a text. Without a type, the text tells it: 12, 0.5, true, null, or a string. */
+/** The value of a text. Without a type, the form of the text decides: 12, 0.5, true, null, or a string. */
 function valueOf(text: string, type: string | null): Value {
   if (text === "null") return null;
   if (type === "string") return text;

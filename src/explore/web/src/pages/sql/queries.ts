@@ -44,7 +44,7 @@ export class QueryList {
 
 class QueryItem {
   readonly element: HTMLDetailsElement;
-  /** What the search looks at. */
+  /** The text that the search reads. */
   readonly words: string;
   readonly #context: Context;
   readonly #query: NamedQuery;

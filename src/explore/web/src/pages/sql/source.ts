@@ -1,4 +1,4 @@
-// What a run of the page SQL asks: a statement, or a named query.
+// The query of the page SQL: a statement, or a named query.
 
 import type { Params, QueryResult } from "../../api/types";
 import type { Context } from "../../context";

@@ -1,4 +1,4 @@
-// What a statement says about itself: its parameters, and the header of a named query.
+// The parameters of a statement, and its text for lists.
 
 /** A parameter of a statement or a named query. `type` is null if the statement does not declare it. */
 export interface Parameter {
@@ -13,7 +13,10 @@ const TOKEN = /'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|\/\*[\s\S]*?\*\/|\$([A-Za-
 /** A parameter in the header of a named query: `--   limit int64 = 100: the maximum number of rows`. */
 const DECLARATION = /^--   (\w+) (\w+)(?: = ([^\n]*?))?: ([^\n]*(?:\n--     [^\n]*)*)/gm;
 
-/** The parameters that a statement uses, in the order of their first use. Headers tell their types and defaults. */
+/**
+ * The parameters that a statement uses. Parameters that a header declares come first, in its order, with their types
+ * and defaults. Others follow in the order of their first use.
+ */
 export function parametersOf(sql: string): Parameter[] {
   const names = new Set<string>();
   for (const [, name] of sql.matchAll(TOKEN)) {

@@ -1,0 +1,327 @@
+"""Loaders of shares: each epoch is a round, in which every rank materializes another share of a query's rows."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from fractions import Fraction
+from itertools import islice
+from math import ceil
+from typing import Any, Literal
+
+import torch
+from torch.utils.data import get_worker_info
+
+from . import MemoryLimitError, Query, StateMismatchError, StepTable
+from ._integers import integer
+from .torch import StepDataset, StepLoader, _distributed_rank, _Tensors
+
+_OTHERS_OF_A_QUERY: dict[str, Any] = {
+    "replacement": False,
+    "weights": None,
+    "strata": None,
+    "quotas": None,
+    "num_samples": None,
+}
+"""The options of ``StepLoader`` that a query lacks, and their defaults."""
+_VERSION = 1
+_FIXED = ("version", "archive_version", "archive", "total_rows", "seed", "shuffle", "symmetries")
+"""The fields of a state that any loader of the same rows must have."""
+_TOPOLOGY = ("world_size", "batch_size", "drop_last", "window")
+"""The fields of a state that a loader must have to continue in the middle of an epoch."""
+
+
+class ShareLoader(StepLoader):
+    """What ``StepLoader`` returns for a query."""
+
+    def __init__(
+        self,
+        table: Query,
+        batch_size: int = 4096,
+        *,
+        shuffle: bool = True,
+        seed: int = 0,
+        epoch: int = 0,
+        drop_last: bool = False,
+        rank: int | None = None,
+        world_size: int | None = None,
+        tokens: Literal["uint8", "int32", "int64"] = "int64",
+        symmetries: bool = False,
+        columns: Sequence[str] | None = None,
+        prefetch: int = 2,
+        window: int | None = None,
+        pin_memory: bool = False,
+        device: torch.device | str | None = None,
+        transform: Callable[[_Tensors], _Tensors] | None = None,
+        shard: tuple[int, int] | None = None,
+        materialize: Mapping[str, Any] | None = None,
+        prefetch_share: bool = True,
+        **others: Any,
+    ) -> None:
+        for name, value in others.items():
+            if name not in _OTHERS_OF_A_QUERY:
+                raise TypeError(f"StepLoader: unexpected argument {name}")
+            if value != _OTHERS_OF_A_QUERY[name]:
+                raise ValueError(f"{name}: expected the default for a query")
+        if rank is not None or world_size is not None:
+            raise ValueError("rank and world_size: expected none for a query; use shard")
+        if transform is not None and not callable(transform):
+            raise TypeError(f"transform: expected a function of a batch, found {type(transform).__name__}")
+        self._query = table
+        rank, world_size = _distributed_rank() if shard is None else shard
+        world_size = integer("shard: world_size", world_size, 1, 1 << 24)
+        self._shard = integer("shard: rank", rank, 0, world_size - 1), world_size
+        self._seed = integer("seed", seed, 0, 2**64 - 1)
+        self._materialize = dict(materialize or {})
+        for name in ("shard", "seed", "round", "path", "progress"):
+            if name in self._materialize:
+                raise ValueError(f"materialize: expected no {name}, because the loader sets it")
+        self._prefetches = prefetch_share
+        self._made_options: dict[str, Any] = {
+            "batch_size": integer("batch_size", batch_size, 1, 1 << 28),
+            "shuffle": shuffle,
+            "seed": self._seed,
+            "tokens": tokens,
+            "symmetries": symmetries,
+            "columns": None if columns is None else list(columns),
+            "prefetch": prefetch,
+            "window": window,
+            "pin_memory": pin_memory,
+            "device": device,
+            "transform": transform,
+        }
+        self._drops_last = drop_last
+        self._epoch = integer("epoch", epoch, 0, 2**63 - 1)
+        # The batches of the epoch that have been returned, and those that the next iteration skips.
+        self._served = self._start = 0
+        # Whether the next iteration serves the next epoch.
+        self._is_served = False
+        self._generation = 0
+        self._share: StepTable | None = None
+        self._next: _Prefetched | None = None
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the next iteration serves."""
+        return self._epoch + self._is_served
+
+    @property
+    def batch_size(self) -> int:
+        """The number of rows per batch and rank."""
+        batch_size: int = self._made_options["batch_size"]
+        return batch_size
+
+    def __repr__(self) -> str:
+        """Return the share, the options that determine the batches, and the epoch."""
+        return (
+            f"StepLoader({self._query!r}, shard={self._shard}, batch_size={self.batch_size}, "
+            f"seed={self._seed}, epoch={self.epoch})"
+        )
+
+    def __len__(self) -> int:
+        """Return the number of batches of an epoch, which is the same on all ranks."""
+        return self._num_batches(self._share_of(self.epoch))
+
+    def __iter__(self) -> Iterator[_Tensors]:
+        """Return an iterator over the epoch, from its beginning or, once, from the position of a loaded state."""
+        if get_worker_info() is not None:
+            raise ValueError("StepLoader: expected a table in a worker of a DataLoader, found a query")
+        if self._is_served:
+            self._jump(self._epoch + 1, 0)
+        epoch, start = self._epoch, self._start
+        self._jump(epoch, start)
+        self._start = 0
+        generation = self._generation
+        share = self._share_of(epoch)
+        num_batches = self._num_batches(share)
+
+        def serve() -> Iterator[_Tensors]:
+            for count, batch in enumerate(self._batches(share, epoch, start, num_batches), start + 1):
+                if self._prefetches and generation == self._generation:
+                    self._prefetch(epoch + 1)
+                if generation == self._generation:
+                    self._served, self._is_served = count, True
+                yield batch
+            if generation == self._generation and self._served > 0:
+                self._is_served = True
+
+        return serve()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch, whose number is that of the round.
+
+        If a state of this epoch was just loaded, the next iteration begins at its position.
+        """
+        epoch = integer("epoch", epoch, 0, 2**63 - 1)
+        if epoch != self._epoch:
+            self._jump(epoch, 0)
+        self._is_served = False
+
+    def skip_batches(self, n: int) -> None:
+        """Skip batches of the epoch: the next iteration begins after them."""
+        if self._is_served:
+            self._jump(self._epoch + 1, 0)
+        rest = self._num_batches(self._share_of(self._epoch)) - self._served
+        self._jump(self._epoch, self._served + min(integer("n", n, 0, 2**63 - 1), rest))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position after the batches returned so far. It is the same on all ranks."""
+        share = self._share_of(self._epoch)
+        rows = share.loader().state_dict()
+        return {
+            "version": _VERSION,
+            "archive_version": rows["archive_version"],
+            "archive": rows["archive"],
+            "total_rows": _total_rows(share),
+            "seed": self._seed,
+            "shuffle": self._made_options["shuffle"],
+            "symmetries": self._made_options["symmetries"],
+            "world_size": self._shard[1],
+            "batch_size": self.batch_size,
+            "drop_last": self._drops_last,
+            "window": self._made_options["window"],
+            "epoch": self._epoch,
+            "batches": self._served,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a position. The state of an ended epoch fits any number of ranks and any batch size."""
+        expected = self.state_dict()
+        if set(state) != set(expected):
+            raise ValueError(f"state: expected the state of a loader of a query, found the keys {sorted(state)}")
+        epoch = integer("epoch", state["epoch"], 0, 2**63 - 1)
+        batches = integer("batches", state["batches"], 0, 2**63 - 1)
+        for name in _FIXED:
+            _check(name, expected[name], state[name])
+        if batches > 0 and batches == _batches_of(state["total_rows"], state):
+            epoch, batches = epoch + 1, 0
+        if batches > 0:
+            for name in _TOPOLOGY:
+                _check(name, expected[name], state[name])
+        self._jump(epoch, batches)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_share": None, "_next": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore the pickled state."""
+        self.__dict__.update(state)
+
+    def _jump(self, epoch: int, batches: int) -> None:
+        self._epoch, self._served, self._start = epoch, batches, batches
+        self._is_served = False
+        # Iterations that began before no longer move the position.
+        self._generation += 1
+
+    def _num_batches(self, share: StepTable) -> int:
+        options = {"world_size": self._shard[1], "batch_size": self.batch_size, "drop_last": self._drops_last}
+        return _batches_of(_total_rows(share), options)
+
+    def _batches(self, share: StepTable, epoch: int, start: int, num_batches: int) -> Iterator[_Tensors]:
+        """Return the batches of an epoch. A rank with one row fewer than others ends with an empty batch."""
+        loader = StepLoader(share, epoch=epoch, rank=0, world_size=1, **self._made_options)
+        loader.skip_batches(start)
+        count = start
+        for batch in islice(loader, num_batches - start):
+            count += 1
+            yield batch
+        for _ in range(num_batches - count):
+            dataset = StepDataset(share, self._made_options["tokens"], self._made_options["columns"])
+            batch = StepDataset.collate(dataset.__getitems__([]))
+            transform, device = self._made_options["transform"], self._made_options["device"]
+            batch = batch if transform is None else transform(batch)
+            yield batch if device is None else {name: tensor.to(device) for name, tensor in batch.items()}
+
+    def _share_of(self, epoch: int) -> StepTable:
+        """Return the share of a round: the present one, the one that was made ahead, or a new one."""
+        if self._share is None or _round(self._share) != epoch:
+            # Both shares need not be in memory longer than necessary.
+            self._share = None
+            ahead, self._next = self._next, None
+            if ahead is not None and ahead.epoch != epoch:
+                ahead.stop()
+                ahead = None
+            if ahead is not None:
+                # It may not have fitted beside the share before, which is gone now.
+                with suppress(MemoryLimitError):
+                    self._share = ahead.result()
+            if self._share is None:
+                self._share = self._query.materialize(**self._options_of(epoch))
+        return self._share
+
+    def _options_of(self, epoch: int) -> dict[str, Any]:
+        return {**self._materialize, "shard": self._shard, "seed": self._seed, "round": epoch}
+
+    def _prefetch(self, epoch: int) -> None:
+        if self._next is None or self._next.epoch != epoch:
+            if self._next is not None:
+                self._next.stop()
+            self._next = _Prefetched(self, epoch, self._query, self._options_of(epoch))
+
+
+class _Prefetched:
+    """The share of a round, which a thread makes."""
+
+    def __init__(self, loader: ShareLoader, epoch: int, query: Query, options: dict[str, Any]) -> None:
+        self.epoch = epoch
+        self._table: StepTable | None = None
+        self._error: BaseException | None = None
+        self._is_stopped = False
+        # The thread must not keep a loader alive that nothing else uses.
+        owner = weakref.ref(loader)
+
+        def goes_on(_: object) -> None:
+            if self._is_stopped or owner() is None or not threading.main_thread().is_alive():
+                raise _StoppedError
+
+        def work() -> None:
+            try:
+                self._table = query.materialize(**options, progress=goes_on)
+            except BaseException as error:
+                self._error = error
+
+        self._thread = threading.Thread(target=work, name="a2store-share")
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._is_stopped = True
+
+    def result(self) -> StepTable:
+        """Wait for the share and return it."""
+        self._thread.join()
+        if self._table is None:
+            assert self._error is not None
+            raise self._error
+        return self._table
+
+
+class _StoppedError(Exception):
+    """Nothing needs the share any more."""
+
+
+def _round(share: StepTable) -> int:
+    assert share.shard is not None
+    return share.shard.round
+
+
+def _total_rows(share: StepTable) -> int:
+    assert share.shard is not None
+    return share.shard.total_rows
+
+
+def _batches_of(total_rows: int, options: Mapping[str, Any]) -> int:
+    """Return the number of batches of each rank.
+
+    It is that of the rank with the most rows or, if the last batch is dropped, of the rank with the fewest rows.
+    """
+    world_size, batch_size = options["world_size"], options["batch_size"]
+    if options["drop_last"]:
+        return int(total_rows // world_size // batch_size)
+    return ceil(ceil(Fraction(total_rows, world_size)) / Fraction(batch_size))
+
+
+def _check(name: str, expected: object, found: object) -> None:
+    if expected != found:
+        raise StateMismatchError(f"loader state does not match: {name}: expected {expected}, found {found}")

@@ -1,0 +1,66 @@
+//! The share of one rank, `a2store.TableShard`.
+
+use super::integers::{at_least, int, within};
+use crate::table::{Shard, TableShard};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+
+/// The share of a query's rows that a table is, from ``Query.materialize``.
+///
+/// >>> archive.sql("SELECT * FROM steps").materialize(shard=(1, 2)).shard
+/// TableShard(rank=1, world_size=2, seed=0, round=0, total_rows=29320)
+#[pyclass(frozen, name = "TableShard", module = "a2store", eq)]
+#[derive(PartialEq)]
+pub(super) struct PyTableShard(pub(super) TableShard);
+
+#[pymethods]
+impl PyTableShard {
+    /// The rank of the share, from 0.
+    #[getter]
+    fn rank(&self) -> u32 {
+        self.0.shard.rank()
+    }
+
+    /// The number of ranks.
+    #[getter]
+    fn world_size(&self) -> u32 {
+        self.0.shard.world_size()
+    }
+
+    /// The seed of the orders of all rounds.
+    #[getter]
+    fn seed(&self) -> u64 {
+        self.0.shard.seed()
+    }
+
+    /// The number of the round.
+    #[getter]
+    fn round(&self) -> u64 {
+        self.0.shard.round()
+    }
+
+    /// The number of rows of all shares. A share has this number divided by ``world_size``, rounded down or up.
+    #[getter]
+    fn total_rows(&self) -> u64 {
+        self.0.total_rows
+    }
+
+    fn __repr__(&self) -> String {
+        let TableShard { shard, total_rows, .. } = self.0;
+        let (rank, world_size, seed, round) = (shard.rank(), shard.world_size(), shard.seed(), shard.round());
+        format!("TableShard(rank={rank}, world_size={world_size}, seed={seed}, round={round}, total_rows={total_rows})")
+    }
+}
+
+/// Returns the share that the arguments `shard`, `seed` and `round` of a call describe.
+pub(super) fn shard_from(shard: &Bound<'_, PyAny>, seed: i128, round: i128) -> PyResult<Shard> {
+    let pair: Vec<Bound<'_, PyAny>> = shard.try_iter().and_then(Iterator::collect).unwrap_or_default();
+    let [rank, world_size] = &pair[..] else {
+        let found = shard.repr()?;
+        return Err(PyTypeError::new_err(format!("shard: expected a rank and a world size, found {found}")));
+    };
+    let world_size = within("shard: world_size", int(world_size)?, 1..=1 << 24)?;
+    let rank = within("shard: rank", int(rank)?, 0..=world_size - 1)?;
+    let (seed, round) = (at_least(0, "seed", seed)?, at_least(0, "round", round)?);
+    Ok(Shard::new(rank, world_size)?.with_seed(seed).with_round(round))
+}
