@@ -1,6 +1,6 @@
--- Whether a model's probability of its preferred move is the frequency with which that move was played. A calibrated
--- model has equal values in mean_prob and agreement. Steps without a known move, and annotations without a preferred
--- move or its probability, are left out.
+-- The calibration of a model: its probability of the preferred move, compared with how often that move was played. A
+-- calibrated model has equal values in mean_prob and agreement. Steps without a known move, and annotations without a
+-- preferred move or its probability, are left out.
 --
 -- Parameters:
 --   model string = null: only predictions of this model; null = all models

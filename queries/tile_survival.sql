@@ -1,5 +1,5 @@
--- Survival by tile: of the runs that reach a tile, the share that reach the next one. The hazard at the tile is one
--- minus this share. A run reaches a tile if its source states this tile, or a larger one, as its highest. A run that
+-- Survival by tile: the share of the runs with a tile that reach the next tile. The hazard at the tile is one minus
+-- this share. A run reaches a tile if its source states this tile, or a larger one, as its highest. A run that
 -- was stopped while a move was legal counts as one that did not reach the next tile. The interval is Wilson's (1927).
 -- Reads only `runs`.
 --

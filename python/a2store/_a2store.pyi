@@ -1910,9 +1910,9 @@ class Archive:
           or a NumPy structured array, shape (n,). A folder numbers the runs as its pool does. Each run is found in the
           archive by the seed, steps, score and highest tile in the folder's ``metadata.db``. A table or array has the
           columns ``run_id`` and ``step_index`` of the archive, and any other columns of ``annotations`` except
-          ``model``. There, ``policy_p1``, ``policy_logp`` and ``policy_hard`` may have 4 numbers per row. They become
-          null where ``policy_kind_mask`` is not null and lacks their bit. Rows may be in any order. A column ``board``
-          is compared with ``steps`` and not stored.
+          ``model``. There, ``policy_p1``, ``policy_logp`` and ``policy_hard`` may have 4 numbers per row. In an
+          array, which has no nulls, they become null where ``policy_kind_mask`` lacks their bit. Rows may be in any
+          order. A column ``board`` is compared with ``steps`` and not stored.
         - ``source``: for folders, the path that the runs were ingested from, or a folder above it; ``None`` = any.
         - ``replace``: ``True`` = replaces the model's annotations. Otherwise, a model that has annotations can get
           more of them only for later runs.
@@ -2778,8 +2778,10 @@ class Position:
         """The board."""
     @property
     def score(self) -> int | None:
-        """The score before the move: the sum of the tiles that merges have made. ``None`` if an earlier step or
-        move is missing, or if the game does not begin with one or two tiles of 2 or 4.
+        """The score before the move: the sum of the tiles that merges have made; ``None`` = unknown.
+
+        It is unknown if an earlier step or move is missing, or if the game does not begin with one or two tiles of 2
+        or 4.
 
         The score that the engine states, ``run.meta.max_score``, may differ, because engines count differently.
         """
@@ -3429,18 +3431,16 @@ class Query:
           available. It does not apply to rows in a file.
         - ``path``: a file for the rows, which is then mapped; it may be larger than memory. ``StepTable.load`` can read
           it. It is written atomically, is durable, and replaces an existing file.
-        - ``shard``: the share of one of several training processes, as a rank and a world size; ``None`` = all rows. The
-          row groups that the query reads are put in an order that depends on ``seed`` and ``round`` only, and the whole
-          sequence is cut into ``world_size`` shares. So the shares of a round are disjoint and complete, and their sizes
-          differ by at most one row. Another round has other shares. A rank reads the row groups of its share only. If
-          the number of rows is not known in advance, each rank first reads the columns of the conditions to count them.
-          A query with a join, a group or an ORDER BY runs whole on each rank, and the table keeps the share. All ranks
-          must read the same version of the archive.
+        - ``shard``: the share of one of several processes, as a rank and a world size; ``None`` = all rows. The order
+          of the row groups that the query reads depends on ``seed`` and ``round`` only, and the whole sequence is cut
+          into ``world_size`` shares. So the shares of a round are disjoint and complete, and their sizes differ by at
+          most one row. Another round has other shares. A rank reads the row groups of its share only. If the number of
+          rows is not known in advance, each rank first reads the columns of the conditions to count them. A query with
+          a join, GROUP BY, ORDER BY or LIMIT runs whole on each rank, and the table keeps the share. All ranks must
+          read the same version of the archive. Codes of strings are the same on all ranks and in all rounds.
         - ``seed``, ``round``: the order of the row groups of ``shard``; in ``0..2**64``.
         - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
           otherwise a bar is shown if standard error is a terminal.
-
-        In shares, codes of strings are the same on all ranks and in all rounds.
 
         Raises ``ColumnError``, with the row, for a column that is missing, of another type, or has a value that does
         not fit. Raises ``ValueError`` for an option out of range, for ``columns`` without ``board`` or beside
@@ -3461,8 +3461,8 @@ class Query:
         (2, 16)
         >>> query.materialize(columns=["board", "move", "max_score"]).stride
         40
-        >>> shares = [query.materialize(shard=(rank, 3), seed=1, round=5) for rank in range(3)]
-        >>> [len(share) for share in shares]
+        >>> query = archive.sql("SELECT * FROM steps")
+        >>> [len(query.materialize(shard=(rank, 3), seed=1, round=5)) for rank in range(3)]
         [9773, 9773, 9774]
         """
 
@@ -3620,8 +3620,7 @@ class StepTable:
 
     @property
     def shard(self) -> TableShard | None:
-        """The share that the rows are; ``None`` unless ``Query.materialize`` had a ``shard``, and for views and loaded
-        tables.
+        """The share that the rows are; ``None`` for other tables, for views, and for tables from files.
 
         >>> query.materialize(shard=(0, 4), round=2).shard.round
         2

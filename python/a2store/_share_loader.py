@@ -140,7 +140,7 @@ class ShareLoader(StepLoader):
         def serve() -> Iterator[_Tensors]:
             for count, batch in enumerate(self._batches(share, epoch, start, num_batches), start + 1):
                 if self._prefetches and generation == self._generation:
-                    self._prefetch(epoch + 1)
+                    self._make_ahead(epoch + 1)
                 if generation == self._generation:
                     self._served, self._is_served = count, True
                 yield batch
@@ -254,7 +254,7 @@ class ShareLoader(StepLoader):
     def _options_of(self, epoch: int) -> dict[str, Any]:
         return {**self._materialize, "shard": self._shard, "seed": self._seed, "round": epoch}
 
-    def _prefetch(self, epoch: int) -> None:
+    def _make_ahead(self, epoch: int) -> None:
         if self._next is None or self._next.epoch != epoch:
             if self._next is not None:
                 self._next.stop()

@@ -23,6 +23,7 @@ torch.Size([256, 16])
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -645,6 +646,13 @@ class StepLoader(IterableDataset[_Tensors]):
         if self._pin_memory and torch.cuda.is_available():
             return _each(batches, torch.Tensor.pin_memory)
         return batches if get_worker_info() is None else map(_Parcel, batches)
+
+
+# `inspect` would show the signature of `__new__`.
+_signature = inspect.signature(StepLoader.__init__)
+StepLoader.__signature__ = _signature.replace(  # type: ignore[attr-defined]
+    parameters=list(_signature.parameters.values())[1:], return_annotation=inspect.Signature.empty
+)
 
 
 def _distributed_rank() -> tuple[int, int]:

@@ -9,7 +9,7 @@ use arrow::array::{
     ListBuilder, RecordBatch, StringArray, UInt8Builder, UInt32Array, UInt64Array, new_null_array,
 };
 use arrow::compute::{CastOptions, SortColumn, cast, cast_with_options, lexsort_to_indices, nullif, take_record_batch};
-use arrow::datatypes::{DataType, Float32Type, UInt8Type, UInt32Type, UInt64Type};
+use arrow::datatypes::{DataType, Float32Type, Schema, UInt8Type, UInt32Type, UInt64Type};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -174,7 +174,7 @@ impl AnnotationTable {
             all.push(boards);
         }
         let all = RecordBatch::try_new(Arc::new(arrow::datatypes::Schema::new(fields)), all).map_err(Error::other)?;
-        let all = without_absent(all)?;
+        let all = without_absent(all, &rows.schema())?;
         let all = sorted(all)?;
         let boards = all.column_by_name(BOARD).and_then(|boards| boards.as_primitive_opt::<UInt64Type>()).cloned();
         let rows = all.project(&(0..schema.fields().len() - 1).collect::<Vec<_>>()).map_err(Error::other)?;
@@ -233,16 +233,20 @@ fn check_names(rows: &RecordBatch) -> Result<()> {
     Ok(())
 }
 
-/// Replaces predictions that a row does not have, according to `policy_kind_mask`, with nulls. A structured array has no
-/// other way to express a null.
-fn without_absent(rows: RecordBatch) -> Result<RecordBatch> {
+/// Replaces predictions that a row does not have, according to `policy_kind_mask`, with nulls, in columns that cannot have
+/// nulls in the source, such as those of a structured array.
+fn without_absent(rows: RecordBatch, source: &Schema) -> Result<RecordBatch> {
     let masks = rows.column_by_name("policy_kind_mask").and_then(|column| column.as_primitive_opt::<UInt8Type>());
     let Some(masks) = masks.filter(|masks| masks.null_count() < masks.len()) else { return Ok(rows) };
     let mut columns = rows.columns().to_vec();
     for (bit, policy) in POLICIES.iter().enumerate() {
         let is_absent: BooleanArray = masks.iter().map(|mask| mask.map(|mask| mask >> bit & 1 == 0)).collect();
         for direction in MOVE_NAMES {
-            let Ok(place) = rows.schema().index_of(&format!("{policy}_{direction}")) else { continue };
+            let name = format!("{policy}_{direction}");
+            let field = source.field_with_name(&name).or_else(|_| source.field_with_name(policy));
+            let (Ok(false), Ok(place)) = (field.map(|field| field.is_nullable()), rows.schema().index_of(&name)) else {
+                continue;
+            };
             columns[place] = nullif(&columns[place], &is_absent).map_err(Error::other)?;
         }
     }

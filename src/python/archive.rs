@@ -540,9 +540,9 @@ impl PyArchive {
     ///   or a NumPy structured array, shape (n,). A folder numbers the runs as its pool does. Each run is found in the
     ///   archive by the seed, steps, score and highest tile in the folder's ``metadata.db``. A table or array has the
     ///   columns ``run_id`` and ``step_index`` of the archive, and any other columns of ``annotations`` except
-    ///   ``model``. There, ``policy_p1``, ``policy_logp`` and ``policy_hard`` may have 4 numbers per row. They become
-    ///   null where ``policy_kind_mask`` is not null and lacks their bit. Rows may be in any order. A column ``board``
-    ///   is compared with ``steps`` and not stored.
+    ///   ``model``. There, ``policy_p1``, ``policy_logp`` and ``policy_hard`` may have 4 numbers per row. In an
+    ///   array, which has no nulls, they become null where ``policy_kind_mask`` lacks their bit. Rows may be in any
+    ///   order. A column ``board`` is compared with ``steps`` and not stored.
     /// - ``source``: for folders, the path that the runs were ingested from, or a folder above it; ``None`` = any.
     /// - ``replace``: ``True`` = replaces the model's annotations. Otherwise, a model that has annotations can get
     ///   more of them only for later runs.

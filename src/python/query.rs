@@ -428,8 +428,8 @@ impl PyQuery {
     /// (2, 16)
     /// >>> query.materialize(columns=["board", "move", "max_score"]).stride
     /// 40
-    /// >>> shares = [query.materialize(shard=(rank, 3), seed=1, round=5) for rank in range(3)]
-    /// >>> [len(share) for share in shares]
+    /// >>> query = archive.sql("SELECT * FROM steps")
+    /// >>> [len(query.materialize(shard=(rank, 3), seed=1, round=5)) for rank in range(3)]
     /// [9773, 9773, 9774]
     #[pyo3(signature = (
         *, columns=None, extra=None, chosen_ev="stored", memory_limit=None, path=None, shard=None, seed=0, round=0,

@@ -229,7 +229,7 @@ def test_damaged_tables(pool: Path, tmp_path: Path, group: int) -> None:
 
 def test_a_run_needs_no_annotations(pool: Path, tmp_path: Path) -> None:
     archive = a2store.Archive.open(copied(pool / "games.a2", tmp_path / "games.a2"))
-    archive.annotate(pool / "p", model="m", progress=False)
+    archive.annotate("m", pool / "p", progress=False)
     before = archive.run(0)
     assert before.replay() is not None
     data = next((tmp_path / "games.a2").rglob("annotations*/**/*.parquet"))

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import html
 import json
+import random
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import a2store
+import games
+import oracle
 from archives import run_command
 from browser import Page
 
@@ -60,15 +65,20 @@ def test_keys_and_the_slider(page: Page, archive: a2store.Archive) -> None:
     assert page.axe() == []
 
 
-def test_jumps_to_blunders(page: Page, archive: a2store.Archive) -> None:
-    run = archive.run(1)
-    losses = [run.position(at).loss for at in range(len(run))]
-    # The player never loses by its own values, so the least loss that the page looks for is tiny.
-    blunders = [at for at, loss in enumerate(losses) if loss is not None and loss >= 1e-6]
-    page.open(run.replay(min_loss=1e-6).to_html())
-    page.press("n")
-    expected = blunders[0] if blunders and blunders[0] > 0 else 0
-    assert shown(page)[1] == np.ravel(run.position(expected).board.tiles).tolist()
+def test_jumps_to_blunders(page: Page) -> None:
+    game = games.play(random.Random(4), 80)
+    # The played move of every ninth step gets a value of 0, and another move keeps the best one.
+    branches: list[Any] = [
+        tuple(0.0 if move == played else value for move, value in enumerate(values or ())) if step % 9 == 8 else values
+        for step, (played, values) in enumerate(zip(game.moves, game.branches, strict=True))
+    ]
+    run = a2store.read_run(oracle.encode_a2run2(replace(game, branches=tuple(branches))))
+    blunders = [at for at in range(len(run)) if (run.position(at).loss or 0) >= 0.01]
+    assert len(blunders) > 3
+    page.open(run.replay(min_loss=0.01).to_html())
+    for at in blunders[:3]:
+        page.press("n")
+        assert shown(page)[1] == np.ravel(run.position(at).board.tiles).tolist()
     page.assert_quiet()
 
 

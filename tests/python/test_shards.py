@@ -126,7 +126,7 @@ def test_rounds_mix_the_row_groups(archive: a2store.Archive) -> None:
 def test_what_a_share_knows(archive: a2store.Archive, tmp_path: Path) -> None:
     query = archive.sql("SELECT * FROM steps")
     whole = query.materialize(progress=False)
-    share = query.materialize(shard=(np.int64(2), 5), seed=7, round=2**64 - 1, progress=False)
+    share = query.materialize(shard=(int(np.int64(2)), 5), seed=7, round=2**64 - 1, progress=False)
     assert whole.shard is None
     shard = share.shard
     assert shard is not None

@@ -332,10 +332,12 @@ export class ReplayView {
     const go = (at: number): void => this.#goByHand(at);
     const loss = (at: number): number => ((game.loss[at] ?? NaN) > 0 ? -(game.loss[at] ?? NaN) : NaN);
     const gap = (at: number): number => ((game.gap[at] ?? NaN) > 0 ? (game.gap[at] ?? NaN) : NaN);
+    const hasValues = game.loss.some((loss) => !Number.isNaN(loss ?? NaN));
+    const without = "This run has no values.";
     return [
       rankedList(
         "Worst moves",
-        "No move of this run loses value.",
+        hasValues ? "No move of this run loses value." : without,
         game,
         loss,
         (at) => `−${game.valueText(-loss(at))}`,
@@ -343,7 +345,7 @@ export class ReplayView {
       ),
       rankedList(
         "Hardest moves",
-        "No step has two best values that differ.",
+        hasValues ? "No step has two best values that differ." : without,
         game,
         gap,
         (at) => `gap ${game.valueText(gap(at))}`,
