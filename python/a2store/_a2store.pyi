@@ -67,6 +67,7 @@ __all__ = [
     "SqlFunction",
     "StateMismatchError",
     "StepTable",
+    "TableShard",
     "UnconfirmedError",
     "Unfinished",
     "VectorEnv",

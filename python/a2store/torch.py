@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from operator import index
-from typing import Any, Literal, Self, TypeAlias, overload
+from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -292,6 +292,8 @@ class StepLoader(IterableDataset[_Tensors]):
     >>> len(loader), sum(len(batch["move"]) for batch in loader)
     (15, 14660)
     """
+
+    __signature__: ClassVar[inspect.Signature]
 
     def __new__(cls, table: object = None, *_: object, **__: object) -> Self:
         """Return a loader for the kind of rows. Unpickling has no arguments."""
@@ -650,7 +652,7 @@ class StepLoader(IterableDataset[_Tensors]):
 
 # `inspect` would show the signature of `__new__`.
 _signature = inspect.signature(StepLoader.__init__)
-StepLoader.__signature__ = _signature.replace(  # type: ignore[attr-defined]
+StepLoader.__signature__ = _signature.replace(
     parameters=list(_signature.parameters.values())[1:], return_annotation=inspect.Signature.empty
 )
 
