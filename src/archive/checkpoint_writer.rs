@@ -2,8 +2,9 @@
 
 use super::checkpoint::Checkpoint;
 use super::digests::Digests;
+use super::last_checkpoint::point_to_newest;
 use super::log::Log;
-use super::log_names::{checkpoint_path, digests_path};
+use super::log_names::{LogNames, checkpoint_path, digests_path};
 use super::snapshot::Snapshot;
 use super::storage::Storage;
 use crate::error::Result;
@@ -27,10 +28,12 @@ fn write(storage: &Storage, snapshot: &Snapshot, is_checkpoint: bool, digests: O
     if is_checkpoint {
         Checkpoint::write(storage, snapshot)?;
     }
-    match is_checkpoint || digests.is_some() {
-        true => prune(storage, &Log::new(storage)),
-        false => Ok(()),
+    if is_checkpoint || digests.is_some() {
+        let names = Log::new(storage).names()?;
+        point_to_newest(storage, &names)?;
+        prune(storage, &names)?;
     }
+    Ok(())
 }
 
 /// Returns whether enough commits follow the last checkpoint that a new checkpoint saves time.
@@ -49,9 +52,8 @@ fn are_digests_due(snapshot: &Snapshot, digests: &Digests) -> bool {
 }
 
 /// Removes all but the newest checkpoints and digests.
-fn prune(storage: &Storage, log: &Log) -> Result<()> {
+fn prune(storage: &Storage, names: &LogNames) -> Result<()> {
     const KEPT: usize = 2;
-    let names = log.names()?;
     let older = |versions: &[u64]| versions[..versions.len().saturating_sub(KEPT)].to_vec();
     for version in older(&names.checkpoints) {
         storage.remove(&checkpoint_path(version))?;

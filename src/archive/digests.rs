@@ -54,10 +54,23 @@ impl Hasher for AsItIs {
 pub(super) struct KeptDigests(Mutex<Option<Kept>>);
 
 struct Kept {
+    base: DigestsBase,
+    digests: Digests,
+}
+
+/// The version of the archive whose runs have some digests.
+#[derive(Clone, Debug)]
+pub(super) struct DigestsBase {
     version: u64,
     crc: String,
     next_run_id: u64,
-    digests: Digests,
+}
+
+impl DigestsBase {
+    pub(super) fn of(snapshot: &Snapshot) -> DigestsBase {
+        let (version, crc) = (snapshot.newest.version, snapshot.newest_crc.clone());
+        DigestsBase { version, crc, next_run_id: snapshot.newest.next_run_id }
+    }
 }
 
 impl KeptDigests {
@@ -68,7 +81,7 @@ impl KeptDigests {
     /// Takes the kept digests and the run ids that they cover, if they belong to this version of the archive or
     /// an earlier one.
     fn take(&self, log: &Log, snapshot: &Snapshot) -> Result<Option<(Digests, u64)>> {
-        let Some(kept) = self.slot().take() else { return Ok(None) };
+        let Some(Kept { base: kept, digests }) = self.slot().take() else { return Ok(None) };
         // A repair may have lost runs. These can be ingested again.
         let mut since = snapshot.history.iter().filter(|info| info.version >= kept.version);
         if since.any(|info| info.operation == Operation::Repair) {
@@ -79,14 +92,13 @@ impl KeptDigests {
             true => kept.crc == snapshot.newest_crc,
             false => kept.version < newest && log.has_crc(kept.version, &kept.crc)?,
         };
-        Ok(fits.then_some((kept.digests, kept.next_run_id)))
+        Ok(fits.then_some((digests, kept.next_run_id)))
     }
 
     /// Keeps the digests of a version's runs.
-    pub(super) fn keep(&self, snapshot: &Snapshot, digests: Digests) {
+    pub(super) fn keep(&self, base: DigestsBase, digests: Digests) {
         if digests.len() <= Self::MAX_RUNS {
-            let (version, crc) = (snapshot.newest.version, snapshot.newest_crc.clone());
-            *self.slot() = Some(Kept { version, crc, next_run_id: snapshot.newest.next_run_id, digests });
+            *self.slot() = Some(Kept { base, digests });
         }
     }
 
@@ -101,7 +113,7 @@ impl Digests {
     pub(super) fn of(storage: &Storage, log: &Log, snapshot: &Snapshot, kept: &KeptDigests) -> Result<Digests> {
         let (mut digests, next_run_id) = match kept.take(log, snapshot)? {
             Some(kept) => kept,
-            None => Digests::read_newest(storage, log, &log.names()?, snapshot)?,
+            None => Digests::read_newest(storage, log, snapshot)?,
         };
         for file in snapshot.files(TableName::Runs).filter(|file| u64::from(file.last_run_id) >= next_run_id) {
             read_columns(storage, file, &["digest"], |batch| {
@@ -114,16 +126,31 @@ impl Digests {
         Ok(digests)
     }
 
-    fn read_newest(storage: &Storage, log: &Log, names: &LogNames, snapshot: &Snapshot) -> Result<(Digests, u64)> {
+    /// Reads the newest usable file of digests, and the number of run ids that it covers.
+    fn read_newest(storage: &Storage, log: &Log, snapshot: &Snapshot) -> Result<(Digests, u64)> {
+        let recent =
+            log.recent_names()?.map(|names| Digests::read_listed(storage, log, &names, snapshot)).transpose()?;
+        match recent.flatten() {
+            Some(found) => Ok(found),
+            None => Ok(Digests::read_listed(storage, log, &log.names()?, snapshot)?.unwrap_or_default()),
+        }
+    }
+
+    fn read_listed(
+        storage: &Storage,
+        log: &Log,
+        names: &LogNames,
+        snapshot: &Snapshot,
+    ) -> Result<Option<(Digests, u64)>> {
         for &version in names.digests.iter().rev().filter(|&&version| version <= snapshot.newest.version) {
             // A damaged file of digests is skipped: it only repeats `runs`.
             if let Ok(Some((digests, next_run_id, commit_crc))) = Digests::read(storage, version)
                 && log.has_crc(version, &commit_crc)?
             {
-                return Ok((digests, next_run_id));
+                return Ok(Some((digests, next_run_id)));
             }
         }
-        Ok((Digests::default(), 0))
+        Ok(None)
     }
 
     /// Publishes the digests of a version's runs.
@@ -171,6 +198,11 @@ impl Digests {
     /// Adds a digest and returns whether it was new.
     pub(super) fn insert(&mut self, digest: &[u8; 32]) -> bool {
         self.0.insert(short(digest))
+    }
+
+    /// Removes a digest that `insert` has added.
+    pub(super) fn remove(&mut self, digest: &[u8; 32]) {
+        self.0.remove(&short(digest));
     }
 
     pub(super) fn len(&self) -> usize {

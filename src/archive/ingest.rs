@@ -3,7 +3,7 @@
 use super::candidate_files::SeenFiles;
 use super::checkpoint_writer::write_due;
 use super::commit::Operation;
-use super::digests::KeptDigests;
+use super::digests::{DigestsBase, KeptDigests};
 use super::ingest_report::{IngestOptions, IngestReport, Rejected};
 use super::known_runs::KnownRuns;
 use super::log::Log;
@@ -54,10 +54,20 @@ pub(super) fn ingest(
         }
     }
     let threads = pool("ingest", options.workers)?;
-    let outcome = transact_from(storage, Some(base), options.wait, cancel, |log, snapshot| {
+    let outcome = transact_from(storage, Some(base), options.wait, cancel, |log, snapshot, lost: Option<Ingested>| {
+        if let Some(Ingested { known, base, .. }) = lost {
+            kept.keep(base, known.without_added());
+        }
         let known = KnownRuns::of(storage, log, snapshot, input, kept)?;
         let mut commit = snapshot.next(Operation::Ingest);
-        let pipeline = Pipeline { storage, commit: &commit, on_error: options.on_error, input, seen: before };
+        let pipeline = Pipeline {
+            storage,
+            commit: &commit,
+            base: DigestsBase::of(snapshot),
+            on_error: options.on_error,
+            input,
+            seen: before,
+        };
         let ingested = pipeline.run(&threads, known, progress, cancel)?;
         if ingested.files.is_empty() {
             return Ok((None, ingested));
@@ -86,7 +96,7 @@ pub(super) fn ingest(
     if outcome.committed {
         write_due(storage, &outcome.snapshot, known.digests());
     }
-    kept.keep(&outcome.snapshot, known.into_digests());
+    kept.keep(DigestsBase::of(&outcome.snapshot), known.into_digests());
     if let Some(seen) = seen {
         read.into_iter().for_each(|file| seen.add(file));
     }

@@ -19,6 +19,8 @@ pub(super) struct KnownRuns {
     digests: Digests,
     /// The ids of the recording's runs in the archive. `None` if runs are compared by content.
     ids: Option<BTreeSet<u64>>,
+    /// The digests that `insert` has added.
+    added: Vec<[u8; 32]>,
 }
 
 impl KnownRuns {
@@ -35,7 +37,7 @@ impl KnownRuns {
                 Some(source_ids(storage, snapshot, runs.session.as_deref().unwrap_or_default(), since)?)
             }
         };
-        Ok(KnownRuns { digests: Digests::of(storage, log, snapshot, kept)?, ids })
+        Ok(KnownRuns { digests: Digests::of(storage, log, snapshot, kept)?, ids, added: Vec::new() })
     }
 
     /// Returns whether a run can be skipped early, because its digest is known.
@@ -46,6 +48,9 @@ impl KnownRuns {
     /// Adds a run and returns whether it was new.
     pub(super) fn insert(&mut self, run: &RunInfo) -> bool {
         let is_new_content = self.digests.insert(&run.digest);
+        if is_new_content {
+            self.added.push(run.digest);
+        }
         match (&mut self.ids, run.source_id) {
             (Some(ids), Some(id)) => ids.insert(id),
             _ => is_new_content,
@@ -54,6 +59,12 @@ impl KnownRuns {
 
     pub(super) fn digests(&self) -> &Digests {
         &self.digests
+    }
+
+    /// Returns the digests of the runs that the archive held before.
+    pub(super) fn without_added(mut self) -> Digests {
+        self.added.iter().for_each(|digest| self.digests.remove(digest));
+        self.digests
     }
 
     pub(super) fn into_digests(self) -> Digests {

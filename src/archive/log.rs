@@ -9,6 +9,7 @@
 
 use super::checkpoint::Checkpoint;
 use super::commit::Commit;
+use super::last_checkpoint::{first_listed, names_from};
 use super::log_names::{LOG_FOLDER, LogNames, commit_path};
 use super::problem::damaged;
 use super::sealed_json::check_seal;
@@ -122,7 +123,7 @@ impl Log {
     /// Returns `None` if the log does not lead from `base` to its newest version, or if a checkpoint is the
     /// shorter way.
     fn try_replay_from(&self, base: &Snapshot) -> Result<Option<Snapshot>> {
-        let names = self.names()?;
+        let names = names_from(&self.storage, base.newest.version)?.ok_or_else(|| self.missing())?;
         let (first, checkpoint) = (base.newest.version, names.checkpoints.last().copied().unwrap_or(0));
         let shortcut = names.newest_shortcut().unwrap_or(0);
         let Some(newest) = names.newest_commit().filter(|&newest| newest >= first.max(shortcut)) else {
@@ -134,7 +135,7 @@ impl Log {
         let mut snapshot = base.clone();
         // The distance to the next checkpoint counts from the newest one.
         snapshot.checkpoint = snapshot.checkpoint.max(checkpoint);
-        snapshot.digests = names.newest_digests(newest);
+        snapshot.digests = snapshot.digests.max(names.newest_digests(newest));
         let paths = (first..=newest).map(commit_path).collect();
         for (number, bytes) in (first..=newest).zip(self.storage.read_all(paths)?) {
             let Some(bytes) = bytes? else { return Ok(None) };
@@ -166,7 +167,29 @@ impl Log {
 
     /// Returns `None` if files have vanished since they were listed.
     fn try_replay(&self, version: Option<u64>) -> Result<Option<Snapshot>> {
-        let names = self.names()?;
+        if version.is_none()
+            && let Some(names) = self.recent_names()?
+            && let Some(snapshot) = self.replay_names(&names, None, true)?
+        {
+            return Ok(Some(snapshot));
+        }
+        self.replay_names(&self.names()?, version, false)
+    }
+
+    /// Lists the files of the log from the newest checkpoint and digests on. Returns `None` if this listing is not
+    /// enough.
+    pub(super) fn recent_names(&self) -> Result<Option<LogNames>> {
+        let Some(first) = first_listed(&self.storage)? else { return Ok(None) };
+        let names = names_from(&self.storage, first)?;
+        Ok(names.filter(|names| {
+            let newest = names.newest_commit().unwrap_or(0);
+            let checkpoint = names.checkpoints.iter().rev().find(|&&version| version <= newest);
+            checkpoint.is_some_and(|&version| names.first_missing(version, newest).is_none())
+        }))
+    }
+
+    /// Returns the contents according to a listing. A partial one lacks early versions.
+    fn replay_names(&self, names: &LogNames, version: Option<u64>, is_partial: bool) -> Result<Option<Snapshot>> {
         let newest = names.newest_commit().ok_or_else(|| self.missing())?;
         if let Some(later) = names.newest_shortcut()
             && version.is_none()
@@ -184,7 +207,11 @@ impl Log {
                 return Err(ErrorKind::VersionNotFound { path, version, oldest, newest }.into());
             }
         }
-        let mut snapshot = self.base(&names, target)?;
+        let mut snapshot = self.base(names, target)?;
+        if is_partial && snapshot.is_none() {
+            // The listed checkpoints are damaged, so the commits before them are needed.
+            return Ok(None);
+        }
         let first = snapshot.as_ref().map_or(1, |snapshot| snapshot.newest.version + 1);
         if first > target && target == newest {
             // The checkpoint has the whole version. The newest commit is read only to report damage to it.

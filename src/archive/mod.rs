@@ -23,7 +23,7 @@
 //! | `storage.rs`, `remote.rs`, `storage_options.rs`, `listing.rs` | files in a folder or in an object store |
 //! | `lock.rs` | the lock among writers of one machine, and pauses between attempts |
 //! | `commit.rs`, `data_file.rs`, `sealed_json.rs` | the format of commits |
-//! | `log_names.rs` | the names of the files in the log |
+//! | `log_names.rs`, `last_checkpoint.rs` | the names of the files in the log; from where an object store lists them |
 //! | `log.rs`, `snapshot.rs` | publishing and replaying commits; the contents of a version |
 //! | `checkpoint.rs`, `digests.rs`, `checkpoint_writer.rs` | contents and run digests of a version in one file each |
 //! | `transaction.rs` | one change: lock, commit, retry |
@@ -59,6 +59,7 @@ mod expire;
 mod ingest;
 mod ingest_report;
 mod known_runs;
+mod last_checkpoint;
 mod listing;
 mod lock;
 mod log;

@@ -15,6 +15,7 @@ use super::candidate_files::{FileState, SeenFiles};
 use super::commit::Commit;
 use super::data_file::DataFile;
 use super::decode::{DecodedRun, decode_source};
+use super::digests::DigestsBase;
 use super::ingest_report::{IngestReport, OnError, Rejected};
 use super::known_runs::KnownRuns;
 use super::parallel_decode::decode_next;
@@ -44,6 +45,7 @@ const ROW_GROUP_RUNS_BYTES: usize = 16 << 20;
 pub(super) struct Pipeline<'a> {
     pub(super) storage: &'a Storage,
     pub(super) commit: &'a Commit,
+    pub(super) base: DigestsBase,
     pub(super) on_error: OnError,
     pub(super) input: IngestInput<'a>,
     /// The files to skip unless they have changed.
@@ -55,6 +57,8 @@ pub(super) struct Ingested {
     pub(super) report: IngestReport,
     /// All runs of the archive, including the new ones.
     pub(super) known: KnownRuns,
+    /// The version of the archive without the new runs.
+    pub(super) base: DigestsBase,
     pub(super) next_run_id: u64,
     /// Published files that no commit names yet.
     pub(super) files: Vec<DataFile>,
@@ -117,6 +121,7 @@ impl<'a> IngestJob<'a> {
             ingested: Ingested {
                 report: IngestReport::default(),
                 known,
+                base: pipeline.base.clone(),
                 next_run_id,
                 files: Vec::new(),
                 read: Vec::new(),

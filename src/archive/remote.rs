@@ -17,8 +17,8 @@ use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path as StorePath;
 use object_store::prefix::PrefixStore;
 use object_store::{
-    Error as StoreError, GetOptions, GetRange, ObjectStore, ObjectStoreExt, ObjectStoreScheme, PutMode, PutPayload,
-    WriteMultipart,
+    Error as StoreError, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, ObjectStoreScheme, PutMode,
+    PutPayload, WriteMultipart,
 };
 use std::fmt;
 use std::fs::File;
@@ -154,11 +154,16 @@ impl Remote {
     pub(super) fn list(&self, folder: &str) -> Result<Vec<ListedFile>> {
         self.request(folder, |store, folder| async move {
             let objects: Vec<_> = store.list(Some(&folder)).try_collect().await?;
-            let entries = objects.into_iter().filter_map(|object| {
-                let name = object.location.filename()?.to_owned();
-                Some(ListedFile { name, num_bytes: object.size, modified: object.last_modified.into() })
-            });
-            Ok(entries.collect())
+            Ok(objects.iter().filter_map(listed).collect())
+        })
+    }
+
+    /// Lists the files whose names come after `first`, which is the name of no file.
+    pub(super) fn list_from(&self, folder: &str, first: &str) -> Result<Vec<ListedFile>> {
+        let first = StorePath::from(format!("{folder}/{first}"));
+        self.request(folder, |store, folder| async move {
+            let objects: Vec<_> = store.list_with_offset(Some(&folder), &first).try_collect().await?;
+            Ok(objects.iter().filter_map(listed).collect())
         })
     }
 
@@ -234,6 +239,11 @@ impl Remote {
     pub(super) fn replace(&self, path: &str, bytes: Vec<u8>) -> Result<()> {
         self.request(path, |store, path| async move { store.put(&path, bytes.into()).await.map(|_| ()) })
     }
+}
+
+fn listed(object: &ObjectMeta) -> Option<ListedFile> {
+    let name = object.location.filename()?.to_owned();
+    Some(ListedFile { name, num_bytes: object.size, modified: object.last_modified.into() })
 }
 
 async fn read(store: Arc<dyn ObjectStore>, path: StorePath) -> Result<Option<Bytes>, StoreError> {

@@ -166,6 +166,17 @@ impl Storage {
         Ok(entries.map(|entries| entries.into_iter().map(|entry| entry.name).collect()))
     }
 
+    /// Lists the names of the files in a folder, from the name `first` on.
+    pub(super) fn names_from(&self, folder: &str, first: &str) -> Result<Option<Vec<String>>> {
+        let names = match &self.remote {
+            Some(remote) => {
+                Some(remote.list_from(folder, first)?.into_iter().map(|entry| entry.name).collect::<Vec<_>>())
+            }
+            None => self.names(folder)?,
+        };
+        Ok(names.map(|names| names.into_iter().filter(|name| &**name >= first).collect()))
+    }
+
     /// Publishes a small file, unless its name is taken. After an error, the file may exist nevertheless.
     pub(super) fn put_new(&self, path: &str, bytes: Vec<u8>) -> Result<Published> {
         if let Some(remote) = &self.remote {

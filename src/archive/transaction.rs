@@ -38,18 +38,19 @@ pub(super) fn transact<T>(
     storage: &Storage,
     wait: Duration,
     cancel: &CancellationToken,
-    attempt: impl FnMut(&Log, &Snapshot) -> Result<(Option<Commit>, T)>,
+    mut attempt: impl FnMut(&Log, &Snapshot) -> Result<(Option<Commit>, T)>,
 ) -> Result<TransactionOutcome<T>> {
-    transact_from(storage, None, wait, cancel, attempt)
+    transact_from(storage, None, wait, cancel, |log, snapshot, _| attempt(log, snapshot))
 }
 
-/// Runs a transaction like [`transact`], but reads only the commits after `base`, an earlier version.
+/// Runs a transaction like [`transact`], but reads only the commits after `base`, an earlier version. An attempt gets
+/// the value of the one before, which lost the race.
 pub(super) fn transact_from<T>(
     storage: &Storage,
     base: Option<&Snapshot>,
     wait: Duration,
     cancel: &CancellationToken,
-    mut attempt: impl FnMut(&Log, &Snapshot) -> Result<(Option<Commit>, T)>,
+    mut attempt: impl FnMut(&Log, &Snapshot, Option<T>) -> Result<(Option<Commit>, T)>,
 ) -> Result<TransactionOutcome<T>> {
     let log = Log::new(storage);
     // A folder that is not an archive must not get a lock file.
@@ -57,11 +58,12 @@ pub(super) fn transact_from<T>(
         log.names()?;
     }
     let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_secs(2));
+    let (mut lost, mut read): (Option<T>, Option<Snapshot>) = (None, None);
     for attempts in 1..=ATTEMPTS {
         cancel.check()?;
         let lock = storage.lock(LOG_LOCK, wait, cancel)?;
-        let snapshot = log.replay_durable(base)?;
-        let (commit, value) = attempt(&log, &snapshot)?;
+        let snapshot = log.replay_durable(read.as_ref().or(base))?;
+        let (commit, value) = attempt(&log, &snapshot, lost.take())?;
         let Some(commit) = commit else {
             return Ok(TransactionOutcome { snapshot, value, committed: false, lock });
         };
@@ -69,6 +71,8 @@ pub(super) fn transact_from<T>(
             discard(storage, &commit);
             return Err(error);
         }
+        // Under a lock, no writer of this machine can win the race.
+        read = lock.is_none().then(|| snapshot.clone());
         if let Some(snapshot) = log.append(Some(snapshot), &commit)? {
             return Ok(TransactionOutcome { snapshot, value, committed: true, lock });
         }
@@ -80,6 +84,7 @@ pub(super) fn transact_from<T>(
             "another writer committed this version first"
         );
         drop(lock);
+        lost = Some(value);
         discard(storage, &commit);
         backoff.sleep();
     }

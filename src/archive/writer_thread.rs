@@ -95,10 +95,28 @@ impl OpenFiles<'_> {
                 Err(_) => return Ok(()),
             }
         }
-        for writer in [self.steps.take(), self.runs.take(), self.annotations.take()].into_iter().flatten() {
-            self.files.extend(writer.finish(cancel)?);
+        let rest: Vec<TableWriter> =
+            [self.steps.take(), self.runs.take(), self.annotations.take()].into_iter().flatten().collect();
+        if self.transaction.storage.is_local() {
+            for writer in rest {
+                self.files.extend(writer.finish(cancel)?);
+            }
+            return Ok(());
         }
-        Ok(())
+        // Uploads wait for the network, so they run side by side.
+        let finished: Vec<Result<_>> = std::thread::scope(|scope| {
+            let finish = |writer: TableWriter| scope.spawn(move || writer.finish(cancel));
+            let running: Vec<_> = rest.into_iter().map(finish).collect();
+            running.into_iter().map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        });
+        let mut outcome = Ok(());
+        for one in finished {
+            match one {
+                Ok(file) => self.files.extend(file),
+                Err(error) => outcome = outcome.and(Err(error)),
+            }
+        }
+        outcome
     }
 
     fn append(&mut self, table: TableName, group: EncodedRowGroup, cancel: &CancellationToken) -> Result<()> {

@@ -20,8 +20,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import fs
 
 import a2store
+from archives import short_runs
 from compare import assert_same, assert_steps, column
 from conftest import PHASES, Steps
 from object_store.processes import CREATE, INGEST, READ, WRITE, race
@@ -480,3 +482,124 @@ def test_a_repair_downloads_no_data(url: str, through: Through, few: Few, filesy
         # The last bytes of the lost commit's two files.
         assert len(data) == 2
         assert all(request.startswith("GET") for request in data)
+
+
+# Long logs
+
+
+def lines(archive: a2store.Archive) -> list[tuple[str, str]]:
+    return [(repr(line), line.txn) for line in archive.history()]
+
+
+def log_listings(proxy: Proxy) -> list[str]:
+    return [request for request in proxy.requests if "list-type" in request and "_log" in request]
+
+
+@pytest.fixture
+def long_log(url: str, tmp_path: Path) -> a2store.Archive:
+    """An archive of 40 commits, with checkpoints and digests."""
+    return grow(url, [[path] for path in short_runs(tmp_path / "long", 39)])
+
+
+def grow(url: str, groups: list[list[Path]]) -> a2store.Archive:
+    archive = a2store.open(url, create=True)
+    for group in groups:
+        archive.ingest(group, progress=False)
+    return archive
+
+
+def test_opening_and_appending_list_the_end_of_the_log(
+    url: str, long_log: a2store.Archive, through: Through, tmp_path: Path, filesystem: Any
+) -> None:
+    new = short_runs(tmp_path / "new", 42)[40:]
+    proxy = through(lambda _: None)
+    archive = a2store.open(url)
+    assert (archive.version, archive.num_runs) == (40, 39)
+    archive.ingest(new[:1], progress=False)
+    archive.refresh()
+    assert len(log_listings(proxy)) >= 2
+    # 1 to 15 are before the first checkpoint.
+    assert all("start-after" in request for request in log_listings(proxy))
+    assert not any(f"{version:020}.json" in request for request in proxy.requests for version in range(1, 16))
+    # Without the pointer, the whole log is listed. The content is the same.
+    filesystem.delete_file(f"{url.removeprefix('s3://')}/_log/_last_checkpoint")
+    proxy.requests.clear()
+    again = a2store.open(url)
+    assert any("start-after" not in request for request in log_listings(proxy))
+    assert rows(again, "SELECT * FROM runs ORDER BY run_id") == rows(archive, "SELECT * FROM runs ORDER BY run_id")
+    assert lines(again) == lines(archive)
+    report = again.ingest([*new, *new], progress=False)
+    assert (report.accepted, report.duplicates) == (1, 3)
+    assert again.verify(deep=True, progress=False).problems == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b'{"checkpoint": -1, "digests": 3}',
+        b'{"checkpoint": 1, "digests": 1}',
+        b'{"checkpoint": 0, "digests": 0}',
+        b'{"checkpoint": 39, "digests": 39}',
+        b'{"checkpoint": 40, "digests": 40}',
+        b'{"checkpoint": 41, "digests": 99}',
+        b'{"checkpoint": 18446744073709551615, "digests": 18446744073709551615}',
+    ],
+)
+def test_wrong_pointers_to_the_checkpoint(
+    url: str, long_log: a2store.Archive, tmp_path: Path, filesystem: Any, content: bytes
+) -> None:
+    with filesystem.open_output_stream(f"{url.removeprefix('s3://')}/_log/_last_checkpoint") as stream:
+        stream.write(content)
+    archive = a2store.open(url)
+    assert (archive.version, archive.num_runs) == (40, 39)
+    assert lines(archive) == lines(long_log)
+    files = short_runs(tmp_path / "new", 41)
+    assert (archive.ingest(files, progress=False).accepted, archive.num_runs) == (2, 41)
+    assert a2store.open(url, version=3).num_runs == 2
+    assert archive.verify(progress=False).problems == []
+
+
+def test_a_damaged_checkpoint_behind_the_pointer(url: str, long_log: a2store.Archive, filesystem: Any) -> None:
+    folder = f"{url.removeprefix('s3://')}/_log"
+    names = [info.path for info in filesystem.get_file_info(fs.FileSelector(folder))]
+    checkpoints = sorted(name for name in names if name.endswith((".checkpoint.json", ".digests")))
+    assert len(checkpoints) >= 2
+    for name in checkpoints:
+        with filesystem.open_output_stream(name) as stream:
+            stream.write(b"{}")
+    archive = a2store.open(url)
+    assert (archive.version, archive.num_runs, lines(archive)) == (40, 39, lines(long_log))
+
+
+def test_a_lost_commit_behind_the_pointer(url: str, long_log: a2store.Archive, filesystem: Any) -> None:
+    filesystem.delete_file(f"{url.removeprefix('s3://')}/_log/{39:020}.json")
+    with pytest.raises(a2store.DamagedError, match="no file"):
+        a2store.open(url)
+    long_log.refresh()
+    assert long_log.version == 40
+
+
+def test_a_lost_race_reads_only_what_is_new(
+    url: str, long_log: a2store.Archive, through: Through, tmp_path: Path
+) -> None:
+    files = short_runs(tmp_path / "new", 45)[40:]
+    others = iter(files[1:3])
+
+    def other_commits(request: str) -> None:
+        # Another writer commits just before.
+        if request.startswith("PUT") and re.search(r"_log/0*4[12]\.json", request):
+            path = next(others, None)
+            if path is not None:
+                long_log.ingest(path, progress=False)
+
+    proxy = through(other_commits)
+    archive = a2store.open(url)
+    report = archive.ingest(files[:2], progress=False)
+    # The second file was ingested by the other writer in the meantime.
+    assert (report.accepted, report.duplicates, archive.version, archive.num_runs) == (1, 1, 43, 42)
+    gets = [request for request in proxy.requests if request.startswith("GET")]
+    assert sum(".digests" in request for request in gets) == 1
+    assert sum(f"{41:020}.json" in request for request in gets) <= 4
+    assert archive.verify(deep=True, progress=False).problems == []
