@@ -455,7 +455,7 @@ impl PyQuery {
         options.columns = columns.map(|names| names_from("columns", names)).transpose()?;
         options.memory_limit = optional_at_least(0, "memory_limit", memory_limit)?;
         options.path = path;
-        options.shard = shard.map(|shard| shard_from(shard, seed, round)).transpose()?;
+        options.shard = shard_from(shard, seed, round)?;
         let table = interruptible(py, progress, |progress, cancel| self.query.materialize(&options, progress, cancel))?;
         Ok(PyStepTable::new(table))
     }

@@ -53,7 +53,9 @@ impl PyTableShard {
 }
 
 /// Returns the share that the arguments `shard`, `seed` and `round` of a call describe.
-pub(super) fn shard_from(shard: &Bound<'_, PyAny>, seed: i128, round: i128) -> PyResult<Shard> {
+pub(super) fn shard_from(shard: Option<&Bound<'_, PyAny>>, seed: i128, round: i128) -> PyResult<Option<Shard>> {
+    let (seed, round) = (at_least(0, "seed", seed)?, at_least(0, "round", round)?);
+    let Some(shard) = shard else { return Ok(None) };
     let pair: Vec<Bound<'_, PyAny>> = shard.try_iter().and_then(Iterator::collect).unwrap_or_default();
     let [rank, world_size] = &pair[..] else {
         let found = shard.repr()?;
@@ -61,6 +63,5 @@ pub(super) fn shard_from(shard: &Bound<'_, PyAny>, seed: i128, round: i128) -> P
     };
     let world_size = within("shard: world_size", int(world_size)?, 1..=1 << 24)?;
     let rank = within("shard: rank", int(rank)?, 0..=world_size - 1)?;
-    let (seed, round) = (at_least(0, "seed", seed)?, at_least(0, "round", round)?);
-    Ok(Shard::new(rank, world_size)?.with_seed(seed).with_round(round))
+    Ok(Some(Shard::new(rank, world_size)?.with_seed(seed).with_round(round)))
 }

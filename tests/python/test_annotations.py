@@ -181,7 +181,7 @@ def by_archive_ids(rows: Array) -> dict[str, Any]:
 def test_absent_kinds_of_a_structured_array_are_null(made: Made, tmp_path: Path) -> None:
     archive = made.archive(tmp_path)
     rows = made.rows.copy()
-    rows["run_id"] += 3 - FIRST_ID
+    rows["run_id"] = rows["run_id"].astype("i8") + 3 - FIRST_ID
     rows["policy_kind_mask"][::2], rows["policy_kind_mask"][1::2] = 2, 5
     archive.annotate("m", rows, progress=False)
     found = stored(archive)
