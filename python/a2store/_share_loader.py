@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,8 +28,10 @@ _OTHERS_OF_A_QUERY: dict[str, Any] = {
 }
 """The options of ``StepLoader`` that a query lacks, and their defaults."""
 _VERSION = 1
-_FIXED = ("version", "archive_version", "archive", "total_rows", "seed", "shuffle", "symmetries")
+_FIXED = ("version", "archive_version", "archive", "query", "total_rows", "seed", "shuffle", "symmetries")
 """The fields of a state that any loader of the same rows must have."""
+_NUMBERS = {"epoch": (0, 2**63 - 1), "batches": (0, 2**63 - 1), "batch_size": (1, 1 << 28), "world_size": (1, 1 << 24)}
+"""The fields of a state that are numbers, and their ranges."""
 _TOPOLOGY = ("world_size", "batch_size", "drop_last", "window")
 """The fields of a state that a loader must have to continue in the middle of an epoch."""
 
@@ -63,14 +66,18 @@ class ShareLoader(StepLoader):
         for name, value in others.items():
             if name not in _OTHERS_OF_A_QUERY:
                 raise TypeError(f"StepLoader: unexpected argument {name}")
-            if value != _OTHERS_OF_A_QUERY[name]:
+            if value is not _OTHERS_OF_A_QUERY[name]:
                 raise ValueError(f"{name}: expected the default for a query")
         if rank is not None or world_size is not None:
             raise ValueError("rank and world_size: expected none for a query; use shard")
         if transform is not None and not callable(transform):
             raise TypeError(f"transform: expected a function of a batch, found {type(transform).__name__}")
         self._query = table
-        rank, world_size = _distributed_rank() if shard is None else shard
+        if shard is None:
+            shard = _distributed_rank()
+        elif not isinstance(shard, Sequence) or len(shard) != 2:
+            raise TypeError(f"shard: expected a rank and a world size, found {shard!r}")
+        rank, world_size = shard
         world_size = integer("shard: world_size", world_size, 1, 1 << 24)
         self._shard = integer("shard: rank", rank, 0, world_size - 1), world_size
         self._seed = integer("seed", seed, 0, 2**64 - 1)
@@ -92,7 +99,11 @@ class ShareLoader(StepLoader):
             "device": device,
             "transform": transform,
         }
-        self._drops_last = drop_last
+        self._drops_last = bool(drop_last)
+        # A table without rows checks the options, and knows the archive and the query.
+        probe = table.limit(0).materialize(**self._materialize, shard=(0, 1), progress=False)
+        self._identity = StepLoader(probe, rank=0, world_size=1, **self._made_options).state_dict()
+        self._total_rows: int | None = None
         self._epoch = integer("epoch", epoch, 0, 2**63 - 1)
         # The batches of the epoch that have been returned, and those that the next iteration skips.
         self._served = self._start = 0
@@ -122,7 +133,7 @@ class ShareLoader(StepLoader):
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch, which is the same on all ranks."""
-        return self._num_batches(self._share_of(self.epoch))
+        return self._num_batches()
 
     def __iter__(self) -> Iterator[_Tensors]:
         """Return an iterator over the epoch, from its beginning or, once, from the position of a loaded state."""
@@ -135,7 +146,7 @@ class ShareLoader(StepLoader):
         self._start = 0
         generation = self._generation
         share = self._share_of(epoch)
-        num_batches = self._num_batches(share)
+        num_batches = self._num_batches()
 
         def serve() -> Iterator[_Tensors]:
             for count, batch in enumerate(self._batches(share, epoch, start, num_batches), start + 1):
@@ -163,18 +174,18 @@ class ShareLoader(StepLoader):
         """Skip batches of the epoch: the next iteration begins after them."""
         if self._is_served:
             self._jump(self._epoch + 1, 0)
-        rest = self._num_batches(self._share_of(self._epoch)) - self._served
+        rest = self._num_batches() - self._served
         self._jump(self._epoch, self._served + min(integer("n", n, 0, 2**63 - 1), rest))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position after the batches returned so far. It is the same on all ranks."""
-        share = self._share_of(self._epoch)
-        rows = share.loader().state_dict()
+        return {**self._state(), "total_rows": self._num_rows()}
+
+    def _state(self) -> dict[str, Any]:
         return {
             "version": _VERSION,
-            "archive_version": rows["archive_version"],
-            "archive": rows["archive"],
-            "total_rows": _total_rows(share),
+            **{name: self._identity[name] for name in ("archive_version", "archive", "query")},
+            "total_rows": None,
             "seed": self._seed,
             "shuffle": self._made_options["shuffle"],
             "symmetries": self._made_options["symmetries"],
@@ -188,19 +199,29 @@ class ShareLoader(StepLoader):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a position. The state of an ended epoch fits any number of ranks and any batch size."""
-        expected = self.state_dict()
+        expected = self._state()
         if set(state) != set(expected):
             raise ValueError(f"state: expected the state of a loader of a query, found the keys {sorted(state)}")
-        epoch = integer("epoch", state["epoch"], 0, 2**63 - 1)
-        batches = integer("batches", state["batches"], 0, 2**63 - 1)
+        for name, (least, most) in _NUMBERS.items():
+            integer(name, state[name], least, most)
+        total_rows = integer("total_rows", state["total_rows"], 0, 2**64 - 1)
+        if self._total_rows is None:
+            # The first share shows whether the number is right.
+            expected["total_rows"] = total_rows
+        else:
+            expected["total_rows"] = self._total_rows
         for name in _FIXED:
             _check(name, expected[name], state[name])
-        if batches > 0 and batches == _batches_of(state["total_rows"], state):
-            epoch, batches = epoch + 1, 0
+        epoch, batches, last = state["epoch"], state["batches"], _batches_of(total_rows, state)
+        if batches > last:
+            raise StateMismatchError(f"loader state does not match: batches: expected 0..={last}, found {batches}")
+        if batches > 0 and batches == last:
+            epoch, batches = integer("epoch", epoch + 1, 0, 2**63 - 1), 0
         if batches > 0:
             for name in _TOPOLOGY:
                 _check(name, expected[name], state[name])
         self._jump(epoch, batches)
+        self._total_rows = total_rows
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_share": None, "_next": None}
@@ -215,9 +236,16 @@ class ShareLoader(StepLoader):
         # Iterations that began before no longer move the position.
         self._generation += 1
 
-    def _num_batches(self, share: StepTable) -> int:
+    def _num_rows(self) -> int:
+        """Return the number of rows of all ranks, which is the same in all epochs."""
+        if self._total_rows is None:
+            self._share_of(self.epoch)
+        assert self._total_rows is not None
+        return self._total_rows
+
+    def _num_batches(self) -> int:
         options = {"world_size": self._shard[1], "batch_size": self.batch_size, "drop_last": self._drops_last}
-        return _batches_of(_total_rows(share), options)
+        return _batches_of(self._num_rows(), options)
 
     def _batches(self, share: StepTable, epoch: int, start: int, num_batches: int) -> Iterator[_Tensors]:
         """Return the batches of an epoch. A rank with one row fewer than others ends with an empty batch."""
@@ -239,16 +267,20 @@ class ShareLoader(StepLoader):
         if self._share is None or _round(self._share) != epoch:
             # Both shares need not be in memory longer than necessary.
             self._share = None
-            ahead, self._next = self._next, None
-            if ahead is not None and ahead.epoch != epoch:
-                ahead.stop()
-                ahead = None
-            if ahead is not None:
+            ahead, share = self._next, None
+            if ahead is not None and ahead.epoch == epoch and ahead.is_here:
                 # It may not have fitted beside the share before, which is gone now.
-                with suppress(MemoryLimitError):
-                    self._share = ahead.result()
-            if self._share is None:
-                self._share = self._query.materialize(**self._options_of(epoch))
+                with suppress(MemoryLimitError, _StoppedError):
+                    share = ahead.result()
+            elif ahead is not None:
+                ahead.stop()
+            self._next = None
+            if share is None:
+                share = self._query.materialize(**self._options_of(epoch))
+            total_rows = _total_rows(share)
+            if self._total_rows is not None:
+                _check("total_rows", total_rows, self._total_rows)
+            self._share, self._total_rows = share, total_rows
         return self._share
 
     def _options_of(self, epoch: int) -> dict[str, Any]:
@@ -266,6 +298,7 @@ class _Prefetched:
 
     def __init__(self, loader: ShareLoader, epoch: int, query: Query, options: dict[str, Any]) -> None:
         self.epoch = epoch
+        self._process = os.getpid()
         self._table: StepTable | None = None
         self._error: BaseException | None = None
         self._is_stopped = False
@@ -284,6 +317,11 @@ class _Prefetched:
 
         self._thread = threading.Thread(target=work, name="a2store-share")
         self._thread.start()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the thread is one of this process: a forked child does not have it."""
+        return self._process == os.getpid()
 
     def stop(self) -> None:
         self._is_stopped = True

@@ -331,6 +331,9 @@ class StepLoader(IterableDataset[_Tensors]):
         materialize: Mapping[str, Any] | None = None,
         prefetch_share: bool = True,
     ) -> None:
+        if isinstance(table, Query):
+            name = type(self).__name__
+            raise TypeError(f"table: expected a table for {name}, a subclass of StepLoader, found a query")
         for name, is_default in (
             ("shard", shard is None),
             ("materialize", materialize is None),

@@ -117,6 +117,8 @@ async fn in_order(
     config.set_extension(Arc::new(PartitionPerRowGroup));
     config.options_mut().optimizer.repartition_file_scans = false;
     config.options_mut().optimizer.enable_round_robin_repartition = false;
+    // Otherwise a partition of a scan without a sort order may read the files of another one.
+    config.options_mut().execution.enable_file_stream_work_stealing = false;
     let plan = state.optimize(plan).and_then(guard_fallible).and_then(sort_by_columns)?;
     let mut plan = physical_plan(&state, &plan).await?;
     if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>().filter(|merge| merge.fetch().is_none()) {
@@ -124,7 +126,7 @@ async fn in_order(
         plan = Arc::clone(merge.input());
     }
     let max_rows = kept_partitions(&plan);
-    let context = context.task_ctx();
+    let context = state.task_ctx();
     Ok(max_rows.map(|max_rows| Execution::InOrder { plan, context, skip, fetch, max_rows }))
 }
 

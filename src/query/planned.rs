@@ -208,15 +208,23 @@ impl Query {
             // SQL cannot count the rows of an EXPLAIN.
             return self.sum_of_batches(cancel, |batch| batch.num_rows() as u64);
         }
+        self.counted()?.sum_of_batches(cancel, Query::count_of)
+    }
+
+    /// Returns a query for the number of rows.
+    fn counted(&self) -> Result<Query> {
         let count = datafusion::functions_aggregate::expr_fn::count(datafusion::logical_expr::lit(1_i64));
         let plan = LogicalPlanBuilder::from(self.plan.clone())
             .aggregate(Vec::<Expr>::new(), [count])
             .and_then(LogicalPlanBuilder::build)
             .map_err(query_error)?;
-        Query { plan, ..self.clone() }.sum_of_batches(cancel, |batch| {
-            let counts = batch.column(0).as_primitive_opt::<Int64Type>();
-            counts.map_or(0, |counts| counts.values().iter().sum::<i64>().unsigned_abs())
-        })
+        Ok(Query { plan, ..self.clone() })
+    }
+
+    /// Returns the number of rows in the result of [`counted`](Query::counted).
+    fn count_of(batch: &RecordBatch) -> u64 {
+        let counts = batch.column(0).as_primitive_opt::<Int64Type>();
+        counts.map_or(0, |counts| counts.values().iter().sum::<i64>().unsigned_abs())
     }
 
     fn sum_of_batches(&self, cancel: &CancellationToken, value: impl Fn(&RecordBatch) -> u64) -> Result<u64> {
@@ -248,14 +256,46 @@ impl Query {
         Ok(Query { plan, ..self.clone() })
     }
 
-    /// Returns the different values of a column of strings, ascending, without null.
-    pub(crate) fn distinct_texts(&self, column: usize, cancel: &CancellationToken) -> Result<Vec<String>> {
+    /// Returns the number of rows that the [definite](Query::execution) result has.
+    pub(crate) fn count_definite(&self, cancel: &CancellationToken) -> Result<u64> {
+        if self.determinism == Determinism::Deterministic && !self.is_explain() {
+            return self.counted()?.sum_of_definite(cancel, Query::count_of);
+        }
+        // Another plan could have other rows.
+        self.sum_of_definite(cancel, |batch| batch.num_rows() as u64)
+    }
+
+    fn sum_of_definite(&self, cancel: &CancellationToken, value: impl Fn(&RecordBatch) -> u64) -> Result<u64> {
+        let mut stream = self.unlimited().definite_stream(cancel)?;
+        let mut total = 0;
+        while let Some(batch) = stream.next_unless_cancelled(cancel)? {
+            total += value(&batch);
+        }
+        Ok(total)
+    }
+
+    fn definite_stream(&self, cancel: &CancellationToken) -> Result<QueryStream> {
+        let limits = self.limits();
+        Ok(self.stream_of(self.execution(true, &limits, cancel)?, limits))
+    }
+
+    /// Returns the query without limits on the result, for rows that are not the user's result.
+    pub(crate) fn unlimited(&self) -> Query {
+        let options = QueryOptions { row_limit: None, byte_limit: None, ..self.options.clone() };
+        Query { options, ..self.clone() }
+    }
+
+    /// Returns some of the different values of a column of strings in the definite result, ascending, without null:
+    /// all, or more than `most`.
+    pub(crate) fn distinct_texts(&self, column: usize, most: usize, cancel: &CancellationToken) -> Result<Vec<String>> {
         let chosen = self.select(&[column])?;
         let distinct = LogicalPlanBuilder::from(chosen.plan).distinct().and_then(LogicalPlanBuilder::build);
-        let query = Query { plan: distinct.map_err(query_error)?, ..self.clone() };
-        let mut stream = query.stream_unless_cancelled(cancel)?;
+        let query = Query { plan: distinct.map_err(query_error)?, ..self.unlimited() };
+        let mut stream = query.definite_stream(cancel)?;
         let mut texts = BTreeSet::new();
-        while let Some(batch) = stream.next_unless_cancelled(cancel)? {
+        while texts.len() <= most
+            && let Some(batch) = stream.next_unless_cancelled(cancel)?
+        {
             let strings = cast(batch.column(0), &DataType::Utf8).map_err(|error| query_error(error.into()))?;
             texts.extend(strings.as_string::<i32>().iter().flatten().map(str::to_owned));
         }

@@ -13,6 +13,9 @@ use arrow::datatypes::{ArrowNativeType, DataType, Int32Type};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// The greatest number of categories of a column.
+pub(super) const MAX_CATEGORIES: usize = i16::MAX as usize + 1;
+
 /// The code of a null.
 const NULL: i16 = -1;
 
@@ -67,7 +70,7 @@ impl Categories {
             return Ok(code);
         }
         let code = i16::try_from(codes.len()).map_err(|_| {
-            let expected = format!("at most {} different strings", i32::from(i16::MAX) + 1);
+            let expected = format!("at most {MAX_CATEGORIES} different strings");
             Error::column(column, None, expected, "more")
         })?;
         codes.insert(category.to_owned(), code);

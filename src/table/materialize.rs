@@ -7,7 +7,7 @@
 //!
 //! A result that is larger than memory goes to a file in the same way and is mapped from there.
 
-use super::categories::is_categorical;
+use super::categories::{MAX_CATEGORIES, is_categorical};
 use super::chosen_columns::ChosenColumns;
 use super::element::ElementType;
 use super::fingerprint::Fingerprint;
@@ -20,7 +20,7 @@ use super::row_output::RowOutput;
 use super::row_writer::{RowWriter, at_row};
 use super::runs::Runs;
 use super::shard::{Piece, PieceRows, Share, ShareRows, TableShard, exact_rows, rows_within};
-use super::step_column::TILE_MASK;
+use super::step_column::{STEP_INDEX, TILE_MASK};
 use super::step_table::StepTable;
 use super::threads::{FirstError, Sequencer, on_cores};
 use super::wide::{MissingColumns, WideColumns};
@@ -75,12 +75,12 @@ impl Query {
         let all =
             RowWriter::new(&result.schema(), extra, options.chosen_ev, narrow, &MissingColumns::default())?.columns();
         let needed = result.select(&all)?;
-        let share = options.shard.map(|shard| Share::of(&needed, shard, cancel)).transpose()?;
-        let categories = match share {
-            Some(_) => categories_of(&needed, extra, cancel)?,
-            None => Vec::new(),
+        let share = options.shard.map(|shard| Share::of(&needed, shard, progress, cancel)).transpose()?;
+        let (categories, wide) = match share {
+            Some(_) => (categories_of(&needed, extra, cancel)?, wide_columns_of(&needed, extra, cancel)?),
+            None => (Vec::new(), WideColumns::default()),
         };
-        let table = WideColumns::retry(|columns, missing| {
+        let table = wide.or_more(|columns, missing| {
             let writer = RowWriter::new(&needed.schema(), extra, options.chosen_ev, columns, missing)?;
             writer.preset_categories(&categories)?;
             self.materialize_with(&needed, &writer, options, &chosen, share.as_ref(), progress, cancel)
@@ -164,6 +164,7 @@ impl Query {
         let rows = materializer.fill_memory(needed, execution).map_err(|error| self.archive().blame(error));
         progress.end();
         let (mut region, len) = rows?;
+        materializer.check_share(len as u64)?;
         let (layout, recoding) = writer.recoding();
         if recoding.is_needed() {
             recoding.apply_to_all(&mut region.bytes_mut()[..len]);
@@ -179,9 +180,23 @@ fn categories_of(query: &Query, extra: &[String], cancel: &CancellationToken) ->
     let schema = query.schema();
     let of_column = |name: &String| {
         let column = schema.index_of(name).ok().filter(|&column| is_categorical(schema.field(column).data_type()))?;
-        Some(query.distinct_texts(column, cancel).map(|texts| (name.clone(), texts)))
+        Some(query.distinct_texts(column, MAX_CATEGORIES, cancel).map(|texts| (name.clone(), texts)))
     };
     extra.iter().filter_map(of_column).collect()
+}
+
+/// Returns the wide columns that a row of any share may need, so that all shares have the same columns.
+fn wide_columns_of(query: &Query, extra: &[String], cancel: &CancellationToken) -> Result<WideColumns> {
+    let schema = query.schema();
+    let any = |name: &str, condition: &str| -> Result<bool> {
+        let is_chosen = schema.index_of(name).is_ok() && !extra.iter().any(|extra| extra == name);
+        let sql = format!("SELECT 1 FROM runs WHERE {condition} LIMIT 1");
+        Ok(is_chosen && query.archive().sql(&sql, no_params())?.count_unless_cancelled(cancel)? > 0)
+    };
+    Ok(WideColumns {
+        masks: any(TILE_MASK, "highest_tile >= 65536")?,
+        step_indices: any(STEP_INDEX, "greatest(num_steps, coalesce(game_steps, 0)) > 65536")?,
+    })
 }
 
 /// A query run that fills a table.
@@ -242,6 +257,15 @@ impl Materializer<'_> {
         }
     }
 
+    /// Checks that a share has all its rows.
+    fn check_share(&self, num_bytes: u64) -> Result<()> {
+        let found = num_bytes / self.stride() as u64;
+        match self.share.map(Share::num_rows).filter(|&expected| expected != found) {
+            None => Ok(()),
+            Some(expected) => Err(Error::query(format!("a share has {found} rows instead of {expected}"))),
+        }
+    }
+
     /// Returns the rows to read if their number is known in advance.
     fn exact_pieces(&self, plan: &Arc<dyn ExecutionPlan>, max_rows: &[usize]) -> Option<Vec<Piece>> {
         match self.share.map(|share| &share.rows) {
@@ -277,6 +301,7 @@ impl Materializer<'_> {
         let RowOutput::File { len, crc, .. } = output else {
             return Err(Error::query("the table's rows are not in a file"));
         };
+        self.check_share(len)?;
         let num_rows = len / layout.stride() as u64;
         let header = npy::header(&layout, num_rows, start)?;
         let facts = runs.facts()?;

@@ -6,9 +6,11 @@
 use super::threads::on_cores;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
+use crate::progress::{Progress, Unit};
 use crate::query::{Execution, Partition, Query};
 use arrow::array::RecordBatch;
 use datafusion::common::stats::Precision;
+use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use derive_setters::Setters;
@@ -205,18 +207,28 @@ const RESULT_BLOCK: u64 = 1 << 16;
 
 impl Share {
     /// Returns the share of a query's rows. Counts the rows first, unless the plan states their number.
-    pub(super) fn of(query: &Query, shard: Shard, cancel: &CancellationToken) -> Result<Share> {
+    pub(super) fn of(
+        query: &Query,
+        shard: Shard,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+    ) -> Result<Share> {
         if query.is_volatile() {
             let expected = "a query without random numbers and the time, so that all ranks have the same rows";
             return Err(Error::argument("shard", expected, "another query"));
         }
         let limits = query.limits();
-        if let Execution::InOrder { plan, skip: 0, fetch: None, max_rows, .. } =
-            query.execution(true, &limits, cancel)?
-        {
-            let blocks = match exact_rows(&plan, max_rows.len()) {
+        let execution = query.execution(true, &limits, cancel)?;
+        if let Execution::InOrder { plan, context, skip: 0, fetch: None, max_rows } = &execution {
+            let blocks = match exact_rows(plan, max_rows.len()) {
                 Some(exact) => exact.into_iter().map(|rows| rows as u64).collect(),
-                None => count_partitions(query, &max_rows, cancel)?,
+                None => {
+                    let num_rows = max_rows.iter().map(|&rows| rows as u64).sum();
+                    progress.begin("count", Unit::Rows, num_rows);
+                    let counts = count_partitions(query, plan, context, max_rows, progress, cancel);
+                    progress.end();
+                    counts?
+                }
             };
             let piece = |(partition, rows): (usize, Range<u64>)| Piece {
                 partition,
@@ -227,7 +239,10 @@ impl Share {
             let rows = ShareRows::Partitions(shard.pieces(&blocks).into_iter().map(piece).collect());
             return Ok(Share { shard, total_rows: blocks.iter().sum(), rows });
         }
-        let total_rows = query.count_unless_cancelled(cancel)?;
+        progress.begin("count", Unit::Rows, 0);
+        let total_rows = query.count_definite(cancel);
+        progress.end();
+        let total_rows = total_rows?;
         let starts = (0..total_rows).step_by(RESULT_BLOCK as usize);
         let blocks: Vec<u64> = starts.map(|start| RESULT_BLOCK.min(total_rows - start)).collect();
         let range = |(block, rows): (usize, Range<u64>)| {
@@ -260,29 +275,34 @@ pub(super) fn exact_rows(plan: &Arc<dyn ExecutionPlan>, num_partitions: usize) -
         .collect()
 }
 
-/// Counts the rows of each partition. Reads the columns of the query's conditions only.
-fn count_partitions(query: &Query, max_rows: &[usize], cancel: &CancellationToken) -> Result<Vec<u64>> {
+/// Counts the rows of each partition of a plan. Reads the columns of the query's conditions only, if a plan for these has
+/// the same partitions.
+fn count_partitions(
+    query: &Query,
+    plan: &Arc<dyn ExecutionPlan>,
+    context: &Arc<TaskContext>,
+    max_rows: &[usize],
+    progress: &dyn Progress,
+    cancel: &CancellationToken,
+) -> Result<Vec<u64>> {
     let limits = query.limits();
-    let Execution::InOrder { plan, context, max_rows: found, .. } =
-        query.select(&[])?.execution(true, &limits, cancel)?
-    else {
-        return Err(Error::query("a count has another plan than its query"));
+    let bare = query.select(&[])?.execution(true, &limits, cancel)?;
+    let (plan, context) = match &bare {
+        Execution::InOrder { plan, context, max_rows: found, .. } if found == max_rows => (plan, context),
+        _ => (plan, context),
     };
-    if found != max_rows {
-        return Err(Error::query("a count has other partitions than its query"));
-    }
-    let counts: Vec<AtomicU64> = found.iter().map(|_| AtomicU64::new(0)).collect();
+    let counts: Vec<AtomicU64> = max_rows.iter().map(|_| AtomicU64::new(0)).collect();
     let next = AtomicUsize::new(0);
     on_cores(context.session_config().target_partitions(), |stop| {
-        while let Some((place, count)) =
-            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|place| counts.get(place).map(|count| (place, count)))
-        {
-            let mut partition = Partition::start(&plan, &context, place)?;
+        loop {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            let Some(count) = counts.get(place) else { return Ok(()) };
+            let mut partition = Partition::start(plan, context, place)?;
             while let Some(batch) = partition.next(|| stop.check(cancel).and_then(|()| limits.check(cancel)))? {
                 count.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
             }
+            progress.advance(max_rows[place] as u64);
         }
-        Ok(())
     })
     .map_err(|error| limits.explain(query.archive().blame(error)))?;
     Ok(counts.into_iter().map(AtomicU64::into_inner).collect())
@@ -328,7 +348,7 @@ mod tests {
         assert_ne!(pieces(1, 2), pieces(2, 1));
         // The order is part of what a resumed training expects.
         let first: Vec<usize> = pieces(1, 2).iter().map(|(block, _)| *block).take(8).collect();
-        assert_eq!(first.len(), 8);
+        assert_eq!(first, [0; 8]);
         assert!(Shard::new(2, 2).is_err() && Shard::new(0, 0).is_err());
     }
 }

@@ -47,8 +47,13 @@ impl WideColumns {
 
     /// Writes rows with `attempt`: at first without these columns, then with all that failed attempts were missing.
     /// Almost no table has any.
-    pub(super) fn retry<T>(mut attempt: impl FnMut(WideColumns, &MissingColumns) -> Result<T>) -> Result<T> {
-        let mut columns = WideColumns::default();
+    pub(super) fn retry<T>(attempt: impl FnMut(WideColumns, &MissingColumns) -> Result<T>) -> Result<T> {
+        WideColumns::default().or_more(attempt)
+    }
+
+    /// Writes rows with `attempt`: at first with these columns, then also with all that failed attempts were missing.
+    pub(super) fn or_more<T>(self, mut attempt: impl FnMut(WideColumns, &MissingColumns) -> Result<T>) -> Result<T> {
+        let mut columns = self;
         loop {
             let missing = MissingColumns::default();
             let result = attempt(columns, &missing);

@@ -98,7 +98,7 @@ def test_the_recipe_for_torchrun(tmp_path: Path) -> None:
     a2store.Archive.create(tmp_path / "games.a2").ingest(tmp_path / "runs", progress=False)
     text = (Path(__file__).parents[2] / "docs" / "distributed.md").read_text().split("### Recipes")[1]
     common, torchrun, *_ = re.findall("```python\n(.*?)```", text, re.DOTALL)
-    (tmp_path / "train.py").write_text(f"{common}\n{torchrun}".replace("version=1", "version=2"))
+    (tmp_path / "train.py").write_text(f"{common}\n{torchrun}")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py"]
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(

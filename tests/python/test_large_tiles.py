@@ -260,6 +260,17 @@ def test_batches_have_the_token_16(large: a2store.Archive, tmp_path: Path) -> No
         assert_same(batch.tokens, expected.astype(tokens))
 
 
+def test_all_shares_have_the_mask(large: a2store.Archive) -> None:
+    query = large.sql("SELECT * FROM steps WHERE tile_65536_mask = 0")
+    for world_size in (1, 3):
+        for rank in range(world_size):
+            share = query.materialize(shard=(rank, world_size), progress=False)
+            assert share.dtype.names == large.sql("SELECT * FROM steps").materialize(progress=False).dtype.names
+    with pytest.warns(UserWarning, match="no column tile_65536_mask"):
+        without = large.sql("SELECT board, move FROM steps").materialize(shard=(0, 2), progress=False)
+    assert without.stride == 32
+
+
 def test_runs_become_tables_without_an_archive(logs: Path) -> None:
     table = a2store.StepTable.from_runs(logs, progress=False)
     assert table.dtype.itemsize == 40

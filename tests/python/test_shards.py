@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import pickle
 import random
 import threading
@@ -12,6 +13,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from torch.utils.data import DataLoader
@@ -29,6 +32,8 @@ Array: TypeAlias = npt.NDArray[Any]
 GROUPS = 14
 WORLDS = (1, 2, 3, 8)
 ROW_BY_ROW = (
+    "SELECT * FROM steps ORDER BY run_id, step_index",
+    "SELECT * FROM steps WHERE move <> 1 ORDER BY run_id",
     "SELECT * FROM steps",
     "SELECT * FROM steps WHERE max_score >= 600",
     "SELECT * FROM steps WHERE move = 2",
@@ -38,6 +43,11 @@ ROW_BY_ROW = (
     "SELECT board, run_id, step_index FROM (SELECT * FROM steps WHERE move <> 1) AS s WHERE board > 100000",
 )
 WHOLE = (
+    "SELECT * FROM steps WHERE run_id IN (SELECT run_id FROM runs LIMIT 5)",
+    "SELECT * FROM (SELECT * FROM steps LIMIT 300) AS t WHERE move = 1",
+    "SELECT * FROM steps WHERE board NOT IN (SELECT board FROM steps LIMIT 500)",
+    "SELECT board, run_id, step_index FROM (SELECT *, row_number() OVER (PARTITION BY move ORDER BY ev_legal) AS n "
+    "FROM steps) AS t WHERE n % 7 = run_id % 7",
     "SELECT * FROM steps ORDER BY max_score DESC, board",
     "SELECT * FROM steps LIMIT 777",
     "SELECT * FROM steps WHERE move <> 3 LIMIT 300 OFFSET 55",
@@ -173,6 +183,27 @@ def test_wrong_shares(
 ) -> None:
     with pytest.raises(error, match=message):
         archive.sql("SELECT * FROM steps").materialize(**arguments)
+
+
+def test_codes_of_strings_below_a_limit(archive: a2store.Archive) -> None:
+    query = archive.sql("SELECT * FROM steps LIMIT 500")
+    found = {str(share.categories) for _ in range(5) for share in shares_of(query, 3, extra="engine")}
+    assert len(found) == 1
+
+
+def test_shares_of_a_users_file(archive: a2store.Archive, tmp_path: Path) -> None:
+    table = pa.table(archive.sql("SELECT board, move, run_id, step_index FROM steps"))
+    pq.write_table(table, tmp_path / "u.parquet", row_group_size=100)
+    query = archive.sql("SELECT * FROM u", tables={"u": tmp_path / "u.parquet"})
+    expected = all_bytes(query.materialize(progress=False)).tolist()
+    assert len(expected) == len(table)
+    # The order is that of the file, each time.
+    for _ in range(10):
+        assert all_bytes(query.materialize(progress=False)).tolist() == expected
+        assert pa.table(query).to_pydict() == table.to_pydict()
+    for world_size in (1, 3, 6):
+        together = [row for share in shares_of(query, world_size) for row in all_bytes(share).tolist()]
+        assert sorted(together) == sorted(expected)
 
 
 def test_random_rows_have_no_shares(archive: a2store.Archive) -> None:
@@ -337,6 +368,83 @@ def test_states_of_other_rows(archive: a2store.Archive) -> None:
             other.load_state_dict(state)
     with pytest.raises(ValueError, match="state: expected the state of a loader of a query"):
         others[0].load_state_dict(archive.sql(SQL).materialize(progress=False).loader().state_dict())
+
+
+def test_a_loader_makes_each_share_once(archive: a2store.Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = archive.sql(SQL)
+    made: list[int] = []
+
+    class Counted:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(query, name)
+
+        def materialize(self, **options: Any) -> a2store.StepTable:
+            made.append(options["round"])
+            return query.materialize(**options)
+
+    (loader, *_) = loaders(query, 2, prefetch_share=False)
+    monkeypatch.setattr(loader, "_query", Counted())
+    for _ in range(2):
+        for _ in loader:
+            assert len(loader) == len(loader)
+            loader.state_dict()
+    assert made == [0, 1]
+    state = loader.state_dict()
+    (resumed, *_) = loaders(query, 2, prefetch_share=False)
+    made.clear()
+    monkeypatch.setattr(resumed, "_query", Counted())
+    resumed.load_state_dict(state)
+    list(resumed)
+    assert made == [2]
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"batches": 10**6}, a2store.StateMismatchError),
+        ({"world_size": 0}, ValueError),
+        ({"batch_size": 0}, ValueError),
+        ({"world_size": "2"}, TypeError),
+        ({"batch_size": None}, TypeError),
+        ({"total_rows": -1}, ValueError),
+        ({"epoch": 2**63 - 1, "batches": -1}, ValueError),
+        ({"version": 99}, a2store.StateMismatchError),
+        ({"extra": 1}, ValueError),
+    ],
+)
+def test_forged_states(archive: a2store.Archive, change: dict[str, Any], error: type[Exception]) -> None:
+    (loader, other) = loaders(archive.sql(SQL), 2)
+    next(iter(loader))
+    with pytest.raises(error):
+        other.load_state_dict(loader.state_dict() | change)
+    (elsewhere, *_) = loaders(archive.sql(SQL + " ORDER BY board"), 2)
+    with pytest.raises(a2store.StateMismatchError, match="query"):
+        elsewhere.load_state_dict(loader.state_dict())
+
+
+def test_a_subclass_needs_a_table(archive: a2store.Archive) -> None:
+    class Mine(StepLoader):
+        pass
+
+    with pytest.raises(TypeError, match="expected a table for Mine, a subclass of StepLoader, found a query"):
+        Mine(archive.sql(SQL))
+
+
+def test_a_forked_child_makes_its_own_share(archive: a2store.Archive) -> None:
+    (loader, *_) = loaders(archive.sql(SQL), 1)
+    for _ in loader:
+        pass
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(write, str(len(rows_of(list(loader)))).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        assert int(pipe.read()) == len(archive.sql(SQL).materialize(progress=False))
+    os.waitpid(child, 0)
 
 
 def test_skipping_batches(archive: a2store.Archive) -> None:
