@@ -3570,6 +3570,11 @@ class StepTable:
     def __getitem__(self, key: str, /) -> npt.NDArray[Any]: ...
     @overload
     def __getitem__(self, key: slice | _Indices | npt.NDArray[np.bool_], /) -> Batch: ...
+    def __getitems__(self, rows: Sequence[int]) -> Sequence[dict[str, Any]]:
+        """Return the rows at some indices as dicts of tensors, for ``torch.utils.data.DataLoader(table)``.
+
+        The rows are those of ``a2store.torch.StepDataset``. ``a2store.torch.StepLoader`` is much faster.
+        """
     def __iter__(self) -> Iterator[dict[str, Any]]: ...
     @property
     def shape(self) -> tuple[int, int]:
@@ -4414,6 +4419,33 @@ class Loader:
         >>> sum(len(batch) for batch in loader) == len(table) - 1024
         True
         """
+
+@final
+class _Position:
+    """The position of a loader that is written in Python: the state machine of ``Loader``."""
+
+    def __new__(cls, num_rows: int, batch_size: int, world_size: int, drop_last: bool, epoch: int) -> Self: ...
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next iteration."""
+    @property
+    def start(self) -> int:
+        """The row at which the next iteration begins."""
+    @property
+    def newest(self) -> tuple[int, int]:
+        """The epoch and the row of a saved state."""
+    @property
+    def num_batches(self) -> int:
+        """The number of batches of a whole epoch."""
+    def set_num_rows(self, num_rows: int) -> None: ...
+    def set_epoch(self, epoch: int) -> None: ...
+    def skip(self, num_batches: int) -> None: ...
+    def load(self, epoch: int, row: int) -> None: ...
+    def begin(self) -> tuple[int, int, int]:
+        """Begin an iteration, and return its epoch, its first row and its number."""
+    def serve(self, iteration: int, row: int) -> None:
+        """Note that an iteration has returned the batch before ``row``, or has ended there."""
+    def row_after(self, row: int, num_batches: int) -> int: ...
 
 @final
 class BatchIterator:

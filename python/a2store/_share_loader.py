@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
+import struct
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from fractions import Fraction
+from hashlib import blake2b
 from itertools import islice
-from math import ceil
 from typing import Any, Literal
 
 import torch
 from torch.utils.data import get_worker_info
 
-from . import MemoryLimitError, Query, StateMismatchError, StepTable
+from . import Query, StateMismatchError, StepTable
+from ._a2store import _Position
 from ._integers import integer
 from .torch import StepDataset, StepLoader, _distributed_rank, _Tensors
 
@@ -30,7 +31,7 @@ _OTHERS_OF_A_QUERY: dict[str, Any] = {
 _VERSION = 1
 _FIXED = ("version", "archive_version", "archive", "query", "total_rows", "seed", "shuffle", "symmetries")
 """The fields of a state that any loader of the same rows must have."""
-_NUMBERS = {"epoch": (0, 2**63 - 1), "batches": (0, 2**63 - 1), "batch_size": (1, 1 << 28), "world_size": (1, 1 << 24)}
+_NUMBERS = {"epoch": (0, 2**63 - 1), "position": (0, 2**64 - 1), "batch_size": (1, 1 << 28), "world_size": (1, 1 << 24)}
 """The fields of a state that are numbers, and their ranges."""
 _TOPOLOGY = ("world_size", "batch_size", "drop_last", "window")
 """The fields of a state that a loader must have to continue in the middle of an epoch."""
@@ -104,19 +105,14 @@ class ShareLoader(StepLoader):
         probe = table.limit(0).materialize(**self._materialize, shard=(0, 1), progress=False)
         self._identity = StepLoader(probe, rank=0, world_size=1, **self._made_options).state_dict()
         self._total_rows: int | None = None
-        self._epoch = integer("epoch", epoch, 0, 2**63 - 1)
-        # The batches of the epoch that have been returned, and those that the next iteration skips.
-        self._served = self._start = 0
-        # Whether the next iteration serves the next epoch.
-        self._is_served = False
-        self._generation = 0
+        self._position = self._position_at(integer("epoch", epoch, 0, 2**63 - 1), 0)
         self._share: StepTable | None = None
         self._next: _Prefetched | None = None
 
     @property
     def epoch(self) -> int:
         """The epoch that the next iteration serves."""
-        return self._epoch + self._is_served
+        return self._position.epoch
 
     @property
     def batch_size(self) -> int:
@@ -133,30 +129,26 @@ class ShareLoader(StepLoader):
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch, which is the same on all ranks."""
-        return self._num_batches()
+        self._num_rows()
+        return self._position.num_batches
 
     def __iter__(self) -> Iterator[_Tensors]:
-        """Return an iterator over the epoch, from its beginning or, once, from the position of a loaded state."""
+        """Return an iterator over the epoch, from its beginning or from the position of a loaded state."""
         if get_worker_info() is not None:
             raise ValueError("StepLoader: expected a table in a worker of a DataLoader, found a query")
-        if self._is_served:
-            self._jump(self._epoch + 1, 0)
-        epoch, start = self._epoch, self._start
-        self._jump(epoch, start)
-        self._start = 0
-        generation = self._generation
-        share = self._share_of(epoch)
-        num_batches = self._num_batches()
+        share = self._share_of(self.epoch)
+        position = self._position
+        epoch, start, iteration = position.begin()
 
         def serve() -> Iterator[_Tensors]:
-            for count, batch in enumerate(self._batches(share, epoch, start, num_batches), start + 1):
-                if self._prefetches and generation == self._generation:
+            row = start
+            for batch in self._batches(share, epoch, start):
+                if self._prefetches and position.newest[0] == epoch:
                     self._make_ahead(epoch + 1)
-                if generation == self._generation:
-                    self._served, self._is_served = count, True
+                row = position.row_after(row, 1)
+                position.serve(iteration, row)
                 yield batch
-            if generation == self._generation and self._served > 0:
-                self._is_served = True
+            position.serve(iteration, row)
 
         return serve()
 
@@ -165,23 +157,19 @@ class ShareLoader(StepLoader):
 
         If a state of this epoch was just loaded, the next iteration begins at its position.
         """
-        epoch = integer("epoch", epoch, 0, 2**63 - 1)
-        if epoch != self._epoch:
-            self._jump(epoch, 0)
-        self._is_served = False
+        self._position.set_epoch(integer("epoch", epoch, 0, 2**63 - 1))
 
     def skip_batches(self, n: int) -> None:
         """Skip batches of the epoch: the next iteration begins after them."""
-        if self._is_served:
-            self._jump(self._epoch + 1, 0)
-        rest = self._num_batches() - self._served
-        self._jump(self._epoch, self._served + min(integer("n", n, 0, 2**63 - 1), rest))
+        self._num_rows()
+        self._position.skip(integer("n", n, 0, 2**64 - 1))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position after the batches returned so far. It is the same on all ranks."""
         return {**self._state(), "total_rows": self._num_rows()}
 
     def _state(self) -> dict[str, Any]:
+        epoch, position = self._position.newest
         return {
             "version": _VERSION,
             **{name: self._identity[name] for name in ("archive_version", "archive", "query")},
@@ -193,8 +181,8 @@ class ShareLoader(StepLoader):
             "batch_size": self.batch_size,
             "drop_last": self._drops_last,
             "window": self._made_options["window"],
-            "epoch": self._epoch,
-            "batches": self._served,
+            "epoch": epoch,
+            "position": position,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -212,29 +200,35 @@ class ShareLoader(StepLoader):
             expected["total_rows"] = self._total_rows
         for name in _FIXED:
             _check(name, expected[name], state[name])
-        epoch, batches, last = state["epoch"], state["batches"], _batches_of(total_rows, state)
-        if batches > last:
-            raise StateMismatchError(f"loader state does not match: batches: expected 0..={last}, found {batches}")
-        if batches > 0 and batches == last:
-            epoch, batches = integer("epoch", epoch + 1, 0, 2**63 - 1), 0
-        if batches > 0:
+        epoch, row = state["epoch"], state["position"]
+        step = state["batch_size"] * state["world_size"]
+        if row > total_rows or (row < total_rows and row % step):
+            expected_row = f"a multiple of {step} in 0..={total_rows}"
+            raise StateMismatchError(f"loader state does not match: position: expected {expected_row}, found {row}")
+        their = _Position(total_rows, state["batch_size"], state["world_size"], bool(state["drop_last"]), 0)
+        their.load(0, row)
+        if their.epoch == 0 and row > 0:
             for name in _TOPOLOGY:
                 _check(name, expected[name], state[name])
-        self._jump(epoch, batches)
         self._total_rows = total_rows
+        self._position.set_num_rows(total_rows)
+        # The end of an epoch may be at another row in this topology.
+        self._position.load(epoch, row if their.epoch == 0 else total_rows)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_share": None, "_next": None}
+        position = (self._position.epoch, self._position.start)
+        return {**self.__dict__, "_share": None, "_next": None, "_position": position}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore the pickled state."""
         self.__dict__.update(state)
+        self._position = self._position_at(*state["_position"])
 
-    def _jump(self, epoch: int, batches: int) -> None:
-        self._epoch, self._served, self._start = epoch, batches, batches
-        self._is_served = False
-        # Iterations that began before no longer move the position.
-        self._generation += 1
+    def _position_at(self, epoch: int, row: int) -> _Position:
+        position = _Position(self._total_rows or 0, self.batch_size, self._shard[1], self._drops_last, epoch)
+        position.load(epoch, row)
+        position.set_epoch(epoch)
+        return position
 
     def _num_rows(self) -> int:
         """Return the number of rows of all ranks, which is the same in all epochs."""
@@ -243,19 +237,22 @@ class ShareLoader(StepLoader):
         assert self._total_rows is not None
         return self._total_rows
 
-    def _num_batches(self) -> int:
-        options = {"world_size": self._shard[1], "batch_size": self.batch_size, "drop_last": self._drops_last}
-        return _batches_of(self._num_rows(), options)
-
-    def _batches(self, share: StepTable, epoch: int, start: int, num_batches: int) -> Iterator[_Tensors]:
+    def _batches(self, share: StepTable, epoch: int, start: int) -> Iterator[_Tensors]:
         """Return the batches of an epoch. A rank with one row fewer than others ends with an empty batch."""
-        loader = StepLoader(share, epoch=epoch, rank=0, world_size=1, **self._made_options)
-        loader.skip_batches(start)
-        count = start
-        for batch in islice(loader, num_batches - start):
+        position = self._position
+        skipped = min(-(-start // (self.batch_size * self._shard[1])), position.num_batches)
+        # Each rank has orders and symmetries of its own.
+        parts = struct.pack("<QQ", self._seed, self._shard[0])
+        seed = int.from_bytes(blake2b(parts, digest_size=8).digest(), "little")
+        loader = StepLoader(share, epoch=epoch, rank=0, world_size=1, **{**self._made_options, "seed": seed})
+        loader.skip_batches(skipped)
+        rest, count = position.num_batches - skipped, 0
+        # Without this call, a loader without further batches would serve the next epoch.
+        loader.set_epoch(epoch)
+        for batch in islice(loader, rest):
             count += 1
             yield batch
-        for _ in range(num_batches - count):
+        for _ in range(rest - count):
             dataset = StepDataset(share, self._made_options["tokens"], self._made_options["columns"])
             batch = StepDataset.collate(dataset.__getitems__([]))
             transform, device = self._made_options["transform"], self._made_options["device"]
@@ -267,20 +264,18 @@ class ShareLoader(StepLoader):
         if self._share is None or _round(self._share) != epoch:
             # Both shares need not be in memory longer than necessary.
             self._share = None
-            ahead, share = self._next, None
+            ahead, self._next, share = self._next, None, None
             if ahead is not None and ahead.epoch == epoch and ahead.is_here:
-                # It may not have fitted beside the share before, which is gone now.
-                with suppress(MemoryLimitError, _StoppedError):
-                    share = ahead.result()
+                share = ahead.result()
             elif ahead is not None:
                 ahead.stop()
-            self._next = None
             if share is None:
                 share = self._query.materialize(**self._options_of(epoch))
             total_rows = _total_rows(share)
             if self._total_rows is not None:
                 _check("total_rows", total_rows, self._total_rows)
             self._share, self._total_rows = share, total_rows
+            self._position.set_num_rows(total_rows)
         return self._share
 
     def _options_of(self, epoch: int) -> dict[str, Any]:
@@ -300,7 +295,6 @@ class _Prefetched:
         self.epoch = epoch
         self._process = os.getpid()
         self._table: StepTable | None = None
-        self._error: BaseException | None = None
         self._is_stopped = False
         # The thread must not keep a loader alive that nothing else uses.
         owner = weakref.ref(loader)
@@ -310,10 +304,10 @@ class _Prefetched:
                 raise _StoppedError
 
         def work() -> None:
-            try:
+            # A share that fails here is made again when its epoch begins: it may not have fitted beside the share
+            # before, and an unreachable store may be back. That call raises the error, if there is still one.
+            with suppress(Exception):
                 self._table = query.materialize(**options, progress=goes_on)
-            except BaseException as error:
-                self._error = error
 
         self._thread = threading.Thread(target=work, name="a2store-share")
         self._thread.start()
@@ -326,12 +320,9 @@ class _Prefetched:
     def stop(self) -> None:
         self._is_stopped = True
 
-    def result(self) -> StepTable:
-        """Wait for the share and return it."""
+    def result(self) -> StepTable | None:
+        """Wait for the share and return it; ``None`` if it failed."""
         self._thread.join()
-        if self._table is None:
-            assert self._error is not None
-            raise self._error
         return self._table
 
 
@@ -347,17 +338,6 @@ def _round(share: StepTable) -> int:
 def _total_rows(share: StepTable) -> int:
     assert share.shard is not None
     return share.shard.total_rows
-
-
-def _batches_of(total_rows: int, options: Mapping[str, Any]) -> int:
-    """Return the number of batches of each rank.
-
-    It is that of the rank with the most rows or, if the last batch is dropped, of the rank with the fewest rows.
-    """
-    world_size, batch_size = options["world_size"], options["batch_size"]
-    if options["drop_last"]:
-        return int(total_rows // world_size // batch_size)
-    return ceil(ceil(Fraction(total_rows, world_size)) / Fraction(batch_size))
 
 
 def _check(name: str, expected: object, found: object) -> None:

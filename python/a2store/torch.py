@@ -36,6 +36,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, default_collate, get_worker_info
 
 from . import Batch, Loader, Query, StepTable, mix
+from ._a2store import _Position
 from ._integers import integer
 
 __all__ = ["StepDataset", "StepLoader"]
@@ -354,6 +355,9 @@ class StepLoader(IterableDataset[_Tensors]):
         if isinstance(table, Mapping):
             self._rows = list(table.items())
         elif not hasattr(table, "loader"):
+            if not isinstance(table, Iterable):
+                expected = "a StepTable, a Query such as archive.sql(…), or pairs of a StepTable and its share"
+                raise TypeError(f"table: expected {expected}, found {type(table).__name__}")
             self._rows = list(table)
         self._transform = transform
         self._device = None if device is None else torch.device(device)
@@ -384,14 +388,10 @@ class StepLoader(IterableDataset[_Tensors]):
                 raise ValueError(f"{wrong[0]}: expected the default for several tables")
         self._loader: Loader | None = None
         self._loader_in_worker = False
-        self._epoch = integer("epoch", epoch, 0, 2**63 - 1)
-        # The start of the next iteration, and the position of the newest one. Both count rows of the epoch over all
-        # ranks. The inner loader's own position differs, because it prefetches batches and skips batches of other
-        # workers.
-        self._resume = self._position = 0
-        self._generation = 0
-        # Whether the next iteration serves the next epoch.
-        self._is_served = False
+        # The epoch reaches the workers as a signed integer.
+        epoch = integer("epoch", epoch, 0, 2**63 - 1)
+        # The inner loader's own position differs, because it prefetches batches and skips batches of other workers.
+        self._position = self._position_at(epoch, 0)
         # Each worker of a DataLoader has a copy of this object. Shared memory has the epoch that the parent process has
         # set, the number of times that it has set one, the number of iterations that have returned batches, and the
         # position at which the epoch begins.
@@ -401,15 +401,15 @@ class StepLoader(IterableDataset[_Tensors]):
         # `_note_in_worker` writes.
         self._rounds = 0
         self._is_loaded = False
-        # Whether the loader had served some of its epoch when it was copied.
-        self._is_next = False
+        # The number of epochs that the loader had advanced without an announcement when it was copied.
+        self._ahead = 0
         self._note: list[int] | None = None
-        self.set_epoch(epoch)
+        self._announce()
 
     @property
     def epoch(self) -> int:
         """The epoch that the next iteration serves."""
-        return self._epoch + self._is_served
+        return self._position.epoch
 
     @property
     def batch_size(self) -> int:
@@ -428,7 +428,7 @@ class StepLoader(IterableDataset[_Tensors]):
         return len(self._engine())
 
     def __iter__(self) -> Iterator[_Tensors]:
-        """Return an iterator over the epoch, from its beginning or, once, from the position of a loaded state.
+        """Return an iterator over the epoch, from its beginning or from the position of a loaded state.
 
         In a worker of a ``DataLoader``, it serves only the worker's batches.
 
@@ -443,40 +443,30 @@ class StepLoader(IterableDataset[_Tensors]):
                     "pin_memory and device: expected none in a worker; use the pin_memory of its DataLoader"
                 )
             self._turn_in_worker(worker.seed - worker.id)
-        if self._is_served:
-            self._jump(self._epoch + 1, 0)
-        loader = self._engine()
-        start = self._resume
-        self._jump(self._epoch, start)
-        self._resume = 0
-        generation = self._generation
-        state = self.state_dict()
-        end = state["num_samples"]
-        step = self._world_size * self.batch_size
+        loader, position = self._engine(), self._position
+        epoch, start, iteration = position.begin()
         batches: Iterable[Batch]
         if worker is None:
-            loader.load_state_dict(state)
+            loader.load_state_dict(self.state_dict())
             # Without this call, a loader at the end of an epoch would serve the next epoch.
-            loader.set_epoch(self._epoch)
-            batches = iter(loader)
+            loader.set_epoch(epoch)
+            stride, batches = 1, iter(loader)
         else:
-            first = start + worker.id * step
             # A worker's position assumes that every worker has made the same number of batches. So a worker's own state
             # leads to its next batch, and a state from outside the workers leads each worker to its first batch.
-            step *= worker.num_workers
-            batches = _jumping(loader, state, range(first, end, step))
+            stride = worker.num_workers
+            batches = self._every(stride, position.row_after(start, worker.id))
 
         def serve() -> Iterator[_Tensors]:
+            row = start
             made: Iterable[_Tensors] = map(_tensors, batches)
             made = made if self._transform is None else _transformed(made, self._transform)
-            for count, tensors in enumerate(self._placed(made), 1):
+            for tensors in self._placed(made):
                 self._note_in_worker()
-                if generation == self._generation:
-                    self._position = min(start + count * step, end)
-                    self._is_served = True
+                row = position.row_after(row, stride)
+                position.serve(iteration, row)
                 yield tensors
-            if generation == self._generation and self._position > 0:
-                self._is_served = True
+            position.serve(iteration, row)
 
         return serve()
 
@@ -496,12 +486,7 @@ class StepLoader(IterableDataset[_Tensors]):
         >>> loader.epoch
         1
         """
-        # The epoch reaches the workers as a signed integer.
-        epoch = integer("epoch", epoch, 0, 2**63 - 1)
-        # This rejects an invalid epoch.
-        self._engine().set_epoch(epoch)
-        self._turn_to(epoch)
-        self._is_served = False
+        self._position.set_epoch(integer("epoch", epoch, 0, 2**63 - 1))
         self._announce()
 
     def skip_batches(self, n: int) -> None:
@@ -517,10 +502,8 @@ class StepLoader(IterableDataset[_Tensors]):
         >>> sum(len(batch["move"]) for batch in loader)
         9320
         """
-        engine = self._engine()
-        engine.load_state_dict(self.state_dict())
-        engine.skip_batches(n)
-        self.load_state_dict(engine.state_dict())
+        self._position.skip(integer("n", n, 0, 2**64 - 1))
+        self._announce()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the loader's position after the batches returned so far; batches made or copied ahead do not count.
@@ -536,7 +519,8 @@ class StepLoader(IterableDataset[_Tensors]):
         >>> loader.state_dict()["position"]
         100
         """
-        return {**self._engine().state_dict(), "epoch": self._epoch, "position": self._position}
+        epoch, position = self._position.newest
+        return {**self._engine().state_dict(), "epoch": epoch, "position": position}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a position: the next iteration begins there, in the state's epoch.
@@ -561,19 +545,20 @@ class StepLoader(IterableDataset[_Tensors]):
         True
         """
         self._engine().load_state_dict(state)
-        self._jump(state["epoch"], state["position"])
-        # At the end of an epoch, the next iteration serves the next one.
-        self._is_served = self._engine().epoch != state["epoch"]
+        self._position.load(state["epoch"], state["position"])
         if get_worker_info() is not None:
-            self._is_loaded, self._is_served = True, False
+            # A worker ends an epoch with the others, even if it has no more batches of it.
+            self._position.set_epoch(state["epoch"])
+            self._is_loaded = True
         self._announce()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_loader": None}
+        return {**self.__dict__, "_loader": None, "_position": (self._position.epoch, self._position.start)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore the pickled state."""
         self.__dict__.update(state)
+        self._position = self._position_at(*state["_position"])
         # The tensor is still shared if multiprocessing passed it on, but not if it was pickled to bytes.
         self._announced.share_memory_()  # type: ignore[no-untyped-call]
 
@@ -593,16 +578,29 @@ class StepLoader(IterableDataset[_Tensors]):
             self._loader_in_worker = in_worker
         return self._loader
 
-    def _turn_to(self, epoch: int) -> None:
-        if epoch != self._epoch:
-            self._jump(epoch, 0)
+    def _position_at(self, epoch: int, row: int) -> _Position:
+        num_rows = self._engine().state_dict()["num_samples"]
+        position = _Position(num_rows, self.batch_size, self._world_size, self._options["drop_last"], epoch)
+        _begin_at(position, epoch, row)
+        return position
+
+    def _every(self, stride: int, row: int) -> Iterator[Batch]:
+        """Return every ``stride``-th batch of the epoch, from the one at a row on."""
+        loader, state = self._engine(), self.state_dict()
+        while True:
+            loader.load_state_dict({**state, "position": row})
+            loader.set_epoch(state["epoch"])
+            batch = next(iter(loader), None)
+            if batch is None:
+                return
+            yield batch
+            row = self._position.row_after(row, stride)
 
     def _announce(self) -> None:
         """Publish the epoch and the position to the workers of a ``DataLoader``."""
         if get_worker_info() is None:
             self._heard += 1
-            start = 0 if self._is_served else self._resume
-            self._announced.copy_(torch.tensor([self.epoch, self._heard, 0, start]))
+            self._announced.copy_(torch.tensor([self._position.epoch, self._heard, 0, self._position.start]))
 
     def _turn_in_worker(self, iteration: int) -> None:
         """Turn to the epoch of a worker's iteration. All workers of an iteration share the number ``iteration``.
@@ -613,18 +611,18 @@ class StepLoader(IterableDataset[_Tensors]):
         """
         epoch, heard, noted, start = self._announced.tolist()
         if heard != self._heard:
-            self._heard, self._is_loaded, self._rounds, self._is_next = heard, False, 0, False
-            self._jump(epoch, start)
-        elif not self._rounds:
-            self._is_next = self._is_served
+            self._heard, self._is_loaded, self._rounds, self._ahead = heard, False, 0, 0
+            _begin_at(self._position, epoch, start)
+        elif not self._rounds and not self._is_loaded:
+            self._ahead = self._position.epoch - epoch
         self._rounds += 1
         name = 1 + (iteration + self._rounds) % (2**31 - 1)
         count, newest = divmod(noted, 2**31)
         count += newest not in (0, name)
         if self._is_loaded:
-            epoch = self._epoch - count
+            epoch = self._position.epoch - count
         elif count or self._rounds > 1:
-            self._jump(epoch + count + self._is_next, 0)
+            _begin_at(self._position, epoch + count + self._ahead, 0)
         self._is_loaded = False
         self._note = [epoch, heard, count * 2**31 + name]
 
@@ -633,13 +631,6 @@ class StepLoader(IterableDataset[_Tensors]):
         if self._note is not None and self._announced[1:3].tolist() <= self._note[1:]:
             self._announced[:3] = torch.tensor(self._note)
         self._note = None
-
-    def _jump(self, epoch: int, position: int) -> None:
-        self._epoch = epoch
-        self._is_served = False
-        self._resume = self._position = position
-        # Iterations that began before no longer move the position.
-        self._generation += 1
 
     def _placed(self, batches: Iterable[_Tensors]) -> Iterable[_Tensors]:
         """Return the batches in the requested memory or on the requested device."""
@@ -666,12 +657,10 @@ def _distributed_rank() -> tuple[int, int]:
     return 0, 1
 
 
-def _jumping(loader: Loader, state: dict[str, Any], positions: Iterable[int]) -> Iterator[Batch]:
-    """Serve the batches at some positions, up to the end of the epoch."""
-    for position in positions:
-        loader.load_state_dict({**state, "position": position})
-        loader.set_epoch(state["epoch"])
-        yield from islice(loader, 1)
+def _begin_at(position: _Position, epoch: int, row: int) -> None:
+    """Move to a row. At the end of an epoch, the next iteration has no batches."""
+    position.load(epoch, row)
+    position.set_epoch(epoch)
 
 
 def _transformed(batches: Iterable[_Tensors], transform: Callable[[_Tensors], _Tensors]) -> Iterator[_Tensors]:

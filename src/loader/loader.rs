@@ -3,14 +3,15 @@
 use super::batch_maker::BatchMaker;
 use super::options::{LoaderOptions, Sampling};
 use super::order::SamplingPlan;
+use super::position::{Position, Start};
 use super::producer::Batches;
 use super::rows::LoaderRows;
 use super::strata::Strata;
-use super::stream::{Cursor, RankShare};
+use super::stream::RankShare;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::table::{BatchSchema, StepTable, SymmetryKey, TableMix};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Serves batches of a table, or of several; see [`StepTable::loader`] and [`mix`].
 #[derive(Debug)]
@@ -19,8 +20,7 @@ pub struct Loader {
     pub(super) options: LoaderOptions,
     pub(super) plan: SamplingPlan,
     schema: Arc<BatchSchema>,
-    pub(super) share: RankShare,
-    cursor: Arc<Mutex<Cursor>>,
+    pub(super) position: Arc<Position>,
 }
 
 impl StepTable {
@@ -145,8 +145,8 @@ impl Loader {
             world_size: options.world_size as u64,
             drop_last: options.drop_last,
         };
-        let start = Cursor { epoch: options.epoch, resume: 0, position: 0, generation: 0, is_served: false };
-        Ok(Loader { rows, options, plan, schema, share, cursor: Arc::new(Mutex::new(start)) })
+        let position = Arc::new(Position::new(share, options.epoch));
+        Ok(Loader { rows, options, plan, schema, position })
     }
 
     /// Returns the tables, in order.
@@ -176,62 +176,42 @@ impl Loader {
     /// Returns the epoch that the next [`batches`](Loader::batches) serve.
     #[must_use]
     pub fn epoch(&self) -> u64 {
-        self.cursor().next_start().0
+        self.position.next().0
     }
 
-    /// Sets the epoch that the next [`batches`](Loader::batches) serve. Setting the epoch of a state that was just
-    /// loaded keeps its position.
+    /// Sets the epoch that the next [`batches`](Loader::batches) serve. They begin at its first row, or at the position
+    /// of a state of this epoch that was just loaded.
     pub fn set_epoch(&self, epoch: u64) {
-        let mut cursor = self.cursor();
-        if cursor.epoch != epoch {
-            cursor.jump(epoch, 0);
-        }
-        cursor.is_served = false;
+        self.position.set_epoch(epoch);
     }
 
     /// Skips batches of the epoch: the next [`batches`](Loader::batches) begin after them, at most at the end of the
     /// epoch. They are counted from the loader's position, which [`state`](Loader::state) returns. For example, skip the
     /// batches that caused a loss spike. `skip_batches(0)` continues an interrupted iteration.
     pub fn skip_batches(&self, num_batches: u64) {
-        let mut cursor = self.cursor();
-        let skipped = num_batches.saturating_mul(self.share.rows_per_step());
-        let is_over = cursor.is_served && self.share.num_steps(cursor.position) == 0;
-        let (epoch, start) = if is_over { cursor.next_start() } else { (cursor.epoch, cursor.position) };
-        self.resume_at(&mut cursor, epoch, start.saturating_add(skipped).min(self.share.num_rows));
-    }
-
-    /// Moves to a position. At the end of an epoch, the next iteration serves the next epoch.
-    pub(super) fn resume_at(&self, cursor: &mut Cursor, epoch: u64, position: u64) {
-        cursor.jump(epoch, position);
-        cursor.is_served = position > 0 && self.share.num_steps(position) == 0;
+        self.position.skip(num_batches);
     }
 
     /// Returns the number of batches of a whole epoch on this rank. It is the same on every rank.
     #[must_use]
     pub fn num_batches(&self) -> u64 {
-        self.share.num_steps(0)
+        self.position.num_batches()
     }
 
-    /// Returns the batches of an epoch. They start at its beginning, or once at the position of a loaded state. If the
-    /// previous iteration returned a batch and `set_epoch` was not called since, they are of the next epoch.
+    /// Returns the batches of an epoch, from its beginning or from the position of a loaded state. If the previous
+    /// iteration returned a batch or ended, and `set_epoch` was not called since, they are of the next epoch.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if no thread can be started, and
     /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if the memory of one batch cannot be
     /// allocated.
     pub fn batches(&self) -> Result<Batches> {
-        let mut cursor = self.cursor();
-        let (epoch, start) = cursor.next_start();
-        cursor.jump(epoch, start);
-        cursor.resume = 0;
+        let start @ Start { epoch, row, .. } = self.position.begin();
         let LoaderOptions { seed, symmetries, prefetch, .. } = self.options;
         let order = self.plan.order(self.rows.num_rows(), seed, epoch)?;
         let symmetries = symmetries.then(|| SymmetryKey::new(seed, epoch));
-        let maker = BatchMaker::new(&self.rows, &self.schema, order, symmetries, self.share, start);
-        Batches::new(maker, prefetch, &self.cursor, cursor.generation)
-    }
-
-    pub(super) fn cursor(&self) -> std::sync::MutexGuard<'_, Cursor> {
-        self.cursor.lock().unwrap_or_else(PoisonError::into_inner)
+        let share = self.position.share();
+        let maker = BatchMaker::new(&self.rows, &self.schema, order, symmetries, share, row);
+        Batches::new(maker, prefetch, &self.position, start)
     }
 }

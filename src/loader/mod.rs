@@ -16,7 +16,8 @@
 //! | file | owns |
 //! | --- | --- |
 //! | `options.rs` | the options of a loader, and how rows are sampled |
-//! | `stream.rs` | the stream of positions: each rank's share, and the position of a loader |
+//! | `stream.rs` | the stream of rows and each rank's share of it |
+//! | `position.rs` | the position of a loader: the state machine that all loaders share |
 //! | `permutation.rs` | every row once, in a computed shuffled order |
 //! | `windowed.rs` | the same within windows, for tables on disk |
 //! | `draws.rs`, `alias.rs` | independent draws, uniform or weighted |
@@ -36,6 +37,7 @@ mod loader;
 mod options;
 mod order;
 mod permutation;
+mod position;
 mod producer;
 mod rows;
 mod state;
@@ -50,6 +52,10 @@ pub use loader::{Loader, mix};
 pub use options::{LoaderOptions, Sampling};
 pub use permutation::Permutation;
 #[cfg(feature = "python")]
+pub(crate) use position::{Position, Start};
+#[cfg(feature = "python")]
 pub(crate) use producer::BatchEnd;
 pub use producer::Batches;
 pub use state::LoaderState;
+#[cfg(feature = "python")]
+pub(crate) use stream::RankShare;

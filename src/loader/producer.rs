@@ -9,7 +9,7 @@
 //! If it fails again, the consumer receives the error.
 
 use super::batch_maker::BatchMaker;
-use super::stream::Cursor;
+use super::position::{Position, Start};
 use crate::cancellation::CancellationToken;
 use crate::error::{ErrorKind, Result};
 use crate::machine::available_bytes;
@@ -29,8 +29,8 @@ pub struct Batches {
     /// The number of batches that were returned, and the total.
     taken: u64,
     num_steps: u64,
-    cursor: Arc<Mutex<Cursor>>,
-    generation: u64,
+    position: Arc<Position>,
+    start: Start,
     /// The process that started the thread. Threads do not survive a fork.
     process: ProcessId,
 }
@@ -38,25 +38,21 @@ pub struct Batches {
 /// The end of a batch, as a position of the loader.
 #[derive(Debug)]
 pub(crate) struct BatchEnd {
-    cursor: Arc<Mutex<Cursor>>,
-    generation: u64,
-    position: u64,
+    position: Arc<Position>,
+    iteration: u64,
+    row: u64,
 }
 
 impl BatchEnd {
     /// Returns the end of the newest batch.
     fn new(batches: &Batches) -> BatchEnd {
-        let (cursor, generation) = (Arc::clone(&batches.cursor), batches.generation);
-        BatchEnd { cursor, generation, position: batches.maker.position(batches.taken) }
+        let Batches { position, start, maker, taken, .. } = batches;
+        BatchEnd { position: Arc::clone(position), iteration: start.iteration, row: maker.position(*taken) }
     }
 
     /// Moves the loader to this position, unless a newer iteration has begun.
     pub(crate) fn mark(&self) {
-        let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
-        if cursor.generation == self.generation {
-            cursor.position = self.position;
-            cursor.is_served |= self.position > 0;
-        }
+        self.position.serve(self.iteration, self.row);
     }
 }
 
@@ -105,13 +101,8 @@ struct RingState {
 }
 
 impl Batches {
-    /// Returns the batches of a maker. `generation` is the iteration's number in the cursor.
-    pub(super) fn new(
-        maker: BatchMaker,
-        prefetch: usize,
-        cursor: &Arc<Mutex<Cursor>>,
-        generation: u64,
-    ) -> Result<Batches> {
+    /// Returns the batches of a maker, which begin at `start`.
+    pub(super) fn new(maker: BatchMaker, prefetch: usize, position: &Arc<Position>, start: Start) -> Result<Batches> {
         let num_steps = maker.num_steps();
         let ring = Ring::new(num_steps, prefetch as u64, &maker.schema, maker.capacity())?;
         let thread = match prefetch {
@@ -124,8 +115,8 @@ impl Batches {
                 Some(std::thread::Builder::new().name("a2store-loader".into()).spawn(work)?)
             }
         };
-        let (cursor, process) = (Arc::clone(cursor), ProcessId::current());
-        Ok(Batches { maker, ring, thread, taken: 0, num_steps, cursor, generation, process })
+        let (position, process) = (Arc::clone(position), ProcessId::current());
+        Ok(Batches { maker, ring, thread, taken: 0, num_steps, position, start, process })
     }
 }
 

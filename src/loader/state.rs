@@ -48,7 +48,7 @@ impl Loader {
     /// count.
     #[must_use]
     pub fn state(&self) -> LoaderState {
-        let cursor = *self.cursor();
+        let (epoch, position) = self.position.newest();
         let Fingerprint { archive_version, archive, query, view } = self.rows.fingerprint();
         LoaderState {
             version: STATE_VERSION,
@@ -57,12 +57,12 @@ impl Loader {
             query,
             view,
             num_rows: self.rows.num_rows(),
-            num_samples: self.share.num_rows,
+            num_samples: self.position.share().num_rows,
             order: short(self.plan.name(&self.options.sampling)),
             seed: self.options.seed,
             symmetries: self.options.symmetries,
-            epoch: cursor.epoch,
-            position: cursor.position,
+            epoch,
+            position,
         }
     }
 
@@ -103,7 +103,7 @@ impl Loader {
             let found = state.position.to_string();
             return Err(ErrorKind::StateMismatch { field: "position", expected, found }.into());
         }
-        self.resume_at(&mut self.cursor(), state.epoch, state.position);
+        self.position.load(state.epoch, state.position);
         Ok(())
     }
 }

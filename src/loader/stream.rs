@@ -1,14 +1,14 @@
-//! The stream of positions that all ranks read: one rank's share of it, and the position of a loader.
+//! The stream of rows that all ranks read, and one rank's share of it.
 
 /// One rank's share of a stream of rows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RankShare {
+pub(crate) struct RankShare {
     /// Rows of an epoch, over all ranks.
-    pub(super) num_rows: u64,
-    pub(super) batch_size: u64,
-    pub(super) rank: u64,
-    pub(super) world_size: u64,
-    pub(super) drop_last: bool,
+    pub(crate) num_rows: u64,
+    pub(crate) batch_size: u64,
+    pub(crate) rank: u64,
+    pub(crate) world_size: u64,
+    pub(crate) drop_last: bool,
 }
 
 impl RankShare {
@@ -33,31 +33,5 @@ impl RankShare {
         // possible.
         let bound = |rank: u64| position + (u128::from(step) * u128::from(rank) / u128::from(self.world_size)) as u64;
         bound(self.rank)..bound(self.rank + 1)
-    }
-}
-
-/// The position of a loader.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Cursor {
-    pub(super) epoch: u64,
-    /// The position at which the next iteration begins.
-    pub(super) resume: u64,
-    /// Rows of the epoch that the newest iteration has returned on all ranks together.
-    pub(super) position: u64,
-    /// The number of iterations and jumps. Older iterations no longer move the position.
-    pub(super) generation: u64,
-    /// Whether the next iteration serves the next epoch, because the newest one has served some of this epoch.
-    pub(super) is_served: bool,
-}
-
-impl Cursor {
-    /// Moves to a position of an epoch.
-    pub(super) fn jump(&mut self, epoch: u64, position: u64) {
-        *self = Cursor { epoch, resume: position, position, generation: self.generation + 1, is_served: false };
-    }
-
-    /// Returns the epoch and the position at which the next iteration begins.
-    pub(super) fn next_start(&self) -> (u64, u64) {
-        if self.is_served { (self.epoch.wrapping_add(1), 0) } else { (self.epoch, self.resume) }
     }
 }

@@ -3,7 +3,7 @@
 use super::batch::PyBatch;
 use super::integers::{at_least, int};
 use super::interrupt::checking;
-use crate::loader::{BatchEnd, Batches, Loader, LoaderState, Sampling};
+use crate::loader::{BatchEnd, Batches, Loader, LoaderState, Position, RankShare, Sampling, Start};
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -368,5 +368,72 @@ impl PyBatchIterator {
             let batches = self.batches.lock();
             batches.ok().and_then(|batches| batches.as_ref().map(|batches| batches.size_hint().0)).unwrap_or(0)
         })
+    }
+}
+
+/// The position of a loader that is written in Python: the state machine of ``Loader``.
+#[pyclass(frozen, name = "_Position", module = "a2store")]
+pub(super) struct PyPosition(Position);
+
+#[pymethods]
+impl PyPosition {
+    #[new]
+    fn new(num_rows: u64, batch_size: u64, world_size: u64, drop_last: bool, epoch: u64) -> PyPosition {
+        PyPosition(Position::new(RankShare { num_rows, batch_size, rank: 0, world_size, drop_last }, epoch))
+    }
+
+    /// The epoch of the next iteration.
+    #[getter]
+    fn epoch(&self) -> u64 {
+        self.0.next().0
+    }
+
+    /// The row at which the next iteration begins.
+    #[getter]
+    fn start(&self) -> u64 {
+        self.0.next().1
+    }
+
+    /// The epoch and the row of a saved state.
+    #[getter]
+    fn newest(&self) -> (u64, u64) {
+        self.0.newest()
+    }
+
+    /// The number of batches of a whole epoch.
+    #[getter]
+    fn num_batches(&self) -> u64 {
+        self.0.num_batches()
+    }
+
+    fn set_num_rows(&self, num_rows: u64) {
+        self.0.set_num_rows(num_rows);
+    }
+
+    fn set_epoch(&self, epoch: u64) {
+        self.0.set_epoch(epoch);
+    }
+
+    fn skip(&self, num_batches: u64) {
+        self.0.skip(num_batches);
+    }
+
+    fn load(&self, epoch: u64, row: u64) {
+        self.0.load(epoch, row);
+    }
+
+    /// Begin an iteration, and return its epoch, its first row and its number.
+    fn begin(&self) -> (u64, u64, u64) {
+        let Start { epoch, row, iteration } = self.0.begin();
+        (epoch, row, iteration)
+    }
+
+    /// Note that an iteration has returned the batch before ``row``, or has ended there.
+    fn serve(&self, iteration: u64, row: u64) {
+        self.0.serve(iteration, row);
+    }
+
+    fn row_after(&self, row: u64, num_batches: u64) -> u64 {
+        self.0.row_after(row, num_batches)
     }
 }

@@ -69,8 +69,14 @@ pub(super) fn mix(
     let mut parts: Vec<(StepTable, f64)> = Vec::new();
     for item in items {
         let item = item?;
-        let Ok((table, share)) = item.extract::<(Bound<'_, PyAny>, f64)>() else { return Err(wrong(&item)?) };
+        let Ok((table, share)) = item.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() else {
+            return Err(wrong(&item)?);
+        };
         let Ok(table) = table.cast::<PyStepTable>() else { return Err(wrong(&table)?) };
+        let Ok(share) = share.extract::<f64>() else {
+            let found = share.repr()?;
+            return Err(PyTypeError::new_err(format!("tables: expected a number as a table's share, found {found}")));
+        };
         parts.push((table.get().table().clone(), share));
     }
     let world_size = within("world_size", world_size, 1..=1 << 24)?;

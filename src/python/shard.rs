@@ -2,7 +2,7 @@
 
 use super::integers::{at_least, int, within};
 use crate::table::{Shard, TableShard};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 /// The share of a query's rows that a table is, from ``Query.materialize``.
@@ -54,8 +54,16 @@ impl PyTableShard {
 
 /// Returns the share that the arguments `shard`, `seed` and `round` of a call describe.
 pub(super) fn shard_from(shard: Option<&Bound<'_, PyAny>>, seed: i128, round: i128) -> PyResult<Option<Shard>> {
-    let (seed, round) = (at_least(0, "seed", seed)?, at_least(0, "round", round)?);
-    let Some(shard) = shard else { return Ok(None) };
+    let (seed, round): (u64, u64) = (at_least(0, "seed", seed)?, at_least(0, "round", round)?);
+    let Some(shard) = shard else {
+        let given = [("seed", seed), ("round", round)].into_iter().find(|(_, value)| *value != 0);
+        return match given {
+            Some((name, value)) => {
+                Err(PyValueError::new_err(format!("{name}: expected 0 without a shard, found {value}")))
+            }
+            None => Ok(None),
+        };
+    };
     let pair: Vec<Bound<'_, PyAny>> = shard.try_iter().and_then(Iterator::collect).unwrap_or_default();
     let [rank, world_size] = &pair[..] else {
         let found = shard.repr()?;

@@ -105,8 +105,20 @@ impl PyStepTable {
             return this.__array__(py, None, None)?.get_item(name);
         }
         let column = checking(py, |cancel| this.table.column_unless_cancelled(&name, cancel))?;
-        let missing = || PyKeyError::new_err(name.clone());
+        let missing = || {
+            let expected = this.columns().join(", ");
+            let hint = if name == "tokens" { "; batches have tokens: table[:10].tokens" } else { "" };
+            PyKeyError::new_err(format!("{name}: expected a column of {expected}{hint}"))
+        };
         PyBatch::new(column.ok_or_else(missing)?).find(py, &name)?.ok_or_else(missing)
+    }
+
+    /// Return the rows at some indices as dicts of tensors, for ``torch.utils.data.DataLoader(table)``.
+    ///
+    /// The rows are those of ``a2store.torch.StepDataset``. ``a2store.torch.StepLoader`` is much faster.
+    fn __getitems__<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let dataset = slf.py().import("a2store.torch")?.getattr("StepDataset")?.call1((slf,))?;
+        dataset.call_method1("__getitems__", (rows,))
     }
 
     /// Return an iterator over the rows, as dicts. ``iter_batches`` is much faster.

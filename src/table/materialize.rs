@@ -233,7 +233,7 @@ impl Materializer<'_> {
                     return self.write_in_place(&plan, &context, &pieces);
                 }
                 let pieces = Piece::all(&max_rows);
-                let max: u64 = pieces.iter().map(|piece| piece.num_rows).sum();
+                let max: u64 = pieces.iter().map(Piece::num_rows).sum();
                 let reserved = max.saturating_mul(self.stride() as u64).min(self.memory);
                 let (mut region, reserved) = Region::reserve_up_to(reserved)?;
                 let bytes = &mut region.bytes_mut()[..reserved as usize];
@@ -315,7 +315,7 @@ impl Materializer<'_> {
 
     /// Writes each partition's rows directly to their final place.
     fn write_in_place(&self, plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>, pieces: &[Piece]) -> Filled {
-        let num_rows: u64 = pieces.iter().map(|piece| piece.num_rows).sum();
+        let num_rows: u64 = pieces.iter().map(Piece::num_rows).sum();
         let num_bytes = self.check_limit(num_rows)?;
         self.progress.begin("materialize", Unit::Rows, num_rows);
         let mut region = Region::reserve(num_bytes)?;
@@ -323,10 +323,10 @@ impl Materializer<'_> {
         let mut first_row = 0;
         let mut parts = Vec::new();
         for piece in pieces {
-            let (part, after) = rest.split_at_mut(piece.num_rows as usize * self.stride());
+            let (part, after) = rest.split_at_mut(piece.num_rows() as usize * self.stride());
             parts.push((piece, first_row, part));
             rest = after;
-            first_row += piece.num_rows;
+            first_row += piece.num_rows();
         }
         let parts = Mutex::new(parts.into_iter());
         let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
@@ -361,7 +361,7 @@ impl Materializer<'_> {
         pieces: &[Piece],
         output: RowOutput<'o>,
     ) -> Result<RowOutput<'o>> {
-        let max: u64 = pieces.iter().map(|piece| piece.num_rows).sum();
+        let max: u64 = pieces.iter().map(Piece::num_rows).sum();
         self.progress.begin("materialize", Unit::Rows, max);
         let output = Sequencer::new(output);
         let next = AtomicUsize::new(0);
@@ -387,7 +387,7 @@ impl Materializer<'_> {
                 read.map_err(|error| at_row(error, first_row))?;
                 output.append(&buffer)?;
                 output.next(place + 1);
-                self.progress.advance(piece.num_rows.saturating_sub(read_rows as u64));
+                self.progress.advance(piece.num_rows().saturating_sub(read_rows as u64));
             }
         })?;
         Ok(output.into_inner())
@@ -405,8 +405,7 @@ impl Materializer<'_> {
         let (end, mut start) = (chosen.last().map_or(0, |range| range.end), 0);
         while start < end {
             let Some(batch) = stream.next_unless_cancelled(self.cancel)? else { break };
-            for range in &chosen[chosen.partition_point(|range| range.end <= start)..] {
-                let Some(rows) = rows_within(&batch, start, range) else { break };
+            for rows in rows_within(&batch, start, chosen) {
                 let base = (output.len() / self.stride()) as u64;
                 buffer.clear();
                 reserve(&mut buffer, rows.num_rows() * self.stride())?;
@@ -440,7 +439,8 @@ impl Materializer<'_> {
             && let Some(batch) = futures::executor::block_on(stream.next())
         {
             self.check(stop)?;
-            self.take(rows.of_batch(&batch.map_err(query_error)?), &mut take)?;
+            let batch = batch.map_err(query_error)?;
+            rows.of_batch(&batch).try_for_each(|batch| self.take(batch, &mut take))?;
         }
         Ok(())
     }
@@ -460,7 +460,7 @@ impl Materializer<'_> {
         while !rows.is_complete()
             && let Some(batch) = partition.next(|| self.check(stop))?
         {
-            self.take(rows.of_batch(&batch), &mut take)?;
+            rows.of_batch(&batch).try_for_each(|batch| self.take(batch, &mut take))?;
         }
         Ok(())
     }

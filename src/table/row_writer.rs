@@ -244,9 +244,10 @@ impl<'m> RowWriter<'m> {
                 }
                 let board = Board(board);
                 let mask = masks.as_ref().map_or(0, |masks| masks[chunk * CHUNK + row]);
-                let rules = || match mask {
-                    0 => board.legal_moves(),
-                    mask => WideBoard::of_parts(board, mask).legal_moves(),
+                // Two tiles of 32,768 merge only where a mask can hold the result.
+                let rules = || match self.mask {
+                    None => board.legal_moves(),
+                    Some(_) => WideBoard::of_parts(board, mask).legal_moves(),
                 };
                 let step = Step {
                     board,

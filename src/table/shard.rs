@@ -20,8 +20,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// The share of one rank: the rows that [`Query::materialize`] copies with this option.
 ///
-/// A round puts the row groups that the query reads in a random order, which depends on `seed` and `round` only. It
-/// cuts that sequence into `world_size` shares, whose sizes differ by at most one row. So the shares of a round are
+/// A round puts the row groups that the query reads in a random order, which depends on `seed` and `round` only. If a
+/// query reads fewer than 4 row groups for each rank, they are first divided into that many parts. The round cuts the
+/// sequence into `world_size` shares, whose sizes differ by at most one row. So the shares of a round are
 /// disjoint and complete, and the shares of another round have other rows. The rows of a share are in the order of the
 /// query.
 ///
@@ -91,34 +92,65 @@ impl Shard {
         self.round
     }
 
-    /// Returns the share of blocks with these numbers of rows, as rows of each block, in the order of the blocks.
-    fn pieces(&self, blocks: &[u64]) -> Vec<(usize, Range<u64>)> {
+    /// Returns the share of blocks with these numbers of rows, as ranges of rows of each block, in order.
+    fn rows_of(&self, blocks: &[u64]) -> Vec<(usize, Vec<Range<u64>>)> {
         let total: u64 = blocks.iter().sum();
         let cut = |rank: u32| (u128::from(total) * u128::from(rank) / u128::from(self.world_size)) as u64;
         let share = cut(self.rank)..cut(self.rank + 1);
-        let mut order: Vec<usize> = (0..blocks.len()).collect();
         // Hashes are random numbers that are the same on each machine.
-        order.sort_by_cached_key(|&block| {
-            let parts = [self.seed, self.round, block as u64].map(u64::to_le_bytes);
-            *blake3::hash(parts.as_flattened()).as_bytes()
-        });
-        let (mut pieces, mut start) = (Vec::new(), 0);
-        for block in order {
-            let end = start + blocks[block];
-            let rows = share.start.max(start)..share.end.min(end);
-            if !rows.is_empty() {
-                pieces.push((block, rows.start - start..rows.end - start));
+        let hashed = |(index, part): (usize, (usize, Range<u64>))| {
+            let numbers = [self.seed, self.round, index as u64].map(u64::to_le_bytes);
+            (*blake3::hash(numbers.as_flattened()).as_bytes(), part)
+        };
+        let parts = divided(blocks, MIN_PARTS * u64::from(self.world_size));
+        let mut order: Vec<_> = parts.into_iter().enumerate().map(hashed).collect();
+        order.sort_unstable_by_key(|(hash, _)| *hash);
+        let mut parts: Vec<(usize, Range<u64>)> = Vec::new();
+        let mut start = 0;
+        for (_, (block, rows)) in order {
+            let end = start + (rows.end - rows.start);
+            let (first, last) = (share.start.max(start), share.end.min(end));
+            if first < last {
+                parts.push((block, rows.start + (first - start)..rows.start + (last - start)));
             }
             start = end;
         }
-        pieces.sort_unstable_by_key(|(block, _)| *block);
-        pieces
+        parts.sort_unstable_by_key(|(block, rows)| (*block, rows.start));
+        let mut found: Vec<(usize, Vec<Range<u64>>)> = Vec::new();
+        for (block, rows) in parts {
+            match found.last_mut() {
+                Some((newest, ranges)) if *newest == block => match ranges.last_mut() {
+                    Some(range) if range.end == rows.start => range.end = rows.end,
+                    _ => ranges.push(rows),
+                },
+                _ => found.push((block, vec![rows])),
+            }
+        }
+        found
     }
 
     pub(super) fn to_bytes(self) -> Vec<u8> {
         let numbers = [u64::from(self.rank), u64::from(self.world_size), self.seed, self.round];
         numbers.map(u64::to_le_bytes).concat()
     }
+}
+
+/// The smallest number of parts for each rank that a round puts in order. With fewer row groups, parts of them are put in
+/// order, so that the shares of a small archive also change from round to round.
+const MIN_PARTS: u64 = 4;
+
+/// Returns the blocks or, if there are fewer than `min_parts`, equal parts of them.
+fn divided(blocks: &[u64], min_parts: u64) -> Vec<(usize, Range<u64>)> {
+    let most = match blocks.len() as u64 >= min_parts {
+        true => u64::MAX,
+        false => blocks.iter().sum::<u64>().div_ceil(min_parts).max(1),
+    };
+    let parts_of = |(block, &num_rows): (usize, &u64)| {
+        let num_parts = num_rows.div_ceil(most);
+        let bound = move |part: u64| (u128::from(num_rows) * u128::from(part) / u128::from(num_parts)) as u64;
+        (0..num_parts).map(move |part| (block, bound(part)..bound(part + 1)))
+    };
+    blocks.iter().enumerate().flat_map(parts_of).collect()
 }
 
 /// The rows of a query that form a share.
@@ -142,10 +174,8 @@ pub(super) enum ShareRows {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) partition: usize,
-    /// The number of rows before them.
-    pub(super) skip: u64,
-    /// The number of rows; at most this number if it is not known in advance.
-    pub(super) num_rows: u64,
+    /// The rows, ascending. The end is a maximum if the number of rows is not known in advance.
+    pub(super) rows: Vec<Range<u64>>,
     /// Whether they reach to the end of the partition.
     pub(super) to_end: bool,
 }
@@ -153,8 +183,12 @@ pub(super) struct Piece {
 impl Piece {
     /// Returns all rows of each partition.
     pub(super) fn all(num_rows: &[usize]) -> Vec<Piece> {
-        let piece = |(partition, &num_rows)| Piece { partition, skip: 0, num_rows: num_rows as u64, to_end: true };
+        let piece = |(partition, &num_rows)| Piece { partition, rows: vec![0..num_rows as u64], to_end: true };
         num_rows.iter().enumerate().map(piece).collect()
+    }
+
+    pub(super) fn num_rows(&self) -> u64 {
+        self.rows.iter().map(|rows| rows.end - rows.start).sum()
     }
 }
 
@@ -170,36 +204,42 @@ pub struct TableShard {
 
 /// The rows of a piece in the batches of its partition.
 pub(super) struct PieceRows {
-    rows: Range<u64>,
+    rows: Vec<Range<u64>>,
     /// The number of rows of the batches so far.
     seen: u64,
 }
 
 impl PieceRows {
     pub(super) fn of(piece: &Piece) -> PieceRows {
+        let mut rows = piece.rows.clone();
         // A partition with more rows than it should have is an error, so they are not cut off.
-        let end = if piece.to_end { u64::MAX } else { piece.skip + piece.num_rows };
-        PieceRows { rows: piece.skip..end, seen: 0 }
+        if let Some(last) = rows.last_mut().filter(|_| piece.to_end) {
+            last.end = u64::MAX;
+        }
+        PieceRows { rows, seen: 0 }
     }
 
     /// Returns whether no later batch has rows of the piece.
     pub(super) fn is_complete(&self) -> bool {
-        self.seen >= self.rows.end
+        self.rows.last().is_none_or(|last| self.seen >= last.end)
     }
 
     /// Returns the rows of the piece in the next batch.
-    pub(super) fn of_batch(&mut self, batch: &RecordBatch) -> RecordBatch {
+    pub(super) fn of_batch(&mut self, batch: &RecordBatch) -> impl Iterator<Item = RecordBatch> {
         let start = self.seen;
         self.seen += batch.num_rows() as u64;
-        rows_within(batch, start, &self.rows).unwrap_or_else(|| batch.slice(0, 0))
+        rows_within(batch, start, &self.rows)
     }
 }
 
-/// Returns the rows of a batch, whose first row has the number `start`, that are in `range`; `None` if there are none.
-pub(super) fn rows_within(batch: &RecordBatch, start: u64, range: &Range<u64>) -> Option<RecordBatch> {
+/// Returns the rows of a batch, whose first row has the number `start`, that are in ascending ranges.
+pub(super) fn rows_within(batch: &RecordBatch, start: u64, ranges: &[Range<u64>]) -> impl Iterator<Item = RecordBatch> {
     let end = start + batch.num_rows() as u64;
-    let rows = range.start.max(start)..range.end.min(end);
-    (!rows.is_empty()).then(|| batch.slice((rows.start - start) as usize, (rows.end - rows.start) as usize))
+    let ranges = &ranges[ranges.partition_point(|range| range.end <= start)..];
+    ranges.iter().map_while(move |range| {
+        let rows = range.start.max(start)..range.end.min(end);
+        (!rows.is_empty()).then(|| batch.slice((rows.start - start) as usize, (rows.end - rows.start) as usize))
+    })
 }
 
 /// The number of rows of a block of a result.
@@ -230,13 +270,11 @@ impl Share {
                     counts?
                 }
             };
-            let piece = |(partition, rows): (usize, Range<u64>)| Piece {
-                partition,
-                skip: rows.start,
-                num_rows: rows.end - rows.start,
-                to_end: rows.end == blocks[partition],
+            let piece = |(partition, rows): (usize, Vec<Range<u64>>)| {
+                let to_end = rows.last().is_some_and(|last| last.end == blocks[partition]);
+                Piece { partition, rows, to_end }
             };
-            let rows = ShareRows::Partitions(shard.pieces(&blocks).into_iter().map(piece).collect());
+            let rows = ShareRows::Partitions(shard.rows_of(&blocks).into_iter().map(piece).collect());
             return Ok(Share { shard, total_rows: blocks.iter().sum(), rows });
         }
         progress.begin("count", Unit::Rows, 0);
@@ -245,17 +283,17 @@ impl Share {
         let total_rows = total_rows?;
         let starts = (0..total_rows).step_by(RESULT_BLOCK as usize);
         let blocks: Vec<u64> = starts.map(|start| RESULT_BLOCK.min(total_rows - start)).collect();
-        let range = |(block, rows): (usize, Range<u64>)| {
+        let ranges = |(block, rows): (usize, Vec<Range<u64>>)| {
             let start = block as u64 * RESULT_BLOCK;
-            start + rows.start..start + rows.end
+            rows.into_iter().map(move |rows| start + rows.start..start + rows.end)
         };
-        let rows = ShareRows::Result(shard.pieces(&blocks).into_iter().map(range).collect());
+        let rows = ShareRows::Result(shard.rows_of(&blocks).into_iter().flat_map(ranges).collect());
         Ok(Share { shard, total_rows, rows })
     }
 
     pub(super) fn num_rows(&self) -> u64 {
         match &self.rows {
-            ShareRows::Partitions(pieces) => pieces.iter().map(|piece| piece.num_rows).sum(),
+            ShareRows::Partitions(pieces) => pieces.iter().map(Piece::num_rows).sum(),
             ShareRows::Result(ranges) => ranges.iter().map(|range| range.end - range.start).sum(),
         }
     }
@@ -321,16 +359,17 @@ mod tests {
                 let mut seen = blocks.map(|rows| vec![0; rows as usize]);
                 for rank in 0..world_size {
                     let shard = Shard::new(rank, world_size).unwrap().with_seed(9).with_round(round);
-                    let pieces = shard.pieces(&blocks);
+                    let pieces = shard.rows_of(&blocks);
                     assert!(pieces.windows(2).all(|pair| pair[0].0 < pair[1].0));
-                    let len: u64 = pieces.iter().map(|(_, rows)| rows.end - rows.start).sum();
+                    assert!(pieces.iter().all(|(_, rows)| rows.windows(2).all(|pair| pair[0].end < pair[1].start)));
+                    let len: u64 = pieces.iter().flat_map(|(_, rows)| rows).map(|rows| rows.end - rows.start).sum();
                     let least = total / u64::from(world_size);
                     assert!(
                         (least..=least + 1).contains(&len)
                             && len * u64::from(world_size) < total + u64::from(world_size)
                     );
                     for (block, rows) in pieces {
-                        rows.for_each(|row| seen[block][row as usize] += 1);
+                        rows.into_iter().flatten().for_each(|row| seen[block][row as usize] += 1);
                     }
                 }
                 assert!(seen.iter().flatten().all(|&count| count == 1));
@@ -341,7 +380,7 @@ mod tests {
     #[test]
     fn another_round_or_seed_has_another_order() {
         let blocks = [10; 100];
-        let pieces = |seed, round| Shard::new(0, 2).unwrap().with_seed(seed).with_round(round).pieces(&blocks);
+        let pieces = |seed, round| Shard::new(0, 2).unwrap().with_seed(seed).with_round(round).rows_of(&blocks);
         assert_eq!(pieces(1, 2), pieces(1, 2));
         assert_ne!(pieces(1, 2), pieces(1, 3));
         assert_ne!(pieces(1, 2), pieces(2, 2));

@@ -178,9 +178,11 @@ def test_wrong_mixes(tables: list[a2store.StepTable], archive: a2store.Archive) 
         with pytest.raises(ValueError, match=message):
             a2store.mix(parts, columns=columns)
     assert len(a2store.mix([(first, 1), (empty, 0)], columns=COLUMNS)) > 0
-    for wrong in (first, [first], [(first,)], [(1, 2)], [(first, "a")], None, 3):
+    for wrong in (first, [first], [(first,)], [(1, 2)], None, 3):
         with pytest.raises(TypeError, match="tables: expected pairs of a StepTable and its share, or a dict"):
             a2store.mix(wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="tables: expected a number as a table's share, found '1'"):
+        a2store.mix([(first, "1")])  # type: ignore[list-item]
 
 
 def test_a_mix_as_tensors(tables: list[a2store.StepTable]) -> None:

@@ -185,6 +185,13 @@ def test_wrong_shares(
         archive.sql("SELECT * FROM steps").materialize(**arguments)
 
 
+@pytest.mark.parametrize("options", [{"seed": 1}, {"round": 2}])
+def test_a_seed_or_round_without_a_shard(archive: a2store.Archive, options: dict[str, Any]) -> None:
+    ((name, value),) = options.items()
+    with pytest.raises(ValueError, match=f"{name}: expected 0 without a shard, found {value}"):
+        archive.sql(SQL).materialize(**options, progress=False)
+
+
 def test_codes_of_strings_below_a_limit(archive: a2store.Archive) -> None:
     query = archive.sql("SELECT * FROM steps LIMIT 500")
     found = {str(share.categories) for _ in range(5) for share in shares_of(query, 3, extra="engine")}
@@ -327,7 +334,7 @@ def test_states_in_the_middle_of_an_epoch(archive: a2store.Archive) -> None:
         states = [loader.state_dict() for loader in ranks]
         # A checkpoint of one rank serves all ranks.
         assert states[0] == states[1]
-        assert (states[0]["epoch"], states[0]["batches"]) == (1, stop)
+        assert (states[0]["epoch"], states[0]["position"]) == (1, 100 * stop)
         rest = [rows_of(list(batches)) for batches in begun]
         again = loaders(query, 2, 50)
         for rank, loader in enumerate(again):
@@ -401,13 +408,14 @@ def test_a_loader_makes_each_share_once(archive: a2store.Archive, monkeypatch: p
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ({"batches": 10**6}, a2store.StateMismatchError),
+        ({"position": 10**6}, a2store.StateMismatchError),
+        ({"position": 65}, a2store.StateMismatchError),
         ({"world_size": 0}, ValueError),
         ({"batch_size": 0}, ValueError),
         ({"world_size": "2"}, TypeError),
         ({"batch_size": None}, TypeError),
         ({"total_rows": -1}, ValueError),
-        ({"epoch": 2**63 - 1, "batches": -1}, ValueError),
+        ({"epoch": 2**63 - 1, "position": -1}, ValueError),
         ({"version": 99}, a2store.StateMismatchError),
         ({"extra": 1}, ValueError),
     ],
@@ -447,13 +455,86 @@ def test_a_forked_child_makes_its_own_share(archive: a2store.Archive) -> None:
     os.waitpid(child, 0)
 
 
-def test_skipping_batches(archive: a2store.Archive) -> None:
-    (whole, skipping) = loaders(archive.sql(SQL), 1, 100) + loaders(archive.sql(SQL), 1, 100)
-    batches = list(whole)
-    skipping.skip_batches(4)
-    assert rows_of(list(skipping)) == rows_of(batches[4:])
-    skipping.skip_batches(10**6)
-    assert list(skipping) == []
+def test_a_share_that_failed_ahead_is_made_again(archive: a2store.Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = archive.sql(SQL)
+    failing = {1}
+
+    class Unreachable:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(query, name)
+
+        def materialize(self, **options: Any) -> a2store.StepTable:
+            if options["round"] in failing:
+                raise OSError("the store does not answer")
+            return query.materialize(**options)
+
+    (loader, *_) = loaders(query, 2)
+    expected = [rows_of(list(loader)) for _ in range(3)]
+    (loader, *_) = loaders(query, 2)
+    monkeypatch.setattr(loader, "_query", Unreachable())
+    assert rows_of(list(loader)) == expected[0]
+    for _ in range(2):
+        with pytest.raises(OSError, match="does not answer"):
+            iter(loader)
+    failing.clear()
+    assert [rows_of(list(loader)) for _ in range(2)] == expected[1:]
+
+
+@pytest.fixture(scope="module")
+def grouped(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], a2store.Archive]:
+    """Return a function that makes an archive of a number of row groups, with 3,600 steps in all."""
+    rng = random.Random(11)
+
+    def make(num_groups: int) -> a2store.Archive:
+        folder = tmp_path_factory.mktemp(f"groups-{num_groups}")
+        archive = a2store.Archive.create(folder / "games.a2")
+        for group in range(num_groups):
+            game = games.play(rng, 3600 // num_groups)
+            (folder / f"{group}.a2run2").write_bytes(oracle.encode_a2run2(game))
+            archive.ingest(folder / f"{group}.a2run2", progress=False)
+        return archive
+
+    return make
+
+
+@pytest.mark.parametrize("num_groups", [1, 2, 9, 200])
+def test_ranks_shuffle_independently(grouped: Callable[[int], a2store.Archive], num_groups: int) -> None:
+    """Two rows are in one step as often as in a shuffle of all rows, whatever their distance."""
+    query = grouped(num_groups).sql("SELECT * FROM steps")
+    places = {
+        row: place for place, row in enumerate(sorted(rows_of(list(StepLoader(query.materialize(progress=False))))))
+    }
+    num_rows, num_epochs = len(places), 20
+    ranks = loaders(query, 2, 30, prefetch_share=False)
+    step_of = np.empty((num_epochs, num_rows), int)
+    rank_of = np.empty((num_epochs, num_rows), int)
+    for epoch in range(num_epochs):
+        for rank, loader in enumerate(ranks):
+            for step, batch in enumerate(loader):
+                found = [places[row] for row in rows_of([batch])]
+                step_of[epoch, found], rank_of[epoch, found] = step, rank
+    expected = 59 / (num_rows - 1)
+    distances = [1, 2, 7, num_rows // 4, num_rows // 2 - 1, num_rows // 2, num_rows // 2 + 1]
+    for distance in distances:
+        together = (step_of == np.roll(step_of, distance, axis=1)).mean()
+        # Six standard errors of as many independent pairs.
+        assert abs(together - expected) < 6 * (expected / step_of.size) ** 0.5, distance
+    # Each row changes its rank from round to round.
+    share_of_rank_1 = rank_of.mean(axis=0)
+    assert share_of_rank_1.min() >= 0.05
+    assert share_of_rank_1.max() <= 0.95
+
+
+def test_ranks_turn_the_same_boards_differently(archive: a2store.Archive) -> None:
+    query = archive.sql("SELECT * FROM steps")
+    options: dict[str, Any] = {"symmetries": True, "shuffle": False, "prefetch_share": False}
+    served = [torch.cat([batch["tokens"] for batch in loader]) for loader in loaders(query, 2, **options)]
+    plain = [
+        torch.cat([batch["tokens"] for batch in loader])
+        for loader in loaders(query, 2, **options | {"symmetries": False})
+    ]
+    turned = [(after != before).any(dim=1)[:1000] for after, before in zip(served, plain, strict=True)]
+    assert (turned[0] != turned[1]).sum() > 0
 
 
 def share_threads() -> list[threading.Thread]:
@@ -517,12 +598,12 @@ def test_a_data_loader_without_workers(archive: a2store.Archive) -> None:
 
 def test_a_rank_reads_its_share_only(url: str, through: Callable[[Faults], Proxy], tmp_path: Path) -> None:
     archive = a2store.Archive.create(url)
-    for seed in range(8):
+    for seed in range(16):
         a2store.simulate(tmp_path / str(seed), runs=60, depth=0, seed=seed, progress=False)
         archive.ingest(tmp_path / str(seed), progress=False)
-    assert len(archive.files("steps")) == 8
+    assert len(archive.files("steps")) == 16
     # The footers of all files and their lengths, and the pages of `runs`.
-    other = 8 * (8 << 10)
+    other = 16 * (8 << 10)
     proxy = through(lambda _: None)
 
     def read_bytes(sql: str, shard: tuple[int, int]) -> int:

@@ -473,27 +473,6 @@ def test_a_stateful_data_loader_with_persistent_workers(stateful: Any, table: a2
     assert_same_keys(after, whole[4])
 
 
-def test_an_iteration_resumes_once_and_at_once(table: a2store.StepTable) -> None:
-    whole = keys(StepLoader(table, 1000, seed=1))
-    loader = StepLoader(table, 1000, seed=1)
-    for _ in islice(loader, 3):
-        pass
-    loader.load_state_dict(loader.state_dict())
-    # A loaded state is used up when an iteration begins, even before its first batch.
-    first, second = iter(loader), iter(loader)
-    assert loader.state_dict()["position"] == 0
-    assert_same_keys(first, whole[3:])
-    assert loader.state_dict()["position"] == 0
-    assert_same_keys(islice(second, 2), whole[:2])
-    assert loader.state_dict()["position"] == 2000
-    loader.set_epoch(0)
-    assert loader.state_dict()["position"] == 2000
-    loader.set_epoch(1)
-    assert (loader.epoch, loader.state_dict()["epoch"], loader.state_dict()["position"]) == (1, 1, 0)
-    assert_same_keys(islice(second, 1), whole[2:3])
-    assert loader.state_dict()["position"] == 0
-
-
 def test_states_equal_those_of_the_inner_loader(table: a2store.StepTable) -> None:
     ours, theirs = StepLoader(table, 700, seed=1), table.loader(700, seed=1)
     for count, _ in enumerate(zip(ours, theirs, strict=True), 1):
@@ -708,3 +687,24 @@ def test_batches_on_cuda(rich: a2store.StepTable) -> None:
     for found, expected in zip(sums, StepLoader(rich, 1000, seed=1, symmetries=True), strict=True):
         assert_same_tensors({name: tensor.cpu() for name, tensor in found.items()}, expected)
     assert all(tensor.is_pinned() for tensors in StepLoader(rich, pin_memory=True) for tensor in tensors.values())
+
+
+def test_a_table_is_a_map_style_dataset(table: a2store.StepTable) -> None:
+    for rows, batch in enumerate(islice(DataLoader(table, batch_size=4), 3)):  # type: ignore[arg-type]
+        expected = StepDataset(table).__getitems__(range(4 * rows, 4 * rows + 4))
+        for name, column in StepDataset.collate(expected).items():
+            assert torch.equal(batch[name], column)
+    (shuffled,) = DataLoader(table, batch_size=len(table), shuffle=True)  # type: ignore[arg-type]
+    boards = np.sort(shuffled["board"].numpy().view(np.uint64))
+    assert np.array_equal(boards, np.sort(table["board"]))
+
+
+@pytest.mark.parametrize("wrong", [3, None])
+def test_other_objects_than_tables(wrong: Any) -> None:
+    with pytest.raises(TypeError, match=r"table: expected a StepTable, a Query such as archive.sql\(…\), or pairs"):
+        StepLoader(wrong)
+
+
+def test_an_archive_is_not_a_table(archive: a2store.Archive) -> None:
+    with pytest.raises(TypeError, match=r"found Archive"):
+        StepLoader(archive)  # type: ignore[arg-type]

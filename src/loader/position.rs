@@ -1,0 +1,157 @@
+//! The position of a loader: which batches the next iteration serves.
+//!
+//! All loaders share this state machine:
+//!
+//! | state | a saved state has | the next iteration serves |
+//! | --- | --- | --- |
+//! | ready | the row at which the next iteration begins | the epoch, from that row |
+//! | ended | the end of the epoch | the next epoch |
+//! | serving | the row after the newest batch | the next epoch |
+//!
+//! | call | ready | ended | serving |
+//! | --- | --- | --- | --- |
+//! | an iteration returns a batch, or ends | serving | | serving |
+//! | `set_epoch` with the same epoch | unchanged | ready at the end: an iteration without batches | ready at row 0 |
+//! | `set_epoch` with another epoch | ready at row 0 | ready at row 0 | ready at row 0 |
+//! | `skip` | ready after the skipped batches, or ended | the same in the next epoch | the same, after the newest batch |
+//! | `load` | ready at the loaded row, or ended | the same | the same |
+
+use super::stream::RankShare;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The position of a loader.
+#[derive(Debug)]
+pub(crate) struct Position(Mutex<State>);
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    share: RankShare,
+    epoch: u64,
+    /// Rows of the epoch before this position, over all ranks.
+    row: u64,
+    phase: Phase,
+    /// The number of iterations and jumps. Only the newest iteration moves the position.
+    iteration: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    Ready,
+    Ended,
+    Serving,
+}
+
+/// The beginning of an iteration.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start {
+    pub(crate) epoch: u64,
+    /// Rows of the epoch before the first batch, over all ranks.
+    pub(crate) row: u64,
+    /// The number of the iteration, for [`Position::serve`].
+    pub(crate) iteration: u64,
+}
+
+impl Position {
+    pub(crate) fn new(share: RankShare, epoch: u64) -> Position {
+        Position(Mutex::new(State { share, epoch, row: 0, phase: Phase::Ready, iteration: 0 }))
+    }
+
+    /// Returns the epoch and the row at which the next iteration begins.
+    pub(crate) fn next(&self) -> (u64, u64) {
+        self.lock().next()
+    }
+
+    /// Returns the epoch and the row of a saved state.
+    pub(crate) fn newest(&self) -> (u64, u64) {
+        let state = self.lock();
+        (state.epoch, state.row)
+    }
+
+    /// Begins an iteration. Until it returns a batch or ends, the next iteration begins at the same row.
+    pub(crate) fn begin(&self) -> Start {
+        let mut state = self.lock();
+        let (epoch, row) = state.next();
+        state.jump(epoch, row, Phase::Ready);
+        Start { epoch, row, iteration: state.iteration }
+    }
+
+    /// Notes that an iteration has returned the batch before `row`, or has ended there. Does nothing if the position has
+    /// jumped since, or another iteration has begun.
+    pub(crate) fn serve(&self, iteration: u64, row: u64) {
+        let mut state = self.lock();
+        if state.iteration == iteration {
+            (state.row, state.phase) = (row, Phase::Serving);
+        }
+    }
+
+    pub(crate) fn set_epoch(&self, epoch: u64) {
+        let mut state = self.lock();
+        if state.epoch != epoch {
+            state.jump(epoch, 0, Phase::Ready);
+        } else if state.phase == Phase::Serving {
+            // A running iteration goes on, and its next batch moves the position again.
+            state.row = 0;
+        }
+        state.phase = Phase::Ready;
+    }
+
+    pub(crate) fn skip(&self, num_batches: u64) {
+        let mut state = self.lock();
+        let is_over = match state.phase {
+            Phase::Ready => false,
+            Phase::Ended => true,
+            Phase::Serving => state.share.num_steps(state.row) == 0,
+        };
+        let (epoch, row) = if is_over { state.next() } else { (state.epoch, state.row) };
+        let skipped = num_batches.saturating_mul(state.share.rows_per_step());
+        let row = row.saturating_add(skipped).min(state.share.num_rows);
+        state.land(epoch, row);
+    }
+
+    pub(crate) fn load(&self, epoch: u64, row: u64) {
+        self.lock().land(epoch, row);
+    }
+
+    /// Returns the number of batches of a whole epoch, which is the same on every rank.
+    pub(crate) fn num_batches(&self) -> u64 {
+        self.lock().share.num_steps(0)
+    }
+
+    /// Returns the row after some batches.
+    #[cfg(feature = "python")]
+    pub(crate) fn row_after(&self, row: u64, num_batches: u64) -> u64 {
+        let share = self.lock().share;
+        row.saturating_add(num_batches.saturating_mul(share.rows_per_step())).min(share.num_rows)
+    }
+
+    #[cfg(feature = "python")]
+    pub(crate) fn set_num_rows(&self, num_rows: u64) {
+        self.lock().share.num_rows = num_rows;
+    }
+
+    pub(crate) fn share(&self) -> RankShare {
+        self.lock().share
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn next(&self) -> (u64, u64) {
+        match self.phase {
+            Phase::Ready => (self.epoch, self.row),
+            Phase::Ended | Phase::Serving => (self.epoch.wrapping_add(1), 0),
+        }
+    }
+
+    fn jump(&mut self, epoch: u64, row: u64, phase: Phase) {
+        *self = State { epoch, row, phase, iteration: self.iteration + 1, ..*self };
+    }
+
+    fn land(&mut self, epoch: u64, row: u64) {
+        let is_at_end = row > 0 && self.share.num_steps(row) == 0;
+        self.jump(epoch, row, if is_at_end { Phase::Ended } else { Phase::Ready });
+    }
+}
