@@ -2482,8 +2482,10 @@ class IngestReport:
         """The number of runs, and of whole files, that could not be read. Each is listed in ``errors``."""
 
     @property
-    def ignored(self) -> int:
-        """The number of files in folders that were skipped because their content is unknown."""
+    def ignored(self) -> list[Path]:
+        """The files in folders that were skipped because their content is unknown, as paths. With ``on_error="raise"``,
+        such a file is an error.
+        """
 
     @property
     def num_steps(self) -> int:

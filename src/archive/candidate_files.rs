@@ -2,7 +2,7 @@
 
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::format::{Content, FoundFile, PREFIX_LEN, files_in, has_ended};
+use crate::format::{ContainerKind, Content, FoundFile, PREFIX_LEN, files_in, has_ended};
 use crate::progress::Progress;
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
@@ -113,7 +113,11 @@ fn look_at(found: FoundFile) -> CandidateFile {
         // The content is checked when the file is read.
         Content::Run
     } else {
-        content_of(&found.path)
+        match (content_of(&found.path), ContainerKind::of_name(&found.path)) {
+            // A damaged file: opening it reports the error.
+            (Content::Other, Some(kind)) => Content::Container(kind),
+            (content, _) => content,
+        }
     };
     let num_bytes = found.num_bytes();
     let modified = found.metadata.and_then(|metadata| metadata.modified().ok());

@@ -4,7 +4,7 @@ use super::candidate_files::SeenFiles;
 use super::checkpoint_writer::write_due;
 use super::commit::Operation;
 use super::digests::{DigestsBase, KeptDigests};
-use super::ingest_report::{IngestOptions, IngestReport, Rejected};
+use super::ingest_report::{IngestOptions, IngestReport, OnError, Rejected};
 use super::known_runs::KnownRuns;
 use super::log::Log;
 use super::pipeline::{Ingested, Pipeline};
@@ -43,7 +43,7 @@ pub(super) fn ingest(
     let before = seen.as_deref();
     if before.is_some() {
         // If no file is new, it takes no lock, so frequent calls never block other writers.
-        let mut sources = input.sources(before)?;
+        let mut sources = input.sources(before)?.strict(options.on_error == OnError::Raise);
         if sources.window(1, cancel)?.is_empty() {
             let (ignored, unchanged, passed) = (sources.ignored, sources.unchanged, sources.passed);
             if let Some(seen) = seen {

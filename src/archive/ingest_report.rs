@@ -35,7 +35,7 @@ pub enum OnError {
     /// Lists the file in the report and continues.
     #[default]
     Report,
-    /// Stops and adds nothing.
+    /// Stops and adds nothing. A file of unknown content in a folder is an error too.
     Raise,
 }
 
@@ -49,8 +49,8 @@ pub struct IngestReport {
     pub duplicates: u64,
     /// The number of runs and whole files that could not be read. Each has an entry in `errors`.
     pub rejected: u64,
-    /// The number of files in folders whose content is unknown.
-    pub ignored: u64,
+    /// The files in folders that were skipped because their content is unknown, in order.
+    pub ignored: Vec<PathBuf>,
     /// The number of files skipped because they have not changed since the last ingest. Only
     /// [`Archive::ingest_unseen`](super::Archive::ingest_unseen) skips such files.
     pub unchanged: u64,

@@ -74,7 +74,7 @@ impl Pipeline<'_> {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<Ingested> {
-        let mut sources = self.input.sources(self.seen)?;
+        let mut sources = self.input.sources(self.seen)?.strict(self.on_error == OnError::Raise);
         let output = TransactionFiles { storage: self.storage, txn: &self.commit.txn, file_rows: FILE_STEPS };
         let finished = AtomicBool::new(false);
         progress.begin("ingest", Unit::Bytes, 0);
@@ -168,7 +168,8 @@ impl<'a> IngestJob<'a> {
             decoded = next?;
         }
         cancel.check()?;
-        (self.ingested.report.ignored, self.ingested.report.unchanged) = (sources.ignored, sources.unchanged);
+        self.ingested.report.ignored = std::mem::take(&mut sources.ignored);
+        self.ingested.report.unchanged = sources.unchanged;
         if self.pipeline.seen.is_some() {
             self.ingested.read.append(&mut sources.passed);
         }

@@ -5,8 +5,8 @@ use super::candidate_files::{CandidateFile, CandidateFiles, FileState, SeenFiles
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::format::{
-    Container, ContainerKind, Content, Opened, PackReader, RunFormat, SourceFormat, fill_window, open_container,
-    open_folder,
+    Container, ContainerKind, Content, Opened, PackReader, RunFormat, SourceFormat, fill_window, is_companion,
+    is_named_as_unfinished, open_container, open_folder,
 };
 use crate::progress::Progress;
 use std::collections::HashSet;
@@ -94,8 +94,10 @@ pub(super) struct RunDiscovery<'a> {
     pub(super) passed: Vec<FileState>,
     /// Problems in opened files that do not affect the files' runs.
     pub(super) warnings: Vec<String>,
-    /// The number of files skipped so far because their content is unknown.
-    pub(super) ignored: u64,
+    /// The files skipped so far because their content is unknown.
+    pub(super) ignored: Vec<PathBuf>,
+    /// Whether a file of unknown content is an error.
+    is_strict: bool,
     /// The number of files skipped so far because they have not changed since they were last read.
     pub(super) unchanged: u64,
 }
@@ -145,6 +147,12 @@ impl<'a> RunDiscovery<'a> {
         )
     }
 
+    /// Makes each file of unknown content an error.
+    pub(super) fn strict(mut self, is_strict: bool) -> Self {
+        self.is_strict = is_strict;
+        self
+    }
+
     /// Returns runs that are open already, of about `num_bytes` bytes together.
     pub(super) fn of_many(runs: Arc<Container>, num_bytes: u64) -> RunDiscovery<'a> {
         let file = FileState { path: runs.path.clone(), num_bytes, modified: None };
@@ -154,7 +162,18 @@ impl<'a> RunDiscovery<'a> {
 
     fn over(candidates: CandidateFiles<'a>, seen: Option<&'a SeenFiles>, pending: Vec<PendingRuns>) -> Self {
         let (wholes, passed, warnings) = (HashSet::new(), Vec::new(), Vec::new());
-        RunDiscovery { candidates, seen, pending, wholes, logs: None, passed, warnings, ignored: 0, unchanged: 0 }
+        RunDiscovery {
+            candidates,
+            seen,
+            pending,
+            wholes,
+            logs: None,
+            passed,
+            warnings,
+            ignored: Vec::new(),
+            is_strict: false,
+            unchanged: 0,
+        }
     }
 
     /// Returns the next runs, of about `num_bytes` bytes together; at least one, unless there are no more.
@@ -211,12 +230,25 @@ impl<'a> RunDiscovery<'a> {
                     }
                     match content {
                         Content::Container(kind) => self.open(file, kind, named, cancel),
-                        Content::Other if !named => self.ignored += 1,
+                        Content::Other if !named => self.ignore(file),
                         Content::Run | Content::Other => return Ok(Some(DiscoveredRun::file(file, RunPlace::File))),
                     }
                 }
             }
         }
+    }
+
+    /// Skips a file of unknown content.
+    fn ignore(&mut self, file: FileState) {
+        if is_companion(&file.path) {
+            return self.passed.push(file);
+        }
+        if self.is_strict && !is_named_as_unfinished(&file.path) {
+            let error = unknown(&file.path);
+            return self.pending.push(PendingRuns::failed(file, error));
+        }
+        self.ignored.push(file.path.clone());
+        self.passed.push(file);
     }
 
     /// Returns whether a log in the same folder names this file of rows.
@@ -266,14 +298,15 @@ impl<'a> RunDiscovery<'a> {
                 self.pending.push(PendingRuns::Runs(file, Arc::new(container), 0));
             }
             Ok(None) if named => {
-                let error = Error::decode(0, "content", "runs in a known format", "none").with_path(&file.path);
+                let error = unknown(&file.path);
                 self.pending.push(PendingRuns::failed(file, error));
             }
-            Ok(None) => {
-                self.ignored += 1;
-                self.passed.push(file);
-            }
+            Ok(None) => self.ignore(file),
             Err(error) => self.pending.push(PendingRuns::failed(file, error)),
         }
     }
+}
+
+fn unknown(path: &Path) -> Error {
+    Error::decode(0, "content", "runs in a known format", "none").with_path(path)
 }

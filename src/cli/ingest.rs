@@ -3,13 +3,16 @@
 use super::args::IngestArgs;
 use super::print::{count, print_json, rate};
 use super::progress::{Interrupt, progress};
-use super::terminal::print_error;
+use super::terminal::{print_error, print_warning};
 use crate::error::{Error, ErrorKind};
 use crate::{Archive, IngestOptions, IngestReport, OnError, Phases, SeenFiles, StorageOptions};
 use anyhow::Result;
 use serde_json::json;
 use std::io::Write;
 use std::time::Instant;
+
+/// The most ignored files that are named one by one.
+const MAX_SHOWN_IGNORED: usize = 10;
 
 pub(super) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
     let IngestArgs { inputs, archive, .. } = args;
@@ -65,6 +68,13 @@ fn report_ingest(report: &IngestReport, archive: &Archive, start: Instant, as_js
     for rejected in &report.errors {
         print_error("a2store", &rejected.error);
     }
+    for path in report.ignored.iter().take(MAX_SHOWN_IGNORED) {
+        print_warning("a2store", &format!("{}: ignored, because its content is unknown", path.display()));
+    }
+    let more = report.ignored.len().saturating_sub(MAX_SHOWN_IGNORED);
+    if more > 0 {
+        print_warning("a2store", &format!("{more} more files ignored; --json lists all of them"));
+    }
     let status = u8::from(report.rejected > 0);
     if as_json {
         print_json(report, [("version", json!(archive.version())), ("secs", json!(secs))])?;
@@ -73,8 +83,8 @@ fn report_ingest(report: &IngestReport, archive: &Archive, start: Instant, as_js
     let mut out = std::io::stdout().lock();
     let (accepted, duplicates) = (count(report.accepted), count(report.duplicates));
     write!(out, "{accepted} runs added, {duplicates} already there, {} rejected", count(report.rejected))?;
-    if report.ignored > 0 {
-        write!(out, ", {} other files ignored", count(report.ignored))?;
+    if !report.ignored.is_empty() {
+        write!(out, ", {} other files ignored", count(report.ignored.len() as u64))?;
     }
     if report.unchanged > 0 {
         write!(out, ", {} unchanged files", count(report.unchanged))?;

@@ -25,12 +25,13 @@ use super::shards::{METADATA, header_error, numbered_files};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use std::collections::{HashMap, HashSet};
 use std::mem::offset_of;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-const MANIFEST: &str = "annotation_manifest.json";
+pub(super) const MANIFEST: &str = "annotation_manifest.json";
 /// The maximum size of a manifest in bytes.
 const MAX_MANIFEST: u64 = 1 << 28;
 /// The number of rows between two checks for a cancellation.
@@ -143,6 +144,7 @@ struct Manifest {
     #[serde(default)]
     runs: Vec<ManifestRun>,
     student_bins: Option<ManifestBins>,
+    value: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -170,7 +172,7 @@ impl AnnotationFolder {
             shards.push(shard);
         }
         let mut folder = AnnotationFolder { path: path.to_owned(), shards, runs: Vec::new() };
-        folder.check_no_other_bins()?;
+        folder.check_other_files()?;
         folder.runs = folder.find_runs(cancel)?;
         folder.check_manifest(cancel)?;
         Ok(folder)
@@ -201,14 +203,18 @@ impl AnnotationFolder {
         })
     }
 
-    /// Rejects files of student bins without a shard of rows: they would be ignored.
-    fn check_no_other_bins(&self) -> Result<()> {
+    /// Rejects files that would be ignored: student bins without a shard of rows, and predictions of values.
+    fn check_other_files(&self) -> Result<()> {
         let known: HashSet<PathBuf> = self.shards.iter().map(|shard| bins_path(&shard.path)).collect();
         let io = |source| Error::io(&self.path, source);
         for entry in std::fs::read_dir(&self.path).map_err(io)? {
             let name = entry.map_err(io)?.file_name();
             let Some(text) = name.to_str() else { continue };
-            let is_bins = text.starts_with("annotations-student") && text.ends_with(".npy");
+            let is_array = text.ends_with(".npy");
+            if is_array && (text.starts_with("annotations-value") || text.starts_with("values-")) {
+                return Err(no_values(text.to_owned(), &self.path));
+            }
+            let is_bins = is_array && text.starts_with("annotations-student");
             if is_bins && !known.contains(&self.path.join(&name)) {
                 return Err(header_error("student bins", "a file of rows for each", text.to_owned(), &self.path));
             }
@@ -277,6 +283,9 @@ impl AnnotationFolder {
             Ok(manifest) => manifest,
             Err(error) => return refuse("manifest", "JSON with its fields".into(), error.to_string()),
         };
+        if manifest.value.is_some() {
+            return Err(no_values("a block named value".into(), &path));
+        }
         if let Some(bins) = &manifest.student_bins
             && let Some(found) = self
                 .shards
@@ -315,6 +324,12 @@ impl AnnotationFolder {
             Some(run_id) => refuse("runs", "runs that have rows".into(), format!("run {run_id}, which has none")),
         }
     }
+}
+
+/// Returns the error for predictions of values, which an archive does not hold.
+#[cold]
+fn no_values(found: String, path: &Path) -> Error {
+    header_error("kind of predictions", "policies and student bins only", found, path)
 }
 
 impl AnnotationShard {

@@ -35,6 +35,12 @@ pub(super) trait FileKind: fmt::Debug + Send + Sync {
     /// Returns whether a file with this prefix is of this kind.
     fn detect(&self, prefix: &[u8]) -> bool;
 
+    /// Returns whether a file with this name claims to be of this kind. If its bytes are not, it is damaged.
+    fn has_name(&self, name: &str) -> bool {
+        let _ = name;
+        false
+    }
+
     /// Opens a file of this kind.
     fn open(&self, path: &Path, cancel: &CancellationToken) -> Result<Opened<Box<dyn RunSource>>>;
 

@@ -63,6 +63,12 @@ impl ContainerKind {
         ContainerKind::all().find(|kind| kind.file.detect(prefix))
     }
 
+    /// Returns the kind that the name of a file claims.
+    pub(crate) fn of_name(path: &Path) -> Option<ContainerKind> {
+        let name = path.file_name()?.to_str()?;
+        ContainerKind::all().find(|kind| kind.file.has_name(name))
+    }
+
     fn all() -> impl Iterator<Item = ContainerKind> {
         // Each entry of a pack states its own format. The rows of a folder do too.
         let shared: [&'static dyn FileKind; 3] = [&PackFile, &StepsFile, &MetadataFile];

@@ -40,9 +40,6 @@ use std::path::{Path, PathBuf};
 /// can be restored if the last move leaves one empty cell, which is how most games end. The logged sum of tiles
 /// then tells which tile spawned there.
 ///
-/// Rows may be sampled. Each keeps its `step_index`. If the indices have gaps, there may be fewer rows than
-/// moves.
-///
 /// # Examples
 /// ```
 /// use a2store::{Board, Macroxue, Move};
@@ -167,8 +164,7 @@ impl Macroxue {
             last = Some(step);
             count += 1;
         }
-        let in_sequence = last.is_none_or(|last| u64::from(last.index) + 1 == count);
-        if in_sequence && count != u64::from(num_moves) {
+        if count != u64::from(num_moves) {
             let expected = format!("{num_moves} as in the meta file");
             return Err(lines.error(0, count, "number of steps", expected, count));
         }
@@ -231,7 +227,7 @@ impl RunSource for Macroxue {
 
 pub(super) const FORMAT: ContainerFormat = ContainerFormat {
     name: "macroxue",
-    may_be_sampled: true,
+    may_be_sampled: false,
     files: &[&MetaFile, &RowsFile],
     folder: Some(macroxue_pack::FOLDER),
 };
@@ -247,6 +243,10 @@ struct RowsFile;
 impl FileKind for MetaFile {
     fn detect(&self, prefix: &[u8]) -> bool {
         is_meta(prefix)
+    }
+
+    fn has_name(&self, name: &str) -> bool {
+        name.strip_suffix(".gz").unwrap_or(name).ends_with(".meta.json")
     }
 
     fn open(&self, path: &Path, _: &CancellationToken) -> Result<Opened<Box<dyn RunSource>>> {

@@ -59,6 +59,7 @@ pub use macroxue::Macroxue;
 pub(crate) use macroxue_pack::PackContents;
 pub use macroxue_pack::{MacroxuePack, MacroxuePackWriter};
 pub(crate) use mapped::{FileBytes, open_file, open_regular};
+pub(crate) use numpy_folder::is_companion;
 pub(crate) use ordered::fill_window;
 pub use pack::{
     Compression, ExtractReport, JsonlReport, PackBuilder, PackIter, PackOptions, PackReader, PackReport, PackStats,
@@ -77,7 +78,7 @@ pub use session::{Session, SessionOptions, SessionWriter};
 pub(crate) use shards::{files_in as step_files_in, header_error, numbered_files};
 pub(crate) use source::{RunSource, SourceFacts, SourceRun};
 pub(crate) use staged_folder::StagedFolder;
-pub(crate) use walk::{FoundFile, files_in, has_ended};
+pub(crate) use walk::{FoundFile, files_in, has_ended, is_named_as_unfinished};
 
 #[cfg(test)]
 mod tests;

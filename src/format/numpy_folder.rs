@@ -4,9 +4,9 @@ use super::container::{FileKind, Opened};
 use super::mapped::open_file;
 use super::npy::NpyHeader;
 use super::registry::SourceFormat;
-use super::session;
 use super::shards;
 use super::source::RunSource;
+use super::{annotations, session};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::publish::parent;
@@ -23,6 +23,10 @@ pub(super) struct MetadataFile;
 impl FileKind for StepsFile {
     fn detect(&self, prefix: &[u8]) -> bool {
         prefix.starts_with(b"\x93NUMPY")
+    }
+
+    fn has_name(&self, name: &str) -> bool {
+        is_name_of_steps(name)
     }
 
     fn open(&self, path: &Path, _: &CancellationToken) -> Result<Opened<Box<dyn RunSource>>> {
@@ -46,15 +50,25 @@ impl FileKind for MetadataFile {
         prefix.starts_with(b"SQLite format 3\0")
     }
 
+    fn has_name(&self, name: &str) -> bool {
+        name == shards::METADATA
+    }
+
     fn open(&self, path: &Path, _: &CancellationToken) -> Result<Opened<Box<dyn RunSource>>> {
-        Ok(Opened::Folder(parent(path).to_path_buf()))
+        let folder = parent(path);
+        // A recorder creates the database first. Annotations have a copy of the database of their pool.
+        let may_lack_steps = session::is_recording(folder) || folder.join(annotations::MANIFEST).exists();
+        if path.file_name().is_some_and(|name| name == shards::METADATA) && !may_lack_steps && !has_steps(folder)? {
+            let expected = "steps.npy or steps-<number>.npy beside it";
+            return Err(Error::decode(0, "file of steps", expected, "no such file").with_path(path));
+        }
+        Ok(Opened::Folder(folder.to_path_buf()))
     }
 }
 
 /// Opens a folder of runs and detects its format from its rows. Returns `None` if the folder holds no runs.
 pub(super) fn open(folder: &Path) -> Result<Option<(SourceFormat, Box<dyn RunSource>)>> {
-    let mut entries = std::fs::read_dir(folder).map_err(|source| Error::io(folder, source))?;
-    if !entries.any(|entry| entry.is_ok_and(|entry| is_named_as_steps(&entry.path()))) {
+    if !has_steps(folder)? {
         return Ok(None);
     }
     let files = shards::files_in(folder)?;
@@ -73,9 +87,27 @@ pub(super) fn open(folder: &Path) -> Result<Option<(SourceFormat, Box<dyn RunSou
     }
 }
 
+/// Returns whether a file without runs belongs to a dataset, a session, a pack or annotations in its folder, or to a
+/// recorder.
+pub(crate) fn is_companion(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_recorders = name == session::RECORDING || session::journal_number(path).is_some();
+    let is_of_folder = matches!(name, "manifest.json" | "valuation_types.json" | annotations::MANIFEST)
+        || ["annotations", "embeddings", shards::METADATA].iter().any(|start| name.starts_with(start));
+    is_recorders || is_of_folder && parent(path).join(shards::METADATA).exists()
+}
+
+fn has_steps(folder: &Path) -> Result<bool> {
+    let mut entries = std::fs::read_dir(folder).map_err(|source| Error::io(folder, source))?;
+    Ok(entries.any(|entry| entry.is_ok_and(|entry| is_named_as_steps(&entry.path()))))
+}
+
 fn is_named_as_steps(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".npy"));
-    name.is_some_and(|name| name == "steps" || name.starts_with("steps-"))
+    path.file_name().and_then(|name| name.to_str()).is_some_and(is_name_of_steps)
+}
+
+fn is_name_of_steps(name: &str) -> bool {
+    name.strip_suffix(".npy").is_some_and(|name| name == "steps" || name.starts_with("steps-"))
 }
 
 type OpenFolder = fn(&Path) -> Result<Box<dyn RunSource>>;

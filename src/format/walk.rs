@@ -87,8 +87,13 @@ pub(crate) fn has_ended(path: &Path) -> bool {
 }
 
 fn is_unfinished(entry: &DirEntry) -> bool {
-    let name = entry.file_name().as_encoded_bytes();
-    entry.depth() > 0 && (name.starts_with(b".") || name.ends_with(b".tmp"))
+    entry.depth() > 0 && is_named_as_unfinished(entry.path())
+}
+
+/// Returns whether a name begins with a dot or ends with `.tmp`.
+pub(crate) fn is_named_as_unfinished(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    name.starts_with(b".") || name.ends_with(b".tmp")
 }
 
 #[cfg(test)]

@@ -84,13 +84,6 @@ ELSEWHERE = {
     ("log", "game.jsonl", "a_folder"): "the meta file names it",
     ("log", "game.meta.json", "missing"): "the rows need it",
     ("log", "game.meta.json", "a_folder"): "the rows need it",
-    (
-        "log",
-        "game.meta.json",
-        "of_another_layout",
-    ): "then it is not a meta file, and the rows require no file of this name",
-    ("log", "game.meta.json", "cut_in_its_header"): "as before",
-    ("log", "game.meta.json", "empty"): "as before",
 }
 """Damages that show in another file, or nowhere, with the reason."""
 CASES = [(write, name, damage) for write, names in FORMATS.items() for name in names for damage in DAMAGES]

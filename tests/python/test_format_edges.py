@@ -155,7 +155,7 @@ def test_hidden_folders_and_zeros_hold_no_runs(some: Path, tmp_path: Path) -> No
         (tree / f"{length}.db-journal").write_bytes(bytes(length))
     archive = a2store.Archive.create(tmp_path / "games.a2")
     report = archive.ingest(tree, progress=False)
-    assert (report.accepted, report.rejected, report.ignored) == (0, 0, 2)
+    assert (report.accepted, report.rejected, len(report.ignored)) == (0, 0, 2)
     assert archive.ingest(tree / ".git", progress=False).accepted == 12, "what is named itself is read"
 
 
@@ -167,7 +167,7 @@ def test_a_session_with_missing_rows_is_rejected(tmp_path: Path) -> None:
     archive = a2store.Archive.create(tmp_path / "games.a2")
     report = archive.ingest(tmp_path / "session", progress=False)
     assert (report.accepted, [error.run for error in report.errors]) == (2, [2])
-    assert "(runs.steps)" in report.errors[0].message
+    assert "(runs.steps 40, sample_rate 1)" in report.errors[0].message
 
 
 def test_a_run_with_gaps_in_a_dataset_is_rejected(some: Path, tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_logs_whose_files_arrive_separately_or_are_renamed(tmp_path: Path) -> No
     meta.unlink()
     (folder / "one.meta.json").write_text(json.dumps(fields))
     report = a2store.Archive.create(tmp_path / "again.a2").ingest(folder, progress=False)
-    assert (report.accepted, report.rejected, report.ignored) == (1, 0, 0)
+    assert (report.accepted, report.rejected, report.ignored) == (1, 0, [])
 
 
 def test_names_that_are_not_unicode_are_printed(some: Path, tmp_path: Path) -> None:

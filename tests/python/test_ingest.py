@@ -49,7 +49,7 @@ def test_every_column_of_every_step(archive: a2store.Archive, steps: dict[str, A
 
 def test_the_report(empty: a2store.Archive, run_folders: list[Path], games: list[Game]) -> None:
     report = empty.ingest(run_folders, progress=False)
-    assert (report.accepted, report.duplicates, report.rejected, report.ignored) == (len(games), 0, 0, 0)
+    assert (report.accepted, report.duplicates, report.rejected, report.ignored) == (len(games), 0, 0, [])
     assert report.num_steps == sum(map(len, games)) == empty.num_steps
     assert report.num_bytes == sum(path.stat().st_size for folder in run_folders for path in folder.iterdir())
     assert report.errors == []
@@ -95,7 +95,7 @@ def test_bad_files_are_reported_and_other_files_are_added(
     empty: a2store.Archive, with_bad_files: Path, games: list[Game]
 ) -> None:
     report = empty.ingest(with_bad_files, progress=False)
-    assert (report.accepted, report.rejected, report.ignored) == (2, 3, 1)
+    assert (report.accepted, report.rejected, len(report.ignored)) == (2, 3, 1)
     assert [error.path.name for error in report.errors] == ["a-cut.a2run2", "c-checksum.bin", "e-move.bin"]
     cut, checksum, move = report.errors
     assert cut.kind == "decode"
@@ -146,7 +146,7 @@ def test_paths(empty: a2store.Archive, run_files: list[Path], tmp_path: Path) ->
     # In folders, files are selected by content, at any depth, except files that are still being written. A file given
     # by its own path may have any name.
     report = empty.ingest(str(tmp_path / "traces"), progress=False)
-    assert (report.accepted, report.ignored) == (2, 1)
+    assert (report.accepted, len(report.ignored)) == (2, 1)
     assert empty.ingest(nested / "one.tmp", progress=False).accepted == 1
     assert empty.ingest(iter(run_files[2:4]), progress=False).accepted == 2
     assert empty.ingest([], progress=False).accepted == 0

@@ -336,7 +336,7 @@ def test_a_running_session_can_be_read(tmp_path: Path, journal: bool) -> None:
         assert (report.accepted, report.rejected) == (5, 0)
         report = a2store.Archive.create(tmp_path / "all.a2").ingest(root, progress=False)
         assert (report.accepted, report.rejected) == (10, 0)
-        assert report.ignored == len(others)
+        assert report.ignored == []
         # A pack holds run files, and ignores the files of sessions.
         packed = a2pack("pack", "--input", root, "--output", tmp_path / "runs.a2pack", status=2)
         assert b"this folder has no run files" in packed.stderr
@@ -352,7 +352,7 @@ def test_a_shard_that_was_set_aside_is_ignored(tmp_path: Path) -> None:
         record(recorder, range(5))
     shutil.copy(recorder.folder / "steps-000001.npy", recorder.folder / "unrecorded-000002.npy")
     report = a2store.Archive.create(tmp_path / "one.a2").ingest(recorder.folder, progress=False)
-    assert (report.accepted, report.rejected, report.ignored) == (5, 0, 1)
+    assert (report.accepted, report.rejected, len(report.ignored)) == (5, 0, 1)
 
 
 def test_recovery_of_a_crashed_recorder_into_an_archive(tmp_path: Path) -> None:

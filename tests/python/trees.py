@@ -108,8 +108,6 @@ def write_datasets(tree: Tree, games: Games) -> None:
         path = tree.root / "datasets" / name
         formats.write_dataset(path, [*games.take(4), games.cheat()], **chosen)
         tree.sources[path] = "npy"
-        if "manifest" in chosen:
-            tree.others.append(path / "manifest.json")
 
 
 def write_sessions(tree: Tree, games: Games) -> None:
@@ -124,8 +122,6 @@ def write_sessions(tree: Tree, games: Games) -> None:
         path = tree.root / "selfplay" / f"2026010{number}_model={name}"
         formats.write_session(path, [*games.take(3), games.cheat()], **chosen)
         tree.sources[path] = "session"
-        if "embedding" in chosen:
-            tree.others += [path / "embeddings.bf16.npy", path / "embeddings.json"]
 
 
 def write_logs(tree: Tree, games: Games) -> None:

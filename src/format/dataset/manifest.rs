@@ -1,14 +1,15 @@
 //! `manifest.json`: the size of a dataset and the checksums of its files.
 
+use crate::clock;
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::format::mapped::open_file;
 use crate::format::shards::header_error;
 use crate::publish::{Staged, sync_parent};
+use chrono::SecondsFormat;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::path::Path;
-use std::time::SystemTime;
 
 const NAME: &str = "manifest.json";
 const VERSION: u64 = 1;
@@ -20,9 +21,9 @@ pub(super) struct Manifest {
     version: u64,
     pub(super) num_steps: u64,
     pub(super) num_runs: u64,
-    /// The creation time in Unix seconds. This crate never reads it, because other tools may write another form.
+    /// The creation time in RFC 3339. This crate never reads it, because other tools may write another form.
     #[serde(default, skip_deserializing)]
-    created: u64,
+    created: String,
     /// The CRC32C of each file by name, as eight hexadecimal digits.
     #[serde(default)]
     pub(super) crc32c: BTreeMap<String, String>,
@@ -30,7 +31,7 @@ pub(super) struct Manifest {
 
 impl Manifest {
     pub(super) fn new(num_steps: u64, num_runs: u64, crc32c: BTreeMap<String, String>) -> Manifest {
-        let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let created = clock::now().to_rfc3339_opts(SecondsFormat::Secs, true);
         Manifest { version: VERSION, num_steps, num_runs, created, crc32c }
     }
 

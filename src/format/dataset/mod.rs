@@ -7,7 +7,7 @@
 //!  | u64   | u8   | u8       | f32 × 4   | u32    | u16        |
 //!
 //!  metadata.db   SQLite: runs(id, first_step_idx, num_steps, max_score, highest_tile, engine, start_time, elapsed_s)
-//!  manifest.json optional: version = 1, num_steps, num_runs, created (Unix seconds), crc32c { file: "8 hex digits" }
+//!  manifest.json optional: version = 1, num_steps, num_runs, created (RFC 3339), crc32c { file: "8 hex digits" }
 //! ```
 //!
 //! **Rows of a run**: `first_step_idx` and `num_steps` give them. All rows of a run have the same `run_id`. It

@@ -30,8 +30,23 @@ pub(in crate::format) const FORMAT: ContainerFormat = ContainerFormat {
     name: "npy",
     may_be_sampled: false,
     files: &[],
-    folder: Some(RowFolder { has_rows, open: |folder| Ok(Box::new(Dataset::open(folder)?)) }),
+    folder: Some(RowFolder { has_rows, open: |folder| Ok(Box::new(open_checked(folder)?)) }),
 };
+
+/// Opens a dataset and compares its files with the checksums of the manifest. An outdated manifest has none of them.
+fn open_checked(folder: &Path) -> Result<Dataset> {
+    let check = |dataset: &Dataset| match dataset.check_manifest() {
+        Ok(()) => dataset.verify().map(drop),
+        Err(_) => Ok(()),
+    };
+    let dataset = Dataset::open(folder)?;
+    if check(&dataset).is_ok() {
+        return Ok(dataset);
+    }
+    // Another process may have added runs since the manifest was read.
+    let dataset = Dataset::open(folder)?;
+    check(&dataset).map(|()| dataset)
+}
 
 impl Dataset {
     /// Opens a dataset by its folder, or by any file in it.

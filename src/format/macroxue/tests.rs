@@ -140,15 +140,13 @@ fn error_of(old: &str, new: &str) -> String {
 fn any_run() -> impl Strategy<Value = Run> {
     let values = prop::array::uniform4(prop::num::f32::NORMAL | prop::num::f32::SUBNORMAL | prop::num::f32::ZERO);
     let branches = prop::option::of((values, 0u8..16).prop_map(|(values, legal)| Branches { values, legal }));
-    let step = (any::<u64>(), 0u8..4, branches, 1u32..4);
+    let step = (any::<u64>(), 0u8..4, branches);
     let meta = (any::<u64>(), any::<u64>(), 0u32..18, prop::option::of(any::<u32>()), 0.0f32..1e30);
-    (prop::collection::vec(step, 0..40), meta, any::<bool>()).prop_map(|(rows, meta, sampled)| {
+    (prop::collection::vec(step, 0..40), meta).prop_map(|(rows, meta)| {
         let mut steps = Run::builder(0);
-        let mut index = 0;
-        for (board, chosen, branches, gap) in rows {
+        for (index, (board, chosen, branches)) in (0..).zip(rows) {
             let chosen = Move::from_index(chosen);
             steps.push_step(RunStep { index, board: Board(board).into(), chosen, branches }).unwrap();
-            index += if sampled { gap } else { 1 };
         }
         let (seed, max_score, rank, depth, elapsed_s) = meta;
         let meta = RunMeta {
@@ -164,14 +162,10 @@ fn any_run() -> impl Strategy<Value = Run> {
     })
 }
 
-fn num_moves(run: &Run) -> usize {
-    run.step_indices().and_then(|indices| indices.last()).map_or(run.num_steps(), |&last| last as usize + 1)
-}
-
 proptest! {
     #[test]
     fn any_run_round_trips(run in any_run()) {
-        let (meta, rows) = (meta_of(&run, num_moves(&run)).to_string(), rows_of(&run));
+        let (meta, rows) = (meta_of(&run, run.num_steps()).to_string(), rows_of(&run));
         for (meta, rows) in [
             (meta.clone().into_bytes(), rows.clone().into_bytes()),
             (gzip(meta.as_bytes()), gzip(rows.as_bytes())),
@@ -222,13 +216,17 @@ fn final_boards_are_restored() {
 }
 
 #[test]
-fn sampled_rows_keep_their_indices() {
+fn missing_rows_are_an_error() {
     let run = played(1);
-    let rows: String = rows_of(&run).lines().step_by(4).map(|line| line.to_owned() + "\n").collect();
-    let found = decode(&meta_of(&run, run.num_steps()), rows).unwrap();
-    let indices: Vec<u32> = (0..run.num_steps() as u32).step_by(4).collect();
-    assert_eq!(found.step_indices(), Some(indices.as_slice()));
-    assert_eq!(found.missing(), Some("every step"));
+    let lines: Vec<String> = rows_of(&run).lines().map(|line| line.to_owned() + "\n").collect();
+    for missing in [0, 1, lines.len() / 2, lines.len() - 1] {
+        let mut rest = lines.clone();
+        rest.remove(missing);
+        let error = decode(&meta_of(&run, run.num_steps()), rest.concat()).unwrap_err().to_string();
+        let (expected, found) = (lines.len(), rest.len());
+        let expected = format!("number of steps: expected {expected} as in the meta file, found {found}");
+        assert!(error.ends_with(&expected), "{error}");
+    }
 }
 
 #[test]

@@ -365,6 +365,10 @@ impl FileKind for PackFile {
         prefix.starts_with(&MAGIC)
     }
 
+    fn has_name(&self, name: &str) -> bool {
+        name.ends_with(".a2pack")
+    }
+
     fn open(&self, path: &Path, _: &CancellationToken) -> Result<Opened<Box<dyn RunSource>>> {
         Ok(Opened::Container(Box::new(PackReader::open(path)?)))
     }

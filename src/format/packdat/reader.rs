@@ -224,6 +224,10 @@ impl FileKind for PackDatFile {
         prefix.starts_with(b"2048\x01\0\0\0")
     }
 
+    fn has_name(&self, name: &str) -> bool {
+        name.ends_with("pack.dat")
+    }
+
     fn open(&self, path: &Path, cancel: &CancellationToken) -> Result<Opened<Box<dyn RunSource>>> {
         Ok(Opened::Container(Box::new(PackDat::open_unless_cancelled(path, cancel)?)))
     }

@@ -39,6 +39,7 @@ pub(crate) use metadata::{SessionInfo, SessionRun};
 pub(super) use metadata::{read_entries, read_runs, runs_in, stored_seed};
 pub(super) use reader::FORMAT;
 pub use reader::Session;
+pub(super) use recording::is_recording;
 pub(crate) use recording::{JOURNAL_MAGIC, RECORDING, is_unrecorded, journal_name, journal_number};
 pub(super) use row::OfRun;
 pub use writer::{SessionOptions, SessionWriter};

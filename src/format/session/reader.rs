@@ -33,6 +33,8 @@ pub struct Session {
     runs: Vec<SessionRun>,
     entries: Entries,
     engine: Option<String>,
+    /// The recorder's `sample_rate`; `None` = unknown.
+    sample_rate: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -62,12 +64,14 @@ impl Session {
         database.finish_reading()?;
         let tag = entries.values.iter().find(|(key, _)| key == "model").and_then(|(_, model)| model.get("tag"));
         let engine = tag.and_then(Value::as_str).map(str::to_owned);
+        let rate = entries.values.iter().find(|(key, _)| key == "sample_rate").and_then(|(_, rate)| rate.as_u64());
+        let sample_rate = rate.and_then(|rate| u32::try_from(rate).ok()).filter(|&rate| rate > 0);
         let steps = Steps::open(files_in(&folder)?)?;
         let index = match &steps {
             Steps::Boards(rows) => RowIndex::new(rows),
             Steps::WithAction(rows) => RowIndex::new(rows),
         };
-        Ok(Session { folder, steps, index, runs, entries, engine })
+        Ok(Session { folder, steps, index, runs, entries, engine, sample_rate })
     }
 
     /// Returns the session's name, which is the name of its folder.
@@ -183,12 +187,27 @@ impl Session {
         {
             return refuse("step index", &format!("at most {num_steps} (runs.steps)"), last.index.to_string());
         }
-        // Sampled games have gaps between step indices, unless only the first step was sampled.
-        let in_sequence = run.step_indices().is_none() && len > 1;
-        match record.num_steps.filter(|&num_steps| in_sequence && len < u64::from(num_steps)) {
-            Some(num_steps) => refuse("rows of the run", &format!("{num_steps} (runs.steps)"), len.to_string()),
-            None => Ok(run),
+        let Some(num_steps) = record.num_steps else { return Ok(run) };
+        match self.sample_rate {
+            Some(rate) => {
+                let mut indices =
+                    (0..run.num_steps()).filter_map(|place| run.step(place)).zip((0..).step_by(rate as usize));
+                if let Some((step, expected)) = indices.find(|(step, index)| u64::from(step.index) != *index) {
+                    let expected = format!("{expected} with sample_rate {rate}");
+                    return refuse("step index", &expected, step.index.to_string());
+                }
+                if len < u64::from(num_steps.div_ceil(rate)) {
+                    let expected = format!("{} (runs.steps {num_steps}, sample_rate {rate})", num_steps.div_ceil(rate));
+                    return refuse("rows of the run", &expected, len.to_string());
+                }
+            }
+            // Sampled games have gaps between step indices, unless only the first step was sampled.
+            None if run.step_indices().is_none() && len > 1 && len < u64::from(num_steps) => {
+                return refuse("rows of the run", &format!("{num_steps} (runs.steps)"), len.to_string());
+            }
+            None => {}
         }
+        Ok(run)
     }
 
     fn meta_of(&self, record: &SessionRun) -> RunMeta {

@@ -26,6 +26,11 @@ pub(super) fn unrecorded_name(number: u64) -> String {
     format!("{UNRECORDED}{number:06}.npy")
 }
 
+/// Returns whether the folder has a recording in progress.
+pub(in crate::format) fn is_recording(folder: &Path) -> bool {
+    folder.join(RECORDING).exists()
+}
+
 /// Returns whether the file is a shard that recovery set aside, because it has no known runs.
 pub(crate) fn is_unrecorded(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
