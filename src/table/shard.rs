@@ -183,7 +183,10 @@ pub(super) struct Piece {
 impl Piece {
     /// Returns all rows of each partition.
     pub(super) fn all(num_rows: &[usize]) -> Vec<Piece> {
-        let piece = |(partition, &num_rows)| Piece { partition, rows: vec![0..num_rows as u64], to_end: true };
+        let piece = |(partition, &num_rows)| {
+            let rows = std::iter::once(0..num_rows as u64).collect();
+            Piece { partition, rows, to_end: true }
+        };
         num_rows.iter().enumerate().map(piece).collect()
     }
 
