@@ -119,10 +119,11 @@ def test_the_first_bytes_of_files_of_many_games(
         )
 
 
-@pytest.mark.parametrize(
-    "name",
-    "x.a2run2 x.bin x.a2t1 x.a2pack pack.dat old-pack.dat steps.npy steps-00000.npy metadata.db x.meta.json".split()
-)
+NAMES = ["x.a2run2", "x.bin", "x.a2t1", "x.a2pack", "pack.dat", "old-pack.dat", "steps.npy", "steps-00000.npy"]
+NAMES += ["metadata.db", "x.meta.json", "x.meta.json.gz"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_empty_files_of_known_names(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "runs"
     folder.mkdir()
