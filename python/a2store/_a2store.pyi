@@ -2483,8 +2483,9 @@ class IngestReport:
 
     @property
     def ignored(self) -> list[Path]:
-        """The files in folders that were skipped because their content is unknown, as paths. With ``on_error="raise"``,
-        such a file is an error.
+        """The files in folders that were skipped because their content is unknown, as paths.
+
+        With ``on_error="raise"``, such a file is an error.
         """
 
     @property

@@ -76,7 +76,8 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<env::PyVectorEnv>()?;
     module.add_class::<loader::PyBatchIterator>()?;
     module.add_class::<loader::PyLoader>()?;
-    module.add_class::<loader::PyPosition>()?;
+    // `add_class` would export the private name.
+    module.setattr("_Position", module.py().get_type::<loader::PyPosition>())?;
     module.add_class::<pack::PyJsonlReport>()?;
     module.add_class::<pack_iterators::PyPackBatchIterator>()?;
     module.add_class::<pack_iterators::PyPackIterator>()?;

@@ -421,8 +421,9 @@ pub(super) struct PyIngestReport {
     duplicates: u64,
     /// The number of runs, and of whole files, that could not be read. Each is listed in ``errors``.
     rejected: u64,
-    /// The files in folders that were skipped because their content is unknown, as paths. With ``on_error="raise"``,
-    /// such a file is an error.
+    /// The files in folders that were skipped because their content is unknown, as paths.
+    ///
+    /// With ``on_error="raise"``, such a file is an error.
     ignored: Vec<PathBuf>,
     /// The number of added steps.
     num_steps: u64,

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import a2store
-import annotations
 import formats
 import games
 import logs
 import oracle
+from annotations import predictions, write_annotations, write_manifest
 from archives import run_command
 
 NUM_GAMES = 3
@@ -218,9 +218,9 @@ def test_predictions_of_values_are_refused(few: list[oracle.Game], tmp_path: Pat
         (tmp_path / f"{number}.a2run2").write_bytes(oracle.encode_a2run2(game))
         archive.ingest(tmp_path / f"{number}.a2run2", progress=False)
     folder.mkdir()
-    rows = annotations.predictions(pool)
-    annotations.write_annotations(folder, rows)
-    annotations.write_manifest(folder, rows)
+    rows = predictions(pool)
+    write_annotations(folder, rows)
+    write_manifest(folder, rows)
     if name == "manifest":
         path = folder / "annotation_manifest.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | {"value": {"num_bins": 8}}))
