@@ -4,6 +4,7 @@ use crate::error::{Error, ErrorKind};
 use datafusion::common::DataFusionError;
 use datafusion::common::utils::datafusion_strsim::normalized_levenshtein;
 use parquet::errors::ParquetError;
+use std::io;
 use std::path::PathBuf;
 
 /// Converts an error of DataFusion and removes the prefixes that its layers add.
@@ -13,6 +14,10 @@ pub(crate) fn query_error(error: DataFusionError) -> Error {
         DataFusionError::ParquetError(inner) if is_of_a_filter(inner) => of_filter(&inner.to_string()),
         // Planning reads no data, so the error is about a file.
         DataFusionError::ParquetError(_) | DataFusionError::ObjectStore(_) => {
+            if let Some(source) = system_error(error.find_root()) {
+                // `Archive::blame` adds the path of the archive.
+                return Error::io(PathBuf::new(), source);
+            }
             let found = error.find_root().strip_backtrace();
             let found = found.lines().next().unwrap_or_default().to_owned();
             // `Archive::blame` finds out later which file it is.
@@ -42,11 +47,28 @@ pub(crate) fn query_error(error: DataFusionError) -> Error {
     if message.contains("used disk space during the spilling") {
         return exhausted(&message);
     }
+    if message.starts_with("Function '") && message.ends_with("(DataType: Boolean)") {
+        let why = "write count_if(x), or cast it: sum(CAST(x AS INT))";
+        return Error::refused("an aggregate of numbers over a boolean", why);
+    }
     if NOT_A_JOIN.iter().any(|words| message.starts_with(words)) {
         let why = "compare the outer columns with = only, outside aggregates and ORDER BY, or join with its rows";
         return Error::refused("a correlated subquery that DataFusion cannot rewrite as a join", why);
     }
     Error::query(message)
+}
+
+/// Returns the error of the operating system that caused an error, unless it is a missing file.
+fn system_error(error: &DataFusionError) -> Option<io::Error> {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(code) = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
+            let error = io::Error::from_raw_os_error(code);
+            return (error.kind() != io::ErrorKind::NotFound).then_some(error);
+        }
+        cause = error.source();
+    }
+    None
 }
 
 /// Returns the end of a message about an unknown name: a question about the most similar of the known names, or nothing.
@@ -60,7 +82,8 @@ pub(super) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a s
 }
 
 /// Messages about correlated subqueries that DataFusion cannot rewrite to joins.
-const NOT_A_JOIN: [&str; 3] = [
+const NOT_A_JOIN: [&str; 4] = [
+    "Physical plan does not support logical expression OuterReferenceColumn",
     "Physical plan does not support logical expression ScalarSubquery",
     "Physical plan does not support logical expression Exists",
     "Physical plan does not support logical expression InSubquery",

@@ -4,6 +4,7 @@
 
 use super::super::annotation_view::PER_MOVE;
 use super::super::functions::functions;
+use super::super::rewrites::NEGATION;
 use super::plain_numbers::with_plain_numbers;
 use crate::error::Error;
 use arrow::datatypes::DataType;
@@ -206,6 +207,7 @@ const EXCLUDED: &[(&[&str], &str)] = &[
     ),
     (&["cast_to_type", "try_cast_to_type"], "it makes types of any width: use CAST"),
     (&["uuid", "levenshtein"], "it is not supported"),
+    (&["mode"], "it is not supported: group by the value, and ORDER BY count(*) DESC LIMIT 1"),
     (&["sleep", "pg_sleep", "benchmark"], "a query cannot wait"),
 ];
 
@@ -261,7 +263,7 @@ pub(super) fn rejection_of(expr: &Expr) -> Option<Error> {
         _ => return None,
     };
     let is_board_function = || functions().iter().any(|function| function.name == name);
-    if ALLOWED.contains(&name) || name == PER_MOVE || is_board_function() {
+    if ALLOWED.contains(&name) || [PER_MOVE, NEGATION].contains(&name) || is_board_function() {
         return None;
     }
     Some(Error::refused(format!("the function {name}"), why_excluded(name).unwrap_or("it is not supported")))

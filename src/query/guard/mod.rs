@@ -33,4 +33,4 @@ mod statement;
 pub(super) use configure::{configure, quoted};
 pub(super) use large_filters::{has_large_filter, without_pushdown};
 pub(super) use plan::check as check_plan;
-pub(super) use statement::{check as check_statement, check_length, name_derived_tables, parse};
+pub(super) use statement::{check as check_statement, check_length, name_derived_tables, parse, replace_functions};

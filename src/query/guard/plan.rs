@@ -6,7 +6,7 @@ use super::statement::MAX_DEPTH;
 use crate::error::{Error, Result};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result as DataFusionResult};
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Subquery};
 use datafusion::prelude::SQLOptions;
 
 /// Checks a plan before it is analyzed.
@@ -16,6 +16,9 @@ pub(in crate::query) fn check(plan: &LogicalPlan) -> Result<()> {
     let mut deepest = 0;
     let mut refused = None;
     let visited = plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::Subquery(subquery) = node {
+            refused = refused.take().or(correlated_lateral(subquery)?);
+        }
         let is_filter = matches!(node, LogicalPlan::Filter(_));
         node.apply_expressions(|expr| {
             deepest = deepest.max(depth_of(expr)?);
@@ -79,6 +82,7 @@ fn correlated_beyond_joins(expr: &Expr) -> DataFusionResult<Option<Error>> {
             LogicalPlan::Window(_) => Some("a window"),
             LogicalPlan::Limit(_) => Some("LIMIT or OFFSET"),
             LogicalPlan::Union(_) => Some("UNION"),
+            LogicalPlan::Aggregate(aggregate) if has_grouping_sets(aggregate) => Some("GROUPING SETS, CUBE or ROLLUP"),
             LogicalPlan::Aggregate(aggregate) if !is_scalar && aggregate.group_expr.is_empty() => {
                 Some("an aggregate without GROUP BY")
             }
@@ -93,6 +97,32 @@ fn correlated_beyond_joins(expr: &Expr) -> DataFusionResult<Option<Error>> {
         let why = "DataFusion answers it wrongly: join with the rows of the subquery instead";
         Error::refused(format!("{what} that refers to the outer query and has {beyond}"), why)
     }))
+}
+
+/// Rejects a LATERAL subquery whose windows or grouping sets refer to the outer query. DataFusion rewrites it to a join,
+/// which loses the partition of the outer row (apache/datafusion#25519).
+fn correlated_lateral(subquery: &Subquery) -> DataFusionResult<Option<Error>> {
+    let mut beyond = None;
+    if !subquery.outer_ref_columns.is_empty() {
+        subquery.subquery.apply(|node| {
+            beyond = beyond.or(match node {
+                LogicalPlan::Window(_) => Some("a window"),
+                LogicalPlan::Aggregate(aggregate) if has_grouping_sets(aggregate) => {
+                    Some("GROUPING SETS, CUBE or ROLLUP")
+                }
+                _ => None,
+            });
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+    }
+    Ok(beyond.map(|beyond| {
+        let why = "DataFusion answers it wrongly: compute it for all rows in FROM, and join with that";
+        Error::refused(format!("a LATERAL subquery that refers to the outer query and has {beyond}"), why)
+    }))
+}
+
+fn has_grouping_sets(aggregate: &Aggregate) -> bool {
+    aggregate.group_expr.iter().any(|key| matches!(key, Expr::GroupingSet(_)))
 }
 
 /// Rejects a subquery of `node` that refers to a query further out, which DataFusion cannot plan (apache/datafusion#15558).

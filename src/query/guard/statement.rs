@@ -1,13 +1,16 @@
 //! Checks of a statement's syntax tree, before it is planned.
 
 use super::super::errors::{did_you_mean, query_error};
+use super::super::rewrites::NEGATION;
 use super::allowed_functions;
 use crate::error::{Error, Result};
 use datafusion::common::config::SqlParserOptions;
 use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, GroupByExpr, Ident, ObjectName, OrderByKind, Query, Select, SelectItem, SetExpr, SetOperator,
-    SetQuantifier, Statement, TableAlias, TableFactor, Visit, Visitor,
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList,
+    FunctionArguments, GroupByExpr, Ident, JoinConstraint, JoinOperator, ObjectName, OrderByExpr, OrderByKind,
+    OrderByOptions, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, Statement, TableAlias, TableFactor,
+    UnaryOperator, Value, Visit, Visitor, visit_expressions_mut,
 };
 use datafusion::sql::sqlparser::dialect::dialect_from_str;
 use std::collections::HashMap;
@@ -141,7 +144,89 @@ fn name_derived_tables_of(query: &mut Query, number: &mut usize) {
 }
 
 fn not_a_query(what: &str) -> Error {
-    Error::refused(what, "a query only reads: expected one SELECT, WITH, VALUES or EXPLAIN")
+    let why = match what.split_whitespace().next().map(str::to_uppercase).as_deref() {
+        Some("DESCRIBE" | "DESC" | "SHOW") => {
+            "the tables are steps, runs and annotations: `a2store schema` and archive.schema(\"steps\") list their columns"
+        }
+        _ => "a query only reads: expected one SELECT, WITH, VALUES or EXPLAIN",
+    };
+    Error::refused(what, why)
+}
+
+/// Rewrites the unary minus, and calls of functions that other engines have and DataFusion lacks: `variance(x)`, `count_if(x)`,
+/// `arg_max(x, y)` and `arg_min(x, y)`.
+pub(in crate::query) fn replace_functions(parsed: &mut Parsed) {
+    let statement = match parsed {
+        Parsed::Statement(statement) => statement,
+        Parsed::Explain(explain) => match explain.statement.as_mut() {
+            Parsed::Statement(statement) => statement,
+            _ => return,
+        },
+        _ => return,
+    };
+    let _ = visit_expressions_mut(statement, |expr| {
+        match expr {
+            Expr::Function(function) => replace_function(function),
+            // A number or an interval has its own sign.
+            Expr::UnaryOp { op: UnaryOperator::Minus, expr: inner }
+                if !matches!(inner.as_ref(), Expr::Value(_) | Expr::Interval(_)) =>
+            {
+                *expr = call(NEGATION, std::mem::replace(inner, Expr::value(Value::Null)));
+            }
+            _ => {}
+        }
+        ControlFlow::<()>::Continue(())
+    });
+}
+
+fn call(name: &str, arg: Expr) -> Expr {
+    let args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))];
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::new(name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
+fn replace_function(function: &mut Function) {
+    let name = function.name.to_string().to_ascii_lowercase();
+    if name == "variance" {
+        function.name = ObjectName::from(vec![Ident::new("var_samp")]);
+    }
+    let FunctionArguments::List(list) = &mut function.args else { return };
+    let values = list.args.iter().map(|arg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value.clone()),
+        _ => None,
+    });
+    let Some(values) = values.collect::<Option<Vec<Expr>>>().filter(|_| list.clauses.is_empty()) else { return };
+    let (replacement, condition) = match (name.as_str(), values.as_slice()) {
+        ("count_if" | "countif", [condition]) => {
+            list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Wildcard)];
+            ("count", condition.clone())
+        }
+        ("arg_max" | "arg_min" | "max_by" | "min_by", [value, key]) => {
+            let asc = Some(name == "arg_min" || name == "min_by");
+            let options = OrderByOptions { asc, nulls_first: Some(false) };
+            let order = OrderByExpr { expr: key.clone(), options, with_fill: None };
+            list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(value.clone()))];
+            list.clauses = vec![FunctionArgumentClause::OrderBy(vec![order])];
+            ("first_value", Expr::IsNotNull(Box::new(key.clone())))
+        }
+        _ => return,
+    };
+    function.name = ObjectName::from(vec![Ident::new(replacement)]);
+    let condition = Box::new(Expr::Nested(Box::new(condition)));
+    function.filter = Some(match function.filter.take() {
+        None => condition,
+        Some(filter) => {
+            Box::new(Expr::BinaryOp { left: Box::new(Expr::Nested(filter)), op: BinaryOperator::And, right: condition })
+        }
+    });
 }
 
 /// Shortens a part of a statement and replaces control characters, so that an error message can show it.
@@ -276,6 +361,12 @@ impl Visitor for Scope<'_> {
         if self.num_selects > MAX_SELECTS {
             return refuse("the statement", &format!("it has more than {MAX_SELECTS} SELECTs"));
         }
+        let joins = select.from.iter().flat_map(|table| &table.joins);
+        if let Some(what) = joins.filter_map(|join| outer_join_by_name(&join.join_operator)).next() {
+            let why = "DataFusion takes the key from the left table, where it may be null (apache/datafusion#22881): \
+                       write ON, and coalesce(a.key, b.key)";
+            return refuse(what, why);
+        }
         match &select.into {
             Some(into) => refuse(&into.to_string(), "a query only reads"),
             None => ControlFlow::Continue(()),
@@ -321,6 +412,11 @@ impl Visitor for Scope<'_> {
             // The parser takes everything that follows as the right operand.
             Expr::IsDistinctFrom(_, right) | Expr::IsNotDistinctFrom(_, right) if is_and_or(right) => {
                 return refuse("IS DISTINCT FROM beside AND or OR", "put it in parentheses");
+            }
+            Expr::InSubquery { expr, .. } if matches!(expr.as_ref(), Expr::Tuple(_)) => {
+                let why =
+                    "DataFusion compares one column: write EXISTS (SELECT 1 FROM … WHERE x = a AND y = b), or a join";
+                return refuse("(a, b) IN (SELECT …)", why);
             }
             Expr::Cube(columns) if columns.len() > MAX_CUBE => {
                 return refuse("CUBE", &format!("it has {} columns, expected at most {MAX_CUBE}", columns.len()));
@@ -424,6 +520,22 @@ fn multiset_operation(body: &SetExpr) -> Option<SetOperator> {
     let keeps_equal_rows = matches!(set_quantifier, SetQuantifier::All | SetQuantifier::AllByName);
     let is_refused = keeps_equal_rows && !matches!(op, SetOperator::Union);
     is_refused.then_some(*op).or_else(|| multiset_operation(left)).or_else(|| multiset_operation(right))
+}
+
+/// Returns the name of a join with rows that only the right table has, if names define its keys.
+fn outer_join_by_name(join: &JoinOperator) -> Option<&'static str> {
+    let (constraint, names) = match join {
+        JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => {
+            (constraint, ["RIGHT JOIN … USING", "NATURAL RIGHT JOIN"])
+        }
+        JoinOperator::FullOuter(constraint) => (constraint, ["FULL JOIN … USING", "NATURAL FULL JOIN"]),
+        _ => return None,
+    };
+    match constraint {
+        JoinConstraint::Using(_) => Some(names[0]),
+        JoinConstraint::Natural => Some(names[1]),
+        _ => None,
+    }
 }
 
 fn is_and_or(expr: &Expr) -> bool {

@@ -2,7 +2,7 @@
 //!
 //! They run in this order:
 //!
-//! 1. Analyzer rules rewrite what DataFusion would evaluate wrongly: [`CoerceSetOperations`] and
+//! 1. Analyzer rules rewrite what DataFusion would evaluate wrongly: [`TypeIntegers`], [`CoerceSetOperations`] and
 //!    [`TypeOuterReferences`] before its own rules; [`KeepLossyCasts`], [`RewriteIn`] and [`FallibleLast`] after them.
 //! 2. DataFusion's logical rules run with fences ([`fenced_logical`]).
 //! 3. Functions rewrite the optimized logical plan: [`group_by_numbers()`], [`guard_fallible`] and
@@ -17,6 +17,7 @@
 //! | `in_and_subqueries.rs` | `IN` and scalar subqueries with SQL's rules for null |
 //! | `fallible_conditions.rs` | conditions that can fail, evaluated last and only for the rows that need them |
 //! | `fenced_rules.rs` | DataFusion's rules that give wrong answers, restricted to correct rewrites |
+//! | `integer_types.rs` | the types of literals beside uint64, of negated unsigned integers, and of 0 and 1 beside booleans |
 //! | `group_by_numbers.rs` | GROUP BY on one number instead of several columns |
 //! | `lossy_casts.rs` | casts that lose values, kept out of comparisons |
 //! | `packed_keys.rs`, `text_numbers.rs` | its encodings: small keys packed into 64 bits, texts as numbers |
@@ -35,6 +36,7 @@ mod false_properties;
 mod fenced_rules;
 mod group_by_numbers;
 mod in_and_subqueries;
+mod integer_types;
 mod lossy_casts;
 mod outer_references;
 mod packed_keys;
@@ -50,6 +52,7 @@ pub(super) use false_properties::{HideFalseProperties, physical_plan};
 pub(super) use fenced_rules::{fenced_logical, fenced_physical};
 pub(super) use group_by_numbers::group_by_numbers;
 pub(super) use in_and_subqueries::RewriteIn;
+pub(super) use integer_types::{NEGATION, Negation, TypeIntegers, TypeLiterals};
 pub(super) use lossy_casts::KeepLossyCasts;
 pub(super) use outer_references::TypeOuterReferences;
 pub(super) use set_operations::CoerceSetOperations;
