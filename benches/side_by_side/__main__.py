@@ -1,14 +1,15 @@
 """Compare a2store with NumPy, PyTorch, pyarrow, DuckDB and polars on the same rows of the same archive.
 
     python benches/side_by_side [PART ...] [--archive PATH | --steps N] [--rounds N] [--json FILE]
-                                [--only REGEX] [--memory]
+                                [--only REGEX] [--memory] [--small]
 
 The parts are ``gather``, ``loader``, ``materialize``, ``syscalls``, ``queries``, ``ingest``, ``formats``,
 ``played`` and ``annotations``. The last four create their own files. Without a part, all run. Each competitor's answer
 is checked first, rounds alternate between the competitors, and figures are medians.
 
 ``queries`` creates its archive once and caches it in ``target/side_by_side``. With ``--memory`` it measures the memory
-of a2store's queries under a limit instead of times.
+of a2store's queries under a limit instead of times. ``--small`` runs everything once on small data, to check the
+benchmarks themselves: its times mean nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import annotated
 import gather
@@ -30,7 +32,7 @@ import queries
 import query_memory
 import run_formats
 import syscalls
-from group_archive import group_archive
+from group_archive import CACHE, group_archive
 from report import Meanwhile, Report, millions, note, table
 
 import a2store
@@ -38,6 +40,16 @@ import a2store
 PARTS = ("gather", "loader", "materialize", "syscalls", "queries", "ingest", "formats", "played", "annotations")
 STEPS = 20_000_000
 QUERIED_STEPS = 30_000_000
+SMALL: dict[Any, dict[str, Any]] = {
+    gather: {"CALLS": 1, "LANCE_ROWS": 0},
+    ingest: {"RUNS": 4, "SMALL_FILES": 20, "APPENDS": 12, "RUNS_PER_APPEND": 2, "LOOKED_AT": 4, "MANY_COMMITS": 20},
+    loader: {"EPOCHS": 1, "FIRST_BATCHES": 2, "PEER_BATCHES": 2, "SPIN_SECONDS": 0.01, "STEADY_BATCHES": 20},
+    materialize: {"SHARE_ROWS": 1_000},
+    run_formats: {"RUNS": 4, "PACKED_RUNS": 20},
+    syscalls: {"BATCHES": 20, "WARM_UP": 5, "ROWS": 1_000},
+}
+"""The sizes of ``--small``, which replace those of the modules."""
+SMALL_STEPS = 20_000
 
 
 def generate(report: Report, steps: int, folder: Path) -> Path:
@@ -74,7 +86,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all medians to a file")
     parser.add_argument("--only", metavar="REGEX", help="run only the queries whose group and name match")
     parser.add_argument("--memory", action="store_true", help="measure the memory of the queries instead of the time")
+    parser.add_argument("--small", action="store_true", help="one round on small data, to check the benchmarks")
     options = parser.parse_args()
+    if options.small:
+        options.steps, options.rounds = options.steps or SMALL_STEPS, options.rounds or 1
+        for module, sizes in SMALL.items():
+            for name, size in sizes.items():
+                assert hasattr(module, name), (module, name)
+                setattr(module, name, size)
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"unknown part: expected {', '.join(PARTS)}, found {', '.join(sorted(unknown))}")
     if (options.steps is not None and options.steps < 1) or (options.rounds is not None and options.rounds < 1):
@@ -133,7 +152,10 @@ def main() -> None:
             made = generate(report, options.steps or QUERIED_STEPS, Path(folder))
             watched(report, "annotations", lambda: annotated.run(report, made, options.rounds))
     if "queries" in parts:
-        archive = a2store.Archive.open(options.archive or group_archive(report, options.steps or QUERIED_STEPS))
+        # A small archive takes seconds to make, and the cache would outlive changes of the format.
+        cache = Path(tempfile.mkdtemp(prefix="side_by_side-")) if options.small else CACHE
+        steps = options.steps or QUERIED_STEPS
+        archive = a2store.Archive.open(options.archive or group_archive(report, steps, cache))
         show_archive(archive)
         if options.memory:
             watched(report, "query memory", lambda: query_memory.run(report, archive, options.only))

@@ -253,7 +253,8 @@ gaps AS (
   )
 ),
 hardest AS (SELECT * FROM gaps ORDER BY ev_gap, run_id, step_index LIMIT {LIMIT})
-SELECT run_id, step_index, engine, phase, board, board_text(board) AS tiles, move, {", ".join(VALUES)}, ev_gap
+SELECT run_id, step_index, engine, phase, board, tile_65536_mask, board_text(board) AS tiles, move,
+  {", ".join(VALUES)}, ev_gap
 FROM hardest JOIN steps USING (run_id, step_index) ORDER BY ev_gap, run_id, step_index""",
     "blunders": f"""
 WITH {_filled("has_evs")},
@@ -266,8 +267,8 @@ worst AS (
   SELECT * FROM losses WHERE ev_loss >= 0.1::FLOAT AND ev_loss < 'inf'::FLOAT
   ORDER BY ev_loss DESC, run_id, step_index LIMIT {LIMIT}
 )
-SELECT run_id, step_index, engine, phase, board, board_text(board) AS tiles, move, best_move, {", ".join(VALUES)},
-  ev_loss
+SELECT run_id, step_index, engine, phase, board, tile_65536_mask, board_text(board) AS tiles, move,
+  best_move, {", ".join(VALUES)}, ev_loss
 FROM worst JOIN steps USING (run_id, step_index) ORDER BY ev_loss DESC, run_id, step_index""",
     "unique_positions": f"""
 WITH boards AS (SELECT board, min(max_exp) AS max_exp, count(*) AS num_steps FROM steps GROUP BY board),

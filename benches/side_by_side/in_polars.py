@@ -229,8 +229,9 @@ def _board_text(pl: Any, board: Any) -> Any:
 
 def _shown(pl: Any, steps: Any, few: Any) -> Any:
     """Look up the displayed columns of a few steps, which costs less than carrying them through the search."""
-    columns = ["run_id", "step_index", "engine", "phase", "board", _board_text(pl, pl.col("board")), "move", *VALUES]
-    shown = ["run_id", "step_index", "engine", "phase", "board", "move", *VALUES]
+    of_board = ["board", "tile_65536_mask"]
+    columns = ["run_id", "step_index", "engine", "phase", *of_board, _board_text(pl, pl.col("board")), "move", *VALUES]
+    shown = ["run_id", "step_index", "engine", "phase", *of_board, "move", *VALUES]
     return few.join(steps.select(shown), on=["run_id", "step_index"]).select(*columns, pl.exclude(*shown))
 
 

@@ -101,7 +101,7 @@ def packing(report: Report, folder: Path, steps: int, rounds: int) -> None:
                 pack.unlink(missing_ok=True)
             subprocess.run(["sync", "-f", folder], check=True)
             secs[name].append(timed(each))
-    assert a2store.PackReader.open(pack).stats().total_steps == steps
+    assert a2store.PackReader.open(pack).stats.total_steps == steps
     base = median(secs["cp -r"])
     rows = []
     for name, each_secs in secs.items():
