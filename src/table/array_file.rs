@@ -48,12 +48,17 @@ impl ArrayFile {
         let identity = FileIdentity::of(path, &file)?;
         let located = |error: Error| error.of_header().with_path(path);
         let header = NpyMatrix::read(&file).map_err(located)?;
-        let of_numpy = ElementType::of_numpy(&header.dtype).filter(|dtype| *dtype != ElementType::Bool);
+        // NumPy stores the native bfloat16 of other libraries as two bytes without a type.
+        let name = if header.dtype == "|V2" || header.dtype == "<V2" { "<u2" } else { &header.dtype };
+        let of_numpy = ElementType::of_numpy(name).filter(|dtype| *dtype != ElementType::Bool);
         let refuse = |what, expected: &str, found: String| Err(header_error(what, expected, found, path));
         let Some(of_numpy) = of_numpy else {
             return refuse("type of the values", "little-endian integers or floats", header.dtype);
         };
         let dtype = declared(path, of_numpy, header.values_per_row)?;
+        if name != header.dtype && dtype != ElementType::BFloat16 {
+            return refuse("type of the values", "a description with the dtype bf16", header.dtype);
+        }
         let width = header.values_per_row.saturating_mul(dtype.width() as u64);
         if !(1..=MAX_WIDTH).contains(&width) {
             let expected = format!("1..={} values of {} bytes", MAX_WIDTH / dtype.width() as u64, dtype.width());

@@ -297,8 +297,8 @@ def test_rejected_arguments(session: Path, archive: a2store.Archive, tmp_path: P
     with pytest.raises(ValueError, match="run 0 has both"):
         CriticData(twice)
     (session / "embeddings.json").unlink()
-    with pytest.raises(ValueError, match="not found; create it with"):
-        CriticData(session, use_embeddings=True)
+    with pytest.warns(UserWarning, match="embeddings.json: not found; the inputs are tokens"):
+        assert CriticData(session, thresholds=THRESHOLDS, use_embeddings=True).inputs == {"kind": "tokens"}
     with pytest.raises((a2store.Error, OSError)):
         CriticData(tmp_path / "none")
     whole = CriticData(session).num_runs
@@ -330,3 +330,26 @@ def test_fixture_session(fixtures: Path, tmp_path: Path) -> None:
     shutil.copytree(fixtures / "session", tmp_path / "copy")
     tokens = torch.cat([tokens for tokens, _ in CriticData(tmp_path / "copy", shuffle=False)])
     np.testing.assert_array_equal(tokens.numpy(), np.load(fixtures / "session" / "steps.npy")["exps"])
+
+
+@pytest.mark.filterwarnings("ignore:thresholds")
+def test_embeddings_of_native_bfloat16(session: Path) -> None:
+    """Other libraries store bfloat16 as two bytes without a type, and describe it by ``dtype`` alone."""
+    expected = CriticData(session, 100, use_embeddings=True, shuffle=False)
+    path = session / "embeddings.json"
+    meta = json.loads(path.read_text())
+    del meta["dtype_bits"]
+    path.write_text(json.dumps(meta | {"dtype": "bfloat16"}))
+    bits = np.load(session / "embeddings.bf16.npy")
+    for array in (bits, bits.view("V2")):
+        np.save(session / "embeddings.bf16.npy", array)
+        found = CriticData(session, 100, use_embeddings=True, shuffle=False)
+        assert (found.dim, found.inputs["dtype_bits"]) == (3, "bf16")
+        for (inputs, _), (same, _) in zip(found, expected, strict=True):
+            assert inputs.dtype == torch.bfloat16
+            assert torch.equal(inputs, same)
+
+
+def test_a_threshold_that_no_run_reaches(session: Path) -> None:
+    with pytest.warns(UserWarning, match=r"thresholds: no run reaches \[16384, 32768\], so their labels are all 0"):
+        CriticData(session, thresholds=(64, 16384, 32768))

@@ -61,7 +61,7 @@ def _tiles_in(uri: str) -> dict[int, int]:
 def embeddings_meta(folder: Path) -> dict[str, Any]:
     """Return the content of ``embeddings.json``, or the dimension and the type of embeddings that a recorder wrote.
 
-    Raises ``ValueError`` if there are no embeddings, or if a file has another format.
+    Raises ``FileNotFoundError`` if there are no embeddings, and ``ValueError`` if a file has another format.
     """
     recorded = recorded_embeddings(folder)
     if recorded:
@@ -72,15 +72,16 @@ def embeddings_meta(folder: Path) -> dict[str, Any]:
     path = folder / META_NAME
     try:
         meta = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise ValueError(f"{path}: not found; create it with a2store critic embed") from None
     except ValueError as error:
         raise ValueError(f"{path}: expected JSON, {error}") from None
-    if not isinstance(meta, dict) or meta.get("dtype_bits") not in ("bf16", "f32"):
-        raise ValueError(f"{path}: expected dtype_bits bf16 or f32")
+    # NumPy lacks bfloat16, so `dtype_bits` is the type of its bits. An array of native bfloat16 has only `dtype`.
+    names = {"bf16": "bf16", "bfloat16": "bf16", "f32": "f32", "float32": "f32"}
+    dtype = meta.get("dtype_bits", meta.get("dtype")) if isinstance(meta, dict) else None
+    if dtype not in names:
+        raise ValueError(f"{path}: expected dtype_bits, or dtype, bf16 or f32, found {dtype}")
     if not isinstance(meta.get("D"), int):
         raise ValueError(f"{path}: expected D, the dimension of an embedding, found {meta.get('D')}")
-    return meta
+    return {**meta, "dtype_bits": names[dtype]}
 
 
 def recorded_embeddings(folder: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -55,7 +56,8 @@ class CriticData:
       extra column of the table.
     - ``batch_size``: rows per batch and rank.
     - ``use_embeddings``: ``True`` = the inputs are embeddings from ``a2store.critic.embed``. If the folder has none of
-      these, the inputs are the float32 embeddings that a recorder wrote beside the steps.
+      these, the inputs are the float32 embeddings that a recorder wrote beside the steps. If it has none at all, they
+      are tokens, with a warning.
     - ``thresholds``: tiles of 2 or more, in ascending order.
     - ``embeddings``: the folder of the embeddings; ``None`` = the session's folder.
     - ``highest_tile``: the highest tile of each run, by its id, instead of the source's own values.
@@ -125,11 +127,19 @@ class CriticData:
             place = folder if embeddings is None else Path(embeddings)
             if place is None:
                 raise ValueError("embeddings: expected a folder, because the source is not a session")
-            meta = embeddings_meta(place)
-            self.dim = int(meta["D"])
-            self.inputs = {"kind": "embeddings", **{name: meta.get(name) for name in _OF_ENCODER}}
-            table = with_embeddings(table, place, mmap=mmap)
+            try:
+                meta = embeddings_meta(place)
+            except FileNotFoundError as error:
+                hint = "the inputs are tokens; `a2store critic embed` writes embeddings"
+                warnings.warn(f"{error.filename}: not found; {hint}", stacklevel=2)
+            else:
+                self.dim = int(meta["D"])
+                self.inputs = {"kind": "embeddings", **{name: meta.get(name) for name in _OF_ENCODER}}
+                table = with_embeddings(table, place, mmap=mmap)
         self._runs = _Runs(tiles, self.thresholds)
+        missed = [tile for k, tile in enumerate(self.thresholds) if not self._runs.reached[:, k].any()]
+        if missed:
+            warnings.warn(f"thresholds: no run reaches {missed}, so their labels are all 0", stacklevel=2)
         self._options: dict[str, Any] = {
             "batch_size": batch_size,
             "shuffle": shuffle,
