@@ -1,5 +1,6 @@
 //! The files of an ingest that may hold runs, and the files that earlier ingests have read.
 
+use super::log_names::LOG_FOLDER;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::format::{ContainerKind, Content, FoundFile, PREFIX_LEN, files_in, has_ended};
@@ -84,6 +85,13 @@ impl<'a> CandidateFiles<'a> {
     pub(super) fn new(paths: &'a [PathBuf]) -> Result<CandidateFiles<'a>> {
         for path in paths {
             std::fs::metadata(path).map_err(|source| Error::io(path, source))?;
+            if is_archive(path) {
+                return Err(Error::argument(
+                    "paths",
+                    "files and folders of runs",
+                    format!("an archive, {}", path.display()),
+                ));
+            }
         }
         Ok(CandidateFiles { paths, walk: None })
     }
@@ -103,6 +111,11 @@ impl<'a> CandidateFiles<'a> {
             }
         }
     }
+}
+
+/// Returns whether a folder is an archive.
+pub(crate) fn is_archive(path: &Path) -> bool {
+    path.join(LOG_FOLDER).is_dir() && path.join("steps").is_dir()
 }
 
 fn look_at(found: FoundFile) -> CandidateFile {

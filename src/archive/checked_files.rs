@@ -8,6 +8,7 @@
 
 use super::archive::Archive;
 use super::data_file::DataFile;
+use super::log::Log;
 use super::parquet_reader::open_sound;
 use super::storage::Storage;
 use super::table_name::TableName;
@@ -20,6 +21,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The maximum number of remembered files, in at most 9 MiB. At the limit, all are forgotten and compared
 /// again.
 const MAX_FILES: usize = 1 << 18;
+
+/// The words for a missing file in an error.
+const ABSENT: &str = "no file";
 
 /// A key of a file: the hash of its path, its entry in the commit and its last change.
 type FileKey = [u8; 16];
@@ -42,18 +46,21 @@ impl Archive {
             return Ok(());
         }
         check_once(&self.storage, file).map_err(|error| match error.into_kind() {
-            ErrorKind::Damaged { path, what, expected, found } if found == "no file" => {
-                ErrorKind::Damaged { path, what, expected, found: self.absent() }.into()
+            ErrorKind::Damaged { path, what, expected, found } if found == ABSENT => {
+                self.why_absent().unwrap_or_else(|| ErrorKind::Damaged { path, what, expected, found }.into())
             }
             kind => kind.into(),
         })
     }
 
     /// Adds a file name to an error about unreadable data: the first file that is missing or has the wrong
-    /// length.
+    /// length. If the version has expired or the archive is gone, the error says so.
     pub(crate) fn blame(&self, error: Error) -> Error {
         match error.into_kind() {
             ErrorKind::Damaged { path, what, expected, found } if path.as_os_str().is_empty() => {
+                if let Some(error) = self.why_absent() {
+                    return error;
+                }
                 let unfit = self.unfit_file().unwrap_or_else(|| {
                     let found = format!("{found}; `verify` names the file");
                     (self.path().to_path_buf(), expected, found)
@@ -61,8 +68,16 @@ impl Archive {
                 let (path, expected, found) = unfit;
                 ErrorKind::Damaged { path, what, expected, found }.into()
             }
+            ErrorKind::Io { path: Some(path), source } if path.as_os_str().is_empty() => Error::io(self.path(), source),
             kind => kind.into(),
         }
+    }
+
+    /// Returns why files of this version may be absent: the version has expired, or the archive is gone.
+    fn why_absent(&self) -> Option<Error> {
+        let error = Log::new(&self.storage).replay(Some(self.version())).err()?;
+        let explains = matches!(error.kind(), ErrorKind::VersionNotFound { .. } | ErrorKind::NotAnArchive { .. });
+        (explains || error.is_not_found()).then_some(error)
     }
 
     /// Returns the first data file of this version that is missing or has the wrong length: its path, expected,
@@ -77,16 +92,11 @@ impl Archive {
                 let found = match lengths.get(name) {
                     Some(&num_bytes) if num_bytes == file.num_bytes => return None,
                     Some(num_bytes) => format!("{num_bytes} bytes"),
-                    None => self.absent(),
+                    None => ABSENT.to_owned(),
                 };
                 Some((self.storage.path(&file.path), format!("{} bytes", file.num_bytes), found))
             })
         })
-    }
-
-    /// Returns the words of an error about a missing data file.
-    fn absent(&self) -> String {
-        format!("no file; version {} may have expired", self.version())
     }
 }
 

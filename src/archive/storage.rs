@@ -77,6 +77,7 @@ impl Storage {
         match &self.remote {
             Some(remote) => remote.store(),
             None => {
+                std::fs::metadata(&self.root).map_err(|source| Error::io(&self.root, source))?;
                 let store = LocalFileSystem::new_with_prefix(&self.root);
                 Ok(Arc::new(store.map_err(|error| Error::io(&self.root, io::Error::other(error)))?))
             }
