@@ -40,9 +40,9 @@ def main() -> None:
     shutil.rmtree(FOLDER, ignore_errors=True)
 
     print("# 300 games by three engines, in both formats of run files")
-    command(f"simulate --runs 100 --seed 1 --engine expectimax --output {RUNS}/expectimax")
-    command(f"simulate --runs 100 --seed 2 --engine greedy --fast --output {RUNS}/greedy")
-    command(f"simulate --runs 100 --seed 3 --engine old-expectimax --format a2t1 --output {RUNS}/old")
+    command(f"simulate --runs 100 --seed 1 --label expectimax --output {RUNS}/expectimax")
+    command(f"simulate --runs 100 --seed 2 --label greedy --fast --output {RUNS}/greedy")
+    command(f"simulate --runs 100 --seed 3 --label old-expectimax --format a2t1 --output {RUNS}/old")
 
     print("\n# into an archive; a second time, nothing is new")
     command(f"ingest {RUNS} {ARCHIVE}")

@@ -871,14 +871,13 @@ class PackReader:
         (20, 29320)
         """
 
-    def stats(self, *, progress: _Progress = None) -> PackStats:
-        """Return statistics. They are read from the pack if it has them, else computed in parallel once.
-
-        - ``progress``: as in ``to_jsonl``.
+    @property
+    def stats(self) -> PackStats:
+        """The statistics, which are read from the pack if it has them, else computed in parallel once.
 
         Raises ``KeyboardInterrupt`` on Ctrl-C.
 
-        >>> a2store.PackReader.open("games.a2pack").stats()
+        >>> a2store.PackReader.open("games.a2pack").stats
         PackStats(count=20, total_steps=29320, min_len=482, max_len=3773, mean_len=1466.0)
         """
 
@@ -903,7 +902,7 @@ class PackReader:
 class PackStats:
     """Statistics of a pack. Lengths are numbers of steps; a percentile is the length at the nearest rank.
 
-    >>> stats = a2store.PackReader.open("games.a2pack").stats()
+    >>> stats = a2store.PackReader.open("games.a2pack").stats
     >>> stats.count, stats.p50, stats.highest_tiles
     (20, 1483, {512: 1, 1024: 7, 2048: 10, 4096: 2})
     """

@@ -102,9 +102,9 @@ pub(super) struct SimulateArgs {
     /// Same as --depth 0: weaker play, but millions of steps per second.
     #[arg(long, conflicts_with = "depth")]
     pub(super) fast: bool,
-    /// Engine name to store in the files.
-    #[arg(long)]
-    pub(super) engine: Option<String>,
+    /// Engine name to store in the files. It does not change how the built-in player plays.
+    #[arg(long, value_name = "NAME")]
+    pub(super) label: Option<String>,
     /// Number of threads [default: one per core].
     #[arg(long)]
     pub(super) workers: Option<usize>,
@@ -232,9 +232,12 @@ pub(super) struct ViewArgs {
 pub(super) struct ReportArgs {
     /// The archive.
     pub(super) archive: PathBuf,
-    /// The file to write. An existing file is replaced.
+    /// The file to write.
     #[arg(short, long, default_value = "report.html")]
     pub(super) output: PathBuf,
+    /// Replace an existing file.
+    #[arg(long)]
+    pub(super) overwrite: bool,
     /// SQL condition on the columns of `runs`, such as "max_score >= 20000" [default: all runs].
     #[arg(long = "where", value_name = "CONDITION")]
     pub(super) condition: Option<String>,
@@ -296,6 +299,9 @@ pub(super) struct ReplayArgs {
     /// Write a page that replays the game in any browser, without network, to this file.
     #[arg(short, long, value_name = "FILE.html")]
     pub(super) output: Option<PathBuf>,
+    /// Replace an existing file.
+    #[arg(long, requires = "output")]
+    pub(super) overwrite: bool,
 }
 
 #[derive(Args, Debug)]

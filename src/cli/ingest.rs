@@ -1,12 +1,14 @@
 //! The subcommand `ingest`, once or until Ctrl-C.
 
 use super::args::IngestArgs;
+use super::exit::UsageError;
 use super::print::{count, print_json, rate};
 use super::progress::{Interrupt, progress};
 use super::terminal::{print_error, print_warning};
+use crate::archive::is_archive;
 use crate::error::{Error, ErrorKind};
 use crate::{Archive, IngestOptions, IngestReport, OnError, Phases, SeenFiles, StorageOptions};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde_json::json;
 use std::io::Write;
 use std::time::Instant;
@@ -19,6 +21,11 @@ pub(super) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
     for input in inputs {
         // A missing input must fail before the archive is created.
         std::fs::metadata(input).map_err(|source| Error::io(input, source))?;
+        if is_archive(input) {
+            let (input, archive) = (input.display(), archive.display());
+            let hint = format!("the archive comes last, as in `a2store ingest {archive} {input}`");
+            bail!(UsageError(format!("{input}: expected files or folders of runs, found an archive; {hint}")));
+        }
     }
     let interrupt = Interrupt::new()?;
     let phases = Phases { mid: args.mid, late: args.late };

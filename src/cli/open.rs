@@ -29,6 +29,14 @@ pub(super) fn local_folder(archive: &Path) -> Option<PathBuf> {
     if url.scheme() == "file" { url.to_file_path().ok() } else { None }
 }
 
+/// Rejects an existing output file, unless the user wants to replace it.
+pub(super) fn check_overwrite(path: &Path, overwrite: bool) -> Result<()> {
+    if !overwrite && path.is_file() {
+        bail!(UsageError(format!("-o {}: the file exists: --overwrite replaces it", path.display())));
+    }
+    Ok(())
+}
+
 /// Rejects an output path inside the archive's folder.
 pub(super) fn check_outside(path: &Path, archive: &Path) -> Result<()> {
     let Some(folder) = local_folder(archive) else { return Ok(()) };

@@ -5,6 +5,7 @@ use super::values::{bytes, duration};
 use anyhow::{Result, bail};
 use clap::builder::UnknownArgumentValueParser;
 use clap::{Args, ValueEnum};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -69,14 +70,18 @@ pub(super) struct QueryArgs {
     #[arg(long = "table", value_name = "NAME=FILE")]
     pub(super) table: Vec<String>,
     /// Output format: a table of the first rows, or all rows as CSV, as JSON (one object per line), as a Parquet file,
-    /// or as an Arrow IPC stream.
-    #[arg(long, default_value = "table")]
-    pub(super) format: OutputFormat,
+    /// or as Arrow IPC [default: by the ending of the output file, or a table].
+    #[arg(long)]
+    pub(super) format: Option<OutputFormat>,
     #[arg(long = "json", hide = true, num_args = 0..=1, default_missing_value = "", value_parser = UnknownArgumentValueParser::suggest("use '--format json'"))]
     pub(super) _json: Option<String>,
-    /// Output file [default: standard output].
+    /// Output file [default: standard output]. Its ending determines the format: .parquet, .csv, .json, .jsonl, .arrow
+    /// (the Arrow IPC file format), .arrows (the stream format), or .txt for a table.
     #[arg(short, long)]
     pub(super) output: Option<PathBuf>,
+    /// Replace an existing output file.
+    #[arg(long, requires = "output")]
+    pub(super) overwrite: bool,
     /// Maximum number of rows that a table shows.
     #[arg(long, default_value_t = 40)]
     pub(super) max_rows: usize,
@@ -108,6 +113,36 @@ pub(super) struct QueryArgs {
 }
 
 impl QueryArgs {
+    /// Returns the format of the rows: the given one, that of the output file's ending, or a table.
+    pub(super) fn output_format(&self) -> Result<OutputFormat> {
+        let Some(path) = &self.output else {
+            let format = self.format.unwrap_or(OutputFormat::Table);
+            if matches!(format, OutputFormat::Parquet | OutputFormat::Arrow) && std::io::stdout().is_terminal() {
+                bail!(UsageError("--format: expected -o FILE or a pipe for a binary format, found a terminal".into()));
+            }
+            return Ok(format);
+        };
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default().to_ascii_lowercase();
+        let of_ending = match ending.as_str() {
+            "parquet" => Some(OutputFormat::Parquet),
+            "csv" => Some(OutputFormat::Csv),
+            "json" | "jsonl" | "ndjson" => Some(OutputFormat::Json),
+            "arrow" | "arrows" => Some(OutputFormat::Arrow),
+            "txt" => Some(OutputFormat::Table),
+            _ => None,
+        };
+        let shown = path.display();
+        match (self.format, of_ending) {
+            (Some(format), None) => Ok(format),
+            (None, Some(format)) => Ok(format),
+            (Some(format), Some(of_ending)) if format == of_ending => Ok(format),
+            (Some(_), Some(_)) => bail!(UsageError(format!("--format: expected the format of the ending of {shown}"))),
+            (None, None) => bail!(UsageError(format!(
+                "-o {shown}: expected the ending .parquet, .csv, .json, .jsonl, .arrow, .arrows or .txt, or --format"
+            ))),
+        }
+    }
+
     /// Parses the `--table` arguments into names and paths.
     pub(super) fn tables(&self) -> Result<Vec<(&str, &Path)>> {
         self.table

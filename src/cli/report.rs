@@ -1,7 +1,7 @@
 //! The subcommand `report`.
 
 use super::args::ReportArgs;
-use super::open::{check_outside, local_folder, open};
+use super::open::{check_outside, check_overwrite, local_folder, open};
 use super::print::{megabytes, path_text};
 use super::progress::{Interrupt, progress};
 use super::terminal::print_warning;
@@ -14,6 +14,7 @@ pub(super) fn report(args: &ReportArgs, quiet: bool) -> Result<u8> {
     if let Some(folder) = local_folder(&args.archive) {
         check_outside(&args.output, &folder)?;
     }
+    check_overwrite(&args.output, args.overwrite)?;
     let interrupt = Interrupt::new()?;
     let started = Instant::now();
     let compare = args.compare.as_ref().and_then(|groups| <[String; 2]>::try_from(groups.clone()).ok());

@@ -17,7 +17,12 @@ pub(super) fn write(rows: QueryStream, format: OutputFormat, path: Option<&Path>
     match path {
         Some(path) => {
             let output = Output::create(path)?;
-            write_to(rows, format, output.file(), max_rows, Look::default())?;
+            match format {
+                OutputFormat::Arrow if path.extension().is_some_and(|ending| ending == "arrow") => {
+                    rows.write_to(&RowFormat::ArrowFile.into(), output.file(), CancellationToken::never())?;
+                }
+                format => write_to(rows, format, output.file(), max_rows, Look::default())?,
+            }
             Ok(output.publish()?)
         }
         None => {

@@ -1,8 +1,8 @@
 //! The two sides of `sql --sandbox`: the parent, which enforces the limits, and the child, which runs the query.
 
-use super::open::{check_outside, local_folder};
+use super::open::{check_outside, check_overwrite, local_folder};
 use super::progress::Interrupt;
-use super::query_args::{QueryArgs, SqlArgs};
+use super::query_args::{OutputFormat, QueryArgs, SqlArgs};
 use super::sandbox::{self, SandboxJob, SandboxLimits};
 use crate::QueryOptions;
 use crate::publish::Output;
@@ -45,12 +45,13 @@ pub(super) fn supervise_child(args: &SqlArgs, program: Option<&[OsString]>, quie
         None => vec![std::env::current_exe()?.into_os_string()],
     };
     let interrupt = Interrupt::new()?;
-    let (limits, child_args) = (limits(&args.run), child_args(args, quiet));
+    let (limits, child_args) = (limits(&args.run), child_args(args, args.run.output_format()?, quiet));
     let is_remote = local_folder(&args.archive).is_none();
     let job = SandboxJob { program: &program, args: &child_args, is_remote, limits: &limits };
     match &args.run.output {
         Some(path) if !args.run.explain => {
             check_outside(path, &args.archive)?;
+            check_overwrite(path, args.run.overwrite)?;
             let output = Output::create(path)?;
             let status = sandbox::supervise(&job, output.file().try_clone()?.into(), &interrupt)?;
             if status == 0 {
@@ -73,15 +74,16 @@ fn limits(args: &QueryArgs) -> SandboxLimits {
 /// Builds the child's arguments from the parsed ones, because this process may be Python, with other arguments.
 ///
 /// `--output` is left out: the parent opens the file and passes it as standard output.
-fn child_args(args: &SqlArgs, quiet: bool) -> Vec<OsString> {
+fn child_args(args: &SqlArgs, format: OutputFormat, quiet: bool) -> Vec<OsString> {
     let SqlArgs { archive, query, run, sandbox: _, sandboxed: _ } = args;
     // This pattern names every option, so a new one fails to compile until it is handled here.
     let QueryArgs {
         param,
         table,
-        format,
+        format: _,
         _json: _,
         output: _,
+        overwrite: _,
         max_rows,
         explain,
         version,
@@ -144,11 +146,13 @@ mod tests {
              --explain --version 4 --checksums=false -p a==b -p b=--sandbox -- -games.a2 --explain",
         ] {
             let mut given = parse(text.split_whitespace());
-            let child = child_args(&given, true);
+            let format = given.run.output_format().unwrap();
+            let child = child_args(&given, format, true);
             let again = parse([OsString::from("a2store")].into_iter().chain(child));
-            // These two options differ on purpose.
+            // These options differ on purpose.
             given.sandboxed = Some(std::process::id());
             given.run.output = None;
+            given.run.format = Some(format);
             assert_eq!(format!("{again:?}"), format!("{given:?}"));
         }
     }

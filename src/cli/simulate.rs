@@ -16,7 +16,7 @@ pub(super) fn simulate(args: &SimulateArgs, quiet: bool) -> Result<u8> {
         seed: args.seed,
         format: args.format.parse()?,
         depth: if args.fast { 0 } else { args.depth },
-        engine: args.engine.clone(),
+        engine: args.label.clone(),
         workers: args.workers,
     };
     let start = Instant::now();

@@ -1,7 +1,7 @@
 //! The subcommands `sql` and `query`. With `--sandbox`, `sql` runs the query in a confined process.
 
 use super::exit::UsageError;
-use super::open::{check_outside, open};
+use super::open::{check_outside, check_overwrite, open};
 use super::query_args::{NamedQueryArgs, QueryArgs, SqlArgs};
 use super::rows;
 #[cfg(unix)]
@@ -63,8 +63,10 @@ fn print_rows(archive: &Archive, query: &Query, args: &QueryArgs) -> Result<u8> 
     }
     if let Some(path) = &args.output {
         check_outside(path, archive.path())?;
+        check_overwrite(path, args.overwrite)?;
     }
-    rows::write(query.stream()?, args.format, args.output.as_deref(), args.max_rows)?;
+    let format = args.output_format()?;
+    rows::write(query.stream()?, format, args.output.as_deref(), args.max_rows)?;
     Ok(0)
 }
 

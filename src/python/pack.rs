@@ -4,7 +4,7 @@ use super::indices::row_indices;
 use super::integers::{
     at_least, checked, exact_integer, int, optional_at_least, optional_int, optional_within, shown, workers_from,
 };
-use super::interrupt::interruptible;
+use super::interrupt::{checking, interruptible};
 use super::numpy::copied_array;
 use super::pack_iterators::{BATCH_RUNS, PyPackBatchIterator, PyPackIterator, PyPackStepIterator, decode_all, pyrun};
 use super::progress::ProgressOption;
@@ -43,7 +43,7 @@ pub(super) struct PyPackReader {
 
 /// Statistics of a pack. Lengths are numbers of steps; a percentile is the length at the nearest rank.
 ///
-/// >>> stats = a2store.PackReader.open("games.a2pack").stats()
+/// >>> stats = a2store.PackReader.open("games.a2pack").stats
 /// >>> stats.count, stats.p50, stats.highest_tiles
 /// (20, 1483, {512: 1, 1024: 7, 2048: 10, 4096: 2})
 #[pyclass(frozen, name = "PackStats", module = "a2store")]
@@ -477,18 +477,16 @@ impl PyPackReader {
         Ok(PyJsonlReport { num_runs, num_steps, num_bytes, errors })
     }
 
-    /// Return statistics. They are read from the pack if it has them, else computed in parallel once.
-    ///
-    /// - ``progress``: as in ``to_jsonl``.
+    /// The statistics, which are read from the pack if it has them, else computed in parallel once.
     ///
     /// Raises ``KeyboardInterrupt`` on Ctrl-C.
     ///
-    /// >>> a2store.PackReader.open("games.a2pack").stats()
+    /// >>> a2store.PackReader.open("games.a2pack").stats
     /// PackStats(count=20, total_steps=29320, min_len=482, max_len=3773, mean_len=1466.0)
-    #[pyo3(signature = (*, progress=None))]
-    fn stats(&self, py: Python<'_>, progress: Option<ProgressOption>) -> PyResult<PyPackStats> {
+    #[getter]
+    fn stats(&self, py: Python<'_>) -> PyResult<PyPackStats> {
         let pack = self.pack()?;
-        Ok(PyPackStats(interruptible(py, progress, |progress, cancel| pack.stats(progress, cancel))?))
+        Ok(PyPackStats(checking(py, |cancel| pack.stats(&(), cancel))?))
     }
 
     /// Decode every run, compare every checksum, and return a list of all problems.

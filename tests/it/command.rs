@@ -33,7 +33,7 @@ fn json(text: &str) -> serde_json::Value {
 fn games_are_simulated_ingested_and_queried() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let simulate = ["simulate", "--runs", "5", "--seed", "1", "--fast", "-o", "runs", "--engine", "e", "--json"];
+    let simulate = ["simulate", "--runs", "5", "--seed", "1", "--fast", "-o", "runs", "--label", "e", "--json"];
     let simulated = json(&stdout(folder, &simulate));
     assert_eq!(simulated["runs"], 5);
     let ingested = json(&stdout(folder, &["ingest", "runs", "games.a2", "--json"]));
@@ -75,7 +75,7 @@ fn rows_go_to_files_of_each_format() {
     let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap();
     let in_parquet: usize = reader.map(|batch| batch.unwrap().num_rows()).sum();
     let file = std::fs::File::open(folder.join("out.arrow")).unwrap();
-    let reader = arrow::ipc::reader::StreamReader::try_new(file, None).unwrap();
+    let reader = arrow::ipc::reader::FileReader::try_new(file, None).unwrap();
     let in_arrow: usize = reader.map(|batch| batch.unwrap().num_rows()).sum();
     let in_csv = std::fs::read_to_string(folder.join("out.csv")).unwrap().lines().count() - 1;
     let in_json = std::fs::read_to_string(folder.join("out.json")).unwrap().lines().count();

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import a2store
+from archives import run_command
 from compare import assert_steps, column
 from conftest import PHASES
 from oracle import Array
@@ -208,3 +209,49 @@ def test_columns_of_json_and_csv_have_the_same_text(archive: a2store.Archive) ->
     lines = run("sql", archive.path, sql, "--format", "json").stdout.splitlines()
     expected = pa.table(archive.sql(sql))
     assert [json.loads(line).get("engine") for line in lines] == column(expected, "engine").tolist()
+
+
+def test_the_ending_of_the_output_file_determines_the_format(archive: a2store.Archive, tmp_path: Path) -> None:
+    sql = ("sql", archive.path, "SELECT run_id FROM runs")
+    readers: dict[str, Any] = {
+        "rows.parquet": lambda path: pq.read_table(path).num_rows,
+        "rows.CSV": lambda path: len(path.read_text().splitlines()) - 1,
+        "rows.json": lambda path: len(path.read_text().splitlines()),
+        "rows.jsonl": lambda path: len(path.read_text().splitlines()),
+        "rows.arrow": lambda path: pa.ipc.open_file(path).read_all().num_rows,
+        "rows.arrows": lambda path: pa.ipc.open_stream(path).read_all().num_rows,
+    }
+    for name, num_rows in readers.items():
+        assert run(*sql, "-o", tmp_path / name).stdout == b""
+        assert num_rows(tmp_path / name) == archive.num_runs
+    run(*sql, "-o", tmp_path / "rows.txt")
+    assert "60 rows" in (tmp_path / "rows.txt").read_text()
+    for options, message in (
+        (("-o", tmp_path / "rows.xlsx"), "expected the ending .parquet, .csv, .json, .jsonl, .arrow, .arrows or .txt"),
+        (("-o", tmp_path / "rows"), "or --format"),
+        (("-o", tmp_path / "new.parquet", "--format", "csv"), "--format: expected the format of the ending"),
+        (("--overwrite",), "--output"),
+    ):
+        done = run_command(*sql, *options, status=2)
+        assert message in done.stderr, done.stderr
+
+
+def test_an_existing_file_is_kept_without_overwrite(archive: a2store.Archive, tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text("precious")
+    for args in (("sql", archive.path, "SELECT 1 AS one"), ("query", archive.path, "phase_mix")):
+        done = run_command(*args, "-o", file, status=2)
+        assert done.stderr == (f"a2store: -o {file}: the file exists: --overwrite replaces it\n")
+        assert file.read_text() == "precious"
+    run("sql", archive.path, "SELECT 1 AS one", "-o", file, "--overwrite")
+    assert file.read_text() == "one\n1\n"
+    # A device is no file to lose.
+    run("sql", archive.path, "SELECT 1 AS one", "--format", "csv", "-o", "/dev/null")
+
+
+def test_swapped_arguments_of_ingest_create_nothing(archive: a2store.Archive, tmp_path: Path) -> None:
+    done = run_command("ingest", archive.path, tmp_path / "new", status=2)
+    assert "found an archive; the archive comes last, as in `a2store ingest" in done.stderr
+    assert not (tmp_path / "new").exists()
+    with pytest.raises(ValueError, match="paths: expected files and folders of runs, found an archive"):
+        a2store.Archive.create(tmp_path / "games.a2").ingest(archive.path, progress=False)

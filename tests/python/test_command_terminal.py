@@ -78,8 +78,8 @@ def test_a_pipe_and_a_file_get_the_whole_table(archive: a2store.Archive, tmp_pat
     piped = run_command("sql", archive.path, ALL).stdout
     assert "\x1b" not in piped
     assert "…" not in piped
-    assert on_terminal(80, "sql", archive.path, ALL, "-o", tmp_path / "table") == ""
-    assert (tmp_path / "table").read_text() == piped
+    assert on_terminal(80, "sql", archive.path, ALL, "-o", tmp_path / "table.txt") == ""
+    assert (tmp_path / "table.txt").read_text() == piped
     header = piped.splitlines()[1]
     assert [name.strip() for name in header.split("|")[1:-1]] == archive.schema("runs").names
 
@@ -103,8 +103,8 @@ def test_colours_follow_the_terminal_and_the_usual_variables(archive: a2store.Ar
     assert not coloured(on_terminal(80, *sql, NO_COLOR="1"))
     assert not coloured(on_terminal(80, *sql, "--color", "never"))
     assert coloured(on_terminal(80, "--color=always", *sql, NO_COLOR="1"))
-    assert not coloured(on_terminal(80, *sql, "-o", tmp_path / "file", CLICOLOR_FORCE="1"))
-    assert not coloured((tmp_path / "file").read_text())
+    assert not coloured(on_terminal(80, *sql, "-o", tmp_path / "file.txt", CLICOLOR_FORCE="1"))
+    assert not coloured((tmp_path / "file.txt").read_text())
 
     def piped(*args: object, **changes: str) -> str:
         return subprocess.run(

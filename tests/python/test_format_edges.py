@@ -76,7 +76,7 @@ def test_wrong_stored_statistics_are_not_shown(some: Path, tmp_path: Path) -> No
     formats.write_pack(tmp_path / "lies.a2pack", payloads, stats=lie)
     pack = a2store.PackReader.open(tmp_path / "lies.a2pack")
     steps = sum(len(pack[index]) for index in range(len(pack)))
-    assert pack.stats(progress=False).total_steps == steps
+    assert pack.stats.total_steps == steps
     train, test = pack.split(unit="step", test_pct=0.1)
     assert len(train) + len(test) == steps
     assert any("stats" in problem for problem in pack.validate(progress=False))

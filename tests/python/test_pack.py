@@ -114,7 +114,7 @@ def test_an_empty_pack(tmp_path: Path, end: int) -> None:
     assert (len(pack), list(pack), pack.decode_batch([]), pack.validate(progress=False)) == (0, [], [], [])
     assert list(pack.iter_batches(4, shuffle=True, seed=1)) == []
     assert list(pack.iter_step_batches(4)) == []
-    stats = pack.stats(progress=False)
+    stats = pack.stats
     assert (stats.count, stats.total_steps, stats.mean_len, stats.highest_tiles, stats.engines) == (0, 0, 0, {}, {})
     for index in (0, -1):
         with pytest.raises(IndexError):

@@ -52,7 +52,7 @@ def block(stats: a2store.PackStats) -> formats.Stats:
 @pytest.mark.parametrize("count", [3, 4, 10, 11, NUM_RUNS])
 def test_statistics_equal_numpys(games: list[Game], tmp_path: Path, count: int) -> None:
     packs.write(tmp_path / "a.a2pack", games[:count], stats=False)
-    stats = a2store.PackReader.open(tmp_path / "a.a2pack").stats(progress=False)
+    stats = a2store.PackReader.open(tmp_path / "a.a2pack").stats
     lengths = [len(game) for game in games[:count]]
     assert block(stats) == nearest(lengths)
     for place, share in enumerate((0.5, 0.9, 0.99)):
@@ -62,7 +62,7 @@ def test_statistics_equal_numpys(games: list[Game], tmp_path: Path, count: int) 
 
 
 def test_statistics_of_tiles_and_engines(pack: a2store.PackReader, games: list[Game]) -> None:
-    stats = pack.stats(progress=False)
+    stats = pack.stats
     packed = packs.as_packed(games)
     assert stats.unreadable == 0
     assert stats.highest_tiles == Counter(game.highest_tile for game in games)
@@ -72,14 +72,14 @@ def test_statistics_of_tiles_and_engines(pack: a2store.PackReader, games: list[G
     assert (stats.p50_len, stats.p90_len, stats.p99_len) == (stats.p50, stats.p90, stats.p99)
     counts = list(stats.engines.values())
     assert counts == sorted(counts, reverse=True)
-    assert block(pack.stats(progress=False)) == block(stats)
+    assert block(pack.stats) == block(stats)
 
 
 def test_statistics_that_contradict_the_runs_are_not_used(games: list[Game], tmp_path: Path) -> None:
     stored = formats.Stats(7, 70, 1, 20, 10.5, 9, 19, 20)
     formats.write_pack(tmp_path / "a.a2pack", packs.payloads_of(games), stats=stored)
     pack = a2store.PackReader.open(tmp_path / "a.a2pack")
-    assert block(pack.stats(progress=False)) == nearest([len(game) for game in games])
+    assert block(pack.stats) == nearest([len(game) for game in games])
     (problem,) = pack.validate(progress=False)
     assert "stats" in problem
 
@@ -91,7 +91,7 @@ def test_statistics_of_the_existing_tool(fixtures: Path, tmp_path: Path, name: s
     formats.write_pack(tmp_path / "none.a2pack", payloads)
     assert stored is not None
     for path in (fixtures / name, tmp_path / "none.a2pack"):
-        assert block(a2store.PackReader.open(path).stats(progress=False)) == stored
+        assert block(a2store.PackReader.open(path).stats) == stored
     assert nearest([len(formats.decode_file(payload.data)) for payload in payloads]) == stored
 
 
@@ -100,7 +100,7 @@ def test_statistics_of_a_damaged_pack_count_what_cannot_be_read(games: list[Game
     payloads = packs.payloads_of(games)
     payloads[6] = formats.Payload(b"\xff" * 40, formats.A2RUN2)
     formats.write_pack(path, payloads)
-    stats = a2store.PackReader.open(path).stats(progress=False)
+    stats = a2store.PackReader.open(path).stats
     assert (stats.unreadable, sum(stats.engines.values()), sum(stats.highest_tiles.values())) == (
         1,
         *[NUM_RUNS - 1] * 2,
@@ -185,7 +185,7 @@ def use(pack: a2store.PackReader, out: Path) -> list[Any]:
         places(pack),
         [place for runs in pack.iter_batches(5, True, 3) for place in places(runs)],
         sum(int(batch.board.sum()) for batch in pack.iter_step_batches(64, True, 3)),
-        pack.stats(progress=False).total_steps,
+        pack.stats.total_steps,
         len(pack.validate(progress=False)),
         lines.num_bytes,
     ]

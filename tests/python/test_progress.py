@@ -56,7 +56,6 @@ def test_the_function_is_called(runs: Path, tmp_path: Path, what: str, unit: str
         "export": lambda f: archive.export_runs(everything, tmp_path / "out", format="a2run2", progress=f),
         "simulate": lambda f: a2store.simulate(tmp_path / "more", runs=3, depth=0, progress=f),
         "from_runs": lambda f: a2store.StepTable.from_runs(runs, progress=f),
-        "stats": lambda f: a2store.PackReader.open(tmp_path / "g.a2pack").stats(progress=f),
     }
     calls: list[Call] = []
     threads = set()

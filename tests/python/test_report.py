@@ -184,12 +184,14 @@ def test_the_command(games: a2store.Archive, tmp_path: Path) -> None:
     data = page_data(out.read_text())
     assert (data["where"], data["by"]) == ("engine = 'greedy'", "format")
     assert {row[0] for row in data["results"]["summary"]["rows"]} == {"a2t1", "a2run2"}
-    # An existing file is replaced, but not by a failed command.
+    # An existing file is replaced only with --overwrite, and not by a failed command.
     before = out.read_bytes()
-    done = run_command("report", games.path, "-o", out, "--compare", "greedy", "nobody", status=2)
+    done = run_command("report", games.path, "-o", out, "--overwrite", "--compare", "greedy", "nobody", status=2)
     assert done.stderr == 'a2store: compare: expected an engine with runs, found "nobody"\n'
     assert out.read_bytes() == before
-    assert run_command("--quiet", "report", games.path, "-o", out).stdout == ""
+    done = run_command("report", games.path, "-o", out, status=2)
+    assert done.stderr == f"a2store: -o {out}: the file exists: --overwrite replaces it\n"
+    assert run_command("--quiet", "report", games.path, "-o", out, "--overwrite").stdout == ""
     assert page_data(out.read_text())["where"] is None
     done = run_command("report", games.path, "-o", games.path / "report.html", status=2)
     assert not (games.path / "report.html").exists()

@@ -76,7 +76,7 @@ def make(folder: Path) -> Iterator[Any]:
     yield repair.steps[0]
     pack = a2store.PackReader.open("games.a2pack")
     yield pack
-    yield pack.stats()
+    yield pack.stats
     yield pack.to_jsonl("games.jsonl", progress=False)
     yield iter(pack)
     yield pack.iter_batches(2)

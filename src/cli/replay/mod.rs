@@ -12,7 +12,7 @@ mod state;
 
 use super::args::{GameArgs, ReplayArgs, ShowArgs};
 use super::exit::UsageError;
-use super::open::{check_outside, local_folder, open};
+use super::open::{check_outside, check_overwrite, local_folder, open};
 use crate::cancellation::CancellationToken;
 use crate::explore::{Game, Thresholds, replay_page};
 use crate::publish::Output;
@@ -59,6 +59,7 @@ fn save(args: &ReplayArgs, path: &Path, game: &Game, place: usize) -> Result<u8>
     if let Some(folder) = local_folder(&args.game.archive) {
         check_outside(path, &folder)?;
     }
+    check_overwrite(path, args.overwrite)?;
     let title = game.engine.as_deref().unwrap_or("game");
     let output = Output::create(path)?;
     output.file().write_all(replay_page(game, title, place, thresholds(&args.game)).as_bytes())?;
