@@ -18,8 +18,8 @@
 --   num_stopped int64: the runs whose final board has a legal move
 --   steps_without_move int64: the steps without a known move
 --   steps_without_evs int64: the steps without values
---   min_score uint64: the lowest score
---   max_score uint64: the highest score
+--   min_score int64: the lowest score
+--   max_score int64: the highest score
 --   best_tile uint32: the largest tile of any run
 --   max_steps uint32: the length of the longest run in steps
 --   elapsed_s float64: the playing time of all runs in seconds

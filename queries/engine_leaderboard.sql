@@ -11,9 +11,9 @@
 --   num_steps uint64: the number of steps of these runs
 --   mean_score float64: the mean of the runs' scores
 --   score_error float64: the standard error of the mean; null for a single run
---   median_score uint64: the median score (nearest rank)
---   p90_score uint64: the score that one run in ten exceeds (nearest rank)
---   best_score uint64: the best score
+--   median_score int64: the median score (nearest rank)
+--   p90_score int64: the score that one run in ten exceeds (nearest rank)
+--   best_score int64: the best score
 --   best_tile uint32: the largest tile of any run
 --   tile_share float64: the share of runs that reached `tile`, 0 to 1
 WITH engines AS (

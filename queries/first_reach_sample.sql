@@ -11,7 +11,7 @@
 --   run_id uint32: the run
 --   engine string: its engine; null = absent
 --   num_steps uint32: its length
---   max_score uint64: its score
+--   max_score int64: its score
 --   tile uint32: the tile
 --   step_index uint32: the index of the first step whose board has the tile or a larger one
 WITH tiles AS (

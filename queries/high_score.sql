@@ -3,7 +3,7 @@
 -- in the order of (run_id, step_index).
 --
 -- Parameters:
---   min_score uint64 = 20000: the minimum score of a run, as its engine wrote it
+--   min_score int64 = 20000: the minimum score of a run, as its engine wrote it
 --   engine string = null: only runs of this engine; null = all runs, with or without an engine
 --   phase string = null: only steps of this phase: early, mid or late; null = all phases
 --
@@ -20,7 +20,7 @@
 --   has_evs bool: whether the source had values for this step
 --   max_exp uint8: the largest exponent on the board
 --   phase string: early, mid or late, by the largest tile
---   max_score uint64: the run's score
+--   max_score int64: the run's score
 --   highest_tile uint32: the run's largest tile
 --   num_steps uint32: the run's length
 --   engine string: the run's engine; null = absent

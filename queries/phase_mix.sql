@@ -2,7 +2,7 @@
 -- of steps has the same shares. Counts the steps in the archive, so a sampled run weighs less.
 --
 -- Parameters:
---   min_score uint64 = 0: the minimum score of a run
+--   min_score int64 = 0: the minimum score of a run
 --
 -- Columns:
 --   engine string: the engine; null = steps of runs without an engine

@@ -3,7 +3,7 @@
 --
 -- Parameters:
 --   model string = null: only predictions of this model; null = all models
---   min_score uint64 = 0: the minimum score of a run
+--   min_score int64 = 0: the minimum score of a run
 --
 -- Columns:
 --   model string: the model

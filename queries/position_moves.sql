@@ -10,7 +10,7 @@
 --   num_steps int64: the number of steps with the position and the move; a run visits a position at most once
 --   num_engines int64: the number of engines that played it
 --   mean_score float64: the mean score of the runs
---   max_score uint64: the highest score of the runs
+--   max_score int64: the highest score of the runs
 --   mean_value float64: the mean value of the move in runs with values from 0 to 1; null = unknown
 WITH places AS (
   SELECT

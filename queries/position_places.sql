@@ -10,7 +10,7 @@
 --   run_id uint32: the run
 --   step_index uint32: the step
 --   engine string: the engine of the run
---   max_score uint64: the score of the run
+--   max_score int64: the score of the run
 --   num_steps uint32: the number of steps of the run
 --   move uint8: the move that was played: 0 up, 1 down, 2 left, 3 right; null = unknown
 --   value float32: the value of this move in the unit of the engine; null = unknown

@@ -2,7 +2,7 @@
 -- only the steps that were kept count. Reads only `runs`.
 --
 -- Parameters:
---   min_score uint64 = 0: the minimum score of a run
+--   min_score int64 = 0: the minimum score of a run
 --
 -- Columns:
 --   engine string: the engine; null = runs without an engine

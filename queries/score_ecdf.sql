@@ -11,7 +11,7 @@
 --
 -- Columns:
 --   engine string: the engine; null = runs without an engine, or all engines together
---   score uint64: the score
+--   score int64: the score
 --   num_at_most int64: the number of runs with this score or a lower one
 --   num_runs int64: the number of the function's runs
 --   share float64: their share, 0 to 1

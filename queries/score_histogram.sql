@@ -8,13 +8,13 @@
 --
 -- Columns:
 --   engine string: the engine; null = runs without an engine, or all engines together
---   min_score uint64: the lowest score of the bin, a multiple of `width`; the bin ends before `min_score + width`
+--   min_score int64: the lowest score of the bin, a multiple of `width`; the bin ends before `min_score + width`
 --   num_runs int64: the number of runs with a score in the bin
 --   share float64: their share of the histogram's runs, 0 to 1
 WITH bins AS (
   SELECT
     CASE WHEN $by_engine THEN engine END AS engine,
-    max_score - max_score % CAST($width AS BIGINT UNSIGNED) AS min_score,
+    max_score - max_score % CAST($width AS BIGINT) AS min_score,
     count(*) AS num_runs
   FROM runs
   WHERE $engine IS NULL OR engine = $engine

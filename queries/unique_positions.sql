@@ -5,7 +5,7 @@
 -- Parameters:
 --   engine string = null: only runs of this engine; null = all runs, with or without an engine
 --   phase string = null: only steps of this phase: early, mid or late; null = all phases
---   min_score uint64 = 0: the minimum score of a run
+--   min_score int64 = 0: the minimum score of a run
 --
 -- Columns:
 --   phase string: early, mid or late, in this order; a phase without steps is left out

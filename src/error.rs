@@ -111,11 +111,13 @@ pub enum ErrorKind {
         found: String,
     },
     /// An archive, or a file in it, with a schema version that this build cannot read.
-    #[error("schema version {found}, but this a2store reads up to {supported}: upgrade a2store")]
+    #[error(
+        "schema version {found}, but this a2store reads {supported}: use the a2store that wrote it, or ingest the runs again"
+    )]
     SchemaVersion {
         /// The file.
         path: PathBuf,
-        /// The newest schema version that this build reads.
+        /// The schema version that this build reads.
         supported: u32,
         /// The schema version of the file.
         found: u32,

@@ -263,6 +263,21 @@ impl Run {
         self.tile_65536_masks().is_some() || self.final_board.is_some_and(|board| board.narrow().is_none())
     }
 
+    /// Returns the identity of the game: a hash of the boards of all steps, from 0 to 2^63 - 1. Runs of one game in
+    /// several formats, or by other engines' values, have the same. It is `None` for a run without steps.
+    ///
+    /// The hash is the first eight bytes of BLAKE3 key derivation from the boards, and from the masks of 65,536 if
+    /// there are any, as a little-endian integer without its top bit.
+    #[must_use]
+    pub fn game(&self) -> Option<i64> {
+        let mut hasher = blake3::Hasher::new_derive_key("a2store 2026 boards of a game");
+        hasher.update(bytemuck::cast_slice(self.boards()));
+        hasher.update(bytemuck::cast_slice(self.tile_65536_masks().unwrap_or_default()));
+        let mut hash = [0; 8];
+        hasher.finalize_xof().fill(&mut hash);
+        (self.num_steps() > 0).then_some(i64::from_le_bytes(hash) & i64::MAX)
+    }
+
     /// Returns this run with values in `[0, 1)`. Raw values are shifted and scaled step by step, as other engines
     /// of the field do it:
     ///

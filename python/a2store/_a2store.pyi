@@ -799,7 +799,8 @@ class PackReader:
         """Split the pack by run or step, and return the ascending indices of the two parts, ``(train, test)``.
 
         The same runs and steps are in ``test`` as in ``to_table().train_test_split(…)``. They stay there when
-        runs are appended to the pack. ``split`` instead makes a part of an exact size.
+        runs are appended to the pack. Runs of one game are on one side. ``split`` instead makes a part of an exact size,
+        and ignores that runs may be of one game.
 
         - ``test_size``: the approximate share of runs or steps in ``test``, in ``0..=1``.
         - ``seed``: the seed of the split, in ``0..2**64``.
@@ -1854,6 +1855,7 @@ class Archive:
         workers: int | None = None,
         progress: _Progress = None,
         on_error: Literal["report", "raise"] = "report",
+        on_twin: Literal["keep", "skip"] = "keep",
         wait: _Duration | None = None,
     ) -> IngestReport:
         """Add the runs of files and folders, including all subfolders, as one commit.
@@ -1866,7 +1868,7 @@ class Archive:
         A run whose content is already in the archive is skipped. Run ids follow the order of the paths and, in folders,
         of the names. If nothing is new, nothing is committed. In either case the archive moves to the newest version.
         An interrupted ingest can be repeated and ends in the same archive. Memory does not depend on the size of the
-        input. It takes about 100 MB, about 50 MB per worker, and up to 34 bytes per run in the archive.
+        input. It takes about 100 MB, about 50 MB per worker, and up to 68 bytes per run in the archive.
 
         - ``paths``: a file or folder, or several.
         - ``workers``: threads to decode and encode with, 1 to 1,024; ``None`` = one per core.
@@ -1874,6 +1876,8 @@ class Archive:
           otherwise a bar is shown if standard error is a terminal.
         - ``on_error``: the effect of a file that cannot be read or decoded. ``"report"`` lists it in the report and
           continues; ``"raise"`` raises its error and adds nothing.
+        - ``on_twin``: the effect of a new run whose game another run has, such as one game in two formats. ``"keep"`` adds
+          the run, and splits keep both on one side; ``"skip"`` skips it. ``report.twins`` counts both.
         - ``wait``: how long to wait while another process on this machine writes to the archive, in seconds or as a
           ``timedelta``; ``None`` = ten minutes.
 
@@ -2477,6 +2481,12 @@ class IngestReport:
         """The number of skipped runs, which were already in the archive or occurred earlier in the input."""
 
     @property
+    def twins(self) -> int:
+        """The number of new runs whose game another run has.
+
+        ``on_twin`` of ``ingest`` decides whether they are added.
+        """
+    @property
     def rejected(self) -> int:
         """The number of runs, and of whole files, that could not be read. Each is listed in ``errors``."""
 
@@ -3072,7 +3082,7 @@ class SavedParameter:
     >>> query = next(query for query in a2store.queries() if query.name == "high_score")
     >>> parameter = query.parameters[0]
     >>> parameter.name, parameter.type, parameter.required
-    ('min_score', 'uint64', False)
+    ('min_score', 'int64', False)
     """
 
     @property
@@ -3101,7 +3111,7 @@ class SavedColumn:
 
     >>> query = next(query for query in a2store.queries() if query.name == "score_histogram")
     >>> [(column.name, column.type) for column in query.columns]
-    [('engine', 'string'), ('min_score', 'uint64'), ('num_runs', 'int64'), ('share', 'float64')]
+    [('engine', 'string'), ('min_score', 'int64'), ('num_runs', 'int64'), ('share', 'float64')]
     """
 
     @property
@@ -3278,7 +3288,7 @@ class Query:
         Raises ``ImportError`` if pyarrow is not installed. If the query fails, pyarrow raises its own exception.
 
         >>> archive.sql("SELECT max_score FROM runs").to_arrow().schema
-        max_score: uint64 not null
+        max_score: int64 not null
         """
 
     def to_pandas(self) -> Any:
@@ -3956,7 +3966,7 @@ class StepTable:
 
         - ``path``: the session's folder, or a file in it.
         - ``run_ids``: the ids of the runs; ``None`` = all.
-        - ``extra``: extra columns with metadata of the run: ``max_score`` (uint64), ``highest_tile`` (uint32).
+        - ``extra``: extra columns with metadata of the run: ``max_score`` (int64), ``highest_tile`` (uint32).
         - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
         - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
         - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
@@ -4503,7 +4513,7 @@ class ArrowBatch:
 
     >>> batch = next(iter(archive.sql("SELECT run_id, max_score FROM runs")))
     >>> batch
-    ArrowBatch(20 rows: run_id: uint32, max_score: uint64)
+    ArrowBatch(20 rows: run_id: uint32, max_score: int64)
     >>> pa.record_batch(batch)["max_score"][0]
     <pyarrow.UInt64Scalar: 11308>
     """

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::format::{AnnotationFolder, SessionRun};
 use crate::progress::{Progress, Unit};
 use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{UInt32Type, UInt64Type};
+use arrow::datatypes::{Int64Type, UInt32Type, UInt64Type};
 use derive_setters::Setters;
 use std::collections::HashMap;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -289,8 +289,9 @@ impl KnownRun {
                     if column.is_null(row) {
                         return None;
                     }
+                    let score = column.as_primitive_opt::<Int64Type>().map(|column| column.value(row).unsigned_abs());
                     let long = column.as_primitive_opt::<UInt64Type>().map(|column| column.value(row));
-                    long.or_else(|| Some(u64::from(column.as_primitive_opt::<UInt32Type>()?.value(row))))
+                    score.or(long).or_else(|| Some(u64::from(column.as_primitive_opt::<UInt32Type>()?.value(row))))
                 };
                 let sources = batch.column(1).as_string_opt::<i32>();
                 for row in 0..batch.num_rows() {

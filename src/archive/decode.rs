@@ -153,6 +153,10 @@ fn finish(
         let error = Error::decode(0, "engine", expected, format_args!("{engine_len} bytes"));
         return Err(in_source(error, source));
     }
+    if run.meta().max_score > i64::MAX as u64 {
+        let error = Error::decode(0, "max_score", format!("at most {}", i64::MAX), run.meta().max_score);
+        return Err(in_source(error, source));
+    }
     let (source_index, session, session_info, facts) = match &source.place {
         RunPlace::Of { runs, index, .. } => {
             let facts = runs.source.facts(*index);
@@ -162,6 +166,7 @@ fn finish(
     };
     let info = RunInfo {
         digest,
+        game: run.game(),
         format,
         source: source.path.to_string_lossy().into_owned(),
         source_index,

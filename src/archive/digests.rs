@@ -1,10 +1,11 @@
-//! The digests of an archive's runs, for finding duplicates. Only the first half of each digest is kept.
+//! The digests and games of an archive's runs, for finding duplicates and twins. Only the first half of each digest is
+//! kept.
 //!
 //! ```text
-//! | magic "A2DIGEST" (8) | next_run_id u64 | count u64 | commit_crc u32 | digests, 16 bytes each, ascending | crc32c u32 |
+//! | magic "A2DIGEST" (8) | next_run_id u64 | count u64 | commit_crc u32 | keys, 16 bytes each, ascending | crc32c u32 |
 //! ```
 //!
-//! `_log/<n>.digests` holds the digests of the runs below `next_run_id`. All numbers are little-endian. The
+//! `_log/<n>.digests` holds the keys of the runs below `next_run_id`: their digests and their games (u128). All numbers are little-endian. The
 //! last one is the CRC32C of all bytes before it. `commit_crc` is the checksum in the trailer of version `n`.
 //! The digests of later runs are read from the files of `runs`.
 
@@ -18,6 +19,7 @@ use super::storage::Storage;
 use super::table_name::TableName;
 use crate::error::Result;
 use arrow::array::AsArray;
+use arrow::datatypes::Int64Type;
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::path::Path;
@@ -26,7 +28,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const MAGIC: &[u8; 8] = b"A2DIGEST";
 const HEADER_LEN: usize = 28;
 
-/// The set of digests. It takes 17 to 34 bytes of memory per run.
+/// The set of digests and games. It takes 34 to 68 bytes of memory per run.
 #[derive(Default)]
 pub(super) struct Digests(HashSet<u128, BuildHasherDefault<AsItIs>>);
 
@@ -74,7 +76,7 @@ impl DigestsBase {
 }
 
 impl KeptDigests {
-    /// The largest number of runs whose digests are kept, in at most 68 MiB. In a larger archive, each ingest
+    /// The largest number of runs whose digests are kept, in at most 136 MiB. In a larger archive, each ingest
     /// reads the digests again.
     const MAX_RUNS: usize = 1 << 21;
 
@@ -97,7 +99,7 @@ impl KeptDigests {
 
     /// Keeps the digests of a version's runs.
     pub(super) fn keep(&self, base: DigestsBase, digests: Digests) {
-        if digests.len() <= Self::MAX_RUNS {
+        if digests.len() <= 2 * Self::MAX_RUNS {
             *self.slot() = Some(Kept { base, digests });
         }
     }
@@ -116,10 +118,13 @@ impl Digests {
             None => Digests::read_newest(storage, log, snapshot)?,
         };
         for file in snapshot.files(TableName::Runs).filter(|file| u64::from(file.last_run_id) >= next_run_id) {
-            read_columns(storage, file, &["digest"], |batch| {
+            read_columns(storage, file, &["digest", "game"], |batch| {
                 let column = batch.column(0).as_fixed_size_binary_opt().filter(|column| column.value_length() == 32);
                 let column = column.ok_or_else(|| not_parquet(storage, file, "a digest column of another type"))?;
                 digests.0.extend(column.iter().flatten().map(short));
+                let games = batch.column(1).as_primitive_opt::<Int64Type>();
+                let games = games.ok_or_else(|| not_parquet(storage, file, "a column of games of another type"))?;
+                digests.0.extend(games.iter().flatten().map(key_of_game));
                 Ok(())
             })?;
         }
@@ -200,6 +205,20 @@ impl Digests {
         self.0.insert(short(digest))
     }
 
+    /// Adds a game and returns whether it was new.
+    pub(super) fn insert_game(&mut self, game: i64) -> bool {
+        self.0.insert(key_of_game(game))
+    }
+
+    /// Removes a game that `insert_game` has added.
+    pub(super) fn remove_game(&mut self, game: i64) {
+        self.0.remove(&key_of_game(game));
+    }
+
+    pub(super) fn contains_game(&self, game: i64) -> bool {
+        self.0.contains(&key_of_game(game))
+    }
+
     /// Removes a digest that `insert` has added.
     pub(super) fn remove(&mut self, digest: &[u8; 32]) {
         self.0.remove(&short(digest));
@@ -219,4 +238,8 @@ impl Digests {
 fn short(digest: impl AsRef<[u8]>) -> u128 {
     let digest = digest.as_ref();
     u128::from_le_bytes(std::array::from_fn(|i| digest.get(i).copied().unwrap_or_default()))
+}
+
+fn key_of_game(game: i64) -> u128 {
+    u128::from(game.unsigned_abs())
 }

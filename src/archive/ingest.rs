@@ -65,6 +65,7 @@ pub(super) fn ingest(
             commit: &commit,
             base: DigestsBase::of(snapshot),
             on_error: options.on_error,
+            on_twin: options.on_twin,
             input,
             seen: before,
         };
@@ -87,6 +88,7 @@ pub(super) fn ingest(
         %archive,
         accepted = report.accepted,
         duplicates = report.duplicates,
+        twins = report.twins,
         rejected = report.rejected,
         steps = report.num_steps,
         bytes = report.num_bytes,

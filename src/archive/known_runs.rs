@@ -1,7 +1,8 @@
 //! The decision which runs an ingest adds: runs of files with new content, and runs of a recording with new
-//! ids.
+//! ids. A run with another's game is a twin, which the caller may want to skip.
 
 use super::digests::{Digests, KeptDigests};
+use super::ingest_report::OnTwin;
 use super::log::Log;
 use super::parquet_reader::{not_parquet, read_columns};
 use super::run_discovery::IngestInput;
@@ -19,8 +20,18 @@ pub(super) struct KnownRuns {
     digests: Digests,
     /// The ids of the recording's runs in the archive. `None` if runs are compared by content.
     ids: Option<BTreeSet<u64>>,
-    /// The digests that `insert` has added.
-    added: Vec<[u8; 32]>,
+    /// The digests and games that `insert` has added.
+    added: (Vec<[u8; 32]>, Vec<i64>),
+}
+
+/// What an archive holds of a run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Novelty {
+    /// The run itself.
+    Duplicate,
+    /// Another run of the same game.
+    Twin,
+    New,
 }
 
 impl KnownRuns {
@@ -37,7 +48,7 @@ impl KnownRuns {
                 Some(source_ids(storage, snapshot, runs.session.as_deref().unwrap_or_default(), since)?)
             }
         };
-        Ok(KnownRuns { digests: Digests::of(storage, log, snapshot, kept)?, ids, added: Vec::new() })
+        Ok(KnownRuns { digests: Digests::of(storage, log, snapshot, kept)?, ids, added: Default::default() })
     }
 
     /// Returns whether a run can be skipped early, because its digest is known.
@@ -45,16 +56,26 @@ impl KnownRuns {
         self.ids.is_none() && self.digests.contains(digest)
     }
 
-    /// Adds a run and returns whether it was new.
-    pub(super) fn insert(&mut self, run: &RunInfo) -> bool {
-        let is_new_content = self.digests.insert(&run.digest);
-        if is_new_content {
-            self.added.push(run.digest);
+    /// Adds a run, unless it is a twin to be skipped. Returns what the archive held of it before.
+    pub(super) fn insert(&mut self, run: &RunInfo, on_twin: OnTwin) -> Novelty {
+        let is_known = match (&mut self.ids, run.source_id) {
+            (Some(ids), Some(id)) => !ids.insert(id),
+            _ => self.digests.contains(&run.digest),
+        };
+        if is_known {
+            return Novelty::Duplicate;
         }
-        match (&mut self.ids, run.source_id) {
-            (Some(ids), Some(id)) => ids.insert(id),
-            _ => is_new_content,
+        let is_twin = run.game.is_some_and(|game| self.digests.contains_game(game));
+        if is_twin && on_twin == OnTwin::Skip {
+            return Novelty::Twin;
         }
+        if self.digests.insert(&run.digest) {
+            self.added.0.push(run.digest);
+        }
+        if let Some(game) = run.game.filter(|&game| self.digests.insert_game(game)) {
+            self.added.1.push(game);
+        }
+        if is_twin { Novelty::Twin } else { Novelty::New }
     }
 
     pub(super) fn digests(&self) -> &Digests {
@@ -63,7 +84,8 @@ impl KnownRuns {
 
     /// Returns the digests of the runs that the archive held before.
     pub(super) fn without_added(mut self) -> Digests {
-        self.added.iter().for_each(|digest| self.digests.remove(digest));
+        self.added.0.iter().for_each(|digest| self.digests.remove(digest));
+        self.added.1.iter().for_each(|&game| self.digests.remove_game(game));
         self.digests
     }
 

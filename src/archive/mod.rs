@@ -105,7 +105,7 @@ pub(crate) use candidate_files::is_archive;
 pub use commit::{CommitInfo, Operation};
 pub use compact::{CompactOptions, CompactReport};
 pub use expire::{ExpireOptions, ExpireReport};
-pub use ingest_report::{IngestOptions, IngestReport, OnError, Rejected};
+pub use ingest_report::{IngestOptions, IngestReport, OnError, OnTwin, Rejected};
 pub use phases::{Phase, Phases};
 pub use problem::Problem;
 pub use repair::RepairReport;

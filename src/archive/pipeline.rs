@@ -16,8 +16,8 @@ use super::commit::Commit;
 use super::data_file::DataFile;
 use super::decode::{DecodedRun, decode_source};
 use super::digests::DigestsBase;
-use super::ingest_report::{IngestReport, OnError, Rejected};
-use super::known_runs::KnownRuns;
+use super::ingest_report::{IngestReport, OnError, OnTwin, Rejected};
+use super::known_runs::{KnownRuns, Novelty};
 use super::parallel_decode::decode_next;
 use super::parquet_writer::{EncodedRowGroup, FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
 use super::run_discovery::{DiscoveredRun, IngestInput, RunDiscovery};
@@ -47,6 +47,7 @@ pub(super) struct Pipeline<'a> {
     pub(super) commit: &'a Commit,
     pub(super) base: DigestsBase,
     pub(super) on_error: OnError,
+    pub(super) on_twin: OnTwin,
     pub(super) input: IngestInput<'a>,
     /// The files to skip unless they have changed.
     pub(super) seen: Option<&'a SeenFiles>,
@@ -195,18 +196,16 @@ impl<'a> IngestJob<'a> {
             report.num_bytes += source.num_bytes;
             let refused = outcome.as_ref().is_err_and(|error| matches!(error.kind(), ErrorKind::Io { .. }));
             match outcome {
-                Ok(Some(decoded)) if self.ingested.known.insert(&decoded.info) => {
-                    let DecodedRun { run, info } = *decoded;
-                    let run_id = u32::try_from(self.ingested.next_run_id).map_err(|_| {
-                        Error::argument("runs", "at most 4294967296 in an archive", self.ingested.next_run_id)
-                    })?;
-                    self.ingested.next_run_id += 1;
-                    report.accepted += 1;
-                    report.num_steps += run.num_steps() as u64;
-                    self.pending_steps += run.num_steps();
-                    self.pending.push(IngestedRun { run_id, run, info });
+                Ok(None) => report.duplicates += 1,
+                Ok(Some(decoded)) => {
+                    let on_twin = self.pipeline.on_twin;
+                    let novelty = self.ingested.known.insert(&decoded.info, on_twin);
+                    report.duplicates += u64::from(novelty == Novelty::Duplicate);
+                    report.twins += u64::from(novelty == Novelty::Twin);
+                    if novelty == Novelty::New || novelty == Novelty::Twin && on_twin == OnTwin::Keep {
+                        self.add(*decoded)?;
+                    }
                 }
-                Ok(_) => report.duplicates += 1,
                 Err(error) if matches!(error.kind(), ErrorKind::Cancelled) => return Err(error),
                 Err(error) if self.pipeline.on_error == OnError::Raise => return Err(error),
                 Err(error) => {
@@ -226,6 +225,20 @@ impl<'a> IngestJob<'a> {
             self.cut(&mut groups);
         }
         Ok(groups)
+    }
+
+    /// Adds a run to the next row group, under the next id.
+    fn add(&mut self, decoded: DecodedRun) -> Result<()> {
+        let DecodedRun { run, info } = decoded;
+        let next = self.ingested.next_run_id;
+        let run_id =
+            u32::try_from(next).map_err(|_| Error::argument("runs", "at most 4294967296 in an archive", next))?;
+        self.ingested.next_run_id += 1;
+        self.ingested.report.accepted += 1;
+        self.ingested.report.num_steps += run.num_steps() as u64;
+        self.pending_steps += run.num_steps();
+        self.pending.push(IngestedRun { run_id, run, info });
+        Ok(())
     }
 
     fn cut(&mut self, groups: &mut Vec<Vec<IngestedRun>>) {

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::format::SourceFormat;
 use crate::run::{Run, RunMeta};
 use arrow::array::{
-    ArrayRef, BinaryBuilder, BooleanArray, FixedSizeBinaryBuilder, Float32Array, RecordBatch, StringArray,
+    ArrayRef, BinaryBuilder, BooleanArray, FixedSizeBinaryBuilder, Float32Array, Int64Array, RecordBatch, StringArray,
     StringDictionaryBuilder, TimestampMillisecondArray, UInt16Array, UInt32Array, UInt64Array,
 };
 use arrow::datatypes::Int32Type;
@@ -23,6 +23,8 @@ pub(super) struct IngestedRun {
 /// The columns of `runs` that are not part of a run's content.
 pub(super) struct RunInfo {
     pub(super) digest: [u8; 32],
+    /// [`Run::game`].
+    pub(super) game: Option<i64>,
     pub(super) format: SourceFormat,
     pub(super) source: String,
     /// The run's index in its source, if the source holds several runs.
@@ -102,7 +104,8 @@ pub(super) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64, version: u64) -> 
     let elapsed_s: Vec<f32> = column(rows, |row| row.meta.elapsed_s);
     let run_id: Vec<u32> = column(rows, |row| row.run_id);
     let num_steps: Vec<u32> = column(rows, |row| row.num_steps);
-    let max_score: Vec<u64> = column(rows, |row| row.meta.max_score);
+    let game: Int64Array = column(rows, |row| row.info.game);
+    let max_score: Vec<i64> = column(rows, |row| row.meta.max_score as i64);
     let highest_tile: Vec<u32> = column(rows, |row| row.meta.highest_tile);
     let final_board: UInt64Array = column(rows, |row| row.final_board.map(|board| board.board().0));
     let final_mask: UInt16Array = column(rows, |row| row.final_board.map(WideBoard::tile_65536_mask));
@@ -117,13 +120,14 @@ pub(super) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64, version: u64) -> 
     let columns: Vec<ArrayRef> = vec![
         Arc::new(UInt32Array::from(run_id)),
         Arc::new(digest.finish()),
+        Arc::new(game),
         Arc::new(format.finish()),
         Arc::new(StringArray::from(source)),
         Arc::new(engine.finish()),
         Arc::new(start_time.with_timezone("UTC")),
         Arc::new(Float32Array::from(elapsed_s)),
         Arc::new(UInt32Array::from(num_steps)),
-        Arc::new(UInt64Array::from(max_score)),
+        Arc::new(Int64Array::from(max_score)),
         Arc::new(UInt32Array::from(highest_tile)),
         Arc::new(final_board),
         Arc::new(seed),

@@ -8,9 +8,8 @@ use super::table_name::TableName;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use std::sync::{Arc, LazyLock};
 
-/// The version of the schema and of the commit log. Readers reject a newer version. They read all older
-/// versions, with null for missing columns. docs/archive.md has the rule and the changes of each version.
-pub(super) const SCHEMA_VERSION: u32 = 5;
+/// The version of the schema and of the commit log. Readers reject any other version.
+pub(super) const SCHEMA_VERSION: u32 = 1;
 /// The key of the schema version in the metadata of a Parquet file.
 pub(super) const SCHEMA_VERSION_KEY: &str = "a2store.schema_version";
 
@@ -38,13 +37,14 @@ fn run_fields() -> Vec<Field> {
     vec![
         Field::new("run_id", DataType::UInt32, false),
         Field::new("digest", DataType::FixedSizeBinary(32), false),
+        Field::new("game", DataType::Int64, true),
         Field::new("format", text_dictionary(), false),
         Field::new("source", DataType::Utf8, false),
         Field::new("engine", text_dictionary(), true),
         Field::new("start_time", timestamp(), true),
         Field::new("elapsed_s", DataType::Float32, false),
         Field::new("num_steps", DataType::UInt32, false),
-        Field::new("max_score", DataType::UInt64, false),
+        Field::new("max_score", DataType::Int64, false),
         Field::new("highest_tile", DataType::UInt32, false),
         Field::new("final_board", DataType::UInt64, true),
         Field::new("seed", DataType::UInt64, true),
@@ -52,16 +52,12 @@ fn run_fields() -> Vec<Field> {
         Field::new("verified", DataType::Boolean, false),
         Field::new("ingested_at", timestamp(), false),
         Field::new("original", DataType::Binary, true),
-        // Since schema version 2.
         Field::new("version", DataType::UInt64, true),
-        // Since schema version 3, which also made `final_board` and `steps.move` nullable.
         Field::new("source_index", DataType::UInt64, true),
         Field::new("raw_evs", DataType::Boolean, true),
-        // Since schema version 4.
         Field::new("source_id", DataType::UInt64, true),
         Field::new("game_steps", DataType::UInt32, true),
         Field::new("session_info", text_dictionary(), true),
-        // Since schema version 5.
         Field::new("final_tile_65536_mask", DataType::UInt16, true),
     ]
 }
@@ -80,13 +76,12 @@ fn step_fields() -> Vec<Field> {
         Field::new("has_evs", DataType::Boolean, false),
         Field::new("max_exp", DataType::UInt8, false),
         Field::new("phase", text_dictionary(), false),
-        Field::new("max_score", DataType::UInt64, false),
+        Field::new("max_score", DataType::Int64, false),
         Field::new("highest_tile", DataType::UInt32, false),
         Field::new("num_steps", DataType::UInt32, false),
         Field::new("engine", text_dictionary(), true),
-        // Since schema version 5. A null in a file of an earlier version stands for 0.
         Field::new("tile_65536_mask", DataType::UInt16, true),
-        // Since schema version 5: details that only the Macroxue engine records.
+        // Details that only the Macroxue engine records.
         Field::new("valuation_type", text_dictionary(), true),
         Field::new("board_eval", DataType::Int32, true),
         Field::new("step_seed", DataType::UInt32, true),
@@ -99,7 +94,6 @@ pub(crate) const POLICIES: [&str; 3] = ["policy_p1", "policy_logp", "policy_hard
 /// The moves in the order of their numbers.
 pub(crate) const MOVE_NAMES: [&str; 4] = ["up", "down", "left", "right"];
 
-/// The table exists since schema version 5.
 fn annotation_fields() -> Vec<Field> {
     let mut fields = vec![
         Field::new("run_id", DataType::UInt32, false),

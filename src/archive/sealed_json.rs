@@ -55,10 +55,10 @@ pub(super) fn unseal<T: Sealed>(bytes: &[u8], path: &Path) -> Result<(T, String)
     let parsed = serde_json::from_slice::<T>(bytes);
     let found = match &parsed {
         Ok(value) => value.schema_version(),
-        // A newer version may have changed all other fields.
+        // Another version may have other fields.
         Err(_) => serde_json::from_slice::<Header>(bytes).map_err(parse_error)?.schema_version,
     };
-    if found > SCHEMA_VERSION {
+    if found != SCHEMA_VERSION {
         return Err(ErrorKind::SchemaVersion { path: path.to_path_buf(), supported: SCHEMA_VERSION, found }.into());
     }
     Ok((parsed.map_err(parse_error)?, crc))

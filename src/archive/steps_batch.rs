@@ -9,9 +9,9 @@ use crate::error::{Error, Result};
 use crate::run::Run;
 use crate::step_details::{StepDetail, StepDetails};
 use arrow::array::{
-    Array, ArrayRef, BooleanArray, DictionaryArray, Float32Array, Int32Array, Int32Builder, PrimitiveBuilder,
-    RecordBatch, StringArray, StringDictionaryBuilder, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
-    new_null_array,
+    Array, ArrayRef, BooleanArray, DictionaryArray, Float32Array, Int32Array, Int32Builder, Int64Array,
+    PrimitiveBuilder, RecordBatch, StringArray, StringDictionaryBuilder, UInt8Array, UInt16Array, UInt32Array,
+    UInt64Array, new_null_array,
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowPrimitiveType, DataType, Int32Type, UInt8Type, UInt32Type};
@@ -65,7 +65,7 @@ impl StepsBatchBuilder<'_> {
             Arc::new(BooleanArray::from(has_evs)),
             Arc::new(UInt8Array::from(max_exp)),
             Arc::new(phases_array(phase)?),
-            Arc::new(UInt64Array::from(columns.repeat(|ingested| ingested.run.meta().max_score))),
+            Arc::new(Int64Array::from(columns.repeat(|ingested| ingested.run.meta().max_score as i64))),
             columns.repeated(|ingested| ingested.run.meta().highest_tile),
             columns.repeated(|ingested| ingested.run.num_steps() as u32),
             Arc::new(columns.engines()?),

@@ -10,7 +10,8 @@ use arrow::array::{
     StringArray, UInt8Array, UInt16Array, UInt32Array,
 };
 use arrow::datatypes::{
-    ArrowPrimitiveType, Float32Type, Int32Type, TimestampMillisecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    ArrowPrimitiveType, Float32Type, Int32Type, Int64Type, TimestampMillisecondType, UInt8Type, UInt16Type, UInt32Type,
+    UInt64Type,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ pub(super) struct StepRows<'a> {
     pub(super) has_evs: &'a BooleanArray,
     pub(super) max_exp: &'a [u8],
     pub(super) phase: Words<'a>,
-    pub(super) max_score: &'a [u64],
+    pub(super) max_score: &'a [i64],
     pub(super) highest_tile: &'a [u32],
     pub(super) num_steps: &'a [u32],
     pub(super) engine: Words<'a>,
@@ -42,6 +43,7 @@ pub(super) struct StepRows<'a> {
 pub(super) struct RunFacts {
     pub(super) run_id: u32,
     pub(super) digest: [u8; 32],
+    pub(super) game: Option<i64>,
     pub(super) format: String,
     pub(super) meta: RunMeta,
     pub(super) num_steps: u32,
@@ -135,7 +137,7 @@ impl<'a> StepRows<'a> {
             has_evs: columns.bools("has_evs")?,
             max_exp: columns.numbers::<UInt8Type>("max_exp")?,
             phase: columns.words("phase")?,
-            max_score: columns.numbers::<UInt64Type>("max_score")?,
+            max_score: columns.numbers::<Int64Type>("max_score")?,
             highest_tile: columns.numbers::<UInt32Type>("highest_tile")?,
             num_steps: columns.numbers::<UInt32Type>("num_steps")?,
             engine: columns.words("engine")?,
@@ -215,7 +217,8 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
     let start_time = start_time.ok_or_else(|| mistyped("start_time"))?;
     let elapsed_s = columns.numbers::<Float32Type>("elapsed_s")?;
     let num_steps = columns.numbers::<UInt32Type>("num_steps")?;
-    let max_score = columns.numbers::<UInt64Type>("max_score")?;
+    let max_score = columns.numbers::<Int64Type>("max_score")?;
+    let game = columns.nullable::<Int64Type>("game")?;
     let highest_tile = columns.numbers::<UInt32Type>("highest_tile")?;
     let optional = |name: &str| columns.column(name)?.as_primitive_opt::<UInt64Type>().ok_or_else(|| mistyped(name));
     let (final_board, seed, version) = (optional("final_board")?, optional("seed")?, optional("version")?);
@@ -242,11 +245,12 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
         let facts = RunFacts {
             run_id: run_id[row],
             digest: std::array::from_fn(|i| digest.value(row).get(i).copied().unwrap_or_default()),
+            game: game.is_valid(row).then(|| game.value(row)),
             format: format.get(row).unwrap_or_default().to_owned(),
             meta: RunMeta {
                 start_unix_s: start_unix_s.unsigned_abs(),
                 elapsed_s: elapsed_s[row],
-                max_score: max_score[row],
+                max_score: max_score[row].unsigned_abs(),
                 highest_tile: highest_tile[row],
                 engine: engine.get(row).map(str::to_owned),
                 seed: seed.is_valid(row).then(|| seed.value(row)),

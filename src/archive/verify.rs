@@ -130,12 +130,15 @@ fn check_digests(
             Ok(None) => {}
             Ok(Some((digests, next_run_id, _))) => {
                 let covered = runs.values().filter(|run| u64::from(run.run_id) < next_run_id);
-                let expected: HashSet<&[u8; 32]> = covered.map(|run| &run.digest).collect();
-                let missing = expected.iter().filter(|digest| !digests.contains(digest)).count();
+                let covered: Vec<&RunFacts> = covered.collect();
+                let expected: HashSet<&[u8; 32]> = covered.iter().map(|run| &run.digest).collect();
+                let games: HashSet<i64> = covered.iter().filter_map(|run| run.game).collect();
+                let missing = expected.iter().filter(|digest| !digests.contains(digest)).count()
+                    + games.iter().filter(|game| !digests.contains_game(**game)).count();
                 // The runs of a version that cannot be determined are not compared.
-                if !beyond && (missing > 0 || digests.len() != expected.len()) {
-                    let found = format!("{} digests, {missing} missing", digests.len());
-                    let expected = format!("the {} digests of the runs", expected.len());
+                if !beyond && (missing > 0 || digests.len() != expected.len() + games.len()) {
+                    let found = format!("{} keys, {missing} missing", digests.len());
+                    let expected = format!("the {} digests and {} games of the runs", expected.len(), games.len());
                     problems.push(Problem::new(&path, "digests", expected, found));
                 }
             }

@@ -28,7 +28,7 @@ impl StepRows<'_> {
             if self.num_steps[first] != facts.num_steps {
                 expect("num_steps", &facts.num_steps, &self.num_steps[first]);
             }
-            if self.max_score[first] != facts.meta.max_score {
+            if self.max_score[first].unsigned_abs() != facts.meta.max_score {
                 expect("max_score", &facts.meta.max_score, &self.max_score[first]);
             }
             if self.highest_tile[first] != facts.meta.highest_tile {

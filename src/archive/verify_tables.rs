@@ -142,6 +142,9 @@ impl<'a> TablesVerifier<'a> {
                     if found != facts.digest && !facts.has_original {
                         findings.add_for_run(run_id, "digest", hex(&facts.digest), hex(&found));
                     }
+                    if run.game() != facts.game {
+                        findings.add_for_run(run_id, "game", format!("{:?}", run.game()), format!("{:?}", facts.game));
+                    }
                 }
             }
             Ok(())

@@ -124,6 +124,10 @@ pub(super) struct IngestArgs {
     /// Add nothing if any file fails to decode.
     #[arg(long)]
     pub(super) strict: bool,
+    /// What to do with a new run whose game another run of the archive has, such as one game in two formats: keep or
+    /// skip.
+    #[arg(long, value_name = "ACTION", default_value = "keep", value_parser = ["keep", "skip"])]
+    pub(super) on_twin: String,
     /// Keep running until Ctrl-C, and ingest new and changed files once per period (60s if no period is given).
     #[arg(long, value_name = "PERIOD", num_args = 0..=1, default_missing_value = "60s", value_parser = period)]
     pub(super) watch: Option<Duration>,

@@ -31,11 +31,11 @@ pub(super) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
     let phases = Phases { mid: args.mid, late: args.late };
     let mut archive = Archive::open_or_create(archive, phases, &StorageOptions::default(), interrupt.token())?;
     let on_error = if args.strict { OnError::Raise } else { OnError::Report };
-    let options = IngestOptions { workers: args.workers, wait: args.wait, on_error };
+    let options = IngestOptions { workers: args.workers, wait: args.wait, on_error, on_twin: args.on_twin.parse()? };
     let Some(period) = args.watch else {
         let start = Instant::now();
         let report = archive.ingest(inputs, &options, &*progress(quiet), interrupt.token())?;
-        return report_ingest(&report, &archive, start, args.json);
+        return report_ingest(&report, &archive, start, args);
     };
     let mut seen = SeenFiles::default();
     let mut status = 0;
@@ -45,7 +45,7 @@ pub(super) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
         let outcome = archive.ingest_unseen(inputs, &mut seen, &options, &*progress(quiet), interrupt.token());
         match outcome {
             Ok(report) if report.accepted + report.rejected > 0 || first => {
-                status |= report_ingest(&report, &archive, start, args.json)?;
+                status |= report_ingest(&report, &archive, start, args)?;
                 first = false;
             }
             Ok(_) => {}
@@ -70,7 +70,7 @@ pub(super) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
 }
 
 /// Prints the report of an ingest and returns the exit status.
-fn report_ingest(report: &IngestReport, archive: &Archive, start: Instant, as_json: bool) -> Result<u8> {
+fn report_ingest(report: &IngestReport, archive: &Archive, start: Instant, args: &IngestArgs) -> Result<u8> {
     let secs = start.elapsed().as_secs_f64();
     for rejected in &report.errors {
         print_error("a2store", &rejected.error);
@@ -83,13 +83,21 @@ fn report_ingest(report: &IngestReport, archive: &Archive, start: Instant, as_js
         print_warning("a2store", &format!("{more} more files ignored; --json lists all of them"));
     }
     let status = u8::from(report.rejected > 0);
-    if as_json {
+    if args.json {
         print_json(report, [("version", json!(archive.version())), ("secs", json!(secs))])?;
         return Ok(status);
     }
     let mut out = std::io::stdout().lock();
     let (accepted, duplicates) = (count(report.accepted), count(report.duplicates));
     write!(out, "{accepted} runs added, {duplicates} already there, {} rejected", count(report.rejected))?;
+    if report.twins > 0 {
+        write!(
+            out,
+            ", {} {}",
+            count(report.twins),
+            if args.on_twin == "skip" { "twins skipped" } else { "of them twins" }
+        )?;
+    }
     if !report.ignored.is_empty() {
         write!(out, ", {} other files ignored", count(report.ignored.len() as u64))?;
     }

@@ -483,7 +483,7 @@ impl PyArchive {
     /// A run whose content is already in the archive is skipped. Run ids follow the order of the paths and, in folders,
     /// of the names. If nothing is new, nothing is committed. In either case the archive moves to the newest version.
     /// An interrupted ingest can be repeated and ends in the same archive. Memory does not depend on the size of the
-    /// input. It takes about 100 MB, about 50 MB per worker, and up to 34 bytes per run in the archive.
+    /// input. It takes about 100 MB, about 50 MB per worker, and up to 68 bytes per run in the archive.
     ///
     /// - ``paths``: a file or folder, or several.
     /// - ``workers``: threads to decode and encode with, 1 to 1,024; ``None`` = one per core.
@@ -491,6 +491,8 @@ impl PyArchive {
     ///   otherwise a bar is shown if standard error is a terminal.
     /// - ``on_error``: the effect of a file that cannot be read or decoded. ``"report"`` lists it in the report and
     ///   continues; ``"raise"`` raises its error and adds nothing.
+    /// - ``on_twin``: the effect of a new run whose game another run has, such as one game in two formats. ``"keep"`` adds
+    ///   the run, and splits keep both on one side; ``"skip"`` skips it. ``report.twins`` counts both.
     /// - ``wait``: how long to wait while another process on this machine writes to the archive, in seconds or as a
     ///   ``timedelta``; ``None`` = ten minutes.
     ///
@@ -503,7 +505,8 @@ impl PyArchive {
     /// >>> report = a2store.simulate("more", runs=2, seed=2)
     /// >>> archive.ingest(["runs", "more/run-00001.a2run2"])
     /// IngestReport(accepted=1, duplicates=20, rejected=0, num_steps=2347)
-    #[pyo3(signature = (paths, *, workers=None, progress=None, on_error="report", wait=None))]
+    #[pyo3(signature = (paths, *, workers=None, progress=None, on_error="report", on_twin="keep", wait=None))]
+    #[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn ingest(
         &self,
         py: Python<'_>,
@@ -511,6 +514,7 @@ impl PyArchive {
         #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
         progress: Option<ProgressOption>,
         on_error: &str,
+        on_twin: &str,
         wait: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyIngestReport> {
         let on_error = match on_error {
@@ -523,7 +527,8 @@ impl PyArchive {
             }
         };
         let workers = workers_from(workers)?;
-        let options = IngestOptions { workers, wait: duration("wait", wait, IngestOptions::default().wait)?, on_error };
+        let wait = duration("wait", wait, IngestOptions::default().wait)?;
+        let options = IngestOptions { workers, wait, on_error, on_twin: on_twin.parse()? };
         let paths = paths_from(paths)?;
         let report =
             self.change(py, progress, |archive, progress, cancel| archive.ingest(&paths, &options, progress, cancel))?;

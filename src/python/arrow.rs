@@ -91,9 +91,9 @@ pub(super) fn columns_and_types(schema: &Schema) -> String {
 ///
 /// >>> batch = next(iter(archive.sql("SELECT run_id, max_score FROM runs")))
 /// >>> batch
-/// ArrowBatch(20 rows: run_id: uint32, max_score: uint64)
+/// ArrowBatch(20 rows: run_id: uint32, max_score: int64)
 /// >>> pa.record_batch(batch)["max_score"][0]
-/// <pyarrow.UInt64Scalar: 11308>
+/// <pyarrow.Int64Scalar: 11308>
 #[pyclass(frozen, module = "a2store")]
 pub(super) struct ArrowBatch {
     pub(super) batch: RecordBatch,

@@ -399,7 +399,8 @@ impl PyPackReader {
     /// Split the pack by run or step, and return the ascending indices of the two parts, ``(train, test)``.
     ///
     /// The same runs and steps are in ``test`` as in ``to_table().train_test_split(…)``. They stay there when
-    /// runs are appended to the pack. ``split`` instead makes a part of an exact size.
+    /// runs are appended to the pack. Runs of one game are on one side. ``split`` instead makes a part of an exact size,
+    /// and ignores that runs may be of one game.
     ///
     /// - ``test_size``: the approximate share of runs or steps in ``test``, in ``0..=1``.
     /// - ``seed``: the seed of the split, in ``0..2**64``.
@@ -424,14 +425,15 @@ impl PyPackReader {
         let unit: SplitUnit = unit.parse()?;
         let held_out = HeldOut::new("test_size", test_size, at_least(0, "seed", seed)?, unit)?;
         let (test, train): (Vec<u64>, Vec<u64>) = match unit {
-            SplitUnit::Run => (0..self.pack()?.len() as u64).partition(|&run| held_out.run(run as u32)),
+            SplitUnit::Run => {
+                let pack = self.pack()?;
+                let games = checking(py, |cancel| pack.games(cancel))?;
+                (0..pack.len() as u64).partition(|&run| held_out.run(games[run as usize], run as u32))
+            }
             SplitUnit::Step => {
                 let table = self.table(py, None, "raise")?;
-                let is_test = |row: &u64| {
-                    let (step, index) = (table.step(*row), table.step_index(*row));
-                    step.zip(index).is_some_and(|(step, index)| held_out.step(step.run_id, index))
-                };
-                py.detach(|| (0..table.num_rows()).partition(is_test))
+                let sides = checking(py, |cancel| table.split_by(&held_out, unit, cancel))?;
+                (sides.1.ranges().flatten().collect(), sides.0.ranges().flatten().collect())
             }
         };
         Ok((copied_array(py, &train, "<u8", None)?, copied_array(py, &test, "<u8", None)?))

@@ -218,7 +218,7 @@ impl PyQuery {
     /// Raises ``ImportError`` if pyarrow is not installed. If the query fails, pyarrow raises its own exception.
     ///
     /// >>> archive.sql("SELECT max_score FROM runs").to_arrow().schema
-    /// max_score: uint64 not null
+    /// max_score: int64 not null
     fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         to_arrow(slf)
     }

@@ -419,6 +419,8 @@ pub(super) struct PyIngestReport {
     accepted: u64,
     /// The number of skipped runs, which were already in the archive or occurred earlier in the input.
     duplicates: u64,
+    /// The number of new runs whose game another run has. ``on_twin`` of ``ingest`` decides whether they are added.
+    twins: u64,
     /// The number of runs, and of whole files, that could not be read. Each is listed in ``errors``.
     rejected: u64,
     /// The files in folders that were skipped because their content is unknown, as paths.
@@ -478,6 +480,7 @@ impl From<IngestReport> for PyIngestReport {
         PyIngestReport {
             accepted: report.accepted,
             duplicates: report.duplicates,
+            twins: report.twins,
             rejected: report.rejected,
             ignored: report.ignored,
             num_steps: report.num_steps,

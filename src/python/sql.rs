@@ -151,7 +151,7 @@ pub(super) struct PySavedQuery {
 /// >>> query = next(query for query in a2store.queries() if query.name == "high_score")
 /// >>> parameter = query.parameters[0]
 /// >>> parameter.name, parameter.type, parameter.required
-/// ('min_score', 'uint64', False)
+/// ('min_score', 'int64', False)
 #[pyclass(frozen, get_all, name = "SavedParameter", module = "a2store")]
 pub(super) struct PySavedParameter {
     /// The name of the parameter.
@@ -171,7 +171,7 @@ pub(super) struct PySavedParameter {
 ///
 /// >>> query = next(query for query in a2store.queries() if query.name == "score_histogram")
 /// >>> [(column.name, column.type) for column in query.columns]
-/// [('engine', 'string'), ('min_score', 'uint64'), ('num_runs', 'int64'), ('share', 'float64')]
+/// [('engine', 'string'), ('min_score', 'int64'), ('num_runs', 'int64'), ('share', 'float64')]
 #[pyclass(frozen, get_all, name = "SavedColumn", module = "a2store")]
 pub(super) struct PySavedColumn {
     /// The name of the column.

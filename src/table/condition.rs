@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::query::RowCondition;
 use crate::workers;
 use arrow::array::{
-    ArrayRef, AsArray, BooleanArray, Float32Array, RecordBatch, StringArray, UInt8Array, UInt16Array, UInt64Array,
+    ArrayRef, AsArray, BooleanArray, Float32Array, Int64Array, RecordBatch, StringArray, UInt8Array, UInt16Array,
     new_null_array,
 };
 use arrow::compute::cast;
@@ -48,7 +48,7 @@ const COLUMNS: [(&str, DataType, &[&str]); 15] = [
     ("has_evs", DataType::Boolean, &["ev_values"]),
     ("max_exp", DataType::UInt8, &["board", TILE_MASK]),
     ("phase", DataType::Utf8, &["board"]),
-    ("max_score", DataType::UInt64, &["run_id"]),
+    ("max_score", DataType::Int64, &["run_id"]),
     ("engine", DataType::Utf8, &["run_id"]),
     (TILE_MASK, DataType::UInt16, &[TILE_MASK]),
 ];
@@ -177,7 +177,7 @@ impl ConditionColumns<'_> {
                 Arc::new(exps.collect::<UInt8Array>())
             }
             "phase" => Arc::new(exps()?.map(|exp| Some(self.phases.of_max_exp(exp).name())).collect::<StringArray>()),
-            "max_score" => Arc::new(facts()?.map(|facts| facts.map(|facts| facts.0)).collect::<UInt64Array>()),
+            "max_score" => Arc::new(facts()?.map(|facts| facts.map(|facts| facts.0 as i64)).collect::<Int64Array>()),
             "engine" => Arc::new(facts()?.map(|facts| facts.and_then(|facts| facts.1)).collect::<StringArray>()),
             TILE_MASK => Arc::new(UInt16Array::from(vec![0; rows.num_rows()])),
             _ => Arc::clone(rows.column_by_name(name)?),

@@ -141,7 +141,7 @@ impl StepTable {
                 if let Some((run, _)) = run.filter(|(run, _)| options.wants(run)) {
                     columns.check(&run, missing)?;
                     len += run.num_steps() * layout.stride();
-                    facts.push(run_id, run.meta().max_score, run.meta().engine.clone());
+                    facts.push(run_id, run.meta().max_score, run.game(), run.meta().engine.clone());
                     wanted.push((run_id, run));
                 }
                 run_id = run_id.checked_add(1).ok_or_else(|| Error::argument("runs", "at most 4294967295", "more"))?;

@@ -62,7 +62,7 @@ impl FromSessionOptions {
 type Extra = (&'static str, ElementType, fn(&RunMeta) -> [u8; 8]);
 
 const EXTRAS: [Extra; 2] = [
-    ("max_score", ElementType::UInt64, |meta| meta.max_score.to_le_bytes()),
+    ("max_score", ElementType::Int64, |meta| meta.max_score.to_le_bytes()),
     ("highest_tile", ElementType::UInt32, |meta| u64::from(meta.highest_tile).to_le_bytes()),
 ];
 
@@ -129,7 +129,8 @@ impl StepTable {
         }
         progress.begin("session", Unit::Rows, num_rows);
         let places: Vec<usize> = extras.iter().zip(layout.extras()).map(|(_, field)| field.offset).collect();
-        let fill = |wanted: Wanted<'_>| -> Result<()> {
+        // Fills the rows of a run, and returns its game.
+        let fill = |wanted: Wanted<'_>| -> Result<Option<i64>> {
             cancel.check()?;
             let run = session.decode(wanted.index)?;
             columns.check(&run, missing)?;
@@ -142,21 +143,15 @@ impl StepTable {
                 }
             }
             progress.advance(steps.len() as u64);
-            Ok(())
+            Ok(run.game())
         };
-        // The error of the first failed run, independent of thread scheduling.
-        let first_error = threads.install(|| {
-            let failed = |(place, wanted)| fill(wanted).err().map(|error| (place, error));
-            wanted.into_par_iter().enumerate().filter_map(failed).min_by_key(|(place, _)| *place)
-        });
+        let games: Vec<Result<Option<i64>>> = threads.install(|| wanted.into_par_iter().map(fill).collect());
         progress.end();
-        if let Some((_, error)) = first_error {
-            return Err(error);
-        }
         let mut facts = RunFacts::default();
-        for (place, run_id) in indices {
-            let meta = session.meta(place)?;
-            facts.push(run_id, meta.max_score, meta.engine);
+        // The first failed run's error is returned, independent of thread scheduling.
+        for ((place, run_id), game) in indices.into_iter().zip(games) {
+            let (game, meta) = (game?, session.meta(place)?);
+            facts.push(run_id, meta.max_score, game, meta.engine);
         }
         let rows = region.freeze(needed as usize)?;
         let fingerprint = Fingerprint::of_content(&blake3::hash(rows.bytes()));

@@ -5,10 +5,13 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::query::no_params;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, UInt32Type, UInt64Type};
+use arrow::datatypes::{DataType, Int64Type, UInt32Type};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+
+/// The game of a run without steps.
+const NO_GAME: i64 = -1;
 
 /// The runs that a table's rows may belong to, and the thresholds of the game phases.
 #[derive(Default)]
@@ -28,11 +31,13 @@ enum RunsSource {
     Bytes(Vec<u8>, PathBuf),
 }
 
-/// Score and engine of each run, ordered by id.
+/// Score, game and engine of each run, ordered by id.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RunFacts {
     run_id: Vec<u32>,
     max_score: Vec<u64>,
+    /// [`Run::game`](crate::Run::game); `NO_GAME` for a run without steps.
+    game: Vec<i64>,
     engine: Vec<Option<String>>,
 }
 
@@ -67,7 +72,7 @@ impl Runs {
             RunsSource::Bytes(bytes, path) => RunFacts::from_bytes(bytes).ok_or_else(|| ErrorKind::Damaged {
                 path: path.clone(),
                 what: "the runs of a table",
-                expected: "ids, scores and engines".into(),
+                expected: "ids, scores, games and engines".into(),
                 found: format!("{} bytes with lengths that contradict them", bytes.len()),
             })?,
         };
@@ -77,7 +82,7 @@ impl Runs {
 
 impl RunFacts {
     fn read(archive: &Archive) -> Result<RunFacts> {
-        let query = archive.sql("SELECT run_id, max_score, engine FROM runs ORDER BY run_id", no_params())?;
+        let query = archive.sql("SELECT run_id, max_score, game, engine FROM runs ORDER BY run_id", no_params())?;
         let mut facts = RunFacts::default();
         for batch in query.stream()? {
             let batch = batch?;
@@ -85,7 +90,9 @@ impl RunFacts {
                 let fields = batch.schema();
                 let types = fields.fields().iter().map(|field| format!("{} {}", field.name(), field.data_type()));
                 let found = types.collect::<Vec<_>>().join(", ");
-                Error::query(format!("runs: expected run_id, max_score and engine as in the schema, found {found}"))
+                Error::query(format!(
+                    "runs: expected run_id, max_score, game and engine as in the schema, found {found}"
+                ))
             })?;
         }
         Ok(facts)
@@ -93,7 +100,8 @@ impl RunFacts {
 
     fn append(&mut self, batch: &RecordBatch) -> Option<()> {
         let run_id = batch.column_by_name("run_id")?.as_primitive_opt::<UInt32Type>()?;
-        let max_score = batch.column_by_name("max_score")?.as_primitive_opt::<UInt64Type>()?;
+        let max_score = batch.column_by_name("max_score")?.as_primitive_opt::<Int64Type>()?;
+        let game = batch.column_by_name("game")?.as_primitive_opt::<Int64Type>()?;
         let engine = cast(batch.column_by_name("engine")?, &DataType::Utf8).ok()?;
         let engine = engine.as_string_opt::<i32>()?;
         if run_id.null_count() > 0 || max_score.null_count() > 0 {
@@ -104,15 +112,17 @@ impl RunFacts {
             return None;
         }
         self.run_id.extend(run_id.values());
-        self.max_score.extend(max_score.values());
+        self.max_score.extend(max_score.values().iter().map(|score| score.unsigned_abs()));
+        self.game.extend(game.iter().map(|game| game.unwrap_or(NO_GAME)));
         self.engine.extend(engine.iter().map(|name| name.map(str::to_owned)));
         Some(())
     }
 
     /// Adds a run, whose id must be greater than all others.
-    pub(super) fn push(&mut self, run_id: u32, max_score: u64, engine: Option<String>) {
+    pub(super) fn push(&mut self, run_id: u32, max_score: u64, game: Option<i64>, engine: Option<String>) {
         self.run_id.push(run_id);
         self.max_score.push(max_score);
+        self.game.push(game.unwrap_or(NO_GAME));
         self.engine.push(engine);
     }
 
@@ -122,18 +132,25 @@ impl RunFacts {
         Some((*self.max_score.get(at)?, self.engine.get(at)?.as_deref()))
     }
 
+    /// Returns a run's game.
+    pub(super) fn game(&self, run_id: u32) -> Option<i64> {
+        let at = self.run_id.binary_search(&run_id).ok()?;
+        self.game.get(at).copied().filter(|&game| game != NO_GAME)
+    }
+
     /// Returns the runs with these ids.
     pub(super) fn only(&self, run_ids: &HashSet<u32>) -> RunFacts {
         let mut facts = RunFacts::default();
         for (k, run_id) in self.run_id.iter().enumerate().filter(|(_, run_id)| run_ids.contains(run_id)) {
             facts.run_id.push(*run_id);
             facts.max_score.push(self.max_score[k]);
+            facts.game.push(self.game[k]);
             facts.engine.push(self.engine[k].clone());
         }
         facts
     }
 
-    /// Returns the runs as bytes: number of runs u32, number of engines u32, the ids u32, the scores u64, and each
+    /// Returns the runs as bytes: number of runs u32, number of engines u32, the ids u32, the scores u64, the games i64, and each
     /// run's engine u32 (an index into the engines, or 2^32 - 1 for none). Then come the engines, each as its length
     /// u32 and its text. All numbers are little-endian.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
@@ -149,6 +166,7 @@ impl RunFacts {
         bytes.extend((engines.len() as u32).to_le_bytes());
         bytes.extend(self.run_id.iter().flat_map(|id| id.to_le_bytes()));
         bytes.extend(self.max_score.iter().flat_map(|score| score.to_le_bytes()));
+        bytes.extend(self.game.iter().flat_map(|game| game.to_le_bytes()));
         let place = |name: &Option<String>| name.as_ref().and_then(|name| places.get(name.as_str()).copied());
         bytes.extend(self.engine.iter().flat_map(|name| place(name).unwrap_or(u32::MAX).to_le_bytes()));
         for name in engines {
@@ -172,6 +190,7 @@ impl RunFacts {
         let num_runs = u32::from_le_bytes(num_runs) as usize;
         let run_id: Vec<u32> = numbers(&mut rest, num_runs)?.into_iter().map(u32::from_le_bytes).collect();
         let max_score = numbers(&mut rest, num_runs)?.into_iter().map(u64::from_le_bytes).collect();
+        let game = numbers(&mut rest, num_runs)?.into_iter().map(i64::from_le_bytes).collect();
         let places: Vec<u32> = numbers(&mut rest, num_runs)?.into_iter().map(u32::from_le_bytes).collect();
         let mut engines = Vec::new();
         for _ in 0..u32::from_le_bytes(num_engines) {
@@ -185,7 +204,7 @@ impl RunFacts {
             place => engines.get(place as usize).map(|name| Some((*name).to_owned())),
         };
         let engine = places.into_iter().map(engine).collect::<Option<Vec<_>>>()?;
-        (rest.is_empty() && run_id.is_sorted()).then_some(RunFacts { run_id, max_score, engine })
+        (rest.is_empty() && run_id.is_sorted()).then_some(RunFacts { run_id, max_score, game, engine })
     }
 }
 
@@ -199,6 +218,7 @@ mod tests {
         RunFacts {
             run_id: (0..50).map(|k| k * 2).collect(),
             max_score: (0..50).map(|k| k << 33).collect(),
+            game: (0..50).map(|k| (k - 1) << 40).collect(),
             engine: (0..50).map(engine).collect(),
         }
     }

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 /// Ascending, disjoint ranges of rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Selection {
+pub(crate) struct Selection {
     /// The position of each range's first row among all selected rows, then the number of selected rows.
     positions: Vec<u64>,
     /// The first row of each range.
@@ -69,7 +69,7 @@ impl Selection {
     }
 
     /// Returns the ranges, in ascending order.
-    pub(super) fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
         self.rows.iter().zip(self.positions.windows(2)).map(|(&row, at)| row..row + (at[1] - at[0]))
     }
 

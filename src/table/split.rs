@@ -1,14 +1,16 @@
 //! Splits into rows for training and held-out rows, which stay the same when data is added.
 
+use super::selection::Selection;
 use super::step_table::StepTable;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
+use crate::step::Step;
 use std::str::FromStr;
 
 /// What a split keeps together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SplitUnit {
-    /// All steps of a run are on one side.
+    /// All steps of a run are on one side, and so are all runs of a game ([`Run::game`](crate::Run::game)).
     #[default]
     Run,
     /// Each step is assigned separately, so both sides may have steps of one run.
@@ -27,8 +29,9 @@ impl FromStr for SplitUnit {
     }
 }
 
-/// The runs or steps that a split holds out: those whose hash is below `share × 2^64`. The hash is the first eight
-/// bytes of BLAKE3 key derivation from the seed and the ids, as an integer.
+/// The games or steps that a split holds out: those whose hash is below `share × 2^64`. The hash is the first eight
+/// bytes of BLAKE3 key derivation from the seed, the game and the step's index, as an integer. The id of the run stands
+/// for a game that is unknown.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldOut {
     of_seed: blake3::Hasher,
@@ -55,18 +58,22 @@ impl HeldOut {
     }
 
     /// Returns whether a run is held out.
-    pub(crate) fn run(&self, run_id: u32) -> bool {
-        self.has(&run_id.to_le_bytes())
+    pub(crate) fn run(&self, game: Option<i64>, run_id: u32) -> bool {
+        self.has(game, run_id, &[])
     }
 
     /// Returns whether a step is held out.
-    pub(crate) fn step(&self, run_id: u32, step_index: u32) -> bool {
-        self.has(&[run_id.to_le_bytes(), step_index.to_le_bytes()].concat())
+    pub(crate) fn step(&self, game: Option<i64>, run_id: u32, step_index: u32) -> bool {
+        self.has(game, run_id, &step_index.to_le_bytes())
     }
 
-    fn has(&self, id: &[u8]) -> bool {
+    fn has(&self, game: Option<i64>, run_id: u32, step: &[u8]) -> bool {
         let mut hasher = self.of_seed.clone();
-        hasher.update(id);
+        match game {
+            Some(game) => hasher.update(&game.to_le_bytes()),
+            None => hasher.update(&run_id.to_le_bytes()),
+        };
+        hasher.update(step);
         let mut hash = [0; 8];
         hasher.finalize_xof().fill(&mut hash);
         // The product is exact, because multiplying by a power of two only changes the exponent.
@@ -87,12 +94,14 @@ impl StepTable {
     /// Splits the table into two views `(train, test)`. They are disjoint and together have all rows. The second view
     /// has approximately the share `test_size` of the runs or steps.
     ///
-    /// The seed and the run's id, and the step's index for [`SplitUnit::Step`], determine the side. So a run or step
-    /// keeps its side when the archive grows. If `test_size` grows, none leaves the second view. To split a view again,
+    /// The seed and the run's game, and the step's index for [`SplitUnit::Step`], determine the side. So a run or step
+    /// keeps its side when the archive grows, and equal games are never on both sides. The run's id replaces the game in
+    /// a table whose runs are unknown, such as a loaded array of NumPy. If `test_size` grows, none leaves the second view. To split a view again,
     /// use another seed. A view by step takes about 20 bytes per range of consecutive rows.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) unless `test_size` is between 0 and 1.
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) unless `test_size` is between 0 and 1; any error of reading
+    /// the archive's runs.
     pub fn train_test_split(&self, test_size: f64, seed: u64, unit: SplitUnit) -> Result<(StepTable, StepTable)> {
         self.split_unless_cancelled("test_size", test_size, seed, unit, CancellationToken::never())
     }
@@ -107,20 +116,33 @@ impl StepTable {
         unit: SplitUnit,
         cancel: &CancellationToken,
     ) -> Result<(StepTable, StepTable)> {
-        let held_out = HeldOut::new(argument, share, seed, unit)?;
-        let side = |is_test: bool| match unit {
-            SplitUnit::Run => self.select(|run| held_out.run(run) == is_test, |_, _| true, cancel),
-            SplitUnit::Step => {
-                let index = |row: &[u8]| self.layout().step_index_of(row);
-                self.select(|_| true, |step, row| held_out.step(step.run_id, index(row)) == is_test, cancel)
-            }
-        };
-        let (train, test) = (side(false)?, side(true)?);
+        let (train, test) = self.split_by(&HeldOut::new(argument, share, seed, unit)?, unit, cancel)?;
         let name = |part: &str| match unit {
             SplitUnit::Run => format!("split {part} {share:?} {seed}"),
             SplitUnit::Step => format!("split by step {part} {share:?} {seed}"),
         };
         // Saved states of loaders contain these names, so the second side keeps the name `val`.
         Ok((self.with_view(train, &name("train")), self.with_view(test, &name("val"))))
+    }
+
+    /// Returns the rows of both sides of a split, first those that are not held out.
+    pub(crate) fn split_by(
+        &self,
+        held_out: &HeldOut,
+        unit: SplitUnit,
+        cancel: &CancellationToken,
+    ) -> Result<(Selection, Selection)> {
+        let facts = self.runs.facts()?;
+        let game = |run_id: u32| facts.as_ref()?.game(run_id);
+        let side = |is_test: bool| match unit {
+            SplitUnit::Run => self.select(|run| held_out.run(game(run), run) == is_test, |_, _| true, cancel),
+            SplitUnit::Step => {
+                let is_held_out = |step: &Step, row: &[u8]| {
+                    held_out.step(game(step.run_id), step.run_id, self.layout().step_index_of(row))
+                };
+                self.select(|_| true, |step, row| is_held_out(step, row) == is_test, cancel)
+            }
+        };
+        Ok((side(false)?, side(true)?))
     }
 }

@@ -21,7 +21,7 @@ from oracle import Game
 from threads import HANGS
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
-"""Archives that older versions wrote, and the run files that they contain."""
+"""An archive that freezes the schema, and the run files that it contains."""
 GOLDEN_PHASES = {"mid": 64, "late": 256}
 ENGINES = ("alpha", "beta", None, "γάμμα")
 TRAILER = len(',"crc32c":"00000000"}\n')

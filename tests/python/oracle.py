@@ -252,7 +252,7 @@ def step_columns(games: Sequence[Game], phases: tuple[int, int]) -> dict[str, Ar
         "has_evs": np.array([values is not None for values in branches]),
         "max_exp": np.array(max_exp, "u1"),
         "phase": np.array([phase(exp) for exp in max_exp]),
-        "max_score": np.array([game.max_score for game, _ in rows], "u8"),
+        "max_score": np.array([game.max_score for game, _ in rows], "i8"),
         "highest_tile": np.array([game.highest_tile for game, _ in rows], "u4"),
         "num_steps": np.array([len(game) for game, _ in rows], "u4"),
         "engine": np.array([game.engine for game, _ in rows], object),

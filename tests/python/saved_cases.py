@@ -231,7 +231,7 @@ MINE = """-- Runs of one engine,
 --
 -- Columns:
 --   run_id uint32: the run
---   max_score uint64: its score
+--   max_score int64: its score
 --   label string: both,
 --     as text
 SELECT run_id, max_score, concat(engine, ' $least ', max_score) AS label  -- not a $parameter

@@ -21,12 +21,15 @@ import a2store
 import reference
 from a2store import selfplay
 
+pytestmark = pytest.mark.filterwarnings("ignore:thresholds")
 OF_ANOTHER_TYPE = (True, 1.5, "a", np.bool_(True), 1j)
 INDICES = {"index", "indices", "steps"}
 """Arguments that are indices: out of range, they raise ``IndexError``, as for a list."""
 EXEMPT = {
     "_play": "internal: play is its public name",
+    "_Position": "internal: the loaders check their own arguments",
     "StepTable.__getitem__": "an operator: names and masks are keys too",
+    "StepTable.__getitems__": "called by the DataLoader of PyTorch with indices of its sampler",
     "StepDataset.__getitem__": "an operator: its error names the index, as that of a list does",
     "EmbedReport": "a result, not called by users",
     "TrainReport": "a result, not called by users",

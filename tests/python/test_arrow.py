@@ -45,7 +45,7 @@ def test_schemas(archive: a2store.Archive, query: a2store.Query) -> None:
         ("has_evs", pa.bool_(), False),
         ("max_exp", pa.uint8(), False),
         ("phase", text, False),
-        ("max_score", pa.uint64(), False),
+        ("max_score", pa.int64(), False),
         ("highest_tile", pa.uint32(), False),
         ("num_steps", pa.uint32(), False),
         ("engine", text, True),

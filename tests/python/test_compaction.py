@@ -15,7 +15,6 @@ import pytest
 
 import a2store
 from archives import (
-    GOLDEN,
     Table,
     Tables,
     assert_same_tables,
@@ -233,9 +232,8 @@ def test_a_reader_of_a_version_that_expires(hourly: a2store.Archive) -> None:
     # The reader gets an error instead of fewer rows.
     for name in ("runs", "steps"):
         # Footers may be cached, so that the error appears only when the stream is read.
-        with pytest.raises((a2store.Error, OSError, pa.ArrowException)) as caught:
+        with pytest.raises((a2store.Error, pa.ArrowException), match=f"version {APPENDS + 1}: expected"):
             pa.table(reader.sql(f"SELECT * FROM {name}"))
-        assert ".parquet" in str(caught.value)
     assert reader.version == APPENDS + 1
     reader.refresh()
     assert_same_tables(tables(reader), before)
@@ -281,20 +279,6 @@ def test_compaction_during_an_ingest_of_another_process(hourly: a2store.Archive,
     operations = [commit.operation for commit in hourly.history()]
     assert operations.count("ingest") == APPENDS + len(more)
     assert hourly.verify(deep=True, progress=False).problems == []
-
-
-def test_an_archive_of_an_older_schema(tmp_path: Path) -> None:
-    archive = a2store.Archive.open(copied(GOLDEN / "schema-1.a2", tmp_path / "games.a2"))
-    before = tables(archive)
-    report = archive.compact(progress=False)
-    assert (report.files_before, report.files_after) == (4, 2)
-    after = tables(archive)
-    assert_same_tables(after, before)
-    assert after["runs"]["version"].null_count == archive.num_runs
-    (file,) = archive.files("runs")
-    assert pq.read_schema(file).names == [field.name for field in pa.schema(archive.schema("runs"))]
-    assert pq.read_metadata(file).metadata[b"a2store.schema_version"] == b"5"
-    assert archive.verify(deep=True, progress=False).problems == []
 
 
 def damage(data: bytes, at: int, by: int) -> bytes:

@@ -23,6 +23,7 @@ from a2store.critic.bf16 import from_bf16
 from games import play
 from oracle import Game
 
+pytestmark = pytest.mark.filterwarnings("ignore:thresholds")
 THRESHOLDS = (64, 128, 256)
 """Tiles that some random games reach and others do not."""
 HIGHER = (256, 512)
@@ -332,7 +333,6 @@ def test_fixture_session(fixtures: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(tokens.numpy(), np.load(fixtures / "session" / "steps.npy")["exps"])
 
 
-@pytest.mark.filterwarnings("ignore:thresholds")
 def test_embeddings_of_native_bfloat16(session: Path) -> None:
     """Other libraries store bfloat16 as two bytes without a type, and describe it by ``dtype`` alone."""
     expected = CriticData(session, 100, use_embeddings=True, shuffle=False)

@@ -270,6 +270,8 @@ def test_runs_that_cannot_become_rows(tree: Tree, tmp_path: Path) -> None:
 
         with sqlite3.connect(tmp_path / "session" / "metadata.db") as database:
             database.execute("UPDATE runs SET steps = 100000")
+            # With a known rate, missing rows are an error.
+            database.execute("DELETE FROM session WHERE meta_key = 'sample_rate'")
         database.close()
         found = np.asarray(from_runs(tmp_path / "session"))["step_index"]
         assert_same(found, np.arange(first, first + len(game), dtype=dtype))

@@ -164,12 +164,3 @@ def test_moves_of_an_exported_session(games: list[Game], tmp_path: Path, action:
         with pytest.raises(ValueError, match="run 0: an unknown move at step"):
             export(archive, tmp_path / "moves", moves=True)
         assert not (tmp_path / "moves").exists()
-
-
-def test_missing_metadata_of_an_older_archive_is_filled_in(tmp_path: Path) -> None:
-    golden = sorted(archives.GOLDEN.glob("schema-3.a2"))[0]
-    archive = a2store.Archive.open(archives.copied(golden, tmp_path / "games.a2"))
-    runs = pa.table(archive.sql("SELECT source_id, game_steps, session_info FROM runs"))
-    assert all(column.null_count == len(column) for column in runs.columns)
-    out = export(archive, tmp_path / "out")
-    assert len(formats.query(out / "metadata.db", RUNS)) == archive.num_runs

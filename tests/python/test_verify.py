@@ -97,7 +97,7 @@ def data_files(path: Path, table: Table) -> list[str]:
 
 
 def archives(kind: str, small: Path, odd: Path, long_log: Path, runs: list[Path], target: Path) -> a2store.Archive:
-    template = {"odd": odd, "long": long_log, "golden": GOLDEN / "schema-1.a2"}.get(kind, small)
+    template = {"odd": odd, "long": long_log, "golden": GOLDEN / "games.a2"}.get(kind, small)
     if kind == "empty":
         return a2store.Archive.create(target)
     archive = a2store.Archive.open(copied(template, target))
@@ -109,7 +109,7 @@ def archives(kind: str, small: Path, odd: Path, long_log: Path, runs: list[Path]
         archive.expire(older_than=0, grace=0)
         archive.ingest(runs[6:9], progress=False)
     if kind == "grown golden":
-        archive = a2store.Archive.open(copied(GOLDEN / "schema-1.a2", target))
+        archive = a2store.Archive.open(copied(GOLDEN / "games.a2", target))
         archive.ingest(runs[:3], progress=False)
         archive.compact(progress=False)
         archive.ingest(runs[3:5], progress=False)

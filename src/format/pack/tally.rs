@@ -56,6 +56,18 @@ impl PackReader {
         Ok(self.stats_cell().get_or_init(|| stats).clone())
     }
 
+    /// Returns the game of each run ([`Run::game`](crate::Run::game)); `None` for a damaged run.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
+    pub(crate) fn games(&self, cancel: &CancellationToken) -> Result<Vec<Option<i64>>> {
+        let game = |index| {
+            cancel.check()?;
+            Ok(self.decode_auto_v2(index).ok().and_then(|run| run.game()))
+        };
+        workers::shared()?.install(|| (0..self.len()).into_par_iter().map(game).collect())
+    }
+
     fn tally(&self, progress: &dyn Progress, cancel: &CancellationToken) -> Result<Tally> {
         let starts: Vec<usize> = (0..self.len()).step_by(CHUNK_RUNS).collect();
         let of_chunk = |start: usize| {

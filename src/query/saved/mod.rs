@@ -4,7 +4,7 @@
 //! -- The best runs.
 //! --
 //! -- Parameters:
-//! --   min_score uint64 = 20000: the least final score of a run
+//! --   min_score int64 = 20000: the least final score of a run
 //! --
 //! -- Columns:
 //! --   run_id uint32: the run

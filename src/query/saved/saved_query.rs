@@ -54,7 +54,7 @@ pub struct SavedParameter {
 ///
 /// ```
 /// let query = a2store::SavedQuery::find("high_score", None)?;
-/// assert!(query.columns.iter().any(|column| column.name == "max_score" && column.dtype == "uint64"));
+/// assert!(query.columns.iter().any(|column| column.name == "max_score" && column.dtype == "int64"));
 /// # Ok::<(), a2store::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

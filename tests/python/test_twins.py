@@ -1,0 +1,190 @@
+"""One game in several formats: recognized at ingest, kept or skipped, and on one side of every split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import a2store
+import formats
+import oracle
+from archives import run_command, short_games
+from oracle import Game
+
+FORMATS = ("a2t1", "a2pack", "packdat", "npy", "session")
+NUM_GAMES = 24
+Table = Any
+
+
+@pytest.fixture(scope="module")
+def games(tmp_path_factory: pytest.TempPathFactory) -> list[Game]:
+    return short_games(tmp_path_factory.mktemp("games") / "whole", NUM_GAMES)
+
+
+@pytest.fixture(scope="module")
+def folder(games: list[Game], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Each game once as a2run2 with values, and in a subfolder for each format without them."""
+    folder = tmp_path_factory.mktemp("twins")
+    (folder / "a2run2").mkdir()
+    (folder / "a2t1").mkdir()
+    for index, game in enumerate(games):
+        (folder / "a2run2" / f"{index:03}.a2run2").write_bytes(oracle.encode_a2run2(game))
+        (folder / "a2t1" / f"{index:03}.bin").write_bytes(oracle.encode_a2t1(game))
+    for name in FORMATS[1:]:
+        out = {"a2pack": "games.a2pack", "packdat": "pack.dat"}.get(name, "games")
+        (folder / name).mkdir()
+        a2store.convert(folder / "a2t1", folder / name / out, format=name, progress=False)
+    return folder
+
+
+def runs(archive: a2store.Archive) -> dict[str, list[Any]]:
+    table = pa.table(archive.sql("SELECT run_id, game, format, num_steps FROM runs ORDER BY run_id"))
+    return {name: table[name].to_pylist() for name in table.column_names}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_one_game_in_all_formats_is_one_game(folder: Path, tmp_path: Path) -> None:
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    first = archive.ingest(folder / "a2run2", progress=False)
+    assert (first.accepted, first.twins) == (NUM_GAMES, 0)
+    known = runs(archive)["game"]
+    assert len(set(known)) == NUM_GAMES
+    assert all(0 <= game < 2**63 for game in known)
+    num_twins = 0
+    for name in FORMATS:
+        report = archive.ingest(folder / name, progress=False)
+        assert (report.accepted + report.duplicates, report.twins) == (NUM_GAMES, report.accepted), name
+        num_twins += report.twins
+    found = runs(archive)
+    assert num_twins >= 3 * NUM_GAMES
+    assert sorted(found["game"]) == sorted(known * (1 + num_twins // NUM_GAMES))
+    assert archive.verify(deep=True, progress=False).problems == []
+
+
+def test_twins_within_one_ingest(folder: Path, tmp_path: Path) -> None:
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    report = archive.ingest([folder / "a2t1", folder / "a2run2"], progress=False)
+    assert (report.accepted, report.twins, report.duplicates) == (2 * NUM_GAMES, NUM_GAMES, 0)
+
+
+def test_skipped_twins(folder: Path, tmp_path: Path) -> None:
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    both = [folder / "a2run2", folder / "a2t1"]
+    report = archive.ingest(both, on_twin="skip", progress=False)
+    assert (report.accepted, report.twins, report.duplicates) == (NUM_GAMES, NUM_GAMES, 0)
+    assert set(runs(archive)["format"]) == {"a2run2"}
+    # They are no part of the archive, so a later ingest decides again.
+    for fresh in (archive, a2store.Archive.open(archive.path)):
+        report = fresh.ingest(both, on_twin="skip", progress=False)
+        assert (report.accepted, report.twins, report.duplicates) == (0, NUM_GAMES, NUM_GAMES)
+    report = archive.ingest(both, progress=False)
+    assert (report.accepted, report.twins, report.duplicates) == (NUM_GAMES, NUM_GAMES, NUM_GAMES)
+    with pytest.raises(ValueError, match='on_twin: expected "keep" or "skip", found "drop"'):
+        archive.ingest(both, on_twin="drop", progress=False)  # type: ignore[arg-type]
+
+
+def test_the_command_counts_twins(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "games.a2"
+    skipped = run_command("ingest", folder / "a2run2", folder / "a2t1", path, "--on-twin", "skip").stdout
+    assert f"{NUM_GAMES} runs added, 0 already there, 0 rejected, {NUM_GAMES} twins skipped" in skipped
+    kept = run_command("ingest", folder / "a2t1", path).stdout
+    assert f"{NUM_GAMES} runs added, 0 already there, 0 rejected, {NUM_GAMES} of them twins" in kept
+    assert "twins" not in run_command("ingest", folder / "a2t1", path).stdout
+    assert '"twins":0' in run_command("ingest", folder / "a2t1", path, "--json").stdout.replace(" ", "")
+
+
+def test_many_commits_remember_games(games: list[Game], tmp_path: Path) -> None:
+    """The games of older commits come from the digests that the archive keeps."""
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    for index, game in enumerate(games):
+        path = tmp_path / f"{index}.a2run2"
+        path.write_bytes(oracle.encode_a2run2(game))
+        archive.ingest(path, progress=False)
+    assert list((archive.path / "_log").glob("*.digests"))
+    twins = tmp_path / "twins"
+    twins.mkdir()
+    for index, game in enumerate(games):
+        (twins / f"{index}.a2run2").write_bytes(oracle.encode_a2run2(replace(game, engine="another")))
+    report = a2store.open(archive.path).ingest(twins, on_twin="skip", progress=False)
+    assert (report.accepted, report.twins) == (0, NUM_GAMES)
+    # A prefix of a game is another game.
+    game = games[0]
+    shorter = replace(game, boards=game.boards[:-1], moves=game.moves[:-1], branches=game.branches[:-1])
+    (tmp_path / "shorter.bin").write_bytes(oracle.encode_a2t1(replace(shorter, final_board=game.boards[-1])))
+    report = archive.ingest(tmp_path / "shorter.bin", progress=False)
+    assert (report.accepted, report.twins) == (1, 0)
+
+
+def of_archive(folder: Path, tmp_path: Path) -> Table:
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    archive.ingest([folder / "a2run2", folder / "a2t1"], progress=False)
+    return archive.sql("SELECT * FROM steps").materialize(progress=False)
+
+
+def of_run_files(folder: Path, _: Path) -> Table:
+    return a2store.StepTable.from_runs([folder / "a2run2", folder / "a2t1"], progress=False)
+
+
+def of_file(folder: Path, tmp_path: Path) -> Table:
+    of_archive(folder, tmp_path).save(tmp_path / "table.npy", progress=False)
+    return a2store.StepTable.load(tmp_path / "table.npy", progress=False)
+
+
+def of_session(folder: Path, tmp_path: Path) -> Table:
+    games = [oracle.decode(path.read_bytes()) for path in sorted((folder / "a2t1").iterdir())]
+    formats.write_session(tmp_path / "session", games + games)
+    return a2store.StepTable.from_session(tmp_path / "session", progress=False)
+
+
+def sides(table: Table, unit: Any, seed: int) -> list[set[tuple[int, int]]]:
+    """Return the steps of both sides: the number of the game and the index in it. Runs k and k + NUM_GAMES are twins."""
+    parts = table.train_test_split(0.4, seed=seed, unit=unit)
+    assert sum(map(len, parts)) == len(table)
+    first = int(np.asarray(table)["run_id"].min())
+    rows = [np.asarray(part) for part in parts]
+    games = [((part["run_id"] - first) % NUM_GAMES).tolist() for part in rows]
+    return [set(zip(of, part["step_index"].tolist(), strict=True)) for of, part in zip(games, rows, strict=True)]
+
+
+@pytest.mark.parametrize("make", [of_archive, of_run_files, of_file, of_session])
+def test_splits_keep_a_game_on_one_side(make: Callable[[Path, Path], Table], folder: Path, tmp_path: Path) -> None:
+    table = make(folder, tmp_path)
+    assert len(table) == 2 * NUM_GAMES * 20
+    for unit in ("run", "step"):
+        for seed in range(5):
+            train, test = sides(table, unit, seed)
+            assert train
+            assert test
+            assert train.isdisjoint(test), (unit, seed)
+
+
+def test_packs_and_their_tables_split_alike(folder: Path, tmp_path: Path) -> None:
+    a2store.convert([folder / "a2run2", folder / "a2t1"], tmp_path / "both.a2pack", format="a2pack", progress=False)
+    pack = a2store.PackReader.open(tmp_path / "both.a2pack")
+    table = pack.to_table()
+    for seed in range(5):
+        train, test = pack.train_test_split(0.4, seed=seed)
+        boards = [{pack[int(index)].boards.tobytes() for index in part} for part in (train, test)]
+        assert boards[0].isdisjoint(boards[1])
+        assert len(boards[0]) + len(boards[1]) == NUM_GAMES
+        assert set(test.tolist()) == set(np.asarray(table.train_test_split(0.4, seed=seed)[1])["run_id"].tolist())
+        steps = pack.train_test_split(0.4, seed=seed, unit="step")
+        expected = table.train_test_split(0.4, seed=seed, unit="step")
+        for found, part in zip(steps, expected, strict=True):
+            assert np.asarray(table)[found].tobytes() == np.asarray(part).tobytes()
+
+
+def test_a_split_survives_new_runs_and_compaction(folder: Path, tmp_path: Path) -> None:
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    archive.ingest(folder / "a2t1", progress=False)
+    query = "SELECT * FROM steps"
+    before = sides(archive.sql(query).materialize(progress=False), "run", 3)
+    archive.ingest(folder / "a2run2", progress=False)
+    archive.compact(progress=False)
+    assert sides(archive.sql(query).materialize(progress=False), "run", 3) == before
