@@ -491,8 +491,8 @@ impl PyArchive {
     ///   otherwise a bar is shown if standard error is a terminal.
     /// - ``on_error``: the effect of a file that cannot be read or decoded. ``"report"`` lists it in the report and
     ///   continues; ``"raise"`` raises its error and adds nothing.
-    /// - ``on_twin``: the effect of a new run whose game another run has, such as one game in two formats. ``"keep"`` adds
-    ///   the run, and splits keep both on one side; ``"skip"`` skips it. ``report.twins`` counts both.
+    /// - ``on_twin``: the effect of a new run whose game another run has, such as one game in two formats. ``"keep"``
+    ///   adds the run, and splits keep both on one side; ``"skip"`` skips it. ``report.twins`` counts both.
     /// - ``wait``: how long to wait while another process on this machine writes to the archive, in seconds or as a
     ///   ``timedelta``; ``None`` = ten minutes.
     ///

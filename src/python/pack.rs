@@ -399,8 +399,8 @@ impl PyPackReader {
     /// Split the pack by run or step, and return the ascending indices of the two parts, ``(train, test)``.
     ///
     /// The same runs and steps are in ``test`` as in ``to_table().train_test_split(…)``. They stay there when
-    /// runs are appended to the pack. Runs of one game are on one side. ``split`` instead makes a part of an exact size,
-    /// and ignores that runs may be of one game.
+    /// runs are appended to the pack. Runs of one game are on one side. ``split`` instead makes a part of an exact
+    /// size, and ignores that runs may be of one game.
     ///
     /// - ``test_size``: the approximate share of runs or steps in ``test``, in ``0..=1``.
     /// - ``seed``: the seed of the split, in ``0..2**64``.

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 
 import a2store
-import archives
 import formats
 from games import play
 from oracle import Game

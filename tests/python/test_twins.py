@@ -143,7 +143,10 @@ def of_session(folder: Path, tmp_path: Path) -> Table:
 
 
 def sides(table: Table, unit: Any, seed: int) -> list[set[tuple[int, int]]]:
-    """Return the steps of both sides: the number of the game and the index in it. Runs k and k + NUM_GAMES are twins."""
+    """Return the steps of both sides: the number of the game and the index in it.
+
+    Runs k and k + NUM_GAMES are twins.
+    """
     parts = table.train_test_split(0.4, seed=seed, unit=unit)
     assert sum(map(len, parts)) == len(table)
     first = int(np.asarray(table)["run_id"].min())
