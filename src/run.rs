@@ -300,6 +300,18 @@ impl Run {
         Cow::Owned(run)
     }
 
+    /// Returns this run with its final board, if it lacks that board and the last move and the final score determine it.
+    pub(crate) fn with_derived_final_board(self) -> Run {
+        let last = self.num_steps().checked_sub(1).and_then(|last| self.step(last));
+        let (Some(last), None, None) = (last, self.final_board, self.step_indices()) else { return self };
+        // If no tiles merge and a 2 spawns, the score is that of the last step's board. So it may have been computed there.
+        let is_of_last = self.meta.max_score == last.board.score();
+        let fits = |board: WideBoard| {
+            !is_of_last && (board.score(), board.highest_tile()) == (self.meta.max_score, self.meta.highest_tile)
+        };
+        Run { final_board: final_board_after(last, fits), ..self }
+    }
+
     /// Checks the run against the rules:
     ///
     /// - Every known move is legal. For an unknown move, some legal move must lead to the next board.
@@ -340,6 +352,18 @@ impl Run {
         }
         Ok(())
     }
+}
+
+/// Returns the board after a step's move, if the move leaves one cell empty and `fits` holds for one of the two tiles that
+/// may spawn there.
+pub(crate) fn final_board_after(last: RunStep, fits: impl Fn(WideBoard) -> bool) -> Option<WideBoard> {
+    let after = last.board.slide(last.chosen?);
+    if after == last.board || after.num_empty() != 1 {
+        return None;
+    }
+    let spawned = |exp| WideBoard::from_exps(after.exps().map(|old| if old == 0 { exp } else { old })).ok();
+    let mut boards = [1, 2].into_iter().filter_map(spawned).filter(|&board| fits(board));
+    boards.next().filter(|_| boards.next().is_none())
 }
 
 /// Returns the possible boards after sliding. There are two if two tiles of 32,768 meet, because some engines merge

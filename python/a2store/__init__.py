@@ -40,6 +40,10 @@ and others of ``logging``; docs/logging.md lists them.
 (16, dtype('float32'), dtype('bool'))
 """
 
+# isort: off
+from . import _start  # noqa: F401  # Before imports that take long.
+
+# isort: on
 from collections.abc import Mapping
 
 from ._a2store import (

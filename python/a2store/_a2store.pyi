@@ -594,12 +594,14 @@ def convert(
       error and writes nothing. ``"skip"`` writes the other runs and lists the error in the report.
     - ``format``: ``"a2t1"``, ``"a2run2"``, ``"a2pack"``, ``"packdat"``, ``"npy"``, ``"session"``, ``"macroxue"`` or
       ``"jsonl"``.
-    - ``by_step``, ``compact``, ``compress``, ``align``, ``shard_rows``, ``moves``, ``workers``, ``progress``: as in
+    - ``moves``: for ``"session"``: as in ``Archive.export_runs``, but ``None`` = only if the first run has all of its
+      moves.
+    - ``by_step``, ``compact``, ``compress``, ``align``, ``shard_rows``, ``workers``, ``progress``: as in
       ``Archive.export_runs``.
 
     Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read, ``ValueError`` for one that the format
     cannot hold, ``FileExistsError`` for a file that already exists, and ``KeyboardInterrupt`` on Ctrl-C.
-    Files of several runs are written atomically. Issues warnings as ``Archive.ingest`` does.
+    Files of several runs are written atomically. Issues warnings as ``Archive.ingest`` and ``Archive.export_runs`` do.
 
     >>> a2store.convert(["runs", "games.a2pack"], "all.dat", format="packdat")
     ExportReport("all.dat", runs=40, num_steps=58640)
@@ -1312,8 +1314,8 @@ class Game:
         - ``final_board``: the board after the last move, as for ``push``; ``None`` = unknown.
 
         The game is not kept if this raises ``RecorderLimitError`` (it would exceed ``max_disk_mb``) or ``ValueError``
-        (the recorder is closed). It is kept if this raises ``OSError`` (the journal cannot be written), but it is
-        durable only after the next rotation.
+        (the recorder is closed). It is kept if this raises ``OSError``, because the journal cannot be written, for
+        example on a full disk. The next rotation writes it, so do not record the game again.
 
         >>> from a2store import selfplay
         >>> recorder = selfplay.Recorder("selfplay", tag="v1")
@@ -2277,6 +2279,7 @@ class Archive:
         shard_rows: int | None = None,
         moves: bool | None = None,
         append: bool = False,
+        on_error: Literal["raise", "skip"] = "raise",
         workers: int | None = None,
         progress: _Progress = None,
     ) -> ExportReport:
@@ -2285,8 +2288,10 @@ class Archive:
         ``"original"`` restores the exact bytes of ingested run files, or the Macroxue pack that all runs came from. It
         rejects a pack of which the archive lacks a run, unless the query selects only some of its runs. Run files are
         named by id, as in ``out/run-00000042.a2run2``; if there are more than 1,000, they go into subfolders
-        of 1,000 files. Data that a format cannot store is omitted, as docs/formats.md lists. If the format requires
-        whole games, a run without a final board is rejected. No file is overwritten.
+        of 1,000 files. One ``UserWarning`` counts the runs of which the format loses a part, such as final boards;
+        docs/formats.md has a table. If the format requires
+        whole games, a missing final board is derived if the last move and the score determine it; otherwise the run is
+        rejected. No file is overwritten.
 
         - ``query``: SQL whose result has a column ``run_id``.
         - ``out``: a folder for run files, ``"npy"``, ``"session"`` and ``"macroxue"``. For other formats, the file, or
@@ -2301,9 +2306,11 @@ class Archive:
         - ``shard_rows``: for ``"npy"``, ``"session"`` and ``"macroxue"``: rows per file, at least 1; ``None`` = one
           file, or the files of the Macroxue pack that all runs came from.
           ``"original"`` rejects it.
-        - ``moves``: for ``"session"``: whether the rows have moves, which an existing Rust reader of sessions rejects.
-          ``None`` = only if all runs come from one session with moves.
+        - ``moves``: for ``"session"``: whether the rows have moves. ``False`` is for an existing Rust reader of
+          sessions, which rejects them. ``None`` = with moves, unless a run comes from a session without them.
         - ``append``: for ``"packdat"``, ``"npy"`` and ``"macroxue"``: ``True`` = add to existing files.
+        - ``on_error``: the effect of a run that the format cannot hold. ``"raise"`` raises ``ValueError``. ``"skip"``
+          writes the other runs and lists the error in the report.
         - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
         - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
           otherwise a bar is shown if standard error is a terminal.
@@ -2343,7 +2350,7 @@ class ExportReport:
 
     @property
     def errors(self) -> list[Rejected]:
-        """The runs and files that ``convert`` skipped with ``on_error="skip"``, in order."""
+        """The runs and files that were skipped with ``on_error="skip"``, in order."""
 
 @final
 class AnnotateReport:

@@ -178,9 +178,6 @@ pub(super) struct ConvertArgs {
     pub(super) format: ExportFormat,
     #[command(flatten)]
     pub(super) target: ExportTargetArgs,
-    /// Skip and list runs that cannot be read or that the format cannot hold, instead of stopping at the first one.
-    #[arg(long)]
-    pub(super) skip_errors: bool,
 }
 
 #[derive(Args, Debug)]
@@ -203,9 +200,13 @@ pub(super) struct ExportTargetArgs {
     /// npy, session, macroxue: rows per file [default: all in one file].
     #[arg(long)]
     pub(super) shard_rows: Option<u64>,
-    /// session: whether to write the moves [default: only in an export of a single session that has them].
+    /// session: whether to write the moves [default: true, but false if the runs come from a session without them].
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub(super) moves: Option<bool>,
+    /// Skip and list runs that the format cannot hold, instead of stopping at the first one. `convert` also skips runs
+    /// and files that cannot be read.
+    #[arg(long)]
+    pub(super) skip_errors: bool,
     /// Number of threads [default: one per core].
     #[arg(long)]
     pub(super) workers: Option<usize>,

@@ -1,13 +1,11 @@
 //! Exit statuses and the printing of errors.
 
+use super::progress::interrupted_status;
 use super::terminal::print_error;
 use crate::error::{Error, ErrorKind};
 use clap::Parser;
 use std::ffi::OsString;
 use std::io;
-
-/// The exit status after Ctrl-C, by the convention of shells: 128 plus the number of SIGINT.
-const INTERRUPTED: u8 = 130;
 
 /// Parses a command line, calls `work`, prints its error, and returns the exit status.
 pub(super) fn conclude<C: Parser>(
@@ -29,7 +27,7 @@ pub(super) fn conclude<C: Parser>(
         Err(error) => {
             print_error(name, format_args!("{error:#}"));
             match error.downcast_ref::<Error>().map(Error::kind) {
-                Some(ErrorKind::Cancelled) => INTERRUPTED,
+                Some(ErrorKind::Cancelled) => interrupted_status(),
                 _ => status_of(&error),
             }
         }

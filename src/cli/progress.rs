@@ -1,13 +1,17 @@
-//! The progress bar, and Ctrl-C: the first signal cancels long work, a second one ends the process at once.
+//! The progress bar, and Ctrl-C: a signal cancels long work, and soon ends a process whose work does not react. A second
+//! signal ends the process at once.
 
 use super::terminal::print_warning;
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
 use crate::progress::{Progress, ProgressBar, Unit};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use signal_hook::low_level::pipe;
+use signal_hook::{flag, low_level};
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Returns progress on standard error, with warnings. `quiet` hides both.
@@ -56,18 +60,42 @@ impl Progress for WithWarnings {
     }
 }
 
+/// The time that cancelled work has to end. A call of the operating system may never return, such as a read from a file
+/// system that hangs.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The exit status after the last signal, by the convention of shells: 128 plus its number. Before a signal, that of
+/// SIGINT.
+static STATUS: LazyLock<Arc<AtomicUsize>> = LazyLock::new(|| Arc::new(AtomicUsize::new(128 + SIGINT as usize)));
+
+/// Returns the exit status of a command whose work was cancelled.
+pub(super) fn interrupted_status() -> u8 {
+    STATUS.load(Ordering::Relaxed) as u8
+}
+
 /// A token that SIGINT and SIGTERM cancel.
 pub(super) struct Interrupt(CancellationToken);
 
 impl Interrupt {
-    /// Registers the signal handlers.
+    /// Registers the signal handlers. If the process still runs some seconds after a signal, it ends: it publishes nothing
+    /// more, and may leave staged files, as after SIGKILL.
     pub(super) fn new() -> Result<Interrupt> {
         let flag = Arc::new(AtomicBool::new(false));
+        let (mut woken, wake) = UnixStream::pair()?;
         for signal in [SIGINT, SIGTERM] {
+            let status = 128 + signal;
             // The order matters: the conditional handler must run before the first signal raises the flag.
-            flag::register_conditional_default(signal, Arc::clone(&flag))?;
+            flag::register_conditional_shutdown(signal, status, Arc::clone(&flag))?;
             flag::register(signal, Arc::clone(&flag))?;
+            flag::register_usize(signal, Arc::clone(&STATUS), status as usize)?;
+            pipe::register(signal, wake.try_clone()?)?;
         }
+        std::thread::Builder::new().name("a2store-signals".into()).spawn(move || {
+            if woken.read_exact(&mut [0]).is_ok() {
+                std::thread::sleep(PATIENCE);
+                low_level::exit(i32::from(interrupted_status()));
+            }
+        })?;
         Ok(Interrupt(CancellationToken::polling(move || flag.load(Ordering::Relaxed))))
     }
 

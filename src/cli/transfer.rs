@@ -28,7 +28,7 @@ pub(super) fn export(args: &ExportArgs, quiet: bool) -> Result<u8> {
 pub(super) fn convert(args: &ConvertArgs, quiet: bool) -> Result<u8> {
     let interrupt = Interrupt::new()?;
     let start = Instant::now();
-    let options = options(args.format, &args.target)?.with_skip_errors(args.skip_errors);
+    let options = options(args.format, &args.target)?;
     let report = crate::convert(&args.inputs, &args.target.output, &options, &*progress(quiet), interrupt.token())?;
     print(&report, start, args.target.json)
 }
@@ -36,6 +36,7 @@ pub(super) fn convert(args: &ConvertArgs, quiet: bool) -> Result<u8> {
 fn options(format: ExportFormat, target: &ExportTargetArgs) -> Result<ExportOptions> {
     let mut options = ExportOptions::new(format);
     (options.by_step, options.compact, options.append) = (target.by_step, target.compact, target.append);
+    options.skip_errors = target.skip_errors;
     (options.shard_rows, options.moves, options.workers) = (target.shard_rows, target.moves, target.workers);
     options.compression = target.compress.parse().map_err(|error: crate::Error| match error.kind() {
         ErrorKind::Argument { .. } => UsageError(error.to_string()).into(),

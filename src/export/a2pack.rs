@@ -1,5 +1,6 @@
 //! Export to an a2pack.
 
+use super::losses::{DETAILS, RAW_VALUES, SEED};
 use super::target::{AsFile, Encoded, ExportOutput, Holds, RunSink, TargetFormat, file_at};
 use crate::error::Result;
 use crate::format::PackBuilder;
@@ -10,6 +11,7 @@ pub(super) const TARGET: TargetFormat = TargetFormat {
     is_run_files: false,
     uses_original: true,
     holds: |_| Holds::WholeGames,
+    loses: |_, _| vec![RAW_VALUES, SEED, DETAILS],
     open: |out, options, _| {
         let path = file_at(out, "runs.a2pack")?;
         let builder = PackBuilder::create(&path, options.pack)?;

@@ -1,11 +1,12 @@
 //! Conversion of files without an archive.
 
+use super::losses::{Losses, Part, lost};
 use super::options::{ExportOptions, ExportReport};
 use super::session_plan::SessionOrigins;
 use super::target::{ExpectedRuns, ExportOutput, ExportedRun, of_run};
-use crate::archive::{ReadRun, Rejected, RunsOf, each_run};
+use crate::archive::{ReadRun, RunsOf, each_run};
 use crate::cancellation::CancellationToken;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::progress::Progress;
 use std::path::{Path, PathBuf};
 
@@ -42,36 +43,53 @@ pub fn convert<P: AsRef<Path>>(
         return Err(Error::argument("format", "a format other than original", options.format));
     }
     let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_path_buf()).collect();
-    refuse_overlap(&paths, out.as_ref(), options)?;
-    let expected = ExpectedRuns { num_runs: None, session: &SessionOrigins::default().plan(options.moves)? };
-    let ExportOutput { path, encoder, mut sink } = options.open(out.as_ref(), &expected)?;
-    let mut report = ExportReport { path, ..ExportReport::default() };
+    let out = out.as_ref();
+    refuse_overlap(&paths, out, options)?;
+    let mut report = ExportReport::default();
     let with_files = options.format.target().uses_original;
     let ExportOptions { workers, skip_errors, .. } = *options;
     let runs = RunsOf::Paths(&paths);
-    let mut unfit = Vec::new();
+    let mut output = None;
     let unread =
         each_run(&runs, workers, with_files, skip_errors, progress, cancel, |ReadRun { path, run, .. }| {
             let Some((run, original)) = run else { return Ok(()) };
-            let (id, num_steps) = (report.runs, run.num_steps() as u64);
-            let encoded = encoder.encode(ExportedRun { id, run, original, source_id: None, game_steps: None });
-            match encoded.and_then(|encoded| sink.push(encoded)) {
-                Ok(()) => {
-                    report.runs += 1;
-                    report.num_steps += num_steps;
-                }
-                // The format cannot hold the run. Nothing of it was written.
-                Err(error) if skip_errors && matches!(error.kind(), ErrorKind::Argument { .. }) => {
-                    unfit.push(Rejected::new(path, error));
-                }
-                Err(error) => return Err(of_run(error, id)),
+            let (id, num_steps, run) = (report.runs, run.num_steps() as u64, options.prepared(run));
+            let output = match &mut output {
+                Some(output) => output,
+                None => output.insert(Output::open(out, options, run.unknown_moves().is_empty())?),
+            };
+            let lost = lost(&output.parts, &run);
+            let exported = ExportedRun { id, run, original, source_id: None, game_steps: None };
+            let encoded = output.to.encoder.encode(exported);
+            let written = encoded.and_then(|encoded| output.to.sink.push(encoded)).map_err(|error| of_run(error, id));
+            if report.add(num_steps, written, &path, skip_errors)? {
+                output.losses.add(&lost);
             }
             Ok(())
         })?;
-    report.errors = unread;
-    report.errors.append(&mut unfit);
-    report.num_files = sink.finish()?;
+    let output = output.map_or_else(|| Output::open(out, options, true), Ok)?;
+    report.path = output.to.path;
+    report.num_files = output.to.sink.finish()?;
+    report.errors.splice(0..0, unread);
+    output.losses.warn(&output.parts, &options.layout(), progress);
     Ok(report)
+}
+
+/// The output of a conversion, which the first run opens.
+struct Output {
+    to: ExportOutput,
+    parts: Vec<Part>,
+    losses: Losses,
+}
+
+impl Output {
+    /// Opens the output. A session has moves if the first run has all of them, unless the options say otherwise.
+    fn open(out: &Path, options: &ExportOptions, has_moves: bool) -> Result<Output> {
+        let session = &SessionOrigins::default().plan(options.moves.or(Some(has_moves)))?;
+        let parts = options.loses(session);
+        let to = options.open(out, &ExpectedRuns { num_runs: None, session })?;
+        Ok(Output { to, losses: Losses::new(parts.len()), parts })
+    }
 }
 
 /// Returns an error if the output would be appended to an input, or if run files would be written into a folder

@@ -1,5 +1,6 @@
 //! Export to JSON Lines.
 
+use super::losses::{DETAILS, DURATION, ENGINE, FINAL_BOARD, SCORE, SEED, START_TIME, VALUES};
 use super::target::{Encoded, ExportOutput, ExportedRun, Holds, RunEncoder, RunSink, TargetFormat, file_at};
 use crate::error::{Error, Result};
 use crate::format::{JsonlOptions, put_run, put_steps, run_uuid};
@@ -13,6 +14,11 @@ pub(super) const TARGET: TargetFormat = TargetFormat {
     is_run_files: false,
     uses_original: true,
     holds: |options| if options.lines.by_step { Holds::All } else { Holds::WholeGames },
+    loses: |options, _| match options.lines {
+        JsonlOptions { by_step: true, .. } => vec![FINAL_BOARD, START_TIME, DURATION, SCORE, ENGINE, SEED, DETAILS],
+        JsonlOptions { compact: true, .. } => vec![VALUES, SEED, DETAILS],
+        _ => vec![VALUES, ENGINE, SEED, DETAILS],
+    },
     open: |out, options, _| {
         let path = file_at(out, if options.lines.by_step { "steps.jsonl" } else { "runs.jsonl" })?;
         let staged = Staged::new(parent(&path))?;

@@ -1,5 +1,6 @@
 //! Export to a Macroxue pack.
 
+use super::losses::{DURATION, ENGINE, FINAL_BOARD, START_TIME};
 use super::target::{Encoded, ExportOutput, ExportedRun, Holds, RunEncoder, RunSink, TargetFormat};
 use crate::error::Result;
 use crate::format::{MacroxuePackWriter, PackContents};
@@ -10,6 +11,7 @@ pub(super) const TARGET: TargetFormat = TargetFormat {
     is_run_files: false,
     uses_original: false,
     holds: |_| Holds::All,
+    loses: |_, _| vec![FINAL_BOARD, START_TIME, DURATION, ENGINE],
     open: |out, options, expected| {
         let plan = expected.session;
         let (writer, as_it_was) = if options.append && out.join("metadata.db").exists() {

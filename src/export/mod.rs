@@ -1,8 +1,8 @@
 //! Export of an archive's runs to the file formats of the field, and conversion of files without an archive.
 //!
 //! The entry point is [`Query::export_runs`](crate::Query::export_runs): the query selects run ids, and the runs
-//! are written in the order of ids. Invariant: a run that the format cannot hold is rejected before anything is written. Parts that
-//! `docs/formats.md` lists as omitted are the exception.
+//! are written in the order of ids. Invariant: a run that the format cannot hold is rejected before anything is written. One
+//! warning counts the runs that lose a part.
 //!
 //! | file | owns |
 //! | --- | --- |
@@ -11,6 +11,7 @@
 //! | `options` | [`ExportOptions`], [`ExportReport`] |
 //! | `registry` | [`ExportFormat`]: the table of formats, one line each |
 //! | `run_files`, `a2pack`, `packdat`, `npy`, `session`, `macroxue`, `jsonl` | the formats |
+//! | `losses` | the parts of runs that a format loses, and the warning about them |
 //! | `original_pack` | the check that an exported Macroxue pack equals the original |
 //! | `session_plan` | the metadata of an exported session or Macroxue pack |
 //! | `target` | the interface of a format: encoder and sink |
@@ -18,6 +19,7 @@
 mod a2pack;
 mod convert;
 mod jsonl;
+mod losses;
 mod macroxue;
 mod npy;
 mod options;

@@ -1,5 +1,6 @@
 //! Export to a NumPy dataset.
 
+use super::losses::{CHOSEN_VALUES, DETAILS, FINAL_BOARD, RAW_VALUES, SEED};
 use super::target::{AsRun, Encoded, ExportOutput, Holds, RunSink, TargetFormat};
 use crate::error::Result;
 use crate::format::{DatasetOptions, DatasetWriter};
@@ -10,6 +11,7 @@ pub(super) const TARGET: TargetFormat = TargetFormat {
     is_run_files: false,
     uses_original: false,
     holds: |_| Holds::All,
+    loses: |_, _| vec![FINAL_BOARD, RAW_VALUES, CHOSEN_VALUES, SEED, DETAILS],
     open: |out, options, _| {
         let writer = if options.append && out.join("metadata.db").exists() {
             DatasetWriter::append(out)?

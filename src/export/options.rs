@@ -1,10 +1,13 @@
 //! Options and results of an export.
 
+use super::losses::Part;
 use super::registry::ExportFormat;
+use super::session_plan::SessionPlan;
 use super::target::{ExpectedRuns, ExportOutput, FormatOptions, Holds};
 use crate::archive::{Rejected, StoredMeta};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Compression, JsonlOptions, PackOptions, SourceFormat};
+use crate::run::Run;
 use derive_setters::Setters;
 use std::path::{Path, PathBuf};
 
@@ -27,13 +30,14 @@ pub struct ExportOptions {
     /// that all runs came from. Shards are `steps-000001.npy`, … in a session and `steps-00000.npy`, … in the others.
     /// Appending keeps the existing sharding. The format `original` rejects it.
     pub shard_rows: Option<u64>,
-    /// Session: whether to write the moves. `None` = without moves, unless all runs come from one session that has
-    /// them. If moves are written, a run with an unknown move is rejected.
+    /// Session: whether to write the moves. `None` = with moves, unless a run comes from a session without them; in a
+    /// conversion, only if the first run has all of its moves. If moves are written, a run with an unknown move is rejected.
     pub moves: Option<bool>,
     /// pack.dat, dataset and Macroxue pack: append to an existing one.
     pub append: bool,
-    /// [`convert`](crate::convert): whether to skip runs and files that cannot be read, and runs that the format cannot
-    /// hold, and to list them in [`ExportReport::errors`]. Otherwise `convert` returns the first error.
+    /// Whether to skip runs that the format cannot hold, and to list them in [`ExportReport::errors`].
+    /// [`convert`](crate::convert) then also skips runs and files that cannot be read. Otherwise the first error is
+    /// returned.
     pub skip_errors: bool,
     /// JSON Lines: one line per step instead of one per run.
     pub by_step: bool,
@@ -48,17 +52,52 @@ impl ExportOptions {
         ExportOptions { format, ..ExportOptions::default() }
     }
 
-    /// Returns an error if the format cannot hold the run.
+    /// Returns an error if the format cannot hold a run of this origin.
     pub(super) fn examine(&self, run: &StoredMeta) -> Result<()> {
-        let (expected, found) = match ((self.format.target().holds)(&self.format_options()), run.format) {
-            (Holds::All, _) | (Holds::Originals, Some(SourceFormat::File(_))) => return Ok(()),
-            (Holds::WholeGames, _) if run.final_board.is_some() => return Ok(()),
-            (Holds::WholeGames, _) => ("whole games", "which has no final board".into()),
-            (Holds::Originals, Some(other)) => (ORIGINALS, format!("from {}", other.name())),
-            (Holds::Originals, None) => (ORIGINALS, "from another format".into()),
+        let found = match (self.holds(), run.format) {
+            (Holds::All | Holds::WholeGames, _) | (Holds::Originals, Some(SourceFormat::File(_))) => return Ok(()),
+            (Holds::Originals, Some(other)) => format!("from {}", other.name()),
+            (Holds::Originals, None) => "from another format".into(),
         };
-        let expected = format!("for {}, {expected}", self.format);
-        Err(Error::argument("format", expected, format!("run {}, {found}", run.run_id)))
+        Err(Error::argument("format", expected_originals(), format!("run {}, {found}", run.run_id)))
+    }
+
+    /// Returns which runs the format can hold.
+    pub(super) fn holds(&self) -> Holds {
+        (self.format.target().holds)(&self.format_options())
+    }
+
+    /// Returns the run as it is written: with its final board, if the format needs it and the score determines it.
+    pub(super) fn prepared(&self, run: Run) -> Run {
+        if self.holds() == Holds::WholeGames { run.with_derived_final_board() } else { run }
+    }
+
+    /// Returns the parts of runs that the output loses.
+    pub(super) fn loses(&self, session: &SessionPlan) -> Vec<Part> {
+        (self.format.target().loses)(&self.format_options(), session)
+    }
+
+    /// Returns the name of the layout, for messages.
+    pub(super) fn layout(&self) -> String {
+        let by_step = if self.format == ExportFormat::Jsonl && self.by_step { " by step" } else { "" };
+        format!("{}{by_step}", self.format)
+    }
+
+    /// Returns an error about runs without a final board.
+    pub(super) fn without_final_board(&self, run_ids: &[u32]) -> Error {
+        let ids: Vec<String> = run_ids.iter().take(MAX_SHOWN_RUNS).map(u32::to_string).collect();
+        let (runs, more) = match run_ids.len() {
+            1 => ("run", ""),
+            len if len > MAX_SHOWN_RUNS => ("runs", ", …"),
+            _ => ("runs", ""),
+        };
+        let found = format!(
+            "{} {runs} without a final board, which the score does not determine: {runs} {}{more}; the condition \
+             final_board IS NOT NULL selects runs that have it",
+            run_ids.len(),
+            ids.join(", ")
+        );
+        Error::argument("format", format!("whole games for {}", self.layout()), found)
     }
 
     /// Opens the output.
@@ -80,6 +119,8 @@ impl ExportOptions {
     }
 }
 
+/// The most runs that a message lists.
+const MAX_SHOWN_RUNS: usize = 10;
 const ORIGINALS: &str = "runs that came from run files, or from one Macroxue pack";
 
 /// Returns what the format `original` expects of runs, for messages.
@@ -102,4 +143,30 @@ pub struct ExportReport {
     pub num_files: u64,
     /// The errors of the runs and files that were skipped, in order.
     pub errors: Vec<Rejected>,
+}
+
+impl ExportReport {
+    /// Counts a run that was written, and returns true. Otherwise returns the error, or lists it if `skip_errors` is set
+    /// and the format cannot hold the run.
+    pub(super) fn add(
+        &mut self,
+        num_steps: u64,
+        written: Result<()>,
+        source: &Path,
+        skip_errors: bool,
+    ) -> Result<bool> {
+        match written {
+            Ok(()) => {
+                self.runs += 1;
+                self.num_steps += num_steps;
+                Ok(true)
+            }
+            // Nothing of the run was written.
+            Err(error) if skip_errors && matches!(error.kind(), ErrorKind::Argument { .. }) => {
+                self.errors.push(Rejected::new(source.to_owned(), error));
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Export to pack.dat.
 
+use super::losses::{DETAILS, EXACT_VALUES, FINAL_BOARD, RAW_VALUES, SEED};
 use super::target::{AsRun, Encoded, ExportOutput, Holds, RunSink, TargetFormat, file_at};
 use crate::error::Result;
 use crate::format::PackDatWriter;
@@ -10,6 +11,7 @@ pub(super) const TARGET: TargetFormat = TargetFormat {
     is_run_files: false,
     uses_original: false,
     holds: |_| Holds::All,
+    loses: |_, _| vec![FINAL_BOARD, RAW_VALUES, EXACT_VALUES, SEED, DETAILS],
     open: |out, options, _| {
         let existing = if out.is_dir() { out.join("pack.dat") } else { out.to_path_buf() };
         let (path, writer) = if options.append && existing.exists() {

@@ -1,5 +1,6 @@
 //! Export to run files in a folder.
 
+use super::losses::{DETAILS, RAW_VALUES, SEED, VALUES};
 use super::target::{
     Encoded, ExpectedRuns, ExportOutput, ExportedRun, FormatOptions, Holds, RunEncoder, RunSink, TargetFormat,
 };
@@ -15,6 +16,7 @@ pub(super) const ORIGINAL: TargetFormat = TargetFormat {
     is_run_files: true,
     uses_original: true,
     holds: |_| Holds::Originals,
+    loses: |_, _| Vec::new(),
     open: |out, _, expected| open(out, None, expected),
 };
 
@@ -22,12 +24,14 @@ pub(super) const A2T1: TargetFormat = TargetFormat {
     name: "a2t1",
     uses_original: false,
     holds: |_| Holds::WholeGames,
+    loses: |_, _| vec![VALUES, SEED, DETAILS],
     open: |out, _, expected| open(out, Some(RunFormat::A2t1), expected),
     ..ORIGINAL
 };
 
 pub(super) const A2RUN2: TargetFormat = TargetFormat {
     name: "a2run2",
+    loses: |_, _| vec![RAW_VALUES, SEED, DETAILS],
     open: |out: &Path, _: &FormatOptions, expected: &ExpectedRuns<'_>| open(out, Some(RunFormat::A2run2), expected),
     ..A2T1
 };

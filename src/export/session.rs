@@ -1,5 +1,6 @@
 //! Export to a self-play session.
 
+use super::losses::{DETAILS, DURATION, ENGINE, FINAL_BOARD, MOVES, START_TIME, VALUES};
 use super::target::{Encoded, ExportOutput, ExportedRun, Holds, RunEncoder, RunSink, TargetFormat};
 use crate::error::Result;
 use crate::format::{SessionOptions, SessionWriter};
@@ -10,6 +11,13 @@ pub(super) const TARGET: TargetFormat = TargetFormat {
     is_run_files: false,
     uses_original: false,
     holds: |_| Holds::All,
+    loses: |_, plan| {
+        let mut parts = vec![FINAL_BOARD, VALUES, START_TIME, DURATION, DETAILS];
+        parts.extend((!plan.with_action).then_some(MOVES));
+        // A new session has one engine.
+        parts.extend((!plan.as_it_was && plan.entries.is_empty()).then_some(ENGINE));
+        parts
+    },
     open: |out, options, expected| {
         let plan = expected.session;
         let session = SessionOptions { with_action: plan.with_action, rotate_rows: options.shard_rows };

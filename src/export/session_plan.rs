@@ -24,6 +24,10 @@ pub(super) struct SessionOrigins {
     /// The engine that all runs so far share.
     engine: Option<Option<String>>,
     has_several_engines: bool,
+    /// The description of the last run's session.
+    last: Option<Arc<str>>,
+    /// Whether a run comes from a session without moves.
+    lacks_moves: bool,
 }
 
 /// The session or Macroxue pack that runs came from.
@@ -52,6 +56,12 @@ pub(super) struct SessionPlan {
 
 impl SessionOrigins {
     pub(super) fn add(&mut self, run: &StoredMeta) {
+        if let Some(info) = &run.session_info
+            && self.last.as_ref() != Some(info)
+        {
+            self.lacks_moves |= serde_json::from_str(info).is_ok_and(|info: SessionInfo| !info.has_actions);
+            self.last = Some(Arc::clone(info));
+        }
         let own = run.session_info.as_ref().zip(run.source_id);
         // A source that was ingested again with other contents gives several runs one id.
         let is_other = match (&self.one, own) {
@@ -91,8 +101,7 @@ impl SessionOrigins {
         }
         let engine = self.engine.flatten().filter(|_| !self.has_several_engines);
         let model = engine.map(|engine| ("model".to_owned(), Some(serde_json::json!({ "tag": engine }).to_string())));
-        // An existing Rust reader of sessions rejects rows with moves.
-        let with_action = moves.unwrap_or(false);
+        let with_action = moves.unwrap_or(!self.lacks_moves);
         let (entries, why_mixed) = (model.into_iter().collect(), self.why_mixed);
         Ok(SessionPlan { entries, with_action, why_mixed, ..SessionPlan::default() })
     }

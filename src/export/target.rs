@@ -1,5 +1,6 @@
 //! The interface of an export format: what it can hold, and how runs are encoded and written.
 
+use super::losses::Part;
 use super::session_plan::SessionPlan;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{JsonlOptions, PackOptions, RunFormat, encode_run};
@@ -18,6 +19,8 @@ pub(super) struct TargetFormat {
     pub(super) uses_original: bool,
     /// Returns which runs the format can hold.
     pub(super) holds: fn(&FormatOptions) -> Holds,
+    /// Returns the parts of runs that the format loses.
+    pub(super) loses: fn(&FormatOptions, &SessionPlan) -> Vec<Part>,
     pub(super) open: fn(&Path, &FormatOptions, &ExpectedRuns<'_>) -> Result<ExportOutput>,
 }
 
@@ -25,7 +28,7 @@ pub(super) struct TargetFormat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holds {
     All,
-    /// Runs with a final board.
+    /// Runs with a final board, or with one that the score determines.
     WholeGames,
     /// Runs that came from run files.
     Originals,

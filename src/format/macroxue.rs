@@ -24,7 +24,7 @@ use super::source::{RunSource, SourceRun};
 use crate::board::WideBoard;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Location, Result};
-use crate::run::{Run, RunMeta, RunStep};
+use crate::run::{Run, RunMeta, RunStep, final_board_after};
 use crate::step_details::{StepDetail, StepDetails};
 use json::{LogMeta, LogRow};
 use lines::LineReader;
@@ -189,18 +189,12 @@ impl Macroxue {
     /// Returns the final board, if the tile that spawned last is the only unknown and the sum of tiles determines
     /// it.
     fn final_board(&self, last: RunStep) -> Option<WideBoard> {
-        let after = last.board.slide(last.chosen?);
-        if last.index.checked_add(1)? != self.meta.num_moves || after == last.board || after.num_empty() != 1 {
+        if last.index.checked_add(1)? != self.meta.num_moves {
             return None;
         }
-        let spawned = match self.meta.sum_tile?.checked_sub(u64::from(after.tile_sum()))? {
-            2 => 1,
-            4 => 2,
-            _ => return None,
-        };
-        let board = WideBoard::from_exps(after.exps().map(|exp| if exp == 0 { spawned } else { exp })).ok()?;
-        // Rejects a board on which two tiles of 65536 merged.
-        (board.highest_tile() == self.meta.max_tile).then_some(board)
+        // The highest tile rejects a board on which two tiles of 65536 merged.
+        let expected = (self.meta.sum_tile?, self.meta.max_tile);
+        final_board_after(last, |board| (u64::from(board.tile_sum()), board.highest_tile()) == expected)
     }
 }
 

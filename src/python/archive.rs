@@ -268,12 +268,14 @@ pub(super) fn repair(
 ///   error and writes nothing. ``"skip"`` writes the other runs and lists the error in the report.
 /// - ``format``: ``"a2t1"``, ``"a2run2"``, ``"a2pack"``, ``"packdat"``, ``"npy"``, ``"session"``, ``"macroxue"`` or
 ///   ``"jsonl"``.
-/// - ``by_step``, ``compact``, ``compress``, ``align``, ``shard_rows``, ``moves``, ``workers``, ``progress``: as in
+/// - ``moves``: for ``"session"``: as in ``Archive.export_runs``, but ``None`` = only if the first run has all of its
+///   moves.
+/// - ``by_step``, ``compact``, ``compress``, ``align``, ``shard_rows``, ``workers``, ``progress``: as in
 ///   ``Archive.export_runs``.
 ///
 /// Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read, ``ValueError`` for one that the format
 /// cannot hold, ``FileExistsError`` for a file that already exists, and ``KeyboardInterrupt`` on Ctrl-C.
-/// Files of several runs are written atomically. Issues warnings as ``Archive.ingest`` does.
+/// Files of several runs are written atomically. Issues warnings as ``Archive.ingest`` and ``Archive.export_runs`` do.
 ///
 /// >>> a2store.convert(["runs", "games.a2pack"], "all.dat", format="packdat")
 /// ExportReport("all.dat", runs=40, num_steps=58640)
@@ -1041,8 +1043,10 @@ impl PyArchive {
     /// ``"original"`` restores the exact bytes of ingested run files, or the Macroxue pack that all runs came from. It
     /// rejects a pack of which the archive lacks a run, unless the query selects only some of its runs. Run files are
     /// named by id, as in ``out/run-00000042.a2run2``; if there are more than 1,000, they go into subfolders
-    /// of 1,000 files. Data that a format cannot store is omitted, as docs/formats.md lists. If the format requires
-    /// whole games, a run without a final board is rejected. No file is overwritten.
+    /// of 1,000 files. One ``UserWarning`` counts the runs of which the format loses a part, such as final boards;
+    /// docs/formats.md has a table. If the format requires
+    /// whole games, a missing final board is derived if the last move and the score determine it; otherwise the run is
+    /// rejected. No file is overwritten.
     ///
     /// - ``query``: SQL whose result has a column ``run_id``.
     /// - ``out``: a folder for run files, ``"npy"``, ``"session"`` and ``"macroxue"``. For other formats, the file, or
@@ -1057,9 +1061,11 @@ impl PyArchive {
     /// - ``shard_rows``: for ``"npy"``, ``"session"`` and ``"macroxue"``: rows per file, at least 1; ``None`` = one
     ///   file, or the files of the Macroxue pack that all runs came from.
     ///   ``"original"`` rejects it.
-    /// - ``moves``: for ``"session"``: whether the rows have moves, which an existing Rust reader of sessions rejects.
-    ///   ``None`` = only if all runs come from one session with moves.
+    /// - ``moves``: for ``"session"``: whether the rows have moves. ``False`` is for an existing Rust reader of
+    ///   sessions, which rejects them. ``None`` = with moves, unless a run comes from a session without them.
     /// - ``append``: for ``"packdat"``, ``"npy"`` and ``"macroxue"``: ``True`` = add to existing files.
+    /// - ``on_error``: the effect of a run that the format cannot hold. ``"raise"`` raises ``ValueError``. ``"skip"``
+    ///   writes the other runs and lists the error in the report.
     /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
     /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
     ///   otherwise a bar is shown if standard error is a terminal.
@@ -1072,7 +1078,7 @@ impl PyArchive {
     /// ExportReport("best.a2pack", runs=1, num_steps=3773)
     #[pyo3(signature = (
         query, out, *, format="original", params=None, by_step=false, compact=false, compress="none", align=None,
-        shard_rows=None, moves=None, append=false, workers=None, progress=None
+        shard_rows=None, moves=None, append=false, on_error="raise", workers=None, progress=None
     ))]
     #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn export_runs(
@@ -1089,12 +1095,13 @@ impl PyArchive {
         #[pyo3(from_py_with = optional_int)] shard_rows: Option<i128>,
         moves: Option<bool>,
         append: bool,
+        on_error: &str,
         #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
         progress: Option<ProgressOption>,
     ) -> PyResult<PyExportReport> {
         let params = bound_params(params)?;
         let archive = self.archive()?;
-        let mut options = ExportOptions::new(format.parse()?);
+        let mut options = ExportOptions::new(format.parse()?).with_skip_errors(skips_errors(on_error)?);
         (options.by_step, options.compact, options.compression) = (by_step, compact, compress.parse()?);
         options.append = append;
         options.align = optional_within("align", align, 1..=1 << 20)?;

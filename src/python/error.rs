@@ -277,7 +277,8 @@ impl From<Error> for PyErr {
 /// Returns `OSError`, or its subclass for the error number, with the file's name.
 fn io_error(source: &std::io::Error, error: &Error) -> PyErr {
     // Errors that were found without a system call get the number of the equivalent system error.
-    let number = source.raw_os_error().or(match source.kind() {
+    let cause = source.get_ref().and_then(|own| own.source()?.downcast_ref::<std::io::Error>());
+    let number = source.raw_os_error().or_else(|| cause?.raw_os_error()).or(match source.kind() {
         std::io::ErrorKind::AlreadyExists => Some(libc::EEXIST),
         std::io::ErrorKind::NotFound => Some(libc::ENOENT),
         std::io::ErrorKind::IsADirectory => Some(libc::EISDIR),
@@ -286,8 +287,7 @@ fn io_error(source: &std::io::Error, error: &Error) -> PyErr {
     match (number, error.path()) {
         (Some(number), Some(path)) => {
             // `OSError(errno, text, filename)` creates the subclass for the number, such as `FileNotFoundError`.
-            let text = source.to_string();
-            let text = text.split(" (os error").next().unwrap_or_default().to_owned();
+            let text = source.to_string().replace(&format!(" (os error {number})"), "");
             PyOSError::new_err((number, text, path.to_string_lossy().into_owned()))
         }
         _ => PyOSError::new_err(error.to_string()),

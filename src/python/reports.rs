@@ -168,7 +168,7 @@ pub(super) struct PyExportReport {
     num_steps: u64,
     /// The number of run files; 1 for formats with several runs per file.
     num_files: u64,
-    /// The runs and files that ``convert`` skipped with ``on_error="skip"``, in order.
+    /// The runs and files that were skipped with ``on_error="skip"``, in order.
     errors: Vec<PyRejected>,
 }
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import a2store
-from archives import copied, grow, short_runs
-from threads import HANGS
+from archives import command, commit_path, copied, grow, names, short_runs
+from threads import HANGS, eventually
 
 SCRIPT = """
 import os, signal, sys, threading
@@ -164,3 +166,78 @@ def test_a_refresh_never_moves_to_an_older_version(path: Path, tmp_path: Path) -
     done = subprocess.run(command, capture_output=True, check=False, timeout=HANGS, text=True)
     assert (done.returncode, done.stdout.split()) == (0, ["5", "5"]), done.stderr
     assert a2store.Archive.open(path).num_runs == 6
+
+
+def blocked_command(pipe: Path, number: signal.Signals, *args: object) -> tuple[int, str, str]:
+    """Run ``a2store`` until it reads from a pipe, which never has data, send one signal, and wait for its end."""
+    with subprocess.Popen(command(*args), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        writers: list[int] = []
+
+        def is_read() -> bool:
+            # Without a reader, opening the pipe fails.
+            with suppress(OSError):
+                writers.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+            return bool(writers)
+
+        eventually(is_read, "the read of the pipe")
+        process.send_signal(number)
+        try:
+            out, error = process.communicate(timeout=HANGS)
+        finally:
+            process.kill()
+            os.close(writers[0])
+    return process.returncode, out, error
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_one_signal_ends_an_ingest_that_reads_from_a_pipe(path: Path, tmp_path: Path, number: signal.Signals) -> None:
+    pipe = tmp_path / "run.a2run2"
+    os.mkfifo(pipe)
+    before = names(path)
+    status, out, _ = blocked_command(pipe, number, "ingest", pipe, path)
+    assert (status, out) == (128 + number, "")
+    assert names(path) == before
+    archive = a2store.Archive.open(path)
+    assert (archive.version, archive.verify(deep=True, progress=False).problems) == (3, [])
+
+
+def test_one_signal_ends_a_verification_that_waits_for_a_file(path: Path) -> None:
+    commit = commit_path(path, 2)
+    commit.unlink()
+    os.mkfifo(commit)
+    status, out, _ = blocked_command(commit, signal.SIGINT, "verify", path)
+    assert (status, out) == (130, "")
+
+
+STARTING = """
+import os, signal, sys
+
+class Finder:
+    # Ctrl-C arrives while the package imports its extension.
+    def find_spec(self, name, path, target=None):
+        if name == "a2store._a2store":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
+@pytest.mark.parametrize("name", ["-m a2store", "a2store", "a2pack"])
+def test_a_command_that_is_interrupted_while_it_starts_ends_silently(tmp_path: Path, name: str) -> None:
+    (tmp_path / "sitecustomize.py").write_text(STARTING)
+    words = name.split()
+    if len(words) == 1:
+        # The script that an installation of the package writes.
+        words = [str(tmp_path / name)]
+        (tmp_path / name).write_text("import sys\nfrom a2store._command import main\nsys.exit(main())\n")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    done = subprocess.run([sys.executable, *words, "--version"], capture_output=True, check=False, env=env, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_a_program_that_is_interrupted_while_it_imports_the_package_raises(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(STARTING)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    code = "try:\n    import a2store\nexcept KeyboardInterrupt:\n    print('interrupted')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, env=env, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")

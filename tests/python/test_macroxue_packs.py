@@ -380,7 +380,7 @@ def test_runs_of_other_formats_become_packs(tmp_path: Path) -> None:
     assert (found.accepted, found.errors) == (3, [])
     assert_holds_unknown_seeds(archive)
     session = tmp_path / "session"
-    a2store.convert([tmp_path / "runs"], session, format="session", progress=False)
+    a2store.convert([tmp_path / "runs"], session, format="session", moves=False, progress=False)
     with pytest.raises(ValueError, match="unknown moves"):
         convert([session], tmp_path / "unknown")
     assert not (tmp_path / "unknown").exists()

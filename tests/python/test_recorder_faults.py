@@ -8,9 +8,12 @@ next recorder. The short form tries some calls of every class; A2STORE_LONG_TEST
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -325,3 +328,61 @@ def test_promised_games_survive_a_power_failure(start: Start, tmp_path: Path) ->
     shutil.rmtree(disk)
     write_tree(NOTHING.tree(durable), disk)
     check_left(start, disk, promised)
+
+
+FULL_FOR_A_WHILE = """
+import resource, sys
+import a2store, recorder_script
+from a2store.selfplay import Recorder
+
+root, archive = sys.argv[1:]
+sink = None if archive == "-" else a2store.Archive.open(archive)
+recorder = Recorder(root, tag="killed", sink=sink, journal=True)
+
+def end_one(seed):
+    recorder_script.begin_in_spite_of_failures(recorder, seed).end(recorder_script.LAST)
+
+unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+for seed in range(2):
+    end_one(seed)
+# A file may have 20 bytes: the header of a journal, but no game.
+resource.setrlimit(resource.RLIMIT_FSIZE, (20, unlimited[1]))
+for seed in range(2, 5):
+    try:
+        end_one(seed)
+    except OSError as error:
+        print(error.errno, error.filename, error, sep="|")
+try:
+    recorder.rotate()
+except (OSError, a2store.Error):
+    # From here on, no rotation runs, because none is due.
+    print("failed")
+resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+end_one(5)
+print(recorder.folder, flush=True)
+recorder_script.os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("into_archive", [False, True], ids=["session", "archive"])
+def test_recovery_counts_the_games_that_are_there(tmp_path: Path, into_archive: bool) -> None:
+    """While the disk is full, games end that are in memory alone. Later games are in the journal again."""
+    archive = a2store.Archive.create(tmp_path / ARCHIVE) if into_archive else None
+    place = [tmp_path / ARCHIVE] if into_archive else ["-"]
+    path = os.pathsep.join([str(Path(recorder_script.__file__).parent), *sys.path])
+    done = python("-c", FULL_FOR_A_WHILE, tmp_path / "root", *place, environment={"PYTHONPATH": path})
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if not line.startswith("X ")]
+    assert len(lines) == 5, lines
+    for line in lines[:3]:
+        number, journal, text = line.split("|")
+        assert (int(number), Path(journal).suffix) == (errno.EFBIG, ".bin")
+        assert "File too large; the game is kept in memory, and the next rotation writes it" in text
+    found = recover(lines[4], sink=archive)
+    assert (lines[3], found.runs, found.from_journal, found.lost_runs) == ("failed", 3, 3, 3)
+    if archive is None:
+        ids = [run for (run,) in formats.query(Path(lines[4]) / "metadata.db", "SELECT id FROM runs ORDER BY id")]
+    else:
+        archive.refresh()
+        ids = pa.table(archive.sql("SELECT source_id FROM runs ORDER BY run_id"))["source_id"].to_pylist()
+    assert ids == [0, 1, 5]

@@ -206,17 +206,16 @@ def test_help_lists_the_formats_that_a_command_accepts(kept: Kept, tmp_path: Pat
 
 def test_sessions_with_and_without_moves(kept: Kept, tmp_path: Path) -> None:
     for name, source in (("export", kept.archive), ("convert", kept.pack)):
-        for flags, has_moves in (([], False), (["--moves"], True), (["--moves", "false"], False)):
+        for flags, has_moves in (([], True), (["--moves"], True), (["--moves", "false"], False)):
             out = tmp_path / f"{name}{''.join(flags)}"
             report(name, source, "--format", "session", "--out", out, *flags)
             row = formats.SESSION_ROW_ACTION if has_moves else formats.SESSION_ROW
             assert np.load(out / "steps.npy").dtype == row
     # A session without moves becomes a session again.
-    report("convert", tmp_path / "export", "--format", "session", "--out", tmp_path / "again")
-    assert formats.read_session(tmp_path / "again") == formats.read_session(tmp_path / "convert")
-    _, said = run(
-        "convert", tmp_path / "export", "--format", "session", "--out", tmp_path / "moves", "--moves", status=2
-    )
+    plain = tmp_path / "export--movesfalse"
+    report("convert", plain, "--format", "session", "--out", tmp_path / "again")
+    assert formats.read_session(tmp_path / "again") == formats.read_session(plain)
+    _, said = run("convert", plain, "--format", "session", "--out", tmp_path / "moves", "--moves", status=2)
     assert "an unknown move at step" in said
     assert not (tmp_path / "moves").exists()
 

@@ -19,7 +19,7 @@
 //!
 //! Seeds and ids are stored as two's complement. The seeds -1 and NULL stand for an unknown seed. The writers store -1,
 //! because an existing Rust reader of sessions rejects NULL. That reader also rejects rows with actions, so exports and
-//! conversions omit them by default. **Omitted**: the final board, branches, start time, duration, and engines of
+//! conversions can omit them. **Omitted**: the final board, branches, start time, duration, and engines of
 //! single runs. A session has one engine, the `tag` of its `model`.
 
 mod growing;

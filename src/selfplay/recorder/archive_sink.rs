@@ -22,6 +22,7 @@ struct ArchiveSink {
     session: Arc<str>,
     meta: RunMeta,
     num_durable: u64,
+    num_runs: u64,
     /// The size of the archive before the recording.
     bytes_before: u64,
 }
@@ -115,14 +116,15 @@ impl ArchiveSink {
         archive.refresh_durable()?;
         let (session, bytes_before) = (format!("recording-{id}").into(), num_bytes(&archive));
         let meta = RunMeta { engine: Some(engine), ..RunMeta::default() };
-        Ok(ArchiveSink { archive, session, meta, num_durable: 0, bytes_before })
+        Ok(ArchiveSink { archive, session, meta, num_durable: 0, num_runs: 0, bytes_before })
     }
 
     /// Resumes an interrupted recording with its engine. The archive already has some of its games.
     fn resume(archive: Archive, tag: &str, left: &RecordingStatus) -> Result<ArchiveSink> {
         let engine = left.engine.clone().unwrap_or_else(|| tag.to_owned());
         let mut sink = ArchiveSink::begin(archive, engine, &left.id)?;
-        sink.num_durable = sink.archive.source_ids(&sink.session)?.last().map_or(0, |last| last + 1);
+        let ids = sink.archive.source_ids(&sink.session)?;
+        (sink.num_durable, sink.num_runs) = (ids.last().map_or(0, |last| last + 1), ids.len() as u64);
         Ok(sink)
     }
 }
@@ -135,6 +137,7 @@ impl Sink for ArchiveSink {
         let options = IngestOptions { on_error: OnError::Raise, ..IngestOptions::default() };
         self.archive.ingest_recorded(&Arc::new(runs), &options, &(), CancellationToken::never())?;
         self.num_durable = games.last().map_or(self.num_durable, |game| game.id() + 1);
+        self.num_runs += games.len() as u64;
         Ok(())
     }
 
@@ -144,6 +147,10 @@ impl Sink for ArchiveSink {
 
     fn num_durable(&self) -> u64 {
         self.num_durable
+    }
+
+    fn num_runs(&self) -> u64 {
+        self.num_runs
     }
 
     fn num_bytes(&self) -> u64 {

@@ -88,8 +88,8 @@ fn recover_session(folder: &Path) -> Result<Option<Recovered>> {
     }
     let mut sink = SessionSink::recover(folder)?;
     let from_journal = take_in(folder, &mut sink)?;
-    let (runs, rows) = sink.len();
-    finish(folder, &mut sink, &status, &recording, from_journal, runs, Some(rows)).map(Some)
+    let rows = sink.num_rows();
+    finish(folder, &mut sink, &status, &recording, from_journal, Some(rows)).map(Some)
 }
 
 /// Recovers a recording into the sink that `sink` opens. Returns `None` if nothing was recorded.
@@ -108,9 +108,8 @@ pub(super) fn recover_into(
     }
     let mut sink = sink(&recording)?;
     let from_journal = take_in(folder, &mut *sink)?;
-    let runs = sink.num_durable();
     // The number of steps in another sink is unknown.
-    finish(folder, &mut *sink, &status, &recording, from_journal, runs, None).map(Some)
+    finish(folder, &mut *sink, &status, &recording, from_journal, None).map(Some)
 }
 
 /// Removes a recording whose process died before it wrote the content of `recording.json`. Journals are created later,
@@ -196,13 +195,13 @@ fn finish(
     status: &StatusFile,
     recording: &RecordingStatus,
     from_journal: u64,
-    runs: u64,
     rows: Option<u64>,
 ) -> Result<Recovered> {
     let live = recording.live();
     sink.close(&Closing { finished: false, abandoned: recording.counts.abandoned, live })?;
     remove_all(folder)?;
     status.remove()?;
+    let runs = sink.num_runs();
     let lost_runs = recording.counts.ended.saturating_sub(runs);
     let lost_steps = rows.map_or(0, |rows| recording.counts.steps.saturating_sub(rows));
     let place = folder.display();

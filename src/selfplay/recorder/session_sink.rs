@@ -52,9 +52,8 @@ impl SessionSink {
         self.session.set_folder(folder);
     }
 
-    /// Returns the number of runs and of rows.
-    pub(super) fn len(&self) -> (u64, u64) {
-        (self.session.num_runs(), self.session.num_rows())
+    pub(super) fn num_rows(&self) -> u64 {
+        self.session.num_rows()
     }
 }
 
@@ -79,6 +78,10 @@ impl Sink for SessionSink {
 
     fn num_durable(&self) -> u64 {
         self.session.next_id()
+    }
+
+    fn num_runs(&self) -> u64 {
+        self.session.num_runs()
     }
 
     fn num_bytes(&self) -> u64 {

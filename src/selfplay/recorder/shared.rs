@@ -11,8 +11,9 @@ use super::report::RecorderStats;
 use super::sink::DiskCost;
 use super::state::{GAME_COST, GameTotals, RecorderState, ram_of};
 use super::status::{Counts, StatusFile};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::process::ProcessId;
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -143,7 +144,7 @@ impl SharedRecorder {
             // A flush makes the game durable, and starts a new journal file.
             self.lock().request_flush();
             self.wake_writer.notify_one();
-            return Err(error);
+            return Err(kept(error));
         }
         Ok(id)
     }
@@ -265,5 +266,21 @@ impl SharedRecorder {
         if let Some(status) = &self.status {
             let _ = status.update(counts);
         }
+    }
+}
+
+/// The error of a journal that could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}; the game is kept in memory, and the next rotation writes it")]
+struct NotInJournal(#[source] io::Error);
+
+/// Adds to an error of the journal that the game is kept.
+fn kept(error: Error) -> Error {
+    match error.into_kind() {
+        ErrorKind::Io { path, source } => {
+            let source = io::Error::new(source.kind(), NotInJournal(source));
+            ErrorKind::Io { path, source }.into()
+        }
+        other => other.into(),
     }
 }

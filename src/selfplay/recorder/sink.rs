@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 /// The storage of a recorder: a session, an archive, or your own.
 ///
-/// The recorder calls it from one thread at a time, with games in the order of their ids, without gaps.
+/// The recorder calls it from one thread at a time, with games in the order of their ids. Only a recovery leaves out
+/// ids, of games that no journal has.
 pub trait Sink: Send {
     /// Makes games durable, all or none of them. If it fails, it must keep none of them, because the recorder will
     /// write the same games again, together with later ones.
@@ -21,8 +22,14 @@ pub trait Sink: Send {
     /// Any error. The recorder returns it to its caller, who may try again.
     fn close(&mut self, closing: &Closing) -> Result<()>;
 
-    /// Returns the number of durable games of this recording. All games with lower ids are durable, and no others.
+    /// Returns an id above the ids of all durable games of this recording. All games with lower ids are durable, except
+    /// games that a recovery found in no journal.
     fn num_durable(&self) -> u64;
+
+    /// Returns the number of durable games of this recording.
+    fn num_runs(&self) -> u64 {
+        self.num_durable()
+    }
 
     /// Returns the size on disk of everything written, in bytes.
     fn num_bytes(&self) -> u64;
