@@ -8,7 +8,7 @@
 --   engine string: the engine; null = runs without an engine
 --   format string: the format of the source
 --   num_runs int64: the number of runs
---   num_steps uint64: the number of their steps
+--   num_steps int64: the number of their steps
 --   num_sampled int64: the runs that lack steps of their game: the source states more, or the step indices have gaps
 --   num_verified int64: the runs in which every step follows from the previous one by the rules
 --   num_raw_evs int64: the runs whose values are in the engine's own unit

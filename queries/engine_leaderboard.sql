@@ -8,7 +8,7 @@
 -- Columns:
 --   engine string: the engine; null = runs without an engine
 --   num_runs int64: the number of its runs
---   num_steps uint64: the number of steps of these runs
+--   num_steps int64: the number of steps of these runs
 --   mean_score float64: the mean of the runs' scores
 --   score_error float64: the standard error of the mean; null for a single run
 --   median_score int64: the median score (nearest rank)

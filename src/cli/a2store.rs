@@ -37,6 +37,7 @@ fn run_command(cli: StoreCli, program: Option<&[OsString]>) -> Result<u8> {
         StoreCommand::Show(args) => replay::show(&args),
         StoreCommand::Replay(args) => replay::replay(&args),
         StoreCommand::Report(args) => report::report(&args, quiet),
+        StoreCommand::Schema(args) => info::schema(&args),
         StoreCommand::Sql(args) => sql::sql(&args, program, quiet),
         StoreCommand::Query(args) => sql::named(&args),
         StoreCommand::Queries(args) => queries::queries(&args),

@@ -48,6 +48,8 @@ pub(super) enum StoreCommand {
     Show(ShowArgs),
     /// Replay a game in the terminal.
     Replay(ReplayArgs),
+    /// List the columns of the tables `runs`, `steps` and `annotations`.
+    Schema(SchemaArgs),
     /// Run a query over the tables `runs`, `steps` and `annotations`.
     Sql(SqlArgs),
     /// Run a named query.
@@ -313,6 +315,21 @@ pub(super) struct ReplayArgs {
 pub(super) struct ArchiveArgs {
     /// The archive.
     pub(super) archive: PathBuf,
+    /// Version of the archive to read [default: the newest].
+    #[arg(long)]
+    pub(super) version: Option<u64>,
+    /// Print as JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct SchemaArgs {
+    /// The archive.
+    pub(super) archive: PathBuf,
+    /// The table [default: all].
+    #[arg(value_parser = crate::TableName::ALL.map(crate::TableName::name))]
+    pub(super) table: Option<String>,
     /// Version of the archive to read [default: the newest].
     #[arg(long)]
     pub(super) version: Option<u64>,

@@ -1,14 +1,15 @@
-//! The subcommands `info` and `history`.
+//! The subcommands `info`, `history` and `schema`.
 
-use super::args::ArchiveArgs;
+use super::args::{ArchiveArgs, SchemaArgs};
 use super::open::open;
 use super::print::{count, megabytes};
 use super::rows::json_rows;
 use super::table::table;
 use super::terminal::Look;
+use crate::query::type_name;
 use crate::{TableName, no_params};
 use anyhow::Result;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use std::io::Write;
 
 pub(super) fn info(args: &ArchiveArgs) -> Result<u8> {
@@ -62,6 +63,37 @@ pub(super) fn history(args: &ArchiveArgs) -> Result<u8> {
         let operation = commit.operation.name();
         let (runs, steps) = (format!("+{}", count(commit.added_runs)), format!("+{}", count(commit.added_steps)));
         writeln!(out, "{:>7}  {:24}  {operation:9}  {runs:>12}  {steps:>15}", commit.version, commit.time)?;
+    }
+    Ok(0)
+}
+
+/// Lists the columns of tables, as SQL sees them.
+pub(super) fn schema(args: &SchemaArgs) -> Result<u8> {
+    let archive = open(&args.archive, args.version, None)?;
+    let names = TableName::ALL.map(TableName::name).into_iter();
+    let names: Vec<&str> = names.filter(|name| args.table.as_deref().is_none_or(|table| table == *name)).collect();
+    let mut tables = Map::new();
+    let mut out = std::io::stdout().lock();
+    for (i, &name) in names.iter().enumerate() {
+        let schema = archive.sql(&format!("SELECT * FROM {name}"), no_params())?.schema();
+        if args.json {
+            let columns = schema.fields().iter().map(
+                |field| json!({"name": field.name(), "type": type_name(field.data_type()), "nullable": field.is_nullable()}),
+            );
+            tables.insert(name.to_owned(), columns.collect::<Vec<Value>>().into());
+            continue;
+        }
+        if names.len() > 1 {
+            writeln!(out, "{}{name}", if i > 0 { "\n" } else { "" })?;
+        }
+        let width = schema.fields().iter().map(|field| field.name().len()).max().unwrap_or_default();
+        for field in schema.fields() {
+            let (dtype, null) = (type_name(field.data_type()), if field.is_nullable() { "nullable" } else { "" });
+            writeln!(out, "{}", format!("{:width$}  {dtype:22}  {null}", field.name()).trim_end())?;
+        }
+    }
+    if args.json {
+        writeln!(out, "{}", Value::from(tables))?;
     }
     Ok(0)
 }

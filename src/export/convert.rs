@@ -8,6 +8,7 @@ use crate::archive::{ReadRun, RunsOf, each_run};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// Converts runs to another format without an archive. The inputs are run files, packs, pack.dat files, datasets,
@@ -15,6 +16,8 @@ use std::path::{Path, PathBuf};
 ///
 /// With [`ExportOptions::append`], the runs are added to an existing pack.dat or dataset. This merges several
 /// inputs into one. [`ExportFormat::Original`](crate::ExportFormat::Original) is rejected: use a file copy instead.
+///
+/// `progress` gets a warning about the parts of runs that the format loses, and about games that occur more than once.
 ///
 /// # Errors
 /// The error of the first file or run that cannot be read or written, unless [`ExportOptions::skip_errors`] is set, and the errors
@@ -49,7 +52,7 @@ pub fn convert<P: AsRef<Path>>(
     let with_files = options.format.target().uses_original;
     let ExportOptions { workers, skip_errors, .. } = *options;
     let runs = RunsOf::Paths(&paths);
-    let mut output = None;
+    let (mut output, mut games, mut num_twins) = (None, HashSet::new(), 0_u64);
     let unread =
         each_run(&runs, workers, with_files, skip_errors, progress, cancel, |ReadRun { path, run, .. }| {
             let Some((run, original)) = run else { return Ok(()) };
@@ -58,12 +61,13 @@ pub fn convert<P: AsRef<Path>>(
                 Some(output) => output,
                 None => output.insert(Output::open(out, options, run.unknown_moves().is_empty())?),
             };
-            let lost = lost(&output.parts, &run);
+            let (lost, game) = (lost(&output.parts, &run), run.game());
             let exported = ExportedRun { id, run, original, source_id: None, game_steps: None };
             let encoded = output.to.encoder.encode(exported);
             let written = encoded.and_then(|encoded| output.to.sink.push(encoded)).map_err(|error| of_run(error, id));
             if report.add(num_steps, written, &path, skip_errors)? {
                 output.losses.add(&lost);
+                num_twins += u64::from(game.is_some_and(|game| !games.insert(game)));
             }
             Ok(())
         })?;
@@ -72,6 +76,9 @@ pub fn convert<P: AsRef<Path>>(
     report.num_files = output.to.sink.finish()?;
     report.errors.splice(0..0, unread);
     output.losses.warn(&output.parts, &options.layout(), progress);
+    if num_twins > 0 {
+        progress.warn(&format!("{num_twins} of {} runs repeat the game of an earlier run", report.runs));
+    }
     Ok(report)
 }
 

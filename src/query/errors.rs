@@ -48,7 +48,7 @@ pub(crate) fn query_error(error: DataFusionError) -> Error {
         return exhausted(&message);
     }
     if message.starts_with("Function '") && message.ends_with("(DataType: Boolean)") {
-        let why = "write count_if(x), or cast it: sum(CAST(x AS INT))";
+        let why = "cast it: CAST(x AS INT)";
         return Error::refused("an aggregate of numbers over a boolean", why);
     }
     if NOT_A_JOIN.iter().any(|words| message.starts_with(words)) {

@@ -135,7 +135,7 @@ impl Archive {
             let mut statement = guard::parse(&text, &state.config_options().sql_parser)?;
             guard::check_statement(&statement, &tables)?;
             guard::name_derived_tables(&mut statement);
-            guard::replace_functions(&mut statement);
+            guard::replace_functions(&mut statement)?;
             let plan = state.statement_to_plan(statement).await.map_err(query_error)?;
             // This runs on the runtime's large stack, so that a rejected plan is dropped there too.
             guard::check_plan(&plan)?;

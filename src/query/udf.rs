@@ -65,6 +65,8 @@ impl ScalarUDFImpl for BoardUdf {
                 _ => found.is_integer(),
             };
             match found {
+                // The planner does not know yet that `coalesce(board, 0)` is a uint64.
+                DataType::Decimal128(_, 0) if argument.kind == ArgumentKind::Board => Ok(best),
                 DataType::Null => Ok(best),
                 // The function itself accepts every number and reports a number that is out of range.
                 found if fits => Ok(found.clone()),

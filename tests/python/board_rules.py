@@ -163,7 +163,7 @@ OF_BOARD: dict[str, tuple[Callable[[int], Any], Any]] = {
     "max_tile": (lambda board: tile_of(max(cells(board))), pa.uint32()),
     "empty_cells": (lambda board: cells(board).count(0), pa.uint8()),
     "tile_sum": (lambda board: sum(map(tile_of, cells(board))), pa.uint32()),
-    "board_score": (score, pa.uint64()),
+    "board_score": (score, pa.int64()),
     "legal_moves": (legal_mask, pa.uint8()),
     "num_legal": (lambda board: legal_mask(board).bit_count(), pa.uint8()),
     "is_terminal": (lambda board: legal_mask(board) == 0, pa.bool_()),

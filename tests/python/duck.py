@@ -70,7 +70,7 @@ CREATE MACRO max_tile(board) AS tile_of(list_max(exps(board)));
 CREATE MACRO empty_cells(board) AS len([e for e in exps(board) if e = 0])::UTINYINT;
 CREATE MACRO tile_sum(board) AS list_sum([tile_of(e) for e in exps(board)])::UINTEGER;
 CREATE MACRO board_score(board) AS
-    list_sum([CASE WHEN e > 0 THEN (e::BIGINT - 1) * tile_of(e) ELSE 0 END for e in exps(board)])::UBIGINT;
+    list_sum([CASE WHEN e > 0 THEN (e::BIGINT - 1) * tile_of(e) ELSE 0 END for e in exps(board)])::BIGINT;
 
 -- Lines of exponents, from the wall that the move goes to; then without the empty cells, and filled up from behind.
 CREATE MACRO lines(board, move) AS

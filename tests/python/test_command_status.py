@@ -30,6 +30,7 @@ COMMANDS = {
     "repair": "ARCHIVE",
     "replay": "ARCHIVE 0",
     "report": "ARCHIVE -o OUT",
+    "schema": "ARCHIVE",
     "show": "ARCHIVE 0",
     "simulate": "--runs 1 --fast -o OUT",
     "sql": "ARCHIVE values(1)",

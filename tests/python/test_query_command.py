@@ -137,3 +137,21 @@ def test_the_command_queries_with_tables(made: a2store.Archive, folder: Path, tm
     assert done.stdout == b"run_id\n3\n5\n"
     without = run("query", made.path, "chosen", "--folder", folder, status=2)
     assert b"mine" in without.stderr
+
+
+def test_the_command_lists_columns(made: a2store.Archive) -> None:
+    described = report("schema", made.path)
+    assert list(described) == ["runs", "steps", "annotations"]
+    text = run("schema", made.path).stdout.decode()
+    for table, columns in described.items():
+        schema = pa.schema(made.sql(f"SELECT * FROM {table}").schema)
+        assert [(c["name"], c["nullable"]) for c in columns] == [(field.name, field.nullable) for field in schema]
+        types = {c["name"]: c["type"] for c in columns}
+        assert all(types[field.name] == str(field.type) for field in schema if pa.types.is_integer(field.type))
+        assert report("schema", made.path, table, "--version", 1) == {table: columns}
+        lines = run("schema", made.path, table).stdout.decode().splitlines()
+        assert [line.split()[:2] for line in lines] == [[c["name"], c["type"].split()[0]] for c in columns]
+        assert ["nullable" in line for line in lines] == [c["nullable"] for c in columns]
+        assert f"{table}\n" + "\n".join(lines) + "\n" in text
+    assert {c["name"]: c["type"] for c in described["steps"]}["phase"] == "string"
+    assert "steps" in run("schema", made.path, "step", status=2).stderr.decode()

@@ -168,7 +168,9 @@ def test_splits_keep_a_game_on_one_side(make: Callable[[Path, Path], Table], fol
 
 
 def test_packs_and_their_tables_split_alike(folder: Path, tmp_path: Path) -> None:
-    a2store.convert([folder / "a2run2", folder / "a2t1"], tmp_path / "both.a2pack", format="a2pack", progress=False)
+    both = [folder / "a2run2", folder / "a2t1"]
+    with pytest.warns(UserWarning, match="repeat the game"):
+        a2store.convert(both, tmp_path / "both.a2pack", format="a2pack", progress=False)
     pack = a2store.PackReader.open(tmp_path / "both.a2pack")
     table = pack.to_table()
     for seed in range(5):
@@ -191,3 +193,14 @@ def test_a_split_survives_new_runs_and_compaction(folder: Path, tmp_path: Path) 
     archive.ingest(folder / "a2run2", progress=False)
     archive.compact(progress=False)
     assert sides(archive.sql(query).materialize(progress=False), "run", 3) == before
+
+
+def test_a_conversion_counts_repeated_games(folder: Path, tmp_path: Path) -> None:
+    """A pack and the folder that it was made from hold each game twice."""
+    done = run_command("convert", folder / "a2t1", folder / "a2run2", "--format", "a2pack", "-o", tmp_path / "both.a2pack")
+    assert f"{NUM_GAMES} of {2 * NUM_GAMES} runs repeat the game of an earlier run" in done.stderr
+    done = run_command("convert", folder / "a2run2", "--format", "a2pack", "-o", tmp_path / "one.a2pack")
+    assert "repeat" not in done.stderr
+    with pytest.warns(UserWarning, match=f"{NUM_GAMES} of {2 * NUM_GAMES} runs repeat"):
+        both = [folder / "a2t1", folder / "a2run2"]
+        a2store.convert(both, tmp_path / "again.a2pack", format="a2pack", progress=False)

@@ -9,7 +9,7 @@ use crate::board::{Board, Move, Symmetry};
 use crate::error::Result;
 use arrow::array::{ArrayRef, ArrowPrimitiveType, BooleanArray, PrimitiveArray};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
-use arrow::datatypes::{UInt8Type, UInt32Type, UInt64Type};
+use arrow::datatypes::{Int64Type, UInt8Type, UInt32Type, UInt64Type};
 use std::sync::Arc;
 
 pub(super) fn tile(arguments: &Arguments<'_>) -> Result<ArrayRef> {
@@ -35,7 +35,7 @@ pub(super) fn tile_sum(arguments: &Arguments<'_>) -> Result<ArrayRef> {
 }
 
 pub(super) fn board_score(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    of_boards::<UInt64Type>(arguments, |board| of_pairs(board, &SCORES, |a, b| a + b).into())
+    of_boards::<Int64Type>(arguments, |board| of_pairs(board, &SCORES, |a, b| a + b).into())
 }
 
 pub(super) fn legal_moves(arguments: &Arguments<'_>) -> Result<ArrayRef> {

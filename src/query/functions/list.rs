@@ -89,7 +89,7 @@ static FUNCTIONS: &[Function] = &[
         doc: "The sum of (k - 1) * 2^k over the tiles 2^k. It is the score of a game that led to this board, \
             if every spawned tile was a 2.",
         example: ("board_score(1306927023419491499)", "30672"),
-        returns: Returns::UInt64,
+        returns: Returns::Int64,
         kernel: kernels::board_score,
         kernel_with_optional: masked::board_score,
     },

@@ -16,7 +16,7 @@ use arrow::array::{
     UInt8Array,
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer};
-use arrow::datatypes::{Int32Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
+use arrow::datatypes::{Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
 use std::sync::Arc;
 
 /// The rows that a kernel corrects.
@@ -102,7 +102,7 @@ pub(super) fn tile_sum(arguments: &Arguments<'_>) -> Result<ArrayRef> {
 }
 
 pub(super) fn board_score(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    numbers::<UInt64Type>(arguments, kernels::board_score, Correct::Masked, |row| row.board.score())
+    numbers::<Int64Type>(arguments, kernels::board_score, Correct::Masked, |row| row.board.score().cast_signed())
 }
 
 pub(super) fn legal_moves(arguments: &Arguments<'_>) -> Result<ArrayRef> {

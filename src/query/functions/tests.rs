@@ -165,9 +165,9 @@ fn numbers_of_a_board() {
     assert_of_boards::<UInt32Type>("max_tile", |cells| cells.into_iter().map(tile_of).max().unwrap());
     assert_of_boards::<UInt8Type>("empty_cells", |cells| cells.iter().filter(|&&exp| exp == 0).count() as u8);
     assert_of_boards::<UInt32Type>("tile_sum", |cells| cells.into_iter().map(tile_of).sum());
-    assert_of_boards::<UInt64Type>("board_score", |cells| {
+    assert_of_boards::<Int64Type>("board_score", |cells| {
         let tiles = cells.iter().filter(|&&exp| exp > 0);
-        tiles.map(|&exp| (u64::from(exp) - 1) * u64::from(tile_of(exp))).sum()
+        tiles.map(|&exp| (i64::from(exp) - 1) * i64::from(tile_of(exp))).sum()
     });
     assert_with_number::<UInt32Type>("tile", 16, |cells, cell| tile_of(cells[usize::from(cell)]));
 }

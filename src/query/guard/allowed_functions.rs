@@ -4,7 +4,6 @@
 
 use super::super::annotation_view::PER_MOVE;
 use super::super::functions::functions;
-use super::super::rewrites::NEGATION;
 use super::plain_numbers::with_plain_numbers;
 use crate::error::Error;
 use arrow::datatypes::DataType;
@@ -263,7 +262,7 @@ pub(super) fn rejection_of(expr: &Expr) -> Option<Error> {
         _ => return None,
     };
     let is_board_function = || functions().iter().any(|function| function.name == name);
-    if ALLOWED.contains(&name) || [PER_MOVE, NEGATION].contains(&name) || is_board_function() {
+    if ALLOWED.contains(&name) || name == PER_MOVE || is_board_function() {
         return None;
     }
     Some(Error::refused(format!("the function {name}"), why_excluded(name).unwrap_or("it is not supported")))

@@ -1,16 +1,17 @@
 //! Restriction of a session to what statements may use.
 
 use super::super::rewrites::{
-    CoerceSetOperations, FallibleLast, KeepLossyCasts, Negation, RewriteIn, TypeIntegers, TypeLiterals,
+    CoerceSetOperations, FallibleLast, KeepLossyCasts, NullFields, RewriteIn, TypeLiterals, TypeOperands,
     TypeOuterReferences, fenced_logical,
 };
 use super::super::udf::board_udfs;
 use super::allowed_functions;
 use super::bounded_functions::BoundEnlarging;
+use super::signed_sums::SignedSum;
 use crate::archive::Phases;
 use datafusion::common::TableReference;
 use datafusion::execution::{SessionStateBuilder, SessionStateDefaults};
-use datafusion::logical_expr::ScalarUDF;
+use datafusion::logical_expr::AggregateUDF;
 use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer};
 use std::collections::HashMap;
@@ -23,13 +24,13 @@ pub(in crate::query) fn quoted(name: &str) -> TableReference {
 
 /// Restricts a session to what statements may use.
 pub(in crate::query) fn configure(state: SessionStateBuilder, phases: Phases) -> SessionStateBuilder {
-    let negation = Arc::new(ScalarUDF::new_from_impl(Negation::new()));
-    let scalars = allowed_functions::scalar().into_iter().chain(board_udfs(phases)).chain([negation]).collect();
-    // The first planner that changes an operator wins.
-    let planners = std::iter::once(Arc::new(TypeLiterals) as Arc<dyn ExprPlanner>);
+    let scalars = allowed_functions::scalar().into_iter().chain(board_udfs(phases)).collect();
+    let sum = Arc::new(AggregateUDF::new_from_impl(SignedSum::new()));
+    let aggregates = SessionStateDefaults::default_aggregate_functions().into_iter().chain([sum]).collect();
+    let planners = std::iter::once(Arc::new(TypeOperands) as Arc<dyn ExprPlanner>);
     let planners = planners.chain(SessionStateDefaults::default_expr_planners()).collect();
     let first: [Arc<dyn AnalyzerRule + Send + Sync>; 3] =
-        [Arc::new(TypeIntegers), Arc::new(CoerceSetOperations), Arc::new(TypeOuterReferences)];
+        [Arc::new(TypeLiterals), Arc::new(CoerceSetOperations), Arc::new(TypeOuterReferences)];
     state
         .with_default_features()
         .with_analyzer_rules(first.into_iter().chain(Analyzer::new().rules).collect())
@@ -39,7 +40,9 @@ pub(in crate::query) fn configure(state: SessionStateBuilder, phases: Phases) ->
         .with_table_factories(HashMap::new())
         .with_higher_order_functions(Vec::new())
         .with_scalar_functions(scalars)
+        .with_aggregate_functions(aggregates)
         .with_expr_planners(planners)
+        .with_analyzer_rule(Arc::new(NullFields))
         .with_analyzer_rule(Arc::new(KeepLossyCasts))
         .with_analyzer_rule(Arc::new(RewriteIn))
         .with_analyzer_rule(Arc::new(FallibleLast))

@@ -28,6 +28,7 @@ mod configure;
 mod large_filters;
 mod plain_numbers;
 mod plan;
+mod signed_sums;
 mod statement;
 
 pub(super) use configure::{configure, quoted};

@@ -1,16 +1,16 @@
 //! Checks of a statement's syntax tree, before it is planned.
 
 use super::super::errors::{did_you_mean, query_error};
-use super::super::rewrites::NEGATION;
+use super::super::rewrites::UNARY_MINUS;
 use super::allowed_functions;
 use crate::error::{Error, Result};
 use datafusion::common::config::SqlParserOptions;
 use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList,
-    FunctionArguments, GroupByExpr, Ident, JoinConstraint, JoinOperator, ObjectName, OrderByExpr, OrderByKind,
-    OrderByOptions, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, Statement, TableAlias, TableFactor,
-    UnaryOperator, Value, Visit, Visitor, visit_expressions_mut,
+    BinaryOperator, CastKind, DataType, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArgumentClause, FunctionArguments, GroupByExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectName,
+    OrderByExpr, OrderByKind, OrderByOptions, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, Statement,
+    TableAlias, TableFactor, UnaryOperator, Value, Visit, Visitor, visit_expressions_mut,
 };
 use datafusion::sql::sqlparser::dialect::dialect_from_str;
 use std::collections::HashMap;
@@ -146,87 +146,118 @@ fn name_derived_tables_of(query: &mut Query, number: &mut usize) {
 fn not_a_query(what: &str) -> Error {
     let why = match what.split_whitespace().next().map(str::to_uppercase).as_deref() {
         Some("DESCRIBE" | "DESC" | "SHOW") => {
-            "the tables are steps, runs and annotations: `a2store schema` and archive.schema(\"steps\") list their columns"
+            "the tables are steps, runs and annotations: `a2store schema ARCHIVE` and archive.schema(\"steps\") list their columns"
         }
         _ => "a query only reads: expected one SELECT, WITH, VALUES or EXPLAIN",
     };
     Error::refused(what, why)
 }
 
-/// Rewrites the unary minus, and calls of functions that other engines have and DataFusion lacks: `variance(x)`, `count_if(x)`,
-/// `arg_max(x, y)` and `arg_min(x, y)`.
-pub(in crate::query) fn replace_functions(parsed: &mut Parsed) {
+/// Rewrites what DataFusion lacks: the minus of unsigned integers, functions of other engines, and signed counts.
+///
+/// # Errors
+/// `arg_max` and its family with OVER, and `count_if` with DISTINCT.
+pub(in crate::query) fn replace_functions(parsed: &mut Parsed) -> Result<()> {
     let statement = match parsed {
         Parsed::Statement(statement) => statement,
         Parsed::Explain(explain) => match explain.statement.as_mut() {
             Parsed::Statement(statement) => statement,
-            _ => return,
+            _ => return Ok(()),
         },
-        _ => return,
+        _ => return Ok(()),
     };
-    let _ = visit_expressions_mut(statement, |expr| {
+    let visited = visit_expressions_mut(statement, |expr| {
         match expr {
-            Expr::Function(function) => replace_function(function),
+            Expr::Function(function) => {
+                let name = function_name(function);
+                replace_function(&name, function)?;
+                if UNSIGNED_COUNTS.contains(&name.as_str()) {
+                    *expr = as_bigint(std::mem::replace(expr, Expr::value(Value::Null)));
+                }
+            }
             // A number or an interval has its own sign.
             Expr::UnaryOp { op: UnaryOperator::Minus, expr: inner }
                 if !matches!(inner.as_ref(), Expr::Value(_) | Expr::Interval(_)) =>
             {
-                *expr = call(NEGATION, std::mem::replace(inner, Expr::value(Value::Null)));
+                let right = Box::new(std::mem::replace(inner.as_mut(), Expr::value(Value::Null)));
+                let (left, op) = (Box::new(Expr::value(Value::Null)), BinaryOperator::Custom(UNARY_MINUS.into()));
+                *expr = Expr::BinaryOp { left, op, right };
             }
             _ => {}
         }
-        ControlFlow::<()>::Continue(())
+        ControlFlow::Continue(())
     });
-}
-
-fn call(name: &str, arg: Expr) -> Expr {
-    let args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))];
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new(name)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
-}
-
-fn replace_function(function: &mut Function) {
-    let name = function.name.to_string().to_ascii_lowercase();
-    if name == "variance" {
-        function.name = ObjectName::from(vec![Ident::new("var_samp")]);
+    match visited {
+        ControlFlow::Break(error) => Err(*error),
+        ControlFlow::Continue(()) => Ok(()),
     }
-    let FunctionArguments::List(list) = &mut function.args else { return };
+}
+
+/// Functions that count in uint64. Results of type int64 have right differences: `row_number() OVER (…) - 10`.
+const UNSIGNED_COUNTS: [&str; 12] = [
+    "row_number", "rank", "dense_rank", "ntile", "approx_distinct", "array_length", "array_ndims", "array_position",
+    "cardinality", "list_length", "list_ndims", "list_position",
+];
+
+fn as_bigint(expr: Expr) -> Expr {
+    let (kind, data_type, array) = (CastKind::Cast, DataType::BigInt(None), false);
+    Expr::Cast { kind, expr: Box::new(expr), data_type, array, format: None }
+}
+
+/// Returns the name of a function as DataFusion looks it up.
+fn function_name(function: &Function) -> String {
+    match function.name.0.as_slice() {
+        [part] => part.as_ident().map(|name| normalized(&name.value, name.quote_style.is_some())).unwrap_or_default(),
+        _ => String::new(),
+    }
+}
+
+/// Replaces `variance(x)`, `count_if(x)`, `arg_max(x, y)` and `arg_min(x, y)`.
+fn replace_function(name: &str, function: &mut Function) -> ControlFlow<Box<Error>> {
+    let FunctionArguments::List(list) = &mut function.args else { return ControlFlow::Continue(()) };
     let values = list.args.iter().map(|arg| match arg {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value.clone()),
         _ => None,
     });
-    let Some(values) = values.collect::<Option<Vec<Expr>>>().filter(|_| list.clauses.is_empty()) else { return };
-    let (replacement, condition) = match (name.as_str(), values.as_slice()) {
+    let values = values.collect::<Option<Vec<Expr>>>().unwrap_or_default();
+    let (replacement, condition) = match (name, values.as_slice()) {
+        ("variance", _) => ("var_samp", None),
         ("count_if" | "countif", [condition]) => {
+            if list.duplicate_treatment == Some(DuplicateTreatment::Distinct) {
+                return refuse("count_if(DISTINCT …)", "write bool_or(…)");
+            }
             list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Wildcard)];
-            ("count", condition.clone())
+            ("count", Some(condition.clone()))
         }
         ("arg_max" | "arg_min" | "max_by" | "min_by", [value, key]) => {
+            if function.over.is_some() {
+                let why = "use it with GROUP BY, or write first_value(…) OVER (… ORDER BY …)";
+                return refuse(&format!("{name}(…) OVER"), why);
+            }
             let asc = Some(name == "arg_min" || name == "min_by");
             let options = OrderByOptions { asc, nulls_first: Some(false) };
             let order = OrderByExpr { expr: key.clone(), options, with_fill: None };
             list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(value.clone()))];
             list.clauses = vec![FunctionArgumentClause::OrderBy(vec![order])];
-            ("first_value", Expr::IsNotNull(Box::new(key.clone())))
+            // It ignores rows where one of them is null.
+            let is_set = |expr: &Expr| Expr::IsNotNull(Box::new(Expr::Nested(Box::new(expr.clone()))));
+            ("first_value", Some(and(is_set(value), is_set(key))))
         }
-        _ => return,
+        _ => return ControlFlow::Continue(()),
     };
     function.name = ObjectName::from(vec![Ident::new(replacement)]);
-    let condition = Box::new(Expr::Nested(Box::new(condition)));
-    function.filter = Some(match function.filter.take() {
-        None => condition,
-        Some(filter) => {
-            Box::new(Expr::BinaryOp { left: Box::new(Expr::Nested(filter)), op: BinaryOperator::And, right: condition })
-        }
-    });
+    if let Some(condition) = condition {
+        function.filter = Some(Box::new(match function.filter.take() {
+            None => condition,
+            Some(filter) => and(*filter, condition),
+        }));
+    }
+    ControlFlow::Continue(())
+}
+
+fn and(left: Expr, right: Expr) -> Expr {
+    let [left, right] = [left, right].map(|side| Box::new(Expr::Nested(Box::new(side))));
+    Expr::BinaryOp { left, op: BinaryOperator::And, right }
 }
 
 /// Shortens a part of a statement and replaces control characters, so that an error message can show it.
@@ -361,12 +392,7 @@ impl Visitor for Scope<'_> {
         if self.num_selects > MAX_SELECTS {
             return refuse("the statement", &format!("it has more than {MAX_SELECTS} SELECTs"));
         }
-        let joins = select.from.iter().flat_map(|table| &table.joins);
-        if let Some(what) = joins.filter_map(|join| outer_join_by_name(&join.join_operator)).next() {
-            let why = "DataFusion takes the key from the left table, where it may be null (apache/datafusion#22881): \
-                       write ON, and coalesce(a.key, b.key)";
-            return refuse(what, why);
-        }
+        check_joins(select.from.iter().flat_map(|table| &table.joins))?;
         match &select.into {
             Some(into) => refuse(&into.to_string(), "a query only reads"),
             None => ControlFlow::Continue(()),
@@ -390,9 +416,8 @@ impl Visitor for Scope<'_> {
             TableFactor::Derived { sample: Some(_), .. } => {
                 refuse("TABLESAMPLE", "it is not supported: use a condition such as random() < 0.1")
             }
-            TableFactor::Derived { .. } | TableFactor::NestedJoin { .. } | TableFactor::UNNEST { .. } => {
-                ControlFlow::Continue(())
-            }
+            TableFactor::NestedJoin { table_with_joins, .. } => check_joins(&table_with_joins.joins),
+            TableFactor::Derived { .. } | TableFactor::UNNEST { .. } => ControlFlow::Continue(()),
             other => refuse(&first_words(&other.to_string()), "a query only reads the given tables"),
         }
     }
@@ -522,20 +547,24 @@ fn multiset_operation(body: &SetExpr) -> Option<SetOperator> {
     is_refused.then_some(*op).or_else(|| multiset_operation(left)).or_else(|| multiset_operation(right))
 }
 
-/// Returns the name of a join with rows that only the right table has, if names define its keys.
-fn outer_join_by_name(join: &JoinOperator) -> Option<&'static str> {
-    let (constraint, names) = match join {
-        JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => {
-            (constraint, ["RIGHT JOIN … USING", "NATURAL RIGHT JOIN"])
-        }
-        JoinOperator::FullOuter(constraint) => (constraint, ["FULL JOIN … USING", "NATURAL FULL JOIN"]),
-        _ => return None,
-    };
-    match constraint {
-        JoinConstraint::Using(_) => Some(names[0]),
-        JoinConstraint::Natural => Some(names[1]),
-        _ => None,
+/// Rejects joins by names with rows that only the right table has.
+fn check_joins<'a>(joins: impl IntoIterator<Item = &'a Join>) -> ControlFlow<Box<Error>> {
+    for join in joins {
+        let (constraint, kind) = match &join.join_operator {
+            JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => (constraint, "RIGHT"),
+            JoinOperator::FullOuter(constraint) => (constraint, "FULL"),
+            _ => continue,
+        };
+        let what = match constraint {
+            JoinConstraint::Using(_) => format!("{kind} JOIN … USING"),
+            JoinConstraint::Natural => format!("NATURAL {kind} JOIN"),
+            _ => continue,
+        };
+        let why = "DataFusion takes the key from the left table, where it may be null (apache/datafusion#22881): \
+                   write ON, and coalesce(a.key, b.key)";
+        return refuse(&what, why);
     }
+    ControlFlow::Continue(())
 }
 
 fn is_and_or(expr: &Expr) -> bool {

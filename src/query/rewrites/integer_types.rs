@@ -1,32 +1,64 @@
-//! The types of integers beside unsigned columns, as people expect them.
+//! The types of integer literals, and of the unary minus.
 //!
 //! DataFusion gives an integer literal the type int64. Beside a uint64, such as a board, both become
-//! `DECIMAL(20, 0)`: `board * 3` was an error instead of wrapping, and `board & 15` had another type. This rule
-//! gives a literal of at least 0 the type uint64 there. It also lets a boolean be compared with 0 and 1, and gives the
-//! negative of an unsigned integer a signed type. DataFusion's planner rejects such a negative before any rule runs, so
-//! the parser writes it as a call of [`Negation`], which the rule replaces.
+//! `DECIMAL(20, 0)`: `board * 3` failed instead of wrapping, and `board / 10` had digits behind the point. So a literal of
+//! at least 0 is cast to uint64 there. A literal 0 or 1 beside a boolean is cast to a boolean, and an unsigned operand of
+//! the unary minus to int64. No upstream issue was found.
+//!
+//! [`TypeOperands`] does this while the statement is planned, because the planner checks the arguments of functions.
+//! [`TypeLiterals`] does it for the expressions that DataFusion plans itself, and for parameters, after they have values.
+//! DataFusion leaves casts out of names, so columns keep their names.
 
 use super::columns::{input_schema, map_expressions};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, Result as DataFusionResult, internal_err, plan_err};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result as DataFusionResult, plan_err};
 use datafusion::logical_expr::expr::Cast;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{
-    BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ScalarFunctionArgs, ScalarUDFImpl,
-    Signature, Volatility,
-};
+use datafusion::logical_expr::type_coercion::is_signed_numeric;
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::BinaryOperator;
 
-/// Types integer literals and negations. It runs before type coercion, which would use decimals.
+/// The operator that stands for the unary minus, with any left operand. Planners see only operators with two operands.
+pub(in crate::query) const UNARY_MINUS: &str = "unary minus";
+
+/// Types the operands of operators while a statement is planned.
 #[derive(Debug)]
-pub(in crate::query) struct TypeIntegers;
+pub(in crate::query) struct TypeOperands;
 
-impl AnalyzerRule for TypeIntegers {
+impl ExprPlanner for TypeOperands {
+    fn plan_binary_op(
+        &self,
+        mut expr: RawBinaryExpr,
+        schema: &DFSchema,
+    ) -> DataFusionResult<PlannerResult<RawBinaryExpr>> {
+        if matches!(&expr.op, BinaryOperator::Custom(name) if name == UNARY_MINUS) {
+            return Ok(PlannerResult::Planned(negative(expr.right, schema)?));
+        }
+        type_operands(&mut expr.left, &mut expr.right, schema);
+        Ok(PlannerResult::Original(expr))
+    }
+}
+
+fn negative(operand: Expr, schema: &DFSchema) -> DataFusionResult<Expr> {
+    let operand = match operand.get_type(schema)? {
+        dtype if dtype.is_unsigned_integer() => cast(operand, DataType::Int64),
+        dtype if is_signed_numeric(&dtype) || matches!(dtype, DataType::Null | DataType::Interval(_)) => operand,
+        dtype => return plan_err!("-: expected a number, found {dtype}"),
+    };
+    Ok(Expr::Negative(Box::new(operand)))
+}
+
+/// Types literals in a plan whose parameters have values. It runs before type coercion, which would use decimals.
+#[derive(Debug)]
+pub(in crate::query) struct TypeLiterals;
+
+impl AnalyzerRule for TypeLiterals {
     fn name(&self) -> &'static str {
-        "type_integers"
+        "type_literals"
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DataFusionResult<LogicalPlan> {
@@ -34,126 +66,25 @@ impl AnalyzerRule for TypeIntegers {
             let schema = input_schema(&node);
             let node = map_expressions(node, |expr| expr.transform_up(|part| Ok(typed(part, &schema))))?;
             // The types of the inputs may have changed too.
-            Ok(Transformed::yes(node.data.recompute_schema()?))
+            node.map_data(LogicalPlan::recompute_schema)
         })?;
         Ok(typed.data)
     }
 }
 
-fn typed(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
-    let type_of = |expr: &Expr| expr.get_type(schema).ok();
-    match expr {
-        Expr::BinaryExpr(BinaryExpr { mut left, op, mut right }) => {
-            let is_typed = if is_arithmetic(op) {
-                as_uint64(&mut [&mut left, &mut right], schema)
-            } else if op.supports_propagation() {
-                let (of_left, of_right) = (type_of(&left), type_of(&right));
-                of_left == Some(DataType::Boolean) && as_boolean(&mut right)
-                    || of_right == Some(DataType::Boolean) && as_boolean(&mut left)
-            } else {
-                false
-            };
-            Transformed::new(Expr::BinaryExpr(BinaryExpr { left, op, right }), is_typed, TreeNodeRecursion::Continue)
+fn typed(mut expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    let is_typed = match &mut expr {
+        Expr::BinaryExpr(BinaryExpr { left, right, .. }) => type_operands(left, right, schema),
+        Expr::ScalarFunction(call) if is_choice(call.name()) => {
+            as_uint64(&mut call.args.iter_mut().collect::<Vec<_>>(), schema)
         }
-        Expr::ScalarFunction(mut call) if call.name() == NEGATION => {
-            let Some(inner) = call.args.pop() else { return Transformed::no(Expr::ScalarFunction(call)) };
-            let is_unsigned = type_of(&inner).is_some_and(|dtype| dtype.is_unsigned_integer());
-            let signed = if is_unsigned { Expr::Cast(Cast::new(Box::new(inner), DataType::Int64)) } else { inner };
-            Transformed::yes(Expr::Negative(Box::new(signed)))
-        }
-        Expr::ScalarFunction(mut call) if is_choice(call.name()) => {
-            let is_typed = as_uint64(&mut call.args.iter_mut().collect::<Vec<_>>(), schema);
-            Transformed::new(Expr::ScalarFunction(call), is_typed, TreeNodeRecursion::Continue)
-        }
-        Expr::Case(mut case) => {
+        Expr::Case(case) => {
             let results = case.when_then_expr.iter_mut().map(|(_, then)| &mut **then);
-            let mut results: Vec<&mut Expr> = results.chain(case.else_expr.as_deref_mut()).collect();
-            let is_typed = as_uint64(&mut results, schema);
-            Transformed::new(Expr::Case(case), is_typed, TreeNodeRecursion::Continue)
+            as_uint64(&mut results.chain(case.else_expr.as_deref_mut()).collect::<Vec<_>>(), schema)
         }
-        other => Transformed::no(other),
-    }
-}
-
-/// Types the literals of operators while the statement is planned, because the planner checks the arguments of functions.
-#[derive(Debug)]
-pub(in crate::query) struct TypeLiterals;
-
-impl ExprPlanner for TypeLiterals {
-    fn plan_binary_op(
-        &self,
-        mut expr: RawBinaryExpr,
-        schema: &DFSchema,
-    ) -> DataFusionResult<PlannerResult<RawBinaryExpr>> {
-        use datafusion::sql::sqlparser::ast::BinaryOperator as Op;
-        let is_arithmetic = matches!(
-            expr.op,
-            Op::Plus
-                | Op::Minus
-                | Op::Multiply
-                | Op::Divide
-                | Op::Modulo
-                | Op::BitwiseAnd
-                | Op::BitwiseOr
-                | Op::BitwiseXor
-                | Op::PGBitwiseXor
-                | Op::PGBitwiseShiftLeft
-                | Op::PGBitwiseShiftRight
-        );
-        if is_arithmetic {
-            as_uint64(&mut [&mut expr.left, &mut expr.right], schema);
-        }
-        Ok(PlannerResult::Original(expr))
-    }
-}
-
-/// The name of [`Negation`].
-pub(in crate::query) const NEGATION: &str = "negative";
-
-/// The unary minus, until [`TypeIntegers`] replaces it.
-#[derive(Debug, PartialEq, Eq, Hash)]
-pub(in crate::query) struct Negation(Signature);
-
-impl Negation {
-    pub(in crate::query) fn new() -> Negation {
-        Negation(Signature::any(1, Volatility::Immutable))
-    }
-}
-
-impl ScalarUDFImpl for Negation {
-    fn name(&self) -> &'static str {
-        NEGATION
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.0
-    }
-
-    fn schema_name(&self, args: &[Expr]) -> DataFusionResult<String> {
-        args.first().map_or_else(|| Ok(String::new()), |arg| Ok(format!("(- {})", arg.schema_name())))
-    }
-
-    fn return_type(&self, arg_types: &[DataType]) -> DataFusionResult<DataType> {
-        match arg_types {
-            [dtype] if dtype.is_unsigned_integer() => Ok(DataType::Int64),
-            [dtype] if dtype.is_numeric() || matches!(dtype, DataType::Null | DataType::Interval(_)) => {
-                Ok(dtype.clone())
-            }
-            _ => plan_err!("-: expected a number, found {arg_types:?}"),
-        }
-    }
-
-    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
-        internal_err!("{NEGATION} is replaced before a plan runs")
-    }
-}
-
-fn is_arithmetic(op: Operator) -> bool {
-    use Operator as Op;
-    let numbers = matches!(op, Op::Plus | Op::Minus | Op::Multiply | Op::Divide | Op::Modulo);
-    let bits =
-        matches!(op, Op::BitwiseAnd | Op::BitwiseOr | Op::BitwiseXor | Op::BitwiseShiftLeft | Op::BitwiseShiftRight);
-    numbers || bits
+        _ => false,
+    };
+    if is_typed { Transformed::yes(expr) } else { Transformed::no(expr) }
 }
 
 /// Returns whether a function returns one of its arguments.
@@ -161,39 +92,45 @@ fn is_choice(name: &str) -> bool {
     matches!(name, "coalesce" | "nullif" | "nvl" | "nvl2" | "greatest" | "least")
 }
 
-/// Gives literals of at least 0 the type uint64, if another of the expressions has it.
-fn as_uint64(exprs: &mut [&mut Expr], schema: &DFSchema) -> bool {
-    let is_uint64 = |expr: &Expr| expr.get_type(schema).is_ok_and(|dtype| dtype == DataType::UInt64);
-    if !exprs.iter().any(|expr| !matches!(expr, Expr::Literal(..)) && is_uint64(expr)) {
-        return false;
-    }
-    let mut is_typed = false;
-    for expr in exprs {
-        if let Expr::Literal(value, _) = expr
-            && let Some(number) = integer(value).and_then(|number| u64::try_from(number).ok())
-        {
-            *value = ScalarValue::UInt64(Some(number));
-            is_typed = true;
-        }
-    }
-    is_typed
+fn type_operands(left: &mut Expr, right: &mut Expr, schema: &DFSchema) -> bool {
+    as_uint64(&mut [left, right], schema) || as_boolean(left, right, schema) || as_boolean(right, left, schema)
 }
 
-/// Makes the literals 0 and 1 booleans.
-fn as_boolean(expr: &mut Expr) -> bool {
-    let Expr::Literal(value, _) = expr else { return false };
-    let Some(number @ (0 | 1)) = integer(value) else { return false };
-    *value = ScalarValue::Boolean(Some(number == 1));
+/// Casts literals of at least 0 to uint64, if another of the expressions has this type.
+fn as_uint64(exprs: &mut [&mut Expr], schema: &DFSchema) -> bool {
+    let (mut literals, others): (Vec<_>, Vec<_>) =
+        exprs.iter_mut().partition(|expr| integer(expr).is_some_and(|number| number >= 0));
+    let is_uint64 = |expr: &Expr| expr.get_type(schema).is_ok_and(|dtype| dtype == DataType::UInt64);
+    if literals.is_empty() || !others.iter().any(|expr| is_uint64(expr)) {
+        return false;
+    }
+    literals.iter_mut().for_each(|literal| cast_in_place(literal, DataType::UInt64));
     true
 }
 
-/// Returns the value of a signed integer literal.
-fn integer(value: &ScalarValue) -> Option<i64> {
-    match value {
-        ScalarValue::Int64(number) => *number,
-        ScalarValue::Int32(number) => number.map(i64::from),
-        ScalarValue::Int16(number) => number.map(i64::from),
-        ScalarValue::Int8(number) => number.map(i64::from),
+/// Casts a literal 0 or 1 beside a boolean to a boolean.
+fn as_boolean(literal: &mut Expr, other: &Expr, schema: &DFSchema) -> bool {
+    let is_cast = matches!(integer(literal), Some(0 | 1))
+        && other.get_type(schema).is_ok_and(|dtype| dtype == DataType::Boolean);
+    if is_cast {
+        cast_in_place(literal, DataType::Boolean);
+    }
+    is_cast
+}
+
+fn cast(expr: Expr, dtype: DataType) -> Expr {
+    Expr::Cast(Cast::new(Box::new(expr), dtype))
+}
+
+fn cast_in_place(expr: &mut Expr, dtype: DataType) {
+    let inner = std::mem::take(expr);
+    *expr = cast(inner, dtype);
+}
+
+/// Returns the value of a literal of type int64. The planner and Python give other integers this type only if they fit.
+fn integer(expr: &Expr) -> Option<i64> {
+    match expr {
+        Expr::Literal(ScalarValue::Int64(number), _) => *number,
         _ => None,
     }
 }

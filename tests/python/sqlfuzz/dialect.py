@@ -5,14 +5,15 @@ The generator avoids a difference, or ``tree.py`` writes the statement so that b
 
 from __future__ import annotations
 
-from .dtypes import STR, WIDE
+from .dtypes import STR, U64, WIDE
 from .tree import Node, engine_sql
 
 DIFFERENCES = {
     "division of integers": "`/` in the engine, `//` in DuckDB",
     "division by zero": "an error in the engine, NULL in DuckDB: an unguarded division may fail",
-    "overflow of integers": "wraps in the engine; DuckDB casts 128 bits to the engine's type, which fails",
-    "types of constants": "1 is a BIGINT and 0.5 a DOUBLE in the engine; DuckDB has them cast so",
+    "overflow of integers": "wraps in the engine; DuckDB computes the remainder of 128 bits",
+    "types of constants": "1 is a BIGINT, or a UBIGINT beside one, and 0.5 a DOUBLE in the engine; cast so in DuckDB",
+    "minus of unsigned integers": "a BIGINT in the engine; DuckDB has the operand cast so",
     "integers beside floats": "DuckDB is told by casts in which float they meet, as the engine's rules have it",
     "decimals beside floats": "BIGINT UNSIGNED beside signed integers is a decimal, which meets a float as a decimal "
     "of 15 digits behind the point: such operands are cast to DOUBLE in both",
@@ -66,6 +67,8 @@ def may_fail(node: Node, safe: frozenset[str] = frozenset()) -> bool:
             constant = divisor.op == "lit" and not zero
             if not (constant or _is_nullif_zero(divisor) or engine_sql(divisor) in safe):
                 return True
+        case "neg" if node.args[0].type == U64:
+            return True
         case "arith" if WIDE in (node.type, *(arg.type for arg in node.args)):
             return True
         case "cast" if node.value == "CAST":

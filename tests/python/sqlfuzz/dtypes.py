@@ -46,7 +46,8 @@ U8, U16, U32, U64 = (_integer(bits, False) for bits in (8, 16, 32, 64))
 F32 = Type("f32", "float", "REAL", "REAL")
 F64 = Type("f64", "float", "DOUBLE", "DOUBLE")
 WIDE = Type("wide", "wide", "DECIMAL(20, 0)", "HUGEINT")
-"""The common type of unsigned 64-bit and signed integers: a decimal of 20 digits."""
+"""The common type of unsigned 64-bit and signed integers: a decimal of 20 digits. Constants of at least 0 are unsigned
+there."""
 BOOL = Type("bool", "bool", "BOOLEAN", "BOOLEAN")
 STR = Type("str", "str", "VARCHAR", "VARCHAR")
 TIME = Type("time", "time", "TIMESTAMP", "TIMESTAMPTZ")
@@ -104,5 +105,5 @@ def of_literal(value: object) -> Type:
 
 def of_sum(argument: Type) -> Type:
     if argument.is_int:
-        return U64 if argument.lo == 0 else I64
+        return U64 if argument == U64 else I64
     return WIDE if argument == WIDE else F64

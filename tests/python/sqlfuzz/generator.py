@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from . import data
 from .dtypes import BOOL, F32, F64, I64, NULL, NUMBERS, STR, TIME, U64, WIDE, Type, common, common_of
-from .tree import NONE, ClashError, Node, cast, engine_sql, lit, make, outputs
+from .tree import NONE, ClashError, Node, cast, engine_sql, lit, make, met_type, outputs
 
 SMALL = [0, 1, 2, 3, 4, 5, 7, 9, 10, -1]
 EDGES = [
@@ -111,9 +111,9 @@ class Generator:
     def meeting(self, scope: Scope, depth: int, count: int) -> list[Node]:
         """Return numbers whose types have a common type."""
         nodes = [self.number(scope, depth) for _ in range(count)]
-        if common_of([node.type for node in nodes]) is None:
+        if met_type(nodes) is None:
             nodes = [cast(node, F64) if node.type == WIDE else node for node in nodes]
-        if common_of([node.type for node in nodes]) is None:
+        if met_type(nodes) is None:
             # Integers whose common type is a decimal, and a float.
             nodes = [cast(node, F64) if node.type.is_int or node.type == WIDE else node for node in nodes]
         return nodes
@@ -122,19 +122,11 @@ class Generator:
         left, right = self.meeting(scope, depth, 2)
         if self.chance(0.6):
             right = lit(self.rng.choice([*SMALL[:-1], *FLOATS[:5]]))
-        met = common(left.type, right.type)
+        met = met_type([left, right])
         if met is None or met == NULL:
             return left
-        if self.chance(0.5) and left.type.is_int and left.type != U64:
-            # Wide enough that most values do not overflow.
-            left = cast(left, I64)
-        operator = self.rng.choice("++--*/%")
-        met = common(left.type, right.type)
-        if met == WIDE:
-            operator = self.rng.choice("+-")
-        elif met is None:
-            return left
-        if met is not None and met.is_float and operator in "/%":
+        operator = self.rng.choice("+-" if met == WIDE else "++--*/%")
+        if met.is_float and operator in "/%":
             operator = "*"
         if operator in "/%":
             return self.division(scope, left, right, operator)
@@ -173,7 +165,7 @@ class Generator:
         return make("case", *parts, NONE if self.chance(0.2) else results[-1])
 
     def together(self, nodes: list[Node]) -> list[Node]:
-        if common_of([node.type for node in nodes]) is not None:
+        if met_type(nodes) is not None:
             return nodes
         return [cast(node, F64) if node.type.is_int or node.type == WIDE else node for node in nodes]
 
@@ -215,7 +207,8 @@ class Generator:
 
     def negated(self, scope: Scope, depth: int) -> Node:
         node = self.number(scope, depth)
-        return make("neg", node if node.type.is_float else cast(node, I64 if node.type != U64 else F64))
+        # A constant beyond the range of I64 has another type with a sign.
+        return make("neg", cast(node, F64) if node.type == WIDE or node.op == "lit" else node)
 
     def extreme(self, scope: Scope, depth: int) -> Node:
         node = self.number(scope, depth)

@@ -6,7 +6,7 @@ follows from its arguments, so replacing them updates the type.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,8 +38,17 @@ class ClashError(Exception):
     """An expression whose types have no common type."""
 
 
+def met_type(nodes: Sequence[Node]) -> Type | None:
+    """Return the common type of operands. Beside a U64, a constant of at least 0 is a U64."""
+    types = [node.type for node in nodes]
+    if U64 in types:
+        is_constant = [node.op == "lit" and node.type == I64 and node.value >= 0 for node in nodes]
+        types = [U64 if constant else dtype for constant, dtype in zip(is_constant, types, strict=True)]
+    return common_of(types)
+
+
 def _meeting(args: tuple[Node, ...]) -> Type:
-    met = common_of([arg.type for arg in args])
+    met = met_type(args)
     if met is None:
         raise ClashError([arg.type.name for arg in args])
     return met
@@ -52,8 +61,7 @@ def _branches(args: tuple[Node, ...]) -> tuple[Node, ...]:
 
 def _aggregate(name: str, argument: Type) -> Type:
     if name in ("count", "row_number", "rank", "dense_rank"):
-        # Numbers of rows within windows are unsigned.
-        return I64 if name == "count" else U64
+        return I64
     if name in ("min", "max", "first_value", "last_value", "nth_value"):
         return argument
     if name in ("bool_and", "bool_or"):
@@ -77,7 +85,7 @@ def _of(op: str, args: tuple[Node, ...], value: Any, given: Type) -> Type:
         case "arith":
             return _meeting(args)
         case "neg":
-            return args[0].type
+            return I64 if args[0].type.is_int and args[0].type.lo == 0 else args[0].type
         case "case":
             return _meeting(_branches(args))
         case "switch":
@@ -188,14 +196,22 @@ class _Text:
         if node.type == NULL:
             return "NULL"
         operator = "//" if node.value == "/" else node.value
-        return f"({a}::HUGEINT {operator} {b}::HUGEINT)::{to}"
+        text = f"({a}::HUGEINT {operator} {b}::HUGEINT)"
+        if node.type.is_int and operator in "+-*":
+            # The engine wraps around.
+            size, lo = f"{node.type.hi - node.type.lo + 1}::HUGEINT", f"({node.type.lo})::HUGEINT"
+            text = f"(({text} % {size} - {lo} + {size}) % {size} + {lo})"
+        return f"{text}::{to}"
 
     def _neg(self, node: Node) -> str:
-        return f"({'0 ' if node.type.is_float else ''}- {self.of(node.args[0])})"
+        text = self.of(node.args[0])
+        if self.duck and node.type != node.args[0].type:
+            text = f"{text}::{node.type.duck}"
+        return f"({'0 ' if node.type.is_float else ''}- {text})"
 
     def _cmp(self, node: Node) -> str:
         left, right = node.args
-        met = common(left.type, right.type)
+        met = met_type(node.args)
         return f"({self.meeting(left, met)} {node.value} {self.meeting(right, met)})"
 
     def _text_cmp(self, node: Node) -> str:
@@ -223,12 +239,12 @@ class _Text:
         return f"({text} {node.value})"
 
     def _between(self, node: Node) -> str:
-        met = common_of([arg.type for arg in node.args])
+        met = met_type(node.args)
         value, low, high = (self.meeting(arg, met) for arg in node.args)
         return f"({value} {node.value} {low} AND {high})"
 
     def _in(self, node: Node) -> str:
-        met = common_of([arg.type for arg in node.args])
+        met = met_type(node.args)
         value, *options = (self.meeting(arg, met) for arg in node.args)
         return f"({value} {node.value} ({', '.join(options)}))"
 
@@ -257,7 +273,7 @@ class _Text:
     def _switch(self, node: Node) -> str:
         """Write a CASE with a value."""
         value, *pairs, other = node.args
-        met = common_of([value.type, *(option.type for option in pairs[::2])])
+        met = met_type([value, *pairs[::2]])
         arms = [
             f"WHEN {self.meeting(option, met)} THEN {self.meeting(result, node.type)}"
             for option, result in zip(pairs[::2], pairs[1::2], strict=True)
@@ -271,7 +287,7 @@ class _Text:
 
     def _nullif(self, node: Node) -> str:
         value, other = node.args
-        met = common(value.type, other.type)
+        met = met_type(node.args)
         return f"nullif({self.meeting(value, met)}, {self.meeting(other, met)})"
 
     def _cast(self, node: Node) -> str:

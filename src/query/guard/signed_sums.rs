@@ -1,0 +1,100 @@
+//! The function `sum` with signed results.
+//!
+//! DataFusion's sum of unsigned integers is a uint64. So `sum(num_steps) - 1000` would wrap around below 0, as arithmetic on
+//! boards does. It also rejects booleans, as in `sum(verified)`.
+
+use datafusion::arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::Result as DataFusionResult;
+use datafusion::common::types::{
+    LogicalTypeRef, NativeType, logical_boolean, logical_float64, logical_int8, logical_int16, logical_int32,
+    logical_int64, logical_uint8, logical_uint16, logical_uint32, logical_uint64,
+};
+use datafusion::functions_aggregate::sum::Sum;
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::AggregateOrderSensitivity;
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDFImpl, Coercion, GroupsAccumulator, ReversedUDAF, Signature, TypeSignature,
+    TypeSignatureClass, Volatility,
+};
+
+/// Sums booleans and integers as int64, uint64 as uint64, and other numbers as DataFusion does.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct SignedSum {
+    inner: Sum,
+    signature: Signature,
+}
+
+impl SignedSum {
+    pub(super) fn new() -> SignedSum {
+        let native = |dtype: LogicalTypeRef| TypeSignatureClass::Native(dtype);
+        let signed = [
+            logical_boolean(),
+            logical_int8(),
+            logical_int16(),
+            logical_int32(),
+            logical_uint8(),
+            logical_uint16(),
+            logical_uint32(),
+        ];
+        let coercions = [
+            Coercion::new_exact(TypeSignatureClass::Decimal),
+            Coercion::new_exact(native(logical_uint64())),
+            Coercion::new_implicit(
+                native(logical_int64()),
+                signed.map(native).to_vec(),
+                NativeType::Int64,
+            ),
+            Coercion::new_implicit(
+                native(logical_float64()),
+                vec![TypeSignatureClass::Float],
+                NativeType::Float64,
+            ),
+            Coercion::new_exact(TypeSignatureClass::Duration),
+            Coercion::new_exact(TypeSignatureClass::Interval),
+        ];
+        let coercions = coercions.map(|coercion| TypeSignature::Coercible(vec![coercion])).to_vec();
+        SignedSum { inner: Sum::new(), signature: Signature::one_of(coercions, Volatility::Immutable) }
+    }
+}
+
+impl AggregateUDFImpl for SignedSum {
+    fn name(&self) -> &'static str {
+        "sum"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> DataFusionResult<DataType> {
+        self.inner.return_type(arg_types)
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs<'_>) -> DataFusionResult<Box<dyn Accumulator>> {
+        self.inner.accumulator(args)
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs<'_>) -> DataFusionResult<Vec<FieldRef>> {
+        self.inner.state_fields(args)
+    }
+
+    fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
+        self.inner.groups_accumulator_supported(args)
+    }
+
+    fn create_groups_accumulator(&self, args: AccumulatorArgs<'_>) -> DataFusionResult<Box<dyn GroupsAccumulator>> {
+        self.inner.create_groups_accumulator(args)
+    }
+
+    fn create_sliding_accumulator(&self, args: AccumulatorArgs<'_>) -> DataFusionResult<Box<dyn Accumulator>> {
+        self.inner.create_sliding_accumulator(args)
+    }
+
+    fn reverse_expr(&self) -> ReversedUDAF {
+        self.inner.reverse_expr()
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        self.inner.order_sensitivity()
+    }
+}
