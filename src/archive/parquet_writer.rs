@@ -220,7 +220,7 @@ fn serialized_writer<W: Write + Send>(
 fn properties(table: TableName) -> Result<WriterProperties> {
     let ascending = |column_idx| SortingColumn { column_idx, descending: false, nulls_first: false };
     let (split, delta, plain, sorted): (&[&str], &[&str], &[&str], _) = match table {
-        TableName::Runs => (&["final_board"], &["run_id"], &["digest", "original"], vec![ascending(0)]),
+        TableName::Runs => (&["final_board"], &["run_id"], &["digest", "game", "original"], vec![ascending(0)]),
         TableName::Steps => (
             &["board"],
             &["run_id", "step_index"],

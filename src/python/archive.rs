@@ -781,7 +781,7 @@ impl PyArchive {
     /// Raises ``ValueError`` for an unknown table.
     ///
     /// >>> pa.schema(archive.schema("runs")).field("max_score").type
-    /// DataType(uint64)
+    /// DataType(int64)
     #[pyo3(signature = (table="steps"))]
     fn schema(&self, table: &str) -> PyResult<ArrowSchema> {
         let table: TableName = table.parse()?;

@@ -294,7 +294,7 @@ impl PyQuery {
     ///
     /// >>> columns = archive.sql("SELECT run_id, max_score, engine FROM runs").to_numpy()
     /// >>> columns["max_score"][:3], columns["engine"][0]
-    /// (array([11308, 14944, 21612], dtype=uint64), 'a2store-expectimax-1')
+    /// (array([11308, 14944, 21612]), 'a2store-expectimax-1')
     fn to_numpy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         needed(slf.py(), "pyarrow", "to_numpy")?;
         let arrays = slf.py().import("a2store._numpy")?.call_method1("arrays", (slf,));
@@ -419,7 +419,7 @@ impl PyQuery {
     /// >>> query = archive.sql("SELECT * FROM steps WHERE has_evs AND phase = 'late'")
     /// >>> table = query.materialize(extra=["max_score"], chosen_ev="one")
     /// >>> table.take([0, 1])["max_score"]
-    /// array([82292, 82292], dtype=uint64)
+    /// array([82292, 82292])
     /// >>> table = archive.sql("SELECT * FROM steps").materialize(extra=["engine"], path="steps.npy")
     /// >>> table.categories["engine"]
     /// ['a2store-expectimax-1']

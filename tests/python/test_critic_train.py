@@ -39,6 +39,7 @@ from a2store.critic.config import config_from
 from a2store.critic.train import learning_rate
 from a2store.critic.transformer import BoardTransformer, OneHot
 
+pytestmark = pytest.mark.filterwarnings("ignore:thresholds")
 EXAMPLE = Path(__file__).resolve().parents[2] / "config" / "critic.example.toml"
 
 

@@ -49,7 +49,7 @@ def odd_files(games: Games) -> list[bytes]:
     (game,) = games.take(1)
     odd: tuple[Branches, ...] = ((nan, -0.0, float("inf"), 0.0), (None, None, None, None), (1.0, None, -5.5, 2.0))
     game = replace(game, branches=(*odd, *game.branches[3:]), elapsed_s=float("-inf"))
-    files.append(oracle.encode_a2run2(replace(game, max_score=2**64 - 1, highest_tile=7)))
+    files.append(oracle.encode_a2run2(replace(game, max_score=2**63 - 1, highest_tile=7)))
     return files
 
 

@@ -162,8 +162,9 @@ def test_forged_digests(long_log: Path, tmp_path: Path, case: str) -> None:
     data = (path / name).read_bytes()
     magic, next_run_id, count, crc = struct.unpack_from("<8sQQI", data)
     digests = [data[at : at + 16] for at in range(28, len(data) - 4, 16)]
-    assert (magic, next_run_id, count) == (b"A2DIGEST", 15, 15)
-    assert len(digests) == 15
+    # A digest and a game of each run.
+    assert (magic, next_run_id, count) == (b"A2DIGEST", 15, 30)
+    assert len(digests) == 30
     match case:
         case "one less":
             digests.pop()
@@ -338,7 +339,7 @@ def test_forged_runs(small: Path, tmp_path: Path, name: str) -> None:
 def test_columns_of_another_type(small: Path, tmp_path: Path) -> None:
     def retyped(table: Any) -> Any:
         at = table.column_names.index("max_score")
-        return table.set_column(at, "max_score", table["max_score"].cast(pa.int64()))
+        return table.set_column(at, "max_score", table["max_score"].cast(pa.uint64()))
 
     path = copied(small, tmp_path / "games.a2")
     file = forge_data(path, 3, "steps", retyped)

@@ -27,7 +27,7 @@ PAGE = 20_000
 
 WITHOUT_STATISTICS = {
     "steps": {"board", *EV_COLUMNS, "step_index", "move", "ev_legal", "has_evs"},
-    "runs": {"digest", "final_board", "original"},
+    "runs": {"digest", "game", "final_board", "original"},
 }
 """Columns on which no filter can prune."""
 # The reader decodes text into dictionaries for any writer.
@@ -148,7 +148,7 @@ def test_statistics_and_page_indexes(archive: a2store.Archive, expected: Tables,
     for file in archive.files(table):
         metadata = pq.read_metadata(file)
         assert metadata.created_by.startswith("a2store ")
-        assert metadata.metadata[b"a2store.schema_version"] == b"5"
+        assert metadata.metadata[b"a2store.schema_version"] == b"1"
         for index in range(metadata.num_row_groups):
             group = metadata.row_group(index)
             rows = expected[table].slice(offset, group.num_rows)

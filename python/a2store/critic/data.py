@@ -237,7 +237,7 @@ class CriticData:
         Raises ``ValueError`` for a share out of range.
 
         >>> from a2store.critic import CriticData
-        >>> train, val = CriticData("session").split(0.2)
+        >>> train, val = CriticData("session", thresholds=(1024, 2048)).split(0.2)
         >>> train.num_runs + val.num_runs
         20
         """
@@ -256,7 +256,7 @@ class CriticData:
         - ``epoch``: the number of the epoch, in ``0..2**63``.
 
         >>> from a2store.critic import CriticData
-        >>> data = CriticData("session")
+        >>> data = CriticData("session", thresholds=(1024, 2048))
         >>> data.set_epoch(1)
         >>> data.epoch
         1
@@ -267,7 +267,7 @@ class CriticData:
         """Return the position, as the state of the loader; see ``Loader.state_dict``.
 
         >>> from a2store.critic import CriticData
-        >>> data = CriticData("session", 256)
+        >>> data = CriticData("session", 256, thresholds=(1024, 2048))
         >>> batch = next(iter(data))
         >>> data.state_dict()["position"]
         256
@@ -282,7 +282,7 @@ class CriticData:
         Raises ``StateMismatchError`` and ``ValueError`` as ``Loader.load_state_dict`` does.
 
         >>> from a2store.critic import CriticData
-        >>> data = CriticData("session", 256)
+        >>> data = CriticData("session", 256, thresholds=(1024, 2048))
         >>> data.load_state_dict({**data.state_dict(), "position": 256})
         >>> data.state_dict()["position"]
         256

@@ -110,8 +110,8 @@ fn as_uint64(exprs: &mut [&mut Expr], schema: &DFSchema) -> bool {
 
 /// Casts a literal 0 or 1 beside a boolean to a boolean.
 fn as_boolean(literal: &mut Expr, other: &Expr, schema: &DFSchema) -> bool {
-    let is_cast = matches!(integer(literal), Some(0 | 1))
-        && other.get_type(schema).is_ok_and(|dtype| dtype == DataType::Boolean);
+    let is_cast =
+        matches!(integer(literal), Some(0 | 1)) && other.get_type(schema).is_ok_and(|dtype| dtype == DataType::Boolean);
     if is_cast {
         cast_in_place(literal, DataType::Boolean);
     }
