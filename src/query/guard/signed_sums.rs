@@ -39,16 +39,8 @@ impl SignedSum {
         let coercions = [
             Coercion::new_exact(TypeSignatureClass::Decimal),
             Coercion::new_exact(native(logical_uint64())),
-            Coercion::new_implicit(
-                native(logical_int64()),
-                signed.map(native).to_vec(),
-                NativeType::Int64,
-            ),
-            Coercion::new_implicit(
-                native(logical_float64()),
-                vec![TypeSignatureClass::Float],
-                NativeType::Float64,
-            ),
+            Coercion::new_implicit(native(logical_int64()), signed.map(native).to_vec(), NativeType::Int64),
+            Coercion::new_implicit(native(logical_float64()), vec![TypeSignatureClass::Float], NativeType::Float64),
             Coercion::new_exact(TypeSignatureClass::Duration),
             Coercion::new_exact(TypeSignatureClass::Interval),
         ];

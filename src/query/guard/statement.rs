@@ -9,8 +9,8 @@ use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArgumentClause, FunctionArguments, GroupByExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectName,
-    OrderByExpr, OrderByKind, OrderByOptions, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, Statement,
-    TableAlias, TableFactor, UnaryOperator, Value, Visit, Visitor, visit_expressions_mut,
+    OrderByExpr, OrderByKind, OrderByOptions, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier,
+    Statement, TableAlias, TableFactor, UnaryOperator, Value, Visit, Visitor, visit_expressions_mut,
 };
 use datafusion::sql::sqlparser::dialect::dialect_from_str;
 use std::collections::HashMap;
@@ -195,8 +195,18 @@ pub(in crate::query) fn replace_functions(parsed: &mut Parsed) -> Result<()> {
 
 /// Functions that count in uint64. Results of type int64 have right differences: `row_number() OVER (…) - 10`.
 const UNSIGNED_COUNTS: [&str; 12] = [
-    "row_number", "rank", "dense_rank", "ntile", "approx_distinct", "array_length", "array_ndims", "array_position",
-    "cardinality", "list_length", "list_ndims", "list_position",
+    "row_number",
+    "rank",
+    "dense_rank",
+    "ntile",
+    "approx_distinct",
+    "array_length",
+    "array_ndims",
+    "array_position",
+    "cardinality",
+    "list_length",
+    "list_ndims",
+    "list_position",
 ];
 
 fn as_bigint(expr: Expr) -> Expr {
@@ -415,6 +425,9 @@ impl Visitor for Scope<'_> {
             }
             TableFactor::Derived { sample: Some(_), .. } => {
                 refuse("TABLESAMPLE", "it is not supported: use a condition such as random() < 0.1")
+            }
+            TableFactor::Function { name, .. } => {
+                refuse(&format!("the table function {name}"), "a query only reads the given tables")
             }
             TableFactor::NestedJoin { table_with_joins, .. } => check_joins(&table_with_joins.joins),
             TableFactor::Derived { .. } | TableFactor::UNNEST { .. } => ControlFlow::Continue(()),

@@ -9,6 +9,7 @@
 //! [`TypeLiterals`] does it for the expressions that DataFusion plans itself, and for parameters, after they have values.
 //! DataFusion leaves casts out of names, so columns keep their names.
 
+use super::super::type_names::type_name;
 use super::columns::{input_schema, map_expressions};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
@@ -47,7 +48,7 @@ fn negative(operand: Expr, schema: &DFSchema) -> DataFusionResult<Expr> {
     let operand = match operand.get_type(schema)? {
         dtype if dtype.is_unsigned_integer() => cast(operand, DataType::Int64),
         dtype if is_signed_numeric(&dtype) || matches!(dtype, DataType::Null | DataType::Interval(_)) => operand,
-        dtype => return plan_err!("-: expected a number, found {dtype}"),
+        dtype => return plan_err!("-: expected a number, found {}", type_name(&dtype)),
     };
     Ok(Expr::Negative(Box::new(operand)))
 }
@@ -110,8 +111,8 @@ fn as_uint64(exprs: &mut [&mut Expr], schema: &DFSchema) -> bool {
 
 /// Casts a literal 0 or 1 beside a boolean to a boolean.
 fn as_boolean(literal: &mut Expr, other: &Expr, schema: &DFSchema) -> bool {
-    let is_cast = matches!(integer(literal), Some(0 | 1))
-        && other.get_type(schema).is_ok_and(|dtype| dtype == DataType::Boolean);
+    let is_cast =
+        matches!(integer(literal), Some(0 | 1)) && other.get_type(schema).is_ok_and(|dtype| dtype == DataType::Boolean);
     if is_cast {
         cast_in_place(literal, DataType::Boolean);
     }
