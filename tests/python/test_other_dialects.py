@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def agree(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, sql: str, o
         return sorted(str(tuple(round(v, 9) if isinstance(v, float) else v for v in row)) for row in rows)
 
     expected = duck.execute(other or sql).fetchall()
-    if "count_if" in sql.lower():
+    if re.search("count_?if", sql, re.IGNORECASE):
         # DuckDB counts nothing as null.
         expected = [(*row[:-1], row[-1] or 0) for row in expected]
     assert plain(rows(archive, sql)) == plain(expected)
@@ -130,8 +131,6 @@ JOINS = [
     "t LEFT JOIN o USING (k)",
     "t NATURAL JOIN o",
     "t NATURAL LEFT JOIN o",
-    "t LEFT JOIN o USING (k) LEFT JOIN o AS p USING (k)",
-    "t JOIN o USING (k) JOIN o AS p USING (k)",
     "t LEFT JOIN (o LEFT JOIN o AS p USING (k)) USING (k)",
     "(SELECT DISTINCT k FROM t) AS d NATURAL LEFT JOIN o",
 ]
@@ -172,13 +171,16 @@ def test_joins_by_names_that_would_lose_keys(archive: a2store.Archive, join: str
             rows(archive, sql)
 
 
-@pytest.mark.parametrize("join", ["t JOIN o USING (k)", "t NATURAL LEFT JOIN o"])
-def test_a_key_in_where_needs_its_table(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, join: str) -> None:
-    agree(archive, duck, f"SELECT k FROM {join} WHERE t.k > 1")
+THREE = "t LEFT JOIN o USING (k) LEFT JOIN o AS p USING (k)"
+
+
+@pytest.mark.parametrize("rest", ["t JOIN o USING (k) WHERE {} > 1", "t NATURAL LEFT JOIN o WHERE {} > 1", THREE])
+def test_some_keys_need_their_table(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, rest: str) -> None:
+    agree(archive, duck, f"SELECT t.k FROM {rest.format('t.k')}")
     with pytest.raises(
         a2store.QueryError, match=r"Ambiguous.* k: write the name of a table before it, as in runs\.run_id"
     ):
-        rows(archive, f"SELECT k FROM {join} WHERE k > 1")
+        rows(archive, f"SELECT k FROM {rest.format('k')}")
 
 
 # LATERAL
