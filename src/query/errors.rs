@@ -51,6 +51,9 @@ pub(crate) fn query_error(error: DataFusionError) -> Error {
         let why = "cast it: CAST(x AS INT)";
         return Error::refused("an aggregate of numbers over a boolean", why);
     }
+    if message.starts_with("Ambiguous reference to unqualified field") {
+        return Error::query(format!("{message}: write the name of a table before it, as in runs.run_id"));
+    }
     if NOT_A_JOIN.iter().any(|words| message.starts_with(words)) {
         let why = "compare the outer columns with = only, outside aggregates and ORDER BY, or join with its rows";
         return Error::refused("a correlated subquery that DataFusion cannot rewrite as a join", why);

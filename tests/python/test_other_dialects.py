@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,11 @@ def agree(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, sql: str, o
     def plain(rows: list[tuple[Any, ...]]) -> list[str]:
         return sorted(str(tuple(round(v, 9) if isinstance(v, float) else v for v in row)) for row in rows)
 
-    assert plain(rows(archive, sql)) == plain(duck.execute(other or sql).fetchall())
+    expected = duck.execute(other or sql).fetchall()
+    if re.search("count_?if", sql, re.IGNORECASE):
+        # DuckDB counts nothing as null.
+        expected = [(*row[:-1], row[-1] or 0) for row in expected]
+    assert plain(rows(archive, sql)) == plain(expected)
 
 
 FUNCTIONS = [
@@ -63,7 +68,7 @@ FUNCTIONS = [
     "sum(b)",
     "sum(CASE WHEN b THEN 1 ELSE 0 END)",
 ]
-TIES = "k IS DISTINCT FROM 4 AND"
+TIES = "(k <> 4 OR k IS NULL) AND"
 """Rows with equal keys of arg_max are left out."""
 
 
@@ -73,7 +78,7 @@ def test_functions_of_other_engines(archive: a2store.Archive, duck: duckdb.DuckD
     agree(archive, duck, f"SELECT {function} {rest}")
     agree(archive, duck, f"SELECT {function} {rest} AND false")
     agree(archive, duck, f"SELECT k, {function} AS value {rest} GROUP BY k")
-    agree(archive, duck, f"SELECT DISTINCT {function} AS value {rest} GROUP BY k HAVING {function} IS NOT NULL")
+    agree(archive, duck, f"SELECT DISTINCT {function} AS value {rest} GROUP BY k HAVING count(*) > 1")
     agree(archive, duck, f"WITH c AS (SELECT k, {function} AS value {rest} GROUP BY ROLLUP (k)) SELECT * FROM c")
 
 
@@ -126,8 +131,6 @@ JOINS = [
     "t LEFT JOIN o USING (k)",
     "t NATURAL JOIN o",
     "t NATURAL LEFT JOIN o",
-    "t LEFT JOIN o USING (k) LEFT JOIN o AS p USING (k)",
-    "t JOIN o USING (k) JOIN o AS p USING (k)",
     "t LEFT JOIN (o LEFT JOIN o AS p USING (k)) USING (k)",
     "(SELECT DISTINCT k FROM t) AS d NATURAL LEFT JOIN o",
 ]
@@ -136,7 +139,7 @@ JOINS = [
 @pytest.mark.parametrize("join", JOINS)
 def test_joins_by_names(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, join: str) -> None:
     agree(archive, duck, f"SELECT k, count(*) AS n FROM {join} GROUP BY k")
-    agree(archive, duck, f"SELECT k FROM {join} WHERE k > 1")
+    agree(archive, duck, f"SELECT k FROM {join} ORDER BY k")
 
 
 REFUSED_JOINS = [
@@ -166,6 +169,92 @@ def test_joins_by_names_that_would_lose_keys(archive: a2store.Archive, join: str
     ):
         with pytest.raises(a2store.QueryRefusedError, match=f"^refused: {what}: .*coalesce"):
             rows(archive, sql)
+
+
+THREE = "t LEFT JOIN o USING (k) LEFT JOIN o AS p USING (k)"
+
+
+@pytest.mark.parametrize("rest", ["t JOIN o USING (k) WHERE {} > 1", "t NATURAL LEFT JOIN o WHERE {} > 1", THREE])
+def test_some_keys_need_their_table(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, rest: str) -> None:
+    agree(archive, duck, f"SELECT t.k FROM {rest.format('t.k')}")
+    with pytest.raises(
+        a2store.QueryError, match=r"Ambiguous.* k: write the name of a table before it, as in runs\.run_id"
+    ):
+        rows(archive, f"SELECT k FROM {rest.format('k')}")
+
+
+# LATERAL
+
+LATERAL = [
+    "t, LATERAL (SELECT y AS z FROM o WHERE o.k = t.k) AS l",
+    "t CROSS JOIN LATERAL (SELECT y AS z FROM o WHERE o.k <= t.k) AS l",
+    "t LEFT JOIN LATERAL (SELECT y AS z FROM o WHERE o.k = t.k) AS l ON true",
+    "t LEFT JOIN LATERAL (SELECT y AS z FROM o WHERE o.k = t.k) AS l ON z > 20",
+    "t JOIN LATERAL (SELECT y AS z FROM o WHERE o.k = t.k) AS l ON z > 20",
+    "t, LATERAL (SELECT count(*) AS z FROM o WHERE o.k = t.k) AS l",
+    "t LEFT JOIN LATERAL (SELECT count(*) + 1 AS z FROM o WHERE o.k = t.k) AS l ON true",
+    "t, LATERAL (SELECT coalesce(sum(y), 0) AS z FROM o WHERE o.k = t.k) AS l",
+    "t, LATERAL (SELECT arg_max(y, y) AS z FROM o WHERE o.k = t.k) AS l",
+    "t, LATERAL (SELECT count(*) AS z FROM o WHERE o.k = t.k GROUP BY y) AS l",
+    "t, LATERAL (SELECT DISTINCT y AS z FROM o WHERE o.k = t.k OR y = 0) AS l",
+    "t, LATERAL (SELECT o.y AS z FROM o LEFT JOIN o AS p ON o.k = p.k WHERE o.k = t.k ORDER BY z) AS l",
+    "t, LATERAL (SELECT y AS z FROM (SELECT * FROM o ORDER BY y LIMIT 2) AS q WHERE q.k = t.k) AS l",
+    "t, LATERAL (SELECT row_number() OVER (ORDER BY y) AS z FROM o) AS l",
+    "t, LATERAL (SELECT y FROM o WHERE o.k = t.k) AS l, LATERAL (SELECT max(y) AS z FROM o WHERE o.y = l.y) AS m",
+]
+
+
+@pytest.mark.parametrize("lateral", LATERAL)
+def test_lateral_subqueries(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, lateral: str) -> None:
+    agree(archive, duck, f"SELECT t.k, z FROM {lateral}")
+    agree(archive, duck, f"SELECT count(*) FROM {lateral} WHERE z > 1 OR z IS NULL")
+
+
+REFUSED_LATERAL = {
+    "SELECT row_number() OVER (ORDER BY y) AS z FROM o WHERE o.k <= t.k": "has a window",
+    "SELECT sum(y) OVER (ORDER BY y) AS z FROM (SELECT * FROM o WHERE o.k = t.k) AS q": "has a window",
+    "SELECT count(*) AS z FROM o WHERE o.k = t.k HAVING count(*) > 0": "has HAVING",
+    "SELECT count(*) AS z FROM o WHERE o.k = t.k GROUP BY y HAVING count(*) > 0": "has HAVING",
+    "SELECT count(*) AS z FROM o WHERE o.k = t.k GROUP BY ROLLUP (y)": "has GROUPING SETS, CUBE or ROLLUP",
+    "SELECT y AS z FROM o WHERE o.k = t.k ORDER BY y LIMIT 1": "has LIMIT or OFFSET",
+    "SELECT y AS z FROM o WHERE o.k = t.k OFFSET 1": "has LIMIT or OFFSET",
+    "SELECT y AS z FROM o WHERE o.k = t.k UNION ALL SELECT 0": "has UNION",
+    "SELECT y AS z FROM o WHERE o.k = t.k UNION SELECT 0": "has UNION",
+    "SELECT y AS z FROM o WHERE o.k = t.k INTERSECT SELECT y FROM o": "has an inner subquery, a set operation or ON",
+    "SELECT y AS z FROM o EXCEPT SELECT y FROM o WHERE o.k = t.k": "has an inner subquery, a set operation or ON",
+    "SELECT y AS z FROM (SELECT * FROM o WHERE o.k = t.k) AS q": "has an inner subquery, a set operation or ON",
+    "WITH c AS (SELECT * FROM o WHERE o.k = t.k) SELECT y AS z FROM c": "has an inner subquery, a set operation or ON",
+    "SELECT o.y AS z FROM o JOIN o AS p ON o.k = p.k AND p.k = t.k": "has an inner subquery, a set operation or ON",
+    "SELECT o.y AS z FROM o LEFT JOIN o AS p ON p.k = t.k WHERE o.k = t.k": "has an inner subquery or ON",
+    "SELECT t.k * 2 AS z": "has an outer column outside WHERE",
+    "SELECT y + t.k AS z FROM o WHERE o.k = t.k": "has an outer column outside WHERE",
+    "SELECT max(y + t.k) AS z FROM o": "has an outer column outside WHERE",
+    "VALUES (t.k)": "has an inner subquery, a set operation or ON",
+    "SELECT max(y) AS z FROM o WHERE o.k < t.k": "cannot rewrite as a join: compare the outer columns with = only",
+    "SELECT count(*) AS z FROM o WHERE t.b": "cannot rewrite as a join: compare the outer columns with = only",
+    "SELECT y AS z FROM o WHERE o.k IN (SELECT k FROM o AS p WHERE p.k = t.k)": "two or more levels out",
+}
+
+
+@pytest.mark.parametrize("lateral", REFUSED_LATERAL)
+def test_lateral_subqueries_that_are_more_than_joins(archive: a2store.Archive, lateral: str) -> None:
+    for join, on in ((",", ""), ("LEFT JOIN", "ON true")):
+        with pytest.raises(a2store.QueryRefusedError, match=REFUSED_LATERAL[lateral]):
+            rows(archive, f"SELECT * FROM t {join} LATERAL ({lateral}) AS l {on}")
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "EXISTS (SELECT 1 FROM o WHERE o.k = t.k GROUP BY ROLLUP (o.k))",
+        "t.k IN (SELECT o.k FROM o WHERE o.k = t.k GROUP BY CUBE (o.k))",
+        "1 = (SELECT count(*) FROM o WHERE o.k = t.k GROUP BY GROUPING SETS (()))",
+    ],
+)
+def test_grouping_sets_in_correlated_subqueries(archive: a2store.Archive, condition: str) -> None:
+    message = "that refers to the outer query and has GROUPING SETS, CUBE or ROLLUP"
+    with pytest.raises(a2store.QueryRefusedError, match=message):
+        rows(archive, f"SELECT * FROM t WHERE {condition}")
 
 
 # Fields of structs

@@ -16,8 +16,11 @@ pub(in crate::query) fn check(plan: &LogicalPlan) -> Result<()> {
     let mut deepest = 0;
     let mut refused = None;
     let visited = plan.apply_with_subqueries(|node| {
-        if let LogicalPlan::Subquery(subquery) = node {
-            refused = refused.take().or(correlated_lateral(subquery)?);
+        for input in node.inputs() {
+            // Other subqueries are expressions.
+            if let LogicalPlan::Subquery(subquery) = input {
+                refused = refused.take().or(correlated_lateral(subquery)?);
+            }
         }
         let is_filter = matches!(node, LogicalPlan::Filter(_));
         node.apply_expressions(|expr| {
@@ -99,24 +102,37 @@ fn correlated_beyond_joins(expr: &Expr) -> DataFusionResult<Option<Error>> {
     }))
 }
 
-/// Rejects a LATERAL subquery whose windows or grouping sets refer to the outer query. DataFusion rewrites it to a join,
-/// which loses the partition of the outer row (apache/datafusion#25519).
+/// Rejects a LATERAL subquery that refers to the outer query outside its own WHERE, or that has more than projections and
+/// groups above it. DataFusion rewrites it to a join, which would apply a window, HAVING or LIMIT to all outer rows together
+/// (apache/datafusion#25519), or fails with an internal error.
 fn correlated_lateral(subquery: &Subquery) -> DataFusionResult<Option<Error>> {
+    let mut node = subquery.subquery.as_ref();
     let mut beyond = None;
-    if !subquery.outer_ref_columns.is_empty() {
-        subquery.subquery.apply(|node| {
-            beyond = beyond.or(match node {
-                LogicalPlan::Window(_) => Some("a window"),
-                LogicalPlan::Aggregate(aggregate) if has_grouping_sets(aggregate) => {
-                    Some("GROUPING SETS, CUBE or ROLLUP")
-                }
-                _ => None,
-            });
-            Ok(TreeNodeRecursion::Continue)
-        })?;
+    while beyond.is_none() && is_correlated(node)? {
+        let input = match node {
+            LogicalPlan::Filter(filter) if !is_over_aggregate(&filter.input) => {
+                beyond = is_correlated(&filter.input)?.then_some("an inner subquery or ON");
+                break;
+            }
+            LogicalPlan::Filter(_) => Err("HAVING"),
+            LogicalPlan::Aggregate(aggregate) if has_grouping_sets(aggregate) => Err("GROUPING SETS, CUBE or ROLLUP"),
+            LogicalPlan::Window(_) => Err("a window"),
+            LogicalPlan::Limit(_) => Err("LIMIT or OFFSET"),
+            LogicalPlan::Union(_) => Err("UNION"),
+            LogicalPlan::Projection(_)
+            | LogicalPlan::Aggregate(_)
+            | LogicalPlan::Distinct(_)
+            | LogicalPlan::Sort(_) => Ok(node.inputs()[0]),
+            _ => Err("an inner subquery, a set operation or ON"),
+        };
+        match input {
+            Ok(_) if refers_to_outer(node)? => beyond = Some("an outer column outside WHERE"),
+            Ok(input) => node = input,
+            Err(what) => beyond = Some(what),
+        }
     }
     Ok(beyond.map(|beyond| {
-        let why = "DataFusion answers it wrongly: compute it for all rows in FROM, and join with that";
+        let why = "DataFusion can only compare outer columns in its WHERE: compute it for all rows, and join with that";
         Error::refused(format!("a LATERAL subquery that refers to the outer query and has {beyond}"), why)
     }))
 }
@@ -156,12 +172,15 @@ fn correlated_left_of_in(expr: &Expr) -> DataFusionResult<Option<Error>> {
 }
 
 fn is_correlated(plan: &LogicalPlan) -> DataFusionResult<bool> {
+    plan.exists(refers_to_outer)
+}
+
+/// Returns whether the expressions of a node refer to an outer query.
+fn refers_to_outer(node: &LogicalPlan) -> DataFusionResult<bool> {
     let mut found = false;
-    plan.apply(|node| {
-        node.apply_expressions(|expr| {
-            found |= expr.exists(|part| Ok(matches!(part, Expr::OuterReferenceColumn(..))))?;
-            Ok(TreeNodeRecursion::Continue)
-        })
+    node.apply_expressions(|expr| {
+        found |= expr.exists(|part| Ok(matches!(part, Expr::OuterReferenceColumn(..))))?;
+        Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(found)
 }

@@ -426,6 +426,9 @@ impl Visitor for Scope<'_> {
             TableFactor::Derived { sample: Some(_), .. } => {
                 refuse("TABLESAMPLE", "it is not supported: use a condition such as random() < 0.1")
             }
+            TableFactor::Function { name, .. } => {
+                refuse(&format!("the table function {name}"), "a query only reads the given tables")
+            }
             TableFactor::NestedJoin { table_with_joins, .. } => check_joins(&table_with_joins.joins),
             TableFactor::Derived { .. } | TableFactor::UNNEST { .. } => ControlFlow::Continue(()),
             other => refuse(&first_words(&other.to_string()), "a query only reads the given tables"),

@@ -9,6 +9,7 @@
 //! [`TypeLiterals`] does it for the expressions that DataFusion plans itself, and for parameters, after they have values.
 //! DataFusion leaves casts out of names, so columns keep their names.
 
+use super::super::type_names::type_name;
 use super::columns::{input_schema, map_expressions};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
@@ -47,7 +48,7 @@ fn negative(operand: Expr, schema: &DFSchema) -> DataFusionResult<Expr> {
     let operand = match operand.get_type(schema)? {
         dtype if dtype.is_unsigned_integer() => cast(operand, DataType::Int64),
         dtype if is_signed_numeric(&dtype) || matches!(dtype, DataType::Null | DataType::Interval(_)) => operand,
-        dtype => return plan_err!("-: expected a number, found {dtype}"),
+        dtype => return plan_err!("-: expected a number, found {}", type_name(&dtype)),
     };
     Ok(Expr::Negative(Box::new(operand)))
 }
