@@ -100,7 +100,7 @@ build: extension
 	$(CARGO) build --release --locked
 
 # What `page` builds.
-PAGES := src/report/report.html src/explore/assets/index.html src/explore/assets/app.js src/explore/assets/app.css
+PAGES := src/report/report.html $(addprefix src/explore/assets/, index.html app.js app.css replay.html)
 
 lint: extension $(VENV)/test-tools
 	$(CARGO) fmt --check

@@ -2,16 +2,12 @@
 -- steps. Steps without values, without a known move, or without a value for that move are left out. Steps of one run
 -- resemble each other, so the interval is Wilson's (1927) for a smaller number of steps. This is the number of steps
 -- divided by the design effect (Kish 1965), which is estimated from the differences between runs. A single run has no
--- design effect, and its interval is too narrow. The values in run files are normalised within each step, so a loss is
--- a share of the range of the step's values. Other values are in the engine's own unit. Choose one kind with `raw_evs`,
--- because the losses of two units are not comparable.
+-- design effect, and its interval is too narrow. Raw values are normalised first, as `ev_loss` does it with `raw_evs`.
 --
 -- Parameters:
 --   min_loss float64 = 0.1: the minimum loss
 --   engine string = null: only runs of this engine; null = all runs, with or without an engine
 --   by_engine bool = false: whether to compute separate rows for each engine
---   raw_evs bool = null: true = only runs with values in the engine's own unit; false = only runs with normalised
---     values; null = all runs
 --
 -- Columns:
 --   engine string: the engine; null = runs without an engine, or all engines together
@@ -30,11 +26,11 @@ WITH losses AS (
     CASE WHEN $by_engine THEN engine END AS engine,
     phase,
     run_id,
-    ev_loss(move, ev_up, ev_down, ev_left, ev_right) AS loss
+    ev_loss(move, ev_up, ev_down, ev_left, ev_right, raw_evs) AS loss
   FROM steps
+  JOIN (SELECT run_id, raw_evs FROM runs) AS units USING (run_id)
   WHERE has_evs
     AND ($engine IS NULL OR engine = $engine)
-    AND run_id IN (SELECT run_id FROM runs WHERE $raw_evs IS NULL OR coalesce(raw_evs, false) = $raw_evs)
 ),
 by_run AS (
   SELECT
@@ -42,7 +38,7 @@ by_run AS (
     phase,
     run_id,
     CAST(count(*) AS DOUBLE) AS num_steps,
-    CAST(count(*) FILTER (WHERE loss >= $min_loss) AS DOUBLE) AS num_blunders,
+    CAST(count(*) FILTER (WHERE loss >= CAST($min_loss AS FLOAT)) AS DOUBLE) AS num_blunders,
     sum(CAST(loss AS DOUBLE)) AS loss
   FROM losses
   WHERE loss IS NOT NULL

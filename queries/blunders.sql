@@ -1,8 +1,6 @@
 -- The steps whose move is worth much less than the best move, by the engine's own values, largest loss first. Such a
 -- move may be exploration, a search budget that ran out, or an error. Steps without values, without a known move, or
--- without a value for that move are left out. The values in run files are normalised within each step, so a loss is a
--- share of the range of the step's values. If `runs.raw_evs` is true, losses are in the engine's own unit and are
--- comparable only within one engine.
+-- without a value for that move are left out. Raw values are normalised first, as `ev_loss` does it with `raw_evs`.
 --
 -- Parameters:
 --   min_loss float64 = 0.1: the minimum loss
@@ -24,16 +22,17 @@
 --   ev_down float32: the value of down
 --   ev_left float32: the value of left
 --   ev_right float32: the value of right
---   ev_loss float32: the best value minus the value of the chosen move
+--   ev_loss float32: the best value minus the value of the chosen move, both normalised
 WITH worst AS (
   SELECT
     run_id, step_index, engine, phase, board, tile_65536_mask, move, ev_up, ev_down, ev_left, ev_right,
-    ev_loss(move, ev_up, ev_down, ev_left, ev_right) AS ev_loss
+    ev_loss(move, ev_up, ev_down, ev_left, ev_right, raw_evs) AS ev_loss
   FROM steps
+  JOIN (SELECT run_id, raw_evs FROM runs) AS units USING (run_id)
   WHERE has_evs
     AND ($engine IS NULL OR engine = $engine)
     AND ($phase IS NULL OR phase = $phase)
-    AND ev_loss(move, ev_up, ev_down, ev_left, ev_right) >= $min_loss
+    AND ev_loss(move, ev_up, ev_down, ev_left, ev_right, raw_evs) >= CAST($min_loss AS FLOAT)
   ORDER BY ev_loss DESC, run_id, step_index
   LIMIT $limit
 )

@@ -1,15 +1,11 @@
 -- The distribution of the gap between the best and the second best value, by phase of the game. Small gaps are hard
 -- choices. Bins have equal width on a logarithmic scale, and a gap of 0 has its own bin. Steps with fewer than two
--- values have no gap and are left out. The values in run files are normalised within each step, so a gap is a share of
--- the range of the step's values. Other values are in the engine's own unit. Choose one kind with `raw_evs`, because
--- the gaps of two units are not comparable.
+-- values have no gap and are left out. Raw values are normalised first, as `ev_gap` does it with `raw_evs`.
 --
 -- Parameters:
 --   bins int64 = 5: the number of bins per factor of ten, 1 to 20
 --   engine string = null: only runs of this engine; null = all runs, with or without an engine
 --   by_engine bool = false: whether to compute one histogram per engine
---   raw_evs bool = null: true = only runs with values in the engine's own unit; false = only runs with normalised
---     values; null = all runs
 --
 -- Columns:
 --   engine string: the engine; null = runs without an engine, or all engines together
@@ -23,11 +19,11 @@ WITH values_of AS (
   SELECT
     CASE WHEN $by_engine THEN engine END AS engine,
     phase,
-    CAST(ev_gap(ev_up, ev_down, ev_left, ev_right) AS DOUBLE) AS value
+    CAST(ev_gap(ev_up, ev_down, ev_left, ev_right, raw_evs) AS DOUBLE) AS value
   FROM steps
+  JOIN (SELECT run_id, raw_evs FROM runs) AS units USING (run_id)
   WHERE has_evs
     AND ($engine IS NULL OR engine = $engine)
-    AND run_id IN (SELECT run_id FROM runs WHERE $raw_evs IS NULL OR coalesce(raw_evs, false) = $raw_evs)
 ),
 counts AS (
   SELECT

@@ -294,7 +294,9 @@ impl Run {
         let steps = &mut run.steps;
         for ((values, &legal), &has) in steps.ev_values.iter_mut().zip(&steps.ev_legal).zip(&steps.has_evs) {
             if has {
-                *values = normalize(*values, legal);
+                let is_legal = |branch: usize| legal >> branch & 1 == 1;
+                let present = std::array::from_fn(|branch| if is_legal(branch) { values[branch] } else { f32::NAN });
+                *values = normalize(present).map(|value| if value.is_nan() { 0.0 } else { value });
             }
         }
         Cow::Owned(run)
@@ -480,15 +482,15 @@ impl PartialEq for RunBuilder {
 /// The value of the best branch, as other engines of the field write it: 1 less [`f32::EPSILON`].
 pub(crate) const BEST_EV: f32 = 1.0 - f32::EPSILON;
 
-fn normalize(values: [f32; 4], legal: u8) -> [f32; 4] {
-    let is_legal = |branch: usize| legal >> branch & 1 == 1;
-    let of_legal = || (0..4).filter(|&branch| is_legal(branch)).map(|branch| values[branch]);
-    let (least, most) = (of_legal().fold(f32::INFINITY, f32::min), of_legal().fold(f32::NEG_INFINITY, f32::max));
+/// Normalises the raw values of a step, as [`Run::normalized`] does. The value of an absent branch is NaN.
+pub(crate) fn normalize(values: [f32; 4]) -> [f32; 4] {
+    let present = || values.into_iter().filter(|value| !value.is_nan());
+    let (least, most) = (present().fold(f32::INFINITY, f32::min), present().fold(f32::NEG_INFINITY, f32::max));
     // The difference of two f32 values may exceed the range of f32.
     let (least, range) = (f64::from(least), f64::from(most) - f64::from(least));
-    std::array::from_fn(|branch| match values[branch] {
-        _ if !is_legal(branch) => 0.0,
-        _ if of_legal().count() == 1 => BEST_EV,
+    values.map(|value| match value {
+        _ if value.is_nan() => value,
+        _ if present().count() == 1 => BEST_EV,
         _ if range == 0.0 => 0.5,
         value => ((f64::from(value) - least) / range).min(f64::from(BEST_EV)) as f32,
     })

@@ -252,7 +252,9 @@ gaps AS (
     SELECT *, more(v0, v1) AS high, less(v0, v1) AS low, more(v2, v3) AS top, less(v2, v3) AS bottom FROM filled
   )
 ),
-hardest AS (SELECT * FROM gaps ORDER BY ev_gap, run_id, step_index LIMIT {LIMIT})
+hardest AS (
+  SELECT * FROM gaps WHERE ev_gap > 0 AND ev_gap <= 0.001::FLOAT ORDER BY ev_gap, run_id, step_index LIMIT {LIMIT}
+)
 SELECT run_id, step_index, engine, phase, board, tile_65536_mask, board_text(board) AS tiles, move,
   {", ".join(VALUES)}, ev_gap
 FROM hardest JOIN steps USING (run_id, step_index) ORDER BY ev_gap, run_id, step_index""",

@@ -236,7 +236,7 @@ def _shown(pl: Any, steps: Any, few: Any) -> Any:
 
 
 def hard_moves(pl: Any, steps: Any, _runs: Any) -> Any:
-    """Find the steps with the smallest gap between their two best values.
+    """Find the steps with the smallest gap above 0 between their two best values, at most 0.001.
 
     Of four values in two pairs, the second best is the lesser of the pairs' maxima or the larger of the pairs' minima.
     """
@@ -252,6 +252,7 @@ def hard_moves(pl: Any, steps: Any, _runs: Any) -> Any:
         )
         .with_columns(second=pl.max_horizontal(pl.min_horizontal("high", "top"), "low", "bottom"))
         .select("run_id", "step_index", ev_gap=pl.max_horizontal("high", "top") - pl.col("second"))
+        .filter(pl.col("ev_gap").is_between(0, pl.lit(0.001, pl.Float32), closed="right"))
         .bottom_k(LIMIT, by=order)
     )
     return _shown(pl, steps, hardest).sort(order)

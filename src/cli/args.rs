@@ -265,14 +265,16 @@ pub(super) struct GameArgs {
     /// The archive.
     pub(super) archive: PathBuf,
     /// The run's id: `run_id` of the tables `runs` and `steps`.
+    #[arg(id = "run_id", value_name = "RUN")]
     pub(super) run: u32,
     /// Version of the archive to read [default: the newest].
     #[arg(long)]
     pub(super) version: Option<u64>,
-    /// Smallest loss of a blunder: the best value minus the value of the played move.
+    /// Smallest loss of a blunder: the best value minus the value of the played move, both from 0 to 1.
     #[arg(long, value_name = "LOSS", default_value_t = Thresholds::default().min_loss)]
     pub(super) min_loss: f32,
-    /// Largest gap of a hard move: the best value minus the second best. Equal values are no hard move.
+    /// Largest gap of a hard move: the best value minus the second best, both from 0 to 1. Equal values are no hard
+    /// move.
     #[arg(long, value_name = "GAP", default_value_t = Thresholds::default().max_gap)]
     pub(super) max_gap: f32,
     /// Colours of the tiles: those of the game, or colours that are in order of lightness.

@@ -3,7 +3,8 @@
 use super::progress::interrupted_status;
 use super::terminal::print_error;
 use crate::error::{Error, ErrorKind};
-use clap::Parser;
+use crate::query::DID_YOU_MEAN;
+use clap::{Command, Parser};
 use std::ffi::OsString;
 use std::io;
 
@@ -14,7 +15,8 @@ pub(super) fn conclude<C: Parser>(
     work: impl FnOnce(C) -> anyhow::Result<u8>,
     status_of: impl FnOnce(&anyhow::Error) -> u8,
 ) -> u8 {
-    let cli = match C::try_parse_from(args) {
+    let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
+    let cli = match C::try_parse_from(&args) {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();
@@ -25,12 +27,39 @@ pub(super) fn conclude<C: Parser>(
         Ok(status) => status,
         Err(error) if is_broken_pipe(&error) => 0,
         Err(error) => {
-            print_error(name, format_args!("{error:#}"));
+            print_error(name, message(&error, &C::command(), &args));
             match error.downcast_ref::<Error>().map(Error::kind) {
                 Some(ErrorKind::Cancelled) => interrupted_status(),
                 _ => status_of(&error),
             }
         }
+    }
+}
+
+/// Returns the text of an error. A question about a similar name comes first, and the name of an argument is that of the
+/// command's option.
+fn message(error: &anyhow::Error, command: &Command, args: &[OsString]) -> String {
+    let mut text = format!("{error:#}");
+    if let Some(ErrorKind::Argument { name, .. }) = error.downcast_ref::<Error>().map(Error::kind)
+        && let Some(rest) = text.strip_prefix(name)
+        && let Some(option) = option(name, command, args)
+    {
+        text = format!("{option}{rest}");
+    }
+    match text.rsplit_once(DID_YOU_MEAN) {
+        Some((rest, hint)) if hint.ends_with('?') => format!("did you mean {hint} {rest}"),
+        _ => text,
+    }
+}
+
+/// Returns an argument of the chosen subcommand as the user writes it.
+fn option(name: &str, command: &Command, args: &[OsString]) -> Option<String> {
+    let chosen = command.get_subcommands().find(|subcommand| args.iter().any(|arg| arg == subcommand.get_name()))?;
+    let argument = chosen.get_arguments().find(|argument| argument.get_id() == name)?;
+    match (argument.get_long(), argument.get_value_names()) {
+        (Some(long), _) => Some(format!("--{long}")),
+        (None, Some([value, ..])) => Some(value.to_string()),
+        (None, _) => None,
     }
 }
 

@@ -14,7 +14,7 @@ use std::io::Write;
 
 pub(super) fn info(args: &ArchiveArgs) -> Result<u8> {
     let archive = open(&args.archive, args.version, None)?;
-    let engines = "SELECT coalesce(engine, '(none)') AS engine, count(*) AS runs, sum(num_steps) AS steps, \
+    let engines = "SELECT coalesce(engine, 'no engine') AS engine, count(*) AS runs, sum(num_steps) AS steps, \
                    max(max_score) AS best_score, max(highest_tile) AS best_tile \
                    FROM runs GROUP BY engine ORDER BY runs DESC, engine LIMIT 20";
     let engines = archive.sql(engines, no_params())?.stream()?.collect::<crate::Result<Vec<_>>>()?;
@@ -46,7 +46,7 @@ pub(super) fn info(args: &ArchiveArgs) -> Result<u8> {
     }
     writeln!(out, "\nphases    mid from {}, late from {}", phases.mid, phases.late)?;
     if runs > 0 {
-        writeln!(out, "{}", table(&engines, Look::of_stdout())?.text)?;
+        writeln!(out, "{}", table(&engines, Look::of_stdout(), &["runs".to_owned()])?.text)?;
     }
     Ok(0)
 }

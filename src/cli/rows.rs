@@ -12,8 +12,15 @@ use arrow::array::RecordBatch;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Writes a query's rows to a file or to standard output. The complete file replaces an existing one.
-pub(super) fn write(rows: QueryStream, format: OutputFormat, path: Option<&Path>, max_rows: usize) -> Result<()> {
+/// Writes a query's rows to a file or to standard output. The complete file replaces an existing one. A table that is
+/// wider than the terminal hides the columns in `keep` last.
+pub(super) fn write(
+    rows: QueryStream,
+    format: OutputFormat,
+    path: Option<&Path>,
+    max_rows: usize,
+    keep: &[String],
+) -> Result<()> {
     match path {
         Some(path) => {
             let output = Output::create(path)?;
@@ -21,13 +28,13 @@ pub(super) fn write(rows: QueryStream, format: OutputFormat, path: Option<&Path>
                 OutputFormat::Arrow if path.extension().is_some_and(|ending| ending == "arrow") => {
                     rows.write_to(&RowFormat::ArrowFile.into(), output.file(), CancellationToken::never())?;
                 }
-                format => write_to(rows, format, output.file(), max_rows, Look::default())?,
+                format => write_to(rows, format, output.file(), max_rows, Look::default(), keep)?,
             }
             Ok(output.publish()?)
         }
         None => {
             let mut stdout = KeepsError::new(io::stdout());
-            match write_to(rows, format, &mut stdout, max_rows, Look::of_stdout()) {
+            match write_to(rows, format, &mut stdout, max_rows, Look::of_stdout(), keep) {
                 Err(_) if stdout.kind() == Some(io::ErrorKind::BrokenPipe) => Ok(()),
                 outcome => outcome,
             }
@@ -41,9 +48,10 @@ fn write_to(
     mut out: impl Write + Send,
     max_rows: usize,
     look: Look,
+    keep: &[String],
 ) -> Result<()> {
     let format = match format {
-        OutputFormat::Table => return write_table(rows, &mut out, max_rows, look),
+        OutputFormat::Table => return write_table(rows, &mut out, max_rows, look, keep),
         OutputFormat::Csv => RowFormat::Csv,
         OutputFormat::Json => RowFormat::Json,
         OutputFormat::Parquet => RowFormat::Parquet,
@@ -53,7 +61,7 @@ fn write_to(
     Ok(())
 }
 
-fn write_table(rows: QueryStream, out: &mut impl Write, max_rows: usize, look: Look) -> Result<()> {
+fn write_table(rows: QueryStream, out: &mut impl Write, max_rows: usize, look: Look, keep: &[String]) -> Result<()> {
     let mut shown = vec![RecordBatch::new_empty(rows.schema())];
     let mut num_shown = 0;
     let mut num_rows = 0;
@@ -67,7 +75,7 @@ fn write_table(rows: QueryStream, out: &mut impl Write, max_rows: usize, look: L
         num_rows += batch.num_rows() as u64;
     }
     let num_columns = shown.first().map_or(0, RecordBatch::num_columns);
-    let table = table(&shown, look)?;
+    let table = table(&shown, look, keep)?;
     writeln!(out, "{}", table.text)?;
     let more = if num_rows > num_shown as u64 { format!(", the first {num_shown} shown") } else { String::new() };
     let hidden = match table.num_hidden {

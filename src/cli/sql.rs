@@ -6,7 +6,7 @@ use super::query_args::{NamedQueryArgs, QueryArgs, SqlArgs};
 use super::rows;
 #[cfg(unix)]
 use super::sandboxed_sql;
-use crate::{Archive, Query, QueryOptions, SavedQuery, ScalarValue, UserTable};
+use crate::{Archive, Query, QueryOptions, SavedParameter, SavedQuery, ScalarValue, UserTable};
 use anyhow::{Result, bail};
 use std::ffi::OsString;
 use std::io::Write;
@@ -38,8 +38,30 @@ pub(super) fn sql(args: &SqlArgs, program: Option<&[OsString]>, quiet: bool) -> 
 pub(super) fn named(args: &NamedQueryArgs) -> Result<u8> {
     let archive = open(&args.archive, args.run.version, args.run.checksums)?;
     let saved = SavedQuery::find(&args.name, args.folder.as_deref())?;
-    let query = archive.query_with(&saved, pairs(&args.run.param)?, &options(&args.run)?)?;
+    let params = pairs(&args.run.param)?;
+    check_names(&saved, &params)?;
+    let query = archive.query_with(&saved, params, &options(&args.run)?)?;
     print_rows(&archive, &query, &args.run)
+}
+
+/// Checks the names of parameters, so that an error shows how to write them here.
+fn check_names(query: &SavedQuery, given: &[(String, ScalarValue)]) -> Result<()> {
+    let known = |name: &str| query.parameters.iter().any(|parameter| parameter.name == name);
+    if let Some((unknown, _)) = given.iter().find(|(name, _)| !known(name)) {
+        let written = |parameter: &SavedParameter| format!("-p {}={}", parameter.name, parameter.dtype.to_uppercase());
+        let parameters: Vec<String> = query.parameters.iter().map(written).collect();
+        let expected = if parameters.is_empty() { "no parameters".to_owned() } else { parameters.join(", ") };
+        let hint =
+            query.similar_parameter(unknown).map_or_else(String::new, |name| format!("did you mean -p {name}? "));
+        bail!(UsageError(format!("{hint}{}: -p {unknown}: expected {expected}", query.name)));
+    }
+    let is_missing = |parameter: &&SavedParameter| {
+        parameter.default.is_none() && given.iter().all(|(name, _)| *name != parameter.name)
+    };
+    if let Some(SavedParameter { name, dtype, doc, .. }) = query.parameters.iter().find(is_missing) {
+        bail!(UsageError(format!("add -p {name}={}: {}: {doc}", dtype.to_uppercase(), query.name)));
+    }
+    Ok(())
 }
 
 /// Builds the query's limits and tables from the command line.
@@ -66,7 +88,7 @@ fn print_rows(archive: &Archive, query: &Query, args: &QueryArgs) -> Result<u8> 
         check_overwrite(path, args.overwrite)?;
     }
     let format = args.output_format()?;
-    rows::write(query.stream()?, format, args.output.as_deref(), args.max_rows)?;
+    rows::write(query.stream()?, format, args.output.as_deref(), args.max_rows, &query.sort_columns())?;
     Ok(0)
 }
 

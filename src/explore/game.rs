@@ -19,6 +19,7 @@ pub(crate) struct Game {
     pub(crate) engine: Option<String>,
     /// The final score that the source states.
     pub(crate) max_score: u64,
+    pub(crate) highest_tile: u32,
     /// Whether the values are in the engine's own unit instead of 0 to 1.
     pub(crate) has_raw_values: bool,
     /// The positions in the order of the game. The last one is the final board, if it is known.
@@ -39,6 +40,8 @@ pub(crate) struct Position {
     pub(crate) played: Option<Move>,
     /// The engine's values of up, down, left and right; `None` for an illegal move or an unknown value.
     pub(crate) values: [Option<f32>; 4],
+    /// The values from 0 to 1: [`Run::normalized`].
+    normalized: [Option<f32>; 4],
     /// The predictions, one for each model that annotated the step.
     pub(crate) predictions: Vec<Prediction>,
 }
@@ -49,52 +52,57 @@ pub(crate) struct Prediction {
     /// The index of the model in [`Game::models`].
     pub(crate) model: usize,
     pub(crate) preferred: Option<Move>,
-    /// The probability of the preferred move, or the probability mass of its top bin. For a live policy, its value.
+    /// The probability of the preferred move, or the probability mass of its top bin.
     pub(crate) probability: Option<f32>,
-    /// The probability mass of the top bin of each move; `None` if the model does not predict bins. For a live policy,
-    /// its values.
+    /// The probability mass of the top bin of each move; `None` if the model does not predict bins.
     pub(crate) moves: [Option<f32>; 4],
 }
 
 impl Position {
     /// Returns the move with the largest value; the first one if several are equal.
     pub(crate) fn best(&self) -> Option<Move> {
-        let best = self.sorted_values().next()?;
+        let best = descending(self.values).next()?;
         Move::ALL.into_iter().find(|&direction| self.values[direction as usize] == Some(best))
     }
 
-    /// Returns the best value minus the value of the played move.
+    /// Returns the best value minus the value of the played move, both normalised to 0 to 1.
     pub(crate) fn loss(&self) -> Option<f32> {
-        let best = self.sorted_values().next()?;
-        Some(best - self.values[self.played? as usize]?)
+        let best = descending(self.normalized).next()?;
+        Some(best - self.normalized[self.played? as usize]?)
     }
 
-    /// Returns the best value minus the second best.
+    /// Returns the best value minus the second best, both normalised to 0 to 1.
     pub(crate) fn gap(&self) -> Option<f32> {
-        let mut values = self.sorted_values();
+        let mut values = descending(self.normalized);
         Some(values.next()? - values.next()?)
-    }
-
-    /// Returns the values in descending order.
-    fn sorted_values(&self) -> impl Iterator<Item = f32> {
-        let mut values: Vec<f32> = self.values.into_iter().flatten().collect();
-        values.sort_unstable_by(|a, b| b.total_cmp(a));
-        values.into_iter()
     }
 }
 
+/// Returns the known values in descending order.
+fn descending(values: [Option<f32>; 4]) -> impl Iterator<Item = f32> {
+    let mut values: Vec<f32> = values.into_iter().flatten().collect();
+    values.sort_unstable_by(|a, b| b.total_cmp(a));
+    values.into_iter()
+}
+
 impl Game {
+    /// Returns the number of steps.
+    pub(crate) fn num_steps(&self) -> usize {
+        self.positions.iter().filter(|position| position.step.is_some()).count()
+    }
+
     /// Returns the positions of a run, without predictions.
     pub(crate) fn of_run(run_id: Option<u32>, run: &Run) -> Game {
-        let meta = run.meta();
-        let mut positions: Vec<Position> =
-            (0..run.num_steps()).filter_map(|step| run.step(step)).map(Position::of_step).collect();
+        let (meta, normalized) = (run.meta(), run.normalized());
+        let steps = (0..run.num_steps()).filter_map(|step| run.step(step).zip(normalized.step(step)));
+        let mut positions: Vec<Position> = steps.map(|(step, normal)| Position::of_step(step, normal)).collect();
         positions.extend(run.final_board().map(Position::of_final_board));
         set_scores(&mut positions);
         Game {
             run_id,
             engine: meta.engine.clone(),
             max_score: meta.max_score,
+            highest_tile: meta.highest_tile,
             has_raw_values: meta.raw_evs,
             positions,
             models: Vec::new(),
@@ -103,23 +111,34 @@ impl Game {
 }
 
 impl Position {
-    fn of_step(step: RunStep) -> Position {
+    /// `normalized` is the same step of the normalised run.
+    fn of_step(step: RunStep, normalized: RunStep) -> Position {
         let value = |branches: &Branches, direction: Move| {
             let value = branches.values[direction as usize];
             (branches.legal & direction.bit() != 0 && !value.is_nan()).then_some(value)
         };
+        let values = |step: &RunStep| Move::ALL.map(|direction| value(step.branches.as_ref()?, direction));
         Position {
             step: Some(step.index),
             board: step.board,
             score: None,
             played: step.chosen,
-            values: Move::ALL.map(|direction| value(step.branches.as_ref()?, direction)),
+            values: values(&step),
+            normalized: values(&normalized),
             predictions: Vec::new(),
         }
     }
 
     fn of_final_board(board: WideBoard) -> Position {
-        Position { step: None, board, score: None, played: None, values: [None; 4], predictions: Vec::new() }
+        Position {
+            step: None,
+            board,
+            score: None,
+            played: None,
+            values: [None; 4],
+            normalized: [None; 4],
+            predictions: Vec::new(),
+        }
     }
 }
 

@@ -31,10 +31,10 @@ impl fmt::Display for Mark {
     }
 }
 
-/// The limits that decide which steps are marked.
+/// The limits that decide which steps are marked. Both are in the unit of normalised values: 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Thresholds {
-    /// The minimum loss of a blunder, in the unit of the values: 0 to 1, or the engine's own unit.
+    /// The minimum loss of a blunder.
     pub(crate) min_loss: f32,
     /// The maximum gap of a hard move. Equal values do not make a hard move, because both moves are right.
     pub(crate) max_gap: f32,

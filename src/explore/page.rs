@@ -1,54 +1,81 @@
-//! The HTML page that replays a game.
+//! The page that replays a game: the explorer's page in one file, with its data.
 
-use super::game::{Game, Position, Prediction};
+use super::data::{game_json, predictions};
+use super::game::Game;
 use super::marks::Thresholds;
+use crate::archive::Archive;
 use crate::board::{Palette, Rgb};
+use crate::cancellation::CancellationToken;
+use crate::error::Result;
+use crate::query::{QueryOptions, short};
 use serde_json::{Value, json};
 
-const TEMPLATE: &str = include_str!("replay.html");
+/// The page without data. `web/` builds it.
+const TEMPLATE: &str = include_str!("assets/replay.html");
 
 /// The part of the template that the data replaces.
 const PLACE: &str = "<script type=\"application/json\" id=\"data\">{}</script>";
 
-/// Returns a page that replays a game and starts at the position `at`. The page needs no other file and no
-/// network.
-pub(crate) fn replay_page(game: &Game, title: &str, at: usize, thresholds: Thresholds) -> String {
-    let colors = (0..=16).map(|exp| {
-        let hex = |Rgb(red, green, blue): Rgb| format!("#{red:02x}{green:02x}{blue:02x}");
-        json!([hex(Palette::Classic.background(exp)), hex(Palette::Classic.text(exp))])
-    });
-    let data = json!({
-        "title": title,
-        "at": at,
-        "min_loss": thresholds.min_loss,
-        "colors": colors.collect::<Vec<_>>(),
-        "models": game.models,
-        "positions": game.positions.iter().map(position).collect::<Vec<_>>(),
-    });
-    // Only `<` can end the data of a script element. In JSON, `<` occurs only in strings, where it can be
-    // escaped.
-    let data = data.to_string().replace('<', "\\u003c");
-    TEMPLATE.replacen(PLACE, &PLACE.replacen("{}", &data, 1), 1)
+/// The content of a page that replays a game.
+pub(crate) struct ReplayPage<'a> {
+    pub(crate) game: &'a Game,
+    /// The index of the first position to show.
+    pub(crate) at: usize,
+    pub(crate) thresholds: Thresholds,
+    /// All predictions of models, from [`ReplayPage::predictions`].
+    pub(crate) predictions: Vec<Value>,
+    /// The name of a policy, and its values for each position.
+    pub(crate) policy: Option<(&'a str, Vec<[Option<f32>; 4]>)>,
 }
 
-fn position(position: &Position) -> Value {
-    json!({
-        "board": format!("{:016x}", position.board.board().0),
-        "mask": position.board.tile_65536_mask(),
-        "step": position.step,
-        "score": position.score,
-        "played": position.played.map(|played| played as u8),
-        "values": position.values,
-        "predictions": position.predictions.iter().map(prediction).collect::<Vec<_>>(),
-    })
-}
-
-/// Returns the index of the model, the preferred move, and the numbers of the four moves. If a model predicts
-/// only one move, the other three have null.
-fn prediction(prediction: &Prediction) -> Value {
-    let mut moves = prediction.moves;
-    if let (Some(preferred), [None, None, None, None]) = (prediction.preferred, moves) {
-        moves[preferred as usize] = prediction.probability;
+impl ReplayPage<'_> {
+    /// Returns all predictions for a run.
+    ///
+    /// # Errors
+    /// The errors of queries.
+    pub(crate) fn predictions(archive: &Archive, run_id: u32, cancel: &CancellationToken) -> Result<Vec<Value>> {
+        let mut rows = predictions(archive, run_id, 0..u32::MAX, &QueryOptions::default(), cancel)?;
+        rows.iter_mut().for_each(|row| round(&mut row["bins"]));
+        Ok(rows)
     }
-    json!([prediction.model, prediction.preferred.map(|preferred| preferred as u8), moves])
+
+    /// Returns the page: HTML that needs no other file and no network.
+    pub(crate) fn to_html(&self) -> String {
+        let Thresholds { min_loss, max_gap } = self.thresholds;
+        let policy = self.policy.as_ref().map(|(name, values)| {
+            let values: Vec<_> = values.iter().map(|four| four.map(|value| value.map(short))).collect();
+            json!({ "name": name, "values": values })
+        });
+        let data = json!({
+            "run": game_json(self.game),
+            "at": self.at,
+            "annotations": self.predictions,
+            "policy": policy,
+            "min_loss": short(min_loss),
+            "max_gap": short(max_gap),
+            "palettes": palettes(),
+        });
+        // Only `<` can end the data of a script element. In JSON, `<` occurs only in strings, where it can be
+        // escaped.
+        let data = data.to_string().replace('<', "\\u003c");
+        TEMPLATE.replacen(PLACE, &PLACE.replacen("{}", &data, 1), 1)
+    }
+}
+
+/// Rounds numbers to three decimals. Value bins are most of the data, and the page draws them 19 pixels high.
+fn round(bins: &mut Value) {
+    match bins {
+        Value::Array(parts) => parts.iter_mut().for_each(round),
+        Value::Number(number) => *bins = json!((number.as_f64().unwrap_or_default() * 1000.0).round() / 1000.0),
+        _ => {}
+    }
+}
+
+/// Returns the colours of the tiles by exponent: background and text.
+pub(super) fn palettes() -> Value {
+    let colors = |palette: Palette| -> Vec<[String; 2]> {
+        let hex = |Rgb(red, green, blue): Rgb| format!("#{red:02x}{green:02x}{blue:02x}");
+        (0..=16).map(|exp| [hex(palette.background(exp)), hex(palette.text(exp))]).collect()
+    };
+    json!({ "classic": colors(Palette::Classic), "safe": colors(Palette::Viridis) })
 }

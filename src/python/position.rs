@@ -168,6 +168,8 @@ impl PyPosition {
     }
 
     /// The best value minus the value of the played move; ``None`` if the values or the move are unknown.
+    ///
+    /// Raw values are normalised first: the least value of the step is 0, and the best value is 1.
     #[getter]
     fn loss(&self) -> Option<f32> {
         self.0.loss()
@@ -240,7 +242,7 @@ impl PyReplay {
 
     /// Return the page in a frame, which separates its styles and scripts from those of the notebook.
     fn _repr_html_(&self) -> String {
-        frame(&self.page, "30rem")
+        frame(&self.page, "46rem")
     }
 }
 

@@ -9,7 +9,7 @@ use super::view::CallablePolicy;
 use crate::archive::Archive;
 use crate::board::{Palette, Rgb, WideBoard, animated_svg};
 use crate::error::Error;
-use crate::explore::{Game, Thresholds, replay_page};
+use crate::explore::{Game, LivePolicy, ReplayPage, Thresholds};
 use crate::format::{RunFormat, decode_run, encode_run, read_run as read_run_file};
 use crate::run::Run;
 use pyo3::exceptions::PyIndexError;
@@ -302,12 +302,12 @@ impl PyRun {
         Ok(PyPosition(game.positions[place].clone()))
     }
 
-    /// Return a page that replays the run, with a slider, keys and the values of the moves.
+    /// Return a page that replays the run: the explorer's replay in one file.
     ///
     /// A notebook shows it below the cell. It needs no other package and no network.
     ///
     /// - ``index``: the index of the first position to show, as in ``position``.
-    /// - ``min_loss``: the least loss of a blunder: the best value minus the value of the played move.
+    /// - ``min_loss``: the least loss of a blunder, as in ``Position.loss``.
     /// - ``policy``: a function whose values are shown too, as in ``Archive.view``.
     ///
     /// A run from ``Archive.run`` also shows what models predicted for it.
@@ -325,17 +325,23 @@ impl PyRun {
         min_loss: f32,
         policy: Option<Py<PyAny>>,
     ) -> PyResult<PyReplay> {
-        let mut game = self.game(py)?.clone();
+        let game = self.game(py)?;
         let at = place("index", index, game.positions.len())?;
         if !(min_loss > 0.0 && min_loss.is_finite()) {
             return Err(Error::argument("min_loss", "a number above 0", min_loss).into());
         }
-        if let Some(policy) = policy {
-            CallablePolicy::new(py, policy)?.predict(py, &mut game)?;
-        }
-        let title = game.engine.as_deref().unwrap_or("game").to_owned();
+        let predictions = match &self.stored {
+            None => Vec::new(),
+            Some((archive, run_id)) => {
+                interruptible(py, Some(false), |_, cancel| ReplayPage::predictions(archive, *run_id, cancel))?
+            }
+        };
+        let policy = policy.map(|policy| CallablePolicy::new(py, policy)).transpose()?;
+        let values = policy.as_ref().map(|policy| policy.values_of(py, game)).transpose()?;
         let thresholds = Thresholds { min_loss, ..Thresholds::default() };
-        Ok(PyReplay { page: replay_page(&game, &title, at, thresholds), num_positions: game.positions.len() })
+        let policy = policy.as_ref().map(LivePolicy::name).zip(values);
+        let page = ReplayPage { game, at, thresholds, predictions, policy };
+        Ok(PyReplay { page: page.to_html(), num_positions: game.positions.len() })
     }
 
     /// Write the run as a picture in which the boards follow one another: an animated SVG.

@@ -3,9 +3,9 @@
 use super::numpy::{as_array, copied_array, type_and_shape, values};
 use super::steps::legal_array;
 use crate::archive::Archive;
-use crate::board::{Move, WideBoard};
+use crate::board::WideBoard;
 use crate::error::{Error, ErrorKind, Result};
-use crate::explore::{Game, LivePolicy, Prediction, View, ViewOptions};
+use crate::explore::{Game, LivePolicy, View, ViewOptions};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -159,20 +159,11 @@ impl CallablePolicy {
         Ok(CallablePolicy { name, function, turn: Mutex::default(), is_ending: AtomicBool::new(false) })
     }
 
-    /// Adds the policy to the models of a game, with its values for all positions.
-    pub(super) fn predict(&self, py: Python<'_>, game: &mut Game) -> PyResult<()> {
-        let model = game.models.len();
-        game.models.push(self.name.clone());
-        for positions in game.positions.chunks_mut(512) {
-            let boards: Vec<WideBoard> = positions.iter().map(|position| position.board).collect();
-            for (position, moves) in positions.iter_mut().zip(self.call(py, &boards)?) {
-                let known = Move::ALL.into_iter().filter_map(|each| Some((each, moves[each as usize]?)));
-                let best = known.max_by(|(_, a), (_, b)| a.total_cmp(b));
-                let (preferred, probability) = best.unzip();
-                position.predictions.push(Prediction { model, preferred, probability, moves });
-            }
-        }
-        Ok(())
+    /// Returns the values for all positions of a game.
+    pub(super) fn values_of(&self, py: Python<'_>, game: &Game) -> PyResult<Vec<[Option<f32>; 4]>> {
+        let boards: Vec<WideBoard> = game.positions.iter().map(|position| position.board).collect();
+        let values = boards.chunks(512).map(|boards| self.call(py, boards));
+        Ok(values.collect::<PyResult<Vec<_>>>()?.concat())
     }
 
     fn call(&self, py: Python<'_>, boards: &[WideBoard]) -> PyResult<Vec<[Option<f32>; 4]>> {

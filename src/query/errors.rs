@@ -74,14 +74,22 @@ fn system_error(error: &DataFusionError) -> Option<io::Error> {
     None
 }
 
+/// The beginning of a question about a similar name, at the end of a message.
+pub(crate) const DID_YOU_MEAN: &str = "; did you mean ";
+
 /// Returns the end of a message about an unknown name: a question about the most similar of the known names, or nothing.
 pub(super) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    similar(name, known).map(|similar| format!("{DID_YOU_MEAN}{similar}?")).unwrap_or_default()
+}
+
+/// Returns the most similar of the known names, unless none is similar.
+pub(super) fn similar<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     /// DataFusion suggests names of columns and functions from this similarity on.
     const SIMILAR: f64 = 0.5;
     let name = name.to_lowercase();
     let similarity = |other: &str| normalized_levenshtein(&name, &other.to_lowercase());
     let best = known.into_iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
-    best.filter(|best| similarity(best) >= SIMILAR).map(|best| format!("; did you mean {best}?")).unwrap_or_default()
+    best.filter(|best| similarity(best) >= SIMILAR)
 }
 
 /// Messages about correlated subqueries that DataFusion cannot rewrite to joins.

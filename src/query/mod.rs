@@ -82,11 +82,12 @@ pub use write::{RowCompression, RowFormat, WriteRowsOptions};
 
 #[cfg(feature = "python")]
 pub(crate) use condition::Condition;
+#[cfg(feature = "explore")]
+pub(crate) use errors::DID_YOU_MEAN;
 pub(crate) use errors::query_error;
 #[cfg(feature = "python")]
 pub(crate) use functions::build_tables;
 pub(crate) use json_rows::json_rows;
-#[cfg(feature = "explore")]
 pub(crate) use json_rows::{is_board, short};
 pub(crate) use limits::QueryLimits;
 pub(crate) use order::Execution;

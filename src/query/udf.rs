@@ -62,6 +62,7 @@ impl ScalarUDFImpl for BoardUdf {
         let coerced = arg_types.iter().zip(arguments).zip(best).map(|((found, argument), best)| {
             let fits = match argument.kind {
                 ArgumentKind::Ev => found.is_numeric(),
+                ArgumentKind::Flag => matches!(found, DataType::Boolean),
                 _ => found.is_integer(),
             };
             match found {

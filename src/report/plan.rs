@@ -17,7 +17,7 @@ pub(super) struct PlannedTable {
     pub(super) key: &'static str,
     pub(super) query: &'static str,
     pub(super) parameters: Vec<(&'static str, ScalarValue)>,
-    /// A remark about the result: that it is an estimate, or that it leaves out runs.
+    /// A remark about the result: that it is an estimate.
     pub(super) note: Option<String>,
 }
 
@@ -29,9 +29,6 @@ pub(super) struct ReportFacts {
     pub(super) max_steps: u64,
     pub(super) num_groups: usize,
     pub(super) has_annotations: bool,
-    /// The number of runs with normalised values. `num_raw` counts runs with values in the engine's own unit.
-    pub(super) num_normalized: u64,
-    pub(super) num_raw: u64,
 }
 
 fn table<const N: usize>(key: &'static str, parameters: [(&'static str, ScalarValue); N]) -> PlannedTable {
@@ -50,15 +47,6 @@ pub(super) fn tables(facts: &ReportFacts) -> Vec<PlannedTable> {
     let tile = || ("min_tile", ScalarValue::from(MIN_TILE));
     let width = |range: u64, bins: u64| ("width", ScalarValue::from(bin_width(range, bins)));
     let one_in = facts.num_steps.div_ceil(MAX_STEPS).max(1).next_power_of_two();
-    // A report must not mix values of two units, so it has the unit of most runs.
-    let is_raw = facts.num_raw > facts.num_normalized;
-    let raw = || ("raw_evs", ScalarValue::from(is_raw));
-    let of_values = |table: PlannedTable| {
-        let other = if is_raw { facts.num_normalized } else { facts.num_raw };
-        let unit = if is_raw { "from 0 to 1" } else { "in the engine's own unit" };
-        let note = (other > 0).then(|| format!("{other} runs are left out: their values are {unit}."));
-        PlannedTable { note, ..table }
-    };
     let mut tables = vec![
         table("engine_leaderboard", []),
         table("score_histogram", [width(facts.max_score, 60), by()]),
@@ -72,11 +60,11 @@ pub(super) fn tables(facts: &ReportFacts) -> Vec<PlannedTable> {
         table("tile_survival", [tile(), by()]),
         table("tile_presence", [width(facts.max_steps, 80)]),
         table("phase_mix", []),
-        of_values(table("ev_gap_histogram", [("bins", 5_u64.into()), by(), raw()])),
-        of_values(table("ev_loss_histogram", [("bins", 5_u64.into()), by(), raw()])),
-        of_values(table("blunder_rate", [("min_loss", 0.1_f64.into()), by(), raw()])),
+        table("ev_gap_histogram", [("bins", 5_u64.into()), by()]),
+        table("ev_loss_histogram", [("bins", 5_u64.into()), by()]),
+        table("blunder_rate", [("min_loss", 0.1_f64.into()), by()]),
         table("blunders", [("limit", 20_i64.into())]),
-        table("hard_moves", [("limit", 20_i64.into()), ("min_gap", 1e-6_f64.into())]),
+        table("hard_moves", [("limit", 20_i64.into()), ("max_gap", 1.0_f64.into())]),
         table("move_mix", [by()]),
         table("corner_occupancy", [by()]),
         table("engine_agreement", [("first_steps", 50_u64.into())]),

@@ -47,8 +47,7 @@ pub struct ReportTable {
     pub rows: Result<RecordBatch, String>,
     /// The duration of the query.
     pub elapsed: Duration,
-    /// A remark about the result: that it is an estimate, or that it leaves out runs. `None` = exact and
-    /// complete.
+    /// A remark about the result: that it is an estimate. `None` = exact and complete.
     pub note: Option<String>,
 }
 
@@ -186,8 +185,6 @@ fn facts(summary: &RecordBatch) -> ReportFacts {
         max_steps: max("max_steps"),
         num_groups: groups(summary).len(),
         has_annotations: false,
-        num_normalized: sum("num_runs").saturating_sub(sum("num_raw_evs")).saturating_sub(sum("num_without_evs")),
-        num_raw: sum("num_raw_evs"),
     }
 }
 

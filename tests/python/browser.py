@@ -109,7 +109,8 @@ class Page:
         """Return the URLs that the page requested, apart from itself."""
         events = [json.loads(entry["message"])["message"] for entry in self.log("performance")]
         sent = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
-        return [url for url in sent if not url.startswith("data:") and url != self.browser.current_url]
+        own = self.browser.current_url.partition("#")[0]
+        return [url for url in sent if not url.startswith("data:") and url.partition("#")[0] != own]
 
     def assert_quiet(self) -> None:
         """Check that the page sent no request, logged nothing and broke no rule of its policy."""

@@ -155,10 +155,20 @@ CREATE MACRO monotonicity(board) AS
     (line_monotonicity(lines(board, 0)) + line_monotonicity(lines(board, 2)))::INTEGER;
 
 CREATE MACRO evs(u, d, l, r) AS [v for v in [u, d, l, r] if v IS NOT NULL AND NOT isnan(v)];
+CREATE MACRO normalized(v, known) AS CASE
+    WHEN v IS NULL OR isnan(v) THEN v
+    WHEN len(known) = 1 THEN 1 - 2.0 ** -23
+    WHEN list_max(known) = list_min(known) THEN 0.5
+    ELSE least((v::DOUBLE - list_min(known)) / (list_max(known)::DOUBLE - list_min(known)), 1 - 2.0 ** -23) END::FLOAT;
 CREATE MACRO ev_gap(u, d, l, r) AS
     [CASE WHEN len(v) > 1 THEN v[1] - v[2] END for v in [list_reverse_sort(evs(u, d, l, r))]][1]::FLOAT;
 CREATE MACRO ev_loss(move, u, d, l, r) AS
     [CASE WHEN NOT isnan(own) THEN list_max(evs(u, d, l, r)) - own END for own in [[u, d, l, r][move + 1]]][1]::FLOAT;
+CREATE MACRO normal_gap(u, d, l, r) AS
+    [ev_gap(normalized(u, v), normalized(d, v), normalized(l, v), normalized(r, v)) for v in [evs(u, d, l, r)]][1];
+CREATE MACRO normal_loss(move, u, d, l, r) AS
+    [ev_loss(move, normalized(u, v), normalized(d, v), normalized(l, v), normalized(r, v))
+    for v in [evs(u, d, l, r)]][1];
 CREATE MACRO best_move(u, d, l, r) AS CASE WHEN len(evs(u, d, l, r)) > 0 THEN
     list_position([CASE WHEN NOT isnan(v) THEN v END for v in [u, d, l, r]], list_max(evs(u, d, l, r))) - 1
     END::UTINYINT;
@@ -168,6 +178,16 @@ CREATE MACRO wilson(p, n, side) AS
     [(p + z * z / (2 * n) + side * z * sqrt(p * (1 - p) / n + z * z / (4 * n * n))) / (1 + z * z / n)
     for z in [1.9599639845400542::DOUBLE]][1];
 """
+
+
+OF_RUNS = """
+CREATE MACRO run_gap(run, u, d, l, r) AS CASE
+    WHEN run IN (SELECT run_id FROM runs WHERE raw_evs) THEN normal_gap(u, d, l, r) ELSE ev_gap(u, d, l, r) END;
+CREATE MACRO run_loss(run, move, u, d, l, r) AS CASE
+    WHEN run IN (SELECT run_id FROM runs WHERE raw_evs) THEN normal_loss(move, u, d, l, r)
+    ELSE ev_loss(move, u, d, l, r) END;
+"""
+"""The macros that read the table ``runs``."""
 
 
 def connect(archive: a2store.Archive) -> duckdb.DuckDBPyConnection:
@@ -180,6 +200,7 @@ def connect(archive: a2store.Archive) -> duckdb.DuckDBPyConnection:
     else:
         connection.register("annotations", pa.table(archive.sql("SELECT * FROM annotations")))
     define(connection, archive.phases)
+    connection.execute(OF_RUNS)
     return connection
 
 

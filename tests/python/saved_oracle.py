@@ -6,8 +6,7 @@ These queries follow the headers but use other means: joins instead of windows, 
 HISTOGRAM = """
     WITH each AS (
         SELECT if($by_engine, engine, NULL) AS player, phase, VALUE::DOUBLE AS value
-        FROM steps WHERE coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL)
-            AND run_id NOT IN (SELECT run_id FROM runs WHERE ifnull(raw_evs, false) <> $raw_evs::BOOLEAN)),
+        FROM steps WHERE coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL)),
     binned AS (
         SELECT player, phase, if(value = 0, 0, list_max(
             [i for i in range(-9 * $bins, 9 * $bins) if i = -9 * $bins OR value >= 10 ** (i / $bins)])) AS bin,
@@ -166,15 +165,16 @@ EXPECTED = {
     "hard_moves": """
         SELECT run_id, step_index, engine, phase, board, tile_65536_mask, wide_text(board, tile_65536_mask), move,
             ev_up, ev_down, ev_left, ev_right,
-            ev_gap(ev_up, ev_down, ev_left, ev_right) AS gap
-        FROM steps WHERE gap >= $min_gap AND coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL)
+            run_gap(run_id, ev_up, ev_down, ev_left, ev_right) AS gap
+        FROM steps WHERE gap > 0 AND gap <= $max_gap::FLOAT
+            AND coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL)
             AND phase = coalesce($phase::VARCHAR, phase)
         ORDER BY gap, run_id, step_index LIMIT $limit""",
     "blunders": """
         SELECT run_id, step_index, engine, phase, board, tile_65536_mask, wide_text(board, tile_65536_mask), move,
             best_move(ev_up, ev_down, ev_left, ev_right), ev_up, ev_down, ev_left, ev_right,
-            ev_loss(move, ev_up, ev_down, ev_left, ev_right) AS loss
-        FROM steps WHERE loss >= $min_loss AND coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL)
+            run_loss(run_id, move, ev_up, ev_down, ev_left, ev_right) AS loss
+        FROM steps WHERE loss >= $min_loss::FLOAT AND coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL)
             AND phase = coalesce($phase::VARCHAR, phase)
         ORDER BY loss DESC, run_id, step_index LIMIT $limit""",
     "critic_labels": """
@@ -282,20 +282,19 @@ EXPECTED = {
             wilson(share, n, -1), wilson(share, n, 1)
         FROM chosen JOIN tiles ON highest_tile >= tile WHERE tile >= $min_tile
         GROUP BY player, tile ORDER BY player NULLS LAST, tile""",
-    "ev_gap_histogram": HISTOGRAM.replace("VALUE", "ev_gap(ev_up, ev_down, ev_left, ev_right)"),
-    "ev_loss_histogram": HISTOGRAM.replace("VALUE", "ev_loss(move, ev_up, ev_down, ev_left, ev_right)"),
+    "ev_gap_histogram": HISTOGRAM.replace("VALUE", "run_gap(run_id, ev_up, ev_down, ev_left, ev_right)"),
+    "ev_loss_histogram": HISTOGRAM.replace("VALUE", "run_loss(run_id, move, ev_up, ev_down, ev_left, ev_right)"),
     "blunder_rate": """
         WITH each AS (
             SELECT if($by_engine, engine, NULL) AS player, phase, run_id,
-                ev_loss(move, ev_up, ev_down, ev_left, ev_right) AS loss
-            FROM steps WHERE coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL)
-                AND run_id NOT IN (SELECT run_id FROM runs WHERE ifnull(raw_evs, false) <> $raw_evs::BOOLEAN)),
+                run_loss(run_id, move, ev_up, ev_down, ev_left, ev_right) AS loss
+            FROM steps WHERE coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL)),
         rated AS (
-            SELECT *, avg((loss >= $min_loss)::INTEGER) OVER (PARTITION BY player, phase) AS p
+            SELECT *, avg((loss >= $min_loss::FLOAT)::INTEGER) OVER (PARTITION BY player, phase) AS p
             FROM each WHERE loss IS NOT NULL),
         residuals AS (
-            SELECT player, phase, run_id, count(*) AS n, countif(loss >= $min_loss) AS k, any_value(p) AS p,
-                sum(loss::DOUBLE) AS loss, sum((loss >= $min_loss)::INTEGER - p) AS residual
+            SELECT player, phase, run_id, count(*) AS n, countif(loss >= $min_loss::FLOAT) AS k, any_value(p) AS p,
+                sum(loss::DOUBLE) AS loss, sum((loss >= $min_loss::FLOAT)::INTEGER - p) AS residual
             FROM rated GROUP BY player, phase, run_id),
         summed AS (
             SELECT player, phase, count(*) AS m, sum(n) AS n, sum(k) AS k, any_value(p) AS p, sum(loss) AS loss,

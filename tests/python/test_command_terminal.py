@@ -64,6 +64,21 @@ def test_a_table_fits_the_terminal(archive: a2store.Archive, columns: int, sql: 
     assert ("columns, " in last) == (" … |" in lines[1])
 
 
+@pytest.mark.parametrize(
+    ("args", "key"),
+    [
+        (("query", "ARCHIVE", "engine_leaderboard"), "mean_score"),
+        (("sql", "ARCHIVE", "SELECT * FROM steps ORDER BY num_steps DESC LIMIT 3"), "num_steps"),
+        (("sql", "ARCHIVE", "SELECT * FROM runs ORDER BY verified, elapsed_s LIMIT 3"), "verified"),
+        (("queries",), ""),
+    ],
+)
+def test_eighty_columns_show_what_sorts_the_rows(archive: a2store.Archive, args: tuple[str, ...], key: str) -> None:
+    text = plain(on_terminal(80, *(archive.path if arg == "ARCHIVE" else arg for arg in args)))
+    assert all(len(line) <= 80 for line in text.splitlines()), text
+    assert key in text
+
+
 @pytest.mark.parametrize("name", ["queries", "functions"])
 def test_listings_break_lines_at_blanks(name: str) -> None:
     lines = plain(on_terminal(100, name)).splitlines()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import gzip
+import json
 import os
 import pickle
 import pty
+import random
 import re
 import select
 import struct
@@ -25,6 +28,7 @@ import a2store
 from archives import command, run_command
 from board_rules import reward
 from test_command_terminal import environment, on_terminal, plain
+from test_large_tiles import play, write_log
 from threads import HANGS
 
 NAMES = ["up", "down", "left", "right"]
@@ -99,7 +103,7 @@ def test_colours_of_the_terminal(games: a2store.Archive) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ((99,), "run_id: expected the id of one of 3 runs, found 99"),
+        ((99,), "RUN: expected the id of one of 3 runs, found 99"),
         ((0, "--step", 99_999), "--step: expected a stored step of the run, 0 to "),
         ((0, "--step", -1), "unexpected argument '-1'"),
         (("x",), "invalid value 'x'"),
@@ -113,6 +117,85 @@ def test_wrong_arguments(games: a2store.Archive, arguments: tuple[object, ...], 
 def test_replay_needs_a_terminal(games: a2store.Archive) -> None:
     done = run_command("replay", games.path, 0, status=2)
     assert done.stderr == "a2store: replay: expected a terminal; `a2store show` prints one position\n"
+
+
+def test_show_fits_with_several_models(tmp_path: Path) -> None:
+    name = "an engine with a name that fills most of a line of eighty columns, as some do"
+    a2store.simulate(tmp_path / "runs", runs=1, depth=0, seed=4, engine=name, progress=False)
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    archive.ingest(tmp_path / "runs", progress=False)
+    rows = np.zeros(len(archive.run(0)), [("run_id", "u4"), ("step_index", "u4"), ("argmax_head", "u1")])
+    rows["step_index"] = np.arange(len(rows))
+    for model in ("one", "two", "three"):
+        archive.annotate(model, rows, progress=False)
+    text = plain(on_terminal(80, "show", archive.path, 0, "--step", 30, "--min-loss", "1e-9", "--max-gap", 1))
+    assert all(len(line) <= 80 for line in text.splitlines()), text
+    assert all(model in text for model in ("one", "two", "three"))
+    terminal = Terminal("replay", archive.path, 0, "--step", 30)
+    terminal.wait(r"value    behind +one +two")
+    terminal.quit()
+
+
+def raw_archive(folder: Path) -> a2store.Archive:
+    """Make an archive of one game with raw values of any size."""
+    rng = random.Random(5)
+    write_log(folder / "logs", 0, play(rng, [1, 1] + [0] * 14, 200))
+    path = folder / "logs" / "game0.jsonl.gz"
+    rows = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+    for row in rows:
+        row["branch_evs"] = {
+            way: None if value is None else 1000 * rng.random() for way, value in row["branch_evs"].items()
+        }
+        ways = [way for way, value in row["branch_evs"].items() if value is not None]
+        if rng.random() < 0.2 and len(ways) > 2:
+            # The two best values almost agree.
+            row["branch_evs"] |= {ways[0]: 2000.0, ways[1]: 2000.0 - rng.random()}
+    path.write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
+    archive = a2store.Archive.create(folder / "raw.a2")
+    archive.ingest(folder / "logs", progress=False)
+    return archive
+
+
+def test_blunders_and_hard_moves_have_one_rule(tmp_path: Path) -> None:
+    archive = raw_archive(tmp_path)
+    run = archive.run(0)
+    assert run.meta.raw_evs
+    values = np.where(run.ev_legal, run.ev_values.astype("f8"), np.nan)
+    least, most = np.nanmin(values, 1, keepdims=True), np.nanmax(values, 1, keepdims=True)
+    several = (run.ev_legal.sum(1) > 1)[:, None]
+    shares = np.where(several, (values - least) / np.where(several, most - least, 1), np.where(run.ev_legal, 1, np.nan))
+    loss = 1 - shares[np.arange(len(run)), run.moves]
+    ranked = -np.sort(-np.nan_to_num(shares, nan=-1), axis=1)
+    gap = np.where(several[:, 0], ranked[:, 0] - ranked[:, 1], np.inf)
+    blunders, hard = np.flatnonzero(loss >= 0.1).tolist(), np.flatnonzero((gap > 0) & (gap <= 0.001)).tolist()
+    assert 20 < len(blunders) < len(run) - 20
+    assert 5 < len(hard) < 60
+
+    # Python and pages.
+    assert [run.position(at).loss for at in range(len(run))] == pytest.approx(loss.tolist(), abs=1e-6)
+    [data] = re.findall(r'<script type="application/json" id="data">(.*?)</script>', run.replay().to_html(), re.DOTALL)
+    page = json.loads(data)
+    positions = page["run"]["positions"]
+    assert [
+        at for at, lost in enumerate(positions["loss"]) if lost is not None and lost >= page["min_loss"]
+    ] == blunders
+    found = [at for at, each in enumerate(positions["gap"]) if each is not None and 0 < each <= page["max_gap"]]
+    assert found == hard
+
+    # SQL and the report.
+    for name, expected in (("blunders", blunders), ("hard_moves", hard)):
+        assert sorted(pa.table(archive.query(name, limit=10_000))["step_index"].to_pylist()) == expected
+    report = archive.report(progress=False)
+    assert sum(pa.record_batch(report.data["blunder_rate"])["num_blunders"].to_pylist()) == len(blunders)
+
+    # The terminal.
+    for at in (blunders[0], hard[0], *sorted(set(range(200)) - set(blunders) - set(hard))[:3]):
+        [line] = [
+            line
+            for line in run_command("show", archive.path, 0, "--step", at).stdout.splitlines()
+            if "step" in line[:4]
+        ]
+        assert (("[blunder]" in line), ("[hard move]" in line)) == (at in blunders, at in hard)
 
 
 class Terminal:
@@ -201,9 +284,9 @@ def test_keys(games: a2store.Archive, replay: Terminal) -> None:
     for keys, expected in [
         ("l", "step 1 "),
         ("l", "step 2 "),
-        ("L", "step 12 "),
+        ("]", "step 12 "),
         ("h", "step 11 "),
-        ("H", "step 1 "),
+        ("[", "step 1 "),
         ("hhhh", "step 0 "),
         ("G", "final board"),
         ("l", "final board"),
@@ -228,18 +311,20 @@ def test_jumps(games: a2store.Archive, replay: Terminal) -> None:
     tiles = [int(row["max_exp"]) for row in rows]  # type: ignore[call-overload]
     new = [at for at in range(1, len(tiles)) if tiles[at] > max(tiles[:at])]
     replay.wait(r"\nstep 0 ")
+    replay.press("4")
+    replay.wait("n p new tile")
     for at in new[:5]:
-        replay.press("t")
+        replay.press("n")
         replay.wait(rf"\nstep {at:,} .*\[new tile\]")
-    replay.press("T")
+    replay.press("p")
     replay.wait(rf"\nstep {new[3]:,} ")
-    replay.press("gn")
+    replay.press("g1n")
     blunders = [at for at, row in enumerate(rows) if row["loss"] is not None and float(row["loss"]) >= 0.1]  # type: ignore[arg-type]
     if blunders:
         replay.wait(rf"\nstep {blunders[0]:,} .*\[blunder\]")
     else:
         replay.wait("no later blunder")
-    replay.press("]")
+    replay.press("3n")
     replay.wait("no later disagreement")
     replay.quit("\x03")
 
@@ -252,7 +337,7 @@ def test_autoplay_ends_at_the_last_position(games: a2store.Archive) -> None:
     terminal.wait(r"\nfinal board")
     terminal.wait("paused")
     terminal.press("?")
-    terminal.wait(r"next blunder")
+    terminal.wait(r"next mark of the chosen kind")
     terminal.press("xs")
     terminal.wait("symmetry 1")
     terminal.quit()

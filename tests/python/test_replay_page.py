@@ -31,38 +31,86 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> a2store.Archive:
     return archive
 
 
-def shown(page: Page) -> tuple[str, list[int]]:
-    """Return the status line and the tiles of the page, 0 for an empty cell."""
-    status = page.js("return document.getElementById('status').textContent")
-    tiles = page.js("return [...document.querySelectorAll('#board > span')].map((cell) => Number(cell.textContent))")
-    return status, tiles
+READ = """
+const text = (node) => node.textContent.trim();
+return {
+  heading: text(document.querySelector("h1")),
+  facts: text(document.querySelector(".run-facts")),
+  place: text(document.querySelector(".position-text")),
+  tiles: [...document.querySelectorAll(".board-frame .tile")].map((cell) => Number(cell.textContent)),
+  groups: [...document.querySelectorAll(".move-table .group")].map(text),
+  titles: [...document.querySelectorAll(".move-table thead tr:last-child th")].map(text),
+  moves: [...document.querySelectorAll(".move-table tbody tr")].map((row) => ({
+    played: row.classList.contains("played"),
+    cells: [...row.querySelectorAll("td")].map(text),
+  })),
+};
+"""
+"""Reads what the page shows."""
+
+
+def tiles_at(run: a2store.Run, at: int) -> list[int]:
+    tiles: list[int] = np.ravel(run.position(at).board.tiles).tolist()
+    return tiles
+
+
+def place_of(run: a2store.Run, at: int) -> str:
+    position = run.position(at)
+    what = "Final board" if position.step is None else f"Step {position.step:,}"
+    return f"{what} · score {position.score:,} · "
 
 
 def test_keys_and_the_slider(page: Page, archive: a2store.Archive) -> None:
     run = archive.run(0)
     page.open(run.replay(10).to_html())
+    seen = page.js(READ)
+    assert seen["heading"] == "Run 0"
+    score, largest = run.meta.max_score, run.meta.highest_tile
+    assert seen["facts"] == f"{EVIL} · score {score:,} · {len(run):,} steps · largest tile {largest:,}"
     at = 10
-    for keys, move in [("l", 1), ("h", -1), ("g", -(10**9)), ("G", 10**9), ("h", -1), ("l", 1), ("l", 1), ("h", -1)]:
+    for keys, move in [("l", 1), ("h", -1), ("g", -(10**9)), ("G", 10**9), ("h", -1), ("[", -10), ("]", 10), ("h", -1)]:
         page.press(keys)
         at = min(max(at + move, 0), len(run))
-        status, tiles = shown(page)
-        position = run.position(at)
-        what = "final board" if position.step is None else f"step {position.step:,}"
-        assert status.startswith(f"{EVIL}: {what}, score {position.score:,}")
-        assert tiles == np.ravel(position.board.tiles).tolist()
-    page.js("const at = document.getElementById('at'); at.value = 100; at.dispatchEvent(new Event('input'))")
-    status, tiles = shown(page)
-    assert tiles == np.ravel(run.position(100).board.tiles).tolist()
-    rows = page.js(
-        "return [...document.querySelectorAll('#moves tr')].map((row) => [row.className, row.children[1].textContent])"
-    )
-    for direction, (name, value) in enumerate(rows):
+        seen = page.js(READ)
+        assert seen["place"].startswith(place_of(run, at))
+        assert seen["tiles"] == tiles_at(run, at)
+    page.js("const at = document.querySelector('.scrubber'); at.value = 100; at.dispatchEvent(new Event('input'))")
+    seen = page.js(READ)
+    assert seen["tiles"] == tiles_at(run, 100)
+    for direction, move in enumerate(seen["moves"]):
         expected = run.position(100).values[direction]
-        assert (value == "–") == (expected is None)
-        assert expected is None or float(value) == pytest.approx(expected, rel=1e-4, abs=1e-9)
-        assert ("played" in name) == (run.position(100).played == direction)
+        assert (
+            move["cells"][0] == "–"
+            if expected is None
+            else float(move["cells"][0]) == pytest.approx(expected, abs=1e-5)
+        )
+        assert move["played"] == (run.position(100).played == direction)
+    # The page has no links to pages of the explorer.
+    assert page.js("return document.querySelectorAll('a').length") == 0
     page.assert_quiet()
     assert page.axe() == []
+
+
+def test_the_page_opens_again_at_the_shown_position(page: Page, archive: a2store.Archive) -> None:
+    run = archive.run(1)
+    page.open(run.replay().to_html())
+    page.press("]")
+    page.wait("return location.hash === '#/run/1/step/10'")
+    page.browser.refresh()
+    assert page.js(READ)["tiles"] == tiles_at(run, 10)
+
+
+def test_a_notebook_shows_the_page_in_a_frame(page: Page, archive: a2store.Archive) -> None:
+    run = archive.run(0)
+    page.open(f"<!doctype html><title>t</title>{run.replay(5)._repr_html_()}")
+    page.browser.switch_to.frame(0)
+    try:
+        assert page.js(READ)["tiles"] == tiles_at(run, 5)
+        page.click("button[aria-label='One position forward']")
+        assert page.js(READ)["tiles"] == tiles_at(run, 6)
+    finally:
+        page.browser.switch_to.default_content()
+    page.assert_quiet()
 
 
 def test_jumps_to_blunders(page: Page) -> None:
@@ -76,9 +124,10 @@ def test_jumps_to_blunders(page: Page) -> None:
     blunders = [at for at in range(len(run)) if (run.position(at).loss or 0) >= 0.01]
     assert len(blunders) > 3
     page.open(run.replay(min_loss=0.01).to_html())
+    assert page.js(READ)["heading"] == "Replay"
     for at in blunders[:3]:
         page.press("n")
-        assert shown(page)[1] == np.ravel(run.position(at).board.tiles).tolist()
+        assert page.js(READ)["tiles"] == tiles_at(run, at)
     page.assert_quiet()
 
 
@@ -90,7 +139,7 @@ def test_the_page_is_one_file(archive: a2store.Archive, tmp_path: Path) -> None:
     assert EVIL not in text
     [data] = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
     game = json.loads(data)
-    assert (game["title"], game["at"]) == (EVIL, len(archive.run(0)))
+    assert (game["run"]["engine"], game["at"]) == (EVIL, len(archive.run(0)))
     assert html.unescape(replay._repr_html_().split('srcdoc="', 1)[1].split('" sandbox="allow-scripts"')[0]) == text
     for wrong, error in [({"index": 10**6}, IndexError), ({"min_loss": 0}, ValueError)]:
         with pytest.raises(error):
@@ -119,9 +168,11 @@ def test_models_and_a_policy_stand_beside_the_values(page: Page, tmp_path: Path)
     archive = a2store.Archive.create(tmp_path / "games.a2")
     archive.ingest(tmp_path / "runs", progress=False)
     steps = len(archive.run(0))
-    rows = np.zeros(steps, [("run_id", "u4"), ("step_index", "u4"), ("argmax_head", "u1"), ("argmax_prob", "f4")])
+    names = [("run_id", "u4"), ("step_index", "u4"), ("argmax_head", "u1"), ("argmax_prob", "f4")]
+    rows = np.zeros(steps, [*names, ("teacher_move", "u1"), ("student_bins", "f4", (8,))])
     rows["step_index"], rows["argmax_prob"] = np.arange(steps), 0.75
-    rows["argmax_head"] = np.arange(steps) % 4
+    rows["argmax_head"], rows["teacher_move"] = np.arange(steps) % 4, archive.run(0).moves
+    rows["student_bins"] = [0.25, 0.75] * 4
     archive.annotate(EVIL, rows, progress=False)
 
     calls = []
@@ -134,20 +185,24 @@ def test_models_and_a_policy_stand_beside_the_values(page: Page, tmp_path: Path)
     page.open(run.replay(2, policy=counting).to_html())
     assert sum(calls) == steps + 1
     assert max(calls) <= 512
-    head = page.js("return [...document.querySelectorAll('#head th')].map((each) => each.textContent)")
-    assert head == ["move", "value", "behind", EVIL, "counting"]
+    page.wait("return document.querySelector('.move-table tbody').textContent.includes('T')")
+    assert page.js(READ)["groups"] == ["Engine", "Policy: counting", EVIL]
+    assert page.js(READ)["titles"] == ["Value", "Behind the best", "Value", "Prefers", "Value bins"]
     for at in (2, 3, steps):
-        cells = page.js(
-            """return [...document.querySelectorAll('#moves tr')].map((row) =>
-              [...row.cells].slice(3).map((cell) => cell.textContent))"""
-        )
+        page.wait("return !document.querySelector('.move-table').textContent.includes('–  –')")
+        seen = page.js(READ)
         position = run.position(at)
         exponents = [tile.bit_length() - 1 if tile else 0 for tile in np.ravel(position.board.tiles).tolist()][:4]
-        for direction, (model, policy) in enumerate(cells):
-            assert model == ("0.750 ◆" if at < steps and at % 4 == direction else "")
+        for direction, move in enumerate(seen["moves"]):
+            policy, prefers = move["cells"][2:4]
+            is_played = at < steps and position.played == direction
+            star = "★ 75.0 %" if at < steps and at % 4 == direction else ""
+            assert prefers == f"{star}{' T' if is_played else ''}".strip()
             # The page does not show values that are not finite, such as the value of an illegal move.
-            assert policy == "" or float(policy.removesuffix(" ◆")) == exponents[direction] + 0.25
-        assert any(policy for _, policy in cells) == (at < steps)
+            assert policy == "–" or float(policy.removeprefix("★ ")) == exponents[direction] + 0.25
+        bars = "return [...document.querySelectorAll('.bin-bars')].map((each) => each.getAttribute('aria-label'))"
+        labels = ["fullest bin 2 of 2, 75 %"] * 4 if at < steps else ["no distribution"] * 4
+        assert [label.split(";")[0] for label in page.js(bars)] == labels
         page.press("l" if at == 2 else "G")
     assert page.js("return window.alerts") == []
     page.assert_quiet()

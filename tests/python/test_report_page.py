@@ -196,6 +196,33 @@ def assert_shows(text: str, value: Any) -> None:
         assert text == value
 
 
+def test_small_shares_of_losses_are_visible(page: Page, data: Data) -> None:
+    result = available(data)["ev_loss_histogram"]
+    assert result["columns"] == ["engine", "phase", "min_loss", "max_loss", "num_steps", "share"]
+    rows = [["deep", "early", 0, 0, 970, 0.97], ["deep", "early", 0.01, 0.0158, 20, 0.02]]
+    changed = {**result, "rows": [*rows, ["deep", "early", 0.1, 0.158, 10, 0.01]]}
+    show(page, {**data, "results": {**data["results"], "ev_loss_histogram": changed}})
+    heights = page.js(
+        """const figure = [...document.querySelectorAll("figure")].find((each) =>
+          each.querySelector("figcaption").textContent.startsWith("EV loss"));
+        return [...figure.querySelectorAll("[aria-label=rect] rect, rect")].map((rect) =>
+          Number(rect.getAttribute("height"))).sort((a, b) => b - a);"""
+    )
+    assert len(heights) == 3
+    assert heights[2] > 5
+    assert heights[1] / heights[0] == pytest.approx((0.02 / 0.97) ** 0.5, rel=0.02)
+
+
+def test_scores_that_span_decades_have_a_logarithmic_axis(page: Page, data: Data) -> None:
+    show(page, data)
+    rows = available(data)["leaderboard"]
+    at = {name: rows["columns"].index(name) for name in ("median_score", "best_score")}
+    medians, bests = ([row[at[name]] for row in rows["rows"]] for name in ("median_score", "best_score"))
+    assert max(bests) > 10 * min(medians)
+    boxes = page.js("return [...document.querySelectorAll('#scores figure .option input')].map((box) => box.checked)")
+    assert boxes == [True, True]
+
+
 def test_boards_show_their_tiles(page: Page, data: Data) -> None:
     show(page, data)
     result = available(data)["hard_moves"]

@@ -57,17 +57,26 @@ class Step:
     def known(self) -> list[float]:
         return [ev for ev in self.evs if ev is not None and not math.isnan(ev)]
 
+    def normal(self, ev: float) -> np.float32:
+        """Return a raw value as a number from 0 to 1, as the formats of the field have it."""
+        if not self.raw:
+            return np.float32(ev)
+        least, most = min(self.known), max(self.known)
+        if len(self.known) == 1:
+            return np.float32(1 - 2**-23)
+        return np.float32(0.5 if least == most else min((ev - least) / (most - least), 1 - 2**-23))
+
     @property
     def gap(self) -> float | None:
         if not self.has_evs or len(self.known) < 2:
             return None
         best, second = sorted(self.known)[:-3:-1]
-        return float(np.float32(best) - np.float32(second))
+        return float(self.normal(best) - self.normal(second))
 
     @property
     def loss(self) -> float | None:
         chosen = None if self.move is None or not self.has_evs else self.evs[self.move]
-        return None if chosen is None else float(np.float32(max(self.known)) - np.float32(chosen))
+        return None if chosen is None else float(self.normal(max(self.known)) - self.normal(chosen))
 
 
 @dataclass(frozen=True)
@@ -235,9 +244,8 @@ def runs_by(found: Content, by_engine: bool) -> dict[Any, list[dict[str, Any]]]:
     return grouped(found.runs, lambda run: run["engine"] if by_engine else None)
 
 
-def steps_by(found: Content, by_engine: bool, raw: bool | None = None) -> dict[Any, list[Step]]:
-    steps = (step for step in found.steps if raw is None or step.raw == raw)
-    return grouped(steps, lambda step: (step.engine if by_engine else None, step.phase))
+def steps_by(found: Content, by_engine: bool) -> dict[Any, list[Step]]:
+    return grouped(found.steps, lambda step: (step.engine if by_engine else None, step.phase))
 
 
 def archive_summary(found: Content, limit: int) -> Iterator[Row]:
@@ -367,8 +375,8 @@ def survivorship(found: Content, width: int, by_engine: bool) -> Iterator[Row]:
                 yield engine, first, *counts, value, *limits, 1 - after / value
 
 
-def histogram(found: Content, measure: str, by_engine: bool, bins: int, raw_evs: bool | None) -> Iterator[Row]:
-    for (engine, phase), steps in steps_by(found, by_engine, raw_evs).items():
+def histogram(found: Content, measure: str, by_engine: bool, bins: int) -> Iterator[Row]:
+    for (engine, phase), steps in steps_by(found, by_engine).items():
         values = [value for step in steps if (value := getattr(step, measure)) is not None]
         edges = [10 ** (edge / bins) for edge in range(-9 * bins, 9 * bins + 1)]
         counts: Counter[tuple[float, float]] = Counter()
@@ -379,8 +387,8 @@ def histogram(found: Content, measure: str, by_engine: bool, bins: int, raw_evs:
             yield engine, phase, *edge, count, count / len(values)
 
 
-def blunder_rate(found: Content, min_loss: float, by_engine: bool, raw_evs: bool | None) -> Iterator[Row]:
-    for (engine, phase), steps in steps_by(found, by_engine, raw_evs).items():
+def blunder_rate(found: Content, min_loss: float, by_engine: bool) -> Iterator[Row]:
+    for (engine, phase), steps in steps_by(found, by_engine).items():
         losses = grouped([step for step in steps if step.loss is not None], lambda step: step.run)
         every = [step.loss for of_run in losses.values() for step in of_run]
         if not every:
@@ -529,19 +537,15 @@ NAIVE: dict[str, tuple[Callable[..., Iterable[Row]], list[dict[str, Any]]]] = {
     ),
     "ev_gap_histogram": (
         lambda found, **named: of_phases(histogram(found, "gap", **named)),
-        [case | {"bins": bins, "raw_evs": raw} for case in BOTH for bins, raw in ((1, None), (5, False), (5, True))],
+        [case | {"bins": bins} for case in BOTH for bins in (1, 5)],
     ),
     "ev_loss_histogram": (
         lambda found, **named: of_phases(histogram(found, "loss", **named)),
-        [case | {"bins": bins, "raw_evs": raw} for case in BOTH for bins, raw in ((1, None), (20, False), (5, True))],
+        [case | {"bins": bins} for case in BOTH for bins in (1, 20)],
     ),
     "blunder_rate": (
         lambda *args, **named: of_phases(blunder_rate(*args, **named)),
-        [
-            case | {"min_loss": loss, "raw_evs": raw}
-            for case in BOTH
-            for loss, raw in ((0.1, None), (0.0, False), (0.1, False), (100.0, True), (1e9, None))
-        ],
+        [case | {"min_loss": loss} for case in BOTH for loss in (0.1, 0.0, 1.0, 1e9)],
     ),
     "move_mix": (lambda *args, **named: of_phases(move_mix(*args, **named)), BOTH),
     "corner_occupancy": (lambda *args, **named: of_phases(corner_occupancy(*args, **named)), BOTH),

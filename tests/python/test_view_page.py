@@ -517,6 +517,30 @@ def test_the_figures_of_models(view: Explorer, archive: a2store.Archive) -> None
             assert float(p.removesuffix(" %")) == pytest.approx(100 * probability, abs=0.06)
 
 
+def test_a_phone_shows_that_the_columns_go_on(view: Explorer) -> None:
+    view.open(f"#/run/{FIRST_EVIL + 1}/step/7", width=390)
+    view.find(".scroll-frame.has-more")
+    view.js("document.querySelector('.scroll-frame .scroll').scrollLeft = 1e4")
+    eventually(lambda: view.js("return document.querySelector('.scroll-frame.has-more')"), None)
+    meanings = view.text(".meanings") or ""
+    assert "T = the move of the annotated game" in meanings
+    assert "Top bin The probability that the value is in the highest value bin" in meanings
+
+
+def test_addresses_without_a_page(view: Explorer) -> None:
+    view.open("#/run/1")
+    view.find(".scrubber")
+    view.open("#/run/abc")
+    view.wait_for("[role=alert].error", "There is no run abc: expected the number of a run.")
+    assert view.hash() == "#/run/abc"
+    view.open("#/positions/" + "0" * 14 + "11")
+    view.wait_hash("#/position/" + "0" * 14 + "11")
+    view.find(".page-position")
+    view.open("#/nothing")
+    view.wait_for("h1", "Unknown address")
+    assert view.js("return document.querySelector('.page a').hash") == "#/runs"
+
+
 def test_distributions_over_bins(view: Explorer) -> None:
     last = GAMES[-1]
     bins = np.random.default_rng(5).random((len(last.boards), 4, 8), dtype="f4")
@@ -547,6 +571,15 @@ def test_keys_of_the_replay(view: Explorer, archive: a2store.Archive) -> None:
     view.js("Math.random = () => 0.25")
     view.press("r")
     check_position(view, figures, (last + 1) // 4)
+
+    # Plus and minus change the speed, and c the colours.
+    view.press("+")
+    assert view.js("return document.querySelector('.choices select').value") == "10"
+    view.press("-", "-")
+    assert view.js("return document.querySelector('.choices select').value") == "2"
+    view.press("c")
+    assert view.js("return document.querySelector('.settings label:nth-of-type(2) select').value") == "safe"
+    view.press("c", "+")
 
     # Space plays, and pauses.
     at = (last + 1) // 4
@@ -1079,6 +1112,8 @@ def test_statements_run_from_the_editor(view: Explorer) -> None:
     editor(view).send_keys("\ue009\ue007")
     eventually(lambda: "scor" in (view.text(".sql-error:not([hidden]) .error") or ""), True)
     assert view.text(".sql-error button") == "Go to line 2, column 3"
+    # The rows of the first statement, and their downloads, are gone.
+    assert view.js("return document.querySelectorAll('.result, .downloads button').length") == 0
 
 
 def test_a_chart_appears_and_files_are_offered(view: Explorer, archive: a2store.Archive, downloads: Path) -> None:
@@ -1098,6 +1133,25 @@ def test_a_chart_appears_and_files_are_offered(view: Explorer, archive: a2store.
     view.click("[aria-label='Download as Parquet']")
     table = pq.read_table(downloaded(downloads, ".parquet"))
     assert list(zip(table["engine"].to_pylist(), table["mean_score"].to_pylist(), strict=True)) == expected
+
+
+BARS = """
+const bars = [...document.querySelectorAll(".chart-plot svg rect")].map((rect) =>
+  [Number(rect.getAttribute("y")), Number(rect.getAttribute("x")), rect.getAttribute("fill")]);
+return bars.sort(([y, x], [otherY, otherX]) => y - otherY || x - otherX).map(([, , fill]) => fill);
+"""
+
+
+def test_stacked_bars_have_the_same_order(view: Explorer) -> None:
+    rows = (
+        "('a', 'late', 1), ('a', 'early', 1), ('b', 'early', 1), ('b', 'late', 1), ('c', 'late', 1), ('c', 'early', 1)"
+    )
+    view.open("#/sql?q=" + quote(f"SELECT * FROM (VALUES {rows}) AS t(name, phase, n)"))
+    eventually(lambda: len(view.js(READ_GRID)), 6)
+    view.click(".view-choice button:last-child")
+    eventually(lambda: view.js(BARS), ["var(--series-0)", "var(--series-1)"] * 3)
+    entries = "return [...document.querySelectorAll('.chart-legend .entry')].map((entry) => entry.textContent)"
+    assert view.js(entries) == ["early", "late"]
 
 
 def test_a_named_query(view: Explorer, archive: a2store.Archive) -> None:

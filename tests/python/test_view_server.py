@@ -317,7 +317,7 @@ def test_a_run_equals_the_archive(client: Client, archive: a2store.Archive, run_
     assert (answer["run_id"], answer["num_steps"], answer["version"]) == (run_id, len(run), archive.version)
 
     columns = answer["positions"]
-    assert sorted(columns) == ["board", "legal", "mask", "played", "score", "step", "values"]
+    assert sorted(columns) == ["board", "gap", "legal", "loss", "mask", "played", "score", "step", "values"]
     # The run of a session has no final board.
     number = len(run) + (run.final_board is not None)
     assert (number == len(run)) == (run_id == POOL)
@@ -330,6 +330,7 @@ def test_a_run_equals_the_archive(client: Client, archive: a2store.Archive, run_
         assert found["mask"] == position.board.tile_65536_mask
         assert (found["step"], found["score"], found["played"]) == (position.step, position.score, position.played)
         assert found["values"] == [short(value) for value in position.values]
+        assert found["loss"] == short(position.loss)
         exps = tuple(tile.bit_length() - 1 if tile else 0 for tile in np.ravel(position.board.tiles).tolist())
         assert found["legal"] == sum(1 << move for move in range(4) if slide(exps, move)[0] != exps)
 

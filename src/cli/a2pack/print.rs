@@ -104,5 +104,5 @@ pub(super) fn print_run(args: &InspectArgs, slice: &RunSlice<'_>, run: &Run) -> 
 /// Returns an engine's name with control characters escaped, so that it cannot send commands to the terminal.
 fn printable(engine: Option<&str>) -> String {
     let safe = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    engine.map_or("(none)".to_owned(), |engine| engine.chars().map(safe).collect())
+    engine.map_or("no engine".to_owned(), |engine| engine.chars().map(safe).collect())
 }

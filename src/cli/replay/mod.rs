@@ -13,8 +13,9 @@ mod state;
 use super::args::{GameArgs, ReplayArgs, ShowArgs};
 use super::exit::UsageError;
 use super::open::{check_outside, check_overwrite, local_folder, open};
+use crate::archive::Archive;
 use crate::cancellation::CancellationToken;
-use crate::explore::{Game, Thresholds, replay_page};
+use crate::explore::{Game, ReplayPage, Thresholds};
 use crate::publish::Output;
 use anyhow::{Result, bail};
 use console::Term;
@@ -26,7 +27,7 @@ use std::time::Instant;
 
 /// Prints one position of a game.
 pub(super) fn show(args: &ShowArgs) -> Result<u8> {
-    let game = read(&args.game)?;
+    let (_, game) = read(&args.game)?;
     let last = game.positions.len() - 1;
     let place = args.step.map_or(Ok(last), |step| place(&game, step))?;
     let mut out = stdout().lock();
@@ -39,10 +40,10 @@ pub(super) fn show(args: &ShowArgs) -> Result<u8> {
 
 /// Shows a game in the terminal until the user quits.
 pub(super) fn replay(args: &ReplayArgs) -> Result<u8> {
-    let game = read(&args.game)?;
+    let (archive, game) = read(&args.game)?;
     let place = args.step.map_or(Ok(0), |step| place(&game, step))?;
     if let Some(path) = &args.output {
-        return save(args, path, &game, place);
+        return save(args, path, &archive, &game, place);
     }
     if !stdin().is_terminal() || !stdout().is_terminal() {
         bail!(UsageError("replay: expected a terminal; `a2store show` prints one position".into()));
@@ -55,14 +56,15 @@ pub(super) fn replay(args: &ReplayArgs) -> Result<u8> {
 }
 
 /// Writes the page that replays a game.
-fn save(args: &ReplayArgs, path: &Path, game: &Game, place: usize) -> Result<u8> {
+fn save(args: &ReplayArgs, path: &Path, archive: &Archive, game: &Game, place: usize) -> Result<u8> {
     if let Some(folder) = local_folder(&args.game.archive) {
         check_outside(path, &folder)?;
     }
     check_overwrite(path, args.overwrite)?;
-    let title = game.engine.as_deref().unwrap_or("game");
+    let predictions = ReplayPage::predictions(archive, args.game.run, CancellationToken::never())?;
+    let page = ReplayPage { game, at: place, thresholds: thresholds(&args.game), predictions, policy: None };
     let output = Output::create(path)?;
-    output.file().write_all(replay_page(game, title, place, thresholds(&args.game)).as_bytes())?;
+    output.file().write_all(page.to_html().as_bytes())?;
     output.publish()?;
     Ok(0)
 }
@@ -83,13 +85,13 @@ fn run(terminal: &mut ratatui::DefaultTerminal, replay: &mut Replay) -> Result<(
     }
 }
 
-fn read(args: &GameArgs) -> Result<Game> {
+fn read(args: &GameArgs) -> Result<(Archive, Game)> {
     let archive = open(&args.archive, args.version, None)?;
     let game = archive.game(args.run, CancellationToken::never())?;
     if game.positions.is_empty() {
         bail!(UsageError(format!("run {}: expected at least one board, found none", args.run)));
     }
-    Ok(game)
+    Ok((archive, game))
 }
 
 /// Returns the index of a step's position.

@@ -3,7 +3,7 @@
 use super::super::print::count;
 use crate::board::{Move, Palette, Rgb, Symmetry, WideBoard};
 use crate::explore::{Game, Mark, Position, Thresholds};
-use console::Style;
+use console::{Style, measure_text_width, truncate_str};
 use ratatui::style::{Color, Modifier, Style as ScreenStyle};
 use ratatui::text::{Line, Span};
 
@@ -12,6 +12,14 @@ const CELL: (usize, usize) = (8, 3);
 
 /// The width of a board in columns.
 pub(super) const BOARD_WIDTH: usize = 4 * CELL.0;
+
+/// The width of the moves with their bars, of a bar with its margin, and of a model.
+const MOVES_WIDTH: usize = 38;
+const BAR_WIDTH: usize = 12;
+const MODEL_WIDTH: usize = 10;
+
+/// A name of an engine is not shortened below this width.
+const MIN_ENGINE: usize = 12;
 
 /// A line of coloured text.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +47,10 @@ impl Coloured {
     fn push(&mut self, look: Look, text: impl Into<String>) -> &mut Coloured {
         self.0.push(Piece { text: text.into(), look });
         self
+    }
+
+    fn width(&self) -> usize {
+        self.0.iter().map(|piece| measure_text_width(&piece.text)).sum()
     }
 
     /// Returns the line with escape sequences for colours, unless this process prints no colours.
@@ -82,17 +94,19 @@ pub(super) fn position(
     palette: Palette,
     width: usize,
 ) -> Vec<Coloured> {
-    let mut lines = vec![title(game), status(game, place, &marks(game, place, thresholds))];
+    let mut lines = vec![title(game, width)];
+    lines.extend(status(game, place, &marks(game, place, thresholds), width));
     lines.push(Coloured::default());
     let Some(position) = game.positions.get(place) else { return lines };
     let board = board(position.board, palette);
-    let moves = moves(game, position, Symmetry::Identity);
-    if width < BOARD_WIDTH + 48 {
+    let beside = BOARD_WIDTH + 3;
+    if width < beside + MOVES_WIDTH + game.models.len() * MODEL_WIDTH {
         lines.extend(board);
         lines.push(Coloured::default());
-        lines.extend(moves);
+        lines.extend(moves(game, position, Symmetry::Identity, width));
         return lines;
     }
+    let moves = moves(game, position, Symmetry::Identity, width - beside);
     let height = board.len().max(moves.len());
     for row in 0..height {
         let mut line = board.get(row).cloned().unwrap_or_default();
@@ -110,22 +124,23 @@ fn marks(game: &Game, place: usize, thresholds: Thresholds) -> Vec<Mark> {
     game.marks(thresholds).swap_remove(place)
 }
 
-/// Returns the line about the run.
-pub(super) fn title(game: &Game) -> Coloured {
+/// Returns the line about the run. A long name of the engine is shortened to fit `width`.
+pub(super) fn title(game: &Game, width: usize) -> Coloured {
     let mut line = Coloured::default();
-    let steps = game.positions.iter().filter(|position| position.step.is_some()).count() as u64;
-    if let Some(run_id) = game.run_id {
-        line.push(Look::Strong, format!("run {run_id}  "));
-    }
-    line.push(Look::Plain, game.engine.as_deref().unwrap_or("(no engine)"));
-    line.push(Look::Plain, format!("  score {}  {} steps", count(game.max_score), count(steps)));
+    let run = game.run_id.map_or_else(String::new, |run_id| format!("run {run_id}  "));
+    let facts = format!("  score {}  {} steps", count(game.max_score), count(game.num_steps() as u64));
+    let engine = game.engine.as_deref().unwrap_or("no engine");
+    let rest = width.saturating_sub(run.len() + facts.len()).max(MIN_ENGINE);
+    line.push(Look::Strong, run);
+    line.push(Look::Plain, truncate_str(engine, rest, "…"));
+    line.push(Look::Plain, facts);
     line
 }
 
-/// Returns the line about a position.
-pub(super) fn status(game: &Game, place: usize, marks: &[Mark]) -> Coloured {
+/// Returns the line about a position. Marks that do not fit into `width` have a line of their own.
+pub(super) fn status(game: &Game, place: usize, marks: &[Mark], width: usize) -> Vec<Coloured> {
     let mut line = Coloured::default();
-    let Some(position) = game.positions.get(place) else { return line };
+    let Some(position) = game.positions.get(place) else { return vec![line] };
     match position.step {
         Some(step) => line.push(Look::Strong, format!("step {}", count(step.into()))),
         None => line.push(Look::Strong, "final board"),
@@ -135,11 +150,19 @@ pub(super) fn status(game: &Game, place: usize, marks: &[Mark]) -> Coloured {
     }
     let (empty, largest) = (position.board.num_empty(), position.board.highest_tile());
     line.push(Look::Plain, format!("  {empty} empty  largest {largest}"));
+    let mut lines = vec![line];
     for mark in marks {
         let look = if matches!(mark, Mark::Blunder) { Look::Bad } else { Look::Strong };
-        line.push(look, format!("  [{mark}]"));
+        let text = format!("  [{mark}]");
+        let is_full = lines.len() == 1 && lines[0].width() + text.len() > width;
+        if is_full {
+            lines.push(Coloured::default());
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push(look, text);
+        }
     }
-    line
+    lines
 }
 
 /// Returns the lines of a board.
@@ -166,12 +189,16 @@ pub(super) fn board(board: WideBoard, palette: Palette) -> Vec<Coloured> {
 }
 
 /// Returns the lines of the four moves: the engine's values, and the predictions of models. `symmetry`
-/// transforms the directions.
-pub(super) fn moves(game: &Game, position: &Position, symmetry: Symmetry) -> Vec<Coloured> {
+/// transforms the directions. If the models do not fit into `width`, the bars are left out, then the last models.
+pub(super) fn moves(game: &Game, position: &Position, symmetry: Symmetry, width: usize) -> Vec<Coloured> {
     let mut lines = Vec::new();
     let mut head = Coloured::default();
-    head.push(Look::Dim, format!("{:7}{:>9}{:>10}  {:10}", "move", "value", "behind", ""));
-    for model in &game.models {
+    let has_bars = width >= MOVES_WIDTH + game.models.len() * MODEL_WIDTH;
+    let used = if has_bars { MOVES_WIDTH } else { MOVES_WIDTH - BAR_WIDTH };
+    let num_models = game.models.len().min(width.saturating_sub(used) / MODEL_WIDTH);
+    let bar_width = if has_bars { BAR_WIDTH } else { 0 };
+    head.push(Look::Dim, format!("{:7}{:>9}{:>10}{:bar_width$}", "move", "value", "behind", ""));
+    for model in &game.models[..num_models] {
         head.push(Look::Dim, format!(" {:>9}", model.chars().take(9).collect::<String>()));
     }
     lines.push(head);
@@ -195,14 +222,16 @@ pub(super) fn moves(game: &Game, position: &Position, symmetry: Symmetry) -> Vec
                 let behind = if Some(stored) == best { "best".to_owned() } else { number(best_value - value) };
                 line.push(look, format!("{:>9}", number(value)));
                 line.push(if Some(stored) == best { Look::Good } else { look }, format!("{behind:>10}"));
-                line.push(look, format!("  {}", bar(value, worst, best_value, game.has_raw_values)));
+                if has_bars {
+                    line.push(look, format!("  {}", bar(value, worst, best_value, game.has_raw_values)));
+                }
             }
             _ => {
                 let what = if is_legal { "unknown" } else { "illegal" };
-                line.push(Look::Dim, format!("{what:>9}{:>10}  {:10}", "", ""));
+                line.push(Look::Dim, format!("{what:>9}{:>10}{:bar_width$}", "", ""));
             }
         }
-        for model in 0..game.models.len() {
+        for model in 0..num_models {
             let prediction = position.predictions.iter().find(|prediction| prediction.model == model);
             let is_preferred = prediction.is_some_and(|prediction| prediction.preferred == Some(stored));
             let text = prediction.map_or_else(String::new, |prediction| {

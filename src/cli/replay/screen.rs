@@ -9,15 +9,13 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Block, Clear, Paragraph};
 
-/// The keys, and what they do.
-const KEYS: [(&str, &str); 14] = [
+/// The keys, and what they do. `docs/explore.md` has them, with the keys of the explorer.
+const KEYS: [(&str, &str); 12] = [
     ("h l", "one step back, forward"),
-    ("H L", "ten steps"),
+    ("[ ]", "ten steps back, forward"),
     ("g G", "first, last position"),
-    ("p n", "previous, next blunder"),
-    ("[ ]", "previous, next disagreement of a model"),
-    ("M m", "previous, next hard move"),
-    ("T t", "previous, next new tile"),
+    ("p n", "previous, next mark of the chosen kind"),
+    ("1 2 3 4", "blunders, hard moves, disagreements, tiles"),
     (":", "go to a step: digits, Enter"),
     ("space", "play, pause"),
     ("- +", "slower, faster"),
@@ -34,14 +32,16 @@ pub(super) fn draw(frame: &mut Frame<'_>, replay: &Replay) {
     let [head, middle, lines, foot] =
         Layout::vertical([Constraint::Length(3), Constraint::Length(13), Constraint::Min(0), Constraint::Length(1)])
             .areas(frame.area());
-    let title = pieces::title(&replay.game).to_line(colors);
-    let status = pieces::status(&replay.game, replay.at, &replay.marks[replay.at]).to_line(colors);
-    frame.render_widget(Paragraph::new(vec![title, status]), head);
+    let width = usize::from(head.width);
+    let mut lines_of_head = vec![pieces::title(&replay.game, width)];
+    lines_of_head.extend(pieces::status(&replay.game, replay.at, &replay.marks[replay.at], width));
+    frame.render_widget(text(&lines_of_head, colors), head);
     let [left, right] =
-        Layout::horizontal([Constraint::Length(BOARD_WIDTH as u16 + 3), Constraint::Min(0)]).areas(middle);
+        Layout::horizontal([Constraint::Length(BOARD_WIDTH as u16 + 2), Constraint::Min(0)]).areas(middle);
     let board = pieces::board(position.board.transform(replay.symmetry), replay.palette);
     frame.render_widget(text(&board, colors), left);
-    frame.render_widget(text(&pieces::moves(&replay.game, position, replay.symmetry), colors), right);
+    let moves = pieces::moves(&replay.game, position, replay.symmetry, usize::from(right.width));
+    frame.render_widget(text(&moves, colors), right);
     frame.render_widget(text(&game_lines(replay, usize::from(lines.width)), colors), lines);
     frame.render_widget(Paragraph::new(foot_text(replay)), foot);
     if replay.shows_help {
@@ -85,13 +85,13 @@ fn foot_text(replay: &Replay) -> String {
         Symmetry::Identity => String::new(),
         symmetry => format!("  symmetry {}", symmetry as u8),
     };
-    format!("{playing}{symmetry}  h l step  n p blunder  [ ] disagreement  space play  ? keys  q quit")
+    format!("{playing}{symmetry}  h l step  n p {}  1-4 marks  space play  ? keys  q quit", replay.kind)
 }
 
 fn draw_help(frame: &mut Frame<'_>) {
-    let lines: Vec<Line<'_>> = KEYS.iter().map(|(keys, what)| Line::from(format!(" {keys:7}{what}"))).collect();
+    let lines: Vec<Line<'_>> = KEYS.iter().map(|(keys, what)| Line::from(format!(" {keys:9}{what}"))).collect();
     let area = frame.area();
-    let (width, height) = (48.min(area.width), (KEYS.len() as u16 + 2).min(area.height));
+    let (width, height) = (55.min(area.width), (KEYS.len() as u16 + 2).min(area.height));
     let place = Rect { x: (area.width - width) / 2, y: (area.height - height) / 2, width, height };
     frame.render_widget(Clear, place);
     frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(" keys ")), place);

@@ -14,6 +14,8 @@ pub(super) struct Replay {
     pub(super) marks: Vec<Vec<Mark>>,
     pub(super) palette: Palette,
     pub(super) symmetry: Symmetry,
+    /// The kind of mark to which `n` and `p` jump.
+    pub(super) kind: Mark,
     /// The index of the current position.
     pub(super) at: usize,
     pub(super) shows_help: bool,
@@ -43,6 +45,7 @@ impl Replay {
             marks,
             palette,
             symmetry: Symmetry::Identity,
+            kind: Mark::Blunder,
             at,
             shows_help: false,
             typed: None,
@@ -104,18 +107,13 @@ impl Replay {
             KeyCode::Char('q') | KeyCode::Esc => return true,
             KeyCode::Char('l') | KeyCode::Right => self.go(1),
             KeyCode::Char('h') | KeyCode::Left => self.go(-1),
-            KeyCode::Char('L') | KeyCode::PageDown | KeyCode::Down => self.go(10),
-            KeyCode::Char('H') | KeyCode::PageUp | KeyCode::Up => self.go(-10),
+            KeyCode::Char(']') => self.go(10),
+            KeyCode::Char('[') => self.go(-10),
             KeyCode::Char('g') | KeyCode::Home => self.at = 0,
             KeyCode::Char('G') | KeyCode::End => self.at = last,
-            KeyCode::Char('n') => self.jump(Mark::Blunder, true),
-            KeyCode::Char('p') => self.jump(Mark::Blunder, false),
-            KeyCode::Char(']') => self.jump(Mark::Disagreement, true),
-            KeyCode::Char('[') => self.jump(Mark::Disagreement, false),
-            KeyCode::Char('m') => self.jump(Mark::Hard, true),
-            KeyCode::Char('M') => self.jump(Mark::Hard, false),
-            KeyCode::Char('t') => self.jump(Mark::NewTile, true),
-            KeyCode::Char('T') => self.jump(Mark::NewTile, false),
+            KeyCode::Char('n') => self.jump(true),
+            KeyCode::Char('p') => self.jump(false),
+            KeyCode::Char(digit @ '1'..='4') => self.kind = Mark::ALL[digit as usize - '1' as usize],
             KeyCode::Char('s') => {
                 self.symmetry = Symmetry::from_index((self.symmetry as u8 + 1) % 8).unwrap_or(Symmetry::Identity);
             }
@@ -142,7 +140,9 @@ impl Replay {
         self.at = self.at.saturating_add_signed(by).min(self.game.positions.len() - 1);
     }
 
-    fn jump(&mut self, mark: Mark, forward: bool) {
+    /// Goes to the next or the previous mark of the chosen kind.
+    fn jump(&mut self, forward: bool) {
+        let mark = self.kind;
         let has = |place: &usize| self.marks[*place].contains(&mark);
         let found = match forward {
             true => (self.at + 1..self.marks.len()).find(has),

@@ -3,8 +3,8 @@
 use super::explorer::{Explorer, MAX_ROWS};
 use super::failure::Answer;
 use super::request::blocking;
-use crate::board::{Palette, Rgb};
 use crate::explore::Thresholds;
+use crate::explore::page::palettes;
 use crate::query::short;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::Int32Type;
@@ -43,13 +43,8 @@ pub(super) async fn archive(State(explorer): State<Arc<Explorer>>) -> Answer<Val
             "max_rows": MAX_ROWS,
             "min_loss": short(min_loss),
             "max_gap": short(max_gap),
-            "palettes": { "classic": colors(Palette::Classic), "safe": colors(Palette::Viridis) },
+            "palettes": palettes(),
         })))
     })
     .await
-}
-
-fn colors(palette: Palette) -> Vec<[String; 2]> {
-    let hex = |Rgb(red, green, blue): Rgb| format!("#{red:02x}{green:02x}{blue:02x}");
-    (0..=16).map(|exp| [hex(palette.background(exp)), hex(palette.text(exp))]).collect()
 }

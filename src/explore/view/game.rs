@@ -3,14 +3,14 @@
 use super::explorer::Explorer;
 use super::failure::{Answer, Failure};
 use super::request::{Body, Parts, blocking};
-use super::rows::collect;
 use crate::board::{Board, WideBoard};
-use crate::explore::{Game, Position, Prediction};
+use crate::explore::data::{game_json, predictions};
+use crate::explore::rows::collect;
 use crate::query::short;
 use axum::Json;
 use axum::extract::{Query, State};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 /// The maximum number of steps in a response with predictions, and of boards in a call of the policy.
@@ -21,30 +21,6 @@ pub(super) async fn game(State(explorer): State<Arc<Explorer>>, Parts(run_id): P
     blocking(move |cancel| {
         let archive = explorer.archive();
         let run_id = parse_run(&run_id)?;
-        let options = explorer.limits();
-        let facts = [
-            "engine",
-            "max_score",
-            "highest_tile",
-            "num_steps",
-            "format",
-            "source",
-            "start_time",
-            "elapsed_s",
-            "seed",
-            "session",
-            "verified",
-            "ingested_at",
-            "version",
-            "source_id",
-            "game_steps",
-            "raw_evs",
-        ];
-        let sql = format!("SELECT {} FROM runs WHERE run_id = {run_id}", facts.join(", "));
-        let row = collect(&archive, &sql, &options, cancel)?.pop();
-        let row = row
-            .ok_or_else(|| Failure::not_found(format!("run {run_id}: no such run in version {}", archive.version())))?;
-        let fact = |name: &str| facts.iter().position(|&fact| fact == name).map_or(Value::Null, |at| row[at].clone());
         let info = [
             "format",
             "source",
@@ -57,62 +33,23 @@ pub(super) async fn game(State(explorer): State<Arc<Explorer>>, Parts(run_id): P
             "source_id",
             "game_steps",
         ];
-        let game = archive.game(run_id, cancel)?;
-        Ok(Json(json!({
-            "run_id": run_id,
-            "engine": fact("engine"),
-            "max_score": fact("max_score"),
-            "highest_tile": fact("highest_tile"),
-            "num_steps": fact("num_steps"),
-            "raw_evs": fact("raw_evs"),
-            "version": archive.version(),
-            "added_in": fact("version"),
-            "info": info.iter().map(|&name| (name.to_owned(), fact(name))).collect::<serde_json::Map<_, _>>(),
-            "positions": columns(&game.positions),
-            "models": models(&game),
-        })))
+        let sql = format!("SELECT {}, version FROM runs WHERE run_id = {run_id}", info.join(", "));
+        let row = collect(&archive, &sql, &explorer.limits(), cancel)?.pop();
+        let mut row = row
+            .ok_or_else(|| Failure::not_found(format!("run {run_id}: no such run in version {}", archive.version())))?;
+        let added_in = row.pop();
+        let info: Map<_, _> = info.into_iter().map(str::to_owned).zip(row).collect();
+        let mut answer = game_json(&archive.game(run_id, cancel)?);
+        answer["version"] = archive.version().into();
+        answer["added_in"] = added_in.into();
+        answer["info"] = info.into();
+        Ok(Json(answer))
     })
     .await
 }
 
 fn parse_run(text: &str) -> Result<u32, Failure> {
     text.parse().map_err(|_| Failure::bad_request(format!("run: expected a number, found {text:?}")))
-}
-
-fn columns(positions: &[Position]) -> Value {
-    let column = |value: fn(&Position) -> Value| positions.iter().map(value).collect::<Vec<_>>();
-    json!({
-        "board": column(|position| json!(format!("{:016x}", position.board.board().0))),
-        "mask": column(|position| json!(position.board.tile_65536_mask())),
-        "step": column(|position| json!(position.step)),
-        "score": column(|position| json!(position.score)),
-        "played": column(|position| json!(position.played.map(|played| played as u8))),
-        "legal": column(|position| json!(position.board.legal_moves())),
-        "values": column(|position| json!(position.values.map(|value| value.map(short)))),
-    })
-}
-
-fn models(game: &Game) -> Vec<Value> {
-    let of_model = |model: usize, name: &str| {
-        let predictions: Vec<(usize, &Prediction)> = game
-            .positions
-            .iter()
-            .enumerate()
-            .flat_map(|(at, position)| position.predictions.iter().map(move |prediction| (at, prediction)))
-            .filter(|(_, prediction)| prediction.model == model)
-            .collect();
-        let column = |value: fn(&Prediction) -> Value| {
-            predictions.iter().map(|(_, prediction)| value(prediction)).collect::<Vec<_>>()
-        };
-        json!({
-            "name": name,
-            "at": predictions.iter().map(|(at, _)| at).collect::<Vec<_>>(),
-            "preferred": column(|prediction| json!(prediction.preferred.map(|preferred| preferred as u8))),
-            "probability": column(|prediction| json!(prediction.probability.map(short))),
-            "p1": column(|prediction| json!(prediction.moves.map(|mass| mass.map(short)))),
-        })
-    };
-    game.models.iter().enumerate().map(|(model, name)| of_model(model, name)).collect()
 }
 
 #[derive(Deserialize)]
@@ -135,28 +72,10 @@ pub(super) async fn annotations(
             let message = format!("to: expected at least {from} and at most {MAX_STEPS} more, found {to}");
             return Err(Failure::bad_request(message));
         }
-        let sql = format!(
-            "SELECT step_index, model, argmax_head, argmax_prob, policy_p1, policy_logp, policy_hard, student_bins, \
-             teacher_move FROM annotations WHERE run_id = {run_id} AND step_index >= {from} AND step_index < {to} \
-             ORDER BY step_index, model"
-        );
-        let rows = collect(&explorer.archive(), &sql, &explorer.limits(), cancel)?;
-        let rows: Vec<Value> =
-            rows.into_iter().filter_map(|row| <[Value; 9]>::try_from(row).ok().map(prediction)).collect();
+        let rows = predictions(&explorer.archive(), run_id, from..to, &explorer.limits(), cancel)?;
         Ok(Json(json!({ "rows": rows })))
     })
     .await
-}
-
-fn prediction([step, model, preferred, probability, p1, logp, hard, bins, teacher]: [Value; 9]) -> Value {
-    let bins = bins.as_array().filter(|bins| !bins.is_empty() && bins.len().is_multiple_of(4)).map(|bins| {
-        // The bins of the four moves are stored one after another.
-        bins.chunks(bins.len() / 4).map(<[Value]>::to_vec).collect::<Vec<_>>()
-    });
-    json!({
-        "step": step, "model": model, "preferred": preferred, "probability": probability,
-        "p1": p1, "logp": logp, "hard": hard, "bins": bins, "teacher": teacher,
-    })
 }
 
 #[derive(Deserialize)]

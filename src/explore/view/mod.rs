@@ -15,7 +15,7 @@
 //! | `about.rs`, `news.rs` | the description of the archive; events of new versions and changed notes |
 //! | `runs.rs`, `run_list.rs` | the list of runs; the runs in RAM, and their orders |
 //! | `game.rs`, `positions.rs` | a run with its positions; the places where a position occurs |
-//! | `statement.rs`, `sql.rs`, `rows.rs` | the statement or named query of a request; its rows |
+//! | `statement.rs`, `sql.rs` | the statement or named query of a request |
 //! | `catalog.rs` | the names that statements can use: tables, functions, named queries |
 //! | `downloads.rs`, `waiting_files.rs` | results as files; files that wait for their download |
 //! | `notes.rs`, `notes_file.rs` | the notes of the user; their Parquet file beside the archive |
@@ -38,7 +38,6 @@ mod positions;
 mod reports;
 mod request;
 mod routes;
-mod rows;
 mod run_list;
 mod runs;
 mod server;

@@ -1,6 +1,8 @@
-// Builds ../assets/{index.html,app.js,app.css}, which the command embeds.
+// Builds ../assets/{index.html,app.js,app.css,replay.html}, which the command embeds. replay.html is the replay alone in
+// one file, with the marker that the command replaces by the data.
 // The same sources and the same package-lock.json give the same bytes.
 import { build } from "esbuild";
+import { createHash } from "node:crypto";
 import { mkdir, readFile, readdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -43,6 +45,35 @@ const bundle = await build({
 });
 const styles = await build({ ...shared, entryPoints: [join(folder, "style.css")] });
 
+/** Replaces `marker`, which must occur exactly once. `$` in the replacement has no meaning. */
+function fill(text, marker, replacement) {
+  const parts = text.split(marker);
+  if (parts.length !== 2) throw new Error(`${marker}: expected once, found ${parts.length - 1} times`);
+  return parts.join(replacement);
+}
+
+const hash = (text) => `'sha256-${createHash("sha256").update(text, "utf8").digest("base64")}'`;
+
+/** The replay with its script and its styles. It has no packages, so it needs no licences. */
+async function replayPage() {
+  const replay = await build({
+    ...shared,
+    entryPoints: [join(folder, "src", "replay.ts")],
+    format: "iife",
+    metafile: true,
+  });
+  const packages = Object.keys(replay.metafile.inputs).filter((path) => path.startsWith("node_modules/"));
+  if (packages.length > 0) throw new Error(`replay.ts: expected no packages, found ${packages.join(", ")}`);
+  // In a script element, "</script" ends the element and "<!--" starts a comment.
+  const script = replay.outputFiles[0].text.trim().replaceAll("</script", "<\\/script").replaceAll("<!--", "<\\!--");
+  const sheet = (await build({ ...shared, entryPoints: [join(folder, "replay.css")] })).outputFiles[0].text.trim();
+  let page = await readFile(join(folder, "replay.html"), "utf8");
+  page = fill(page, "SCRIPT-HASH", hash(script));
+  page = fill(page, "STYLE-HASH", hash(sheet));
+  page = fill(page, "/* STYLES */", sheet);
+  return fill(page, "/* SCRIPT */", script);
+}
+
 /** The names, versions and licences of the bundled packages; each licence text appears once. */
 async function notices() {
   const packages = new Set();
@@ -68,6 +99,7 @@ const files = {
   "index.html": await readFile(join(folder, "index.html"), "utf8"),
   "app.js": (await notices()) + bundle.outputFiles[0].text.trim() + "\n",
   "app.css": styles.outputFiles[0].text.trim() + "\n",
+  "replay.html": await replayPage(),
 };
 
 let size = 0;

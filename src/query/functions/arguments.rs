@@ -56,6 +56,8 @@ pub enum ArgumentKind {
     Ev,
     /// The cells of a board that hold 65,536, as a mask 0..=65535: bit `i` for cell `i`. Null stands for 0.
     Mask,
+    /// A boolean. Null stands for false.
+    Flag,
 }
 
 impl ArgumentKind {
@@ -64,6 +66,7 @@ impl ArgumentKind {
             ArgumentKind::Board => DataType::UInt64,
             ArgumentKind::Ev => DataType::Float32,
             ArgumentKind::Mask => DataType::UInt16,
+            ArgumentKind::Flag => DataType::Boolean,
             ArgumentKind::Move | ArgumentKind::Cell | ArgumentKind::Symmetry | ArgumentKind::Exponent => {
                 DataType::UInt8
             }
@@ -77,7 +80,7 @@ impl ArgumentKind {
             ArgumentKind::Symmetry => Some(7),
             ArgumentKind::Cell => Some(15),
             ArgumentKind::Exponent => Some(16),
-            ArgumentKind::Board | ArgumentKind::Ev | ArgumentKind::Mask => None,
+            ArgumentKind::Board | ArgumentKind::Ev | ArgumentKind::Mask | ArgumentKind::Flag => None,
         }
     }
 }
@@ -133,7 +136,7 @@ impl<'a> Arguments<'a> {
         self.argument(index).map(|argument| argument.kind)
     }
 
-    /// Returns the rows in which an argument other than an EV or a mask is null.
+    /// Returns the rows in which a required argument other than an EV or a mask is null.
     pub(super) fn nulls(&self) -> Option<NullBuffer> {
         let arguments = self.required.iter().zip(self.arrays);
         let counts = |kind| !matches!(kind, ArgumentKind::Ev | ArgumentKind::Mask);
@@ -195,6 +198,16 @@ impl<'a> Arguments<'a> {
             }
             DataType::Null => Ok(vec![0; array.len()].into()),
             other => Err(self.error(index, "an integer", other)),
+        }
+    }
+
+    /// Returns an argument of flags. Null slots are false.
+    pub(super) fn flags(&self, index: usize) -> Result<Vec<bool>> {
+        let array = &self.arrays[index];
+        match array.data_type() {
+            DataType::Boolean => Ok(array.as_boolean().iter().map(|flag| flag == Some(true)).collect()),
+            DataType::Null => Ok(vec![false; array.len()]),
+            other => Err(self.error(index, "a boolean", other)),
         }
     }
 

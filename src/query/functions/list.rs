@@ -29,6 +29,8 @@ const UP: Argument = argument("ev_up", ArgumentKind::Ev);
 const DOWN: Argument = argument("ev_down", ArgumentKind::Ev);
 const LEFT: Argument = argument("ev_left", ArgumentKind::Ev);
 const RIGHT: Argument = argument("ev_right", ArgumentKind::Ev);
+/// Whether the EVs are normalised first.
+const RAW: &[Argument] = &[argument("raw_evs", ArgumentKind::Flag)];
 
 /// Most examples use the board that the example of `board_text` shows.
 static FUNCTIONS: &[Function] = &[
@@ -274,23 +276,24 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "ev_gap",
         arguments: &[UP, DOWN, LEFT, RIGHT],
-        optional: &[],
+        optional: RAW,
         doc: "The best EV minus the second best, at least 0. NULL unless at least two EVs are neither NULL \
-            nor NaN.",
+            nor NaN. If raw_evs is true, the EVs are normalised first: the least becomes 0, and the best 1.",
         example: ("ev_gap(NULL, 1.5, 4.0, 3.25)", "0.75"),
         returns: Returns::Float32,
         kernel: evs::ev_gap,
-        kernel_with_optional: evs::ev_gap,
+        kernel_with_optional: evs::normalized_ev_gap,
     },
     Function {
         name: "ev_loss",
         arguments: &[MOVE, UP, DOWN, LEFT, RIGHT],
-        optional: &[],
-        doc: "The best EV minus the EV of the move, at least 0. NULL if the EV of the move is NULL or NaN.",
+        optional: RAW,
+        doc: "The best EV minus the EV of the move, at least 0. NULL if the EV of the move is NULL or NaN. \
+            raw_evs as in ev_gap.",
         example: ("ev_loss(1, NULL, 1.5, 4.0, 3.25)", "2.5"),
         returns: Returns::Float32,
         kernel: evs::ev_loss,
-        kernel_with_optional: evs::ev_loss,
+        kernel_with_optional: evs::normalized_ev_loss,
     },
     Function {
         name: "best_move",

@@ -23,12 +23,15 @@ const PAGES: Record<string, () => Page | Promise<Page>> = {
   sql: async () => (await import("./pages/sql")).sqlPage,
   overview: async () => (await import("./pages/overview")).overviewPage,
 };
+/** Names of pages as the navigation shows them, with their addresses. */
+const OTHER_NAMES: Record<string, string> = { replay: "run", positions: "position", report: "overview" };
 const START = "#/runs";
 const NEWEST = "#/runs?sort=run_id&order=descending";
 
 export class App implements Context {
   readonly api: Api;
   readonly settings: Settings;
+  readonly hasPages = true;
   archive: Archive;
   readonly #shell: Shell;
   readonly #main = document.getElementById("main") as HTMLElement;
@@ -99,6 +102,10 @@ export class App implements Context {
 
   #show(route: Route): void {
     const name = route.path[0] ?? "runs";
+    if (Object.hasOwn(OTHER_NAMES, name)) {
+      location.replace(location.hash.replace(name, OTHER_NAMES[name] ?? name));
+      return;
+    }
     if (this.#shown?.name === name && this.#shown.mounted.update?.(route)) {
       this.#remember(route);
       return;
@@ -111,7 +118,16 @@ export class App implements Context {
     const page = Object.hasOwn(PAGES, name) ? PAGES[name]?.() : undefined;
     if (page === undefined) {
       this.setTitle("Unknown address");
-      root.append(el("h1", {}, "Unknown address"), el("p", {}, "This address leads to no page."));
+      root.append(
+        el("h1", {}, "Unknown address"),
+        el(
+          "p",
+          {},
+          "This address leads to no page. Choose a page above, or see ",
+          el("a", { href: START }, "all runs"),
+          ".",
+        ),
+      );
       this.#focusHeading(root);
     } else if (page instanceof Promise) {
       // Meanwhile the reader may have gone to another page.

@@ -20,6 +20,8 @@ export interface Context {
   /** The archive at the version that the page shows. Changes when the reader asks for a newer one. */
   readonly archive: Archive;
   readonly settings: Settings;
+  /** Whether the other pages exist. A replay in a file is alone. */
+  readonly hasPages: boolean;
   /** Goes to an address. `replace` adds no entry to the history, and does not call the page. */
   navigate(hash: string, options?: { replace?: boolean }): void;
   /** Sets the keys of the page. They do nothing while the reader types into a field. */

@@ -1,5 +1,7 @@
 // Building elements, as the page of the report does.
 
+import { el } from "../../../report/web/src/dom";
+
 export type { Child } from "../../../report/web/src/dom";
 export { append, copyButton, el, svg } from "../../../report/web/src/dom";
 
@@ -7,6 +9,19 @@ export { append, copyButton, el, svg } from "../../../report/web/src/dom";
 export function announce(message: string): void {
   const status = document.getElementById("status");
   if (status !== null) status.textContent = message;
+}
+
+/** A frame that shows a sign at its right edge while the content of `scroll` goes on there. */
+export function scrollFrame(scroll: HTMLElement, content: HTMLElement): HTMLElement {
+  const frame = el("div", { class: "scroll-frame" }, scroll);
+  const update = (): void => {
+    frame.classList.toggle("has-more", scroll.scrollLeft + scroll.clientWidth < scroll.scrollWidth - 1);
+  };
+  scroll.addEventListener("scroll", update, { passive: true });
+  const sizes = new ResizeObserver(update);
+  sizes.observe(scroll);
+  sizes.observe(content);
+  return frame;
 }
 
 /** Runs `action` once the calls have stopped for `milliseconds`. */

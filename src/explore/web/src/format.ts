@@ -1,6 +1,14 @@
 // Numbers, durations and names as text.
 
-export { count, formatNumber, formatShare, formatShort, formatTime, shorten } from "../../../report/web/src/format";
+export {
+  count,
+  formatNumber,
+  formatShare,
+  formatShort,
+  formatTime,
+  NO_ENGINE,
+  shorten,
+} from "../../../report/web/src/format";
 
 /** A duration in a unit that fits: "12 ms", "3.4 s", "5 min 12 s", "2 h 5 min". */
 export function formatSeconds(seconds: number): string {

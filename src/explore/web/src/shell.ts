@@ -30,31 +30,13 @@ export class Shell {
       link("overview", "Overview"),
     ]);
     this.setLastRun(null);
-    const keys = el("button", { type: "button", title: "All keys (?)", "aria-label": "All keys" }, "?");
-    keys.addEventListener("click", showKeys);
-    document.getElementById("header")?.replaceChildren(
-      el("div", { class: "about" }, this.#name, this.#facts),
-      el("nav", { "aria-label": "Pages" }, ...this.#links.values()),
-      el(
-        "div",
-        { class: "settings" },
-        choice(
-          "Theme",
-          THEMES,
-          (value) => value,
-          settings.theme,
-          (value) => (settings.theme = value),
-        ),
-        choice(
-          "Tiles",
-          PALETTES,
-          (value) => PALETTE_NAMES[value],
-          settings.palette,
-          (value) => (settings.palette = value),
-        ),
-        keys,
-      ),
-    );
+    document
+      .getElementById("header")
+      ?.replaceChildren(
+        el("div", { class: "about" }, this.#name, this.#facts),
+        el("nav", { "aria-label": "Pages" }, ...this.#links.values()),
+        settingFields(settings, showKeys),
+      );
     document.getElementById("banners")?.replaceChildren(this.#trouble, this.#news);
   }
 
@@ -101,21 +83,34 @@ export class Shell {
   }
 }
 
-function choice<Value extends string>(
-  label: string,
-  values: readonly Value[],
-  name: (value: Value) => string,
-  current: Value,
-  change: (value: Value) => void,
-): HTMLElement {
-  const select = el(
-    "select",
-    {},
-    ...values.map((value) => el("option", { value, selected: value === current }, name(value))),
+/** The fields for the reader's choices, and the button that lists the keys. */
+export function settingFields(settings: Settings, showKeys: () => void): HTMLElement {
+  const keys = el("button", { type: "button", title: "All keys (?)", "aria-label": "All keys" }, "?");
+  keys.addEventListener("click", showKeys);
+  return el(
+    "div",
+    { class: "settings" },
+    choice("Theme", THEMES, (value) => value, settings, "theme"),
+    choice("Tiles", PALETTES, (value) => PALETTE_NAMES[value], settings, "palette"),
+    keys,
   );
+}
+
+/** A field that follows a setting. */
+function choice<Key extends "theme" | "palette">(
+  label: string,
+  values: readonly Settings[Key][],
+  name: (value: Settings[Key]) => string,
+  settings: Settings,
+  key: Key,
+): HTMLElement {
+  const select = el("select", {}, ...values.map((value) => el("option", { value }, name(value))));
+  const show = (): void => void (select.value = settings[key]);
+  show();
+  settings.onChange(show);
   select.addEventListener("change", () => {
     const value = values.find((each) => each === select.value);
-    if (value !== undefined) change(value);
+    if (value !== undefined) settings[key] = value;
   });
   return el("label", { class: "choice" }, `${label} `, select);
 }

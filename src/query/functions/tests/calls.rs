@@ -17,6 +17,7 @@ fn some_arguments(function: &Function, num_rows: usize) -> Vec<ArrayRef> {
             // The boards are random, so no cell surely has the exponent 15. Only the mask 0 fits them.
             ArgumentKind::Mask => number(1),
             ArgumentKind::Ev => cast(&number(100), &DataType::Float32).unwrap(),
+            ArgumentKind::Flag => cast(&number(2), &DataType::Boolean).unwrap(),
         }
     };
     function.arguments.iter().chain(function.optional).map(of_kind).collect()
@@ -35,7 +36,8 @@ fn values_under_nulls_have_no_effect() {
     for function in functions() {
         let arguments = some_arguments(function, 200);
         let plain = text(&function.call(&arguments, Phases::default()).unwrap());
-        for (index, argument) in function.arguments.iter().chain(function.optional).enumerate() {
+        let all = function.arguments.iter().chain(function.optional).enumerate();
+        for (index, argument) in all.filter(|(_, argument)| argument.kind != ArgumentKind::Flag) {
             // Every third row is null, over a value out of range.
             let valid = |row: usize| row % 3 != 1;
             let wide = cast(
@@ -91,7 +93,11 @@ fn every_type_that_holds_the_values_is_accepted() {
             function.arguments.iter().chain(function.optional).zip(&arguments).map(|(a, b)| small(a, b)).collect();
         let expected = function.call(&arguments, Phases::default()).unwrap();
         for data_type in [Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64, Float16, Float32, Float64] {
-            let takes = |argument: &&Argument| argument.kind == ArgumentKind::Ev || data_type.is_integer();
+            let takes = |argument: &&Argument| match argument.kind {
+                ArgumentKind::Ev => true,
+                ArgumentKind::Flag => false,
+                _ => data_type.is_integer(),
+            };
             let casts = function.arguments.iter().chain(function.optional).zip(&arguments);
             let changed: Vec<ArrayRef> = casts
                 .map(
@@ -146,7 +152,7 @@ fn errors_name_the_invalid_argument() {
     let count = |found: usize| format!("exps(board[, tile_65536_mask]): expected 1 or 2 arguments, found {found}");
     assert_eq!(message("exps", &[board.clone(), uint8([0]), uint8([0])]), count(3));
     assert_eq!(message("exps", &[]), count(0));
-    let evs = "ev_gap(ev_up, ev_down, ev_left, ev_right): expected 4 arguments, found 1";
+    let evs = "ev_gap(ev_up, ev_down, ev_left, ev_right[, raw_evs]): expected 4 or 5 arguments, found 1";
     assert_eq!(message("ev_gap", std::slice::from_ref(&board)), evs);
     assert_eq!(
         message("exps", &[board.clone(), int64(1 << 16)]),

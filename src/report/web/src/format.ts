@@ -1,5 +1,8 @@
 // Numbers, shares and names as text.
 
+/** The text for the engine of runs that name none. */
+export const NO_ENGINE = "no engine";
+
 const integers = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const significant = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 6 });
 const short = new Intl.NumberFormat("en-US", { notation: "compact", maximumSignificantDigits: 3 });

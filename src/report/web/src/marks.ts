@@ -44,8 +44,10 @@ export function stackedHeight(count: number): number {
 export function histograms(
   width: number,
   parts: readonly [Series, Bin[]][],
-  options: { x: string; y?: string; domain?: [number, number] | undefined },
+  options: { x: string; y?: string; domain?: [number, number] | undefined; isLog?: boolean },
 ): Plot.PlotOptions {
+  // A logarithmic axis has no 0: there, a bin from 0 begins at half its end.
+  const start = (bin: Bin): number => (options.isLog === true && bin.from === 0 ? bin.to / 2 : bin.from);
   return {
     width,
     height: stackedHeight(parts.length),
@@ -53,14 +55,20 @@ export function histograms(
     marginBottom: 38,
     marginTop: 22,
     marginRight: 12,
-    x: { ...countAxis, label: options.x, domain: options.domain, nice: options.domain === undefined },
+    x: {
+      ...countAxis,
+      label: options.x,
+      domain: options.domain,
+      nice: options.domain === undefined,
+      ...(options.isLog === true ? { type: "log" as const, ticks: Math.max(3, width / 110) } : {}),
+    },
     y: { ...shareAxis, label: options.y ?? "share of runs", ticks: 3, labelAnchor: "top" },
     fy: { axis: null, padding: parts.length > 1 ? 0.28 : 0, domain: parts.map(([series]) => series.index) },
     marks: [
       ...parts.map(([series, bins]) =>
         Plot.rectY(bins, {
           fy: () => series.index,
-          x1: "from",
+          x1: start,
           x2: "to",
           y: "share",
           fill: series.color,

@@ -84,6 +84,9 @@ export interface Positions {
   played: (number | null)[];
   legal: number[];
   values: FourValues[];
+  /** The best value minus the value of the played move. `gap`: minus the second best one. Both are normalised to 0 to 1. */
+  loss: (number | null)[];
+  gap: (number | null)[];
 }
 
 export interface Model {
@@ -96,16 +99,16 @@ export interface Model {
 }
 
 export interface Run {
-  run_id: number;
+  /** Null for a run of a file, which has no id. */
+  run_id: number | null;
   engine: string | null;
   max_score: number;
   highest_tile: number;
   num_steps: number;
   raw_evs: boolean;
-  version: number;
-  /** The version that added the run. */
-  added_in: number | null;
-  info: Record<string, unknown>;
+  /** The version that added the run. A page in a file lacks it, and `info`. */
+  added_in?: number | null;
+  info?: Record<string, unknown>;
   positions: Positions;
   models: Model[];
 }

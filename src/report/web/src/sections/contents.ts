@@ -6,7 +6,7 @@ import type { Row } from "../data";
 import { number, text } from "../data";
 import type { Child } from "../dom";
 import { el, svg } from "../dom";
-import { count, formatNumber, formatShare, formatTime } from "../format";
+import { count, formatNumber, formatShare, formatTime, NO_ENGINE } from "../format";
 import { heat, heatText } from "../heat";
 import { clipped, linked, scoreAxis } from "../marks";
 import { equals } from "../series";
@@ -287,7 +287,7 @@ function missing(context: Context, rows: readonly Row[]): HTMLElement {
             el(
               "tr",
               {},
-              el("th", { scope: "row" }, el("bdi", {}, text(row, "engine") ?? "no engine")),
+              el("th", { scope: "row" }, el("bdi", {}, text(row, "engine") ?? NO_ENGINE)),
               el("td", {}, text(row, "format") ?? "–"),
               el("td", { class: "number" }, formatNumber(number(row, "num_runs"))),
               el("td", { class: "number" }, formatNumber(number(row, "num_steps"))),

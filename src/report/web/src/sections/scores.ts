@@ -24,7 +24,8 @@ export const scores: Section = {
 function histogram(context: Context): HTMLElement {
   return context.chart({
     title: "Histogram of scores",
-    draw(width) {
+    log: isSpread(context),
+    draw(width, isLog) {
       const result = context.result("score_histogram");
       if (result === null) return null;
       const parts = context.series.split(result).map(([series, rows]): [typeof series, Bin[]] => {
@@ -46,16 +47,16 @@ function histogram(context: Context): HTMLElement {
           }),
         ];
       });
-      return parts.length === 0 ? null : histograms(width, parts, { x: "score" });
+      return parts.length === 0 ? null : histograms(width, parts, { x: "score", isLog });
     },
   });
 }
 
-/** Whether the best score is so far from a median that a linear axis would hide most runs. */
+/** Whether the scores span more than a factor of ten: the best score, and the median of an engine. */
 export function isSpread(context: Context): boolean {
   const rows = context.rows("leaderboard");
   const medians = rows.map((row) => number(row, "median_score")).filter((score) => score > 0);
-  return Math.max(...rows.map((row) => number(row, "best_score"))) > 20 * Math.min(...medians);
+  return Math.max(...rows.map((row) => number(row, "best_score"))) > 10 * Math.min(...medians);
 }
 
 function ecdf(context: Context): HTMLElement {

@@ -5,7 +5,7 @@ import type { Context, Section } from "../context";
 import type { Row } from "../data";
 import { number, text } from "../data";
 import { el } from "../dom";
-import { count, formatNumber, formatShare } from "../format";
+import { count, formatNumber, formatShare, NO_ENGINE } from "../format";
 import { intervals, linked, shareAxis } from "../marks";
 import { boardView } from "../tiles";
 
@@ -17,8 +17,8 @@ export const values: Section = {
   title: "EV gap and loss",
   lede:
     "The gap is the best move's EV minus the second best EV; a gap near 0 is a hard choice. The loss is the best " +
-    "EV minus the played move's EV; a loss of 0 is a best move. Most EVs are normalised to the range from 0 to " +
-    "1 within each step; other EVs have the engine's own unit.",
+    "EV minus the played move's EV; a loss of 0 is a best move. Both are from 0 to 1: raw EVs are normalised first, so " +
+    "that the least EV of a step is 0 and the best is 1.",
   keys: ["ev_gap_histogram", "ev_loss_histogram", "blunder_rate", "blunders", "hard_moves"],
   absent: "No result about EVs: either these queries were left out, or no step of the archive has EVs.",
   content: (context) => [
@@ -92,7 +92,12 @@ function histogram(context: Context, kind: "gap" | "loss"): HTMLElement {
           tickFormat: (value: number) =>
             value === middle ? "0" : value < 0.001 ? value.toExponential(0) : formatNumber(value),
         },
-        y: { ...shareAxis, ticks: 3, label: "share of steps" },
+        // Nearly all losses are 0, so equal distances would hide all other bars.
+        y: {
+          ...shareAxis,
+          ...(kind === "loss" ? { type: "sqrt" as const, ticks: [0, 0.01, 0.1, 0.5, 1] } : { ticks: 3 }),
+          label: kind === "loss" ? "share of steps, on a square root scale" : "share of steps",
+        },
         fy: { domain: present, axis: null, padding: 0.25 },
         marks: [
           ...parts.map(([series]) =>
@@ -227,7 +232,7 @@ function card(context: Context, row: Row, column: string): HTMLElement {
       "tr",
       { class: played === index ? "played" : null },
       el("th", { scope: "row" }, move),
-      el("td", { class: "number" }, Number.isFinite(value) ? value.toPrecision(4) : "–"),
+      el("td", { class: "number" }, formatNumber(value)),
       el("td", {}, played === index ? sign("▶", "played") : null, value === best ? sign("★", "best") : null),
     );
   });
@@ -243,7 +248,7 @@ function card(context: Context, row: Row, column: string): HTMLElement {
         {},
         href === null ? place : el("a", { href }, place),
         el("br"),
-        el("bdi", {}, text(row, "engine") ?? "no engine"),
+        el("bdi", {}, text(row, "engine") ?? NO_ENGINE),
         el("br"),
         `${column === "ev_loss" ? "loss" : "gap"} ${formatNumber(number(row, column))}`,
       ),

@@ -16,7 +16,9 @@ export function nextPositions(position: Position, go: (board: Board) => void): H
   const more = el("button", { type: "button" });
   const section = el("section", {}, el("h2", {}, "Next positions"));
   if (position.next.length === 0) {
-    section.append(el("p", { class: "hint" }, "No step follows this position in the archive."));
+    section.append(
+      el("p", { class: "hint" }, "No step follows this position in the archive. Go back, or change the board."),
+    );
     return section;
   }
 

@@ -22,7 +22,7 @@ export async function openings(context: Context, signal: AbortSignal): Promise<H
     el("p", {}, "The board is empty. Set its tiles, paste a board, or start from an opening."),
     el("h2", {}, "Frequent openings"),
     items.length === 0
-      ? el("p", { class: "hint" }, "The archive has no steps.")
+      ? el("p", { class: "hint" }, "The archive has no steps. Add runs with `a2store ingest`.")
       : el("ol", { class: "next-boards" }, ...items),
   );
 }

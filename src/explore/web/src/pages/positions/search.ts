@@ -92,6 +92,7 @@ export class Search {
       el("section", {}, el("h2", {}, "Moves"), movesTable(position, policy)),
     );
     if (num_found > 0) this.#content.append(nextPositions(position, this.#go), placesTable(position));
+    else this.#content.append(el("p", { class: "hint" }, "Change the board, or clear it to start from an opening."));
     announce(text);
   }
 

@@ -26,6 +26,7 @@ export class Controls {
   readonly #forward: HTMLButtonElement[];
   readonly #kind = el("select", { "aria-label": "Kind of mark" });
   readonly #symmetry: HTMLSelectElement;
+  readonly #speeds: HTMLSelectElement;
 
   constructor(game: Game, kinds: Kind[], speed: number, actions: Actions) {
     this.#last = game.length - 1;
@@ -43,12 +44,9 @@ export class Controls {
     this.#kind.append(...kinds.map((kind) => el("option", { value: kind }, KIND_NAMES[kind].many)));
     this.#symmetry = el("select", {}, ...SYMMETRIES.map(({ name }, value) => el("option", { value }, name)));
     this.#symmetry.addEventListener("change", () => actions.symmetry(Number(this.#symmetry.value)));
-    const speeds = el(
-      "select",
-      {},
-      ...SPEEDS.map((value) => el("option", { value, selected: value === speed }, `${value} a second`)),
-    );
-    speeds.addEventListener("change", () => actions.speed(Number(speeds.value)));
+    this.#speeds = el("select", {}, ...SPEEDS.map((value) => el("option", { value }, `${value} a second`)));
+    this.#speeds.addEventListener("change", () => actions.speed(Number(this.#speeds.value)));
+    this.setSpeed(speed);
     this.element = el(
       "div",
       { class: "controls" },
@@ -69,7 +67,7 @@ export class Controls {
       el(
         "div",
         { class: "choices" },
-        el("label", { class: "choice" }, "Speed ", speeds),
+        el("label", { class: "choice" }, "Speed ", this.#speeds),
         el("label", { class: "choice" }, "Board ", this.#symmetry),
       ),
     );
@@ -85,6 +83,10 @@ export class Controls {
 
   setSymmetry(index: number): void {
     this.#symmetry.value = String(index);
+  }
+
+  setSpeed(positions: number): void {
+    this.#speeds.value = String(positions);
   }
 
   setMarks(marks: Marks): void {

@@ -12,12 +12,14 @@ export interface GameModel {
 
 export class Game {
   readonly run: Run;
+  /** The id; -1 for a run of a file, which has no notes. */
+  readonly id: number;
   readonly length: number;
   /** The best value; NaN if no value is known. */
   readonly best: Float64Array;
-  /** The best value minus the value of the played move; NaN if unknown. */
+  /** The loss of the played move, from 0 to 1; NaN if unknown. */
   readonly loss: Float64Array;
-  /** The best value minus the second best one; NaN if unknown. */
+  /** The gap between the best two values, from 0 to 1; NaN if unknown. */
   readonly gap: Float64Array;
   readonly score: Float64Array;
   readonly maxExp: Float64Array;
@@ -27,12 +29,13 @@ export class Game {
   constructor(run: Run) {
     const { positions } = run;
     this.run = run;
+    this.id = run.run_id ?? -1;
     this.length = positions.board.length;
     const numbers = (): Float64Array => new Float64Array(this.length).fill(Number.NaN);
     this.best = numbers();
-    this.loss = numbers();
-    this.gap = numbers();
-    this.score = Float64Array.from(positions.score, (score) => score ?? Number.NaN);
+    this.loss = known(positions.loss);
+    this.gap = known(positions.gap);
+    this.score = known(positions.score);
     this.maxExp = numbers();
     this.empty = numbers();
     for (let at = 0; at < this.length; at += 1) this.#look(at);
@@ -49,15 +52,16 @@ export class Game {
     const cells = this.cells(at);
     this.maxExp[at] = Math.max(...cells);
     this.empty[at] = cells.filter((exp) => exp === 0).length;
-    const values = this.values(at);
-    const known = values.filter((value) => value !== null).sort((a, b) => b - a);
-    const [best, second] = known;
-    if (best === undefined) return;
-    this.best[at] = best;
-    if (second !== undefined) this.gap[at] = best - second;
-    const played = this.played(at);
-    const value = played === null ? null : (values[played] ?? null);
-    if (value !== null) this.loss[at] = best - value;
+    const values = this.values(at).filter((value) => value !== null);
+    if (values.length > 0) this.best[at] = Math.max(...values);
+  }
+
+  /** How far a value is behind the best one, from 0 to 1: raw values are divided by the range of the position's values. */
+  behind(at: number, value: number): number {
+    const best = this.best[at] ?? Number.NaN;
+    if (value === best) return 0;
+    const least = Math.min(...this.values(at).filter((other) => other !== null));
+    return (best - value) / (this.run.raw_evs ? best - least : 1);
   }
 
   cells(at: number): number[] {
@@ -103,6 +107,15 @@ export class Game {
     if (this.run.raw_evs || Math.abs(value) >= 10) {
       return value.toLocaleString("en-US", { maximumSignificantDigits: 7 });
     }
-    return value !== 0 && Math.abs(value) < 0.00001 ? value.toExponential(1) : value.toFixed(5);
+    return shareText(value);
   }
+}
+
+/** The text of a number from 0 to 1, such as a loss. */
+export function shareText(value: number): string {
+  return value !== 0 && Math.abs(value) < 0.00001 ? value.toExponential(1) : value.toFixed(5);
+}
+
+function known(values: (number | null)[]): Float64Array {
+  return Float64Array.from(values, (value) => value ?? Number.NaN);
 }

@@ -5,6 +5,7 @@ import type { Context } from "../../context";
 import { el } from "../../dom";
 import type { Mounted, Page, Route } from "../../router";
 import { runRoute } from "../../router";
+import { NO_RUNS } from "../runs/columns";
 import { Game } from "./game";
 import { ReplayView } from "./view";
 
@@ -15,12 +16,17 @@ export const replayPage: Page = { title: "Replay", mount };
 function mount(root: HTMLElement, route: Route, context: Context): Mounted {
   const controller = new AbortController();
   const runId = runOf(route);
+  const asked = route.path[1];
   let view: ReplayView | null = null;
   let hasFailed = false;
   const problem = el("div");
-  root.append(el("h1", {}, runId === null ? "Replay" : `Run ${runId}`), problem);
+  root.append(el("h1", {}, asked === undefined ? "Replay" : `Run ${asked}`), problem);
 
-  const show = (): void => void (runId === null ? goToSomeRun() : load(runId));
+  const show = (): void => {
+    if (runId !== null) void load(runId);
+    else if (asked === undefined) void goToSomeRun();
+    else fail(new Error(`There is no run ${asked}: expected the number of a run.`));
+  };
   show();
   const stopListening = context.api.onConnection((connection) => {
     if (connection === "online" && hasFailed) show();
@@ -37,7 +43,7 @@ function mount(root: HTMLElement, route: Route, context: Context): Mounted {
     try {
       const query = { filter: {}, where: "", sort: "max_score", descending: true, offset: 0, limit: 1 };
       const best = (await context.api.runs(query, controller.signal)).rows[0];
-      if (best === undefined) root.append(el("p", {}, "The archive has no runs."));
+      if (best === undefined) root.append(el("p", {}, NO_RUNS));
       else location.replace(runRoute(best.run_id));
     } catch (error) {
       fail(error);

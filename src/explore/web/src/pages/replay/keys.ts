@@ -1,4 +1,4 @@
-// The keys of the replay.
+// The keys of the replay. The replay in the terminal has the same ones; docs/explore.md lists both.
 
 import type { Shortcut } from "../../context";
 import type { Game } from "./game";
@@ -10,13 +10,16 @@ interface KeyActions {
   go(at: number): void;
   mark(direction: 1 | -1): void;
   kind(kind: Kind): void;
+  faster(by: 1 | -1): void;
+  colours(): void;
   play(): void;
   turn(): void;
   note(): void;
   run(by: number): void;
 }
 
-export function replayKeys(game: Game, actions: KeyActions): Shortcut[] {
+/** The keys. `hasNotes` and `hasPages` = whether the keys of notes and of other runs have a meaning. */
+export function replayKeys(game: Game, hasNotes: boolean, hasPages: boolean, actions: KeyActions): Shortcut[] {
   const last = game.length - 1;
   const by = (positions: number) => (): void => actions.go(actions.at() + positions);
   return [
@@ -34,10 +37,17 @@ export function replayKeys(game: Game, actions: KeyActions): Shortcut[] {
       run: () => actions.kind(kind),
     })),
     { keys: [" "], doc: "Play or pause", run: () => actions.play() },
+    { keys: ["+", "="], label: "+", doc: "Play faster", run: () => actions.faster(1) },
+    { keys: ["-"], doc: "Play slower", run: () => actions.faster(-1) },
     { keys: ["r"], doc: "A random position", run: () => actions.go(Math.floor(Math.random() * (last + 1))) },
     { keys: ["s"], doc: "Turn or mirror the board", run: () => actions.turn() },
-    { keys: ["m"], doc: "Write a note", run: () => actions.note() },
-    { keys: ["J"], doc: "Next run", run: () => actions.run(1) },
-    { keys: ["K"], doc: "Previous run", run: () => actions.run(-1) },
+    { keys: ["c"], doc: "Switch the colours of the tiles", run: () => actions.colours() },
+    ...(hasNotes ? [{ keys: ["m"], doc: "Write a note", run: () => actions.note() }] : []),
+    ...(hasPages
+      ? [
+          { keys: ["J"], doc: "Next run", run: () => actions.run(1) },
+          { keys: ["K"], doc: "Previous run", run: () => actions.run(-1) },
+        ]
+      : []),
   ];
 }

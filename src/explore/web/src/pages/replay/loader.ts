@@ -54,7 +54,7 @@ export class AnnotationLoader {
     this.#chunks.set(chunk, null);
     try {
       const from = chunk * CHUNK;
-      const rows = await this.#api.annotations(this.#game.run.run_id, from, from + CHUNK, this.#controller.signal);
+      const rows = await this.#api.annotations(this.#game.id, from, from + CHUNK, this.#controller.signal);
       this.#chunks.set(chunk, new Map(rows.map((row) => [`${row.step} ${row.model}`, row])));
       const oldest = this.#chunks.keys().next().value;
       if (this.#chunks.size > KEPT_CHUNKS && oldest !== undefined) this.#chunks.delete(oldest);

@@ -18,7 +18,7 @@ export function kindsOf(game: Game, hasNotes: boolean): Kind[] {
   return KINDS.filter((kind) => (kind !== "disagreement" || game.models.length > 0) && (kind !== "note" || hasNotes));
 }
 
-/** The limits for marks. */
+/** The limits for marks, in the unit of normalised values: 0 to 1. */
 export interface Thresholds {
   /** The least loss of a blunder. */
   minLoss: number;
@@ -80,24 +80,6 @@ function lowerBound(sorted: number[], value: number): number {
     else high = middle;
   }
   return low;
-}
-
-/**
- * The initial thresholds. Raw values have any unit, so the limits depend on the run: blunders are the largest 1 % of
- * the losses above 0, and hard moves are the smallest 1 % of the gaps above 0.
- */
-export function defaultThresholds(game: Game, archive: { min_loss: number; max_gap: number }): Thresholds {
-  // Values are 32-bit numbers with about seven digits: 0.1 may arrive as 0.10000000149.
-  const short = (value: number): number => Number(value.toPrecision(6));
-  if (!game.run.raw_evs) return { minLoss: short(archive.min_loss), maxGap: short(archive.max_gap) };
-  const quantile = (numbers: Float64Array, share: number, round: (number: number) => number): number => {
-    const sorted = numbers.filter((number) => number > 0).sort();
-    const value = sorted[Math.min(Math.floor(sorted.length * share), sorted.length - 1)] ?? 0;
-    // Three digits are enough, rounded so that the move itself is still marked.
-    const unit = 10 ** (Math.floor(Math.log10(value || 1)) - 2);
-    return Number((round(value / unit) * unit).toPrecision(3));
-  };
-  return { minLoss: quantile(game.loss, 0.99, Math.floor), maxGap: quantile(game.gap, 0.01, Math.ceil) };
 }
 
 /** The sign for a move's distance from the best one. The loss of a blunder is "!!". */

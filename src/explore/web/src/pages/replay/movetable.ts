@@ -2,7 +2,7 @@
 
 import type { Annotation, FourValues } from "../../api/types";
 import { ARROWS, MOVES } from "../../board";
-import { el } from "../../dom";
+import { el, scrollFrame } from "../../dom";
 import { formatShare } from "../../format";
 import type { Symmetry } from "../../symmetry";
 import { BinBars, binOf } from "./bins";
@@ -10,6 +10,8 @@ import type { Game, GameModel } from "./game";
 import type { AnnotationLoader, PolicyLoader } from "./loader";
 import type { Thresholds } from "./marks";
 import { severity } from "./marks";
+
+const ENGINE = "Engine";
 
 /** The content of the table for a position. */
 interface Shown {
@@ -34,6 +36,8 @@ export class MoveTable {
   readonly #annotations: AnnotationLoader;
   readonly #policy: { name: string; loader: PolicyLoader } | null;
   readonly #table = el("table", { class: "move-table" });
+  /** The meanings of the models' columns, for readers without a pointer. */
+  readonly #meanings = el("p", { class: "hint legend meanings" });
   /** The kinds of predictions seen so far, with the model's name. */
   readonly #kinds = new Set<string>();
   #rows: { row: HTMLTableRowElement; name: HTMLElement; cells: ReturnType<TableColumn["cell"]>[] }[] = [];
@@ -42,11 +46,12 @@ export class MoveTable {
     this.#game = game;
     this.#annotations = annotations;
     this.#policy = policy;
-    this.element = el(
+    const scroll = el(
       "div",
       { class: "scroll", tabindex: 0, role: "region", "aria-label": "Moves of the position" },
       this.#table,
     );
+    this.element = el("div", {}, scrollFrame(scroll, this.#table), this.#meanings);
   }
 
   show(shown: Shown, symmetry: Symmetry): void {
@@ -90,13 +95,15 @@ export class MoveTable {
       );
       return { name, cells, row: el("tr", {}, head, ...cells.map(({ element }) => element)) };
     });
+    const meanings = new Map(columns.filter(({ group }) => group !== ENGINE).map(({ title, doc }) => [title, doc]));
+    this.#meanings.replaceChildren(...[...meanings].flatMap(([title, doc]) => [el("strong", {}, title), ` ${doc}. `]));
     this.#table.replaceChildren(heads(columns), el("tbody", {}, ...this.#rows.map(({ row }) => row)));
   }
 
   #valueColumns(): TableColumn[] {
     const unit = this.#game.run.raw_evs ? "the engine's own unit" : "0 to 1";
     return [
-      textColumn("Engine", "Value", `The engine's value of the move, in ${unit}`, ({ at, game }, move) => {
+      textColumn(ENGINE, "Value", `The engine's value of the move, in ${unit}`, ({ at, game }, move) => {
         const value = game.values(at)[move] ?? null;
         return value === null ? "–" : game.valueText(value);
       }),
@@ -107,17 +114,22 @@ export class MoveTable {
   #modelColumns({ name, model, rows }: GameModel): TableColumn[] {
     const at = (place: number): Annotation | null => this.#annotations.get(place, name);
     const columns = [
-      textColumn(name, "Prefers", "The preferred move with its probability; T = the teacher's move", (shown, move) => {
-        const row = rows[shown.at] ?? -1;
-        const teacher = at(shown.at)?.teacher === move ? " T" : "";
-        if (model.preferred[row] !== move) return teacher;
-        const probability = model.probability[row] ?? null;
-        return `★${probability === null ? "" : ` ${formatShare(probability)}`}${teacher}`;
-      }),
+      textColumn(
+        name,
+        "Prefers",
+        "★ = the move that the model prefers, with its probability; T = the move of the annotated game",
+        (shown, move) => {
+          const row = rows[shown.at] ?? -1;
+          const teacher = at(shown.at)?.teacher === move ? " T" : "";
+          if (model.preferred[row] !== move) return teacher;
+          const probability = model.probability[row] ?? null;
+          return `★${probability === null ? "" : ` ${formatShare(probability)}`}${teacher}`;
+        },
+      ),
     ];
     if (model.p1.some((p1) => p1?.some((p) => p !== null))) {
       columns.push(
-        textColumn(name, "Top bin", "The probability mass of the top value bin", (shown, move) =>
+        textColumn(name, "Top bin", "The probability that the value is in the highest value bin", (shown, move) =>
           share(model.p1[rows[shown.at] ?? -1]?.[move]),
         ),
       );
@@ -142,7 +154,7 @@ export class MoveTable {
     if (this.#policy === null) return [];
     const { name, loader } = this.#policy;
     return [
-      textColumn(`Live: ${name}`, "Value", "The live policy's value; ★ = its best move", ({ at }, move) => {
+      textColumn(`Policy: ${name}`, "Value", "The policy's value; ★ = its best move", ({ at }, move) => {
         const values = loader.get(at);
         const value = values?.[move] ?? null;
         if (value === null) return "–";
@@ -217,22 +229,20 @@ function behindColumn(): TableColumn {
       element,
       show({ at, game, thresholds }, move) {
         const value = game.values(at)[move] ?? null;
-        const best = game.best[at] ?? Number.NaN;
-        const behind = value === null ? null : best - value;
-        const worst = Math.max(
-          ...game.values(at).map((other) => (other === null ? 0 : best - other)),
-          thresholds.minLoss,
-        );
+        const behind = value === null ? null : game.behind(at, value);
+        const known = game.values(at).filter((other) => other !== null);
+        const worst = Math.max(...known.map((other) => game.behind(at, other)), thresholds.minLoss);
         const mark = behind === null ? "" : severity(behind, thresholds);
+        const difference = (game.best[at] ?? Number.NaN) - (value ?? Number.NaN);
         box.style.visibility = behind === null ? "hidden" : "visible";
-        text.textContent = behind === null ? "–" : behind === 0 ? "best" : `−${game.valueText(behind)}`;
+        text.textContent = behind === null ? "–" : behind === 0 ? "best" : `−${game.valueText(difference)}`;
         sign.textContent = mark;
         element.classList.toggle("bad", mark === "!!");
         bar.style.width = behind === null || worst <= 0 ? "0" : `${(behind / worst) * 100}%`;
       },
     };
   };
-  return { group: "Engine", title: "Behind the best", doc: "The best value minus the value", number: true, cell };
+  return { group: ENGINE, title: "Behind the best", doc: "The best value minus the value", number: true, cell };
 }
 
 function binColumn(model: string, annotation: (at: number) => Annotation | null): TableColumn {
@@ -247,6 +257,6 @@ function binColumn(model: string, annotation: (at: number) => Annotation | null)
       },
     };
   };
-  const doc = "The distribution over value bins, from the lowest to the top bin; ▲ = the bin of the engine's value";
+  const doc = "The probabilities of the value bins, from the lowest to the highest; ▲ = the bin of the engine's value";
   return { group: model, title: "Value bins", doc, number: false, cell };
 }

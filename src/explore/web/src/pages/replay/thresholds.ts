@@ -11,10 +11,7 @@ export interface Limits extends Thresholds {
 
 const EDGES_KEY = "bin-edges";
 
-/**
- * The limits that the reader set, kept while the page is open. Raw values have other units, so each run with raw values
- * starts with its own defaults.
- */
+/** The limits that the reader set, kept while the page is open. */
 let remembered: Thresholds | null = null;
 
 export class LimitFields {
@@ -23,13 +20,13 @@ export class LimitFields {
 
   constructor(defaults: Thresholds, isRaw: boolean, hasBins: boolean, settings: Settings, change: () => void) {
     const edges = settings.get(EDGES_KEY) ?? "";
-    this.limits = { ...(isRaw ? defaults : (remembered ?? defaults)), edges: parseEdges(edges) ?? [] };
+    this.limits = { ...(remembered ?? defaults), edges: parseEdges(edges) ?? [] };
     const number = (name: keyof Thresholds, label: string, doc: string): HTMLElement => {
       const field = el("input", { type: "number", min: 0, step: "any", value: this.limits[name] });
       field.addEventListener("input", () => {
         if (field.value === "" || !field.validity.valid) return;
         this.limits = { ...this.limits, [name]: Number(field.value) };
-        if (!isRaw) remembered = { minLoss: this.limits.minLoss, maxGap: this.limits.maxGap };
+        remembered = { minLoss: this.limits.minLoss, maxGap: this.limits.maxGap };
         change();
       });
       return el("label", { title: doc }, label, field);
@@ -63,7 +60,7 @@ export class LimitFields {
         ? el(
             "p",
             { class: "hint" },
-            "Values are in the engine's own unit. The default limits mark 1 % of the losses and 1 % of the gaps.",
+            "The values are in the engine's own unit. For the marks, the least value of a step is 0 and the best is 1.",
           )
         : null,
     );

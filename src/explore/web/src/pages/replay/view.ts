@@ -4,19 +4,20 @@ import { MOVES } from "../../board";
 import { boardText } from "../../board";
 import type { Context } from "../../context";
 import { announce, copyButton, debounce, el } from "../../dom";
-import { count, formatNumber } from "../../format";
+import { count, formatNumber, NO_ENGINE } from "../../format";
 import type { Route } from "../../router";
 import { formatRoute, positionRoute, runRoute, sqlRoute } from "../../router";
 import { SYMMETRIES, turnBoard } from "../../symmetry";
 import { BoardPanel } from "./boardpanel";
 import { Controls } from "./controls";
 import type { Game } from "./game";
+import { shareText } from "./game";
 import { AnnotationLoader, PolicyLoader } from "./loader";
 import type { Kind, Marks } from "./marks";
-import { defaultThresholds, findMarks, KIND_NAMES, kindsAt, kindsOf, nextMark } from "./marks";
+import { findMarks, KIND_NAMES, kindsAt, kindsOf, nextMark } from "./marks";
 import { MoveTable } from "./movetable";
 import { NoteEditor, NoteStore, showNotes } from "./notes";
-import { Player } from "./player";
+import { Player, SPEEDS } from "./player";
 import { replayKeys } from "./keys";
 import { rankedList, runDetails } from "./sidelists";
 import { positionSql } from "./sql";
@@ -86,8 +87,8 @@ export class ReplayView {
       this.#findMarks();
       this.#editor.show(game.stepIndex(this.#at));
     });
-    this.#editor = new NoteEditor(this.#store, run.run_id, () => showNotes(api, this.#store.notes, archive.notes));
-    const thresholds = defaultThresholds(game, archive);
+    this.#editor = new NoteEditor(this.#store, game.id, () => showNotes(api, this.#store.notes, archive.notes));
+    const thresholds = { minLoss: archive.min_loss, maxGap: archive.max_gap };
     this.#limits = new LimitFields(thresholds, run.raw_evs, run.models.length > 0, context.settings, () =>
       this.#limitsChanged(),
     );
@@ -102,7 +103,7 @@ export class ReplayView {
       mark: (direction) => this.#goToMark(direction),
       symmetry: (index) => this.#turn(index),
     });
-    this.#heading = el("h1", { tabindex: -1 }, `Run ${run.run_id}`);
+    this.#heading = el("h1", { tabindex: -1 }, run.run_id === null ? "Replay" : `Run ${run.run_id}`);
     this.element = this.#layout();
     this.#findMarks();
     this.#listen();
@@ -159,6 +160,14 @@ export class ReplayView {
     this.#player.toggle();
   }
 
+  /** Takes the next or the previous speed. */
+  #setSpeed(by: 1 | -1): void {
+    const next = SPEEDS[SPEEDS.findIndex((speed) => speed === this.#player.speed) + by];
+    if (next === undefined) return;
+    this.#player.speed = next;
+    this.#controls.setSpeed(next);
+  }
+
   #goToMark(direction: 1 | -1): void {
     const { kind } = this.#controls;
     const at = nextMark(this.#marks[kind], this.#at, direction);
@@ -174,7 +183,7 @@ export class ReplayView {
   }
 
   #findMarks(): void {
-    const notes = this.#store.of(this.#game.run.run_id).map((note) => this.#game.find(note.step_index));
+    const notes = this.#store.of(this.#game.id).map((note) => this.#game.find(note.step_index));
     this.#marks = findMarks(this.#game, this.#limits.limits, notes);
     this.#timeline.setMarks(this.#marks);
     this.#controls.setMarks(this.#marks);
@@ -229,7 +238,7 @@ export class ReplayView {
       Number.isNaN(score) ? "score unknown" : `score ${formatNumber(score)}`,
       count(game.empty[at] ?? 0, "empty cell"),
       ...(played === null ? [] : [`played ${MOVES[this.#shownSymmetry.moves[played] ?? played]}`]),
-      ...(loss > 0 ? [`lost ${game.valueText(loss)}`] : []),
+      ...(loss > 0 ? [`lost ${shareText(loss)}`] : []),
     ];
   }
 
@@ -243,7 +252,7 @@ export class ReplayView {
   }
 
   get #address(): string {
-    const path = ["run", this.#game.run.run_id, "step", this.#game.stepIndex(this.#at)];
+    const path = ["run", this.#game.id, "step", this.#game.stepIndex(this.#at)];
     return formatRoute(path, { symmetry: this.#symmetry === 0 ? null : this.#symmetry });
   }
 
@@ -254,17 +263,23 @@ export class ReplayView {
       mark: (direction: 1 | -1) => this.#goToMark(direction),
       kind: (kind: Kind) => this.#controls.chooseKind(kind),
       play: () => this.#play(),
+      faster: (by: 1 | -1) => this.#setSpeed(by),
+      colours: () => {
+        const { settings } = this.#context;
+        settings.palette = settings.palette === "classic" ? "safe" : "classic";
+      },
       turn: () => this.#turn((this.#symmetry + 1) % SYMMETRIES.length),
       note: () => this.#editor.focus(),
       run: (by: number) => this.#goToRun(by),
     };
-    this.#context.setShortcuts(replayKeys(this.#game, actions));
+    const { archive, hasPages } = this.#context;
+    this.#context.setShortcuts(replayKeys(this.#game, archive.notes !== null, hasPages, actions));
     this.#context.onNotes(() => void this.#store.load());
     this.#context.onAppearance(() => this.#timeline.draw());
   }
 
   #goToRun(by: number): void {
-    const next = this.#game.run.run_id + by;
+    const next = this.#game.id + by;
     if (next >= 0 && next < this.#context.archive.num_runs) this.#context.navigate(runRoute(next));
   }
 
@@ -280,8 +295,9 @@ export class ReplayView {
         return boardText(this.#shownSymmetry.cells.map((cell) => cells[cell] ?? 0));
       }),
       copyButton("SQL", "a query for this board", () => positionSql(game, this.#at)),
-      copyButton("Link", "the link to this position", () => new URL(this.#address, location.href).href),
-      el("span", { class: "links" }, this.#find, this.#query),
+      location.protocol !== "about:" &&
+        copyButton("Link", "the link to this position", () => new URL(this.#address, location.href).href),
+      this.#context.hasPages && el("span", { class: "links" }, this.#find, this.#query),
     );
     const noteSection = this.#context.archive.notes === null ? null : this.#editor.element;
     return el(
@@ -296,12 +312,11 @@ export class ReplayView {
   }
 
   #header(): HTMLElement {
-    const { run } = this.#game;
-    const { num_runs } = this.#context.archive;
-    const link = (by: number, text: string, label: string): HTMLElement | null => {
-      const id = run.run_id + by;
-      return id < 0 || id >= num_runs ? null : el("a", { href: runRoute(id), title: label }, text);
-    };
+    const { run, id } = this.#game;
+    const { archive, hasPages } = this.#context;
+    const link = (to: number, text: string, label: string): HTMLElement | null =>
+      to < 0 || to >= archive.num_runs ? null : el("a", { href: runRoute(to), title: label }, text);
+    const engine = run.engine ?? NO_ENGINE;
     const query = run.engine === null ? "#/runs?unknown_engine=1" : formatRoute(["runs"], { engine: run.engine });
     const facts = [
       `score ${formatNumber(run.max_score)}`,
@@ -315,14 +330,14 @@ export class ReplayView {
       el(
         "p",
         { class: "run-facts" },
-        el("a", { href: query, title: "All runs of this engine" }, run.engine ?? "unknown engine"),
+        hasPages ? el("a", { href: query, title: "All runs of this engine" }, engine) : el("span", {}, engine),
         ...facts.map((fact) => ` · ${fact}`),
       ),
       el(
         "p",
         { class: "run-links" },
-        link(-1, `← Run ${run.run_id - 1}`, "Previous run (K)"),
-        link(1, `Run ${run.run_id + 1} →`, "Next run (J)"),
+        link(id - 1, `← Run ${id - 1}`, "Previous run (K)"),
+        link(id + 1, `Run ${id + 1} →`, "Next run (J)"),
       ),
     );
   }
@@ -333,14 +348,14 @@ export class ReplayView {
     const loss = (at: number): number => ((game.loss[at] ?? NaN) > 0 ? -(game.loss[at] ?? NaN) : NaN);
     const gap = (at: number): number => ((game.gap[at] ?? NaN) > 0 ? (game.gap[at] ?? NaN) : NaN);
     const hasValues = game.loss.some((loss) => !Number.isNaN(loss ?? NaN));
-    const without = "This run has no values.";
+    const without = "The engine stored no values for this run, so no move has a loss.";
     return [
       rankedList(
         "Worst moves",
         hasValues ? "No move of this run loses value." : without,
         game,
         loss,
-        (at) => `−${game.valueText(-loss(at))}`,
+        (at) => `−${shareText(-loss(at))}`,
         go,
       ),
       rankedList(
@@ -348,7 +363,7 @@ export class ReplayView {
         hasValues ? "No step has two best values that differ." : without,
         game,
         gap,
-        (at) => `gap ${game.valueText(gap(at))}`,
+        (at) => `gap ${shareText(gap(at))}`,
         go,
       ),
       this.#limits.element,

@@ -4,7 +4,7 @@ import type { RunRow } from "../../api/types";
 import { tileChip } from "../../board";
 import type { Child } from "../../dom";
 import { el } from "../../dom";
-import { formatNumber, formatSeconds, formatTime } from "../../format";
+import { formatNumber, formatSeconds, formatTime, NO_ENGINE } from "../../format";
 import { runRoute } from "../../router";
 
 export interface RunColumn {
@@ -15,7 +15,8 @@ export interface RunColumn {
   content(row: RunRow): Child;
 }
 
-export const UNKNOWN = "unknown";
+/** The text for an archive without runs. */
+export const NO_RUNS = "The archive has no runs. Add some with `a2store ingest`; this page then offers to show them.";
 
 export const COLUMNS: RunColumn[] = [
   {
@@ -29,7 +30,7 @@ export const COLUMNS: RunColumn[] = [
     title: "Engine",
     number: false,
     content: (row) =>
-      row.engine === null ? el("span", { class: "null" }, UNKNOWN) : el("span", { title: row.engine }, row.engine),
+      row.engine === null ? el("span", { class: "null" }, NO_ENGINE) : el("span", { title: row.engine }, row.engine),
   },
   { name: "max_score", title: "Score", number: true, content: (row) => formatNumber(row.max_score) },
   { name: "highest_tile", title: "Tile", number: true, content: (row) => tileChip(row.highest_tile) },

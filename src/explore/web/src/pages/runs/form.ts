@@ -2,7 +2,7 @@
 
 import type { RunFilter } from "../../api/types";
 import { debounce, el } from "../../dom";
-import { UNKNOWN } from "./columns";
+import { NO_ENGINE } from "../../format";
 import type { RunQuery } from "./query";
 import { countConditions, RANGES } from "./query";
 
@@ -69,7 +69,7 @@ export class RunForm {
     this.#engineChoice.replaceChildren(
       el("legend", {}, "Engines"),
       ...this.#engines.map(([engine, box]) =>
-        el("label", {}, box, engine === null ? el("span", { class: "null" }, UNKNOWN) : el("span", {}, engine)),
+        el("label", {}, box, engine === null ? el("span", { class: "null" }, NO_ENGINE) : el("span", {}, engine)),
       ),
     );
   }

@@ -7,7 +7,7 @@ import { count, formatNumber, formatSeconds } from "../../format";
 import type { Context } from "../../context";
 import type { Mounted, Page, Route } from "../../router";
 import { runRoute, sqlRoute } from "../../router";
-import { COLUMNS } from "./columns";
+import { COLUMNS, NO_RUNS } from "./columns";
 import { RunForm } from "./form";
 import type { ListPosition } from "./list";
 import { RunList, viewText } from "./list";
@@ -87,7 +87,8 @@ function mount(root: HTMLElement, route: Route, context: Context): Mounted {
         ` in ${formatSeconds(seconds)}`,
       ),
     );
-    if (total === 0) list.showEmpty(all === 0 ? "The archive has no runs." : "No run fulfils all conditions.");
+    if (total === 0)
+      list.showEmpty(all === 0 ? NO_RUNS : "No run fulfils all conditions. Change or clear some of them.");
     tell();
   }
 

@@ -9,6 +9,20 @@ import type { Datum } from "./marks";
 const NUM_COLOURS = 7;
 const MAX_ENTRIES = 30;
 
+/** The phases of a game, in their order. */
+const PHASES = ["early", "mid", "late"];
+
+/**
+ * Compares two values of the column for colours: numbers, phases in the order of a game, other texts by their letters.
+ * So each bar of each result stacks the same values in the same order.
+ */
+export function compareColours(a: string | number, b: string | number): number {
+  if (typeof a === "number" && typeof b === "number") return a - b;
+  const [first, second] = [PHASES.indexOf(String(a)), PHASES.indexOf(String(b))];
+  if (first >= 0 && second >= 0) return first - second;
+  return String(a).localeCompare(String(b), "en", { numeric: true });
+}
+
 /** The scale of the colours and its legend. */
 export function colourScale(
   data: Datum[],
@@ -27,7 +41,7 @@ export function colourScale(
     const color: Plot.ScaleOptions = { type, scheme: "viridis", domain, range: [0.1, 0.8] };
     return { color, legend: [el("span", { class: "hint" }, text)] };
   }
-  values.sort((a, b) => (typeof a === "number" && typeof b === "number" ? a - b : 0));
+  values.sort(compareColours);
   const range = values.map((_, index) => `var(--series-${index % NUM_COLOURS})`);
   const legend = values.slice(0, MAX_ENTRIES).map((value, index) => {
     const sample = el("span", { class: "sample" });

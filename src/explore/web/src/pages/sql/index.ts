@@ -49,7 +49,11 @@ class SqlPage {
   readonly #cancel = el("button", { type: "button", hidden: true }, "Cancel");
   readonly #progress = el("span", { class: "hint progress" });
   readonly #error = el("div", { class: "sql-error", role: "alert", hidden: true });
-  readonly #output = el("div", { class: "sql-output" });
+  readonly #output = el(
+    "div",
+    { class: "sql-output" },
+    el("p", { class: "hint" }, "Run the statement, or choose a named query. Its rows appear here."),
+  );
   readonly #queriesPanel = panel("Named queries", true);
   readonly #tablesPanel = panel("Tables", false);
   readonly #functionsPanel = panel("Functions", false);
@@ -203,6 +207,7 @@ class SqlPage {
     try {
       params = values();
     } catch (error) {
+      this.#clearResult();
       this.#fail(error);
       return;
     }
@@ -227,13 +232,14 @@ class SqlPage {
     try {
       const result = await run(this.#context, source, params, limit, request.signal);
       if ("sql" in source) this.#history.add({ sql: source.sql, rows: result.num_rows, seconds: result.seconds });
-      this.#result?.leave();
+      this.#clearResult();
       const showMore = (most: number): void => void this.#execute(source, params, most);
       this.#result = new ResultView({ context: this.#context, result, source, params, limit, showMore });
       this.#output.replaceChildren(this.#result.element);
       announce(count(result.num_rows, "row"));
     } catch (error) {
       if (isAbort(error)) return;
+      this.#clearResult();
       if ("sql" in source) {
         this.#history.add({ sql: source.sql, rows: null, seconds: null });
         this.#fail(error, chosen.sql === source.sql ? chosen : { sql: source.sql, offset: 0 });
@@ -243,6 +249,13 @@ class SqlPage {
     } finally {
       if (this.#request === request) this.#stop();
     }
+  }
+
+  /** Removes the shown result, whose downloads belong to an earlier statement. */
+  #clearResult(): void {
+    this.#result?.leave();
+    this.#result = null;
+    this.#output.replaceChildren();
   }
 
   #showProgress(): void {

@@ -3,6 +3,7 @@
 import * as Plot from "@observablehq/plot";
 import { count, formatNumber, formatShort, shorten } from "../../format";
 import type { ChartKind } from "./chartkind";
+import { compareColours } from "./colours";
 import type { ColumnInfo } from "./columns";
 import { isNumeric } from "./columns";
 
@@ -103,9 +104,9 @@ class Marks {
     switch (this.#spec.kind) {
       case "histogram": {
         const paint = { fill: this.#paint, tip: true, inset: 0.5 };
-        if (isText) return [Plot.barY(data, Plot.groupX({ y: "count" }, { x: "x", ...paint }))];
+        if (isText) return [Plot.barY(sorted(data), Plot.groupX({ y: "count" }, { x: "x", ...paint }))];
         const bins = Plot.binX({ y: "count" }, { x: "x", thresholds: 40, ...paint });
-        return [Plot.rectY(data, bins), Plot.ruleY([0])];
+        return [Plot.rectY(sorted(data), bins), Plot.ruleY([0])];
       }
       case "bar": {
         const bars = this.#spec.y === null ? grouped(data) : data;
@@ -212,16 +213,20 @@ interface Stacked extends Datum {
   to: number;
 }
 
-/** Stacks the bars of one place. */
+/** Stacks the bars of one place, in the order of the legend. */
 function stack(bars: Datum[], floor: number): Stacked[] {
   const tops = new Map<string, number>();
-  return bars.map((bar) => {
+  return sorted(bars).map((bar) => {
     const key = String(Number(bar.x) === Number(bar.x) ? Number(bar.x) : bar.x);
     const from = tops.get(key) ?? floor;
     const to = tops.has(key) ? from + bar.y : Math.max(bar.y, floor);
     tops.set(key, to);
     return { ...bar, from, to };
   });
+}
+
+function sorted(data: Datum[]): Datum[] {
+  return [...data].sort((a, b) => compareColours(a.colour, b.colour));
 }
 
 /** The number of rows for each place and colour. */

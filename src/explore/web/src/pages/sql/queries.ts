@@ -21,7 +21,7 @@ export class QueryList {
 
   constructor(context: Context, queries: NamedQuery[], options: QueryListOptions) {
     const find = el("input", { type: "search", placeholder: "Find", "aria-label": "Find a named query" });
-    const none = el("p", { class: "hint", hidden: true }, "No query has these words.");
+    const none = el("p", { class: "hint", hidden: true }, "No query has these words. Try fewer, or other ones.");
     for (const query of queries) this.#items.set(query.name, new QueryItem(context, query, options));
     find.addEventListener("input", () => {
       const words = find.value.toLowerCase().split(/\s+/);
