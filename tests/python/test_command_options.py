@@ -154,7 +154,7 @@ def test_critic_is_a_subcommand_of_the_package(tmp_path: Path) -> None:
         (["queries", "Tile-Reach"], "a2store: did you mean tile_reach? query: expected "),
         (
             ["query", "ARCHIVE", "high_score", "-p", "min_scor=1"],
-            "a2store: did you mean -p min_score? high_score: -p min_scor: expected -p min_score=UINT64, ",
+            "a2store: did you mean -p min_score? high_score: -p min_scor: expected -p min_score=INT64, ",
         ),
         (["sql", "ARCHIVE", "SELECT * FROM stepp"], "a2store: did you mean steps? "),
         (["sql", "ARCHIVE", "SELECT * FROM annotation a"], "a2store: did you mean annotations? "),

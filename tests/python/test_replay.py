@@ -204,9 +204,11 @@ class Terminal:
     def __init__(self, *args: object, lines: int = 24, columns: int = 80) -> None:
         self.ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        # A process that controls its terminal ends with it, such as after a failed test.
         self.process = subprocess.Popen(
-            command(*args), stdin=theirs, stdout=theirs, stderr=theirs, env=environment(TERM="xterm-256color")
-        )
+            command(*args), stdin=theirs, stdout=theirs, stderr=theirs, env=environment(TERM="xterm-256color"),
+            start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )  # fmt: skip
         os.close(theirs)
         self.cells = [[" "] * columns for _ in range(lines)]
         self.at, self.rest = [0, 0], b""
