@@ -16,7 +16,7 @@ COMMANDS = {
     "bench": "ARCHIVE --batch-size 16",
     "compact": "ARCHIVE",
     "completions": "bash",
-    "convert": "RUNS --format jsonl -o OUT --skip-errors",
+    "convert": "RUNS --format a2run2 -o OUT --skip-errors",
     "critic": "train --config QUERIES/critic.toml",
     "expire": "ARCHIVE --yes",
     "export": "ARCHIVE --format a2run2 -o OUT",

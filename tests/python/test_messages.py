@@ -23,7 +23,11 @@ from faults.shim import Fault, Shim, python, read_log
 
 pytest_plugins = ["faults.plugin"]
 
-IMPORTS = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+IMPORTS = {
+    "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
+    # Of what a format loses.
+    "PYTHONWARNINGS": "ignore::UserWarning",
+}
 """Environment variables for a process that imports test modules."""
 PHRASES = re.compile(r"panicked|inner writer|presence of|unwrap|RUST_BACKTRACE|Option|Err\(|ParquetError|ArrowError")
 """Technical jargon that messages must not contain."""
@@ -67,6 +71,8 @@ def test_a_clock_may_show_any_time(shim: Shim, tmp_path: Path, seconds: int) -> 
     assert (done.returncode, done.stderr) == (0, "")
     archive = a2store.Archive.open(tmp_path / "games.a2")
     assert all(commit.time.date().isoformat() == TIMES[seconds] for commit in archive.history())
+    created = json.loads((tmp_path / "npy" / "manifest.json").read_text())["created"]
+    assert re.fullmatch(rf"{TIMES[seconds]}T\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)", created), created
     stamps = pa.table(archive.sql("SELECT CAST(ingested_at AS BIGINT) AS ms FROM runs"))["ms"].to_pylist()
     assert {stamp // 1000 for stamp in stamps} == {seconds}
     (session,) = (tmp_path / "selfplay").glob("*_model=v1/metadata.db")

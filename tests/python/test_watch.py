@@ -261,7 +261,7 @@ def test_interrupted(files: list[Path], shim: Shim, tmp_path: Path, number: sign
         copied(archive.path, path)
         fault = Fault(at, number.name)
         done = shim.run(path, "ingest", *files, path, "--workers", "1", fault=fault)
-        assert (done.returncode, done.stdout) == (130, "")
+        assert (done.returncode, done.stdout) == (128 + number, "")
         assert "cancelled" in done.stderr
         assert "panicked" not in done.stderr
         assert contents(path) == before
