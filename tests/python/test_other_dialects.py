@@ -273,7 +273,7 @@ def structs() -> pa.Table:
     return pa.table({"n": [0, 1, 2], "o": outer, "s": of_rows})
 
 
-FIELDS = {
+FIELDS: dict[str, list[Any]] = {
     "s['a']": [1, None, None],
     "st.s.a": [1, None, None],
     "st.s['b']": ["x", None, "y"],
