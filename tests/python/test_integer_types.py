@@ -193,7 +193,7 @@ def test_counts_and_sums_over_windows_are_signed(archive: a2store.Archive, selec
     sql = f"SELECT run_id, step_index, {select} AS value FROM steps ORDER BY run_id, step_index"
     table = pa.table(archive.sql(sql))
     assert table["value"].type == pa.int64()
-    expected = duckdb.sql(sql.replace("FROM steps", "FROM steps")).fetchall()
+    expected = duckdb.connect().execute(sql).fetchall()
     assert [tuple(row.values()) for row in table.to_pylist()] == expected
     assert min(table["value"].to_pylist()) < 0 < len(steps)
 
@@ -207,7 +207,7 @@ def test_sums_of_groups_are_signed(archive: a2store.Archive, select: str) -> Non
     sql = f"SELECT run_id, {select} - 100000 AS value FROM steps GROUP BY run_id ORDER BY run_id"
     table = pa.table(archive.sql(sql))
     assert table["value"].type == pa.int64()
-    assert [tuple(row.values()) for row in table.to_pylist()] == duckdb.sql(sql).fetchall()
+    assert [tuple(row.values()) for row in table.to_pylist()] == duckdb.connect().execute(sql).fetchall()
     assert len(steps)
 
 

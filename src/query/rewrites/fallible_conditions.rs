@@ -197,7 +197,10 @@ fn part_can_fail(expr: &Expr, schema: &DFSchema) -> bool {
         Expr::BinaryExpr(binary) => is_regex(binary.op),
         Expr::SimilarTo(_) => true,
         Expr::Negative(inner) => dtype(inner).is_signed_integer(),
-        Expr::Cast(cast) => !always_casts(&dtype(&cast.expr), cast.field.data_type()),
+        Expr::Cast(cast) => match cast.expr.as_ref() {
+            Expr::Literal(value, _) => value.cast_to(cast.field.data_type()).is_err(),
+            inner => !always_casts(&dtype(inner), cast.field.data_type()),
+        },
         Expr::ScalarFunction(function) => {
             let name = function.func.name();
             let is_plain = |arg: &Expr| match arg {

@@ -39,7 +39,7 @@ class ClashError(Exception):
 
 
 def met_type(nodes: Sequence[Node]) -> Type | None:
-    """Return the common type of operands. Beside a U64, a constant of at least 0 is a U64."""
+    """Return the common type of operands and results. Beside a U64, a constant of at least 0 is a U64."""
     types = [node.type for node in nodes]
     if U64 in types:
         is_constant = [node.op == "lit" and node.type == I64 and node.value >= 0 for node in nodes]
@@ -52,6 +52,12 @@ def _meeting(args: tuple[Node, ...]) -> Type:
     if met is None:
         raise ClashError([arg.type.name for arg in args])
     return met
+
+
+def _compared(args: tuple[Node, ...]) -> None:
+    """Check that a list of values has a common type. Constants have their own type there."""
+    if common_of([arg.type for arg in args]) is None:
+        raise ClashError([arg.type.name for arg in args])
 
 
 def _branches(args: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -73,8 +79,11 @@ def _of(op: str, args: tuple[Node, ...], value: Any, given: Type) -> Type:
     match op:
         case "lit":
             return of_literal(value)
-        case "cmp" | "between" | "in":
+        case "cmp":
             _meeting(args)
+            return BOOL
+        case "between" | "in":
+            _compared(args)
             return BOOL
         case "inq":
             if common(args[0].type, outputs(args[1])[0][1]) is None:
@@ -89,6 +98,7 @@ def _of(op: str, args: tuple[Node, ...], value: Any, given: Type) -> Type:
         case "case":
             return _meeting(_branches(args))
         case "switch":
+            _compared((args[0], *args[1:-1:2]))
             return _meeting(_branches(args[1:]))
         case "coalesce" | "nullif":
             return _meeting(args)
@@ -239,12 +249,12 @@ class _Text:
         return f"({text} {node.value})"
 
     def _between(self, node: Node) -> str:
-        met = met_type(node.args)
+        met = common_of([arg.type for arg in node.args])
         value, low, high = (self.meeting(arg, met) for arg in node.args)
         return f"({value} {node.value} {low} AND {high})"
 
     def _in(self, node: Node) -> str:
-        met = met_type(node.args)
+        met = common_of([arg.type for arg in node.args])
         value, *options = (self.meeting(arg, met) for arg in node.args)
         return f"({value} {node.value} ({', '.join(options)}))"
 
@@ -273,7 +283,7 @@ class _Text:
     def _switch(self, node: Node) -> str:
         """Write a CASE with a value."""
         value, *pairs, other = node.args
-        met = met_type([value, *pairs[::2]])
+        met = common_of([value.type, *(option.type for option in pairs[::2])])
         arms = [
             f"WHEN {self.meeting(option, met)} THEN {self.meeting(result, node.type)}"
             for option, result in zip(pairs[::2], pairs[1::2], strict=True)
