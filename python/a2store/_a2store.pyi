@@ -463,12 +463,12 @@ class Run:
         min_loss: float = 0.1,
         policy: Callable[[npt.NDArray[np.uint8], npt.NDArray[np.bool_]], Any] | None = None,
     ) -> Replay:
-        """Return a page that replays the run, with a slider, keys and the values of the moves.
+        """Return a page that replays the run: the explorer's replay in one file.
 
         A notebook shows it below the cell. It needs no other package and no network.
 
         - ``index``: the index of the first position to show, as in ``position``.
-        - ``min_loss``: the least loss of a blunder: the best value minus the value of the played move.
+        - ``min_loss``: the least loss of a blunder, as in ``Position.loss``.
         - ``policy``: a function whose values are shown too, as in ``Archive.view``.
 
         A run from ``Archive.run`` also shows what models predicted for it.
@@ -2816,7 +2816,10 @@ class Position:
         """The engine's values of up, down, left and right; ``None`` for an illegal move or an unknown value."""
     @property
     def loss(self) -> float | None:
-        """The best value minus the value of the played move; ``None`` if the values or the move are unknown."""
+        """The best value minus the value of the played move; ``None`` if the values or the move are unknown.
+
+        Raw values are normalised first: the least value of the step is 0, and the best value is 1.
+        """
     def _repr_html_(self) -> str: ...
 
 @final

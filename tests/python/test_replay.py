@@ -132,7 +132,7 @@ def test_show_fits_with_several_models(tmp_path: Path) -> None:
     assert all(len(line) <= 80 for line in text.splitlines()), text
     assert all(model in text for model in ("one", "two", "three"))
     terminal = Terminal("replay", archive.path, 0, "--step", 30)
-    terminal.wait(r"value    behind +one +two")
+    terminal.wait(r"value    behind +one +three")
     terminal.quit()
 
 
