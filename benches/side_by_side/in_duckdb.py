@@ -299,6 +299,6 @@ FROM positions AS one JOIN positions AS other USING (position)
 WHERE one.engine < other.engine OR (one.engine IS NOT NULL AND other.engine IS NULL)
 GROUP BY ALL ORDER BY ALL""",
     "critic_labels": """
-SELECT run_id, step_index, board, highest_tile >= 8192 AS reaches_8192, highest_tile >= 16384 AS reaches_16384,
-  highest_tile >= 32768 AS reaches_32768 FROM steps""",
+SELECT run_id, step_index, board, tile_65536_mask, highest_tile >= 8192 AS reaches_8192,
+  highest_tile >= 16384 AS reaches_16384, highest_tile >= 32768 AS reaches_32768 FROM steps""",
 }

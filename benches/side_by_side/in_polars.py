@@ -374,4 +374,4 @@ def critic_labels(pl: Any, steps: Any, _runs: Any) -> Any:
     """Label every step with the outcome of its run."""
     tile = pl.col("highest_tile")
     labels = {f"reaches_{least}": tile >= least for least in (8192, 16384, 32768)}
-    return steps.select("run_id", "step_index", "board", **labels)
+    return steps.select("run_id", "step_index", "board", "tile_65536_mask", **labels)

@@ -56,7 +56,7 @@ def lines_by_python(pack: a2store.PackReader, runs: int, path: Path) -> int:
     """Write the steps of the first runs as compact JSON Lines with ``json.dumps``, and return their number."""
     steps = 0
     with path.open("w") as out:
-        for index in range(runs):
+        for index in range(min(runs, len(pack))):
             run = pack.decode(index)
             for step, (board, move) in enumerate(zip(run.boards.tolist(), run.moves.tolist(), strict=True)):
                 line = {"run_idx": index, "step_idx": step, "pre_board": board, "chosen": MOVES[move]}

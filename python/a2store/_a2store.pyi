@@ -801,8 +801,8 @@ class PackReader:
         """Split the pack by run or step, and return the ascending indices of the two parts, ``(train, test)``.
 
         The same runs and steps are in ``test`` as in ``to_table().train_test_split(…)``. They stay there when
-        runs are appended to the pack. Runs of one game are on one side. ``split`` instead makes a part of an exact size,
-        and ignores that runs may be of one game.
+        runs are appended to the pack. Runs of one game are on one side. ``split`` instead makes a part of an exact
+        size, and ignores that runs may be of one game.
 
         - ``test_size``: the approximate share of runs or steps in ``test``, in ``0..=1``.
         - ``seed``: the seed of the split, in ``0..2**64``.
@@ -1878,8 +1878,8 @@ class Archive:
           otherwise a bar is shown if standard error is a terminal.
         - ``on_error``: the effect of a file that cannot be read or decoded. ``"report"`` lists it in the report and
           continues; ``"raise"`` raises its error and adds nothing.
-        - ``on_twin``: the effect of a new run whose game another run has, such as one game in two formats. ``"keep"`` adds
-          the run, and splits keep both on one side; ``"skip"`` skips it. ``report.twins`` counts both.
+        - ``on_twin``: the effect of a new run whose game another run has, such as one game in two formats. ``"keep"``
+          adds the run, and splits keep both on one side; ``"skip"`` skips it. ``report.twins`` counts both.
         - ``wait``: how long to wait while another process on this machine writes to the archive, in seconds or as a
           ``timedelta``; ``None`` = ten minutes.
 
@@ -2069,7 +2069,7 @@ class Archive:
         Raises ``ValueError`` for an unknown table.
 
         >>> pa.schema(archive.schema("runs")).field("max_score").type
-        DataType(uint64)
+        DataType(int64)
         """
 
     def history(self) -> list[CommitInfo]:
@@ -3353,7 +3353,7 @@ class Query:
 
         >>> columns = archive.sql("SELECT run_id, max_score, engine FROM runs").to_numpy()
         >>> columns["max_score"][:3], columns["engine"][0]
-        (array([11308, 14944, 21612], dtype=uint64), 'a2store-expectimax-1')
+        (array([11308, 14944, 21612]), 'a2store-expectimax-1')
         """
     def write_parquet(
         self,
@@ -3475,7 +3475,7 @@ class Query:
         >>> query = archive.sql("SELECT * FROM steps WHERE has_evs AND phase = 'late'")
         >>> table = query.materialize(extra=["max_score"], chosen_ev="one")
         >>> table.take([0, 1])["max_score"]
-        array([82292, 82292], dtype=uint64)
+        array([82292, 82292])
         >>> table = archive.sql("SELECT * FROM steps").materialize(extra=["engine"], path="steps.npy")
         >>> table.categories["engine"]
         ['a2store-expectimax-1']
@@ -3832,17 +3832,19 @@ class StepTable:
     ) -> tuple[StepTable, StepTable]:
         """Split the rows into two disjoint views, ``(train, test)``, and return them.
 
-        The seed and the run's id, and the step's index for ``unit="step"``, determine the side. So a run or step keeps
-        its side when the archive grows, and none leaves ``test`` when ``test_size`` grows. Use another seed to split a
-        view again. ``split`` and ``PackReader.train_test_split`` make the same choice of runs.
+        The seed and the run's game (``runs.game``), and the step's index for ``unit="step"``, determine the side. So a run
+        or step keeps its side when the archive grows, and none leaves ``test`` when ``test_size`` grows. Equal games are
+        never on both sides. In a table whose runs are unknown, such as an array of NumPy, the run's id replaces the game.
+        Use another seed to split a view again. ``split`` and ``PackReader.train_test_split`` make the same choice of runs.
 
         - ``test_size``: the approximate share of runs or steps in ``test``, in ``0..=1``.
         - ``seed``: the seed of the split, in ``0..2**64``.
-        - ``unit``: ``"run"`` = all steps of a run are on one side. ``"step"`` = each step is assigned separately.
+        - ``unit``: ``"run"`` = all steps of a game are on one side. ``"step"`` = each step is assigned separately.
           Steps of one run resemble each other, so a test on such a split overrates a model. A view takes about 20 bytes
           per range of consecutive rows.
 
-        Raises ``ValueError`` for a share out of range and another unit, and ``MemoryError``.
+        Raises ``ValueError`` for a share out of range and another unit, ``MemoryError``, and the errors of reading the
+        archive's runs.
 
         >>> train, test = table.train_test_split(0.2, seed=1)
         >>> set(train["run_id"]) & set(test["run_id"])
@@ -3851,8 +3853,9 @@ class StepTable:
     def split(self, val: float = 0.1, *, seed: int = 0) -> tuple[StepTable, StepTable]:
         """Split the rows by run into two disjoint views, ``(train, val)``, and return them.
 
-        A run's id and the seed alone determine whether the run is held out. So a run keeps its side when the archive
-        grows, and a run in ``val`` stays there when ``val`` grows. Use another seed to split a view again.
+        The run's game and the seed alone determine whether the run is held out. So a run keeps its side when the archive
+        grows, a run in ``val`` stays there when ``val`` grows, and runs of one game are on one side. Use another seed to
+        split a view again.
 
         - ``val``: the approximate share of held-out runs, in ``0..=1``.
         - ``seed``: the seed of the split, in ``0..2**64``.
@@ -3868,7 +3871,7 @@ class StepTable:
         """Write the rows to a ``.npy`` file, which ``numpy.load`` opens as a structured array.
 
         The metadata for ``load`` follows the rows, where NumPy ignores it: the fingerprint, the categories, checksums,
-        and the score and engine of each run. For a view, only its rows are written. The file is written atomically, is
+        and the score, game and engine of each run. For a view, only its rows are written. The file is written atomically, is
         durable, and replaces an existing file. A process that has mapped the old file keeps the old content.
 
         - ``path``: the file.
@@ -4525,7 +4528,7 @@ class ArrowBatch:
     >>> batch
     ArrowBatch(20 rows: run_id: uint32, max_score: int64)
     >>> pa.record_batch(batch)["max_score"][0]
-    <pyarrow.UInt64Scalar: 11308>
+    <pyarrow.Int64Scalar: 11308>
     """
 
     @property

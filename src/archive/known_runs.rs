@@ -12,7 +12,7 @@ use super::storage::Storage;
 use super::table_name::TableName;
 use crate::error::Result;
 use arrow::array::AsArray;
-use arrow::datatypes::UInt64Type;
+use arrow::datatypes::Int64Type;
 use std::collections::BTreeSet;
 
 /// The runs that an archive holds.
@@ -100,12 +100,12 @@ pub(super) fn source_ids(storage: &Storage, snapshot: &Snapshot, session: &str, 
     for file in snapshot.files(TableName::Runs).filter(|file| u64::from(file.last_run_id) >= since) {
         read_columns(storage, file, &["session", "source_id"], |batch| {
             let sessions = batch.column(0).as_string_opt::<i32>();
-            let numbers = batch.column(1).as_primitive_opt::<UInt64Type>();
+            let numbers = batch.column(1).as_primitive_opt::<Int64Type>();
             let (Some(sessions), Some(numbers)) = (sessions, numbers) else {
                 return Err(not_parquet(storage, file, "a column of sessions or ids of another type"));
             };
             let own = sessions.iter().zip(numbers).filter(|(found, _)| *found == Some(session));
-            ids.extend(own.filter_map(|(_, id)| id));
+            ids.extend(own.filter_map(|(_, id)| id.map(i64::unsigned_abs)));
             Ok(())
         })?;
     }

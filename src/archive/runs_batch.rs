@@ -111,8 +111,8 @@ pub(super) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64, version: u64) -> 
     let final_mask: UInt16Array = column(rows, |row| row.final_board.map(WideBoard::tile_65536_mask));
     let seed: UInt64Array = column(rows, |row| row.meta.seed);
     let session: StringArray = rows.iter().map(|row| row.info.session.as_deref()).collect();
-    let source_index: UInt64Array = column(rows, |row| row.info.source_index);
-    let source_id: UInt64Array = column(rows, |row| row.info.source_id);
+    let source_index: Int64Array = column(rows, |row| row.info.source_index.map(|index| index as i64));
+    let source_id: Int64Array = column(rows, |row| row.info.source_id.map(|id| id as i64));
     let game_steps: UInt32Array = column(rows, |row| row.info.game_steps);
     let raw_evs: Vec<bool> = column(rows, |row| row.meta.raw_evs);
     let source: Vec<&str> = rows.iter().map(|row| row.info.source.as_str()).collect();
@@ -135,7 +135,7 @@ pub(super) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64, version: u64) -> 
         Arc::new(BooleanArray::from(verified)),
         Arc::new(TimestampMillisecondArray::from(vec![ingested_at_ms; rows.len()]).with_timezone("UTC")),
         Arc::new(original.finish()),
-        Arc::new(UInt64Array::from(vec![version; rows.len()])),
+        Arc::new(Int64Array::from(vec![version as i64; rows.len()])),
         Arc::new(source_index),
         Arc::new(BooleanArray::from(raw_evs)),
         Arc::new(source_id),

@@ -221,7 +221,8 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
     let game = columns.nullable::<Int64Type>("game")?;
     let highest_tile = columns.numbers::<UInt32Type>("highest_tile")?;
     let optional = |name: &str| columns.column(name)?.as_primitive_opt::<UInt64Type>().ok_or_else(|| mistyped(name));
-    let (final_board, seed, version) = (optional("final_board")?, optional("seed")?, optional("version")?);
+    let (final_board, seed) = (optional("final_board")?, optional("seed")?);
+    let version = columns.nullable::<Int64Type>("version")?;
     let final_mask = columns.nullable::<UInt16Type>("final_tile_65536_mask")?;
     let raw_evs = columns.bools("raw_evs")?;
     let verified = columns.bools("verified")?;
@@ -229,7 +230,7 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
         columns.column("original")?.as_binary_opt::<i32>().ok_or_else(|| mistyped("original"))?;
     let source: &StringArray = columns.column("source")?.as_string_opt().ok_or_else(|| mistyped("source"))?;
     let session: &StringArray = columns.column("session")?.as_string_opt().ok_or_else(|| mistyped("session"))?;
-    let source_id = optional("source_id")?;
+    let source_id = columns.nullable::<Int64Type>("source_id")?;
     let game_steps = columns.column("game_steps")?.as_primitive_opt::<UInt32Type>();
     let game_steps = game_steps.ok_or_else(|| mistyped("game_steps"))?;
     let session_info = columns.words("session_info")?;
@@ -260,10 +261,10 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
             final_board,
             verified: verified.value(row),
             has_original: original.is_some(),
-            version: version.is_valid(row).then(|| version.value(row)),
+            version: version.is_valid(row).then(|| version.value(row).unsigned_abs()),
             source: source.value(row).to_owned(),
             session: session.is_valid(row).then(|| session.value(row).to_owned()),
-            source_id: source_id.is_valid(row).then(|| source_id.value(row)),
+            source_id: source_id.is_valid(row).then(|| source_id.value(row).unsigned_abs()),
             game_steps: game_steps.is_valid(row).then(|| game_steps.value(row)),
             session_info: session_info.keys.key(row).and_then(|key| infos.get(key).cloned()),
             padding: padding.map(<[u8]>::to_vec),

@@ -143,7 +143,8 @@ impl<'a> TablesVerifier<'a> {
                         findings.add_for_run(run_id, "digest", hex(&facts.digest), hex(&found));
                     }
                     if run.game() != facts.game {
-                        findings.add_for_run(run_id, "game", format!("{:?}", run.game()), format!("{:?}", facts.game));
+                        let text = |game: Option<i64>| game.map_or("null".into(), |game| game.to_string());
+                        findings.add_for_run(run_id, "game", text(facts.game), text(run.game()));
                     }
                 }
             }

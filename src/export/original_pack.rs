@@ -6,7 +6,7 @@ use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::query::{QueryOptions, ScalarValue};
 use arrow::array::AsArray;
-use arrow::datatypes::UInt64Type;
+use arrow::datatypes::Int64Type;
 use serde_json::Value;
 
 /// The indices in their source of all runs that came from a pack.
@@ -30,7 +30,7 @@ pub(super) fn check_whole(
     let query = archive.sql_unless_cancelled(RUNS, params.into(), &QueryOptions::default(), cancel)?;
     let (mut stream, mut known, mut missing) = (query.stream_unless_cancelled(cancel)?, 0, None);
     while let Some(batch) = stream.next_unless_cancelled(cancel)? {
-        for index in batch.column(0).as_primitive::<UInt64Type>().iter().flatten() {
+        for index in batch.column(0).as_primitive::<Int64Type>().iter().flatten().map(i64::unsigned_abs) {
             missing = missing.or((index != known).then_some(known));
             known += 1;
         }

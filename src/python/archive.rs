@@ -277,8 +277,8 @@ pub(super) fn repair(
 /// cannot hold, ``FileExistsError`` for a file that already exists, and ``KeyboardInterrupt`` on Ctrl-C.
 /// Files of several runs are written atomically. Issues warnings as ``Archive.ingest`` and ``Archive.export_runs`` do.
 ///
-/// >>> a2store.convert(["runs", "games.a2pack"], "all.dat", format="packdat")
-/// ExportReport("all.dat", runs=40, num_steps=58640)
+/// >>> a2store.convert(["runs"], "all.dat", format="packdat")
+/// ExportReport("all.dat", runs=20, num_steps=29320)
 #[pyfunction]
 #[pyo3(signature = (
     paths, out, *, format, append=false, by_step=false, compact=false, compress="none", align=None, shard_rows=None,

@@ -64,7 +64,7 @@ pub(super) fn tables(facts: &ReportFacts) -> Vec<PlannedTable> {
         table("ev_loss_histogram", [("bins", 5_u64.into()), by()]),
         table("blunder_rate", [("min_loss", 0.1_f64.into()), by()]),
         table("blunders", [("limit", 20_i64.into())]),
-        table("hard_moves", [("limit", 20_i64.into()), ("max_gap", 1.0_f64.into())]),
+        table("hard_moves", [("limit", 20_i64.into())]),
         table("move_mix", [by()]),
         table("corner_occupancy", [by()]),
         table("engine_agreement", [("first_steps", 50_u64.into())]),

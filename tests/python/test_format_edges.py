@@ -82,6 +82,7 @@ def test_wrong_stored_statistics_are_not_shown(some: Path, tmp_path: Path) -> No
     assert any("stats" in problem for problem in pack.validate(progress=False))
 
 
+@pytest.mark.filterwarnings("ignore:.*repeat the game")
 def test_compressed_packs_are_decompressed_in_small_parts(tmp_path: Path) -> None:
     # Three bytes per step in the file, almost nothing in the pack, and twenty-seven in memory.
     steps = 60_000

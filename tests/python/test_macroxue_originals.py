@@ -130,7 +130,7 @@ def test_the_shards_of_an_original_are_its_own(tmp_path: Path) -> None:
     failed = run_command(
         "export", archive.path, "--format", "original", "--out", tmp_path / "out", "--shard-rows", 10, status=2
     )
-    assert "shard_rows" in failed.stderr
+    assert "--shard-rows: expected none" in failed.stderr
 
 
 def test_a_missing_row_is_an_error_of_the_file_of_rows(tmp_path: Path) -> None:

@@ -682,6 +682,7 @@ def assert_nothing_is_lost(folder: Path, table: a2store.StepTable) -> None:
         assert batch.board[start:end].astype("<u8").tobytes() in boards
 
 
+@pytest.mark.filterwarnings("ignore:.*repeat the game")
 def test_a_rejected_run_leaves_no_types(tmp_path: Path) -> None:
     """A run with 255 types does not fit into a pack that has two others. The next run fits."""
     one, two = made(1), made(2, seed=4)

@@ -36,7 +36,6 @@ def runs(tmp_path: Path) -> Path:
         ("export", "runs"),
         ("simulate", "runs"),
         ("from_runs", "bytes"),
-        ("stats", "runs"),
     ],
 )
 def test_the_function_is_called(runs: Path, tmp_path: Path, what: str, unit: str) -> None:

@@ -97,7 +97,7 @@ def test_the_command_runs_queries(made: a2store.Archive, folder: Path, tmp_path:
         (["high_scores"], "high_score"),
         (["high_score", "-p", "minimum=1"], "minimum"),
         (["high_score", "-p", "min_score=many"], "min_score"),
-        (["high_score", "-p", "min_score=-1"], "min_score"),
+        (["score_histogram", "-p", "width=-1"], "width"),
         (["high_score", "-p", "min_score"], "min_score"),
         (["high_score", "--folder", "absent"], "absent"),
     ],

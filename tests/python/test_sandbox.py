@@ -123,12 +123,12 @@ LIMITS = ["--memory-limit", "512MiB", "--time-limit", "2s", "--spill-limit", "64
 def test_statements_that_only_the_sandbox_contains(archive: a2store.Archive, tmp_path: Path, name: str) -> None:
     """Statements that would harm a process with other work; see ``test_guard.py``."""
     sql, _ = ESCAPES[name]
-    args = command("sql", "--sandbox", *LIMITS, "-o", tmp_path / "rows", archive.path, sql)
+    args = command("sql", "--sandbox", *LIMITS, "-o", tmp_path / "rows.txt", archive.path, sql)
     done = subprocess.run(args, capture_output=True, check=False, timeout=HANGS, text=True)
     assert done.stdout == ""
     assert done.returncode in (0, 1, 2)
     # The result is complete or missing.
-    assert (tmp_path / "rows").exists() == (done.returncode == 0)
+    assert (tmp_path / "rows.txt").exists() == (done.returncode == 0)
     if done.returncode == 0:
         assert done.stderr == ""
     else:
@@ -138,7 +138,7 @@ def test_statements_that_only_the_sandbox_contains(archive: a2store.Archive, tmp
 
 
 def test_ordinary_errors_are_unchanged(archive: a2store.Archive, tmp_path: Path) -> None:
-    file = tmp_path / "rows"
+    file = tmp_path / "rows.txt"
     file.write_text("old")
     for args in (
         [archive.path, "SELECT nothing FROM runs"],
@@ -146,10 +146,10 @@ def test_ordinary_errors_are_unchanged(archive: a2store.Archive, tmp_path: Path)
         [archive.path, "DROP x"],
     ):
         plain = run_command("sql", *args, status=2)
-        for extra in ([], ["-o", file]):
+        for extra in ([], ["-o", file, "--overwrite"]):
             done = sandboxed(*args, *extra, status=2)
             assert (done.stdout, done.stderr) == (plain.stdout, plain.stderr)
-    assert "outside" in sandboxed(archive.path, "SELECT 1", "-o", Path(archive.path) / "rows", status=2).stderr
+    assert "outside" in sandboxed(archive.path, "SELECT 1", "-o", Path(archive.path) / "rows.txt", status=2).stderr
     assert file.read_text() == "old"
 
 
@@ -167,7 +167,7 @@ def test_time(archive: a2store.Archive) -> None:
 
 
 def test_memory(archive: a2store.Archive, tmp_path: Path) -> None:
-    file = tmp_path / "rows"
+    file = tmp_path / "rows.txt"
     # Less than the program itself needs.
     for extra in ([], ["-o", file]):
         done = sandboxed("--memory-limit", "1MiB", archive.path, "SELECT 1", *extra, status=1)
@@ -187,12 +187,12 @@ def test_a_query_that_exceeds_the_memory_limit(archive: a2store.Archive) -> None
 
 
 def test_disk(archive: a2store.Archive, tmp_path: Path) -> None:
-    file = tmp_path / "rows"
+    file = tmp_path / "rows.txt"
     file.write_text("old")
     done = sandboxed("--spill-limit", "4MiB", *FOREVER, archive.path, LONG, "--format", "csv", "-o", file, status=1)
     assert done.stderr == "a2store: query killed: disk limit of 4 MiB exceeded\n"
     assert file.read_text() == "old"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows", "temporary"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.txt", "temporary"]
 
 
 def test_a_killed_process_is_reported(endless: tuple[subprocess.Popen[str], int]) -> None:

@@ -21,13 +21,13 @@ from .dtypes import BOOL, F32, F64, I8, I16, I32, I64, STR, TIME, U8, U16, U32, 
 PHASES = {"mid": 32, "late": 128}
 STEPS: dict[str, Type] = {
     "run_id": U32, "step_index": U32, "board": U64, "move": U8, "ev_legal": U8, "ev_up": F32, "ev_down": F32,
-    "ev_left": F32, "ev_right": F32, "has_evs": BOOL, "max_exp": U8, "phase": STR, "max_score": U64,
+    "ev_left": F32, "ev_right": F32, "has_evs": BOOL, "max_exp": U8, "phase": STR, "max_score": I64,
     "highest_tile": U32, "num_steps": U32, "engine": STR,
 }  # fmt: skip
 RUNS: dict[str, Type] = {
     "run_id": U32, "format": STR, "engine": STR, "start_time": TIME, "elapsed_s": F32, "num_steps": U32,
-    "max_score": U64, "highest_tile": U32, "final_board": U64, "seed": U64, "verified": BOOL, "version": U64,
-    "source_id": U64, "game_steps": U32, "raw_evs": BOOL,
+    "max_score": I64, "highest_tile": U32, "final_board": U64, "seed": U64, "verified": BOOL, "version": I64,
+    "source_id": I64, "game_steps": U32, "raw_evs": BOOL,
 }  # fmt: skip
 ANNOTATIONS: dict[str, Type] = {
     "run_id": U32, "step_index": U32, "model": STR, "teacher_move": U8, "argmax_head": U8, "argmax_prob": F32,
