@@ -1,6 +1,6 @@
 -- The steps whose move is worth much less than the best move, by the engine's own values, largest loss first. Such a
 -- move may be exploration, a search budget that ran out, or an error. Steps without values, without a known move, or
--- without a value for that move are left out. Raw values are normalised first, as `ev_loss` does it with `raw_evs`.
+-- without a value for that move are left out. Raw values are normalised first (`raw_evs` of `ev_loss`).
 --
 -- Parameters:
 --   min_loss float64 = 0.1: the minimum loss

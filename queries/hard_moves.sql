@@ -1,6 +1,6 @@
--- The steps whose two best values almost agree, smallest gap first: the engine's hardest choices. Equal values make no
--- hard choice, because both moves are right. Steps with fewer than two values are left out. Steps without a known move
--- are included. Raw values are normalised first, as `ev_gap` does it with `raw_evs`.
+-- The steps whose two best values almost agree, smallest gap first: the engine's hardest choices. If the two values are
+-- equal, either move is right, so the step is left out. Steps with fewer than two values are left out. Steps without a
+-- known move are included. Raw values are normalised first (`raw_evs` of `ev_gap`).
 --
 -- Parameters:
 --   max_gap float64 = 0.001: the maximum gap

@@ -263,8 +263,8 @@ impl Run {
         self.tile_65536_masks().is_some() || self.final_board.is_some_and(|board| board.narrow().is_none())
     }
 
-    /// Returns the identity of the game: a hash of the boards of all steps, from 0 to 2^63 - 1. Runs of one game in
-    /// several formats, or by other engines' values, have the same. It is `None` for a run without steps.
+    /// Returns the identity of the game: a hash of the boards of all steps, from 0 to 2^63 - 1. Runs of one game have
+    /// the same identity, even in several formats or with values of other engines. `None` for a run without steps.
     ///
     /// The hash is the first eight bytes of BLAKE3 key derivation from the boards, and from the masks of 65,536 if
     /// there are any, as a little-endian integer without its top bit.
@@ -302,11 +302,11 @@ impl Run {
         Cow::Owned(run)
     }
 
-    /// Returns this run with its final board, if it lacks that board and the last move and the final score determine it.
+    /// Adds the final board, if it is missing and the last move and the final score determine it.
     pub(crate) fn with_derived_final_board(self) -> Run {
         let last = self.num_steps().checked_sub(1).and_then(|last| self.step(last));
         let (Some(last), None, None) = (last, self.final_board, self.step_indices()) else { return self };
-        // If no tiles merge and a 2 spawns, the score is that of the last step's board. So it may have been computed there.
+        // If the score equals that of the last step's board, it may have been computed before the last move.
         let is_of_last = self.meta.max_score == last.board.score();
         let fits = |board: WideBoard| {
             !is_of_last && (board.score(), board.highest_tile()) == (self.meta.max_score, self.meta.highest_tile)
@@ -356,8 +356,8 @@ impl Run {
     }
 }
 
-/// Returns the board after a step's move, if the move leaves one cell empty and `fits` holds for one of the two tiles that
-/// may spawn there.
+/// Returns the board after a step's move, if the move leaves one cell empty and `fits` holds for exactly one of the two
+/// tiles that may spawn there.
 pub(crate) fn final_board_after(last: RunStep, fits: impl Fn(WideBoard) -> bool) -> Option<WideBoard> {
     let after = last.board.slide(last.chosen?);
     if after == last.board || after.num_empty() != 1 {

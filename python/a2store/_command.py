@@ -15,7 +15,7 @@ def main() -> int:
     if arguments[len(before) : len(before) + 1] == ["critic"]:
         from .critic.__main__ import main as critic
 
-        # From here on, Ctrl-C keeps the work done so far.
+        # From here on, Ctrl-C raises `KeyboardInterrupt`, so that completed work is kept.
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         return critic([*arguments[len(before) + 1 :], *before[:1]], program="a2store critic")

@@ -241,7 +241,7 @@ class ShareLoader(StepLoader):
         """Return the batches of an epoch. A rank with one row fewer than others ends with an empty batch."""
         position = self._position
         skipped = min(-(-start // (self.batch_size * self._shard[1])), position.num_batches)
-        # Each rank has orders and symmetries of its own.
+        # Each rank has its own orders and symmetries.
         parts = struct.pack("<QQ", self._seed, self._shard[0])
         seed = int.from_bytes(blake2b(parts, digest_size=8).digest(), "little")
         loader = StepLoader(share, epoch=epoch, rank=0, world_size=1, **{**self._made_options, "seed": seed})
@@ -304,8 +304,8 @@ class _Prefetched:
                 raise _StoppedError
 
         def work() -> None:
-            # A share that fails here is made again when its epoch begins: it may not have fitted beside the share
-            # before, and an unreachable store may be back. That call raises the error, if there is still one.
+            # A share that fails here is made again when its epoch begins. Then the memory of the previous share is
+            # free, and an unreachable store may be back. If that call fails too, it raises the error.
             with suppress(Exception):
                 self._table = query.materialize(**options, progress=goes_on)
 

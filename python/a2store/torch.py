@@ -585,7 +585,7 @@ class StepLoader(IterableDataset[_Tensors]):
         return position
 
     def _every(self, stride: int, row: int) -> Iterator[Batch]:
-        """Return every ``stride``-th batch of the epoch, from the one at a row on."""
+        """Return every ``stride``-th batch of the epoch, beginning with the batch at ``row``."""
         loader, state = self._engine(), self.state_dict()
         while True:
             loader.load_state_dict({**state, "position": row})

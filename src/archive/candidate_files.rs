@@ -127,7 +127,7 @@ fn look_at(found: FoundFile) -> CandidateFile {
         Content::Run
     } else {
         match (content_of(&found.path), ContainerKind::of_name(&found.path)) {
-            // A damaged file: opening it reports the error.
+            // The name belongs to a format, but the content is damaged. Opening the file reports the error.
             (Content::Other, Some(kind)) => Content::Container(kind),
             (content, _) => content,
         }

@@ -22,7 +22,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// again.
 const MAX_FILES: usize = 1 << 18;
 
-/// The words for a missing file in an error.
+/// The text for a missing file in an error.
 const ABSENT: &str = "no file";
 
 /// A key of a file: the hash of its path, its entry in the commit and its last change.

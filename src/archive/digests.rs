@@ -5,9 +5,9 @@
 //! | magic "A2DIGEST" (8) | next_run_id u64 | count u64 | commit_crc u32 | keys, 16 bytes each, ascending | crc32c u32 |
 //! ```
 //!
-//! `_log/<n>.digests` holds the keys of the runs below `next_run_id`: their digests and their games (u128). All numbers are little-endian. The
-//! last one is the CRC32C of all bytes before it. `commit_crc` is the checksum in the trailer of version `n`.
-//! The digests of later runs are read from the files of `runs`.
+//! `_log/<n>.digests` holds the keys of the runs below `next_run_id`: their digests and their games (u128). All numbers
+//! are little-endian. The last number is the CRC32C of all bytes before it. `commit_crc` is the checksum in the trailer
+//! of version `n`. The digests of later runs are read from the files of `runs`.
 
 use super::commit::Operation;
 use super::log::Log;

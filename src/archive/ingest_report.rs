@@ -22,7 +22,7 @@ pub struct IngestOptions {
     pub wait: Duration,
     /// The reaction to a file that does not decode.
     pub on_error: OnError,
-    /// The reaction to a new run whose game the archive holds in another run.
+    /// The reaction to a new run of a game that the archive already has.
     pub on_twin: OnTwin,
 }
 
@@ -42,7 +42,7 @@ pub enum OnError {
     Raise,
 }
 
-/// The reaction to a twin: a new run whose boards are those of another run, such as one game in two formats.
+/// The reaction to a twin: a new run with the same boards as another run, such as one game in two formats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnTwin {
     /// Adds the run, and counts it in the report. Splits keep the runs of one game together.
@@ -72,8 +72,8 @@ pub struct IngestReport {
     pub accepted: u64,
     /// The number of runs skipped because the archive or the earlier input holds them.
     pub duplicates: u64,
-    /// The number of runs whose game another run of the archive or of the earlier input has. They are added unless
-    /// [`OnTwin::Skip`] is set. Recorded runs are always added.
+    /// The number of twins: new runs with the same boards as another run of the archive or of the earlier input.
+    /// They are added unless [`OnTwin::Skip`] is set. Recorded runs are always added.
     pub twins: u64,
     /// The number of runs and whole files that could not be read. Each has an entry in `errors`.
     pub rejected: u64,

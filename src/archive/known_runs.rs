@@ -1,5 +1,5 @@
 //! The decision which runs an ingest adds: runs of files with new content, and runs of a recording with new
-//! ids. A run with another's game is a twin, which the caller may want to skip.
+//! ids. A twin is a new run of a known game. The caller decides whether to skip twins.
 
 use super::digests::{Digests, KeptDigests};
 use super::ingest_report::OnTwin;
@@ -24,12 +24,12 @@ pub(super) struct KnownRuns {
     added: (Vec<[u8; 32]>, Vec<i64>),
 }
 
-/// What an archive holds of a run.
+/// Whether a run or its game is new.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Novelty {
-    /// The run itself.
+    /// The archive has this run.
     Duplicate,
-    /// Another run of the same game.
+    /// The archive has another run of the same game.
     Twin,
     New,
 }
@@ -56,7 +56,7 @@ impl KnownRuns {
         self.ids.is_none() && self.digests.contains(digest)
     }
 
-    /// Adds a run, unless it is a twin to be skipped. Returns what the archive held of it before.
+    /// Adds a new run, unless it is a twin and `on_twin` skips twins. Returns whether the run and its game were new.
     pub(super) fn insert(&mut self, run: &RunInfo, on_twin: OnTwin) -> Novelty {
         let is_known = match (&mut self.ids, run.source_id) {
             (Some(ids), Some(id)) => !ids.insert(id),

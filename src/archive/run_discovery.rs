@@ -147,7 +147,7 @@ impl<'a> RunDiscovery<'a> {
         )
     }
 
-    /// Makes each file of unknown content an error.
+    /// Sets whether a file of unknown content is an error.
     pub(super) fn strict(mut self, is_strict: bool) -> Self {
         self.is_strict = is_strict;
         self

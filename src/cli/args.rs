@@ -126,8 +126,7 @@ pub(super) struct IngestArgs {
     /// Add nothing if any file fails to decode.
     #[arg(long)]
     pub(super) strict: bool,
-    /// What to do with a new run whose game another run of the archive has, such as one game in two formats: keep or
-    /// skip.
+    /// Keep or skip a new run of a game that the archive already has, for example in another format.
     #[arg(long, value_name = "ACTION", default_value = "keep", value_parser = ["keep", "skip"])]
     pub(super) on_twin: String,
     /// Keep running until Ctrl-C, and ingest new and changed files once per period (60s if no period is given).
@@ -273,8 +272,8 @@ pub(super) struct GameArgs {
     /// Smallest loss of a blunder: the best value minus the value of the played move, both from 0 to 1.
     #[arg(long, value_name = "LOSS", default_value_t = Thresholds::default().min_loss)]
     pub(super) min_loss: f32,
-    /// Largest gap of a hard move: the best value minus the second best, both from 0 to 1. Equal values are no hard
-    /// move.
+    /// Largest gap of a hard move: the best value minus the second best, both from 0 to 1. A gap of 0 is not a
+    /// hard move.
     #[arg(long, value_name = "GAP", default_value_t = Thresholds::default().max_gap)]
     pub(super) max_gap: f32,
     /// Colours of the tiles: those of the game, or colours that are in order of lightness.

@@ -36,8 +36,8 @@ pub(super) fn conclude<C: Parser>(
     }
 }
 
-/// Returns the text of an error. A question about a similar name comes first, and the name of an argument is that of the
-/// command's option.
+/// Returns the text of an error. A suggestion of a similar name comes first. An argument has the name of the command's
+/// option.
 fn message(error: &anyhow::Error, command: &Command, args: &[OsString]) -> String {
     let mut text = format!("{error:#}");
     if let Some(ErrorKind::Argument { name, .. }) = error.downcast_ref::<Error>().map(Error::kind)

@@ -13,7 +13,7 @@ use serde_json::json;
 use std::io::Write;
 use std::time::Instant;
 
-/// The most ignored files that are named one by one.
+/// The maximum number of ignored files that are listed by name.
 const MAX_SHOWN_IGNORED: usize = 10;
 
 pub(super) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {

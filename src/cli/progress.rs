@@ -1,5 +1,5 @@
-//! The progress bar, and Ctrl-C: a signal cancels long work, and soon ends a process whose work does not react. A second
-//! signal ends the process at once.
+//! The progress bar, and signals such as Ctrl-C. A signal cancels long work. If the process still runs some seconds
+//! later, it ends. A second signal ends the process at once.
 
 use super::terminal::print_warning;
 use crate::cancellation::CancellationToken;
@@ -60,11 +60,11 @@ impl Progress for WithWarnings {
     }
 }
 
-/// The time that cancelled work has to end. A call of the operating system may never return, such as a read from a file
-/// system that hangs.
+/// The time that cancelled work has to end. Afterwards the process ends, because a system call may never return, such
+/// as a read from a file system that hangs.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The exit status after the last signal, by the convention of shells: 128 plus its number. Before a signal, that of
+/// The exit status: 128 plus the number of the last signal, as in shells. Before any signal, it is the status of
 /// SIGINT.
 static STATUS: LazyLock<Arc<AtomicUsize>> = LazyLock::new(|| Arc::new(AtomicUsize::new(128 + SIGINT as usize)));
 
@@ -77,8 +77,8 @@ pub(super) fn interrupted_status() -> u8 {
 pub(super) struct Interrupt(CancellationToken);
 
 impl Interrupt {
-    /// Registers the signal handlers. If the process still runs some seconds after a signal, it ends: it publishes nothing
-    /// more, and may leave staged files, as after SIGKILL.
+    /// Registers the signal handlers. If the process still runs some seconds after a signal, it ends. It then publishes
+    /// nothing more, and may leave staged files, as after SIGKILL.
     pub(super) fn new() -> Result<Interrupt> {
         let flag = Arc::new(AtomicBool::new(false));
         let (mut woken, wake) = UnixStream::pair()?;

@@ -113,7 +113,7 @@ pub(super) struct QueryArgs {
 }
 
 impl QueryArgs {
-    /// Returns the format of the rows: the given one, that of the output file's ending, or a table.
+    /// Returns the format of the rows: the given format, else the format of the output file's ending, else a table.
     pub(super) fn output_format(&self) -> Result<OutputFormat> {
         let Some(path) = &self.output else {
             let format = self.format.unwrap_or(OutputFormat::Table);

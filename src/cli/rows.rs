@@ -12,8 +12,8 @@ use arrow::array::RecordBatch;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Writes a query's rows to a file or to standard output. The complete file replaces an existing one. A table that is
-/// wider than the terminal hides the columns in `keep` last.
+/// Writes a query's rows to a file or to standard output. The complete file replaces an existing one. If a table is
+/// wider than the terminal, the columns in `keep` are hidden last.
 pub(super) fn write(
     rows: QueryStream,
     format: OutputFormat,

@@ -44,7 +44,7 @@ pub(super) fn named(args: &NamedQueryArgs) -> Result<u8> {
     print_rows(&archive, &query, &args.run)
 }
 
-/// Checks the names of parameters, so that an error shows how to write them here.
+/// Checks the names of parameters, so that an error shows parameters as options of the command.
 fn check_names(query: &SavedQuery, given: &[(String, ScalarValue)]) -> Result<()> {
     let known = |name: &str| query.parameters.iter().any(|parameter| parameter.name == name);
     if let Some((unknown, _)) = given.iter().find(|(name, _)| !known(name)) {

@@ -25,8 +25,8 @@ pub(super) struct Table {
     pub(super) num_hidden: usize,
 }
 
-/// Formats rows as a table. If it is wider than the terminal, texts are shortened first; then columns in the middle are
-/// hidden, the columns in `keep` last.
+/// Formats rows as a table. If it is wider than the terminal, texts are shortened first. Then columns in the
+/// middle are hidden. The columns in `keep` are hidden last.
 pub(super) fn table(batches: &[RecordBatch], look: Look, keep: &[String]) -> Result<Table> {
     let Some(first) = batches.first() else { return Ok(Table { text: String::new(), num_hidden: 0 }) };
     let mut columns: Vec<Column> = Vec::new();
@@ -136,7 +136,7 @@ impl Column {
 
 const NULL: &str = "NULL";
 
-/// The width of a column that stands for hidden ones.
+/// The width of the column that replaces hidden columns.
 const GAP: usize = 4;
 
 /// Returns the width of a line with these columns. Each column has a border and two blanks.
@@ -178,7 +178,7 @@ fn visible(columns: &[Column], width: usize, keep: &[String]) -> Vec<bool> {
     visible
 }
 
-/// Returns how many runs of hidden columns there are.
+/// Returns the number of gaps: groups of adjacent hidden columns.
 fn num_gaps(visible: &[bool]) -> usize {
     visible.chunk_by(|a, b| a == b).filter(|run| !run[0]).count()
 }

@@ -40,7 +40,7 @@ pub(crate) struct Position {
     pub(crate) played: Option<Move>,
     /// The engine's values of up, down, left and right; `None` for an illegal move or an unknown value.
     pub(crate) values: [Option<f32>; 4],
-    /// The values from 0 to 1: [`Run::normalized`].
+    /// The values, normalised to 0 to 1 by [`Run::normalized`].
     normalized: [Option<f32>; 4],
     /// The predictions, one for each model that annotated the step.
     pub(crate) predictions: Vec<Prediction>,

@@ -31,7 +31,7 @@ impl fmt::Display for Mark {
     }
 }
 
-/// The limits that decide which steps are marked. Both are in the unit of normalised values: 0 to 1.
+/// The limits that decide which steps are marked. Both apply to normalised values, which are from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Thresholds {
     /// The minimum loss of a blunder.

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::query::{QueryOptions, short};
 use serde_json::{Value, json};
 
-/// The page without data. `web/` builds it.
+/// The page without data, built from `web/`.
 const TEMPLATE: &str = include_str!("assets/replay.html");
 
 /// The part of the template that the data replaces.

@@ -17,12 +17,12 @@ use std::path::{Path, PathBuf};
 /// With [`ExportOptions::append`], the runs are added to an existing pack.dat or dataset. This merges several
 /// inputs into one. [`ExportFormat::Original`](crate::ExportFormat::Original) is rejected: use a file copy instead.
 ///
-/// `progress` gets a warning about the parts of runs that the format loses, and about games that occur more than once.
+/// `progress` gets warnings about the parts of runs that the format loses, and about games that occur more than once.
 ///
 /// # Errors
-/// The error of the first file or run that cannot be read or written, unless [`ExportOptions::skip_errors`] is set, and the errors
-/// of [`Query::export_runs`](crate::Query::export_runs). A file of many runs appears completely or not at all. After an
-/// error, an appended file is unchanged.
+/// The error of the first file or run that cannot be read or written, unless [`ExportOptions::skip_errors`] is set, and
+/// the errors of [`Query::export_runs`](crate::Query::export_runs). A file of many runs appears completely or not at
+/// all. After an error, an appended file is unchanged.
 ///
 /// # Examples
 /// ```
@@ -82,7 +82,7 @@ pub fn convert<P: AsRef<Path>>(
     Ok(report)
 }
 
-/// The output of a conversion, which the first run opens.
+/// The output of a conversion. The first run opens it.
 struct Output {
     to: ExportOutput,
     parts: Vec<Part>,

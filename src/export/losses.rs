@@ -13,7 +13,7 @@ pub(super) struct Part {
 }
 
 pub(super) const FINAL_BOARD: Part = Part { name: "final boards", is_in: |run| run.final_board().is_some() };
-/// The moves of a run that has all of them. A reader derives the others from the boards again.
+/// The moves of a run, if all are known. A reader derives the moves of other runs from the boards again.
 pub(super) const MOVES: Part =
     Part { name: "moves", is_in: |run| run.num_steps() > 0 && run.unknown_moves().is_empty() };
 pub(super) const VALUES: Part = Part { name: "values", is_in: has_values };
@@ -32,7 +32,7 @@ pub(super) const SEED: Part = Part { name: "seeds", is_in: |run| run.meta().seed
 /// Valuation types, board evaluations, and seeds and ranks of steps.
 pub(super) const DETAILS: Part = Part { name: "details of steps", is_in: |run| run.details().is_some() };
 
-/// The number of written runs that had each part that the format loses.
+/// For each part that the format loses, the number of written runs that had it.
 pub(super) struct Losses(Vec<u64>);
 
 impl Losses {
@@ -59,7 +59,7 @@ impl Losses {
     }
 }
 
-/// Returns for each part whether the run has it.
+/// Returns whether the run has each of the parts.
 pub(super) fn lost(parts: &[Part], run: &Run) -> Vec<bool> {
     parts.iter().map(|part| (part.is_in)(run)).collect()
 }

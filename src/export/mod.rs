@@ -1,8 +1,8 @@
 //! Export of an archive's runs to the file formats of the field, and conversion of files without an archive.
 //!
 //! The entry point is [`Query::export_runs`](crate::Query::export_runs): the query selects run ids, and the runs
-//! are written in the order of ids. Invariant: a run that the format cannot hold is rejected before anything is written. One
-//! warning counts the runs that lose a part.
+//! are written in the order of ids. Invariant: a run that the format cannot hold is rejected before anything is
+//! written. One warning counts the runs that lose a part.
 //!
 //! | file | owns |
 //! | --- | --- |

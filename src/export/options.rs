@@ -30,8 +30,9 @@ pub struct ExportOptions {
     /// that all runs came from. Shards are `steps-000001.npy`, … in a session and `steps-00000.npy`, … in the others.
     /// Appending keeps the existing sharding. The format `original` rejects it.
     pub shard_rows: Option<u64>,
-    /// Session: whether to write the moves. `None` = with moves, unless a run comes from a session without them; in a
-    /// conversion, only if the first run has all of its moves. If moves are written, a run with an unknown move is rejected.
+    /// Session: whether to write the moves. `None` = with moves, unless a run comes from a session without them. In a
+    /// conversion, `None` = with moves only if the first run has all of its moves. If moves are written, a run with an
+    /// unknown move is rejected.
     pub moves: Option<bool>,
     /// pack.dat, dataset and Macroxue pack: append to an existing one.
     pub append: bool,
@@ -119,7 +120,7 @@ impl ExportOptions {
     }
 }
 
-/// The most runs that a message lists.
+/// The maximum number of runs that a message lists.
 const MAX_SHOWN_RUNS: usize = 10;
 const ORIGINALS: &str = "runs that came from run files, or from one Macroxue pack";
 
@@ -146,8 +147,8 @@ pub struct ExportReport {
 }
 
 impl ExportReport {
-    /// Counts a run that was written, and returns true. Otherwise returns the error, or lists it if `skip_errors` is set
-    /// and the format cannot hold the run.
+    /// Counts a written run, and returns true. If the format cannot hold the run and `skip_errors` is set, lists the
+    /// error and returns false. Returns any other error.
     pub(super) fn add(
         &mut self,
         num_steps: u64,

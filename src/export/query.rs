@@ -28,8 +28,8 @@ impl Query {
     /// Other formats are written to `out`, or into the folder `out` under their usual name. They appear
     /// completely or not at all. No existing file is replaced.
     ///
-    /// If the format needs final boards, a missing one is derived if the last move and the score determine it. `progress`
-    /// gets one warning about the parts of runs that the format loses.
+    /// For a format that needs final boards, a missing one is derived if the last move and the score determine it.
+    /// `progress` gets one warning about the parts of runs that the format loses.
     ///
     /// # Errors
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the query has no column `run_id`, or if a run does
@@ -111,7 +111,7 @@ impl Query {
                 let StoredRun { run_id, run, source_id, game_steps, .. } = stored;
                 let (num_steps, run) = (run.num_steps() as u64, options.prepared(run));
                 let lost = lost(parts, &run);
-                // The sink handles an error of the encoder, in the order of ids.
+                // The next closure handles an error of the encoder, in the order of ids.
                 let exported = ExportedRun { id: run_id.into(), run, original, source_id, game_steps };
                 Ok((num_steps, lost, encoder.encode(exported)))
             },

@@ -28,7 +28,7 @@ pub(super) struct TargetFormat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holds {
     All,
-    /// Runs with a final board, or with one that the score determines.
+    /// Runs whose final board is known, or determined by the score.
     WholeGames,
     /// Runs that came from run files.
     Originals,

@@ -35,7 +35,7 @@ pub(super) trait FileKind: fmt::Debug + Send + Sync {
     /// Returns whether a file with this prefix is of this kind.
     fn detect(&self, prefix: &[u8]) -> bool;
 
-    /// Returns whether a file with this name claims to be of this kind. If its bytes are not, it is damaged.
+    /// Returns whether this name belongs to this kind. A file of this name with other content is damaged.
     fn has_name(&self, name: &str) -> bool {
         let _ = name;
         false

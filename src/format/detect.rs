@@ -63,7 +63,7 @@ impl ContainerKind {
         ContainerKind::all().find(|kind| kind.file.detect(prefix))
     }
 
-    /// Returns the kind that the name of a file claims.
+    /// Returns the kind to which the name of a file belongs.
     pub(crate) fn of_name(path: &Path) -> Option<ContainerKind> {
         let name = path.file_name()?.to_str()?;
         ContainerKind::all().find(|kind| kind.file.has_name(name))

@@ -192,7 +192,7 @@ impl Macroxue {
         if last.index.checked_add(1)? != self.meta.num_moves {
             return None;
         }
-        // The highest tile rejects a board on which two tiles of 65536 merged.
+        // Comparing the highest tile too excludes a board on which two tiles of 65536 merged.
         let expected = (self.meta.sum_tile?, self.meta.max_tile);
         final_board_after(last, |board| (u64::from(board.tile_sum()), board.highest_tile()) == expected)
     }

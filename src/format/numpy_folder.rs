@@ -56,7 +56,7 @@ impl FileKind for MetadataFile {
 
     fn open(&self, path: &Path, _: &CancellationToken) -> Result<Opened<Box<dyn RunSource>>> {
         let folder = parent(path);
-        // A recorder creates the database first. Annotations have a copy of the database of their pool.
+        // A recorder creates the database before the steps. A folder of annotations has a copy of its pool's database.
         let may_lack_steps = session::is_recording(folder) || folder.join(annotations::MANIFEST).exists();
         if path.file_name().is_some_and(|name| name == shards::METADATA) && !may_lack_steps && !has_steps(folder)? {
             let expected = "steps.npy or steps-<number>.npy beside it";

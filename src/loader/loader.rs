@@ -179,8 +179,8 @@ impl Loader {
         self.position.next().0
     }
 
-    /// Sets the epoch that the next [`batches`](Loader::batches) serve. They begin at its first row, or at the position
-    /// of a state of this epoch that was just loaded.
+    /// Sets the epoch that the next [`batches`](Loader::batches) serve. They begin at the epoch's first row, or at the
+    /// position of a loaded state if this state is of the same epoch and was just loaded.
     pub fn set_epoch(&self, epoch: u64) {
         self.position.set_epoch(epoch);
     }
@@ -199,7 +199,7 @@ impl Loader {
     }
 
     /// Returns the batches of an epoch, from its beginning or from the position of a loaded state. If the previous
-    /// iteration returned a batch or ended, and `set_epoch` was not called since, they are of the next epoch.
+    /// iteration returned a batch or ended, and no `set_epoch` followed, this is the next epoch.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if no thread can be started, and

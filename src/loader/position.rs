@@ -75,8 +75,8 @@ impl Position {
         Start { epoch, row, iteration: state.iteration }
     }
 
-    /// Notes that an iteration has returned the batch before `row`, or has ended there. Does nothing if the position has
-    /// jumped since, or another iteration has begun.
+    /// Records that an iteration has returned the batch before `row`, or has ended there. Does nothing if the position
+    /// has jumped since, or if another iteration has begun.
     pub(crate) fn serve(&self, iteration: u64, row: u64) {
         let mut state = self.lock();
         if state.iteration == iteration {

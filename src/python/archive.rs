@@ -268,8 +268,8 @@ pub(super) fn repair(
 ///   error and writes nothing. ``"skip"`` writes the other runs and lists the error in the report.
 /// - ``format``: ``"a2t1"``, ``"a2run2"``, ``"a2pack"``, ``"packdat"``, ``"npy"``, ``"session"``, ``"macroxue"`` or
 ///   ``"jsonl"``.
-/// - ``moves``: for ``"session"``: as in ``Archive.export_runs``, but ``None`` = only if the first run has all of its
-///   moves.
+/// - ``moves``: for ``"session"``: as in ``Archive.export_runs``, but ``None`` = with moves only if the first run has
+///   all of its moves.
 /// - ``by_step``, ``compact``, ``compress``, ``align``, ``shard_rows``, ``workers``, ``progress``: as in
 ///   ``Archive.export_runs``.
 ///
@@ -493,8 +493,9 @@ impl PyArchive {
     ///   otherwise a bar is shown if standard error is a terminal.
     /// - ``on_error``: the effect of a file that cannot be read or decoded. ``"report"`` lists it in the report and
     ///   continues; ``"raise"`` raises its error and adds nothing.
-    /// - ``on_twin``: the effect of a new run whose game another run has, such as one game in two formats. ``"keep"``
-    ///   adds the run, and splits keep both on one side; ``"skip"`` skips it. ``report.twins`` counts both.
+    /// - ``on_twin``: the effect of a twin, which is a new run with the same boards as another run, such as one game in
+    ///   two formats. ``"keep"`` adds the twin, and splits keep both runs on one side. ``"skip"`` skips the twin.
+    ///   ``report.twins`` counts twins in both cases.
     /// - ``wait``: how long to wait while another process on this machine writes to the archive, in seconds or as a
     ///   ``timedelta``; ``None`` = ten minutes.
     ///
@@ -1042,11 +1043,10 @@ impl PyArchive {
     ///
     /// ``"original"`` restores the exact bytes of ingested run files, or the Macroxue pack that all runs came from. It
     /// rejects a pack of which the archive lacks a run, unless the query selects only some of its runs. Run files are
-    /// named by id, as in ``out/run-00000042.a2run2``; if there are more than 1,000, they go into subfolders
-    /// of 1,000 files. One ``UserWarning`` counts the runs of which the format loses a part, such as final boards;
-    /// docs/formats.md has a table. If the format requires
-    /// whole games, a missing final board is derived if the last move and the score determine it; otherwise the run is
-    /// rejected. No file is overwritten.
+    /// named by id, as in ``out/run-00000042.a2run2``; if there are more than 1,000, they go into subfolders of 1,000
+    /// files. One ``UserWarning`` counts the runs that lose a part, such as the final board; docs/formats.md has a
+    /// table of these losses. For a format that requires whole games, a missing final board is derived if the last move
+    /// and the score determine it. Otherwise the run is rejected. No file is overwritten.
     ///
     /// - ``query``: SQL whose result has a column ``run_id``.
     /// - ``out``: a folder for run files, ``"npy"``, ``"session"`` and ``"macroxue"``. For other formats, the file, or
@@ -1061,8 +1061,8 @@ impl PyArchive {
     /// - ``shard_rows``: for ``"npy"``, ``"session"`` and ``"macroxue"``: rows per file, at least 1; ``None`` = one
     ///   file, or the files of the Macroxue pack that all runs came from.
     ///   ``"original"`` rejects it.
-    /// - ``moves``: for ``"session"``: whether the rows have moves. ``False`` is for an existing Rust reader of
-    ///   sessions, which rejects them. ``None`` = with moves, unless a run comes from a session without them.
+    /// - ``moves``: for ``"session"``: whether the rows have moves. ``False`` is for the field's Rust reader of
+    ///   sessions, which rejects moves. ``None`` = with moves, unless a run comes from a session without them.
     /// - ``append``: for ``"packdat"``, ``"npy"`` and ``"macroxue"``: ``True`` = add to existing files.
     /// - ``on_error``: the effect of a run that the format cannot hold. ``"raise"`` raises ``ValueError``. ``"skip"``
     ///   writes the other runs and lists the error in the report.

@@ -371,7 +371,7 @@ impl PyBatchIterator {
     }
 }
 
-/// The position of a loader that is written in Python: the state machine of ``Loader``.
+/// The position of a loader written in Python, with the state machine of ``Loader``.
 #[pyclass(frozen, name = "_Position", module = "a2store")]
 pub(super) struct PyPosition(Position);
 
@@ -428,7 +428,7 @@ impl PyPosition {
         (epoch, row, iteration)
     }
 
-    /// Note that an iteration has returned the batch before ``row``, or has ended there.
+    /// Record that an iteration has returned the batch before ``row``, or has ended there.
     fn serve(&self, iteration: u64, row: u64) {
         self.0.serve(iteration, row);
     }

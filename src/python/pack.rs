@@ -400,7 +400,7 @@ impl PyPackReader {
     ///
     /// The same runs and steps are in ``test`` as in ``to_table().train_test_split(…)``. They stay there when
     /// runs are appended to the pack. Runs of one game are on one side. ``split`` instead makes a part of an exact
-    /// size, and ignores that runs may be of one game.
+    /// size, so runs of one game may be on both sides.
     ///
     /// - ``test_size``: the approximate share of runs or steps in ``test``, in ``0..=1``.
     /// - ``seed``: the seed of the split, in ``0..2**64``.
@@ -479,7 +479,7 @@ impl PyPackReader {
         Ok(PyJsonlReport { num_runs, num_steps, num_bytes, errors })
     }
 
-    /// The statistics, which are read from the pack if it has them, else computed in parallel once.
+    /// The statistics. They are read from the pack if it has them, and otherwise computed once, in parallel.
     ///
     /// Raises ``KeyboardInterrupt`` on Ctrl-C.
     ///

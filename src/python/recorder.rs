@@ -480,8 +480,8 @@ impl PyGame {
     /// - ``final_board``: the board after the last move, as for ``push``; ``None`` = unknown.
     ///
     /// The game is not kept if this raises ``RecorderLimitError`` (it would exceed ``max_disk_mb``) or ``ValueError``
-    /// (the recorder is closed). It is kept if this raises ``OSError``, because the journal cannot be written, for
-    /// example on a full disk. The next rotation writes it, so do not record the game again.
+    /// (the recorder is closed). ``OSError`` means that the journal cannot be written, for example on a full disk.
+    /// The recorder then keeps the game, and the next rotation writes it. So do not record the game again.
     ///
     /// >>> from a2store import selfplay
     /// >>> recorder = selfplay.Recorder("selfplay", tag="v1")

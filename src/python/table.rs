@@ -488,9 +488,9 @@ impl PyStepTable {
 
     /// Split the rows by run into two disjoint views, ``(train, val)``, and return them.
     ///
-    /// The run's game and the seed alone determine whether the run is held out. So a run keeps its side when the archive
-    /// grows, a run in ``val`` stays there when ``val`` grows, and runs of one game are on one side. Use another seed to
-    /// split a view again.
+    /// The run's game and the seed alone determine whether the run is held out. So a run keeps its side when the
+    /// archive grows, a run in ``val`` stays there when ``val`` grows, and runs of one game are on one side. Use
+    /// another seed to split a view again.
     ///
     /// - ``val``: the approximate share of held-out runs, in ``0..=1``.
     /// - ``seed``: the seed of the split, in ``0..2**64``.
@@ -512,10 +512,11 @@ impl PyStepTable {
 
     /// Split the rows into two disjoint views, ``(train, test)``, and return them.
     ///
-    /// The seed and the run's game (``runs.game``), and the step's index for ``unit="step"``, determine the side. So a run
-    /// or step keeps its side when the archive grows, and none leaves ``test`` when ``test_size`` grows. Equal games are
-    /// never on both sides. In a table whose runs are unknown, such as an array of NumPy, the run's id replaces the game.
-    /// Use another seed to split a view again. ``split`` and ``PackReader.train_test_split`` make the same choice of runs.
+    /// The seed and the run's game (``runs.game``) determine the side, for ``unit="step"`` together with the step's
+    /// index. So a run or step keeps its side when the archive grows, and none leaves ``test`` when ``test_size``
+    /// grows. Runs of one game are divided alike: equal steps are on the same side. In a table whose runs are unknown,
+    /// such as a NumPy array, the run's id replaces the game. Use another seed to split a view again. ``split`` and
+    /// ``PackReader.train_test_split`` choose the same runs.
     ///
     /// - ``test_size``: the approximate share of runs or steps in ``test``, in ``0..=1``.
     /// - ``seed``: the seed of the split, in ``0..2**64``.
@@ -523,8 +524,8 @@ impl PyStepTable {
     ///   Steps of one run resemble each other, so a test on such a split overrates a model. A view takes about 20 bytes
     ///   per range of consecutive rows.
     ///
-    /// Raises ``ValueError`` for a share out of range and another unit, ``MemoryError``, and the errors of reading the
-    /// archive's runs.
+    /// Raises ``ValueError`` for a share out of range or an unknown unit, ``MemoryError``, and the errors of reading
+    /// the archive's runs.
     ///
     /// >>> train, test = table.train_test_split(0.2, seed=1)
     /// >>> set(train["run_id"]) & set(test["run_id"])
@@ -543,8 +544,9 @@ impl PyStepTable {
     /// Write the rows to a ``.npy`` file, which ``numpy.load`` opens as a structured array.
     ///
     /// The metadata for ``load`` follows the rows, where NumPy ignores it: the fingerprint, the categories, checksums,
-    /// and the score, game and engine of each run. For a view, only its rows are written. The file is written atomically, is
-    /// durable, and replaces an existing file. A process that has mapped the old file keeps the old content.
+    /// and the score, game and engine of each run. For a view, only its rows are written. The file is written
+    /// atomically, is durable, and replaces an existing file. A process that has mapped the old file keeps the old
+    /// content.
     ///
     /// - ``path``: the file.
     /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;

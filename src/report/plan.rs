@@ -17,7 +17,7 @@ pub(super) struct PlannedTable {
     pub(super) key: &'static str,
     pub(super) query: &'static str,
     pub(super) parameters: Vec<(&'static str, ScalarValue)>,
-    /// A remark about the result: that it is an estimate.
+    /// A remark that the result is an estimate.
     pub(super) note: Option<String>,
 }
 

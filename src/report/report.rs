@@ -47,7 +47,7 @@ pub struct ReportTable {
     pub rows: Result<RecordBatch, String>,
     /// The duration of the query.
     pub elapsed: Duration,
-    /// A remark about the result: that it is an estimate. `None` = exact and complete.
+    /// A remark that the result is an estimate. `None` = exact and complete.
     pub note: Option<String>,
 }
 

@@ -21,10 +21,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// The share of one rank: the rows that [`Query::materialize`] copies with this option.
 ///
 /// A round puts the row groups that the query reads in a random order, which depends on `seed` and `round` only. If a
-/// query reads fewer than 4 row groups for each rank, they are first divided into that many parts. The round cuts the
-/// sequence into `world_size` shares, whose sizes differ by at most one row. So the shares of a round are
-/// disjoint and complete, and the shares of another round have other rows. The rows of a share are in the order of the
-/// query.
+/// query reads fewer than 4 row groups for each rank, they are first divided into about 4 parts for each rank. The
+/// round cuts the sequence into `world_size` shares, whose sizes differ by at most one row. So the shares of a round
+/// are disjoint and complete, and the shares of another round have other rows. The rows of a share are in the order of
+/// the query.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -135,11 +135,11 @@ impl Shard {
     }
 }
 
-/// The smallest number of parts for each rank that a round puts in order. With fewer row groups, parts of them are put in
-/// order, so that the shares of a small archive also change from round to round.
+/// The minimum number of parts for each rank that a round puts in order. If there are fewer row groups, they are
+/// divided, so that the shares of a small archive also change from round to round.
 const MIN_PARTS: u64 = 4;
 
-/// Returns the blocks or, if there are fewer than `min_parts`, equal parts of them.
+/// Returns the blocks, or equal parts of them if there are fewer than `min_parts` blocks.
 fn divided(blocks: &[u64], min_parts: u64) -> Vec<(usize, Range<u64>)> {
     let most = match blocks.len() as u64 >= min_parts {
         true => u64::MAX,
@@ -174,7 +174,7 @@ pub(super) enum ShareRows {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) partition: usize,
-    /// The rows, ascending. The end is a maximum if the number of rows is not known in advance.
+    /// The rows, ascending. The last end is an upper bound if the number of rows is not known in advance.
     pub(super) rows: Vec<Range<u64>>,
     /// Whether they reach to the end of the partition.
     pub(super) to_end: bool,
@@ -235,7 +235,7 @@ impl PieceRows {
     }
 }
 
-/// Returns the rows of a batch, whose first row has the number `start`, that are in ascending ranges.
+/// Returns the rows of a batch that are in ascending ranges. `start` is the number of the batch's first row.
 pub(super) fn rows_within(batch: &RecordBatch, start: u64, ranges: &[Range<u64>]) -> impl Iterator<Item = RecordBatch> {
     let end = start + batch.num_rows() as u64;
     let ranges = &ranges[ranges.partition_point(|range| range.end <= start)..];

@@ -30,8 +30,8 @@ impl FromStr for SplitUnit {
 }
 
 /// The games or steps that a split holds out: those whose hash is below `share × 2^64`. The hash is the first eight
-/// bytes of BLAKE3 key derivation from the seed, the game and the step's index, as an integer. The id of the run stands
-/// for a game that is unknown.
+/// bytes of BLAKE3 key derivation from the seed, the game and the step's index, as an integer. If the game is unknown,
+/// the id of the run replaces it.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldOut {
     of_seed: blake3::Hasher,
@@ -94,10 +94,11 @@ impl StepTable {
     /// Splits the table into two views `(train, test)`. They are disjoint and together have all rows. The second view
     /// has approximately the share `test_size` of the runs or steps.
     ///
-    /// The seed and the run's game, and the step's index for [`SplitUnit::Step`], determine the side. So a run or step
-    /// keeps its side when the archive grows, and equal games are never on both sides. The run's id replaces the game in
-    /// a table whose runs are unknown, such as a loaded array of NumPy. If `test_size` grows, none leaves the second view. To split a view again,
-    /// use another seed. A view by step takes about 20 bytes per range of consecutive rows.
+    /// The seed and the run's game determine the side, for [`SplitUnit::Step`] together with the step's index. So a run
+    /// or step keeps its side when the archive grows, and no run or step leaves the second view when `test_size` grows.
+    /// Runs of one game are divided alike: equal steps are on the same side. In a table whose runs are unknown, such as
+    /// a loaded NumPy array, the run's id replaces the game. To split a view again, use another seed. A view by step
+    /// takes about 20 bytes per range of consecutive rows.
     ///
     /// # Errors
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) unless `test_size` is between 0 and 1; any error of reading

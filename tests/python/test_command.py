@@ -245,7 +245,7 @@ def test_an_existing_file_is_kept_without_overwrite(archive: a2store.Archive, tm
         assert file.read_text() == "precious"
     run("sql", archive.path, "SELECT 1 AS one", "-o", file, "--overwrite")
     assert file.read_text() == "one\n1\n"
-    # A device is no file to lose.
+    # A device needs no --overwrite.
     run("sql", archive.path, "SELECT 1 AS one", "--format", "csv", "-o", "/dev/null")
 
 

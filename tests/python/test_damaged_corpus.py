@@ -334,7 +334,7 @@ def test_a_damaged_container_is_reported_once_without_a_panic(folder: Path, corp
             archive = a2store.Archive.create(tmp_path / "games.a2")
             report = archive.ingest(tmp_path / f"{number}", progress=False)
             assert report.rejected == len(report.errors)
-            # A game that is gone is an error.
+            # A missing game is an error.
             assert report.errors or report.accepted == sound.accepted, victim
             assert len(report.ignored) == len(sound.ignored), victim
             assert report.accepted <= 80

@@ -306,7 +306,7 @@ def test_a_mask_that_does_not_fit_its_board_makes_no_table(large: a2store.Archiv
 
 
 def test_default_legality_does_not_depend_on_other_rows(large: a2store.Archive) -> None:
-    """Two tiles of 32,768 merge only in rows with masks, whichever rows are beside them."""
+    """Two tiles of 32,768 merge only in rows with masks, independent of the other rows."""
     board, mask = packed((15, 15, 1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 7, 8))
     with_tile = packed((16, 15, 15, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 7, 8))
     columns = {"board": pa.array([board] * 20_000 + [with_tile[0]], pa.uint64())}

@@ -96,7 +96,7 @@ def test_the_warning_counts_what_the_documented_table_says(rich: a2store.Archive
     lost = {part: count(rich, query, part) for part, cell in lost_parts()[name].items() if cell and part != "moves"}
     assert all(lost.values()), lost
     said = warned(rich.export_runs, query, tmp_path / "out", **LAYOUTS.get(name, {"format": name}))
-    # The order of the parts is that of the format.
+    # The parts are in the order of the format.
     expected = text(name.removesuffix(" compact"), lost)
     assert [sorted(re.split(", | loses ", line)) for line in said] == [
         sorted(re.split(", | loses ", line)) for line in expected

@@ -1,4 +1,4 @@
-"""SQL as people write it for other engines: functions, joins, LATERAL, structs, and refusals that show another way."""
+"""SQL as people write it for other engines: functions, joins, LATERAL, structs, and errors that suggest another way."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def agree(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, sql: str, o
 
     expected = duck.execute(other or sql).fetchall()
     if re.search("count_?if", sql, re.IGNORECASE):
-        # DuckDB counts nothing as null.
+        # DuckDB's count_if of no rows is null.
         expected = [(*row[:-1], row[-1] or 0) for row in expected]
     assert plain(rows(archive, sql)) == plain(expected)
 
@@ -305,7 +305,7 @@ def test_fields_of_null_structs_are_null(
         assert rows(archive, joined, **tables) == [(sum(value in (4, 6, 10) for value in expected),)]
 
 
-# Plans that DataFusion once made wrong by optimizing them twice
+# Plans that were wrong after DataFusion optimized them twice
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The position of loaders: the state machine that all of them share, beside a model of it in Python."""
+"""The position of loaders: the state machine that all loaders share, compared with a model in Python."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def key(batch: Any) -> Key:
 
 
 class Model:
-    """A loader as a table of states says it: a phase, an epoch and a number of batches."""
+    """A model of a loader by the table of states: a phase, an epoch and a number of batches."""
 
     def __init__(self, num_batches: int) -> None:
         self.num_batches = num_batches

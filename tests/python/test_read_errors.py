@@ -1,4 +1,4 @@
-"""Errors while an archive is read: of the system, of a version that expired meanwhile, and of an archive that moved."""
+"""Errors of reading an archive: of the operating system, of an expired version, and of a moved archive."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def path(tmp_path: Path) -> Path:
 def test_each_failing_read_is_an_error_of_the_system(
     shim: Shim, path: Path, tmp_path: Path, command: str, checksums: str
 ) -> None:
-    """A disk that fails is not a damaged file."""
+    """A failing disk is not reported as a damaged file."""
     args: tuple[object, ...] = ("verify", path) if command == "verify" else (
         "sql", path, SQL, "--format", "csv", "--checksums", checksums,
     )  # fmt: skip

@@ -366,7 +366,7 @@ recorder_script.os._exit(0)
 
 @pytest.mark.parametrize("into_archive", [False, True], ids=["session", "archive"])
 def test_recovery_counts_the_games_that_are_there(tmp_path: Path, into_archive: bool) -> None:
-    """While the disk is full, games end that are in memory alone. Later games are in the journal again."""
+    """Games that end while the disk is full are in memory only. Later games are in the journal again."""
     archive = a2store.Archive.create(tmp_path / ARCHIVE) if into_archive else None
     place = [tmp_path / ARCHIVE] if into_archive else ["-"]
     path = os.pathsep.join([str(Path(recorder_script.__file__).parent), *sys.path])

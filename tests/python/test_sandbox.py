@@ -187,12 +187,13 @@ def test_a_query_that_exceeds_the_memory_limit(archive: a2store.Archive) -> None
 
 
 def test_disk(archive: a2store.Archive, tmp_path: Path) -> None:
-    file = tmp_path / "rows.txt"
+    file = tmp_path / "rows.csv"
     file.write_text("old")
-    done = sandboxed("--spill-limit", "4MiB", *FOREVER, archive.path, LONG, "--format", "csv", "-o", file, status=1)
+    output = ["-o", file, "--overwrite"]
+    done = sandboxed("--spill-limit", "4MiB", *FOREVER, archive.path, LONG, *output, status=1)
     assert done.stderr == "a2store: query killed: disk limit of 4 MiB exceeded\n"
     assert file.read_text() == "old"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.txt", "temporary"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.csv", "temporary"]
 
 
 def test_a_killed_process_is_reported(endless: tuple[subprocess.Popen[str], int]) -> None:

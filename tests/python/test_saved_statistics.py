@@ -58,7 +58,7 @@ class Step:
         return [ev for ev in self.evs if ev is not None and not math.isnan(ev)]
 
     def normal(self, ev: float) -> np.float32:
-        """Return a raw value as a number from 0 to 1, as the formats of the field have it."""
+        """Return a raw value as a number from 0 to 1, as the field's formats store it."""
         if not self.raw:
             return np.float32(ev)
         least, most = min(self.known), max(self.known)

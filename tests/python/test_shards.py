@@ -499,7 +499,7 @@ def grouped(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], a2store
 
 @pytest.mark.parametrize("num_groups", [1, 2, 9, 200])
 def test_ranks_shuffle_independently(grouped: Callable[[int], a2store.Archive], num_groups: int) -> None:
-    """Two rows are in one step as often as in a shuffle of all rows, whatever their distance."""
+    """Two rows at any distance are in one step as often as in a shuffle of all rows."""
     query = grouped(num_groups).sql("SELECT * FROM steps")
     places = {
         row: place for place, row in enumerate(sorted(rows_of(list(StepLoader(query.materialize(progress=False))))))
@@ -517,7 +517,7 @@ def test_ranks_shuffle_independently(grouped: Callable[[int], a2store.Archive], 
     distances = [1, 2, 7, num_rows // 4, num_rows // 2 - 1, num_rows // 2, num_rows // 2 + 1]
     for distance in distances:
         together = (step_of == np.roll(step_of, distance, axis=1)).mean()
-        # Six standard errors of as many independent pairs.
+        # The bound is six standard errors of `step_of.size` independent pairs.
         assert abs(together - expected) < 6 * (expected / step_of.size) ** 0.5, distance
     # Each row changes its rank from round to round.
     share_of_rank_1 = rank_of.mean(axis=0)

@@ -79,7 +79,7 @@ def test_skipped_twins(folder: Path, tmp_path: Path) -> None:
     report = archive.ingest(both, on_twin="skip", progress=False)
     assert (report.accepted, report.twins, report.duplicates) == (NUM_GAMES, NUM_GAMES, 0)
     assert set(runs(archive)["format"]) == {"a2run2"}
-    # They are no part of the archive, so a later ingest decides again.
+    # Skipped twins are not in the archive, so a later ingest decides again.
     for fresh in (archive, a2store.Archive.open(archive.path)):
         report = fresh.ingest(both, on_twin="skip", progress=False)
         assert (report.accepted, report.twins, report.duplicates) == (0, NUM_GAMES, NUM_GAMES)

@@ -1,4 +1,4 @@
-"""Damaged files never vanish: a game is read, or is an error, or its file is listed as ignored."""
+"""Damaged files never vanish: each game is read or is an error, or its file is listed as ignored."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_checksums_of_a_manifest_are_compared(few: list[oracle.Game], tmp_path: 
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"crc32c": sums}))
     assert ingest(folder).accepted == NUM_GAMES
     data = bytearray(steps.read_bytes())
-    # The low byte of a value: every other check still passes.
+    # This is the low byte of a value, so every other check still passes.
     place = len(data) - 20
     data[place] ^= 1
     steps.write_bytes(data)

@@ -56,8 +56,8 @@ class CriticData:
       extra column of the table.
     - ``batch_size``: rows per batch and rank.
     - ``use_embeddings``: ``True`` = the inputs are embeddings from ``a2store.critic.embed``. If the folder has none of
-      these, the inputs are the float32 embeddings that a recorder wrote beside the steps. If it has none at all, they
-      are tokens, with a warning.
+      these, the inputs are the float32 embeddings that a recorder wrote beside the steps. If the folder has
+      no embeddings at all, the inputs are tokens, with a warning.
     - ``thresholds``: tiles of 2 or more, in ascending order.
     - ``embeddings``: the folder of the embeddings; ``None`` = the session's folder.
     - ``highest_tile``: the highest tile of each run, by its id, instead of the source's own values.

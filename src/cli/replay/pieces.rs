@@ -18,7 +18,7 @@ const MOVES_WIDTH: usize = 38;
 const BAR_WIDTH: usize = 12;
 const MODEL_WIDTH: usize = 10;
 
-/// A name of an engine is not shortened below this width.
+/// The minimum width of a shortened engine name.
 const MIN_ENGINE: usize = 12;
 
 /// A line of coloured text.
@@ -137,7 +137,7 @@ pub(super) fn title(game: &Game, width: usize) -> Coloured {
     line
 }
 
-/// Returns the line about a position. Marks that do not fit into `width` have a line of their own.
+/// Returns the line about a position. Marks that do not fit into `width` go on a second line.
 pub(super) fn status(game: &Game, place: usize, marks: &[Mark], width: usize) -> Vec<Coloured> {
     let mut line = Coloured::default();
     let Some(position) = game.positions.get(place) else { return vec![line] };

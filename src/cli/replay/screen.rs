@@ -9,7 +9,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Block, Clear, Paragraph};
 
-/// The keys, and what they do. `docs/explore.md` has them, with the keys of the explorer.
+/// The keys and their effects. `docs/explore.md` lists them together with the keys of the explorer.
 const KEYS: [(&str, &str); 12] = [
     ("h l", "one step back, forward"),
     ("[ ]", "ten steps back, forward"),

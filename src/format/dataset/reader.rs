@@ -33,7 +33,8 @@ pub(in crate::format) const FORMAT: ContainerFormat = ContainerFormat {
     folder: Some(RowFolder { has_rows, open: |folder| Ok(Box::new(open_checked(folder)?)) }),
 };
 
-/// Opens a dataset and compares its files with the checksums of the manifest. An outdated manifest has none of them.
+/// Opens a dataset and compares its files with the checksums of the manifest. If the manifest is outdated, its
+/// checksums are ignored.
 fn open_checked(folder: &Path) -> Result<Dataset> {
     let check = |dataset: &Dataset| match dataset.check_manifest() {
         Ok(()) => dataset.verify().map(drop),

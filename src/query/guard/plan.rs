@@ -102,9 +102,10 @@ fn correlated_beyond_joins(expr: &Expr) -> DataFusionResult<Option<Error>> {
     }))
 }
 
-/// Rejects a LATERAL subquery that refers to the outer query outside its own WHERE, or that has more than projections and
-/// groups above it. DataFusion rewrites it to a join, which would apply a window, HAVING or LIMIT to all outer rows together
-/// (apache/datafusion#25519), or fails with an internal error.
+/// Rejects a LATERAL subquery that refers to the outer query outside its WHERE. Over this WHERE, only projections,
+/// groups, DISTINCT and ORDER BY are allowed. DataFusion rewrites the subquery to a join. The join would apply a
+/// window, HAVING or LIMIT to all outer rows together (apache/datafusion#25519), or the rewrite fails with an internal
+/// error.
 fn correlated_lateral(subquery: &Subquery) -> DataFusionResult<Option<Error>> {
     let mut node = subquery.subquery.as_ref();
     let mut beyond = None;

@@ -1,7 +1,7 @@
 //! The function `sum` with signed results.
 //!
-//! DataFusion's sum of unsigned integers is a uint64. So `sum(num_steps) - 1000` would wrap around below 0, as arithmetic on
-//! boards does. It also rejects booleans, as in `sum(verified)`.
+//! DataFusion's sum of unsigned integers is a uint64. So `sum(num_steps) - 1000` would wrap around below 0, as
+//! arithmetic on boards does. DataFusion's sum also rejects booleans, as in `sum(verified)`.
 
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::Result as DataFusionResult;

@@ -153,7 +153,8 @@ fn not_a_query(what: &str) -> Error {
     Error::refused(what, why)
 }
 
-/// Rewrites what DataFusion lacks: the minus of unsigned integers, functions of other engines, and signed counts.
+/// Rewrites the unary minus, functions of other engines that DataFusion lacks, and functions that return unsigned
+/// counts.
 ///
 /// # Errors
 /// `arg_max` and its family with OVER, and `count_if` with DISTINCT.
@@ -175,7 +176,7 @@ pub(in crate::query) fn replace_functions(parsed: &mut Parsed) -> Result<()> {
                     *expr = as_bigint(std::mem::replace(expr, Expr::value(Value::Null)));
                 }
             }
-            // A number or an interval has its own sign.
+            // The minus before a number or an interval is part of the literal.
             Expr::UnaryOp { op: UnaryOperator::Minus, expr: inner }
                 if !matches!(inner.as_ref(), Expr::Value(_) | Expr::Interval(_)) =>
             {
@@ -193,7 +194,7 @@ pub(in crate::query) fn replace_functions(parsed: &mut Parsed) -> Result<()> {
     }
 }
 
-/// Functions that count in uint64. Results of type int64 have right differences: `row_number() OVER (…) - 10`.
+/// Functions that return a uint64. A cast to int64 lets differences be negative: `row_number() OVER (…) - 10`.
 const UNSIGNED_COUNTS: [&str; 12] = [
     "row_number",
     "rank",
@@ -249,7 +250,7 @@ fn replace_function(name: &str, function: &mut Function) -> ControlFlow<Box<Erro
             let order = OrderByExpr { expr: key.clone(), options, with_fill: None };
             list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(value.clone()))];
             list.clauses = vec![FunctionArgumentClause::OrderBy(vec![order])];
-            // It ignores rows where one of them is null.
+            // Rows whose value or key is null are ignored.
             let is_set = |expr: &Expr| Expr::IsNotNull(Box::new(Expr::Nested(Box::new(expr.clone()))));
             ("first_value", Some(and(is_set(value), is_set(key))))
         }
@@ -560,7 +561,7 @@ fn multiset_operation(body: &SetExpr) -> Option<SetOperator> {
     is_refused.then_some(*op).or_else(|| multiset_operation(left)).or_else(|| multiset_operation(right))
 }
 
-/// Rejects joins by names with rows that only the right table has.
+/// Rejects RIGHT and FULL joins with USING or NATURAL.
 fn check_joins<'a>(joins: impl IntoIterator<Item = &'a Join>) -> ControlFlow<Box<Error>> {
     for join in joins {
         let (constraint, kind) = match &join.join_operator {

@@ -1,13 +1,13 @@
 //! The types of integer literals, and of the unary minus.
 //!
-//! DataFusion gives an integer literal the type int64. Beside a uint64, such as a board, both become
-//! `DECIMAL(20, 0)`: `board * 3` failed instead of wrapping, and `board / 10` had digits behind the point. So a literal of
-//! at least 0 is cast to uint64 there. A literal 0 or 1 beside a boolean is cast to a boolean, and an unsigned operand of
-//! the unary minus to int64. No upstream issue was found.
+//! DataFusion gives an integer literal the type int64. Beside a uint64, such as a board, it casts both to
+//! `DECIMAL(20, 0)`: `board * 3` would fail instead of wrapping around, and `board / 10` would have decimal places. So
+//! a literal of at least 0 is cast to uint64 there. A literal 0 or 1 beside a boolean is cast to a boolean. An unsigned
+//! operand of the unary minus is cast to int64. No upstream issue was found.
 //!
 //! [`TypeOperands`] does this while the statement is planned, because the planner checks the arguments of functions.
-//! [`TypeLiterals`] does it for the expressions that DataFusion plans itself, and for parameters, after they have values.
-//! DataFusion leaves casts out of names, so columns keep their names.
+//! [`TypeLiterals`] does it for the expressions that DataFusion plans itself, and for parameters once they have values.
+//! DataFusion omits casts from column names, so columns keep their names.
 
 use super::super::type_names::type_name;
 use super::columns::{input_schema, map_expressions};
@@ -23,7 +23,7 @@ use datafusion::optimizer::AnalyzerRule;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
-/// The operator that stands for the unary minus, with any left operand. Planners see only operators with two operands.
+/// The operator that replaces the unary minus, with any left operand. Planners see only operators with two operands.
 pub(in crate::query) const UNARY_MINUS: &str = "unary minus";
 
 /// Types the operands of operators while a statement is planned.

@@ -1,6 +1,6 @@
 //! Fields of null structs.
 //!
-//! Arrow stores values below a null struct, and DataFusion returns them as the values of its fields
+//! An Arrow array may store values in the fields of a null struct, and DataFusion returns these values
 //! (apache/datafusion#25120, fixed in a version after 55). This rule makes such fields null.
 
 use super::columns::{input_schema, map_expressions};
@@ -35,7 +35,7 @@ impl AnalyzerRule for NullFields {
     }
 }
 
-/// Returns the struct of a field, if it may be null. The structs of our functions have no values below null.
+/// Returns the struct of a field, if it may be null. The null structs of this crate's functions store no values.
 fn base_of_field(expr: &Expr, schema: &DFSchema) -> Option<Expr> {
     let Expr::ScalarFunction(call) = expr else { return None };
     let base = call.args.first().filter(|_| call.name() == "get_field")?;

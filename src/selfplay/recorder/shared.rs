@@ -274,7 +274,7 @@ impl SharedRecorder {
 #[error("{0}; the game is kept in memory, and the next rotation writes it")]
 struct NotInJournal(#[source] io::Error);
 
-/// Adds to an error of the journal that the game is kept.
+/// Adds the note that the game is kept to an error of the journal.
 fn kept(error: Error) -> Error {
     match error.into_kind() {
         ErrorKind::Io { path, source } => {

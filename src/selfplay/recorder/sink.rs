@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 /// The storage of a recorder: a session, an archive, or your own.
 ///
-/// The recorder calls it from one thread at a time, with games in the order of their ids. Only a recovery leaves out
-/// ids, of games that no journal has.
+/// The recorder calls it from one thread at a time, with games in the order of their ids. Ids have gaps only after a
+/// recovery: the ids of games that no journal has.
 pub trait Sink: Send {
     /// Makes games durable, all or none of them. If it fails, it must keep none of them, because the recorder will
     /// write the same games again, together with later ones.

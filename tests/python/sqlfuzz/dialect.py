@@ -13,7 +13,7 @@ DIFFERENCES = {
     "division by zero": "an error in the engine, NULL in DuckDB: an unguarded division may fail",
     "overflow of integers": "wraps in the engine; DuckDB computes the remainder of 128 bits",
     "types of constants": "1 is a BIGINT, or a UBIGINT beside one, and 0.5 a DOUBLE in the engine; cast so in DuckDB",
-    "minus of unsigned integers": "a BIGINT in the engine; DuckDB has the operand cast so",
+    "minus of unsigned integers": "a BIGINT in the engine; cast the operand in DuckDB",
     "integers beside floats": "DuckDB is told by casts in which float they meet, as the engine's rules have it",
     "decimals beside floats": "BIGINT UNSIGNED beside signed integers is a decimal, which meets a float as a decimal "
     "of 15 digits behind the point: such operands are cast to DOUBLE in both",
