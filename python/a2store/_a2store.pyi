@@ -594,8 +594,8 @@ def convert(
       error and writes nothing. ``"skip"`` writes the other runs and lists the error in the report.
     - ``format``: ``"a2t1"``, ``"a2run2"``, ``"a2pack"``, ``"packdat"``, ``"npy"``, ``"session"``, ``"macroxue"`` or
       ``"jsonl"``.
-    - ``moves``: for ``"session"``: as in ``Archive.export_runs``, but ``None`` = only if the first run has all of its
-      moves.
+    - ``moves``: for ``"session"``: as in ``Archive.export_runs``, but ``None`` = with moves only if the first run has
+      all of its moves.
     - ``by_step``, ``compact``, ``compress``, ``align``, ``shard_rows``, ``workers``, ``progress``: as in
       ``Archive.export_runs``.
 
@@ -603,8 +603,8 @@ def convert(
     cannot hold, ``FileExistsError`` for a file that already exists, and ``KeyboardInterrupt`` on Ctrl-C.
     Files of several runs are written atomically. Issues warnings as ``Archive.ingest`` and ``Archive.export_runs`` do.
 
-    >>> a2store.convert(["runs", "games.a2pack"], "all.dat", format="packdat")
-    ExportReport("all.dat", runs=40, num_steps=58640)
+    >>> a2store.convert(["runs"], "all.dat", format="packdat")
+    ExportReport("all.dat", runs=20, num_steps=29320)
     """
 
 @final
@@ -802,7 +802,7 @@ class PackReader:
 
         The same runs and steps are in ``test`` as in ``to_table().train_test_split(…)``. They stay there when
         runs are appended to the pack. Runs of one game are on one side. ``split`` instead makes a part of an exact
-        size, and ignores that runs may be of one game.
+        size, so runs of one game may be on both sides.
 
         - ``test_size``: the approximate share of runs or steps in ``test``, in ``0..=1``.
         - ``seed``: the seed of the split, in ``0..2**64``.
@@ -876,7 +876,7 @@ class PackReader:
 
     @property
     def stats(self) -> PackStats:
-        """The statistics, which are read from the pack if it has them, else computed in parallel once.
+        """The statistics. They are read from the pack if it has them, and otherwise computed once, in parallel.
 
         Raises ``KeyboardInterrupt`` on Ctrl-C.
 
@@ -1314,8 +1314,8 @@ class Game:
         - ``final_board``: the board after the last move, as for ``push``; ``None`` = unknown.
 
         The game is not kept if this raises ``RecorderLimitError`` (it would exceed ``max_disk_mb``) or ``ValueError``
-        (the recorder is closed). It is kept if this raises ``OSError``, because the journal cannot be written, for
-        example on a full disk. The next rotation writes it, so do not record the game again.
+        (the recorder is closed). ``OSError`` means that the journal cannot be written, for example on a full disk.
+        The recorder then keeps the game, and the next rotation writes it. So do not record the game again.
 
         >>> from a2store import selfplay
         >>> recorder = selfplay.Recorder("selfplay", tag="v1")
@@ -1878,8 +1878,9 @@ class Archive:
           otherwise a bar is shown if standard error is a terminal.
         - ``on_error``: the effect of a file that cannot be read or decoded. ``"report"`` lists it in the report and
           continues; ``"raise"`` raises its error and adds nothing.
-        - ``on_twin``: the effect of a new run whose game another run has, such as one game in two formats. ``"keep"``
-          adds the run, and splits keep both on one side; ``"skip"`` skips it. ``report.twins`` counts both.
+        - ``on_twin``: the effect of a twin, which is a new run with the same boards as another run, such as one game in
+          two formats. ``"keep"`` adds the twin, and splits keep both runs on one side. ``"skip"`` skips the twin.
+          ``report.twins`` counts twins in both cases.
         - ``wait``: how long to wait while another process on this machine writes to the archive, in seconds or as a
           ``timedelta``; ``None`` = ten minutes.
 
@@ -2287,11 +2288,10 @@ class Archive:
 
         ``"original"`` restores the exact bytes of ingested run files, or the Macroxue pack that all runs came from. It
         rejects a pack of which the archive lacks a run, unless the query selects only some of its runs. Run files are
-        named by id, as in ``out/run-00000042.a2run2``; if there are more than 1,000, they go into subfolders
-        of 1,000 files. One ``UserWarning`` counts the runs of which the format loses a part, such as final boards;
-        docs/formats.md has a table. If the format requires
-        whole games, a missing final board is derived if the last move and the score determine it; otherwise the run is
-        rejected. No file is overwritten.
+        named by id, as in ``out/run-00000042.a2run2``; if there are more than 1,000, they go into subfolders of 1,000
+        files. One ``UserWarning`` counts the runs that lose a part, such as the final board; docs/formats.md has a
+        table of these losses. For a format that requires whole games, a missing final board is derived if the last move
+        and the score determine it. Otherwise the run is rejected. No file is overwritten.
 
         - ``query``: SQL whose result has a column ``run_id``.
         - ``out``: a folder for run files, ``"npy"``, ``"session"`` and ``"macroxue"``. For other formats, the file, or
@@ -2306,8 +2306,8 @@ class Archive:
         - ``shard_rows``: for ``"npy"``, ``"session"`` and ``"macroxue"``: rows per file, at least 1; ``None`` = one
           file, or the files of the Macroxue pack that all runs came from.
           ``"original"`` rejects it.
-        - ``moves``: for ``"session"``: whether the rows have moves. ``False`` is for an existing Rust reader of
-          sessions, which rejects them. ``None`` = with moves, unless a run comes from a session without them.
+        - ``moves``: for ``"session"``: whether the rows have moves. ``False`` is for the field's Rust reader of
+          sessions, which rejects moves. ``None`` = with moves, unless a run comes from a session without them.
         - ``append``: for ``"packdat"``, ``"npy"`` and ``"macroxue"``: ``True`` = add to existing files.
         - ``on_error``: the effect of a run that the format cannot hold. ``"raise"`` raises ``ValueError``. ``"skip"``
           writes the other runs and lists the error in the report.
@@ -2489,9 +2489,8 @@ class IngestReport:
 
     @property
     def twins(self) -> int:
-        """The number of new runs whose game another run has.
-
-        ``on_twin`` of ``ingest`` decides whether they are added.
+        """The number of twins: new runs with the same boards as another run. ``on_twin`` of ``ingest`` decides whether
+        they are added.
         """
     @property
     def rejected(self) -> int:
@@ -3832,10 +3831,11 @@ class StepTable:
     ) -> tuple[StepTable, StepTable]:
         """Split the rows into two disjoint views, ``(train, test)``, and return them.
 
-        The seed and the run's game (``runs.game``), and the step's index for ``unit="step"``, determine the side. So a run
-        or step keeps its side when the archive grows, and none leaves ``test`` when ``test_size`` grows. Equal games are
-        never on both sides. In a table whose runs are unknown, such as an array of NumPy, the run's id replaces the game.
-        Use another seed to split a view again. ``split`` and ``PackReader.train_test_split`` make the same choice of runs.
+        The seed and the run's game (``runs.game``) determine the side, for ``unit="step"`` together with the step's
+        index. So a run or step keeps its side when the archive grows, and none leaves ``test`` when ``test_size``
+        grows. Runs of one game are divided alike: equal steps are on the same side. In a table whose runs are unknown,
+        such as a NumPy array, the run's id replaces the game. Use another seed to split a view again. ``split`` and
+        ``PackReader.train_test_split`` choose the same runs.
 
         - ``test_size``: the approximate share of runs or steps in ``test``, in ``0..=1``.
         - ``seed``: the seed of the split, in ``0..2**64``.
@@ -3843,8 +3843,8 @@ class StepTable:
           Steps of one run resemble each other, so a test on such a split overrates a model. A view takes about 20 bytes
           per range of consecutive rows.
 
-        Raises ``ValueError`` for a share out of range and another unit, ``MemoryError``, and the errors of reading the
-        archive's runs.
+        Raises ``ValueError`` for a share out of range or an unknown unit, ``MemoryError``, and the errors of reading
+        the archive's runs.
 
         >>> train, test = table.train_test_split(0.2, seed=1)
         >>> set(train["run_id"]) & set(test["run_id"])
@@ -3853,9 +3853,9 @@ class StepTable:
     def split(self, val: float = 0.1, *, seed: int = 0) -> tuple[StepTable, StepTable]:
         """Split the rows by run into two disjoint views, ``(train, val)``, and return them.
 
-        The run's game and the seed alone determine whether the run is held out. So a run keeps its side when the archive
-        grows, a run in ``val`` stays there when ``val`` grows, and runs of one game are on one side. Use another seed to
-        split a view again.
+        The run's game and the seed alone determine whether the run is held out. So a run keeps its side when the
+        archive grows, a run in ``val`` stays there when ``val`` grows, and runs of one game are on one side. Use
+        another seed to split a view again.
 
         - ``val``: the approximate share of held-out runs, in ``0..=1``.
         - ``seed``: the seed of the split, in ``0..2**64``.
@@ -3871,8 +3871,9 @@ class StepTable:
         """Write the rows to a ``.npy`` file, which ``numpy.load`` opens as a structured array.
 
         The metadata for ``load`` follows the rows, where NumPy ignores it: the fingerprint, the categories, checksums,
-        and the score, game and engine of each run. For a view, only its rows are written. The file is written atomically, is
-        durable, and replaces an existing file. A process that has mapped the old file keeps the old content.
+        and the score, game and engine of each run. For a view, only its rows are written. The file is written
+        atomically, is durable, and replaces an existing file. A process that has mapped the old file keeps the old
+        content.
 
         - ``path``: the file.
         - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
@@ -4447,7 +4448,7 @@ class Loader:
 
 @final
 class _Position:
-    """The position of a loader that is written in Python: the state machine of ``Loader``."""
+    """The position of a loader written in Python, with the state machine of ``Loader``."""
 
     def __new__(cls, num_rows: int, batch_size: int, world_size: int, drop_last: bool, epoch: int) -> Self: ...
     @property
@@ -4469,7 +4470,7 @@ class _Position:
     def begin(self) -> tuple[int, int, int]:
         """Begin an iteration, and return its epoch, its first row and its number."""
     def serve(self, iteration: int, row: int) -> None:
-        """Note that an iteration has returned the batch before ``row``, or has ended there."""
+        """Record that an iteration has returned the batch before ``row``, or has ended there."""
     def row_after(self, row: int, num_batches: int) -> int: ...
 
 @final

@@ -1,9 +1,8 @@
 //! The files of an ingest that may hold runs, and the files that earlier ingests have read.
 
-use super::log_names::LOG_FOLDER;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::format::{ContainerKind, Content, FoundFile, PREFIX_LEN, files_in, has_ended};
+use crate::format::{ContainerKind, Content, FoundFile, PREFIX_LEN, files_in, has_ended, is_archive};
 use crate::progress::Progress;
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
@@ -111,11 +110,6 @@ impl<'a> CandidateFiles<'a> {
             }
         }
     }
-}
-
-/// Returns whether a folder is an archive.
-pub(crate) fn is_archive(path: &Path) -> bool {
-    path.join(LOG_FOLDER).is_dir() && path.join("steps").is_dir()
 }
 
 fn look_at(found: FoundFile) -> CandidateFile {

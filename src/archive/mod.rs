@@ -100,8 +100,6 @@ mod writer_thread;
 pub use annotate::{AnnotateOptions, AnnotateReport, AnnotationInput, ModelInfo};
 pub use archive::Archive;
 pub use candidate_files::SeenFiles;
-#[cfg(feature = "cli")]
-pub(crate) use candidate_files::is_archive;
 pub use commit::{CommitInfo, Operation};
 pub use compact::{CompactOptions, CompactReport};
 pub use expire::{ExpireOptions, ExpireReport};

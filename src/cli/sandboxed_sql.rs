@@ -1,5 +1,6 @@
 //! The two sides of `sql --sandbox`: the parent, which enforces the limits, and the child, which runs the query.
 
+use super::exit::UsageError;
 use super::open::{check_outside, check_overwrite, local_folder};
 use super::progress::Interrupt;
 use super::query_args::{OutputFormat, QueryArgs, SqlArgs};
@@ -51,6 +52,10 @@ pub(super) fn supervise_child(args: &SqlArgs, program: Option<&[OsString]>, quie
     match &args.run.output {
         Some(path) if !args.run.explain => {
             check_outside(path, &args.archive)?;
+            if path.extension().is_some_and(|ending| ending == "arrow") {
+                let expected = "--sandbox: expected -o FILE.arrows, because the child writes the stream format";
+                anyhow::bail!(UsageError(format!("{expected}, found {}", path.display())));
+            }
             check_overwrite(path, args.run.overwrite)?;
             let output = Output::create(path)?;
             let status = sandbox::supervise(&job, output.file().try_clone()?.into(), &interrupt)?;

@@ -78,7 +78,7 @@ pub use session::{Session, SessionOptions, SessionWriter};
 pub(crate) use shards::{files_in as step_files_in, header_error, numbered_files};
 pub(crate) use source::{RunSource, SourceFacts, SourceRun};
 pub(crate) use staged_folder::StagedFolder;
-pub(crate) use walk::{FoundFile, files_in, has_ended, is_named_as_unfinished};
+pub(crate) use walk::{FoundFile, files_in, has_ended, is_archive, is_named_as_unfinished};
 
 #[cfg(test)]
 mod tests;

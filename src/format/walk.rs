@@ -47,7 +47,10 @@ pub(crate) fn files_in(root: &Path) -> impl Iterator<Item = Result<FoundFile>> +
         .follow_links(true)
         .sort_by_file_name()
         .into_iter()
-        .filter_entry(|entry| !(entry.file_type().is_dir() && is_unfinished(entry)))
+        .filter_entry(|entry| {
+            let is_other_folder = || is_unfinished(entry) || entry.depth() > 0 && is_archive(entry.path());
+            !(entry.file_type().is_dir() && is_other_folder())
+        })
         .filter_map(move |entry| match entry {
             Ok(entry) => found(entry).map(Ok),
             Err(error) => {
@@ -84,6 +87,11 @@ fn found(entry: DirEntry) -> Option<FoundFile> {
 pub(crate) fn has_ended(path: &Path) -> bool {
     let is_recorders = journal_number(path).is_some() || path.ends_with(RECORDING);
     is_recorders && path.symlink_metadata().is_err_and(|error| error.kind() == NotFound)
+}
+
+/// Returns whether a folder is an archive. Its files are no runs to ingest.
+pub(crate) fn is_archive(folder: &Path) -> bool {
+    folder.join("_log").is_dir() && folder.join("steps").is_dir()
 }
 
 fn is_unfinished(entry: &DirEntry) -> bool {

@@ -49,7 +49,9 @@ def test_an_ingest_logs_what_it_did(runs: Path, tmp_path: Path, caplog: pytest.L
     fields = end.fields  # type: ignore[attr-defined]
     assert (fields["accepted"], fields["rejected"], fields["steps"]) == (4, 1, report.num_steps)
     assert fields["seconds"] > 0
-    assert end.getMessage().startswith(f"ingest ended archive={archive.path} accepted=4 duplicates=0 twins=0 rejected=1 steps=")
+    assert end.getMessage().startswith(
+        f"ingest ended archive={archive.path} accepted=4 duplicates=0 twins=0 rejected=1 steps="
+    )
     assert (commit.fields["version"], commit.fields["operation"]) == (2, "ingest")  # type: ignore[attr-defined]
     assert all(before.timestamp() - 1e-3 <= record.created for record in caplog.records)
     assert caplog.records.index(commit) < caplog.records.index(end)

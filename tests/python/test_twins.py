@@ -197,7 +197,9 @@ def test_a_split_survives_new_runs_and_compaction(folder: Path, tmp_path: Path) 
 
 def test_a_conversion_counts_repeated_games(folder: Path, tmp_path: Path) -> None:
     """A pack and the folder that it was made from hold each game twice."""
-    done = run_command("convert", folder / "a2t1", folder / "a2run2", "--format", "a2pack", "-o", tmp_path / "both.a2pack")
+    done = run_command(
+        "convert", folder / "a2t1", folder / "a2run2", "--format", "a2pack", "-o", tmp_path / "both.a2pack"
+    )
     assert f"{NUM_GAMES} of {2 * NUM_GAMES} runs repeat the game of an earlier run" in done.stderr
     done = run_command("convert", folder / "a2run2", "--format", "a2pack", "-o", tmp_path / "one.a2pack")
     assert "repeat" not in done.stderr

@@ -228,3 +228,11 @@ def test_predictions_of_values_are_refused(few: list[oracle.Game], tmp_path: Pat
         np.save(folder / name, np.zeros((len(rows), 8), np.float32))
     with pytest.raises(a2store.Error, match="kind of predictions: expected policies and student bins only, found"):
         archive.annotate("m", folder, progress=False)
+
+
+def test_an_archive_in_a_folder_of_runs_is_no_input(few: list[oracle.Game], tmp_path: Path) -> None:
+    (tmp_path / "game.a2run2").write_bytes(oracle.encode_a2run2(few[0]))
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    for accepted in (1, 0):
+        report = archive.ingest(tmp_path, on_error="raise", progress=False)
+        assert (report.accepted, report.ignored, report.errors) == (accepted, [], [])
