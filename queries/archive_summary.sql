@@ -25,8 +25,8 @@
 --   elapsed_s float64: the playing time of all runs in seconds
 --   first_start string: the start of the first run, as ISO 8601 in UTC; null = unknown
 --   last_start string: the start of the last run, as ISO 8601 in UTC; null = unknown
---   first_version uint64: the oldest version that added one of the runs; null = unknown
---   last_version uint64: the newest version that added one of the runs; null = unknown
+--   first_version int64: the oldest version that added one of the runs; null = unknown
+--   last_version int64: the newest version that added one of the runs; null = unknown
 WITH held AS (
   SELECT
     run_id,

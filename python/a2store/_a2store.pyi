@@ -2489,9 +2489,11 @@ class IngestReport:
 
     @property
     def twins(self) -> int:
-        """The number of twins: new runs with the same boards as another run. ``on_twin`` of ``ingest`` decides whether
-        they are added.
+        """The number of twins: new runs with the same boards as another run.
+
+        ``on_twin`` of ``ingest`` decides whether they are added.
         """
+
     @property
     def rejected(self) -> int:
         """The number of runs, and of whole files, that could not be read. Each is listed in ``errors``."""

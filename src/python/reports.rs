@@ -419,8 +419,9 @@ pub(super) struct PyIngestReport {
     accepted: u64,
     /// The number of skipped runs, which were already in the archive or occurred earlier in the input.
     duplicates: u64,
-    /// The number of twins: new runs with the same boards as another run. ``on_twin`` of ``ingest`` decides whether
-    /// they are added.
+    /// The number of twins: new runs with the same boards as another run.
+    ///
+    /// ``on_twin`` of ``ingest`` decides whether they are added.
     twins: u64,
     /// The number of runs, and of whole files, that could not be read. Each is listed in ``errors``.
     rejected: u64,

@@ -50,7 +50,8 @@ def test_a_version_that_expired_under_a_reader(path: Path) -> None:
     writer = a2store.open(path)
     writer.compact(progress=False)
     writer.expire(older_than=0, grace=0)
-    for read in (query.to_arrow, lambda: reader.sql(SQL).to_arrow(), lambda: query.materialize(progress=False)):
+    rows = reader.sql("SELECT * FROM steps")
+    for read in (query.to_arrow, lambda: reader.sql(SQL).to_arrow(), lambda: rows.materialize(progress=False)):
         with pytest.raises(a2store.VersionNotFoundError, match=r"version 2: expected 4\.\.="):
             read()
 

@@ -203,6 +203,6 @@ def test_a_conversion_counts_repeated_games(folder: Path, tmp_path: Path) -> Non
     assert f"{NUM_GAMES} of {2 * NUM_GAMES} runs repeat the game of an earlier run" in done.stderr
     done = run_command("convert", folder / "a2run2", "--format", "a2pack", "-o", tmp_path / "one.a2pack")
     assert "repeat" not in done.stderr
+    both = [folder / "a2t1", folder / "a2run2"]
     with pytest.warns(UserWarning, match=f"{NUM_GAMES} of {2 * NUM_GAMES} runs repeat"):
-        both = [folder / "a2t1", folder / "a2run2"]
         a2store.convert(both, tmp_path / "again.a2pack", format="a2pack", progress=False)

@@ -26,7 +26,7 @@ fn table(keys: &[StepKey]) -> StepTable {
     let rows = region.freeze(keys.len() * STEP_SIZE).unwrap();
     let mut facts = RunFacts::default();
     let runs: BTreeSet<u64> = keys.iter().map(|key| key.0).collect();
-    runs.iter().for_each(|&run| facts.push(run as u32, run, None));
+    runs.iter().for_each(|&run| facts.push(run as u32, run, None, None));
     let fingerprint = Fingerprint::of_content(&blake3::hash(rows.bytes()));
     StepTable::new(rows, RowLayout::new(Vec::new()), fingerprint, Runs::of_facts(Phases::default(), facts)).unwrap()
 }
