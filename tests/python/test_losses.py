@@ -222,7 +222,7 @@ def test_export_skips_runs_that_do_not_fit(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=rf"run {unfit[0]}\b"):
         archive.export_runs(ALL, tmp_path / "raised", format="npy", progress=False)
     with pytest.raises(ValueError, match="on_error"):
-        archive.export_runs(ALL, tmp_path / "raised", format="npy", on_error="ignore", progress=False)
+        archive.export_runs(ALL, tmp_path / "raised", format="npy", on_error="ignore")  # type: ignore[arg-type]
     # Runs of other formats have no original.
     args = ("export", archive.path, "--format", "original", "-o", tmp_path / "files", "--skip-errors", "--json")
     done = run_command(*args, status=1)

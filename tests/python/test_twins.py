@@ -17,7 +17,7 @@ import oracle
 from archives import run_command, short_games
 from oracle import Game
 
-FORMATS = ("a2t1", "a2pack", "packdat", "npy", "session")
+FORMATS: tuple[Any, ...] = ("a2t1", "a2pack", "packdat", "npy", "session")
 NUM_GAMES = 24
 Table = Any
 
