@@ -65,8 +65,9 @@ impl Dataset {
         // Another process may have added runs between the reads of two files, so this tries once more.
         let dataset = Dataset::open_folder(folder)?;
         match dataset.check_manifest() {
-            // Another writer of this format appends to a dataset without updating its manifest.
-            Err(error) if !dataset.runs.agree_with(dataset.steps.num_rows()) => Err(error),
+            // Another writer of this format appends to a dataset without updating its manifest. Rows and runs that the
+            // manifest counts and the files lack are lost.
+            Err(error) if !dataset.runs.agree_with(dataset.steps.num_rows()) || dataset.lacks_some() => Err(error),
             _ => Ok(dataset),
         }
     }
@@ -174,6 +175,12 @@ impl Dataset {
         };
         let covered = self.runs.end(self.steps.num_rows());
         manifest.check(self.steps.num_rows(), covered, self.runs.num_runs(), &self.folder)
+    }
+
+    /// Returns whether the files have fewer rows or runs than the manifest.
+    fn lacks_some(&self) -> bool {
+        let (num_rows, num_runs) = (self.steps.num_rows(), self.runs.num_runs() as u64);
+        self.manifest.as_ref().is_some_and(|manifest| manifest.num_steps > num_rows || manifest.num_runs > num_runs)
     }
 
     fn metadata(&self) -> PathBuf {

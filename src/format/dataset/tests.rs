@@ -413,11 +413,30 @@ fn manifest_must_match_the_files() {
 }
 
 #[test]
+fn rows_and_runs_that_only_the_manifest_counts_are_lost() {
+    for (from, to, message) in [
+        (
+            "\"num_steps\": 50",
+            "\"num_steps\": 51",
+            "num_steps of the manifest: expected 50, the number of rows, found 51",
+        ),
+        ("\"num_runs\": 2", "\"num_runs\": 3", "num_runs of the manifest: expected 2, the number of runs, found 3"),
+    ] {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("set");
+        write(&folder, &[game(1, 30), game(2, 20)], DatasetOptions::default());
+        change(&folder.join("manifest.json"), |bytes| {
+            *bytes = String::from_utf8(bytes.clone()).unwrap().replacen(from, to, 1).into_bytes();
+        });
+        assert!(Dataset::open(&folder).err().unwrap().to_string().contains(message));
+    }
+}
+
+#[test]
 fn an_outdated_manifest_is_ignored_if_the_files_agree() {
     let counts = ["\"num_steps\": 50", "\"num_runs\": 2"];
     for (from, to, message) in [
         (counts[0], "\"num_steps\": 30", "num_steps of the manifest: expected 50, the number of rows, found 30"),
-        (counts[0], "\"num_steps\": 51", "num_steps of the manifest: expected 50, the number of rows, found 51"),
         (counts[1], "\"num_runs\": 1", "num_runs of the manifest: expected 2, the number of runs, found 1"),
     ] {
         let parent = tempfile::tempdir().unwrap();
