@@ -19,7 +19,11 @@ fn table() -> StepTable {
     simulate(&runs, &SimulateOptions { runs: 24, seed: 1, depth: 0, ..Default::default() }, &(), never).unwrap();
     let mut archive = Archive::create(folder.path().join("games.a2"), Phases::default()).unwrap();
     archive.ingest([&runs], &IngestOptions::default(), &(), never).unwrap();
-    archive.sql("SELECT * FROM steps", no_params()).unwrap().materialize(&Default::default(), &(), never).unwrap()
+    let query = archive.sql("SELECT * FROM steps", no_params()).unwrap();
+    let table = query.materialize(&Default::default(), &(), never).unwrap();
+    // A table reads the games of its runs with the first split, and the folder ends here.
+    table.split(0.5, 0).unwrap();
+    table
 }
 
 fn keys(batch: &Batch) -> Vec<Key> {
