@@ -184,11 +184,11 @@ fn a_commit_of_another_archive_breaks_the_chain() {
 fn a_commit_of_a_newer_schema_is_rejected() {
     let Games { folder: _folder, archive } = Games::new();
     let path = log_file(&archive, 2);
-    let text = fs::read_to_string(&path).unwrap().replace("\"schema_version\":5", "\"schema_version\":9");
+    let text = fs::read_to_string(&path).unwrap().replace("\"schema_version\":1", "\"schema_version\":9");
     let body = &text[..text.rfind(",\"crc32c\"").unwrap()];
     fs::write(&path, format!("{body},\"crc32c\":\"{:08x}\"}}\n", crc32c::crc32c(body.as_bytes()))).unwrap();
     let error = open_error(archive.path());
-    assert!(matches!(error.kind(), ErrorKind::SchemaVersion { supported: 5, found: 9, .. }), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::SchemaVersion { supported: 1, found: 9, .. }), "{error}");
 }
 
 #[test]

@@ -127,7 +127,7 @@ fn reports_in_json_have_these_keys() {
         keys.join(" ")
     };
     let ingested = report("ingest runs games.a2");
-    let expected = "accepted duplicates errors ignored num_bytes num_steps rejected secs unchanged version";
+    let expected = "accepted duplicates errors ignored num_bytes num_steps rejected secs twins unchanged version";
     assert_eq!(keys(&ingested), expected);
     assert_eq!(keys(&ingested["errors"][0]), "kind message offset path run step");
     assert_eq!((&ingested["errors"][0]["path"], &ingested["errors"][0]["offset"]), (&"runs/bad.bin".into(), &4.into()));

@@ -1,7 +1,7 @@
 use crate::support::Games;
 use a2store::{Archive, ErrorKind, ParamValues, ScalarValue, TableName, no_params, read_run};
 use arrow::array::{AsArray, RecordBatch};
-use arrow::datatypes::{UInt8Type, UInt32Type, UInt64Type};
+use arrow::datatypes::{Int64Type, UInt8Type, UInt32Type, UInt64Type};
 
 fn rows(archive: &Archive, sql: &str) -> Vec<RecordBatch> {
     archive.sql(sql, no_params()).unwrap().stream().unwrap().map(Result::unwrap).collect()
@@ -65,7 +65,7 @@ fn filters_return_the_matching_rows_in_order() {
         rows(&games.archive, "SELECT run_id, step_index, max_score, max_exp, coalesce(engine, '') AS e FROM steps");
     let mut expected = Vec::new();
     for batch in &all {
-        let score = batch.column(2).as_primitive::<UInt64Type>().values();
+        let score = batch.column(2).as_primitive::<Int64Type>().values();
         let max_exp = batch.column(3).as_primitive::<UInt8Type>().values();
         let engine = arrow::compute::cast(batch.column(4), &arrow::datatypes::DataType::Utf8).unwrap();
         for row in 0..batch.num_rows() {

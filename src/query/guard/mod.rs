@@ -20,6 +20,7 @@
 //! | `allowed_functions.rs` | the functions that statements may call, and why others are excluded |
 //! | `bounded_functions.rs` | bounds on functions whose result may be much larger than their arguments |
 //! | `plain_numbers.rs` | numbers of texts as plain columns |
+//! | `signed_sums.rs` | sums of integers and booleans as int64 |
 //! | `large_filters.rs` | the size of filters after inlining; sessions without filter pushdown |
 
 mod allowed_functions;
