@@ -123,7 +123,7 @@ def test_the_files_have_the_documented_types(archive: a2store.Archive) -> None:
         relation = connection.read_parquet(glob(archive, "runs"))
         types = dict(zip(relation.columns, map(str, relation.types), strict=True))
     assert (types["digest"], types["start_time"]) == ("BLOB", "TIMESTAMP WITH TIME ZONE")
-    assert (types["final_board"], types["version"], types["verified"]) == ("UBIGINT", "UBIGINT", "BOOLEAN")
+    assert (types["final_board"], types["version"], types["verified"]) == ("UBIGINT", "BIGINT", "BOOLEAN")
 
 
 def test_other_engines_join_the_tables(archive: a2store.Archive) -> None:
