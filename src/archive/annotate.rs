@@ -289,9 +289,9 @@ impl KnownRun {
                     if column.is_null(row) {
                         return None;
                     }
-                    let score = column.as_primitive_opt::<Int64Type>().map(|column| column.value(row).unsigned_abs());
+                    let signed = column.as_primitive_opt::<Int64Type>().map(|column| column.value(row) as u64);
                     let long = column.as_primitive_opt::<UInt64Type>().map(|column| column.value(row));
-                    score.or(long).or_else(|| Some(u64::from(column.as_primitive_opt::<UInt32Type>()?.value(row))))
+                    signed.or(long).or_else(|| Some(u64::from(column.as_primitive_opt::<UInt32Type>()?.value(row))))
                 };
                 let sources = batch.column(1).as_string_opt::<i32>();
                 for row in 0..batch.num_rows() {

@@ -105,7 +105,7 @@ pub(super) fn source_ids(storage: &Storage, snapshot: &Snapshot, session: &str, 
                 return Err(not_parquet(storage, file, "a column of sessions or ids of another type"));
             };
             let own = sessions.iter().zip(numbers).filter(|(found, _)| *found == Some(session));
-            ids.extend(own.filter_map(|(_, id)| id.map(i64::unsigned_abs)));
+            ids.extend(own.filter_map(|(_, id)| id.map(|id| id as u64)));
             Ok(())
         })?;
     }

@@ -264,7 +264,7 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
             version: version.is_valid(row).then(|| version.value(row).unsigned_abs()),
             source: source.value(row).to_owned(),
             session: session.is_valid(row).then(|| session.value(row).to_owned()),
-            source_id: source_id.is_valid(row).then(|| source_id.value(row).unsigned_abs()),
+            source_id: source_id.is_valid(row).then(|| source_id.value(row) as u64),
             game_steps: game_steps.is_valid(row).then(|| game_steps.value(row)),
             session_info: session_info.keys.key(row).and_then(|key| infos.get(key).cloned()),
             padding: padding.map(<[u8]>::to_vec),
