@@ -163,3 +163,19 @@ def test_moves_of_an_exported_session(games: list[Game], tmp_path: Path, action:
         with pytest.raises(ValueError, match="run 0: an unknown move at step"):
             export(archive, tmp_path / "moves", moves=True)
         assert not (tmp_path / "moves").exists()
+
+
+def test_ids_from_2_to_the_63_on_keep_their_bits(tmp_path: Path) -> None:
+    """SQLite stores such ids as negative numbers, and so does ``runs.source_id``."""
+    session = tmp_path / "session"
+    formats.write_session(session, [play(random.Random(k), 30) for k in (1, 2)], action=True)
+    rows = np.load(session / "steps.npy")
+    rows["run_id"] += np.uint64(2**63)
+    np.save(session / "steps.npy", rows)
+    with sqlite3.connect(session / "metadata.db") as database:
+        database.execute("UPDATE runs SET id = id - 9223372036854775807 - 1")
+    database.close()
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    archive.ingest(session, on_error="raise", progress=False)
+    archive.export_runs("SELECT run_id FROM runs", tmp_path / "out", format="session", progress=False)
+    assert np.load(tmp_path / "out" / "steps.npy").tobytes() == rows.tobytes()
