@@ -148,20 +148,12 @@ impl<'a> CommitRebuilder<'a> {
                 checkpoint.map(|checkpoint| checkpoint.crc().to_owned())
             }
         };
-        let versions = [Some(newest), following.map(|(next, _)| next), before.map(|before| &before.newest)];
-        let versions: BTreeSet<u32> = versions.into_iter().flatten().map(|commit| commit.schema_version).collect();
-        let mut sealed = None;
-        for schema_version in versions.into_iter().rev() {
-            commit.schema_version = schema_version;
-            let bytes = commit.to_bytes()?;
-            let crc = check_seal(&bytes, &self.storage.path(&commit_path(number)))?;
-            if known.as_ref().is_none_or(|known| *known == crc) {
-                // The bytes equal those of the lost file.
-                return Ok((commit, crc, bytes));
-            }
-            sealed.get_or_insert(schema_version);
+        let bytes = commit.to_bytes()?;
+        let crc = check_seal(&bytes, &self.storage.path(&commit_path(number)))?;
+        if known.as_ref().is_none_or(|known| *known == crc) {
+            // The bytes equal those of the lost file.
+            return Ok((commit, crc, bytes));
         }
-        commit.schema_version = sealed.unwrap_or(newest.schema_version);
         commit.stands_for.clone_from(&known);
         let bytes = commit.to_bytes()?;
         Ok((commit, known.unwrap_or_default(), bytes))

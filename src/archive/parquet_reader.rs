@@ -7,7 +7,7 @@ use super::problem::damaged;
 use super::schema::table_schema;
 use super::storage::Storage;
 use crate::error::{Error, Result};
-use arrow::array::{RecordBatch, new_null_array};
+use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
@@ -50,7 +50,7 @@ fn reader(storage: &Storage, file: &DataFile) -> Result<ParquetRecordBatchReader
     ParquetRecordBatchReaderBuilder::try_new(open).map_err(|error| not_parquet(storage, file, error))
 }
 
-/// Reads the given columns of a file, batch by batch. Columns that a file of an older schema lacks are null.
+/// Reads the given columns of a file, batch by batch.
 pub(super) fn read_columns(
     storage: &Storage,
     file: &DataFile,
@@ -166,12 +166,11 @@ pub(super) fn read_row_group(
     concat_batches(&schema, &reader.collect::<Result<Vec<_>, _>>()?)
 }
 
-/// Converts a batch of an older schema to a newer one. Missing columns are null.
+/// Returns the columns of a schema, in its order.
 pub(super) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
-    let columns = schema.fields().iter().map(|field| match batch.column_by_name(field.name()) {
-        Some(column) => Ok(Arc::clone(column)),
-        None if field.is_nullable() => Ok(new_null_array(field.data_type(), batch.num_rows())),
-        None => Err(ArrowError::SchemaError(format!("no column {}", field.name()))),
+    let columns = schema.fields().iter().map(|field| {
+        let column = batch.column_by_name(field.name()).cloned();
+        column.ok_or_else(|| ArrowError::SchemaError(format!("no column {}", field.name())))
     });
     RecordBatch::try_new(Arc::clone(schema), columns.collect::<Result<_, _>>()?)
 }

@@ -103,8 +103,6 @@ impl ParquetFooter {
                 Ok(found) => {
                     findings.add(format!("type of column {}", field.name()), field.data_type(), found.data_type());
                 }
-                // A nullable column may be missing from a file of an older schema.
-                Err(_) if field.is_nullable() => {}
                 Err(_) => findings.add("columns", field.name(), "no such column"),
             }
         }
