@@ -306,7 +306,7 @@ impl Run {
     pub(crate) fn with_derived_final_board(self) -> Run {
         let last = self.num_steps().checked_sub(1).and_then(|last| self.step(last));
         let (Some(last), None, None) = (last, self.final_board, self.step_indices()) else { return self };
-        // If the score equals that of the last step's board, it may have been computed before the last move.
+        // Some programs compute the score before the last move. Then it equals the score of the last step's board.
         let is_of_last = self.meta.max_score == last.board.score();
         let fits = |board: WideBoard| {
             !is_of_last && (board.score(), board.highest_tile()) == (self.meta.max_score, self.meta.highest_tile)

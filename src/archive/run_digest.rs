@@ -11,7 +11,7 @@ use crate::run::Run;
 /// parts.
 pub(super) fn run_digest(run: &Run) -> Result<[u8; 32]> {
     let meta = run.meta();
-    // A log has an engine's name. Earlier versions ignored its valuation types, so its digest still does.
+    // A log has an engine's name. The digest of a log ignores valuation types.
     let details = run.details().filter(|details| details.has_numbers() || meta.engine.is_none());
     if run.missing().is_none() && !meta.raw_evs && !run.has_tile_65536() && details.is_none() {
         return Ok(*blake3::hash(&encode_run(run, RunFormat::A2run2)?).as_bytes());

@@ -39,7 +39,7 @@ impl StepRows<'_> {
                 expect("engine", &name(facts.meta.engine.as_deref()), &name(self.engine.get(first)));
             }
         }
-        // For files of older versions, the format of their runs is not known.
+        // Without a row of `runs`, the format of the run is not known.
         let sampled = facts.is_none_or(|facts| SourceFormat::may_be_sampled(&facts.format));
         let is_gap = |(place, &index): (usize, &u32)| place as u32 != index;
         if !sampled && let Some(gap) = self.step_index[rows.clone()].iter().enumerate().position(is_gap) {

@@ -159,7 +159,7 @@ def test_the_command_prints_one_warning(rich: a2store.Archive, tmp_path: Path) -
 
 
 def is_determined(game: Game) -> bool:
-    """Return whether the last move leaves one cell empty, and the score is not that of the last step as well."""
+    """Return whether the last move leaves one cell empty and the score differs from the score of the last step."""
     after = oracle.slide(game.boards[-1], game.moves[-1])
     return oracle.cells(after).count(0) == 1 and score(game.final_board) != score(game.boards[-1])
 
