@@ -283,6 +283,8 @@ FIELDS: dict[str, list[Any]] = {
     "o['i']": [{"a": 1}, None, {"a": 3}],
     "coalesce(o['b'], -1)": [4, -1, 6],
     "(CASE WHEN n < 2 THEN o END)['b']": [4, None, None],
+    "coalesce(o, NULL)['b']": [4, None, 6],
+    "nullif(o, o)['b']": [None, None, None],
 }
 
 
