@@ -60,6 +60,11 @@ pub(crate) fn query_error(error: DataFusionError) -> Error {
     if message.starts_with("Ambiguous reference to unqualified field") {
         return Error::query(format!("{message}: write the name of a table before it, as in runs.run_id"));
     }
+    // The optimizer's names for fields of structs that it moves below a join.
+    if message.contains("__datafusion_extracted") {
+        let why = "select the field in a subquery under a name, and join with that";
+        return Error::refused("a join on a field of a struct that may be null", why);
+    }
     if NOT_A_JOIN.iter().any(|words| message.starts_with(words)) {
         let why = "compare the outer columns with = only, outside aggregates and ORDER BY, or join with its rows";
         return Error::refused("a correlated subquery that DataFusion cannot rewrite as a join", why);
