@@ -60,6 +60,7 @@ impl PackReader {
     ///
     /// # Errors
     /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
+    #[cfg(feature = "python")]
     pub(crate) fn games(&self, cancel: &CancellationToken) -> Result<Vec<Option<i64>>> {
         let game = |index| {
             cancel.check()?;
