@@ -54,7 +54,7 @@ fn message(error: &anyhow::Error, command: &Command, args: &[OsString]) -> Strin
 
 /// Returns an argument of the chosen subcommand as the user writes it.
 fn option(name: &str, command: &Command, args: &[OsString]) -> Option<String> {
-    let chosen = command.get_subcommands().find(|subcommand| args.iter().any(|arg| arg == subcommand.get_name()))?;
+    let chosen = args.iter().skip(1).find_map(|arg| command.find_subcommand(arg))?;
     let argument = chosen.get_arguments().find(|argument| argument.get_id() == name)?;
     match (argument.get_long(), argument.get_value_names()) {
         (Some(long), _) => Some(format!("--{long}")),

@@ -136,7 +136,10 @@ impl QueryArgs {
             (Some(format), None) => Ok(format),
             (None, Some(format)) => Ok(format),
             (Some(format), Some(of_ending)) if format == of_ending => Ok(format),
-            (Some(_), Some(_)) => bail!(UsageError(format!("--format: expected the format of the ending of {shown}"))),
+            (Some(format), Some(_)) => {
+                let found = format.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+                bail!(UsageError(format!("--format: expected the format of the ending of {shown}, found {found}")))
+            }
             (None, None) => bail!(UsageError(format!(
                 "-o {shown}: expected the ending .parquet, .csv, .json, .jsonl, .arrow, .arrows or .txt, or --format"
             ))),

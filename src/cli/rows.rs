@@ -25,7 +25,7 @@ pub(super) fn write(
         Some(path) => {
             let output = Output::create(path)?;
             match format {
-                OutputFormat::Arrow if path.extension().is_some_and(|ending| ending == "arrow") => {
+                OutputFormat::Arrow if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("arrow")) => {
                     rows.write_to(&RowFormat::ArrowFile.into(), output.file(), CancellationToken::never())?;
                 }
                 format => write_to(rows, format, output.file(), max_rows, Look::default(), keep)?,

@@ -52,7 +52,7 @@ pub(super) fn supervise_child(args: &SqlArgs, program: Option<&[OsString]>, quie
     match &args.run.output {
         Some(path) if !args.run.explain => {
             check_outside(path, &args.archive)?;
-            if path.extension().is_some_and(|ending| ending == "arrow") {
+            if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("arrow")) {
                 let expected = "--sandbox: expected -o FILE.arrows, because the child writes the stream format";
                 anyhow::bail!(UsageError(format!("{expected}, found {}", path.display())));
             }

@@ -219,6 +219,7 @@ def test_the_ending_of_the_output_file_determines_the_format(archive: a2store.Ar
         "rows.json": lambda path: len(path.read_text().splitlines()),
         "rows.jsonl": lambda path: len(path.read_text().splitlines()),
         "rows.arrow": lambda path: pa.ipc.open_file(path).read_all().num_rows,
+        "rows.ARROW": lambda path: pa.ipc.open_file(path).read_all().num_rows,
         "rows.arrows": lambda path: pa.ipc.open_stream(path).read_all().num_rows,
     }
     for name, num_rows in readers.items():
@@ -229,7 +230,7 @@ def test_the_ending_of_the_output_file_determines_the_format(archive: a2store.Ar
     for options, message in (
         (("-o", tmp_path / "rows.xlsx"), "expected the ending .parquet, .csv, .json, .jsonl, .arrow, .arrows or .txt"),
         (("-o", tmp_path / "rows"), "or --format"),
-        (("-o", tmp_path / "new.parquet", "--format", "csv"), "--format: expected the format of the ending"),
+        (("-o", tmp_path / "new.parquet", "--format", "csv"), "new.parquet, found csv"),
         (("--overwrite",), "--output"),
     ):
         done = run_command(*sql, *options, status=2)
