@@ -268,6 +268,18 @@ impl Run {
     ///
     /// The hash is the first eight bytes of BLAKE3 key derivation from the boards, and from the masks of 65,536 if
     /// there are any, as a little-endian integer without its top bit.
+    ///
+    /// # Examples
+    /// ```
+    /// use a2store::{Board, Run, RunMeta, RunStep};
+    /// let run = |max_score| {
+    ///     let mut steps = Run::builder(1);
+    ///     steps.push_step(RunStep { index: 0, board: Board(0x11).into(), chosen: None, branches: None })?;
+    ///     steps.finish(RunMeta { max_score, ..RunMeta::default() }, None)
+    /// };
+    /// assert_eq!(run(0)?.game(), run(4)?.game());
+    /// # Ok::<(), a2store::Error>(())
+    /// ```
     #[must_use]
     pub fn game(&self) -> Option<i64> {
         let mut hasher = blake3::Hasher::new_derive_key("a2store 2026 boards of a game");
