@@ -310,7 +310,7 @@ def test_fields_of_null_structs_are_null(
 def test_joins_on_fields_of_structs(archive: a2store.Archive, structs: pa.Table) -> None:
     """DataFusion cannot plan such a join. The refusal shows another way, and that way works."""
     for field in ("s['a']", "o['b']", "o['i']['a']"):
-        with pytest.raises(a2store.QueryError, match=r"a join on a field of a struct .* select the field in a subquery"):
+        with pytest.raises(a2store.QueryError, match=r"a join on a field of a struct .*: select the field"):
             rows(archive, f"SELECT count(*) FROM st AS l JOIN st AS r ON l.{field} = r.{field}", st=structs)
         named = f"(SELECT {field} AS k FROM st)"
         sql = f"SELECT count(*) FROM {named} AS l JOIN {named} AS r ON l.k = r.k"
