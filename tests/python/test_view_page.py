@@ -520,8 +520,9 @@ def test_the_figures_of_models(view: Explorer, archive: a2store.Archive) -> None
 def test_a_phone_shows_that_the_columns_go_on(view: Explorer) -> None:
     view.open(f"#/run/{FIRST_EVIL + 1}/step/7", width=390)
     view.find(".scroll-frame.has-more")
-    view.js("document.querySelector('.scroll-frame .scroll').scrollLeft = 1e4")
-    eventually(lambda: view.js("return document.querySelector('.scroll-frame.has-more')"), None)
+    # Columns that arrive later move the end, so each look scrolls again.
+    to_the_end = "document.querySelector('.scroll-frame .scroll').scrollLeft = 1e4;"
+    eventually(lambda: view.js(f"{to_the_end} return document.querySelector('.scroll-frame.has-more')"), None)
     meanings = view.text(".meanings") or ""
     assert "T = the move of the annotated game" in meanings
     assert "Top bin The probability that the value is in the highest value bin" in meanings
