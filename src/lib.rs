@@ -77,11 +77,6 @@
 //! | `cli` | the commands `a2store` and `a2pack` (feature `cli`, on by default) |
 //! | `python` | `import a2store` (feature `python`) |
 
-// A doctest that compiles the Rust block of the README.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
-
 mod error;
 
 mod cancellation;

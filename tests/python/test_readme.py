@@ -1,4 +1,4 @@
-"""The README's Python and shell blocks, run in order in one folder."""
+"""The Python and shell blocks of the README and of the tour, run in order in one folder; links of all pages."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+TOUR = ROOT / "docs" / "tour.md"
+# The API reference is generated from docstrings; test_docstrings.py compares them.
+PAGES = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("tests/*.md")} - {ROOT / "docs" / "api.md"})
 
 
-def blocks(language: str) -> list[str]:
+def blocks(page: Path, language: str) -> list[str]:
     """Return the code blocks of a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
 def view_until_interrupted(command: list[str | Path], folder: Path) -> None:
@@ -31,7 +36,8 @@ def view_until_interrupted(command: list[str | Path], folder: Path) -> None:
 
 
 def test_python_and_shell_blocks_run(tmp_path: Path) -> None:
-    first, *others, exports = blocks("python")
+    [first] = blocks(README, "python")
+    *others, exports = blocks(TOUR, "python")
     assert len(others) >= 8
     # One process for several blocks, because later blocks use what earlier ones made. A reader may run them again; only
     # exports need a new folder.
@@ -46,7 +52,7 @@ def test_python_and_shell_blocks_run(tmp_path: Path) -> None:
         )
         assert done.returncode == 0, done.stderr
 
-    lines = [line for block in blocks("bash") for line in block.splitlines()]
+    lines = [line for block in blocks(TOUR, "bash") for line in block.splitlines()]
     assert len(lines) >= 7
     for line in lines:
         words = shlex.split(line, comments=True)
@@ -62,15 +68,39 @@ def test_python_and_shell_blocks_run(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "best.parquet").num_rows > 0
 
 
-def test_the_first_block_takes_six_lines_from_an_empty_folder_to_batches() -> None:
-    lines = blocks("python")[0].splitlines()
+def test_the_readme_takes_five_lines_from_an_empty_folder_to_batches() -> None:
+    [block] = blocks(README, "python")
+    lines = block.splitlines()
     assert lines[:2] == ["import a2store", ""]
-    statements = lines[2 : lines.index("for batch in table.loader(batch_size=1024, seed=0):") + 2]
-    assert len(statements) == len(lines) - 2 == 6
+    assert len(lines) - 2 == 5
+    assert "batch.tokens" in lines[-1]
 
 
-def test_links_have_targets() -> None:
-    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", README.read_text())
-    assert len(links) >= 6
-    for link in links:
-        assert (README.parent / link).exists(), link
+def test_the_readme_is_short_and_its_pictures_are_small() -> None:
+    text = README.read_text()
+    assert len(text.split()) <= 1000
+    pictures = re.findall(r'(?:src|srcset|href)="([^"]+)"', text)
+    assert {Path(name).name for name in pictures} == {path.name for path in (ROOT / "docs" / "images").glob("*.webp")}
+    for name in pictures:
+        assert 0 < (ROOT / name).stat().st_size <= 120_000, name
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the names that GitHub gives to a page's headings."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_have_targets(page: Path) -> None:
+    for link, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", page.read_text()):
+        target = page.parent / link if link else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), (link, anchor)
+
+
+def test_the_readme_links_to_every_page() -> None:
+    text = README.read_text()
+    for page in ROOT.glob("docs/*.md"):
+        assert page.name == "api.md" or f"](docs/{page.name})" in text, page.name
