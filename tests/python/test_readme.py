@@ -76,6 +76,20 @@ def test_the_readme_takes_five_lines_from_an_empty_folder_to_batches() -> None:
     assert "batch.tokens" in lines[-1]
 
 
+def test_the_demo_prints_what_the_readme_shows(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / "demo.py"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    [shown] = [block for block in blocks(README, "text") if block.startswith("$ make demo\n")]
+    # Times and rates differ; all other numbers are the same on each machine.
+    lines, printed = (
+        re.sub(r"[\d.,]+(?:[kMG]?(?: steps)?/s| s)\b", "?", text).splitlines() for text in (shown, done.stdout)
+    )
+    rest = iter(printed)
+    for line in lines[1:]:
+        assert line == "…" or line in rest, line
+
+
 def test_the_readme_is_short_and_its_pictures_are_small() -> None:
     text = README.read_text()
     assert len(text.split()) <= 1000
