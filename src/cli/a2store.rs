@@ -13,18 +13,15 @@ use std::process::ExitCode;
 
 /// Runs `a2store` with these arguments; the first is the command's name.
 pub fn main(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
-    ExitCode::from(run_as(args, None))
+    ExitCode::from(run(args))
 }
 
 /// Runs `a2store` like [`main`] and returns the exit status as a number.
-///
-/// `program` is the command line that starts `a2store` again, if another program such as Python runs it. `None` means
-/// that this executable is `a2store`.
-pub(crate) fn run_as(args: impl IntoIterator<Item = impl Into<OsString> + Clone>, program: Option<&[OsString]>) -> u8 {
-    conclude("a2store", args, |cli| run_command(cli, program), exit_status)
+pub(crate) fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
+    conclude("a2store", args, run_command, exit_status)
 }
 
-fn run_command(cli: StoreCli, program: Option<&[OsString]>) -> Result<u8> {
+fn run_command(cli: StoreCli) -> Result<u8> {
     choose_colors(cli.color);
     log_to_stderr(cli.log_level)?;
     let quiet = cli.quiet;
@@ -38,7 +35,7 @@ fn run_command(cli: StoreCli, program: Option<&[OsString]>) -> Result<u8> {
         StoreCommand::Replay(args) => replay::replay(&args),
         StoreCommand::Report(args) => report::report(&args, quiet),
         StoreCommand::Schema(args) => info::schema(&args),
-        StoreCommand::Sql(args) => sql::sql(&args, program, quiet),
+        StoreCommand::Sql(args) => sql::sql(&args),
         StoreCommand::Query(args) => sql::named(&args),
         StoreCommand::Queries(args) => queries::queries(&args),
         StoreCommand::Functions(args) => queries::functions(&args),

@@ -15,7 +15,6 @@
 //! | `annotate.rs` | adding, listing and dropping annotations |
 //! | `critic.rs` | the error of `critic` without the Python package |
 //! | `sql.rs`, `queries.rs` | running queries; listing named queries and functions |
-//! | `sandboxed_sql.rs`, `sandbox/` | the two sides of `sql --sandbox`; the confined process itself |
 //! | `rows.rs`, `table.rs` | query rows as a table, CSV, JSON, Parquet or Arrow; the table |
 //! | `terminal.rs` | the width of the terminal, and colours |
 //! | `print.rs` | numbers and JSON on standard output |
@@ -45,10 +44,6 @@ mod query_args;
 mod replay;
 mod report;
 mod rows;
-#[cfg(unix)]
-mod sandbox;
-#[cfg(unix)]
-mod sandboxed_sql;
 mod shell;
 mod simulate;
 mod sql;
@@ -63,4 +58,4 @@ pub use a2pack::a2pack;
 pub(crate) use a2pack::run as run_a2pack;
 pub use a2store::main;
 #[cfg(feature = "python")]
-pub(crate) use a2store::run_as;
+pub(crate) use a2store::run as run_a2store;

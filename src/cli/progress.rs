@@ -99,12 +99,6 @@ impl Interrupt {
         Ok(Interrupt(CancellationToken::polling(move || flag.load(Ordering::Relaxed))))
     }
 
-    /// Returns whether a signal has arrived.
-    #[cfg(unix)]
-    pub(super) fn is_raised(&self) -> bool {
-        self.0.is_cancelled()
-    }
-
     /// Returns the token, which is cancelled after a signal.
     pub(super) fn token(&self) -> &CancellationToken {
         &self.0

@@ -17,14 +17,6 @@ pub(super) struct SqlArgs {
     pub(super) query: String,
     #[command(flatten)]
     pub(super) run: QueryArgs,
-    /// Run the query in a separate process that is killed when it exceeds its limits. The defaults are 2GiB of memory,
-    /// 1m of time and 8GiB of temporary files. On Linux with Landlock, the process reads only the archive. If the
-    /// process crashes, the exit status is 1.
-    #[arg(long)]
-    pub(super) sandbox: bool,
-    /// Act as the confined process, started by the process with this id.
-    #[arg(long, value_name = "PROCESS", hide = true, requires = "sandbox")]
-    pub(super) sandboxed: Option<u32>,
 }
 
 #[derive(Args, Debug)]

@@ -1,36 +1,17 @@
-//! The subcommands `sql` and `query`. With `--sandbox`, `sql` runs the query in a confined process.
+//! The subcommands `sql` and `query`.
 
 use super::exit::UsageError;
 use super::open::{check_outside, check_overwrite, open};
 use super::query_args::{NamedQueryArgs, QueryArgs, SqlArgs};
 use super::rows;
-#[cfg(unix)]
-use super::sandboxed_sql;
 use crate::{Archive, Query, QueryOptions, SavedParameter, SavedQuery, ScalarValue, UserTable};
 use anyhow::{Result, bail};
-use std::ffi::OsString;
 use std::io::Write;
 
 /// Runs a query.
-///
-/// `program` is the command line that starts `a2store` again. `None` means that this executable is `a2store`.
-pub(super) fn sql(args: &SqlArgs, program: Option<&[OsString]>, quiet: bool) -> Result<u8> {
-    let mut options = options(&args.run)?;
-    #[cfg(unix)]
-    if let Some(parent) = args.sandboxed {
-        sandboxed_sql::confine_child(args, parent, &mut options, quiet)?;
-    } else if args.sandbox {
-        return sandboxed_sql::supervise_child(args, program, quiet);
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = (program, quiet, &mut options);
-        if args.sandbox {
-            bail!(UsageError("--sandbox: expected Linux or another Unix".into()));
-        }
-    }
+pub(super) fn sql(args: &SqlArgs) -> Result<u8> {
     let archive = open(&args.archive, args.run.version, args.run.checksums)?;
-    let query = archive.sql_with(&args.query, params(&args.run.param)?, &options)?;
+    let query = archive.sql_with(&args.query, params(&args.run.param)?, &options(&args.run)?)?;
     print_rows(&archive, &query, &args.run)
 }
 

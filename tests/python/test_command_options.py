@@ -91,7 +91,6 @@ def test_bash_completes_subcommands_options_and_values(name: str, tmp_path: Path
         assert done.stderr == ""
         return set(done.stdout.split())
 
-    assert "--sandboxed" not in script.read_text()
     assert completed("") >= {"completions", "man", *helps(name)}
     assert completed("comple") == {"completions"}
     assert completed("completions", "z") == {"zsh"}

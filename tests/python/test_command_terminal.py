@@ -8,7 +8,6 @@ import pty
 import re
 import struct
 import subprocess
-import sys
 import termios
 from pathlib import Path
 
@@ -138,8 +137,3 @@ def test_errors_are_marked_on_a_terminal(tmp_path: Path) -> None:
     assert RED in text
     assert plain(text).startswith("a2store: ")
     assert "\x1b" not in on_terminal(80, "info", tmp_path / "absent", status=2, NO_COLOR="1")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
-def test_the_sandbox_prints_the_same_table(archive: a2store.Archive) -> None:
-    assert on_terminal(80, "sql", archive.path, ALL, "--sandbox") == on_terminal(80, "sql", archive.path, ALL)
