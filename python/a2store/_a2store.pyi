@@ -4578,11 +4578,10 @@ def _attach(handle: bytes) -> StepTable:
     file or memory is in its place, and ``DecodeError`` for other bytes.
     """
 
-def _run_command(args: Sequence[_Path], program: Sequence[_Path]) -> int:
+def _run_command(args: Sequence[_Path]) -> int:
     """Run the command ``a2store`` or ``a2pack`` with these arguments and return its exit status.
 
     The status is 0 for success, 1 for a problem in the data, and 2 for wrong usage.
 
     - ``args``: the command's name, then its arguments.
-    - ``program``: the command line that starts this program again, in a separate process.
     """

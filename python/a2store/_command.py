@@ -31,9 +31,7 @@ def run(name: str) -> int:
     """Run the command of this name and return its exit status."""
     # No code here needs Python's own handler, and without it Ctrl-C ends the command at once.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    # Without -P, a module named a2store in the working folder would take precedence.
-    again = [sys.executable, "-P", "-m", "a2store"] if sys.executable else []
-    return _run_command([name, *sys.argv[1:]], again)
+    return _run_command([name, *sys.argv[1:]])
 
 
 if __name__ == "__main__":

@@ -124,14 +124,13 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// The status is 0 for success, 1 for a problem in the data, and 2 for wrong usage.
 ///
 /// - ``args``: the command's name, then its arguments.
-/// - ``program``: the command line that starts this program again, in a separate process.
 #[cfg(feature = "cli")]
 #[pyfunction]
 #[pyo3(name = "_run_command")]
 #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
-fn run_command(py: Python<'_>, args: Vec<std::ffi::OsString>, program: Vec<std::ffi::OsString>) -> u8 {
+fn run_command(py: Python<'_>, args: Vec<std::ffi::OsString>) -> u8 {
     py.detach(|| match args.first().is_some_and(|name| name == "a2pack") {
         true => crate::cli::run_a2pack(args),
-        false => crate::cli::run_as(args, Some(&program)),
+        false => crate::cli::run_a2store(args),
     })
 }
