@@ -490,6 +490,17 @@ impl Archive {
         self.storage.root()
     }
 
+    /// Returns the archive's folder, or `None` if the archive is on an object store.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.storage.folder()
+    }
+
+    /// Returns whether a path is inside the archive's folder.
+    pub(crate) fn contains(&self, path: &Path) -> Result<bool> {
+        let path = std::path::absolute(path).map_err(|source| Error::io(path, source))?;
+        Ok(self.folder().is_some_and(|folder| path.starts_with(folder)))
+    }
+
     /// Returns the version that this view shows; the empty archive is version 1.
     #[must_use]
     pub fn version(&self) -> u64 {

@@ -7,11 +7,11 @@
 //!
 //! Both only repeat commits and data files, and can be deleted at any time. The two newest of each are kept.
 
+use super::checksummed_json::{Sealed, seal, unseal};
 use super::commit::{Commit, CommitInfo};
 use super::data_file::DataFile;
 use super::log_names::checkpoint_path;
 use super::problem::damaged;
-use super::sealed_json::{Sealed, seal, unseal};
 use super::snapshot::Snapshot;
 use super::storage::Storage;
 use crate::error::Result;

@@ -1,4 +1,4 @@
-//! Commits: the changes of one version, as a JSON file with a checksum (`sealed_json.rs`).
+//! Commits: the changes of one version, as a JSON file with a checksum (`checksummed_json.rs`).
 //!
 //! ```text
 //! {"version":2,"parent":"5a0c37ee", … ,"add":[{"table":"steps","path":"steps/4c….parquet", …}],"crc32c":"91e00b7d"}⏎
@@ -8,11 +8,11 @@
 //! `parent` is the checksum in the trailer of the commit before, so the log is a chain. The first commit has no
 //! parent.
 
+use super::checksummed_json::{Sealed, seal, unseal};
 use super::data_file::DataFile;
 use super::phases::Phases;
 use super::problem::damaged;
 use super::schema::SCHEMA_VERSION;
-use super::sealed_json::{Sealed, seal, unseal};
 use super::table_name::TableName;
 use crate::clock;
 use crate::error::Result;

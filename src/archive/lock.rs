@@ -1,4 +1,4 @@
-//! The lock among the writers of one machine, and the pauses between attempts.
+//! Locks among the writers of one machine, and the pauses between attempts.
 
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use tracing::info;
 
 /// An exclusive lock among the writers of this machine.
-pub(super) struct Lock(File);
+pub(crate) struct Lock(File);
 
 impl Lock {
-    /// Locks a file that is created if it does not exist. Waits up to `wait` for other processes. `archive` is
-    /// the folder in errors.
-    pub(super) fn acquire(archive: &Path, path: &Path, wait: Duration, cancel: &CancellationToken) -> Result<Lock> {
+    /// Locks a file that is created if it does not exist. Waits up to `wait` for other processes. `owner` is the path
+    /// in errors, such as the archive's.
+    pub(crate) fn acquire(owner: &Path, path: &Path, wait: Duration, cancel: &CancellationToken) -> Result<Lock> {
         let file = File::options().create(true).append(true).open(path).map_err(|source| Error::io(path, source))?;
         let start = Instant::now();
         let mut backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(50));
@@ -29,7 +29,7 @@ impl Lock {
                         waits = true;
                         info!(
                             target: "a2store::retry",
-                            archive = %archive.display(),
+                            archive = %owner.display(),
                             seconds = wait.as_secs_f64(),
                             "waiting for another writer's lock"
                         );
@@ -39,10 +39,10 @@ impl Lock {
                 }
                 Err(TryLockError::WouldBlock) => {
                     let what = match wait.as_secs_f64() {
-                        0.0 => "another process is writing to this archive".into(),
-                        secs => format!("another process is writing to this archive, after {secs:.1} s of waiting"),
+                        0.0 => "another process is writing to it".into(),
+                        secs => format!("another process is writing to it, after {secs:.1} s of waiting"),
                     };
-                    return Err(ErrorKind::Conflict { path: archive.to_path_buf(), what }.into());
+                    return Err(ErrorKind::Conflict { path: owner.to_path_buf(), what }.into());
                 }
                 Err(TryLockError::Error(source)) => return Err(Error::io(path, source)),
             }

@@ -8,11 +8,11 @@
 //! (`checkpoint.rs`), a reader need not read the log from the beginning.
 
 use super::checkpoint::Checkpoint;
+use super::checksummed_json::check_seal;
 use super::commit::Commit;
 use super::last_checkpoint::{first_listed, names_from};
 use super::log_names::{LOG_FOLDER, LogNames, commit_path};
 use super::problem::damaged;
-use super::sealed_json::check_seal;
 use super::snapshot::Snapshot;
 use super::storage::Storage;
 use crate::error::{Error, ErrorKind, Result};

@@ -8,11 +8,11 @@
 //! commits stay unchanged.
 
 use super::checkpoint::Checkpoint;
+use super::checksummed_json::check_seal;
 use super::commit::{Commit, CommitInfo, Operation};
 use super::data_file::DataFile;
 use super::log_names::{LogNames, checkpoint_path, commit_path};
 use super::parquet_footer::measure;
-use super::sealed_json::check_seal;
 use super::snapshot::Snapshot;
 use super::storage::Storage;
 use super::table_name::TableName;

@@ -19,10 +19,10 @@
 //! | `archive.rs` | the type [`Archive`] |
 //! | `table_name.rs`, `phases.rs`, `problem.rs` | names of tables, phases of a game, problems of an archive |
 //! | `schema.rs`, `runs_batch.rs`, `steps_batch.rs` | the columns of the tables; runs → rows |
-//! | `typed_rows.rs`, `read_runs.rs` | rows → runs, and whole runs with their original files |
+//! | `row_views.rs`, `read_runs.rs` | rows → runs, and whole runs with their original files |
 //! | `storage.rs`, `remote.rs`, `storage_options.rs`, `listing.rs` | files in a folder or in an object store |
 //! | `lock.rs` | the lock among writers of one machine, and pauses between attempts |
-//! | `commit.rs`, `data_file.rs`, `sealed_json.rs` | the format of commits |
+//! | `commit.rs`, `data_file.rs`, `checksummed_json.rs` | the format of commits |
 //! | `log_names.rs`, `last_checkpoint.rs` | the names of the files in the log; from where an object store lists them |
 //! | `log.rs`, `snapshot.rs` | publishing and replaying commits; the contents of a version |
 //! | `checkpoint.rs`, `digests.rs`, `checkpoint_writer.rs` | contents and run digests of a version in one file each |
@@ -50,6 +50,7 @@ mod chain;
 mod checked_files;
 mod checkpoint;
 mod checkpoint_writer;
+mod checksummed_json;
 mod commit;
 mod compact;
 mod data_file;
@@ -78,18 +79,17 @@ mod remote;
 mod repair;
 mod repair_plan;
 mod repair_successor;
+mod row_views;
 mod run_digest;
 mod run_discovery;
 mod runs_batch;
 mod schema;
-mod sealed_json;
 mod snapshot;
 mod steps_batch;
 mod storage;
 mod storage_options;
 mod table_name;
 mod transaction;
-mod typed_rows;
 mod verify;
 mod verify_derived;
 mod verify_file;
@@ -113,6 +113,7 @@ pub use table_name::TableName;
 pub use verify::{VerifyOptions, VerifyReport};
 
 pub(crate) use data_file::DataFile;
+pub(crate) use lock::Lock;
 pub(crate) use parallel_decode::{ReadRun, RunsOf, each_run, each_window};
 pub(crate) use read_runs::{StoredMeta, StoredRun};
 pub(crate) use schema::{MOVE_NAMES, POLICIES, table_schema};

@@ -94,7 +94,8 @@ impl<'a> OpenDataFile<'a> {
         OpenDataFile::of(storage, file, open(storage, file)?)
     }
 
-    fn of(storage: &'a Storage, file: &'a DataFile, open: File) -> Result<OpenDataFile<'a>> {
+    /// Returns an open file.
+    pub(super) fn of(storage: &'a Storage, file: &'a DataFile, open: File) -> Result<OpenDataFile<'a>> {
         let metadata = guarded(|| Ok(ArrowReaderMetadata::load(&open, ArrowReaderOptions::new())?));
         let metadata = metadata.map_err(|error| not_parquet(storage, file, error))?;
         Ok(OpenDataFile { storage, file, open: SharedFile::new(open), metadata })
@@ -102,6 +103,11 @@ impl<'a> OpenDataFile<'a> {
 
     pub(super) fn file(&self) -> &'a DataFile {
         self.file
+    }
+
+    /// Returns the columns of the file.
+    pub(super) fn schema(&self) -> &Schema {
+        self.metadata.schema()
     }
 
     pub(super) fn num_row_groups(&self) -> usize {
@@ -152,11 +158,7 @@ impl<'a> RowGroups<'a> {
 }
 
 /// Reads a whole row group as one batch.
-pub(super) fn read_row_group(
-    file: SharedFile,
-    metadata: ArrowReaderMetadata,
-    index: usize,
-) -> Result<RecordBatch, ArrowError> {
+fn read_row_group(file: SharedFile, metadata: ArrowReaderMetadata, index: usize) -> Result<RecordBatch, ArrowError> {
     let num_rows = metadata.metadata().row_group(index).num_rows().max(1) as usize;
     let schema = metadata.schema().clone();
     let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata)
@@ -167,7 +169,7 @@ pub(super) fn read_row_group(
 }
 
 /// Returns the columns of a schema, in its order.
-pub(super) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     let columns = schema.fields().iter().map(|field| {
         let column = batch.column_by_name(field.name()).cloned();
         column.ok_or_else(|| ArrowError::SchemaError(format!("no column {}", field.name())))

@@ -3,9 +3,9 @@
 use super::archive::Archive;
 use super::parquet_reader::OpenDataFile;
 use super::problem::damaged;
+use super::row_views::{RunFacts, StepRows, run_facts};
 use super::run_digest::run_digest;
 use super::table_name::TableName;
-use super::typed_rows::{RunFacts, StepRows, run_facts};
 use crate::board::WideBoard;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};

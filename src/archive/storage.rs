@@ -54,6 +54,11 @@ impl Storage {
         &self.root
     }
 
+    /// Returns the absolute folder; `None` for an object store.
+    pub(super) fn folder(&self) -> Option<&Path> {
+        self.remote.is_none().then_some(&*self.root)
+    }
+
     /// Returns the options of the object store; none for a folder.
     pub(super) fn options(&self) -> StorageOptions {
         self.remote.as_ref().map(|remote| remote.options().clone()).unwrap_or_default()

@@ -1,7 +1,7 @@
 //! The check of the columns of `steps` that repeat or derive from others.
 
 use super::phases::Phases;
-use super::typed_rows::{RunFacts, StepRows};
+use super::row_views::{RunFacts, StepRows};
 use crate::format::SourceFormat;
 use arrow::array::Array;
 use std::ops::Range;

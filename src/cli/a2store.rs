@@ -1,15 +1,82 @@
-//! The entry points of the command `a2store`, and the choice of the subcommand.
+//! The command `a2store`: its entry points and its subcommands.
 
-use super::args::{StoreCli, StoreCommand};
-use super::exit::{conclude, exit_status};
+use super::exit::{UsageError, conclude};
 use super::logging::log_to_stderr;
-use super::terminal::choose_colors;
-use super::{
-    annotate, bench, critic, info, ingest, maintain, queries, replay, report, shell, simulate, sql, transfer, view,
-};
-use anyhow::Result;
+use super::query_args::{NamedQueryArgs, SqlArgs};
+use super::{annotate, info, ingest, maintain, queries, replay, report, show, simulate, sql, transfer, view};
+use anyhow::{Result, bail};
+use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::process::ExitCode;
+
+/// 2048 self-play games as a Parquet archive, SQL over it, and shuffled training batches at memory speed.
+#[derive(Debug, Parser)]
+#[command(name = "a2store", version, arg_required_else_help = true)]
+struct StoreCli {
+    #[command(subcommand)]
+    command: StoreCommand,
+    /// Hide progress and remarks.
+    #[arg(long, short, global = true)]
+    quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum StoreCommand {
+    /// Play seeded games and write them as run files.
+    Simulate(simulate::SimulateArgs),
+    /// Add the runs of files and folders in any format to an archive. Creates the archive if it does not exist.
+    Ingest(ingest::IngestArgs),
+    /// Show the contents of an archive.
+    Info(info::ArchiveArgs),
+    /// List the versions of an archive, newest first.
+    History(info::ArchiveArgs),
+    /// Write an HTML report of an archive: one file that works offline.
+    Report(report::ReportArgs),
+    /// Explore an archive in a browser: runs, replays, positions, SQL, and the report.
+    View(view::ViewArgs),
+    /// Print one position of a game: the board, the engine's values, and the predictions of models.
+    Show(show::ShowArgs),
+    /// Write a page that replays a game in any browser, without network.
+    Replay(replay::ReplayArgs),
+    /// List the columns of the tables `runs`, `steps` and `annotations`.
+    Schema(info::SchemaArgs),
+    /// Run a query over the tables `runs`, `steps` and `annotations`.
+    Sql(SqlArgs),
+    /// Run a named query.
+    Query(NamedQueryArgs),
+    /// List the named queries, or show one.
+    Queries(queries::QueriesArgs),
+    /// List the SQL functions over boards, moves and values.
+    Functions,
+    /// Write the runs of an archive to files in any format.
+    Export(transfer::ExportArgs),
+    /// Convert run files from any format to another, without an archive.
+    Convert(transfer::ConvertArgs),
+    /// Add the predictions of a model for the steps of an archive, list the annotated models, or drop one.
+    Annotate(annotate::AnnotateArgs),
+    /// Check an archive and list every problem.
+    Verify(maintain::VerifyArgs),
+    /// Make an archive with damaged commits usable again. Without --yes, only show what would change.
+    Repair(maintain::RepairArgs),
+    /// Merge small data files into large ones.
+    Compact(maintain::CompactArgs),
+    /// Remove old versions, and the files that no remaining version references. Without --yes, only show what would be
+    /// removed.
+    Expire(maintain::ExpireArgs),
+    /// Write embeddings of a session's steps, or train a critic on them. Needs the Python package.
+    #[command(disable_help_flag = true)]
+    Critic(CriticArgs),
+}
+
+#[derive(Args, Debug)]
+struct CriticArgs {
+    /// What to do.
+    #[arg(value_parser = ["embed", "train"])]
+    command: String,
+    /// Arguments, as listed by `a2store critic embed --help`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
 
 /// Runs `a2store` with these arguments; the first is the command's name.
 pub fn main(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
@@ -18,12 +85,11 @@ pub fn main(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Exit
 
 /// Runs `a2store` like [`main`] and returns the exit status as a number.
 pub(crate) fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
-    conclude("a2store", args, run_command, exit_status)
+    conclude("a2store", args, run_command)
 }
 
 fn run_command(cli: StoreCli) -> Result<u8> {
-    choose_colors(cli.color);
-    log_to_stderr(cli.log_level)?;
+    log_to_stderr()?;
     let quiet = cli.quiet;
     match cli.command {
         StoreCommand::Simulate(args) => simulate::simulate(&args, quiet),
@@ -31,14 +97,14 @@ fn run_command(cli: StoreCli) -> Result<u8> {
         StoreCommand::Info(args) => info::info(&args),
         StoreCommand::History(args) => info::history(&args),
         StoreCommand::View(args) => view::view(&args, quiet),
-        StoreCommand::Show(args) => replay::show(&args),
-        StoreCommand::Replay(args) => replay::replay(&args),
+        StoreCommand::Show(args) => show::show(&args),
+        StoreCommand::Replay(args) => replay::replay(&args, quiet),
         StoreCommand::Report(args) => report::report(&args, quiet),
         StoreCommand::Schema(args) => info::schema(&args),
         StoreCommand::Sql(args) => sql::sql(&args),
         StoreCommand::Query(args) => sql::named(&args),
         StoreCommand::Queries(args) => queries::queries(&args),
-        StoreCommand::Functions(args) => queries::functions(&args),
+        StoreCommand::Functions => queries::functions(),
         StoreCommand::Export(args) => transfer::export(&args, quiet),
         StoreCommand::Convert(args) => transfer::convert(&args, quiet),
         StoreCommand::Annotate(args) => annotate::annotate(&args, quiet),
@@ -46,9 +112,9 @@ fn run_command(cli: StoreCli) -> Result<u8> {
         StoreCommand::Repair(args) => maintain::repair(&args),
         StoreCommand::Compact(args) => maintain::compact(&args, quiet),
         StoreCommand::Expire(args) => maintain::expire(&args),
-        StoreCommand::Bench(args) => bench::bench(&args, quiet),
-        StoreCommand::Critic(args) => critic::critic(&args),
-        StoreCommand::Completions(args) => shell::completions::<StoreCli>(&args),
-        StoreCommand::Man(args) => shell::man::<StoreCli>(&args),
+        // The Python package runs `critic` before it calls this crate.
+        StoreCommand::Critic(CriticArgs { command, arguments: _ }) => {
+            bail!(UsageError(format!("critic {command}: needs the Python package: pip install a2store")))
+        }
     }
 }

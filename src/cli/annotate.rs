@@ -1,13 +1,48 @@
 //! The subcommand `annotate`.
 
-use super::args::AnnotateArgs;
 use super::exit::UsageError;
 use super::print::{count, megabytes, print_json};
 use super::progress::{Interrupt, progress};
+use super::values::duration;
 use crate::{AnnotateOptions, AnnotationInput, Archive};
 use anyhow::{Result, bail};
+use clap::Args;
 use serde_json::json;
 use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Args, Debug)]
+pub(super) struct AnnotateArgs {
+    /// The archive.
+    archive: PathBuf,
+    /// The model's name in the table `annotations`. Without a model, list the annotated models.
+    model: Option<String>,
+    /// A folder with annotations.npy or shards of it, and with the metadata.db of the annotated games.
+    #[arg(value_name = "FOLDER")]
+    annotations: Option<PathBuf>,
+    /// The path that the annotated games were ingested from, or a folder above it [default: any].
+    #[arg(long)]
+    source: Option<PathBuf>,
+    /// Replace the model's annotations.
+    #[arg(long)]
+    replace: bool,
+    /// Allow steps without annotations in annotated runs.
+    #[arg(long)]
+    partial: bool,
+    /// Drop the model's annotations.
+    #[arg(long, conflicts_with_all = ["annotations", "source", "replace", "partial"])]
+    drop: bool,
+    /// Only check, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// How long to wait for another writer's lock on the archive.
+    #[arg(long, default_value = "10m", value_parser = duration)]
+    wait: Duration,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+}
 
 pub(super) fn annotate(args: &AnnotateArgs, quiet: bool) -> Result<u8> {
     let mut archive = Archive::open(&args.archive)?;

@@ -13,7 +13,6 @@ pub(super) fn conclude<C: Parser>(
     name: &str,
     args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     work: impl FnOnce(C) -> anyhow::Result<u8>,
-    status_of: impl FnOnce(&anyhow::Error) -> u8,
 ) -> u8 {
     let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
     let cli = match C::try_parse_from(&args) {
@@ -30,7 +29,7 @@ pub(super) fn conclude<C: Parser>(
             print_error(name, message(&error, &C::command(), &args));
             match error.downcast_ref::<Error>().map(Error::kind) {
                 Some(ErrorKind::Cancelled) => interrupted_status(),
-                _ => status_of(&error),
+                _ => exit_status(&error),
             }
         }
     }
@@ -75,7 +74,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 /// Returns 2 for an error in the command line, and 1 for a problem with the data.
-pub(super) fn exit_status(error: &anyhow::Error) -> u8 {
+fn exit_status(error: &anyhow::Error) -> u8 {
     match error.downcast_ref::<Error>().map(Error::kind) {
         Some(
             ErrorKind::Argument { .. }
@@ -83,12 +82,14 @@ pub(super) fn exit_status(error: &anyhow::Error) -> u8 {
             | ErrorKind::QueryRefused { .. }
             | ErrorKind::NotAnArchive { .. }
             | ErrorKind::ArchiveExists { .. }
+            | ErrorKind::IndexOutOfBounds { .. }
             | ErrorKind::VersionNotFound { .. },
         ) => 2,
-        Some(ErrorKind::Io { source, .. })
-            if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists) =>
-        {
-            2
+        Some(ErrorKind::Io { source, .. }) => {
+            use io::ErrorKind::{AlreadyExists, IsADirectory, NotADirectory, NotFound, NotSeekable};
+            let another_path_helps =
+                matches!(source.kind(), NotFound | AlreadyExists | IsADirectory | NotADirectory | NotSeekable);
+            if another_path_helps { 2 } else { 1 }
         }
         None if error.is::<UsageError>() => 2,
         _ => 1,

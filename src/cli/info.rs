@@ -1,23 +1,52 @@
 //! The subcommands `info`, `history` and `schema`.
 
-use super::args::{ArchiveArgs, SchemaArgs};
 use super::open::open;
 use super::print::{count, megabytes};
-use super::rows::json_rows;
 use super::table::table;
 use super::terminal::Look;
+use crate::cancellation::CancellationToken;
+use crate::explore::{objects, read};
 use crate::query::type_name;
-use crate::{TableName, no_params};
+use crate::{QueryOptions, TableName, no_params};
 use anyhow::Result;
+use clap::Args;
 use serde_json::{Map, Value, json};
 use std::io::Write;
+use std::path::PathBuf;
+
+#[derive(Args, Debug)]
+pub(super) struct ArchiveArgs {
+    /// The archive.
+    archive: PathBuf,
+    /// Version of the archive to read [default: the newest].
+    #[arg(long)]
+    version: Option<u64>,
+    /// Print as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct SchemaArgs {
+    /// The archive.
+    archive: PathBuf,
+    /// The table [default: all].
+    #[arg(value_parser = crate::TableName::ALL.map(crate::TableName::name))]
+    table: Option<String>,
+    /// Version of the archive to read [default: the newest].
+    #[arg(long)]
+    version: Option<u64>,
+    /// Print as JSON.
+    #[arg(long)]
+    json: bool,
+}
 
 pub(super) fn info(args: &ArchiveArgs) -> Result<u8> {
     let archive = open(&args.archive, args.version, None)?;
     let engines = "SELECT coalesce(engine, 'no engine') AS engine, count(*) AS runs, sum(num_steps) AS steps, \
                    max(max_score) AS best_score, max(highest_tile) AS best_tile \
                    FROM runs GROUP BY engine ORDER BY runs DESC, engine LIMIT 20";
-    let engines = archive.sql(engines, no_params())?.stream()?.collect::<crate::Result<Vec<_>>>()?;
+    let engines = read(&archive, engines, &QueryOptions::default(), CancellationToken::never())?;
     let bytes = TableName::ALL.map(|table| archive.num_bytes(table));
     let (runs, steps) = (archive.num_runs(), archive.num_steps());
     let mut out = std::io::stdout().lock();
@@ -27,7 +56,7 @@ pub(super) fn info(args: &ArchiveArgs) -> Result<u8> {
             "path": archive.path().to_string_lossy(), "version": archive.version(), "num_runs": runs, "num_steps": steps,
             "runs_bytes": bytes[0], "steps_bytes": bytes[1], "runs_files": files[0], "steps_files": files[1],
             "annotations": archive.annotations(), "annotations_bytes": bytes[2],
-            "phases": archive.phases(), "engines": json_rows(&engines)?,
+            "phases": archive.phases(), "engines": objects(&engines)?,
         });
         writeln!(out, "{info}")?;
         return Ok(0);
@@ -46,7 +75,7 @@ pub(super) fn info(args: &ArchiveArgs) -> Result<u8> {
     }
     writeln!(out, "\nphases    mid from {}, late from {}", phases.mid, phases.late)?;
     if runs > 0 {
-        writeln!(out, "{}", table(&engines, Look::of_stdout(), &["runs".to_owned()])?.text)?;
+        writeln!(out, "{}", table(&[engines], Look::of_stdout())?.text)?;
     }
     Ok(0)
 }

@@ -1,17 +1,54 @@
 //! The subcommand `ingest`, once or until Ctrl-C.
 
-use super::args::IngestArgs;
 use super::exit::UsageError;
 use super::print::{count, print_json, rate};
 use super::progress::{Interrupt, progress};
 use super::terminal::{print_error, print_warning};
+use super::values::{duration, period};
 use crate::error::{Error, ErrorKind};
 use crate::format::is_archive;
 use crate::{Archive, IngestOptions, IngestReport, OnError, Phases, SeenFiles, StorageOptions};
 use anyhow::{Result, bail};
+use clap::Args;
 use serde_json::json;
 use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
 use std::time::Instant;
+
+#[derive(Args, Debug)]
+pub(super) struct IngestArgs {
+    /// Run files, packs, datasets, sessions and logs, or folders of them. The archive comes last: like `cp`, this command
+    /// has any number of sources and one target.
+    #[arg(required = true, value_name = "INPUT")]
+    inputs: Vec<PathBuf>,
+    /// The archive.
+    archive: PathBuf,
+    /// Add nothing if any file fails to decode.
+    #[arg(long)]
+    strict: bool,
+    /// Keep or skip a new run of a game that the archive already has, for example in another format.
+    #[arg(long, value_name = "ACTION", default_value = "keep", value_parser = ["keep", "skip"])]
+    on_twin: String,
+    /// Keep running until Ctrl-C, and ingest new and changed files once per period (60s if no period is given).
+    #[arg(long, value_name = "PERIOD", num_args = 0..=1, default_missing_value = "60s", value_parser = period)]
+    watch: Option<Duration>,
+    /// How long to wait for another writer's lock on the archive.
+    #[arg(long, default_value = "10m", value_parser = duration)]
+    wait: Duration,
+    /// Number of threads [default: one per core].
+    #[arg(long)]
+    workers: Option<usize>,
+    /// New archives only: the highest tile at which the middle game begins.
+    #[arg(long, default_value_t = crate::Phases::default().mid)]
+    mid: u32,
+    /// New archives only: the highest tile at which the late game begins.
+    #[arg(long, default_value_t = crate::Phases::default().late)]
+    late: u32,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+}
 
 /// The maximum number of ignored files that are listed by name.
 const MAX_SHOWN_IGNORED: usize = 10;

@@ -1,12 +1,84 @@
 //! The maintenance commands `verify`, `repair`, `compact` and `expire`.
 
-use super::args::{CompactArgs, ExpireArgs, RepairArgs, VerifyArgs};
 use super::print::{count, megabytes, print_json};
 use super::progress::{Interrupt, progress};
+use super::values::duration;
 use crate::{Archive, CompactOptions, ExpireOptions, VerifyOptions};
 use anyhow::Result;
+use clap::Args;
 use serde_json::json;
 use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Args, Debug)]
+pub(super) struct VerifyArgs {
+    /// The archive.
+    archive: PathBuf,
+    /// Also rebuild every run, and check its digest and each transition against the rules.
+    #[arg(long)]
+    deep: bool,
+    /// Number of threads [default: one per core].
+    #[arg(long)]
+    workers: Option<usize>,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct RepairArgs {
+    /// The archive.
+    archive: PathBuf,
+    /// Change the archive. Versions that this removes cannot be restored.
+    #[arg(long)]
+    yes: bool,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct CompactArgs {
+    /// The archive.
+    archive: PathBuf,
+    /// Target number of rows per data file. A file with at least half of them is left alone.
+    #[arg(long, default_value_t = crate::CompactOptions::default().file_rows, value_parser = clap::value_parser!(u64).range(1..))]
+    file_rows: u64,
+    /// Only show what would be merged.
+    #[arg(long)]
+    dry_run: bool,
+    /// Number of threads [default: one per core].
+    #[arg(long)]
+    workers: Option<usize>,
+    /// How long to wait for another writer's lock on the archive.
+    #[arg(long, default_value = "10m", value_parser = duration)]
+    wait: Duration,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ExpireArgs {
+    /// The archive.
+    archive: PathBuf,
+    /// Remove versions that were replaced longer ago than this, such as 12h or 30d. The newest version always stays.
+    #[arg(long, default_value = "30d", value_parser = duration)]
+    older_than: Duration,
+    /// How long unreferenced files stay. They may belong to another machine's commit in progress.
+    #[arg(long, default_value = "1d", value_parser = duration)]
+    grace: Duration,
+    /// Change the archive. Versions that this removes cannot be restored.
+    #[arg(long)]
+    yes: bool,
+    /// How long to wait for another writer's lock on the archive.
+    #[arg(long, default_value = "10m", value_parser = duration)]
+    wait: Duration,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+}
 
 pub(super) fn verify(args: &VerifyArgs, quiet: bool) -> Result<u8> {
     let options = VerifyOptions { deep: args.deep, workers: args.workers };
@@ -39,7 +111,7 @@ pub(super) fn verify(args: &VerifyArgs, quiet: bool) -> Result<u8> {
 }
 
 pub(super) fn repair(args: &RepairArgs) -> Result<u8> {
-    let report = Archive::repair(&args.archive, !args.consent.yes)?;
+    let report = Archive::repair(&args.archive, !args.yes)?;
     if args.json {
         print_json(&report, [])?;
         return Ok(0);
@@ -96,7 +168,7 @@ pub(super) fn compact(args: &CompactArgs, quiet: bool) -> Result<u8> {
 }
 
 pub(super) fn expire(args: &ExpireArgs) -> Result<u8> {
-    let (older_than, grace, dry_run, wait) = (args.older_than, args.grace, !args.consent.yes, args.wait);
+    let (older_than, grace, dry_run, wait) = (args.older_than, args.grace, !args.yes, args.wait);
     let mut archive = Archive::open(&args.archive)?;
     let options = ExpireOptions { older_than, grace, dry_run, wait };
     let report = archive.expire(&options, Interrupt::new()?.token())?;

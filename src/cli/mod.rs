@@ -6,31 +6,23 @@
 //!
 //! | file | owns |
 //! | --- | --- |
-//! | `a2store.rs` | the entry points of `a2store`, and the choice of the subcommand |
-//! | `args.rs`, `query_args.rs`, `values.rs` | arguments, help texts, and parsers of option values |
-//! | `simulate.rs`, `ingest.rs`, `info.rs`, `transfer.rs`, `maintain.rs`, `bench.rs` | subcommands on runs and archives |
-//! | `replay/` | one position of a game, and a game in the terminal |
-//! | `view.rs` | the explorer in the browser |
-//! | `report.rs` | the page that shows what an archive holds |
-//! | `annotate.rs` | adding, listing and dropping annotations |
-//! | `critic.rs` | the error of `critic` without the Python package |
-//! | `sql.rs`, `queries.rs` | running queries; listing named queries and functions |
+//! | `a2store.rs` | the entry points of `a2store`, and its subcommands |
+//! | `simulate.rs`, `ingest.rs`, `info.rs`, `transfer.rs`, `annotate.rs`, `maintain.rs` | subcommands on runs and archives |
+//! | `view.rs`, `report.rs`, `replay.rs`, `show.rs` | the explorer, the report, a page with a game, one position as text |
+//! | `sql.rs`, `query_args.rs`, `queries.rs` | running queries; listing named queries and functions |
 //! | `rows.rs`, `table.rs` | query rows as a table, CSV, JSON, Parquet or Arrow; the table |
 //! | `terminal.rs` | the width of the terminal, and colours |
 //! | `print.rs` | numbers and JSON on standard output |
-//! | `shell.rs` | completions of shells, and man pages |
-//! | `open.rs` | opening archives and telling folders from URLs |
+//! | `values.rs` | parsers of option values |
+//! | `open.rs` | opening archives, and checks of output paths |
 //! | `progress.rs` | the progress bar and Ctrl-C |
-//! | `logging.rs` | `--log-level` and `RUST_LOG` |
+//! | `logging.rs` | log lines, as `RUST_LOG` selects them |
 //! | `exit.rs` | exit statuses and the printing of errors |
 //! | `a2pack/` | the command `a2pack` |
 
 mod a2pack;
 mod a2store;
 mod annotate;
-mod args;
-mod bench;
-mod critic;
 mod exit;
 mod info;
 mod ingest;
@@ -44,7 +36,7 @@ mod query_args;
 mod replay;
 mod report;
 mod rows;
-mod shell;
+mod show;
 mod simulate;
 mod sql;
 mod table;

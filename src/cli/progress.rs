@@ -1,10 +1,9 @@
 //! The progress bar, and signals such as Ctrl-C. A signal cancels long work. If the process still runs some seconds
 //! later, it ends. A second signal ends the process at once.
 
-use super::terminal::print_warning;
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use crate::progress::{Progress, ProgressBar, Unit};
+use crate::progress::{Progress, ProgressBar};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 use signal_hook::{flag, low_level};
@@ -17,11 +16,11 @@ use std::time::{Duration, Instant};
 /// Returns progress on standard error, with warnings. `quiet` hides both.
 pub(super) fn progress(quiet: bool) -> Box<dyn Progress> {
     if quiet {
-        return Box::new(ProgressBar::hidden());
+        return Box::new(());
     }
     let progress = ProgressBar::for_stderr();
     *BAR.lock().unwrap_or_else(PoisonError::into_inner) = progress.terminal_bar().cloned();
-    Box::new(WithWarnings(progress))
+    Box::new(progress)
 }
 
 /// The bar of this process, if it is drawn in the terminal.
@@ -33,30 +32,6 @@ pub(super) fn above_bar<T>(print: impl FnOnce() -> T) -> T {
     match bar {
         Some(bar) => bar.suspend(print),
         None => print(),
-    }
-}
-
-struct WithWarnings(ProgressBar);
-
-impl Progress for WithWarnings {
-    fn begin(&self, what: &'static str, unit: Unit, total: u64) {
-        self.0.begin(what, unit, total);
-    }
-
-    fn expect(&self, by: u64) {
-        self.0.expect(by);
-    }
-
-    fn advance(&self, by: u64) {
-        self.0.advance(by);
-    }
-
-    fn end(&self) {
-        self.0.end();
-    }
-
-    fn warn(&self, text: &str) {
-        above_bar(|| print_warning("a2store", text));
     }
 }
 

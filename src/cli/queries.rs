@@ -1,11 +1,19 @@
 //! The subcommands `queries` and `functions`: listings of named queries and of SQL functions.
 
-use super::query_args::{FunctionsArgs, QueriesArgs};
-use super::terminal::{Look, paragraph};
-use crate::{SavedQuery, ScalarValue};
+use crate::SavedQuery;
 use anyhow::Result;
-use serde_json::{Value, json};
+use clap::Args;
 use std::io::Write;
+use std::path::PathBuf;
+
+#[derive(Args, Debug)]
+pub(super) struct QueriesArgs {
+    /// Show this query in full: its parameters, its columns and its SQL.
+    name: Option<String>,
+    /// Folder with your own queries. Replaces the queries that come with a2store.
+    #[arg(long)]
+    folder: Option<PathBuf>,
+}
 
 /// Lists named queries, or shows one.
 pub(super) fn queries(args: &QueriesArgs) -> Result<u8> {
@@ -15,71 +23,25 @@ pub(super) fn queries(args: &QueriesArgs) -> Result<u8> {
         (None, None) => SavedQuery::shipped()?,
     };
     let mut out = std::io::stdout().lock();
-    if args.json {
-        let list: Vec<Value> = found.iter().map(as_json).collect();
-        writeln!(out, "{}", Value::from(list))?;
-    } else if let (Some(_), [query]) = (&args.name, found.as_slice()) {
+    if let (Some(_), [query]) = (&args.name, found.as_slice()) {
         writeln!(out, "{}", query.sql.trim_end())?;
     } else {
         let width = found.iter().map(|query| query.name.len()).max().unwrap_or(0);
         for query in found {
             let sentence = query.purpose.split_inclusive(". ").next().unwrap_or_default().trim();
-            let head = format!("{:width$}  ", query.name);
-            writeln!(out, "{}", paragraph(&head, sentence, width + 2, Look::of_stdout().width))?;
+            writeln!(out, "{:width$}  {sentence}", query.name)?;
         }
     }
     Ok(0)
 }
 
-fn as_json(query: &SavedQuery) -> Value {
-    let default = |value: &ScalarValue| match value {
-        ScalarValue::Boolean(Some(value)) => json!(value),
-        ScalarValue::Int64(Some(value)) => json!(value),
-        ScalarValue::UInt64(Some(value)) => json!(value),
-        ScalarValue::Float64(Some(value)) => json!(value),
-        ScalarValue::Utf8(Some(value)) => json!(value),
-        _ => Value::Null,
-    };
-    let parameters: Vec<Value> = query
-        .parameters
-        .iter()
-        .map(|parameter| {
-            json!({
-                "name": parameter.name, "type": parameter.dtype, "required": parameter.default.is_none(),
-                "default": parameter.default.as_ref().map(default), "doc": parameter.doc,
-            })
-        })
-        .collect();
-    let columns: Vec<Value> = query
-        .columns
-        .iter()
-        .map(|column| json!({"name": column.name, "type": column.dtype, "doc": column.doc}))
-        .collect();
-    json!({
-        "name": query.name, "purpose": query.purpose, "parameters": parameters, "columns": columns, "sql": query.sql,
-    })
-}
-
 /// Lists the SQL functions over boards, moves and values.
-pub(super) fn functions(args: &FunctionsArgs) -> Result<u8> {
+pub(super) fn functions() -> Result<u8> {
     let mut out = std::io::stdout().lock();
-    if args.json {
-        let list = crate::functions().iter().map(|function| {
-            let (call, value) = function.example;
-            json!({
-                "name": function.name, "signature": function.signature(),
-                "returns": function.return_type().to_string(), "doc": function.doc,
-                "example": {"call": call, "value": value},
-            })
-        });
-        writeln!(out, "{}", Value::from(list.collect::<Vec<_>>()))?;
-        return Ok(0);
-    }
     for function in crate::functions() {
         let (call, value) = function.example;
         writeln!(out, "{} -> {}", function.signature(), function.return_type())?;
-        writeln!(out, "{}", paragraph("    ", function.doc, 4, Look::of_stdout().width))?;
-        writeln!(out, "    {call} = {value}")?;
+        writeln!(out, "    {}\n    {call} = {value}", function.doc)?;
     }
     Ok(0)
 }

@@ -1,9 +1,8 @@
-//! Arguments of the subcommands `sql`, `query`, `queries` and `functions`.
+//! Arguments of the subcommands `sql` and `query`.
 
 use super::exit::UsageError;
 use super::values::{bytes, duration};
 use anyhow::{Result, bail};
-use clap::builder::UnknownArgumentValueParser;
 use clap::{Args, ValueEnum};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -32,30 +31,10 @@ pub(super) struct NamedQueryArgs {
     pub(super) run: QueryArgs,
 }
 
-#[derive(Args, Debug)]
-pub(super) struct QueriesArgs {
-    /// Show this query in full: its parameters, its columns and its SQL.
-    pub(super) name: Option<String>,
-    /// Folder with your own queries. Replaces the queries that come with a2store.
-    #[arg(long)]
-    pub(super) folder: Option<PathBuf>,
-    /// Print as JSON.
-    #[arg(long)]
-    pub(super) json: bool,
-}
-
-#[derive(Args, Debug)]
-pub(super) struct FunctionsArgs {
-    /// Print as JSON.
-    #[arg(long)]
-    pub(super) json: bool,
-}
-
 // The options of a query: parameters, tables, limits and output. A doc comment here would become help text.
 #[derive(Args, Debug)]
 pub(super) struct QueryArgs {
-    /// Query parameter: `-p min=20000` sets `$min`, `-p 1=20000` sets `$1`. A value that is not a JSON scalar is
-    /// text.
+    /// Query parameter: `-p min=20000` sets `$min`. A value that is not a JSON scalar is text.
     #[arg(short, long = "param", value_name = "NAME=VALUE")]
     pub(super) param: Vec<String>,
     /// Parquet file to query as a table with this name.
@@ -65,8 +44,6 @@ pub(super) struct QueryArgs {
     /// or as Arrow IPC [default: by the ending of the output file, or a table].
     #[arg(long)]
     pub(super) format: Option<OutputFormat>,
-    #[arg(long = "json", hide = true, num_args = 0..=1, default_missing_value = "", value_parser = UnknownArgumentValueParser::suggest("use '--format json'"))]
-    pub(super) _json: Option<String>,
     /// Output file [default: standard output]. Its ending determines the format: .parquet, .csv, .json, .jsonl, .arrow
     /// (the Arrow IPC file format), .arrows (the stream format), or .txt for a table.
     #[arg(short, long)]

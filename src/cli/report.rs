@@ -1,19 +1,44 @@
 //! The subcommand `report`.
 
-use super::args::ReportArgs;
-use super::open::{check_outside, check_overwrite, local_folder, open};
+use super::open::{check_outside, check_overwrite, open};
 use super::print::{megabytes, path_text};
 use super::progress::{Interrupt, progress};
 use super::terminal::print_warning;
+use super::values::report_groups;
+use crate::ReportGroups;
 use crate::ReportOptions;
 use anyhow::Result;
+use clap::Args;
+use std::path::PathBuf;
 use std::time::Instant;
+
+#[derive(Args, Debug)]
+pub(super) struct ReportArgs {
+    /// The archive.
+    archive: PathBuf,
+    /// The file to write.
+    #[arg(short, long, default_value = "report.html")]
+    output: PathBuf,
+    /// Replace an existing file.
+    #[arg(long)]
+    overwrite: bool,
+    /// SQL condition on the columns of `runs`, such as "max_score >= 20000" [default: all runs].
+    #[arg(long = "where", value_name = "CONDITION")]
+    condition: Option<String>,
+    /// The groups of runs to compare. For recordings and sessions, the engine is the tag of the model.
+    #[arg(long, value_name = "GROUPS", default_value = "engine", value_parser = report_groups())]
+    by: ReportGroups,
+    /// Compare these two groups only.
+    #[arg(long, num_args = 2, value_names = ["A", "B"])]
+    compare: Option<Vec<String>>,
+    /// Version of the archive to read [default: the newest].
+    #[arg(long)]
+    version: Option<u64>,
+}
 
 pub(super) fn report(args: &ReportArgs, quiet: bool) -> Result<u8> {
     let archive = open(&args.archive, args.version, None)?;
-    if let Some(folder) = local_folder(&args.archive) {
-        check_outside(&args.output, &folder)?;
-    }
+    check_outside(&args.output, &archive)?;
     check_overwrite(&args.output, args.overwrite)?;
     let interrupt = Interrupt::new()?;
     let started = Instant::now();

@@ -12,15 +12,8 @@ use arrow::array::RecordBatch;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Writes a query's rows to a file or to standard output. The complete file replaces an existing one. If a table is
-/// wider than the terminal, the columns in `keep` are hidden last.
-pub(super) fn write(
-    rows: QueryStream,
-    format: OutputFormat,
-    path: Option<&Path>,
-    max_rows: usize,
-    keep: &[String],
-) -> Result<()> {
+/// Writes a query's rows to a file or to standard output. The complete file replaces an existing one.
+pub(super) fn write(rows: QueryStream, format: OutputFormat, path: Option<&Path>, max_rows: usize) -> Result<()> {
     match path {
         Some(path) => {
             let output = Output::create(path)?;
@@ -28,13 +21,13 @@ pub(super) fn write(
                 OutputFormat::Arrow if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("arrow")) => {
                     rows.write_to(&RowFormat::ArrowFile.into(), output.file(), CancellationToken::never())?;
                 }
-                format => write_to(rows, format, output.file(), max_rows, Look::default(), keep)?,
+                format => write_to(rows, format, output.file(), max_rows, Look::default())?,
             }
             Ok(output.publish()?)
         }
         None => {
             let mut stdout = KeepsError::new(io::stdout());
-            match write_to(rows, format, &mut stdout, max_rows, Look::of_stdout(), keep) {
+            match write_to(rows, format, &mut stdout, max_rows, Look::of_stdout()) {
                 Err(_) if stdout.kind() == Some(io::ErrorKind::BrokenPipe) => Ok(()),
                 outcome => outcome,
             }
@@ -48,10 +41,9 @@ fn write_to(
     mut out: impl Write + Send,
     max_rows: usize,
     look: Look,
-    keep: &[String],
 ) -> Result<()> {
     let format = match format {
-        OutputFormat::Table => return write_table(rows, &mut out, max_rows, look, keep),
+        OutputFormat::Table => return write_table(rows, &mut out, max_rows, look),
         OutputFormat::Csv => RowFormat::Csv,
         OutputFormat::Json => RowFormat::Json,
         OutputFormat::Parquet => RowFormat::Parquet,
@@ -61,7 +53,7 @@ fn write_to(
     Ok(())
 }
 
-fn write_table(rows: QueryStream, out: &mut impl Write, max_rows: usize, look: Look, keep: &[String]) -> Result<()> {
+fn write_table(rows: QueryStream, out: &mut impl Write, max_rows: usize, look: Look) -> Result<()> {
     let mut shown = vec![RecordBatch::new_empty(rows.schema())];
     let mut num_shown = 0;
     let mut num_rows = 0;
@@ -75,7 +67,7 @@ fn write_table(rows: QueryStream, out: &mut impl Write, max_rows: usize, look: L
         num_rows += batch.num_rows() as u64;
     }
     let num_columns = shown.first().map_or(0, RecordBatch::num_columns);
-    let table = table(&shown, look, keep)?;
+    let table = table(&shown, look)?;
     writeln!(out, "{}", table.text)?;
     let more = if num_rows > num_shown as u64 { format!(", the first {num_shown} shown") } else { String::new() };
     let hidden = match table.num_hidden {
@@ -85,18 +77,4 @@ fn write_table(rows: QueryStream, out: &mut impl Write, max_rows: usize, look: L
     writeln!(out, "{} {}{more}{hidden}", count(num_rows), if num_rows == 1 { "row" } else { "rows" })?;
     out.flush()?;
     Ok(())
-}
-
-/// Returns each row as a JSON object.
-pub(super) fn json_rows(batches: &[RecordBatch]) -> Result<Vec<serde_json::Value>> {
-    let mut text = Vec::new();
-    let mut writer = arrow::json::LineDelimitedWriter::new(&mut text);
-    for batch in batches {
-        writer.write(batch)?;
-    }
-    writer.finish()?;
-    text.split(|&byte| byte == b'\n')
-        .filter(|line| !line.is_empty())
-        .map(|line| Ok(serde_json::from_slice(line)?))
-        .collect()
 }

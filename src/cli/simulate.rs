@@ -1,14 +1,46 @@
 //! The subcommand `simulate`.
 
-use super::args::SimulateArgs;
 use super::print::{count, megabytes, print_json, rate};
 use super::progress::progress;
 use crate::SimulateOptions;
 use crate::cancellation::CancellationToken;
 use anyhow::Result;
+use clap::Args;
 use serde_json::json;
 use std::io::Write;
+use std::path::PathBuf;
 use std::time::Instant;
+
+#[derive(Args, Debug)]
+pub(super) struct SimulateArgs {
+    /// Number of games to play.
+    #[arg(long, default_value_t = 100)]
+    runs: u32,
+    /// Random seed. Equal seeds produce equal files.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Output folder. Existing files are never overwritten.
+    #[arg(short, long, alias = "out")]
+    output: PathBuf,
+    /// File format: a2run2 (with the player's values) or a2t1 (without).
+    #[arg(long, default_value = "a2run2", value_parser = ["a2run2", "a2t1"])]
+    format: String,
+    /// Search depth in tile spawns, 0 to 3.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=3))]
+    depth: u8,
+    /// Same as --depth 0: weaker play, but millions of steps per second.
+    #[arg(long, conflicts_with = "depth")]
+    fast: bool,
+    /// Engine name to store in the files. It does not change how the built-in player plays.
+    #[arg(long, value_name = "NAME")]
+    label: Option<String>,
+    /// Number of threads [default: one per core].
+    #[arg(long)]
+    workers: Option<usize>,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+}
 
 pub(super) fn simulate(args: &SimulateArgs, quiet: bool) -> Result<u8> {
     let options = SimulateOptions {

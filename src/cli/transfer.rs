@@ -1,16 +1,85 @@
 //! The commands `export` and `convert`.
 
-use super::args::{ConvertArgs, ExportArgs, ExportTargetArgs};
 use super::exit::UsageError;
 use super::open::open;
 use super::print::{count, print_json, rate};
 use super::progress::{Interrupt, progress};
 use super::terminal::print_error;
+use super::values::{conversion_format, export_format};
 use crate::{ErrorKind, ExportFormat, ExportOptions, ExportReport, no_params};
 use anyhow::Result;
+use clap::Args;
 use serde_json::json;
 use std::io::Write;
+use std::path::PathBuf;
 use std::time::Instant;
+
+#[derive(Args, Debug)]
+pub(super) struct ExportArgs {
+    /// The archive.
+    archive: PathBuf,
+    /// SQL condition on the columns of `runs`, such as "max_score >= 20000" [default: all runs].
+    #[arg(long = "where", value_name = "CONDITION")]
+    condition: Option<String>,
+    /// Output format. `original` restores the ingested run files.
+    #[arg(long, value_parser = export_format())]
+    format: ExportFormat,
+    #[command(flatten)]
+    target: ExportTargetArgs,
+    /// Version of the archive to read [default: the newest].
+    #[arg(long)]
+    version: Option<u64>,
+    /// Verify the checksum of each data file before its first read [default: true, but false on an object store].
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    checksums: Option<bool>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ConvertArgs {
+    /// Run files, packs, pack.dat files, datasets, sessions and logs, or folders of them.
+    #[arg(required = true)]
+    inputs: Vec<PathBuf>,
+    /// Output format.
+    #[arg(long, value_parser = conversion_format())]
+    format: ExportFormat,
+    #[command(flatten)]
+    target: ExportTargetArgs,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ExportTargetArgs {
+    /// Output path: a folder for run files, npy, session and macroxue, a file or folder for the other formats.
+    #[arg(short, long, alias = "out")]
+    output: PathBuf,
+    /// packdat, npy, macroxue: append to existing output.
+    #[arg(long)]
+    append: bool,
+    /// jsonl: write one line per step instead of per run.
+    #[arg(long)]
+    by_step: bool,
+    /// jsonl: use the compact layout, which DuckDB and other tools read directly.
+    #[arg(long)]
+    compact: bool,
+    /// a2pack: compression of runs.
+    #[arg(long, default_value = "none", value_parser = ["none", "zstd", "lz4"])]
+    compress: String,
+    /// npy, session, macroxue: rows per file [default: all in one file].
+    #[arg(long)]
+    shard_rows: Option<u64>,
+    /// session: whether to write the moves [default: true, but false if the runs come from a session without them].
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    moves: Option<bool>,
+    /// Skip and list runs that the format cannot hold, instead of stopping at the first one. `convert` also skips runs
+    /// and files that cannot be read.
+    #[arg(long)]
+    skip_errors: bool,
+    /// Number of threads [default: one per core].
+    #[arg(long)]
+    workers: Option<usize>,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+}
 
 pub(super) fn export(args: &ExportArgs, quiet: bool) -> Result<u8> {
     let archive = open(&args.archive, args.version, args.checksums)?;

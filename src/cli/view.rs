@@ -1,14 +1,33 @@
 //! The subcommand `view`.
 
-use super::args::ViewArgs;
 use super::open::open;
 use super::print::path_text;
 use super::progress::Interrupt;
 use super::terminal::print_warning;
 use crate::explore::{View, ViewOptions};
 use anyhow::Result;
+use clap::Args;
 use std::io::{Write, stdout};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
+
+#[derive(Args, Debug)]
+pub(super) struct ViewArgs {
+    /// Archive.
+    archive: PathBuf,
+    /// Version to show, without later ones [default: the newest, and those that are committed meanwhile].
+    #[arg(long)]
+    version: Option<u64>,
+    /// Port on this machine [default: any free one].
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    port: u16,
+    /// Print the address only.
+    #[arg(long)]
+    no_browser: bool,
+    /// File of the notes, created with the first note [default: ARCHIVE.notes.parquet beside the archive].
+    #[arg(long, value_name = "FILE")]
+    notes: Option<PathBuf>,
+}
 
 /// Serves the explorer until Ctrl-C.
 pub(super) fn view(args: &ViewArgs, quiet: bool) -> Result<u8> {

@@ -1,25 +1,25 @@
 //! A game as JSON, for the explorer's page.
 
-use super::game::{Game, Position, Prediction};
-use super::rows::collect;
+use super::replay::{Position, Prediction, Replay};
+use super::rows::read;
 use crate::archive::Archive;
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use crate::query::{QueryOptions, short};
+use crate::query::{QueryOptions, json_rows, short};
 use serde_json::{Value, json};
 use std::ops::Range;
 
 /// Returns a run with all its positions as columns.
-pub(super) fn game_json(game: &Game) -> Value {
+pub(super) fn replay_json(replay: &Replay) -> Value {
     json!({
-        "run_id": game.run_id,
-        "engine": game.engine,
-        "max_score": game.max_score,
-        "highest_tile": game.highest_tile,
-        "num_steps": game.num_steps(),
-        "raw_evs": game.has_raw_values,
-        "positions": columns(&game.positions),
-        "models": models(game),
+        "run_id": replay.run_id,
+        "engine": replay.engine,
+        "max_score": replay.max_score,
+        "highest_tile": replay.highest_tile,
+        "num_steps": replay.num_steps(),
+        "raw_evs": replay.has_raw_values,
+        "positions": columns(&replay.positions),
+        "models": models(replay),
     })
 }
 
@@ -38,9 +38,9 @@ fn columns(positions: &[Position]) -> Value {
     })
 }
 
-fn models(game: &Game) -> Vec<Value> {
+fn models(replay: &Replay) -> Vec<Value> {
     let of_model = |model: usize, name: &str| {
-        let predictions: Vec<(usize, &Prediction)> = game
+        let predictions: Vec<(usize, &Prediction)> = replay
             .positions
             .iter()
             .enumerate()
@@ -58,7 +58,7 @@ fn models(game: &Game) -> Vec<Value> {
             "p1": column(|prediction| json!(prediction.moves.map(|mass| mass.map(short)))),
         })
     };
-    game.models.iter().enumerate().map(|(model, name)| of_model(model, name)).collect()
+    replay.models.iter().enumerate().map(|(model, name)| of_model(model, name)).collect()
 }
 
 /// Returns all predictions of models for a range of steps.
@@ -81,7 +81,7 @@ pub(crate) fn predictions(
          ORDER BY step_index, model",
         steps.start, steps.end
     );
-    let rows = collect(archive, &sql, options, cancel)?;
+    let rows = json_rows(&read(archive, &sql, options, cancel)?)?;
     Ok(rows.into_iter().filter_map(|row| <[Value; 9]>::try_from(row).ok().map(prediction)).collect())
 }
 

@@ -1,8 +1,7 @@
 //! The page that replays a game: the explorer's page in one file, with its data.
 
-use super::data::{game_json, predictions};
-use super::game::Game;
-use super::marks::Thresholds;
+use super::data::{predictions, replay_json};
+use super::replay::Replay;
 use crate::archive::Archive;
 use crate::board::{Palette, Rgb};
 use crate::cancellation::CancellationToken;
@@ -16,12 +15,20 @@ const TEMPLATE: &str = include_str!("assets/replay.html");
 /// The part of the template that the data replaces.
 const PLACE: &str = "<script type=\"application/json\" id=\"data\">{}</script>";
 
+/// The minimum loss of a blunder, from 0 to 1: the best value minus the value of the played move.
+pub(crate) const MIN_LOSS: f32 = 0.1;
+
+/// The maximum gap of a hard move, from 0 to 1: the best value minus the second best. Equal values do not make a hard
+/// move, because both moves are right.
+pub(super) const MAX_GAP: f32 = 0.001;
+
 /// The content of a page that replays a game.
 pub(crate) struct ReplayPage<'a> {
-    pub(crate) game: &'a Game,
+    pub(crate) replay: &'a Replay,
     /// The index of the first position to show.
     pub(crate) at: usize,
-    pub(crate) thresholds: Thresholds,
+    /// The minimum loss of a blunder; [`MIN_LOSS`] by default.
+    pub(crate) min_loss: f32,
     /// All predictions of models, from [`ReplayPage::predictions`].
     pub(crate) predictions: Vec<Value>,
     /// The name of a policy, and its values for each position.
@@ -41,18 +48,17 @@ impl ReplayPage<'_> {
 
     /// Returns the page: HTML that needs no other file and no network.
     pub(crate) fn to_html(&self) -> String {
-        let Thresholds { min_loss, max_gap } = self.thresholds;
         let policy = self.policy.as_ref().map(|(name, values)| {
             let values: Vec<_> = values.iter().map(|four| four.map(|value| value.map(short))).collect();
             json!({ "name": name, "values": values })
         });
         let data = json!({
-            "run": game_json(self.game),
+            "run": replay_json(self.replay),
             "at": self.at,
             "annotations": self.predictions,
             "policy": policy,
-            "min_loss": short(min_loss),
-            "max_gap": short(max_gap),
+            "min_loss": short(self.min_loss),
+            "max_gap": short(MAX_GAP),
             "palettes": palettes(),
         });
         // Only `<` can end the data of a script element. In JSON, `<` occurs only in strings, where it can be

@@ -1,23 +1,51 @@
-//! The rows of a statement, in JSON.
+//! The rows of a statement, as one batch and in JSON, and the values of its parameters.
 
 use crate::archive::Archive;
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use crate::query::{QueryOptions, json_rows, no_params};
-use serde_json::Value;
+use crate::query::{Query, QueryOptions, ScalarValue, json_rows, no_params, query_error};
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use serde_json::{Map, Value};
 
 /// Returns the rows of a statement.
-pub(super) fn collect(
+pub(crate) fn read(
     archive: &Archive,
     sql: &str,
     options: &QueryOptions,
     cancel: &CancellationToken,
-) -> Result<Vec<Vec<Value>>> {
-    let query = archive.sql_unless_cancelled(sql, no_params(), options, cancel)?;
+) -> Result<RecordBatch> {
+    collect(&archive.sql_unless_cancelled(sql, no_params(), options, cancel)?, cancel)
+}
+
+/// Returns the rows of a query.
+pub(crate) fn collect(query: &Query, cancel: &CancellationToken) -> Result<RecordBatch> {
     let mut stream = query.stream_unless_cancelled(cancel)?;
-    let mut rows = Vec::new();
+    let mut batches = Vec::new();
     while let Some(batch) = stream.next_unless_cancelled(cancel)? {
-        rows.extend(json_rows(&batch)?);
+        batches.push(batch);
     }
-    Ok(rows)
+    concat_batches(&stream.schema(), &batches).map_err(|error| query_error(error.into()))
+}
+
+/// Returns each row as a JSON object.
+pub(crate) fn objects(batch: &RecordBatch) -> Result<Vec<Map<String, Value>>> {
+    let schema = batch.schema();
+    let names = schema.fields().iter().map(|field| field.name().clone());
+    Ok(json_rows(batch)?.into_iter().map(|row| names.clone().zip(row).collect()).collect())
+}
+
+/// Returns the value of a parameter; `None` for a list or an object.
+pub(crate) fn scalar(value: &Value) -> Option<ScalarValue> {
+    Some(match value {
+        Value::Null => ScalarValue::Null,
+        Value::Bool(value) => ScalarValue::from(*value),
+        Value::String(text) => ScalarValue::from(text.as_str()),
+        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(value), _) => ScalarValue::from(value),
+            (_, Some(value)) => ScalarValue::from(value),
+            _ => ScalarValue::Float64(number.as_f64()),
+        },
+        Value::Array(_) | Value::Object(_) => return None,
+    })
 }

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::io::{IsTerminal, stderr};
 
 /// Progress on standard error: a bar in a terminal, otherwise a plain line every few seconds. Both show the
-/// rate and the time left.
+/// rate and the time left, and print warnings.
 ///
 /// The environment variable `A2STORE_PROGRESS_SECONDS` sets the time between two lines: a number of seconds, 5 by
 /// default.
@@ -78,6 +78,14 @@ impl Progress for ProgressBar {
         match &self.0 {
             Drawn::Bar(bar) => bar.finish_and_clear(),
             Drawn::Lines(lines) => lines.end(),
+            Drawn::Nothing => {}
+        }
+    }
+
+    fn warn(&self, text: &str) {
+        match &self.0 {
+            Drawn::Bar(bar) => bar.suspend(|| eprintln!("a2store: warning: {text}")),
+            Drawn::Lines(_) => eprintln!("a2store: warning: {text}"),
             Drawn::Nothing => {}
         }
     }

@@ -9,7 +9,7 @@ use super::view::CallablePolicy;
 use crate::archive::Archive;
 use crate::board::{Palette, Rgb, WideBoard, animated_svg};
 use crate::error::Error;
-use crate::explore::{Game, LivePolicy, ReplayPage, Thresholds};
+use crate::explore::{LivePolicy, Replay, ReplayPage};
 use crate::format::{RunFormat, decode_run, encode_run, read_run as read_run_file};
 use crate::run::Run;
 use pyo3::exceptions::PyIndexError;
@@ -37,7 +37,7 @@ pub(super) struct PyRun {
     /// Where models may have predicted for the run; `None` for a run of a file.
     stored: Option<(Archive, u32)>,
     /// The positions, with the predictions of models.
-    game: OnceLock<Game>,
+    game: OnceLock<Replay>,
 }
 
 /// The metadata of a run file, as the engine wrote it. It is not checked against the steps.
@@ -128,14 +128,14 @@ impl PyRun {
     }
 
     /// Returns the positions with the predictions, which are read at the first call.
-    fn game(&self, py: Python<'_>) -> PyResult<&Game> {
+    fn game(&self, py: Python<'_>) -> PyResult<&Replay> {
         if let Some(game) = self.game.get() {
             return Ok(game);
         }
         let game = match &self.stored {
-            None => Game::of_run(None, &self.run),
+            None => Replay::of_run(None, &self.run),
             Some((archive, run_id)) => {
-                interruptible(py, Some(false), |_, cancel| archive.game_of(*run_id, &self.run, cancel))?
+                interruptible(py, Some(false), |_, cancel| archive.replay_of(*run_id, &self.run, cancel))?
             }
         };
         Ok(self.game.get_or_init(|| game))
@@ -144,7 +144,7 @@ impl PyRun {
     /// Returns the boards of an animated picture.
     fn boards_of(&self, steps: Option<&Bound<'_, PyAny>>, seconds: f64) -> PyResult<Vec<WideBoard>> {
         const MAX: usize = 1_000;
-        let game = Game::of_run(None, &self.run);
+        let game = Replay::of_run(None, &self.run);
         let len = game.positions.len();
         let places: Vec<usize> = match steps {
             None => (0..len).collect(),
@@ -338,9 +338,8 @@ impl PyRun {
         };
         let policy = policy.map(|policy| CallablePolicy::new(py, policy)).transpose()?;
         let values = policy.as_ref().map(|policy| policy.values_of(py, game)).transpose()?;
-        let thresholds = Thresholds { min_loss, ..Thresholds::default() };
         let policy = policy.as_ref().map(LivePolicy::name).zip(values);
-        let page = ReplayPage { game, at, thresholds, predictions, policy };
+        let page = ReplayPage { replay: game, at, min_loss, predictions, policy };
         Ok(PyReplay { page: page.to_html(), num_positions: game.positions.len() })
     }
 

@@ -5,7 +5,7 @@ use super::steps::legal_array;
 use crate::archive::Archive;
 use crate::board::WideBoard;
 use crate::error::{Error, ErrorKind, Result};
-use crate::explore::{Game, LivePolicy, View, ViewOptions};
+use crate::explore::{LivePolicy, Replay, View, ViewOptions};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -160,7 +160,7 @@ impl CallablePolicy {
     }
 
     /// Returns the values for all positions of a game.
-    pub(super) fn values_of(&self, py: Python<'_>, game: &Game) -> PyResult<Vec<[Option<f32>; 4]>> {
+    pub(super) fn values_of(&self, py: Python<'_>, game: &Replay) -> PyResult<Vec<[Option<f32>; 4]>> {
         let boards: Vec<WideBoard> = game.positions.iter().map(|position| position.board).collect();
         let values = boards.chunks(512).map(|boards| self.call(py, boards));
         Ok(values.collect::<PyResult<Vec<_>>>()?.concat())

@@ -94,7 +94,7 @@ pub(super) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a s
 }
 
 /// Returns the most similar of the known names, unless none is similar.
-pub(super) fn similar<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+fn similar<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     /// DataFusion suggests names of columns and functions from this similarity on.
     const SIMILAR: f64 = 0.5;
     let name = name.to_lowercase();

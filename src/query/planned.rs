@@ -152,26 +152,6 @@ impl Archive {
 }
 
 impl Query {
-    /// Returns the names of the columns by which the statement sorts its result, the most significant one first.
-    pub(crate) fn sort_columns(&self) -> Vec<String> {
-        let mut plan = &self.plan;
-        loop {
-            plan = match plan {
-                LogicalPlan::Sort(sort) => {
-                    let keys = sort.expr.iter().filter_map(|key| match &key.expr {
-                        Expr::Column(column) => Some(column.name.clone()),
-                        _ => None,
-                    });
-                    return keys.collect();
-                }
-                LogicalPlan::Limit(limit) => &limit.input,
-                LogicalPlan::Projection(projection) => &projection.input,
-                LogicalPlan::SubqueryAlias(alias) => &alias.input,
-                _ => return Vec::new(),
-            };
-        }
-    }
-
     /// Returns the columns of the result.
     #[must_use]
     pub fn schema(&self) -> SchemaRef {

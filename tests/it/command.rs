@@ -50,8 +50,8 @@ fn games_are_simulated_ingested_and_queried() {
     let by_name =
         ["sql", "games.a2", "SELECT count(*) AS n FROM steps WHERE engine = $e", "-p", "e=e", "--format", "json"];
     assert_eq!(json(&stdout(folder, &by_name))["n"], ingested["num_steps"]);
-    let by_position = ["sql", "games.a2", "SELECT $2 + $1 AS x", "-p", "2=40", "-p", "1=2.5", "--format", "csv"];
-    assert_eq!(stdout(folder, &by_position), "x\n42.5\n");
+    let several = ["sql", "games.a2", "SELECT $b + $a AS x", "-p", "b=40", "-p", "a=2.5", "--format", "csv"];
+    assert_eq!(stdout(folder, &several), "x\n42.5\n");
     let table = stdout(folder, &["sql", "games.a2", "SELECT run_id FROM runs", "--max-rows", "2"]);
     assert!(table.ends_with("5 rows, the first 2 shown\n"), "{table}");
     assert!(stdout(folder, &["sql", "games.a2", "SELECT board FROM steps", "--explain"]).contains("DataSourceExec"));

@@ -118,8 +118,8 @@ def test_parameters(archive: a2store.Archive) -> None:
         done = run("sql", archive.path, *args, "--format", "json")
         return [list(json.loads(line).values()) for line in done.stdout.splitlines()]
 
-    by_position = ("SELECT count(*) FROM runs WHERE engine = $2 AND max_score > $1", "-p", "1=0", "-p", "2=beta")
-    assert value(*by_position) == [[20]]
+    by_name = ("SELECT count(*) FROM runs WHERE engine = $b AND max_score > $a", "-p", "a=0", "-p", "b=beta")
+    assert value(*by_name) == [[20]]
     assert value("SELECT count(*) FROM runs WHERE engine = $e", "-p", "e=γάμμα") == [[16]]
     assert value("SELECT count(*) FROM runs WHERE verified = $v", "-p", "v=true") == [[60]]
 

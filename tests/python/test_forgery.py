@@ -348,32 +348,3 @@ def test_columns_of_another_type(small: Path, tmp_path: Path) -> None:
         path = copied(small, tmp_path / "games.a2")
         file = forge_data(path, 3, "steps", lambda table, column=column: table.drop_columns([column]))  # type: ignore[misc]
         assert (file, None, "columns") in found(path)
-
-
-@pytest.mark.parametrize("where", ["footer", "pages"])
-@pytest.mark.parametrize("table", ["steps", "runs"])
-def test_wrong_statistics(small: Path, tmp_path: Path, table: str, where: str) -> None:
-    """Replace the bytes of a maximum, in the footer or in the page index before it, by those of a smaller value."""
-    path = copied(small, tmp_path / "games.a2")
-
-    def patch(fields: dict[str, Any]) -> None:
-        about = entry(fields, table)
-        data = (path / about["path"]).read_bytes()
-        (length,) = struct.unpack("<I", data[-8:-4])
-        footer = len(data) - 8 - length
-        old, new = struct.pack("<Q", SCORE), struct.pack("<Q", SCORE - 1)
-        if where == "footer":
-            changed = data[:footer] + data[footer:].replace(old, new)
-        else:
-            # The last occurrence before the footer; earlier ones are in pages.
-            at = data.rindex(old, 0, footer)
-            changed = data[:at] + new + data[at + 8 :]
-        assert changed != data
-        (path / about["path"]).write_bytes(changed)
-        about["crc32c"] = f"{oracle.crc32c(changed):08x}"
-        files.append(about["path"])
-
-    files: list[str] = []
-    forge(path, 4, patch)
-    wanted = "row group 0" if where == "footer" else "a page of row group 0"
-    assert (files[0], None, f"maximum of max_score in {wanted}") in found(path)

@@ -1213,6 +1213,8 @@ def test_the_overview_follows_commits(page: Page, growing: a2store.Archive) -> N
         assert version_of_report(view) == 2
         assert (view.text(".report-facts") or "").startswith("Version 2, ")
         grow(growing, 2)
+        view.wait_for(".banner.news:not([hidden])", "Version 3: 3 new runs. Show them")
+        view.click(".banner.news button")
         eventually(lambda: version_of_report(view), 3)
         assert (view.text(".report-facts") or "").startswith("Version 3, ")
         results = json.loads(view.wait(READ_REPORT)[2])["results"]

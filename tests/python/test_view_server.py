@@ -709,28 +709,26 @@ def test_named_queries(client: Client, archive: a2store.Archive) -> None:
         missing = {each["name"] for each in query["parameters"] if each["default"] is None} - set(params)
         if missing or "random(" in query["sql"]:
             continue
-        answer = client.ask("/api/query", {"name": name, "params": params})
+        answer = client.ask("/api/sql", {"name": name, "params": params})
         table = pa.table(archive.query(name, **params))
         assert [column["name"] for column in answer["columns"]] == table.column_names
         assert answer["num_rows"] == min(len(table), 10_000), name
         assert answer["sql"].strip() == query["sql"].strip()
         asked += 1
     assert asked > 20
-    answer = client.ask("/api/query", {"name": "score_histogram", "params": {"width": 700, "engine": "γάμμα"}})
+    answer = client.ask("/api/sql", {"name": "score_histogram", "params": {"width": 700, "engine": "γάμμα"}})
     assert answer["rows"] == [
         list(row.values()) for row in pa.table(archive.query("score_histogram", width=700, engine="γάμμα")).to_pylist()
     ]
 
 
 def test_wrong_named_queries(client: Client) -> None:
-    assert "score_histogram" in client.post("/api/query", {"name": "score_histogra"}).refusal(400, "argument")
+    assert "score_histogram" in client.post("/api/sql", {"name": "score_histogra"}).refusal(400, "argument")
     wrong_params: list[dict[str, Any]] = [{"widht": 1}, {"width": "x"}, {"width": -1}, {"width": 0.5}]
     for params in wrong_params:
-        client.post("/api/query", {"name": "score_histogram", "params": params}).refusal(400, "query")
-    wrong_names: list[dict[str, Any]] = [{}, {"sql": "SELECT 1", "name": "move_mix"}, {"sql": "SELECT 1"}, {"name": 1}]
-    for wrong in wrong_names:
-        client.post("/api/query", wrong).refusal(400, "argument")
-    wrong_statements: list[dict[str, Any]] = [{}, {"name": "move_mix"}, {"sql": 1}, {"sql": "SELECT 1", "params": []}]
+        client.post("/api/sql", {"name": "score_histogram", "params": params}).refusal(400, "query")
+    both = {"sql": "SELECT 1", "name": "move_mix"}
+    wrong_statements: list[dict[str, Any]] = [{}, both, {"name": 1}, {"sql": 1}, {"sql": "SELECT 1", "params": []}]
     for wrong in wrong_statements:
         client.post("/api/sql", wrong).refusal(400, "argument")
 
@@ -1075,21 +1073,6 @@ def test_notes_of_another_server_are_announced(growing: tuple[Path, list[Path]])
 # The report
 
 
-def ready(client: Client, body: dict[str, Any]) -> dict[str, Any]:
-    """Ask for a report until it is ready or failed."""
-    states: list[dict[str, Any]] = []
-
-    def is_done() -> bool:
-        states.append(client.ask("/api/report", body))
-        body.pop("restart", None)
-        return bool(states[-1]["state"] != "running")
-
-    eventually(is_done)
-    for state in states[:-1]:
-        assert 0 <= state["done"] <= max(state["total"], state["done"])
-    return states[-1]
-
-
 def data_of(page: str) -> dict[str, Any]:
     before, after = report_page.MARKER.split("{}")
     data: dict[str, Any] = json.loads(page.split(before, 1)[1].split(after, 1)[0])
@@ -1097,8 +1080,8 @@ def data_of(page: str) -> dict[str, Any]:
 
 
 def test_the_report(client: Client, archive: a2store.Archive) -> None:
-    found = ready(client, {})
-    assert (found["state"], found["version"]) == ("ready", archive.version)
+    found = client.ask("/api/report", {})
+    assert found["version"] == archive.version
     answer = client.get(found["url"])
     assert (answer.header("content-type") or "").startswith("text/html")
     policy = answer.header("content-security-policy") or ""
@@ -1109,13 +1092,10 @@ def test_the_report(client: Client, archive: a2store.Archive) -> None:
     assert list(results) == list(expected)
     for name, result in expected.items():
         assert {**results[name], "seconds": 0} == {**result, "seconds": 0}, name
-    # The server computes the same report again only on request.
+    # The server does not compute the same report again.
     assert client.ask("/api/report", {"by": "engine", "where": " "}) == found
-    again = ready(client, {"restart": True})
-    assert again["url"] != found["url"]
-    client.get(found["url"]).refusal(404, "not_found")
 
-    narrow = ready(client, {"where": "engine = 'alpha' OR engine = 'beta'", "compare": ["alpha", "beta"]})
+    narrow = client.ask("/api/report", {"where": "engine = 'alpha' OR engine = 'beta'", "compare": ["alpha", "beta"]})
     data = data_of(client.get(narrow["url"]).body.decode())
     assert data["where"] == "engine = 'alpha' OR engine = 'beta'"
     counted = data["results"]["length_histogram"]
@@ -1124,8 +1104,7 @@ def test_the_report(client: Client, archive: a2store.Archive) -> None:
 
 
 def test_wrong_reports(client: Client) -> None:
-    assert ready(client, {"where": "nope > 1"})["state"] == "failed"
-    assert "nope" in ready(client, {"where": "nope > 1"})["error"]
+    assert "nope" in client.post("/api/report", {"where": "nope > 1"}).refusal(400, "query")
     for wrong in ({"by": "run_id"}, {"compare": ["a"]}, {"compare": "a"}, {"x": 1}, {"where": 1}):
         client.post("/api/report", wrong).refusal(400, "argument")
 

@@ -1,11 +1,10 @@
 //! Results as files. One request describes a file. A second request, a navigation of the browser, downloads it.
 
+use super::cache::{MAX_WAITING, WaitingFile, lock};
 use super::explorer::Explorer;
 use super::failure::Failure;
-use super::lock::lock;
 use super::request::{Body, CancelOnDrop, Parts, blocking};
-use super::statement::Asked;
-use super::waiting_files::{MAX_WAITING, WaitingFile};
+use super::statement::Statement;
 use crate::cancellation::CancellationToken;
 use crate::query::{QueryOptions, RowFormat, WriteRowsOptions};
 use axum::Json;
@@ -30,7 +29,7 @@ const TIME: Duration = Duration::from_secs(3600);
 #[derive(Deserialize)]
 pub(super) struct Request {
     #[serde(flatten)]
-    asked: Asked,
+    statement: Statement,
     format: String,
 }
 
@@ -49,8 +48,8 @@ fn parse_format(name: &str) -> Result<(RowFormat, &'static str, &'static str), F
 
 /// Returns the limits of a download. It may take longer than other requests, because the user sees its
 /// progress.
-fn limits(explorer: &Explorer, asked: &Asked) -> crate::error::Result<QueryOptions> {
-    Ok(explorer.options_of(asked.text())?.with_time_limit(TIME))
+fn limits(explorer: &Explorer, statement: &Statement) -> crate::error::Result<QueryOptions> {
+    Ok(explorer.options_of(statement.text())?.with_time_limit(TIME))
 }
 
 /// Checks a statement, and returns the address of its file. The address works once.
@@ -61,9 +60,9 @@ pub(super) async fn prepare(
     let (format, extension, _) = parse_format(&request.format)?;
     blocking(move |cancel| {
         let archive = explorer.archive();
-        request.asked.plan(&archive, &limits(&explorer, &request.asked)?, cancel)?;
-        let name = request.asked.file_name().to_owned();
-        let id = lock(&explorer.files).add(archive, request.asked, format);
+        request.statement.plan(&archive, &limits(&explorer, &request.statement)?, cancel)?;
+        let name = request.statement.file_name().to_owned();
+        let id = lock(&explorer.files).add(archive, request.statement, format);
         let too_many =
             || Failure::bad_request(format!("download: {MAX_WAITING} files wait already: try again in a minute"));
         let url = format!("/download/{}/{name}.{extension}", id.ok_or_else(too_many)?);
@@ -79,18 +78,18 @@ pub(super) async fn download(
 ) -> Result<Response, Failure> {
     let kind = name.rsplit_once('.').map(|(_, extension)| parse_format(extension)).transpose()?;
     // The permit comes first: if the wait for it times out, the address stays valid.
-    let place = explorer.download_place().await?;
+    let place = explorer.place_of(&explorer.downloads, "downloads").await?;
     let file = lock(&explorer.files).take(&id);
-    let WaitingFile { archive, asked, format, .. } =
+    let WaitingFile { archive, statement, format, .. } =
         file.ok_or_else(|| Failure::not_found("no such file: each address works once, and for one minute"))?;
     let (sender, mut receiver) = mpsc::channel(PIECES);
-    let options = limits(&explorer, &asked)?;
+    let options = limits(&explorer, &statement)?;
     let cancel = CancellationToken::new();
     let on_drop = CancelOnDrop(cancel.clone());
     tokio::task::spawn_blocking(move || {
         let _place = place;
         let pieces = Pieces(sender.clone());
-        let written = asked.plan(&archive, &options, &cancel).and_then(|(query, _)| {
+        let written = statement.plan(&archive, &options, &cancel).and_then(|(query, _)| {
             Ok(query.stream_unless_cancelled(&cancel)?.write_to(&WriteRowsOptions::from(format), pieces, &cancel)?)
         });
         if let Err(failure) = written {

@@ -1,18 +1,14 @@
 //! The state that all requests share: the archive and its events, the limits of queries, and the policy.
 
+use super::cache::{CachedReport, LastOrder, WaitingFiles, lock};
 use super::failure::Failure;
-use super::lock::lock;
 use super::notes_file::Notes;
-use super::reports::Reports;
-use super::run_list::RunList;
-use super::waiting_files::WaitingFiles;
 use crate::archive::Archive;
 use crate::board::WideBoard;
-use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::query::QueryOptions;
 use axum::http::StatusCode;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast};
@@ -45,12 +41,14 @@ pub(super) struct Explorer {
     pub(super) policy: Option<Arc<dyn LivePolicy>>,
     pub(super) timeout: Duration,
     pub(super) files: Mutex<WaitingFiles>,
-    pub(super) reports: Mutex<Reports>,
-    pub(super) runs: RunList,
+    pub(super) reports: Mutex<Vec<CachedReport>>,
+    pub(super) runs: Mutex<LastOrder>,
     pub(super) events: broadcast::Sender<Event>,
     queries: Arc<Semaphore>,
-    transfers: Arc<Semaphore>,
-    policy_turn: Arc<Semaphore>,
+    /// Downloads are counted apart from statements, because a slow client takes long.
+    pub(super) downloads: Arc<Semaphore>,
+    /// Calls of the policy do not overlap.
+    pub(super) policy_turn: Arc<Semaphore>,
 }
 
 /// An event for open pages.
@@ -60,15 +58,6 @@ pub(super) enum Event {
     Notes,
 }
 
-/// Rejects a notes file inside the archive's folder.
-fn check_outside(path: &Path, archive: &Archive) -> Result<()> {
-    let absolute = |path: &Path| std::path::absolute(path).map_err(|source| Error::io(path, source));
-    if absolute(path)?.starts_with(absolute(archive.path())?) {
-        return Err(Error::argument("notes", "a file outside of the archive", path.display()));
-    }
-    Ok(())
-}
-
 impl Explorer {
     pub(super) fn new(
         archive: Archive,
@@ -76,8 +65,10 @@ impl Explorer {
         policy: Option<Arc<dyn LivePolicy>>,
         timeout: Duration,
     ) -> Result<Explorer> {
-        if let Some(path) = &notes {
-            check_outside(path, &archive)?;
+        if let Some(path) = &notes
+            && archive.contains(path)?
+        {
+            return Err(Error::argument("notes", "a file outside of the archive", path.display()));
         }
         let notes = notes.or_else(|| Notes::path_beside(&archive)).map(|path| Notes::new(&path)).transpose()?;
         Ok(Explorer {
@@ -87,10 +78,10 @@ impl Explorer {
             timeout,
             files: Mutex::default(),
             reports: Mutex::default(),
-            runs: RunList::default(),
+            runs: Mutex::default(),
             events: broadcast::Sender::new(16),
             queries: Arc::new(Semaphore::new(MAX_QUERIES)),
-            transfers: Arc::new(Semaphore::new(MAX_QUERIES)),
+            downloads: Arc::new(Semaphore::new(MAX_QUERIES)),
             policy_turn: Arc::new(Semaphore::new(1)),
         })
     }
@@ -106,16 +97,10 @@ impl Explorer {
         let known = archive.version();
         archive.refresh()?;
         if archive.version() != known {
-            self.read_runs(&archive)?;
             *lock(&self.archive) = archive;
             _ = self.events.send(Event::Archive);
         }
         Ok(())
-    }
-
-    /// Reads the list of runs before a page requests it.
-    pub(super) fn read_runs(&self, archive: &Archive) -> Result<()> {
-        self.runs.of(archive, &self.limits(), CancellationToken::never()).map(drop)
     }
 
     /// Notifies open pages that the notes changed.
@@ -128,18 +113,8 @@ impl Explorer {
         self.place_of(&self.queries, "statements").await
     }
 
-    /// Waits until another download may run, and returns its permit. Downloads are counted apart from
-    /// statements, because a slow client takes long.
-    pub(super) async fn download_place(&self) -> Result<OwnedSemaphorePermit, Failure> {
-        self.place_of(&self.transfers, "downloads").await
-    }
-
-    /// Waits until the policy may be called, and returns the permit. Calls do not overlap.
-    pub(super) async fn policy_turn(&self) -> Result<OwnedSemaphorePermit, Failure> {
-        self.place_of(&self.policy_turn, "calls of the policy").await
-    }
-
-    async fn place_of(&self, places: &Arc<Semaphore>, what: &str) -> Result<OwnedSemaphorePermit, Failure> {
+    /// Waits until another call of this kind may run, and returns its permit.
+    pub(super) async fn place_of(&self, places: &Arc<Semaphore>, what: &str) -> Result<OwnedSemaphorePermit, Failure> {
         let place = tokio::time::timeout(self.timeout, Arc::clone(places).acquire_owned()).await;
         let busy = || {
             let message = format!("other {what} are running: try again later");

@@ -4,13 +4,13 @@ use super::explorer::Explorer;
 use super::failure::{Answer, Failure};
 use super::request::{Body, Parts, blocking};
 use crate::board::{Board, WideBoard};
-use crate::explore::data::{game_json, predictions};
-use crate::explore::rows::collect;
+use crate::explore::data::{predictions, replay_json};
+use crate::explore::rows::{objects, read};
 use crate::query::short;
 use axum::Json;
 use axum::extract::{Query, State};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// The maximum number of steps in a response with predictions, and of boards in a call of the policy.
@@ -34,12 +34,10 @@ pub(super) async fn game(State(explorer): State<Arc<Explorer>>, Parts(run_id): P
             "game_steps",
         ];
         let sql = format!("SELECT {}, version FROM runs WHERE run_id = {run_id}", info.join(", "));
-        let row = collect(&archive, &sql, &explorer.limits(), cancel)?.pop();
-        let mut row = row
-            .ok_or_else(|| Failure::not_found(format!("run {run_id}: no such run in version {}", archive.version())))?;
-        let added_in = row.pop();
-        let info: Map<_, _> = info.into_iter().map(str::to_owned).zip(row).collect();
-        let mut answer = game_json(&archive.game(run_id, cancel)?);
+        let none = || Failure::not_found(format!("run {run_id}: no such run in version {}", archive.version()));
+        let mut info = objects(&read(&archive, &sql, &explorer.limits(), cancel)?)?.pop().ok_or_else(none)?;
+        let added_in = info.remove("version");
+        let mut answer = replay_json(&archive.replay(run_id, cancel)?);
         answer["version"] = archive.version().into();
         answer["added_in"] = added_in.into();
         answer["info"] = info.into();
@@ -96,7 +94,7 @@ pub(super) async fn policy(State(explorer): State<Arc<Explorer>>, Body(request):
     let boards: Vec<WideBoard> =
         request.boards.iter().map(|(text, mask)| parse_board(text, *mask)).collect::<Result<_, _>>()?;
     // If the request is dropped while it waits, the policy is not called.
-    let turn = explorer.policy_turn().await?;
+    let turn = explorer.place_of(&explorer.policy_turn, "calls of the policy").await?;
     blocking(move |_| {
         let _turn = turn;
         let values: Vec<_> =

@@ -7,43 +7,40 @@
 //! | file | owns |
 //! | --- | --- |
 //! | `server.rs` | the socket, the connections, the shutdown |
-//! | `gate.rs` | access control: token, host, origin; the headers of all responses |
-//! | `routes.rs` | the function that handles each address |
+//! | `access.rs` | access control: token, host, origin; the headers of all responses |
+//! | `routes.rs` | the function that handles each address; the files of the page, which `../web/` builds |
 //! | `request.rs`, `failure.rs` | bodies and cancellation of requests; rejected and failed requests |
-//! | `explorer.rs`, `lock.rs` | shared state: the archive, the limits of queries, caches; locks |
-//! | `assets.rs` | the files of the page, which `../web/` builds |
+//! | `explorer.rs` | shared state: the archive, and the limits of queries |
+//! | `cache.rs` | results that are kept between requests: an order of runs, reports, files that wait for their download |
 //! | `about.rs`, `news.rs` | the description of the archive; events of new versions and changed notes |
-//! | `runs.rs`, `run_list.rs` | the list of runs; the runs in RAM, and their orders |
+//! | `runs.rs` | the list of runs |
 //! | `game.rs`, `positions.rs` | a run with its positions; the places where a position occurs |
-//! | `statement.rs`, `sql.rs` | the statement or named query of a request |
+//! | `statement.rs`, `sql.rs` | the statement or named query of a request; its rows |
 //! | `catalog.rs` | the names that statements can use: tables, functions, named queries |
-//! | `downloads.rs`, `waiting_files.rs` | results as files; files that wait for their download |
+//! | `downloads.rs` | results as files |
 //! | `notes.rs`, `notes_file.rs` | the notes of the user; their Parquet file beside the archive |
-//! | `overview.rs`, `reports.rs` | the report as a page; reports computed in the background |
+//! | `reports.rs` | the report as a page |
 
 mod about;
-mod assets;
+mod access;
+mod cache;
 mod catalog;
 mod downloads;
 mod explorer;
 mod failure;
 mod game;
-mod gate;
-mod lock;
+
 mod news;
 mod notes;
 mod notes_file;
-mod overview;
 mod positions;
 mod reports;
 mod request;
 mod routes;
-mod run_list;
 mod runs;
 mod server;
 mod sql;
 mod statement;
-mod waiting_files;
 
 #[cfg(feature = "python")]
 pub(crate) use explorer::LivePolicy;

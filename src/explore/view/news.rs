@@ -14,12 +14,8 @@ use tokio::sync::broadcast;
 /// Polls for new versions and changed notes while a page is open.
 pub(super) async fn watch_archive(explorer: Arc<Explorer>, follows: bool) {
     // Each poll of an object store is a request that costs money.
-    let is_local = explorer.archive().path().to_str().is_none_or(|path| !path.contains("://"));
-    let period = Duration::from_millis(if is_local { 500 } else { 10_000 });
+    let period = Duration::from_millis(if explorer.archive().folder().is_some() { 500 } else { 10_000 });
     let mut seen = Some(explorer.notes.as_ref().map(Notes::stamp));
-    let first = Arc::clone(&explorer);
-    // If this fails, the page's first request reports the error.
-    _ = tokio::task::spawn_blocking(move || first.read_runs(&first.archive())).await;
     loop {
         tokio::time::sleep(period).await;
         if explorer.events.receiver_count() == 0 {

@@ -1,10 +1,12 @@
 //! The notes file: one Parquet file beside the archive, which any SQL engine can join.
 
-use crate::archive::Archive;
+use crate::archive::{Archive, Lock};
 use crate::cancellation::CancellationToken;
+use crate::clock;
 use crate::error::{Error, ErrorKind, Location, Result};
+use crate::explore::rows::objects;
 use crate::publish::Output;
-use crate::query::{UserTable, json_rows};
+use crate::query::UserTable;
 use arrow::array::{
     Array, ArrayRef, AsArray, RecordBatch, RecordBatchReader, StringArray, TimestampMillisecondArray, UInt32Array,
 };
@@ -12,18 +14,30 @@ use arrow::compute::{CastOptions, cast_with_options, concat_batches};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit, TimestampMillisecondType, UInt32Type};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use serde_json::{Map, Value, json};
-use std::fs::{File, TryLockError};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
+
+/// The maximum number of notes.
+const MAX_NOTES: usize = 100_000;
 
 /// The maximum wait for another view that is writing.
 const LOCK_TIME: Duration = Duration::from_secs(10);
 
-/// The maximum number of notes.
-const MAX_NOTES: usize = 100_000;
+/// The new note on a position. Two empty texts remove it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Change {
+    pub(super) run_id: u32,
+    pub(super) step_index: u32,
+    pub(super) mark: String,
+    pub(super) note: String,
+}
 
 /// The notes file. Several views may write it at once.
 pub(super) struct Notes {
@@ -31,27 +45,20 @@ pub(super) struct Notes {
     schema: SchemaRef,
 }
 
-/// A note on a position. Each position has at most one.
-#[derive(Clone, Debug)]
-pub(super) struct Note {
-    pub(super) run_id: u32,
-    pub(super) step_index: u32,
-    pub(super) mark: String,
-    pub(super) note: String,
+/// The note on a position.
+struct Note {
+    mark: String,
+    note: String,
     /// In milliseconds since the Unix epoch.
-    pub(super) written: i64,
+    written: i64,
 }
 
 impl Notes {
     /// Returns the path beside an archive in a folder; `None` for an archive on an object store.
     pub(super) fn path_beside(archive: &Archive) -> Option<PathBuf> {
-        let path = archive.path();
-        if path.to_str().is_some_and(|path| path.contains("://")) {
-            return None;
-        }
-        let path = std::path::absolute(path).ok()?;
-        let name = path.file_name()?.to_str()?;
-        Some(path.with_file_name(format!("{name}.notes.parquet")))
+        let folder = archive.folder()?;
+        let name = folder.file_name()?.to_str()?;
+        Some(folder.with_file_name(format!("{name}.notes.parquet")))
     }
 
     /// Opens a notes file, which does not need to exist.
@@ -98,19 +105,22 @@ impl Notes {
             Ok(metadata) if !metadata.is_file() => return Err(Error::argument("notes", "a file", self.path.display())),
             _ => File::open(&self.path).map_err(io)?,
         };
-        let not_notes = |found: String| {
+        self.rows_of(file).map_err(|found| {
             let location = Location { path: Some(self.path.clone()), ..Default::default() };
             let names = self.schema.fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>().join(", ");
             let expected = format!("a Parquet file of notes, with the columns {names}");
-            Error::from(ErrorKind::Decode { location, what: "notes", expected, found })
-        };
+            ErrorKind::Decode { location, what: "notes", expected, found }.into()
+        })
+    }
+
+    /// Returns the rows of a file, or the reason why it is not a file of notes.
+    fn rows_of(&self, file: File) -> Result<RecordBatch, String> {
         let read = || {
             let reader = ParquetRecordBatchReaderBuilder::try_new(file)?.build()?;
             let schema = reader.schema();
-            Ok((schema, reader.collect::<Result<Vec<_>, _>>()?))
+            concat_batches(&schema, &reader.collect::<Result<Vec<_>, _>>()?)
         };
-        let (schema, batches) = read().map_err(|error: arrow::error::ArrowError| not_notes(error.to_string()))?;
-        let rows = concat_batches(&schema, &batches).map_err(|error| not_notes(error.to_string()))?;
+        let rows = read().map_err(|error| error.to_string())?;
         // Another tool may have rewritten the file with other string types and nullable columns.
         let columns = self.schema.fields().iter().map(|field| {
             let column = rows.column_by_name(field.name()).ok_or_else(|| format!("no column {}", field.name()))?;
@@ -120,79 +130,51 @@ impl Notes {
             let strict = CastOptions { safe: false, ..Default::default() };
             cast_with_options(column, field.data_type(), &strict).map_err(|error| format!("{}: {error}", field.name()))
         });
-        let columns: Vec<ArrayRef> = columns.collect::<Result<_, String>>().map_err(not_notes)?;
-        RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(|error| not_notes(error.to_string()))
+        let columns = columns.collect::<Result<_, String>>()?;
+        RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(|error| error.to_string())
     }
 
-    fn read(&self) -> Result<Vec<Note>> {
+    /// Returns the notes by run and step.
+    fn read(&self) -> Result<BTreeMap<(u32, u32), Note>> {
         let rows = self.rows()?;
         let numbers = |at: usize| rows.column(at).as_primitive::<UInt32Type>();
         let texts = |at: usize| rows.column(at).as_string::<i32>();
         let times = rows.column(4).as_primitive::<TimestampMillisecondType>();
-        let note = |row: usize| Note {
-            run_id: numbers(0).value(row),
-            step_index: numbers(1).value(row),
-            mark: texts(2).value(row).to_owned(),
-            note: texts(3).value(row).to_owned(),
-            written: times.value(row),
+        let note = |row: usize| {
+            let (mark, note) = (texts(2).value(row).to_owned(), texts(3).value(row).to_owned());
+            ((numbers(0).value(row), numbers(1).value(row)), Note { mark, note, written: times.value(row) })
         };
         Ok((0..rows.num_rows()).map(note).collect())
     }
 
-    /// Replaces the note on a position, or removes it if both texts are empty. Replaces the file atomically.
-    pub(super) fn put(&self, note: Note, cancel: &CancellationToken) -> Result<()> {
-        // Other views wait, so that no note is lost.
-        let _lock = self.lock(cancel)?;
+    /// Changes the note on a position. Replaces the file atomically.
+    pub(super) fn put(&self, change: Change, cancel: &CancellationToken) -> Result<()> {
+        let Change { run_id, step_index, mark, note } = change;
+        let mut lock_file = self.path.clone().into_os_string();
+        lock_file.push(".lock");
+        // Other views wait, so that no note is lost. The lock file is not removed: otherwise, two writers could lock
+        // different files.
+        let _lock = Lock::acquire(&self.path, Path::new(&lock_file), LOCK_TIME, cancel)?;
         let mut notes = self.read()?;
-        notes.retain(|other| (other.run_id, other.step_index) != (note.run_id, note.step_index));
-        if !note.mark.is_empty() || !note.note.is_empty() {
+        notes.remove(&(run_id, step_index));
+        if !mark.is_empty() || !note.is_empty() {
             if notes.len() >= MAX_NOTES {
                 return Err(Error::argument("note", format!("at most {MAX_NOTES} notes"), "one more"));
             }
-            notes.push(note);
+            notes.insert((run_id, step_index), Note { mark, note, written: clock::now().timestamp_millis() });
         }
-        notes.sort_by_key(|note| (note.run_id, note.step_index));
         self.write(&notes)
-        // Closing the lock file unlocks it. The file is not removed: otherwise, two writers could lock
-        // different files.
     }
 
-    /// Locks the notes against all other views, until the returned file is closed.
-    fn lock(&self, cancel: &CancellationToken) -> Result<File> {
-        let mut path = self.path.clone().into_os_string();
-        path.push(".lock");
-        let io = |source| Error::io(&path, source);
-        let file = File::options().create(true).append(true).open(&path).map_err(io)?;
-        let started = Instant::now();
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(file),
-                Err(TryLockError::Error(source)) => return Err(io(source)),
-                Err(TryLockError::WouldBlock) if started.elapsed() < LOCK_TIME => {
-                    cancel.check()?;
-                    std::thread::sleep(Duration::from_millis(5));
-                }
-                Err(TryLockError::WouldBlock) => {
-                    let what = format!("another view is writing the notes, after {} s of waiting", LOCK_TIME.as_secs());
-                    return Err(ErrorKind::Conflict { path: self.path.clone(), what }.into());
-                }
-            }
-        }
-    }
-
-    fn write(&self, notes: &[Note]) -> Result<()> {
-        let numbers = |value: fn(&Note) -> u32| Arc::new(notes.iter().map(value).collect::<UInt32Array>()) as ArrayRef;
-        let texts = |value: fn(&Note) -> &str| {
-            Arc::new(notes.iter().map(|note| Some(value(note))).collect::<StringArray>()) as ArrayRef
-        };
-        let times =
-            TimestampMillisecondArray::from_iter_values(notes.iter().map(|note| note.written)).with_timezone("UTC");
-        let columns = vec![
-            numbers(|note| note.run_id),
-            numbers(|note| note.step_index),
-            texts(|note| &note.mark),
-            texts(|note| &note.note),
-            Arc::new(times),
+    fn write(&self, notes: &BTreeMap<(u32, u32), Note>) -> Result<()> {
+        let (run_ids, steps): (Vec<u32>, Vec<u32>) = notes.keys().copied().unzip();
+        let times = TimestampMillisecondArray::from_iter_values(notes.values().map(|note| note.written));
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(UInt32Array::from(run_ids)),
+            Arc::new(UInt32Array::from(steps)),
+            Arc::new(StringArray::from_iter_values(notes.values().map(|note| &note.mark))),
+            Arc::new(StringArray::from_iter_values(notes.values().map(|note| &note.note))),
+            Arc::new(times.with_timezone("UTC")),
         ];
         let write = |output: &Output| {
             let rows = RecordBatch::try_new(Arc::clone(&self.schema), columns)?;
@@ -206,9 +188,6 @@ impl Notes {
     }
 
     pub(super) fn json(&self) -> Result<Value> {
-        let names = self.schema.fields().iter().map(|field| field.name().clone());
-        let rows = json_rows(&self.rows()?)?;
-        let notes: Vec<Map<String, Value>> = rows.into_iter().map(|row| names.clone().zip(row).collect()).collect();
-        Ok(json!({ "path": self.path.to_string_lossy(), "notes": notes }))
+        Ok(json!({ "path": self.path.to_string_lossy(), "notes": objects(&self.rows()?)? }))
     }
 }

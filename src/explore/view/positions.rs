@@ -8,7 +8,8 @@ use crate::archive::Archive;
 use crate::board::{Move, WideBoard};
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use crate::query::{QueryOptions, SavedQuery, ScalarValue, json_rows};
+use crate::explore::rows::{collect, objects};
+use crate::query::{QueryOptions, SavedQuery, ScalarValue};
 use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
@@ -81,14 +82,7 @@ fn ask(
         ("tile_65536_mask".to_owned(), ScalarValue::from(u64::from(board.tile_65536_mask()))),
     ]);
     params.extend(limit.map(|limit| ("limit".to_owned(), ScalarValue::from(limit))));
-    let query = archive.query_unless_cancelled(&query, params, options, cancel)?;
-    let mut stream = query.stream_unless_cancelled(cancel)?;
-    let names: Vec<String> = query.schema().fields().iter().map(|field| field.name().clone()).collect();
-    let mut rows = Vec::new();
-    while let Some(batch) = stream.next_unless_cancelled(cancel)? {
-        rows.extend(json_rows(&batch)?.into_iter().map(|row| names.iter().cloned().zip(row).collect()));
-    }
-    Ok(rows)
+    objects(&collect(&archive.query_unless_cancelled(&query, params, options, cancel)?, cancel)?)
 }
 
 fn hex(board: WideBoard) -> String {

@@ -1,127 +1,67 @@
-//! Reports that are computed in the background and cached.
+//! Reports: computed when a page requests them, and cached.
 
-use super::lock::lock;
-use crate::archive::Archive;
-use crate::cancellation::CancellationToken;
-use crate::progress::{Progress, Unit};
+use super::cache::{CachedReport, lock};
+use super::explorer::Explorer;
+use super::failure::{Answer, Failure};
+use super::request::{Body, Parts, blocking};
 use crate::random;
-use crate::report::ReportOptions;
+use crate::report::{ReportGroups, ReportOptions, page_policy};
+use axum::Json;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{Html, IntoResponse, Response};
+use serde::Deserialize;
 use serde_json::{Value, json};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The maximum number of cached reports.
 const MAX_REPORTS: usize = 4;
 
-/// The reports, newest last.
-#[derive(Default)]
-pub(super) struct Reports(Vec<Entry>);
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Request {
+    #[serde(default, rename = "where")]
+    condition: String,
+    #[serde(default)]
+    by: Option<String>,
+    #[serde(default)]
+    compare: Option<[String; 2]>,
+}
 
-impl Drop for Reports {
-    fn drop(&mut self) {
-        for entry in &self.0 {
-            entry.work.cancel.cancel();
+/// Returns the address of a report. Computes the report unless it is cached.
+pub(super) async fn report(State(explorer): State<Arc<Explorer>>, Body(request): Body<Request>) -> Answer<Value> {
+    let groups: ReportGroups = request.by.as_deref().unwrap_or("engine").parse()?;
+    let mut options = ReportOptions::default().with_groups(groups).with_explorer("/".to_owned());
+    options.condition = Some(request.condition).filter(|condition| !condition.trim().is_empty());
+    options.compare = request.compare;
+    let archive = explorer.archive();
+    let choice = format!("{:?}", (archive.version(), &options));
+    if let Some(cached) = lock(&explorer.reports).iter().find(|cached| cached.choice == choice) {
+        return Ok(Json(cached.answer.clone()));
+    }
+    let _place = explorer.place().await?;
+    let explorer = Arc::clone(&explorer);
+    blocking(move |cancel| {
+        let started = Instant::now();
+        let html = archive.report(&options, &(), cancel)?.to_html()?.into();
+        let id = random::id();
+        let seconds = started.elapsed().as_secs_f64();
+        let answer = json!({ "version": archive.version(), "url": format!("/report/{id}"), "seconds": seconds });
+        let mut reports = lock(&explorer.reports);
+        if reports.len() >= MAX_REPORTS {
+            reports.remove(0);
         }
-    }
+        reports.push(CachedReport { choice, answer: answer.clone(), id, html });
+        Ok(Json(answer))
+    })
+    .await
 }
 
-struct Entry {
-    version: u64,
-    options: ReportOptions,
-    key: String,
-    work: Arc<Work>,
-}
-
-/// The computation of a report.
-struct Work {
-    done: AtomicU64,
-    total: AtomicU64,
-    cancel: CancellationToken,
-    outcome: Mutex<Option<Outcome>>,
-}
-
-#[derive(Clone)]
-enum Outcome {
-    Ready { html: Arc<str>, seconds: f64 },
-    Failed(String),
-}
-
-impl Progress for Work {
-    fn begin(&self, _: &'static str, _: Unit, total: u64) {
-        self.total.store(total, Ordering::Relaxed);
-    }
-
-    fn advance(&self, by: u64) {
-        self.done.fetch_add(by, Ordering::Relaxed);
-    }
-
-    fn end(&self) {}
-}
-
-impl Reports {
-    /// Returns the state of a report of an archive. Starts the report if it does not exist yet, or if `restart`
-    /// is set.
-    pub(super) fn ask(&mut self, archive: Archive, options: ReportOptions, restart: bool) -> Value {
-        let is_asked = |entry: &Entry| {
-            let Entry { options: ReportOptions { condition, groups, compare, .. }, version, .. } = entry;
-            (*version, condition, groups, compare)
-                == (archive.version(), &options.condition, &options.groups, &options.compare)
-        };
-        let found = self.0.iter().position(is_asked);
-        if let Some(at) = found.filter(|_| restart) {
-            self.0.remove(at).work.cancel.cancel();
-        } else if let Some(at) = found {
-            return self.0[at].state();
-        }
-        while self.0.len() >= MAX_REPORTS {
-            self.0.remove(0).work.cancel.cancel();
-        }
-        let work = Arc::new(Work {
-            done: AtomicU64::new(0),
-            total: AtomicU64::new(0),
-            cancel: CancellationToken::new(),
-            outcome: Mutex::new(None),
-        });
-        let (version, options_of, worker) = (archive.version(), options.clone(), Arc::clone(&work));
-        let entry = Entry { version, options: options_of, key: random::id(), work };
-        let state = entry.state();
-        self.0.push(entry);
-        tokio::task::spawn_blocking(move || compute(&archive, &options, &worker));
-        state
-    }
-
-    /// Returns the page of a report, if it is complete.
-    pub(super) fn page(&self, key: &str) -> Option<Arc<str>> {
-        let entry = self.0.iter().find(|entry| entry.key == key)?;
-        match &*lock(&entry.work.outcome) {
-            Some(Outcome::Ready { html, .. }) => Some(Arc::clone(html)),
-            _ => None,
-        }
-    }
-}
-
-fn compute(archive: &Archive, options: &ReportOptions, work: &Work) {
-    let started = Instant::now();
-    let html = archive.report(options, work, &work.cancel).and_then(|report| report.to_html());
-    *lock(&work.outcome) = Some(match html {
-        Ok(html) => Outcome::Ready { html: html.into(), seconds: started.elapsed().as_secs_f64() },
-        Err(error) => Outcome::Failed(error.to_string()),
-    });
-}
-
-impl Entry {
-    fn state(&self) -> Value {
-        match &*lock(&self.work.outcome) {
-            None => {
-                let (done, total) = (self.work.done.load(Ordering::Relaxed), self.work.total.load(Ordering::Relaxed));
-                json!({ "state": "running", "done": done, "total": total })
-            }
-            Some(Outcome::Ready { seconds, .. }) => {
-                let url = format!("/report/{}", self.key);
-                json!({ "state": "ready", "version": self.version, "url": url, "seconds": seconds })
-            }
-            Some(Outcome::Failed(error)) => json!({ "state": "failed", "error": error }),
-        }
-    }
+/// Sends a report's page. The page has its own Content-Security-Policy, which allows only its own script.
+pub(super) async fn page(State(explorer): State<Arc<Explorer>>, Parts(id): Parts<String>) -> Result<Response, Failure> {
+    let html = lock(&explorer.reports).iter().find(|cached| cached.id == id).map(|cached| Arc::clone(&cached.html));
+    let html = html.ok_or_else(|| Failure::not_found("no such report: request it again"))?;
+    let policy = format!("{}; frame-ancestors 'self'", page_policy());
+    Ok(([(header::CONTENT_SECURITY_POLICY, policy)], Html(html.to_string())).into_response())
 }

@@ -1,20 +1,26 @@
-//! The routes: the function that handles each address.
+//! The routes: the function that handles each address. The files of the page are built by `../web/`.
 
+use super::access::{Access, guard};
 use super::explorer::Explorer;
 use super::failure::Failure;
-use super::gate::{Gate, guard};
-use super::{about, assets, catalog, downloads, game, news, notes, overview, positions, runs, sql};
+use super::{about, catalog, downloads, game, news, notes, positions, reports, runs, sql};
 use axum::Router;
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::from_fn_with_state;
+use axum::response::Html;
 use axum::routing::{get, post};
 use std::sync::Arc;
 
-pub(super) fn router(explorer: Arc<Explorer>, gate: Arc<Gate>) -> Router {
+const INDEX: &str = include_str!("../assets/index.html");
+const SCRIPT: &str = include_str!("../assets/app.js");
+const STYLES: &str = include_str!("../assets/app.css");
+
+pub(super) fn router(explorer: Arc<Explorer>, access: Arc<Access>) -> Router {
     Router::new()
-        .route("/", get(assets::index))
-        .route("/app.js", get(assets::script))
-        .route("/app.css", get(assets::styles))
+        .route("/", get(async || Html(INDEX)))
+        .route("/app.js", get(async || ([(CONTENT_TYPE, "text/javascript; charset=utf-8")], SCRIPT)))
+        .route("/app.css", get(async || ([(CONTENT_TYPE, "text/css; charset=utf-8")], STYLES)))
         .route("/api/archive", get(about::archive))
         .route("/api/events", get(news::events))
         .route("/api/runs", post(runs::runs))
@@ -22,19 +28,18 @@ pub(super) fn router(explorer: Arc<Explorer>, gate: Arc<Gate>) -> Router {
         .route("/api/runs/{run_id}/annotations", get(game::annotations))
         .route("/api/policy", post(game::policy))
         .route("/api/position", post(positions::position))
-        .route("/api/sql", post(sql::sql))
-        .route("/api/query", post(sql::query))
+        .route("/api/sql", post(sql::rows))
         .route("/api/schema", get(catalog::schema))
         .route("/api/download", post(downloads::prepare))
         // The address works once, and a HEAD request would use it up.
         .route("/download/{id}/{name}", get(downloads::download).head(wrong_method))
         .route("/api/notes", get(notes::list).put(notes::change))
-        .route("/api/report", post(overview::report))
-        .route("/report/{key}", get(overview::page))
+        .route("/api/report", post(reports::report))
+        .route("/report/{key}", get(reports::page))
         .fallback(unknown)
         .method_not_allowed_fallback(wrong_method)
         .with_state(explorer)
-        .layer(from_fn_with_state(gate, guard))
+        .layer(from_fn_with_state(access, guard))
 }
 
 async fn unknown(uri: Uri) -> Failure {

@@ -1,7 +1,7 @@
 //! The socket, the connections, and the end of the server.
 
+use super::access::{Access, check_token};
 use super::explorer::{Explorer, LivePolicy};
-use super::gate::{Gate, check_token};
 use super::news::watch_archive;
 use super::routes::router;
 use crate::archive::Archive;
@@ -93,8 +93,8 @@ impl View {
             (address, TcpListener::from_std(listener).map_err(Error::from)?)
         };
         let explorer = Arc::new(Explorer::new(archive, options.notes, options.policy, options.timeout)?);
-        let gate = Arc::new(Gate::new(&token, address.port()));
-        let router = router(Arc::clone(&explorer), gate);
+        let access = Arc::new(Access::new(&token, address.port()));
+        let router = router(Arc::clone(&explorer), access);
         let (end, ended) = watch::channel(false);
         let follows = options.follows;
         let timeout = options.timeout;

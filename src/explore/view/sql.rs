@@ -1,9 +1,9 @@
-//! Rows of statements and named queries, in JSON.
+//! The rows of statements and named queries, in JSON.
 
 use super::explorer::{Explorer, MAX_ROWS};
 use super::failure::{Answer, Failure};
 use super::request::{Body, blocking};
-use super::statement::Asked;
+use super::statement::Statement;
 use crate::query::{is_board, json_rows, type_name};
 use axum::Json;
 use axum::extract::State;
@@ -18,25 +18,12 @@ const MAX_BYTES: u64 = 64 << 20;
 #[derive(Deserialize)]
 pub(super) struct Request {
     #[serde(flatten)]
-    asked: Asked,
+    statement: Statement,
     limit: Option<u64>,
 }
 
-pub(super) async fn sql(State(explorer): State<Arc<Explorer>>, Body(request): Body<Request>) -> Answer<Value> {
-    if request.asked.name.is_some() {
-        return Err(Failure::bad_request("name: expected the field `sql` instead"));
-    }
-    rows(explorer, request).await
-}
-
-pub(super) async fn query(State(explorer): State<Arc<Explorer>>, Body(request): Body<Request>) -> Answer<Value> {
-    if request.asked.sql.is_some() {
-        return Err(Failure::bad_request("sql: expected the field `name` instead"));
-    }
-    rows(explorer, request).await
-}
-
-async fn rows(explorer: Arc<Explorer>, request: Request) -> Answer<Value> {
+/// Returns the rows of a statement or of a named query.
+pub(super) async fn rows(State(explorer): State<Arc<Explorer>>, Body(request): Body<Request>) -> Answer<Value> {
     let limit = request.limit.unwrap_or(MAX_ROWS);
     if limit > MAX_ROWS {
         return Err(Failure::bad_request(format!("limit: expected at most {MAX_ROWS}, found {limit}")));
@@ -45,8 +32,8 @@ async fn rows(explorer: Arc<Explorer>, request: Request) -> Answer<Value> {
     let state = Arc::clone(&explorer);
     blocking(move |cancel| {
         let started = Instant::now();
-        let options = state.options_of(request.asked.text())?.with_byte_limit(MAX_BYTES);
-        let (query, sql) = request.asked.plan(&state.archive(), &options, cancel)?;
+        let options = state.options_of(request.statement.text())?.with_byte_limit(MAX_BYTES);
+        let (query, sql) = request.statement.plan(&state.archive(), &options, cancel)?;
         // One extra row shows whether there are more rows. EXPLAIN accepts no limit.
         let query = query.limit(limit + 1).unwrap_or(query);
         let schema = query.schema();

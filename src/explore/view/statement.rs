@@ -3,6 +3,7 @@
 use super::failure::Failure;
 use crate::archive::Archive;
 use crate::cancellation::CancellationToken;
+use crate::explore::rows::scalar;
 use crate::query::{Query, QueryOptions, SavedQuery, ScalarValue};
 use datafusion::common::ParamValues;
 use serde::Deserialize;
@@ -11,14 +12,14 @@ use std::collections::HashMap;
 
 /// A statement or the name of a query, with the values of its parameters.
 #[derive(Clone, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct Statement {
     pub(super) sql: Option<String>,
     pub(super) name: Option<String>,
     #[serde(default)]
     params: Map<String, Value>,
 }
 
-impl Asked {
+impl Statement {
     /// Plans the statement, and returns it with its text.
     pub(super) fn plan(
         &self,
@@ -29,7 +30,12 @@ impl Asked {
         let params: HashMap<String, ScalarValue> = self
             .params
             .iter()
-            .map(|(name, value)| Ok((name.clone(), scalar(name, value)?)))
+            .map(|(name, value)| {
+                // A text of decimal digits stays a text; the type of the parameter decides later.
+                let expected =
+                    || Failure::bad_request(format!("params: {name}: expected a number, a text, a bool or null"));
+                Ok((name.clone(), scalar(value).ok_or_else(expected)?))
+            })
             .collect::<Result<_, Failure>>()?;
         match (&self.sql, &self.name) {
             (Some(sql), None) => {
@@ -53,22 +59,4 @@ impl Asked {
     pub(super) fn file_name(&self) -> &str {
         self.name.as_deref().unwrap_or("result")
     }
-}
-
-/// Converts the value of a parameter. A text of decimal digits stays a text; the type of the parameter decides
-/// later.
-fn scalar(name: &str, value: &Value) -> Result<ScalarValue, Failure> {
-    Ok(match value {
-        Value::Null => ScalarValue::Null,
-        Value::Bool(value) => ScalarValue::from(*value),
-        Value::String(text) => ScalarValue::from(text.as_str()),
-        Value::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
-            (Some(value), ..) => ScalarValue::from(value),
-            (_, Some(value), _) => ScalarValue::from(value),
-            (.., value) => ScalarValue::from(value.unwrap_or(f64::NAN)),
-        },
-        Value::Array(_) | Value::Object(_) => {
-            return Err(Failure::bad_request(format!("params: {name}: expected a number, a text, a bool or null")));
-        }
-    })
 }

@@ -1,6 +1,6 @@
 //! A named query, and binding values to its parameters.
 
-use super::super::errors::{did_you_mean, similar};
+use super::super::errors::did_you_mean;
 use crate::error::{Error, Result};
 use datafusion::common::ParamValues;
 use datafusion::scalar::ScalarValue;
@@ -98,13 +98,6 @@ impl SavedQuery {
         let hint = unknown.first().map(|name| did_you_mean(name, names)).unwrap_or_default();
         let unknown = unknown.join(", ");
         Err(Error::query(format!("{}: unknown parameters {unknown}: expected {there_are}{hint}", self.name)))
-    }
-}
-
-impl SavedQuery {
-    /// Returns the name of the parameter that is most similar to an unknown one, if any is similar.
-    pub(crate) fn similar_parameter(&self, name: &str) -> Option<&str> {
-        similar(name, self.parameters.iter().map(|parameter| parameter.name.as_str()))
     }
 }
 

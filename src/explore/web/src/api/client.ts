@@ -11,8 +11,8 @@ import type {
   PolicyValues,
   Position,
   QueryResult,
+  Report,
   ReportRequest,
-  ReportState,
   Run,
   Runs,
   RunsRequest,
@@ -97,7 +97,7 @@ export class Api {
   }
 
   query(name: string, params: Params, limit: number, signal?: AbortSignal): Promise<QueryResult> {
-    return this.#send("POST", "/api/query", { name, params, limit }, signal);
+    return this.#send("POST", "/api/sql", { name, params, limit }, signal);
   }
 
   /** Returns the address of a download, which works once and within a minute. */
@@ -131,7 +131,7 @@ export class Api {
     return this.#send("PUT", "/api/notes", note, signal);
   }
 
-  report(request: ReportRequest, signal?: AbortSignal): Promise<ReportState> {
+  report(request: ReportRequest, signal?: AbortSignal): Promise<Report> {
     return this.#send("POST", "/api/report", request, signal);
   }
 

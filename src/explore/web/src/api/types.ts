@@ -221,10 +221,10 @@ export interface ReportRequest {
   where: string;
   by: "engine" | "version" | "format" | "session";
   compare: [string, string] | null;
-  restart: boolean;
 }
 
-export type ReportState =
-  | { state: "running"; done: number; total: number }
-  | { state: "ready"; version: number; url: string; seconds: number }
-  | { state: "failed"; error: string };
+export interface Report {
+  version: number;
+  url: string;
+  seconds: number;
+}

@@ -6,7 +6,7 @@ import { formatRoute } from "../../router";
 
 export const GROUPS = ["engine", "version", "format", "session"] as const;
 
-export type Choice = Omit<ReportRequest, "restart">;
+export type Choice = ReportRequest;
 
 export function choiceOf({ params }: Route): Choice {
   const [first, second] = [params.get("first") ?? "", params.get("second") ?? ""];

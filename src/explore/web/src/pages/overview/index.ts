@@ -1,7 +1,7 @@
-// The report of the archive, which follows new versions.
+// The report of the archive.
 
 import { errorText, isAbort } from "../../api/client";
-import type { ReportState } from "../../api/types";
+import type { Report } from "../../api/types";
 import type { Context } from "../../context";
 import { announce, el } from "../../dom";
 import { formatNumber, formatSeconds } from "../../format";
@@ -10,9 +10,6 @@ import type { Choice } from "./choice";
 import { choiceOf, hashOf } from "./choice";
 import { ReportForm } from "./form";
 import { ReportFrame } from "./frame";
-import { followVersions } from "./news";
-
-const POLL_MS = 300;
 
 export const overviewPage: Page = { title: "Overview", mount };
 
@@ -35,11 +32,8 @@ class Overview {
   readonly #form: ReportForm;
   readonly #frame: ReportFrame;
   readonly #facts = el("p", { class: "hint report-facts" });
-  readonly #bar = el("progress", { "aria-label": "Queries of the report" });
-  readonly #text = el("span");
-  readonly #progress = el("div", { class: "report-progress", hidden: true }, this.#bar, this.#text);
+  readonly #progress = el("p", { class: "report-progress", hidden: true }, "Computing the report …");
   readonly #error = el("div", { class: "report-error", role: "alert", hidden: true });
-  readonly #stopNews: () => void;
   #choice: Choice = { where: "", by: "engine", compare: null };
   #request: AbortController | null = null;
   /** The version of the shown report; null if no report of this choice is shown. */
@@ -57,11 +51,10 @@ class Overview {
       this.#frame.element,
     ];
     context.onAppearance(() => this.#frame.applyTheme());
-    this.#stopNews = followVersions((version) => this.#onVersion(version));
+    context.onArchive(() => void this.#compute());
   }
 
   leave(): void {
-    this.#stopNews();
     this.#request?.abort();
     this.#frame.clear();
   }
@@ -71,35 +64,23 @@ class Overview {
     this.#choice = choice;
     this.#shown = null;
     this.#form.set(choice);
-    void this.#compute(false);
+    void this.#compute();
   }
 
   #choose(choice: Choice): void {
-    if (hashOf(choice) === hashOf(this.#choice)) void this.#compute(false);
+    if (hashOf(choice) === hashOf(this.#choice)) void this.#compute();
     else this.#context.navigate(hashOf(choice));
   }
 
-  #onVersion(version: number): void {
-    if (this.#shown === null || version === this.#shown) return;
-    announce(`The archive has version ${version}. The report is computed again.`);
-    void this.#compute(false);
-  }
-
-  /** Asks for the report until it is ready. A shown report stays until then. */
-  async #compute(restart: boolean): Promise<void> {
+  /** Shows the report as soon as it is ready. A shown report stays until then. */
+  async #compute(): Promise<void> {
     this.#request?.abort();
     const request = new AbortController();
     this.#request = request;
     this.#error.hidden = true;
+    this.#progress.hidden = false;
     try {
-      let state = await this.#ask(restart, request.signal);
-      while (state.state === "running") {
-        this.#showProgress(state.done, state.total);
-        await pause(POLL_MS);
-        state = await this.#ask(false, request.signal);
-      }
-      if (state.state === "failed") this.#fail(state.error);
-      else this.#show(state);
+      this.#show(await this.#context.api.report(this.#choice, request.signal));
     } catch (error) {
       if (!isAbort(error)) this.#fail(errorText(error));
     } finally {
@@ -107,22 +88,7 @@ class Overview {
     }
   }
 
-  async #ask(restart: boolean, signal: AbortSignal): Promise<ReportState> {
-    signal.throwIfAborted();
-    return this.#context.api.report({ ...this.#choice, restart }, signal);
-  }
-
-  #showProgress(done: number, total: number): void {
-    const isUpdate = this.#shown !== null;
-    this.#bar.max = total;
-    this.#bar.value = done;
-    this.#text.textContent =
-      (isUpdate ? "The archive has a new version. Computing its report: " : "Computing the report: ") +
-      `${done} of ${total} queries`;
-    this.#progress.hidden = false;
-  }
-
-  #show({ version, url, seconds }: Extract<ReportState, { state: "ready" }>): void {
+  #show({ version, url, seconds }: Report): void {
     const isUpdate = this.#shown !== null;
     if (this.#shown === version && !this.#frame.isEmpty) return;
     this.#shown = version;
@@ -133,7 +99,7 @@ class Overview {
 
   #fail(message: string): void {
     const again = el("button", { type: "button" }, "Compute again");
-    again.addEventListener("click", () => void this.#compute(true));
+    again.addEventListener("click", () => void this.#compute());
     this.#error.replaceChildren(el("p", { class: "error" }, message), again);
     this.#error.hidden = false;
     if (this.#shown === null) {
@@ -141,8 +107,4 @@ class Overview {
       this.#frame.clear();
     }
   }
-}
-
-function pause(milliseconds: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, milliseconds));
 }

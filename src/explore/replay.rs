@@ -1,19 +1,18 @@
 //! A game: its positions with values, scores and predictions.
 
+use super::rows::read;
 use crate::archive::{Archive, StoredRun};
 use crate::board::{Move, WideBoard};
 use crate::cancellation::CancellationToken;
-use crate::error::{Error, ErrorKind, Result};
-use crate::query::{QueryOptions, ScalarValue, query_error};
+use crate::error::{Error, Result};
+use crate::query::{QueryOptions, json_rows};
 use crate::run::{Branches, Run, RunStep};
-use arrow::array::{ArrayRef, AsArray, RecordBatch};
-use arrow::compute::{cast, concat_batches};
-use arrow::datatypes::{DataType, Float32Type, UInt8Type, UInt32Type};
+use serde_json::Value;
 use std::collections::HashMap;
 
 /// A run of an archive, as a sequence of positions.
 #[derive(Clone, Debug)]
-pub(crate) struct Game {
+pub(crate) struct Replay {
     /// The id in the archive; `None` for a run from a file.
     pub(crate) run_id: Option<u32>,
     pub(crate) engine: Option<String>,
@@ -49,7 +48,7 @@ pub(crate) struct Position {
 /// The prediction of a model for a position.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Prediction {
-    /// The index of the model in [`Game::models`].
+    /// The index of the model in [`Replay::models`].
     pub(crate) model: usize,
     pub(crate) preferred: Option<Move>,
     /// The probability of the preferred move, or the probability mass of its top bin.
@@ -85,20 +84,20 @@ fn descending(values: [Option<f32>; 4]) -> impl Iterator<Item = f32> {
     values.into_iter()
 }
 
-impl Game {
+impl Replay {
     /// Returns the number of steps.
     pub(crate) fn num_steps(&self) -> usize {
         self.positions.iter().filter(|position| position.step.is_some()).count()
     }
 
     /// Returns the positions of a run, without predictions.
-    pub(crate) fn of_run(run_id: Option<u32>, run: &Run) -> Game {
+    pub(crate) fn of_run(run_id: Option<u32>, run: &Run) -> Replay {
         let (meta, normalized) = (run.meta(), run.normalized());
         let steps = (0..run.num_steps()).filter_map(|step| run.step(step).zip(normalized.step(step)));
         let mut positions: Vec<Position> = steps.map(|(step, normal)| Position::of_step(step, normal)).collect();
         positions.extend(run.final_board().map(Position::of_final_board));
         set_scores(&mut positions);
-        Game {
+        Replay {
             run_id,
             engine: meta.engine.clone(),
             max_score: meta.max_score,
@@ -161,18 +160,18 @@ impl Archive {
     ///
     /// # Errors
     /// The errors of [`run`](Archive::run) and of queries.
-    pub(crate) fn game(&self, run_id: u32, cancel: &CancellationToken) -> Result<Game> {
-        self.game_of(run_id, &self.run(run_id, cancel)?.run, cancel)
+    pub(crate) fn replay(&self, run_id: u32, cancel: &CancellationToken) -> Result<Replay> {
+        self.replay_of(run_id, &self.run(run_id, cancel)?.run, cancel)
     }
 
     /// Returns the positions of a run of this archive, with the predictions for its steps.
     ///
     /// # Errors
     /// The errors of queries.
-    pub(crate) fn game_of(&self, run_id: u32, run: &Run, cancel: &CancellationToken) -> Result<Game> {
-        let mut game = Game::of_run(Some(run_id), run);
-        game.models = add_predictions(self, run_id, &mut game.positions, cancel)?;
-        Ok(game)
+    pub(crate) fn replay_of(&self, run_id: u32, run: &Run, cancel: &CancellationToken) -> Result<Replay> {
+        let mut replay = Replay::of_run(Some(run_id), run);
+        replay.models = add_predictions(self, run_id, &mut replay.positions, cancel)?;
+        Ok(replay)
     }
 }
 
@@ -207,72 +206,31 @@ fn add_predictions(
     if archive.annotations().is_empty() {
         return Ok(Vec::new());
     }
-    let rows = read(
-        archive,
+    let sql = format!(
         "SELECT step_index, model, argmax_head, argmax_prob, \
          policy_p1_up AS up, policy_p1_down AS down, policy_p1_left AS left, policy_p1_right AS right \
-         FROM annotations WHERE run_id = $run ORDER BY model, step_index",
-        run_id,
-        cancel,
-    )?;
+         FROM annotations WHERE run_id = {run_id} ORDER BY model, step_index"
+    );
     let places: HashMap<u32, usize> =
         positions.iter().enumerate().filter_map(|(place, position)| Some((position.step?, place))).collect();
-    let (steps, models) = (rows.u32("step_index")?, rows.text("model")?);
-    let (heads, probabilities) = (rows.u8("argmax_head")?, rows.f32("argmax_prob")?);
-    let moves = [rows.f32("up")?, rows.f32("down")?, rows.f32("left")?, rows.f32("right")?];
     let mut names: Vec<String> = Vec::new();
-    for (row, model) in models.into_iter().enumerate() {
-        let model = model.unwrap_or_default();
-        if names.last() != Some(&model) {
-            names.push(model);
+    for row in json_rows(&read(archive, &sql, &QueryOptions::default(), cancel)?)? {
+        let Ok([step, model, preferred, probability, moves @ ..]) = <[Value; 8]>::try_from(row) else { continue };
+        let model = model.as_str().unwrap_or_default();
+        if names.last().is_none_or(|last| last != model) {
+            names.push(model.to_owned());
         }
-        if let Some(position) = steps[row].and_then(|step| positions.get_mut(*places.get(&step)?)) {
+        let byte = |value: &Value| value.as_u64().and_then(|value| u8::try_from(value).ok());
+        let float = |value: &Value| value.as_f64().map(|value| value as f32);
+        let step = step.as_u64().and_then(|step| u32::try_from(step).ok());
+        if let Some(position) = step.and_then(|step| positions.get_mut(*places.get(&step)?)) {
             position.predictions.push(Prediction {
                 model: names.len() - 1,
-                preferred: heads[row].and_then(Move::from_index),
-                probability: probabilities[row],
-                moves: std::array::from_fn(|direction| moves[direction][row]),
+                preferred: byte(&preferred).and_then(Move::from_index),
+                probability: float(&probability),
+                moves: moves.each_ref().map(float),
             });
         }
     }
     Ok(names)
-}
-
-/// The rows of a query.
-struct Rows(RecordBatch);
-
-fn read(archive: &Archive, sql: &str, run_id: u32, cancel: &CancellationToken) -> Result<Rows> {
-    let params = vec![("run", ScalarValue::from(run_id))];
-    let query = archive.sql_unless_cancelled(sql, params.into(), &QueryOptions::default(), cancel)?;
-    let mut stream = query.stream_unless_cancelled(cancel)?;
-    let mut batches = Vec::new();
-    while let Some(batch) = stream.next_unless_cancelled(cancel)? {
-        batches.push(batch);
-    }
-    Ok(Rows(concat_batches(&stream.schema(), &batches).map_err(|error| query_error(error.into()))?))
-}
-
-/// Defines a function that returns a column of the query as values.
-macro_rules! primitive {
-    ($name:ident, $type:ty, $arrow:ty, $dtype:expr) => {
-        fn $name(&self, name: &str) -> Result<Vec<Option<$type>>> {
-            Ok(self.column(name, &$dtype)?.as_primitive::<$arrow>().iter().collect())
-        }
-    };
-}
-
-impl Rows {
-    fn column(&self, name: &str, dtype: &DataType) -> Result<ArrayRef> {
-        let missing = || ErrorKind::Query { message: format!("no column {name}") };
-        cast(self.0.column_by_name(name).ok_or_else(missing)?, dtype).map_err(|error| query_error(error.into()))
-    }
-
-    primitive!(u8, u8, UInt8Type, DataType::UInt8);
-    primitive!(u32, u32, UInt32Type, DataType::UInt32);
-    primitive!(f32, f32, Float32Type, DataType::Float32);
-
-    fn text(&self, name: &str) -> Result<Vec<Option<String>>> {
-        let column = self.column(name, &DataType::Utf8)?;
-        Ok(column.as_string::<i32>().iter().map(|text| text.map(str::to_owned)).collect())
-    }
 }

@@ -22,7 +22,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
     connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
 
 /// The token of a server, as a hash, and the name of the cookie that holds it.
-pub(super) struct Gate {
+pub(super) struct Access {
     token: blake3::Hash,
     cookie: String,
 }
@@ -51,11 +51,11 @@ enum Entry {
     First { is_foreign: bool },
 }
 
-impl Gate {
-    /// Returns the gate of a server. Browsers share cookies between ports, so the name of the cookie contains
+impl Access {
+    /// Returns the access control of a server. Browsers share cookies between ports, so the name of the cookie contains
     /// the port. Therefore, several views can run at the same time.
-    pub(super) fn new(token: &str, port: u16) -> Gate {
-        Gate { token: blake3::hash(token.as_bytes()), cookie: format!("a2store-{port}") }
+    pub(super) fn new(token: &str, port: u16) -> Access {
+        Access { token: blake3::hash(token.as_bytes()), cookie: format!("a2store-{port}") }
     }
 
     fn check(&self, request: &Request) -> Result<Entry, Failure> {
@@ -136,11 +136,11 @@ fn host(request: &Request) -> Result<&str, Failure> {
 }
 
 /// Passes on requests from the page, and rejects all others.
-pub(super) async fn guard(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+pub(super) async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
     let is_start = request.uri().path() == "/";
-    let mut response = match gate.check(&request) {
+    let mut response = match access.check(&request) {
         Ok(Entry::Page) => next.run(request).await,
-        Ok(Entry::First { is_foreign }) => gate.enter(&request, is_foreign),
+        Ok(Entry::First { is_foreign }) => access.enter(&request, is_foreign),
         Err(failure) if is_start && failure.status == StatusCode::UNAUTHORIZED => refused(locked()),
         Err(failure) => refused(failure.into_response()),
     };

@@ -1,0 +1,44 @@
+//! The subcommand `replay`: a page that replays a game.
+
+use super::open::{check_outside, check_overwrite};
+use super::print::count;
+use super::show::{GameArgs, place_of};
+use crate::cancellation::CancellationToken;
+use crate::explore::{MIN_LOSS, ReplayPage};
+use crate::publish::Output;
+use anyhow::Result;
+use clap::Args;
+use std::io::Write;
+use std::path::PathBuf;
+
+#[derive(Args, Debug)]
+pub(super) struct ReplayArgs {
+    #[command(flatten)]
+    game: GameArgs,
+    /// The step to begin at: `step_index` of the table `steps` [default: the first].
+    #[arg(long)]
+    step: Option<u32>,
+    /// The file to write.
+    #[arg(short, long, value_name = "FILE", default_value = "replay.html")]
+    output: PathBuf,
+    /// Replace an existing file.
+    #[arg(long)]
+    overwrite: bool,
+}
+
+/// Writes the page that replays a game.
+pub(super) fn replay(args: &ReplayArgs, quiet: bool) -> Result<u8> {
+    let (archive, replay) = args.game.read()?;
+    let at = args.step.map_or(Ok(0), |step| place_of(&replay, step))?;
+    check_outside(&args.output, &archive)?;
+    check_overwrite(&args.output, args.overwrite)?;
+    let predictions = ReplayPage::predictions(&archive, args.game.run, CancellationToken::never())?;
+    let page = ReplayPage { replay: &replay, at, min_loss: MIN_LOSS, predictions, policy: None };
+    let output = Output::create(&args.output)?;
+    output.file().write_all(page.to_html().as_bytes())?;
+    output.publish()?;
+    if !quiet {
+        println!("{}: {} positions", args.output.display(), count(replay.positions.len() as u64));
+    }
+    Ok(0)
+}

@@ -1,0 +1,202 @@
+//! The subcommand `show`: one position of a game, as text.
+
+use super::exit::UsageError;
+use super::open::open;
+use super::print::count;
+use crate::archive::Archive;
+use crate::board::{Move, WideBoard};
+use crate::cancellation::CancellationToken;
+use crate::explore::{Position, Replay};
+use anyhow::{Result, bail};
+use clap::Args;
+use console::{Style, Term, truncate_str};
+use std::io::{Write, stdout};
+use std::path::PathBuf;
+
+/// The width of a cell of the board in columns, and its height in lines.
+const CELL: (usize, usize) = (8, 3);
+
+/// The width of a board in columns.
+const BOARD_WIDTH: usize = 4 * CELL.0;
+
+/// The width of the moves with their values, and of a model's predictions.
+const MOVES_WIDTH: usize = 26;
+const MODEL_WIDTH: usize = 10;
+
+/// The colours of the tiles by exponent, among the 256 colours of xterm: those nearest to the colours of the game.
+const TILES: [u8; 17] = [250, 254, 224, 216, 209, 209, 203, 221, 221, 221, 221, 214, 131, 125, 54, 25, 233];
+
+/// The first exponent whose number is white instead of black.
+const FIRST_WHITE: usize = 12;
+
+/// A game of an archive.
+#[derive(Args, Debug)]
+pub(super) struct GameArgs {
+    /// The archive.
+    archive: PathBuf,
+    /// The run's id: `run_id` of the tables `runs` and `steps`.
+    #[arg(id = "run_id", value_name = "RUN")]
+    pub(super) run: u32,
+    /// Version of the archive to read [default: the newest].
+    #[arg(long)]
+    version: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ShowArgs {
+    #[command(flatten)]
+    game: GameArgs,
+    /// The step to show: `step_index` of the table `steps` [default: the last position].
+    #[arg(long)]
+    step: Option<u32>,
+}
+
+impl GameArgs {
+    pub(super) fn read(&self) -> Result<(Archive, Replay)> {
+        let archive = open(&self.archive, self.version, None)?;
+        let replay = archive.replay(self.run, CancellationToken::never())?;
+        if replay.positions.is_empty() {
+            bail!(UsageError(format!("run {}: expected at least one board, found none", self.run)));
+        }
+        Ok((archive, replay))
+    }
+}
+
+/// Prints one position of a game.
+pub(super) fn show(args: &ShowArgs) -> Result<u8> {
+    let (_, replay) = args.game.read()?;
+    let last = replay.positions.len() - 1;
+    let place = args.step.map_or(Ok(last), |step| place_of(&replay, step))?;
+    let width = Term::stdout().size_checked().map_or(80, |(_, columns)| usize::from(columns));
+    let mut out = stdout().lock();
+    for line in lines(&replay, place, width) {
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    Ok(0)
+}
+
+/// Returns the index of a step's position. The final board has the index after the last step.
+pub(super) fn place_of(replay: &Replay, step: u32) -> Result<usize> {
+    let steps: Vec<u32> = replay.positions.iter().filter_map(|position| position.step).collect();
+    if let Some(place) = steps.iter().position(|&stored| stored == step) {
+        return Ok(place);
+    }
+    match (steps.first(), steps.last()) {
+        (_, Some(&last)) if last.checked_add(1) == Some(step) && steps.len() < replay.positions.len() => {
+            Ok(steps.len())
+        }
+        (Some(first), Some(last)) => {
+            bail!(UsageError(format!("--step: expected a stored step of the run, {first} to {last}, found {step}")))
+        }
+        _ => bail!(UsageError(format!("--step: expected none, because the run has no steps, found {step}"))),
+    }
+}
+
+/// Returns the lines about a position: the run, the position, the board, and the moves beside or below the board.
+fn lines(replay: &Replay, place: usize, width: usize) -> Vec<String> {
+    let position = &replay.positions[place];
+    let mut lines = vec![title(replay, width), status(position), String::new()];
+    let board = board(position.board);
+    let beside = BOARD_WIDTH + 3;
+    if width < beside + MOVES_WIDTH + replay.models.len() * MODEL_WIDTH {
+        lines.extend(board);
+        lines.push(String::new());
+        lines.extend(moves(replay, position, width));
+        return lines;
+    }
+    let moves = moves(replay, position, width - beside);
+    lines.extend(board.into_iter().enumerate().map(|(row, board)| match moves.get(row) {
+        Some(moves) => format!("{board}   {moves}"),
+        None => board,
+    }));
+    lines
+}
+
+/// Returns the line about the run. A long name of the engine is shortened to fit `width`.
+fn title(replay: &Replay, width: usize) -> String {
+    /// The minimum width of a shortened name.
+    const MIN_NAME: usize = 12;
+    let run = replay.run_id.map_or_else(String::new, |run_id| format!("run {run_id}  "));
+    let facts = format!("  score {}  {} steps", count(replay.max_score), count(replay.num_steps() as u64));
+    let rest = width.saturating_sub(run.len() + facts.len()).max(MIN_NAME);
+    let engine = truncate_str(replay.engine.as_deref().unwrap_or("no engine"), rest, "…");
+    format!("{}{engine}{facts}", Style::new().bold().apply_to(run))
+}
+
+/// Returns the line about a position.
+fn status(position: &Position) -> String {
+    let step = position.step.map_or("final board".into(), |step| format!("step {}", count(step.into())));
+    let score = position.score.map_or_else(String::new, |score| format!("  score {}", count(score)));
+    let (empty, largest) = (position.board.num_empty(), position.board.highest_tile());
+    format!("{}{score}  {empty} empty  largest {largest}", Style::new().bold().apply_to(step))
+}
+
+fn board(board: WideBoard) -> Vec<String> {
+    let (width, height) = CELL;
+    let mut lines = Vec::with_capacity(4 * height);
+    for row in board.exps().map(usize::from).chunks(4) {
+        for line in 0..height {
+            let cell = |&exp: &usize| {
+                let number = match exp {
+                    _ if line != height / 2 => String::new(),
+                    0 => "·".to_owned(),
+                    exp => (1_u32 << exp).to_string(),
+                };
+                let color = if exp < FIRST_WHITE { 16 } else { 231 };
+                let style = Style::new().bold().color256(color).on_color256(TILES[exp]);
+                style.apply_to(format!("{number:^width$}")).to_string()
+            };
+            lines.push(row.iter().map(cell).collect());
+        }
+    }
+    lines
+}
+
+/// Returns the lines of the four moves: the engine's values, and the predictions of the models that fit into `width`.
+fn moves(replay: &Replay, position: &Position, width: usize) -> Vec<String> {
+    let (bold, dim) = (Style::new().bold(), Style::new().dim());
+    let models = &replay.models[..replay.models.len().min(width.saturating_sub(MOVES_WIDTH) / MODEL_WIDTH)];
+    let mut head = format!("{:7}{:>9}{:>10}", "move", "value", "behind");
+    for model in models {
+        head += &format!(" {:>9}", model.chars().take(9).collect::<String>());
+    }
+    let mut lines = vec![dim.apply_to(head).to_string()];
+    let best = position.best();
+    let best_value = best.and_then(|best| position.values[best as usize]);
+    for direction in Move::ALL {
+        let is_legal = position.board.legal_moves() & direction.bit() != 0;
+        let is_played = position.played == Some(direction);
+        let (value, behind) = match (position.values[direction as usize], best_value) {
+            (Some(value), Some(_)) if best == Some(direction) => (number(value), "best".into()),
+            (Some(value), Some(best)) => (number(value), number(best - value)),
+            _ => (if is_legal { "unknown" } else { "illegal" }.into(), String::new()),
+        };
+        let mut line = format!("{}{:6}{value:>9}{behind:>10}", if is_played { '>' } else { ' ' }, direction.name());
+        for model in 0..models.len() {
+            let prediction = position.predictions.iter().find(|prediction| prediction.model == model);
+            let text = prediction.map_or_else(String::new, |prediction| {
+                let is_preferred = prediction.preferred == Some(direction);
+                let probability =
+                    prediction.moves[direction as usize].or(prediction.probability.filter(|_| is_preferred));
+                let text = probability.map_or_else(String::new, |probability| format!("{:.1} %", probability * 100.0));
+                if is_preferred { format!("*{text}") } else { text }
+            });
+            line += &format!(" {text:>9}");
+        }
+        lines.push(match (is_played, is_legal) {
+            (true, _) => bold.apply_to(line).to_string(),
+            (false, true) => line,
+            (false, false) => dim.apply_to(line).to_string(),
+        });
+    }
+    lines
+}
+
+/// Returns a value with about five digits.
+fn number(value: f32) -> String {
+    match value.abs() {
+        size if size >= 1e4 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    }
+}
