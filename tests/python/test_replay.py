@@ -26,7 +26,7 @@ import pytest
 
 import a2store
 from archives import command, run_command
-from board_rules import reward
+from oracle import reward
 from test_command_terminal import environment, on_terminal, plain
 from test_large_tiles import play, write_log
 from threads import HANGS
