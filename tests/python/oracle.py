@@ -117,6 +117,18 @@ def spawns(before: int, after: int) -> bool:
     return len(changed) == 1 and changed[0] in [(0, 1), (0, 2)]
 
 
+def reward(board: int, move: int) -> int:
+    """Return the sum of the tiles that merges create; each merge replaces two equal tiles by one."""
+    before, after = sorted(cells(board)), sorted(cells(slide(board, move)))
+    made = 0
+    # From small to large exponents: each pair of missing tiles was merged into one of the next exponent.
+    carried = 0
+    for exp in range(1, 15):
+        carried = (before.count(exp) + carried - after.count(exp)) // 2
+        made += carried * 2 ** (exp + 1)
+    return made
+
+
 # Formats
 
 

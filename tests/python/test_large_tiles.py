@@ -19,10 +19,9 @@ import pytest
 import a2store
 import formats
 import games
-from archives import run_command
-from asking import refusal
 from compare import assert_same
 from conftest import FIXTURES, WITHOUT_FIXTURES
+from test_functions import refusal
 
 MOVES = ("up", "down", "left", "right")
 Cells = tuple[int, ...]
@@ -169,7 +168,6 @@ def test_the_archive_is_sound(large: a2store.Archive, logs: Path, tmp_path: Path
     assert large.verify(deep=True, progress=False).problems == []
     again = large.ingest(logs, progress=False)
     assert (again.accepted, again.duplicates) == (0, len(GAMES))
-    assert run_command("verify", large.path, "--deep").returncode == 0
 
 
 def test_functions_take_the_mask(large: a2store.Archive) -> None:
@@ -202,34 +200,6 @@ def test_functions_take_the_mask(large: a2store.Archive) -> None:
 def test_a_mask_that_does_not_fit_is_rejected(large: a2store.Archive) -> None:
     for call in ("max_tile(board, 65535)", "max_tile(board, 65536)", "canonical(board, -1)"):
         assert "tile_65536_mask: expected" in refusal(large, f"SELECT {call} FROM steps")
-
-
-def test_named_queries_report_the_tile(large: a2store.Archive, archive: a2store.Archive) -> None:
-    reach = pa.table(large.query("tile_reach", min_tile=32768)).to_pylist()
-    assert [(row["tile"], row["num_reached"]) for row in reach] == [(32768, 3), (65536, 3)]
-    # An archive without such a game has no row for the tile.
-    assert [row["tile"] for row in pa.table(archive.query("tile_reach", min_tile=32768)).to_pylist()] == [32768]
-    holding: dict[int, int] = {}
-    for row in pa.table(large.query("tile_presence")).to_pylist():
-        holding[row["tile"]] = holding.get(row["tile"], 0) + row["num_containing"]
-    assert [holding.get(2**exp, 0) for exp in (15, 16)] == [sum(exp in cells for cells in CELLS) for exp in (15, 16)]
-    first = [
-        (run, 2**exp, [exp in cells for cells in game.boards].index(True))
-        for run, game in enumerate(GAMES)
-        for exp in (15, 16)
-        if any(exp in cells for cells in game.boards)
-    ]
-    rows = pa.table(large.query("tile_first_steps", min_tile=32768)).to_pylist()
-    assert [(row["run_id"], row["tile"], row["step_index"]) for row in rows] == first
-    # A merge to 65536 comes after the start, and a board may have one without a 32768.
-    assert any(step > 0 for _, tile, step in first if tile == 65536)
-    assert any(16 in cells and 15 not in cells for cells in CELLS)
-    unique = pa.table(large.query("unique_positions")).to_pylist()
-    turned = {min(packed(np.array(cells).reshape(4, 4)[board_turn].ravel()) for board_turn in TURNS) for cells in CELLS}
-    assert sum(row["num_boards"] for row in unique) == len(set(CELLS))
-    assert sum(row["num_positions"] for row in unique) == len(turned)
-    hard = pa.table(large.query("hard_moves", max_gap=1.0)).to_pylist()
-    assert any("65536" in row["tiles"] for row in hard)
 
 
 def turns() -> list[tuple[Any, Any]]:

@@ -17,7 +17,7 @@ import pytest
 
 import a2store
 from archives import run_command
-from board_rules import reward
+from oracle import reward
 from test_command_terminal import on_terminal, plain
 from test_large_tiles import play, write_log
 

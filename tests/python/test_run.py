@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import a2store
@@ -30,17 +29,10 @@ def test_read_run_gives_what_the_oracle_decodes(run_files: list[Path], games: li
         assert (run.meta.start_unix_s, run.meta.elapsed_s) == (game.start_unix_s, game.elapsed_s)
 
 
-def test_paths_and_bytes_round_trip(run_files: list[Path]) -> None:
-    for path in run_files:
-        data = path.read_bytes()
-        assert a2store.read_run(path).to_bytes() == data
-        assert a2store.read_run(str(path)).to_bytes() == data
-        assert a2store.read_run(data).to_bytes() == data
-
-
 def test_formats_convert_into_each_other(run_files: list[Path], games: list[Game]) -> None:
     for path, game in zip(run_files, games, strict=True):
-        run = a2store.read_run(path)
+        run = a2store.read_run(str(path))
+        assert run.to_bytes() == path.read_bytes()
         assert run.to_bytes("a2t1") == oracle.encode_a2t1(game)
         assert run.to_bytes("a2run2") == oracle.encode_a2run2(game)
 
@@ -75,22 +67,6 @@ def test_a_large_board_and_an_empty_run(games: list[Game]) -> None:
     assert run.meta.engine is None
 
 
-def test_simulated_games_obey_the_rules(games: list[Game]) -> None:
-    num_steps = 0
-    for game in games:
-        states = [*game.boards, game.final_board]
-        for before, move, branches, after in zip(states, game.moves, game.branches, states[1:], strict=False):
-            assert oracle.spawns(oracle.slide(before, move), after)
-            legal = oracle.legal_mask(before)
-            assert branches is None or legal == sum(1 << i for i in range(4) if branches[i] is not None)
-        num_steps += len(game)
-        assert oracle.legal_mask(game.final_board) == 0
-        exps = oracle.cells(game.final_board)
-        assert game.highest_tile == 2 ** max(exps)
-        assert game.max_score == sum((exp - 1) * 2**exp for exp in exps if exp)
-    assert num_steps > 10_000
-
-
 def test_verify(run_files: list[Path], games: list[Game]) -> None:
     assert a2store.read_run(run_files[0]).verify() is None
     boards = list(games[0].boards)
@@ -123,13 +99,6 @@ def test_simulate_depends_on_its_options_alone(tmp_path: Path) -> None:
         a2store.simulate(tmp_path / "deep", depth=4)
 
 
-@pytest.mark.parametrize("length", [0, 3, 5, 20, 36, 400, -5, -1])
-def test_truncated_files_are_errors(run_files: list[Path], length: int) -> None:
-    for path in (run_files[0], run_files[20]):
-        with pytest.raises(a2store.DecodeError):
-            a2store.read_run(path.read_bytes()[:length])
-
-
 def test_errors_have_a_location(games: list[Game], tmp_path: Path) -> None:
     # Cut in the middle of the varint of the board of step 100.
     head = replace(games[0], boards=games[0].boards[:100], moves=games[0].moves[:100], branches=games[0].branches[:100])
@@ -150,31 +119,9 @@ def test_errors_have_a_location(games: list[Game], tmp_path: Path) -> None:
     assert caught.value.offset == len(oracle.encode_a2run2(games[0]))
 
 
-def test_a_wrong_checksum_and_a_wrong_move_in_a2t1(games: list[Game]) -> None:
-    data = bytearray(oracle.encode_a2t1(games[20]))
-    data[100] ^= 1
-    with pytest.raises(a2store.DecodeError) as caught:
-        a2store.read_run(bytes(data))
-    assert caught.value.kind == "checksum"
-    bad = replace(games[20], moves=(*games[20].moves[:7], 4, *games[20].moves[8:]))
-    with pytest.raises(a2store.DecodeError, match="move") as caught:
-        a2store.read_run(oracle.encode_a2t1(bad))
-    assert (caught.value.kind, caught.value.step) == ("decode", 7)
-    moves_at = len(data) - 4 - len(games[20])
-    assert caught.value.offset == moves_at + 7
-
-
 def test_arguments_that_are_not_paths(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         a2store.read_run(tmp_path / "absent.bin")
     assert caught.value.filename == str(tmp_path / "absent.bin")
     with pytest.raises(TypeError):
         a2store.read_run(7)  # type: ignore[arg-type]
-
-
-def test_floats_keep_their_bits(games: list[Game]) -> None:
-    values = (np.float32(1 - 2**-23).item(), None, 1e-45, None)
-    game = replace(games[0], branches=(values, *games[0].branches[1:]))
-    run = a2store.read_run(oracle.encode_a2run2(game))
-    assert run.ev_values[0].view("u4").tolist() == [0x3F7FFFFE, 0, 1, 0]
-    assert run.ev_legal[0].tolist() == [True, False, True, False]

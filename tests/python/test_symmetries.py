@@ -108,29 +108,12 @@ def test_every_row_is_transformed_by_one_symmetry(symmetric: Columns, original: 
     assert_same(symmetric["ev_legal"][::50], oracle.mask_bits(np.array(masks, "u1")))
 
 
-def test_all_symmetries_are_equally_likely(table: a2store.StepTable, chosen: Array, original: Columns) -> None:
-    again = which(served([table.loader(1000, seed=1, epoch=1, symmetries=True)]), original)
-    known = (chosen.sum(1) == 1) & (again.sum(1) == 1)
-    first, second = chosen[known].argmax(1), again[known].argmax(1)
-    counts = np.bincount(first, minlength=8)
-    expected = len(first) / 8
-    assert expected > 2_000
-    # Chi-squared exceeds 40 with 7 degrees of freedom, and 130 with 63, once in a million times.
-    assert ((counts - expected) ** 2 / expected).sum() < 40
-    # The symmetry of a row in one epoch is independent of the next epoch and of the next row.
-    for pairs in (first * 8 + second, first[1:] * 8 + first[:-1]):
-        counts, expected = np.bincount(pairs, minlength=64), len(pairs) / 64
-        assert ((counts - expected) ** 2 / expected).sum() < 130
-
-
 @pytest.mark.parametrize(
     ("options", "world_size"),
     [
-        ({"batch_size": 97}, 1),
-        ({"batch_size": 4096, "prefetch": 0}, 1),
+        ({"batch_size": 4096, "prefetch": 0, "tokens": "int64"}, 1),
         ({"batch_size": 501, "prefetch": 5}, 3),
-        ({"batch_size": 70_000}, 1),
-        ({"batch_size": 1000, "shuffle": False}, 1),
+        ({"batch_size": 97, "columns": ["move", "run_id", "step_index"]}, 1),
         ({"batch_size": 1000, "shuffle": False}, 2),
         ({"batch_size": 1000, "window": 2000}, 1),
     ],
@@ -141,8 +124,11 @@ def test_seed_epoch_and_row_determine_the_symmetry(
     ranks = range(world_size)
     loaders = [table.loader(seed=1, symmetries=True, rank=rank, world_size=world_size, **options) for rank in ranks]
     found = served(loaders)
-    for name, values in symmetric.items():
-        assert_same(found[name], values, name)
+    for name, values in found.items():
+        assert_same(values, symmetric[name].astype(values.dtype), name)
+    other = served([table.loader(1000, symmetries=True, seed=2)])
+    # About one in eight by chance, and boards that are their own mirror image.
+    assert (other["tokens"] == symmetric["tokens"]).all(1).mean() < 0.2
 
 
 # Batches larger than the table, which several threads fill.
@@ -172,42 +158,11 @@ def key(columns: Columns) -> Array:
     return found
 
 
-@pytest.mark.parametrize("options", [{"seed": 2}, {"seed": 1, "epoch": 1}, {"seed": 1, "epoch": 2**40}])
-def test_other_seeds_and_epochs(table: a2store.StepTable, symmetric: Columns, chosen: Array, options: Any) -> None:
-    other = served([table.loader(1000, symmetries=True, **options)])
-    assert_same(key(other), key(symmetric))
-    same = (other["tokens"] == symmetric["tokens"]).all(1)[chosen.sum(1) == 1]
-    # About one in eight by chance, plus boards that are their own mirror image.
-    assert 0.1 < same.mean() < 0.15
-
-
-@pytest.mark.parametrize(
-    "columns", [["tokens"], ["move"], ["ev_values"], ["ev_legal"], ["board"], ["ev_legal", "move"]]
-)
-def test_each_column_alone(table: a2store.StepTable, symmetric: Columns, columns: list[str]) -> None:
-    found = served([table.loader(1000, seed=1, symmetries=True, columns=[*columns, "run_id", "step_index"])])
-    for name in columns:
-        assert_same(found[name], symmetric[name], name)
-
-
-@pytest.mark.parametrize("tokens", ["int32", "int64"])
-def test_wide_tokens(table: a2store.StepTable, symmetric: Columns, tokens: Any) -> None:
-    found = served([table.loader(1000, seed=1, symmetries=True, tokens=tokens)])
-    assert_same(found["tokens"], symmetric["tokens"].astype(tokens))
-    assert_same(found["move"], symmetric["move"])
-
-
 def test_a_missing_move_stays_missing(archive: a2store.Archive, original: Columns) -> None:
     table = archive.sql("SELECT * EXCEPT (move) FROM steps").materialize(progress=False)
     found = served([table.loader(1000, seed=1, symmetries=True)])
     assert set(found["move"].tolist()) == {255}
     assert which(found, {**original, "move": found["move"]}).any(1).all()
-
-
-def test_without_symmetries_rows_are_unchanged(table: a2store.StepTable, original: Columns) -> None:
-    found = served([table.loader(1000, seed=1)])
-    for name, values in original.items():
-        assert_same(found[name], values, name)
 
 
 def test_the_state_includes_symmetries(table: a2store.StepTable) -> None:

@@ -177,25 +177,12 @@ ESCAPED = [
 ]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [*NAMES, *ESCAPED],
-)
-def test_names_of_files(archive: a2store.Archive, tmp_path: Path, expected: list[tuple[Any, ...]], name: str) -> None:
-    path = tmp_path / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(LABELS, path)
-    assert rows(archive.sql(COUNT, tables={"labels": path})) == expected
-
-
-def test_folders_whose_names_urls_escape(
-    archive: a2store.Archive, tmp_path: Path, expected: list[tuple[Any, ...]]
-) -> None:
-    for name in ESCAPED:
-        path = tmp_path / name / "labels.parquet"
-        path.parent.mkdir()
+def test_names_of_files_and_folders(archive: a2store.Archive, tmp_path: Path, expected: list[tuple[Any, ...]]) -> None:
+    for name in [*NAMES, *ESCAPED, *(f"in {name}/labels.parquet" for name in ESCAPED)]:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(LABELS, path)
-        assert rows(archive.sql(COUNT, tables={"labels": path})) == expected
+        assert rows(archive.sql(COUNT, tables={"labels": path})) == expected, name
 
 
 def test_a_relative_path(
@@ -222,10 +209,7 @@ def test_files_of_equal_name_in_two_folders(archive: a2store.Archive, tmp_path: 
     for path, least in ((first, 1), (second, 41)):
         found = rows(archive.sql("SELECT run_id FROM ids WHERE run_id >= $1", [least], tables={"ids": path}))
         assert found == [(least,), (least + 1,), (least + 2,)]
-
-
-def test_files_of_equal_name_in_one_query(archive: a2store.Archive, tmp_path: Path) -> None:
-    tables = {"a": numbered(tmp_path / "a" / "twins", 1), "b": numbered(tmp_path / "b" / "twins", 41)}
+    tables = {"a": first, "b": second}
     sql = "SELECT a.run_id AS x, b.run_id AS y FROM a, b WHERE a.run_id < 2 AND b.run_id > 42"
     assert rows(archive.sql(sql, tables=tables)) == [(1, 43)]
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from a2store.selfplay import VectorEnv, play
-from board_rules import reward
-from oracle import Array, legal_mask, packed, slide, spawns
+from oracle import Array, legal_mask, packed, reward, slide, spawns
 
 
 def legal_moves(boards: Array) -> Array:
