@@ -25,11 +25,11 @@ help:
 	@echo 'make build   the command and the extension module'
 	@echo 'make lint    formatting, clippy, links in the documentation, ruff, mypy, stubs'
 	@echo 'make fmt     format all sources'
-	@echo 'make stubs   write the docstrings into the stub and docs/api.md'
+	@echo 'make stubs   write the docstrings into the stub'
 	@echo 'make bench   benchmarks, beside NumPy and pyarrow'
 	@echo 'make browser install Chromium for the tests of pages, on Debian as root'
 	@echo 'make page    the pages of the report and of the explorer, from src/report/web and src/explore/web'
-	@echo 'make docs    the API documentation of the crate'
+	@echo 'make docs    the API documentation: of the crate, and of the package as docs/api.md'
 	@echo 'make wheel   an optimized wheel in dist/'
 
 # Debian's venv module comes without pip, so the system's pip installs it.
@@ -141,7 +141,8 @@ bench: extension $(VENV)/test-tools
 	$(CARGO) bench --profile release --locked
 	$(BIN)/python benches/side_by_side
 
-docs:
+docs: extension $(VENV)/test-tools
+	$(BIN)/python tests/python/reference.py --api
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --release --no-deps --locked
 
 wheel: $(VENV)/tools

@@ -10,8 +10,8 @@ Conventions:
 - Bits 0 to 3 of a legality mask are up, down, left and right.
 - Ranges are half-open: ``0..n`` excludes ``n``. Ranges written ``0..=n`` include ``n``.
 - A file or a folder is a ``pathlib.Path``, also as the ``path`` of an error. A URL is a str, because a ``Path`` would
-  merge its slashes. So are ``Archive.location`` and ``Archive.files``, which other tools read, and the names of files
-  in an archive, such as ``Problem.path``.
+  merge its slashes. So are ``Archive.files``, which other tools read, and the names of files in an archive, such as
+  ``Problem.path``.
 - A time is a ``datetime.datetime`` in UTC.
 
 An integer that is out of range raises ``ValueError``, and anything that is not an integer, even a bool, raises
@@ -47,7 +47,6 @@ from . import _start  # noqa: F401  # Before imports that take long.
 from collections.abc import Mapping
 
 from ._a2store import (
-    AnnotateReport,
     Archive,
     ArchiveError,
     ArchiveExistsError,
@@ -58,49 +57,31 @@ from ._a2store import (
     BatchIterator,
     Board,
     ColumnError,
-    CommitInfo,
-    CompactReport,
     ConflictError,
     DamagedError,
     DecodeError,
     Error,
-    ExpireReport,
-    ExportReport,
-    IngestReport,
-    JsonlReport,
     Loader,
     MemoryLimitError,
-    ModelInfo,
     PackBatchIterator,
     PackIterator,
     PackReader,
-    PackStats,
-    PackStepIterator,
     Position,
-    Problem,
     Query,
     QueryBatches,
     QueryError,
     QueryLimitError,
     QueryRefusedError,
     RecorderLimitError,
-    Rejected,
-    Repair,
-    RepairReport,
     Replay,
     Report,
     Run,
     RunMeta,
-    SavedColumn,
-    SavedParameter,
-    SavedQuery,
     SimulateReport,
-    SqlFunction,
     StateMismatchError,
     StepTable,
     TableShard,
     UnconfirmedError,
-    VerifyReport,
     VersionNotFoundError,
     View,
     __version__,
@@ -113,6 +94,26 @@ from ._a2store import (
     repair,
     simulate,
     verify,
+)
+from ._results import (
+    AnnotateReport,
+    CommitInfo,
+    CompactReport,
+    ExpireReport,
+    ExportReport,
+    IngestReport,
+    JsonlReport,
+    ModelInfo,
+    PackStats,
+    Problem,
+    Rejected,
+    Repair,
+    RepairReport,
+    SavedColumn,
+    SavedParameter,
+    SavedQuery,
+    SqlFunction,
+    VerifyReport,
 )
 
 Mapping.register(Batch)
@@ -147,7 +148,6 @@ __all__ = [
     "PackIterator",
     "PackReader",
     "PackStats",
-    "PackStepIterator",
     "Position",
     "Problem",
     "Query",

@@ -1,7 +1,7 @@
 """The extension module of ``a2store``, which re-exports all public names. ``a2store`` states the conventions."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import date, datetime, time, timedelta
+from datetime import date, time, timedelta
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, final, overload
@@ -9,8 +9,24 @@ from typing import Any, Literal, Self, TypeAlias, final, overload
 import numpy as np
 import numpy.typing as npt
 
+from ._results import (
+    AnnotateReport,
+    CommitInfo,
+    CompactReport,
+    ExpireReport,
+    ExportReport,
+    IngestReport,
+    JsonlReport,
+    ModelInfo,
+    PackStats,
+    Rejected,
+    RepairReport,
+    SavedQuery,
+    SqlFunction,
+    VerifyReport,
+)
+
 __all__ = [
-    "AnnotateReport",
     "Archive",
     "ArchiveError",
     "ArchiveExistsError",
@@ -21,29 +37,19 @@ __all__ = [
     "BatchIterator",
     "Board",
     "ColumnError",
-    "CommitInfo",
-    "CompactReport",
     "ConflictError",
     "DamagedError",
     "DecodeError",
     "Error",
-    "ExpireReport",
-    "ExportReport",
     "Game",
-    "IngestReport",
-    "JsonlReport",
     "Loader",
     "MemoryLimitError",
-    "ModelInfo",
     "PackBatchIterator",
     "PackIterator",
     "PackReader",
-    "PackStats",
-    "PackStepIterator",
     "PlayResult",
     "Player",
     "Position",
-    "Problem",
     "Query",
     "QueryBatches",
     "QueryError",
@@ -53,25 +59,17 @@ __all__ = [
     "RecorderLimitError",
     "RecorderReport",
     "RecorderStats",
-    "Rejected",
-    "Repair",
-    "RepairReport",
     "Replay",
     "Report",
     "Run",
     "RunMeta",
-    "SavedColumn",
-    "SavedParameter",
-    "SavedQuery",
     "SimulateReport",
-    "SqlFunction",
     "StateMismatchError",
     "StepTable",
     "TableShard",
     "UnconfirmedError",
     "Unfinished",
     "VectorEnv",
-    "VerifyReport",
     "VersionNotFoundError",
     "View",
     "__version__",
@@ -479,22 +477,6 @@ class Run:
         >>> run = a2store.read_run("runs/run-00000.a2run2")
         >>> run.replay(100).save("replay.html")
         """
-    def to_gif(self, path: _Path, steps: Iterable[int] | None = None, *, seconds: float = 0.2) -> None:
-        """Write the run as a picture in which the boards follow one another: an animated GIF. Needs ``pillow``.
-
-        - ``path``: the file. An existing file is replaced.
-        - ``steps``: the indices of the positions, as in ``position``, such as ``range(0, 100)``; at most
-          1,000; ``None`` = all.
-        - ``seconds``: the time that each board is shown: 0.02 to 655. Browsers show shorter frames slowly.
-
-        Raises ``IndexError`` for an index without a position. Raises ``ValueError`` for no positions or more than
-        1,000, and for ``seconds`` out of range. Raises ``OSError`` if the file cannot be written, and
-        ``ModuleNotFoundError`` without ``pillow``.
-
-        >>> run = a2store.read_run("runs/run-00000.a2run2")
-        >>> run.to_gif("game.gif", steps=range(0, 20))
-        """
-
     def to_svg(self, path: _Path, steps: Iterable[int] | None = None, *, seconds: float = 0.2) -> None:
         """Write the run as a picture in which the boards follow one another: an animated SVG.
 
@@ -671,17 +653,6 @@ class PackReader:
     def path(self) -> Path:
         """The path of the file."""
 
-    def kind(self, index: int) -> Literal["v1", "v2"]:
-        """Return the format of a run according to the index: ``"v1"`` is A2T1, ``"v2"`` is a2run2.
-
-        - ``index``: the index of the run; a negative one counts from the end.
-
-        Raises ``IndexError`` for an index that is out of bounds.
-
-        >>> a2store.PackReader.open("games.a2pack").kind(0)
-        'v2'
-        """
-
     def decode(self, index: int) -> Run:
         """Decode and return a run.
 
@@ -706,25 +677,13 @@ class PackReader:
         [1302, 646]
         """
 
-    def iter(self) -> PackIterator:
+    def iter(self, indices: _Indices | None = None) -> PackIterator:
         """Return an iterator over all runs in order; it decodes some megabytes ahead in parallel.
 
         At a damaged run the iterator raises ``DecodeError``; the next call continues with the following run.
 
         >>> sum(len(run) for run in a2store.PackReader.open("games.a2pack").iter())
         29320
-        """
-
-    def iter_indices(self, indices: Iterable[int]) -> PackIterator:
-        """Return an iterator like ``iter``, over the runs at ``indices``, in that order.
-
-        - ``indices``: the indices of the runs, with repetitions; negative ones count from the end.
-
-        Raises ``IndexError`` at once for an index that is out of bounds.
-
-        >>> pack = a2store.PackReader.open("games.a2pack")
-        >>> [run.meta.max_score for run in pack.iter_indices([3, 0])]
-        [25888, 11308]
         """
 
     def iter_batches(
@@ -756,34 +715,6 @@ class PackReader:
         [8, 8, 4]
         """
 
-    def iter_step_batches(
-        self,
-        batch_size: int,
-        shuffle: bool = False,
-        seed: int | None = None,
-        workers: int | None = None,
-        *,
-        indices: Sequence[int] | npt.NDArray[np.integer[Any]] | None = None,
-        on_error: Literal["raise", "skip"] = "raise",
-    ) -> PackStepIterator:
-        """Return an iterator over batches of steps; first it reads all steps into memory, 32 bytes each.
-
-        A row's ``run_id`` is the index of the run in the pack. For training, ``to_table().loader(…)`` offers more.
-
-        - ``batch_size``: rows per batch, at least 1; the last batch may have fewer.
-        - ``shuffle``, ``seed``: as in ``iter_batches``, over all steps.
-        - ``workers``: threads to read with, 1 to 1,024; ``None`` = one per core.
-        - ``indices``: the steps to return, numbered through all runs that were read; ``None`` = all.
-        - ``on_error``: as in ``to_table``.
-
-        Raises ``DecodeError`` for a damaged run, and ``MemoryLimitError``. Otherwise raises as ``iter_batches`` does.
-
-        >>> pack = a2store.PackReader.open("games.a2pack")
-        >>> batch = next(pack.iter_step_batches(512, shuffle=True, seed=1))
-        >>> batch.tokens.shape, batch.ev_values.dtype
-        ((512, 16), dtype('float32'))
-        """
-
     def to_table(self, *, workers: int | None = None, on_error: Literal["raise", "skip"] = "raise") -> StepTable:
         """Return the steps of all runs as a table. A row's ``run_id`` is the index of the run in the pack.
 
@@ -796,7 +727,7 @@ class PackReader:
         """
 
     def train_test_split(
-        self, test_size: float = 0.1, *, seed: int = 0, unit: Literal["run", "step"] = "run"
+        self, test_size: float = 0.1, *, seed: int = 0
     ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
         """Split the pack by run or step, and return the ascending indices of the two parts, ``(train, test)``.
 
@@ -817,31 +748,6 @@ class PackReader:
         >>> set(test.tolist()) == set(pack.to_table().train_test_split(0.2, seed=1)[1]["run_id"].tolist())
         True
         """
-    def split(
-        self,
-        unit: Literal["run", "step"] = "run",
-        *,
-        test_pct: float | None = None,
-        test_size: int | None = None,
-        seed: int = 0,
-    ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-        """Split the indices of all runs, or of all steps, at random; return (train, test), each in ascending order.
-
-        - ``unit``: ``"run"`` or ``"step"``: whether to split runs or steps. ``"run"`` keeps all steps of a run on one
-          side.
-        - ``test_pct``: the test part as a fraction between 0 and 1. Its size is rounded down, but is at least one.
-        - ``test_size``: the size of the test part as a number, instead of ``test_pct``.
-        - ``seed``: in ``0..2**64``; equal seeds give equal splits.
-
-        Raises ``ValueError`` unless exactly one of ``test_pct`` and ``test_size`` is given and in range, and for
-        another ``unit``.
-
-        >>> pack = a2store.PackReader.open("games.a2pack")
-        >>> train, test = pack.split(test_pct=0.2, seed=1)
-        >>> train.dtype, len(train), len(test)
-        (dtype('uint64'), 16, 4)
-        """
-
     def to_jsonl(
         self,
         path: _Path,
@@ -902,104 +808,6 @@ class PackReader:
         """Return the path and the options for ``pickle``; unpickling opens the pack again."""
 
 @final
-class PackStats:
-    """Statistics of a pack. Lengths are numbers of steps; a percentile is the length at the nearest rank.
-
-    >>> stats = a2store.PackReader.open("games.a2pack").stats
-    >>> stats.count, stats.p50, stats.highest_tiles
-    (20, 1483, {512: 1, 1024: 7, 2048: 10, 4096: 2})
-    """
-
-    @property
-    def count(self) -> int:
-        """The number of runs."""
-
-    @property
-    def total_steps(self) -> int:
-        """The number of steps of all runs."""
-
-    @property
-    def min_len(self) -> int:
-        """The length of the shortest run."""
-
-    @property
-    def max_len(self) -> int:
-        """The length of the longest run."""
-
-    @property
-    def mean_len(self) -> float:
-        """The mean length."""
-
-    @property
-    def p50(self) -> int:
-        """The median length."""
-
-    @property
-    def p90(self) -> int:
-        """The 90th percentile of the lengths."""
-
-    @property
-    def p99(self) -> int:
-        """The 99th percentile of the lengths."""
-
-    @property
-    def p50_len(self) -> int:
-        """``p50``, under its name in older tools for packs."""
-
-    @property
-    def p90_len(self) -> int:
-        """``p90``, under its name in older tools for packs."""
-
-    @property
-    def p99_len(self) -> int:
-        """``p99``, under its name in older tools for packs."""
-
-    @property
-    def highest_tile_hist(self) -> dict[int, int]:
-        """``highest_tiles``, under its name in older tools for packs."""
-
-    @property
-    def engine_counts(self) -> dict[str | None, int]:
-        """``engines``, under its name in older tools for packs."""
-
-    @property
-    def unreadable(self) -> int:
-        """The number of runs whose header cannot be read. ``highest_tiles`` and ``engines`` exclude them."""
-
-    @property
-    def highest_tiles(self) -> dict[int, int]:
-        """The number of runs by highest tile."""
-
-    @property
-    def engines(self) -> dict[str | None, int]:
-        """The number of runs by engine, in descending order of the number."""
-
-@final
-class JsonlReport:
-    """A summary of what ``PackReader.to_jsonl`` wrote.
-
-    >>> report = a2store.PackReader.open("games.a2pack").to_jsonl("games.jsonl", by_step=True)
-    >>> report.num_runs, report.errors
-    (20, [])
-    """
-
-    @property
-    def num_runs(self) -> int:
-        """The number of runs written."""
-
-    @property
-    def num_steps(self) -> int:
-        """The number of steps of those runs."""
-
-    @property
-    def num_bytes(self) -> int:
-        """The number of bytes written."""
-
-    @property
-    def errors(self) -> list[str]:
-        """One message for each run that could not be read."""
-
-@final
 class PackIterator:
     """An iterator over runs of a pack, which ``PackReader.iter`` and ``PackReader.iter_indices`` return.
 
@@ -1031,23 +839,6 @@ class PackBatchIterator:
     def __iter__(self) -> PackBatchIterator: ...
     def __len__(self) -> int: ...
     def __next__(self) -> list[Run]: ...
-
-@final
-class PackStepIterator:
-    """An iterator over batches of steps of a pack. ``len`` is the total number of batches; it never decreases.
-
-    >>> batches = a2store.PackReader.open("games.a2pack").iter_step_batches(4096)
-    >>> len(batches), len(next(batches))
-    (8, 4096)
-    """
-
-    @property
-    def errors(self) -> list[Rejected]:
-        """The runs that were skipped with ``on_error="skip"``, in order."""
-
-    def __iter__(self) -> PackStepIterator: ...
-    def __len__(self) -> int: ...
-    def __next__(self) -> Batch: ...
 
 def simulate(
     out: _Path,
@@ -2036,15 +1827,8 @@ class Archive:
         """
 
     @property
-    def location(self) -> str:
-        """The archive's absolute folder, or its URL."""
-
-    @property
-    def path(self) -> Path:
-        """The archive's absolute folder.
-
-        Raises ``ValueError`` for an archive on an object store; use ``location`` there.
-        """
+    def path(self) -> Any:
+        """The archive's absolute folder, or its URL as a str."""
 
     @property
     def version(self) -> int:
@@ -2324,295 +2108,6 @@ class Archive:
         """
 
 @final
-class ExportReport:
-    """A summary of an export.
-
-    >>> report = archive.export_runs("SELECT run_id FROM runs LIMIT 3", "out")
-    >>> report.runs, report.num_files
-    (3, 3)
-    """
-
-    @property
-    def path(self) -> Path:
-        """The written file or folder."""
-
-    @property
-    def runs(self) -> int:
-        """The number of written runs."""
-
-    @property
-    def num_steps(self) -> int:
-        """The number of steps of those runs."""
-
-    @property
-    def num_files(self) -> int:
-        """The number of run files; 1 for formats with several runs per file."""
-
-    @property
-    def errors(self) -> list[Rejected]:
-        """The runs and files that were skipped with ``on_error="skip"``, in order."""
-
-@final
-class AnnotateReport:
-    """A summary of an import of annotations.
-
-    >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
-    >>> report = archive.annotate("model-v1", predictions, partial=True)
-    >>> report.num_rows, report.missing_steps
-    (3, 643)
-    """
-
-    @property
-    def model(self) -> str:
-        """The model."""
-
-    @property
-    def num_runs(self) -> int:
-        """The number of annotated runs."""
-
-    @property
-    def num_rows(self) -> int:
-        """The number of annotated steps."""
-
-    @property
-    def missing_steps(self) -> int:
-        """The number of steps of these runs without annotations."""
-
-    @property
-    def replaced_rows(self) -> int:
-        """The number of rows that were replaced."""
-
-@final
-class ModelInfo:
-    """The annotations of a model.
-
-    >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
-    >>> report = archive.annotate("model-v1", predictions, partial=True)
-    >>> model = archive.annotations()[0]
-    >>> model.model, model.num_rows, model.first_run_id
-    ('model-v1', 3, 0)
-    """
-
-    @property
-    def model(self) -> str:
-        """The model."""
-
-    @property
-    def num_rows(self) -> int:
-        """The number of annotated steps."""
-
-    @property
-    def num_files(self) -> int:
-        """The number of data files."""
-
-    @property
-    def num_bytes(self) -> int:
-        """The size of the data files, in bytes."""
-
-    @property
-    def first_run_id(self) -> int:
-        """The first annotated run."""
-
-    @property
-    def last_run_id(self) -> int:
-        """The last annotated run."""
-
-@final
-class CommitInfo:
-    """One commit in an archive's history.
-
-    >>> commit = archive.history()[0]
-    >>> commit.operation, commit.added_runs, commit.added_steps
-    ('ingest', 20, 29320)
-    """
-
-    @property
-    def version(self) -> int:
-        """The version that the commit created."""
-
-    @property
-    def time(self) -> datetime:
-        """The time of the commit: a ``datetime.datetime`` in UTC, in milliseconds."""
-
-    @property
-    def operation(self) -> Literal["create", "ingest", "compact", "expire", "repair", "annotate"]:
-        """The operation that made the commit."""
-
-    @property
-    def txn(self) -> str:
-        """The unique id of the commit: 32 hexadecimal digits."""
-
-    @property
-    def added_runs(self) -> int:
-        """The number of added runs. Their ids are ``next_run_id - added_runs .. next_run_id``."""
-
-    @property
-    def added_steps(self) -> int:
-        """The number of added steps."""
-
-    @property
-    def next_run_id(self) -> int:
-        """The first run id that was unused after the commit."""
-
-    @property
-    def added_files(self) -> int:
-        """The number of added data files."""
-
-    @property
-    def removed_files(self) -> int:
-        """The number of data files that the commit removed from the archive's list."""
-
-    @property
-    def num_runs(self) -> int:
-        """The number of runs in the archive after the commit."""
-
-    @property
-    def num_steps(self) -> int:
-        """The number of steps in the archive after the commit."""
-
-@final
-class IngestReport:
-    """A summary of an ingest.
-
-    >>> report = archive.ingest("runs")
-    >>> report.accepted, report.duplicates, report.rejected
-    (0, 20, 0)
-    """
-
-    @property
-    def accepted(self) -> int:
-        """The number of added runs."""
-
-    @property
-    def duplicates(self) -> int:
-        """The number of skipped runs, which were already in the archive or occurred earlier in the input."""
-
-    @property
-    def twins(self) -> int:
-        """The number of twins: new runs with the same boards as another run.
-
-        ``on_twin`` of ``ingest`` decides whether they are added.
-        """
-
-    @property
-    def rejected(self) -> int:
-        """The number of runs, and of whole files, that could not be read. Each is listed in ``errors``."""
-
-    @property
-    def ignored(self) -> list[Path]:
-        """The files in folders that were skipped because their content is unknown, as paths.
-
-        With ``on_error="raise"``, such a file is an error.
-        """
-
-    @property
-    def num_steps(self) -> int:
-        """The number of added steps."""
-
-    @property
-    def num_bytes(self) -> int:
-        """The size of the input files, in bytes."""
-
-    @property
-    def errors(self) -> list[Rejected]:
-        """The runs and files that could not be read or decoded, in the order of the paths."""
-
-@final
-class Rejected:
-    """A run, or a whole file, that an ingest rejected or ``on_error="skip"`` skipped, with the reason.
-
-    >>> from pathlib import Path
-    >>> _ = Path("damaged.a2run2").write_bytes(Path("runs/run-00000.a2run2").read_bytes()[:-100])
-    >>> rejected = archive.ingest("damaged.a2run2").errors[0]
-    >>> rejected.path, rejected.kind
-    (PosixPath('damaged.a2run2'), 'decode')
-    >>> rejected.message
-    'byte 18969 (step 642): value of a branch: expected 4 bytes, found 3 before the end'
-    """
-
-    @property
-    def path(self) -> Path:
-        """The file; the folder of a dataset, a session or a pack if no single file is wrong."""
-
-    @property
-    def offset(self) -> int | None:
-        """The position of the failure in the file, in bytes from its start, if known."""
-
-    @property
-    def run(self) -> int | None:
-        """The index of the rejected run in its file, from 0; ``None`` = the whole file, or the only run in it."""
-
-    @property
-    def step(self) -> int | None:
-        """The step of the run with the failure, from 0, if known."""
-
-    @property
-    def kind(self) -> str:
-        """A short name of the failure: ``"decode"``, ``"checksum"``, ``"header"`` or ``"io"``."""
-
-    @property
-    def message(self) -> str:
-        """The failure and its place, in one line, without the path."""
-
-@final
-class CompactReport:
-    """A summary of a compaction.
-
-    >>> report = archive.compact()
-    >>> report.files_before, report.files_after
-    (2, 2)
-    """
-
-    @property
-    def files_before(self) -> int:
-        """The number of data files before the compaction."""
-
-    @property
-    def files_after(self) -> int:
-        """The number of data files after the compaction."""
-
-    @property
-    def bytes_before(self) -> int:
-        """The size of the data files before the compaction, in bytes."""
-
-    @property
-    def bytes_after(self) -> int:
-        """The size of the data files after the compaction, in bytes."""
-
-    @property
-    def num_rows(self) -> int:
-        """The number of rewritten rows in both tables."""
-
-@final
-class ExpireReport:
-    """A summary of what ``expire`` removed or, with ``dry_run``, would remove.
-
-    >>> report = archive.expire()
-    >>> report.first_version, report.num_versions
-    (1, 0)
-    """
-
-    @property
-    def first_version(self) -> int:
-        """The oldest version that can still be opened."""
-
-    @property
-    def num_versions(self) -> int:
-        """The number of versions that expired."""
-
-    @property
-    def num_files(self) -> int:
-        """The number of removed data files."""
-
-    @property
-    def num_bytes(self) -> int:
-        """The size of the removed data files in bytes."""
-
-    @property
-    def paths(self) -> list[str]:
-        """The removed files, relative to the archive: data files and leftovers of interrupted writers."""
-
-@final
 class View:
     """A running explorer of an archive, from ``Archive.view``.
 
@@ -2655,78 +2150,6 @@ class View:
 
     def _repr_html_(self) -> str:
         """Return a link to the explorer."""
-
-@final
-class VerifyReport:
-    """The result of ``verify``.
-
-    >>> report = archive.verify()
-    >>> report.problems, report.num_commits, report.num_runs
-    ([], 2, 20)
-    """
-
-    @property
-    def problems(self) -> list[Problem]:
-        """The problems found; empty if the archive is intact."""
-
-    @property
-    def version(self) -> int:
-        """The newest version, or 0 if it cannot be read."""
-
-    @property
-    def num_commits(self) -> int:
-        """The number of commits read."""
-
-    @property
-    def num_files(self) -> int:
-        """The number of data files read, including files of older versions."""
-
-    @property
-    def num_bytes(self) -> int:
-        """The size of the data files read, in bytes."""
-
-    @property
-    def num_runs(self) -> int:
-        """The number of runs at the newest version."""
-
-    @property
-    def num_steps(self) -> int:
-        """The number of steps at the newest version."""
-
-    @property
-    def unnamed_files(self) -> int:
-        """The number of data files that no kept version references. They are harmless, and ``expire`` removes them."""
-
-@final
-class Problem:
-    """A problem in an archive.
-
-    >>> from pathlib import Path
-    >>> Path(archive.files("runs")[0]).unlink()
-    >>> problem = archive.verify().problems[0]
-    >>> problem.what, problem.found
-    ('data file', 'damaged: data file: expected a file of ... bytes, found no file')
-    """
-
-    @property
-    def path(self) -> str:
-        """The file, relative to the archive."""
-
-    @property
-    def run_id(self) -> int | None:
-        """The run with the problem, if it concerns one run."""
-
-    @property
-    def what(self) -> str:
-        """The property that is wrong."""
-
-    @property
-    def expected(self) -> str:
-        """The value that the rest of the archive requires."""
-
-    @property
-    def found(self) -> str:
-        """The value that was found."""
 
 @final
 class Board:
@@ -2917,52 +2340,6 @@ class Report:
     def _repr_html_(self) -> str:
         """Return the page in a frame, which separates its styles and scripts from those of the notebook."""
 
-@final
-class RepairReport:
-    """A summary of what a repair did or, with ``dry_run``, would do.
-
-    >>> report = a2store.repair("games.a2")
-    >>> report.version, report.steps, report.done
-    (2, [], False)
-    """
-
-    @property
-    def version(self) -> int:
-        """The last intact version, from which the archive continues."""
-
-    @property
-    def steps(self) -> list[Repair]:
-        """The steps of the repair, in order; empty if there is nothing to repair."""
-
-    @property
-    def done(self) -> bool:
-        """Whether the steps were carried out."""
-
-@final
-class Repair:
-    """One step of a repair.
-
-    >>> from pathlib import Path
-    >>> _ = Path("games.a2/_log/00000000000000000002.json").write_text("{}")
-    >>> step = a2store.repair("games.a2").steps[0]
-    >>> step.path
-    '_log/00000000000000000002.json'
-    >>> step.reason
-    'damaged: end of the file: expected a checksum, found 2 bytes without a checksum'
-    """
-
-    @property
-    def path(self) -> str:
-        """The file, relative to the archive."""
-
-    @property
-    def action(self) -> str:
-        """The action on the file."""
-
-    @property
-    def reason(self) -> str:
-        """The reason for the action."""
-
 def open(  # noqa: A001
     path: _Path,
     *,
@@ -3055,123 +2432,12 @@ def queries(folder: _Path | None = None) -> list[SavedQuery]:
     ['archive_summary', 'blunder_rate', 'blunders']
     """
 
-@final
-class SavedQuery:
-    """A named query: an SQL file whose header declares its parameters and columns. ``Archive.query`` runs it.
-
-    >>> query = next(query for query in a2store.queries() if query.name == "high_score")
-    >>> query
-    SavedQuery(high_score(min_score, engine, phase))
-    >>> query.parameters[0].default
-    20000
-    """
-
-    @property
-    def name(self) -> str:
-        """The name of the file without ``.sql``."""
-
-    @property
-    def purpose(self) -> str:
-        """The purpose of the query, as its header states it."""
-
-    @property
-    def parameters(self) -> tuple[SavedParameter, ...]:
-        """The parameters of the query."""
-
-    @property
-    def columns(self) -> tuple[SavedColumn, ...]:
-        """The columns of the result."""
-
-    @property
-    def sql(self) -> str:
-        """The text of the whole file."""
-
-@final
-class SavedParameter:
-    """A parameter of a named query.
-
-    >>> query = next(query for query in a2store.queries() if query.name == "high_score")
-    >>> parameter = query.parameters[0]
-    >>> parameter.name, parameter.type, parameter.required
-    ('min_score', 'int64', False)
-    """
-
-    @property
-    def name(self) -> str:
-        """The name of the parameter."""
-
-    @property
-    def type(self) -> Literal["bool", "int64", "uint64", "float64", "string"]:
-        """The type of the parameter. A value of another type is rejected."""
-
-    @property
-    def default(self) -> bool | int | float | str | None:
-        """The default value; see ``required``."""
-
-    @property
-    def required(self) -> bool:
-        """Whether the parameter has no default."""
-
-    @property
-    def doc(self) -> str:
-        """The description of the parameter."""
-
-@final
-class SavedColumn:
-    """A column of a named query.
-
-    >>> query = next(query for query in a2store.queries() if query.name == "score_histogram")
-    >>> [(column.name, column.type) for column in query.columns]
-    [('engine', 'string'), ('min_score', 'int64'), ('num_runs', 'int64'), ('share', 'float64')]
-    """
-
-    @property
-    def name(self) -> str:
-        """The name of the column."""
-
-    @property
-    def type(self) -> str:
-        """The Arrow type of the column. Dictionaries of strings are ``"string"`` too."""
-
-    @property
-    def doc(self) -> str:
-        """The description of the column."""
-
 def functions() -> list[SqlFunction]:
     """Return a2store's own SQL functions over boards, moves and values.
 
     >>> [function.signature for function in a2store.functions()][:3]
     ['exps(board[, tile_65536_mask])', 'tile(board, cell[, tile_65536_mask])', 'max_tile(board[, tile_65536_mask])']
     """
-
-@final
-class SqlFunction:
-    """An SQL function over boards, moves or values of moves.
-
-    >>> function = next(function for function in a2store.functions() if function.name == "tile")
-    >>> function.signature, function.returns, function.example
-    ('tile(board, cell[, tile_65536_mask])', 'UInt32', ('tile(1306927023419491499, 15)', '2048'))
-    """
-
-    @property
-    def name(self) -> str:
-        """The name of the function."""
-
-    @property
-    def signature(self) -> str:
-        """The form of a call: ``"tile(board, cell[, tile_65536_mask])"``. Brackets enclose optional arguments."""
-
-    @property
-    def returns(self) -> str:
-        """The Arrow type of the result."""
-
-    @property
-    def doc(self) -> str:
-        """The description of the result, with its range."""
-
-    @property
-    def example(self) -> tuple[str, str]:
-        """A call with literals, and its value as text."""
 
 @final
 class Query:
@@ -3218,17 +2484,6 @@ class Query:
         >>> query.limit(2).to_polars().rows()
         [(16, 82292), (17, 46388)]
         """
-    def head(self, n: int = 5) -> Query:
-        """Return a query for the first rows of the result. It is ``limit`` with a default.
-
-        - ``n``: as in ``limit``.
-
-        Raises as ``limit`` does.
-
-        >>> archive.sql("SELECT * FROM steps").head().count()
-        5
-        """
-    def to_batches(self) -> QueryBatches:
         """Run the query and return an iterator over its record batches, which arrive as they are computed.
 
         ``pyarrow.record_batch(batch)``, ``polars.DataFrame(batch)`` and other consumers of the Arrow C interface read
@@ -3319,30 +2574,6 @@ class Query:
         >>> archive.sql("SELECT max_score, highest_tile FROM runs").to_polars().shape
         (20, 2)
         """
-
-    def lazy(self) -> Any:
-        """Return a ``polars.LazyFrame`` of the result, which runs the query when polars collects the frame.
-
-        The query then reads only the columns that polars needs, and stops after ``head`` or ``limit`` of the frame. It
-        also evaluates filters that compare columns of integers, bools or strings with values, and ``is_in``,
-        ``is_null`` and ``is_between``, joined by and, or and not. Polars evaluates all other filters. A query with a
-        LIMIT leaves all filters to polars.
-
-        Raises ``ImportError`` if polars is not installed, and ``QueryError`` for an EXPLAIN. If the query fails, polars
-        raises its own exception.
-
-        >>> import polars as pl
-        >>> frame = archive.sql("SELECT * FROM steps").lazy()
-        >>> frame.filter(pl.col("max_score") > 50_000).select("board", "move").collect().shape
-        (3773, 2)
-        """
-    def _narrowed(self, columns: Sequence[str] | None, condition: tuple[Any, ...] | None) -> Query | None:
-        """Return a query for some columns of the rows that meet a condition; ``None`` if the query cannot evaluate it.
-
-        - ``columns``: the names of the columns; ``None`` = all.
-        - ``condition``: a nested tuple, as ``a2store._polars`` makes it; ``None`` = all rows.
-        """
-    def to_numpy(self) -> dict[str, npt.NDArray[Any]]:
         """Run the query and return its columns as NumPy arrays by name, by way of pyarrow.
 
         The columns of a result have different types, so the arrays are separate, as in ``Batch.to_dict``. They are

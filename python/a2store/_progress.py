@@ -15,77 +15,41 @@ def notebook_bar() -> "NotebookBar | None":
 
 
 class NotebookBar:
-    """A progress bar below the cell: a widget if ipywidgets is installed, else a line of text.
+    """A progress bar below the cell, as a line of text.
 
     It is called with the state of the work, as ``a2store`` describes it for functions.
     """
 
     def __init__(self) -> None:
-        self._shown: _Widget | _Text | None = None
+        self._display: Any = None
         self._is_closed = False
 
     def __repr__(self) -> str:
         return f"NotebookBar({'closed' if self._is_closed else 'open'})"
 
     def __call__(self, state: dict[str, Any]) -> None:
-        if self._is_closed or (self._shown is None and state["seconds"] < _DELAY_SECONDS):
+        if self._is_closed or (self._display is None and state["seconds"] < _DELAY_SECONDS):
             return
-        try:
-            if self._shown is None:
-                self._shown = _Widget() if _has_widgets() else _Text()
-            self._shown.update(state)
-        except Exception:  # A bar that cannot be drawn must not stop the work.
-            self._is_closed = True
+        share = min(state["done"] / state["total"], 1.0) if state["total"] else 0.0
+        bar = "█" * round(30 * share)
+        self._show(f"{state['what']} [{bar:30}] {text(state)}")
 
     def close(self) -> None:
         """Remove the bar."""
+        if self._display is not None:
+            self._show("")
         self._is_closed = True
-        shown, self._shown = self._shown, None
-        if shown is not None:
-            try:
-                shown.close()
-            except Exception:
-                self._shown = None
 
+    def _show(self, line: str) -> None:
+        try:
+            if self._display is None:
+                from IPython.display import display
 
-class _Widget:
-    def __init__(self) -> None:
-        import ipywidgets
-        from IPython.display import display
-
-        self._what, self._text = ipywidgets.Label(), ipywidgets.Label()
-        self._bar = ipywidgets.FloatProgress(min=0.0, max=1.0)
-        self._box = ipywidgets.HBox([self._what, self._bar, self._text])
-        display(self._box)
-
-    def update(self, state: dict[str, Any]) -> None:
-        self._what.value = state["what"]
-        self._bar.value = min(state["done"] / state["total"], 1.0) if state["total"] else 0.0
-        self._text.value = text(state)
-
-    def close(self) -> None:
-        self._box.close()
-
-
-class _Text:
-    def __init__(self) -> None:
-        from IPython.display import display
-
-        self._display = display({"text/plain": ""}, raw=True, display_id=True)
-
-    def update(self, state: dict[str, Any]) -> None:
-        share = min(state["done"] / state["total"], 1.0) if state["total"] else 0.0
-        bar = "█" * round(30 * share)
-        self._display.update({"text/plain": f"{state['what']} [{bar:30}] {text(state)}"}, raw=True)
-
-    def close(self) -> None:
-        self._display.update({"text/plain": ""}, raw=True)
-
-
-def _has_widgets() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("ipywidgets") is not None
+                self._display = display({"text/plain": ""}, raw=True, display_id=True)
+            self._display.update({"text/plain": line}, raw=True)
+        except Exception:  # A bar that cannot be drawn must not stop the work.
+            self._is_closed = True
+            self._display = None
 
 
 def text(state: dict[str, Any]) -> str:

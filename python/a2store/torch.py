@@ -33,7 +33,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate, get_worker_info
+from torch.utils.data import Dataset, IterableDataset, default_collate, get_worker_info
 
 from . import Batch, Loader, Query, StepTable, mix
 from ._a2store import _Position
@@ -595,24 +595,6 @@ class StepLoader(IterableDataset[_Tensors]):
                 return
             yield batch
             row = self._position.row_after(row, stride)
-
-    def _from_workers(self, num_workers: int, pin_memory: bool) -> Iterator[_Tensors]:
-        """Return the next iteration, whose batches worker processes make, and advance the position with each batch."""
-        self._announce()
-        # The workers copy the loader here, before the iteration begins.
-        batches = iter(DataLoader(self, batch_size=None, num_workers=num_workers, pin_memory=pin_memory))
-        position = self._position
-        _, start, iteration = position.begin()
-
-        def serve() -> Iterator[_Tensors]:
-            row = start
-            for batch in batches:
-                row = position.row_after(row, 1)
-                position.serve(iteration, row)
-                yield batch
-            position.serve(iteration, row)
-
-        return serve()
 
     def _announce(self) -> None:
         """Publish the epoch and the position to the workers of a ``DataLoader``."""

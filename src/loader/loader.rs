@@ -68,25 +68,31 @@ impl StepTable {
     }
 }
 
+/// These limits are far above any practical use, and prevent overflows of positions and of memory sizes.
 impl LoaderOptions {
+    /// The largest [`batch_size`](LoaderOptions::batch_size).
+    pub const MAX_BATCH_SIZE: usize = 1 << 28;
+    /// The largest [`world_size`](LoaderOptions::world_size).
+    pub const MAX_WORLD_SIZE: usize = 1 << 24;
+    /// The largest [`prefetch`](LoaderOptions::prefetch).
+    pub const MAX_PREFETCH: usize = 1 << 12;
+    /// The largest [`num_samples`](LoaderOptions::num_samples).
+    pub const MAX_NUM_SAMPLES: u64 = 1 << 62;
+
     /// Checks the options that do not depend on the rows.
     fn check(&self) -> Result<()> {
         let LoaderOptions { batch_size, rank, world_size, prefetch, .. } = *self;
-        // These limits are far above any practical use, and prevent overflows of positions and of memory sizes.
-        const MAX_BATCH: usize = 1 << 28;
-        const MAX_RANKS: usize = 1 << 24;
-        const MAX_PREFETCH: usize = 1 << 12;
-        if !(1..=MAX_BATCH).contains(&batch_size) {
-            return Err(Error::argument("batch_size", format!("1..={MAX_BATCH}"), batch_size));
+        if !(1..=Self::MAX_BATCH_SIZE).contains(&batch_size) {
+            return Err(Error::argument("batch_size", format!("1..={}", Self::MAX_BATCH_SIZE), batch_size));
         }
-        if !(1..=MAX_RANKS).contains(&world_size) {
-            return Err(Error::argument("world_size", format!("1..={MAX_RANKS}"), world_size));
+        if !(1..=Self::MAX_WORLD_SIZE).contains(&world_size) {
+            return Err(Error::argument("world_size", format!("1..={}", Self::MAX_WORLD_SIZE), world_size));
         }
         if rank >= world_size {
             return Err(Error::argument("rank", format!("0..{world_size}"), rank));
         }
-        if prefetch > MAX_PREFETCH {
-            return Err(Error::argument("prefetch", format!("0..={MAX_PREFETCH}"), prefetch));
+        if prefetch > Self::MAX_PREFETCH {
+            return Err(Error::argument("prefetch", format!("0..={}", Self::MAX_PREFETCH), prefetch));
         }
         Ok(())
     }
@@ -133,10 +139,9 @@ impl Loader {
             }
             _ => rows.num_rows(),
         };
-        // The position after a step must not overflow.
-        const MAX_SAMPLES: u64 = 1 << 62;
-        if num_samples > MAX_SAMPLES {
-            return Err(Error::argument("num_samples", format!("at most {MAX_SAMPLES}"), num_samples));
+        const MAX: u64 = LoaderOptions::MAX_NUM_SAMPLES;
+        if num_samples > MAX {
+            return Err(Error::argument("num_samples", format!("at most {MAX}"), num_samples));
         }
         let share = RankShare {
             num_rows: num_samples,

@@ -1,18 +1,15 @@
 //! Archives, `a2store.Archive`, and functions over archives and runs.
 
 use super::arrow::ArrowSchema;
-use super::integers::{exact_integer, int, optional_at_least, optional_int, optional_within, within, workers_from};
+use super::integers::{Bounded, Positive, U16, U32, U64, Workers};
 use super::interrupt::{abandonable, interruptible};
-use super::planned::{PyQuery, QueryCall};
 use super::progress::ProgressOption;
+use super::query::{PyQuery, QueryCall};
 use super::report::{PyReport, report};
-use super::reports::{
-    PyAnnotateReport, PyCommitInfo, PyCompactReport, PyExpireReport, PyExportReport, PyIngestReport, PyModelInfo,
-    PyRepairReport, PyVerifyReport, skips_errors,
-};
+use super::results::{IntoInstance, instances, skips_errors};
 use super::run::PyRun;
 use super::sql::{LimitArguments, batches_of, named_params};
-use super::values::{is_path, params as bound_params, paths_from, url};
+use super::values::{Location, is_path, params as bound_params, paths_from};
 use super::view::{PyView, view};
 use crate::archive::{
     AnnotateOptions, AnnotationInput, Archive, CompactOptions, ExpireOptions, IngestOptions, OnError, Phases,
@@ -125,14 +122,14 @@ impl PyArchive {
 pub(super) fn open(
     py: Python<'_>,
     path: PathBuf,
-    #[pyo3(from_py_with = optional_int)] version: Option<i128>,
+    version: Option<U64>,
     create: bool,
     storage_options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<PyArchive> {
     if !create {
         return open_at(py, path, version, None, storage_options);
     }
-    if let Some(version) = optional_at_least(0, "version", version)? {
+    if let Some(version) = version.map(Bounded::get) {
         let expected = "no version, because a new archive has none to choose";
         return Err(Error::argument("version", expected, version).into());
     }
@@ -146,12 +143,12 @@ pub(super) fn open(
 fn open_at(
     py: Python<'_>,
     path: PathBuf,
-    version: Option<i128>,
+    version: Option<U64>,
     checksums: Option<bool>,
     storage_options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<PyArchive> {
     let options = storage_options_from(storage_options)?;
-    let version = optional_at_least(0, "version", version)?;
+    let version = version.map(Bounded::get);
     let archive = abandonable(py, Some(false), move |_, _| Archive::open_with(path, version, &options))?;
     let checksums = checksums.unwrap_or(archive.has_checksums());
     Ok(PyArchive::new(archive.with_checksums(checksums)))
@@ -200,29 +197,29 @@ fn storage_options_from(options: Option<&Bound<'_, PyDict>>) -> PyResult<Storage
 /// VerifyReport(0 problems, version=2, num_files=2, num_runs=20)
 #[pyfunction]
 #[pyo3(signature = (path, *, deep=false, workers=None, progress=None, storage_options=None))]
-pub(super) fn verify(
-    py: Python<'_>,
+pub(super) fn verify<'py>(
+    py: Python<'py>,
     path: PathBuf,
     deep: bool,
-    #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
+    workers: Option<Workers>,
     progress: Option<ProgressOption>,
     storage_options: Option<&Bound<'_, PyDict>>,
-) -> PyResult<PyVerifyReport> {
-    let options = VerifyOptions { deep, workers: workers_from(workers)? };
+) -> PyResult<Bound<'py, PyAny>> {
+    let options = VerifyOptions { deep, workers: workers.map(Bounded::get) };
     verify_at(py, path, storage_options_from(storage_options)?, options, progress)
 }
 
-fn verify_at(
-    py: Python<'_>,
+fn verify_at<'py>(
+    py: Python<'py>,
     path: PathBuf,
     storage: StorageOptions,
     options: VerifyOptions,
     progress: Option<ProgressOption>,
-) -> PyResult<PyVerifyReport> {
+) -> PyResult<Bound<'py, PyAny>> {
     let verify = move |progress: &dyn Progress, cancel: &CancellationToken| {
         Archive::verify_with(path, &options, &storage, progress, cancel)
     };
-    Ok(abandonable(py, progress, verify)?.into())
+    abandonable(py, progress, verify)?.into_instance(py)
 }
 
 /// Repair an archive with damaged or missing commits.
@@ -240,20 +237,20 @@ fn verify_at(
 /// wrote it. Also raises ``ConflictError``, ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
 ///
 /// >>> a2store.repair("games.a2")
-/// RepairReport(version=2, 0 steps, done=false)
+/// RepairReport(version=2, 0 steps, done=False)
 #[pyfunction]
 #[pyo3(signature = (path, *, dry_run=true, storage_options=None))]
-pub(super) fn repair(
-    py: Python<'_>,
+pub(super) fn repair<'py>(
+    py: Python<'py>,
     path: PathBuf,
     dry_run: bool,
     storage_options: Option<&Bound<'_, PyDict>>,
-) -> PyResult<PyRepairReport> {
+) -> PyResult<Bound<'py, PyAny>> {
     let storage = storage_options_from(storage_options)?;
     let repair =
         move |_: &dyn Progress, cancel: &CancellationToken| Archive::repair_with(path, dry_run, &storage, cancel);
     let report = if dry_run { abandonable(py, Some(false), repair) } else { interruptible(py, Some(false), repair) };
-    Ok(report?.into())
+    report?.into_instance(py)
 }
 
 /// Read runs of any format and write them in another, without an archive, in the order in which they are read.
@@ -278,15 +275,15 @@ pub(super) fn repair(
 /// Files of several runs are written atomically. Issues warnings as ``Archive.ingest`` and ``Archive.export_runs`` do.
 ///
 /// >>> a2store.convert(["runs"], "all.dat", format="packdat")
-/// ExportReport("all.dat", runs=20, num_steps=29320)
+/// ExportReport(path=PosixPath('all.dat'), runs=20, num_steps=29320)
 #[pyfunction]
 #[pyo3(signature = (
     paths, out, *, format, append=false, by_step=false, compact=false, compress="none", align=None, shard_rows=None,
     moves=None, workers=None, progress=None, on_error="raise"
 ))]
 #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // The shape that pyo3 asks for.
-pub(super) fn convert(
-    py: Python<'_>,
+pub(super) fn convert<'py>(
+    py: Python<'py>,
     paths: &Bound<'_, PyAny>,
     out: PathBuf,
     format: &str,
@@ -294,23 +291,23 @@ pub(super) fn convert(
     by_step: bool,
     compact: bool,
     compress: &str,
-    #[pyo3(from_py_with = optional_int)] align: Option<i128>,
-    #[pyo3(from_py_with = optional_int)] shard_rows: Option<i128>,
+    align: Option<Bounded<u32, 1, { 1 << 20 }>>,
+    shard_rows: Option<Positive>,
     moves: Option<bool>,
-    #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
+    workers: Option<Workers>,
     progress: Option<ProgressOption>,
     on_error: &str,
-) -> PyResult<PyExportReport> {
+) -> PyResult<Bound<'py, PyAny>> {
     let paths = paths_from(paths)?;
     let mut options = ExportOptions::new(format.parse()?).with_skip_errors(skips_errors(on_error)?);
     (options.by_step, options.compact, options.compression) = (by_step, compact, compress.parse()?);
     options.append = append;
-    options.align = optional_within("align", align, 1..=1 << 20)?;
-    options.shard_rows = optional_at_least(1, "shard_rows", shard_rows)?;
-    (options.moves, options.workers) = (moves, workers_from(workers)?);
+    options.align = align.map(Bounded::get);
+    options.shard_rows = shard_rows.map(Bounded::get);
+    (options.moves, options.workers) = (moves, workers.map(Bounded::get));
     let report =
         interruptible(py, progress, |progress, cancel| convert_runs(&paths, &out, &options, progress, cancel))?;
-    Ok(report.into())
+    report.into_instance(py)
 }
 
 /// Converts a number of seconds or a `datetime.timedelta`.
@@ -405,7 +402,7 @@ impl PyArchive {
         _cls: &Bound<'_, PyType>,
         py: Python<'_>,
         path: PathBuf,
-        #[pyo3(from_py_with = optional_int)] version: Option<i128>,
+        version: Option<U64>,
         checksums: Option<bool>,
         storage_options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyArchive> {
@@ -510,16 +507,16 @@ impl PyArchive {
     /// IngestReport(accepted=1, duplicates=20, rejected=0, num_steps=2347)
     #[pyo3(signature = (paths, *, workers=None, progress=None, on_error="report", on_twin="keep", wait=None))]
     #[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
-    fn ingest(
+    fn ingest<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         paths: &Bound<'_, PyAny>,
-        #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
+        workers: Option<Workers>,
         progress: Option<ProgressOption>,
         on_error: &str,
         on_twin: &str,
         wait: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<PyIngestReport> {
+    ) -> PyResult<Bound<'py, PyAny>> {
         let on_error = match on_error {
             "report" => OnError::Report,
             "raise" => OnError::Raise,
@@ -529,13 +526,12 @@ impl PyArchive {
                 )));
             }
         };
-        let workers = workers_from(workers)?;
         let wait = duration("wait", wait, IngestOptions::default().wait)?;
-        let options = IngestOptions { workers, wait, on_error, on_twin: on_twin.parse()? };
+        let options = IngestOptions { workers: workers.map(Bounded::get), wait, on_error, on_twin: on_twin.parse()? };
         let paths = paths_from(paths)?;
         let report =
             self.change(py, progress, |archive, progress, cancel| archive.ingest(&paths, &options, progress, cancel))?;
-        Ok(report.into())
+        report.into_instance(py)
     }
 
     /// Add a model's predictions for steps of the archive, in a new commit.
@@ -565,14 +561,14 @@ impl PyArchive {
     /// >>> columns = {"run_id": predictions["run_id"], "step_index": predictions["step_index"].astype("u4")}
     /// >>> columns |= {"legal_mask": predictions["ev_legal"], "argmax_head": np.array([3, 0, 3], "u1")}
     /// >>> archive.annotate("model-v1", pa.table(columns), partial=True)
-    /// AnnotateReport("model-v1", num_runs=1, num_rows=3)
+    /// AnnotateReport(model='model-v1', num_runs=1, num_rows=3)
     #[pyo3(signature = (
         model, annotations, *, source=None, replace=false, partial=false, dry_run=false, progress=None, wait=None
     ))]
     #[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
-    fn annotate(
+    fn annotate<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         model: &str,
         annotations: &Bound<'_, PyAny>,
         source: Option<PathBuf>,
@@ -581,7 +577,7 @@ impl PyArchive {
         dry_run: bool,
         progress: Option<ProgressOption>,
         wait: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<PyAnnotateReport> {
+    ) -> PyResult<Bound<'py, PyAny>> {
         let wait = duration("wait", wait, AnnotateOptions::default().wait)?;
         let options = AnnotateOptions { source, replace, partial, dry_run, wait };
         let report = if is_path(annotations)? {
@@ -596,7 +592,7 @@ impl PyArchive {
                 archive.annotate(model, AnnotationInput::Rows(&rows), &options, progress, cancel)
             })?
         };
-        Ok(report.into())
+        report.into_instance(py)
     }
 
     /// Drop a model's annotations, in a new commit, and return what was dropped.
@@ -611,15 +607,20 @@ impl PyArchive {
     /// >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
     /// >>> report = archive.annotate("model-v1", predictions, partial=True)
     /// >>> archive.drop_annotations("model-v1")
-    /// ModelInfo("model-v1", num_rows=3, runs 0..=0)
+    /// ModelInfo(model='model-v1', num_rows=3, first_run_id=0, last_run_id=0)
     #[pyo3(signature = (model, *, wait=None))]
-    fn drop_annotations(&self, py: Python<'_>, model: &str, wait: Option<&Bound<'_, PyAny>>) -> PyResult<PyModelInfo> {
+    fn drop_annotations<'py>(
+        &self,
+        py: Python<'py>,
+        model: &str,
+        wait: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let default = AnnotateOptions::default();
         let options = AnnotateOptions { wait: duration("wait", wait, default.wait)?, ..default };
         let drop = |archive: &mut Archive, _: &dyn Progress, cancel: &CancellationToken| {
             archive.drop_annotations(model, &options, cancel)
         };
-        Ok(self.change(py, Some(false), drop)?.into())
+        self.change(py, Some(false), drop)?.into_instance(py)
     }
 
     /// Return the models with annotations, in the order of their names.
@@ -629,9 +630,9 @@ impl PyArchive {
     /// >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
     /// >>> report = archive.annotate("model-v1", predictions, partial=True)
     /// >>> archive.annotations()
-    /// [ModelInfo("model-v1", num_rows=3, runs 0..=0)]
-    fn annotations(&self) -> PyResult<Vec<PyModelInfo>> {
-        Ok(self.archive()?.annotations().into_iter().map(PyModelInfo::from).collect())
+    /// [ModelInfo(model='model-v1', num_rows=3, first_run_id=0, last_run_id=0)]
+    fn annotations<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        instances(py, self.archive()?.annotations())
     }
 
     /// Rewrite small data files as full-size ones, in a new commit.
@@ -654,20 +655,23 @@ impl PyArchive {
     /// >>> archive.compact()
     /// CompactReport(files_before=4, files_after=2, num_rows=33059)
     #[pyo3(signature = (*, file_rows=None, workers=None, dry_run=false, progress=None, wait=None))]
-    fn compact(
+    fn compact<'py>(
         &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = optional_int)] file_rows: Option<i128>,
-        #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
+        py: Python<'py>,
+        file_rows: Option<Positive>,
+        workers: Option<Workers>,
         dry_run: bool,
         progress: Option<ProgressOption>,
         wait: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<PyCompactReport> {
+    ) -> PyResult<Bound<'py, PyAny>> {
         let default = CompactOptions::default();
-        let file_rows = optional_at_least(1, "file_rows", file_rows)?.unwrap_or(default.file_rows);
-        let (workers, wait) = (workers_from(workers)?, duration("wait", wait, default.wait)?);
+        let file_rows = file_rows.map_or(default.file_rows, Bounded::get);
+        let (workers, wait) = (workers.map(Bounded::get), duration("wait", wait, default.wait)?);
         let options = CompactOptions { file_rows, workers, dry_run, wait };
-        Ok(self.change(py, progress, |archive, progress, cancel| archive.compact(&options, progress, cancel))?.into())
+        let compact = |archive: &mut Archive, progress: &dyn Progress, cancel: &CancellationToken| {
+            archive.compact(&options, progress, cancel)
+        };
+        self.change(py, progress, compact)?.into_instance(py)
     }
 
     /// Expire versions that were replaced long ago, and remove the data files that no kept version references.
@@ -689,24 +693,24 @@ impl PyArchive {
     /// >>> archive.expire(older_than=timedelta(days=7), dry_run=True)
     /// ExpireReport(first_version=1, num_versions=0, num_files=0)
     #[pyo3(signature = (*, older_than=None, grace=None, dry_run=false, wait=None))]
-    fn expire(
+    fn expire<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         older_than: Option<&Bound<'_, PyAny>>,
         grace: Option<&Bound<'_, PyAny>>,
         dry_run: bool,
         wait: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<PyExpireReport> {
+    ) -> PyResult<Bound<'py, PyAny>> {
         let default = ExpireOptions::default();
         let older_than = duration("older_than", older_than, default.older_than)?;
         let grace = duration("grace", grace, default.grace)?;
         let options = ExpireOptions { older_than, grace, dry_run, wait: duration("wait", wait, default.wait)? };
-        Ok(self.change(py, Some(false), |archive, _, cancel| archive.expire(&options, cancel))?.into())
+        self.change(py, Some(false), |archive, _, cancel| archive.expire(&options, cancel))?.into_instance(py)
     }
 
     /// Check the archive for problems, at its newest version and all other kept versions.
     ///
-    /// It does the same as ``a2store.verify`` with the archive's ``location``.
+    /// It does the same as ``a2store.verify`` with the archive's ``path``.
     ///
     /// - ``deep``, ``workers``, ``progress``: as in ``a2store.verify``.
     ///
@@ -715,36 +719,22 @@ impl PyArchive {
     /// >>> archive.verify().problems
     /// []
     #[pyo3(signature = (*, deep=false, workers=None, progress=None))]
-    fn verify(
+    fn verify<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         deep: bool,
-        #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
+        workers: Option<Workers>,
         progress: Option<ProgressOption>,
-    ) -> PyResult<PyVerifyReport> {
+    ) -> PyResult<Bound<'py, PyAny>> {
         let archive = self.archive()?;
-        let options = VerifyOptions { deep, workers: workers_from(workers)? };
+        let options = VerifyOptions { deep, workers: workers.map(Bounded::get) };
         verify_at(py, archive.path().to_path_buf(), archive.storage_options(), options, progress)
     }
 
-    /// The archive's absolute folder, or its URL.
+    /// The archive's absolute folder, or its URL as a str.
     #[getter]
-    fn location(&self) -> PyResult<String> {
-        Ok(self.archive()?.path().to_string_lossy().into_owned())
-    }
-
-    /// The archive's absolute folder.
-    ///
-    /// Raises ``ValueError`` for an archive on an object store; use ``location`` there.
-    #[getter]
-    fn path(&self) -> PyResult<PathBuf> {
-        let path = self.archive()?.path().to_path_buf();
-        match url(&path) {
-            Some(url) => Err(PyValueError::new_err(format!(
-                "path: expected an archive in a folder, found {url}; use `location`"
-            ))),
-            None => Ok(path),
-        }
+    fn path(&self) -> PyResult<Location> {
+        Ok(Location::from(self.archive()?.path()))
     }
 
     /// The version of this view; the empty archive is version 1.
@@ -797,8 +787,8 @@ impl PyArchive {
     /// ...     print(commit.version, commit.operation, commit.added_runs)
     /// 2 ingest 20
     /// 1 create 0
-    fn history(&self) -> PyResult<Vec<PyCommitInfo>> {
-        Ok(self.archive()?.history().into_iter().map(PyCommitInfo::from).collect())
+    fn history<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        instances(py, self.archive()?.history())
     }
 
     /// Return the absolute paths, or URLs, of a table's Parquet files at this version, in order of their run ids.
@@ -872,11 +862,11 @@ impl PyArchive {
         query: &str,
         params: Option<&Bound<'_, PyAny>>,
         tables: Option<&Bound<'_, PyDict>>,
-        #[pyo3(from_py_with = optional_int)] memory_limit: Option<i128>,
-        #[pyo3(from_py_with = optional_int)] spill_limit: Option<i128>,
+        memory_limit: Option<U64>,
+        spill_limit: Option<U64>,
         spill_folder: Option<PathBuf>,
-        #[pyo3(from_py_with = optional_int)] row_limit: Option<i128>,
-        #[pyo3(from_py_with = optional_int)] byte_limit: Option<i128>,
+        row_limit: Option<U64>,
+        byte_limit: Option<U64>,
         time_limit: Option<f64>,
     ) -> PyResult<PyQuery> {
         // An iterator cannot be copied; a query with one cannot be pickled.
@@ -907,8 +897,8 @@ impl PyArchive {
     ///     .     .     .     .
     ///     .     2     .     4
     ///     .     .     .     .
-    fn run(&self, py: Python<'_>, #[pyo3(from_py_with = int)] run_id: i128) -> PyResult<PyRun> {
-        let (archive, run_id) = (self.archive()?, within("run_id", run_id, 0..=u32::MAX)?);
+    fn run(&self, py: Python<'_>, run_id: U32) -> PyResult<PyRun> {
+        let (archive, run_id) = (self.archive()?, run_id.get());
         let stored = interruptible(py, Some(false), |_, cancel| archive.run(run_id, cancel))?;
         let format = stored.format();
         Ok(PyRun::new(stored.run, format).of_archive(archive, run_id))
@@ -936,12 +926,11 @@ impl PyArchive {
         &self,
         py: Python<'_>,
         policy: Option<Py<PyAny>>,
-        #[pyo3(from_py_with = int)] port: i128,
+        #[pyo3(from_py_with = U16::int)] port: u16,
         notes: Option<PathBuf>,
         follow: Option<bool>,
         open_browser: bool,
     ) -> PyResult<PyView> {
-        let port = within("port", port, 0..=u16::MAX)?;
         let archive = self.archive()?;
         let is_newest = || {
             let mut newest = archive.clone();
@@ -1016,11 +1005,11 @@ impl PyArchive {
         name: &str,
         folder: Option<PathBuf>,
         tables: Option<&Bound<'_, PyDict>>,
-        #[pyo3(from_py_with = optional_int)] memory_limit: Option<i128>,
-        #[pyo3(from_py_with = optional_int)] spill_limit: Option<i128>,
+        memory_limit: Option<U64>,
+        spill_limit: Option<U64>,
         spill_folder: Option<PathBuf>,
-        #[pyo3(from_py_with = optional_int)] row_limit: Option<i128>,
-        #[pyo3(from_py_with = optional_int)] byte_limit: Option<i128>,
+        row_limit: Option<U64>,
+        byte_limit: Option<U64>,
         time_limit: Option<f64>,
         params: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyQuery> {
@@ -1075,15 +1064,15 @@ impl PyArchive {
     ///
     /// >>> sql = "SELECT run_id FROM runs WHERE max_score >= 50000"
     /// >>> archive.export_runs(sql, "best.a2pack", format="a2pack")
-    /// ExportReport("best.a2pack", runs=1, num_steps=3773)
+    /// ExportReport(path=PosixPath('best.a2pack'), runs=1, num_steps=3773)
     #[pyo3(signature = (
         query, out, *, format="original", params=None, by_step=false, compact=false, compress="none", align=None,
         shard_rows=None, moves=None, append=false, on_error="raise", workers=None, progress=None
     ))]
     #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // The shape that pyo3 asks for.
-    fn export_runs(
+    fn export_runs<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         query: &str,
         out: PathBuf,
         format: &str,
@@ -1091,27 +1080,27 @@ impl PyArchive {
         by_step: bool,
         compact: bool,
         compress: &str,
-        #[pyo3(from_py_with = optional_int)] align: Option<i128>,
-        #[pyo3(from_py_with = optional_int)] shard_rows: Option<i128>,
+        align: Option<Bounded<u32, 1, { 1 << 20 }>>,
+        shard_rows: Option<Positive>,
         moves: Option<bool>,
         append: bool,
         on_error: &str,
-        #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
+        workers: Option<Workers>,
         progress: Option<ProgressOption>,
-    ) -> PyResult<PyExportReport> {
+    ) -> PyResult<Bound<'py, PyAny>> {
         let params = bound_params(params)?;
         let archive = self.archive()?;
         let mut options = ExportOptions::new(format.parse()?).with_skip_errors(skips_errors(on_error)?);
         (options.by_step, options.compact, options.compression) = (by_step, compact, compress.parse()?);
         options.append = append;
-        options.align = optional_within("align", align, 1..=1 << 20)?;
-        options.shard_rows = optional_at_least(1, "shard_rows", shard_rows)?;
-        (options.moves, options.workers) = (moves, workers_from(workers)?);
+        options.align = align.map(Bounded::get);
+        options.shard_rows = shard_rows.map(Bounded::get);
+        (options.moves, options.workers) = (moves, workers.map(Bounded::get));
         let report = interruptible(py, progress, |progress, cancel| {
             let query = archive.sql_unless_cancelled(query, params, &QueryOptions::default(), cancel)?;
             query.export_runs(&out, &options, progress, cancel)
         })?;
-        Ok(report.into())
+        report.into_instance(py)
     }
 
     fn __repr__(&self) -> String {
@@ -1125,18 +1114,14 @@ impl PyArchive {
     }
 }
 
-fn phase_tile(tile: &Bound<'_, PyAny>) -> PyResult<u32> {
-    let wrong = || PyTypeError::new_err(format!("phases: expected tiles, found {tile}"));
-    within("phases", exact_integer(tile).ok_or_else(wrong)??, 2..=1 << 15)
-}
-
 fn phases_from(dict: &Bound<'_, PyDict>) -> PyResult<Phases> {
+    type Tile = Bounded<u32, 2, { 1 << 15 }>;
     let mut phases = Phases::default();
     for (name, tile) in dict {
         let name: String = name.extract()?;
         match name.as_str() {
-            "mid" => phases.mid = phase_tile(&tile)?,
-            "late" => phases.late = phase_tile(&tile)?,
+            "mid" => phases.mid = Tile::part("phases", &tile)?,
+            "late" => phases.late = Tile::part("phases", &tile)?,
             other => {
                 return Err(PyValueError::new_err(format!("phases: expected \"mid\" and \"late\", found {other:?}")));
             }

@@ -1,6 +1,6 @@
 //! The vector of games that Python steps, `a2store.selfplay.VectorEnv`.
 
-use super::integers::{at_least, exact_integer, int, optional_at_least, optional_int, within};
+use super::integers::{Bounded, NumEnvs, U64, exact_integer};
 use super::numpy::{as_array, copied_array, type_and_shape, values};
 use super::steps::{legal_array, tokens_array};
 use crate::error::Error;
@@ -34,13 +34,8 @@ pub(super) struct PyVectorEnv {
 impl PyVectorEnv {
     #[new]
     #[pyo3(signature = (num_envs, seed=0))]
-    fn new(
-        py: Python<'_>,
-        #[pyo3(from_py_with = int)] num_envs: i128,
-        #[pyo3(from_py_with = int)] seed: i128,
-    ) -> PyResult<PyVectorEnv> {
-        let (num_envs, seed) = (within("num_envs", num_envs, 1..=1 << 24)?, at_least(0, "seed", seed)?);
-        Ok(PyVectorEnv { env: py.detach(|| VectorEnv::new(num_envs, seed))? })
+    fn new(py: Python<'_>, num_envs: NumEnvs, #[pyo3(from_py_with = U64::int)] seed: u64) -> PyResult<PyVectorEnv> {
+        Ok(PyVectorEnv { env: py.detach(|| VectorEnv::new(num_envs.get(), seed))? })
     }
 
     fn __len__(&self) -> usize {
@@ -151,9 +146,9 @@ impl PyVectorEnv {
         let (kind, shape) = type_and_shape(&moves)?;
         if matches!(kind.as_str(), "u" | "O") && shape.len() == 1 {
             // These may not fit int64.
-            moves.try_iter()?.try_for_each(|number| match exact_integer(&number?) {
-                Some(number) => within("moves", number?, 0..=3_u8).map(drop),
-                None => Ok(()),
+            moves.try_iter()?.try_for_each(|number| match number? {
+                number if exact_integer(&number).is_none() => Ok(()),
+                number => Bounded::<u8, 0, 3>::part("moves", &number).map(drop),
             })?;
         }
         if !matches!((kind.as_str(), shape.as_slice()), ("i" | "u", [_])) {
@@ -214,8 +209,8 @@ impl PyVectorEnv {
     /// >>> env.seed
     /// 2
     #[pyo3(signature = (seed=None))]
-    fn reset(&mut self, #[pyo3(from_py_with = optional_int)] seed: Option<i128>) -> PyResult<()> {
-        self.env.reset(optional_at_least(0, "seed", seed)?.unwrap_or(self.env.seed()));
+    fn reset(&mut self, seed: Option<U64>) -> PyResult<()> {
+        self.env.reset(seed.map_or(self.env.seed(), Bounded::get));
         Ok(())
     }
 

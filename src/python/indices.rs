@@ -1,10 +1,10 @@
 //! Row indices and run ids from Python.
 
-use super::integers::exact_integer;
+use super::integers::{exact_integer, shown};
 use crate::error::{Error, ErrorKind};
 use crate::machine::{filled, reserve};
 use pyo3::buffer::{Element, PyBuffer};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 /// Converts any iterable of integers to run ids.
@@ -16,7 +16,7 @@ pub(super) fn run_ids_from(py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<V
     let wrong = |found: &Bound<'_, PyAny>| PyTypeError::new_err(format!("run_ids: expected integers, found {found}"));
     for id in ids.try_iter().map_err(|_| wrong(ids))? {
         let id = id?;
-        let integer = exact_integer(&id).ok_or_else(|| wrong(&id))??;
+        let integer = exact_integer(&id).ok_or_else(|| wrong(&id))?;
         let refuse = |_| PyValueError::new_err(format!("run_ids: expected 0..=4294967295, found {id}"));
         let id = u64::try_from(integer).map_err(refuse)?;
         reserve(&mut out, 1)?;
@@ -31,7 +31,7 @@ pub(super) fn row_index(index: &Bound<'_, PyAny>, len: u64) -> Option<PyResult<u
         let row = if index < 0 { index + i128::from(len) } else { index };
         u64::try_from(row).ok().filter(|row| *row < len).ok_or_else(|| out_of_bounds(index, len))
     };
-    Some(row(exact_integer(index)?.unwrap_or(i128::MAX)))
+    Some(row(exact_integer(index)?))
 }
 
 /// Converts a one-dimensional sequence of integers to indices of rows. Negative ones count from the end.
@@ -74,7 +74,6 @@ pub(super) fn row_indices(py: Python<'_>, indices: &Bound<'_, PyAny>, len: u64) 
                 match exact_integer(&index?) {
                     None => return other(),
                     Some(index) => {
-                        let index = index?;
                         if !(-i128::from(len)..i128::from(len)).contains(&index) {
                             first_outside.get_or_insert(index);
                         }
@@ -97,6 +96,16 @@ fn words<T: Element + Default>(py: Python<'_>, buffer: &Bound<'_, PyAny>) -> Opt
     // An array with stride 0 can have more elements than memory can hold.
     let words = filled(buffer.item_count(), T::default()).map_err(PyErr::from);
     Some(words.and_then(|mut words| buffer.copy_to_slice(py, &mut words).map(|()| words)))
+}
+
+/// Returns the place of an index; a negative one counts from the end. `list` and `items` describe the list in errors.
+pub(super) fn place(index: i128, len: usize, (list, items): (&str, &str)) -> PyResult<usize> {
+    let place = if index < 0 { index.saturating_add(len as i128) } else { index };
+    let outside = || {
+        let index = shown(index);
+        PyIndexError::new_err(format!("index {index} is out of bounds for a {list} of {len} {items}"))
+    };
+    usize::try_from(place).ok().filter(|&place| place < len).ok_or_else(outside)
 }
 
 fn out_of_bounds(index: i128, len: u64) -> PyErr {

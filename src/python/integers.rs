@@ -1,121 +1,133 @@
 //! Integer arguments.
 //!
-//! Entry points: `int` and `optional_int`, then `within`. Invariant: an integer of any size that is out of range raises
-//! `ValueError`, and anything else, even a bool, raises `TypeError`. Both name the argument.
-//!
-//! pyo3 raises `OverflowError` for a large integer, and adds the argument's name to errors only as a note. So functions
-//! extract an i128 that cannot fail and check it together with the name. It must be an i128, because the defaults in
-//! signatures are literals. Values below `LEAST` stand for what is not an integer.
+//! Entry point: [`Bounded`]. Invariant: an integer of any size that is out of range raises `ValueError`, and anything
+//! else, even a bool, raises `TypeError`. Both name the argument.
 
-use crate::error::Error;
+use crate::loader::LoaderOptions;
 use crate::workers::MAX_WORKERS;
-use pyo3::exceptions::{PyOverflowError, PyTypeError};
+use pyo3::exceptions::{PyBaseException, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyBool;
-use std::fmt::Display;
-use std::ops::RangeInclusive;
-use std::sync::{Mutex, PoisonError};
+use pyo3::types::{PyBool, PyCFunction, PyDict, PyTuple};
 
-/// The least integer that is represented by itself. Smaller ones become `LEAST`, which no range includes, and those
-/// above 127 bits `i128::MAX`.
-const LEAST: i128 = -(1 << 126);
+/// An integer argument in `MIN..=MAX`.
+#[derive(Clone, Copy)]
+pub(super) struct Bounded<T, const MIN: i128, const MAX: i128>(T);
 
-/// The names of types that are no integers; `i128::MIN + k` stands for a value of the type `k`.
-static OTHER_TYPES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// Any integer of 64 bits.
+pub(super) type U64 = Bounded<u64, 0, { u64::MAX as i128 }>;
+/// An integer of 64 bits that is at least 1.
+pub(super) type Positive = Bounded<u64, 1, { u64::MAX as i128 }>;
+/// Any integer of 32 bits.
+pub(super) type U32 = Bounded<u32, 0, { u32::MAX as i128 }>;
+/// Any integer of 16 bits.
+pub(super) type U16 = Bounded<u16, 0, { u16::MAX as i128 }>;
+/// A search depth of the built-in player.
+pub(super) type Depth = Bounded<u8, 0, 3>;
+/// A number of games that are stepped together.
+pub(super) type NumEnvs = Bounded<usize, 1, { 1 << 24 }>;
+/// A number of threads.
+pub(super) type Workers = Bounded<usize, 1, { MAX_WORKERS as i128 }>;
+/// A number of rows in a batch of a loader.
+pub(super) type BatchSize = Bounded<usize, 1, { LoaderOptions::MAX_BATCH_SIZE as i128 }>;
+/// A number of processes that share the rows of a loader.
+pub(super) type WorldSize = Bounded<usize, 1, { LoaderOptions::MAX_WORLD_SIZE as i128 }>;
+/// The number of a process, which the loader compares with the number of processes.
+pub(super) type Rank = Bounded<usize, 0, { LoaderOptions::MAX_WORLD_SIZE as i128 - 1 }>;
+/// A number of batches that a loader prepares ahead.
+pub(super) type Prefetch = Bounded<usize, 0, { LoaderOptions::MAX_PREFETCH as i128 }>;
+/// Any integer, for indices that may count from the end.
+pub(super) type AnyInt = Bounded<i128, { i128::MIN }, { i128::MAX }>;
+/// A number of rows in an epoch.
+pub(super) type NumSamples = Bounded<u64, 0, { LoaderOptions::MAX_NUM_SAMPLES as i128 }>;
 
-/// Extracts an integer argument, for `from_py_with`.
-pub(super) fn int(value: &Bound<'_, PyAny>) -> PyResult<i128> {
-    if let Some(integer) = exact_integer(value) {
-        return integer;
+impl<T: TryFrom<i128>, const MIN: i128, const MAX: i128> Bounded<T, MIN, MAX> {
+    pub(super) fn get(self) -> T {
+        self.0
     }
-    let name = value.get_type().name()?.to_string();
-    let mut types = OTHER_TYPES.lock().unwrap_or_else(PoisonError::into_inner);
-    let place = types.iter().position(|known| *known == name).unwrap_or_else(|| {
-        types.push(name);
-        types.len() - 1
-    });
-    Ok(i128::MIN + place as i128)
+
+    /// Extracts an argument with a default, for `from_py_with`. The default must be a literal of a type of Rust;
+    /// otherwise `help` shows it as `...`.
+    pub(super) fn int(value: &Bound<'_, PyAny>) -> PyResult<T> {
+        value.extract::<Self>().map(Self::get)
+    }
+
+    /// Converts a value that is a part of the argument `name`.
+    pub(super) fn part(name: &str, value: &Bound<'_, PyAny>) -> PyResult<T> {
+        Self::of(value).map_err(|error| match add_name(error.value(value.py()), name) {
+            Ok(()) => error,
+            Err(other) => other,
+        })
+    }
+
+    /// Converts a value. The errors do not name the argument.
+    fn of(value: &Bound<'_, PyAny>) -> PyResult<T> {
+        let Some(integer) = exact_integer(value) else {
+            let found = value.get_type().name()?;
+            return Err(PyTypeError::new_err(format!("expected an int, found {found}")));
+        };
+        let inside = Some(integer).filter(|integer| (MIN..=MAX).contains(integer));
+        let inside = inside.and_then(|integer| T::try_from(integer).ok());
+        inside.ok_or_else(|| PyValueError::new_err(format!("expected {MIN}..={MAX}, found {}", shown(integer))))
+    }
 }
 
-/// Extracts an integer argument or `None`, for `from_py_with`.
-pub(super) fn optional_int(value: &Bound<'_, PyAny>) -> PyResult<Option<i128>> {
-    if value.is_none() { Ok(None) } else { int(value).map(Some) }
+impl<'py, T: TryFrom<i128>, const MIN: i128, const MAX: i128> FromPyObject<'_, 'py> for Bounded<T, MIN, MAX> {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        Self::of(&value).map(Bounded).map_err(|error| to_be_named(value.py(), error))
+    }
+}
+
+/// Puts the argument's name before the message of an error.
+fn add_name(error: &Bound<'_, PyBaseException>, name: &str) -> PyResult<()> {
+    error.setattr("args", (format!("{name}: {error}"),))
+}
+
+/// Returns an error of an extractor, which gets the argument's name from pyo3.
+///
+/// Pyo3 does not tell an extractor the name. It only calls `add_note("while processing 'seed'")` on the exception; see
+/// `argument_extraction_error` in its sources. So the exception gets an attribute `add_note` that adds the name to the
+/// message instead, and removes itself.
+fn to_be_named(py: Python<'_>, error: PyErr) -> PyErr {
+    let exception = error.value(py).clone().unbind();
+    let add_note = move |args: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| -> PyResult<()> {
+        let exception = exception.bind(args.py());
+        exception.delattr("add_note")?;
+        let note: String = args.get_item(0)?.extract()?;
+        add_name(exception, note.split('\'').nth(1).unwrap_or(&note))
+    };
+    let add_note = PyCFunction::new_closure(py, None, None, add_note);
+    // Without the attribute, the exception has pyo3's note.
+    let _ = add_note.and_then(|add_note| error.value(py).setattr("add_note", add_note));
+    error
 }
 
 /// Returns an integer of Python or NumPy, and `None` for anything else. A bool is an integer in Python, but gives
-/// `None` too: it is a mistake as a number, and a sequence of bools is a mask.
-pub(super) fn exact_integer(value: &Bound<'_, PyAny>) -> Option<PyResult<i128>> {
+/// `None` too: it is a mistake as a number, and a sequence of bools is a mask. An integer beyond 128 bits becomes the
+/// nearest one.
+pub(super) fn exact_integer(value: &Bound<'_, PyAny>) -> Option<i128> {
     if value.is_instance_of::<PyBool>() {
         return None;
     }
     // Most integers are small, and `i64` is faster than `i128`.
     if let Ok(integer) = value.extract::<i64>() {
-        return Some(Ok(integer.into()));
+        return Some(integer.into());
     }
     match value.extract::<i128>() {
-        Ok(integer) => Some(Ok(integer.max(LEAST))),
+        Ok(integer) => Some(integer),
         Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => {
-            Some(value.lt(0).map(|is_negative| if is_negative { LEAST } else { i128::MAX }))
+            Some(if value.lt(0).unwrap_or(false) { i128::MIN } else { i128::MAX })
         }
         Err(_) => None,
     }
-}
-
-/// Returns the integer of an argument that `int` extracted.
-pub(super) fn checked(name: &str, value: i128) -> PyResult<i128> {
-    if value >= LEAST {
-        return Ok(value);
-    }
-    let types = OTHER_TYPES.lock().unwrap_or_else(PoisonError::into_inner);
-    let found = usize::try_from(value - i128::MIN).ok().and_then(|place| types.get(place));
-    let found = found.map_or("another type", String::as_str);
-    Err(PyTypeError::new_err(format!("{name}: expected an int, found {found}")))
-}
-
-/// Checks an integer argument, and converts it to another type.
-pub(super) fn within<T>(name: &'static str, value: i128, range: RangeInclusive<T>) -> PyResult<T>
-where
-    T: TryFrom<i128> + PartialOrd + Display,
-{
-    let value = checked(name, value)?;
-    match T::try_from(value) {
-        Ok(number) if range.contains(&number) => Ok(number),
-        _ => Err(Error::argument(name, format!("{}..={}", range.start(), range.end()), shown(value)).into()),
-    }
-}
-
-/// Checks an optional integer argument.
-pub(super) fn optional_within<T>(
-    name: &'static str,
-    value: Option<i128>,
-    range: RangeInclusive<T>,
-) -> PyResult<Option<T>>
-where
-    T: TryFrom<i128> + PartialOrd + Display,
-{
-    value.map(|value| within(name, value, range)).transpose()
-}
-
-/// Checks an integer argument that has no upper limit but its type's.
-pub(super) fn at_least(min: u64, name: &'static str, value: i128) -> PyResult<u64> {
-    within(name, value, min..=u64::MAX)
-}
-
-/// Checks an optional integer argument that has no upper limit but its type's.
-pub(super) fn optional_at_least(min: u64, name: &'static str, value: Option<i128>) -> PyResult<Option<u64>> {
-    optional_within(name, value, min..=u64::MAX)
-}
-
-/// Checks the argument `workers`.
-pub(super) fn workers_from(workers: Option<i128>) -> PyResult<Option<usize>> {
-    optional_within("workers", workers, 1..=MAX_WORKERS)
 }
 
 /// Returns an integer for a message.
 pub(super) fn shown(value: i128) -> String {
     match value {
         i128::MAX => "an integer above 127 bits".into(),
-        LEAST => "a negative integer of 127 bits or more".into(),
+        i128::MIN => "a negative integer above 127 bits".into(),
         value => value.to_string(),
     }
 }

@@ -1,7 +1,7 @@
 //! The loader of batches, `a2store.Loader`.
 
 use super::batch::PyBatch;
-use super::integers::{at_least, int};
+use super::integers::U64;
 use super::interrupt::checking;
 use crate::loader::{BatchEnd, Batches, Loader, LoaderState, Position, RankShare, Sampling, Start};
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
@@ -88,8 +88,8 @@ impl PyLoader {
     /// >>> loader.set_epoch(1)
     /// >>> loader.epoch
     /// 1
-    fn set_epoch(&self, #[pyo3(from_py_with = int)] epoch: i128) -> PyResult<()> {
-        self.loader.set_epoch(at_least(0, "epoch", epoch)?);
+    fn set_epoch(&self, epoch: U64) -> PyResult<()> {
+        self.loader.set_epoch(epoch.get());
         Ok(())
     }
 
@@ -107,8 +107,8 @@ impl PyLoader {
     /// >>> loader.skip_batches(20)
     /// >>> sum(len(batch) for batch in loader)
     /// 9320
-    fn skip_batches(&self, #[pyo3(from_py_with = int)] n: i128) -> PyResult<()> {
-        self.loader.skip_batches(at_least(0, "n", n)?);
+    fn skip_batches(&self, n: U64) -> PyResult<()> {
+        self.loader.skip_batches(n.get());
         Ok(())
     }
 

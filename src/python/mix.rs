@@ -1,6 +1,6 @@
 //! A loader of several tables, `a2store.mix`.
 
-use super::integers::{at_least, int, optional_int, optional_within, within};
+use super::integers::{BatchSize, Bounded, NumSamples, Prefetch, Rank, U64, WorldSize};
 use super::loader::PyLoader;
 use super::table::PyStepTable;
 use crate::loader::{self, LoaderOptions, Sampling};
@@ -43,17 +43,17 @@ use pyo3::types::PyMapping;
 pub(super) fn mix(
     py: Python<'_>,
     tables: &Bound<'_, PyAny>,
-    #[pyo3(from_py_with = int)] batch_size: i128,
-    #[pyo3(from_py_with = int)] seed: i128,
-    #[pyo3(from_py_with = int)] epoch: i128,
-    #[pyo3(from_py_with = optional_int)] num_samples: Option<i128>,
+    #[pyo3(from_py_with = BatchSize::int)] batch_size: usize,
+    #[pyo3(from_py_with = U64::int)] seed: u64,
+    #[pyo3(from_py_with = U64::int)] epoch: u64,
+    num_samples: Option<NumSamples>,
     drop_last: bool,
-    #[pyo3(from_py_with = int)] rank: i128,
-    #[pyo3(from_py_with = int)] world_size: i128,
+    #[pyo3(from_py_with = Rank::int)] rank: usize,
+    #[pyo3(from_py_with = WorldSize::int)] world_size: usize,
     tokens: &str,
     symmetries: bool,
     columns: Option<Vec<String>>,
-    #[pyo3(from_py_with = int)] prefetch: i128,
+    #[pyo3(from_py_with = Prefetch::int)] prefetch: usize,
     transform: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyLoader> {
     let pairs = match tables.cast::<PyMapping>() {
@@ -79,20 +79,19 @@ pub(super) fn mix(
         };
         parts.push((table.get().table().clone(), share));
     }
-    let world_size = within("world_size", world_size, 1..=1 << 24)?;
     let options = LoaderOptions {
-        batch_size: within("batch_size", batch_size, 1..=1 << 28)?,
+        batch_size,
         sampling: Sampling::Shuffled,
-        num_samples: optional_within("num_samples", num_samples, 0..=1 << 62)?,
-        seed: at_least(0, "seed", seed)?,
-        epoch: at_least(0, "epoch", epoch)?,
+        num_samples: num_samples.map(Bounded::get),
+        seed,
+        epoch,
         drop_last,
-        rank: within("rank", rank, 0..=world_size - 1)?,
+        rank,
         world_size,
         tokens: tokens.parse()?,
         symmetries,
         columns,
-        prefetch: within("prefetch", prefetch, 0..=1 << 12)?,
+        prefetch,
     };
     PyLoader::new(py.detach(|| loader::mix(&parts, options))?, transform)
 }

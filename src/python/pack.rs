@@ -1,24 +1,20 @@
 //! The reader of packs, `a2store.PackReader`.
 
-use super::indices::row_indices;
-use super::integers::{
-    at_least, checked, exact_integer, int, optional_at_least, optional_int, optional_within, shown, workers_from,
-};
+use super::indices::place;
+use super::integers::{AnyInt, Bounded, Positive, U64, Workers, exact_integer};
 use super::interrupt::{checking, interruptible};
 use super::numpy::copied_array;
-use super::pack_iterators::{BATCH_RUNS, PyPackBatchIterator, PyPackIterator, PyPackStepIterator, decode_all, pyrun};
+use super::pack_iterators::{BATCH_RUNS, PyPackBatchIterator, PyPackIterator, decode_all, pyrun};
 use super::progress::ProgressOption;
-use super::reports::skips_errors;
+use super::results::{IntoInstance, skips_errors};
 use super::run::PyRun;
 use super::table::PyStepTable;
 use crate::cancellation::CancellationToken;
-use crate::error::{Error, ErrorKind};
-use crate::format::{JsonlOptions, JsonlReport, PackReader, PackStats, RunKind, ValidateOptions};
-use crate::loader::Permutation;
+use crate::format::{JsonlOptions, PackReader, ValidateOptions};
 use crate::table::{FromRunsOptions, HeldOut, SplitUnit, StepTable};
-use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::PyTuple;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -41,31 +37,6 @@ pub(super) struct PyPackReader {
     checksums: bool,
 }
 
-/// Statistics of a pack. Lengths are numbers of steps; a percentile is the length at the nearest rank.
-///
-/// >>> stats = a2store.PackReader.open("games.a2pack").stats
-/// >>> stats.count, stats.p50, stats.highest_tiles
-/// (20, 1483, {512: 1, 1024: 7, 2048: 10, 4096: 2})
-#[pyclass(frozen, name = "PackStats", module = "a2store")]
-pub(super) struct PyPackStats(PackStats);
-
-/// A summary of what ``PackReader.to_jsonl`` wrote.
-///
-/// >>> report = a2store.PackReader.open("games.a2pack").to_jsonl("games.jsonl", by_step=True)
-/// >>> report.num_runs, report.errors
-/// (20, [])
-#[pyclass(frozen, get_all, name = "JsonlReport", module = "a2store")]
-pub(super) struct PyJsonlReport {
-    /// The number of runs written.
-    num_runs: u64,
-    /// The number of steps of those runs.
-    num_steps: u64,
-    /// The number of bytes written.
-    num_bytes: u64,
-    /// One message for each run that could not be read.
-    errors: Vec<String>,
-}
-
 impl PyPackReader {
     fn pack(&self) -> PyResult<PackReader> {
         self.lock().clone().ok_or_else(|| PyValueError::new_err("the pack is closed"))
@@ -77,24 +48,7 @@ impl PyPackReader {
 
     /// Returns a run's index; a negative one counts from the end.
     fn place(&self, index: i128) -> PyResult<usize> {
-        let (len, index) = (self.pack()?.len(), checked("index", index)?);
-        let place = if index < 0 { index + len as i128 } else { index };
-        let place = usize::try_from(place).ok().filter(|&place| place < len);
-        let index = shown(index);
-        place.ok_or_else(|| PyIndexError::new_err(format!("index {index} is out of bounds for a pack of {len} runs")))
-    }
-
-    /// Reads the rows of all runs.
-    fn table(&self, py: Python<'_>, workers: Option<i128>, on_error: &str) -> PyResult<StepTable> {
-        let (workers, skip_errors) = (workers_from(workers)?, skips_errors(on_error)?);
-        let options = FromRunsOptions { workers, skip_errors, ..FromRunsOptions::default() };
-        let pack = self.pack()?;
-        interruptible(py, Some(false), |progress, cancel| StepTable::from_pack(&pack, &options, progress, cancel))
-    }
-
-    fn total_steps(&self, py: Python<'_>) -> PyResult<u64> {
-        let pack = self.pack()?;
-        Ok(interruptible(py, Some(false), |progress, cancel| pack.stats(progress, cancel))?.total_steps)
+        place(index, self.pack()?.len(), ("pack", "runs"))
     }
 }
 
@@ -174,21 +128,6 @@ impl PyPackReader {
         Ok((slf.get_type().getattr("open")?, (path, slf.get().checksums)))
     }
 
-    /// Return the format of a run according to the index: ``"v1"`` is A2T1, ``"v2"`` is a2run2.
-    ///
-    /// - ``index``: the index of the run; a negative one counts from the end.
-    ///
-    /// Raises ``IndexError`` for an index that is out of bounds.
-    ///
-    /// >>> a2store.PackReader.open("games.a2pack").kind(0)
-    /// 'v2'
-    fn kind(&self, #[pyo3(from_py_with = int)] index: i128) -> PyResult<&'static str> {
-        Ok(match self.pack()?.kind(self.place(index)?)? {
-            RunKind::V1 => "v1",
-            RunKind::V2 => "v2",
-        })
-    }
-
     /// Decode and return a run.
     ///
     /// - ``index``: the index of the run; a negative one counts from the end.
@@ -198,13 +137,13 @@ impl PyPackReader {
     ///
     /// >>> a2store.PackReader.open("games.a2pack").decode(-1)
     /// Run(934 steps, max_score=16248, engine="a2store-expectimax-1", a2run2)
-    fn decode(&self, py: Python<'_>, #[pyo3(from_py_with = int)] index: i128) -> PyResult<PyRun> {
-        let index = self.place(index)?;
+    fn decode(&self, py: Python<'_>, index: AnyInt) -> PyResult<PyRun> {
+        let index = self.place(index.get())?;
         let pack = self.pack()?;
         Ok(pyrun(&pack, index, py.detach(|| pack.decode_auto_v2(index))?))
     }
 
-    fn __getitem__(&self, py: Python<'_>, #[pyo3(from_py_with = int)] index: i128) -> PyResult<PyRun> {
+    fn __getitem__(&self, py: Python<'_>, index: AnyInt) -> PyResult<PyRun> {
         self.decode(py, index)
     }
 
@@ -229,30 +168,27 @@ impl PyPackReader {
     }
 
     fn __iter__(&self) -> PyResult<PyPackIterator> {
-        self.iter()
+        self.iter(None)
     }
 
-    /// Return an iterator over all runs in order; it decodes some megabytes ahead in parallel.
+    /// Return an iterator over runs; it decodes some megabytes ahead in parallel.
     ///
     /// At a damaged run the iterator raises ``DecodeError``; the next call continues with the following run.
     ///
-    /// >>> sum(len(run) for run in a2store.PackReader.open("games.a2pack").iter())
-    /// 29320
-    fn iter(&self) -> PyResult<PyPackIterator> {
-        Ok(PyPackIterator::new(&self.pack()?, None))
-    }
-
-    /// Return an iterator like ``iter``, over the runs at ``indices``, in that order.
-    ///
-    /// - ``indices``: the indices of the runs, with repetitions; negative ones count from the end.
+    /// - ``indices``: the indices of the runs, in this order, with repetitions; negative ones count from the end.
+    ///   ``None`` = all runs, in order.
     ///
     /// Raises ``IndexError`` at once for an index that is out of bounds.
     ///
     /// >>> pack = a2store.PackReader.open("games.a2pack")
-    /// >>> [run.meta.max_score for run in pack.iter_indices([3, 0])]
+    /// >>> sum(len(run) for run in pack.iter())
+    /// 29320
+    /// >>> [run.meta.max_score for run in pack.iter([3, 0])]
     /// [25888, 11308]
-    fn iter_indices(&self, indices: &Bound<'_, PyAny>) -> PyResult<PyPackIterator> {
-        Ok(PyPackIterator::new(&self.pack()?, Some(self.places(indices)?)))
+    #[pyo3(signature = (indices=None))]
+    fn iter(&self, indices: Option<&Bound<'_, PyAny>>) -> PyResult<PyPackIterator> {
+        let places = indices.map(|indices| self.places(indices)).transpose()?;
+        Ok(PyPackIterator::new(&self.pack()?, places))
     }
 
     /// Return an iterator over lists of ``batch_size`` runs; the last list may be shorter.
@@ -261,7 +197,8 @@ impl PyPackReader {
     /// - ``shuffle``: whether to shuffle the runs. The order depends on ``seed`` alone.
     /// - ``seed``: in ``0..2**64``; ``None`` = a new seed each time.
     /// - ``workers``: threads to decode with, 1 to 1,024; ``None`` = a pool shared by all readers, one thread per core.
-    /// - ``indices``: the indices of the runs, such as one half of ``split``; ``None`` = all.
+    /// - ``indices``: the indices of the runs, such as one part of
+    ///   ``train_test_split``; ``None`` = all.
     /// - ``on_error``: the effect of a damaged run. ``"raise"`` raises its error; the next call continues with the
     ///   other runs of the same list. ``"skip"`` leaves the run out of its list and adds its error to ``errors`` of the
     ///   iterator.
@@ -275,55 +212,17 @@ impl PyPackReader {
     #[pyo3(signature = (batch_size, shuffle=false, seed=None, workers=None, *, indices=None, on_error="raise"))]
     fn iter_batches(
         &self,
-        #[pyo3(from_py_with = int)] batch_size: i128,
+        batch_size: Positive,
         shuffle: bool,
-        #[pyo3(from_py_with = optional_int)] seed: Option<i128>,
-        #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
+        seed: Option<U64>,
+        workers: Option<Workers>,
         indices: Option<&Bound<'_, PyAny>>,
         on_error: &str,
     ) -> PyResult<PyPackBatchIterator> {
-        let (batch_size, skip_errors) = (at_least(1, "batch_size", batch_size)?, skips_errors(on_error)?);
-        let (seed, workers) = (optional_at_least(0, "seed", seed)?, workers_from(workers)?);
+        let (batch_size, skip_errors) = (batch_size.get(), skips_errors(on_error)?);
+        let (seed, workers) = (seed.map(Bounded::get), workers.map(Bounded::get));
         let chosen = indices.map(|indices| self.places(indices)).transpose()?;
         Ok(PyPackBatchIterator::new(&self.pack()?, batch_size, chosen, shuffle, seed, workers, skip_errors)?)
-    }
-
-    /// Return an iterator over batches of steps; first it reads all steps into memory, 32 bytes each.
-    ///
-    /// A row's ``run_id`` is the index of the run in the pack. For training, ``to_table().loader(…)`` offers more.
-    ///
-    /// - ``batch_size``: rows per batch, at least 1; the last batch may have fewer.
-    /// - ``shuffle``, ``seed``: as in ``iter_batches``, over all steps.
-    /// - ``workers``: threads to read with, 1 to 1,024; ``None`` = one per core.
-    /// - ``indices``: the steps to return, numbered through all runs that were read; ``None`` = all.
-    /// - ``on_error``: as in ``to_table``.
-    ///
-    /// Raises ``DecodeError`` for a damaged run, and ``MemoryLimitError``. Otherwise raises as ``iter_batches`` does.
-    ///
-    /// >>> pack = a2store.PackReader.open("games.a2pack")
-    /// >>> batch = next(pack.iter_step_batches(512, shuffle=True, seed=1))
-    /// >>> batch.tokens.shape, batch.ev_values.dtype
-    /// ((512, 16), dtype('float32'))
-    #[pyo3(signature = (batch_size, shuffle=false, seed=None, workers=None, *, indices=None, on_error="raise"))]
-    #[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
-    fn iter_step_batches(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = int)] batch_size: i128,
-        shuffle: bool,
-        #[pyo3(from_py_with = optional_int)] seed: Option<i128>,
-        #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
-        indices: Option<&Bound<'_, PyAny>>,
-        on_error: &str,
-    ) -> PyResult<PyPackStepIterator> {
-        let (batch_size, seed) = (at_least(1, "batch_size", batch_size)?, optional_at_least(0, "seed", seed)?);
-        let table = self.table(py, workers, on_error)?;
-        let chosen = indices.map(|indices| row_indices(py, indices, table.num_rows())).transpose()?;
-        if let Some(&index) = chosen.iter().flatten().find(|&&index| index >= table.num_rows()) {
-            let error = Error::from(ErrorKind::IndexOutOfBounds { index: index.into(), len: table.num_rows() });
-            return Err(error.into());
-        }
-        Ok(PyPackStepIterator::new(table, batch_size, chosen, shuffle, seed)?)
     }
 
     /// Return the steps of all runs as a table. A row's ``run_id`` is the index of the run in the pack.
@@ -335,107 +234,41 @@ impl PyPackReader {
     /// >>> a2store.PackReader.open("games.a2pack").to_table()
     /// StepTable(29320 rows of 32 bytes)
     #[pyo3(signature = (*, workers=None, on_error="raise"))]
-    fn to_table(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
-        on_error: &str,
-    ) -> PyResult<PyStepTable> {
-        Ok(PyStepTable::new(self.table(py, workers, on_error)?))
+    fn to_table(&self, py: Python<'_>, workers: Option<Workers>, on_error: &str) -> PyResult<PyStepTable> {
+        let (workers, skip_errors) = (workers.map(Bounded::get), skips_errors(on_error)?);
+        let options = FromRunsOptions { workers, skip_errors, ..FromRunsOptions::default() };
+        let pack = self.pack()?;
+        let table =
+            interruptible(py, Some(false), |progress, cancel| StepTable::from_pack(&pack, &options, progress, cancel))?;
+        Ok(PyStepTable::new(table))
     }
 
-    /// Split the indices of all runs, or of all steps, at random; return (train, test), each in ascending order.
+    /// Split the runs, and return the ascending indices of the two parts, ``(train, test)``.
     ///
-    /// - ``unit``: ``"run"`` or ``"step"``: whether to split runs or steps. ``"run"`` keeps all steps of a run on one
-    ///   side.
-    /// - ``test_pct``: the test part as a fraction between 0 and 1. Its size is rounded down, but is at least one.
-    /// - ``test_size``: the size of the test part as a number, instead of ``test_pct``.
-    /// - ``seed``: in ``0..2**64``; equal seeds give equal splits.
+    /// The same runs are in ``test`` as in ``to_table().train_test_split(…)``. They stay there when runs are appended to
+    /// the pack. Runs of one game are on one side.
     ///
-    /// Raises ``ValueError`` unless exactly one of ``test_pct`` and ``test_size`` is given and in range, and for
-    /// another ``unit``.
-    ///
-    /// >>> pack = a2store.PackReader.open("games.a2pack")
-    /// >>> train, test = pack.split(test_pct=0.2, seed=1)
-    /// >>> train.dtype, len(train), len(test)
-    /// (dtype('uint64'), 16, 4)
-    #[pyo3(signature = (unit="run", *, test_pct=None, test_size=None, seed=0))]
-    fn split<'py>(
-        &self,
-        py: Python<'py>,
-        unit: &str,
-        test_pct: Option<f64>,
-        #[pyo3(from_py_with = optional_int)] test_size: Option<i128>,
-        #[pyo3(from_py_with = int)] seed: i128,
-    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
-        let (test_size, seed) = (optional_at_least(0, "test_size", test_size)?, at_least(0, "seed", seed)?);
-        let total = match unit {
-            "run" => self.pack()?.len() as u64,
-            "step" => self.total_steps(py)?,
-            other => return Err(Error::argument("unit", "run or step", other).into()),
-        };
-        let test_size = match (test_pct, test_size) {
-            // At least one, unless there is none.
-            (Some(part), None) if part > 0.0 && part < 1.0 => ((total as f64 * part) as u64).max(1).min(total),
-            (Some(part), None) => {
-                return Err(Error::argument("test_pct", "a fraction between 0 and 1", part).into());
-            }
-            (None, Some(size)) if size <= total => size,
-            (None, Some(size)) => {
-                return Err(Error::argument("test_size", format!("at most {total}"), size).into());
-            }
-            _ => return Err(PyValueError::new_err("split: expected exactly one of test_pct and test_size")),
-        };
-        let (train, test) = py.detach(|| {
-            let permutation = Permutation::new(total, seed, 0)?;
-            let mut is_test = vec![false; total as usize];
-            (0..test_size).filter_map(|position| permutation.get(position)).for_each(|i| is_test[i as usize] = true);
-            let of = |part: bool| (0..total).filter(|&i| is_test[i as usize] == part).collect::<Vec<u64>>();
-            Ok::<_, Error>((of(false), of(true)))
-        })?;
-        Ok((copied_array(py, &train, "<u8", None)?, copied_array(py, &test, "<u8", None)?))
-    }
-
-    /// Split the pack by run or step, and return the ascending indices of the two parts, ``(train, test)``.
-    ///
-    /// The same runs and steps are in ``test`` as in ``to_table().train_test_split(…)``. They stay there when
-    /// runs are appended to the pack. Runs of one game are on one side. ``split`` instead makes a part of an exact
-    /// size, so runs of one game may be on both sides.
-    ///
-    /// - ``test_size``: the approximate share of runs or steps in ``test``, in ``0..=1``.
+    /// - ``test_size``: the approximate share of runs in ``test``, in ``0..=1``.
     /// - ``seed``: the seed of the split, in ``0..2**64``.
-    /// - ``unit``: ``"run"`` = indices of runs; ``"step"`` = numbers of steps, as ``iter_step_batches`` takes them; all
-    ///   steps are then read into memory.
     ///
-    /// Raises ``ValueError`` for a share out of range and another unit. Raises ``DecodeError`` for a damaged run, and
-    /// ``MemoryLimitError``, with ``unit="step"``.
+    /// Raises ``ValueError`` for a share out of range, and ``DecodeError`` for a damaged run.
     ///
     /// >>> pack = a2store.PackReader.open("games.a2pack")
     /// >>> train, test = pack.train_test_split(0.2, seed=1)
     /// >>> set(test.tolist()) == set(pack.to_table().train_test_split(0.2, seed=1)[1]["run_id"].tolist())
     /// True
-    #[pyo3(signature = (test_size=0.1, *, seed=0, unit="run"))]
+    #[pyo3(signature = (test_size=0.1, *, seed=0))]
     fn train_test_split<'py>(
         &self,
         py: Python<'py>,
         test_size: f64,
-        #[pyo3(from_py_with = int)] seed: i128,
-        unit: &str,
+        #[pyo3(from_py_with = U64::int)] seed: u64,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
-        let unit: SplitUnit = unit.parse()?;
-        let held_out = HeldOut::new("test_size", test_size, at_least(0, "seed", seed)?, unit)?;
-        let (test, train): (Vec<u64>, Vec<u64>) = match unit {
-            SplitUnit::Run => {
-                let pack = self.pack()?;
-                let games = checking(py, |cancel| pack.games(cancel))?;
-                (0..pack.len() as u64).partition(|&run| held_out.run(games[run as usize], run as u32))
-            }
-            SplitUnit::Step => {
-                let table = self.table(py, None, "raise")?;
-                let sides = checking(py, |cancel| table.split_by(&held_out, unit, cancel))?;
-                (sides.1.ranges().flatten().collect(), sides.0.ranges().flatten().collect())
-            }
-        };
+        let held_out = HeldOut::new("test_size", test_size, seed, SplitUnit::Run)?;
+        let pack = self.pack()?;
+        let games = checking(py, |cancel| pack.games(cancel))?;
+        let (test, train): (Vec<u64>, Vec<u64>) =
+            (0..pack.len() as u64).partition(|&run| held_out.run(games[run as usize], run as u32));
         Ok((copied_array(py, &train, "<u8", None)?, copied_array(py, &test, "<u8", None)?))
     }
 
@@ -461,22 +294,20 @@ impl PyPackReader {
     /// (20, 29320)
     #[pyo3(signature = (path, parallel=true, by_step=false, workers=None, progress=None, *, compact=false))]
     #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // The shape that pyo3 asks for.
-    fn to_jsonl(
+    fn to_jsonl<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         path: PathBuf,
         parallel: bool,
         by_step: bool,
-        #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
+        workers: Option<Workers>,
         progress: Option<ProgressOption>,
         compact: bool,
-    ) -> PyResult<PyJsonlReport> {
-        let options = JsonlOptions { by_step, compact, parallel, workers: workers_from(workers)? };
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let options = JsonlOptions { by_step, compact, parallel, workers: workers.map(Bounded::get) };
         let pack = self.pack()?;
         let report = interruptible(py, progress, |progress, cancel| pack.to_jsonl(&path, &options, progress, cancel))?;
-        let JsonlReport { num_runs, num_steps, num_bytes, errors, .. } = report;
-        let errors = errors.iter().map(ToString::to_string).collect();
-        Ok(PyJsonlReport { num_runs, num_steps, num_bytes, errors })
+        report.into_instance(py)
     }
 
     /// The statistics. They are read from the pack if it has them, and otherwise computed once, in parallel.
@@ -486,9 +317,9 @@ impl PyPackReader {
     /// >>> a2store.PackReader.open("games.a2pack").stats
     /// PackStats(count=20, total_steps=29320, min_len=482, max_len=3773, mean_len=1466.0)
     #[getter]
-    fn stats(&self, py: Python<'_>) -> PyResult<PyPackStats> {
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let pack = self.pack()?;
-        Ok(PyPackStats(checking(py, |cancel| pack.stats(&(), cancel))?))
+        checking(py, |cancel| pack.stats(&(), cancel))?.into_instance(py)
     }
 
     /// Decode every run, compare every checksum, and return a list of all problems.
@@ -504,12 +335,12 @@ impl PyPackReader {
     fn validate(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = optional_int)] sample: Option<i128>,
-        #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
+        sample: Option<Bounded<usize, 0, { usize::MAX as i128 }>>,
+        workers: Option<Workers>,
         progress: Option<ProgressOption>,
     ) -> PyResult<Vec<String>> {
-        let sample = optional_within("sample", sample, 0..=usize::MAX)?;
-        let options = ValidateOptions { sample, workers: workers_from(workers)? };
+        let sample = sample.map(Bounded::get);
+        let options = ValidateOptions { sample, workers: workers.map(Bounded::get) };
         let pack = self.pack()?;
         let report = interruptible(py, progress, |progress, cancel| pack.validate(&options, progress, cancel))?;
         Ok(report.problems.iter().map(ToString::to_string).collect())
@@ -523,129 +354,8 @@ impl PyPackReader {
             |found: &Bound<'_, PyAny>| PyTypeError::new_err(format!("indices: expected integers, found {found}"));
         let place = |index: PyResult<Bound<'_, PyAny>>| {
             let index = index?;
-            self.place(exact_integer(&index).ok_or_else(|| wrong(&index))??)
+            self.place(exact_integer(&index).ok_or_else(|| wrong(&index))?)
         };
         indices.try_iter().map_err(|_| wrong(indices))?.map(place).collect()
-    }
-}
-
-#[pymethods]
-impl PyJsonlReport {
-    fn __repr__(&self) -> String {
-        let PyJsonlReport { num_runs, num_steps, num_bytes, errors } = self;
-        let errors = errors.len();
-        format!("JsonlReport(num_runs={num_runs}, num_steps={num_steps}, num_bytes={num_bytes}, {errors} errors)")
-    }
-}
-
-#[pymethods]
-impl PyPackStats {
-    /// The number of runs.
-    #[getter]
-    fn count(&self) -> u64 {
-        self.0.count
-    }
-
-    /// The number of steps of all runs.
-    #[getter]
-    fn total_steps(&self) -> u64 {
-        self.0.total_steps
-    }
-
-    /// The length of the shortest run.
-    #[getter]
-    fn min_len(&self) -> u32 {
-        self.0.min_len
-    }
-
-    /// The length of the longest run.
-    #[getter]
-    fn max_len(&self) -> u32 {
-        self.0.max_len
-    }
-
-    /// The mean length.
-    #[getter]
-    fn mean_len(&self) -> f64 {
-        self.0.mean_len
-    }
-
-    /// The median length.
-    #[getter]
-    fn p50(&self) -> u32 {
-        self.0.p50
-    }
-
-    /// The 90th percentile of the lengths.
-    #[getter]
-    fn p90(&self) -> u32 {
-        self.0.p90
-    }
-
-    /// The 99th percentile of the lengths.
-    #[getter]
-    fn p99(&self) -> u32 {
-        self.0.p99
-    }
-
-    /// ``p50``, under its name in older tools for packs.
-    // The names in older tools for packs.
-    #[getter]
-    fn p50_len(&self) -> u32 {
-        self.0.p50
-    }
-
-    /// ``p90``, under its name in older tools for packs.
-    #[getter]
-    fn p90_len(&self) -> u32 {
-        self.0.p90
-    }
-
-    /// ``p99``, under its name in older tools for packs.
-    #[getter]
-    fn p99_len(&self) -> u32 {
-        self.0.p99
-    }
-
-    /// ``highest_tiles``, under its name in older tools for packs.
-    #[getter]
-    fn highest_tile_hist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        self.highest_tiles(py)
-    }
-
-    /// ``engines``, under its name in older tools for packs.
-    #[getter]
-    fn engine_counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        self.engines(py)
-    }
-
-    /// The number of runs whose header cannot be read. ``highest_tiles`` and ``engines`` exclude them.
-    #[getter]
-    fn unreadable(&self) -> u64 {
-        self.0.unreadable
-    }
-
-    /// The number of runs by highest tile.
-    #[getter]
-    fn highest_tiles<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let tiles = PyDict::new(py);
-        self.0.highest_tiles.iter().try_for_each(|(tile, runs)| tiles.set_item(tile, runs))?;
-        Ok(tiles)
-    }
-
-    /// The number of runs by engine, in descending order of the number.
-    #[getter]
-    fn engines<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let engines = PyDict::new(py);
-        self.0.engines.iter().try_for_each(|(engine, runs)| engines.set_item(engine, runs))?;
-        Ok(engines)
-    }
-
-    fn __repr__(&self) -> String {
-        let PackStats { count, total_steps, min_len, max_len, mean_len, .. } = &self.0;
-        format!(
-            "PackStats(count={count}, total_steps={total_steps}, min_len={min_len}, max_len={max_len}, \
-             mean_len={mean_len:.1})"
-        )
     }
 }

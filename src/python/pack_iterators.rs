@@ -1,8 +1,7 @@
 //! Iterators over the runs and steps of a pack.
 
-use super::batch::PyBatch;
 use super::interrupt::signals;
-use super::reports::PyRejected;
+use super::results::instances;
 use super::run::PyRun;
 use crate::archive::Rejected;
 use crate::cancellation::CancellationToken;
@@ -11,7 +10,6 @@ use crate::format::{PackIter, PackReader, RunKind, RunSource};
 use crate::loader::Permutation;
 use crate::random;
 use crate::run::Run;
-use crate::table::StepTable;
 use crate::workers;
 use pyo3::prelude::*;
 use std::collections::VecDeque;
@@ -21,7 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Runs with their indices in the pack.
 type RunBatch = Vec<(usize, Run)>;
 
-/// An iterator over runs of a pack, which ``PackReader.iter`` and ``PackReader.iter_indices`` return.
+/// An iterator over runs of a pack, which ``PackReader.iter`` returns.
 ///
 /// ``next`` raises ``DecodeError`` at a damaged run; the call after it continues with the following run.
 ///
@@ -47,67 +45,17 @@ pub(super) struct PyPackIterator {
 #[pyclass(frozen, name = "PackBatchIterator", module = "a2store")]
 pub(super) struct PyPackBatchIterator {
     pack: PackReader,
-    order: IndexOrder,
+    /// The indices of the runs, in order.
+    places: Vec<usize>,
     batch_size: u64,
     workers: Option<usize>,
     skip_errors: bool,
-    next: Mutex<u64>,
+    /// The number of runs that were decoded.
+    next: Mutex<usize>,
     /// Decoded batches that were not returned yet, and errors that were not raised yet.
     ready: Mutex<VecDeque<Result<RunBatch>>>,
     /// The errors of the runs that were skipped.
     errors: Mutex<Vec<Rejected>>,
-}
-
-/// An iterator over batches of steps of a pack. ``len`` is the total number of batches; it never decreases.
-///
-/// >>> batches = a2store.PackReader.open("games.a2pack").iter_step_batches(4096)
-/// >>> len(batches), len(next(batches))
-/// (8, 4096)
-#[pyclass(frozen, name = "PackStepIterator", module = "a2store")]
-pub(super) struct PyPackStepIterator {
-    table: StepTable,
-    order: IndexOrder,
-    batch_size: u64,
-    next: Mutex<u64>,
-}
-
-/// A selection of indices, with their order.
-struct IndexOrder {
-    /// The selected indices; `None` means all.
-    chosen: Option<Vec<u64>>,
-    len: u64,
-    permutation: Option<Permutation>,
-}
-
-impl IndexOrder {
-    fn new(total: u64, chosen: Option<Vec<u64>>, shuffle: bool, seed: Option<u64>) -> Result<IndexOrder> {
-        let len = chosen.as_ref().map_or(total, |chosen| chosen.len() as u64);
-        let permutation = match shuffle {
-            true => Some(Permutation::new(len, seed.map_or_else(random::seed, Ok)?, 0)?),
-            false => None,
-        };
-        Ok(IndexOrder { chosen, len, permutation })
-    }
-
-    fn get(&self, position: u64) -> Option<u64> {
-        let place = match &self.permutation {
-            Some(permutation) => permutation.get(position)?,
-            None => position,
-        };
-        match &self.chosen {
-            Some(chosen) => chosen.get(usize::try_from(place).ok()?).copied(),
-            None => (place < self.len).then_some(place),
-        }
-    }
-
-    /// Takes the next `len` indices; none at the end.
-    fn take(&self, next: &Mutex<u64>, len: u64) -> Vec<u64> {
-        let mut next = lock(next);
-        let end = self.len.min(next.saturating_add(len));
-        let taken = (*next..end).filter_map(|position| self.get(position)).collect();
-        *next = end;
-        taken
-    }
 }
 
 impl PyPackIterator {
@@ -155,11 +103,15 @@ impl PyPackBatchIterator {
         skip_errors: bool,
     ) -> Result<PyPackBatchIterator> {
         workers::check(workers)?;
-        let chosen = chosen.map(|places| places.into_iter().map(|place| place as u64).collect());
-        let order = IndexOrder::new(pack.len() as u64, chosen, shuffle, seed)?;
+        let mut places = chosen.unwrap_or_else(|| (0..pack.len()).collect());
+        if shuffle {
+            let len = places.len() as u64;
+            let permutation = Permutation::new(len, seed.map_or_else(random::seed, Ok)?, 0)?;
+            places = (0..len).filter_map(|position| Some(places[permutation.get(position)? as usize])).collect();
+        }
         Ok(PyPackBatchIterator {
             pack: pack.clone(),
-            order,
+            places,
             batch_size,
             workers,
             skip_errors,
@@ -175,14 +127,19 @@ impl PyPackBatchIterator {
             if let Some(ready) = lock(&self.ready).pop_front() {
                 return ready.map(Some);
             }
-            let places: Vec<usize> =
-                self.order.take(&self.next, self.batch_size).into_iter().map(|place| place as usize).collect();
+            let places = {
+                let mut next = lock(&self.next);
+                let rest = self.places.get(*next..).unwrap_or_default();
+                let places = rest.get(..self.batch_size as usize).unwrap_or(rest);
+                *next += places.len();
+                places
+            };
             if places.is_empty() {
                 return Ok(None);
             }
-            let runs = decode_all(&self.pack, &places, self.workers, cancel)?;
+            let runs = decode_all(&self.pack, places, self.workers, cancel)?;
             let (mut sound, mut ready) = (Vec::with_capacity(runs.len()), VecDeque::new());
-            for (place, run) in places.into_iter().zip(runs) {
+            for (&place, run) in places.iter().zip(runs) {
                 match run {
                     Ok(run) => sound.push((place, run)),
                     // A removed run is not an error.
@@ -209,7 +166,7 @@ impl PyPackBatchIterator {
     }
 
     fn __len__(&self) -> usize {
-        self.order.len.div_ceil(self.batch_size) as usize
+        (self.places.len() as u64).div_ceil(self.batch_size) as usize
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Vec<PyRun>>> {
@@ -223,51 +180,8 @@ impl PyPackBatchIterator {
 
     /// The runs that were skipped so far with ``on_error="skip"``, in order.
     #[getter]
-    fn errors(&self) -> Vec<PyRejected> {
-        lock(&self.errors).iter().map(PyRejected::from).collect()
-    }
-}
-
-impl PyPackStepIterator {
-    /// Iterates over the rows at `chosen`, or over all.
-    pub(super) fn new(
-        table: StepTable,
-        batch_size: u64,
-        chosen: Option<Vec<u64>>,
-        shuffle: bool,
-        seed: Option<u64>,
-    ) -> Result<PyPackStepIterator> {
-        let order = IndexOrder::new(table.num_rows(), chosen, shuffle, seed)?;
-        Ok(PyPackStepIterator { table, order, batch_size, next: Mutex::new(0) })
-    }
-}
-
-#[pymethods]
-impl PyPackStepIterator {
-    /// The runs that were skipped with ``on_error="skip"``, in order.
-    #[getter]
-    fn errors(&self) -> Vec<PyRejected> {
-        self.table.errors().iter().map(PyRejected::from).collect()
-    }
-
-    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
-    }
-
-    fn __len__(&self) -> usize {
-        self.order.len.div_ceil(self.batch_size) as usize
-    }
-
-    fn __next__(&self, py: Python<'_>) -> PyResult<Option<PyBatch>> {
-        let batch = py.detach(|| {
-            let rows = self.order.take(&self.next, self.batch_size);
-            if rows.is_empty() { Ok(None) } else { self.table.take(&rows).map(Some) }
-        })?;
-        Ok(batch.map(PyBatch::new))
-    }
-
-    fn __repr__(&self) -> String {
-        format!("PackStepIterator({} batches of {} rows)", self.__len__(), self.batch_size)
+    fn errors<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        instances(py, &*lock(&self.errors))
     }
 }
 

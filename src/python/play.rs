@@ -1,6 +1,6 @@
 //! Games that are played with a Python policy.
 
-use super::integers::{at_least, int, optional_int, optional_within, within, workers_from};
+use super::integers::{Bounded, Depth, NumEnvs, U64, Workers};
 use super::interrupt::interruptible;
 use super::logging::{deliver, deliver_all, listen};
 use super::numpy::{as_array, copied_array, type_and_shape, values};
@@ -46,11 +46,8 @@ pub(super) struct PyPlayer {
 impl PyPlayer {
     #[new]
     #[pyo3(signature = (depth=1, *, workers=None))]
-    fn new(
-        #[pyo3(from_py_with = int)] depth: i128,
-        #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
-    ) -> PyResult<PyPlayer> {
-        Ok(PyPlayer { depth: within("depth", depth, 0..=3)?, workers: workers_from(workers)? })
+    fn new(#[pyo3(from_py_with = Depth::int)] depth: u8, workers: Option<Workers>) -> PyResult<PyPlayer> {
+        Ok(PyPlayer { depth, workers: workers.map(Bounded::get) })
     }
 
     /// Returns the player's moves on boards, as a policy does; 0 where no move is legal.
@@ -195,12 +192,12 @@ impl PyPlayResult {
 pub(super) fn play(
     py: Python<'_>,
     policy: &Bound<'_, PyAny>,
-    #[pyo3(from_py_with = int)] num_games: i128,
-    #[pyo3(from_py_with = int)] batch_size: i128,
-    #[pyo3(from_py_with = int)] seed: i128,
+    num_games: U64,
+    batch_size: NumEnvs,
+    seed: U64,
     recorder: Option<Bound<'_, PyRecorder>>,
     tokens: &str,
-    #[pyo3(from_py_with = optional_int)] max_steps: Option<i128>,
+    max_steps: Option<Bounded<u32, 1, { u32::MAX as i128 }>>,
     temperature: f32,
     progress: Option<ProgressOption>,
 ) -> PyResult<PyPlayResult> {
@@ -211,10 +208,10 @@ pub(super) fn play(
     };
     let recorder = recorder.as_ref().map(|recorder| recorder.get().recorder());
     let mut options = PlayOptions {
-        num_games: at_least(0, "num_games", num_games)?,
-        batch_size: within("batch_size", batch_size, 1..=1 << 24)?,
-        seed: at_least(0, "seed", seed)?,
-        max_steps: optional_within("max_steps", max_steps, 1..=u32::MAX)?,
+        num_games: num_games.get(),
+        batch_size: batch_size.get(),
+        seed: seed.get(),
+        max_steps: max_steps.map(Bounded::get),
         temperature,
         workers: None,
     };

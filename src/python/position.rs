@@ -1,6 +1,6 @@
 //! Boards and positions for display.
 
-use super::integers::{int, within};
+use super::integers::{Bounded, U16, U64};
 use crate::board::{Board, Move, Palette, WideBoard, board_svg};
 use crate::error::Error;
 use crate::explore::Position;
@@ -34,12 +34,8 @@ pub(super) struct PyBoard(WideBoard);
 impl PyBoard {
     #[new]
     #[pyo3(signature = (board, tile_65536_mask=0))]
-    fn new(
-        #[pyo3(from_py_with = int)] board: i128,
-        #[pyo3(from_py_with = int)] tile_65536_mask: i128,
-    ) -> PyResult<PyBoard> {
-        let board = Board(within("board", board, 0..=u64::MAX)?);
-        Ok(PyBoard(WideBoard::new(board, within("tile_65536_mask", tile_65536_mask, 0..=u16::MAX)?)?))
+    fn new(board: U64, #[pyo3(from_py_with = U16::int)] tile_65536_mask: u16) -> PyResult<PyBoard> {
+        Ok(PyBoard(WideBoard::new(Board(board.get()), tile_65536_mask)?))
     }
 
     /// The tiles, row by row: a list of four lists of four integers; 0 = an empty cell.
@@ -66,13 +62,17 @@ impl PyBoard {
     /// >>> a2store.Board(0x12).to_svg()[:4]
     /// '<svg'
     #[pyo3(signature = (size=240, *, colors="classic"))]
-    fn to_svg(&self, #[pyo3(from_py_with = int)] size: i128, colors: &str) -> PyResult<String> {
+    fn to_svg(
+        &self,
+        #[pyo3(from_py_with = Bounded::<u32, 1, 10_000>::int)] size: u32,
+        colors: &str,
+    ) -> PyResult<String> {
         let palette = match colors {
             "classic" => Palette::Classic,
             "viridis" => Palette::Viridis,
             _ => return Err(Error::argument("colors", "\"classic\" or \"viridis\"", format!("{colors:?}")).into()),
         };
-        Ok(board_svg(self.0, palette, within("size", size, 1..=10_000)?))
+        Ok(board_svg(self.0, palette, size))
     }
 
     /// Write the board to an SVG file. An existing file is replaced.

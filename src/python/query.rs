@@ -1,20 +1,17 @@
-//! The methods of planned queries, `a2store.Query`.
+//! Planned queries, `a2store.Query`.
 
 use super::arrow::{ArrowBatch, ArrowSchema, columns_and_types, stream_capsule};
-use super::integers::{at_least, int, optional_at_least, optional_int};
+use super::integers::{Bounded, Positive, U64};
 use super::interrupt::{checking, interruptible, signals};
 use super::packages::{needed, signal_or, to_arrow, to_pandas, to_polars};
-use super::planned::{NOTEBOOK_ROWS, PyQuery, QueryCall};
 use super::progress::ProgressOption;
 use super::shard::shard_from;
 use super::table::PyStepTable;
-use super::values::{names_from, scalar};
+use super::values::names_from;
 use crate::cancellation::CancellationToken;
-use crate::error::Error;
 use crate::progress::Progress;
-use crate::query::{ArrowReader, Condition, QueryStream, RowFormat, WriteRowsOptions};
+use crate::query::{ArrowReader, Query, QueryStream, RowFormat, WriteRowsOptions};
 use crate::table::{ChosenEv, MaterializeOptions};
-use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use pyo3_arrow::error::PyArrowResult;
@@ -22,7 +19,59 @@ use pyo3_arrow::ffi::to_schema_pycapsule;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
+/// The number of rows that a notebook shows.
+pub(super) const NOTEBOOK_ROWS: usize = 10;
+
+/// A planned query over one version of an archive.
+///
+/// Each read of the result runs the query again. Any Arrow stream consumer can read a query (``__arrow_c_stream__``).
+/// It receives batches as they are computed, so the result need not fit in memory. If the query fails while it runs,
+/// the consumer raises its own exception.
+///
+/// A query that only filters, selects and computes on rows of one table keeps the table's order; ``steps`` is ordered
+/// by ``(run_id, step_index)``. Other queries follow their ORDER BY, or have no defined order.
+///
+/// A pickled query has its text, parameters, limits and tables, and a handle of the archive at its version.
+///
+/// >>> query = archive.sql("SELECT board, move FROM steps WHERE phase = 'late'")
+/// >>> pa.table(query).num_rows
+/// 1950
+/// >>> import polars
+/// >>> polars.DataFrame(query).shape
+/// (1950, 2)
+/// >>> import duckdb
+/// >>> duckdb.sql("SELECT move, count(*) FROM query GROUP BY move ORDER BY move").fetchall()
+/// [(0, 308), (1, 704), (2, 227), (3, 711)]
+#[pyclass(frozen, name = "Query", module = "a2store")]
+pub(super) struct PyQuery {
+    pub(super) query: Query,
+    call: QueryCall,
+}
+
+/// The call that returned a query. A pickled query repeats it.
+pub(super) struct QueryCall {
+    method: Py<PyAny>,
+    args: Py<PyTuple>,
+    keywords: Py<PyDict>,
+}
+
+impl QueryCall {
+    pub(super) fn new<'py>(
+        owner: &Bound<'py, PyAny>,
+        method: &str,
+        args: impl IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>, Error = PyErr>,
+        keywords: Bound<'py, PyDict>,
+    ) -> PyResult<QueryCall> {
+        let method = owner.getattr(method)?.unbind();
+        Ok(QueryCall { method, args: args.into_pyobject(owner.py())?.unbind(), keywords: keywords.unbind() })
+    }
+}
+
 impl PyQuery {
+    pub(super) fn called(query: Query, call: QueryCall) -> PyQuery {
+        PyQuery { query, call }
+    }
+
     fn write(&self, py: Python<'_>, path: PathBuf, options: &WriteRowsOptions) -> PyResult<u64> {
         interruptible(py, Some(false), move |_, cancel| self.query.write(path, options, cancel))
     }
@@ -81,31 +130,17 @@ impl PyQuery {
     /// >>> query = archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC")
     /// >>> query.limit(2).to_polars().rows()
     /// [(16, 82292), (17, 46388)]
-    fn limit(slf: &Bound<'_, Self>, #[pyo3(from_py_with = int)] n: i128) -> PyResult<PyQuery> {
-        let (py, n) = (slf.py(), at_least(0, "n", n)?);
-        let query = &slf.get().query;
+    fn limit(slf: &Bound<'_, Self>, n: U64) -> PyResult<PyQuery> {
+        let (py, n, query) = (slf.py(), n.get(), &slf.get().query);
         let limited = py.detach(|| query.limit(n))?;
         Ok(PyQuery::called(limited, QueryCall::new(slf.as_any(), "limit", (n,), PyDict::new(py))?))
     }
 
-    /// Return a query for the first rows of the result. It is ``limit`` with a default.
-    ///
-    /// - ``n``: as in ``limit``.
-    ///
-    /// Raises as ``limit`` does.
-    ///
-    /// >>> archive.sql("SELECT * FROM steps").head().count()
-    /// 5
-    #[pyo3(signature = (n=5))]
-    fn head(slf: &Bound<'_, Self>, #[pyo3(from_py_with = int)] n: i128) -> PyResult<PyQuery> {
-        PyQuery::limit(slf, n)
-    }
-
     /// Return the call that made the query, for ``pickle``; unpickling plans the query again.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Py<PyTuple>)> {
-        let call = self.call.as_ref().ok_or_else(|| PyTypeError::new_err("cannot pickle an internal query"))?;
+        let QueryCall { method, args, keywords } = &self.call;
         let partial = py.import("functools")?.getattr("partial")?;
-        Ok((partial.call((&call.method,), Some(call.keywords.bind(py)))?, call.args.clone_ref(py)))
+        Ok((partial.call((method,), Some(keywords.bind(py)))?, args.clone_ref(py)))
     }
 
     /// Run the query and return an iterator over its record batches, which arrive as they are computed.
@@ -192,8 +227,8 @@ impl PyQuery {
     /// +--------+-----------+
     /// the first 2 rows
     #[pyo3(signature = (max_rows=20))]
-    fn show(&self, py: Python<'_>, #[pyo3(from_py_with = int)] max_rows: i128) -> PyResult<()> {
-        let max_rows = usize::try_from(at_least(0, "max_rows", max_rows)?).unwrap_or(usize::MAX);
+    fn show(&self, py: Python<'_>, #[pyo3(from_py_with = U64::int)] max_rows: u64) -> PyResult<()> {
+        let max_rows = usize::try_from(max_rows).unwrap_or(usize::MAX);
         let preview =
             interruptible(py, Some(false), |_, cancel| self.query.preview_unless_cancelled(max_rows, cancel))?;
         py.import("builtins")?.call_method1("print", (preview.to_string(),))?;
@@ -243,46 +278,6 @@ impl PyQuery {
         to_polars(slf)
     }
 
-    /// Return a ``polars.LazyFrame`` of the result, which runs the query when polars collects the frame.
-    ///
-    /// The query then reads only the columns that polars needs, and stops after ``head`` or ``limit`` of the frame. It
-    /// also evaluates filters that compare columns of integers, bools or strings with values, and ``is_in``,
-    /// ``is_null`` and ``is_between``, joined by and, or and not. Polars evaluates all other filters. A query with a
-    /// LIMIT leaves all filters to polars.
-    ///
-    /// Raises ``ImportError`` if polars is not installed, and ``QueryError`` for an EXPLAIN. If the query fails, polars
-    /// raises its own exception.
-    ///
-    /// >>> import polars as pl
-    /// >>> frame = archive.sql("SELECT * FROM steps").lazy()
-    /// >>> frame.filter(pl.col("max_score") > 50_000).select("board", "move").collect().shape
-    /// (3773, 2)
-    fn lazy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        needed(slf.py(), "polars", "lazy")?;
-        slf.py().import("a2store._polars")?.call_method1("scan", (slf,))
-    }
-
-    /// Return a query for some columns of the rows that meet a condition; ``None`` if the query cannot evaluate it.
-    ///
-    /// - ``columns``: the names of the columns; ``None`` = all.
-    /// - ``condition``: a nested tuple, as ``a2store._polars`` makes it; ``None`` = all rows.
-    fn _narrowed(
-        &self,
-        columns: Option<Vec<String>>,
-        condition: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Option<PyQuery>> {
-        let filtered = match condition {
-            Some(condition) => self.query.filter(&condition_from(condition)?)?,
-            None => Some(self.query.clone()),
-        };
-        let Some(query) = filtered else { return Ok(None) };
-        let Some(names) = columns else { return Ok(Some(PyQuery::internal(query))) };
-        let schema = query.schema();
-        let places = names.iter().map(|name| schema.index_of(name).map_err(|error| Error::query(error.to_string())));
-        let places = places.collect::<Result<Vec<_>, _>>()?;
-        Ok(Some(PyQuery::internal(query.select(&places)?)))
-    }
-
     /// Run the query and return its columns as NumPy arrays by name, by way of pyarrow.
     ///
     /// The columns of a result have different types, so the arrays are separate, as in ``Batch.to_dict``. They are
@@ -321,11 +316,10 @@ impl PyQuery {
         py: Python<'_>,
         path: PathBuf,
         compression: &str,
-        #[pyo3(from_py_with = int)] row_group_size: i128,
+        #[pyo3(from_py_with = Positive::int)] row_group_size: u64,
     ) -> PyResult<u64> {
-        let rows = at_least(1, "row_group_size", row_group_size)?;
         let options = WriteRowsOptions::default().with_compression(compression.parse()?);
-        self.write(py, path, &options.with_row_group_rows(usize::try_from(rows).unwrap_or(usize::MAX)))
+        self.write(py, path, &options.with_row_group_rows(usize::try_from(row_group_size).unwrap_or(usize::MAX)))
     }
 
     /// Run the query, write its rows to a CSV file as they are computed, and return their number.
@@ -442,18 +436,18 @@ impl PyQuery {
         columns: Option<&Bound<'_, PyAny>>,
         extra: Option<&Bound<'_, PyAny>>,
         chosen_ev: &str,
-        #[pyo3(from_py_with = optional_int)] memory_limit: Option<i128>,
+        memory_limit: Option<U64>,
         path: Option<PathBuf>,
         shard: Option<&Bound<'_, PyAny>>,
-        #[pyo3(from_py_with = int)] seed: i128,
-        #[pyo3(from_py_with = int)] round: i128,
+        #[pyo3(from_py_with = U64::int)] seed: u64,
+        #[pyo3(from_py_with = U64::int)] round: u64,
         progress: Option<ProgressOption>,
     ) -> PyResult<PyStepTable> {
         let extra = extra.map_or_else(|| Ok(Vec::new()), |names| names_from("extra", names))?;
         let chosen_ev: ChosenEv = chosen_ev.parse()?;
         let mut options = MaterializeOptions::default().with_extra(extra).with_chosen_ev(chosen_ev);
         options.columns = columns.map(|names| names_from("columns", names)).transpose()?;
-        options.memory_limit = optional_at_least(0, "memory_limit", memory_limit)?;
+        options.memory_limit = memory_limit.map(Bounded::get);
         options.path = path;
         options.shard = shard_from(shard, seed, round)?;
         let table = interruptible(py, progress, |progress, cancel| self.query.materialize(&options, progress, cancel))?;
@@ -463,30 +457,4 @@ impl PyQuery {
     fn __repr__(&self) -> String {
         format!("Query({})", columns_and_types(&self.query.schema()))
     }
-}
-
-/// Converts a nested tuple: an operator, and then its operands.
-fn condition_from(condition: &Bound<'_, PyAny>) -> PyResult<Condition> {
-    let operator: String = condition.get_item(0)?.extract()?;
-    let operands = condition.get_item(1)?;
-    let several = || operands.try_iter()?.map(|operand| condition_from(&operand?)).collect::<PyResult<Vec<_>>>();
-    Ok(match operator.as_str() {
-        "and" => Condition::All(several()?),
-        "or" => Condition::Any(several()?),
-        "not" => Condition::Not(Box::new(condition_from(&operands)?)),
-        "is_null" => Condition::IsNull(operands.extract()?),
-        "in" => {
-            let values = condition
-                .get_item(2)?
-                .try_iter()?
-                .map(|value| scalar("condition", &value?))
-                .collect::<PyResult<_>>()?;
-            Condition::OneOf(operands.extract()?, values)
-        }
-        sign => {
-            let sign = Condition::operator(sign);
-            let sign = sign.ok_or_else(|| PyValueError::new_err(format!("condition: unknown operator {operator}")))?;
-            Condition::Compare(operands.extract()?, sign, scalar("condition", &condition.get_item(2)?)?)
-        }
-    })
 }

@@ -1,7 +1,7 @@
 //! The recorder of games, `a2store.selfplay.Recorder`.
 
 use super::archive::PyArchive;
-use super::integers::{at_least, int, optional_at_least, optional_int, optional_within, within};
+use super::integers::{AnyInt, Bounded, Positive, U32, U64};
 use super::logging::{deliver_all, logged};
 use super::steps::{Boards, Moves, board_from, branches, cells, floats, move_from};
 use crate::error::Error;
@@ -227,26 +227,24 @@ impl PyRecorder {
         config_hash: Option<String>,
         meta: Option<&Bound<'_, PyDict>>,
         sink: Option<&Bound<'_, PyArchive>>,
-        #[pyo3(from_py_with = optional_int)] max_games: Option<i128>,
-        #[pyo3(from_py_with = optional_int)] max_steps: Option<i128>,
-        #[pyo3(from_py_with = optional_int)] max_ram_mb: Option<i128>,
-        #[pyo3(from_py_with = optional_int)] max_wall_ms: Option<i128>,
-        #[pyo3(from_py_with = optional_int)] max_disk_mb: Option<i128>,
-        #[pyo3(from_py_with = int)] sample_rate: i128,
-        #[pyo3(from_py_with = int)] rotate_steps: i128,
+        max_games: Option<U64>,
+        max_steps: Option<U64>,
+        max_ram_mb: Option<U64>,
+        max_wall_ms: Option<U64>,
+        max_disk_mb: Option<Positive>,
+        #[pyo3(from_py_with = U32::int)] sample_rate: u32,
+        #[pyo3(from_py_with = Positive::int)] rotate_steps: u64,
         rotate_secs: Option<f64>,
         journal: bool,
         moves: bool,
     ) -> PyResult<PyRecorder> {
         let limits = Limits {
-            max_games: optional_at_least(0, "max_games", max_games)?,
-            max_steps: optional_at_least(0, "max_steps", max_steps)?,
-            max_ram_mb: optional_at_least(16, "max_ram_mb", max_ram_mb)?,
-            max_wall_ms: optional_at_least(0, "max_wall_ms", max_wall_ms)?,
-            max_disk_mb: optional_at_least(1, "max_disk_mb", max_disk_mb)?,
+            max_games: max_games.map(Bounded::get),
+            max_steps: max_steps.map(Bounded::get),
+            max_ram_mb: max_ram_mb.map(Bounded::get),
+            max_wall_ms: max_wall_ms.map(Bounded::get),
+            max_disk_mb: max_disk_mb.map(Bounded::get),
         };
-        let sample_rate = within("sample_rate", sample_rate, 1..=u32::MAX)?;
-        let rotate_steps = at_least(1, "rotate_steps", rotate_steps)?;
         let rotate_every = rotate_secs.map(|secs| {
             Duration::try_from_secs_f64(secs)
                 .map_err(|_| PyValueError::new_err(format!("rotate_secs: expected seconds above 0, found {secs:e}")))
@@ -281,8 +279,8 @@ impl PyRecorder {
     /// >>> game.end()
     /// 0
     #[pyo3(signature = (seed=None))]
-    fn begin(&self, py: Python<'_>, #[pyo3(from_py_with = optional_int)] seed: Option<i128>) -> PyResult<PyGame> {
-        let seed = optional_within("seed", seed, 0..=u64::MAX - 1)?;
+    fn begin(&self, py: Python<'_>, seed: Option<Bounded<u64, 0, { u64::MAX as i128 - 1 }>>) -> PyResult<PyGame> {
+        let seed = seed.map(Bounded::get);
         deliver_all(py);
         Ok(PyGame(Mutex::new(Some(py.detach(|| self.0.begin(seed))?))))
     }
@@ -414,11 +412,11 @@ impl PyGame {
         &self,
         py: Python<'_>,
         board: &Bound<'_, PyAny>,
-        #[pyo3(from_py_with = optional_int)] r#move: Option<i128>,
+        r#move: Option<AnyInt>,
         ev_values: Option<[f32; 4]>,
     ) -> PyResult<()> {
         let board = board_from("board", board)?;
-        let action = r#move.map(move_from).transpose()?.flatten();
+        let action = r#move.map(|index| move_from(index.get())).transpose()?.flatten();
         let ev = ev_values.and_then(|values| branches(board, values));
         let mut guard = self.lock(py);
         let game = open(&mut guard)?;

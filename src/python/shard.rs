@@ -1,6 +1,7 @@
 //! The share of one rank, `a2store.TableShard`.
 
-use super::integers::{at_least, int, within};
+use super::integers::{AnyInt, WorldSize, shown};
+use crate::error::Error;
 use crate::table::{Shard, TableShard};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -53,8 +54,7 @@ impl PyTableShard {
 }
 
 /// Returns the share that the arguments `shard`, `seed` and `round` of a call describe.
-pub(super) fn shard_from(shard: Option<&Bound<'_, PyAny>>, seed: i128, round: i128) -> PyResult<Option<Shard>> {
-    let (seed, round): (u64, u64) = (at_least(0, "seed", seed)?, at_least(0, "round", round)?);
+pub(super) fn shard_from(shard: Option<&Bound<'_, PyAny>>, seed: u64, round: u64) -> PyResult<Option<Shard>> {
     let Some(shard) = shard else {
         let given = [("seed", seed), ("round", round)].into_iter().find(|(_, value)| *value != 0);
         return match given {
@@ -69,7 +69,9 @@ pub(super) fn shard_from(shard: Option<&Bound<'_, PyAny>>, seed: i128, round: i1
         let found = shard.repr()?;
         return Err(PyTypeError::new_err(format!("shard: expected a rank and a world size, found {found}")));
     };
-    let world_size = within("shard: world_size", int(world_size)?, 1..=1 << 24)?;
-    let rank = within("shard: rank", int(rank)?, 0..=world_size - 1)?;
+    let world_size = WorldSize::part("shard: world_size", world_size)? as u32;
+    let rank = AnyInt::part("shard: rank", rank)?;
+    let outside = || Error::argument("shard: rank", format!("0..={}", world_size - 1), shown(rank));
+    let rank = u32::try_from(rank).ok().filter(|&rank| rank < world_size).ok_or_else(outside)?;
     Ok(Some(Shard::new(rank, world_size)?.with_seed(seed).with_round(round)))
 }

@@ -1,6 +1,6 @@
 //! Simulated games, `a2store.simulate`.
 
-use super::integers::{at_least, int, optional_int, within, workers_from};
+use super::integers::{Bounded, Depth, U32, U64, Workers};
 use super::interrupt::interruptible;
 use super::progress::ProgressOption;
 use crate::selfplay::{SimulateOptions, simulate as simulate_runs};
@@ -56,22 +56,16 @@ impl PySimulateReport {
 pub(super) fn simulate(
     py: Python<'_>,
     out: PathBuf,
-    #[pyo3(from_py_with = int)] runs: i128,
-    #[pyo3(from_py_with = int)] seed: i128,
+    #[pyo3(from_py_with = U32::int)] runs: u32,
+    #[pyo3(from_py_with = U64::int)] seed: u64,
     format: &str,
-    #[pyo3(from_py_with = int)] depth: i128,
+    #[pyo3(from_py_with = Depth::int)] depth: u8,
     engine: Option<String>,
-    #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
+    workers: Option<Workers>,
     progress: Option<ProgressOption>,
 ) -> PyResult<PySimulateReport> {
-    let options = SimulateOptions {
-        runs: within("runs", runs, 0..=u32::MAX)?,
-        seed: at_least(0, "seed", seed)?,
-        format: format.parse()?,
-        depth: within("depth", depth, 0..=3)?,
-        engine,
-        workers: workers_from(workers)?,
-    };
+    let options =
+        SimulateOptions { runs, seed, format: format.parse()?, depth, engine, workers: workers.map(Bounded::get) };
     let report = interruptible(py, progress, |progress, cancel| simulate_runs(&out, &options, progress, cancel))?;
     Ok(PySimulateReport { runs: report.runs, num_steps: report.num_steps, num_bytes: report.num_bytes })
 }

@@ -1,6 +1,6 @@
 //! Conversion of boards, moves and values of steps to and from NumPy arrays.
 
-use super::integers::{at_least, checked, exact_integer, shown, within};
+use super::integers::{Bounded, U64, exact_integer, shown};
 use super::numpy::{array, contiguous};
 use crate::board::{Board, Move};
 use crate::error::Error;
@@ -19,8 +19,8 @@ pub(super) fn board_from(name: &'static str, board: &Bound<'_, PyAny>) -> PyResu
     {
         return Ok(Board(bits));
     }
-    if let Some(bits) = exact_integer(board) {
-        return Ok(Board(at_least(0, name, bits?)?));
+    if exact_integer(board).is_some() {
+        return U64::part(name, board).map(Board);
     }
     if let Ok(exps) = board.extract::<[u8; 16]>() {
         return Ok(Board::from_exps(exps)?);
@@ -34,8 +34,10 @@ pub(super) fn board_from(name: &'static str, board: &Bound<'_, PyAny>) -> PyResu
     let mut len = 0_usize;
     for exp in exps {
         let exp = exp?;
-        let Some(exponent) = exact_integer(&exp) else { return wrong(&exp) };
-        within(name, exponent?, 0..=15_u8)?;
+        if exact_integer(&exp).is_none() {
+            return wrong(&exp);
+        }
+        Bounded::<u8, 0, 15>::part(name, &exp)?;
         len += 1;
     }
     Err(Error::argument(name, "sixteen exponents", len).into())
@@ -43,7 +45,7 @@ pub(super) fn board_from(name: &'static str, board: &Bound<'_, PyAny>) -> PyResu
 
 /// Converts a move from its number; 255 means none.
 pub(super) fn move_from(index: i128) -> PyResult<Option<Move>> {
-    match u8::try_from(checked("move", index)?) {
+    match u8::try_from(index) {
         Ok(u8::MAX) => Ok(None),
         Ok(small @ 0..=3) => Ok(Move::from_index(small)),
         _ => Err(Error::argument("move", "0..=3, or 255 for none", shown(index)).into()),

@@ -3,15 +3,15 @@
 use super::arrow::{ArrowArray, ArrowSchema, stream_capsule};
 use super::batch::PyBatch;
 use super::indices::{row_indices, run_ids_from};
-use super::integers::{at_least, int, optional_at_least, optional_int, optional_within, within, workers_from};
+use super::integers::{BatchSize, Bounded, NumSamples, Positive, Prefetch, Rank, U64, Workers, WorldSize};
 use super::interrupt::{checking, interruptible};
 use super::loader::{PyBatchIterator, PyLoader, sampling};
 use super::memory::Memory;
 use super::numpy::array;
 use super::packages::{to_arrow, to_pandas, to_polars};
-use super::planned::{NOTEBOOK_ROWS, PyQuery};
 use super::progress::ProgressOption;
-use super::reports::{PyRejected, skips_errors};
+use super::query::{NOTEBOOK_ROWS, PyQuery};
+use super::results::{instances, skips_errors};
 use super::shard::PyTableShard;
 use super::sql::stream_of;
 use super::table_items::rows_at;
@@ -318,8 +318,8 @@ impl PyStepTable {
     /// >>> table.head(3)["step_index"]
     /// array([0, 1, 2], dtype=uint16)
     #[pyo3(signature = (n=5))]
-    fn head(&self, py: Python<'_>, #[pyo3(from_py_with = int)] n: i128) -> PyResult<PyBatch> {
-        let n = at_least(0, "n", n)?.min(self.table.num_rows());
+    fn head(&self, py: Python<'_>, #[pyo3(from_py_with = U64::int)] n: u64) -> PyResult<PyBatch> {
+        let n = n.min(self.table.num_rows());
         self.batch(py, &(0..n).collect::<Vec<u64>>())
     }
 
@@ -333,14 +333,11 @@ impl PyStepTable {
     /// >>> table.sample(100, seed=1).tokens.shape
     /// (100, 16)
     #[pyo3(signature = (n, *, seed=0))]
-    fn sample(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = int)] n: i128,
-        #[pyo3(from_py_with = int)] seed: i128,
-    ) -> PyResult<PyBatch> {
-        let (rows, seed) = (self.table.num_rows(), at_least(0, "seed", seed)?);
-        let n: u64 = within("n", n, 0..=rows)?;
+    fn sample(&self, py: Python<'_>, n: U64, #[pyo3(from_py_with = U64::int)] seed: u64) -> PyResult<PyBatch> {
+        let (rows, n) = (self.table.num_rows(), n.get());
+        if n > rows {
+            return Err(Error::argument("n", format!("0..={rows}"), n).into());
+        }
         let permutation = Permutation::new(rows, seed, 0)?;
         self.batch(py, &(0..n).filter_map(|position| permutation.get(position)).collect::<Vec<u64>>())
     }
@@ -358,11 +355,10 @@ impl PyStepTable {
     fn iter_batches(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = int)] batch_size: i128,
+        #[pyo3(from_py_with = BatchSize::int)] batch_size: usize,
         columns: Option<Vec<String>>,
         tokens: &str,
     ) -> PyResult<PyBatchIterator> {
-        let batch_size = within("batch_size", batch_size, 1..=1 << 28)?;
         let options = LoaderOptions { batch_size, tokens: tokens.parse()?, columns, ..LoaderOptions::default() };
         let options = LoaderOptions { sampling: Sampling::Sequential, ..options };
         let loader = checking(py, |cancel| self.table.loader_unless_cancelled(options, cancel))?;
@@ -456,8 +452,8 @@ impl PyStepTable {
         &self,
         py: Python<'_>,
         condition: Option<String>,
-        #[pyo3(from_py_with = optional_int)] min_score: Option<i128>,
-        #[pyo3(from_py_with = optional_int)] max_score: Option<i128>,
+        min_score: Option<U64>,
+        max_score: Option<U64>,
         engine: Option<&Bound<'_, PyAny>>,
         phase: Option<&Bound<'_, PyAny>>,
         run_ids: Option<&Bound<'_, PyAny>>,
@@ -472,11 +468,9 @@ impl PyStepTable {
                 .map_err(|_| PyValueError::new_err(format!("run_ids: expected 0..=4294967295, found {id}")))
         };
         let run_ids = run_ids.map(|ids| run_ids_from(py, ids)).transpose()?;
-        let min_score = optional_at_least(0, "min_score", min_score)?;
-        let max_score = optional_at_least(0, "max_score", max_score)?;
         let filter = RowFilter {
-            min_score,
-            max_score,
+            min_score: min_score.map(Bounded::get),
+            max_score: max_score.map(Bounded::get),
             engines: engine.map(names).transpose()?,
             phases: phases.map(|names| names.into_iter().map(to_phase).collect::<PyResult<_>>()).transpose()?,
             run_ids: run_ids.map(|ids| ids.into_iter().map(to_id).collect::<PyResult<_>>()).transpose()?,
@@ -505,9 +499,9 @@ impl PyStepTable {
         &self,
         py: Python<'_>,
         val: f64,
-        #[pyo3(from_py_with = int)] seed: i128,
+        #[pyo3(from_py_with = U64::int)] seed: u64,
     ) -> PyResult<(PyStepTable, PyStepTable)> {
-        self.views_of_split(py, "val", val, at_least(0, "seed", seed)?, SplitUnit::Run)
+        self.views_of_split(py, "val", val, seed, SplitUnit::Run)
     }
 
     /// Split the rows into two disjoint views, ``(train, test)``, and return them.
@@ -535,10 +529,10 @@ impl PyStepTable {
         &self,
         py: Python<'_>,
         test_size: f64,
-        #[pyo3(from_py_with = int)] seed: i128,
+        #[pyo3(from_py_with = U64::int)] seed: u64,
         unit: &str,
     ) -> PyResult<(PyStepTable, PyStepTable)> {
-        self.views_of_split(py, "test_size", test_size, at_least(0, "seed", seed)?, unit.parse()?)
+        self.views_of_split(py, "test_size", test_size, seed, unit.parse()?)
     }
 
     /// Write the rows to a ``.npy`` file, which ``numpy.load`` opens as a structured array.
@@ -599,11 +593,11 @@ impl PyStepTable {
         py: Python<'_>,
         path: PathBuf,
         mmap: bool,
-        #[pyo3(from_py_with = optional_int)] memory_limit: Option<i128>,
+        memory_limit: Option<U64>,
         progress: Option<ProgressOption>,
     ) -> PyResult<PyStepTable> {
         let mut options = LoadOptions::default().with_mmap(mmap);
-        options.memory_limit = optional_at_least(0, "memory_limit", memory_limit)?;
+        options.memory_limit = memory_limit.map(Bounded::get);
         let table = interruptible(py, progress, |progress, cancel| StepTable::load(&path, &options, progress, cancel))?;
         Ok(PyStepTable::new(table))
     }
@@ -640,14 +634,14 @@ impl PyStepTable {
     fn from_runs(
         py: Python<'_>,
         paths: &Bound<'_, PyAny>,
-        #[pyo3(from_py_with = optional_int)] min_score: Option<i128>,
-        #[pyo3(from_py_with = optional_int)] max_score: Option<i128>,
-        #[pyo3(from_py_with = optional_int)] min_steps: Option<i128>,
-        #[pyo3(from_py_with = optional_int)] max_steps: Option<i128>,
+        min_score: Option<U64>,
+        max_score: Option<U64>,
+        min_steps: Option<U64>,
+        max_steps: Option<U64>,
         engine: Option<String>,
         chosen_ev: &str,
-        #[pyo3(from_py_with = optional_int)] memory_limit: Option<i128>,
-        #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
+        memory_limit: Option<U64>,
+        workers: Option<Workers>,
         progress: Option<ProgressOption>,
         on_error: &str,
     ) -> PyResult<PyStepTable> {
@@ -655,14 +649,14 @@ impl PyStepTable {
         let chosen_ev = chosen_ev.parse()?;
         let skip_errors = skips_errors(on_error)?;
         let options = FromRunsOptions {
-            min_score: optional_at_least(0, "min_score", min_score)?,
-            max_score: optional_at_least(0, "max_score", max_score)?,
-            min_steps: optional_at_least(0, "min_steps", min_steps)?,
-            max_steps: optional_at_least(0, "max_steps", max_steps)?,
+            min_score: min_score.map(Bounded::get),
+            max_score: max_score.map(Bounded::get),
+            min_steps: min_steps.map(Bounded::get),
+            max_steps: max_steps.map(Bounded::get),
             engine,
             chosen_ev,
-            memory_limit: optional_at_least(0, "memory_limit", memory_limit)?,
-            workers: workers_from(workers)?,
+            memory_limit: memory_limit.map(Bounded::get),
+            workers: workers.map(Bounded::get),
             skip_errors,
         };
         let table =
@@ -700,14 +694,14 @@ impl PyStepTable {
         path: PathBuf,
         run_ids: Option<&Bound<'_, PyAny>>,
         extra: Option<Vec<String>>,
-        #[pyo3(from_py_with = optional_int)] memory_limit: Option<i128>,
-        #[pyo3(from_py_with = optional_int)] workers: Option<i128>,
+        memory_limit: Option<U64>,
+        workers: Option<Workers>,
         progress: Option<ProgressOption>,
     ) -> PyResult<PyStepTable> {
         let mut options = FromSessionOptions::default().with_extra(extra.unwrap_or_default());
         options.run_ids = run_ids.map(|ids| run_ids_from(py, ids)).transpose()?;
-        options.memory_limit = optional_at_least(0, "memory_limit", memory_limit)?;
-        options.workers = workers_from(workers)?;
+        options.memory_limit = memory_limit.map(Bounded::get);
+        options.workers = workers.map(Bounded::get);
         let table =
             interruptible(py, progress, |progress, cancel| StepTable::from_session(&path, &options, progress, cancel))?;
         Ok(PyStepTable::new(table))
@@ -777,11 +771,11 @@ impl PyStepTable {
         path: &Bound<'_, PyAny>,
         steps: Option<PathBuf>,
         mmap: bool,
-        #[pyo3(from_py_with = optional_int)] memory_limit: Option<i128>,
+        memory_limit: Option<U64>,
         progress: Option<ProgressOption>,
     ) -> PyResult<PyStepTable> {
         let mut options = AttachOptions::default().with_in_memory(!mmap);
-        (options.steps, options.memory_limit) = (steps, optional_at_least(0, "memory_limit", memory_limit)?);
+        (options.steps, options.memory_limit) = (steps, memory_limit.map(Bounded::get));
         let table = if is_path(path)? {
             let path: PathBuf = path.extract()?;
             interruptible(py, progress, |progress, cancel| self.table.attach(name, &path, &options, progress, cancel))?
@@ -811,8 +805,8 @@ impl PyStepTable {
 
     /// The runs and files that ``from_runs`` or ``PackReader.to_table`` skipped, in order.
     #[getter]
-    fn errors(&self) -> Vec<PyRejected> {
-        self.table.errors().iter().map(PyRejected::from).collect()
+    fn errors<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        instances(py, self.table.errors())
     }
 
     /// The share that the rows are; ``None`` for other tables, for views, and for tables from files.
@@ -921,40 +915,39 @@ impl PyStepTable {
     fn loader(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = int)] batch_size: i128,
+        #[pyo3(from_py_with = BatchSize::int)] batch_size: usize,
         shuffle: bool,
-        #[pyo3(from_py_with = int)] seed: i128,
-        #[pyo3(from_py_with = int)] epoch: i128,
+        #[pyo3(from_py_with = U64::int)] seed: u64,
+        #[pyo3(from_py_with = U64::int)] epoch: u64,
         drop_last: bool,
-        #[pyo3(from_py_with = int)] rank: i128,
-        #[pyo3(from_py_with = int)] world_size: i128,
+        #[pyo3(from_py_with = Rank::int)] rank: usize,
+        #[pyo3(from_py_with = WorldSize::int)] world_size: usize,
         tokens: &str,
         symmetries: bool,
         columns: Option<Vec<String>>,
-        #[pyo3(from_py_with = int)] prefetch: i128,
+        #[pyo3(from_py_with = Prefetch::int)] prefetch: usize,
         replacement: bool,
         weights: Option<String>,
         strata: Option<String>,
         quotas: Option<&Bound<'_, PyDict>>,
-        #[pyo3(from_py_with = optional_int)] num_samples: Option<i128>,
-        #[pyo3(from_py_with = optional_int)] window: Option<i128>,
+        num_samples: Option<NumSamples>,
+        window: Option<Positive>,
         transform: Option<Bound<'_, PyAny>>,
     ) -> PyResult<PyLoader> {
-        let window = optional_at_least(1, "window", window)?;
-        let world_size = within("world_size", world_size, 1..=1 << 24)?;
+        let window = window.map(Bounded::get);
         let options = LoaderOptions {
-            batch_size: within("batch_size", batch_size, 1..=1 << 28)?,
+            batch_size,
             sampling: sampling(shuffle, replacement, weights, strata, quotas, window)?,
-            num_samples: optional_within("num_samples", num_samples, 0..=1 << 62)?,
-            seed: at_least(0, "seed", seed)?,
-            epoch: at_least(0, "epoch", epoch)?,
+            num_samples: num_samples.map(Bounded::get),
+            seed,
+            epoch,
             drop_last,
-            rank: within("rank", rank, 0..=world_size - 1)?,
+            rank,
             world_size,
             tokens: tokens.parse()?,
             symmetries,
             columns,
-            prefetch: within("prefetch", prefetch, 0..=1 << 12)?,
+            prefetch,
         };
         let loader = checking(py, |cancel| self.table.loader_unless_cancelled(options, cancel))?;
         PyLoader::new(loader, transform)

@@ -31,7 +31,7 @@ impl<'py> IntoPyObject<'py> for Location {
 }
 
 /// Returns the URL that a location is, if it is one.
-pub(super) fn url(location: &Path) -> Option<&str> {
+fn url(location: &Path) -> Option<&str> {
     location.to_str().filter(|text| text.contains("://"))
 }
 

@@ -1,4 +1,4 @@
-"""Writes the docstrings of the extension into its stub, and the API reference: ``python tests/python/reference.py``.
+"""Writes the docstrings of the extension into its stub, or with ``--api`` the API reference, ``docs/api.md``.
 
 The text of a docstring is written once: in Rust, above the item, or in Python. The stub has the types. Methods that
 CPython describes itself, such as ``__len__``, have their docstrings only in the stub.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import sys
 import textwrap
 from collections.abc import Iterator
 from functools import cache
@@ -274,7 +275,7 @@ def section(path: Path, name: str, place: int, heading: str) -> Iterator[str]:
 def api() -> str:
     """Return the API reference."""
     pieces = [
-        "<!-- Written by tests/python/reference.py. To change a text, change the docstring and run `make stubs`. -->",
+        "<!-- Written by `make docs`. To change a text, change the docstring. -->",
         "# API reference",
         "The public names of the Python package. `help` shows the same texts.",
     ]
@@ -291,7 +292,9 @@ def api() -> str:
         links = [f"[{name}](#{headings[home].lower().replace('.', '')})" for name, home in homes.items()]
         pieces.append(f"- `{module}`: {', '.join(links)}")
         sections += [f"## {module}", markdown(ast.get_docstring(parsed(path)) or "")]
-        for name in sorted(new, key=lambda name: new[name][1] if module == "a2store" else list(new).index(name)):
+        # The extension's names have the order of its stub.
+        order = [name for name in new if new[name][0] != STUB]
+        for name in sorted(new, key=lambda name: order.index(name) if name in order else new[name][1] - len(new)):
             sections += section(new[name][0], name, new[name][1], headings[new[name]])
     examples = [
         "## The examples",
@@ -303,11 +306,8 @@ def api() -> str:
     return "\n\n".join([*pieces, *examples, *sections]) + "\n"
 
 
-def outputs() -> dict[Path, str]:
-    """Return the generated files with their text."""
-    return {STUB: stub(), API: api()}
-
-
 if __name__ == "__main__":
-    for path, content in outputs().items():
-        path.write_text(content)
+    if sys.argv[1:] == ["--api"]:
+        API.write_text(api())
+    else:
+        STUB.write_text(stub())

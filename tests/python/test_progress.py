@@ -117,19 +117,9 @@ class Shown:
         self.texts.append(data["text/plain"])
 
 
-class Widget:
-    """A stand-in for a widget: keeps its attributes."""
-
-    def __init__(self, children: list[Widget] | None = None, **attributes: object) -> None:
-        self.children, self.value, self.is_closed = children, attributes.get("min"), False
-
-    def close(self) -> None:
-        self.is_closed = True
-
-
 @pytest.fixture
 def notebook(monkeypatch: pytest.MonkeyPatch) -> Shown:
-    """A process that looks like the kernel of a notebook without ipywidgets."""
+    """A process that looks like the kernel of a notebook."""
     shown = Shown()
     shell = types.SimpleNamespace(kernel=object())
     ipython = types.ModuleType("IPython")
@@ -140,11 +130,10 @@ def notebook(monkeypatch: pytest.MonkeyPatch) -> Shown:
     monkeypatch.setitem(sys.modules, "IPython", ipython)
     monkeypatch.setitem(sys.modules, "IPython.display", display)
     monkeypatch.setattr(a2store._progress, "_DELAY_SECONDS", 0.0)
-    monkeypatch.setattr(a2store._progress, "_has_widgets", lambda: False)
     return shown
 
 
-def test_a_notebook_without_widgets_shows_text(notebook: Shown, tmp_path: Path, capfd: Any) -> None:
+def test_a_notebook_shows_text(notebook: Shown, tmp_path: Path, capfd: Any) -> None:
     # This would take minutes. It is interrupted as soon as the bar has been seen.
     def update(data: dict[str, str], raw: bool) -> None:
         notebook.texts.append(data["text/plain"])
@@ -159,25 +148,6 @@ def test_a_notebook_without_widgets_shows_text(notebook: Shown, tmp_path: Path, 
     # At the end, the text is removed.
     assert notebook.texts[-1] == ""
     assert capfd.readouterr().err == ""
-
-
-def test_a_notebook_with_widgets_shows_a_bar(notebook: Shown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    widgets = types.ModuleType("ipywidgets")
-    widgets.__dict__.update(Label=Widget, FloatProgress=Widget, HBox=Widget)
-    monkeypatch.setitem(sys.modules, "ipywidgets", widgets)
-    monkeypatch.setattr(a2store._progress, "_has_widgets", lambda: True)
-    bar = a2store._progress.NotebookBar()
-    bar({"what": "ingest", "unit": "bytes", "done": 5_000_000, "total": 20_000_000, "seconds": 2.0})
-    [box] = notebook.shown
-    assert isinstance(box, Widget)
-    assert box.children is not None
-    assert [child.value for child in box.children] == ["ingest", 0.25, "5.00 MB/20.00 MB 2.50 MB/s, 6s left"]
-    bar({"what": "ingest", "unit": "bytes", "done": 20_000_000, "total": 20_000_000, "seconds": 8.0})
-    assert [child.value for child in box.children] == ["ingest", 1.0, "20.00 MB/20.00 MB 2.50 MB/s"]
-    bar.close()
-    assert box.is_closed
-    bar({"what": "ingest", "unit": "bytes", "done": 1, "total": 2, "seconds": 9.0})
-    assert len(notebook.shown) == 1
 
 
 def test_a_broken_display_does_not_stop_the_work(notebook: Shown, runs: Path, tmp_path: Path) -> None:

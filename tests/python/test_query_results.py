@@ -60,12 +60,6 @@ def test_limit_returns_the_first_rows(archive: a2store.Archive, sql: str, n: int
     assert limited.limit(3).count() == min(n, 3, whole.num_rows)
 
 
-def test_head_is_five_rows(archive: a2store.Archive) -> None:
-    query = archive.sql(ORDERED)
-    assert pa.table(query.head()).equals(pa.table(query).slice(0, 5))
-    assert query.head(2).count() == 2
-
-
 def test_a_limited_table_has_its_own_fingerprint(archive: a2store.Archive) -> None:
     query = archive.sql("SELECT * FROM steps WHERE phase = 'late'")
     tables = [query.materialize(), query.limit(9).materialize(), query.limit(8).materialize()]
@@ -85,9 +79,8 @@ def test_a_limited_group_is_definite_in_a_table(archive: a2store.Archive) -> Non
 
 @pytest.mark.parametrize("n", [-1, 2**64, -(2**70)])
 def test_limit_out_of_range(query: a2store.Query, n: int) -> None:
-    for ask in (query.limit, query.head):
-        with pytest.raises(ValueError, match=f"n: expected 0..=18446744073709551615, found {n}"):
-            ask(n)
+    with pytest.raises(ValueError, match=f"n: expected 0..=18446744073709551615, found {n}"):
+        query.limit(n)
 
 
 def test_an_explain_has_no_limit(archive: a2store.Archive) -> None:

@@ -189,10 +189,6 @@ def test_a_pack_splits_like_its_table(archive: a2store.Archive, tmp_path: Path) 
         for found, view in zip((train, test), views, strict=True):
             assert found.dtype == np.uint64
             assert found.tolist() == np.unique(view["run_id"]).tolist()
-        train, test = pack.train_test_split(share, seed=2, unit="step")
-        views = table.train_test_split(share, seed=2, unit="step")
-        for found, view in zip((train, test), views, strict=True):
-            assert table[found].board.tolist() == view["board"].tolist()
 
 
 def test_wrong_splits(table: a2store.StepTable, archive: a2store.Archive, tmp_path: Path) -> None:

@@ -80,7 +80,6 @@ def make(folder: Path) -> Iterator[Any]:
     yield pack.to_jsonl("games.jsonl", progress=False)
     yield iter(pack)
     yield pack.iter_batches(2)
-    yield pack.iter_step_batches(2)
     yield pack[0]
     yield pack[0].meta
     saved = next(saved for saved in a2store.queries() if saved.parameters and saved.columns)
@@ -115,7 +114,7 @@ def make(folder: Path) -> Iterator[Any]:
         data=config.Data(source="session", thresholds=(128, 256), max_steps_per_run=2, batch_size=8),
         model=config.Model(encoder="one-hot"),
         optim=config.Optim(epochs=1),
-        run=config.Run(out="critic", device="cpu", plots=False),
+        run=config.Run(out="critic", device="cpu"),
     )
     yield from (made, made.data, made.model, made.optim, made.run)
     yield critic.fit(made, quiet=True)
@@ -146,7 +145,6 @@ def test_reprs_of_iterators_and_games(tmp_path: Path) -> None:
     assert repr(runs) == "PackIterator(3 runs, 3 returned)"
     assert repr(pack.iter_batches(2)) == "PackBatchIterator(2 batches of 2 runs)"
     table = pack.to_table()
-    assert repr(pack.iter_step_batches(100)) == f"PackStepIterator({-(-len(table) // 100)} batches of 100 rows)"
     batches = iter(table.loader(batch_size=len(table) // 2 + 1))
     assert repr(batches) == "BatchIterator(2 batches left)"
     next(batches)

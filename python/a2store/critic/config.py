@@ -167,7 +167,7 @@ class Run:
 
     All options are keywords, and keys of the TOML table ``run``.
 
-    - ``out``: the folder of checkpoints, metrics and plots. Required.
+    - ``out``: the folder of checkpoints and metrics. Required.
     - ``seed``: the seed of PyTorch's generator, which dropout uses, 0 or more. Default: 0.
     - ``device``: the device, such as ``"cpu"``; ``"auto"`` = CUDA if it is available. Default: ``"auto"``.
     - ``threads``: the number of PyTorch's CPU threads, 1 or more; ``None`` = PyTorch's default.
@@ -178,7 +178,6 @@ class Run:
     - ``patience``: the number of validations without a better Brier score after which training stops, 1 or more;
       ``None`` = no limit.
     - ``bins``: the number of bins of the calibration, 1 or more. Default: 10.
-    - ``plots``: whether to write PNG plots, if matplotlib is installed. Default: ``True``.
 
     >>> from a2store.critic.config import Run
     >>> Run(out="critic", device="cpu").checkpoint_steps
@@ -193,7 +192,6 @@ class Run:
     checkpoint_steps: int = _at_least(1, 500)
     patience: int | None = _at_least(1, None)
     bins: int = _at_least(1, 10)
-    plots: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

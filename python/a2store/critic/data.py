@@ -68,8 +68,6 @@ class CriticData:
     - ``shuffle``, ``epoch``, ``drop_last``, ``rank``, ``world_size``, ``symmetries``, ``window``, ``prefetch``,
       ``pin_memory``, ``device``: as in ``a2store.torch.StepLoader``. Embeddings describe the original boards, so they
       exclude ``symmetries``.
-    - ``num_workers``: the number of processes that make the batches, as in ``torch.utils.data.DataLoader``, with the
-      same batches and states; 0 = a thread of this process, which is usually faster. Workers exclude a CUDA ``device``.
 
     Raises ``ValueError`` for options that exclude each other, and for runs without a known highest tile. Errors of
     opening the source are raised unchanged.
@@ -107,7 +105,6 @@ class CriticData:
         mmap: bool = True,
         pin_memory: bool = False,
         device: torch.device | str | None = None,
-        num_workers: int = 0,
     ) -> None:
         self.thresholds = tuple(integer("thresholds", threshold, 2) for threshold in thresholds)
         if not self.thresholds or any(low >= high for low, high in pairwise(self.thresholds)):
@@ -143,10 +140,6 @@ class CriticData:
         missed = [tile for k, tile in enumerate(self.thresholds) if not self._runs.reached[:, k].any()]
         if missed:
             warnings.warn(f"thresholds: no run reaches {missed}, so their labels are all 0", stacklevel=2)
-        self._num_workers = integer("num_workers", num_workers, 0)
-        if self._num_workers and device is not None and torch.device(device).type != "cpu":
-            raise ValueError(f"device: expected the CPU with num_workers={num_workers}, found {device}")
-        self._pins = pin_memory
         self._options: dict[str, Any] = {
             "batch_size": batch_size,
             "shuffle": shuffle,
@@ -158,7 +151,7 @@ class CriticData:
             "symmetries": symmetries,
             "window": window,
             "prefetch": prefetch,
-            "pin_memory": pin_memory and not self._num_workers,
+            "pin_memory": pin_memory,
             "device": device,
         }
         self._take(table)
@@ -177,9 +170,7 @@ class CriticData:
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Return an iterator over the epoch, from its beginning or, once, from the position of a loaded state."""
         # The loader's iteration begins here, not with the first batch.
-        loader, num_workers = self._loader, self._num_workers
-        batches = loader._from_workers(num_workers, self._pins) if num_workers else iter(loader)
-        return map(self._pair, batches)
+        return map(self._pair, iter(self._loader))
 
     @property
     def num_rows(self) -> int:
@@ -292,7 +283,6 @@ class CriticData:
     def _part(self, table: StepTable, changed: dict[str, Any]) -> CriticData:
         part = object.__new__(CriticData)
         part.thresholds, part.dim, part._runs, part.inputs = self.thresholds, self.dim, self._runs, self.inputs
-        part._num_workers, part._pins = self._num_workers, self._pins
         part._options = {**self._options, **changed}
         part._take(table)
         return part

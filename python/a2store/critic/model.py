@@ -46,7 +46,7 @@ def load_critic(path: str | os.PathLike[str]) -> Critic:
     ...     data=Data(source="session", thresholds=(1024, 2048), max_steps_per_run=8, batch_size=64),
     ...     model=Model(encoder="one-hot"),
     ...     optim=Optim(epochs=1),
-    ...     run=Run(out="critic", device="cpu", plots=False),
+    ...     run=Run(out="critic", device="cpu"),
     ... )
     >>> report = fit(config, quiet=True)
     >>> critic = load_critic("critic/best.pt")

@@ -7,7 +7,6 @@ Files in the folder ``run.out``:
 - ``best.pt``: the weights with the best Brier score, for ``load_critic``.
 - ``encoder.pt``: the weights of a trained encoder.
 - ``report.json``: the data, scores and calibration of the best weights.
-- ``learning-curve.png``, ``reliability.png``: the plots.
 
 Files are replaced atomically. A checkpoint stores the length of ``metrics.jsonl``; lines that a killed run wrote later
 are removed and written again. A resumed run writes the same bits as an uninterrupted one. This requires equal devices,
@@ -49,7 +48,7 @@ CHECKPOINT, BEST, ENCODER = "checkpoint.pt", "best.pt", "encoder.pt"
 METRICS, REPORT = "metrics.jsonl", "report.json"
 
 # These options do not change the result, except for rounding.
-_MAY_CHANGE = {"run.out", "run.device", "run.threads", "run.plots", "data.mmap", "run.checkpoint_steps"}
+_MAY_CHANGE = {"run.out", "run.device", "run.threads", "data.mmap", "run.checkpoint_steps"}
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class TrainReport:
     ...     data=Data(source="session", thresholds=(1024, 2048), max_steps_per_run=8, batch_size=64),
     ...     model=Model(encoder="one-hot"),
     ...     optim=Optim(epochs=1),
-    ...     run=Run(out="critic", device="cpu", plots=False),
+    ...     run=Run(out="critic", device="cpu"),
     ... )
     >>> report = fit(config, stop_after=1, quiet=True)
     >>> report.step, report.finished, report.signal, report.scores
@@ -105,7 +104,7 @@ def fit(config: Config, *, resume: bool = False, stop_after: int | None = None, 
     ...     data=Data(source="session", thresholds=(1024, 2048), max_steps_per_run=8, batch_size=64),
     ...     model=Model(encoder="one-hot"),
     ...     optim=Optim(epochs=1),
-    ...     run=Run(out="critic", device="cpu", plots=False),
+    ...     run=Run(out="critic", device="cpu"),
     ... )
     >>> report = fit(config, quiet=True)
     >>> report.finished, [score["threshold"] for score in report.scores]
@@ -338,7 +337,7 @@ class _Trainer:
         return "; ".join(parts) + f"; {time.monotonic() - self.began:.0f} s"
 
     def report(self) -> list[Scores]:
-        """Write the report of the best weights, and the plots; return their scores."""
+        """Write the report of the best weights; return their scores."""
         run, thresholds = self.config.run, self.train.thresholds
         saved = torch.load(self.out / BEST, map_location=self.device, weights_only=True)
         self.model.load_state_dict(saved["model"])
@@ -363,19 +362,7 @@ class _Trainer:
         if isinstance(self.model, TokenCritic) and self.model.encoder.state_dict():
             weights = self.model.encoder.state_dict()
             replace(self.out / ENCODER, lambda file: torch.save(weights, file))
-        if run.plots:
-            self._plot(scores, bins)
         return scores
-
-    def _plot(self, scores: list[Scores], bins: dict[str, Any]) -> None:
-        try:
-            from .plots import learning_curve, reliability
-        except ImportError:
-            self._log("no plots: matplotlib is not installed")
-            return
-        lines = [json.loads(line) for line in (self.out / METRICS).read_text().splitlines()]
-        replace(self.out / "learning-curve.png", lambda file: learning_curve(lines, file))
-        replace(self.out / "reliability.png", lambda file: reliability(scores, bins, file))
 
     # Checkpoints
 

@@ -1,0 +1,480 @@
+"""What calls of the library return: reports, and descriptions of commits, queries and functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+__all__ = [
+    "AnnotateReport",
+    "CommitInfo",
+    "CompactReport",
+    "ExpireReport",
+    "ExportReport",
+    "IngestReport",
+    "JsonlReport",
+    "ModelInfo",
+    "PackStats",
+    "Problem",
+    "Rejected",
+    "Repair",
+    "RepairReport",
+    "SavedColumn",
+    "SavedParameter",
+    "SavedQuery",
+    "SqlFunction",
+    "VerifyReport",
+]
+
+
+@dataclass(frozen=True)
+class CommitInfo:
+    """One commit in an archive's history.
+
+    - ``version``: the version that the commit created.
+    - ``time``: the time of the commit: a ``datetime.datetime`` in UTC, in milliseconds.
+    - ``operation``: the operation that made the commit.
+    - ``txn``: the unique id of the commit: 32 hexadecimal digits.
+    - ``added_runs``: the number of added runs. Their ids are ``next_run_id - added_runs .. next_run_id``.
+    - ``added_steps``: the number of added steps.
+    - ``next_run_id``: the first run id that was unused after the commit.
+    - ``added_files``: the number of added data files.
+    - ``removed_files``: the number of data files that the commit removed from the archive's list.
+    - ``num_runs``: the number of runs in the archive after the commit.
+    - ``num_steps``: the number of steps in the archive after the commit.
+
+    >>> commit = archive.history()[0]
+    >>> commit.operation, commit.added_runs, commit.added_steps
+    ('ingest', 20, 29320)
+    """
+
+    version: int
+    time: datetime
+    operation: Literal["create", "ingest", "compact", "expire", "repair", "annotate"]
+    txn: str = field(repr=False)
+    added_runs: int
+    added_steps: int
+    next_run_id: int = field(repr=False)
+    added_files: int = field(repr=False)
+    removed_files: int = field(repr=False)
+    num_runs: int = field(repr=False)
+    num_steps: int = field(repr=False)
+
+
+@dataclass(frozen=True)
+class IngestReport:
+    """A summary of an ingest.
+
+    - ``accepted``: the number of added runs.
+    - ``duplicates``: the number of skipped runs, which were already in the archive or occurred earlier in the input.
+    - ``twins``: the number of twins: new runs with the same boards as another run. ``on_twin`` of ``ingest`` decides
+      whether they are added.
+    - ``rejected``: the number of runs, and of whole files, that could not be read. Each is listed in ``errors``.
+    - ``ignored``: the files in folders that were skipped because their content is unknown, as paths. With
+      ``on_error="raise"``, such a file is an error.
+    - ``num_steps``: the number of added steps.
+    - ``num_bytes``: the size of the input files, in bytes.
+    - ``errors``: the runs and files that could not be read or decoded, in the order of the paths.
+
+    >>> report = archive.ingest("runs")
+    >>> report.accepted, report.duplicates, report.rejected
+    (0, 20, 0)
+    """
+
+    accepted: int
+    duplicates: int
+    twins: int = field(repr=False)
+    rejected: int
+    ignored: list[Path] = field(repr=False)
+    num_steps: int
+    num_bytes: int = field(repr=False)
+    errors: list[Rejected] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A run, or a whole file, that an ingest rejected or ``on_error="skip"`` skipped, with the reason.
+
+    - ``path``: the file; the folder of a dataset, a session or a pack if no single file is wrong.
+    - ``offset``: the position of the failure in the file, in bytes from its start, if known.
+    - ``run``: the index of the rejected run in its file, from 0; ``None`` = the whole file, or the only run in it.
+    - ``step``: the step of the run with the failure, from 0, if known.
+    - ``kind``: a short name of the failure: ``"decode"``, ``"checksum"``, ``"header"`` or ``"io"``.
+    - ``message``: the failure and its place, in one line, without the path.
+
+    >>> from pathlib import Path
+    >>> _ = Path("damaged.a2run2").write_bytes(Path("runs/run-00000.a2run2").read_bytes()[:-100])
+    >>> rejected = archive.ingest("damaged.a2run2").errors[0]
+    >>> rejected.path, rejected.kind
+    (PosixPath('damaged.a2run2'), 'decode')
+    >>> rejected.message
+    'byte 18969 (step 642): value of a branch: expected 4 bytes, found 3 before the end'
+    """
+
+    path: Path
+    offset: int | None
+    run: int | None
+    step: int | None
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True)
+class AnnotateReport:
+    """A summary of an import of annotations.
+
+    - ``model``: the model.
+    - ``num_runs``: the number of annotated runs.
+    - ``num_rows``: the number of annotated steps.
+    - ``missing_steps``: the number of steps of these runs without annotations.
+    - ``replaced_rows``: the number of rows that were replaced.
+
+    >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
+    >>> report = archive.annotate("model-v1", predictions, partial=True)
+    >>> report.num_rows, report.missing_steps
+    (3, 643)
+    """
+
+    model: str
+    num_runs: int
+    num_rows: int
+    missing_steps: int = field(repr=False)
+    replaced_rows: int = field(repr=False)
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """The annotations of a model.
+
+    - ``model``: the model.
+    - ``num_rows``: the number of annotated steps.
+    - ``num_files``: the number of data files.
+    - ``num_bytes``: the size of the data files, in bytes.
+    - ``first_run_id``: the first annotated run.
+    - ``last_run_id``: the last annotated run.
+
+    >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
+    >>> report = archive.annotate("model-v1", predictions, partial=True)
+    >>> model = archive.annotations()[0]
+    >>> model.model, model.num_rows, model.first_run_id
+    ('model-v1', 3, 0)
+    """
+
+    model: str
+    num_rows: int
+    num_files: int = field(repr=False)
+    num_bytes: int = field(repr=False)
+    first_run_id: int
+    last_run_id: int
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """A summary of an export.
+
+    - ``path``: the written file or folder.
+    - ``runs``: the number of written runs.
+    - ``num_steps``: the number of steps of those runs.
+    - ``num_files``: the number of run files; 1 for formats with several runs per file.
+    - ``errors``: the runs and files that were skipped with ``on_error="skip"``, in order.
+
+    >>> report = archive.export_runs("SELECT run_id FROM runs LIMIT 3", "out")
+    >>> report.runs, report.num_files
+    (3, 3)
+    """
+
+    path: Path
+    runs: int
+    num_steps: int
+    num_files: int = field(repr=False)
+    errors: list[Rejected] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class CompactReport:
+    """A summary of a compaction.
+
+    - ``files_before``: the number of data files before the compaction.
+    - ``files_after``: the number of data files after the compaction.
+    - ``bytes_before``: the size of the data files before the compaction, in bytes.
+    - ``bytes_after``: the size of the data files after the compaction, in bytes.
+    - ``num_rows``: the number of rewritten rows in both tables.
+
+    >>> report = archive.compact()
+    >>> report.files_before, report.files_after
+    (2, 2)
+    """
+
+    files_before: int
+    files_after: int
+    bytes_before: int = field(repr=False)
+    bytes_after: int = field(repr=False)
+    num_rows: int
+
+
+@dataclass(frozen=True)
+class ExpireReport:
+    """A summary of what ``expire`` removed or, with ``dry_run``, would remove.
+
+    - ``first_version``: the oldest version that can still be opened.
+    - ``num_versions``: the number of versions that expired.
+    - ``num_files``: the number of removed data files.
+    - ``num_bytes``: the size of the removed data files in bytes.
+    - ``paths``: the removed files, relative to the archive: data files and leftovers of interrupted writers.
+
+    >>> report = archive.expire()
+    >>> report.first_version, report.num_versions
+    (1, 0)
+    """
+
+    first_version: int
+    num_versions: int
+    num_files: int
+    num_bytes: int = field(repr=False)
+    paths: list[str] = field(repr=False)
+
+
+@dataclass(frozen=True, repr=False)
+class VerifyReport:
+    """The result of ``verify``.
+
+    - ``problems``: the problems found; empty if the archive is intact.
+    - ``version``: the newest version, or 0 if it cannot be read.
+    - ``num_commits``: the number of commits read.
+    - ``num_files``: the number of data files read, including files of older versions.
+    - ``num_bytes``: the size of the data files read, in bytes.
+    - ``num_runs``: the number of runs at the newest version.
+    - ``num_steps``: the number of steps at the newest version.
+    - ``unnamed_files``: the number of data files that no kept version references. They are harmless, and ``expire``
+      removes them.
+
+    >>> report = archive.verify()
+    >>> report.problems, report.num_commits, report.num_runs
+    ([], 2, 20)
+    """
+
+    problems: list[Problem]
+    version: int
+    num_commits: int
+    num_files: int
+    num_bytes: int
+    num_runs: int
+    num_steps: int
+    unnamed_files: int
+
+    def __repr__(self) -> str:
+        numbers = f"version={self.version}, num_files={self.num_files}, num_runs={self.num_runs}"
+        return f"VerifyReport({len(self.problems)} problems, {numbers})"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A problem in an archive.
+
+    - ``path``: the file, relative to the archive.
+    - ``run_id``: the run with the problem, if it concerns one run.
+    - ``what``: the property that is wrong.
+    - ``expected``: the value that the rest of the archive requires.
+    - ``found``: the value that was found.
+
+    >>> from pathlib import Path
+    >>> Path(archive.files("runs")[0]).unlink()
+    >>> problem = archive.verify().problems[0]
+    >>> problem.what, problem.found
+    ('data file', 'damaged: data file: expected a file of ... bytes, found no file')
+    """
+
+    path: str
+    run_id: int | None
+    what: str
+    expected: str
+    found: str
+
+
+@dataclass(frozen=True, repr=False)
+class RepairReport:
+    """A summary of what a repair did or, with ``dry_run``, would do.
+
+    - ``version``: the last intact version, from which the archive continues.
+    - ``steps``: the steps of the repair, in order; empty if there is nothing to repair.
+    - ``done``: whether the steps were carried out.
+
+    >>> report = a2store.repair("games.a2")
+    >>> report.version, report.steps, report.done
+    (2, [], False)
+    """
+
+    version: int
+    steps: list[Repair]
+    done: bool
+
+    def __repr__(self) -> str:
+        return f"RepairReport(version={self.version}, {len(self.steps)} steps, done={self.done})"
+
+
+@dataclass(frozen=True)
+class Repair:
+    """One step of a repair.
+
+    - ``path``: the file, relative to the archive.
+    - ``action``: the action on the file.
+    - ``reason``: the reason for the action.
+
+    >>> from pathlib import Path
+    >>> _ = Path("games.a2/_log/00000000000000000002.json").write_text("{}")
+    >>> step = a2store.repair("games.a2").steps[0]
+    >>> step.path
+    '_log/00000000000000000002.json'
+    >>> step.reason
+    'damaged: end of the file: expected a checksum, found 2 bytes without a checksum'
+    """
+
+    path: str
+    action: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class PackStats:
+    """Statistics of a pack. Lengths are numbers of steps; a percentile is the length at the nearest rank.
+
+    - ``count``: the number of runs.
+    - ``total_steps``: the number of steps of all runs.
+    - ``min_len``: the length of the shortest run.
+    - ``max_len``: the length of the longest run.
+    - ``mean_len``: the mean length.
+    - ``p50``: the median length.
+    - ``p90``: the 90th percentile of the lengths.
+    - ``p99``: the 99th percentile of the lengths.
+    - ``unreadable``: the number of runs whose header cannot be read. ``highest_tiles`` and ``engines`` exclude them.
+    - ``highest_tiles``: the number of runs by highest tile.
+    - ``engines``: the number of runs by engine, in descending order of the number.
+
+    >>> stats = a2store.PackReader.open("games.a2pack").stats
+    >>> stats.count, stats.p50, stats.highest_tiles
+    (20, 1483, {512: 1, 1024: 7, 2048: 10, 4096: 2})
+    """
+
+    count: int
+    total_steps: int
+    min_len: int
+    max_len: int
+    mean_len: float
+    p50: int = field(repr=False)
+    p90: int = field(repr=False)
+    p99: int = field(repr=False)
+    unreadable: int = field(repr=False)
+    highest_tiles: dict[int, int] = field(repr=False)
+    engines: dict[str | None, int] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class JsonlReport:
+    """A summary of what ``PackReader.to_jsonl`` wrote.
+
+    - ``num_runs``: the number of runs written.
+    - ``num_steps``: the number of steps of those runs.
+    - ``num_bytes``: the number of bytes written.
+    - ``errors``: one message for each run that could not be read.
+
+    >>> report = a2store.PackReader.open("games.a2pack").to_jsonl("games.jsonl", by_step=True)
+    >>> report.num_runs, report.errors
+    (20, [])
+    """
+
+    num_runs: int
+    num_steps: int
+    num_bytes: int
+    errors: list[str] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class SavedQuery:
+    """A named query: an SQL file whose header declares its parameters and columns. ``Archive.query`` runs it.
+
+    - ``name``: the name of the file without ``.sql``.
+    - ``purpose``: the purpose of the query, as its header states it.
+    - ``parameters``: the parameters of the query.
+    - ``columns``: the columns of the result.
+    - ``sql``: the text of the whole file.
+
+    >>> query = next(query for query in a2store.queries() if query.name == "high_score")
+    >>> [parameter.name for parameter in query.parameters], query.parameters[0].default
+    (['min_score', 'engine', 'phase'], 20000)
+    """
+
+    name: str
+    purpose: str
+    parameters: tuple[SavedParameter, ...] = field(repr=False)
+    columns: tuple[SavedColumn, ...] = field(repr=False)
+    sql: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class SavedParameter:
+    """A parameter of a named query.
+
+    - ``name``: the name of the parameter.
+    - ``type``: the type of the parameter. A value of another type is rejected.
+    - ``default``: the default value; see ``required``.
+    - ``required``: whether the parameter has no default.
+    - ``doc``: the description of the parameter.
+
+    >>> query = next(query for query in a2store.queries() if query.name == "high_score")
+    >>> parameter = query.parameters[0]
+    >>> parameter.name, parameter.type, parameter.required
+    ('min_score', 'int64', False)
+    """
+
+    name: str
+    type: Literal["bool", "int64", "uint64", "float64", "string"]
+    default: bool | int | float | str | None
+    required: bool = field(repr=False)
+    doc: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class SavedColumn:
+    """A column of a named query.
+
+    - ``name``: the name of the column.
+    - ``type``: the Arrow type of the column. Dictionaries of strings are ``"string"`` too.
+    - ``doc``: the description of the column.
+
+    >>> query = next(query for query in a2store.queries() if query.name == "score_histogram")
+    >>> [(column.name, column.type) for column in query.columns]
+    [('engine', 'string'), ('min_score', 'int64'), ('num_runs', 'int64'), ('share', 'float64')]
+    """
+
+    name: str
+    type: str
+    doc: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class SqlFunction:
+    """An SQL function over boards, moves or values of moves.
+
+    - ``name``: the name of the function.
+    - ``signature``: the form of a call: ``"tile(board, cell[, tile_65536_mask])"``. Brackets enclose optional
+      arguments.
+    - ``returns``: the Arrow type of the result.
+    - ``doc``: the description of the result, with its range.
+    - ``example``: a call with literals, and its value as text.
+
+    >>> function = next(function for function in a2store.functions() if function.name == "tile")
+    >>> function.signature, function.returns, function.example
+    ('tile(board, cell[, tile_65536_mask])', 'UInt32', ('tile(1306927023419491499, 15)', '2048'))
+    """
+
+    name: str = field(repr=False)
+    signature: str
+    returns: str
+    doc: str = field(repr=False)
+    example: tuple[str, str] = field(repr=False)
+
+
+for _name in __all__:
+    globals()[_name].__module__ = "a2store"

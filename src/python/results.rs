@@ -1,0 +1,227 @@
+//! Reports and descriptions for Python: instances of the dataclasses in `python/a2store/_results.py`, which lists and
+//! documents their fields.
+
+use crate::archive::{
+    AnnotateReport, CommitInfo, CompactReport, ExpireReport, IngestReport, ModelInfo, Rejected, RepairReport,
+    VerifyReport,
+};
+use crate::error::{Error, Result};
+use crate::export::ExportReport;
+use crate::format::{JsonlReport, PackStats};
+use crate::query::{Function, SavedQuery, ScalarValue};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+/// Makes an instance of a dataclass from fields of a value, and from other values: `field = value`.
+macro_rules! instance {
+    ($py:ident, $class:ident, $from:ident, [$($field:ident $(= $other:expr)?),*]) => {{
+        let fields = PyDict::new($py);
+        $(fields.set_item(stringify!($field), instance!(@value $from, $field $(= $other)?))?;)*
+        $py.import("a2store._results")?.getattr(stringify!($class))?.call((), Some(&fields))
+    }};
+    (@value $from:ident, $field:ident = $other:expr) => { $other };
+    (@value $from:ident, $field:ident) => { $from.$field };
+}
+
+/// A value that becomes an instance of a dataclass.
+pub(super) trait IntoInstance {
+    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>>;
+}
+
+/// Converts several values.
+pub(super) fn instances<T: IntoInstance>(
+    py: Python<'_>,
+    values: impl IntoIterator<Item = T>,
+) -> PyResult<Vec<Bound<'_, PyAny>>> {
+    values.into_iter().map(|value| value.into_instance(py)).collect()
+}
+
+impl IntoInstance for CommitInfo {
+    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        let time = py.import("datetime")?.getattr("datetime")?.call_method1("fromisoformat", (self.time,))?;
+        let operation = self.operation.name();
+        instance!(
+            py,
+            CommitInfo,
+            self,
+            [
+                version,
+                time = time,
+                operation = operation,
+                txn,
+                added_runs,
+                added_steps,
+                next_run_id,
+                num_runs,
+                num_steps,
+                added_files,
+                removed_files
+            ]
+        )
+    }
+}
+
+impl IntoInstance for IngestReport {
+    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        let errors = instances(py, &self.errors)?;
+        instance!(
+            py,
+            IngestReport,
+            self,
+            [accepted, duplicates, twins, rejected, ignored, num_steps, num_bytes, errors = errors]
+        )
+    }
+}
+
+impl IntoInstance for &Rejected {
+    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        let location = self.error.location();
+        instance!(
+            py,
+            Rejected,
+            self,
+            [
+                path = &self.path,
+                offset = location.and_then(|location| location.offset),
+                run = location.and_then(|location| location.run),
+                step = location.and_then(|location| location.step),
+                kind = self.error.kind_name(),
+                message = self.message()
+            ]
+        )
+    }
+}
+
+impl IntoInstance for AnnotateReport {
+    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        instance!(py, AnnotateReport, self, [model, num_runs, num_rows, missing_steps, replaced_rows])
+    }
+}
+
+impl IntoInstance for ModelInfo {
+    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        instance!(py, ModelInfo, self, [model, num_rows, num_files, num_bytes, first_run_id, last_run_id])
+    }
+}
+
+impl IntoInstance for ExportReport {
+    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        let errors = instances(py, &self.errors)?;
+        instance!(py, ExportReport, self, [path, runs, num_steps, num_files, errors = errors])
+    }
+}
+
+impl IntoInstance for CompactReport {
+    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        instance!(py, CompactReport, self, [files_before, files_after, bytes_before, bytes_after, num_rows])
+    }
+}
+
+impl IntoInstance for ExpireReport {
+    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        instance!(py, ExpireReport, self, [first_version, num_versions, num_files, num_bytes, paths])
+    }
+}
+
+impl IntoInstance for VerifyReport {
+    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        let problem =
+            |problem: crate::archive::Problem| instance!(py, Problem, problem, [path, run_id, what, expected, found]);
+        let problems = self.problems.into_iter().map(problem).collect::<PyResult<Vec<_>>>()?;
+        instance!(
+            py,
+            VerifyReport,
+            self,
+            [problems = problems, version, num_commits, num_files, num_bytes, num_runs, num_steps, unnamed_files]
+        )
+    }
+}
+
+impl IntoInstance for RepairReport {
+    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        let step = |step: crate::archive::Repair| instance!(py, Repair, step, [path, action, reason]);
+        let steps = self.steps.into_iter().map(step).collect::<PyResult<Vec<_>>>()?;
+        instance!(py, RepairReport, self, [version, steps = steps, done])
+    }
+}
+
+impl IntoInstance for PackStats {
+    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        // The engines keep their order, which a map of Rust would lose.
+        let engines = PyDict::new(py);
+        self.engines.into_iter().try_for_each(|(engine, runs)| engines.set_item(engine, runs))?;
+        instance!(
+            py,
+            PackStats,
+            self,
+            [
+                count,
+                total_steps,
+                min_len,
+                max_len,
+                mean_len,
+                p50,
+                p90,
+                p99,
+                unreadable,
+                highest_tiles,
+                engines = engines
+            ]
+        )
+    }
+}
+
+impl IntoInstance for JsonlReport {
+    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        let errors: Vec<String> = self.errors.iter().map(ToString::to_string).collect();
+        instance!(py, JsonlReport, self, [num_runs, num_steps, num_bytes, errors = errors])
+    }
+}
+
+impl IntoInstance for SavedQuery {
+    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        let parameter = |parameter: crate::query::SavedParameter| {
+            instance!(py, SavedParameter, parameter, [
+                name, type = parameter.dtype, required = parameter.default.is_none(),
+                default = default_value(py, parameter.default)?, doc
+            ])
+        };
+        let column =
+            |column: crate::query::SavedColumn| instance!(py, SavedColumn, column, [name, type = column.dtype, doc]);
+        let parameters = self.parameters.into_iter().map(parameter).collect::<PyResult<Vec<_>>>()?;
+        let columns = self.columns.into_iter().map(column).collect::<PyResult<Vec<_>>>()?;
+        instance!(
+            py,
+            SavedQuery,
+            self,
+            [name, purpose, parameters = PyTuple::new(py, parameters)?, columns = PyTuple::new(py, columns)?, sql]
+        )
+    }
+}
+
+fn default_value(py: Python<'_>, value: Option<ScalarValue>) -> PyResult<Py<PyAny>> {
+    Ok(match value {
+        Some(ScalarValue::Boolean(Some(value))) => value.into_pyobject(py)?.to_owned().into_any().unbind(),
+        Some(ScalarValue::Int64(Some(value))) => value.into_pyobject(py)?.into_any().unbind(),
+        Some(ScalarValue::UInt64(Some(value))) => value.into_pyobject(py)?.into_any().unbind(),
+        Some(ScalarValue::Float64(Some(value))) => value.into_pyobject(py)?.into_any().unbind(),
+        Some(ScalarValue::Utf8(Some(value))) => value.into_pyobject(py)?.into_any().unbind(),
+        _ => py.None(),
+    })
+}
+
+impl IntoInstance for &Function {
+    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        let returns = self.return_type().to_string();
+        instance!(py, SqlFunction, self, [name, signature = self.signature(), returns = returns, doc, example])
+    }
+}
+
+/// Returns whether `on_error` is `"skip"`.
+pub(super) fn skips_errors(on_error: &str) -> Result<bool> {
+    match on_error {
+        "skip" => Ok(true),
+        "raise" => Ok(false),
+        other => Err(Error::argument("on_error", "skip or raise", other)),
+    }
+}
