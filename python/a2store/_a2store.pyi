@@ -47,6 +47,7 @@ __all__ = [
     "PackBatchIterator",
     "PackIterator",
     "PackReader",
+    "PackStepIterator",
     "PlayResult",
     "Player",
     "Position",
@@ -491,6 +492,22 @@ class Run:
         >>> run = a2store.read_run("runs/run-00000.a2run2")
         >>> run.to_svg("game.svg", steps=range(0, 20))
         """
+
+    def to_gif(self, path: _Path, steps: Iterable[int] | None = None, *, seconds: float = 0.2) -> None:
+        """Write the run as a picture in which the boards follow one another: an animated GIF. Needs ``pillow``.
+
+        - ``path``: the file. An existing file is replaced.
+        - ``steps``: the indices of the positions, as in ``position``, such as ``range(0, 100)``; at most
+          1,000; ``None`` = all.
+        - ``seconds``: the time that each board is shown: 0.02 to 655. Browsers show shorter frames slowly.
+
+        Raises ``IndexError`` for an index without a position. Raises ``ValueError`` for no positions or more than
+        1,000, and for ``seconds`` out of range. Raises ``OSError`` if the file cannot be written, and
+        ``ModuleNotFoundError`` without ``pillow``.
+
+        >>> run = a2store.read_run("runs/run-00000.a2run2")
+        >>> run.to_gif("game.gif", steps=range(0, 20))
+        """
     def verify(self) -> str | None:
         """Check the run against the rules of the game.
 
@@ -653,6 +670,17 @@ class PackReader:
     def path(self) -> Path:
         """The path of the file."""
 
+    def kind(self, index: int) -> Literal["v1", "v2"]:
+        """Return the format of a run according to the index: ``"v1"`` is A2T1, ``"v2"`` is a2run2.
+
+        - ``index``: the index of the run; a negative one counts from the end.
+
+        Raises ``IndexError`` for an index that is out of bounds.
+
+        >>> a2store.PackReader.open("games.a2pack").kind(0)
+        'v2'
+        """
+
     def decode(self, index: int) -> Run:
         """Decode and return a run.
 
@@ -686,6 +714,18 @@ class PackReader:
         29320
         """
 
+    def iter_indices(self, indices: Iterable[int]) -> PackIterator:
+        """Return an iterator like ``iter``, over the runs at ``indices``, in that order.
+
+        - ``indices``: the indices of the runs, with repetitions; negative ones count from the end.
+
+        Raises ``IndexError`` at once for an index that is out of bounds.
+
+        >>> pack = a2store.PackReader.open("games.a2pack")
+        >>> [run.meta.max_score for run in pack.iter_indices([3, 0])]
+        [25888, 11308]
+        """
+
     def iter_batches(
         self,
         batch_size: int,
@@ -715,6 +755,34 @@ class PackReader:
         [8, 8, 4]
         """
 
+    def iter_step_batches(
+        self,
+        batch_size: int,
+        shuffle: bool = False,
+        seed: int | None = None,
+        workers: int | None = None,
+        *,
+        indices: Sequence[int] | npt.NDArray[np.integer[Any]] | None = None,
+        on_error: Literal["raise", "skip"] = "raise",
+    ) -> PackStepIterator:
+        """Return an iterator over batches of steps; first it reads all steps into memory, 32 bytes each.
+
+        A row's ``run_id`` is the index of the run in the pack. For training, ``to_table().loader(…)`` offers more.
+
+        - ``batch_size``: rows per batch, at least 1; the last batch may have fewer.
+        - ``shuffle``, ``seed``: as in ``iter_batches``, over all steps.
+        - ``workers``: threads to read with, 1 to 1,024; ``None`` = one per core.
+        - ``indices``: the steps to return, numbered through all runs that were read; ``None`` = all.
+        - ``on_error``: as in ``to_table``.
+
+        Raises ``DecodeError`` for a damaged run, and ``MemoryLimitError``. Otherwise raises as ``iter_batches`` does.
+
+        >>> pack = a2store.PackReader.open("games.a2pack")
+        >>> batch = next(pack.iter_step_batches(512, shuffle=True, seed=1))
+        >>> batch.tokens.shape, batch.ev_values.dtype
+        ((512, 16), dtype('float32'))
+        """
+
     def to_table(self, *, workers: int | None = None, on_error: Literal["raise", "skip"] = "raise") -> StepTable:
         """Return the steps of all runs as a table. A row's ``run_id`` is the index of the run in the pack.
 
@@ -727,7 +795,7 @@ class PackReader:
         """
 
     def train_test_split(
-        self, test_size: float = 0.1, *, seed: int = 0
+        self, test_size: float = 0.1, *, seed: int = 0, unit: Literal["run", "step"] = "run"
     ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
         """Split the pack by run or step, and return the ascending indices of the two parts, ``(train, test)``.
 
@@ -748,6 +816,31 @@ class PackReader:
         >>> set(test.tolist()) == set(pack.to_table().train_test_split(0.2, seed=1)[1]["run_id"].tolist())
         True
         """
+    def split(
+        self,
+        unit: Literal["run", "step"] = "run",
+        *,
+        test_pct: float | None = None,
+        test_size: int | None = None,
+        seed: int = 0,
+    ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+        """Split the indices of all runs, or of all steps, at random; return (train, test), each in ascending order.
+
+        - ``unit``: ``"run"`` or ``"step"``: whether to split runs or steps. ``"run"`` keeps all steps of a run on one
+          side.
+        - ``test_pct``: the test part as a fraction between 0 and 1. Its size is rounded down, but is at least one.
+        - ``test_size``: the size of the test part as a number, instead of ``test_pct``.
+        - ``seed``: in ``0..2**64``; equal seeds give equal splits.
+
+        Raises ``ValueError`` unless exactly one of ``test_pct`` and ``test_size`` is given and in range, and for
+        another ``unit``.
+
+        >>> pack = a2store.PackReader.open("games.a2pack")
+        >>> train, test = pack.split(test_pct=0.2, seed=1)
+        >>> train.dtype, len(train), len(test)
+        (dtype('uint64'), 16, 4)
+        """
+
     def to_jsonl(
         self,
         path: _Path,
@@ -806,6 +899,23 @@ class PackReader:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return the path and the options for ``pickle``; unpickling opens the pack again."""
+
+@final
+class PackStepIterator:
+    """An iterator over batches of steps of a pack. ``len`` is the total number of batches; it never decreases.
+
+    >>> batches = a2store.PackReader.open("games.a2pack").iter_step_batches(4096)
+    >>> len(batches), len(next(batches))
+    (8, 4096)
+    """
+
+    @property
+    def errors(self) -> list[Rejected]:
+        """The runs that were skipped with ``on_error="skip"``, in order."""
+
+    def __iter__(self) -> PackStepIterator: ...
+    def __len__(self) -> int: ...
+    def __next__(self) -> Batch: ...
 
 @final
 class PackIterator:
@@ -2484,6 +2594,17 @@ class Query:
         >>> query.limit(2).to_polars().rows()
         [(16, 82292), (17, 46388)]
         """
+    def head(self, n: int = 5) -> Query:
+        """Return a query for the first rows of the result. It is ``limit`` with a default.
+
+        - ``n``: as in ``limit``.
+
+        Raises as ``limit`` does.
+
+        >>> archive.sql("SELECT * FROM steps").head().count()
+        5
+        """
+    def to_batches(self) -> QueryBatches:
         """Run the query and return an iterator over its record batches, which arrive as they are computed.
 
         ``pyarrow.record_batch(batch)``, ``polars.DataFrame(batch)`` and other consumers of the Arrow C interface read
@@ -2574,6 +2695,30 @@ class Query:
         >>> archive.sql("SELECT max_score, highest_tile FROM runs").to_polars().shape
         (20, 2)
         """
+
+    def lazy(self) -> Any:
+        """Return a ``polars.LazyFrame`` of the result, which runs the query when polars collects the frame.
+
+        The query then reads only the columns that polars needs, and stops after ``head`` or ``limit`` of the frame. It
+        also evaluates filters that compare columns of integers, bools or strings with values, and ``is_in``,
+        ``is_null`` and ``is_between``, joined by and, or and not. Polars evaluates all other filters. A query with a
+        LIMIT leaves all filters to polars.
+
+        Raises ``ImportError`` if polars is not installed, and ``QueryError`` for an EXPLAIN. If the query fails, polars
+        raises its own exception.
+
+        >>> import polars as pl
+        >>> frame = archive.sql("SELECT * FROM steps").lazy()
+        >>> frame.filter(pl.col("max_score") > 50_000).select("board", "move").collect().shape
+        (3773, 2)
+        """
+    def _narrowed(self, columns: Sequence[str] | None, condition: tuple[Any, ...] | None) -> Query | None:
+        """Return a query for some columns of the rows that meet a condition; ``None`` if the query cannot evaluate it.
+
+        - ``columns``: the names of the columns; ``None`` = all.
+        - ``condition``: a nested tuple, as ``a2store._polars`` makes it; ``None`` = all rows.
+        """
+    def to_numpy(self) -> dict[str, npt.NDArray[Any]]:
         """Run the query and return its columns as NumPy arrays by name, by way of pyarrow.
 
         The columns of a result have different types, so the arrays are separate, as in ``Batch.to_dict``. They are

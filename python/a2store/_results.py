@@ -369,6 +369,33 @@ class PackStats:
     highest_tiles: dict[int, int] = field(repr=False)
     engines: dict[str | None, int] = field(repr=False)
 
+    # The names in older tools for packs.
+
+    @property
+    def p50_len(self) -> int:
+        """``p50``, under its name in older tools for packs."""
+        return self.p50
+
+    @property
+    def p90_len(self) -> int:
+        """``p90``, under its name in older tools for packs."""
+        return self.p90
+
+    @property
+    def p99_len(self) -> int:
+        """``p99``, under its name in older tools for packs."""
+        return self.p99
+
+    @property
+    def highest_tile_hist(self) -> dict[int, int]:
+        """``highest_tiles``, under its name in older tools for packs."""
+        return self.highest_tiles
+
+    @property
+    def engine_counts(self) -> dict[str | None, int]:
+        """``engines``, under its name in older tools for packs."""
+        return self.engines
+
 
 @dataclass(frozen=True)
 class JsonlReport:

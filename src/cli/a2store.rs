@@ -3,7 +3,9 @@
 use super::exit::{UsageError, conclude};
 use super::logging::log_to_stderr;
 use super::query_args::{NamedQueryArgs, SqlArgs};
-use super::{annotate, info, ingest, maintain, queries, replay, report, show, simulate, sql, transfer, view};
+use super::{
+    annotate, bench, info, ingest, maintain, queries, replay, report, shell, show, simulate, sql, transfer, view,
+};
 use anyhow::{Result, bail};
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
@@ -63,9 +65,13 @@ enum StoreCommand {
     /// Remove old versions, and the files that no remaining version references. Without --yes, only show what would be
     /// removed.
     Expire(maintain::ExpireArgs),
+    /// Measure the rates of gather and loader over the steps of an archive on this machine, beside NumPy.
+    Bench(bench::BenchArgs),
     /// Write embeddings of a session's steps, or train a critic on them. Needs the Python package.
     #[command(disable_help_flag = true)]
     Critic(CriticArgs),
+    /// Print the completion script of a shell.
+    Completions(shell::CompletionsArgs),
 }
 
 #[derive(Args, Debug)]
@@ -112,6 +118,8 @@ fn run_command(cli: StoreCli) -> Result<u8> {
         StoreCommand::Repair(args) => maintain::repair(&args),
         StoreCommand::Compact(args) => maintain::compact(&args, quiet),
         StoreCommand::Expire(args) => maintain::expire(&args),
+        StoreCommand::Bench(args) => bench::bench(&args, quiet),
+        StoreCommand::Completions(args) => shell::completions::<StoreCli>(&args),
         // The Python package runs `critic` before it calls this crate.
         StoreCommand::Critic(CriticArgs { command, arguments: _ }) => {
             bail!(UsageError(format!("critic {command}: needs the Python package: pip install a2store")))

@@ -7,10 +7,11 @@
 //! | file | owns |
 //! | --- | --- |
 //! | `a2store.rs` | the entry points of `a2store`, and its subcommands |
-//! | `simulate.rs`, `ingest.rs`, `info.rs`, `transfer.rs`, `annotate.rs`, `maintain.rs` | subcommands on runs and archives |
+//! | `simulate.rs`, `ingest.rs`, `info.rs`, `transfer.rs`, `annotate.rs`, `maintain.rs`, `bench.rs` | subcommands on runs and archives |
 //! | `view.rs`, `report.rs`, `replay.rs`, `show.rs` | the explorer, the report, a page with a game, one position as text |
 //! | `sql.rs`, `query_args.rs`, `queries.rs` | running queries; listing named queries and functions |
 //! | `rows.rs`, `table.rs` | query rows as a table, CSV, JSON, Parquet or Arrow; the table |
+//! | `shell.rs` | completions of shells |
 //! | `terminal.rs` | the width of the terminal, and colours |
 //! | `print.rs` | numbers and JSON on standard output |
 //! | `values.rs` | parsers of option values |
@@ -23,6 +24,7 @@
 mod a2pack;
 mod a2store;
 mod annotate;
+mod bench;
 mod exit;
 mod info;
 mod ingest;
@@ -36,6 +38,7 @@ mod query_args;
 mod replay;
 mod report;
 mod rows;
+mod shell;
 mod show;
 mod simulate;
 mod sql;

@@ -67,6 +67,7 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.setattr("_Position", module.py().get_type::<loader::PyPosition>())?;
     module.add_class::<pack_iterators::PyPackBatchIterator>()?;
     module.add_class::<pack_iterators::PyPackIterator>()?;
+    module.add_class::<pack_iterators::PyPackStepIterator>()?;
     module.add_class::<pack::PyPackReader>()?;
     module.add_class::<play::PyPlayResult>()?;
     module.add_class::<play::PyPlayer>()?;

@@ -1,16 +1,18 @@
 //! The reader of packs, `a2store.PackReader`.
 
-use super::indices::place;
+use super::indices::{place, row_indices};
 use super::integers::{AnyInt, Bounded, Positive, U64, Workers, exact_integer};
 use super::interrupt::{checking, interruptible};
 use super::numpy::copied_array;
-use super::pack_iterators::{BATCH_RUNS, PyPackBatchIterator, PyPackIterator, decode_all, pyrun};
+use super::pack_iterators::{BATCH_RUNS, PyPackBatchIterator, PyPackIterator, PyPackStepIterator, decode_all, pyrun};
 use super::progress::ProgressOption;
 use super::results::{IntoInstance, skips_errors};
 use super::run::PyRun;
 use super::table::PyStepTable;
 use crate::cancellation::CancellationToken;
-use crate::format::{JsonlOptions, PackReader, ValidateOptions};
+use crate::error::{Error, ErrorKind};
+use crate::format::{JsonlOptions, PackReader, RunKind, ValidateOptions};
+use crate::loader::Permutation;
 use crate::table::{FromRunsOptions, HeldOut, SplitUnit, StepTable};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -49,6 +51,19 @@ impl PyPackReader {
     /// Returns a run's index; a negative one counts from the end.
     fn place(&self, index: i128) -> PyResult<usize> {
         place(index, self.pack()?.len(), ("pack", "runs"))
+    }
+
+    /// Reads the rows of all runs.
+    fn table(&self, py: Python<'_>, workers: Option<Workers>, on_error: &str) -> PyResult<StepTable> {
+        let (workers, skip_errors) = (workers.map(Bounded::get), skips_errors(on_error)?);
+        let options = FromRunsOptions { workers, skip_errors, ..FromRunsOptions::default() };
+        let pack = self.pack()?;
+        interruptible(py, Some(false), |progress, cancel| StepTable::from_pack(&pack, &options, progress, cancel))
+    }
+
+    fn total_steps(&self, py: Python<'_>) -> PyResult<u64> {
+        let pack = self.pack()?;
+        Ok(interruptible(py, Some(false), |progress, cancel| pack.stats(progress, cancel))?.total_steps)
     }
 }
 
@@ -128,6 +143,21 @@ impl PyPackReader {
         Ok((slf.get_type().getattr("open")?, (path, slf.get().checksums)))
     }
 
+    /// Return the format of a run according to the index: ``"v1"`` is A2T1, ``"v2"`` is a2run2.
+    ///
+    /// - ``index``: the index of the run; a negative one counts from the end.
+    ///
+    /// Raises ``IndexError`` for an index that is out of bounds.
+    ///
+    /// >>> a2store.PackReader.open("games.a2pack").kind(0)
+    /// 'v2'
+    fn kind(&self, index: AnyInt) -> PyResult<&'static str> {
+        Ok(match self.pack()?.kind(self.place(index.get())?)? {
+            RunKind::V1 => "v1",
+            RunKind::V2 => "v2",
+        })
+    }
+
     /// Decode and return a run.
     ///
     /// - ``index``: the index of the run; a negative one counts from the end.
@@ -191,14 +221,22 @@ impl PyPackReader {
         Ok(PyPackIterator::new(&self.pack()?, places))
     }
 
+    /// Return an iterator over the runs at ``indices``, as ``iter`` does.
+    ///
+    /// >>> pack = a2store.PackReader.open("games.a2pack")
+    /// >>> [run.meta.max_score for run in pack.iter_indices([3, 0])]
+    /// [25888, 11308]
+    fn iter_indices(&self, indices: &Bound<'_, PyAny>) -> PyResult<PyPackIterator> {
+        self.iter(Some(indices))
+    }
+
     /// Return an iterator over lists of ``batch_size`` runs; the last list may be shorter.
     ///
     /// - ``batch_size``: the number of runs in a list, at least 1.
     /// - ``shuffle``: whether to shuffle the runs. The order depends on ``seed`` alone.
     /// - ``seed``: in ``0..2**64``; ``None`` = a new seed each time.
     /// - ``workers``: threads to decode with, 1 to 1,024; ``None`` = a pool shared by all readers, one thread per core.
-    /// - ``indices``: the indices of the runs, such as one part of
-    ///   ``train_test_split``; ``None`` = all.
+    /// - ``indices``: the indices of the runs, such as one part of ``split``; ``None`` = all.
     /// - ``on_error``: the effect of a damaged run. ``"raise"`` raises its error; the next call continues with the
     ///   other runs of the same list. ``"skip"`` leaves the run out of its list and adds its error to ``errors`` of the
     ///   iterator.
@@ -225,6 +263,44 @@ impl PyPackReader {
         Ok(PyPackBatchIterator::new(&self.pack()?, batch_size, chosen, shuffle, seed, workers, skip_errors)?)
     }
 
+    /// Return an iterator over batches of steps; first it reads all steps into memory, 32 bytes each.
+    ///
+    /// A row's ``run_id`` is the index of the run in the pack. For training, ``to_table().loader(…)`` offers more.
+    ///
+    /// - ``batch_size``: rows per batch, at least 1; the last batch may have fewer.
+    /// - ``shuffle``, ``seed``: as in ``iter_batches``, over all steps.
+    /// - ``workers``: threads to read with, 1 to 1,024; ``None`` = one per core.
+    /// - ``indices``: the steps to return, numbered through all runs that were read; ``None`` = all.
+    /// - ``on_error``: as in ``to_table``.
+    ///
+    /// Raises ``DecodeError`` for a damaged run, and ``MemoryLimitError``. Otherwise raises as ``iter_batches`` does.
+    ///
+    /// >>> pack = a2store.PackReader.open("games.a2pack")
+    /// >>> batch = next(pack.iter_step_batches(512, shuffle=True, seed=1))
+    /// >>> batch.tokens.shape, batch.ev_values.dtype
+    /// ((512, 16), dtype('float32'))
+    #[pyo3(signature = (batch_size, shuffle=false, seed=None, workers=None, *, indices=None, on_error="raise"))]
+    #[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
+    fn iter_step_batches(
+        &self,
+        py: Python<'_>,
+        batch_size: Positive,
+        shuffle: bool,
+        seed: Option<U64>,
+        workers: Option<Workers>,
+        indices: Option<&Bound<'_, PyAny>>,
+        on_error: &str,
+    ) -> PyResult<PyPackStepIterator> {
+        let (batch_size, seed) = (batch_size.get(), seed.map(Bounded::get));
+        let table = self.table(py, workers, on_error)?;
+        let chosen = indices.map(|indices| row_indices(py, indices, table.num_rows())).transpose()?;
+        if let Some(&index) = chosen.iter().flatten().find(|&&index| index >= table.num_rows()) {
+            let error = Error::from(ErrorKind::IndexOutOfBounds { index: index.into(), len: table.num_rows() });
+            return Err(error.into());
+        }
+        Ok(PyPackStepIterator::new(table, batch_size, chosen, shuffle, seed)?)
+    }
+
     /// Return the steps of all runs as a table. A row's ``run_id`` is the index of the run in the pack.
     ///
     /// - ``workers``, ``on_error``: as in ``StepTable.from_runs``.
@@ -235,12 +311,59 @@ impl PyPackReader {
     /// StepTable(29320 rows of 32 bytes)
     #[pyo3(signature = (*, workers=None, on_error="raise"))]
     fn to_table(&self, py: Python<'_>, workers: Option<Workers>, on_error: &str) -> PyResult<PyStepTable> {
-        let (workers, skip_errors) = (workers.map(Bounded::get), skips_errors(on_error)?);
-        let options = FromRunsOptions { workers, skip_errors, ..FromRunsOptions::default() };
-        let pack = self.pack()?;
-        let table =
-            interruptible(py, Some(false), |progress, cancel| StepTable::from_pack(&pack, &options, progress, cancel))?;
-        Ok(PyStepTable::new(table))
+        Ok(PyStepTable::new(self.table(py, workers, on_error)?))
+    }
+
+    /// Split the indices of all runs, or of all steps, at random; return (train, test), each in ascending order.
+    ///
+    /// - ``unit``: ``"run"`` or ``"step"``: whether to split runs or steps. ``"run"`` keeps all steps of a run on one
+    ///   side.
+    /// - ``test_pct``: the test part as a fraction between 0 and 1. Its size is rounded down, but is at least one.
+    /// - ``test_size``: the size of the test part as a number, instead of ``test_pct``.
+    /// - ``seed``: in ``0..2**64``; equal seeds give equal splits.
+    ///
+    /// Raises ``ValueError`` unless exactly one of ``test_pct`` and ``test_size`` is given and in range, and for
+    /// another ``unit``.
+    ///
+    /// >>> pack = a2store.PackReader.open("games.a2pack")
+    /// >>> train, test = pack.split(test_pct=0.2, seed=1)
+    /// >>> train.dtype, len(train), len(test)
+    /// (dtype('uint64'), 16, 4)
+    #[pyo3(signature = (unit="run", *, test_pct=None, test_size=None, seed=0))]
+    fn split<'py>(
+        &self,
+        py: Python<'py>,
+        unit: &str,
+        test_pct: Option<f64>,
+        test_size: Option<U64>,
+        #[pyo3(from_py_with = U64::int)] seed: u64,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let test_size = test_size.map(Bounded::get);
+        let total = match unit {
+            "run" => self.pack()?.len() as u64,
+            "step" => self.total_steps(py)?,
+            other => return Err(Error::argument("unit", "run or step", other).into()),
+        };
+        let test_size = match (test_pct, test_size) {
+            // At least one, unless there is none.
+            (Some(part), None) if part > 0.0 && part < 1.0 => ((total as f64 * part) as u64).max(1).min(total),
+            (Some(part), None) => {
+                return Err(Error::argument("test_pct", "a fraction between 0 and 1", part).into());
+            }
+            (None, Some(size)) if size <= total => size,
+            (None, Some(size)) => {
+                return Err(Error::argument("test_size", format!("at most {total}"), size).into());
+            }
+            _ => return Err(PyValueError::new_err("split: expected exactly one of test_pct and test_size")),
+        };
+        let (train, test) = py.detach(|| {
+            let permutation = Permutation::new(total, seed, 0)?;
+            let mut is_test = vec![false; total as usize];
+            (0..test_size).filter_map(|position| permutation.get(position)).for_each(|i| is_test[i as usize] = true);
+            let of = |part: bool| (0..total).filter(|&i| is_test[i as usize] == part).collect::<Vec<u64>>();
+            Ok::<_, Error>((of(false), of(true)))
+        })?;
+        Ok((copied_array(py, &train, "<u8", None)?, copied_array(py, &test, "<u8", None)?))
     }
 
     /// Split the runs, and return the ascending indices of the two parts, ``(train, test)``.

@@ -1,5 +1,6 @@
 //! Iterators over the runs and steps of a pack.
 
+use super::batch::PyBatch;
 use super::interrupt::signals;
 use super::results::instances;
 use super::run::PyRun;
@@ -10,6 +11,7 @@ use crate::format::{PackIter, PackReader, RunKind, RunSource};
 use crate::loader::Permutation;
 use crate::random;
 use crate::run::Run;
+use crate::table::StepTable;
 use crate::workers;
 use pyo3::prelude::*;
 use std::collections::VecDeque;
@@ -19,7 +21,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Runs with their indices in the pack.
 type RunBatch = Vec<(usize, Run)>;
 
-/// An iterator over runs of a pack, which ``PackReader.iter`` returns.
+/// An iterator over runs of a pack, which ``PackReader.iter`` and ``PackReader.iter_indices`` return.
 ///
 /// ``next`` raises ``DecodeError`` at a damaged run; the call after it continues with the following run.
 ///
@@ -56,6 +58,22 @@ pub(super) struct PyPackBatchIterator {
     ready: Mutex<VecDeque<Result<RunBatch>>>,
     /// The errors of the runs that were skipped.
     errors: Mutex<Vec<Rejected>>,
+}
+
+/// An iterator over batches of steps of a pack. ``len`` is the total number of batches; it never decreases.
+///
+/// >>> batches = a2store.PackReader.open("games.a2pack").iter_step_batches(4096)
+/// >>> len(batches), len(next(batches))
+/// (8, 4096)
+#[pyclass(frozen, name = "PackStepIterator", module = "a2store")]
+pub(super) struct PyPackStepIterator {
+    table: StepTable,
+    /// The rows to return; `None` means all.
+    chosen: Option<Vec<u64>>,
+    permutation: Option<Permutation>,
+    batch_size: u64,
+    /// The number of returned rows.
+    next: Mutex<u64>,
 }
 
 impl PyPackIterator {
@@ -104,9 +122,8 @@ impl PyPackBatchIterator {
     ) -> Result<PyPackBatchIterator> {
         workers::check(workers)?;
         let mut places = chosen.unwrap_or_else(|| (0..pack.len()).collect());
-        if shuffle {
-            let len = places.len() as u64;
-            let permutation = Permutation::new(len, seed.map_or_else(random::seed, Ok)?, 0)?;
+        let len = places.len() as u64;
+        if let Some(permutation) = permutation(shuffle, len, seed)? {
             places = (0..len).filter_map(|position| Some(places[permutation.get(position)? as usize])).collect();
         }
         Ok(PyPackBatchIterator {
@@ -183,6 +200,82 @@ impl PyPackBatchIterator {
     fn errors<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         instances(py, &*lock(&self.errors))
     }
+}
+
+impl PyPackStepIterator {
+    /// Iterates over the rows at `chosen`, or over all.
+    pub(super) fn new(
+        table: StepTable,
+        batch_size: u64,
+        chosen: Option<Vec<u64>>,
+        shuffle: bool,
+        seed: Option<u64>,
+    ) -> Result<PyPackStepIterator> {
+        let len = chosen.as_ref().map_or(table.num_rows(), |chosen| chosen.len() as u64);
+        let permutation = permutation(shuffle, len, seed)?;
+        Ok(PyPackStepIterator { table, chosen, permutation, batch_size, next: Mutex::new(0) })
+    }
+
+    /// Returns the number of rows to return.
+    fn num_rows(&self) -> u64 {
+        self.chosen.as_ref().map_or(self.table.num_rows(), |chosen| chosen.len() as u64)
+    }
+
+    /// Takes the rows of the next batch; none at the end.
+    fn next_rows(&self) -> Vec<u64> {
+        let mut next = lock(&self.next);
+        let end = self.num_rows().min(next.saturating_add(self.batch_size));
+        let row = |position| {
+            let place = match &self.permutation {
+                Some(permutation) => permutation.get(position)?,
+                None => position,
+            };
+            match &self.chosen {
+                Some(chosen) => chosen.get(place as usize).copied(),
+                None => Some(place),
+            }
+        };
+        let rows = (*next..end).filter_map(row).collect();
+        *next = end;
+        rows
+    }
+}
+
+#[pymethods]
+impl PyPackStepIterator {
+    /// The runs that were skipped with ``on_error="skip"``, in order.
+    #[getter]
+    fn errors<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        instances(py, self.table.errors())
+    }
+
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __len__(&self) -> usize {
+        self.num_rows().div_ceil(self.batch_size) as usize
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<PyBatch>> {
+        let batch = py.detach(|| {
+            let rows = self.next_rows();
+            if rows.is_empty() { Ok(None) } else { self.table.take(&rows).map(Some) }
+        })?;
+        Ok(batch.map(PyBatch::new))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("PackStepIterator({} batches of {} rows)", self.__len__(), self.batch_size)
+    }
+}
+
+/// Returns the order of a shuffled iterator.
+fn permutation(shuffle: bool, len: u64, seed: Option<u64>) -> Result<Option<Permutation>> {
+    if !shuffle {
+        return Ok(None);
+    }
+    Permutation::new(len, seed.map_or_else(random::seed, Ok)?, 0).map(Some)
 }
 
 /// Returns a decoded run with the format of its index entry.

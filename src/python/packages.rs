@@ -36,7 +36,9 @@ pub(super) fn signal_or(py: Python<'_>, error: PyErr) -> PyErr {
 
 /// Imports a package that a method requires.
 pub(super) fn needed<'py>(py: Python<'py>, package: &str, method: &str) -> PyResult<Bound<'py, PyModule>> {
-    py.import(package).map_err(|error| match error.is_instance_of::<PyImportError>(py) {
+    // The name of a few modules differs from that of their package.
+    let module = if package == "pillow" { "PIL" } else { package };
+    py.import(module).map_err(|error| match error.is_instance_of::<PyImportError>(py) {
         true => {
             let raised = PyImportError::new_err(format!("{method} needs {package}: pip install {package}"));
             raised.set_cause(py, Some(error));

@@ -7,11 +7,13 @@ use super::packages::{needed, signal_or, to_arrow, to_pandas, to_polars};
 use super::progress::ProgressOption;
 use super::shard::shard_from;
 use super::table::PyStepTable;
-use super::values::names_from;
+use super::values::{names_from, scalar};
 use crate::cancellation::CancellationToken;
+use crate::error::Error;
 use crate::progress::Progress;
-use crate::query::{ArrowReader, Query, QueryStream, RowFormat, WriteRowsOptions};
+use crate::query::{ArrowReader, Condition, Query, QueryStream, RowFormat, WriteRowsOptions};
 use crate::table::{ChosenEv, MaterializeOptions};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use pyo3_arrow::error::PyArrowResult;
@@ -45,7 +47,8 @@ pub(super) const NOTEBOOK_ROWS: usize = 10;
 #[pyclass(frozen, name = "Query", module = "a2store")]
 pub(super) struct PyQuery {
     pub(super) query: Query,
-    call: QueryCall,
+    /// `None` for queries that the package makes for itself.
+    call: Option<QueryCall>,
 }
 
 /// The call that returned a query. A pickled query repeats it.
@@ -69,7 +72,17 @@ impl QueryCall {
 
 impl PyQuery {
     pub(super) fn called(query: Query, call: QueryCall) -> PyQuery {
-        PyQuery { query, call }
+        PyQuery { query, call: Some(call) }
+    }
+
+    fn internal(query: Query) -> PyQuery {
+        PyQuery { query, call: None }
+    }
+
+    fn limited(slf: &Bound<'_, Self>, n: u64) -> PyResult<PyQuery> {
+        let (py, query) = (slf.py(), &slf.get().query);
+        let limited = py.detach(|| query.limit(n))?;
+        Ok(PyQuery::called(limited, QueryCall::new(slf.as_any(), "limit", (n,), PyDict::new(py))?))
     }
 
     fn write(&self, py: Python<'_>, path: PathBuf, options: &WriteRowsOptions) -> PyResult<u64> {
@@ -131,14 +144,26 @@ impl PyQuery {
     /// >>> query.limit(2).to_polars().rows()
     /// [(16, 82292), (17, 46388)]
     fn limit(slf: &Bound<'_, Self>, n: U64) -> PyResult<PyQuery> {
-        let (py, n, query) = (slf.py(), n.get(), &slf.get().query);
-        let limited = py.detach(|| query.limit(n))?;
-        Ok(PyQuery::called(limited, QueryCall::new(slf.as_any(), "limit", (n,), PyDict::new(py))?))
+        PyQuery::limited(slf, n.get())
+    }
+
+    /// Return a query for the first rows of the result. It is ``limit`` with a default.
+    ///
+    /// - ``n``: as in ``limit``.
+    ///
+    /// Raises as ``limit`` does.
+    ///
+    /// >>> archive.sql("SELECT * FROM steps").head().count()
+    /// 5
+    #[pyo3(signature = (n=5))]
+    fn head(slf: &Bound<'_, Self>, #[pyo3(from_py_with = U64::int)] n: u64) -> PyResult<PyQuery> {
+        PyQuery::limited(slf, n)
     }
 
     /// Return the call that made the query, for ``pickle``; unpickling plans the query again.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Py<PyTuple>)> {
-        let QueryCall { method, args, keywords } = &self.call;
+        let call = self.call.as_ref().ok_or_else(|| PyTypeError::new_err("cannot pickle an internal query"))?;
+        let QueryCall { method, args, keywords } = call;
         let partial = py.import("functools")?.getattr("partial")?;
         Ok((partial.call((method,), Some(keywords.bind(py)))?, args.clone_ref(py)))
     }
@@ -276,6 +301,46 @@ impl PyQuery {
     /// (20, 2)
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         to_polars(slf)
+    }
+
+    /// Return a ``polars.LazyFrame`` of the result, which runs the query when polars collects the frame.
+    ///
+    /// The query then reads only the columns that polars needs, and stops after ``head`` or ``limit`` of the frame. It
+    /// also evaluates filters that compare columns of integers, bools or strings with values, and ``is_in``,
+    /// ``is_null`` and ``is_between``, joined by and, or and not. Polars evaluates all other filters. A query with a
+    /// LIMIT leaves all filters to polars.
+    ///
+    /// Raises ``ImportError`` if polars is not installed, and ``QueryError`` for an EXPLAIN. If the query fails, polars
+    /// raises its own exception.
+    ///
+    /// >>> import polars as pl
+    /// >>> frame = archive.sql("SELECT * FROM steps").lazy()
+    /// >>> frame.filter(pl.col("max_score") > 50_000).select("board", "move").collect().shape
+    /// (3773, 2)
+    fn lazy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        needed(slf.py(), "polars", "lazy")?;
+        slf.py().import("a2store._polars")?.call_method1("scan", (slf,))
+    }
+
+    /// Return a query for some columns of the rows that meet a condition; ``None`` if the query cannot evaluate it.
+    ///
+    /// - ``columns``: the names of the columns; ``None`` = all.
+    /// - ``condition``: a nested tuple, as ``a2store._polars`` makes it; ``None`` = all rows.
+    fn _narrowed(
+        &self,
+        columns: Option<Vec<String>>,
+        condition: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Option<PyQuery>> {
+        let filtered = match condition {
+            Some(condition) => self.query.filter(&condition_from(condition)?)?,
+            None => Some(self.query.clone()),
+        };
+        let Some(query) = filtered else { return Ok(None) };
+        let Some(names) = columns else { return Ok(Some(PyQuery::internal(query))) };
+        let schema = query.schema();
+        let places = names.iter().map(|name| schema.index_of(name).map_err(|error| Error::query(error.to_string())));
+        let places = places.collect::<Result<Vec<_>, _>>()?;
+        Ok(Some(PyQuery::internal(query.select(&places)?)))
     }
 
     /// Run the query and return its columns as NumPy arrays by name, by way of pyarrow.
@@ -457,4 +522,30 @@ impl PyQuery {
     fn __repr__(&self) -> String {
         format!("Query({})", columns_and_types(&self.query.schema()))
     }
+}
+
+/// Converts a nested tuple: an operator, and then its operands.
+fn condition_from(condition: &Bound<'_, PyAny>) -> PyResult<Condition> {
+    let operator: String = condition.get_item(0)?.extract()?;
+    let operands = condition.get_item(1)?;
+    let several = || operands.try_iter()?.map(|operand| condition_from(&operand?)).collect::<PyResult<Vec<_>>>();
+    Ok(match operator.as_str() {
+        "and" => Condition::All(several()?),
+        "or" => Condition::Any(several()?),
+        "not" => Condition::Not(Box::new(condition_from(&operands)?)),
+        "is_null" => Condition::IsNull(operands.extract()?),
+        "in" => {
+            let values = condition
+                .get_item(2)?
+                .try_iter()?
+                .map(|value| scalar("condition", &value?))
+                .collect::<PyResult<_>>()?;
+            Condition::OneOf(operands.extract()?, values)
+        }
+        sign => {
+            let sign = Condition::operator(sign);
+            let sign = sign.ok_or_else(|| PyValueError::new_err(format!("condition: unknown operator {operator}")))?;
+            Condition::Compare(operands.extract()?, sign, scalar("condition", &condition.get_item(2)?)?)
+        }
+    })
 }

@@ -4,10 +4,11 @@ use super::indices::place;
 use super::integers::AnyInt;
 use super::interrupt::interruptible;
 use super::numpy::copied_array;
+use super::packages::needed;
 use super::position::{PyPosition, PyReplay, SIZE};
 use super::view::CallablePolicy;
 use crate::archive::Archive;
-use crate::board::{Palette, animated_svg};
+use crate::board::{Palette, Rgb, WideBoard, animated_svg};
 use crate::error::Error;
 use crate::explore::{LivePolicy, Replay, ReplayPage};
 use crate::format::{RunFormat, decode_run, encode_run, read_run as read_run_file};
@@ -132,6 +133,27 @@ impl PyRun {
             }
         };
         Ok(self.game.get_or_init(|| game))
+    }
+
+    /// Returns the boards of an animated picture.
+    fn boards_of(&self, steps: Option<&Bound<'_, PyAny>>, seconds: f64) -> PyResult<Vec<WideBoard>> {
+        const MAX: usize = 1_000;
+        let positions = Replay::of_run(None, &self.run).positions;
+        let places: Vec<usize> = match steps {
+            None => (0..positions.len()).collect(),
+            Some(steps) => {
+                let of = |step: &Bound<'_, PyAny>| place(AnyInt::part("steps", step)?, positions.len(), POSITIONS);
+                // One more than allowed shows that there are too many.
+                steps.try_iter()?.take(MAX + 1).map(|step| of(&step?)).collect::<PyResult<_>>()?
+            }
+        };
+        if !(1..=MAX).contains(&places.len()) {
+            return Err(Error::argument("steps", format!("1 to {MAX} positions"), places.len()).into());
+        }
+        if !(seconds > 0.0 && seconds <= 3600.0) {
+            return Err(Error::argument("seconds", "a number above 0, at most 3600", seconds).into());
+        }
+        Ok(places.into_iter().map(|place| positions[place].board).collect())
     }
 
     fn encode(&self, format: Option<&str>) -> PyResult<Vec<u8>> {
@@ -329,25 +351,40 @@ impl PyRun {
     #[pyo3(signature = (path, steps=None, *, seconds=0.2))]
     #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn to_svg(&self, path: PathBuf, steps: Option<&Bound<'_, PyAny>>, seconds: f64) -> PyResult<()> {
-        const MAX: usize = 1_000;
-        let positions = Game::of_run(None, &self.run).positions;
-        let places: Vec<usize> = match steps {
-            None => (0..positions.len()).collect(),
-            Some(steps) => {
-                let of = |step: &Bound<'_, PyAny>| place(AnyInt::part("steps", step)?, positions.len(), POSITIONS);
-                // One more than allowed shows that there are too many.
-                steps.try_iter()?.take(MAX + 1).map(|step| of(&step?)).collect::<PyResult<_>>()?
-            }
-        };
-        if !(1..=MAX).contains(&places.len()) {
-            return Err(Error::argument("steps", format!("1 to {MAX} positions"), places.len()).into());
-        }
-        if !(seconds > 0.0 && seconds <= 3600.0) {
-            return Err(Error::argument("seconds", "a number above 0, at most 3600", seconds).into());
-        }
-        let boards: Vec<_> = places.into_iter().map(|place| positions[place].board).collect();
+        let boards = self.boards_of(steps, seconds)?;
         let svg = animated_svg(&boards, Palette::Classic, SIZE, seconds);
         Ok(std::fs::write(&path, svg).map_err(|source| Error::io(&path, source))?)
+    }
+
+    /// Write the run as a picture in which the boards follow one another: an animated GIF. Needs ``pillow``.
+    ///
+    /// - ``path``: the file. An existing file is replaced.
+    /// - ``steps``: the indices of the positions, as in ``position``, such as ``range(0, 100)``; at most
+    ///   1,000; ``None`` = all.
+    /// - ``seconds``: the time that each board is shown: 0.02 to 655. Browsers show shorter frames slowly.
+    ///
+    /// Raises ``IndexError`` for an index without a position. Raises ``ValueError`` for no positions or more than
+    /// 1,000, and for ``seconds`` out of range. Raises ``OSError`` if the file cannot be written, and
+    /// ``ModuleNotFoundError`` without ``pillow``.
+    ///
+    /// >>> run = a2store.read_run("runs/run-00000.a2run2")
+    /// >>> run.to_gif("game.gif", steps=range(0, 20))
+    #[pyo3(signature = (path, steps=None, *, seconds=0.2))]
+    #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
+    fn to_gif(&self, py: Python<'_>, path: PathBuf, steps: Option<&Bound<'_, PyAny>>, seconds: f64) -> PyResult<()> {
+        let boards = self.boards_of(steps, seconds)?;
+        // A GIF stores the time of a frame as 16 bits, in hundredths of a second.
+        if !(0.02..=655.0).contains(&seconds) {
+            return Err(Error::argument("seconds", "0.02 to 655", seconds).into());
+        }
+        needed(py, "pillow", "to_gif")?;
+        let boards: Vec<_> = boards.into_iter().map(|board| PyBytes::new(py, &board.exps())).collect();
+        let hex = |Rgb(red, green, blue): Rgb| format!("#{red:02x}{green:02x}{blue:02x}");
+        let colors = (0..=16).map(|exp| (hex(Palette::Classic.background(exp)), hex(Palette::Classic.text(exp))));
+        let colors: Vec<_> = colors.collect();
+        let gif = py.import("a2store._pictures")?.call_method1("animated_gif", (boards, colors, SIZE, seconds))?;
+        let gif: &[u8] = gif.cast::<PyBytes>()?.as_bytes();
+        Ok(std::fs::write(&path, gif).map_err(|source| Error::io(&path, source))?)
     }
 
     fn __repr__(&self) -> String {

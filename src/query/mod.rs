@@ -36,6 +36,7 @@
 mod annotation_view;
 mod archive_table;
 #[cfg(feature = "python")]
+mod condition;
 mod conform;
 mod determinism;
 mod errors;
@@ -80,6 +81,7 @@ pub use user_tables::UserTable;
 pub use write::{RowCompression, RowFormat, WriteRowsOptions};
 
 #[cfg(feature = "python")]
+pub(crate) use condition::Condition;
 #[cfg(feature = "explore")]
 pub(crate) use errors::DID_YOU_MEAN;
 pub(crate) use errors::query_error;

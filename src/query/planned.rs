@@ -325,6 +325,19 @@ impl Query {
         Ok(Query { plan, text: fingerprint::with_limit(self.text, num_rows), ..self.clone() })
     }
 
+    /// Returns the analyzed plan.
+    #[cfg(feature = "python")]
+    pub(super) fn plan(&self) -> &LogicalPlan {
+        &self.plan
+    }
+
+    /// Returns a query with another plan, at most as deterministic as this.
+    #[cfg(feature = "python")]
+    pub(super) fn with_plan(&self, plan: LogicalPlan, determinism: Determinism) -> Result<Query> {
+        let plan = analyzed(plan, &self.context()?.state()).map_err(query_error)?;
+        Ok(Query { plan, determinism: self.determinism.max(determinism), ..self.clone() })
+    }
+
     /// Starts the limits of one execution.
     pub(crate) fn limits(&self) -> Arc<QueryLimits> {
         Arc::new(QueryLimits::new(&self.options))

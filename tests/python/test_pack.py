@@ -57,9 +57,11 @@ def test_every_run_equals_the_packed_one(pack: a2store.PackReader, games: list[G
     assert str(NUM_RUNS) in repr(pack)
     for index, game in enumerate(games):
         kind = packs.kind_of(index)
+        assert pack.kind(index) == ("v1" if kind == A2T1 else "v2")
         for run in (pack.decode(index), pack[index], pack.decode(index - NUM_RUNS), pack[index - NUM_RUNS]):
             assert_run(run, game, kind)
-    assert {run.meta.format for run in pack} == {"a2t1", "a2run2"}
+    assert {pack.kind(index) for index in range(len(pack))} == {"v1", "v2"}
+    assert pack.kind(-1) == pack.kind(NUM_RUNS - 1)
 
 
 @pytest.mark.parametrize("align", [8, 64, 4096])
@@ -91,8 +93,9 @@ def test_packs_of_the_existing_tool(fixtures: Path, name: str) -> None:
     payloads = [entry for entry in entries if isinstance(entry, Payload)]
     pack = a2store.PackReader.open(fixtures / name)
     assert len(pack) == len(payloads) == (31 if name == "mixed.a2pack" else 2)
-    for run, payload in zip(pack, payloads, strict=True):
+    for index, (run, payload) in enumerate(zip(pack, payloads, strict=True)):
         assert_run(run, formats.decode_file(payload.data), payload.kind)
+        assert pack.kind(index) == f"v{payload.kind}"
         assert run.to_bytes() == payload.data
         assert run.verify() is None
     assert pack.validate(progress=False) == []
@@ -110,6 +113,7 @@ def test_an_empty_pack(tmp_path: Path, end: int) -> None:
     pack = a2store.PackReader.open(tmp_path / "none.a2pack")
     assert (len(pack), list(pack), pack.decode_batch([]), pack.validate(progress=False)) == (0, [], [], [])
     assert list(pack.iter_batches(4, shuffle=True, seed=1)) == []
+    assert list(pack.iter_step_batches(4)) == []
     stats = pack.stats
     assert (stats.count, stats.total_steps, stats.mean_len, stats.highest_tiles, stats.engines) == (0, 0, 0, {}, {})
     for index in (0, -1):
@@ -120,12 +124,12 @@ def test_an_empty_pack(tmp_path: Path, end: int) -> None:
 def test_batches_of_indices_keep_the_order(pack: a2store.PackReader, games: list[Game]) -> None:
     indices = [3, 0, 40, 3, -1, 17, -41, 3]
     expected = [index % NUM_RUNS for index in indices]
-    for runs in (pack.decode_batch(indices), list(pack.iter(indices)), pack.decode_batch(iter(indices))):
+    for runs in (pack.decode_batch(indices), list(pack.iter_indices(indices)), pack.decode_batch(iter(indices))):
         assert places(runs) == expected
         for place, run in zip(expected, runs, strict=True):
             assert_run(run, games[place], packs.kind_of(place))
     assert places(pack.decode_batch(range(NUM_RUNS - 1, -1, -1))) == list(range(NUM_RUNS))[::-1]
-    assert list(pack.iter([])) == pack.decode_batch([]) == []
+    assert list(pack.iter_indices([])) == pack.decode_batch([]) == []
 
 
 def test_each_iteration_starts_at_the_beginning(pack: a2store.PackReader) -> None:
@@ -141,7 +145,7 @@ def test_each_iteration_starts_at_the_beginning(pack: a2store.PackReader) -> Non
 def test_iterators_outlive_their_reader(path: Path) -> None:
     iterators: list[Iterable[a2store.Run]] = [
         a2store.PackReader.open(path).iter(),
-        a2store.PackReader.open(path).iter(range(NUM_RUNS)),
+        a2store.PackReader.open(path).iter_indices(range(NUM_RUNS)),
         (run for runs in a2store.PackReader.open(path).iter_batches(3) for run in runs),
     ]
     for iterator in iterators:
@@ -150,21 +154,21 @@ def test_iterators_outlive_their_reader(path: Path) -> None:
 
 @pytest.mark.parametrize("index", [NUM_RUNS, -NUM_RUNS - 1, 2**40])
 def test_indices_out_of_range(pack: a2store.PackReader, index: int) -> None:
-    for method in (pack.decode, pack.__getitem__):
+    for method in (pack.decode, pack.kind, pack.__getitem__):
         with pytest.raises(IndexError, match=str(index)):
             method(index)
     with pytest.raises(IndexError):
         pack.decode_batch([0, index])
     # The error comes at once, before any run is decoded.
     with pytest.raises(IndexError):
-        pack.iter([0, index])
+        pack.iter_indices([0, index])
     with pytest.raises(IndexError):
         pack.iter_batches(2, indices=[0, index])
 
 
 @pytest.mark.parametrize("index", ["0", 1.5, None])
 def test_indices_of_another_type(pack: a2store.PackReader, index: Any) -> None:
-    for call in (pack.decode, lambda value: pack.decode_batch([value]), lambda value: pack.iter([value])):
+    for call in (pack.decode, pack.kind, lambda value: pack.decode_batch([value]), pack.iter_indices):
         with pytest.raises(TypeError):
             call(index)
 
@@ -183,9 +187,9 @@ def check_error(error: a2store.DecodeError, path: Path, run: int, kind: str) -> 
 
 def test_a_damaged_run_raises_in_order_and_affects_no_other(damaged: Path) -> None:
     pack = a2store.PackReader.open(damaged)
-    assert len(pack) == NUM_RUNS
+    assert (len(pack), pack.kind(5), pack.kind(30)) == (NUM_RUNS, "v1", "v2")
     order = random.Random(2).sample(range(NUM_RUNS), NUM_RUNS)
-    for iterator, indices in ((pack.iter(), list(range(NUM_RUNS))), (pack.iter(order), order)):
+    for iterator, indices in ((pack.iter(), list(range(NUM_RUNS))), (pack.iter_indices(order), order)):
         for index in indices:
             if index in (5, 30):
                 with pytest.raises(a2store.DecodeError) as caught:
@@ -205,6 +209,7 @@ def test_every_access_to_a_damaged_run_reports_its_location(damaged: Path) -> No
         (lambda: list(pack.iter_batches(64)), 5),
         (lambda: list(pack.iter_batches(64, indices=[30, 5])), 30),
         (lambda: pack.to_table(), 5),
+        (lambda: list(pack.iter_step_batches(64)), 5),
     ]
     for way, index in ways:
         with pytest.raises(a2store.DecodeError) as caught:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import a2store
+import formats
 import packs
 from compare import assert_same, row_keys
 from oracle import Array, Game, crc32c
@@ -106,14 +107,14 @@ def test_batches_of_chosen_runs(pack: a2store.PackReader) -> None:
     shuffled = order_of(pack, 2, shuffle=True, seed=1, indices=range(0, NUM_RUNS, 2))
     assert sorted(shuffled) == list(range(0, NUM_RUNS, 2)) != shuffled
     assert list(pack.iter_batches(2, indices=[])) == []
-    train, test = pack.train_test_split(0.2, seed=4)
-    assert 0 < len(test) < len(train)
+    train, test = pack.split(test_size=10, seed=4)
     assert order_of(pack, indices=train) == train.tolist()
     assert sorted(order_of(pack, shuffle=True, indices=test)) == test.tolist()
 
 
-def test_bad_arguments_of_batches(pack: a2store.PackReader) -> None:
-    call: Callable[..., object] = pack.iter_batches
+@pytest.mark.parametrize("method", ["iter_batches", "iter_step_batches"])
+def test_bad_arguments_of_batches(pack: a2store.PackReader, method: str) -> None:
+    call: Callable[..., object] = getattr(pack, method)
     for options in ({"batch_size": 0}, {"batch_size": 4, "workers": 0}, {"batch_size": 4, "workers": 1_000_000}):
         with pytest.raises(ValueError, match="expected"):
             call(**options)
@@ -127,12 +128,69 @@ def test_bad_arguments_of_batches(pack: a2store.PackReader) -> None:
 
 
 @pytest.mark.parametrize("index", [10**6, -(10**6)])
-def test_an_invalid_index_is_rejected_at_once(pack: a2store.PackReader, index: int) -> None:
+@pytest.mark.parametrize("method", ["iter_batches", "iter_step_batches"])
+def test_an_invalid_index_is_rejected_at_once(pack: a2store.PackReader, method: str, index: int) -> None:
     with pytest.raises(IndexError):
-        pack.iter_batches(4, indices=[0, index])
+        getattr(pack, method)(4, indices=[0, index])
 
 
 # Steps
+
+
+@pytest.mark.parametrize("workers", [None, 1, 2])
+def test_batches_of_steps_are_the_rows_of_the_oracle(
+    pack: a2store.PackReader, expected: dict[str, Array], workers: int | None
+) -> None:
+    num_steps = len(expected["board"])
+    iterator = pack.iter_step_batches(100, workers=workers)
+    assert iter(iterator) is iterator
+    assert len(iterator) == -(-num_steps // 100)
+    batches = list(iterator)
+    assert [len(batch) for batch in batches] == [100] * (num_steps // 100) + [num_steps % 100]
+    check_rows(batches, expected, np.arange(num_steps))
+    assert next(iterator, None) is None
+    first = batches[0]
+    assert first.tokens.shape == (100, 16)
+    assert first.tokens.dtype == np.uint8
+    assert first.tokens[7].tolist() == [int(first.board[7]) >> shift & 15 for shift in range(60, -1, -4)]
+
+
+def test_shuffled_steps_occur_once_in_an_order_determined_by_the_seed(
+    pack: a2store.PackReader, expected: dict[str, Array]
+) -> None:
+    keys = expected["run_id"].astype("u8") << np.uint64(32) | expected["step_index"]
+
+    def order(seed: int | None, batch_size: int = 64, workers: int | None = None) -> Array:
+        batches = list(pack.iter_step_batches(batch_size, True, seed, workers))
+        order: Array = np.searchsorted(keys, row_keys(batches))
+        check_rows(batches, expected, order)
+        np.testing.assert_array_equal(np.sort(order), np.arange(len(keys)))
+        return order
+
+    five = order(5)
+    for batch_size, workers in ((1, 1), (1000, 2), (10**6, None)):
+        np.testing.assert_array_equal(order(5, batch_size, workers), five)
+    others = [five, order(6), order(None), order(None)]
+    for one in range(4):
+        assert sum((others[one] == other).mean() > 0.05 for other in others) == 1
+    # Steps of one run do not stay together.
+    neighbours = np.diff(expected["run_id"][five].astype("i8")) == 0
+    assert neighbours.mean() < 0.2
+
+
+def test_batches_of_chosen_steps(pack: a2store.PackReader, expected: dict[str, Array]) -> None:
+    num_steps = len(expected["board"])
+    chosen = np.array([17, 3, num_steps - 1, 3])
+    check_rows(list(pack.iter_step_batches(3, indices=chosen)), expected, chosen)
+    check_rows(list(pack.iter_step_batches(3, indices=chosen.tolist())), expected, chosen)
+    train, test = pack.split("step", test_pct=0.25, seed=4)
+    check_rows(list(pack.iter_step_batches(64, indices=test)), expected, test)
+    shuffled = rows(list(pack.iter_step_batches(64, True, 1, indices=train)))
+    assert sorted(shuffled["board"].tolist()) == sorted(expected["board"][train].tolist())
+    assert shuffled["board"].tolist() != expected["board"][train].tolist()
+    assert list(pack.iter_step_batches(3, indices=[])) == []
+    with pytest.raises(IndexError, match=str(num_steps)):
+        list(pack.iter_step_batches(3, indices=[num_steps]))
 
 
 def test_a_table_of_a_pack_is_served_like_any_other(pack: a2store.PackReader, expected: dict[str, Array]) -> None:
@@ -208,9 +266,13 @@ def test_a_table_of_the_sound_runs(damaged: a2store.PackReader, expected: dict[s
         check_rows([table.take(np.arange(len(table)))], expected, sound)
         check_errors(table.errors, damaged)
         assert len(table.filter(run_ids=[0]).errors) == len(BAD)
-    with pytest.raises(a2store.DecodeError) as caught:
-        damaged.to_table()
-    assert caught.value.run == BAD[0]
+    batches = damaged.iter_step_batches(64, on_error="skip")
+    check_rows(list(batches), expected, sound)
+    check_errors(batches.errors, damaged)
+    for call in (damaged.to_table, lambda: damaged.iter_step_batches(4)):
+        with pytest.raises(a2store.DecodeError) as caught:
+            call()
+        assert caught.value.run == BAD[0]
 
 
 def test_removed_runs_are_not_errors(games: list[Game], tmp_path: Path) -> None:
@@ -240,3 +302,59 @@ def test_sound_packs_have_no_errors(pack: a2store.PackReader) -> None:
     for call in (pack.to_table, lambda **options: pack.iter_batches(4, **options)):
         with pytest.raises(ValueError, match="skip or raise, found ignore"):
             call(on_error=wrong)
+
+
+# Splits
+
+
+@pytest.mark.parametrize("unit", ["run", "step"])
+@pytest.mark.parametrize("options", [{"test_pct": 0.2}, {"test_pct": 0.333}, {"test_size": 9}, {"test_pct": 0.001}])
+def test_a_split_is_disjoint_complete_and_determined_by_the_seed(
+    pack: a2store.PackReader, expected: dict[str, Array], unit: Any, options: dict[str, Any]
+) -> None:
+    total = NUM_RUNS if unit == "run" else len(expected["board"])
+    size = options["test_size"] if "test_size" in options else max(1, int(total * options["test_pct"]))
+    train, test = pack.split(unit, **options, seed=3)
+    assert len(test) == size
+    for part in (train, test):
+        assert part.dtype == np.uint64
+        assert (np.diff(part.astype("i8")) > 0).all()
+    np.testing.assert_array_equal(np.sort(np.concatenate([train, test])), np.arange(total))
+    again = a2store.PackReader.open(pack.path).split(unit, **options, seed=3)
+    np.testing.assert_array_equal(again[0], train)
+    np.testing.assert_array_equal(again[1], test)
+    if size > 3:
+        others = [pack.split(unit, **options, seed=seed)[1].tolist() for seed in (0, 4, 2**64 - 1)]
+        assert len({tuple(part) for part in [*others, test.tolist()]}) == 4
+        # The split is random, not a cut at one end.
+        assert test.min() < total // 2 < test.max()
+
+
+def test_splits_with_an_empty_part(pack: a2store.PackReader, tmp_path: Path) -> None:
+    assert [len(part) for part in pack.split(test_size=0)] == [NUM_RUNS, 0]
+    assert [len(part) for part in pack.split(test_size=NUM_RUNS)] == [0, NUM_RUNS]
+    np.testing.assert_array_equal(pack.split(test_size=9)[1], pack.split(test_size=9, seed=0)[1])
+    formats.write_pack(tmp_path / "none.a2pack", [])
+    empty = a2store.PackReader.open(tmp_path / "none.a2pack")
+    assert [len(part) for part in empty.split("step", test_pct=0.5)] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"test_pct": 0.1, "test_size": 5},
+        {"test_pct": -0.1},
+        {"test_pct": 0},
+        {"test_pct": 1},
+        {"test_pct": 10},
+        {"test_pct": float("nan")},
+        {"test_size": NUM_RUNS + 1},
+        {"unit": "game", "test_pct": 0.1},
+    ],
+)
+def test_invalid_splits(pack: a2store.PackReader, options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        pack.split(**options)
+    with pytest.raises(ValueError, match="test_size"):
+        pack.split(test_size=-1)

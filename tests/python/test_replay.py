@@ -9,6 +9,7 @@ import random
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -264,3 +265,33 @@ def test_positions_are_text_and_html(games: a2store.Archive) -> None:
     assert html.count("<svg") == 1
     assert html.count("<tr>") == 5
     assert "played" in html
+
+
+def test_a_game_is_a_gif(games: a2store.Archive, tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    run = games.run(0)
+    path = tmp_path / "game.gif"
+    run.to_gif(path, steps=[0, 5, len(run)], seconds=0.5)
+    with image.open(path) as gif:
+        assert (gif.format, gif.n_frames, gif.info["loop"], gif.info["duration"]) == ("GIF", 3, 0, 500)
+        seen: dict[int, tuple[int, int, int]] = {}
+        for frame, at in enumerate((0, 5, len(run))):
+            gif.seek(frame)
+            picture = gif.convert("RGB")
+            assert picture.width == picture.height
+            for cell, tile in enumerate(np.ravel(run.position(at).board.tiles).tolist()):
+                # A point near the corner of a cell shows the color of its tile, which is the same on all boards.
+                left, top = (picture.width * (0.06 + 0.235 * number) for number in (cell % 4, cell // 4))
+                color = picture.getpixel((round(left), round(top)))
+                assert seen.setdefault(tile, color) == color
+        assert len(set(seen.values())) == len(seen) > 3
+    wrong: list[tuple[dict[str, Any], type[Exception]]] = [
+        ({"steps": []}, ValueError),
+        ({"seconds": 0.01}, ValueError),
+        ({"seconds": 656}, ValueError),
+        ({"steps": [-(10**9)]}, IndexError),
+    ]
+    for arguments, error in wrong:
+        with pytest.raises(error):
+            run.to_gif(tmp_path / "x.gif", **arguments)
+    assert not (tmp_path / "x.gif").exists()

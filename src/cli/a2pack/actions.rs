@@ -1,14 +1,18 @@
 //! The subcommands of `a2pack`.
 
-use super::{ExtractArgs, InspectArgs, PackArgs, StatsArgs, ToJsonlArgs, ValidateArgs};
+use super::args::{ExtractArgs, InspectArgs, PackArgs, StatsArgs, ToJsonlArgs, ValidateArgs};
+use super::print::{print_run, print_run_json, print_stats, print_stats_json};
 use crate::cli::print::{count, megabytes, path_text, print_json};
 use crate::cli::progress::{Interrupt, progress};
 use crate::cli::terminal::print_error;
 use crate::error::ErrorKind;
 use crate::{Compression, JsonlOptions, PackOptions, PackReader, ValidateOptions, ValidateReport, pack_folder};
 use anyhow::Result;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::io::{self, Write};
+
+/// The exit status of `validate` for an invalid pack, as in the older tool of this name.
+const INVALID: u8 = 2;
 
 pub(super) fn pack(args: &PackArgs, quiet: bool) -> Result<u8> {
     let compression: Compression = args.compress.parse()?;
@@ -60,7 +64,7 @@ pub(super) fn validate(args: &ValidateArgs, quiet: bool) -> Result<u8> {
         let bytes = megabytes(report.num_bytes);
         writeln!(out, "{verdict}: {checked} of {runs} runs checked, {steps} steps in {bytes}")?;
     }
-    Ok(u8::from(!report.is_sound()))
+    Ok(if report.is_sound() { 0 } else { INVALID })
 }
 
 pub(super) fn stats(args: &StatsArgs, quiet: bool) -> Result<u8> {
@@ -69,23 +73,23 @@ pub(super) fn stats(args: &StatsArgs, quiet: bool) -> Result<u8> {
     if stats.unreadable > 0 {
         eprintln!("a2pack: {}: {} runs cannot be read", args.packfile.display(), count(stats.unreadable));
     }
-    let tiles: Vec<Value> =
-        stats.highest_tiles.iter().map(|(tile, runs)| json!({"highest_tile": tile, "runs": runs})).collect();
-    let engines: Vec<Value> =
-        stats.engines.iter().map(|(engine, runs)| json!({"engine": engine, "runs": runs})).collect();
-    let mut shown = serde_json::to_value(&stats)?;
-    shown["path"] = path_text(&args.packfile).into();
-    shown["num_bytes"] = reader.num_bytes().into();
-    shown["highest_tiles"] = tiles.into();
-    shown["engines"] = engines.into();
-    print_fields(&shown, args.json)?;
+    if args.json {
+        print_stats_json(&args.packfile, reader.num_bytes(), &stats)?;
+    } else {
+        print_stats(&args.packfile, reader.num_bytes(), &stats)?;
+    }
     Ok(u8::from(stats.unreadable > 0))
 }
 
 pub(super) fn to_jsonl(args: &ToJsonlArgs, quiet: bool) -> Result<u8> {
     let reader = PackReader::open(&args.packfile)?;
-    let options = JsonlOptions { by_step: args.by_step, compact: args.compact, parallel: true, workers: args.workers };
-    let (interrupt, progress) = (Interrupt::new()?, progress(quiet));
+    let options = JsonlOptions {
+        by_step: args.by_step,
+        compact: args.compact,
+        parallel: args.parallel || args.workers.is_some(),
+        workers: args.workers,
+    };
+    let (interrupt, progress) = (Interrupt::new()?, progress(quiet || args.no_progress));
     let report = if args.output.as_os_str() == "-" {
         reader.write_jsonl(&mut io::stdout().lock(), &options, &*progress, interrupt.token())?
     } else {
@@ -118,34 +122,10 @@ pub(super) fn inspect(args: &InspectArgs) -> Result<u8> {
     let reader = PackReader::open(&args.packfile)?;
     let slice = reader.get_slice(args.index)?;
     let run = reader.decode_auto_v2(args.index)?;
-    let meta = run.meta();
-    // Convert through text, because `f64::from` would print 0.1 as 0.10000000149011612.
-    let elapsed_s: Option<f64> = meta.elapsed_s.to_string().parse().ok();
-    let shown = json!({
-        "path": path_text(&args.packfile), "index": args.index, "kind": slice.kind.name(), "offset": slice.offset,
-        "num_bytes": slice.bytes.len(), "stored_bytes": slice.stored_len, "compression": slice.compression.name(),
-        "crc32c": slice.crc32c, "num_steps": run.num_steps(), "engine": meta.engine, "start_unix_s": meta.start_unix_s,
-        "elapsed_s": elapsed_s, "max_score": meta.max_score, "highest_tile": meta.highest_tile,
-        "steps_with_branches": run.has_evs().iter().filter(|&&has| has).count(),
-        "final_board": run.final_board().map(|board| board.board().0),
-        "violation": run.verify().err().map(|violation| violation.to_string()),
-    });
-    print_fields(&shown, args.json)?;
-    if let (Some(board), false) = (run.final_board(), args.json) {
-        writeln!(io::stdout().lock(), "\n{board:#}")?;
+    if args.json {
+        print_run_json(args, &slice, &run)?;
+    } else {
+        print_run(args, &slice, &run)?;
     }
     Ok(0)
-}
-
-/// Prints the fields of an object, as JSON or one in a line. Text in a line has its control characters escaped, so that
-/// it cannot send commands to the terminal.
-fn print_fields(object: &Value, as_json: bool) -> Result<()> {
-    if as_json {
-        return print_json(object, []);
-    }
-    let mut out = io::stdout().lock();
-    for (name, value) in object.as_object().into_iter().flatten() {
-        writeln!(out, "{name}: {value}")?;
-    }
-    Ok(())
 }

@@ -1,4 +1,4 @@
-use super::run;
+use super::command::run;
 use crate::{Board, Move, PackReader, Run, RunFormat, RunMeta, encode_run};
 use std::path::Path;
 
@@ -37,12 +37,13 @@ fn statuses_tell_what_went_wrong() {
         assert_eq!(status(&format!("inspect --packfile {pack} --index 1")), 0);
         assert_eq!(status(&format!("inspect --packfile {pack} --index 0 --json")), 0);
     }
-    assert_eq!(status("to-jsonl --packfile @x --output @runs"), 0);
+    assert_eq!(status("to-jsonl --packfile @x --output @runs --runs-only --parallel --no-progress"), 0);
     assert_eq!(status("to-jsonl --packfile @z --output @steps --by-step --compact --workers 2"), 0);
     for lines in ["runs", "steps"] {
         assert_eq!(std::fs::read_to_string(folder.join(lines)).unwrap().lines().count(), 2);
     }
-    assert_eq!(status("pack --input @in --output @y --align 8192"), 0);
+    assert_eq!(status("to-jsonl --packfile @x --output @steps --steps"), 0);
+    assert_eq!(status("pack --input @in --output @y --align 8192 --entry-crc"), 0);
     assert_eq!(status("extract --packfile @x --indices 1,,0, --output @out"), 0);
     assert_eq!(std::fs::read(folder.join("out/run-000001.a2run2")).unwrap(), run_file(RunFormat::A2t1));
     std::fs::remove_file(folder.join("y")).unwrap();
@@ -63,6 +64,7 @@ fn statuses_tell_what_went_wrong() {
         "pack --input @empty --output @y",
         "pack --input @in --output @y --compress gzip",
         "pack --input @in --output @y --workers 0",
+        "to-jsonl --packfile @x --output @runs --by-step --runs-only",
         "unpack",
     ] {
         assert_eq!(status(line), 2, "{line}");
@@ -80,7 +82,7 @@ fn statuses_tell_what_went_wrong() {
     bytes[0] ^= 1;
     std::fs::write(folder.join("header"), &bytes).unwrap();
     for line in ["validate --packfile @x", "validate --packfile @header"] {
-        assert_eq!((status(line), status(&format!("{line} --json"))), (1, 1), "{line}");
+        assert_eq!((status(line), status(&format!("{line} --json"))), (2, 2), "{line}");
     }
     for line in [
         "extract --packfile @x --indices 0,1 --output @sound",
