@@ -201,7 +201,7 @@ impl PyPackReader {
     fn decode(&self, py: Python<'_>, #[pyo3(from_py_with = int)] index: i128) -> PyResult<PyRun> {
         let index = self.place(index)?;
         let pack = self.pack()?;
-        Ok(pyrun(&pack, index, py.detach(|| pack.decode_auto_v2(index))?))
+        Ok(pyrun(&pack, index, py.detach(|| pack.decode(index))?))
     }
 
     fn __getitem__(&self, py: Python<'_>, #[pyo3(from_py_with = int)] index: i128) -> PyResult<PyRun> {
