@@ -1,16 +1,12 @@
 //! Details of steps that only the Macroxue engine records.
 
-/// Details of one step. `None` = not recorded, or not different from the usual value.
+/// Details of one step. `None` = not recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepDetail<'a> {
     /// The kind of evaluation that chose the move, such as `"search"` or `"tuple11"`.
     pub valuation_type: Option<&'a str>,
     /// The engine's heuristic value of the board.
     pub board_eval: Option<i32>,
-    /// The seed of the step, if it differs from the low 32 bits of the run's seed.
-    pub seed: Option<u32>,
-    /// The largest exponent as the engine recorded it, if it differs from the largest exponent of the board.
-    pub max_rank: Option<u8>,
 }
 
 /// The details of a run's steps, in columns.
@@ -26,12 +22,6 @@ pub struct StepDetails {
     valuation_types: Vec<u16>,
     /// May end before the last step.
     board_evals: Vec<Option<i32>>,
-    /// The steps with a seed, in ascending order.
-    seeds: Vec<(u32, u32)>,
-    /// The steps with a rank, in ascending order.
-    max_ranks: Vec<(u32, u8)>,
-    /// The padding of the rows that the steps came from; empty if all of it is 0.
-    padding: Vec<u8>,
 }
 
 impl StepDetails {
@@ -41,14 +31,12 @@ impl StepDetails {
     /// Adds the details of the next step. Returns `false`, and adds no valuation type, if the run would have more than
     /// 256 of them.
     pub fn push(&mut self, detail: StepDetail<'_>) -> bool {
-        let (place, at) = (self.num_steps, self.num_steps as u32);
+        let place = self.num_steps;
         self.num_steps += 1;
         if let Some(eval) = detail.board_eval {
             self.board_evals.resize(place, None);
             self.board_evals.push(Some(eval));
         }
-        self.seeds.extend(detail.seed.map(|seed| (at, seed)));
-        self.max_ranks.extend(detail.max_rank.map(|rank| (at, rank)));
         let Some(name) = detail.valuation_type else { return true };
         let index = match self.names.iter().position(|known| **known == *name) {
             Some(index) => index,
@@ -66,33 +54,17 @@ impl StepDetails {
     /// Returns the details of a step. All are `None` if the step does not exist.
     #[must_use]
     pub fn get(&self, step: usize) -> StepDetail<'_> {
-        fn of<T: Copy>(values: &[(u32, T)], step: usize) -> Option<T> {
-            let at = values.binary_search_by_key(&(step as u64), |&(at, _)| u64::from(at)).ok()?;
-            values.get(at).map(|&(_, value)| value)
-        }
         let name = self.valuation_types.get(step).and_then(|&index| self.names.get(usize::from(index).checked_sub(1)?));
         StepDetail {
             valuation_type: name.map(|name| &**name),
             board_eval: self.board_evals.get(step).copied().flatten(),
-            seed: of(&self.seeds, step),
-            max_rank: of(&self.max_ranks, step),
         }
     }
 
     /// Returns whether no step has details.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.names.is_empty() && !self.has_numbers() && self.padding.is_empty()
-    }
-
-    /// Returns the bytes between the fields of the rows that the steps came from; empty if all of them are 0.
-    pub(crate) fn padding(&self) -> &[u8] {
-        &self.padding
-    }
-
-    pub(crate) fn with_padding(self, padding: Vec<u8>) -> StepDetails {
-        let padding = if padding.iter().all(|&byte| byte == 0) { Vec::new() } else { padding };
-        StepDetails { padding, ..self }
+        self.names.is_empty() && self.board_evals.is_empty()
     }
 
     /// Returns whether a step has a valuation type.
@@ -100,9 +72,9 @@ impl StepDetails {
         !self.names.is_empty()
     }
 
-    /// Returns whether a step has an evaluation, a seed or a rank.
-    pub(crate) fn has_numbers(&self) -> bool {
-        !(self.board_evals.is_empty() && self.seeds.is_empty() && self.max_ranks.is_empty())
+    /// Returns whether a step has an evaluation.
+    pub(crate) fn has_board_evals(&self) -> bool {
+        !self.board_evals.is_empty()
     }
 }
 
@@ -116,8 +88,8 @@ mod tests {
         let all = [
             none,
             StepDetail { valuation_type: Some("search"), board_eval: Some(-3), ..none },
-            StepDetail { seed: Some(7), ..none },
-            StepDetail { valuation_type: Some("tuple11"), max_rank: Some(4), ..none },
+            none,
+            StepDetail { valuation_type: Some("tuple11"), ..none },
             StepDetail { valuation_type: Some("search"), board_eval: Some(0), ..none },
             none,
         ];

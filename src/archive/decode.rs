@@ -9,7 +9,6 @@ use crate::format::{
     ContainerKind, MAX_RUN_BYTES, PREFIX_LEN, RunFormat, SourceFacts, SourceFormat, SourceRun, decode_run, encode_run,
 };
 use crate::run::{Run, RunMeta};
-use crate::step_details::StepDetails;
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
@@ -42,9 +41,7 @@ pub(super) fn decode_source(
         let (RunPlace::Of { runs, .. }, false) = (&source.place, known.has(&digest)) else {
             return Ok(None);
         };
-        let padding = run.details().map(StepDetails::padding).filter(|padding| !padding.is_empty());
-        let padding = padding.map(<[u8]>::to_vec);
-        finish(run, digest, runs.format, padding, source).map(Some)
+        finish(run, digest, runs.format, None, source).map(Some)
     };
     read(source, |bytes, source| decode_file(bytes, source, known), of_run)
 }
@@ -157,12 +154,12 @@ fn finish(
         let error = Error::decode(0, "max_score", format!("at most {}", i64::MAX), run.meta().max_score);
         return Err(in_source(error, source));
     }
-    let (source_index, session, session_info, facts) = match &source.place {
+    let (source_index, session, facts) = match &source.place {
         RunPlace::Of { runs, index, .. } => {
             let facts = runs.source.facts(*index);
-            (Some(*index as u64), runs.session.clone(), runs.session_info.clone(), facts)
+            (Some(*index as u64), runs.session.clone(), facts)
         }
-        _ => (None, None, None, SourceFacts::default()),
+        _ => (None, None, SourceFacts::default()),
     };
     let info = RunInfo {
         digest,
@@ -173,7 +170,6 @@ fn finish(
         session,
         source_id: facts.id,
         game_steps: facts.num_steps,
-        session_info,
         verified: run.verify().is_ok(),
         original,
     };

@@ -114,7 +114,7 @@ pub use verify::{VerifyOptions, VerifyReport};
 
 pub(crate) use data_file::DataFile;
 pub(crate) use lock::Lock;
-pub(crate) use parallel_decode::{ReadRun, RunsOf, each_run, each_window};
-pub(crate) use read_runs::{StoredMeta, StoredRun};
+pub(crate) use parallel_decode::{ReadRun, RunsOf, each_window};
+pub(crate) use read_runs::StoredRun;
 pub(crate) use schema::{MOVE_NAMES, POLICIES, table_schema};
 pub(crate) use snapshot::Snapshot;

@@ -77,23 +77,10 @@ pub(crate) struct ReadRun {
     pub(crate) path: PathBuf,
     /// Its index in its container, if it has one.
     pub(crate) index: Option<usize>,
+    /// The number of steps of the whole game, if its container states it.
+    pub(crate) game_steps: Option<u32>,
     /// `None` for a run that was skipped.
     pub(crate) run: Option<RunAndFile>,
-}
-
-/// Reads runs and passes each to `take`, in order, as [`each_window`] does.
-pub(crate) fn each_run(
-    runs: &RunsOf<'_>,
-    workers: Option<usize>,
-    with_files: bool,
-    skip_errors: bool,
-    progress: &dyn Progress,
-    cancel: &CancellationToken,
-    mut take: impl FnMut(ReadRun) -> Result<()> + Send,
-) -> Result<Vec<Rejected>> {
-    each_window(runs, workers, with_files, skip_errors, progress, cancel, |window| {
-        window.into_iter().try_for_each(&mut take)
-    })
 }
 
 /// Reads runs and passes them to `take`, in order, as many at once as were decoded in parallel. `take` may use the same
@@ -136,19 +123,19 @@ pub(crate) fn each_window(
                 }
                 let (mut window, mut failed) = (Vec::with_capacity(decoded.len()), Ok(()));
                 for (source, run) in decoded {
-                    match run {
-                        Ok(run) => {
-                            window.push(ReadRun { index: source.index(), path: source.path, run: Some(run) });
-                        }
+                    let run = match run {
+                        Ok(run) => Some(run),
                         Err(error) if !skip_errors || matches!(error.kind(), ErrorKind::Cancelled) => {
                             failed = Err(error);
                             break;
                         }
                         Err(error) => {
                             errors.push(Rejected::new(source.path.clone(), error));
-                            window.push(ReadRun { index: source.index(), path: source.path, run: None });
+                            None
                         }
-                    }
+                    };
+                    let (index, game_steps) = (source.index(), source.game_steps());
+                    window.push(ReadRun { path: source.path, index, game_steps, run });
                 }
                 take(window)?;
                 failed?;

@@ -6,7 +6,6 @@ use super::problem::damaged;
 use super::row_views::{RunFacts, StepRows, run_facts};
 use super::run_digest::run_digest;
 use super::table_name::TableName;
-use crate::board::WideBoard;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::format::{RunFormat, SourceFormat, decode_run, encode_run};
@@ -24,8 +23,7 @@ use std::sync::Arc;
 pub(crate) struct StoredRun {
     pub(crate) run_id: u32,
     pub(crate) run: Run,
-    /// The run's id and the number of steps of the whole game, both from its source.
-    pub(crate) source_id: Option<u64>,
+    /// The number of steps of the whole game, from its source.
     pub(crate) game_steps: Option<u32>,
     format: RunFormat,
     is_file: bool,
@@ -36,13 +34,7 @@ pub(crate) struct StoredRun {
 pub(crate) struct StoredMeta {
     pub(crate) run_id: u32,
     pub(crate) format: Option<SourceFormat>,
-    pub(crate) final_board: Option<WideBoard>,
-    pub(crate) engine: Option<String>,
-    /// The file or folder that the run was read from. `source_id` is its id there, `session_info` the session's
-    /// description.
-    pub(crate) source: String,
-    pub(crate) source_id: Option<u64>,
-    pub(crate) session_info: Option<Arc<str>>,
+    pub(crate) has_final_board: bool,
 }
 
 impl StoredRun {
@@ -123,11 +115,7 @@ impl Archive {
                     examine(&StoredMeta {
                         run_id: facts.run_id,
                         format: facts.source_format(),
-                        final_board: facts.final_board,
-                        engine: facts.meta.engine,
-                        source: facts.source,
-                        source_id: facts.source_id,
-                        session_info: facts.session_info,
+                        has_final_board: facts.final_board.is_some(),
                     })?;
                 }
             }
@@ -242,13 +230,6 @@ impl Archive {
                 let expected = format!("the digest {} of run {} in `runs`", hex(&facts.digest), facts.run_id);
                 return Err(damaged(&path, what, expected, hex(&digest)));
             }
-            let run = match (&facts.padding, run.details()) {
-                (Some(padding), Some(details)) => {
-                    let details = details.clone().with_padding(padding.clone());
-                    run.with_details(details)
-                }
-                _ => run,
-            };
             made.push((facts.run_id, make(stored(run, facts, original.as_ref()))?));
         }
         Ok(made)
@@ -260,8 +241,8 @@ fn stored(run: Run, facts: &RunFacts, original: Option<&Vec<u8>>) -> StoredRun {
         Some(SourceFormat::File(format)) => (format, true),
         _ => (RunFormat::A2run2, false),
     };
-    let (source_id, game_steps) = (facts.source_id, facts.game_steps);
-    StoredRun { run_id: facts.run_id, run, source_id, game_steps, format, is_file, original: original.cloned() }
+    let game_steps = facts.game_steps;
+    StoredRun { run_id: facts.run_id, run, game_steps, format, is_file, original: original.cloned() }
 }
 
 /// Returns whether one of the ascending ids is in a range.

@@ -7,21 +7,20 @@ use crate::run::{Branches, Run, RunMeta, RunStep};
 use crate::step_details::{StepDetail, StepDetails};
 use arrow::array::{
     Array, AsArray, BinaryArray, BooleanArray, DictionaryArray, Float32Array, Int32Array, PrimitiveArray, RecordBatch,
-    StringArray, UInt8Array, UInt16Array, UInt32Array,
+    StringArray, UInt8Array,
 };
 use arrow::datatypes::{
     ArrowPrimitiveType, Float32Type, Int32Type, Int64Type, TimestampMillisecondType, UInt8Type, UInt16Type, UInt32Type,
     UInt64Type,
 };
 use std::ops::Range;
-use std::sync::Arc;
 
 /// Rows of `steps` in the current schema, as typed columns.
 pub(super) struct StepRows<'a> {
     pub(super) run_id: &'a [u32],
     pub(super) step_index: &'a [u32],
     pub(super) board: &'a [u64],
-    tile_65536_mask: &'a UInt16Array,
+    tile_65536_mask: &'a [u16],
     pub(super) moves: &'a UInt8Array,
     pub(super) legal: &'a [u8],
     pub(super) evs: [&'a Float32Array; 4],
@@ -34,8 +33,6 @@ pub(super) struct StepRows<'a> {
     pub(super) engine: Words<'a>,
     valuation_type: Words<'a>,
     board_eval: &'a Int32Array,
-    step_seed: &'a UInt32Array,
-    max_rank: &'a UInt8Array,
 }
 
 /// A row of `runs`.
@@ -51,16 +48,11 @@ pub(super) struct RunFacts {
     pub(super) verified: bool,
     /// Whether the archive keeps the original file, because the columns cannot reproduce it.
     pub(super) has_original: bool,
-    pub(super) version: Option<u64>,
-    /// The file or folder that the run was read from.
-    pub(super) source: String,
+    pub(super) version: u64,
     /// The session that the run was played in. `source_id` is the run's id there.
     pub(super) session: Option<String>,
     pub(super) source_id: Option<u64>,
     pub(super) game_steps: Option<u32>,
-    pub(super) session_info: Option<Arc<str>>,
-    /// The padding of the run's rows in a Macroxue pack.
-    pub(super) padding: Option<Vec<u8>>,
 }
 
 /// A row of `runs`, and the run's original file if the archive keeps it.
@@ -108,11 +100,6 @@ impl<'a> TypedColumns<'a> {
     }
 }
 
-/// Returns a board from its nibbles and the row of a column of masks. Null stands for 0.
-fn wide_board(board: u64, masks: &UInt16Array, row: usize) -> Result<WideBoard> {
-    WideBoard::new(Board(board), if masks.is_valid(row) { masks.value(row) } else { 0 })
-}
-
 /// Returns the column `model` of `annotations`.
 pub(super) fn models(batch: &RecordBatch) -> Result<Words<'_>> {
     TypedColumns(batch).words("model")
@@ -130,7 +117,7 @@ impl<'a> StepRows<'a> {
             run_id: columns.numbers::<UInt32Type>("run_id")?,
             step_index: columns.numbers::<UInt32Type>("step_index")?,
             board: columns.numbers::<UInt64Type>("board")?,
-            tile_65536_mask: columns.nullable::<UInt16Type>("tile_65536_mask")?,
+            tile_65536_mask: columns.numbers::<UInt16Type>("tile_65536_mask")?,
             moves: columns.column("move")?.as_primitive_opt::<UInt8Type>().ok_or_else(|| mistyped("move"))?,
             legal: columns.numbers::<UInt8Type>("ev_legal")?,
             evs: [ev("ev_up")?, ev("ev_down")?, ev("ev_left")?, ev("ev_right")?],
@@ -143,8 +130,6 @@ impl<'a> StepRows<'a> {
             engine: columns.words("engine")?,
             valuation_type: columns.words("valuation_type")?,
             board_eval: columns.nullable::<Int32Type>("board_eval")?,
-            step_seed: columns.nullable::<UInt32Type>("step_seed")?,
-            max_rank: columns.nullable::<UInt8Type>("max_rank")?,
         })
     }
 
@@ -159,7 +144,7 @@ impl<'a> StepRows<'a> {
 
     /// Returns the board of a row.
     pub(super) fn board(&self, row: usize) -> Result<WideBoard> {
-        wide_board(self.board[row], self.tile_65536_mask, row)
+        WideBoard::new(Board(self.board[row]), self.tile_65536_mask[row])
     }
 
     /// Builds the run of these rows.
@@ -188,19 +173,14 @@ impl<'a> StepRows<'a> {
     /// digest differs.
     fn details(&self, rows: Range<usize>) -> StepDetails {
         let mut details = StepDetails::default();
-        let arrays: [&dyn Array; 4] = [self.valuation_type.keys, self.board_eval, self.step_seed, self.max_rank];
+        let arrays: [&dyn Array; 2] = [self.valuation_type.keys, self.board_eval];
         if arrays.iter().all(|array| array.null_count() == array.len()) {
             return details;
-        }
-        fn of<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>, row: usize) -> Option<T::Native> {
-            array.is_valid(row).then(|| array.value(row))
         }
         for row in rows {
             details.push(StepDetail {
                 valuation_type: self.valuation_type.get(row),
-                board_eval: of(self.board_eval, row),
-                seed: of(self.step_seed, row),
-                max_rank: of(self.max_rank, row),
+                board_eval: self.board_eval.is_valid(row).then(|| self.board_eval.value(row)),
             });
         }
         details
@@ -222,26 +202,21 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
     let highest_tile = columns.numbers::<UInt32Type>("highest_tile")?;
     let optional = |name: &str| columns.column(name)?.as_primitive_opt::<UInt64Type>().ok_or_else(|| mistyped(name));
     let (final_board, seed) = (optional("final_board")?, optional("seed")?);
-    let version = columns.nullable::<Int64Type>("version")?;
+    let version = columns.numbers::<Int64Type>("version")?;
     let final_mask = columns.nullable::<UInt16Type>("final_tile_65536_mask")?;
     let raw_evs = columns.bools("raw_evs")?;
     let verified = columns.bools("verified")?;
     let original: &BinaryArray =
         columns.column("original")?.as_binary_opt::<i32>().ok_or_else(|| mistyped("original"))?;
-    let source: &StringArray = columns.column("source")?.as_string_opt().ok_or_else(|| mistyped("source"))?;
     let session: &StringArray = columns.column("session")?.as_string_opt().ok_or_else(|| mistyped("session"))?;
     let source_id = columns.nullable::<Int64Type>("source_id")?;
     let game_steps = columns.column("game_steps")?.as_primitive_opt::<UInt32Type>();
     let game_steps = game_steps.ok_or_else(|| mistyped("game_steps"))?;
-    let session_info = columns.words("session_info")?;
-    // All runs of a session share the text, because it may be long.
-    let infos: Vec<Arc<str>> = session_info.values.iter().map(|info| info.unwrap_or_default().into()).collect();
     let row = |row: usize| {
         let original = original.is_valid(row).then(|| original.value(row));
-        let is_pack = format.get(row) == Some(SourceFormat::Macroxue.name());
-        let (original, padding) = if is_pack { (None, original) } else { (original, None) };
+        let final_mask = if final_mask.is_valid(row) { final_mask.value(row) } else { 0 };
         let final_board =
-            final_board.is_valid(row).then(|| wide_board(final_board.value(row), final_mask, row)).transpose()?;
+            final_board.is_valid(row).then(|| WideBoard::new(Board(final_board.value(row)), final_mask)).transpose()?;
         let start_unix_s = if start_time.is_valid(row) { start_time.value(row) / 1000 } else { 0 };
         let facts = RunFacts {
             run_id: run_id[row],
@@ -255,19 +230,16 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
                 highest_tile: highest_tile[row],
                 engine: engine.get(row).map(str::to_owned),
                 seed: seed.is_valid(row).then(|| seed.value(row)),
-                raw_evs: raw_evs.is_valid(row) && raw_evs.value(row),
+                raw_evs: raw_evs.value(row),
             },
             num_steps: num_steps[row],
             final_board,
             verified: verified.value(row),
             has_original: original.is_some(),
-            version: version.is_valid(row).then(|| version.value(row).unsigned_abs()),
-            source: source.value(row).to_owned(),
+            version: version[row].unsigned_abs(),
             session: session.is_valid(row).then(|| session.value(row).to_owned()),
             source_id: source_id.is_valid(row).then(|| source_id.value(row) as u64),
             game_steps: game_steps.is_valid(row).then(|| game_steps.value(row)),
-            session_info: session_info.keys.key(row).and_then(|key| infos.get(key).cloned()),
-            padding: padding.map(<[u8]>::to_vec),
         };
         Ok((facts, original))
     };

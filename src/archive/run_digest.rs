@@ -12,7 +12,7 @@ use crate::run::Run;
 pub(super) fn run_digest(run: &Run) -> Result<[u8; 32]> {
     let meta = run.meta();
     // A log has an engine's name. The digest of a log ignores valuation types.
-    let details = run.details().filter(|details| details.has_numbers() || meta.engine.is_none());
+    let details = run.details().filter(|details| details.has_board_evals() || meta.engine.is_none());
     if run.missing().is_none() && !meta.raw_evs && !run.has_tile_65536() && details.is_none() {
         return Ok(*blake3::hash(&encode_run(run, RunFormat::A2run2)?).as_bytes());
     }
@@ -49,13 +49,8 @@ pub(super) fn run_digest(run: &Run) -> Result<[u8; 32]> {
         let name = detail.valuation_type;
         bytes.extend(name.map_or(u64::MAX, |name| name.len() as u64).to_le_bytes());
         bytes.extend(name.unwrap_or_default().as_bytes());
-        for number in [
-            detail.board_eval.map(|eval| u64::from(eval as u32)),
-            detail.seed.map(u64::from),
-            detail.max_rank.map(u64::from),
-        ] {
-            bytes.extend(number.unwrap_or(u64::MAX).to_le_bytes());
-        }
+        let eval = detail.board_eval.map_or(u64::MAX, |eval| u64::from(eval as u32));
+        bytes.extend(eval.to_le_bytes());
     }
     Ok(blake3::derive_key("a2store 2026 run that is not a whole game", &bytes))
 }

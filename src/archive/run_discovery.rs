@@ -125,6 +125,14 @@ impl DiscoveredRun {
         }
     }
 
+    /// Returns the number of steps of the whole game, if the run's container states it.
+    pub(super) fn game_steps(&self) -> Option<u32> {
+        match &self.place {
+            RunPlace::Of { runs, index } => runs.source.facts(*index).num_steps,
+            _ => None,
+        }
+    }
+
     fn file(file: FileState, place: RunPlace) -> DiscoveredRun {
         DiscoveredRun { path: file.path.clone(), num_bytes: file.num_bytes, place, last_of: Some(file) }
     }
@@ -141,10 +149,7 @@ impl<'a> RunDiscovery<'a> {
     pub(super) fn of_pack(pack: PackReader) -> RunDiscovery<'a> {
         let (path, num_bytes) = (pack.path().unwrap_or(Path::new("")).to_path_buf(), pack.num_bytes());
         let format = SourceFormat::File(RunFormat::A2run2);
-        RunDiscovery::of_many(
-            Container { source: Box::new(pack), path, format, session: None, session_info: None }.into(),
-            num_bytes,
-        )
+        RunDiscovery::of_many(Container { source: Box::new(pack), path, format, session: None }.into(), num_bytes)
     }
 
     /// Sets whether a file of unknown content is an error.
@@ -276,7 +281,7 @@ impl<'a> RunDiscovery<'a> {
             Ok(Opened::Part(_)) if !named && self.seen.is_none() => return self.passed.push(file),
             Ok(Opened::Part(whole)) if self.is_done(&whole) => return self.passed.push(file),
             Ok(Opened::Part(whole)) => match open_container(&whole, kind.main().unwrap_or(kind), cancel) {
-                Ok(Opened::Container(container)) => Ok(Some(*container)),
+                Ok(Opened::Container(container)) => Ok(Some(container)),
                 Ok(_) => Ok(None),
                 Err(error) => Err(error),
             },
@@ -285,7 +290,7 @@ impl<'a> RunDiscovery<'a> {
             {
                 return self.passed.push(file);
             }
-            Ok(Opened::Container(container)) => Ok(Some(*container)),
+            Ok(Opened::Container(container)) => Ok(Some(container)),
             Err(_) if !named && kind.main().is_some() && self.is_named_by_a_log(&file.path, kind) => {
                 return self.passed.push(file);
             }

@@ -35,11 +35,8 @@ pub(super) struct RunInfo {
     pub(super) source_id: Option<u64>,
     /// The number of steps of the whole game, if the source has it.
     pub(super) game_steps: Option<u32>,
-    /// The session's description of itself, as JSON.
-    pub(super) session_info: Option<Arc<str>>,
     pub(super) verified: bool,
-    /// The original file, if encoding the run would not reproduce it. For a Macroxue pack, the padding of the run's
-    /// rows, if it is not 0.
+    /// The original run file, if encoding the run would not reproduce it.
     pub(super) original: Option<Vec<u8>>,
 }
 
@@ -89,9 +86,7 @@ pub(super) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64, version: u64) -> 
     let mut format = StringDictionaryBuilder::<Int32Type>::new();
     let mut engine = StringDictionaryBuilder::<Int32Type>::new();
     let mut original = BinaryBuilder::new();
-    let mut session_info = StringDictionaryBuilder::<Int32Type>::new();
     for row in rows {
-        session_info.append_option(row.info.session_info.as_deref());
         digest.append_value(row.info.digest).map_err(Error::other)?;
         format.append_value(row.info.format.name());
         engine.append_option(row.meta.engine.as_deref());
@@ -123,25 +118,24 @@ pub(super) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64, version: u64) -> 
         Arc::new(game),
         Arc::new(format.finish()),
         Arc::new(StringArray::from(source)),
+        Arc::new(source_index),
+        Arc::new(source_id),
+        Arc::new(session),
         Arc::new(engine.finish()),
+        Arc::new(seed),
         Arc::new(start_time.with_timezone("UTC")),
         Arc::new(Float32Array::from(elapsed_s)),
         Arc::new(UInt32Array::from(num_steps)),
+        Arc::new(game_steps),
         Arc::new(Int64Array::from(max_score)),
         Arc::new(UInt32Array::from(highest_tile)),
         Arc::new(final_board),
-        Arc::new(seed),
-        Arc::new(session),
-        Arc::new(BooleanArray::from(verified)),
-        Arc::new(TimestampMillisecondArray::from(vec![ingested_at_ms; rows.len()]).with_timezone("UTC")),
-        Arc::new(original.finish()),
-        Arc::new(Int64Array::from(vec![version as i64; rows.len()])),
-        Arc::new(source_index),
-        Arc::new(BooleanArray::from(raw_evs)),
-        Arc::new(source_id),
-        Arc::new(game_steps),
-        Arc::new(session_info.finish()),
         Arc::new(final_mask),
+        Arc::new(BooleanArray::from(verified)),
+        Arc::new(BooleanArray::from(raw_evs)),
+        Arc::new(TimestampMillisecondArray::from(vec![ingested_at_ms; rows.len()]).with_timezone("UTC")),
+        Arc::new(Int64Array::from(vec![version as i64; rows.len()])),
+        Arc::new(original.finish()),
     ];
     RecordBatch::try_new(table_schema(TableName::Runs), columns).map_err(Error::other)
 }

@@ -35,57 +35,61 @@ fn timestamp() -> DataType {
 
 fn run_fields() -> Vec<Field> {
     vec![
+        // Keys.
         Field::new("run_id", DataType::UInt32, false),
         Field::new("digest", DataType::FixedSizeBinary(32), false),
         Field::new("game", DataType::Int64, true),
+        // Origin.
         Field::new("format", text_dictionary(), false),
         Field::new("source", DataType::Utf8, false),
+        Field::new("source_index", DataType::Int64, true),
+        Field::new("source_id", DataType::Int64, true),
+        Field::new("session", DataType::Utf8, true),
         Field::new("engine", text_dictionary(), true),
+        Field::new("seed", DataType::UInt64, true),
         Field::new("start_time", timestamp(), true),
         Field::new("elapsed_s", DataType::Float32, false),
+        // Result.
         Field::new("num_steps", DataType::UInt32, false),
+        Field::new("game_steps", DataType::UInt32, true),
         Field::new("max_score", DataType::Int64, false),
         Field::new("highest_tile", DataType::UInt32, false),
         Field::new("final_board", DataType::UInt64, true),
-        Field::new("seed", DataType::UInt64, true),
-        Field::new("session", DataType::Utf8, true),
-        Field::new("verified", DataType::Boolean, false),
-        Field::new("ingested_at", timestamp(), false),
-        Field::new("original", DataType::Binary, true),
-        Field::new("version", DataType::Int64, true),
-        Field::new("source_index", DataType::Int64, true),
-        Field::new("raw_evs", DataType::Boolean, true),
-        Field::new("source_id", DataType::Int64, true),
-        Field::new("game_steps", DataType::UInt32, true),
-        Field::new("session_info", text_dictionary(), true),
         Field::new("final_tile_65536_mask", DataType::UInt16, true),
+        Field::new("verified", DataType::Boolean, false),
+        Field::new("raw_evs", DataType::Boolean, false),
+        // Ingest.
+        Field::new("ingested_at", timestamp(), false),
+        Field::new("version", DataType::Int64, false),
+        Field::new("original", DataType::Binary, true),
     ]
 }
 
 fn step_fields() -> Vec<Field> {
     vec![
+        // Keys, board and move.
         Field::new("run_id", DataType::UInt32, false),
         Field::new("step_index", DataType::UInt32, false),
         Field::new("board", DataType::UInt64, false),
+        Field::new("tile_65536_mask", DataType::UInt16, false),
         Field::new("move", DataType::UInt8, true),
-        Field::new("ev_legal", DataType::UInt8, false),
+        // Values.
         Field::new("ev_up", DataType::Float32, true),
         Field::new("ev_down", DataType::Float32, true),
         Field::new("ev_left", DataType::Float32, true),
         Field::new("ev_right", DataType::Float32, true),
+        Field::new("board_eval", DataType::Int32, true),
+        Field::new("valuation_type", text_dictionary(), true),
+        // Flags and columns that derive from the board.
+        Field::new("ev_legal", DataType::UInt8, false),
         Field::new("has_evs", DataType::Boolean, false),
         Field::new("max_exp", DataType::UInt8, false),
         Field::new("phase", text_dictionary(), false),
+        // Columns of the run.
         Field::new("max_score", DataType::Int64, false),
         Field::new("highest_tile", DataType::UInt32, false),
         Field::new("num_steps", DataType::UInt32, false),
         Field::new("engine", text_dictionary(), true),
-        Field::new("tile_65536_mask", DataType::UInt16, true),
-        // Details that only the Macroxue engine records.
-        Field::new("valuation_type", text_dictionary(), true),
-        Field::new("board_eval", DataType::Int32, true),
-        Field::new("step_seed", DataType::UInt32, true),
-        Field::new("max_rank", DataType::UInt8, true),
     ]
 }
 

@@ -7,14 +7,13 @@ use super::table_name::TableName;
 use crate::board::{Board, Move};
 use crate::error::{Error, Result};
 use crate::run::Run;
-use crate::step_details::{StepDetail, StepDetails};
+use crate::step_details::StepDetails;
 use arrow::array::{
-    Array, ArrayRef, BooleanArray, DictionaryArray, Float32Array, Int32Array, Int32Builder, Int64Array,
-    PrimitiveBuilder, RecordBatch, StringArray, StringDictionaryBuilder, UInt8Array, UInt16Array, UInt32Array,
-    UInt64Array, new_null_array,
+    Array, ArrayRef, BooleanArray, DictionaryArray, Float32Array, Int32Array, Int32Builder, Int64Array, RecordBatch,
+    StringArray, StringDictionaryBuilder, UInt8Array, UInt16Array, UInt32Array, UInt64Array, new_null_array,
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
-use arrow::datatypes::{ArrowPrimitiveType, DataType, Int32Type, UInt8Type, UInt32Type};
+use arrow::datatypes::{DataType, Int32Type};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -56,12 +55,15 @@ impl StepsBatchBuilder<'_> {
             columns.repeated(|ingested| ingested.run_id),
             Arc::new(UInt32Array::from(step_index)),
             Arc::new(UInt64Array::from(boards)),
+            Arc::new(UInt16Array::from(masks)),
             Arc::new(UInt8Array::new(moves.into(), columns.known_moves())),
-            Arc::new(UInt8Array::from(legal)),
             up,
             down,
             left,
             right,
+            columns.board_evals(),
+            columns.valuation_types()?,
+            Arc::new(UInt8Array::from(legal)),
             Arc::new(BooleanArray::from(has_evs)),
             Arc::new(UInt8Array::from(max_exp)),
             Arc::new(phases_array(phase)?),
@@ -69,11 +71,6 @@ impl StepsBatchBuilder<'_> {
             columns.repeated(|ingested| ingested.run.meta().highest_tile),
             columns.repeated(|ingested| ingested.run.num_steps() as u32),
             Arc::new(columns.engines()?),
-            Arc::new(UInt16Array::from(masks)),
-            columns.valuation_types()?,
-            columns.detail::<Int32Type>(|detail| detail.board_eval),
-            columns.detail::<UInt32Type>(|detail| detail.seed),
-            columns.detail::<UInt8Type>(|detail| detail.max_rank),
         ])
     }
 
@@ -153,16 +150,15 @@ impl StepsBatchBuilder<'_> {
         })
     }
 
-    /// Returns a column of the details that only some runs have.
-    fn detail<T: ArrowPrimitiveType>(&self, value: impl Fn(StepDetail<'_>) -> Option<T::Native>) -> ArrayRef {
-        let has_numbers = |ingested: &IngestedRun| ingested.run.details().is_some_and(StepDetails::has_numbers);
-        if !self.runs.iter().any(has_numbers) {
-            return new_null_array(&T::DATA_TYPE, self.num_rows);
+    fn board_evals(&self) -> ArrayRef {
+        let has_evals = |ingested: &IngestedRun| ingested.run.details().is_some_and(StepDetails::has_board_evals);
+        if !self.runs.iter().any(has_evals) {
+            return new_null_array(&DataType::Int32, self.num_rows);
         }
-        let mut column = PrimitiveBuilder::<T>::with_capacity(self.num_rows);
+        let mut column = Int32Builder::with_capacity(self.num_rows);
         for run in self.runs.iter().map(|ingested| &ingested.run) {
             match run.details() {
-                Some(details) => column.extend((0..run.num_steps()).map(|step| value(details.get(step)))),
+                Some(details) => column.extend((0..run.num_steps()).map(|step| details.get(step).board_eval)),
                 None => column.append_nulls(run.num_steps()),
             }
         }

@@ -232,11 +232,11 @@ fn check_version(newest: &Snapshot, facts: &HashMap<u32, RunFacts>, seen: &HashM
         }
         let at = newest.history.partition_point(|commit| commit.next_run_id <= u64::from(*run_id));
         // A repair takes over runs that other commits added.
-        if let (Some(version), Some(commit)) = (run.version, newest.history.get(at))
-            && version != commit.version
+        if let Some(commit) = newest.history.get(at)
+            && run.version != commit.version
             && commit.operation != Operation::Repair
         {
-            add("version", commit.version.to_string(), version.to_string());
+            add("version", commit.version.to_string(), run.version.to_string());
         }
     }
     if facts.len() as u64 != newest.newest.num_runs {

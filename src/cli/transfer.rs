@@ -66,7 +66,7 @@ pub(super) struct ExportTargetArgs {
     /// npy, session, macroxue: rows per file [default: all in one file].
     #[arg(long)]
     shard_rows: Option<u64>,
-    /// session: whether to write the moves [default: true, but false if the runs come from a session without them].
+    /// session: whether to write the moves [default: true if the first run has all of its moves].
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     moves: Option<bool>,
     /// Skip and list runs that the format cannot hold, instead of stopping at the first one. `convert` also skips runs

@@ -1,67 +1,120 @@
 //! The parts of runs that a format loses, and the warning about them.
 
+use super::format::ExportFormat;
+use super::options::ExportOptions;
 use crate::progress::Progress;
 use crate::run::Run;
 
 /// A part of a run that some formats lose.
-#[derive(Clone, Copy)]
-pub(super) struct Part {
-    /// The name for messages, in the plural.
-    name: &'static str,
-    /// Returns whether the run has the part.
-    is_in: fn(&Run) -> bool,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    FinalBoard,
+    /// The moves of a run, if all are known. A reader derives the moves of other runs from the boards again.
+    Moves,
+    Values,
+    RawValues,
+    /// The values of chosen moves, which become 1.
+    ChosenValues,
+    /// Values that are not multiples of 1/65535.
+    ExactValues,
+    StartTime,
+    Duration,
+    Score,
+    Engine,
+    Seed,
+    /// Valuation types and board evaluations.
+    Details,
 }
 
-pub(super) const FINAL_BOARD: Part = Part { name: "final boards", is_in: |run| run.final_board().is_some() };
-/// The moves of a run, if all are known. A reader derives the moves of other runs from the boards again.
-pub(super) const MOVES: Part =
-    Part { name: "moves", is_in: |run| run.num_steps() > 0 && run.unknown_moves().is_empty() };
-pub(super) const VALUES: Part = Part { name: "values", is_in: has_values };
-pub(super) const RAW_VALUES: Part = Part { name: "raw values", is_in: |run| run.meta().raw_evs && has_values(run) };
-/// The values of chosen moves, which become 1.
-pub(super) const CHOSEN_VALUES: Part =
-    Part { name: "values of chosen moves", is_in: |run| chosen_values(run).any(|value| value != 1.0) };
-/// Values that are not multiples of 1/65535.
-pub(super) const EXACT_VALUES: Part = Part { name: "exact values", is_in: has_exact_values };
-pub(super) const START_TIME: Part = Part { name: "start times", is_in: |run| run.meta().start_unix_s != 0 };
-pub(super) const DURATION: Part = Part { name: "durations", is_in: |run| run.meta().elapsed_s != 0.0 };
-pub(super) const SCORE: Part = Part { name: "scores", is_in: |_| true };
-pub(super) const ENGINE: Part =
-    Part { name: "engine names", is_in: |run| run.meta().engine.as_ref().is_some_and(|engine| !engine.is_empty()) };
-pub(super) const SEED: Part = Part { name: "seeds", is_in: |run| run.meta().seed.is_some() };
-/// Valuation types, board evaluations, and seeds and ranks of steps.
-pub(super) const DETAILS: Part = Part { name: "details of steps", is_in: |run| run.details().is_some() };
+impl Part {
+    /// Returns the name for messages, in the plural.
+    fn name(self) -> &'static str {
+        match self {
+            Part::FinalBoard => "final boards",
+            Part::Moves => "moves",
+            Part::Values => "values",
+            Part::RawValues => "raw values",
+            Part::ChosenValues => "values of chosen moves",
+            Part::ExactValues => "exact values",
+            Part::StartTime => "start times",
+            Part::Duration => "durations",
+            Part::Score => "scores",
+            Part::Engine => "engine names",
+            Part::Seed => "seeds",
+            Part::Details => "details of steps",
+        }
+    }
 
-/// For each part that the format loses, the number of written runs that had it.
-pub(super) struct Losses(Vec<u64>);
+    fn is_in(self, run: &Run) -> bool {
+        let meta = run.meta();
+        match self {
+            Part::FinalBoard => run.final_board().is_some(),
+            Part::Moves => run.num_steps() > 0 && run.unknown_moves().is_empty(),
+            Part::Values => has_values(run),
+            Part::RawValues => meta.raw_evs && has_values(run),
+            Part::ChosenValues => chosen_values(run).any(|value| value != 1.0),
+            Part::ExactValues => has_exact_values(run),
+            Part::StartTime => meta.start_unix_s != 0,
+            Part::Duration => meta.elapsed_s != 0.0,
+            Part::Score => true,
+            Part::Engine => meta.engine.as_ref().is_some_and(|engine| !engine.is_empty()),
+            Part::Seed => meta.seed.is_some(),
+            Part::Details => run.details().is_some(),
+        }
+    }
+}
+
+/// Returns the parts of runs that the format may lose.
+fn parts(options: &ExportOptions) -> &'static [Part] {
+    use Part::*;
+    match options.format {
+        ExportFormat::Original => &[],
+        ExportFormat::A2t1 => &[Values, Seed, Details],
+        ExportFormat::A2run2 | ExportFormat::A2pack => &[RawValues, Seed, Details],
+        ExportFormat::PackDat => &[FinalBoard, RawValues, ExactValues, Seed, Details],
+        ExportFormat::Npy => &[FinalBoard, RawValues, ChosenValues, Seed, Details],
+        ExportFormat::Session => &[FinalBoard, Values, StartTime, Duration, Details, Moves, Engine],
+        ExportFormat::Macroxue => &[FinalBoard, StartTime, Duration, Engine],
+        ExportFormat::Jsonl if options.by_step => &[FinalBoard, StartTime, Duration, Score, Engine, Seed, Details],
+        ExportFormat::Jsonl if options.compact => &[Values, Seed, Details],
+        ExportFormat::Jsonl => &[Values, Engine, Seed, Details],
+    }
+}
+
+/// For each part that the format may lose, the number of written runs that had it.
+pub(super) struct Losses {
+    parts: &'static [Part],
+    counts: Vec<u64>,
+}
 
 impl Losses {
-    pub(super) fn new(num_parts: usize) -> Losses {
-        Losses(vec![0; num_parts])
+    pub(super) fn new(options: &ExportOptions) -> Losses {
+        let parts = parts(options);
+        Losses { parts, counts: vec![0; parts.len()] }
     }
 
-    /// Counts a written run. `lost` is the result of [`lost`] for it.
-    pub(super) fn add(&mut self, lost: &[bool]) {
-        for (count, &is_lost) in self.0.iter_mut().zip(lost) {
-            *count += u64::from(is_lost);
+    /// Adds the parts that a written run had, as [`parts_of`] returns them.
+    pub(super) fn add(&mut self, had: &[bool]) {
+        for (count, &had) in self.counts.iter_mut().zip(had) {
+            *count += u64::from(had);
         }
     }
 
-    /// Warns once about everything that the format lost.
-    pub(super) fn warn(&self, parts: &[Part], format: &str, progress: &dyn Progress) {
-        let counts = parts.iter().zip(&self.0).filter(|(_, count)| **count > 0);
-        let texts: Vec<String> = counts
-            .map(|(part, count)| format!("the {} of {count} {}", part.name, if *count == 1 { "run" } else { "runs" }))
+    /// Warns once about all parts that the format lost. `keeps` returns whether this output has a part.
+    pub(super) fn warn(&self, keeps: impl Fn(Part) -> bool, layout: &str, progress: &dyn Progress) {
+        let lost = self.parts.iter().zip(&self.counts).filter(|(part, count)| **count > 0 && !keeps(**part));
+        let texts: Vec<String> = lost
+            .map(|(part, count)| format!("the {} of {count} {}", part.name(), if *count == 1 { "run" } else { "runs" }))
             .collect();
         if !texts.is_empty() {
-            progress.warn(&format!("{format} loses {}", texts.join(", ")));
+            progress.warn(&format!("{layout} loses {}", texts.join(", ")));
         }
     }
 }
 
-/// Returns whether the run has each of the parts.
-pub(super) fn lost(parts: &[Part], run: &Run) -> Vec<bool> {
-    parts.iter().map(|part| (part.is_in)(run)).collect()
+/// Returns whether the run has each of the parts that the format may lose.
+pub(super) fn parts_of(run: &Run, options: &ExportOptions) -> Vec<bool> {
+    parts(options).iter().map(|part| part.is_in(run)).collect()
 }
 
 fn has_values(run: &Run) -> bool {

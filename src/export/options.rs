@@ -1,13 +1,9 @@
 //! Options and results of an export.
 
-use super::losses::Part;
-use super::registry::ExportFormat;
-use super::session_plan::SessionPlan;
-use super::target::{ExpectedRuns, ExportOutput, FormatOptions, Holds};
-use crate::archive::{Rejected, StoredMeta};
+use super::format::{ExportFormat, Needs};
+use crate::archive::Rejected;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::{Compression, JsonlOptions, PackOptions, SourceFormat};
-use crate::run::Run;
+use crate::format::Compression;
 use derive_setters::Setters;
 use std::path::{Path, PathBuf};
 
@@ -26,13 +22,12 @@ pub struct ExportOptions {
     pub align: Option<u32>,
     /// a2pack: the compression of entries.
     pub compression: Compression,
-    /// Dataset, session or Macroxue pack: maximum rows per shard; `None` = one `steps.npy`, or the shards of the pack
-    /// that all runs came from. Shards are `steps-000001.npy`, … in a session and `steps-00000.npy`, … in the others.
-    /// Appending keeps the existing sharding. The format `original` rejects it.
+    /// Dataset, session or Macroxue pack: maximum rows per shard; `None` = one `steps.npy`. Shards are
+    /// `steps-000001.npy`, … in a session and `steps-00000.npy`, … in the others. Appending keeps the existing sharding.
+    /// Other formats reject it.
     pub shard_rows: Option<u64>,
-    /// Session: whether to write the moves. `None` = with moves, unless a run comes from a session without them. In a
-    /// conversion, `None` = with moves only if the first run has all of its moves. If moves are written, a run with an
-    /// unknown move is rejected.
+    /// Session: whether to write the moves. `None` = with moves if the first run has all of its moves. If moves are
+    /// written, a run with an unknown move is rejected.
     pub moves: Option<bool>,
     /// pack.dat, dataset and Macroxue pack: append to an existing one.
     pub append: bool,
@@ -53,29 +48,26 @@ impl ExportOptions {
         ExportOptions { format, ..ExportOptions::default() }
     }
 
-    /// Returns an error if the format cannot hold a run of this origin.
-    pub(super) fn examine(&self, run: &StoredMeta) -> Result<()> {
-        let found = match (self.holds(), run.format) {
-            (Holds::All | Holds::WholeGames, _) | (Holds::Originals, Some(SourceFormat::File(_))) => return Ok(()),
-            (Holds::Originals, Some(other)) => format!("from {}", other.name()),
-            (Holds::Originals, None) => "from another format".into(),
+    /// Returns an error if the format does not have an option.
+    pub(super) fn check(&self) -> Result<()> {
+        let names = |has: fn(ExportFormat) -> bool| {
+            let having = ExportFormat::ALL.into_iter().filter(|&format| has(format));
+            having.map(ExportFormat::name).collect::<Vec<_>>().join(" or ")
         };
-        Err(Error::argument("format", expected_originals(), format!("run {}, {found}", run.run_id)))
+        if self.append && !self.format.can_append() {
+            let expected = format!("{} with append", names(ExportFormat::can_append));
+            return Err(Error::argument("format", expected, self.format));
+        }
+        if self.shard_rows.is_some() && !self.format.has_shards() {
+            let expected = format!("{} with shard_rows", names(ExportFormat::has_shards));
+            return Err(Error::argument("format", expected, self.format));
+        }
+        Ok(())
     }
 
-    /// Returns which runs the format can hold.
-    pub(super) fn holds(&self) -> Holds {
-        (self.format.target().holds)(&self.format_options())
-    }
-
-    /// Returns the run as it is written: with its final board, if the format needs it and the score determines it.
-    pub(super) fn prepared(&self, run: Run) -> Run {
-        if self.holds() == Holds::WholeGames { run.with_derived_final_board() } else { run }
-    }
-
-    /// Returns the parts of runs that the output loses.
-    pub(super) fn loses(&self, session: &SessionPlan) -> Vec<Part> {
-        (self.format.target().loses)(&self.format_options(), session)
+    /// Returns what the format needs of every run.
+    pub(super) fn needs(&self) -> Needs {
+        self.format.needs(self)
     }
 
     /// Returns the name of the layout, for messages.
@@ -100,34 +92,10 @@ impl ExportOptions {
         );
         Error::argument("format", format!("whole games for {}", self.layout()), found)
     }
-
-    /// Opens the output.
-    pub(super) fn open(&self, out: &Path, expected: &ExpectedRuns<'_>) -> Result<ExportOutput> {
-        let target = self.format.target();
-        if self.append && !target.can_append {
-            let can_append = ExportFormat::ALL.into_iter().filter(|format| format.target().can_append);
-            let names: Vec<&str> = can_append.map(ExportFormat::name).collect();
-            return Err(Error::argument("format", format!("{} with append", names.join(" or ")), self.format));
-        }
-        (target.open)(out, &self.format_options(), expected)
-    }
-
-    fn format_options(&self) -> FormatOptions {
-        let mut pack = PackOptions { compression: self.compression, ..PackOptions::default() };
-        pack.align = self.align.unwrap_or(pack.align);
-        let lines = JsonlOptions { by_step: self.by_step, compact: self.compact, ..JsonlOptions::default() };
-        FormatOptions { append: self.append, pack, shard_rows: self.shard_rows, lines }
-    }
 }
 
 /// The maximum number of runs that a message lists.
 const MAX_SHOWN_RUNS: usize = 10;
-const ORIGINALS: &str = "runs that came from run files, or from one Macroxue pack";
-
-/// Returns what the format `original` expects of runs, for messages.
-pub(super) fn expected_originals() -> String {
-    format!("for {}, {ORIGINALS}", ExportFormat::Original)
-}
 
 /// The result of an export.
 #[derive(Debug, Default, serde::Serialize)]

@@ -1,14 +1,11 @@
 //! Export of the runs that a query selects.
 
-use super::losses::{Losses, lost};
-use super::options::{ExportOptions, ExportReport, expected_originals};
-use super::original_pack::check_whole;
-use super::registry::ExportFormat;
-use super::session_plan::SessionOrigins;
-use super::target::{ExpectedRuns, ExportOutput, ExportedRun, Holds, of_run};
-use crate::archive::StoredRun;
+use super::format::Needs;
+use super::options::{ExportOptions, ExportReport};
+use super::write::{RunsToWrite, write_runs};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
+use crate::format::SourceFormat;
 use crate::progress::Progress;
 use crate::query::Query;
 use arrow::array::{Array, AsArray};
@@ -53,102 +50,59 @@ impl Query {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<ExportReport> {
-        if let Some(shard_rows) = options.shard_rows.filter(|_| options.format == ExportFormat::Original) {
-            return Err(Error::argument("shard_rows", "none for original, which keeps the shards", shard_rows));
-        }
+        options.check()?;
         let mut run_ids = self.run_ids(cancel)?;
         let mut report = ExportReport::default();
-        // Finds unsuitable runs before any file is created.
-        let mut sessions = SessionOrigins::default();
-        let (mut unfit, mut without_final_board) = (Vec::new(), Vec::new());
-        self.archive().examine_runs(&run_ids, cancel, |run| {
-            sessions.add(run);
-            unfit.extend(options.examine(run).err().map(|error| (run.run_id, error)));
-            if run.final_board.is_none() {
-                without_final_board.push(run.run_id);
-            }
-            Ok(())
-        })?;
-        let session = &sessions.plan(options.moves)?;
-        let mut options = options.clone();
-        if let (Some(pack), false, false) = (&session.pack, unfit.is_empty(), options.append) {
-            // The original of these runs is a pack.
-            check_whole(self.archive(), session, pack, run_ids.len(), cancel)?;
-            options.format = ExportFormat::Macroxue;
-            unfit.clear();
+        let mut unfit = HashSet::new();
+        for (run_id, error) in self.unfit_runs(&run_ids, options, cancel)? {
+            report.add(0, Err(error), self.archive().path(), options.skip_errors)?;
+            unfit.insert(run_id);
         }
-        let options = &options;
-        if options.holds() == Holds::WholeGames {
-            let lacking = self.lacking_final_board(&without_final_board, options, cancel)?;
-            if !options.skip_errors && !lacking.is_empty() {
-                return Err(options.without_final_board(&lacking));
-            }
-            unfit.extend(lacking.into_iter().map(|run_id| (run_id, options.without_final_board(&[run_id]))));
-        }
-        let path = self.archive().path();
-        let mut skipped = HashSet::new();
-        for (run_id, error) in unfit {
-            let error = match &session.why_mixed {
-                Some(found) if !options.skip_errors => Error::argument("format", expected_originals(), found),
-                _ => error,
-            };
-            report.add(0, Err(error), path, options.skip_errors)?;
-            skipped.insert(run_id);
-        }
-        run_ids.retain(|run_id| !skipped.contains(run_id));
-        let parts = &options.loses(session);
-        let mut losses = Losses::new(parts.len());
-        let expected = ExpectedRuns { num_runs: Some(run_ids.len()), session };
-        let ExportOutput { path: out, encoder, mut sink } = options.open(out.as_ref(), &expected)?;
-        report.path = out;
-        self.archive().read_runs(
-            &run_ids,
-            options.workers,
-            progress,
-            cancel,
-            |stored: StoredRun| {
-                let original = stored.original()?.map(|(format, bytes)| (format, bytes.into_owned()));
-                let StoredRun { run_id, run, source_id, game_steps, .. } = stored;
-                let (num_steps, run) = (run.num_steps() as u64, options.prepared(run));
-                let lost = lost(parts, &run);
-                // The next closure handles an error of the encoder, in the order of ids.
-                let exported = ExportedRun { id: run_id.into(), run, original, source_id, game_steps };
-                Ok((num_steps, lost, encoder.encode(exported)))
-            },
-            |run_id, (num_steps, lost, encoded)| {
-                let written = encoded.and_then(|encoded| sink.push(encoded));
-                let written = written.map_err(|error| of_run(error, run_id.into()));
-                if report.add(num_steps, written, path, options.skip_errors)? {
-                    losses.add(&lost);
-                }
-                Ok(())
-            },
-        )?;
-        report.num_files = sink.finish()?;
-        losses.warn(parts, &options.layout(), progress);
-        Ok(report)
+        run_ids.retain(|run_id| !unfit.contains(run_id));
+        let runs = RunsToWrite::Stored { archive: self.archive(), run_ids: &run_ids };
+        write_runs(&runs, out.as_ref(), options, report, progress, cancel)
     }
 
-    /// Returns the runs whose final board the score does not determine.
-    fn lacking_final_board(
+    /// Returns an error for each run that does not fit the format, as far as this is known before any file is created.
+    /// Without `skip_errors`, one error lists all runs without a final board.
+    fn unfit_runs(
         &self,
         run_ids: &[u32],
         options: &ExportOptions,
         cancel: &CancellationToken,
-    ) -> Result<Vec<u32>> {
+    ) -> Result<Vec<(u32, Error)>> {
+        let (mut unfit, mut without_final_board) = (Vec::new(), Vec::new());
+        self.archive().examine_runs(run_ids, cancel, |run| {
+            match (options.needs(), run.format) {
+                (Needs::Nothing, _) | (Needs::RunFile, Some(SourceFormat::File(_))) => {}
+                (Needs::RunFile, format) => {
+                    let found = format!("run {}, from {}", run.run_id, format.map_or("another format", |it| it.name()));
+                    let expected = "for original, runs that came from run files";
+                    unfit.push((run.run_id, Error::argument("format", expected, found)));
+                }
+                (Needs::WholeGame, _) if run.has_final_board => {}
+                (Needs::WholeGame, _) => without_final_board.push(run.run_id),
+            }
+            Ok(())
+        })?;
+        // The score may determine the final board.
         let mut lacking = Vec::new();
         self.archive().read_runs(
-            run_ids,
+            &without_final_board,
             options.workers,
             &(),
             cancel,
-            |stored| Ok(options.prepared(stored.run).final_board().is_none()),
+            |stored| Ok(stored.run.with_derived_final_board().final_board().is_none()),
             |run_id, is_lacking| {
                 lacking.extend(is_lacking.then_some(run_id));
                 Ok(())
             },
         )?;
-        Ok(lacking)
+        if !options.skip_errors && !lacking.is_empty() {
+            return Err(options.without_final_board(&lacking));
+        }
+        unfit.extend(lacking.into_iter().map(|run_id| (run_id, options.without_final_board(&[run_id]))));
+        Ok(unfit)
     }
 
     /// Returns the run ids that the query selects, in ascending order.

@@ -19,9 +19,9 @@
 //! bins. In `teacher_move`, 255 stands for an unknown move.
 
 use super::mapped::FileBytes;
-use super::npy::{NpyField, NpyHeader, NpyMatrix};
+use super::npy::NpyMatrix;
 use super::session::{SessionRun, runs_in};
-use super::shards::{METADATA, header_error, numbered_files};
+use super::shards::{METADATA, NpyRow, RowShards, header_error, numbered_files};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use serde::Deserialize;
@@ -35,22 +35,9 @@ pub(super) const MANIFEST: &str = "annotation_manifest.json";
 /// The maximum size of a manifest in bytes.
 const MAX_MANIFEST: u64 = 1 << 28;
 /// The number of rows between two checks for a cancellation.
-const CHECKED_ROWS: usize = 1 << 16;
+const CHECKED_ROWS: u64 = 1 << 16;
 const UNKNOWN_MOVE: u8 = 255;
 const STUDENT_BINS: u8 = 8;
-
-const FIELDS: [(&str, &str, usize); 10] = [
-    ("run_id", "<u4", 1),
-    ("step_index", "<u4", 1),
-    ("teacher_move", "|u1", 1),
-    ("legal_mask", "|u1", 1),
-    ("policy_kind_mask", "|u1", 1),
-    ("argmax_head", "|u1", 1),
-    ("argmax_prob", "<f4", 1),
-    ("policy_p1", "<f4", 4),
-    ("policy_logp", "<f4", 4),
-    ("policy_hard", "<f4", 4),
-];
 
 /// A row in the layout of the file.
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
@@ -78,6 +65,21 @@ const _: () = {
     assert!(offset_of!(AnnotationRow, argmax_prob) == 12);
     assert!(offset_of!(AnnotationRow, policies) == 16);
 };
+
+impl NpyRow for AnnotationRow {
+    const FIELDS: &'static [(&'static str, &'static str, usize)] = &[
+        ("run_id", "<u4", 1),
+        ("step_index", "<u4", 1),
+        ("teacher_move", "|u1", 1),
+        ("legal_mask", "|u1", 1),
+        ("policy_kind_mask", "|u1", 1),
+        ("argmax_head", "|u1", 1),
+        ("argmax_prob", "<f4", 1),
+        ("policy_p1", "<f4", 4),
+        ("policy_logp", "<f4", 4),
+        ("policy_hard", "<f4", 4),
+    ];
+}
 
 impl AnnotationRow {
     /// Returns the move of the pool; `None` = unknown.
@@ -117,26 +119,20 @@ impl AnnotationRow {
 #[derive(Debug)]
 pub(crate) struct AnnotationFolder {
     path: PathBuf,
-    shards: Vec<AnnotationShard>,
+    rows: RowShards<AnnotationRow>,
+    /// The student bins in the order of their first rows.
+    bins: Vec<StudentBins>,
     /// The run ids in the order of the rows, and the rows of each run.
     runs: Vec<(u32, Range<u64>)>,
 }
 
-#[derive(Debug)]
-struct AnnotationShard {
-    path: PathBuf,
-    bytes: FileBytes,
-    start: usize,
-    first_row: u64,
-    num_rows: u64,
-    bins: Option<StudentBins>,
-}
-
+/// The student bins of one file of rows.
 #[derive(Debug)]
 struct StudentBins {
     bytes: FileBytes,
     start: usize,
     values_per_row: usize,
+    rows: Range<u64>,
 }
 
 #[derive(Deserialize)]
@@ -165,13 +161,11 @@ impl AnnotationFolder {
     /// [`ErrorKind::Decode`](crate::ErrorKind::Decode), [`ErrorKind::Header`](crate::ErrorKind::Header),
     /// [`ErrorKind::Io`](crate::ErrorKind::Io), [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
     pub(crate) fn open(path: &Path, cancel: &CancellationToken) -> Result<AnnotationFolder> {
-        let (mut shards, mut first_row) = (Vec::new(), 0);
-        for file in numbered_files(path, "annotations", "rows of the annotations")? {
-            let shard = AnnotationShard::open(file, first_row)?;
-            first_row += shard.num_rows;
-            shards.push(shard);
-        }
-        let mut folder = AnnotationFolder { path: path.to_owned(), shards, runs: Vec::new() };
+        let rows = RowShards::open(numbered_files(path, "annotations", "rows of the annotations")?)?;
+        let bins =
+            rows.parts().filter_map(|(path, first, len)| StudentBins::open(path, first..first + len).transpose());
+        let bins = bins.collect::<Result<_>>()?;
+        let mut folder = AnnotationFolder { path: path.to_owned(), rows, bins, runs: Vec::new() };
         folder.check_other_files()?;
         folder.runs = folder.find_runs(cancel)?;
         folder.check_manifest(cancel)?;
@@ -194,18 +188,19 @@ impl AnnotationFolder {
 
     /// Returns the rows of a range, each with its student bins, if it has any.
     pub(crate) fn rows(&self, range: Range<u64>) -> impl Iterator<Item = (AnnotationRow, Option<&[u8]>)> {
-        let first = self.shards.partition_point(|shard| shard.first_row + shard.num_rows <= range.start);
-        let shards = self.shards.get(first..).unwrap_or_default().iter();
-        shards.take_while(move |shard| shard.first_row < range.end).flat_map(move |shard| {
-            let from = range.start.max(shard.first_row) - shard.first_row;
-            let to = (range.end - shard.first_row).min(shard.num_rows);
-            (from as usize..to as usize).filter_map(|row| Some((*shard.rows().get(row)?, shard.bins_of(row))))
-        })
+        range.filter_map(|row| Some((*self.rows.row(row)?, self.bins_of(row))))
+    }
+
+    fn bins_of(&self, row: u64) -> Option<&[u8]> {
+        let bins = self.bins.get(self.bins.partition_point(|bins| bins.rows.end <= row))?;
+        let len = bins.values_per_row * size_of::<f32>();
+        let start = bins.start + usize::try_from(row.checked_sub(bins.rows.start)?).ok()? * len;
+        bins.bytes.get(start..start + len)
     }
 
     /// Rejects files that would be ignored: student bins without a shard of rows, and predictions of values.
     fn check_other_files(&self) -> Result<()> {
-        let known: HashSet<PathBuf> = self.shards.iter().map(|shard| bins_path(&shard.path)).collect();
+        let known: HashSet<PathBuf> = self.rows.parts().map(|(path, ..)| bins_path(path)).collect();
         let io = |source| Error::io(&self.path, source);
         for entry in std::fs::read_dir(&self.path).map_err(io)? {
             let name = entry.map_err(io)?.file_name();
@@ -226,43 +221,39 @@ impl AnnotationFolder {
     fn find_runs(&self, cancel: &CancellationToken) -> Result<Vec<(u32, Range<u64>)>> {
         let mut runs: Vec<(u32, Range<u64>)> = Vec::new();
         let (mut seen, mut last_step) = (HashSet::new(), 0);
-        for shard in &self.shards {
-            for (i, row) in shard.rows().iter().enumerate() {
-                if i % CHECKED_ROWS == 0 {
-                    cancel.check()?;
-                }
-                let at = |field: usize, what, expected: &str, found: String| {
-                    let offset = shard.start + i * size_of::<AnnotationRow>() + field;
-                    Err(Error::decode(offset as u64, what, expected, found).with_path(&shard.path))
-                };
-                if let Some((field, what, expected, found)) = row.invalid() {
-                    return at(field, what, expected, found);
-                }
-                if row.policy_kind_mask & STUDENT_BINS != 0 && shard.bins.is_none() {
-                    let found = format!("no {}", bins_name(&shard.path));
-                    return at(offset_of!(AnnotationRow, policy_kind_mask), "student bins", "a file of them", found);
-                }
-                let (run_id, step_index) = (row.run_id, row.step_index);
-                match runs.last_mut() {
-                    Some((last, rows)) if *last == run_id => {
-                        if step_index <= last_step {
-                            let expected = format!("above {last_step}");
-                            let field = offset_of!(AnnotationRow, step_index);
-                            return at(field, "step_index", &expected, step_index.to_string());
-                        }
-                        rows.end += 1;
-                    }
-                    _ if !seen.insert(run_id) => {
-                        let found = format!("run {run_id} again");
-                        return at(0, "run_id", "the rows of each run in one place", found);
-                    }
-                    _ => {
-                        let start = shard.first_row + i as u64;
-                        runs.push((run_id, start..start + 1));
-                    }
-                }
-                last_step = step_index;
+        for (row, number) in self.rows.slices().flatten().zip(0_u64..) {
+            if number.is_multiple_of(CHECKED_ROWS) {
+                cancel.check()?;
             }
+            let at = |field: usize, what, expected: &str, found: String| {
+                let (path, offset) = self.rows.place(number).unwrap_or((&self.path, 0));
+                Err(Error::decode(offset + field as u64, what, expected, found).with_path(path))
+            };
+            if let Some((field, what, expected, found)) = row.invalid() {
+                return at(field, what, expected, found);
+            }
+            if row.policy_kind_mask & STUDENT_BINS != 0 && self.bins_of(number).is_none() {
+                let path = self.rows.place(number).map_or(self.path.as_path(), |(path, _)| path);
+                let found = format!("no {}", bins_name(path));
+                return at(offset_of!(AnnotationRow, policy_kind_mask), "student bins", "a file of them", found);
+            }
+            let (run_id, step_index) = (row.run_id, row.step_index);
+            match runs.last_mut() {
+                Some((last, rows)) if *last == run_id => {
+                    if step_index <= last_step {
+                        let expected = format!("above {last_step}");
+                        let field = offset_of!(AnnotationRow, step_index);
+                        return at(field, "step_index", &expected, step_index.to_string());
+                    }
+                    rows.end += 1;
+                }
+                _ if !seen.insert(run_id) => {
+                    let found = format!("run {run_id} again");
+                    return at(0, "run_id", "the rows of each run in one place", found);
+                }
+                _ => runs.push((run_id, number..number + 1)),
+            }
+            last_step = step_index;
         }
         Ok(runs)
     }
@@ -287,11 +278,8 @@ impl AnnotationFolder {
             return Err(no_values("a block named value".into(), &path));
         }
         if let Some(bins) = &manifest.student_bins
-            && let Some(found) = self
-                .shards
-                .iter()
-                .filter_map(|shard| shard.bins.as_ref())
-                .find(|found| bins.num_bins.checked_mul(4) != Some(found.values_per_row as u64))
+            && let Some(found) =
+                self.bins.iter().find(|found| bins.num_bins.checked_mul(4) != Some(found.values_per_row as u64))
         {
             let found = format!("{} in the files of student bins", found.values_per_row / 4);
             return refuse("num_bins", bins.num_bins.to_string(), found);
@@ -332,44 +320,10 @@ fn no_values(found: String, path: &Path) -> Error {
     header_error("kind of predictions", "policies and student bins only", found, path)
 }
 
-impl AnnotationShard {
-    fn open(path: PathBuf, first_row: u64) -> Result<AnnotationShard> {
-        let bytes = FileBytes::map(&path)?;
-        let located = |error: Error| error.of_header().with_path(&path);
-        let header = NpyHeader::parse(&bytes).map_err(located)?;
-        let names = |fields: &[NpyField]| {
-            // NumPy spells the type of a byte with and without an order of bytes.
-            let field =
-                |field: &NpyField| format!("{} {}×{}", field.name, field.values, field.dtype.replace("<u1", "|u1"));
-            fields.iter().map(field).collect::<Vec<_>>().join(", ")
-        };
-        let fields = NpyField::packed(&FIELDS);
-        if names(&header.fields) != names(&fields) || header.stride != size_of::<AnnotationRow>() {
-            let found = format!("{}, {} bytes in all", names(&header.fields), header.stride);
-            return Err(located(Error::decode(10, "fields of a row", names(&fields), found)));
-        }
-        header.check_file_len(bytes.len() as u64).map_err(located)?;
-        let bins = StudentBins::open(&bins_path(&path), header.num_rows)?;
-        let (start, num_rows) = (header.len as usize, header.num_rows);
-        Ok(AnnotationShard { path, bytes, start, first_row, num_rows, bins })
-    }
-
-    fn rows(&self) -> &[AnnotationRow] {
-        // `open` checked that the file ends with the last row, and rows have alignment 1.
-        bytemuck::cast_slice(self.bytes.get(self.start..).unwrap_or_default())
-    }
-
-    fn bins_of(&self, row: usize) -> Option<&[u8]> {
-        let bins = self.bins.as_ref()?;
-        let len = bins.values_per_row * size_of::<f32>();
-        let start = bins.start + row * len;
-        bins.bytes.get(start..start + len)
-    }
-}
-
 impl StudentBins {
-    /// Opens a file of student bins with this number of rows; `None` if it does not exist.
-    fn open(path: &Path, num_rows: u64) -> Result<Option<StudentBins>> {
+    /// Opens the student bins of a file with these rows; `None` if there are none.
+    fn open(rows_path: &Path, rows: Range<u64>) -> Result<Option<StudentBins>> {
+        let path = &bins_path(rows_path);
         if let Err(error) = std::fs::metadata(path)
             && error.kind() == std::io::ErrorKind::NotFound
         {
@@ -383,16 +337,13 @@ impl StudentBins {
         }
         let stride = header.values_per_row.saturating_mul(size_of::<f32>() as u64);
         header.check_file_len(stride, bytes.len() as u64).map_err(located)?;
+        let num_rows = rows.end - rows.start;
         if header.num_rows != num_rows {
-            return Err(header_error(
-                "rows of the student bins",
-                num_rows.to_string(),
-                header.num_rows.to_string(),
-                path,
-            ));
+            let found = header.num_rows.to_string();
+            return Err(header_error("rows of the student bins", num_rows.to_string(), found, path));
         }
         let values_per_row = header.values_per_row as usize;
-        Ok(Some(StudentBins { bytes, start: header.len as usize, values_per_row }))
+        Ok(Some(StudentBins { bytes, start: header.len as usize, values_per_row, rows }))
     }
 }
 

@@ -7,7 +7,7 @@
 //!                         "board": [16 exponents], "branch_evs": {"up", "left", "right", "down"}}    one per line
 //! ```
 //!
-//! Keys may come in any order, and unknown keys are ignored. The keys `game_index` and `valuation`
+//! Keys may come in any order, and unknown keys are ignored. The keys `game_index`, `valuation` and a row's `max_rank`
 //! are not used. Offsets in errors count bytes of the decompressed text. A step in an
 //! error is the position of its row.
 //!
@@ -17,12 +17,9 @@
 mod json;
 mod lines;
 
-use super::container::{ContainerFormat, FileKind, Opened};
-use super::macroxue_pack;
 use super::mapped::open_file;
 use super::source::{RunSource, SourceRun};
 use crate::board::WideBoard;
-use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::run::{Run, RunMeta, RunStep, final_board_after};
 use crate::step_details::{StepDetail, StepDetails};
@@ -149,13 +146,9 @@ impl Macroxue {
                 let expected = format!("at most {most} in files of {} bytes", self.num_bytes);
                 return Err(lines.error(0, count, "number of steps", expected, "more"));
             }
-            let (valuation_type, max_rank) = (row.valuation_type(&lines, count)?, row.max_rank);
+            let valuation_type = row.valuation_type(&lines, count)?;
             let step = row.step(&lines, count)?;
-            let max_rank = max_rank.filter(|&rank| rank != step.board.max_exp());
-            if let Some(rank) = max_rank.filter(|&rank| rank > 16) {
-                return Err(lines.error(0, count, "max_rank", "at most 16", rank));
-            }
-            let detail = StepDetail { valuation_type: valuation_type.as_deref(), max_rank, ..StepDetail::default() };
+            let detail = StepDetail { valuation_type: valuation_type.as_deref(), board_eval: None };
             if !details.push(detail) {
                 let found = format!("{:?}", valuation_type.unwrap_or_default());
                 return Err(lines.error(0, count, "valuation_type", "at most 256 different names", found));
@@ -219,65 +212,8 @@ impl RunSource for Macroxue {
     }
 }
 
-pub(super) const FORMAT: ContainerFormat = ContainerFormat {
-    name: "macroxue",
-    may_be_sampled: false,
-    files: &[&MetaFile, &RowsFile],
-    folder: Some(macroxue_pack::FOLDER),
-};
-
-/// The file kind of meta files.
-#[derive(Debug)]
-struct MetaFile;
-
-/// The file kind of rows.
-#[derive(Debug)]
-struct RowsFile;
-
-impl FileKind for MetaFile {
-    fn detect(&self, prefix: &[u8]) -> bool {
-        is_meta(prefix)
-    }
-
-    fn has_name(&self, name: &str) -> bool {
-        name.strip_suffix(".gz").unwrap_or(name).ends_with(".meta.json")
-    }
-
-    fn open(&self, path: &Path, _: &CancellationToken) -> Result<Opened<Box<dyn RunSource>>> {
-        Ok(Opened::Container(Box::new(Macroxue::open(path)?)))
-    }
-
-    fn has_parts(&self) -> bool {
-        true
-    }
-}
-
-impl FileKind for RowsFile {
-    fn detect(&self, prefix: &[u8]) -> bool {
-        is_rows(prefix)
-    }
-
-    fn open(&self, path: &Path, _: &CancellationToken) -> Result<Opened<Box<dyn RunSource>>> {
-        match meta_of(path) {
-            Some(meta) => Ok(Opened::Part(meta)),
-            None => {
-                let expected = "NAME.meta.json beside its NAME.jsonl";
-                Err(Error::decode(0, "meta file of these steps", expected, "none").with_path(path))
-            }
-        }
-    }
-
-    fn main(&self) -> Option<&'static dyn FileKind> {
-        Some(&MetaFile)
-    }
-
-    fn parts_named_in(&self, folder: &Path) -> HashSet<OsString> {
-        rows_named_in(folder)
-    }
-}
-
 /// Returns whether a file with this prefix is a meta file. Looks at 4 KiB.
-fn is_meta(prefix: &[u8]) -> bool {
+pub(super) fn is_meta(prefix: &[u8]) -> bool {
     let text = lines::inflate_prefix(prefix, SNIFFED);
     is_object(&text)
         && has_key(&text, "num_moves")
@@ -286,14 +222,14 @@ fn is_meta(prefix: &[u8]) -> bool {
 }
 
 /// Returns whether a file with this prefix holds the rows of a log. Looks at 4 KiB.
-fn is_rows(prefix: &[u8]) -> bool {
+pub(super) fn is_rows(prefix: &[u8]) -> bool {
     let text = lines::inflate_prefix(prefix, SNIFFED);
     text.split(|&byte| byte == b'\n')
         .any(|line| is_object(line) && has_key(line, "branch_evs") && has_key(line, "board"))
 }
 
 /// Returns the meta file beside these rows, if it has the usual name.
-fn meta_of(rows_path: &Path) -> Option<PathBuf> {
+pub(super) fn meta_of(rows_path: &Path) -> Option<PathBuf> {
     let name = rows_path.file_name()?.to_str()?;
     let name = name.strip_suffix(".gz").unwrap_or(name);
     let name = name.strip_suffix(".jsonl").unwrap_or(name);
@@ -302,7 +238,7 @@ fn meta_of(rows_path: &Path) -> Option<PathBuf> {
 }
 
 /// Returns the names of the row files that the meta files of a folder refer to.
-fn rows_named_in(folder: &Path) -> HashSet<OsString> {
+pub(super) fn rows_named_in(folder: &Path) -> HashSet<OsString> {
     let Ok(entries) = std::fs::read_dir(folder) else { return HashSet::new() };
     let is_meta = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str());

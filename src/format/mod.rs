@@ -8,8 +8,7 @@
 //! | `packdat`, `dataset`, `session`, `macroxue`, `macroxue_pack` | readers and writers of other formats, such as [`PackDat`] |
 //! | `jsonl` | JSON Lines, write-only |
 //! | `annotations` | predictions of a model for a pool of games |
-//! | `registry` | [`SourceFormat`]: the table of formats, one line each |
-//! | `container`, `source` | the interface of a format: detection, opening, access to runs |
+//! | `registry`, `source` | [`SourceFormat`], and the interface to the runs of a file or folder |
 //! | `detect`, `numpy_folder` | detection by content, and opening of files and folders |
 //! | `walk` | listing the files of a folder |
 //! | `rows` | [`StepRow`]: the mapping between runs and rows |
@@ -24,7 +23,6 @@ mod a2run2;
 mod a2t1;
 mod annotations;
 mod bytes;
-mod container;
 mod dataset;
 mod detect;
 mod jsonl;
@@ -50,13 +48,11 @@ mod staged_folder;
 mod walk;
 
 pub(crate) use annotations::AnnotationFolder;
-pub(crate) use container::{Opened, PREFIX_LEN};
 pub use dataset::{Dataset, DatasetOptions, DatasetWriter};
-pub(crate) use detect::{Container, ContainerKind, Content, open_container, open_folder};
+pub(crate) use detect::{Container, ContainerKind, Content, Opened, PREFIX_LEN, open_container, open_folder};
 pub use jsonl::JsonlOptions;
 pub(crate) use jsonl::{put_run, put_steps, run_uuid};
 pub use macroxue::Macroxue;
-pub(crate) use macroxue_pack::PackContents;
 pub use macroxue_pack::{MacroxuePack, MacroxuePackWriter};
 pub(crate) use mapped::{FileBytes, open_file, open_regular};
 pub(crate) use numpy_folder::is_companion;
@@ -71,9 +67,7 @@ pub(crate) use rows::WideStep;
 pub use rows::{StepRow, flatten, rebuild};
 pub(crate) use run_file::MAX_RUN_BYTES;
 pub use run_file::{RunFormat, decode_run, encode_run, read_run};
-pub(crate) use session::{
-    GrowingSession, JOURNAL_MAGIC, NewRun, RECORDING, SessionInfo, SessionRun, journal_name, journal_number,
-};
+pub(crate) use session::{GrowingSession, JOURNAL_MAGIC, NewRun, RECORDING, SessionRun, journal_name, journal_number};
 pub use session::{Session, SessionOptions, SessionWriter};
 pub(crate) use shards::{files_in as step_files_in, header_error, numbered_files};
 pub(crate) use source::{RunSource, SourceFacts, SourceRun};

@@ -54,14 +54,6 @@ pub(crate) struct NpyMatrix {
     pub(crate) dtype: String,
 }
 
-/// The form of a header of records, in which only the number of rows varies. It need not be NumPy's own form.
-#[derive(Clone, Debug)]
-pub(super) struct HeaderTemplate {
-    before: Vec<u8>,
-    after: Vec<u8>,
-    len: usize,
-}
-
 /// A field of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NpyField {
@@ -211,30 +203,6 @@ fn parse_start<T>(bytes: &[u8], parse: fn(&str) -> Result<T, Malformed>) -> Resu
     let parsed =
         parse(&text).map_err(|Malformed { what, expected, found }| reader.error(text_len, what, expected, found))?;
     Ok((parsed, reader.offset() as u64))
-}
-
-impl HeaderTemplate {
-    const KEY: &[u8] = b"'shape': (";
-
-    /// Returns the form of a header; `None` if its number of rows is not where NumPy writes it.
-    pub(super) fn of(header: &[u8]) -> Option<HeaderTemplate> {
-        let at = header.windows(Self::KEY.len()).rposition(|window| window == Self::KEY)? + Self::KEY.len();
-        let (before, rest) = header.split_at_checked(at)?;
-        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let after = rest.get(digits..)?.trim_ascii_end();
-        (digits > 0).then(|| HeaderTemplate { before: before.to_vec(), after: after.to_vec(), len: header.len() })
-    }
-
-    /// Returns the header for this number of rows. Its length is always the same.
-    pub(super) fn render(&self, num_rows: u64) -> Result<Vec<u8>> {
-        let mut bytes = [&self.before[..], num_rows.to_string().as_bytes(), &self.after].concat();
-        if bytes.len() >= self.len {
-            return Err(Error::argument("rows", "a number that fits the header of the pack", num_rows));
-        }
-        bytes.resize(self.len - 1, b' ');
-        bytes.push(b'\n');
-        Ok(bytes)
-    }
 }
 
 impl NpyField {

@@ -1,69 +1,46 @@
 //! Folders with NumPy rows and `metadata.db`: their files, and the format of their rows.
 
-use super::container::{FileKind, Opened};
 use super::mapped::open_file;
 use super::npy::NpyHeader;
 use super::registry::SourceFormat;
-use super::shards;
 use super::source::RunSource;
-use super::{annotations, session};
-use crate::cancellation::CancellationToken;
+use super::{annotations, dataset, macroxue_pack, session, shards};
 use crate::error::{Error, Result};
 use crate::publish::parent;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// The file kind of NumPy arrays, which may hold the steps of such a folder.
-#[derive(Debug)]
-pub(super) struct StepsFile;
+/// The result of opening a NumPy array.
+pub(super) enum OpenedSteps {
+    /// The array holds steps of this folder.
+    OfFolder(PathBuf),
+    OtherArray,
+}
 
-/// The file kind of SQLite databases, which may hold the metadata of such a folder.
-#[derive(Debug)]
-pub(super) struct MetadataFile;
-
-impl FileKind for StepsFile {
-    fn detect(&self, prefix: &[u8]) -> bool {
-        prefix.starts_with(b"\x93NUMPY")
+/// Opens a NumPy array, which may hold the steps of a folder.
+pub(super) fn open_steps(path: &Path) -> Result<OpenedSteps> {
+    if is_named_as_steps(path) {
+        return Ok(OpenedSteps::OfFolder(parent(path).to_path_buf()));
     }
-
-    fn has_name(&self, name: &str) -> bool {
-        is_name_of_steps(name)
-    }
-
-    fn open(&self, path: &Path, _: &CancellationToken) -> Result<Opened<Box<dyn RunSource>>> {
-        if is_named_as_steps(path) {
-            return Ok(Opened::Folder(parent(path).to_path_buf()));
+    match open_file(path).and_then(|file| NpyHeader::read(&file)) {
+        Ok(header) if format_of(&header).is_some() && !session::is_unrecorded(path) => {
+            let found = path.file_name().unwrap_or_default().to_string_lossy();
+            let error = Error::decode(0, "name of the file of steps", "steps.npy or steps-<number>.npy", found);
+            Err(error.with_path(path))
         }
-        match open_file(path).and_then(|file| NpyHeader::read(&file)) {
-            Ok(header) if format_of(&header).is_some() && !session::is_unrecorded(path) => {
-                let found = path.file_name().unwrap_or_default().to_string_lossy();
-                let error = Error::decode(0, "name of the file of steps", "steps.npy or steps-<number>.npy", found);
-                Err(error.with_path(path))
-            }
-            // The array holds something else.
-            _ => Ok(Opened::Nothing),
-        }
+        _ => Ok(OpenedSteps::OtherArray),
     }
 }
 
-impl FileKind for MetadataFile {
-    fn detect(&self, prefix: &[u8]) -> bool {
-        prefix.starts_with(b"SQLite format 3\0")
+/// Returns the folder of a database.
+pub(super) fn folder_of_metadata(path: &Path) -> Result<PathBuf> {
+    let folder = parent(path);
+    // A recorder creates the database before the steps. A folder of annotations has a copy of its pool's database.
+    let may_lack_steps = session::is_recording(folder) || folder.join(annotations::MANIFEST).exists();
+    if path.file_name().is_some_and(|name| name == shards::METADATA) && !may_lack_steps && !has_steps(folder)? {
+        let expected = "steps.npy or steps-<number>.npy beside it";
+        return Err(Error::decode(0, "file of steps", expected, "no such file").with_path(path));
     }
-
-    fn has_name(&self, name: &str) -> bool {
-        name == shards::METADATA
-    }
-
-    fn open(&self, path: &Path, _: &CancellationToken) -> Result<Opened<Box<dyn RunSource>>> {
-        let folder = parent(path);
-        // A recorder creates the database before the steps. A folder of annotations has a copy of its pool's database.
-        let may_lack_steps = session::is_recording(folder) || folder.join(annotations::MANIFEST).exists();
-        if path.file_name().is_some_and(|name| name == shards::METADATA) && !may_lack_steps && !has_steps(folder)? {
-            let expected = "steps.npy or steps-<number>.npy beside it";
-            return Err(Error::decode(0, "file of steps", expected, "no such file").with_path(path));
-        }
-        Ok(Opened::Folder(folder.to_path_buf()))
-    }
+    Ok(folder.to_path_buf())
 }
 
 /// Opens a folder of runs and detects its format from its rows. Returns `None` if the folder holds no runs.
@@ -76,15 +53,20 @@ pub(super) fn open(folder: &Path) -> Result<Option<(SourceFormat, Box<dyn RunSou
     let Some(path) = files.first() else { return Ok(None) };
     let located = |error: Error| error.of_header().with_path(path);
     let header = open_file(path).and_then(|file| NpyHeader::read(&file)).map_err(located)?;
-    match format_of(&header) {
-        Some((format, open)) => Ok(Some((format, open(folder)?))),
+    let Some(format) = format_of(&header) else {
         // A `StepTable` file may have this name; no database lies beside it.
-        None if !folder.join(shards::METADATA).exists() => Ok(None),
-        None => {
-            let expected = "the fields of a dataset, a session or a Macroxue pack, little-endian";
-            Err(located(Error::decode(10, "fields of a row", expected, header.shown())))
+        if !folder.join(shards::METADATA).exists() {
+            return Ok(None);
         }
-    }
+        let expected = "the fields of a dataset, a session or a Macroxue pack, little-endian";
+        return Err(located(Error::decode(10, "fields of a row", expected, header.shown())));
+    };
+    let source: Box<dyn RunSource> = match format {
+        SourceFormat::Session => Box::new(session::Session::open(folder)?),
+        SourceFormat::Macroxue => macroxue_pack::open(folder)?,
+        _ => Box::new(dataset::open_checked(folder)?),
+    };
+    Ok(Some((format, source)))
 }
 
 /// Returns whether a file without runs belongs to a dataset, a session, a pack or annotations in its folder, or to a
@@ -97,25 +79,29 @@ pub(crate) fn is_companion(path: &Path) -> bool {
     is_recorders || is_of_folder && parent(path).join(shards::METADATA).exists()
 }
 
-fn has_steps(folder: &Path) -> Result<bool> {
-    let mut entries = std::fs::read_dir(folder).map_err(|source| Error::io(folder, source))?;
-    Ok(entries.any(|entry| entry.is_ok_and(|entry| is_named_as_steps(&entry.path()))))
+/// Returns whether a file of this name holds steps.
+pub(super) fn is_name_of_steps(name: &str) -> bool {
+    name.strip_suffix(".npy").is_some_and(|name| name == "steps" || name.starts_with("steps-"))
 }
 
 fn is_named_as_steps(path: &Path) -> bool {
     path.file_name().and_then(|name| name.to_str()).is_some_and(is_name_of_steps)
 }
 
-fn is_name_of_steps(name: &str) -> bool {
-    name.strip_suffix(".npy").is_some_and(|name| name == "steps" || name.starts_with("steps-"))
+fn has_steps(folder: &Path) -> Result<bool> {
+    let mut entries = std::fs::read_dir(folder).map_err(|source| Error::io(folder, source))?;
+    Ok(entries.any(|entry| entry.is_ok_and(|entry| is_named_as_steps(&entry.path()))))
 }
 
-type OpenFolder = fn(&Path) -> Result<Box<dyn RunSource>>;
-
-/// Returns the format of rows with this header and how to open it, or `None` for an unknown layout.
-fn format_of(header: &NpyHeader) -> Option<(SourceFormat, OpenFolder)> {
-    SourceFormat::ALL.into_iter().find_map(|format| {
-        let folder = format.container()?.folder.as_ref()?;
-        (folder.has_rows)(header).then_some((format, folder.open))
-    })
+/// Returns the format of rows with this header, or `None` for an unknown layout.
+fn format_of(header: &NpyHeader) -> Option<SourceFormat> {
+    if dataset::has_rows(header) {
+        Some(SourceFormat::Npy)
+    } else if session::has_rows(header) {
+        Some(SourceFormat::Session)
+    } else if macroxue_pack::has_rows(header) {
+        Some(SourceFormat::Macroxue)
+    } else {
+        None
+    }
 }

@@ -1,9 +1,8 @@
 //! Writing rows to NumPy files: `steps.npy`, or numbered shards of it.
 
-use super::npy::{self, HeaderTemplate};
-use super::shards::{NpyRow, SINGLE, ShardNumbering};
+use super::npy;
+use super::shards::{NpyRow, RowShards, SINGLE, ShardNumbering};
 use crate::error::{Error, Result};
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::marker::PhantomData;
@@ -11,6 +10,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 const BUFFER_LEN: usize = 1 << 20;
+/// Rows that are copied at a time.
+const CHUNK_ROWS: usize = 1 << 15;
 
 /// A writer of rows into `steps.npy` or its shards. Each file is durable once it is finished.
 #[derive(Debug)]
@@ -18,10 +19,6 @@ pub(super) struct RowFiles<R> {
     folder: PathBuf,
     /// The naming of shards, the number of the next shard, and the maximum rows per shard. `None` for one file.
     shards: Option<(ShardNumbering, u64, u64)>,
-    /// The maximum rows of the next shards, instead of the usual maximum.
-    planned: VecDeque<u64>,
-    /// The form of headers; `None` = NumPy's own.
-    header: Option<HeaderTemplate>,
     current: Option<RowFile>,
     finished: Vec<(String, u32)>,
     num_rows: u64,
@@ -48,18 +45,21 @@ impl<R: NpyRow> RowFiles<R> {
     ) -> RowFiles<R> {
         let shards = shard_rows.map(|rows| (numbering, numbering.first + num_shards, rows.max(1)));
         let folder = folder.to_owned();
-        let (planned, finished) = (VecDeque::new(), Vec::new());
-        RowFiles { folder, shards, planned, header: None, current: None, finished, num_rows: 0, rows: PhantomData }
+        RowFiles { folder, shards, current: None, finished: Vec::new(), num_rows: 0, rows: PhantomData }
     }
 
-    /// Sets the maximum rows of the first shards. Later shards have the usual maximum.
-    pub(super) fn with_planned(self, planned: VecDeque<u64>) -> RowFiles<R> {
-        RowFiles { planned, ..self }
-    }
-
-    /// Sets the form of headers; `None` = NumPy's own.
-    pub(super) fn with_header(self, header: Option<HeaderTemplate>) -> RowFiles<R> {
-        RowFiles { header, ..self }
+    /// Begins to append to existing rows: copies a single `steps.npy`, or continues the shards. New shards have at most
+    /// as many rows as the largest existing one.
+    pub(super) fn appending(folder: &Path, old: &RowShards<R>, numbering: ShardNumbering) -> Result<RowFiles<R>> {
+        if !old.is_single() {
+            let num_shards = old.next_number().saturating_sub(numbering.first);
+            return Ok(RowFiles::new(folder, Some(old.max_shard_rows()), numbering, num_shards));
+        }
+        let mut files = RowFiles::new(folder, None, numbering, 0);
+        for rows in old.slices().flat_map(|rows| rows.chunks(CHUNK_ROWS)) {
+            files.push(rows)?;
+        }
+        Ok(files)
     }
 
     pub(super) fn num_rows(&self) -> u64 {
@@ -74,11 +74,11 @@ impl<R: NpyRow> RowFiles<R> {
                     let (name, max_rows) = match &mut self.shards {
                         Some((numbering, next, most)) => {
                             *next += 1;
-                            (numbering.name(*next - 1), self.planned.pop_front().unwrap_or(*most))
+                            (numbering.name(*next - 1), *most)
                         }
                         None => (SINGLE.to_owned(), u64::MAX),
                     };
-                    let header = header::<R>(self.header.as_ref(), 0)?;
+                    let header = header::<R>(0)?;
                     self.current.insert(RowFile::create(&self.folder, name, &header, max_rows)?)
                 }
             };
@@ -99,7 +99,7 @@ impl<R: NpyRow> RowFiles<R> {
     pub(super) fn finish(mut self, even_if_empty: bool) -> Result<Vec<(String, u32)>> {
         if self.num_rows == 0 && even_if_empty {
             let name = self.shards.map_or(SINGLE.to_owned(), |(numbering, next, _)| numbering.name(next));
-            self.current = Some(RowFile::create(&self.folder, name, &header::<R>(self.header.as_ref(), 0)?, 0)?);
+            self.current = Some(RowFile::create(&self.folder, name, &header::<R>(0)?, 0)?);
         }
         self.end_file()?;
         Ok(self.finished)
@@ -107,7 +107,7 @@ impl<R: NpyRow> RowFiles<R> {
 
     fn end_file(&mut self) -> Result<()> {
         if let Some(file) = self.current.take() {
-            let header = header::<R>(self.header.as_ref(), file.num_rows)?;
+            let header = header::<R>(file.num_rows)?;
             self.finished.push(file.finish::<R>(&self.folder, &header)?);
         }
         Ok(())
@@ -144,9 +144,6 @@ impl RowFile {
     }
 }
 
-fn header<R: NpyRow>(template: Option<&HeaderTemplate>, num_rows: u64) -> Result<Vec<u8>> {
-    match template {
-        Some(template) => template.render(num_rows),
-        None => npy::header(&R::fields(), size_of::<R>(), num_rows, 0),
-    }
+fn header<R: NpyRow>(num_rows: u64) -> Result<Vec<u8>> {
+    npy::header(&R::fields(), size_of::<R>(), num_rows, 0)
 }

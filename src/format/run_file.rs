@@ -1,6 +1,6 @@
 //! Run files: one run of either format per file.
 
-use super::container::PREFIX_LEN;
+use super::detect::PREFIX_LEN;
 use super::session::JOURNAL_MAGIC;
 use super::{a2run2, a2t1};
 use crate::error::{Error, Result};

@@ -2,7 +2,6 @@
 
 use super::mapped::FileBytes;
 use super::npy::{NpyField, NpyHeader};
-use super::rows::StepRow;
 use crate::error::{Error, ErrorKind, Result};
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -15,7 +14,7 @@ pub(super) const SINGLE: &str = "steps.npy";
 pub(super) const METADATA: &str = "metadata.db";
 
 /// A row of a NumPy file. Its alignment is 1, so that rows may start at any offset.
-pub(super) trait NpyRow: StepRow + bytemuck::Pod {
+pub(super) trait NpyRow: bytemuck::Pod {
     /// The name, type and number of values of each field.
     const FIELDS: &'static [(&'static str, &'static str, usize)];
 
@@ -149,8 +148,21 @@ impl<R: NpyRow> RowShards<R> {
         self.shards.iter().map(|shard| shard.num_rows).max().unwrap_or(0)
     }
 
-    pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.shards.iter().map(|shard| shard.path.as_path())
+    /// Returns whether all rows are in one `steps.npy`.
+    pub(super) fn is_single(&self) -> bool {
+        self.shards.iter().all(|shard| shard.path.ends_with(SINGLE))
+    }
+
+    /// Returns the number of the next shard.
+    pub(super) fn next_number(&self) -> u64 {
+        let stems = self.shards.iter().filter_map(|shard| shard.path.file_stem()?.to_str());
+        let numbers = stems.filter_map(|stem| stem.strip_prefix("steps-")?.parse::<u64>().ok());
+        numbers.max().map_or(0, |last| last.saturating_add(1))
+    }
+
+    /// Returns the path, the first row and the number of rows of each file.
+    pub(super) fn parts(&self) -> impl Iterator<Item = (&Path, u64, u64)> {
+        self.shards.iter().map(|shard| (shard.path.as_path(), shard.first_row, shard.num_rows))
     }
 
     /// Returns the path and the bytes of each file.

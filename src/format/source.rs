@@ -34,9 +34,9 @@ pub(crate) trait RunSource: Send + Sync + fmt::Debug {
         SourceFacts::default()
     }
 
-    /// Returns the name of the session and its description as JSON, if the runs come from a session.
-    fn session(&self) -> Result<Option<(Arc<str>, Arc<str>)>> {
-        Ok(None)
+    /// Returns the name of the session, if the runs come from a session or a Macroxue pack.
+    fn session(&self) -> Option<Arc<str>> {
+        None
     }
 
     /// Returns a problem of the source that does not affect its runs, with the file's path.

@@ -18,6 +18,7 @@ mod tests;
 
 use super::shards::header_error;
 use crate::error::{Error, Result};
+pub(super) use file::MAGIC;
 use file::{Stamp, beside, examine, uri};
 use rusqlite::config::DbConfig;
 use rusqlite::ffi;
@@ -108,14 +109,26 @@ impl Database {
         Ok(database)
     }
 
-    /// Opens a file for an append, and checks its integrity. SQLite first recovers from an interrupted writer.
-    pub(super) fn open_writing(path: &Path) -> Result<Database> {
+    /// Opens a file for an append, checks its integrity and begins a transaction. SQLite first recovers from an
+    /// interrupted writer.
+    pub(super) fn open_appending(path: &Path) -> Result<Database> {
         let path = std::path::absolute(path).map_err(|source| Error::io(path, source))?;
         let (stamp, _) = examine(&path)?;
         let database = Database::open_as(&path.clone(), path, stamp.len)?;
         // Removes the limit on instructions, which protects only reads.
         database.connection.progress_handler(0, None::<fn() -> bool>);
-        database.execute("PRAGMA query_only = OFF")?;
+        // WAL mode would not block readers either, but its log would remain.
+        database.execute(
+            "PRAGMA query_only = OFF; PRAGMA journal_mode = DELETE; PRAGMA synchronous = EXTRA; BEGIN IMMEDIATE",
+        )?;
+        Ok(database)
+    }
+
+    /// Creates a file with these tables in a folder that no reader sees yet, and begins a transaction.
+    pub(super) fn create_tables(path: &Path, schema: &str) -> Result<Database> {
+        let database = Database::create(path)?;
+        database.execute("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; BEGIN IMMEDIATE")?;
+        database.execute(schema)?;
         Ok(database)
     }
 

@@ -74,17 +74,6 @@ impl SamplingPlan {
         }
     }
 
-    /// Returns whether the orders equal those of states of version 2. Small permutations have changed since.
-    pub(super) fn is_as_in_version_2(&self, num_rows: u64) -> bool {
-        match self {
-            SamplingPlan::Sequential | SamplingPlan::Uniform | SamplingPlan::Weighted(_) => true,
-            SamplingPlan::Shuffled(_) => !Permutation::is_stored(num_rows),
-            // The order has changed for tables with few blocks and for last windows with few rows.
-            SamplingPlan::Windowed { .. } => false,
-            SamplingPlan::Stratified(strata) => strata.is_as_in_version_2(),
-        }
-    }
-
     /// Returns the order of an epoch of `num_rows` rows.
     pub(super) fn order(&self, num_rows: u64, seed: u64, epoch: u64) -> Result<EpochOrder> {
         Ok(match self {

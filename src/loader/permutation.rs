@@ -94,7 +94,7 @@ impl Permutation {
     }
 
     /// Returns whether permutations of this length are stored.
-    pub(super) fn is_stored(n: u64) -> bool {
+    fn is_stored(n: u64) -> bool {
         n < FEW
     }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoaderState {
-    /// The version of this structure and of the orders, 3.
+    /// The version of this structure and of the orders, 1.
     pub version: u32,
     /// The table's [`Fingerprint::archive_version`].
     pub archive_version: u64,
@@ -37,9 +37,7 @@ pub struct LoaderState {
     pub position: u64,
 }
 
-const STATE_VERSION: u32 = 3;
-/// The older state version, in which the name of the order was the user's spelling of the options.
-const OLD_VERSION: u32 = 2;
+const STATE_VERSION: u32 = 1;
 /// Longer order names are cut and hashed.
 const MAX_ORDER: usize = 80;
 
@@ -69,10 +67,6 @@ impl Loader {
     /// Resumes from a state: the next [`batches`](Loader::batches) begins there. Batch size, rank, number of
     /// ranks, columns and tokens may differ from those of the loader that made the state.
     ///
-    /// A state of version 2 can be loaded if its order is unchanged and the options are spelled as they were. Orders
-    /// with independent draws and the table's own order are unchanged. Shuffled orders are unchanged if the table, or
-    /// each served stratum, has at least 65,536 rows.
-    ///
     /// # Errors
     /// [`ErrorKind::StateMismatch`] with the differing field if the state has other rows or another order. The
     /// loader then stays unchanged.
@@ -84,10 +78,7 @@ impl Loader {
             let (expected, found) = (expected.to_string(), found.to_string());
             Err(ErrorKind::StateMismatch { field, expected, found }.into())
         }
-        let mut own = self.state();
-        if state.version == OLD_VERSION && self.plan.is_as_in_version_2(own.num_rows) {
-            (own.version, own.order) = (OLD_VERSION, short(self.options.sampling.to_string()));
-        }
+        let own = self.state();
         same("version", &own.version, &state.version)?;
         same("archive_version", &own.archive_version, &state.archive_version)?;
         same("archive", &own.archive, &state.archive)?;

@@ -5,7 +5,7 @@
 
 use super::extra_column::{check_at, extra_column};
 use super::options::Sampling;
-use super::permutation::{LastPermutation, Permutation};
+use super::permutation::LastPermutation;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::machine::reserve;
@@ -169,12 +169,6 @@ impl Strata {
         let quotas = served.map(|stratum| (stratum.name.clone(), stratum.quota as f64));
         let quotas = (!is_equal).then(|| quotas.collect());
         Sampling::Stratified { column: column.clone(), quotas }.to_string()
-    }
-
-    /// Returns whether all permutations equal those of states of version 2.
-    pub(super) fn is_as_in_version_2(&self) -> bool {
-        let mut served = self.strata.iter().filter(|stratum| stratum.quota > 0);
-        served.all(|stratum| !Permutation::is_stored(stratum.rows.len()))
     }
 }
 

@@ -265,9 +265,7 @@ pub(super) fn repair<'py>(
 ///   error and writes nothing. ``"skip"`` writes the other runs and lists the error in the report.
 /// - ``format``: ``"a2t1"``, ``"a2run2"``, ``"a2pack"``, ``"packdat"``, ``"npy"``, ``"session"``, ``"macroxue"`` or
 ///   ``"jsonl"``.
-/// - ``moves``: for ``"session"``: as in ``Archive.export_runs``, but ``None`` = with moves only if the first run has
-///   all of its moves.
-/// - ``by_step``, ``compact``, ``compress``, ``align``, ``shard_rows``, ``workers``, ``progress``: as in
+/// - ``by_step``, ``compact``, ``compress``, ``align``, ``shard_rows``, ``moves``, ``workers``, ``progress``: as in
 ///   ``Archive.export_runs``.
 ///
 /// Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read, ``ValueError`` for one that the format
@@ -1030,8 +1028,7 @@ impl PyArchive {
 
     /// Write the runs that a query selects, in the order of their ids, as files of any format.
     ///
-    /// ``"original"`` restores the exact bytes of ingested run files, or the Macroxue pack that all runs came from. It
-    /// rejects a pack of which the archive lacks a run, unless the query selects only some of its runs. Run files are
+    /// ``"original"`` restores the exact bytes of ingested run files, and rejects other runs. Run files are
     /// named by id, as in ``out/run-00000042.a2run2``; if there are more than 1,000, they go into subfolders of 1,000
     /// files. One ``UserWarning`` counts the runs that lose a part, such as the final board; docs/formats.md has a
     /// table of these losses. For a format that requires whole games, a missing final board is derived if the last move
@@ -1048,10 +1045,9 @@ impl PyArchive {
     /// - ``compress``: for ``"a2pack"``: the compression of runs: ``"none"``, ``"zstd"`` or ``"lz4"``.
     /// - ``align``: for ``"a2pack"``: the alignment of runs in bytes, 1 to 1,048,576; ``None`` = 4,096.
     /// - ``shard_rows``: for ``"npy"``, ``"session"`` and ``"macroxue"``: rows per file, at least 1; ``None`` = one
-    ///   file, or the files of the Macroxue pack that all runs came from.
-    ///   ``"original"`` rejects it.
+    ///   file. Other formats reject it.
     /// - ``moves``: for ``"session"``: whether the rows have moves. ``False`` is for the field's Rust reader of
-    ///   sessions, which rejects moves. ``None`` = with moves, unless a run comes from a session without them.
+    ///   sessions, which rejects moves. ``None`` = with moves if the first run has all of its moves.
     /// - ``append``: for ``"packdat"``, ``"npy"`` and ``"macroxue"``: ``True`` = add to existing files.
     /// - ``on_error``: the effect of a run that the format cannot hold. ``"raise"`` raises ``ValueError``. ``"skip"``
     ///   writes the other runs and lists the error in the report.

@@ -173,11 +173,6 @@ impl PyLoader {
     /// next iteration serves the next epoch. If you then call ``set_epoch`` with the state's epoch, it has no
     /// batches.
     ///
-    /// A state of version 2 can be loaded if its order is unchanged and the options are spelled as before. These
-    /// orders are unchanged: ``shuffle=False``, ``replacement``, ``weights``, and ``shuffle`` and ``strata`` of at
-    /// least 65,536 rows in each served stratum. All other orders have changed, because small permutations are computed
-    /// differently.
-    ///
     /// - ``state``: a dict that ``state_dict`` returned.
     ///
     /// Raises ``StateMismatchError``, with the name of the differing field, for a state of other rows or another order.

@@ -170,7 +170,7 @@ impl PyPackReader {
     fn decode(&self, py: Python<'_>, index: AnyInt) -> PyResult<PyRun> {
         let index = self.place(index.get())?;
         let pack = self.pack()?;
-        Ok(pyrun(&pack, index, py.detach(|| pack.decode_auto_v2(index))?))
+        Ok(pyrun(&pack, index, py.detach(|| pack.decode(index))?))
     }
 
     fn __getitem__(&self, py: Python<'_>, index: AnyInt) -> PyResult<PyRun> {

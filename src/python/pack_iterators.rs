@@ -302,7 +302,7 @@ pub(super) fn decode_all(
         let mut runs = Vec::with_capacity(places.len());
         for places in places.chunks(BATCH_RUNS) {
             cancel.check()?;
-            runs.extend(pack.decode_batch_auto_v2(places));
+            runs.extend(pack.decode_batch(places));
         }
         Ok(runs)
     };

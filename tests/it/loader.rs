@@ -177,7 +177,7 @@ fn the_error_for_a_state_of_other_data_names_the_field() {
         (other, "query"),
         (a2store::LoaderState { seed: 8, ..good.clone() }, "seed"),
         (a2store::LoaderState { order: "sequential".into(), ..good.clone() }, "order"),
-        (a2store::LoaderState { version: 1, ..good.clone() }, "version"),
+        (a2store::LoaderState { version: 2, ..good.clone() }, "version"),
         (a2store::LoaderState { archive_version: 99, ..good.clone() }, "archive_version"),
         (a2store::LoaderState { archive: "other".into(), ..good.clone() }, "archive"),
         (a2store::LoaderState { view: "other".into(), ..good.clone() }, "view"),

@@ -36,12 +36,12 @@ def test_schemas(archive: a2store.Archive, query: a2store.Query) -> None:
         ("run_id", pa.uint32(), False),
         ("step_index", pa.uint32(), False),
         ("board", pa.uint64(), False),
+        ("tile_65536_mask", pa.uint16(), False),
         ("move", pa.uint8(), True),
+        *((f"ev_{move}", pa.float32(), True) for move in ("up", "down", "left", "right")),
+        ("board_eval", pa.int32(), True),
+        ("valuation_type", text, True),
         ("ev_legal", pa.uint8(), False),
-        ("ev_up", pa.float32(), True),
-        ("ev_down", pa.float32(), True),
-        ("ev_left", pa.float32(), True),
-        ("ev_right", pa.float32(), True),
         ("has_evs", pa.bool_(), False),
         ("max_exp", pa.uint8(), False),
         ("phase", text, False),
@@ -49,11 +49,6 @@ def test_schemas(archive: a2store.Archive, query: a2store.Query) -> None:
         ("highest_tile", pa.uint32(), False),
         ("num_steps", pa.uint32(), False),
         ("engine", text, True),
-        ("tile_65536_mask", pa.uint16(), True),
-        ("valuation_type", text, True),
-        ("board_eval", pa.int32(), True),
-        ("step_seed", pa.uint32(), True),
-        ("max_rank", pa.uint8(), True),
     ]
     assert [(field.name, field.type, field.nullable) for field in steps] == expected
     assert archive.schema("steps").names == steps.names

@@ -107,14 +107,18 @@ def test_code_documentation_and_archive_have_the_same_schema_version(path: Path,
 def test_the_archive_equals_a_new_one(path: Path, tmp_path: Path) -> None:
     archive = a2store.Archive.open(path)
     expected = make(tmp_path / "fresh.a2")
-    assert (archive.num_runs, archive.num_steps) == (expected.num_runs, expected.num_steps) == (7, archive.num_steps)
+    assert (archive.num_runs, archive.num_steps) == (expected.num_runs, expected.num_steps) == (8, archive.num_steps)
     assert archive.phases == GOLDEN_PHASES
     found = tables(archive)
     assert_same_tables(found, tables(expected), but=OF_THE_INGEST)
-    assert found["runs"]["verified"].to_pylist() == [True] * 5 + [False, True]
+    assert found["runs"]["verified"].to_pylist() == [True] * 5 + [False, True, True]
     originals = found["runs"]["original"].to_pylist()
-    assert [data is not None for data in originals] == [False] * 6 + [True]
+    assert [data is not None for data in originals] == [False] * 6 + [True, False]
     assert originals[6] == (GOLDEN / "runs/gamma/longer.a2run2").read_bytes()
+    # The last game has a tile of 65,536.
+    assert found["runs"]["highest_tile"].to_pylist()[7] == 65536
+    masks = found["steps"].filter(pa.array(found["steps"]["run_id"].to_numpy() == 7))["tile_65536_mask"].to_pylist()
+    assert sum(map(bool, masks)) == 11
     sources = [Path(source).name for source in found["runs"]["source"].to_pylist()]
     assert sources == [Path(path).name for path in tables(expected)["runs"]["source"].to_pylist()]
     for model in ("folder-v1", "table-v1"):
@@ -147,7 +151,7 @@ def test_each_of_its_versions(path: Path) -> None:
     folder = {"folder-v1": len(folder_rows()[0])}
     models: list[dict[str, int]] = [{}, {}, {}, folder, folder | {"table-v1": early}, folder | {"table-v1": total}]
     models += [models[-1] | {DROPPED: 3}, models[-1] | {DROPPED: 5}, models[-1]]
-    for version, (expected, num_runs) in enumerate(zip(models, [0, 5] + 7 * [7], strict=True), 1):
+    for version, (expected, num_runs) in enumerate(zip(models, [0, 5] + 7 * [8], strict=True), 1):
         archive = a2store.Archive.open(path, version=version)
         assert (archive.version, archive.num_runs, len(archive.history())) == (version, num_runs, version)
         for name, table in tables(archive).items():
@@ -157,7 +161,7 @@ def test_each_of_its_versions(path: Path) -> None:
     history = archive.history()
     assert [line.operation for line in history] == ["annotate"] * 6 + ["ingest"] * 2 + ["create"]
     assert [(line.added_runs, line.added_files, line.next_run_id) for line in history[6:]] == [
-        (2, 2, 7),
+        (3, 2, 8),
         (5, 2, 5),
         (0, 0, 0),
     ]
@@ -168,16 +172,16 @@ def test_it_accepts_new_runs(path: Path, tmp_path: Path) -> None:
     archive = a2store.Archive.open(path)
     before = tables(archive)
     report = archive.ingest(GOLDEN / "runs", progress=False)
-    assert (report.accepted, report.duplicates, archive.version) == (0, 7, 9)
+    assert (report.accepted, report.duplicates, archive.version) == (0, 8, 9)
     more = short_runs(tmp_path / "more", 3)
     archive.ingest([GOLDEN / "runs", *more], progress=False)
-    assert (archive.version, archive.num_runs) == (10, 10)
+    assert (archive.version, archive.num_runs) == (10, 11)
     after = tables(archive)
     assert_prefix(after, before)
-    assert after["runs"]["run_id"].to_pylist() == list(range(10))
-    assert after["runs"]["version"].to_pylist() == [2] * 5 + [3] * 2 + [10] * 3
+    assert after["runs"]["run_id"].to_pylist() == list(range(11))
+    assert after["runs"]["version"].to_pylist() == [2] * 5 + [3] * 3 + [10] * 3
     assert archive.verify(deep=True, progress=False).problems == []
-    assert a2store.Archive.open(path, version=9).num_runs == 7
+    assert a2store.Archive.open(path, version=9).num_runs == 8
 
     archive.compact(progress=False)
     assert len(archive.files("runs")) == len(archive.files("steps")) == 1

@@ -41,7 +41,7 @@ def with_bad_files(run_files: list[Path], games: list[Game], tmp_path: Path) -> 
 
 def test_every_column_of_every_step(archive: a2store.Archive, steps: dict[str, Array]) -> None:
     table = pa.table(archive.sql("SELECT * FROM steps"))
-    of_macroxue = ("valuation_type", "board_eval", "step_seed", "max_rank")
+    of_macroxue = ("valuation_type", "board_eval")
     assert set(table.column_names) == {*steps, *of_macroxue}
     assert_steps(table, steps)
     assert all(table[name].null_count == len(table) for name in of_macroxue)

@@ -65,7 +65,7 @@ def test_the_state_counts_served_batches(table: a2store.StepTable) -> None:
         assert loader.state_dict()["position"] == min(1000 * number, len(table))
     state = loader.state_dict()
     assert state["position"] == state["num_rows"] == len(table)
-    assert (state["version"], state["order"], state["view"], state["symmetries"]) == (3, "shuffled", "", False)
+    assert (state["version"], state["order"], state["view"], state["symmetries"]) == (1, "shuffled", "", False)
     assert (state["seed"], state["epoch"], state["num_samples"]) == (1, 0, len(table))
     assert table.loader(shuffle=False).state_dict()["order"] == "sequential"
     loader.set_epoch(1)
@@ -214,7 +214,6 @@ def test_a_state_is_small(archive: a2store.Archive) -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("version", 4),
         ("version", 2),
         ("archive_version", 99),
         ("archive", "0" * 16),
@@ -293,47 +292,3 @@ def test_invalid_states(table: a2store.StepTable, field: str) -> None:
     with pytest.raises(TypeError):
         loader.load_state_dict([1, 2])  # type: ignore[arg-type]
     assert loader.state_dict() == state
-
-
-@pytest.fixture(scope="module")
-def many_rows(tmp_path_factory: pytest.TempPathFactory) -> a2store.StepTable:
-    """A table with twice the maximum number of rows of a stored permutation, in two strata of different sizes."""
-    path = tmp_path_factory.mktemp("many") / "rows.npy"
-    rows = np.zeros(140_000, [("board", "<u8"), ("run_id", "<u4"), ("large", "?"), ("small", "?"), ("weight", "<f4")])
-    rows["run_id"], rows["weight"] = np.arange(len(rows)), 1
-    rows["large"], rows["small"] = rows["run_id"] % 2 == 0, rows["run_id"] % 1000 == 0
-    np.save(path, rows)
-    return a2store.StepTable.load(path, progress=False)
-
-
-# Permutations of fewer than 65,536 values have changed since version 2.
-OLD: list[tuple[dict[str, Any], str, bool]] = [
-    ({}, "shuffled", True),
-    ({"shuffle": False}, "sequential", True),
-    ({"replacement": True}, "uniform", True),
-    ({"weights": "weight"}, "weighted by weight", True),
-    ({"strata": "large"}, "stratified by large", True),
-    ({"strata": "large", "quotas": {True: 2, False: 2}}, "stratified by large: false=2 true=2", True),
-    ({"strata": "small", "quotas": {False: 0.5}}, "stratified by small: false=0.5", True),
-    ({"strata": "small"}, "stratified by small", False),
-    ({"window": 1000}, "windowed 1000", False),
-]
-
-
-@pytest.mark.parametrize(("order", "name", "goes_on"), OLD, ids=[name for _, name, _ in OLD])
-def test_states_of_version_2(many_rows: a2store.StepTable, order: dict[str, Any], name: str, goes_on: bool) -> None:
-    loader = many_rows.loader(1000, seed=1, **order)
-    whole = np.concatenate([batch.run_id for batch in loader])
-    old = {**loader.state_dict(), "version": 2, "order": name, "position": 5000}
-    if goes_on:
-        loader.load_state_dict(old)
-        assert_same(np.concatenate([batch.run_id for batch in loader]), whole[5000:])
-        with pytest.raises(a2store.StateMismatchError, match="order"):
-            loader.load_state_dict({**old, "order": name + " "})
-    else:
-        with pytest.raises(a2store.StateMismatchError, match="version: expected 3, found 2"):
-            loader.load_state_dict(old)
-    few = many_rows.filter(run_ids=range(65_535))
-    old = {**few.loader(1000, seed=1).state_dict(), "version": 2, "order": "shuffled"}
-    with pytest.raises(a2store.StateMismatchError, match="version: expected 3, found 2"):
-        few.loader(1000, seed=1).load_state_dict(old)

@@ -31,7 +31,7 @@ WITHOUT_STATISTICS = {
 }
 """Columns on which no filter can prune."""
 # The reader decodes text into dictionaries for any writer.
-WITH_DICTIONARIES = {"steps": {"phase", "engine", "valuation_type"}, "runs": {"format", "engine", "session_info"}}
+WITH_DICTIONARIES = {"steps": {"phase", "engine", "valuation_type"}, "runs": {"format", "engine"}}
 TABLES: tuple[Table, ...] = ("steps", "runs")
 
 

@@ -121,7 +121,7 @@ pub(super) fn extract(args: &ExtractArgs) -> Result<u8> {
 pub(super) fn inspect(args: &InspectArgs) -> Result<u8> {
     let reader = PackReader::open(&args.packfile)?;
     let slice = reader.get_slice(args.index)?;
-    let run = reader.decode_auto_v2(args.index)?;
+    let run = reader.decode(args.index)?;
     if args.json {
         print_run_json(args, &slice, &run)?;
     } else {

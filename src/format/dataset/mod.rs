@@ -35,5 +35,6 @@ mod writer;
 mod tests;
 
 pub use reader::Dataset;
-pub(super) use reader::FORMAT;
+pub(super) use reader::open_checked;
+pub(super) use row::has_rows;
 pub use writer::{DatasetOptions, DatasetWriter};

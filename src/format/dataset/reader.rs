@@ -2,9 +2,8 @@
 
 use super::manifest::{Manifest, check_crc};
 use super::metadata::{Metadata, damaged};
-use super::row::{DatasetRow, ROW_LEN, has_rows, unwrapped};
+use super::row::{DatasetRow, ROW_LEN, unwrapped};
 use crate::error::{Error, ErrorKind, Location, Result};
-use crate::format::container::{ContainerFormat, RowFolder};
 use crate::format::mapped::FileBytes;
 use crate::format::rows::rebuild_with;
 use crate::format::shards::{METADATA, RowShards, files_in, header_error};
@@ -26,16 +25,9 @@ pub struct Dataset {
     manifest: Option<Manifest>,
 }
 
-pub(in crate::format) const FORMAT: ContainerFormat = ContainerFormat {
-    name: "npy",
-    may_be_sampled: false,
-    files: &[],
-    folder: Some(RowFolder { has_rows, open: |folder| Ok(Box::new(open_checked(folder)?)) }),
-};
-
 /// Opens a dataset and compares its files with the checksums of the manifest. If the manifest is outdated, its
 /// checksums are ignored.
-fn open_checked(folder: &Path) -> Result<Dataset> {
+pub(in crate::format) fn open_checked(folder: &Path) -> Result<Dataset> {
     let check = |dataset: &Dataset| match dataset.check_manifest() {
         Ok(()) => dataset.verify().map(drop),
         Err(_) => Ok(()),

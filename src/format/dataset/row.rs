@@ -37,7 +37,7 @@ const _: () = {
 };
 
 /// Returns whether an array with this header has the rows of a dataset.
-pub(super) fn has_rows(header: &NpyHeader) -> bool {
+pub(in crate::format) fn has_rows(header: &NpyHeader) -> bool {
     header.has_fields(DatasetRow::FIELDS)
 }
 

@@ -18,8 +18,6 @@ use std::path::{Path, PathBuf};
 
 /// Runs that are buffered before they are inserted into the database.
 const BATCH: usize = 4096;
-/// Rows that are copied at a time.
-const CHUNK_ROWS: usize = 1 << 15;
 
 /// Options for writing a dataset.
 ///
@@ -108,10 +106,7 @@ impl DatasetWriter {
         check_free(&folder)?;
         let staging = StagedFolder::new_in(parent(&folder))?;
         let files = RowFiles::new(staging.path(), options.shard_rows, NUMBERING, 0);
-        let database = Database::create(&staging.path().join(METADATA))?;
-        database.execute("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;")?;
-        database.execute("BEGIN IMMEDIATE")?;
-        database.execute(SCHEMA)?;
+        let database = Database::create_tables(&staging.path().join(METADATA), SCHEMA)?;
         let (rows, batch) = (Vec::new(), Vec::new());
         let manifest = options.manifest;
         Ok(DatasetWriter { folder, staging, files, database, old: None, manifest, rows, batch, next_id: 0 })
@@ -125,9 +120,7 @@ impl DatasetWriter {
     /// process is writing.
     pub fn append(folder: impl AsRef<Path>) -> Result<DatasetWriter> {
         let folder = folder.as_ref().to_owned();
-        let database = Database::open_writing(&folder.join(METADATA))?;
-        // WAL mode would not block readers either, but its log would remain.
-        database.execute("PRAGMA journal_mode = DELETE; PRAGMA synchronous = EXTRA; BEGIN IMMEDIATE")?;
+        let database = Database::open_appending(&folder.join(METADATA))?;
         let runs = Metadata::read_from(&database)?;
         let steps = RowShards::<DatasetRow>::open(files_in(&folder)?)?;
         let manifest = Manifest::read(&folder)?;
@@ -142,27 +135,19 @@ impl DatasetWriter {
             Some(last) => u32::try_from(last.saturating_add(1))
                 .map_err(|_| Error::argument("run_id", "at most 4294967295 in a dataset", last))?,
         };
-        let is_single = steps.paths().all(|path| path.ends_with(SINGLE));
+        let is_single = steps.is_single();
         let staging = StagedFolder::new_in(&folder)?;
         // Kept shards retain their recorded checksums. A new checksum of damaged bytes would hide the damage. An
         // outdated manifest has the checksums of other files.
         let recorded = manifest.as_ref().filter(|_| is_current).map(|manifest| manifest.crc32c.clone());
         let mut crc32c = recorded.unwrap_or_default();
-        let (files, num_rows) = if is_single {
-            let mut files = RowFiles::new(staging.path(), None, NUMBERING, 0);
-            for rows in steps.slices().flat_map(|rows| rows.chunks(CHUNK_ROWS)) {
-                files.push(rows)?;
-            }
-            if let (Some(stored), Some((path, bytes))) = (crc32c.remove(SINGLE), steps.files().next()) {
-                check_crc(path, &stored, bytes)?;
-            }
-            (files, 0)
-        } else {
-            let shard_rows = Some(steps.max_shard_rows().max(1));
-            let num_shards = last_number(steps.paths());
-            (RowFiles::new(staging.path(), shard_rows, NUMBERING, num_shards), steps.num_rows())
-        };
-        let old = Some(ExistingDataset { is_single, num_rows, crc32c });
+        let files = RowFiles::appending(staging.path(), &steps, NUMBERING)?;
+        // A copy of damaged rows would get a new checksum.
+        if is_single && let (Some(stored), Some((path, bytes))) = (crc32c.remove(SINGLE), steps.files().next()) {
+            check_crc(path, &stored, bytes)?;
+        }
+        let kept_rows = if is_single { 0 } else { num_rows };
+        let old = Some(ExistingDataset { is_single, num_rows: kept_rows, crc32c });
         let (manifest, rows, batch) = (manifest.is_some(), Vec::new(), Vec::new());
         Ok(DatasetWriter { folder, staging, files, database, old, manifest, rows, batch, next_id })
     }
@@ -280,12 +265,6 @@ fn check_meta(meta: &RunMeta) -> Result<()> {
         return Err(Error::argument("engine", "at most 65535 bytes in a dataset", format!("{len} bytes")));
     }
     Ok(())
-}
-
-/// Returns the number of the next shard.
-fn last_number<'a>(paths: impl Iterator<Item = &'a Path>) -> u64 {
-    let numbers = paths.filter_map(|path| path.file_stem()?.to_str()?.strip_prefix("steps-")?.parse::<u64>().ok());
-    numbers.max().map_or(0, |last| last.saturating_add(1))
 }
 
 fn hex(crc: u32) -> String {

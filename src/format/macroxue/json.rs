@@ -4,7 +4,7 @@ use super::lines::{self, LineReader};
 use crate::board::{Move, WideBoard};
 use crate::error::{Error, Result};
 use crate::run::{Branches, RunStep};
-use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, Deserialize, Deserializer, IgnoredAny, SeqAccess, Visitor};
 use std::fmt;
 use std::io::Read;
 
@@ -60,7 +60,6 @@ pub(super) struct LogRow {
     board: Exps,
     branch_evs: Option<BranchValues>,
     valuation_type: Option<String>,
-    pub(super) max_rank: Option<u8>,
 }
 
 /// The maximum length of a valuation type's name in bytes.
@@ -91,11 +90,10 @@ impl LogRow {
 
     pub(super) fn step(self, lines: &LineReader<'_>, step: u64) -> Result<RunStep> {
         let chosen = match self.chosen {
-            MoveName::Known(chosen) => chosen,
-            MoveName::Other(found) => {
-                let expected = "up, down, left or right";
-                return Err(lines.error(0, step, "move", expected, format_args!("{found:?}")));
-            }
+            MoveName::Up => Move::Up,
+            MoveName::Down => Move::Down,
+            MoveName::Left => Move::Left,
+            MoveName::Right => Move::Right,
         };
         let mut exps = [0; 16];
         for ((what, exp), cell) in CELLS.into_iter().zip(self.board.0).zip(&mut exps) {
@@ -111,9 +109,9 @@ impl LogRow {
         let board = WideBoard::from_exps(exps)?;
         let branches = match self.branch_evs {
             None => None,
-            Some(BranchValues(evs)) => {
+            Some(BranchValues { up, down, left, right }) => {
                 let mut branches = Branches { values: [0.0; 4], legal: 0 };
-                for (direction, ev) in Move::ALL.into_iter().zip(evs) {
+                for (direction, ev) in Move::ALL.into_iter().zip([up, down, left, right]) {
                     let Some(ev) = ev else { continue };
                     let value = ev as f32;
                     if !value.is_finite() {
@@ -171,34 +169,14 @@ impl fmt::Display for Beginning<'_> {
     }
 }
 
-/// The name of a move, or an unknown name.
+/// The name of a move.
+#[derive(Clone, Copy, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 enum MoveName {
-    Known(Move),
-    Other(Box<str>),
-}
-
-impl<'de> Deserialize<'de> for MoveName {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<MoveName, D::Error> {
-        struct MoveNameVisitor;
-        impl Visitor<'_> for MoveNameVisitor {
-            type Value = MoveName;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "the name of a move")
-            }
-
-            fn visit_str<E: de::Error>(self, name: &str) -> Result<MoveName, E> {
-                Ok(match name {
-                    "up" => MoveName::Known(Move::Up),
-                    "down" => MoveName::Known(Move::Down),
-                    "left" => MoveName::Known(Move::Left),
-                    "right" => MoveName::Known(Move::Right),
-                    other => MoveName::Other(other.chars().take(32).collect()),
-                })
-            }
-        }
-        deserializer.deserialize_str(MoveNameVisitor)
-    }
+    Up,
+    Down,
+    Left,
+    Right,
 }
 
 /// Sixteen exponents that may exceed the range of a board.
@@ -233,39 +211,15 @@ impl<'de> Deserialize<'de> for Exps {
     }
 }
 
-/// The values of the four branches in UDLR order; `None` = illegal.
-struct BranchValues([Option<f64>; 4]);
-
-impl<'de> Deserialize<'de> for BranchValues {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<BranchValues, D::Error> {
-        struct BranchValuesVisitor;
-        impl<'de> Visitor<'de> for BranchValuesVisitor {
-            type Value = BranchValues;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "an object with up, left, right and down")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<BranchValues, A::Error> {
-                let mut evs = [None; 4];
-                let mut seen = 0;
-                while let Some(key) = map.next_key::<MoveName>()? {
-                    let MoveName::Known(direction) = key else {
-                        map.next_value::<IgnoredAny>()?;
-                        continue;
-                    };
-                    if seen & direction.bit() != 0 {
-                        return Err(de::Error::duplicate_field(direction.name()));
-                    }
-                    seen |= direction.bit();
-                    evs[direction as usize] = map.next_value()?;
-                }
-                match Move::ALL.into_iter().find(|direction| seen & direction.bit() == 0) {
-                    Some(missing) => Err(de::Error::missing_field(missing.name())),
-                    None => Ok(BranchValues(evs)),
-                }
-            }
-        }
-        deserializer.deserialize_map(BranchValuesVisitor)
-    }
+/// The values of the four branches; `None` = illegal. No key may be missing.
+#[derive(serde::Deserialize)]
+struct BranchValues {
+    #[serde(deserialize_with = "Option::deserialize")]
+    up: Option<f64>,
+    #[serde(deserialize_with = "Option::deserialize")]
+    down: Option<f64>,
+    #[serde(deserialize_with = "Option::deserialize")]
+    left: Option<f64>,
+    #[serde(deserialize_with = "Option::deserialize")]
+    right: Option<f64>,
 }

@@ -18,18 +18,20 @@
 //! tells such a tile from 65536, so a row with a `max_rank` of 17 or more is rejected. `ev_legal` is 0 if a step has no
 //! values.
 //!
+//! `max_rank` and `seed` repeat the largest exponent of the board and the low 32 bits of the run's seed. Readers do not
+//! use them otherwise, and writers compute them.
+//!
 //! `board_eval` is a heuristic of the engine. Writers that lack it write 0. So a run whose evaluations are all 0 is
 //! read as a run without evaluations. The seed -1 in `metadata.db` stands for an unknown seed, as in a session.
 //!
 //! **Omitted**: the final board, the engine's name, the start time and the duration.
 
-mod layout;
 mod reader;
 mod row;
 mod valuation_types;
 mod writer;
 
-pub(super) use reader::FOLDER;
 pub use reader::MacroxuePack;
+pub(super) use reader::open;
+pub(super) use row::has_rows;
 pub use writer::MacroxuePackWriter;
-pub(crate) use writer::PackContents;

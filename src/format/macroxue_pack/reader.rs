@@ -1,21 +1,18 @@
 //! Reading Macroxue packs.
 
-use super::layout::PackLayout;
-use super::row::{AlignedRow, PackRow, PackedRow, detail_of, has_rows, is_aligned};
+use super::row::{AlignedRow, Head, PackRow, PackedRow, is_aligned};
 use super::valuation_types::ValuationTypes;
 use crate::error::{Error, ErrorKind, Location, Result};
-use crate::format::container::RowFolder;
 use crate::format::mapped::FileBytes;
 use crate::format::npy::NpyHeader;
 use crate::format::rows::rebuild;
 use crate::format::run_file::decode_run;
-use crate::format::session::{RowIndex, SessionInfo, SessionRun, read_entries, read_runs};
+use crate::format::session::{RowIndex, SessionRun, name_of_folder, read_runs};
 use crate::format::shards::{METADATA, RowShards, files_in};
 use crate::format::source::{RunSource, SourceFacts, SourceRun};
 use crate::format::sqlite::Database;
 use crate::run::{Run, RunMeta};
-use crate::step_details::StepDetails;
-use std::io;
+use crate::step_details::{StepDetail, StepDetails};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -73,40 +70,30 @@ struct PackOfRows<R> {
     /// The run ids that occur in rows only, each with its first row.
     strays: Vec<(u64, u64)>,
     types: ValuationTypes,
-    /// The description that an archive stores, as JSON.
-    info: Arc<str>,
 }
 
-pub(in crate::format) const FOLDER: RowFolder = RowFolder { has_rows, open };
-
 /// Opens a pack by its folder. The first file of rows determines whether rows are aligned.
-fn open(folder: &Path) -> Result<Box<dyn RunSource>> {
+pub(in crate::format) fn open(folder: &Path) -> Result<Box<dyn RunSource>> {
     let files = files_in(folder)?;
-    let Some(path) = files.first() else { return Ok(Box::new(PackOfRows::<PackedRow>::open(folder, &files)?)) };
+    let Some(path) = files.first() else { return Ok(Box::new(PackOfRows::<PackedRow>::open(folder, files)?)) };
     let header = NpyHeader::parse(&FileBytes::map(path)?).map_err(|error| error.of_header().with_path(path))?;
     Ok(match is_aligned(&header) {
-        true => Box::new(PackOfRows::<AlignedRow>::open(folder, &files)?),
-        false => Box::new(PackOfRows::<PackedRow>::open(folder, &files)?),
+        true => Box::new(PackOfRows::<AlignedRow>::open(folder, files)?),
+        false => Box::new(PackOfRows::<PackedRow>::open(folder, files)?),
     })
 }
 
 impl<R: PackRow> PackOfRows<R> {
-    fn open(folder: &Path, files: &[PathBuf]) -> Result<PackOfRows<R>> {
+    fn open(folder: &Path, files: Vec<PathBuf>) -> Result<PackOfRows<R>> {
         let database = Database::open(&folder.join(METADATA))?;
-        let (mut runs, entries) = (read_runs(&database)?, read_entries(&database)?);
+        let mut runs = read_runs(&database)?;
         database.finish_reading()?;
         let types = ValuationTypes::read(folder)?;
-        let steps = RowShards::<R>::open(files.to_vec())?;
+        let steps = RowShards::<R>::open(files)?;
         let index = RowIndex::new(&steps);
         let strays = strays(&index, &runs);
         runs.sort_by_key(|run| (index.rows_of(run.id as u64).and_then(|own| own.first()).unwrap_or(u64::MAX), run.id));
-
-        let start = steps.files().next().map_or(&[][..], |(_, bytes)| bytes);
-        let num_rows = steps.slices().map(|rows| rows.len() as u64);
-        let layout = PackLayout::of_pack(files, start, num_rows, Some(runs.len() as u64), &types)?;
-        let info = SessionInfo { has_actions: true, entries: entries.texts, pack: Some(layout.to_json()?) };
-        let info = serde_json::to_string(&info).map_err(io::Error::other)?.into();
-        Ok(PackOfRows { folder: folder.to_owned(), steps, index, runs, strays, types, info })
+        Ok(PackOfRows { folder: folder.to_owned(), steps, index, runs, strays, types })
     }
 
     fn decode(&self, index: usize) -> Result<Run> {
@@ -158,29 +145,28 @@ impl<R: PackRow> PackOfRows<R> {
             return Err(in_run(Error::decode(0, "rows of the run", expected, own.num_rows)));
         }
         let rows = self.steps.rows(first..first.saturating_add(own.num_rows)).unwrap_or_default();
-        let details = self.details(&rows, record.seed).map_err(in_run)?;
+        let details = self.details(&rows).map_err(in_run)?;
         Ok(rebuild(&rows, meta, None).map_err(in_run)?.with_details(details))
     }
 
     /// Returns the details in the rows of a run.
-    fn details(&self, rows: &[R], seed: Option<u64>) -> Result<StepDetails> {
+    fn details(&self, rows: &[R]) -> Result<StepDetails> {
         let names = self.types.names();
-        let has_evals = rows.iter().any(|row| row.parts().0.board_eval != 0);
-        let seed = usual_seed(seed);
+        let has_evals = rows.iter().any(|row| row.head().board_eval != 0);
         let mut details = StepDetails::default();
         for (place, row) in rows.iter().enumerate() {
-            let id = row.parts().0.valuation_type;
+            let Head { valuation_type: id, board_eval, .. } = row.head();
             let Some(name) = names[usize::from(id)] else {
-                let offset = place * size_of::<R>() + std::mem::offset_of!(super::row::Head, valuation_type);
+                let offset = place * size_of::<R>() + std::mem::offset_of!(Head, valuation_type);
                 let location =
                     Location { offset: Some(offset as u64), step: Some(place as u64), ..Location::default() };
                 let (expected, found) = ("an id in valuation_types.json".to_owned(), id.to_string());
                 return Err(ErrorKind::Decode { location, what: "valuation_type", expected, found }.into());
             };
             // A pack has at most 256 types, so each fits.
-            details.push(detail_of(row, name, seed, has_evals));
+            details.push(StepDetail { valuation_type: Some(name), board_eval: has_evals.then_some(board_eval) });
         }
-        Ok(details.with_padding(R::padding_of(rows)))
+        Ok(details)
     }
 }
 
@@ -190,12 +176,6 @@ pub(super) fn strays(index: &RowIndex, runs: &[SessionRun]) -> Vec<(u64, u64)> {
     let has_run = |id: u64| runs.binary_search_by_key(&(id as i64), |record| record.id).is_ok();
     let without = index.iter().filter(|own| !has_run(own.run_id));
     without.map(|own| (own.run_id, own.first().unwrap_or_default())).collect()
-}
-
-/// Returns the seed that the rows of a run usually have: the low 32 bits of the run's seed, and those of -1 if the seed
-/// is unknown.
-pub(super) fn usual_seed(seed: Option<u64>) -> u32 {
-    seed.unwrap_or(u64::MAX) as u32
 }
 
 impl<R: PackRow> RunSource for PackOfRows<R> {
@@ -218,10 +198,8 @@ impl<R: PackRow> RunSource for PackOfRows<R> {
         SourceFacts { id: run.map(|run| run.id as u64), num_steps: run.and_then(|run| run.num_steps) }
     }
 
-    fn session(&self) -> Result<Option<(Arc<str>, Arc<str>)>> {
-        let folder = std::path::absolute(&self.folder).unwrap_or_else(|_| self.folder.clone());
-        let name = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned();
-        Ok(Some((name.into(), Arc::clone(&self.info))))
+    fn session(&self) -> Option<Arc<str>> {
+        Some(name_of_folder(&self.folder).into())
     }
 
     fn read(&self, index: usize) -> Result<SourceRun<'_>> {

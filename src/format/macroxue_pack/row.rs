@@ -5,9 +5,8 @@ use crate::error::{Error, Result};
 use crate::format::npy::{NpyField, NpyHeader};
 use crate::format::rows::{StepRow, known_move, stored_id};
 use crate::format::session::OfRun;
-use crate::format::shards::NpyRow;
+use crate::format::shards::{NpyRow, ShardNumbering};
 use crate::run::{Branches, RunStep};
-use crate::step_details::StepDetail;
 use std::mem::offset_of;
 
 /// The part of a row before the padding, in the layout of the file.
@@ -67,16 +66,11 @@ const _: () = {
 
 /// A row of either layout.
 pub(super) trait PackRow: NpyRow + OfRun + std::fmt::Debug {
-    fn parts(&self) -> (Head, Tail);
-
-    fn of_parts(head: Head, tail: Tail) -> Self;
-
-    /// Returns the padding of these rows.
-    fn padding_of(rows: &[Self]) -> Vec<u8>;
-
-    /// Sets the padding of these rows, if it has the length of their padding.
-    fn set_padding(rows: &mut [Self], padding: &[u8]);
+    fn head(&self) -> Head;
 }
+
+/// The naming of shards by the field's packer.
+pub(super) const NUMBERING: ShardNumbering = ShardNumbering { digits: 5, first: 0 };
 
 /// The fields of a packed row.
 const FIELDS: &[(&str, &str, usize)] = &[
@@ -94,7 +88,7 @@ const FIELDS: &[(&str, &str, usize)] = &[
 ];
 
 /// Returns whether an array with this header has the rows of a pack.
-pub(super) fn has_rows(header: &NpyHeader) -> bool {
+pub(in crate::format) fn has_rows(header: &NpyHeader) -> bool {
     header.has_fields(FIELDS) || is_aligned(header)
 }
 
@@ -119,39 +113,14 @@ impl NpyRow for AlignedRow {
 }
 
 impl PackRow for PackedRow {
-    fn parts(&self) -> (Head, Tail) {
-        (self.head, self.tail)
+    fn head(&self) -> Head {
+        self.head
     }
-
-    fn of_parts(head: Head, tail: Tail) -> PackedRow {
-        PackedRow { head, tail }
-    }
-
-    fn padding_of(_: &[PackedRow]) -> Vec<u8> {
-        Vec::new()
-    }
-
-    fn set_padding(_: &mut [PackedRow], _: &[u8]) {}
 }
 
 impl PackRow for AlignedRow {
-    fn parts(&self) -> (Head, Tail) {
-        (self.head, self.tail)
-    }
-
-    fn of_parts(head: Head, tail: Tail) -> AlignedRow {
-        AlignedRow { head, padding: [0; 2], tail }
-    }
-
-    fn padding_of(rows: &[AlignedRow]) -> Vec<u8> {
-        rows.iter().flat_map(|row| row.padding).collect()
-    }
-
-    fn set_padding(rows: &mut [AlignedRow], padding: &[u8]) {
-        let (pairs, rest) = padding.as_chunks();
-        if pairs.len() == rows.len() && rest.is_empty() {
-            rows.iter_mut().zip(pairs).for_each(|(row, pair)| row.padding = *pair);
-        }
+    fn head(&self) -> Head {
+        self.head
     }
 }
 
@@ -180,48 +149,45 @@ impl OfRun for AlignedRow {
 }
 
 impl StepRow for PackedRow {
+    /// Returns the row of a step, without its details and its seed.
     fn from_step(run_id: u64, step: &RunStep) -> Result<PackedRow> {
-        from_step(run_id, step)
+        let Branches { values, legal } = step.branches.unwrap_or(Branches { values: [0.0; 4], legal: 0 });
+        if let Some(value) = values.into_iter().find(|value| !value.is_finite()) {
+            let found = format!("{value} at step {}", step.index);
+            return Err(Error::argument("run", "finite values of branches", found));
+        }
+        let head = Head {
+            run_id: stored_id(run_id)?,
+            step_index: step.index,
+            board: step.board.board().0,
+            board_eval: 0,
+            tile_65536_mask: step.board.tile_65536_mask(),
+            move_dir: known_move(step)? as u8,
+            valuation_type: 0,
+            ev_legal: legal,
+            max_rank: step.board.max_exp(),
+        };
+        Ok(PackedRow { head, tail: Tail { seed: 0, branch_evs: values } })
     }
 
     fn to_step(&self) -> Result<RunStep> {
-        to_step(self.parts(), offset_of!(PackedRow, tail))
+        to_step((self.head, self.tail), offset_of!(PackedRow, tail))
     }
 }
 
 impl StepRow for AlignedRow {
     fn from_step(run_id: u64, step: &RunStep) -> Result<AlignedRow> {
-        from_step(run_id, step)
+        let PackedRow { head, tail } = PackedRow::from_step(run_id, step)?;
+        Ok(AlignedRow { head, padding: [0; 2], tail })
     }
 
     fn to_step(&self) -> Result<RunStep> {
-        to_step(self.parts(), offset_of!(AlignedRow, tail))
+        to_step((self.head, self.tail), offset_of!(AlignedRow, tail))
     }
 }
 
 /// The largest `max_rank` that a board can have.
 const MAX_RANK: u8 = 16;
-
-/// Returns the row of a step, without its details.
-fn from_step<R: PackRow>(run_id: u64, step: &RunStep) -> Result<R> {
-    let Branches { values, legal } = step.branches.unwrap_or(Branches { values: [0.0; 4], legal: 0 });
-    if let Some(value) = values.into_iter().find(|value| !value.is_finite()) {
-        let found = format!("{value} at step {}", step.index);
-        return Err(Error::argument("run", "finite values of branches", found));
-    }
-    let head = Head {
-        run_id: stored_id(run_id)?,
-        step_index: step.index,
-        board: step.board.board().0,
-        board_eval: 0,
-        tile_65536_mask: step.board.tile_65536_mask(),
-        move_dir: known_move(step)? as u8,
-        valuation_type: 0,
-        ev_legal: legal,
-        max_rank: step.board.max_exp(),
-    };
-    Ok(R::of_parts(head, Tail { seed: 0, branch_evs: values }))
-}
 
 /// Returns the step in a row whose tail begins at this offset.
 fn to_step((head, tail): (Head, Tail), tail_at: usize) -> Result<RunStep> {
@@ -258,25 +224,12 @@ fn to_step((head, tail): (Head, Tail), tail_at: usize) -> Result<RunStep> {
     Ok(RunStep { index: head.step_index, board, chosen: Some(chosen), branches })
 }
 
-/// Returns the details of a step in a row, with `name` as the name of its valuation type. `seed` is the usual seed.
-pub(super) fn detail_of<'a, R: PackRow>(row: &R, name: &'a str, seed: u32, has_evals: bool) -> StepDetail<'a> {
-    let (head, tail) = row.parts();
-    let (own, rank) = (tail.seed, head.max_rank);
-    let usual = WideBoard::of_parts(Board(head.board), head.tile_65536_mask).max_exp();
-    StepDetail {
-        valuation_type: Some(name),
-        board_eval: has_evals.then_some(head.board_eval),
-        seed: (own != seed).then_some(own),
-        max_rank: (rank != usual).then_some(rank),
+impl PackedRow {
+    /// Returns the row with the id of a valuation type, an evaluation of the board, and the run's seed.
+    pub(super) fn with_detail(mut self, valuation_type: u8, board_eval: i32, seed: u32) -> PackedRow {
+        self.head.valuation_type = valuation_type;
+        self.head.board_eval = board_eval;
+        self.tail.seed = seed;
+        self
     }
-}
-
-/// Returns the row of a step with its details. `valuation_type` is the id of its type, and `seed` the usual seed.
-pub(super) fn with_detail<R: PackRow>(row: &R, detail: StepDetail<'_>, valuation_type: u8, seed: u32) -> R {
-    let (mut head, mut tail) = row.parts();
-    head.valuation_type = valuation_type;
-    head.board_eval = detail.board_eval.unwrap_or(0);
-    head.max_rank = detail.max_rank.unwrap_or(head.max_rank);
-    tail.seed = detail.seed.unwrap_or(seed);
-    R::of_parts(head, tail)
 }

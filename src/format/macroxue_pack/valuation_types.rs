@@ -6,8 +6,9 @@ use crate::format::shards::header_error;
 use crate::publish::Staged;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 pub(super) const NAME: &str = "valuation_types.json";
@@ -18,15 +19,13 @@ const MAX_LEN: u64 = 1 << 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ValuationTypes {
     entries: Vec<(String, u8)>,
-    /// The text of the file; `None` if types were added since.
-    text: Option<String>,
 }
 
 impl Default for ValuationTypes {
     /// Returns the types that every pack has.
     fn default() -> ValuationTypes {
         let usual = [("search", 0), ("tuple11", 1), ("tuple10", 2)];
-        ValuationTypes { entries: usual.map(|(name, id)| (name.to_owned(), id)).into(), text: None }
+        ValuationTypes { entries: usual.map(|(name, id)| (name.to_owned(), id)).into() }
     }
 }
 
@@ -39,18 +38,18 @@ impl ValuationTypes {
         if text.len() as u64 > MAX_LEN {
             return Err(header_error("valuation types", format!("at most {MAX_LEN} bytes"), "more".into(), &path));
         }
-        let text = String::from_utf8(text)
-            .map_err(|error| header_error("valuation types", "UTF-8", format!("{}", error.utf8_error()), &path))?;
-        ValuationTypes::of_text(text).map_err(|problem| {
+        let text = std::str::from_utf8(&text)
+            .map_err(|error| header_error("valuation types", "UTF-8", error.to_string(), &path))?;
+        ValuationTypes::parse(text).map_err(|problem| {
             header_error("valuation types", "an object of unique names and unique ids in 0..=255", problem, &path)
         })
     }
 
     /// Parses the text of a file. Returns a description of the problem if it is invalid.
-    pub(super) fn of_text(text: String) -> Result<ValuationTypes, String> {
-        let entries: Entries = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    fn parse(text: &str) -> Result<ValuationTypes, String> {
+        let entries: Entries = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let mut entries = entries.0.into_iter();
-        let mut types = ValuationTypes { entries: Vec::new(), text: None };
+        let mut types = ValuationTypes { entries: Vec::new() };
         entries.try_for_each(|(name, id)| {
             let id = u8::try_from(id).map_err(|_| format!("the id {id} of {name:?}"))?;
             if let Some((other, _)) = types.entries.iter().find(|(_, known)| *known == id) {
@@ -62,7 +61,6 @@ impl ValuationTypes {
             types.entries.push((name, id));
             Ok(())
         })?;
-        types.text = Some(text);
         Ok(types)
     }
 
@@ -75,7 +73,7 @@ impl ValuationTypes {
         names
     }
 
-    pub(super) fn id(&self, name: &str) -> Option<u8> {
+    fn id(&self, name: &str) -> Option<u8> {
         self.entries.iter().find(|(known, _)| known == name).map(|&(_, id)| id)
     }
 
@@ -88,28 +86,16 @@ impl ValuationTypes {
         let free = (0..=u8::MAX).find(|&id| names[usize::from(id)].is_none());
         let id = free.ok_or_else(|| Error::argument("valuation_type", "at most 256 types in a pack", name))?;
         self.entries.push((name.to_owned(), id));
-        self.text = None;
         Ok(id)
-    }
-
-    /// Returns the text of the file: the original text, or else the types in the layout of the field's packer.
-    pub(super) fn text(&self) -> Result<String> {
-        if let Some(text) = &self.text {
-            return Ok(text.clone());
-        }
-        let entries = self.entries.iter().map(|(name, id)| {
-            let name = serde_json::to_string(name).map_err(Error::other)?;
-            Ok(format!("  {name}: {id}"))
-        });
-        Ok(format!("{{\n{}\n}}\n", entries.collect::<Result<Vec<_>>>()?.join(",\n")))
     }
 
     /// Writes the file into a folder and replaces an existing one.
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
         let path = folder.join(NAME);
-        let text = self.text()?;
+        let entries: BTreeMap<&str, u8> = self.entries.iter().map(|(name, id)| (name.as_str(), *id)).collect();
         let mut staged = Staged::new(folder)?;
-        staged.write_all(text.as_bytes()).map_err(|source| Error::io(&path, source))?;
+        let written = serde_json::to_writer_pretty(&mut staged, &entries).map_err(io::Error::from);
+        written.and_then(|()| staged.write_all(b"\n")).map_err(|source| Error::io(&path, source))?;
         staged.replace(&path)
     }
 }

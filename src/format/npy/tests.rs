@@ -166,7 +166,7 @@ proptest! {
 }
 
 #[test]
-fn a_template_writes_the_header_of_another_writer() {
+fn the_header_of_another_writer_is_read() {
     let text = "{'descr': [('a', '<u1'), ('b', '<u4'), ], 'fortran_order': False, 'shape': (824,), }";
     let len = 128;
     let mut bytes = [&MAGIC[..], &[1, 0, len as u8 - 10, 0], text.as_bytes()].concat();
@@ -175,15 +175,5 @@ fn a_template_writes_the_header_of_another_writer() {
     // A byte order of one byte has no meaning.
     let header = NpyHeader::parse(&bytes).unwrap();
     assert!(header.has_fields(&[("a", "|u1", 1), ("b", "<u4", 1)]));
-
-    let template = HeaderTemplate::of(&bytes).unwrap();
-    assert_eq!(template.render(824).unwrap(), bytes);
-    for num_rows in [0, 7, 123_456_789, u64::MAX] {
-        let rendered = template.render(num_rows).unwrap();
-        assert_eq!((rendered.len(), NpyHeader::parse(&rendered).unwrap().num_rows), (len, num_rows));
-    }
-    let short = HeaderTemplate::of(&bytes[..text.len() + 12]).unwrap();
-    assert!(short.render(99_999).is_err());
-    assert!(HeaderTemplate::of(b"").is_none());
-    assert!(HeaderTemplate::of(b"{'shape': (").is_none());
+    assert_eq!((header.len, header.num_rows), (len as u64, 824));
 }

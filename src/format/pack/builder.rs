@@ -82,7 +82,7 @@ const MAX_ALIGN: u32 = 1 << 20;
 /// let mut builder = PackBuilder::create(&path, PackOptions::default())?;
 /// builder.add_run_bytes(&a2store::encode_run(&run, RunFormat::A2run2)?)?;
 /// builder.finish()?;
-/// assert_eq!(PackReader::open(&path)?.decode_v2(0)?, run);
+/// assert_eq!(PackReader::open(&path)?.decode(0)?, run);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct PackBuilder {

@@ -95,7 +95,7 @@ impl PackIter<'_> {
         if let Ok(threads) = workers::shared() {
             let (reader, window) = (self.reader.clone(), window.clone());
             // The receiver is gone if the iterator was dropped.
-            threads.spawn(move || drop(sender.send(reader.decode_batch_auto_v2(&window))));
+            threads.spawn(move || drop(sender.send(reader.decode_batch(&window))));
         }
         Some(Ahead { window, decoded, process: ProcessId::current() })
     }
@@ -111,12 +111,12 @@ impl Iterator for PackIter<'_> {
         self.ready = if rayon::current_thread_index().is_some() {
             // A thread of a pool must not block here: it may be the only one that can decode.
             let window = self.ahead.take().map_or_else(|| self.next_window(), |ahead| ahead.window);
-            self.reader.decode_batch_auto_v2(&window).into_iter()
+            self.reader.decode_batch(&window).into_iter()
         } else {
             let begun = self.ahead.take().or_else(|| self.begin())?;
             self.ahead = self.begin();
             let decoded = if begun.process.is_current() { begun.decoded.recv().ok() } else { None };
-            decoded.unwrap_or_else(|| self.reader.decode_batch_auto_v2(&begun.window)).into_iter()
+            decoded.unwrap_or_else(|| self.reader.decode_batch(&begun.window)).into_iter()
         };
         self.ready.next()
     }

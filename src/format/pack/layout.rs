@@ -7,7 +7,7 @@ use crate::format::run_file::RunFormat;
 use crate::names::text_form;
 use std::fmt;
 
-pub(super) const MAGIC: [u8; 8] = *b"A2PACK\0\0";
+pub(in crate::format) const MAGIC: [u8; 8] = *b"A2PACK\0\0";
 const VERSION: u32 = 1;
 /// The version of a pack with compressed runs. Other tools reject it. Otherwise they would treat the frames as run
 /// files.

@@ -1,11 +1,9 @@
 //! Opening a pack and random access to its runs.
 
 use super::compression::{decompress, payload_len};
-use super::layout::{ENTRY_LEN, HEADER_LEN, IndexEntry, MAGIC, PackLayout, check_crc};
+use super::layout::{ENTRY_LEN, HEADER_LEN, IndexEntry, PackLayout, check_crc};
 use super::{Compression, PackStats, RunKind};
-use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::container::{FileKind, Opened};
 use crate::format::mapped::FileBytes;
 use crate::format::source::{RunSource, SourceRun};
 use crate::format::{a2run2, a2t1};
@@ -37,7 +35,7 @@ use std::sync::{Arc, OnceLock};
 ///
 /// let pack = PackReader::open(&path)?;
 /// assert_eq!(pack.len(), 1);
-/// assert_eq!(pack.decode_v2(0)?, run);
+/// assert_eq!(pack.decode(0)?, run);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
@@ -149,44 +147,30 @@ impl PackReader {
         self.slice(&entry).map_err(|error| self.about(error, index, &entry))
     }
 
-    /// Decodes a run of kind 1.
-    ///
-    /// # Errors
-    /// The errors of [`PackReader::get_slice`]; [`ErrorKind::Decode`] and [`ErrorKind::Checksum`] if it is not a valid
-    /// run of kind 1.
-    pub fn decode_v1(&self, index: usize) -> Result<Run> {
-        self.decode(index, Some(RunKind::V1))
-    }
-
-    /// Decodes a run of kind 2.
-    ///
-    /// # Errors
-    /// The errors of [`PackReader::get_slice`]; [`ErrorKind::Decode`] if it is not a valid run of kind 2.
-    pub fn decode_v2(&self, index: usize) -> Result<Run> {
-        self.decode(index, Some(RunKind::V2))
-    }
-
     /// Decodes a run of either kind. A run of kind 1 has no branches.
     ///
     /// # Errors
     /// The errors of [`PackReader::get_slice`]; [`ErrorKind::Decode`] and [`ErrorKind::Checksum`] if it is not a valid
     /// run.
-    pub fn decode_auto_v2(&self, index: usize) -> Result<Run> {
-        self.decode(index, None)
+    pub fn decode(&self, index: usize) -> Result<Run> {
+        let entry = self.entry(index)?;
+        let decoded = self.slice(&entry).and_then(|run| run.decode());
+        decoded.map_err(|error| self.about(error, index, &entry))
     }
 
-    /// Decodes runs of kind 2 in parallel. Each run has its own result, so a damaged run does not affect the
-    /// others.
+    /// Decodes runs in parallel. Each run has its own result, so a damaged run does not affect the others.
     #[must_use]
-    pub fn decode_batch_v2(&self, indices: &[usize]) -> Vec<Result<Run>> {
-        self.decode_batch(indices, Some(RunKind::V2))
-    }
-
-    /// Decodes runs of either kind in parallel. Each run has its own result, so a damaged run does not affect the
-    /// others.
-    #[must_use]
-    pub fn decode_batch_auto_v2(&self, indices: &[usize]) -> Vec<Result<Run>> {
-        self.decode_batch(indices, None)
+    pub fn decode_batch(&self, indices: &[usize]) -> Vec<Result<Run>> {
+        let decode = |&index: &usize| self.decode(index);
+        // Uses the current pool if this thread belongs to one.
+        if rayon::current_thread_index().is_some() {
+            return indices.par_iter().map(decode).collect();
+        }
+        match workers::shared() {
+            Ok(threads) => threads.install(|| indices.par_iter().map(decode).collect()),
+            // No threads: decode sequentially.
+            Err(_) => indices.iter().map(decode).collect(),
+        }
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
@@ -260,30 +244,6 @@ impl PackReader {
         decoded.map_err(|error| self.about(error, index, &entry))
     }
 
-    fn decode(&self, index: usize, expected: Option<RunKind>) -> Result<Run> {
-        let entry = self.entry(index)?;
-        let decoded = self.slice(&entry).and_then(|run| match expected {
-            Some(expected) if expected != run.kind => {
-                Err(Error::decode(0, "kind of the run", expected.name(), run.kind))
-            }
-            _ => run.decode(),
-        });
-        decoded.map_err(|error| self.about(error, index, &entry))
-    }
-
-    fn decode_batch(&self, indices: &[usize], expected: Option<RunKind>) -> Vec<Result<Run>> {
-        let decode = |&index: &usize| self.decode(index, expected);
-        // Uses the current pool if this thread belongs to one.
-        if rayon::current_thread_index().is_some() {
-            return indices.par_iter().map(decode).collect();
-        }
-        match workers::shared() {
-            Ok(threads) => threads.install(|| indices.par_iter().map(decode).collect()),
-            // No threads: decode sequentially.
-            Err(_) => indices.iter().map(decode).collect(),
-        }
-    }
-
     fn kind_of(&self, entry: &IndexEntry) -> Result<RunKind> {
         if entry.is_tombstone() {
             return Err(Error::decode(0, "entry", "a run", "a tombstone"));
@@ -353,24 +313,6 @@ impl RunSource for PackReader {
 
     fn read(&self, index: usize) -> Result<SourceRun<'_>> {
         self.get_slice(index).map(|run| SourceRun::File(run.bytes))
-    }
-}
-
-/// The file kind of a2pack.
-#[derive(Debug)]
-pub(in crate::format) struct PackFile;
-
-impl FileKind for PackFile {
-    fn detect(&self, prefix: &[u8]) -> bool {
-        prefix.starts_with(&MAGIC)
-    }
-
-    fn has_name(&self, name: &str) -> bool {
-        name.ends_with(".a2pack")
-    }
-
-    fn open(&self, path: &Path, _: &CancellationToken) -> Result<Opened<Box<dyn RunSource>>> {
-        Ok(Opened::Container(Box::new(PackReader::open(path)?)))
     }
 }
 

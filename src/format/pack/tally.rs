@@ -64,7 +64,7 @@ impl PackReader {
     pub(crate) fn games(&self, cancel: &CancellationToken) -> Result<Vec<Option<i64>>> {
         let game = |index| {
             cancel.check()?;
-            Ok(self.decode_auto_v2(index).ok().and_then(|run| run.game()))
+            Ok(self.decode(index).ok().and_then(|run| run.game()))
         };
         workers::shared()?.install(|| (0..self.len()).into_par_iter().map(game).collect())
     }

@@ -158,7 +158,7 @@ impl PackReader {
                 let (expected, found) = (entry.crc32c, crc);
                 return Err(about(ErrorKind::Checksum { location, what: "the entry", expected, found }.into()));
             }
-            self.clone().with_checksums(false).decode_auto_v2(run.index)
+            self.clone().with_checksums(false).decode(run.index)
         });
         match outcome {
             Ok(run) => checked.num_steps = Some(run.num_steps() as u32),

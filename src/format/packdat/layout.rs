@@ -8,6 +8,8 @@ use std::mem::offset_of;
 
 pub(super) const MAGIC: &[u8; 4] = b"2048";
 pub(super) const VERSION: u32 = 1;
+/// The first bytes of a file: the magic and the version.
+pub(in crate::format) const PREFIX: &[u8; 8] = b"2048\x01\0\0\0";
 pub(super) const HEADER_LEN: usize = 28;
 pub(super) const CRC_LEN: usize = 4;
 /// The length of a run's metadata in bytes without an engine name.

@@ -38,6 +38,6 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub(super) use reader::FORMAT;
+pub(super) use layout::PREFIX;
 pub use reader::PackDat;
 pub use writer::PackDatWriter;

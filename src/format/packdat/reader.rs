@@ -4,7 +4,6 @@ use super::layout::{CRC_LEN, HEADER_LEN, MAGIC, MIN_RUN_LEN, PackDatRow, ROW_LEN
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::format::bytes::ByteReader;
-use crate::format::container::{ContainerFormat, FileKind, Opened};
 use crate::format::mapped::FileBytes;
 use crate::format::rows::rebuild;
 use crate::format::source::{RunSource, SourceRun};
@@ -25,22 +24,15 @@ pub struct PackDat {
 }
 
 /// The metadata of a run in the file.
-pub(super) struct PackDatRun<'a> {
-    pub(super) first_step: u32,
-    pub(super) num_steps: u32,
-    pub(super) max_score: u64,
-    pub(super) highest_tile: u32,
-    pub(super) engine: &'a [u8],
-    pub(super) start_time: u64,
-    pub(super) elapsed_s: f32,
+struct PackDatRun<'a> {
+    first_step: u32,
+    num_steps: u32,
+    max_score: u64,
+    highest_tile: u32,
+    engine: &'a [u8],
+    start_time: u64,
+    elapsed_s: f32,
 }
-
-pub(in crate::format) const FORMAT: ContainerFormat =
-    ContainerFormat { name: "packdat", may_be_sampled: false, files: &[&PackDatFile], folder: None };
-
-/// The file kind of pack.dat.
-#[derive(Debug)]
-struct PackDatFile;
 
 /// Bytes between two checks for cancellation.
 const CHUNK_LEN: usize = 16 << 20;
@@ -52,10 +44,10 @@ impl PackDat {
     /// [`ErrorKind::Checksum`] if the checksum does not match; [`ErrorKind::Header`] if the file is not a
     /// pack.dat or has another size than it declares; [`ErrorKind::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<PackDat> {
-        PackDat::open_unless_cancelled(path.as_ref(), CancellationToken::never())
+        PackDat::open_with(path.as_ref(), CancellationToken::never())
     }
 
-    fn open_unless_cancelled(path: &Path, cancel: &CancellationToken) -> Result<PackDat> {
+    pub(in crate::format) fn open_with(path: &Path, cancel: &CancellationToken) -> Result<PackDat> {
         let opened = FileBytes::map(path).and_then(PackDat::parse);
         let mut pack = opened.map_err(|error| error.with_path(path))?;
         pack.path = Some(path.to_owned());
@@ -110,17 +102,6 @@ impl PackDat {
         check_rows(rows, index)
             .and_then(|()| rebuild(rows, meta, None))
             .map_err(|error| self.located(error.in_run(index as u64, row_offset(first))))
-    }
-
-    /// Returns the metadata of a run and its rows, which are checked but not decoded.
-    pub(super) fn checked_rows(&self, index: usize) -> Result<(PackDatRun<'_>, &[PackDatRow])> {
-        let start = self.start(index)?;
-        let in_entry = |error: Error| self.located(error.in_run(index as u64, start));
-        let entry = self.entry(start).map_err(in_entry)?;
-        entry.meta().map_err(in_entry)?;
-        let (first, rows) = self.rows(index, &entry).map_err(in_entry)?;
-        check_rows(rows, index).map_err(|error| self.located(error.in_run(index as u64, row_offset(first))))?;
-        Ok((entry, rows))
     }
 
     /// Locates the runs and checks the size of the file. Does not verify the checksum.
@@ -218,20 +199,6 @@ impl PackDatRun<'_> {
 
 /// The offset of the engine's name in a run's metadata.
 const ENGINE_OFFSET: u64 = 26;
-
-impl FileKind for PackDatFile {
-    fn detect(&self, prefix: &[u8]) -> bool {
-        prefix.starts_with(b"2048\x01\0\0\0")
-    }
-
-    fn has_name(&self, name: &str) -> bool {
-        name.ends_with("pack.dat")
-    }
-
-    fn open(&self, path: &Path, cancel: &CancellationToken) -> Result<Opened<Box<dyn RunSource>>> {
-        Ok(Opened::Container(Box::new(PackDat::open_unless_cancelled(path, cancel)?)))
-    }
-}
 
 impl RunSource for PackDat {
     fn warning(&self) -> Option<String> {

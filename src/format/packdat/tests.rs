@@ -137,16 +137,12 @@ fn a_damaged_run_does_not_affect_the_others() {
 }
 
 #[test]
-fn append_and_merge_give_the_same_file_as_one_write() {
+fn an_append_gives_the_same_file_as_one_write() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let runs: Vec<Run> = (0..6).map(|seed| game(seed, 20 * seed as usize)).collect();
     let whole = packed(&runs);
     write(&path("a"), &runs[..2]);
-    write(&path("b"), &runs[2..]);
-    PackDatWriter::merge(&[path("a"), path("b")], path("merged")).unwrap();
-    assert_eq!(std::fs::read(path("merged")).unwrap(), whole);
-
     let before = std::fs::read(path("a")).unwrap();
     let mut writer = PackDatWriter::append(path("a")).unwrap();
     runs[2..].iter().for_each(|run| writer.push(run).unwrap());
@@ -158,11 +154,10 @@ fn append_and_merge_give_the_same_file_as_one_write() {
     flipped[100] ^= 1;
     std::fs::write(path("flipped"), &flipped).unwrap();
     assert!(matches!(PackDatWriter::append(path("flipped")).err().unwrap().kind(), ErrorKind::Checksum { .. }));
-    assert!(PackDatWriter::merge(&[path("a"), path("flipped")], path("none")).is_err());
     assert!(matches!(PackDatWriter::create(path("a")).err().unwrap().kind(), ErrorKind::Io { .. }));
     let mut names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
-    assert_eq!(names, ["a", "b", "flipped", "merged"]);
+    assert_eq!(names, ["a", "flipped"]);
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! Writing pack.dat.
 
 use super::layout::{HEADER_LEN, MAGIC, PackDatRow, ROW_LEN, VERSION};
-use super::reader::{PackDat, PackDatRun};
+use super::reader::PackDat;
 use crate::error::{Error, Result};
 use crate::format::mapped::FileBytes;
 use crate::format::rows::flatten;
 use crate::format::staged_folder::taken;
 use crate::publish::{Published, Staged, parent};
-use crate::run::Run;
+use crate::run::{Run, RunMeta};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -90,28 +90,6 @@ impl PackDatWriter {
         Ok(writer)
     }
 
-    /// Writes a new file with the runs of several files, in order. Rows are copied unchanged except for the run
-    /// id.
-    ///
-    /// # Errors
-    /// The errors of [`PackDat::open`], [`PackDat::decode`], [`PackDatWriter::create`] and [`PackDatWriter::push`]. No
-    /// file is written then.
-    pub fn merge<P: AsRef<Path>>(paths: &[P], out: impl AsRef<Path>) -> Result<()> {
-        let mut writer = PackDatWriter::create(out)?;
-        for path in paths {
-            let pack = PackDat::open(path)?;
-            for index in 0..pack.num_runs() {
-                let (entry, rows) = pack.checked_rows(index)?;
-                let run_id = writer.num_runs;
-                writer.check_room(rows.len())?;
-                writer.rows.clear();
-                writer.rows.extend(rows.iter().map(|row| PackDatRow { run_id, ..*row }));
-                writer.put_run(&entry)?;
-            }
-        }
-        writer.finish()
-    }
-
     /// Adds a run under the next id. Omits the final board and normalises raw values ([`Run::normalized`]).
     ///
     /// # Errors
@@ -133,16 +111,7 @@ impl PackDatWriter {
         let run = &*run.normalized();
         self.rows.clear();
         flatten(run, u64::from(self.num_runs), &mut self.rows)?;
-        let meta = run.meta();
-        self.put_run(&PackDatRun {
-            first_step: 0,
-            num_steps: 0,
-            max_score: meta.max_score,
-            highest_tile: meta.highest_tile,
-            engine,
-            start_time: meta.start_unix_s,
-            elapsed_s: meta.elapsed_s,
-        })
+        self.put_run(run.meta(), engine)
     }
 
     /// Returns the number of runs so far.
@@ -198,8 +167,8 @@ impl PackDatWriter {
         Ok(())
     }
 
-    /// Writes the buffered rows as one run with this metadata. Ignores the metadata's own step range.
-    fn put_run(&mut self, entry: &PackDatRun<'_>) -> Result<()> {
+    /// Writes the buffered rows as one run.
+    fn put_run(&mut self, meta: &RunMeta, engine: &[u8]) -> Result<()> {
         let rows = std::mem::take(&mut self.rows);
         let put = self.put(bytemuck::cast_slice(&rows));
         let num_steps = rows.len();
@@ -210,12 +179,12 @@ impl PackDatWriter {
         out.extend(self.num_runs.to_le_bytes());
         out.extend((self.num_steps as u32).to_le_bytes());
         out.extend((num_steps as u32).to_le_bytes());
-        out.extend(entry.max_score.to_le_bytes());
-        out.extend(entry.highest_tile.to_le_bytes());
-        out.extend((entry.engine.len() as u16).to_le_bytes());
-        out.extend(entry.engine);
-        out.extend(entry.start_time.to_le_bytes());
-        out.extend(entry.elapsed_s.to_le_bytes());
+        out.extend(meta.max_score.to_le_bytes());
+        out.extend(meta.highest_tile.to_le_bytes());
+        out.extend((engine.len() as u16).to_le_bytes());
+        out.extend(engine);
+        out.extend(meta.start_unix_s.to_le_bytes());
+        out.extend(meta.elapsed_s.to_le_bytes());
         self.num_runs += 1;
         self.num_steps += num_steps as u64;
         Ok(())

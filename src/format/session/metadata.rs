@@ -5,21 +5,8 @@ use crate::format::shards::header_error;
 use crate::format::sqlite::{Database, Found, text};
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::Path;
-
-/// The description of a session or of a Macroxue pack, as an archive stores it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct SessionInfo {
-    /// Whether the rows hold moves.
-    pub(crate) has_actions: bool,
-    /// The rows of the table `session`, with unparsed values.
-    pub(crate) entries: Vec<(String, Option<String>)>,
-    /// The layout of the pack; `None` for a session.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) pack: Option<Value>,
-}
 
 /// The stored seed of a run whose seed is unknown. An existing Rust reader of sessions rejects NULL.
 const UNKNOWN_SEED: i64 = -1;
@@ -118,14 +105,7 @@ pub(in crate::format) fn read_runs(database: &Database) -> Result<Vec<SessionRun
     Ok(runs)
 }
 
-/// The metadata entries of a session by key, parsed and unparsed.
-#[derive(Debug, Default)]
-pub(in crate::format) struct Entries {
-    pub(in crate::format) values: Vec<(String, Value)>,
-    pub(in crate::format) texts: Vec<(String, Option<String>)>,
-}
-
-/// Describes a value that is not a text in UTF-8.
+/// Describes a value that is not a text in UTF-8, for a message.
 fn in_utf8(row: &Row<'_>, column: usize) -> String {
     match row.get_ref(column) {
         Ok(ValueRef::Text(text)) => match std::str::from_utf8(text) {
@@ -136,27 +116,20 @@ fn in_utf8(row: &Row<'_>, column: usize) -> String {
     }
 }
 
-pub(in crate::format) fn read_entries(database: &Database) -> Result<Entries> {
+/// Reads the metadata entries of a session by key.
+pub(super) fn read_entries(database: &Database) -> Result<Vec<(String, Value)>> {
     database.check_table("session", &["meta_key", "meta_value"], false)?;
     let refuse = |expected: String, found: &str| header_error("session", expected, found.into(), database.path());
-    let (mut entries, mut len, mut parsed_len) = (Entries::default(), 0, 0);
+    let (mut entries, mut len, mut parsed_len) = (Vec::new(), 0, 0);
     database.each(SELECT_SESSION, [], |row| {
         let key = text(row, 0).ok_or_else(|| refuse("UTF-8 keys".into(), &in_utf8(row, 0)))?;
-        let mut written = None;
         let value = match row.get_ref(1) {
             Ok(ValueRef::Null) => Value::Null,
-            Ok(ValueRef::Integer(value)) => {
-                written = Some(value.to_string());
-                value.into()
-            }
-            Ok(ValueRef::Real(value)) => {
-                written = Some(value.to_string());
-                value.into()
-            }
+            Ok(ValueRef::Integer(value)) => value.into(),
+            Ok(ValueRef::Real(value)) => value.into(),
             _ => {
                 let text = text(row, 1).ok_or_else(|| refuse("UTF-8 values".into(), &in_utf8(row, 1)))?;
                 len += text.len();
-                written = (len <= MAX_ENTRIES_LEN).then(|| text.to_owned());
                 if len > MAX_ENTRIES_LEN {
                     Value::Null
                 } else if parsed_len + text.len() > MAX_PARSED_LEN {
@@ -172,8 +145,7 @@ pub(in crate::format) fn read_entries(database: &Database) -> Result<Entries> {
         if len > MAX_ENTRIES_LEN {
             return Err(refuse(format!("at most {MAX_ENTRIES_LEN} bytes"), "more"));
         }
-        entries.values.push((key.to_owned(), value));
-        entries.texts.push((key.to_owned(), written));
+        entries.push((key.to_owned(), value));
         Ok(())
     })?;
     Ok(entries)

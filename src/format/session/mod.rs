@@ -35,11 +35,11 @@ mod tests;
 
 pub(crate) use growing::{GrowingSession, NewRun};
 pub(super) use index::RowIndex;
-pub(crate) use metadata::{SessionInfo, SessionRun};
-pub(super) use metadata::{read_entries, read_runs, runs_in, stored_seed};
-pub(super) use reader::FORMAT;
+pub(crate) use metadata::SessionRun;
+pub(super) use metadata::{read_runs, runs_in, stored_seed};
 pub use reader::Session;
+pub(super) use reader::name_of_folder;
 pub(super) use recording::is_recording;
 pub(crate) use recording::{JOURNAL_MAGIC, RECORDING, is_unrecorded, journal_name, journal_number};
-pub(super) use row::OfRun;
+pub(super) use row::{OfRun, has_rows};
 pub use writer::{SessionOptions, SessionWriter};

@@ -1,12 +1,11 @@
 //! Reading self-play sessions.
 
 use super::index::{RowIndex, RowsOfRun};
-use super::metadata::{Entries, SessionInfo, SessionRun, read_entries, read_runs};
+use super::metadata::{SessionRun, read_entries, read_runs};
 use super::recording::RECORDING;
-use super::row::{ActionRow, BoardRow, OfRun, has_rows};
+use super::row::{ActionRow, BoardRow, OfRun};
 use crate::board::Move;
 use crate::error::{Error, ErrorKind, Location, Result};
-use crate::format::container::{ContainerFormat, RowFolder};
 use crate::format::mapped::FileBytes;
 use crate::format::npy::NpyHeader;
 use crate::format::rows::rebuild;
@@ -16,7 +15,6 @@ use crate::format::sqlite::Database;
 use crate::publish::parent;
 use crate::run::{Run, RunMeta, after_states};
 use serde_json::Value;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -31,7 +29,7 @@ pub struct Session {
     steps: Steps,
     index: RowIndex,
     runs: Vec<SessionRun>,
-    entries: Entries,
+    entries: Vec<(String, Value)>,
     engine: Option<String>,
     /// The recorder's `sample_rate`; `None` = unknown.
     sample_rate: Option<u32>,
@@ -42,13 +40,6 @@ enum Steps {
     Boards(RowShards<BoardRow>),
     WithAction(RowShards<ActionRow>),
 }
-
-pub(in crate::format) const FORMAT: ContainerFormat = ContainerFormat {
-    name: "session",
-    may_be_sampled: true,
-    files: &[],
-    folder: Some(RowFolder { has_rows, open: |folder| Ok(Box::new(Session::open(folder)?)) }),
-};
 
 impl Session {
     /// Opens a session by its folder, or by any file in it.
@@ -62,9 +53,9 @@ impl Session {
         let database = Database::open(&folder.join(METADATA))?;
         let (runs, entries) = (read_runs(&database)?, read_entries(&database)?);
         database.finish_reading()?;
-        let tag = entries.values.iter().find(|(key, _)| key == "model").and_then(|(_, model)| model.get("tag"));
-        let engine = tag.and_then(Value::as_str).map(str::to_owned);
-        let rate = entries.values.iter().find(|(key, _)| key == "sample_rate").and_then(|(_, rate)| rate.as_u64());
+        let entry = |name: &str| entries.iter().find(|(key, _)| key == name).map(|(_, value)| value);
+        let engine = entry("model").and_then(|model| model.get("tag")?.as_str()).map(str::to_owned);
+        let rate = entry("sample_rate").and_then(Value::as_u64);
         let sample_rate = rate.and_then(|rate| u32::try_from(rate).ok()).filter(|&rate| rate > 0);
         let steps = Steps::open(files_in(&folder)?)?;
         let index = match &steps {
@@ -77,20 +68,14 @@ impl Session {
     /// Returns the session's name, which is the name of its folder.
     #[must_use]
     pub fn name(&self) -> String {
-        let folder = std::path::absolute(&self.folder).unwrap_or_else(|_| self.folder.clone());
-        folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned()
+        name_of_folder(&self.folder)
     }
 
     /// Returns the session's metadata by key. Values are parsed as JSON. Text that is not JSON stays a string, and so
     /// does text beyond 64 KiB in total.
     #[must_use]
     pub fn entries(&self) -> &[(String, Value)] {
-        &self.entries.values
-    }
-
-    /// Returns the description that an archive stores, so that the session can be exported unchanged.
-    pub(crate) fn info(&self) -> SessionInfo {
-        SessionInfo { has_actions: self.has_actions(), entries: self.entries.texts.clone(), pack: None }
+        &self.entries
     }
 
     /// Returns the number of runs.
@@ -269,9 +254,8 @@ impl RunSource for Session {
         self.ignored_rows()
     }
 
-    fn session(&self) -> Result<Option<(Arc<str>, Arc<str>)>> {
-        let info = serde_json::to_string(&self.info()).map_err(io::Error::other)?;
-        Ok(Some((self.name().into(), info.into())))
+    fn session(&self) -> Option<Arc<str>> {
+        Some(self.name().into())
     }
 
     fn read(&self, index: usize) -> Result<SourceRun<'_>> {
@@ -296,6 +280,12 @@ impl Steps {
             Steps::Boards(RowShards::open(files)?)
         })
     }
+}
+
+/// Returns the name of a folder, also for a path such as `.`.
+pub(in crate::format) fn name_of_folder(folder: &Path) -> String {
+    let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned()
 }
 
 fn decode<R: OfRun>(steps: &RowShards<R>, own: Option<RowsOfRun<'_>>, meta: RunMeta, index: usize) -> Result<Run> {

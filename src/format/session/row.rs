@@ -41,14 +41,14 @@ const _: () = {
 };
 
 /// A row that holds the id of its run and the index of its step in it.
-pub(in crate::format) trait OfRun: NpyRow {
+pub(in crate::format) trait OfRun: NpyRow + StepRow {
     fn run_id(&self) -> u64;
 
     fn step_idx(&self) -> u32;
 }
 
 /// Returns whether an array with this header has the rows of a session.
-pub(super) fn has_rows(header: &NpyHeader) -> bool {
+pub(in crate::format) fn has_rows(header: &NpyHeader) -> bool {
     header.has_fields(BoardRow::FIELDS) || header.has_fields(ActionRow::FIELDS)
 }
 

@@ -81,17 +81,7 @@ impl SessionWriter {
         entries: &[(String, Value)],
         options: SessionOptions,
     ) -> Result<SessionWriter> {
-        let texts: Vec<_> = entries.iter().map(|(key, value)| (key.clone(), Some(value.to_string()))).collect();
-        SessionWriter::create_as(folder.as_ref(), &texts, options)
-    }
-
-    /// Does the same as [`create`](SessionWriter::create), with unparsed values; `None` = NULL.
-    pub(crate) fn create_as(
-        folder: &Path,
-        entries: &[(String, Option<String>)],
-        options: SessionOptions,
-    ) -> Result<SessionWriter> {
-        let folder = folder.to_owned();
+        let folder = folder.as_ref().to_owned();
         if options.rotate_rows == Some(0) {
             return Err(Error::argument("rotate_rows", "at least 1", 0));
         }
@@ -105,14 +95,15 @@ impl SessionWriter {
             false => Files::Boards(RowFiles::new(staging.path(), options.rotate_rows, NUMBERING, 0), Vec::new()),
             true => Files::WithAction(RowFiles::new(staging.path(), options.rotate_rows, NUMBERING, 0), Vec::new()),
         };
-        let database = Database::create(&staging.path().join(METADATA))?;
-        database.execute("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;")?;
-        database.execute("BEGIN IMMEDIATE")?;
-        database.execute(SCHEMA)?;
-        for (key, value) in entries {
-            database.insert(INSERT_SESSION, (key, value.as_deref()))?;
-        }
-        Ok(SessionWriter { folder, staging, files, database, ids: HashSet::new() })
+        let database = Database::create_tables(&staging.path().join(METADATA), SCHEMA)?;
+        let writer = SessionWriter { folder, staging, files, database, ids: HashSet::new() };
+        entries.iter().try_for_each(|(key, value)| writer.add_entry(key, value))?;
+        Ok(writer)
+    }
+
+    /// Adds a metadata entry with a new key.
+    pub(crate) fn add_entry(&self, key: &str, value: &Value) -> Result<()> {
+        self.database.insert(INSERT_SESSION, (key, value.to_string()))
     }
 
     /// Adds a run under an id. Omits branches, the final board, start time and duration, and also moves unless

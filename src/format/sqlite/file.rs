@@ -17,7 +17,7 @@ pub(super) struct Stamp {
     pub(super) has_log: bool,
 }
 
-const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+pub(in crate::format) const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 /// The length of the file header plus the page header of the schema's root page.
 const HEADER_LEN: usize = 108;
 /// The page type of a leaf page, which holds rows.

@@ -133,7 +133,7 @@ impl Sink for ArchiveSink {
     fn write(&mut self, games: &Arc<Vec<EndedGame>>) -> Result<()> {
         let source = Box::new(Games { games: Arc::clone(games), meta: self.meta.clone() });
         let (path, session) = (PathBuf::from(&*self.session), Some(Arc::clone(&self.session)));
-        let runs = Container { source, path, format: SourceFormat::Session, session, session_info: None };
+        let runs = Container { source, path, format: SourceFormat::Session, session };
         let options = IngestOptions { on_error: OnError::Raise, ..IngestOptions::default() };
         self.archive.ingest_recorded(&Arc::new(runs), &options, &(), CancellationToken::never())?;
         self.num_durable = games.last().map_or(self.num_durable, |game| game.id() + 1);

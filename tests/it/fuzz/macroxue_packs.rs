@@ -15,12 +15,7 @@ fn detailed(run: &Run) -> Run {
     let mut details = StepDetails::default();
     for step in 0..run.num_steps() {
         let names = ["search", "tuple11", "a name"];
-        details.push(StepDetail {
-            valuation_type: Some(names[step % 3]),
-            board_eval: Some(step as i32 - 3),
-            seed: (step % 5 == 1).then_some(9),
-            max_rank: (step % 4 == 2).then_some(12),
-        });
+        details.push(StepDetail { valuation_type: Some(names[step % 3]), board_eval: Some(step as i32 - 3) });
     }
     run.clone().with_details(details)
 }
@@ -34,10 +29,12 @@ fn write(folder: &Path, runs: &[Run], shard_rows: Option<u64>) -> Result<(), Err
 /// Rewrites packed rows as aligned rows.
 fn align(files: &mut [(String, Vec<u8>)]) {
     for (_, bytes) in files.iter_mut().filter(|(name, _)| name.ends_with(".npy")) {
-        let (header, rows) = bytes.split_at(384);
+        let len = usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+        let (header, rows) = bytes.split_at(10 + len);
         let text = std::str::from_utf8(&header[10..]).unwrap().trim_end();
         let text = text.replace("('seed'", "('', '|V2'), ('seed'");
-        let mut aligned = [&header[..10], format!("{text:<373}\n").as_bytes()].concat();
+        let width = len - 1;
+        let mut aligned = [&header[..10], format!("{text:<width$}\n").as_bytes()].concat();
         for row in rows.chunks(46) {
             aligned.extend([&row[..26], &[0, 7], &row[26..]].concat());
         }

@@ -182,7 +182,7 @@ impl Target for Pack {
                 Ok(slice) => kind.as_ref().is_ok_and(|kind| *kind == slice.kind),
                 Err(_) => true,
             };
-            match gauge.call(|| reader.decode_auto_v2(index)) {
+            match gauge.call(|| reader.decode(index)) {
                 Ok(run) => {
                     num_decoded += 1;
                     check(&run)?;

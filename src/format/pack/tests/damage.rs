@@ -37,7 +37,7 @@ fn every_flipped_bit_under_a_checksum_is_detected() {
             let found = match &opened {
                 Ok(flipped) => {
                     for (index, run) in runs.iter().enumerate() {
-                        if let Ok(decoded) = flipped.decode_auto_v2(index) {
+                        if let Ok(decoded) = flipped.decode(index) {
                             assert_eq!(&decoded, run, "byte {at}");
                         }
                     }
@@ -109,7 +109,7 @@ fn a_damaged_entry_does_not_affect_the_others() {
     ];
     let others = [runs[0].clone(), runs[2].clone()];
     for (pack, field) in cases {
-        let error = pack.decode_auto_v2(1).unwrap_err();
+        let error = pack.decode(1).unwrap_err();
         let ErrorKind::Decode { location, what, .. } = error.kind() else { panic!("{error}") };
         if field != "elapsed time" {
             assert_eq!(*what, field);
@@ -158,7 +158,7 @@ fn checksums_can_be_omitted_or_disabled() {
     assert!(matches!(error.kind(), ErrorKind::Checksum { what: "the entry", .. }));
     assert_eq!(error.location().unwrap().run, Some(0));
     assert_eq!(validate(&wrong).problems.len(), 1);
-    assert!(wrong.with_checksums(false).decode_v2(0).is_ok());
+    assert!(wrong.with_checksums(false).decode(0).is_ok());
 
     let omitted = changed(&bytes, entry_offset(0) + 16, &[0; 4]);
     let omitted = PackReader::from_bytes(changed(&omitted, bytes.len() - 20, &[0; 4])).unwrap();

@@ -61,7 +61,7 @@ fn build(files: &[Vec<u8>], align: u32, compression: Compression, capacity: Opti
 }
 
 fn decode_all(pack: &PackReader) -> Vec<Run> {
-    (0..pack.len()).map(|index| pack.decode_auto_v2(index).unwrap()).collect()
+    (0..pack.len()).map(|index| pack.decode(index).unwrap()).collect()
 }
 
 fn validate(pack: &PackReader) -> ValidateReport {
@@ -138,9 +138,7 @@ proptest! {
             prop_assert_eq!(&*slice.bytes, file);
             prop_assert_eq!(slice.offset % u64::from(align), 0);
             prop_assert_eq!(slice.kind.format(), format);
-            prop_assert_eq!(&pack.decode_auto_v2(index).unwrap(), &run);
-            prop_assert_eq!(pack.decode_v1(index).is_ok(), slice.kind == RunKind::V1);
-            prop_assert_eq!(pack.decode_v2(index).is_ok(), slice.kind == RunKind::V2);
+            prop_assert_eq!(&pack.decode(index).unwrap(), &run);
         }
         let runs: Vec<Run> = pack.iter().map(Result::unwrap).collect();
         prop_assert_eq!(runs, decode_all(&pack));
@@ -167,7 +165,7 @@ proptest! {
         repair(&mut bytes);
         if let Ok(pack) = PackReader::from_bytes(bytes) {
             for index in 0..pack.len() {
-                let _ = pack.clone().with_checksums(false).decode_auto_v2(index);
+                let _ = pack.clone().with_checksums(false).decode(index);
             }
             let _ = (validate(&pack), pack.stats(&(), never()).unwrap());
         }
@@ -257,13 +255,12 @@ fn an_empty_pack_ends_at_0() {
 fn an_index_out_of_bounds_is_an_error() {
     let pack = PackReader::from_bytes(build(&files(), 8, NONE, None)).unwrap();
     for index in [3, usize::MAX] {
-        for error in [pack.decode_auto_v2(index).unwrap_err(), pack.kind(index).unwrap_err()] {
+        for error in [pack.decode(index).unwrap_err(), pack.kind(index).unwrap_err()] {
             assert!(matches!(error.kind(), ErrorKind::IndexOutOfBounds { len: 3, .. }));
         }
     }
-    let batch = pack.decode_batch_auto_v2(&[2, 3, 0]);
+    let batch = pack.decode_batch(&[2, 3, 0]);
     assert_eq!(batch.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
-    assert!(pack.decode_batch_v2(&[1])[0].is_err());
     assert_eq!(pack.num_runs(), 3);
     assert!(matches!(RunSource::read(&pack, 0).unwrap(), SourceRun::File(bytes) if *bytes == files()[0]));
 }

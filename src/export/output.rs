@@ -1,0 +1,333 @@
+//! The outputs of an export. Writing has two stages: an encoder that runs in parallel, and a sink that takes encoded
+//! runs in order.
+
+use super::format::ExportFormat;
+use super::losses::Part;
+use super::options::ExportOptions;
+use crate::error::{Error, Result};
+use crate::format::{
+    DatasetOptions, DatasetWriter, MacroxuePackWriter, PackBuilder, PackDatWriter, PackOptions, RunFormat,
+    SessionOptions, SessionWriter, encode_run, put_run, put_steps, run_uuid,
+};
+use crate::publish::{Published, Staged, parent};
+use crate::run::Run;
+use serde_json::json;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// A run to write.
+pub(super) struct RunToWrite {
+    pub(super) id: u64,
+    pub(super) run: Run,
+    /// The run file that the run came from, if the format uses it.
+    pub(super) file: Option<(RunFormat, Vec<u8>)>,
+    /// The number of steps of the whole game, if the source states it.
+    pub(super) game_steps: Option<u32>,
+}
+
+/// An open output.
+pub(super) struct Output {
+    pub(super) path: PathBuf,
+    pub(super) encode: Box<dyn Fn(RunToWrite) -> Result<Encoded> + Send + Sync>,
+    pub(super) sink: Box<dyn RunSink>,
+}
+
+/// A run after the first stage.
+pub(super) enum Encoded {
+    /// The encoder wrote a file.
+    Written,
+    Bytes(Vec<u8>),
+    /// The sink encodes the run.
+    Run(Box<RunToWrite>),
+}
+
+/// The second stage. It accepts what the encoder of its output returns.
+pub(super) trait RunSink: Send {
+    fn push(&mut self, encoded: Encoded) -> Result<()>;
+
+    /// Returns whether the output has this part of all runs, although the format may lose it.
+    fn keeps(&self, part: Part) -> bool {
+        let _ = part;
+        false
+    }
+
+    /// Publishes the output, and returns the number of files; 1 for a folder that is one output.
+    fn finish(self: Box<Self>) -> Result<u64>;
+}
+
+impl Output {
+    /// Opens the output. `num_runs` is the number of runs, if it is known.
+    pub(super) fn open(out: &Path, options: &ExportOptions, num_runs: Option<usize>) -> Result<Output> {
+        let &ExportOptions { append, shard_rows, by_step, compact, .. } = options;
+        let appends = |folder: &Path| append && folder.join("metadata.db").exists();
+        let path = out.to_path_buf();
+        match options.format {
+            ExportFormat::Original => Ok(run_files(out, None, num_runs)),
+            ExportFormat::A2t1 => Ok(run_files(out, Some(RunFormat::A2t1), num_runs)),
+            ExportFormat::A2run2 => Ok(run_files(out, Some(RunFormat::A2run2), num_runs)),
+            ExportFormat::A2pack => {
+                let path = file_at(out, "runs.a2pack")?;
+                let mut pack = PackOptions { compression: options.compression, ..PackOptions::default() };
+                pack.align = options.align.unwrap_or(pack.align);
+                let builder = PackBuilder::create(&path, pack)?;
+                let encode = Box::new(|run: RunToWrite| Ok(Encoded::Bytes(run.file(None)?.1)));
+                Ok(Output { path, encode, sink: Box::new(builder) })
+            }
+            ExportFormat::PackDat => {
+                let existing = if out.is_dir() { out.join("pack.dat") } else { out.to_path_buf() };
+                let (path, writer) = if append && existing.exists() {
+                    let writer = PackDatWriter::append(&existing)?;
+                    (existing, writer)
+                } else {
+                    let path = file_at(out, "pack.dat")?;
+                    let writer = PackDatWriter::create(&path)?;
+                    (path, writer)
+                };
+                Ok(of_writer(path, writer, |writer, run| writer.push(run), PackDatWriter::finish))
+            }
+            ExportFormat::Npy => {
+                let dataset = DatasetOptions { shard_rows, ..DatasetOptions::default() };
+                let writer =
+                    if appends(out) { DatasetWriter::append(out)? } else { DatasetWriter::create(out, dataset)? };
+                Ok(of_writer(path, writer, |writer, run| writer.push(run).map(drop), DatasetWriter::finish))
+            }
+            ExportFormat::Macroxue => {
+                let writer = match appends(out) {
+                    true => MacroxuePackWriter::append(out)?,
+                    false => MacroxuePackWriter::create(out, shard_rows)?,
+                };
+                Ok(of_writer(path, writer, |writer, run| writer.push(run), MacroxuePackWriter::finish))
+            }
+            ExportFormat::Session => {
+                let (moves, writer, engine) = (options.moves, None, Engine::NoRun);
+                let sink = SessionSink { folder: path.clone(), moves, rotate_rows: shard_rows, writer, engine };
+                Ok(Output { path, encode: Box::new(as_run), sink: Box::new(sink) })
+            }
+            ExportFormat::Jsonl => {
+                let path = file_at(out, if by_step { "steps.jsonl" } else { "runs.jsonl" })?;
+                let out = BufWriter::with_capacity(1 << 20, Staged::new(parent(&path))?);
+                let sink = Box::new(LinesFile { out, path: path.clone() });
+                let encode = Box::new(move |run: RunToWrite| lines(&run, by_step, compact).map(Encoded::Bytes));
+                Ok(Output { path, encode, sink })
+            }
+        }
+    }
+}
+
+impl RunToWrite {
+    /// Returns the run as a file in the given format; `None` means the original format, or a2run2. Reuses the
+    /// original bytes if their format matches.
+    fn file(&self, format: Option<RunFormat>) -> Result<(RunFormat, Vec<u8>)> {
+        match (&self.file, format) {
+            (Some((own, bytes)), format) if format.is_none_or(|format| format == *own) => Ok((*own, bytes.clone())),
+            (_, format) => {
+                let format = format.unwrap_or(RunFormat::A2run2);
+                Ok((format, encode_run(&self.run, format)?))
+            }
+        }
+    }
+}
+
+/// Returns the run unchanged, for a sink that encodes it.
+fn as_run(run: RunToWrite) -> Result<Encoded> {
+    Ok(Encoded::Run(Box::new(run)))
+}
+
+/// A sink that passes runs to the writer of a format.
+struct WriterSink<W> {
+    writer: W,
+    push: fn(&mut W, &Run) -> Result<()>,
+    finish: fn(W) -> Result<()>,
+}
+
+fn of_writer<W: Send + 'static>(
+    path: PathBuf,
+    writer: W,
+    push: fn(&mut W, &Run) -> Result<()>,
+    finish: fn(W) -> Result<()>,
+) -> Output {
+    Output { path, encode: Box::new(as_run), sink: Box::new(WriterSink { writer, push, finish }) }
+}
+
+impl<W: Send> RunSink for WriterSink<W> {
+    fn push(&mut self, encoded: Encoded) -> Result<()> {
+        let Encoded::Run(run) = encoded else { return Ok(()) };
+        (self.push)(&mut self.writer, &run.run)
+    }
+
+    fn finish(self: Box<Self>) -> Result<u64> {
+        let WriterSink { writer, finish, .. } = *self;
+        finish(writer)?;
+        Ok(1)
+    }
+}
+
+impl RunSink for PackBuilder {
+    fn push(&mut self, encoded: Encoded) -> Result<()> {
+        let Encoded::Bytes(bytes) = encoded else { return Ok(()) };
+        self.add_run_bytes(&bytes)
+    }
+
+    fn finish(self: Box<Self>) -> Result<u64> {
+        PackBuilder::finish(*self)?;
+        Ok(1)
+    }
+}
+
+/// A sink that writes a session. The first run opens it.
+struct SessionSink {
+    folder: PathBuf,
+    /// Whether to write moves; `None` = if the first run has all of its moves.
+    moves: Option<bool>,
+    rotate_rows: Option<u64>,
+    writer: Option<SessionWriter>,
+    engine: Engine,
+}
+
+/// The engine of the runs so far. A session has one engine.
+enum Engine {
+    NoRun,
+    Of(Option<String>),
+    Several,
+}
+
+impl SessionSink {
+    fn writer(&mut self, has_moves: bool) -> Result<&mut SessionWriter> {
+        if self.writer.is_none() {
+            let with_action = *self.moves.get_or_insert(has_moves);
+            let session = SessionOptions { with_action, rotate_rows: self.rotate_rows };
+            self.writer = Some(SessionWriter::create(&self.folder, &[], session)?);
+        }
+        self.writer.as_mut().ok_or_else(|| Error::other("no session is open"))
+    }
+}
+
+impl RunSink for SessionSink {
+    fn push(&mut self, encoded: Encoded) -> Result<()> {
+        let Encoded::Run(run) = encoded else { return Ok(()) };
+        let RunToWrite { id, run, game_steps, .. } = *run;
+        let last = run.num_steps().checked_sub(1).and_then(|last| run.step(last));
+        let game_steps = game_steps.unwrap_or_else(|| last.map_or(0, |step| step.index.saturating_add(1)));
+        self.writer(run.unknown_moves().is_empty())?.push_part(id, &run, Some(game_steps))?;
+        let engine = &run.meta().engine;
+        match &self.engine {
+            Engine::NoRun => self.engine = Engine::Of(engine.clone()),
+            Engine::Of(known) if known != engine => self.engine = Engine::Several,
+            Engine::Of(_) | Engine::Several => {}
+        }
+        Ok(())
+    }
+
+    fn keeps(&self, part: Part) -> bool {
+        match part {
+            Part::Moves => self.moves == Some(true),
+            Part::Engine => matches!(self.engine, Engine::Of(_)),
+            _ => false,
+        }
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<u64> {
+        let engine = if let Engine::Of(Some(engine)) = &self.engine { Some(json!({ "tag": engine })) } else { None };
+        let writer = self.writer(true)?;
+        engine.iter().try_for_each(|model| writer.add_entry("model", model))?;
+        if let Some(writer) = self.writer.take() {
+            writer.finish()?;
+        }
+        Ok(1)
+    }
+}
+
+/// An export of more run files than this uses subfolders of a thousand ids each.
+const FLAT_RUNS: usize = 1000;
+
+/// A sink that only counts run files. The encoder writes them.
+struct NumFiles {
+    folder: PathBuf,
+    num_files: u64,
+}
+
+/// Returns an output of one file per run; `None` is the original format.
+fn run_files(folder: &Path, format: Option<RunFormat>, num_runs: Option<usize>) -> Output {
+    let path = folder.to_path_buf();
+    let by_thousands = num_runs.is_none_or(|num_runs| num_runs > FLAT_RUNS);
+    let sink = Box::new(NumFiles { folder: path.clone(), num_files: 0 });
+    let root = path.clone();
+    let encode = Box::new(move |run: RunToWrite| {
+        let (format, bytes) = run.file(format)?;
+        let folder = if by_thousands { root.join(format!("{:05}", run.id / 1000)) } else { root.clone() };
+        std::fs::create_dir_all(&folder).map_err(|source| Error::io(&folder, source))?;
+        write_new(&folder.join(format!("run-{:08}.{}", run.id, format.extension())), &bytes)?;
+        Ok(Encoded::Written)
+    });
+    Output { path, encode, sink }
+}
+
+impl RunSink for NumFiles {
+    fn push(&mut self, _: Encoded) -> Result<()> {
+        self.num_files += 1;
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<u64> {
+        std::fs::create_dir_all(&self.folder).map_err(|source| Error::io(&self.folder, source))?;
+        Ok(self.num_files)
+    }
+}
+
+/// Returns the run as JSON Lines.
+fn lines(run: &RunToWrite, by_step: bool, compact: bool) -> Result<Vec<u8>> {
+    // A run that no run file can hold gets the identifier of an empty file.
+    let is_whole = run.file.is_some() || run.run.missing().is_none();
+    let crc = if is_whole { crc32c::crc32c(&run.file(None)?.1) } else { 0 };
+    let mut lines = Vec::new();
+    let uuid = run_uuid(crc, run.id);
+    if by_step {
+        put_steps(&mut lines, &run.run, 0..run.run.num_steps(), run.id, &uuid, compact)?;
+    } else {
+        put_run(&mut lines, &run.run, run.id, &uuid, compact)?;
+    }
+    Ok(lines)
+}
+
+/// A sink that writes lines to one file.
+struct LinesFile {
+    out: BufWriter<Staged>,
+    path: PathBuf,
+}
+
+impl RunSink for LinesFile {
+    fn push(&mut self, encoded: Encoded) -> Result<()> {
+        let Encoded::Bytes(lines) = encoded else { return Ok(()) };
+        self.out.write_all(&lines).map_err(|source| Error::io(&self.path, source))
+    }
+
+    fn finish(self: Box<Self>) -> Result<u64> {
+        let LinesFile { out, path } = *self;
+        let staged = out.into_inner().map_err(|error| Error::io(&path, error.into_error()))?;
+        staged.replace(&path)?;
+        Ok(1)
+    }
+}
+
+/// Writes a new file atomically. Fails if the name is taken.
+fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut staged = Staged::new(parent(path))?;
+    staged.write_all(bytes).map_err(|source| Error::io(path, source))?;
+    match staged.publish_unsynced(path)? {
+        Published::New => Ok(()),
+        Published::Taken => Err(Error::io(path, io::Error::from_raw_os_error(libc::EEXIST))),
+    }
+}
+
+/// Returns `out/name` if `out` is a folder, or else `out`. Fails if that path exists.
+fn file_at(out: &Path, name: &str) -> Result<PathBuf> {
+    let is_folder = out.is_dir() || out.as_os_str().as_encoded_bytes().ends_with(b"/");
+    let path = if is_folder { out.join(name) } else { out.to_path_buf() };
+    if path.symlink_metadata().is_ok() {
+        return Err(Error::io(&path, io::Error::from_raw_os_error(libc::EEXIST)));
+    }
+    if is_folder {
+        std::fs::create_dir_all(out).map_err(|source| Error::io(out, source))?;
+    }
+    Ok(path)
+}
