@@ -5,7 +5,6 @@ use super::numpy_folder::{self, MetadataFile, StepsFile};
 use super::pack::PackFile;
 use super::registry::SourceFormat;
 use super::run_file::{self, RunFormat};
-use super::session;
 use super::source::RunSource;
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
@@ -49,7 +48,6 @@ impl Content {
     pub(crate) fn of(prefix: &[u8]) -> Content {
         match ContainerKind::of(prefix) {
             Some(kind) => Content::Container(kind),
-            None if prefix.starts_with(session::JOURNAL_MAGIC) => Content::Other,
             None if run_file::is_run(prefix) => Content::Run,
             None => Content::Other,
         }
