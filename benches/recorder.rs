@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use a2store::{Board, ErrorKind, Game, Limits, Move, Player, Recorder, RecorderOptions, Session, Symmetry};
+use a2store::{Board, ErrorKind, GameRecording, Move, Player, Recorder, RecorderOptions, Session, Symmetry};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -31,9 +31,13 @@ fn rss(line: &str) -> u64 {
     line.trim().strip_suffix(" kB").unwrap().trim().parse::<u64>().unwrap() * 1024
 }
 
-fn rate(root: &Path, steps: &[(Board, Move)], num_steps: usize, journal: bool) {
-    let options = RecorderOptions::new("rate").with_journal(journal);
-    let recorder = Recorder::create(root, options).unwrap();
+/// Removes the sessions of a recorder.
+fn remove(recorder: &Recorder) {
+    recorder.sessions().iter().for_each(|folder| std::fs::remove_dir_all(folder).unwrap());
+}
+
+fn rate(root: &Path, steps: &[(Board, Move)], num_steps: usize) {
+    let recorder = Recorder::create(root, RecorderOptions::new("rate")).unwrap();
     let start = Instant::now();
     let games = num_steps / steps.len() / THREADS;
     std::thread::scope(|scope| {
@@ -50,21 +54,26 @@ fn rate(root: &Path, steps: &[(Board, Move)], num_steps: usize, journal: bool) {
         }
     });
     let pushed = start.elapsed().as_secs_f64();
-    let report = recorder.close().unwrap();
+    let stats = recorder.close().unwrap();
     let all = start.elapsed().as_secs_f64();
-    let millions = report.steps as f64 / 1e6;
+    let millions = stats.steps as f64 / 1e6;
     println!(
-        "{millions:.1} M steps from {THREADS} threads, journal {journal}: {:.2} M/s until pushed, {:.2} M/s until durable; {} rotations, {:.0} MB/s",
+        "{millions:.1} M steps from {THREADS} threads: {:.2} M/s until pushed, {:.2} M/s until durable; {} rotations, {:.0} MB/s",
         millions / pushed,
         millions / all,
-        report.rotations,
-        report.num_bytes as f64 / 1e6 / all
+        stats.rotations,
+        stats.disk_bytes as f64 / 1e6 / all
     );
     let start = Instant::now();
-    let session = Session::open(&report.folder).unwrap();
-    assert_eq!((session.num_runs() as u64, session.num_steps()), (report.runs, report.steps));
+    let (mut num_runs, mut num_steps) = (0, 0);
+    for folder in recorder.sessions() {
+        let session = Session::open(&folder).unwrap();
+        num_runs += session.num_runs() as u64;
+        num_steps += session.num_steps();
+    }
+    assert_eq!((num_runs, num_steps), (stats.ended, stats.steps));
     println!("opens in {:.2} s", start.elapsed().as_secs_f64());
-    std::fs::remove_dir_all(&report.folder).unwrap();
+    remove(&recorder);
 }
 
 /// Measures the latency of each push while rotations are written.
@@ -78,7 +87,7 @@ fn latency(root: &Path, steps: &[(Board, Move)], pause: u64) {
                 scope.spawn(|| {
                     let mut taken = Vec::with_capacity(40_000_000);
                     while !stop.load(Ordering::Relaxed) && taken.len() < 39_000_000 {
-                        let mut game: Game = recorder.begin(None).unwrap();
+                        let mut game = recorder.begin(None).unwrap();
                         for &(board, chosen) in steps {
                             let start = Instant::now();
                             game.push(board, Some(chosen), None).unwrap();
@@ -110,13 +119,12 @@ fn latency(root: &Path, steps: &[(Board, Move)], pause: u64) {
         at(0.9999),
         at(1.0) / 1000
     );
-    let report = recorder.close().unwrap();
-    std::fs::remove_dir_all(&report.folder).unwrap();
+    recorder.close().unwrap();
+    remove(&recorder);
 }
 
 fn memory(root: &Path, steps: &[(Board, Move)], max_ram_mb: u64) {
-    let limits = Limits::default().with_max_ram_mb(max_ram_mb);
-    let options = RecorderOptions::new("memory").with_limits(limits);
+    let options = RecorderOptions::new("memory").with_max_ram_mb(max_ram_mb);
     let before = rss("VmRSS:");
     let recorder = Recorder::create(root, options).unwrap();
     let start = Instant::now();
@@ -127,7 +135,7 @@ fn memory(root: &Path, steps: &[(Board, Move)], max_ram_mb: u64) {
             .map(|_| {
                 scope.spawn(|| {
                     // Many concurrent games, which end at different times.
-                    let mut games: Vec<Game> = Vec::new();
+                    let mut games: Vec<GameRecording> = Vec::new();
                     let mut pushed = 0_u64;
                     while pushed < 5_000_000 {
                         if games.len() < 40 {
@@ -153,16 +161,15 @@ fn memory(root: &Path, steps: &[(Board, Move)], max_ram_mb: u64) {
         }
     });
     most.store(true, Ordering::Relaxed);
-    let stats = recorder.stats();
-    let report = recorder.close().unwrap();
+    let stats = recorder.close().unwrap();
     println!(
         "max_ram_mb {max_ram_mb}: {:.1} M steps in {:.1} s, {} rotations, at most {:.1} MB more than before",
         stats.steps as f64 / 1e6,
         start.elapsed().as_secs_f64(),
-        report.rotations,
+        stats.rotations,
         (peak.max(rss("VmHWM:")) - before) as f64 / 1e6
     );
-    std::fs::remove_dir_all(&report.folder).unwrap();
+    remove(&recorder);
 }
 
 fn main() {
@@ -183,7 +190,6 @@ fn main() {
         latency(&root, &steps, 2000);
     }
     if wants("rate") {
-        rate(&root, &steps, 60_000_000, false);
-        rate(&root, &steps, 20_000_000, true);
+        rate(&root, &steps, 60_000_000);
     }
 }

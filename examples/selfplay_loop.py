@@ -167,7 +167,7 @@ def loop(folder: Path, games: int, seed: int, epochs: int) -> list[Round]:
             )
         scores.append(report(f"round {number}", result))
         played = time.perf_counter()
-        archive.ingest(recorder.folder, progress=False)
+        archive.ingest(recorder.sessions, progress=False)
         num_steps = train(model, archive, number, seed, epochs)
         policy = model
         print(f"  {played - start:.0f} s to play {result.total_steps:,} steps", end=", ")

@@ -145,10 +145,8 @@ pub use query::{
 pub use report::{Report, ReportGroups, ReportOptions, ReportTable};
 pub use run::{Branches, Run, RunBuilder, RunMeta, RunStep, Violation};
 pub use selfplay::{
-    Choices, Closing, DiskCost, EndedGame, Game, IllegalMoves, Limit, Limits, PlayOptions, PlayReport, PlayedGame,
-    Player, Positions, Recorder, RecorderOptions, RecorderReport, RecorderStats, Recovered, SimulateOptions,
-    SimulateReport, Sink, Unfinished, VectorEnv, play, play_games, recover, recover_into_archive, recover_with,
-    simulate,
+    Choices, GameRecording, IllegalMoves, PlayOptions, PlayReport, PlayedGame, Player, Positions, Recorder,
+    RecorderOptions, RecorderStats, SimulateOptions, SimulateReport, VectorEnv, play, play_games, simulate,
 };
 pub use step::Step;
 pub use step_details::{StepDetail, StepDetails};

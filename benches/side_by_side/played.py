@@ -8,7 +8,6 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -45,12 +44,11 @@ def recorded(boards: npt.NDArray[Any], moves: npt.NDArray[np.uint8], batch: int,
                 game.push_batch(*part)
             game.end()
         pushed = time.perf_counter() - start
-        report = recorder.close()
+        stats = recorder.close()
         durable = time.perf_counter() - start
-        rows = sum(len(np.load(path, mmap_mode="r")) for path in Path(report.folder).glob("steps-*.npy"))
-        assert rows == report.steps == games * GAME
-        last = np.load(sorted(Path(report.folder).glob("steps-*.npy"))[-1], mmap_mode="r")
-        assert (last["action"][-GAME:] == moves).all()
+        rows = [np.load(session / "steps.npy", mmap_mode="r") for session in recorder.sessions]
+        assert sum(map(len, rows)) == stats.steps == games * GAME
+        assert (rows[-1]["action"][-GAME:] == moves).all()
     return games * GAME / pushed, games * GAME / durable
 
 

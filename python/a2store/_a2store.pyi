@@ -58,7 +58,6 @@ __all__ = [
     "QueryRefusedError",
     "Recorder",
     "RecorderLimitError",
-    "RecorderReport",
     "RecorderStats",
     "Replay",
     "Report",
@@ -69,7 +68,6 @@ __all__ = [
     "StepTable",
     "TableShard",
     "UnconfirmedError",
-    "Unfinished",
     "VectorEnv",
     "VersionNotFoundError",
     "View",
@@ -83,7 +81,6 @@ __all__ = [
     "open",
     "queries",
     "read_run",
-    "recover",
     "repair",
     "simulate",
     "verify",
@@ -179,18 +176,18 @@ class ArchiveExistsError(ArchiveError):
     """
 
 class ConflictError(ArchiveError):
-    """Another process holds the archive or the folder; a retry may succeed.
+    """Another process holds the archive; a retry may succeed.
 
     A writer raises it if another writer on this machine held the archive for longer than ``wait``, or if other writers
-    committed first in every attempt. A recorder raises it if another recorder uses the same folder, or the same tag in
-    an archive.
+    committed first in every attempt.
 
-    >>> from a2store import selfplay
-    >>> recorder = selfplay.Recorder("selfplay", tag="v1", sink=archive, journal=True)
-    >>> try:
-    ...     selfplay.Recorder("selfplay", tag="v1", sink=archive, journal=True)
-    ... except a2store.ConflictError as error:
-    ...     print(error.kind)
+    >>> import fcntl
+    >>> with open("games.a2/_log/.lock", "a") as lock:
+    ...     fcntl.flock(lock, fcntl.LOCK_EX)
+    ...     try:
+    ...         archive.ingest("runs", wait=0)
+    ...     except a2store.ConflictError as error:
+    ...         print(error.kind)
     conflict
     """
 
@@ -1009,37 +1006,31 @@ class SimulateReport:
 class Recorder:
     """A recorder of games while they are played, many at once and from any number of threads.
 
-    Each game stays in memory until it ends. A *rotation* writes all ended games at once: to an archive, or to a session
-    ``<time>_model=<tag>`` in a folder. The session is consistent at any moment. A push waits for a rotation only if the
-    memory is used up.
+    Each game stays in memory until it ends. A *rotation* writes all ended games at once: as a complete session
+    ``<time>_model=<tag>`` in a folder, or as a commit of an archive. A push waits for a rotation only if the memory is
+    used up. A crash loses the games that no rotation has written, and only those.
 
-    A crash loses unwritten games; ``journal=True`` protects ended ones. The next recorder in the same folder recovers
-    what the crashed one left, lists it in ``unfinished``, and issues a ``RuntimeWarning`` about lost games. A recorder
-    with a ``sink`` recovers only recordings with the same tag and archive.
-
-    - ``root``: the folder of sessions, created if it is missing. With ``sink``, the journal gets its own folder in it.
+    - ``target``: a folder of sessions, created if it is missing, or an ``Archive``. An archive also stores values and
+      final boards; ``refresh`` shows the games. Every ended game becomes a run, even if it equals another: ``session``
+      and ``source_id`` identify it. A rotation needs the memory of an ingest in addition to ``max_ram_mb``.
     - ``tag``: the model's name; letters, digits and ``._+-`` are allowed, but no dot at the beginning.
-    - ``engine``, ``model_hash``, ``config_hash``, ``meta``: further metadata of the session, together at most 131,072
-      bytes. With ``sink``, ``engine`` has at most 256 bytes. ``meta`` maps keys to JSON values.
-    - ``sink``: an archive that stores the games, with values and final boards, instead of a session. ``refresh`` shows
-      them. Every ended game becomes a run, even if it equals another: ``session`` and ``source_id`` identify it. A
-      rotation needs the memory of an ingest in addition to ``max_ram_mb``.
-    - ``max_games``, ``max_steps``, ``max_wall_ms``: limits for new games: games, steps, and milliseconds since the
-      start; ``None`` = no limit. Once a limit is reached, no game can begin, but running games continue, so a session
-      holds whole games. ``max_steps`` counts kept steps.
+    - ``engine``, ``model_hash``, ``meta``: further metadata of each session, together at most 131,072 bytes. ``meta`` maps
+      keys to JSON values. In an archive, ``engine`` is the engine of the runs; ``None`` = the tag.
+    - ``max_games``, ``max_steps``, ``max_wall_ms``: limits for new games: games, kept steps of ended games, and
+      milliseconds since the start; ``None`` = no limit. Once a limit is reached, no game can begin, but running games
+      continue, so a session holds whole games.
     - ``max_ram_mb``: memory for unwritten steps in millions of bytes, at least 16. Pushes wait if it is used up.
       ``None`` = half of the available memory.
     - ``max_disk_mb``: disk space in millions of bytes, at least 1; ``None`` = no limit. A game that would exceed it is
       rejected when it ends.
     - ``sample_rate``: keep one step out of this many, at least 1, starting with the first.
-    - ``rotate_steps``, ``rotate_secs``: rotate after this many unwritten steps, at least 1, or after this many seconds,
-      above 0; ``None`` = not by time. A rotation also starts when two fifths of the memory are used.
-    - ``journal``: whether a game is durable as soon as ``end`` returns. Each game is then written twice.
+    - ``rotate_steps``, ``rotate_secs``: rotate once this many steps are unwritten, at least 1, or once a game has waited
+      this many seconds, above 0; ``None`` = not by time. A rotation also starts when two fifths of the memory are used.
     - ``moves``: whether a session keeps the moves. If so, every step needs a move. With ``False``, an existing Rust
       reader of sessions can read it, but ``ingest`` has to derive the moves from the boards. Some stay unknown.
 
-    Raises ``ValueError`` for an option out of range, and ``OSError``. Raises ``ConflictError`` if another recorder
-    writes to the archive under the same tag.
+    Raises ``ValueError`` for an option out of range, ``TypeError`` for another target, and ``OSError`` if the folder cannot
+    be written to.
 
     >>> from a2store import selfplay
     >>> run = a2store.read_run("runs/run-00000.a2run2")
@@ -1048,20 +1039,18 @@ class Recorder:
     ...     for board, move in zip(run.boards, run.moves):
     ...         game.push(int(board), int(move))
     ...     game_id = game.end(run.final_board)
-    >>> archive.ingest(recorder.folder).accepted
+    >>> archive.ingest(recorder.sessions).accepted
     1
     """
 
     def __new__(
         cls,
-        root: _Path,
+        target: _Path | Archive,
         *,
         tag: str,
         engine: str | None = None,
         model_hash: str | None = None,
-        config_hash: str | None = None,
         meta: dict[str, Any] | None = None,
-        sink: Archive | None = None,
         max_games: int | None = None,
         max_steps: int | None = None,
         max_ram_mb: int | None = None,
@@ -1069,8 +1058,7 @@ class Recorder:
         max_disk_mb: int | None = None,
         sample_rate: int = 1,
         rotate_steps: int = 10_000_000,
-        rotate_secs: float | None = None,
-        journal: bool = False,
+        rotate_secs: float | None = 600.0,
         moves: bool = True,
     ) -> Recorder: ...
     def begin(self, seed: int | None = None) -> Game:
@@ -1107,30 +1095,26 @@ class Recorder:
         1
         """
 
-    def close(self) -> RecorderReport:
-        """Write the remaining ended games and end the recording.
+    def close(self) -> RecorderStats:
+        """Write the remaining ended games, end the recording, and return the final statistics.
 
         Running games are lost. Further calls are allowed.
 
-        Raises ``OSError`` if the games cannot be written, and ``ValueError`` if a fork inherited the recorder.
+        Raises ``OSError`` if the games cannot be written; the recorder then stays open. Raises ``ValueError`` if a fork inherited the recorder.
 
         >>> from a2store import selfplay
         >>> recorder = selfplay.Recorder("selfplay", tag="v1")
-        >>> recorder.close().runs
+        >>> recorder.close().ended
         0
         """
 
     @property
     def is_full(self) -> str | None:
-        """The limit that was reached: ``"games"``, ``"steps"``, ``"ram"``, ``"wall"`` or ``"disk"``; else ``None``."""
+        """The limit that was reached: ``"games"``, ``"steps"``, ``"wall"`` or ``"disk"``; else ``None``."""
 
     @property
-    def folder(self) -> Path:
-        """The folder of the session or, with a ``sink``, of the journal."""
-
-    @property
-    def unfinished(self) -> list[Unfinished]:
-        """The unfinished recordings that this recorder found at its start, with the result of their recovery."""
+    def sessions(self) -> list[Path]:
+        """The folders of the sessions that were written, in order; empty if the games go to an archive."""
 
     def stats(self) -> RecorderStats:
         """Return the current statistics.
@@ -1177,7 +1161,7 @@ class Game:
         ``RecorderLimitError`` if running games alone use all memory.
 
         >>> from a2store import selfplay
-        >>> recorder = selfplay.Recorder("selfplay", tag="v1", sink=archive)
+        >>> recorder = selfplay.Recorder(archive, tag="v1")
         >>> game = recorder.begin()
         >>> game.push(0x1000_0000_0000_0001, 0, ev_values=[0.5, 0.0, 0.0, 0.25])
         >>> len(game)
@@ -1212,9 +1196,8 @@ class Game:
 
         - ``final_board``: the board after the last move, as for ``push``; ``None`` = unknown.
 
-        The game is not kept if this raises ``RecorderLimitError`` (it would exceed ``max_disk_mb``) or ``ValueError``
-        (the recorder is closed). ``OSError`` means that the journal cannot be written, for example on a full disk.
-        The recorder then keeps the game, and the next rotation writes it. So do not record the game again.
+        The next rotation writes the game. It is not kept if this raises ``RecorderLimitError`` (it would exceed
+        ``max_disk_mb``) or ``ValueError`` (the recorder is closed).
 
         >>> from a2store import selfplay
         >>> recorder = selfplay.Recorder("selfplay", tag="v1")
@@ -1240,7 +1223,7 @@ class Game:
 
 @final
 class RecorderStats:
-    """The current statistics of a recorder.
+    """The counters of a recorder.
 
     >>> from a2store import selfplay
     >>> recorder = selfplay.Recorder("selfplay", tag="v1")
@@ -1256,7 +1239,7 @@ class RecorderStats:
 
     @property
     def live(self) -> int:
-        """The number of running games."""
+        """The number of running games. When the recorder is closed, these games are lost."""
 
     @property
     def ended(self) -> int:
@@ -1265,10 +1248,6 @@ class RecorderStats:
     @property
     def abandoned(self) -> int:
         """The number of games that were abandoned, or rejected at their end."""
-
-    @property
-    def refused(self) -> int:
-        """The number of games that were rejected at their end."""
 
     @property
     def steps(self) -> int:
@@ -1280,11 +1259,11 @@ class RecorderStats:
 
     @property
     def rotations(self) -> int:
-        """The number of rotations so far."""
+        """The number of rotations that wrote games."""
 
     @property
     def disk_bytes(self) -> int:
-        """The bytes on disk, including those that the next rotation may need temporarily."""
+        """The size of everything written, in bytes."""
 
     @property
     def ram_bytes(self) -> int:
@@ -1292,108 +1271,7 @@ class RecorderStats:
 
     @property
     def failure(self) -> str | None:
-        """The error of the last rotation, if it failed; the rotation is retried."""
-
-@final
-class RecorderReport:
-    """A summary of a recording.
-
-    >>> from a2store import selfplay
-    >>> recorder = selfplay.Recorder("selfplay", tag="player")
-    >>> result = selfplay.play(selfplay.Player(depth=0), 10, seed=1, recorder=recorder)
-    >>> report = recorder.close()
-    >>> report.runs, report.steps == result.total_steps
-    (10, True)
-    """
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the session or, with a ``sink``, of the journal."""
-
-    @property
-    def runs(self) -> int:
-        """The number of written games."""
-
-    @property
-    def steps(self) -> int:
-        """The number of kept steps in those games."""
-
-    @property
-    def rotations(self) -> int:
-        """The number of rotations."""
-
-    @property
-    def abandoned(self) -> int:
-        """The number of games that were abandoned, or rejected at their end."""
-
-    @property
-    def refused(self) -> int:
-        """The number of games that were rejected at their end."""
-
-    @property
-    def live(self) -> int:
-        """The number of games that were running at the end and are lost."""
-
-    @property
-    def num_bytes(self) -> int:
-        """The number of bytes on disk."""
-
-    @property
-    def elapsed_s(self) -> float:
-        """The duration of the recording, in seconds."""
-
-@final
-class Unfinished:
-    """A recording that was not closed by its recorder, with the result of its recovery.
-
-    >>> from a2store import selfplay
-    >>> result = selfplay.recover("session")
-    >>> result.runs, result.lost_runs, result.error
-    (0, 0, None)
-    """
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the recording."""
-
-    @property
-    def runs(self) -> int:
-        """The number of written games."""
-
-    @property
-    def from_journal(self) -> int:
-        """The number of those games that were recovered from the journal."""
-
-    @property
-    def lost_runs(self) -> int:
-        """The number of ended games that are lost. After a power failure, the true number may be higher."""
-
-    @property
-    def lost_steps(self) -> int:
-        """The number of steps lost with those games, for a session."""
-
-    @property
-    def live(self) -> int:
-        """The number of games that were running and are lost."""
-
-    @property
-    def error(self) -> str | None:
-        """The reason why the recovery failed, or ``None``."""
-
-def recover(folder: _Path, sink: Archive | None = None) -> Unfinished:
-    """Recover the session of a crashed recorder and return the result.
-
-    It does nothing if the session is complete.
-
-    - ``folder``: the session or, with ``sink``, the folder of the journal.
-    - ``sink``: the archive that the recording writes to, if any.
-
-    Raises ``ConflictError`` if a recorder still uses the folder, ``OSError``, and ``Error`` for damaged files.
-
-    >>> from a2store import selfplay
-    >>> selfplay.recover("session")
-    Unfinished("session", runs=0, from_journal=0, lost_runs=0, live=0)
-    """
+        """The error of the last rotation, if it failed; the games stay in memory, and the next rotation writes them."""
 
 # Games played with a policy
 

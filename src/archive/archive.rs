@@ -8,7 +8,6 @@ use super::digests::KeptDigests;
 use super::expire::{self, ExpireOptions, ExpireReport};
 use super::ingest::{self, IngestBase};
 use super::ingest_report::{IngestOptions, IngestReport};
-use super::known_runs;
 use super::log::Log;
 use super::log_names::LOG_FOLDER;
 use super::phases::Phases;
@@ -27,7 +26,6 @@ use crate::format::Container;
 use crate::progress::Progress;
 use arrow::datatypes::SchemaRef;
 use object_store::ObjectStore;
-use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -209,17 +207,6 @@ impl Archive {
     pub fn refresh(&mut self) -> Result<()> {
         self.snapshot = Log::new(&self.storage).replay_from(Some(&self.snapshot))?.into();
         Ok(())
-    }
-
-    /// Moves to the newest version, and makes it durable.
-    pub(crate) fn refresh_durable(&mut self) -> Result<()> {
-        self.snapshot = Log::new(&self.storage).replay_durable(Some(&self.snapshot))?.into();
-        Ok(())
-    }
-
-    /// Returns the ids that a session's runs have within the session.
-    pub(crate) fn source_ids(&self, session: &str) -> Result<BTreeSet<u64>> {
-        known_runs::source_ids(&self.storage, &self.snapshot, session, 0)
     }
 
     /// Reads run files and folders, with all their subfolders, and commits the new runs as one version.

@@ -2,7 +2,7 @@
 
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::format::{ContainerKind, Content, FoundFile, PREFIX_LEN, files_in, has_ended, is_archive};
+use crate::format::{ContainerKind, Content, FoundFile, PREFIX_LEN, files_in, is_archive};
 use crate::progress::Progress;
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
@@ -134,13 +134,11 @@ fn look_at(found: FoundFile) -> CandidateFile {
 
 /// Returns the type of a file by its first bytes.
 ///
-/// An unreadable file counts as a run, so that reading it reports the error. A recorder's file that was removed
-/// is ignored.
+/// An unreadable file counts as a run, so that reading it reports the error.
 fn content_of(path: &Path) -> Content {
     let mut prefix = Vec::with_capacity(PREFIX_LEN);
     match File::open(path).and_then(|file| file.take(PREFIX_LEN as u64).read_to_end(&mut prefix)) {
         Ok(_) => Content::of(&prefix),
-        Err(_) if has_ended(path) => Content::Other,
         Err(_) => Content::Run,
     }
 }

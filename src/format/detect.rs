@@ -66,7 +66,6 @@ impl Content {
     pub(crate) fn of(prefix: &[u8]) -> Content {
         match ContainerKind::of(prefix) {
             Some(kind) => Content::Container(kind),
-            None if prefix.starts_with(session::JOURNAL_MAGIC) => Content::Other,
             None if run_file::is_run(prefix) => Content::Run,
             None => Content::Other,
         }

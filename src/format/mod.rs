@@ -67,12 +67,12 @@ pub(crate) use rows::WideStep;
 pub use rows::{StepRow, flatten, rebuild};
 pub(crate) use run_file::MAX_RUN_BYTES;
 pub use run_file::{RunFormat, decode_run, encode_run, read_run};
-pub(crate) use session::{GrowingSession, JOURNAL_MAGIC, NewRun, RECORDING, SessionRun, journal_name, journal_number};
+pub(crate) use session::{NewRun, SessionRun};
 pub use session::{Session, SessionOptions, SessionWriter};
 pub(crate) use shards::{files_in as step_files_in, header_error, numbered_files};
 pub(crate) use source::{RunSource, SourceFacts, SourceRun};
 pub(crate) use staged_folder::StagedFolder;
-pub(crate) use walk::{FoundFile, files_in, has_ended, is_archive, is_named_as_unfinished};
+pub(crate) use walk::{FoundFile, files_in, is_archive, is_named_as_unfinished};
 
 #[cfg(test)]
 mod tests;

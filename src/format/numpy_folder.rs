@@ -22,7 +22,7 @@ pub(super) fn open_steps(path: &Path) -> Result<OpenedSteps> {
         return Ok(OpenedSteps::OfFolder(parent(path).to_path_buf()));
     }
     match open_file(path).and_then(|file| NpyHeader::read(&file)) {
-        Ok(header) if format_of(&header).is_some() && !session::is_unrecorded(path) => {
+        Ok(header) if format_of(&header).is_some() => {
             let found = path.file_name().unwrap_or_default().to_string_lossy();
             let error = Error::decode(0, "name of the file of steps", "steps.npy or steps-<number>.npy", found);
             Err(error.with_path(path))
@@ -34,8 +34,8 @@ pub(super) fn open_steps(path: &Path) -> Result<OpenedSteps> {
 /// Returns the folder of a database.
 pub(super) fn folder_of_metadata(path: &Path) -> Result<PathBuf> {
     let folder = parent(path);
-    // A recorder creates the database before the steps. A folder of annotations has a copy of its pool's database.
-    let may_lack_steps = session::is_recording(folder) || folder.join(annotations::MANIFEST).exists();
+    // A folder of annotations has a copy of its pool's database.
+    let may_lack_steps = folder.join(annotations::MANIFEST).exists();
     if path.file_name().is_some_and(|name| name == shards::METADATA) && !may_lack_steps && !has_steps(folder)? {
         let expected = "steps.npy or steps-<number>.npy beside it";
         return Err(Error::decode(0, "file of steps", expected, "no such file").with_path(path));
@@ -69,14 +69,12 @@ pub(super) fn open(folder: &Path) -> Result<Option<(SourceFormat, Box<dyn RunSou
     Ok(Some((format, source)))
 }
 
-/// Returns whether a file without runs belongs to a dataset, a session, a pack or annotations in its folder, or to a
-/// recorder.
+/// Returns whether a file without runs belongs to a dataset, a session, a pack or annotations in its folder.
 pub(crate) fn is_companion(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let is_recorders = name == session::RECORDING || session::journal_number(path).is_some();
     let is_of_folder = matches!(name, "manifest.json" | "valuation_types.json" | annotations::MANIFEST)
         || ["annotations", "embeddings", shards::METADATA].iter().any(|start| name.starts_with(start));
-    is_recorders || is_of_folder && parent(path).join(shards::METADATA).exists()
+    is_of_folder && parent(path).join(shards::METADATA).exists()
 }
 
 /// Returns whether a file of this name holds steps.

@@ -1,7 +1,6 @@
 //! Run files: one run of either format per file.
 
 use super::detect::PREFIX_LEN;
-use super::session::JOURNAL_MAGIC;
 use super::{a2run2, a2t1};
 use crate::error::{Error, Result};
 use crate::names::text_form;
@@ -94,8 +93,6 @@ fn content_error(bytes: &[u8]) -> Option<Error> {
     let is_text = text.len() >= MIN_TEXT_LEN && !text.contains(|c: char| c.is_control() && !"\t\n\r".contains(c));
     let found = if bytes.is_empty() {
         "an empty file"
-    } else if bytes.starts_with(JOURNAL_MAGIC) {
-        "a recorder's journal, which `recover` reads"
     } else if is_text && text.trim_start().starts_with(['{', '[']) {
         "JSON"
     } else if is_text {

@@ -3,13 +3,21 @@
 
 use crate::error::{Error, Result};
 use crate::publish::{self, Staged};
-use std::io;
+use std::fs::File;
+use std::io::{
+    self, ErrorKind::AlreadyExists, ErrorKind::DirectoryNotEmpty, ErrorKind::NotADirectory, ErrorKind::NotFound,
+};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
+use tracing::warn;
 
 /// A temporary folder that is being filled. Readers ignore it. Dropping it unpublished removes it and its files.
 #[derive(Debug)]
-pub(crate) struct StagedFolder(TempDir);
+pub(crate) struct StagedFolder {
+    folder: TempDir,
+    /// The folder, with a lock that its process holds. `None` if the file system has no locks.
+    _lock: Option<File>,
+}
 
 impl StagedFolder {
     /// Creates a temporary folder in `parent`.
@@ -20,26 +28,56 @@ impl StagedFolder {
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
         let folder = builder.prefix(prefix).suffix(suffix).tempdir_in(parent);
-        folder.map(StagedFolder).map_err(|source| Error::io(parent, source))
+        let folder = folder.map_err(|source| Error::io(parent, source))?;
+        let _lock = File::open(folder.path()).ok().filter(|file| file.try_lock().is_ok());
+        Ok(StagedFolder { folder, _lock })
+    }
+
+    /// Removes the staged folders in `parent` whose processes have ended. Ignores errors, because readers ignore such
+    /// folders.
+    pub(crate) fn remove_abandoned(parent: &Path) {
+        for path in publish::staged_in(parent).unwrap_or_default() {
+            let is_abandoned = || path.is_dir() && File::open(&path).is_ok_and(|folder| folder.try_lock().is_ok());
+            if is_abandoned() && std::fs::remove_dir_all(&path).is_ok() {
+                warn!(target: "a2store::recorder", folder = %path.display(), "removed an unfinished folder");
+            }
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
-        self.0.path()
+        self.folder.path()
     }
 
     /// Renames the folder to `name`, which must be free or an empty folder. The files in the folder must already
     /// be durable.
     pub(crate) fn publish(self, name: &Path) -> Result<()> {
-        publish::sync(self.path())?;
-        std::fs::rename(self.path(), name).map_err(|source| Error::io(name, source))?;
-        // The folder has moved, so there is nothing to remove.
-        let _ = self.0.keep();
-        publish::sync_parent(name)
+        let name = self.rename_to_first_free([name.to_owned()])?;
+        publish::sync_parent(&name)
     }
 
-    /// Keeps the folder on disk, for a later recovery. Returns its path.
-    pub(crate) fn keep(self) -> PathBuf {
-        self.0.keep()
+    /// Renames the folder to the first of the names that is free or an empty folder, and returns it. The files in the
+    /// folder must already be durable. The name is durable after the next sync of its parent.
+    pub(crate) fn rename_to_first_free(self, names: impl IntoIterator<Item = PathBuf>) -> Result<PathBuf> {
+        publish::sync(self.path())?;
+        let mut refused = Error::argument("names", "at least one", 0);
+        for name in names {
+            let moved = std::fs::rename(self.path(), &name);
+            let has_moved = |error: &io::Error| {
+                error.kind() != NotFound && self.path().symlink_metadata().is_err_and(|error| error.kind() == NotFound)
+            };
+            match moved {
+                Err(error) if matches!(error.kind(), AlreadyExists | DirectoryNotEmpty | NotADirectory) => {
+                    refused = Error::io(name, error);
+                }
+                Err(error) if !has_moved(&error) => return Err(Error::io(name, error)),
+                // After another error, the folder may still have got the name.
+                _ => {
+                    let _ = self.folder.keep();
+                    return Ok(name);
+                }
+            }
+        }
+        Err(refused)
     }
 
     /// Moves a durable file to the same name in another folder. Fails if the name is taken, unless `replace` is

@@ -1,10 +1,9 @@
 //! Listing the files of a folder and its subfolders.
 
-use super::session::{RECORDING, journal_number};
 use crate::error::{Error, Result};
 use std::ffi::OsStr;
 use std::fs::Metadata;
-use std::io::{self, ErrorKind::NotFound};
+use std::io;
 use std::path::{Path, PathBuf};
 use walkdir::{DirEntry, WalkDir};
 
@@ -30,10 +29,10 @@ impl FoundFile {
         self.metadata.as_ref().map_or(0, Metadata::len)
     }
 
-    /// Returns whether the file has the extension of a run file and is not a recorder's journal.
+    /// Returns whether the file has the extension of a run file.
     pub(crate) fn is_named_as_run(&self) -> bool {
         let extension = self.path.extension().and_then(OsStr::to_str);
-        journal_number(&self.path).is_none() && extension.is_some_and(|extension| EXTENSIONS.contains(&extension))
+        extension.is_some_and(|extension| EXTENSIONS.contains(&extension))
     }
 }
 
@@ -61,9 +60,7 @@ pub(crate) fn files_in(root: &Path) -> impl Iterator<Item = Result<FoundFile>> +
                     0 => Some(Err(problem)),
                     _ => {
                         let problem = Some(problem);
-                        let gone = has_ended(&path);
-                        let file = FoundFile { path, metadata: None, named: false, unfinished: false, problem };
-                        (!gone).then_some(Ok(file))
+                        Some(Ok(FoundFile { path, metadata: None, named: false, unfinished: false, problem }))
                     }
                 }
             }
@@ -76,17 +73,7 @@ fn found(entry: DirEntry) -> Option<FoundFile> {
         return None;
     }
     let (metadata, unfinished) = (entry.metadata().ok(), is_unfinished(&entry));
-    if metadata.is_none() && !named && has_ended(entry.path()) {
-        return None;
-    }
     Some(FoundFile { path: entry.into_path(), metadata, named, unfinished, problem: None })
-}
-
-/// Returns whether the path was a recorder's file that vanished after the listing, because the recording ended.
-/// The session holds all its games.
-pub(crate) fn has_ended(path: &Path) -> bool {
-    let is_recorders = journal_number(path).is_some() || path.ends_with(RECORDING);
-    is_recorders && path.symlink_metadata().is_err_and(|error| error.kind() == NotFound)
 }
 
 /// Returns whether a folder is an archive. Its files are no runs to ingest.
@@ -102,27 +89,4 @@ fn is_unfinished(entry: &DirEntry) -> bool {
 pub(crate) fn is_named_as_unfinished(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     name.starts_with(b".") || name.ends_with(b".tmp")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn recorder_files_may_vanish_during_a_listing() {
-        let folder = tempfile::tempdir().unwrap();
-        let all = ["a.a2run2", "journal-000001.bin", "recording.json", "z.a2run2"];
-        for name in all {
-            std::fs::write(folder.path().join(name), "").unwrap();
-        }
-        let mut found = files_in(folder.path());
-        let mut names = vec![found.next().unwrap().unwrap()];
-        for name in &all[1..] {
-            std::fs::remove_file(folder.path().join(name)).unwrap();
-        }
-        names.extend(found.map(Result::unwrap));
-        let names: Vec<_> = names.iter().map(|file| file.path.strip_prefix(folder.path()).unwrap()).collect();
-        // A run file that was removed is still reported.
-        assert_eq!(names, [Path::new("a.a2run2"), Path::new("z.a2run2")]);
-    }
 }

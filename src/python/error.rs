@@ -55,18 +55,18 @@ create_exception!(
     a2store,
     ConflictError,
     ArchiveError,
-    r#"Another process holds the archive or the folder; a retry may succeed.
+    r#"Another process holds the archive; a retry may succeed.
 
 A writer raises it if another writer on this machine held the archive for longer than ``wait``, or if other writers
-committed first in every attempt. A recorder raises it if another recorder uses the same folder, or the same tag in
-an archive.
+committed first in every attempt.
 
->>> from a2store import selfplay
->>> recorder = selfplay.Recorder("selfplay", tag="v1", sink=archive, journal=True)
->>> try:
-...     selfplay.Recorder("selfplay", tag="v1", sink=archive, journal=True)
-... except a2store.ConflictError as error:
-...     print(error.kind)
+>>> import fcntl
+>>> with open("games.a2/_log/.lock", "a") as lock:
+...     fcntl.flock(lock, fcntl.LOCK_EX)
+...     try:
+...         archive.ingest("runs", wait=0)
+...     except a2store.ConflictError as error:
+...         print(error.kind)
 conflict"#
 );
 create_exception!(

@@ -77,9 +77,7 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<run::PyRunMeta>()?;
     module.add_class::<recorder::PyGame>()?;
     module.add_class::<recorder::PyRecorder>()?;
-    module.add_class::<recorder::PyRecorderReport>()?;
     module.add_class::<recorder::PyRecorderStats>()?;
-    module.add_class::<recorder::PyUnfinished>()?;
     module.add_class::<simulate::PySimulateReport>()?;
     module.add_class::<table::PyStepTable>()?;
     module.add_class::<shard::PyTableShard>()?;
@@ -89,7 +87,6 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(mix::mix, module)?)?;
     module.add_function(wrap_pyfunction!(play::play, module)?)?;
     module.add_function(wrap_pyfunction!(run::read_run, module)?)?;
-    module.add_function(wrap_pyfunction!(recorder::recover, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(archive::convert, module)?)?;
     module.add_function(wrap_pyfunction!(archive::open, module)?)?;

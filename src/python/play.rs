@@ -173,7 +173,7 @@ impl PyPlayResult {
     /// The recorder's limit that stopped play early, such as ``"games"`` or ``"disk"``; else ``None``.
     #[getter]
     fn stopped(&self) -> Option<&str> {
-        self.report.stopped.as_deref()
+        self.report.stopped
     }
 
     fn __repr__(&self) -> String {

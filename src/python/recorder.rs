@@ -1,56 +1,46 @@
 //! The recorder of games, `a2store.selfplay.Recorder`.
 
 use super::archive::PyArchive;
-use super::integers::{AnyInt, Bounded, Positive, U32, U64};
+use super::integers::{AnyInt, Bounded, Positive, U64};
 use super::logging::{deliver_all, logged};
 use super::steps::{Boards, Moves, board_from, branches, cells, floats, move_from};
 use crate::error::Error;
-use crate::selfplay::{
-    Game, Limits, Recorder, RecorderOptions, RecorderReport, Recovered, Unfinished, recover as recover_in,
-    recover_into_archive,
-};
-use pyo3::exceptions::{PyRuntimeWarning, PyValueError};
+use crate::selfplay::{GameRecording, Recorder, RecorderOptions, RecorderStats};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyDict, PyInt, PyList, PyTuple};
-use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// A recorder of games while they are played, many at once and from any number of threads.
 ///
-/// Each game stays in memory until it ends. A *rotation* writes all ended games at once: to an archive, or to a session
-/// ``<time>_model=<tag>`` in a folder. The session is consistent at any moment. A push waits for a rotation only if the
-/// memory is used up.
+/// Each game stays in memory until it ends. A *rotation* writes all ended games at once: as a complete session
+/// ``<time>_model=<tag>`` in a folder, or as a commit of an archive. A push waits for a rotation only if the memory is
+/// used up. A crash loses the games that no rotation has written, and only those.
 ///
-/// A crash loses unwritten games; ``journal=True`` protects ended ones. The next recorder in the same folder recovers
-/// what the crashed one left, lists it in ``unfinished``, and issues a ``RuntimeWarning`` about lost games. A recorder
-/// with a ``sink`` recovers only recordings with the same tag and archive.
-///
-/// - ``root``: the folder of sessions, created if it is missing. With ``sink``, the journal gets its own folder in it.
+/// - ``target``: a folder of sessions, created if it is missing, or an ``Archive``. An archive also stores values and
+///   final boards; ``refresh`` shows the games. Every ended game becomes a run, even if it equals another: ``session``
+///   and ``source_id`` identify it. A rotation needs the memory of an ingest in addition to ``max_ram_mb``.
 /// - ``tag``: the model's name; letters, digits and ``._+-`` are allowed, but no dot at the beginning.
-/// - ``engine``, ``model_hash``, ``config_hash``, ``meta``: further metadata of the session, together at most 131,072
-///   bytes. With ``sink``, ``engine`` has at most 256 bytes. ``meta`` maps keys to JSON values.
-/// - ``sink``: an archive that stores the games, with values and final boards, instead of a session. ``refresh`` shows
-///   them. Every ended game becomes a run, even if it equals another: ``session`` and ``source_id`` identify it. A
-///   rotation needs the memory of an ingest in addition to ``max_ram_mb``.
-/// - ``max_games``, ``max_steps``, ``max_wall_ms``: limits for new games: games, steps, and milliseconds since the
-///   start; ``None`` = no limit. Once a limit is reached, no game can begin, but running games continue, so a session
-///   holds whole games. ``max_steps`` counts kept steps.
+/// - ``engine``, ``model_hash``, ``meta``: further metadata of each session, together at most 131,072 bytes. ``meta`` maps
+///   keys to JSON values. In an archive, ``engine`` is the engine of the runs; ``None`` = the tag.
+/// - ``max_games``, ``max_steps``, ``max_wall_ms``: limits for new games: games, kept steps of ended games, and
+///   milliseconds since the start; ``None`` = no limit. Once a limit is reached, no game can begin, but running games
+///   continue, so a session holds whole games.
 /// - ``max_ram_mb``: memory for unwritten steps in millions of bytes, at least 16. Pushes wait if it is used up.
 ///   ``None`` = half of the available memory.
 /// - ``max_disk_mb``: disk space in millions of bytes, at least 1; ``None`` = no limit. A game that would exceed it is
 ///   rejected when it ends.
 /// - ``sample_rate``: keep one step out of this many, at least 1, starting with the first.
-/// - ``rotate_steps``, ``rotate_secs``: rotate after this many unwritten steps, at least 1, or after this many seconds,
-///   above 0; ``None`` = not by time. A rotation also starts when two fifths of the memory are used.
-/// - ``journal``: whether a game is durable as soon as ``end`` returns. Each game is then written twice.
+/// - ``rotate_steps``, ``rotate_secs``: rotate once this many steps are unwritten, at least 1, or once a game has waited
+///   this many seconds, above 0; ``None`` = not by time. A rotation also starts when two fifths of the memory are used.
 /// - ``moves``: whether a session keeps the moves. If so, every step needs a move. With ``False``, an existing Rust
 ///   reader of sessions can read it, but ``ingest`` has to derive the moves from the boards. Some stay unknown.
 ///
-/// Raises ``ValueError`` for an option out of range, and ``OSError``. Raises ``ConflictError`` if another recorder
-/// writes to the archive under the same tag.
+/// Raises ``ValueError`` for an option out of range, ``TypeError`` for another target, and ``OSError`` if the folder cannot
+/// be written to.
 ///
 /// >>> from a2store import selfplay
 /// >>> run = a2store.read_run("runs/run-00000.a2run2")
@@ -59,10 +49,17 @@ use std::time::Duration;
 /// ...     for board, move in zip(run.boards, run.moves):
 /// ...         game.push(int(board), int(move))
 /// ...     game_id = game.end(run.final_board)
-/// >>> archive.ingest(recorder.folder).accepted
+/// >>> archive.ingest(recorder.sessions).accepted
 /// 1
 #[pyclass(frozen, name = "Recorder", module = "a2store.selfplay")]
 pub(super) struct PyRecorder(Recorder);
+
+/// The storage of a recorder.
+#[derive(FromPyObject)]
+enum RecorderTarget<'py> {
+    Archive(Bound<'py, PyArchive>),
+    Folder(PathBuf),
+}
 
 /// A game that is being recorded. One thread at a time may use it.
 ///
@@ -77,9 +74,9 @@ pub(super) struct PyRecorder(Recorder);
 /// >>> game.end()
 /// 0
 #[pyclass(frozen, name = "Game", module = "a2store.selfplay")]
-pub(super) struct PyGame(Mutex<Option<Game>>);
+pub(super) struct PyGame(Mutex<Option<GameRecording>>);
 
-/// The current statistics of a recorder.
+/// The counters of a recorder.
 ///
 /// >>> from a2store import selfplay
 /// >>> recorder = selfplay.Recorder("selfplay", tag="v1")
@@ -91,177 +88,73 @@ pub(super) struct PyGame(Mutex<Option<Game>>);
 pub(super) struct PyRecorderStats {
     /// The number of games that began.
     begun: u64,
-    /// The number of running games.
+    /// The number of running games. When the recorder is closed, these games are lost.
     live: u64,
     /// The number of games that ended and are kept.
     ended: u64,
     /// The number of games that were abandoned, or rejected at their end.
     abandoned: u64,
-    /// The number of games that were rejected at their end.
-    refused: u64,
     /// The number of kept steps in ended games.
     steps: u64,
     /// The number of durable games: the games with an id below this number.
     durable: u64,
-    /// The number of rotations so far.
+    /// The number of rotations that wrote games.
     rotations: u64,
-    /// The bytes on disk, including those that the next rotation may need temporarily.
+    /// The size of everything written, in bytes.
     disk_bytes: u64,
     /// The bytes of steps in memory.
     ram_bytes: u64,
-    /// The error of the last rotation, if it failed; the rotation is retried.
+    /// The error of the last rotation, if it failed; the games stay in memory, and the next rotation writes them.
     failure: Option<String>,
-}
-
-/// A summary of a recording.
-///
-/// >>> from a2store import selfplay
-/// >>> recorder = selfplay.Recorder("selfplay", tag="player")
-/// >>> result = selfplay.play(selfplay.Player(depth=0), 10, seed=1, recorder=recorder)
-/// >>> report = recorder.close()
-/// >>> report.runs, report.steps == result.total_steps
-/// (10, True)
-#[pyclass(frozen, get_all, name = "RecorderReport", module = "a2store.selfplay")]
-pub(super) struct PyRecorderReport {
-    /// The folder of the session or, with a ``sink``, of the journal.
-    folder: PathBuf,
-    /// The number of written games.
-    runs: u64,
-    /// The number of kept steps in those games.
-    steps: u64,
-    /// The number of rotations.
-    rotations: u64,
-    /// The number of games that were abandoned, or rejected at their end.
-    abandoned: u64,
-    /// The number of games that were rejected at their end.
-    refused: u64,
-    /// The number of games that were running at the end and are lost.
-    live: u64,
-    /// The number of bytes on disk.
-    num_bytes: u64,
-    /// The duration of the recording, in seconds.
-    elapsed_s: f64,
-}
-
-/// A recording that was not closed by its recorder, with the result of its recovery.
-///
-/// >>> from a2store import selfplay
-/// >>> result = selfplay.recover("session")
-/// >>> result.runs, result.lost_runs, result.error
-/// (0, 0, None)
-#[pyclass(frozen, get_all, name = "Unfinished", module = "a2store.selfplay")]
-pub(super) struct PyUnfinished {
-    /// The folder of the recording.
-    folder: PathBuf,
-    /// The number of written games.
-    runs: u64,
-    /// The number of those games that were recovered from the journal.
-    from_journal: u64,
-    /// The number of ended games that are lost. After a power failure, the true number may be higher.
-    lost_runs: u64,
-    /// The number of steps lost with those games, for a session.
-    lost_steps: u64,
-    /// The number of games that were running and are lost.
-    live: u64,
-    /// The reason why the recovery failed, or ``None``.
-    error: Option<String>,
-}
-
-/// Recover the session of a crashed recorder and return the result.
-///
-/// It does nothing if the session is complete.
-///
-/// - ``folder``: the session or, with ``sink``, the folder of the journal.
-/// - ``sink``: the archive that the recording writes to, if any.
-///
-/// Raises ``ConflictError`` if a recorder still uses the folder, ``OSError``, and ``Error`` for damaged files.
-///
-/// >>> from a2store import selfplay
-/// >>> selfplay.recover("session")
-/// Unfinished("session", runs=0, from_journal=0, lost_runs=0, live=0)
-#[pyfunction]
-#[pyo3(signature = (folder, sink=None))]
-#[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
-pub(super) fn recover(py: Python<'_>, folder: PathBuf, sink: Option<&Bound<'_, PyArchive>>) -> PyResult<PyUnfinished> {
-    let archive = sink.map(|archive| archive.get().archive()).transpose()?;
-    let recovered = logged(py, || match archive {
-        Some(archive) => recover_into_archive(&folder, &archive),
-        None => recover_in(&folder),
-    });
-    Ok(recovered?.into())
-}
-
-/// Warns about games that a crashed recorder lost, and about recordings that cannot be recovered.
-fn warn(py: Python<'_>, unfinished: &[Unfinished]) -> PyResult<()> {
-    for left in unfinished {
-        let folder = left.folder.display();
-        let text = match &left.recovered {
-            Ok(found) if found.lost_runs == 0 && found.live == 0 => continue,
-            Ok(found) => format!(
-                "{folder}: the recorder crashed: {} games are kept; {} ended and {} running games are lost",
-                found.runs, found.lost_runs, found.live
-            ),
-            Err(error) => format!("{folder}: the recorder crashed, and its recovery failed: {error}"),
-        };
-        let text = CString::new(text.replace('\0', " "))?;
-        PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1)?;
-    }
-    Ok(())
 }
 
 #[pymethods]
 impl PyRecorder {
     #[new]
     #[pyo3(signature = (
-        root, *, tag, engine=None, model_hash=None, config_hash=None, meta=None, sink=None, max_games=None,
-        max_steps=None, max_ram_mb=None, max_wall_ms=None, max_disk_mb=None, sample_rate=1, rotate_steps=10_000_000, rotate_secs=None,
-        journal=false, moves=true
+        target, *, tag, engine=None, model_hash=None, meta=None, max_games=None, max_steps=None, max_ram_mb=None,
+        max_wall_ms=None, max_disk_mb=None, sample_rate=1, rotate_steps=10_000_000, rotate_secs=600.0, moves=true
     ))]
     #[allow(clippy::too_many_arguments)] // The signature is Python's.
     fn new(
         py: Python<'_>,
-        root: PathBuf,
+        target: RecorderTarget<'_>,
         tag: String,
         engine: Option<String>,
         model_hash: Option<String>,
-        config_hash: Option<String>,
         meta: Option<&Bound<'_, PyDict>>,
-        sink: Option<&Bound<'_, PyArchive>>,
         max_games: Option<U64>,
         max_steps: Option<U64>,
-        max_ram_mb: Option<U64>,
+        max_ram_mb: Option<Bounded<u64, 16, { u64::MAX as i128 }>>,
         max_wall_ms: Option<U64>,
         max_disk_mb: Option<Positive>,
-        #[pyo3(from_py_with = U32::int)] sample_rate: u32,
+        #[pyo3(from_py_with = Bounded::<u32, 1, { u32::MAX as i128 }>::int)] sample_rate: u32,
         #[pyo3(from_py_with = Positive::int)] rotate_steps: u64,
         rotate_secs: Option<f64>,
-        journal: bool,
         moves: bool,
     ) -> PyResult<PyRecorder> {
-        let limits = Limits {
-            max_games: max_games.map(Bounded::get),
-            max_steps: max_steps.map(Bounded::get),
-            max_ram_mb: max_ram_mb.map(Bounded::get),
-            max_wall_ms: max_wall_ms.map(Bounded::get),
-            max_disk_mb: max_disk_mb.map(Bounded::get),
-        };
         let rotate_every = rotate_secs.map(|secs| {
             Duration::try_from_secs_f64(secs)
                 .map_err(|_| PyValueError::new_err(format!("rotate_secs: expected seconds above 0, found {secs:e}")))
         });
         let mut options = RecorderOptions::new(tag);
-        (options.engine, options.model_hash, options.config_hash) = (engine, model_hash, config_hash);
+        (options.engine, options.model_hash, options.with_action) = (engine, model_hash, moves);
         options.entries = meta.map_or_else(|| Ok(Vec::new()), entries)?;
-        (options.limits, options.sample_rate, options.rotate_steps) = (limits, sample_rate, rotate_steps);
-        (options.rotate_every, options.journal, options.with_action) = (rotate_every.transpose()?, journal, moves);
-        let archive = sink.map(|archive| archive.get().archive()).transpose()?;
-        let recorder = logged(py, || match archive {
-            Some(archive) => Recorder::into_archive(root, options, &archive),
-            None => Recorder::create(root, options),
-        });
-        let recorder = recorder?;
-        warn(py, recorder.unfinished())?;
-        Ok(PyRecorder(recorder))
+        options.max_games = max_games.map(Bounded::get);
+        options.max_steps = max_steps.map(Bounded::get);
+        options.max_ram_mb = max_ram_mb.map(Bounded::get);
+        options.max_wall_ms = max_wall_ms.map(Bounded::get);
+        options.max_disk_mb = max_disk_mb.map(Bounded::get);
+        (options.sample_rate, options.rotate_steps) = (sample_rate, rotate_steps);
+        options.rotate_every = rotate_every.transpose()?;
+        let recorder = match target {
+            RecorderTarget::Archive(archive) => {
+                let archive = archive.get().archive()?;
+                logged(py, || Recorder::into_archive(&archive, options))
+            }
+            RecorderTarget::Folder(folder) => logged(py, || Recorder::create(folder, options)),
+        };
+        Ok(PyRecorder(recorder?))
     }
 
     /// Begin a game.
@@ -303,36 +196,30 @@ impl PyRecorder {
         Ok(logged(py, || self.0.rotate())?)
     }
 
-    /// Write the remaining ended games and end the recording.
+    /// Write the remaining ended games, end the recording, and return the final statistics.
     ///
     /// Running games are lost. Further calls are allowed.
     ///
-    /// Raises ``OSError`` if the games cannot be written, and ``ValueError`` if a fork inherited the recorder.
+    /// Raises ``OSError`` if the games cannot be written; the recorder then stays open. Raises ``ValueError`` if a fork inherited the recorder.
     ///
     /// >>> from a2store import selfplay
     /// >>> recorder = selfplay.Recorder("selfplay", tag="v1")
-    /// >>> recorder.close().runs
+    /// >>> recorder.close().ended
     /// 0
-    fn close(&self, py: Python<'_>) -> PyResult<PyRecorderReport> {
+    fn close(&self, py: Python<'_>) -> PyResult<PyRecorderStats> {
         Ok(logged(py, || self.0.close())?.into())
     }
 
-    /// The limit that was reached: ``"games"``, ``"steps"``, ``"ram"``, ``"wall"`` or ``"disk"``; else ``None``.
+    /// The limit that was reached: ``"games"``, ``"steps"``, ``"wall"`` or ``"disk"``; else ``None``.
     #[getter]
     fn is_full(&self) -> Option<&'static str> {
-        self.0.is_full().map(|limit| limit.name())
+        self.0.is_full()
     }
 
-    /// The folder of the session or, with a ``sink``, of the journal.
+    /// The folders of the sessions that were written, in order; empty if the games go to an archive.
     #[getter]
-    fn folder(&self) -> PathBuf {
-        self.0.folder().to_owned()
-    }
-
-    /// The unfinished recordings that this recorder found at its start, with the result of their recovery.
-    #[getter]
-    fn unfinished(&self) -> Vec<PyUnfinished> {
-        self.0.unfinished().iter().map(PyUnfinished::from).collect()
+    fn sessions(&self) -> Vec<PathBuf> {
+        self.0.sessions()
     }
 
     /// Return the current statistics.
@@ -343,20 +230,7 @@ impl PyRecorder {
     /// >>> recorder.stats().live
     /// 1
     fn stats(&self) -> PyRecorderStats {
-        let stats = self.0.stats();
-        PyRecorderStats {
-            begun: stats.begun,
-            live: stats.live,
-            ended: stats.ended,
-            abandoned: stats.abandoned,
-            refused: stats.refused,
-            steps: stats.steps,
-            durable: stats.durable,
-            rotations: stats.rotations,
-            disk_bytes: stats.disk_bytes,
-            ram_bytes: stats.ram_bytes,
-            failure: stats.failure,
-        }
+        self.0.stats().into()
     }
 
     /// Return the recorder itself.
@@ -372,7 +246,7 @@ impl PyRecorder {
 
     fn __repr__(&self) -> String {
         let stats = self.0.stats();
-        format!("Recorder({:?}, {} games, {} steps)", self.0.folder(), stats.ended, stats.steps)
+        format!("Recorder({} games, {} steps)", stats.ended, stats.steps)
     }
 }
 
@@ -402,7 +276,7 @@ impl PyGame {
     /// ``RecorderLimitError`` if running games alone use all memory.
     ///
     /// >>> from a2store import selfplay
-    /// >>> recorder = selfplay.Recorder("selfplay", tag="v1", sink=archive)
+    /// >>> recorder = selfplay.Recorder(archive, tag="v1")
     /// >>> game = recorder.begin()
     /// >>> game.push(0x1000_0000_0000_0001, 0, ev_values=[0.5, 0.0, 0.0, 0.25])
     /// >>> len(game)
@@ -477,9 +351,8 @@ impl PyGame {
     ///
     /// - ``final_board``: the board after the last move, as for ``push``; ``None`` = unknown.
     ///
-    /// The game is not kept if this raises ``RecorderLimitError`` (it would exceed ``max_disk_mb``) or ``ValueError``
-    /// (the recorder is closed). ``OSError`` means that the journal cannot be written, for example on a full disk.
-    /// The recorder then keeps the game, and the next rotation writes it. So do not record the game again.
+    /// The next rotation writes the game. It is not kept if this raises ``RecorderLimitError`` (it would exceed
+    /// ``max_disk_mb``) or ``ValueError`` (the recorder is closed).
     ///
     /// >>> from a2store import selfplay
     /// >>> recorder = selfplay.Recorder("selfplay", tag="v1")
@@ -523,12 +396,12 @@ impl PyGame {
 
 impl PyGame {
     /// Locks the game. A thread that waits is detached, because the thread with the lock may need the interpreter.
-    fn lock(&self, py: Python<'_>) -> MutexGuard<'_, Option<Game>> {
+    fn lock(&self, py: Python<'_>) -> MutexGuard<'_, Option<GameRecording>> {
         self.0.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn open<'a>(game: &'a mut MutexGuard<'_, Option<Game>>) -> PyResult<&'a mut Game> {
+fn open<'a>(game: &'a mut MutexGuard<'_, Option<GameRecording>>) -> PyResult<&'a mut GameRecording> {
     game.as_mut().ok_or_else(|| PyValueError::new_err("game: expected a running game, found one that has ended"))
 }
 
@@ -556,43 +429,20 @@ fn entries(meta: &Bound<'_, PyDict>) -> PyResult<Vec<(String, serde_json::Value)
     Ok(value.into_iter().collect())
 }
 
-impl From<RecorderReport> for PyRecorderReport {
-    fn from(report: RecorderReport) -> PyRecorderReport {
-        let elapsed_s = report.elapsed.as_secs_f64();
-        let RecorderReport { folder, runs, steps, rotations, abandoned, refused, live, num_bytes, .. } = report;
-        PyRecorderReport { folder, runs, steps, rotations, abandoned, refused, live, num_bytes, elapsed_s }
-    }
-}
-
-impl From<Recovered> for PyUnfinished {
-    fn from(recovered: Recovered) -> PyUnfinished {
-        let Recovered { folder, runs, from_journal, lost_runs, lost_steps, live, .. } = recovered;
-        PyUnfinished { folder, runs, from_journal, lost_runs, lost_steps, live, error: None }
-    }
-}
-
-impl From<&Unfinished> for PyUnfinished {
-    fn from(unfinished: &Unfinished) -> PyUnfinished {
-        match &unfinished.recovered {
-            Ok(recovered) => recovered.clone().into(),
-            Err(error) => PyUnfinished {
-                folder: unfinished.folder.clone(),
-                runs: 0,
-                from_journal: 0,
-                lost_runs: 0,
-                lost_steps: 0,
-                live: 0,
-                error: Some(error.to_string()),
-            },
+impl From<RecorderStats> for PyRecorderStats {
+    fn from(stats: RecorderStats) -> PyRecorderStats {
+        PyRecorderStats {
+            begun: stats.begun,
+            live: stats.live,
+            ended: stats.ended,
+            abandoned: stats.abandoned,
+            steps: stats.steps,
+            durable: stats.durable,
+            rotations: stats.rotations,
+            disk_bytes: stats.disk_bytes,
+            ram_bytes: stats.ram_bytes,
+            failure: stats.failure,
         }
-    }
-}
-
-#[pymethods]
-impl PyRecorderReport {
-    fn __repr__(&self) -> String {
-        let PyRecorderReport { folder, runs, steps, rotations, .. } = self;
-        format!("RecorderReport({folder:?}, runs={runs}, steps={steps}, rotations={rotations})")
     }
 }
 
@@ -601,17 +451,5 @@ impl PyRecorderStats {
     fn __repr__(&self) -> String {
         let PyRecorderStats { begun, live, ended, steps, durable, .. } = self;
         format!("RecorderStats(begun={begun}, live={live}, ended={ended}, steps={steps}, durable={durable})")
-    }
-}
-
-#[pymethods]
-impl PyUnfinished {
-    fn __repr__(&self) -> String {
-        match self {
-            PyUnfinished { folder, error: Some(error), .. } => format!("Unfinished({folder:?}, error={error:?})"),
-            PyUnfinished { folder, runs, from_journal, lost_runs, live, .. } => format!(
-                "Unfinished({folder:?}, runs={runs}, from_journal={from_journal}, lost_runs={lost_runs}, live={live})"
-            ),
-        }
     }
 }

@@ -35,8 +35,5 @@ pub use play_games::play_games;
 pub use player::Player;
 #[cfg(feature = "python")]
 pub(crate) use player::build_tables;
-pub use recorder::{
-    Closing, DiskCost, EndedGame, Game, Limit, Limits, Recorder, RecorderOptions, RecorderReport, RecorderStats,
-    Recovered, Sink, Unfinished, recover, recover_into_archive, recover_with,
-};
+pub use recorder::{GameRecording, Recorder, RecorderOptions, RecorderStats};
 pub use simulate::{SimulateOptions, SimulateReport, simulate};

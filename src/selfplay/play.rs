@@ -5,7 +5,7 @@
 
 use super::choice::{Choices, Chooser, Positions};
 use super::env::{IllegalMoves, MAX_ENVS, VectorEnv};
-use super::recorder::{Game, Recorder};
+use super::recorder::{GameRecording, Recorder};
 use super::spawner::Spawner;
 use crate::board::{Board, Move};
 use crate::cancellation::CancellationToken;
@@ -49,7 +49,7 @@ pub struct PlayReport {
     /// The number of steps, including steps of games that did not end.
     pub num_steps: u64,
     /// The recorder limit that was reached, if it stopped play before all games were played.
-    pub stopped: Option<String>,
+    pub stopped: Option<&'static str>,
     /// The elapsed time.
     pub elapsed: Duration,
 }
@@ -120,7 +120,7 @@ impl PlayReport {
     pub(super) fn stops_at(&mut self, recorded: Result<()>) -> Result<bool> {
         let Err(error) = recorded else { return Ok(false) };
         match error.kind() {
-            ErrorKind::RecorderLimit { limit, .. } => self.stopped = Some((*limit).to_owned()),
+            ErrorKind::RecorderLimit { limit, .. } => self.stopped = Some(limit),
             _ => return Err(error),
         }
         Ok(true)
@@ -140,7 +140,7 @@ struct PolicyGames<'a> {
 struct RecordedGames<'a> {
     recorder: &'a Recorder,
     seed: u64,
-    games: Vec<Game>,
+    games: Vec<GameRecording>,
 }
 
 impl RecordedGames<'_> {
@@ -153,7 +153,7 @@ impl RecordedGames<'_> {
 
 impl Drop for RecordedGames<'_> {
     fn drop(&mut self) {
-        self.games.drain(..).for_each(Game::abandon);
+        self.games.drain(..).for_each(GameRecording::abandon);
     }
 }
 

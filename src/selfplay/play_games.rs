@@ -15,6 +15,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
+/// A step of the built-in player: the board, the move made on it, and the values of the four moves.
+type Step = (Board, Move, Branches);
+
 /// Plays games of the built-in player on several threads. The recorder also gets the player's values of the moves.
 ///
 /// Game `g` of a seed is the same as in [`simulate`](crate::simulate). Games are recorded in the order of their
@@ -45,10 +48,16 @@ pub fn play_games(
             if number >= options.num_games {
                 break;
             }
-            let game = WholeGame::play(player, number, options, recorder.is_some(), cancel)?;
+            let mut steps = Vec::new();
+            let on_step = |step| {
+                if recorder.is_some() {
+                    steps.push(step)
+                }
+            };
+            let game = play_game(player, options.seed, number, options.max_steps, cancel, on_step)?;
             // A thread that failed with this lock held has also stopped the other threads.
             let Ok(mut ended) = ended.lock() else { break };
-            if ended.add(game, options, progress)? {
+            if ended.add(game, steps, options, progress)? {
                 is_stopped.store(true, Ordering::Relaxed);
             }
         }
@@ -62,56 +71,51 @@ pub fn play_games(
     Ok(report)
 }
 
-/// A whole game of the built-in player.
-struct WholeGame {
-    game: PlayedGame,
-    /// Empty if nothing is recorded.
-    steps: Vec<(Board, Move, Branches)>,
-}
-
-impl WholeGame {
-    fn play(
-        player: Player,
-        number: u64,
-        options: &PlayOptions,
-        is_recorded: bool,
-        cancel: &CancellationToken,
-    ) -> Result<WholeGame> {
-        let mut spawner = Spawner::of_game(options.seed, number);
-        let mut board = spawner.first_board();
-        let (mut score, mut num_steps) = (0, 0);
-        let mut steps = Vec::new();
-        while options.max_steps.is_none_or(|most| num_steps < most)
-            && let Some((chosen, branches)) = player.choose(board)
-        {
-            cancel.check()?;
-            if is_recorded {
-                steps.push((board, chosen, branches));
-            }
-            let (after, reward) = board.slide_with_reward(chosen);
-            board = spawner.spawn(after);
-            score += reward;
-            num_steps += 1;
-        }
-        Ok(WholeGame { game: PlayedGame { number, score, num_steps, final_board: board }, steps })
+/// Plays a game of the built-in player, and calls `on_step` with each step.
+pub(super) fn play_game(
+    player: Player,
+    seed: u64,
+    number: u64,
+    max_steps: Option<u32>,
+    cancel: &CancellationToken,
+    mut on_step: impl FnMut(Step),
+) -> Result<PlayedGame> {
+    let mut spawner = Spawner::of_game(seed, number);
+    let mut game = PlayedGame { number, score: 0, num_steps: 0, final_board: spawner.first_board() };
+    while max_steps.is_none_or(|most| game.num_steps < most)
+        && let Some((chosen, branches)) = player.choose(game.final_board)
+    {
+        cancel.check()?;
+        on_step((game.final_board, chosen, branches));
+        let (after, reward) = game.final_board.slide_with_reward(chosen);
+        game.final_board = spawner.spawn(after);
+        game.score += reward;
+        game.num_steps += 1;
     }
+    Ok(game)
 }
 
 /// The finished games of all threads, put in order.
 struct OrderedGames<'a> {
     recorder: Option<&'a Recorder>,
     /// Games that wait for an earlier game.
-    waiting: BTreeMap<u64, WholeGame>,
+    waiting: BTreeMap<u64, (PlayedGame, Vec<Step>)>,
     report: PlayReport,
 }
 
 impl OrderedGames<'_> {
     /// Adds a game, and returns whether to stop.
-    fn add(&mut self, game: WholeGame, options: &PlayOptions, progress: &dyn Progress) -> Result<bool> {
-        self.report.num_steps += u64::from(game.game.num_steps);
-        self.waiting.insert(game.game.number, game);
+    fn add(
+        &mut self,
+        game: PlayedGame,
+        steps: Vec<Step>,
+        options: &PlayOptions,
+        progress: &dyn Progress,
+    ) -> Result<bool> {
+        self.report.num_steps += u64::from(game.num_steps);
+        self.waiting.insert(game.number, (game, steps));
         while self.report.stopped.is_none()
-            && let Some(WholeGame { game, steps }) = self.waiting.remove(&(self.report.games.len() as u64))
+            && let Some((game, steps)) = self.waiting.remove(&(self.report.games.len() as u64))
         {
             let recorded = self.recorder.map_or(Ok(()), |recorder| record(recorder, &game, steps, options.seed));
             if self.report.stops_at(recorded)? {
@@ -124,7 +128,7 @@ impl OrderedGames<'_> {
     }
 }
 
-fn record(recorder: &Recorder, game: &PlayedGame, steps: Vec<(Board, Move, Branches)>, seed: u64) -> Result<()> {
+fn record(recorder: &Recorder, game: &PlayedGame, steps: Vec<Step>, seed: u64) -> Result<()> {
     let mut recorded = recorder.begin(Some(Spawner::seed_of(seed, game.number)))?;
     for (board, chosen, branches) in steps {
         recorded.push(board, Some(chosen), Some(branches))?;

@@ -1,10 +1,8 @@
 """A process that records until it is killed, and prints the guarantees that it received.
 
-``recorder_child.py ROOT SEED JOURNAL``: JOURNAL is 0 or 1. Lines: ``B`` before it begins, ``U`` for unfinished
-recordings, ``F folder`` of the session, ``E id seed`` after a game has ended, ``R n`` when the games below n are
-durable.
+``recorder_child.py ROOT SEED``. Lines: ``R n`` when the games below n are durable.
 
-A game's seed determines all its boards, so a reader of the session knows the expected content.
+A game's seed determines all its boards, so a reader of the sessions knows the expected content.
 """
 
 from __future__ import annotations
@@ -39,13 +37,8 @@ def say(line: str) -> None:
 
 
 def main() -> None:
-    root, seed, journal = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "1"
-    say("B -")
-    recorder = Recorder(root, tag="killed", rotate_steps=ROTATE_STEPS, journal=journal)
-    for found in recorder.unfinished:
-        counts = f"{found.runs} {found.from_journal} {found.lost_runs} {found.lost_steps} {found.live}"
-        say(f"U {found.folder} {counts} {found.error or ''}")
-    say(f"F {recorder.folder}")
+    root, seed = sys.argv[1], int(sys.argv[2])
+    recorder = Recorder(root, tag=f"killed-{seed}", rotate_steps=ROTATE_STEPS)
 
     def play(thread: int) -> None:
         for number in range(1_000_000):
@@ -58,7 +51,7 @@ def main() -> None:
             if number % 7 == 6:
                 game.abandon()
             else:
-                say(f"E {game.end(values[0])} {own}")
+                game.end(values[0])
 
     for thread in range(THREADS):
         threading.Thread(target=play, args=(thread,), daemon=True).start()

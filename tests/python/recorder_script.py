@@ -1,8 +1,8 @@
 """A process that records a few equal games, and reports its progress on standard output.
 
-``recorder_script.py ROOT ARCHIVE JOURNAL END``: ARCHIVE is ``-`` for a session, JOURNAL is 0 or 1. With END ``close``
-the recording is closed at the end, otherwise the process just exits. Output lines: ``F folder``, ``E id seed`` after a
-game has ended, ``R n`` when the games below n are durable, ``C`` when the recording is closed, ``X text`` for an error.
+``recorder_script.py ROOT ARCHIVE END``: ARCHIVE is ``-`` for sessions in ROOT. With END ``close`` the recording is
+closed at the end, otherwise the process just exits. Output lines: ``E id seed`` after a game has ended, ``R n`` when
+the games below n are durable, ``C`` when the recording is closed, ``X text`` for an error.
 
 It waits for each rotation before it continues, so it makes the same system calls each time.
 """
@@ -33,42 +33,22 @@ def begin_one(recorder: Recorder, seed: int) -> a2store.selfplay.Game:
     return game
 
 
-def begin_in_spite_of_failures(recorder: Recorder, seed: int) -> a2store.selfplay.Game:
-    # Each failed flush is reported once. Several may have failed since the last game began: one for each call of
-    # end() that failed, because it requests a flush that runs meanwhile.
-    for _ in range(GAMES):
-        try:
-            return begin_one(recorder, seed)
-        except OSError as error:
-            say(f"X {error}")
-    return begin_one(recorder, seed)
-
-
 def main() -> None:
-    root, path, journal, end = sys.argv[1:]
+    root, path, end = sys.argv[1:]
     try:
-        sink = None if path == "-" else a2store.Archive.open(path)
-        recorder = Recorder(root, tag="killed", engine="any", sink=sink, journal=journal == "1")
+        recorder = Recorder(root if path == "-" else a2store.Archive.open(path), tag="killed", engine="any")
     except (OSError, a2store.Error) as error:
         say(f"X {error}")
         return
-    say(f"F {recorder.folder}")
     for number in range(GAMES):
         seed = FIRST_SEED + number
-        game = begin_in_spite_of_failures(recorder, seed)
-        try:
-            say(f"E {game.end(LAST)} {seed}")
-        except OSError as error:
-            say(f"X {error}")
+        say(f"E {begin_one(recorder, seed).end(LAST)} {seed}")
         if number in (2, 5):
             try:
                 say(f"R {recorder.rotate()}")
             except (OSError, a2store.Error) as error:
                 say(f"X {error}")
-    try:
-        _live = recorder.begin()
-    except OSError as error:
-        say(f"X {error}")
+    _live = recorder.begin()
     for _ in range(2 if end == "close" else 0):
         try:
             recorder.close()

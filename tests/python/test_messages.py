@@ -45,12 +45,12 @@ root = Path(sys.argv[1])
 a2store.simulate(root / "runs", runs=3, depth=0, progress=False)
 archive = a2store.Archive.create(root / "games.a2")
 archive.ingest(root / "runs", progress=False)
-for sink in (None, archive):
-    recorder = Recorder(root / "selfplay", tag="v1", sink=sink, journal=True)
+for target in (root / "selfplay", archive):
+    recorder = Recorder(target, tag="v1")
     recorder_script.begin_one(recorder, 7).end(recorder_script.LAST)
     recorder.rotate()
     recorder_script.begin_one(recorder, 8).end(recorder_script.LAST)
-    assert recorder.close().runs == 2
+    assert recorder.close().durable == 2
 archive.refresh()
 archive.compact(progress=False)
 archive.expire(older_than=0, grace=0)
@@ -125,7 +125,7 @@ MAKERS = {
         for name in ("a2t1", "a2run2", "a2pack", "packdat", "npy", "session", "macroxue", "jsonl")
     },
     "export": "archive.export_runs('SELECT run_id FROM runs', out / 'exported', progress=False)",
-    "recorder": "r = Recorder(out, tag='v1', journal=True); begin_one(r, 7).end(9); r.rotate(); r.close()",
+    "recorder": "r = Recorder(out, tag='v1'); begin_one(r, 7).end(9); r.rotate(); r.close()",
 }
 SCRIPT = """
 import sys
@@ -188,7 +188,6 @@ OTHERS = {
     "renamed.a2run2": (b"# Games of last week, see the wiki\n", "expected a run, found text"),
     "renamed.bin": (json.dumps({"run": list(range(99))}).encode(), "expected a run, found JSON"),
     "empty.a2run2": (b"", "expected a run, found an empty file"),
-    "journal-000001.bin": (b"A2JOURN1\x01\0\0\0\0\0\0\0", "expected a run, found a recorder's journal"),
     "cut.a2run2": (
         b"\x05\x00\x00\x00\x00\x00\x00\x00\x07",
         "engine: expected 0 (none) or 1 (its name follows), found 7",

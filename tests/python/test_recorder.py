@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
-import subprocess
 import sys
 import threading
 import time
@@ -25,7 +23,6 @@ from a2store.selfplay import Recorder
 from faults.shim import Shim, python
 from games import score
 from oracle import cells, legal_mask, slide
-from test_a2pack_command import run as a2pack
 
 pytest_plugins = ["faults.plugin"]
 
@@ -83,40 +80,41 @@ def record_on(recorder: Recorder) -> None:
     record(recorder, range(1))
 
 
-def rows_of(folder: Path) -> Any:
-    shards = sorted(folder.glob("steps*.npy"))
-    return np.concatenate([np.load(shard) for shard in shards])
+def rows_of(recorder: Recorder) -> Any:
+    return np.concatenate([np.load(folder / "steps.npy") for folder in recorder.sessions])
+
+
+def runs_of(recorder: Recorder) -> list[tuple[Any, ...]]:
+    return [run for folder in recorder.sessions for run in formats.query(folder / "metadata.db", RUNS)]
 
 
 def test_a_session_follows_the_documented_format(tmp_path: Path) -> None:
-    with Recorder(
-        tmp_path, tag="v1", engine="greedy", model_hash="ab", config_hash="cd", meta={"note": [1, None]}
-    ) as recorder:
+    with Recorder(tmp_path, tag="v1", engine="greedy", model_hash="ab", meta={"note": [1, None]}) as recorder:
         record(recorder)
-    folder = recorder.folder
-    assert folder.parent == tmp_path
+    (folder,) = recorder.sessions
+    assert [folder] == list(tmp_path.iterdir())
     assert folder.name.endswith("Z_model=v1")
-    assert sorted(path.name for path in folder.iterdir()) == ["metadata.db", "steps-000001.npy"]
-    rows = rows_of(folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["metadata.db", "steps.npy"]
+    rows = rows_of(recorder)
     assert rows.dtype == formats.SESSION_ROW_ACTION
     for seed, (steps, _) in enumerate(GAMES):
         own = rows[rows["run_id"] == seed]
         assert own["step_idx"].tolist() == list(range(len(steps)))
         assert own["exps"].tolist() == [list(cells(board)) for board, _ in steps]
         assert own["action"].tolist() == [move for _, move in steps]
-    assert formats.query(folder / "metadata.db", RUNS) == [
+    assert runs_of(recorder) == [
         (seed, seed, len(steps), score(last), 1 << max(cells(last))) for seed, (steps, last) in enumerate(GAMES)
     ]
     said = {key: json.loads(value) for key, value in formats.query(folder / "metadata.db", "SELECT * FROM session")}
-    assert (said["model"], said["engine"], said["config"]) == ({"tag": "v1", "sha": "ab"}, "greedy", {"sha": "cd"})
-    assert (said["note"], said["finished"], said["sample_rate"]) == ([1, None], True, 1)
+    assert (said["model"], said["engine"]) == ({"tag": "v1", "sha": "ab"}, "greedy")
+    assert (said["note"], said["sample_rate"]) == ([1, None], 1)
     assert said["started"] <= said["ended"]
     archive = a2store.Archive.create(tmp_path / "games.a2")
-    assert archive.ingest(folder, progress=False).accepted == len(GAMES)
+    assert archive.ingest(recorder.sessions, progress=False).accepted == len(GAMES)
     out = tmp_path / "out"
     archive.export_runs("SELECT run_id FROM runs", out, format="session", progress=False)
-    assert (rows_of(out) == rows).all()
-    assert formats.query(out / "metadata.db", RUNS) == formats.query(folder / "metadata.db", RUNS)
+    assert (np.load(out / "steps.npy") == rows).all()
+    assert formats.query(out / "metadata.db", RUNS) == runs_of(recorder)
 
 
 def test_without_moves_and_final_boards(tmp_path: Path) -> None:
@@ -127,20 +125,20 @@ def test_without_moves_and_final_boards(tmp_path: Path) -> None:
         recorded.end()
         with pytest.raises(ValueError, match=r"seed: expected 0\.\.=18446744073709551614"):
             recorder.begin(seed=2**64 - 1)
-    assert rows_of(recorder.folder).dtype == formats.SESSION_ROW
-    assert formats.query(recorder.folder / "metadata.db", RUNS) == [(0, -1, 3, 16, 8)]
+    assert rows_of(recorder).dtype == formats.SESSION_ROW
+    assert runs_of(recorder) == [(0, -1, 3, 16, 8)]
 
 
 @pytest.mark.parametrize("rate", [2, 7, 1000])
 def test_sampling(tmp_path: Path, rate: int) -> None:
     with Recorder(tmp_path, tag="v1", sample_rate=rate) as recorder:
         record(recorder)
-    rows = rows_of(recorder.folder)
+    rows = rows_of(recorder)
     for seed, (steps, _) in enumerate(GAMES):
         own = rows[rows["run_id"] == seed]
         assert own["step_idx"].tolist() == list(range(0, len(steps), rate))
         assert own["exps"].tolist() == [list(cells(board)) for board, _ in steps[::rate]]
-    assert [row[2] for row in formats.query(recorder.folder / "metadata.db", RUNS)] == [len(s) for s, _ in GAMES]
+    assert [row[2] for row in runs_of(recorder)] == [len(s) for s, _ in GAMES]
 
 
 def test_rotations(tmp_path: Path) -> None:
@@ -149,24 +147,30 @@ def test_rotations(tmp_path: Path) -> None:
             record(recorder, range(seed, seed + 1))
             if seed % 10 == 9:
                 assert recorder.rotate() == seed + 1 == recorder.stats().durable
-                # The written files are a valid session.
-                assert len(formats.query(recorder.folder / "metadata.db", RUNS)) == seed + 1
-                assert len(rows_of(recorder.folder)) == sum(len(steps) for steps, _ in GAMES[: seed + 1])
-    report = recorder.close()
-    assert (report.runs, report.steps) == (40, sum(len(steps) for steps, _ in GAMES))
-    assert report.rotations == len(list(recorder.folder.glob("steps-*.npy"))) >= 4
+                assert [run[0] for run in runs_of(recorder)] == list(range(seed + 1))
+                assert len(rows_of(recorder)) == sum(len(steps) for steps, _ in GAMES[: seed + 1])
+    stats = recorder.close()
+    assert (stats.ended, stats.steps) == (40, sum(len(steps) for steps, _ in GAMES))
+    assert stats.rotations == len(recorder.sessions) == len(list(tmp_path.iterdir())) >= 4
+    assert stats.disk_bytes == sum(path.stat().st_size for path in tmp_path.rglob("*.*") if path.is_file())
 
 
-@pytest.mark.parametrize("journal", [False, True])
-def test_many_threads(tmp_path: Path, journal: bool) -> None:
-    with Recorder(tmp_path, tag="v1", rotate_steps=200, journal=journal) as recorder:
+def test_a_recorder_without_games_writes_nothing(tmp_path: Path) -> None:
+    with Recorder(tmp_path / "root", tag="v1") as recorder:
+        assert recorder.rotate() == 0
+    assert recorder.sessions == list((tmp_path / "root").iterdir()) == []
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    assert archive.ingest(recorder.sessions, progress=False).accepted == 0
+
+
+def test_many_threads(tmp_path: Path) -> None:
+    with Recorder(tmp_path, tag="v1", rotate_steps=200) as recorder:
         threads = [threading.Thread(target=record, args=(recorder, range(k, 40, 8))) for k in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    rows = rows_of(recorder.folder)
-    runs = formats.query(recorder.folder / "metadata.db", RUNS)
+    rows, runs = rows_of(recorder), runs_of(recorder)
     assert sorted(seed for _, seed, *_ in runs) == list(range(40))
     for run_id, seed, *_ in runs:
         own = rows[rows["run_id"] == run_id]
@@ -186,7 +190,7 @@ def test_abandoned_games(tmp_path: Path) -> None:
         late = recorder.begin()
         late.push(1, 2)
         assert (recorder.stats().live, recorder.stats().abandoned, recorder.stats().ended) == (1, 2, 2)
-    assert [row[1] for row in formats.query(recorder.folder / "metadata.db", RUNS)] == [0, 1]
+    assert [row[1] for row in runs_of(recorder)] == [0, 1]
     assert recorder.close().live == 1
     with pytest.raises(ValueError, match="closed"):
         late.end()
@@ -206,7 +210,7 @@ def test_limits(tmp_path: Path, limit: dict[str, int], name: str) -> None:
         assert recorder.is_full == name
         ended = recorder.stats().ended
     # A limit ends the recording, but not the running games.
-    assert len(formats.query(recorder.folder / "metadata.db", RUNS)) == ended <= 40
+    assert len(runs_of(recorder)) == ended <= 40
     if name == "games":
         assert ended == 5
 
@@ -226,15 +230,15 @@ def test_the_limit_on_disk(tmp_path: Path) -> None:
             except a2store.RecorderLimitError:
                 refused += 1
         assert recorder.is_full == "disk"
-    size = sum(path.stat().st_size for path in recorder.folder.iterdir())
+    size = sum(path.stat().st_size for folder in recorder.sessions for path in folder.iterdir())
     assert 500_000 < size <= 1_000_000
-    assert (refused, len(rows_of(recorder.folder)) % 5_000) == (1, 0)
+    assert (refused, len(rows_of(recorder)) % 5_000) == (1, 0)
 
 
 def test_into_an_archive(tmp_path: Path) -> None:
     archive = a2store.Archive.create(tmp_path / "games.a2")
     evs = np.array([[0.25, 0.5, 1, 0]], np.float32)
-    with Recorder(tmp_path / "journals", tag="v1", engine="greedy", sink=archive, rotate_steps=300) as recorder:
+    with Recorder(archive, tag="v1", engine="greedy", rotate_steps=300) as recorder:
         record(recorder, range(20))
         assert recorder.rotate() == 20
         archive.refresh()
@@ -259,9 +263,13 @@ def test_into_an_archive(tmp_path: Path) -> None:
     values = pa.table(with_evs).select(["ev_up", "ev_left", "ev_right", "ev_legal"]).to_pylist()
     assert (values[0]["ev_left"], values[1]["ev_right"]) == (1, 0)
     assert values[0]["ev_legal"] == legal_mask(0x1100_0000_0000_0001)
-    (left,) = (tmp_path / "journals").rglob("*")
-    assert left.name.startswith("archive-")
-    assert left.name.endswith("_model=v1")
+    assert recorder.sessions == []
+    # Another recorder may write to the archive at the same time, even with the same tag.
+    with Recorder(archive, tag="v1") as one, Recorder(archive, tag="v1") as other:
+        record(one, range(5))
+        record(other, range(5))
+    archive.refresh()
+    assert archive.num_runs == 51
 
 
 EQUAL = """
@@ -269,13 +277,13 @@ import sys
 import a2store, recorder_script
 from a2store.selfplay import Recorder
 archive = a2store.Archive.open(sys.argv[1])
-recorder = Recorder(sys.argv[2], tag="v1", sink=archive)
+recorder = Recorder(archive, tag="v1")
 for rotation in range(4):
     for _ in range(25):
         recorder_script.begin_one(recorder, 7).end(recorder_script.LAST)
     if rotation < 3:
         recorder.rotate()
-assert recorder.close().runs == 100
+assert recorder.close().durable == 100
 """
 
 
@@ -283,7 +291,7 @@ def test_equal_games_are_all_kept(shim: Shim, tmp_path: Path) -> None:
     """Games with equal seed, steps, second and duration differ only by their ids, in one rotation and in several."""
     archive = a2store.Archive.create(tmp_path / "games.a2")
     for recording in (1, 2):
-        done = python("-c", EQUAL, archive.path, tmp_path, environment=IMPORTS | shim.clock(1_700_000_000, still=True))
+        done = python("-c", EQUAL, archive.path, environment=IMPORTS | shim.clock(1_700_000_000, still=True))
         assert (done.returncode, done.stderr) == (0, "")
         archive.refresh()
         assert archive.num_runs == 100 * recording
@@ -309,118 +317,35 @@ def test_equal_games_are_all_kept(shim: Shim, tmp_path: Path) -> None:
     assert (other.ingest(files, progress=False).accepted, other.num_runs) == (1, 1)
     # A checkpoint lists their digest once, and is valid.
     for _ in range(18):
-        with Recorder(tmp_path, tag="v1", sink=archive) as recorder:
+        with Recorder(archive, tag="v1") as recorder:
             recorder_script.begin_one(recorder, 7).end(recorder_script.LAST)
     archive.refresh()
     assert list((archive.path / "_log").glob("*.digests"))
     assert (archive.num_runs, archive.verify(deep=True, progress=False).problems) == (218, [])
 
 
-@pytest.mark.parametrize("journal", [False, True])
-def test_a_running_session_can_be_read(tmp_path: Path, journal: bool) -> None:
-    """Ingest ignores a recorder's own files, in a session and beside it."""
-    root = tmp_path / "selfplay"
-    archive = a2store.Archive.create(tmp_path / "recorded.a2")
-    with (
-        Recorder(root, tag="v1", journal=journal, sample_rate=16640) as sampled,
-        Recorder(root, tag="v1", journal=journal, sink=archive) as beside,
-        Recorder(root, tag="v1", journal=journal) as recorder,
-    ):
-        for one in (sampled, beside, recorder):
-            record(one, range(5))
-            assert one.rotate() == 5
-            record(one, range(5, 9))
-        others = [path.name for path in root.rglob("*") if path.suffix in (".bin", ".json")]
-        assert len(others) == (6 if journal else 3)
-        report = a2store.Archive.create(tmp_path / "one.a2").ingest(recorder.folder, progress=False)
-        assert (report.accepted, report.rejected) == (5, 0)
-        report = a2store.Archive.create(tmp_path / "all.a2").ingest(root, progress=False)
-        assert (report.accepted, report.rejected) == (10, 0)
-        assert report.ignored == []
-        # A pack holds run files, and ignores the files of sessions.
-        packed = a2pack("pack", "--input", root, "--output", tmp_path / "runs.a2pack", status=2)
-        assert b"this folder has no run files" in packed.stderr
-        for journal_file in root.rglob("journal-*.bin"):
-            report = a2store.Archive.create(tmp_path / "none.a2").ingest(journal_file, progress=False)
-            (rejected,) = report.errors
-            assert "expected a run, found a recorder's journal" in rejected.message
-            shutil.rmtree(tmp_path / "none.a2")
-
-
-def test_a_shard_that_was_set_aside_is_ignored(tmp_path: Path) -> None:
-    with Recorder(tmp_path, tag="v1") as recorder:
-        record(recorder, range(5))
-    shutil.copy(recorder.folder / "steps-000001.npy", recorder.folder / "unrecorded-000002.npy")
-    report = a2store.Archive.create(tmp_path / "one.a2").ingest(recorder.folder, progress=False)
-    assert (report.accepted, report.rejected, len(report.ignored)) == (5, 0, 1)
-
-
-def test_recovery_of_a_crashed_recorder_into_an_archive(tmp_path: Path) -> None:
+def test_games_of_a_crashed_recorder(tmp_path: Path) -> None:
+    """A crash loses the games that no rotation has written, and the archive or the sessions have all others."""
     archive = a2store.Archive.create(tmp_path / "games.a2")
-    code = f"""
+    code = """
 import os, sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
 import a2store
-from test_recorder import record
-archive = a2store.Archive.open({str(archive.path)!r})
-recorder = a2store.selfplay.Recorder({str(tmp_path)!r}, tag="v1", engine="first", sink=archive, journal=True)
-record(recorder, range(10))
-assert recorder.rotate() == 10
-record(recorder, range(10, 25))
-os._exit(1)
-"""
-    run_child(code.replace("import a2store\n", "import a2store, a2store.selfplay\n", 1), status=1)
-    archive.refresh()
-    assert archive.num_runs == 10
-    other = a2store.Archive.create(tmp_path / "other.a2")
-    with Recorder(tmp_path, tag="v1", sink=other) as recorder:
-        assert recorder.unfinished == []
-    other.refresh()
-    assert other.num_runs == 0
-    (folder,) = [path.parent for path in tmp_path.rglob("journal-*.bin")]
-    with pytest.raises(ValueError, match="of this archive"):
-        selfplay.recover(folder, sink=other)
-    with pytest.raises(ValueError, match="engine: expected at most 256 bytes, found 257"):
-        Recorder(tmp_path, tag="v1", engine="x" * 257, sink=archive)
-    with Recorder(tmp_path, tag="v1", engine="second", sink=archive) as recorder:
-        (left,) = recorder.unfinished
-        assert (left.runs, left.from_journal, left.lost_runs, left.error) == (25, 15, 0, None)
-    archive.refresh()
-    assert sorted(pa.table(archive.sql("SELECT seed FROM runs"))["seed"].to_pylist()) == list(range(25))
-    # The engine that played the games is stored.
-    assert archive.sql("SELECT seed FROM runs WHERE engine = 'first'").count() == 25
-    with Recorder(tmp_path, tag="v1", sink=archive) as recorder:
-        assert recorder.unfinished == []
-        with pytest.raises(a2store.ConflictError):
-            Recorder(tmp_path, tag="v1", sink=archive)
-
-
-def test_lost_games_cause_a_warning(tmp_path: Path) -> None:
-    code = f"""
-import os, sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
 from a2store.selfplay import Recorder
 from test_recorder import record
-recorder = Recorder({str(tmp_path)!r}, tag="v1")
-record(recorder, range(3))
-assert recorder.rotate() == 3
-record(recorder, range(3, 7))
-live = recorder.begin()
+recorders = [Recorder(target, tag="v1", engine="first") for target in (sys.argv[1], a2store.Archive.open(sys.argv[2]))]
+for recorder in recorders:
+    record(recorder, range(10))
+    assert recorder.rotate() == 10
+    record(recorder, range(10, 25))
 os._exit(1)
 """
-    run_child(code, status=1)
-    said = "3 games are kept; 4 ended and 1 running games are lost"
-    with pytest.warns(RuntimeWarning, match=said), Recorder(tmp_path, tag="v2") as recorder:
-        (left,) = recorder.unfinished
-    steps = sum(len(GAMES[seed][0]) for seed in range(3, 7))
-    assert (left.runs, left.lost_runs, left.lost_steps, left.live) == (3, 4, steps, 1)
-    with Recorder(tmp_path, tag="v2") as recorder:
-        assert recorder.unfinished == []
-
-
-def run_child(code: str, status: int = 0) -> None:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=60, text=True)
-    assert (done.returncode, done.stderr) == (status, "")
+    done = python("-c", code, tmp_path / "sessions", archive.path, environment=IMPORTS)
+    assert (done.returncode, done.stderr) == (1, "")
+    archive.refresh()
+    runs = pa.table(archive.sql("SELECT seed FROM runs WHERE engine = 'first' ORDER BY run_id"))
+    assert runs["seed"].to_pylist() == list(range(10))
+    (folder,) = (tmp_path / "sessions").iterdir()
+    assert [run[1] for run in formats.query(folder / "metadata.db", RUNS)] == list(range(10))
 
 
 @pytest.mark.parametrize(
@@ -436,6 +361,14 @@ def test_invalid_options(tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"expected .*|.*NaN.*"):
         Recorder(tmp_path, **{"tag": "v1", **options})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_invalid_targets(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):
+        Recorder(tmp_path / "file", tag="v1")
+    with pytest.raises(TypeError, match="target"):
+        Recorder(7, tag="v1")  # type: ignore[arg-type]
 
 
 def test_invalid_steps(tmp_path: Path) -> None:
@@ -465,9 +398,9 @@ def test_invalid_steps(tmp_path: Path) -> None:
         recorded.push_batch(boards, moves)
         assert len(recorded) == 3
         recorded.end()
-    assert len(rows_of(recorder.folder)) == 3
+    assert len(rows_of(recorder)) == 3
 
 
 def test_the_module_lists_its_names() -> None:
-    assert {"Recorder", "play", "Player", "VectorEnv", "recover"} <= set(selfplay.__all__)
+    assert {"Recorder", "play", "Player", "VectorEnv"} <= set(selfplay.__all__)
     assert all(hasattr(selfplay, name) for name in selfplay.__all__)

@@ -95,7 +95,6 @@ def make(folder: Path) -> Iterator[Any]:
     yield player
     yield selfplay.play(player, 1, progress=False)
     yield recorder.close()
-    yield selfplay.recover("session")
     yield selfplay.VectorEnv(1)
     yield importlib.import_module("a2store.selfplay.gym").GymVectorEnv(1)
     torch = importlib.import_module("a2store.torch")

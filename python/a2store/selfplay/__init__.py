@@ -24,12 +24,9 @@ from .._a2store import (
     Player,
     PlayResult,
     Recorder,
-    RecorderReport,
     RecorderStats,
-    Unfinished,
     VectorEnv,
     _play,
-    recover,
 )
 
 if TYPE_CHECKING:
@@ -41,12 +38,9 @@ __all__ = [
     "Player",
     "Policy",
     "Recorder",
-    "RecorderReport",
     "RecorderStats",
-    "Unfinished",
     "VectorEnv",
     "play",
-    "recover",
 ]
 
 Policy: TypeAlias = Callable[[npt.NDArray[Any], npt.NDArray[np.bool_]], Any]

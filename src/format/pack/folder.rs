@@ -6,7 +6,7 @@ use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::ordered::{fill_window, in_order};
 use crate::format::run_file::MAX_RUN_BYTES;
-use crate::format::walk::{FoundFile, files_in, has_ended};
+use crate::format::walk::{FoundFile, files_in};
 use crate::progress::{Progress, Unit};
 use crate::workers;
 use std::io;
@@ -81,9 +81,7 @@ fn pack_candidates(
             None if !is_named_so && num_bytes > MAX_RUN_BYTES => FileOutcome::Ignored,
             None => match Payload::of_file(&candidate.path, compression) {
                 Ok(payload) => FileOutcome::Run(payload),
-                Err(error) if !is_named_so && (is_about_content(&error) || has_ended(&candidate.path)) => {
-                    FileOutcome::Ignored
-                }
+                Err(error) if !is_named_so && is_about_content(&error) => FileOutcome::Ignored,
                 Err(error) => FileOutcome::Rejected(error),
             },
         };

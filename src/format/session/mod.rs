@@ -22,24 +22,20 @@
 //! conversions can omit them. **Omitted**: the final board, branches, start time, duration, and engines of
 //! single runs. A session has one engine, the `tag` of its `model`.
 
-mod growing;
 mod index;
 mod metadata;
 mod reader;
-mod recording;
 mod row;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use growing::{GrowingSession, NewRun};
 pub(super) use index::RowIndex;
 pub(crate) use metadata::SessionRun;
 pub(super) use metadata::{read_runs, runs_in, stored_seed};
 pub use reader::Session;
 pub(super) use reader::name_of_folder;
-pub(super) use recording::is_recording;
-pub(crate) use recording::{JOURNAL_MAGIC, RECORDING, is_unrecorded, journal_name, journal_number};
 pub(super) use row::{OfRun, has_rows};
+pub(crate) use writer::NewRun;
 pub use writer::{SessionOptions, SessionWriter};

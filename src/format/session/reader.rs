@@ -2,7 +2,6 @@
 
 use super::index::{RowIndex, RowsOfRun};
 use super::metadata::{SessionRun, read_entries, read_runs};
-use super::recording::RECORDING;
 use super::row::{ActionRow, BoardRow, OfRun};
 use crate::board::Move;
 use crate::error::{Error, ErrorKind, Location, Result};
@@ -123,8 +122,7 @@ impl Session {
 
     /// Returns a description of the rows that belong to no run, if there are any.
     pub(crate) fn ignored_rows(&self) -> Option<String> {
-        // A recorder writes rows before their run.
-        let without = if self.folder.join(RECORDING).exists() { Vec::new() } else { self.rows_without_run() };
+        let without = self.rows_without_run();
         let &(id, _) = without.first()?;
         let num_rows: u64 = without.iter().map(|(_, num_rows)| num_rows).sum();
         let others = if without.len() > 1 { format!(" and {} others", without.len() - 1) } else { String::new() };

@@ -4,22 +4,25 @@ use super::metadata::stored_seed;
 use super::row::{ActionRow, BoardRow, NUMBERING};
 use crate::error::{Error, Result};
 use crate::format::row_files::RowFiles;
-use crate::format::rows::{StepRow, flatten};
+use crate::format::rows::{StepRow, known_move};
 use crate::format::shards::{METADATA, NpyRow};
 use crate::format::sqlite::Database;
 use crate::format::staged_folder::{StagedFolder, check_free};
-use crate::publish::parent;
-use crate::run::Run;
+use crate::publish::{self, parent};
+use crate::run::{Run, RunMeta, RunStep};
 use derive_setters::Setters;
 use serde_json::Value;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-pub(super) const SCHEMA: &str =
+const SCHEMA: &str =
     "CREATE TABLE runs(id INTEGER PRIMARY KEY, seed BIGINT, steps INT, max_score INT, highest_tile INT);
 CREATE TABLE session(meta_key TEXT PRIMARY KEY, meta_value TEXT);";
 const INSERT: &str = "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5)";
-pub(super) const INSERT_SESSION: &str = "INSERT INTO session VALUES (?1, ?2)";
+const INSERT_SESSION: &str = "INSERT INTO session VALUES (?1, ?2)";
+
+/// The rows that are written at a time.
+const CHUNK_ROWS: usize = 4096;
 
 /// Options for writing a session.
 ///
@@ -65,6 +68,15 @@ pub struct SessionWriter {
     ids: HashSet<u64>,
 }
 
+/// The metadata of a run to write.
+pub(crate) struct NewRun {
+    pub(crate) id: u64,
+    pub(crate) seed: Option<u64>,
+    pub(crate) num_steps: Option<u32>,
+    pub(crate) max_score: u64,
+    pub(crate) highest_tile: u32,
+}
+
 enum Files {
     Boards(RowFiles<BoardRow>, Vec<BoardRow>),
     WithAction(RowFiles<ActionRow>, Vec<ActionRow>),
@@ -81,7 +93,19 @@ impl SessionWriter {
         entries: &[(String, Value)],
         options: SessionOptions,
     ) -> Result<SessionWriter> {
-        let folder = folder.as_ref().to_owned();
+        let folder = folder.as_ref();
+        check_free(folder)?;
+        let mut writer = SessionWriter::create_in(parent(folder), entries, options)?;
+        folder.clone_into(&mut writer.folder);
+        Ok(writer)
+    }
+
+    /// Creates a session that gets its name from [`finish_as`](SessionWriter::finish_as).
+    pub(crate) fn create_in(
+        parent: &Path,
+        entries: &[(String, Value)],
+        options: SessionOptions,
+    ) -> Result<SessionWriter> {
         if options.rotate_rows == Some(0) {
             return Err(Error::argument("rotate_rows", "at least 1", 0));
         }
@@ -89,14 +113,13 @@ impl SessionWriter {
         if let Some((key, _)) = entries.iter().find(|(key, _)| !keys.insert(key)) {
             return Err(Error::argument("entries", "unique keys", key));
         }
-        check_free(&folder)?;
-        let staging = StagedFolder::new_in(parent(&folder))?;
+        let staging = StagedFolder::new_in(parent)?;
         let files = match options.with_action {
             false => Files::Boards(RowFiles::new(staging.path(), options.rotate_rows, NUMBERING, 0), Vec::new()),
             true => Files::WithAction(RowFiles::new(staging.path(), options.rotate_rows, NUMBERING, 0), Vec::new()),
         };
         let database = Database::create_tables(&staging.path().join(METADATA), SCHEMA)?;
-        let writer = SessionWriter { folder, staging, files, database, ids: HashSet::new() };
+        let writer = SessionWriter { folder: PathBuf::new(), staging, files, database, ids: HashSet::new() };
         entries.iter().try_for_each(|(key, value)| writer.add_entry(key, value))?;
         Ok(writer)
     }
@@ -132,36 +155,65 @@ impl SessionWriter {
         if let Some(num_steps) = num_steps.filter(|&num_steps| run.num_steps() as u64 > u64::from(num_steps) + 1) {
             return Err(Error::argument("num_steps", format!("at least {}", run.num_steps() - 1), num_steps));
         }
-        let meta = run.meta();
-        let max_score = i64::try_from(meta.max_score)
-            .map_err(|_| Error::argument("max_score", "at most 9223372036854775807 in a session", meta.max_score))?;
-        let seed = stored_seed(meta.seed)?;
-        match &mut self.files {
-            Files::Boards(files, rows) => push(files, rows, run, id)?,
-            Files::WithAction(files, rows) => push(files, rows, run, id)?,
+        let RunMeta { seed, max_score, highest_tile, .. } = *run.meta();
+        let steps = || (0..run.num_steps()).filter_map(|place| run.step(place));
+        if matches!(self.files, Files::WithAction(..)) {
+            steps().try_for_each(|step| known_move(&step).map(drop))?;
         }
-        self.database.insert(INSERT, (id as i64, seed, num_steps, max_score, meta.highest_tile))?;
+        self.push_steps(&NewRun { id, seed, num_steps, max_score, highest_tile }, steps())?;
         self.ids.insert(id);
         Ok(())
+    }
+
+    /// Adds a run under a unique id. After an error, the session must not be finished.
+    pub(crate) fn push_steps(&mut self, run: &NewRun, steps: impl Iterator<Item = RunStep>) -> Result<()> {
+        let &NewRun { id, seed, num_steps, max_score, highest_tile } = run;
+        let max_score = i64::try_from(max_score)
+            .map_err(|_| Error::argument("max_score", "at most 9223372036854775807 in a session", max_score))?;
+        let seed = stored_seed(seed)?;
+        self.database.insert(INSERT, (id as i64, seed, num_steps, max_score, highest_tile))?;
+        match &mut self.files {
+            Files::Boards(files, rows) => push(files, rows, id, steps),
+            Files::WithAction(files, rows) => push(files, rows, id, steps),
+        }
     }
 
     /// Finishes the session, makes it durable and publishes it under its name.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io).
-    pub fn finish(self) -> Result<()> {
+    pub fn finish(mut self) -> Result<()> {
+        let folder = std::mem::take(&mut self.folder);
+        publish::sync_parent(&self.finish_as([folder])?)
+    }
+
+    /// Finishes the session, makes its files durable and gives it the first of the names that is free. Returns the name,
+    /// which is durable after the next sync of its parent.
+    pub(crate) fn finish_as(self, names: impl IntoIterator<Item = PathBuf>) -> Result<PathBuf> {
         match self.files {
             Files::Boards(files, _) => files.finish(true)?,
             Files::WithAction(files, _) => files.finish(true)?,
         };
         self.database.execute("COMMIT")?;
         self.database.finish_writing()?;
-        self.staging.publish(&self.folder)
+        self.staging.rename_to_first_free(names)
     }
 }
 
-fn push<R: NpyRow + StepRow>(files: &mut RowFiles<R>, rows: &mut Vec<R>, run: &Run, id: u64) -> Result<()> {
+fn push<R: NpyRow + StepRow>(
+    files: &mut RowFiles<R>,
+    rows: &mut Vec<R>,
+    id: u64,
+    steps: impl Iterator<Item = RunStep>,
+) -> Result<()> {
+    for step in steps {
+        rows.push(R::from_step(id, &step)?);
+        if rows.len() == CHUNK_ROWS {
+            files.push(rows)?;
+            rows.clear();
+        }
+    }
+    files.push(rows)?;
     rows.clear();
-    flatten(run, id, rows)?;
-    files.push(rows)
+    Ok(())
 }

@@ -1,6 +1,7 @@
 use super::*;
 use crate::run::{Run, RunMeta};
-use crate::selfplay::{Closing, DiskCost, EndedGame, Limits, Player, RecorderOptions, Sink, play_games};
+use crate::selfplay::recorder::{FinishedGame, Sink, SinkFormat};
+use crate::selfplay::{Player, RecorderOptions, play_games};
 use std::sync::{Arc, Mutex};
 
 fn never() -> &'static CancellationToken {
@@ -29,39 +30,28 @@ fn first_legal(positions: Positions<'_>) -> Result<Choices> {
 struct CollectingSink(Arc<Mutex<Vec<Run>>>);
 
 impl Sink for CollectingSink {
-    fn write(&mut self, games: &Arc<Vec<EndedGame>>) -> Result<()> {
+    fn write(&mut self, games: &Arc<Vec<FinishedGame>>) -> Result<()> {
         let runs = games.iter().map(|game| game.to_run(&RunMeta::default())).collect::<Result<Vec<_>>>()?;
         self.0.lock().unwrap().extend(runs);
         Ok(())
     }
-    fn close(&mut self, _: &Closing) -> Result<()> {
-        Ok(())
-    }
-    fn num_durable(&self) -> u64 {
-        self.0.lock().unwrap().len() as u64
-    }
     fn num_bytes(&self) -> u64 {
         0
     }
-    fn cost(&self) -> DiskCost {
-        DiskCost { per_game: 200_000, ..DiskCost::default() }
-    }
-    fn with_action(&self) -> bool {
-        true
-    }
-    fn with_evs(&self) -> bool {
-        true
+    fn format(&self) -> SinkFormat {
+        SinkFormat { with_action: true, with_evs: true, bytes_per_game: 200_000, ..SinkFormat::default() }
     }
 }
 
-fn recorder(limits: Limits) -> (Recorder, CollectingSink) {
+fn recorder(change: impl FnOnce(&mut RecorderOptions)) -> (Recorder, CollectingSink) {
     let written = CollectingSink::default();
-    let options = RecorderOptions { limits, ..RecorderOptions::new("test") };
-    (Recorder::with_sink(None, options, |_| Ok(Box::new(written.clone()))).unwrap(), written)
+    let mut options = RecorderOptions::new("test");
+    change(&mut options);
+    (Recorder::with_sink(options, Box::new(written.clone())).unwrap(), written)
 }
 
-fn max_games(max_games: u64) -> Limits {
-    Limits { max_games: Some(max_games), ..Limits::default() }
+fn max_games(max_games: u64) -> impl FnOnce(&mut RecorderOptions) {
+    move |options| options.max_games = Some(max_games)
 }
 
 /// Checks the recorded runs against the rules. Returns the seed, score, steps and final board of each.
@@ -119,7 +109,7 @@ fn batches_contain_no_finished_games_and_shrink_at_the_end() {
 
 #[test]
 fn recorded_games_equal_played_games() {
-    let (recorder, written) = recorder(Limits::default());
+    let (recorder, written) = recorder(|_| {});
     let report = play(logits, &options(50, 9), Some(&recorder), &(), never()).unwrap();
     let mut recorded = replayed(&recorder, &written);
     recorded.sort_unstable();
@@ -135,7 +125,7 @@ fn a_full_recorder_stops_play() {
     // Games that have begun are played to their end.
     let (few, written) = recorder(max_games(10));
     let report = play(logits, &options(50, 4), Some(&few), &(), never()).unwrap();
-    assert_eq!((report.games.len(), report.stopped.as_deref()), (10, Some("games")));
+    assert_eq!((report.games.len(), report.stopped), (10, Some("games")));
     assert!(report.games.iter().all(|game| game.final_board.is_terminal()));
     assert_eq!(few.stats().abandoned, 0);
     assert_eq!(replayed(&few, &written).len(), 10);
@@ -150,16 +140,15 @@ fn a_full_recorder_stops_play() {
         assert_eq!((report.games.len(), report.stopped.is_some()), (expected, stopped));
     }
     // This recorder has room for five games, and rejects the next one at its end.
-    let small = Limits { max_disk_mb: Some(1), ..Limits::default() };
-    let (small, _) = recorder(small);
+    let (small, _) = recorder(|options| options.max_disk_mb = Some(1));
     let report = play(logits, &options(50, 4), Some(&small), &(), never()).unwrap();
-    assert_eq!((report.games.len(), report.stopped.as_deref()), (5, Some("disk")));
+    assert_eq!((report.games.len(), report.stopped), (5, Some("disk")));
     assert_eq!(small.stats().live, 0);
 }
 
 #[test]
 fn games_are_truncated_at_max_steps() {
-    let (recorder, written) = recorder(Limits::default());
+    let (recorder, written) = recorder(|_| {});
     let cut = PlayOptions { max_steps: Some(60), ..options(50, 16) };
     let report = play(logits, &cut, Some(&recorder), &(), never()).unwrap();
     let whole = play(logits, &options(50, 16), None, &(), never()).unwrap();
@@ -200,7 +189,7 @@ fn invalid_answers_are_rejected_and_running_games_abandoned() {
     ];
     for (change, expected) in bad {
         for batch in [1, 10] {
-            let (recorder, _) = recorder(Limits::default());
+            let (recorder, _) = recorder(|_| {});
             let mut asked = 0;
             let policy = |positions: Positions<'_>| {
                 asked += 1;
@@ -236,7 +225,7 @@ fn invalid_answers_are_rejected_and_running_games_abandoned() {
 #[test]
 fn the_built_in_player_plays_the_same_on_any_number_of_threads_and_as_a_policy() {
     let with = |workers| {
-        let (recorder, written) = recorder(Limits::default());
+        let (recorder, written) = recorder(|_| {});
         let options = PlayOptions { workers: Some(workers), ..options(12, 1) };
         let report = play_games(Player::new(0), &options, Some(&recorder), &(), never()).unwrap();
         // The games were recorded in the order of their numbers.
@@ -261,7 +250,7 @@ fn the_built_in_player_plays_the_same_on_any_number_of_threads_and_as_a_policy()
 fn play_can_be_cancelled() {
     let cancel = CancellationToken::new();
     cancel.cancel();
-    let (recorder, _) = recorder(Limits::default());
+    let (recorder, _) = recorder(|_| {});
     let error = play(first_legal, &options(5, 5), Some(&recorder), &(), &cancel).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Cancelled));
     assert_eq!(recorder.stats().abandoned, 5);

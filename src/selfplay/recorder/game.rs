@@ -1,20 +1,19 @@
-//! [`Game`]: a game that is being recorded.
+//! [`GameRecording`]: a game that is being recorded.
 
-use super::ended_game::EndedGame;
-use super::game_rows::GameRows;
+use super::buffer::FinishedGame;
+use super::rows::GameRows;
 use super::shared::SharedRecorder;
 use crate::board::{Board, Move};
 use crate::error::{Error, Result};
 use crate::run::Branches;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
 
 /// A game that is being recorded, with its buffer. Adding a step takes no lock and writes no file.
 ///
 /// Dropping it abandons the game: nothing of it is kept.
 #[derive(Debug)]
-pub struct Game {
+pub struct GameRecording {
     shared: Arc<SharedRecorder>,
     seed: Option<u64>,
     start_unix_s: u64,
@@ -28,29 +27,29 @@ pub struct Game {
     over: bool,
 }
 
-impl Game {
-    /// Begins a game. If memory is used up, it waits for the current flush.
-    pub(super) fn begin(shared: Arc<SharedRecorder>, seed: Option<u64>) -> Result<Game> {
+impl GameRecording {
+    /// Begins a game. If memory is used up, it waits for a rotation.
+    pub(super) fn begin(shared: Arc<SharedRecorder>, seed: Option<u64>) -> Result<GameRecording> {
         shared.begin_game()?;
         let start_unix_s = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
-        let rows = GameRows::new(shared.with_evs);
+        let rows = GameRows::new(shared.format.with_evs);
         let started = Instant::now();
-        Ok(Game { shared, seed, start_unix_s, started, rows, num_steps: 0, skip: 0, last: None, over: false })
+        Ok(GameRecording { shared, seed, start_unix_s, started, rows, num_steps: 0, skip: 0, last: None, over: false })
     }
 
-    /// Adds a step: the board, the move made on it, and the engine's values of the four moves, which only some
-    /// sinks store. If memory is used up, it waits for the current flush.
+    /// Adds a step: the board, the move made on it, and the engine's values of the four moves, which only an
+    /// archive stores. If memory is used up, it waits for a rotation.
     ///
     /// # Errors
     /// The step is not added, and may be pushed again:
     ///
-    /// - [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the move is missing and the sink stores moves, and beyond
+    /// - [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the move is missing and the recorder stores moves, and beyond
     ///   2^32 - 1 steps.
     /// - [`ErrorKind::RecorderLimit`](crate::ErrorKind::RecorderLimit) if running games alone use up the memory.
-    /// - The error of a failed flush, if memory is used up.
+    /// - The error of a failed rotation, if memory is used up.
     #[inline]
     pub fn push(&mut self, board: Board, action: Option<Move>, ev: Option<Branches>) -> Result<()> {
-        if self.skip > 0 && self.num_steps < u32::MAX && (action.is_some() || !self.shared.with_action) {
+        if self.skip > 0 && self.num_steps < u32::MAX && (action.is_some() || !self.shared.format.with_action) {
             self.skip -= 1;
             self.num_steps += 1;
             self.last = Some(board);
@@ -62,7 +61,7 @@ impl Game {
     /// Adds several steps, or none of them on an error.
     ///
     /// # Errors
-    /// The errors of [`push`](Game::push); [`ErrorKind::Argument`](crate::ErrorKind::Argument) also if the lengths
+    /// The errors of [`push`](GameRecording::push); [`ErrorKind::Argument`](crate::ErrorKind::Argument) also if the lengths
     /// differ.
     pub fn push_batch(&mut self, boards: &[Board], moves: Option<&[Move]>, evs: Option<&[Branches]>) -> Result<()> {
         for (name, len) in [("moves", moves.map(<[Move]>::len)), ("evs", evs.map(<[Branches]>::len))] {
@@ -82,18 +81,14 @@ impl Game {
         &mut self,
         steps: impl ExactSizeIterator<Item = (Board, Option<Move>, Option<Branches>)> + Clone,
     ) -> Result<()> {
-        let rate = self.shared.sample_rate;
+        let rate = self.shared.options.sample_rate;
         let Some(num_steps) = u32::try_from(steps.len()).ok().and_then(|len| self.num_steps.checked_add(len)) else {
             return Err(Error::argument("steps", "at most 4294967295 per game", "more"));
         };
-        if self.shared.with_action && steps.clone().any(|(_, action, _)| action.is_none()) {
-            return Err(Error::argument("move", "a move, because the sink stores moves", "none"));
+        if self.shared.format.with_action && steps.clone().any(|(_, action, _)| action.is_none()) {
+            return Err(Error::argument("move", "a move, because the recorder stores moves", "none"));
         }
         self.make_room(steps.len())?;
-        let kept = self.num_kept(steps.len());
-        if self.shared.counts_steps {
-            self.shared.live_steps.fetch_add(kept as u64, Ordering::Relaxed);
-        }
         for (board, action, ev) in steps {
             if self.skip == 0 {
                 self.rows.push(board, action, ev);
@@ -131,29 +126,26 @@ impl Game {
     /// Returns how many of the next `steps` are kept.
     #[inline]
     fn num_kept(&self, steps: usize) -> usize {
-        steps.saturating_sub(self.skip as usize).div_ceil(self.shared.sample_rate as usize)
+        steps.saturating_sub(self.skip as usize).div_ceil(self.shared.options.sample_rate as usize)
     }
 
     /// Ends the game, with the board after its last move if it is known, and returns the game's id. Ids count from
     /// 0 in the order in which games end. The score and the largest tile come from that board, or else from the
     /// last pushed board.
     ///
-    /// The next flush writes the game. With a journal, the game is durable when this returns.
+    /// The next rotation writes the game.
     ///
     /// # Errors
     /// The game is not kept: [`ErrorKind::RecorderLimit`](crate::ErrorKind::RecorderLimit) if it would exceed
     /// `max_disk_mb`, and [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the recorder is closed.
-    ///
-    /// The game is kept, but durable only after the next flush: [`ErrorKind::Io`](crate::ErrorKind::Io) if the journal
-    /// could not be written.
     pub fn end(mut self, final_board: impl Into<Option<Board>>) -> Result<u64> {
         self.over = true;
         let rows = std::mem::replace(&mut self.rows, GameRows::new(false));
-        let game = EndedGame {
+        let game = FinishedGame {
             id: 0,
             seed: self.seed,
             num_steps: self.num_steps,
-            sample_rate: self.shared.sample_rate,
+            sample_rate: self.shared.options.sample_rate,
             last: self.last,
             final_board: final_board.into(),
             start_unix_s: self.start_unix_s,
@@ -167,11 +159,10 @@ impl Game {
     pub fn abandon(self) {}
 }
 
-impl Drop for Game {
+impl Drop for GameRecording {
     fn drop(&mut self) {
         if !self.over {
-            let rows = std::mem::replace(&mut self.rows, GameRows::new(false));
-            self.shared.abandon_game(rows);
+            self.shared.abandon_game(&mut self.rows);
         }
     }
 }

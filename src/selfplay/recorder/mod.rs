@@ -1,50 +1,41 @@
-//! The recorder: writes games to a session or another sink while they are played, from any number of threads.
+//! The recorder: writes games to sessions or to an archive while they are played, from any number of threads.
 //!
 //! ```text
-//!  Game ─push─▶ its own blocks ─end─▶ ended games ─flush─▶ Sink: a shard of a session, or an archive
-//!  (no lock)                    └──▶ journal, on request   (one writer thread)
+//!  GameRecording ─push─▶ its own blocks ─end─▶ SessionBuffer ─rotation─▶ Sink: one complete session, or one commit
+//!  (no lock)                                   (one lock)
+//! ```
+//!
 //! | file | owns |
 //! | --- | --- |
 //! | `handle` | [`Recorder`], the handle that callers hold |
-//! | `options`, `limits`, `report` | [`RecorderOptions`], [`Limits`], [`RecorderStats`], [`RecorderReport`] |
-//! | `game`, `ended_game`, `game_rows` | [`Game`], [`EndedGame`], and the steps of a game in memory |
-//! | `shared`, `state` | the state that handles, games and the writer thread share; its part under a lock |
-//! | `flush` | the writer thread, which flushes ended games |
-//! | `sink`, `session_sink`, `archive_sink` | [`Sink`], and its implementations for a session and an archive |
-//! | `journal`, `journal_record`, `journal_replay` | the journal: appending, its format, reading |
-//! | `status`, `recovery` | the status file of a recording, and [`recover`] |
+//! | `options`, `stats` | [`RecorderOptions`] and [`RecorderStats`] |
+//! | `game`, `rows` | [`GameRecording`], and the steps of a game in memory |
+//! | `buffer` | [`FinishedGame`], and [`SessionBuffer`]: the games that the next rotation writes |
+//! | `shared` | the state that handles and games share: limits, memory and rotations |
+//! | `sink`, `session_sink`, `archive_sink` | [`Sink`], and its implementations for sessions and for an archive |
 //!
-//! Invariant: when [`Recorder::rotate`] returns, the games that it flushed are durable, and no crash can damage them. A
-//! folder contains `recording.json` until its recording ends.
+//! Invariant: a rotation writes all games of a buffer or none. When [`Recorder::rotate`] returns, the games that ended
+//! before it are durable. A crash loses only games that no rotation has written.
 
 mod archive_sink;
-mod ended_game;
-mod flush;
+mod buffer;
 mod game;
-mod game_rows;
 mod handle;
-mod journal;
-mod journal_record;
-mod journal_replay;
-mod limits;
 mod options;
-mod recovery;
-mod report;
+mod rows;
 mod session_sink;
 mod shared;
 mod sink;
-mod state;
-mod status;
+mod stats;
+
+#[cfg(test)]
+pub(super) use buffer::FinishedGame;
+pub use game::GameRecording;
+pub use handle::Recorder;
+pub use options::RecorderOptions;
+#[cfg(test)]
+pub(super) use sink::{Sink, SinkFormat};
+pub use stats::RecorderStats;
 
 #[cfg(test)]
 mod tests;
-
-pub use archive_sink::recover_into_archive;
-pub use ended_game::EndedGame;
-pub use game::Game;
-pub use handle::Recorder;
-pub use limits::{Limit, Limits};
-pub use options::RecorderOptions;
-pub use recovery::{Recovered, Unfinished, recover, recover_with};
-pub use report::{RecorderReport, RecorderStats};
-pub use sink::{Closing, DiskCost, Sink};

@@ -1,19 +1,21 @@
 //! The options of a recorder.
 
-use super::limits::Limits;
 use crate::error::{Error, Result};
 use derive_setters::Setters;
 use serde_json::Value;
 use std::time::Duration;
 
-/// Options of a [`Recorder`](super::Recorder), and the metadata of its session.
+/// Options of a [`Recorder`](super::Recorder), and the metadata of its sessions.
 ///
-/// Set fields with the `with_*` methods: `RecorderOptions::new("v7").with_journal(true)`.
+/// A recorder writes whole games. Once `max_games`, `max_steps` or `max_wall_ms` is reached, no game begins, and running
+/// games may end. Only `max_disk_mb` is exact: a game that would exceed it is rejected at its end.
+///
+/// Set fields with the `with_*` methods: `RecorderOptions::new("v7").with_max_games(64)`.
 #[derive(Clone, Debug, PartialEq, Setters)]
 #[setters(prefix = "with_", strip_option)]
 #[non_exhaustive]
 pub struct RecorderOptions {
-    /// The model's name, which is part of the folder's name: letters, digits and `._+-`, without a leading dot.
+    /// The model's name, which is part of the name of each session: letters, digits and `._+-`, without a leading dot.
     #[setters(into)]
     pub tag: String,
     /// The name of the engine.
@@ -22,21 +24,25 @@ pub struct RecorderOptions {
     /// A hash of the model.
     #[setters(into)]
     pub model_hash: Option<String>,
-    /// A hash of the engine's configuration.
-    #[setters(into)]
-    pub config_hash: Option<String>,
-    /// More metadata of the session, by key.
+    /// More metadata of the sessions, by key.
     pub entries: Vec<(String, Value)>,
-    /// The limits of the recorder.
-    pub limits: Limits,
+    /// The maximum number of games that have begun and were not abandoned; `None` = no limit.
+    pub max_games: Option<u64>,
+    /// The maximum number of kept steps of ended games; `None` = no limit.
+    pub max_steps: Option<u64>,
+    /// The maximum time since the recorder was created, in milliseconds; `None` = no limit.
+    pub max_wall_ms: Option<u64>,
+    /// The maximum size of everything that the recorder writes, in millions of bytes, at least 1; `None` = no limit.
+    pub max_disk_mb: Option<u64>,
+    /// The memory for steps that are not yet written, in millions of bytes, at least 16. If it is used up, pushes wait
+    /// for a rotation. `None` = half of the memory that is available at the start.
+    pub max_ram_mb: Option<u64>,
     /// Keeps one step out of this many, beginning with the first.
     pub sample_rate: u32,
-    /// Flushes ended games once they have this many kept steps.
+    /// Rotates once ended games have this many kept steps.
     pub rotate_steps: u64,
-    /// Also flushes ended games when this much time has passed since the last flush; `None` = no time limit.
+    /// Rotates once a game has waited this long. It bounds how much a crash can lose. `None` = no bound.
     pub rotate_every: Option<Duration>,
-    /// Makes each game durable as soon as it ends. Each game is then written twice.
-    pub journal: bool,
     /// Whether a session stores moves. If so, every step needs its move. Without moves, an existing Rust reader of
     /// sessions can read it, but every reader has to derive the moves from the boards. Some stay unknown.
     #[setters(rename = "with_action")]
@@ -44,24 +50,15 @@ pub struct RecorderOptions {
 }
 
 /// The metadata keys that the recorder sets itself.
-const OWN_KEYS: [&str; 12] = [
-    "model",
-    "engine",
-    "config",
-    "sample_rate",
-    "writer",
-    "started",
-    "updated",
-    "ended",
-    "recovered",
-    "finished",
-    "not_kept",
-    "recorded",
-];
+const OWN_KEYS: [&str; 6] = ["model", "engine", "sample_rate", "writer", "started", "ended"];
 /// Most file systems limit a name to 255 bytes, which includes the time before the tag.
 const MAX_TAG_LEN: usize = 200;
 /// A reader's limit for all metadata of a session, less the recorder's own entries.
 const MAX_ENTRIES_LEN: usize = 1 << 17;
+/// Memory in addition to the buffers of steps: file buffers, SQLite's cache, the recorder's own data.
+const RAM_OVERHEAD: u64 = 6_000_000;
+const MIN_RAM_MB: u64 = 16;
+const MB: u64 = 1_000_000;
 
 impl RecorderOptions {
     /// Returns the default options with this tag.
@@ -71,13 +68,15 @@ impl RecorderOptions {
             tag: tag.into(),
             engine: None,
             model_hash: None,
-            config_hash: None,
             entries: Vec::new(),
-            limits: Limits::default(),
+            max_games: None,
+            max_steps: None,
+            max_wall_ms: None,
+            max_disk_mb: None,
+            max_ram_mb: None,
             sample_rate: 1,
             rotate_steps: 10_000_000,
-            rotate_every: None,
-            journal: false,
+            rotate_every: Some(Duration::from_secs(600)),
             with_action: true,
         }
     }
@@ -98,15 +97,37 @@ impl RecorderOptions {
         if self.rotate_every.is_some_and(|every| every.is_zero()) {
             return Err(Error::argument("rotate_secs", "seconds above 0", "0"));
         }
+        if let Some(mb) = self.max_ram_mb.filter(|&mb| mb < MIN_RAM_MB) {
+            return Err(Error::argument("max_ram_mb", format!("at least {MIN_RAM_MB}"), mb));
+        }
+        if self.max_disk_mb == Some(0) {
+            return Err(Error::argument("max_disk_mb", "at least 1", 0));
+        }
         let mut keys = std::collections::HashSet::from(OWN_KEYS);
         if let Some((key, _)) = entries.iter().find(|(key, _)| !keys.insert(key)) {
             return Err(Error::argument("entries", "unique keys that the recorder does not set itself", key));
         }
-        let texts = [&self.engine, &self.model_hash, &self.config_hash].into_iter().flatten().map(String::len);
-        let len: usize = entries.iter().map(|(key, value)| key.len() + value.to_string().len() + 32).chain(texts).sum();
+        let len = self.entries_len();
         if len > MAX_ENTRIES_LEN {
             return Err(Error::argument("entries", format!("at most {MAX_ENTRIES_LEN} bytes in all"), len));
         }
-        self.limits.check()
+        Ok(())
+    }
+
+    /// Returns the size of the metadata of a session that the caller chose.
+    pub(super) fn entries_len(&self) -> usize {
+        let texts = [&self.engine, &self.model_hash].into_iter().flatten().map(String::len);
+        self.entries.iter().map(|(key, value)| key.len() + value.to_string().len() + 32).chain(texts).sum()
+    }
+
+    /// Returns the memory for the buffers of steps, in bytes.
+    pub(super) fn ram_budget(&self) -> u64 {
+        let half = || crate::machine::available_bytes().map_or(u64::MAX, |bytes| bytes / 2);
+        self.max_ram_mb.map_or_else(half, |mb| mb.saturating_mul(MB) - RAM_OVERHEAD)
+    }
+
+    /// Returns the maximum size of everything written, in bytes.
+    pub(super) fn disk_budget(&self) -> u64 {
+        self.max_disk_mb.map_or(u64::MAX, |mb| mb.saturating_mul(MB))
     }
 }

@@ -1,110 +1,134 @@
-//! The [`Sink`] that writes a session.
+//! The [`Sink`] that writes each buffer as a complete session in a folder.
 
-use super::ended_game::EndedGame;
+use super::buffer::FinishedGame;
 use super::options::RecorderOptions;
-use super::sink::{Closing, DiskCost, Sink};
+use super::sink::{Sink, SinkFormat};
 use crate::clock;
 use crate::error::Result;
-use crate::format::{GrowingSession, NewRun};
+use crate::format::{NewRun, SessionOptions, SessionWriter, StagedFolder};
+use crate::publish;
+use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A sink that writes each flush as a shard of a session.
+/// A sink that writes sessions.
 #[derive(Debug)]
 pub(super) struct SessionSink {
-    session: GrowingSession,
+    folder: PathBuf,
+    options: RecorderOptions,
+    /// The time at which the next session began.
+    started: DateTime<Utc>,
+    sessions: Vec<PathBuf>,
+    num_bytes: u64,
+    /// The number of games, first in the next write, that the last session has already. Its name may not be durable.
+    num_written: usize,
 }
 
-/// The size of a run in SQLite, in both copies of the database, including the tree above it.
-const RUN_LEN: u64 = 2 * 64;
-/// The size of the headers and of an empty SQLite database.
+/// The bytes of a run in SQLite, including the tree above it.
+const RUN_LEN: u64 = 64;
+/// The bytes of the headers and of an empty SQLite database.
 const FIXED_LEN: u64 = 1 << 16;
+/// The bytes of a row, without and with its move.
+const ROW_LEN: [u64; 2] = [28, 29];
 
 impl SessionSink {
-    /// Creates a session in a folder that no reader uses yet.
+    /// Creates the folder if it is missing. Removes the unfinished sessions of recorders that crashed.
     pub(super) fn create(folder: &Path, options: &RecorderOptions) -> Result<SessionSink> {
-        let mut model = json!({ "tag": options.tag });
-        if let Some(sha) = &options.model_hash {
+        publish::create_folders(folder)?;
+        StagedFolder::remove_abandoned(folder);
+        // A folder that cannot be written to is an error now, not at the first rotation.
+        drop(StagedFolder::new_in(folder)?);
+        Ok(SessionSink {
+            folder: folder.to_owned(),
+            options: options.clone(),
+            started: clock::now(),
+            sessions: Vec::new(),
+            num_bytes: 0,
+            num_written: 0,
+        })
+    }
+
+    /// Writes a session and gives it its name.
+    fn write_session(&mut self, games: &[FinishedGame]) -> Result<()> {
+        let options = SessionOptions::default().with_action(self.options.with_action);
+        let mut writer = SessionWriter::create_in(&self.folder, &self.entries(), options)?;
+        for game in games {
+            let run = NewRun {
+                id: game.id,
+                seed: game.seed,
+                num_steps: Some(game.num_steps),
+                max_score: game.max_score(),
+                highest_tile: game.highest_tile(),
+            };
+            writer.push_steps(&run, game.steps())?;
+        }
+        let (time, tag) = (self.started.format("%Y%m%dT%H%M%SZ"), &self.options.tag);
+        let session = writer.finish_as((1..).map(|number| match number {
+            1 => self.folder.join(format!("{time}_model={tag}")),
+            // Put the number between the time and the first `_`, so that the tag still follows the last `=`.
+            _ => self.folder.join(format!("{time}-{number}_model={tag}")),
+        }))?;
+        self.num_bytes += len_of(&session);
+        self.sessions.push(session);
+        self.started = clock::now();
+        Ok(())
+    }
+
+    /// Returns the metadata of the next session, as JSON by key.
+    fn entries(&self) -> Vec<(String, Value)> {
+        let RecorderOptions { tag, engine, model_hash, entries, sample_rate, .. } = &self.options;
+        let mut model = json!({ "tag": tag });
+        if let Some(sha) = model_hash {
             model["sha"] = json!(sha);
         }
-        let config = options.config_hash.as_ref().map(|sha| json!({ "sha": sha }));
-        let mut entries = vec![("model".to_owned(), model)];
+        let time = |time: DateTime<Utc>| json!(time.to_rfc3339_opts(SecondsFormat::Millis, true));
         let known = [
-            ("engine", options.engine.as_ref().map(|engine| json!(engine))),
-            ("config", config),
-            ("sample_rate", Some(json!(options.sample_rate))),
+            ("model", Some(model)),
+            ("engine", engine.as_ref().map(|engine| json!(engine))),
+            ("sample_rate", Some(json!(sample_rate))),
             ("writer", Some(json!(concat!("a2store ", env!("CARGO_PKG_VERSION"))))),
-            ("started", Some(now())),
-            ("finished", Some(json!(false))),
+            ("started", Some(time(self.started))),
+            ("ended", Some(time(clock::now()))),
         ];
-        entries.extend(known.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
-        entries.extend(options.entries.iter().cloned());
-        Ok(SessionSink { session: GrowingSession::create(folder, &entries, options.with_action)? })
-    }
-
-    /// Recovers the session of a dead recorder.
-    pub(super) fn recover(folder: &Path) -> Result<SessionSink> {
-        Ok(SessionSink { session: GrowingSession::recover(folder)? })
-    }
-
-    pub(super) fn set_folder(&mut self, folder: &Path) {
-        self.session.set_folder(folder);
-    }
-
-    pub(super) fn num_rows(&self) -> u64 {
-        self.session.num_rows()
+        let known = known.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+        known.chain(entries.iter().cloned()).collect()
     }
 }
 
 impl Sink for SessionSink {
-    fn write(&mut self, games: &Arc<Vec<EndedGame>>) -> Result<()> {
-        let runs = games.iter().map(|game| NewRun {
-            id: game.id(),
-            seed: game.seed(),
-            num_steps: game.num_steps(),
-            max_score: game.max_score(),
-            highest_tile: game.highest_tile(),
-            steps: game.steps(),
-        });
-        self.session.append(runs, &[("updated", now())])
-    }
-
-    fn close(&mut self, closing: &Closing) -> Result<()> {
-        let ended = if closing.finished { "ended" } else { "recovered" };
-        let count = json!({ "abandoned": closing.abandoned, "live": closing.live });
-        self.session.set_entries(&[("finished", json!(closing.finished)), (ended, now()), ("not_kept", count)])
-    }
-
-    fn num_durable(&self) -> u64 {
-        self.session.next_id()
-    }
-
-    fn num_runs(&self) -> u64 {
-        self.session.num_runs()
+    fn write(&mut self, games: &Arc<Vec<FinishedGame>>) -> Result<()> {
+        let new = games.get(self.num_written..).unwrap_or_default();
+        if !new.is_empty() {
+            self.write_session(new)?;
+            self.num_written = games.len();
+        }
+        publish::sync(&self.folder)?;
+        self.num_written = 0;
+        Ok(())
     }
 
     fn num_bytes(&self) -> u64 {
-        let (rows, metadata) = self.session.num_bytes();
-        // A flush writes a new database before it replaces the old one.
-        rows + 2 * metadata
+        self.num_bytes
     }
 
-    fn cost(&self) -> DiskCost {
-        let per_step = GrowingSession::row_len(self.with_action()) as u64;
-        DiskCost { fixed: FIXED_LEN, per_game: RUN_LEN, per_step }
+    fn sessions(&self) -> &[PathBuf] {
+        &self.sessions
     }
 
-    fn with_action(&self) -> bool {
-        self.session.with_action()
-    }
-
-    fn with_evs(&self) -> bool {
-        false
+    fn format(&self) -> SinkFormat {
+        SinkFormat {
+            with_action: self.options.with_action,
+            with_evs: false,
+            bytes_per_write: FIXED_LEN + 2 * self.options.entries_len() as u64,
+            bytes_per_game: RUN_LEN,
+            bytes_per_step: ROW_LEN[usize::from(self.options.with_action)],
+        }
     }
 }
 
-/// Returns the current time in ISO 8601.
-fn now() -> Value {
-    json!(clock::text())
+/// Returns the size of the files in a folder, in bytes.
+fn len_of(folder: &Path) -> u64 {
+    let files = std::fs::read_dir(folder).into_iter().flatten().filter_map(std::result::Result::ok);
+    files.filter_map(|file| file.metadata().ok()).map(|metadata| metadata.len()).sum()
 }

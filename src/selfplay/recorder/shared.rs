@@ -1,64 +1,92 @@
-//! The state that a recorder, its games and its writer thread share.
+//! The state that a recorder, its games and its thread share: limits, memory and rotations.
 //!
-//! Lock order: the journal, then the state. The state's lock is held only for short operations and never during file
-//! access, so neither a flush nor a slow disk blocks a push.
+//! Lock order: the sink, then the state. The state's lock is held only for short operations and never during file
+//! access, so a rotation blocks no push unless the memory is used up.
 
-use super::ended_game::EndedGame;
-use super::game_rows::{BLOCK_COST, BLOCK_LEN, Block, GameRows};
-use super::journal::Journal;
-use super::limits::{Limit, Limits};
-use super::report::RecorderStats;
-use super::sink::DiskCost;
-use super::state::{GAME_COST, GameTotals, RecorderState, ram_of};
-use super::status::{Counts, StatusFile};
+use super::buffer::{FinishedGame, GAME_COST, SessionBuffer};
+use super::options::RecorderOptions;
+use super::rows::{BLOCK_COST, BLOCK_LEN, Block, GameRows};
+use super::sink::{Sink, SinkFormat};
+use super::stats::RecorderStats;
 use crate::error::{Error, ErrorKind, Result};
 use crate::process::ProcessId;
-use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tracing::{info, warn};
 
-/// The state that the handles, the games and the writer thread of one recorder share.
+/// The percentage of the memory budget at which ended games are written. The rest is for games that run meanwhile.
+const RAM_PERCENT: u64 = 40;
+/// The thread waits this long after a failed rotation.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// The state that the handles, the games and the thread of one recorder share.
 #[derive(Debug)]
 pub(super) struct SharedRecorder {
-    pub(super) with_action: bool,
-    pub(super) with_evs: bool,
-    pub(super) sample_rate: u32,
-    pub(super) limits: Limits,
-    /// Whether `live_steps` is counted, which makes each push slightly slower.
-    pub(super) counts_steps: bool,
-    /// The number of kept steps, of ended and of running games.
-    pub(super) live_steps: AtomicU64,
-    pub(super) ram_budget: u64,
-    pub(super) disk_budget: u64,
-    pub(super) cost: DiskCost,
-    pub(super) rotate_steps: u64,
-    pub(super) rotate_every: Option<Duration>,
-    pub(super) started: Instant,
-    /// The process that created the recorder. A forked child has no writer thread and must not wait for it.
-    pub(super) process: ProcessId,
-    pub(super) folder: PathBuf,
-    pub(super) journal: Option<Journal>,
-    pub(super) status: Option<StatusFile>,
-    pub(super) state: Mutex<RecorderState>,
-    /// Wakes the writer thread.
-    pub(super) wake_writer: Condvar,
-    /// Wakes threads that wait for a flush or for memory.
-    pub(super) wake_waiters: Condvar,
+    pub(super) options: RecorderOptions,
+    pub(super) format: SinkFormat,
+    ram_budget: u64,
+    disk_budget: u64,
+    started: Instant,
+    /// The process that created the recorder. A forked child has no thread, and its locks may stay held forever.
+    process: ProcessId,
+    /// Held during a rotation.
+    sink: Mutex<Box<dyn Sink>>,
+    state: Mutex<RecorderState>,
+    /// Wakes the thread that writes games when a rotation is due.
+    wake: Condvar,
+}
+
+/// The part of the state under the lock.
+#[derive(Debug, Default)]
+pub(super) struct RecorderState {
+    phase: Phase,
+    pub(super) stats: RecorderStats,
+    pub(super) sessions: Vec<PathBuf>,
+    /// Blocks without rows, for reuse.
+    free_blocks: Vec<Block>,
+    /// The ended games that the next rotation writes.
+    buffer: SessionBuffer,
+    /// An upper bound of the disk space of all games that are not written, in bytes.
+    unwritten_disk: u64,
+    /// Whether a game was rejected because of `max_disk_mb`.
+    is_disk_full: bool,
+    /// The error of the thread's last rotation, until a caller has received it.
+    unreported: Option<Error>,
+    /// The earliest time of the next rotation by the thread.
+    not_before: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Open,
+    /// `close` writes the last games.
+    Closing,
+    Closed,
 }
 
 impl SharedRecorder {
+    pub(super) fn new(options: RecorderOptions, sink: Box<dyn Sink>) -> SharedRecorder {
+        SharedRecorder {
+            format: sink.format(),
+            ram_budget: options.ram_budget(),
+            disk_budget: options.disk_budget(),
+            options,
+            started: Instant::now(),
+            process: ProcessId::current(),
+            sink: Mutex::new(sink),
+            state: Mutex::default(),
+            wake: Condvar::new(),
+        }
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, RecorderState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn wait<'a>(
-        &self,
-        condvar: &Condvar,
-        state: MutexGuard<'a, RecorderState>,
-    ) -> MutexGuard<'a, RecorderState> {
-        condvar.wait(state).unwrap_or_else(PoisonError::into_inner)
+    fn lock_sink(&self) -> MutexGuard<'_, Box<dyn Sink>> {
+        self.sink.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns an error in a forked child.
@@ -74,16 +102,16 @@ impl SharedRecorder {
         self.check_process()?;
         let mut state = self.lock();
         state.check_open()?;
-        state.check_failure(0)?;
+        if let Some(error) = state.unreported.take() {
+            return Err(error);
+        }
         self.check_limits(&state)?;
         state = self.make_room(state, GAME_COST)?;
         // Other games may have begun while this thread waited.
         self.check_limits(&state)?;
-        state.ram += GAME_COST;
-        state.counts.begun += 1;
-        let counts = state.counts;
-        drop(state);
-        self.update_status(counts);
+        state.stats.ram_bytes += GAME_COST;
+        state.stats.begun += 1;
+        state.stats.live += 1;
         Ok(())
     }
 
@@ -92,195 +120,267 @@ impl SharedRecorder {
     pub(super) fn blocks(&self, count: usize) -> Result<Vec<Block>> {
         self.check_process()?;
         let bytes = count as u64 * BLOCK_COST;
-        let mut state = self.lock();
+        let state = self.lock();
         state.check_open()?;
-        state = self.make_room(state, bytes)?;
-        state.ram += bytes;
+        let mut state = self.make_room(state, bytes)?;
+        state.stats.ram_bytes += bytes;
         let keep = state.free_blocks.len().saturating_sub(count);
-        let mut blocks = Vec::with_capacity(count);
-        blocks.extend(state.free_blocks.drain(keep..));
+        let mut blocks = state.free_blocks.split_off(keep);
         drop(state);
         blocks.resize_with(count, || Box::new([0; BLOCK_LEN]));
         Ok(blocks)
     }
 
-    /// Adds an ended game to those that the next flush writes, and to the journal. Returns its id.
-    pub(super) fn end_game(&self, mut game: EndedGame) -> Result<u64> {
+    /// Adds an ended game to the buffer, and returns its id.
+    pub(super) fn end_game(&self, mut game: FinishedGame) -> Result<u64> {
         self.check_process()?;
-        // Keep the journal locked until the game is added to the list, so that the list is ordered by id.
-        let mut journal = self.journal.as_ref().map(|journal| (journal, journal.lock()));
+        let kept = u64::from(game.rows.len());
+        let disk = self.format.bytes_per_game + kept * self.format.bytes_per_step;
         let mut state = self.lock();
-        let totals = self.totals(&game);
-        if let Err(error) = state.check_open().and_then(|()| self.check_disk(&mut state, totals.disk)) {
-            state.refused += 1;
-            state.counts.abandoned += 1;
-            self.release(state, &mut game.rows);
+        if let Err(error) = state.check_open().and_then(|()| self.check_disk(&mut state, disk)) {
+            state.release(&mut game.rows);
             return Err(error);
         }
-        game.id = state.next_id;
-        state.next_id += 1;
+        game.id = state.stats.ended;
         let id = game.id;
-        let mut record = None;
-        if let Some((journal, inner)) = &mut journal {
-            drop(state);
-            record = Some(journal.append(inner, &game));
-            state = self.lock();
-        }
-        state.counts.ended += 1;
-        state.counts.steps += u64::from(game.num_rows());
-        state.unflushed.totals.add(totals);
-        state.unflushed.games.push(game);
-        let starts_timer = self.rotate_every.is_some() && state.unflushed.games.len() == 1;
-        if starts_timer || state.is_flush_due() {
-            self.wake_writer.notify_one();
-        }
-        let counts = state.counts;
-        drop(state);
-        let journal = journal.map(|(journal, _)| journal);
-        self.update_status(counts);
-        if let (Some(journal), Some(record)) = (journal, record)
-            && let Err(error) = record.and_then(|record| journal.wait(record))
-        {
-            // A flush makes the game durable, and starts a new journal file.
-            self.lock().request_flush();
-            self.wake_writer.notify_one();
-            return Err(kept(error));
+        state.stats.live -= 1;
+        state.stats.ended += 1;
+        state.stats.steps += kept;
+        state.unwritten_disk += disk;
+        state.buffer.push(game, disk);
+        if state.buffer.games.len() == 1 || self.is_large(&state.buffer) {
+            self.wake.notify_one();
         }
         Ok(id)
     }
 
     /// Counts an abandoned game and frees its memory.
-    pub(super) fn abandon_game(&self, mut rows: GameRows) {
-        if self.check_process().is_err() {
-            return;
+    pub(super) fn abandon_game(&self, rows: &mut GameRows) {
+        if self.check_process().is_ok() {
+            self.lock().release(rows);
         }
-        let mut state = self.lock();
-        state.counts.abandoned += 1;
-        let counts = state.counts;
-        self.release(state, &mut rows);
-        self.update_status(counts);
     }
 
-    /// Returns the limit that was reached, if any, and the amount.
-    pub(super) fn reached(&self, state: &RecorderState) -> Option<(Limit, String)> {
-        let Limits { max_games, max_steps, .. } = self.limits;
-        let games = state.counts.begun - state.counts.abandoned;
-        let steps = self.live_steps.load(Ordering::Relaxed);
-        if max_games.is_some_and(|max| games >= max) {
-            return Some((Limit::Games, format!("{games} begun")));
+    /// Returns an error if a limit was reached.
+    pub(super) fn check_limits(&self, state: &RecorderState) -> Result<()> {
+        let RecorderOptions { max_games, max_steps, max_wall_ms, .. } = self.options;
+        let begun = state.stats.begun - state.stats.abandoned;
+        if let Some(most) = max_games.filter(|&most| begun >= most) {
+            return Err(limit_error("games", most.to_string(), format!("{begun} begun")));
         }
-        if max_steps.is_some_and(|max| steps >= max) {
-            return Some((Limit::Steps, format!("{steps} kept")));
+        if let Some(most) = max_steps.filter(|&most| state.stats.steps >= most) {
+            return Err(limit_error("steps", most.to_string(), format!("{} kept", state.stats.steps)));
         }
-        if self.limits.wall().is_some_and(|max| self.started.elapsed() >= max) {
-            return Some((Limit::Wall, format!("{} ms", self.started.elapsed().as_millis())));
+        let elapsed = self.started.elapsed().as_millis();
+        if let Some(most) = max_wall_ms.filter(|&most| elapsed >= u128::from(most)) {
+            return Err(limit_error("wall", format!("{most} ms"), format!("{elapsed} ms")));
         }
         if state.is_disk_full {
-            let written = state.sink_bytes + state.writing.disk + state.unflushed.totals.disk;
-            return Some((Limit::Disk, format!("{written} bytes, which the next game would exceed")));
+            let written = state.stats.disk_bytes + state.unwritten_disk;
+            return Err(self.disk_error(format!("{written} bytes, which the next game would exceed")));
         }
-        None
-    }
-
-    pub(super) fn stats(&self) -> RecorderStats {
-        let state = self.lock();
-        let Counts { begun, abandoned, ended, steps } = state.counts;
-        RecorderStats {
-            begun,
-            live: begun - abandoned - ended,
-            ended,
-            abandoned,
-            refused: state.refused,
-            steps,
-            durable: state.num_durable,
-            rotations: state.rotations,
-            disk_bytes: state.sink_bytes,
-            ram_bytes: state.ram,
-            failure: state.failure.as_ref().map(|failure| failure.error.to_string()),
-        }
-    }
-
-    fn check_limits(&self, state: &RecorderState) -> Result<()> {
-        match self.reached(state) {
-            Some((limit, found)) => Err(limit.error(&self.limits, found)),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     fn check_disk(&self, state: &mut RecorderState, more: u64) -> Result<()> {
-        let needed = state.sink_bytes + self.cost.fixed + state.writing.disk + state.unflushed.totals.disk + more;
+        // A rotation may be writing some of the games, and the next one writes the rest.
+        let writes = 2 * self.format.bytes_per_write;
+        let needed = state.stats.disk_bytes + writes + state.unwritten_disk + more;
         if needed <= self.disk_budget {
             return Ok(());
         }
         state.is_disk_full = true;
-        Err(Limit::Disk.error(&self.limits, format!("{needed} bytes with this game")))
+        Err(self.disk_error(format!("{needed} bytes with this game")))
     }
 
-    fn totals(&self, game: &EndedGame) -> GameTotals {
-        let steps = u64::from(game.num_rows());
-        let in_journal = self.journal.as_ref().map_or(0, |_| 128 + steps * game.rows.stride() as u64);
-        let disk = self.cost.per_game + steps * self.cost.per_step + in_journal;
-        GameTotals { steps, ram: ram_of(&game.rows), disk }
+    fn disk_error(&self, found: String) -> Error {
+        limit_error("disk", format!("{} MB", self.options.max_disk_mb.unwrap_or_default()), found)
     }
 
-    /// Frees the memory of a game that is not kept.
-    fn release(&self, mut state: MutexGuard<'_, RecorderState>, rows: &mut GameRows) {
-        state.ram -= ram_of(rows);
-        state.free_blocks.append(&mut rows.take_blocks());
-        drop(state);
-        if self.counts_steps {
-            self.live_steps.fetch_sub(u64::from(rows.len()), Ordering::Relaxed);
-        }
-        self.wake_waiters.notify_all();
-    }
-
-    /// Waits until this many bytes of memory are free.
+    /// Waits until this many bytes of memory are free. Writes the ended games if no other thread is doing that.
     fn make_room<'a>(
         &'a self,
         mut state: MutexGuard<'a, RecorderState>,
         bytes: u64,
     ) -> Result<MutexGuard<'a, RecorderState>> {
-        let has_room = |state: &RecorderState| state.ram + bytes <= self.ram_budget;
+        let has_room = |state: &RecorderState| state.stats.ram_bytes + bytes <= self.ram_budget;
         while !has_room(&state) {
-            if state.unflushed.games.is_empty() && !state.is_writing {
-                let live = state.counts.begun - state.counts.abandoned - state.counts.ended;
-                let found =
-                    format!("{} bytes, all of them in {live} running games, and {bytes} more needed", state.ram);
-                return Err(Limit::Ram.error(&self.limits, found));
+            drop(state);
+            let mut sink = self.lock_sink();
+            state = self.lock();
+            state.check_open()?;
+            if has_room(&state) {
+                break;
             }
-            let flush = if state.is_writing { state.flush_begun } else { state.request_flush() };
-            self.wake_writer.notify_one();
-            while !has_room(&state) && state.flush_done < flush {
-                state.check_open()?;
-                state = self.wait(&self.wake_waiters, state);
+            if state.buffer.games.is_empty() {
+                let (ram, live) = (state.stats.ram_bytes, state.stats.live);
+                let found = format!("{ram} bytes, all of them in {live} running games, and {bytes} more needed");
+                let allowed = match self.options.max_ram_mb {
+                    Some(mb) => format!("{mb} MB"),
+                    None => "half of the machine's memory".into(),
+                };
+                return Err(limit_error("ram", allowed, found));
             }
-            if !has_room(&state) {
-                state.check_failure(flush)?;
-            }
+            drop(state);
+            self.rotate_into(&mut **sink)?;
+            state = self.lock();
         }
         Ok(state)
     }
 
-    /// Updates the counters in the status file. Errors are ignored, because only a recovery reads the file.
-    fn update_status(&self, counts: Counts) {
-        if let Some(status) = &self.status {
-            let _ = status.update(counts);
+    /// Writes all ended games. After an error they stay in the buffer.
+    pub(super) fn rotate(&self) -> Result<()> {
+        self.rotate_into(&mut **self.lock_sink())
+    }
+
+    fn rotate_into(&self, sink: &mut dyn Sink) -> Result<()> {
+        let mut buffer = std::mem::take(&mut self.lock().buffer);
+        if buffer.games.is_empty() {
+            return Ok(());
         }
+        let (num_games, steps) = (buffer.games.len(), buffer.steps);
+        let games = Arc::new(std::mem::take(&mut buffer.games));
+        // A thread of its own, because a caller may be a job of a thread pool, which must not run another job of its
+        // pool while it holds the lock of the sink.
+        let written = std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("a2store-rotation".into());
+            let thread = thread.spawn_scoped(scope, || sink.write(&games))?;
+            thread.join().unwrap_or_else(|_| Err(Error::other("the thread that wrote the games panicked")))
+        });
+        buffer.games = Arc::unwrap_or_clone(games);
+        if let Err(error) = written {
+            warn!(
+                target: "a2store::recorder",
+                tag = self.options.tag,
+                games = num_games,
+                %error,
+                "could not write games; they stay in memory, and a later rotation writes them"
+            );
+            let mut state = self.lock();
+            let later = std::mem::replace(&mut state.buffer, buffer);
+            state.buffer.append(later);
+            state.stats.failure = Some(error.to_string());
+            state.not_before = Instant::now().checked_add(PAUSE_AFTER_FAILURE);
+            self.wake.notify_one();
+            return Err(error);
+        }
+        info!(target: "a2store::recorder", tag = self.options.tag, games = num_games, steps, "wrote games");
+        let (ram, disk) = (buffer.ram, buffer.disk);
+        let mut freed = buffer.into_blocks();
+        // The next rotation needs about as many blocks. The rest is returned to the allocator.
+        let keep = freed.len();
+        let mut state = self.lock();
+        state.free_blocks.append(&mut freed);
+        let surplus = if state.free_blocks.len() > keep { state.free_blocks.split_off(keep) } else { Vec::new() };
+        state.stats.ram_bytes -= ram;
+        state.unwritten_disk -= disk;
+        state.stats.durable += num_games as u64;
+        state.stats.rotations += 1;
+        state.stats.disk_bytes = sink.num_bytes();
+        state.sessions = sink.sessions().to_vec();
+        (state.stats.failure, state.unreported, state.not_before) = (None, None, None);
+        drop(state);
+        drop(surplus);
+        Ok(())
+    }
+
+    /// Writes games whenever a rotation is due, until the recorder is closed.
+    pub(super) fn rotate_when_due(&self) {
+        let mut state = self.lock();
+        while state.phase != Phase::Closed {
+            state = match self.due_in(&state) {
+                Some(Duration::ZERO) => {
+                    drop(state);
+                    let mut sink = self.lock_sink();
+                    // Another thread may have written the games meanwhile.
+                    let is_due = self.due_in(&self.lock()) == Some(Duration::ZERO);
+                    let rotated = if is_due { self.rotate_into(&mut **sink) } else { Ok(()) };
+                    let mut state = self.lock();
+                    state.unreported = rotated.err().or(state.unreported.take());
+                    state
+                }
+                Some(wait) => self.wake.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0,
+                None => self.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    /// Returns the time until the next rotation; `None` while none is expected.
+    fn due_in(&self, state: &RecorderState) -> Option<Duration> {
+        let (since, now) = (state.buffer.since?, Instant::now());
+        let due = match self.options.rotate_every {
+            _ if self.is_large(&state.buffer) => now,
+            // A time beyond the clock's range never comes.
+            every => since.checked_add(every?)?,
+        };
+        Some(due.max(state.not_before.unwrap_or(due)).saturating_duration_since(now))
+    }
+
+    /// Returns whether the buffer is written without waiting any longer.
+    fn is_large(&self, buffer: &SessionBuffer) -> bool {
+        buffer.steps >= self.options.rotate_steps || buffer.ram >= self.ram_budget / 100 * RAM_PERCENT
+    }
+
+    /// Writes all ended games and closes the recorder. After an error it is open again.
+    pub(super) fn close(&self) -> Result<RecorderStats> {
+        let mut sink = self.lock_sink();
+        let mut state = self.lock();
+        if state.phase == Phase::Closed {
+            return Ok(state.stats.clone());
+        }
+        state.phase = Phase::Closing;
+        drop(state);
+        // No game can end any more, so one rotation writes all of them.
+        let rotated = self.rotate_into(&mut **sink);
+        let mut state = self.lock();
+        if let Err(error) = rotated {
+            state.phase = Phase::Open;
+            return Err(error);
+        }
+        let stats = state.stats.clone();
+        info!(
+            target: "a2store::recorder",
+            tag = self.options.tag,
+            runs = stats.ended,
+            steps = stats.steps,
+            seconds = self.started.elapsed().as_secs_f64(),
+            "closed a recorder"
+        );
+        self.end(&mut state);
+        Ok(stats)
+    }
+
+    /// Ends the recorder, even if it has unwritten games.
+    pub(super) fn give_up(&self) {
+        self.end(&mut self.lock());
+    }
+
+    fn end(&self, state: &mut RecorderState) {
+        state.phase = Phase::Closed;
+        state.free_blocks = Vec::new();
+        self.wake.notify_all();
     }
 }
 
-/// The error of a journal that could not be written.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}; the game is kept in memory, and the next rotation writes it")]
-struct NotInJournal(#[source] io::Error);
-
-/// Adds the note that the game is kept to an error of the journal.
-fn kept(error: Error) -> Error {
-    match error.into_kind() {
-        ErrorKind::Io { path, source } => {
-            let source = io::Error::new(source.kind(), NotInJournal(source));
-            ErrorKind::Io { path, source }.into()
+impl RecorderState {
+    /// Returns an error unless the recorder is open.
+    pub(super) fn check_open(&self) -> Result<()> {
+        match self.phase {
+            Phase::Open => Ok(()),
+            Phase::Closing | Phase::Closed => Err(Error::argument("recorder", "an open recorder", "a closed one")),
         }
-        other => other.into(),
     }
+
+    /// Counts a game that is not kept, and frees its memory.
+    fn release(&mut self, rows: &mut GameRows) {
+        self.stats.live -= 1;
+        self.stats.abandoned += 1;
+        self.stats.ram_bytes -= GAME_COST + rows.ram();
+        self.free_blocks.append(&mut rows.take_blocks());
+    }
+}
+
+#[cold]
+fn limit_error(limit: &'static str, allowed: String, found: String) -> Error {
+    ErrorKind::RecorderLimit { limit, allowed, found }.into()
 }

@@ -1,8 +1,8 @@
 use super::*;
 
-fn limited(change: impl FnOnce(&mut Limits)) -> (tempfile::TempDir, Recorder) {
+fn limited(change: impl FnOnce(&mut RecorderOptions)) -> (tempfile::TempDir, Recorder) {
     let root = tempfile::tempdir().unwrap();
-    let recorder = recorder(root.path(), |options| change(&mut options.limits));
+    let recorder = recorder(root.path(), change);
     (root, recorder)
 }
 
@@ -15,33 +15,33 @@ fn limit_of<T: std::fmt::Debug>(outcome: Result<T>) -> &'static str {
 
 #[test]
 fn abandoned_games_do_not_count() {
-    let (_root, recorder) = limited(|limits| limits.max_games = Some(3));
+    let (_root, recorder) = limited(|options| options.max_games = Some(3));
     play(&recorder, 0, 5).unwrap();
     let (second, third) = (recorder.begin(None).unwrap(), recorder.begin(None).unwrap());
-    assert_eq!((limit_of(recorder.begin(None)), recorder.is_full()), ("games", Some(Limit::Games)));
+    assert_eq!((limit_of(recorder.begin(None)), recorder.is_full()), ("games", Some("games")));
     third.abandon();
     assert_eq!(recorder.is_full(), None);
     play(&recorder, 1, 5).unwrap();
     assert_eq!(limit_of(recorder.begin(None)), "games");
     second.end(None).unwrap();
-    assert_eq!(recorder.close().unwrap().runs, 3);
+    assert_eq!(recorder.close().unwrap().ended, 3);
 }
 
 #[test]
 fn running_games_continue_past_the_step_limit() {
-    let (_root, recorder) = limited(|limits| limits.max_steps = Some(50));
+    let (_root, recorder) = limited(|options| options.max_steps = Some(50));
     let mut long = recorder.begin(Some(7)).unwrap();
-    play(&recorder, 1, 20).unwrap();
+    play_all(&recorder, 1..3, 20);
+    assert_eq!(recorder.is_full(), None);
+    play(&recorder, 3, 20).unwrap();
+    assert_eq!((recorder.is_full(), limit_of(recorder.begin(None))), (Some("steps"), "steps"));
     for index in 0..100 {
-        assert_eq!(recorder.is_full(), (index >= 30).then_some(Limit::Steps));
         let (board, action) = step(7, index);
         long.push(board, Some(action), None).unwrap();
     }
-    assert_eq!(limit_of(recorder.begin(None)), "steps");
     long.end(step(7, 100).0).unwrap();
-    let report = recorder.close().unwrap();
-    assert_eq!(report.steps, 120);
-    check(&report.folder, 1, |seed| if seed == 7 { 100 } else { 20 });
+    assert_eq!(recorder.close().unwrap().steps, 160);
+    check(&recorder, 1, |seed| if seed == 7 { 100 } else { 20 });
 }
 
 #[test]
@@ -49,54 +49,48 @@ fn no_game_begins_after_the_time_limit() {
     // On a busy machine, a short limit may expire before a game can begin, so the limit doubles.
     let (_root, recorder, game) = (0..20)
         .find_map(|doubled| {
-            let (root, recorder) = limited(|limits| limits.max_wall_ms = Some(20 << doubled));
+            let (root, recorder) = limited(|options| options.max_wall_ms = Some(20 << doubled));
             let game = recorder.begin(None).ok()?;
             Some((root, recorder, game))
         })
         .unwrap();
     until(|| recorder.is_full().is_some());
-    assert_eq!((limit_of(recorder.begin(None)), recorder.is_full()), ("wall", Some(Limit::Wall)));
+    assert_eq!((limit_of(recorder.begin(None)), recorder.is_full()), ("wall", Some("wall")));
     game.end(None).unwrap();
-    assert_eq!(recorder.close().unwrap().runs, 1);
+    assert_eq!(recorder.close().unwrap().ended, 1);
 }
 
 #[test]
 fn the_folder_never_exceeds_the_disk_limit() {
-    for journal in [false, true] {
-        let root = tempfile::tempdir().unwrap();
-        let recorder = recorder(root.path(), |options| {
-            (options.limits.max_disk_mb, options.journal, options.rotate_steps) = (Some(1), journal, 3000);
-        });
-        let folder = recorder.folder().to_owned();
-        let size = || -> u64 {
-            let files = walkdir::WalkDir::new(&folder).into_iter().filter_map(Result::ok);
-            files
-                .filter_map(|entry| entry.metadata().ok())
-                .filter(|entry| entry.is_file())
-                .map(|entry| entry.len())
-                .sum()
-        };
-        let mut num_ended = 0;
-        let refused = loop {
-            match play(&recorder, num_ended, 500) {
-                Ok(id) => assert_eq!(id, num_ended),
-                Err(error) => break error,
-            }
-            num_ended += 1;
-            assert!(size() <= 1_000_000);
-        };
-        assert_eq!(limit_of(Err::<(), _>(refused)), "disk");
-        assert_eq!((limit_of(recorder.begin(None)), recorder.is_full()), ("disk", Some(Limit::Disk)));
-        let report = recorder.close().unwrap();
-        assert_eq!((report.runs, report.refused), (num_ended, 1));
-        assert!(size() <= 1_000_000 && (journal || num_ended > 40), "{num_ended} games, {} bytes", size());
-        assert_eq!(check(&folder, 1, |_| 500).len() as u64, num_ended);
-    }
+    let root = tempfile::tempdir().unwrap();
+    let recorder = recorder(root.path(), |options| {
+        (options.max_disk_mb, options.rotate_steps) = (Some(1), 3000);
+    });
+    let size = || -> u64 {
+        let files = walkdir::WalkDir::new(root.path()).into_iter().filter_map(Result::ok);
+        files.filter_map(|entry| entry.metadata().ok()).filter(|entry| entry.is_file()).map(|entry| entry.len()).sum()
+    };
+    let mut num_ended = 0;
+    let refused = loop {
+        match play(&recorder, num_ended, 500) {
+            Ok(id) => assert_eq!(id, num_ended),
+            Err(error) => break error,
+        }
+        num_ended += 1;
+        assert!(size() <= 1_000_000);
+    };
+    assert_eq!(limit_of(Err::<(), _>(refused)), "disk");
+    assert_eq!((limit_of(recorder.begin(None)), recorder.is_full()), ("disk", Some("disk")));
+    let stats = recorder.close().unwrap();
+    assert_eq!((stats.ended, stats.abandoned), (num_ended, 1));
+    assert!(stats.disk_bytes == size() && size() <= 1_000_000);
+    assert!(num_ended > 30, "{num_ended} games, {} bytes", size());
+    assert_eq!(check(&recorder, 1, |_| 500).len() as u64, num_ended);
 }
 
 #[test]
-fn pushes_wait_until_a_flush_frees_memory() {
-    let (_root, recorder) = limited(|limits| limits.max_ram_mb = Some(16));
+fn pushes_wait_until_a_rotation_frees_memory() {
+    let (_root, recorder) = limited(|options| options.max_ram_mb = Some(16));
     // Several threads push fifty megabytes through ten megabytes of buffers.
     std::thread::scope(|scope| {
         for thread in 0..3 {
@@ -109,14 +103,14 @@ fn pushes_wait_until_a_flush_frees_memory() {
             });
         }
     });
-    let report = recorder.close().unwrap();
-    assert!(report.rotations >= 5, "{report:?}");
-    assert_eq!(check(&report.folder, 1, |_| 10_000).len(), 540);
+    let stats = recorder.close().unwrap();
+    assert!(stats.rotations >= 5, "{stats:?}");
+    assert_eq!(check(&recorder, 1, |_| 10_000).len(), 540);
 }
 
 #[test]
 fn running_games_that_fill_the_memory_get_an_error() {
-    let (_root, recorder) = limited(|limits| limits.max_ram_mb = Some(16));
+    let (_root, recorder) = limited(|options| options.max_ram_mb = Some(16));
     play(&recorder, 0, 1000).unwrap();
     let mut game = recorder.begin(Some(1)).unwrap();
     let mut index = 0;
@@ -135,13 +129,13 @@ fn running_games_that_fill_the_memory_get_an_error() {
     assert_eq!(game.num_steps(), index);
     game.end(step(1, index).0).unwrap();
     play(&recorder, 2, 1000).unwrap();
-    let report = recorder.close().unwrap();
-    check(&report.folder, 1, |seed| if seed == 1 { index } else { 1000 });
+    recorder.close().unwrap();
+    check(&recorder, 1, |seed| if seed == 1 { index } else { 1000 });
 }
 
 #[test]
 fn a_failed_write_is_returned_to_a_push_that_waits_for_memory() {
-    let (recorder, seen) = memory_sink(|options| options.limits.max_ram_mb = Some(16));
+    let (recorder, seen) = memory_sink(|options| options.max_ram_mb = Some(16));
     seen.lock().unwrap().failures = usize::MAX;
     let mut games = 0;
     let error = loop {
@@ -155,7 +149,7 @@ fn a_failed_write_is_returned_to_a_push_that_waits_for_memory() {
     while games < 300 {
         games += u64::from(play(&recorder, games, 5000).is_ok());
     }
-    assert_eq!(recorder.close().unwrap().runs, 300);
+    assert_eq!(recorder.close().unwrap().ended, 300);
 }
 
 #[test]
@@ -166,8 +160,8 @@ fn invalid_limits_are_rejected() {
         change(&mut options);
         Recorder::create(root.path(), options).unwrap_err().to_string()
     };
-    assert_eq!(refused(|options| options.limits.max_ram_mb = Some(15)), "max_ram_mb: expected at least 16, found 15");
-    assert_eq!(refused(|options| options.limits.max_disk_mb = Some(0)), "max_disk_mb: expected at least 1, found 0");
+    assert_eq!(refused(|options| options.max_ram_mb = Some(15)), "max_ram_mb: expected at least 16, found 15");
+    assert_eq!(refused(|options| options.max_disk_mb = Some(0)), "max_disk_mb: expected at least 1, found 0");
     assert_eq!(refused(|options| options.sample_rate = 0), "sample_rate: expected at least 1, found 0");
     assert_eq!(refused(|options| options.rotate_steps = 0), "rotate_steps: expected at least 1, found 0");
     assert!(names(root.path()).is_empty());

@@ -1,4 +1,3 @@
-mod crashes;
 mod limits;
 mod recording;
 
@@ -8,7 +7,7 @@ use crate::error::{ErrorKind, Result};
 use crate::format::Session;
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -41,8 +40,17 @@ fn recorder(root: &Path, change: impl FnOnce(&mut RecorderOptions)) -> Recorder 
     Recorder::create(root, options).unwrap()
 }
 
-/// Checks the steps of all runs in a session, and returns the seeds by id.
-fn check(folder: &Path, sample_rate: u32, len: impl Fn(u64) -> u32) -> BTreeMap<u64, u64> {
+/// Checks the steps of all runs in the sessions of a recorder, and returns the seeds by id.
+fn check(recorder: &Recorder, sample_rate: u32, len: impl Fn(u64) -> u32) -> BTreeMap<u64, u64> {
+    let mut seeds = BTreeMap::new();
+    for folder in recorder.sessions() {
+        assert_eq!(names(&folder), ["metadata.db", "steps.npy"]);
+        seeds.append(&mut check_session(&folder, sample_rate, &len));
+    }
+    seeds
+}
+
+fn check_session(folder: &Path, sample_rate: u32, len: impl Fn(u64) -> u32) -> BTreeMap<u64, u64> {
     let session = Session::open(folder).unwrap();
     let mut seeds = BTreeMap::new();
     for place in 0..session.num_runs() {
@@ -88,43 +96,20 @@ fn until(is_so: impl Fn() -> bool) {
     }
 }
 
-/// Copies the files that a killed process would leave.
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let name = to.join(path.file_name().unwrap());
-        if path.is_dir() { copy(&path, &name) } else { std::fs::copy(&path, &name).map(drop).unwrap() }
-    }
-}
-
-/// Does the same for a recorder that may be writing. It copies between two flushes, because a copy takes longer than a
-/// kill.
-fn copy_at_rest(recorder: &Recorder, to: &Path) {
-    let shared = recorder.shared();
-    let mut state = shared.lock();
-    while state.is_writing {
-        state = shared.wait(&shared.wake_waiters, state);
-    }
-    // No flush begins without the lock.
-    copy(recorder.folder(), to);
-    drop(state);
-}
-
 /// The games that a sink received.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct ReceivedGames {
     games: BTreeMap<u64, crate::run::Run>,
     writes: Vec<usize>,
     failures: usize,
-    closed: Option<Closing>,
 }
 
 /// A sink that keeps games in memory and can be made to fail.
+#[derive(Debug)]
 struct MemorySink(Arc<Mutex<ReceivedGames>>);
 
 impl Sink for MemorySink {
-    fn write(&mut self, games: &Arc<Vec<EndedGame>>) -> Result<()> {
+    fn write(&mut self, games: &Arc<Vec<FinishedGame>>) -> Result<()> {
         let mut seen = self.0.lock().unwrap();
         if seen.failures > 0 {
             seen.failures -= 1;
@@ -132,35 +117,18 @@ impl Sink for MemorySink {
         }
         seen.writes.push(games.len());
         for game in games.iter() {
-            assert_eq!(game.id(), seen.games.len() as u64);
-            seen.games.insert(game.id(), game.to_run(&Default::default())?);
+            assert_eq!(game.id, seen.games.len() as u64);
+            seen.games.insert(game.id, game.to_run(&Default::default())?);
         }
         Ok(())
-    }
-
-    fn close(&mut self, closing: &Closing) -> Result<()> {
-        self.0.lock().unwrap().closed = Some(*closing);
-        Ok(())
-    }
-
-    fn num_durable(&self) -> u64 {
-        self.0.lock().unwrap().games.len() as u64
     }
 
     fn num_bytes(&self) -> u64 {
         0
     }
 
-    fn cost(&self) -> DiskCost {
-        DiskCost::default()
-    }
-
-    fn with_action(&self) -> bool {
-        false
-    }
-
-    fn with_evs(&self) -> bool {
-        true
+    fn format(&self) -> SinkFormat {
+        SinkFormat { with_evs: true, ..SinkFormat::default() }
     }
 }
 
@@ -168,6 +136,5 @@ fn memory_sink(change: impl FnOnce(&mut RecorderOptions)) -> (Recorder, Arc<Mute
     let mut options = RecorderOptions::new("v1");
     change(&mut options);
     let seen = Arc::new(Mutex::new(ReceivedGames::default()));
-    let sink = Recorder::with_sink(None, options, |_| Ok(Box::new(MemorySink(seen.clone()))));
-    (sink.unwrap(), seen)
+    (Recorder::with_sink(options, Box::new(MemorySink(seen.clone()))).unwrap(), seen)
 }

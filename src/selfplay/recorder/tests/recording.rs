@@ -10,7 +10,6 @@ fn a_session_contains_the_pushed_steps() {
         let recorder = recorder(root.path(), |options| {
             (options.with_action, options.sample_rate) = (with_action, sample_rate);
             options.model_hash = Some("abc".into());
-            options.config_hash = Some("def".into());
             options.engine = Some("fast".into());
             options.entries = vec![("note".into(), json!([1, 2]))];
         });
@@ -18,18 +17,18 @@ fn a_session_contains_the_pushed_steps() {
         for (seed, &len) in lens.iter().enumerate() {
             assert_eq!(play(&recorder, seed as u64, len).unwrap(), seed as u64);
         }
-        let report = recorder.close().unwrap();
-        let seeds = check(&report.folder, sample_rate, |seed| lens[seed as usize]);
+        let stats = recorder.close().unwrap();
+        let seeds = check(&recorder, sample_rate, |seed| lens[seed as usize]);
         assert_eq!(seeds.len(), lens.len());
         let rows: u32 = lens.iter().map(|len| len.div_ceil(sample_rate)).sum();
-        assert_eq!((report.runs, report.steps, report.rotations), (8, u64::from(rows), 1));
-        assert_eq!(names(&report.folder), ["metadata.db", "steps-000001.npy"]);
-        let entry = |key| entry(&report.folder, key).unwrap();
+        assert_eq!((stats.ended, stats.durable, stats.steps, stats.rotations), (8, 8, u64::from(rows), 1));
+        let folder = &recorder.sessions()[0];
+        assert_eq!(names(root.path()), [folder.file_name().unwrap().to_string_lossy()]);
+        let entry = |key| entry(folder, key).unwrap();
         assert_eq!(entry("model"), json!({"tag": "v1", "sha": "abc"}));
-        assert_eq!((entry("config"), entry("engine")), (json!({"sha": "def"}), json!("fast")));
-        assert_eq!((entry("note"), entry("finished")), (json!([1, 2]), json!(true)));
+        assert_eq!((entry("engine"), entry("note")), (json!("fast"), json!([1, 2])));
         assert!(entry("started").as_str().unwrap() <= entry("ended").as_str().unwrap());
-        assert_eq!(recorder.close().unwrap(), report);
+        assert_eq!(recorder.close().unwrap(), stats);
     }
 }
 
@@ -69,9 +68,9 @@ fn games_of_several_threads_do_not_mix() {
         while recorder.rotate().unwrap() < 100 {}
         rotated.wait();
     });
-    let report = recorder.close().unwrap();
-    assert!(report.rotations >= 2, "{report:?}");
-    let seeds = check(&report.folder, 1, len);
+    let stats = recorder.close().unwrap();
+    assert!(stats.rotations >= 2, "{stats:?}");
+    let seeds = check(&recorder, 1, len);
     assert_eq!(seeds.keys().copied().collect::<Vec<_>>(), (0..200).collect::<Vec<_>>());
     let mut found: Vec<_> = seeds.into_values().collect();
     found.sort_unstable();
@@ -79,31 +78,25 @@ fn games_of_several_threads_do_not_mix() {
 }
 
 #[test]
-fn each_flush_writes_a_shard_and_leaves_a_complete_session() {
+fn each_rotation_writes_a_complete_session() {
     let root = tempfile::tempdir().unwrap();
     let recorder = recorder(root.path(), |_| {});
-    let folder = recorder.folder().to_owned();
-    assert_eq!(Session::open(&folder).unwrap().num_runs(), 0);
-    assert_eq!(entry(&folder, "finished"), Some(json!(false)));
+    assert!(recorder.sessions().is_empty() && names(root.path()).is_empty());
     for round in 1..=3 {
-        for game in 0..10 {
-            play(&recorder, round * 10 + game, 20).unwrap();
-        }
+        play_all(&recorder, round * 10..round * 10 + 10, 20);
         assert_eq!(recorder.rotate().unwrap(), 10 * round);
-        assert_eq!(check(&folder, 1, |_| 20).len() as u64, 10 * round);
+        assert_eq!(check(&recorder, 1, |_| 20), (0..10 * round).map(|id| (id, id + 10)).collect());
     }
     assert_eq!(recorder.rotate().unwrap(), 30, "no game is left to write");
-    let expected = ["metadata.db", "recording.json", "steps-000001.npy", "steps-000002.npy", "steps-000003.npy"];
-    assert_eq!(names(&folder), expected);
     let stats = recorder.stats();
     assert_eq!((stats.ended, stats.durable, stats.steps, stats.rotations), (30, 30, 600, 3));
-    assert_eq!(stats.ram_bytes, 0);
+    assert_eq!((stats.ram_bytes, names(root.path()).len()), (0, 3));
     recorder.close().unwrap();
-    assert!(!names(&folder).contains(&"recording.json".to_owned()));
+    assert_eq!(recorder.sessions().len(), 3);
 }
 
 #[test]
-fn a_flush_starts_after_rotate_every() {
+fn a_game_waits_at_most_rotate_every() {
     let root = tempfile::tempdir().unwrap();
     let recorder = recorder(root.path(), |options| options.rotate_every = Some(Duration::from_millis(30)));
     for round in 1..=2 {
@@ -131,7 +124,8 @@ fn push_batch_equals_single_pushes() {
         assert!(error.to_string().starts_with("moves: expected as many as boards, 2, found 1"), "{error}");
         assert_eq!(game.num_steps(), next);
         game.end(step(3, next).0).unwrap();
-        assert_eq!(check(&recorder.close().unwrap().folder, sample_rate, |_| next).len(), 1);
+        recorder.close().unwrap();
+        assert_eq!(check(&recorder, sample_rate, |_| next).len(), 1);
     }
 }
 
@@ -152,7 +146,8 @@ fn other_sinks_get_values_and_final_boards() {
     recorder.begin(None).unwrap().end(None).unwrap();
     recorder.begin(None).unwrap().abandon();
     let live = recorder.begin(None).unwrap();
-    recorder.close().unwrap();
+    let stats = recorder.close().unwrap();
+    assert_eq!((stats.ended, stats.abandoned, stats.live), (2, 1, 1));
     let seen = seen.lock().unwrap();
     let run = &seen.games[&0];
     assert_eq!((run.final_board(), run.meta().seed, run.num_steps()), (Some(Board(5).into()), Some(9), 151));
@@ -164,86 +159,102 @@ fn other_sinks_get_values_and_final_boards() {
         assert_eq!(found.branches, evs(2 * place));
     }
     assert_eq!((seen.games[&1].final_board(), seen.games[&1].meta().seed), (None, None));
-    assert_eq!(seen.closed, Some(Closing { finished: true, abandoned: 1, live: 1 }));
     assert!(live.end(None).unwrap_err().to_string().contains("a closed one"));
 }
 
 #[test]
-fn a_failed_flush_loses_no_game() {
+fn a_failed_rotation_loses_no_game() {
     let (recorder, seen) = memory_sink(|options| options.rotate_steps = 100);
-    seen.lock().unwrap().failures = 2;
+    seen.lock().unwrap().failures = usize::MAX;
     play(&recorder, 0, 10).unwrap();
     assert_eq!(recorder.rotate().unwrap_err().kind_name(), "io");
-    // The call above returned the error, so games can begin.
+    // The call above returned its error, so a game can begin. Then the thread's rotation fails, and a later `begin`
+    // returns that error.
     play(&recorder, 1, 100).unwrap();
-    until(|| recorder.shared().lock().flush_done == 2);
-    // No call has returned this error, so the next `begin` returns it, once.
-    assert_eq!(recorder.begin(None).unwrap_err().kind_name(), "io");
-    play(&recorder, 2, 10).unwrap();
-    assert_eq!(recorder.stats().durable, 0, "the flush is not retried at once");
-    seen.lock().unwrap().failures = 1;
-    assert_eq!(recorder.close().unwrap_err().kind_name(), "io");
-    play(&recorder, 3, 10).unwrap();
-    assert_eq!(recorder.close().unwrap().runs, 4);
+    until(|| recorder.begin(None).is_err_and(|error| error.kind_name() == "io"));
+    let stats = recorder.stats();
+    assert_eq!((stats.durable, stats.ended, stats.failure.is_some()), (0, 2, true));
+    seen.lock().unwrap().failures = 0;
+    assert_eq!(recorder.close().unwrap().failure, None);
     let seen = seen.lock().unwrap();
-    assert_eq!(seen.games.values().map(|run| run.meta().seed.unwrap()).collect::<Vec<_>>(), [0, 1, 2, 3]);
-    assert_eq!(seen.writes, [4]);
+    assert_eq!(seen.games.values().map(|run| run.meta().seed.unwrap()).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(seen.writes, [2]);
 }
 
 #[test]
-fn a_session_survives_a_partly_failed_flush() {
-    let root = tempfile::tempdir().unwrap();
-    let recorder = recorder(root.path(), |_| {});
-    let folder = recorder.folder().to_owned();
+fn a_recorder_that_cannot_be_closed_stays_open() {
+    let (recorder, seen) = memory_sink(|_| {});
+    seen.lock().unwrap().failures = 1;
     play(&recorder, 0, 10).unwrap();
-    recorder.rotate().unwrap();
-    // First the name of the shard is taken, then the name of the database.
-    for (obstacle, stays) in [("steps-000002.npy", None), ("metadata.db", Some("metadata.old"))] {
-        if let Some(stays) = stays {
-            std::fs::rename(folder.join(obstacle), folder.join(stays)).unwrap();
-        }
-        std::fs::create_dir_all(folder.join(obstacle).join("x")).unwrap();
-        play(&recorder, 1, 10).unwrap();
-        assert_eq!(recorder.rotate().unwrap_err().kind_name(), "io");
-        std::fs::remove_dir_all(folder.join(obstacle)).unwrap();
-        if let Some(stays) = stays {
-            std::fs::rename(folder.join(stays), folder.join(obstacle)).unwrap();
-        }
-        assert_eq!(check(&folder, 1, |_| 10).len(), 1);
-    }
+    assert_eq!(recorder.close().unwrap_err().kind_name(), "io");
     play(&recorder, 1, 10).unwrap();
-    assert_eq!(recorder.close().unwrap().runs, 4);
-    assert_eq!(check(&folder, 1, |_| 10).into_values().collect::<Vec<_>>(), [0, 1, 1, 1]);
-    assert_eq!(names(&folder), ["metadata.db", "steps-000001.npy", "steps-000002.npy"]);
+    assert_eq!(recorder.close().unwrap().durable, 2);
+    assert_eq!(seen.lock().unwrap().writes, [2]);
+}
+
+#[test]
+fn a_session_gets_the_first_free_name() {
+    let root = tempfile::tempdir().unwrap();
+    let recorders: Vec<_> = (0..3).map(|_| recorder(root.path(), |_| {})).collect();
+    for (seed, recorder) in recorders.iter().enumerate() {
+        play(recorder, seed as u64, 10).unwrap();
+        recorder.close().unwrap();
+        assert_eq!(check(recorder, 1, |_| 10), BTreeMap::from([(0, seed as u64)]));
+    }
+    let found = names(root.path());
+    assert!(found.len() == 3 && found.iter().all(|name| name.ends_with("_model=v1")), "{found:?}");
+}
+
+#[test]
+fn a_rotation_into_a_folder_that_vanished_is_repeated() {
+    let parent = tempfile::tempdir().unwrap();
+    let root = parent.path().join("sessions");
+    let recorder = recorder(&root, |_| {});
+    play(&recorder, 0, 10).unwrap();
+    std::fs::remove_dir(&root).unwrap();
+    assert_eq!(recorder.rotate().unwrap_err().kind_name(), "io");
+    std::fs::create_dir(&root).unwrap();
+    assert_eq!(recorder.close().unwrap().durable, 1);
+    assert_eq!(check(&recorder, 1, |_| 10).len(), 1);
+    std::fs::write(parent.path().join("file"), "").unwrap();
+    let error = Recorder::create(parent.path().join("file"), RecorderOptions::new("v1")).unwrap_err();
+    assert_eq!(error.kind_name(), "io");
+}
+
+#[test]
+fn unfinished_sessions_of_dead_processes_are_removed() {
+    let root = tempfile::tempdir().unwrap();
+    let living = crate::format::StagedFolder::new_in(root.path()).unwrap();
+    let dead = root.path().join(".staged-abc.tmp");
+    std::fs::create_dir(&dead).unwrap();
+    std::fs::write(dead.join("steps.npy"), "").unwrap();
+    std::fs::write(root.path().join(".staged-file.tmp"), "").unwrap();
+    recorder(root.path(), |_| {});
+    assert!(!dead.exists() && living.path().exists() && root.path().join(".staged-file.tmp").exists());
 }
 
 #[test]
 fn dropping_the_last_recorder_closes_it() {
     let root = tempfile::tempdir().unwrap();
     let recorder = recorder(root.path(), |_| {});
-    let (folder, other) = (recorder.folder().to_owned(), recorder.clone());
+    let other = recorder.clone();
     play(&recorder, 5, 30).unwrap();
     let game = recorder.begin(None).unwrap();
     drop(recorder);
     assert_eq!(other.stats().live, 1);
     drop(other);
-    assert_eq!(check(&folder, 1, |_| 30).len(), 1);
-    assert_eq!(entry(&folder, "not_kept"), Some(json!({"abandoned": 0, "live": 1})));
+    let [name] = &names(root.path())[..] else { panic!("one session") };
+    assert_eq!(check_session(&root.path().join(name), 1, |_| 30).len(), 1);
     drop(game);
 }
 
 #[test]
-fn folder_names_are_safe_and_unique() {
+fn names_and_metadata_are_checked() {
     let root = tempfile::tempdir().unwrap();
     for tag in ["", ".x", "a/b", "a b", "é", "a\0", &"x".repeat(201)] {
         let error = Recorder::create(root.path(), RecorderOptions::new(tag)).unwrap_err();
         assert!(error.to_string().starts_with("tag: expected"), "{error}");
     }
-    let recorders: Vec<_> = (0..3).map(|_| recorder(root.path(), |_| {})).collect();
-    let mut folders: Vec<_> = recorders.iter().map(|recorder| recorder.folder().to_owned()).collect();
-    folders.dedup();
-    assert_eq!(folders.len(), 3);
-    assert!(folders.iter().all(|folder| folder.to_string_lossy().ends_with("_model=v1")));
     for (key, value) in [("model", json!(1)), ("note", json!("x".repeat(1 << 18)))] {
         let mut options = RecorderOptions::new("v1");
         options.entries = vec![(key.to_owned(), value)];
@@ -254,8 +265,8 @@ fn folder_names_are_safe_and_unique() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn rows_round_trip_through_bytes(boards in prop::collection::vec((any::<u64>(), 0..5_u8, any::<[f32; 4]>(), 0..32_u8), 0..600), with_evs: bool) {
-        use super::super::game_rows::{BLOCK_LEN, GameRows};
+    fn rows_give_back_the_steps(boards in prop::collection::vec((any::<u64>(), 0..5_u8, any::<[f32; 4]>(), 0..32_u8), 0..600), with_evs: bool) {
+        use super::super::rows::{BLOCK_LEN, GameRows};
         let mut rows = GameRows::new(with_evs);
         for &(board, action, values, legal) in &boards {
             let missing = rows.missing_blocks(1);
@@ -263,20 +274,12 @@ proptest! {
             let branches = (legal < 16).then_some(Branches { values, legal });
             rows.push(Board(board), Move::from_index(action), branches);
         }
-        let bytes: Vec<u8> = rows.slices().flatten().copied().collect();
-        prop_assert_eq!(bytes.len(), boards.len() * rows.stride());
-        let again = GameRows::from_bytes(&bytes, with_evs).unwrap();
-        for rows in [&rows, &again] {
-            prop_assert_eq!(rows.steps(3).count(), boards.len());
-            for (place, (step, &(board, action, values, legal))) in rows.steps(3).zip(&boards).enumerate() {
-                prop_assert_eq!((step.index as usize, step.board.board().0), (3 * place, board));
-                prop_assert_eq!(step.chosen, Move::from_index(action));
-                let found = step.branches.map(|branches| (branches.values.map(f32::to_bits), branches.legal));
-                prop_assert_eq!(found, (with_evs && legal < 16).then_some((values.map(f32::to_bits), legal)));
-            }
-        }
-        if !boards.is_empty() {
-            prop_assert!(GameRows::from_bytes(&bytes[1..], with_evs).is_none());
+        prop_assert_eq!((rows.len() as usize, rows.steps(3).count()), (boards.len(), boards.len()));
+        for (place, (step, &(board, action, values, legal))) in rows.steps(3).zip(&boards).enumerate() {
+            prop_assert_eq!((step.index as usize, step.board.board().0), (3 * place, board));
+            prop_assert_eq!(step.chosen, Move::from_index(action));
+            let found = step.branches.map(|branches| (branches.values.map(f32::to_bits), branches.legal));
+            prop_assert_eq!(found, (with_evs && legal < 16).then_some((values.map(f32::to_bits), legal)));
         }
     }
 }

@@ -23,7 +23,7 @@ const NO_MOVE: u8 = 4;
 const HAS_EVS: u8 = 8;
 
 /// The kept steps of a game.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct GameRows {
     blocks: Vec<Block>,
     /// The block of the next row, and its offset in the block.
@@ -38,34 +38,18 @@ impl GameRows {
         GameRows { blocks: Vec::new(), block: 0, offset: 0, len: 0, with_evs }
     }
 
-    /// Restores rows from the bytes of [`slices`](GameRows::slices). Returns `None` if the last row is incomplete.
-    pub(super) fn from_bytes(bytes: &[u8], with_evs: bool) -> Option<GameRows> {
-        let mut rows = GameRows::new(with_evs);
-        let stride = rows.stride();
-        if !bytes.len().is_multiple_of(stride) {
-            return None;
-        }
-        for chunk in bytes.chunks(BLOCK_LEN / stride * stride) {
-            let mut block = Box::new([0; BLOCK_LEN]);
-            block.get_mut(..chunk.len())?.copy_from_slice(chunk);
-            rows.blocks.push(block);
-            (rows.block, rows.offset) = (rows.blocks.len() - 1, chunk.len());
-        }
-        rows.len = u32::try_from(bytes.len() / stride).ok()?;
-        Some(rows)
-    }
-
     #[inline]
     pub(super) fn len(&self) -> u32 {
         self.len
     }
 
-    pub(super) fn num_blocks(&self) -> usize {
-        self.blocks.len()
+    /// Returns the memory of the rows, in bytes.
+    pub(super) fn ram(&self) -> u64 {
+        self.blocks.len() as u64 * BLOCK_COST
     }
 
     #[inline]
-    pub(super) fn stride(&self) -> usize {
+    fn stride(&self) -> usize {
         if self.with_evs { WITH_EVS } else { WITHOUT_EVS }
     }
 
@@ -106,18 +90,11 @@ impl GameRows {
         self.len += 1;
     }
 
-    /// Returns the bytes of all rows, block by block.
-    pub(super) fn slices(&self) -> impl Iterator<Item = &[u8]> {
-        let full = BLOCK_LEN / self.stride() * self.stride();
-        let len = move |place| if place == self.block { self.offset } else { full };
-        let used = self.blocks.iter().take(self.block + 1).enumerate();
-        used.map(move |(place, block)| block.get(..len(place)).unwrap_or_default())
-    }
-
     /// Returns the steps. Their indices are multiples of `sample_rate`.
     pub(super) fn steps(&self, sample_rate: u32) -> impl Iterator<Item = RunStep> {
-        let rows = self.slices().flat_map(|slice| slice.chunks_exact(self.stride()));
-        rows.zip((0_u32..).step_by(sample_rate as usize)).map(|(row, index)| step(row, index))
+        let rows = self.blocks.iter().flat_map(|block| block.chunks_exact(self.stride()));
+        let indices = (0_u32..).step_by(sample_rate as usize);
+        rows.take(self.len as usize).zip(indices).map(|(row, index)| step(row, index))
     }
 }
 

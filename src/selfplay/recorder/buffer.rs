@@ -1,0 +1,105 @@
+//! [`FinishedGame`]: a game that ended, with its kept steps. [`SessionBuffer`]: the games that the next rotation writes.
+
+use super::rows::{Block, GameRows};
+use crate::board::{Board, WideBoard};
+use crate::error::Result;
+use crate::run::{Run, RunMeta, RunStep};
+use std::time::Instant;
+
+/// The memory of a game in addition to its blocks, in bytes.
+pub(super) const GAME_COST: u64 = 384;
+
+/// A game that ended, with its kept steps.
+#[derive(Clone, Debug)]
+pub(crate) struct FinishedGame {
+    /// The number of games of the recorder that ended before it.
+    pub(super) id: u64,
+    pub(super) seed: Option<u64>,
+    /// The number of steps, including steps that are not kept.
+    pub(super) num_steps: u32,
+    pub(super) sample_rate: u32,
+    /// The last pushed board.
+    pub(super) last: Option<Board>,
+    /// The board after the last move, if it is known.
+    pub(super) final_board: Option<Board>,
+    pub(super) start_unix_s: u64,
+    pub(super) elapsed_s: f32,
+    pub(super) rows: GameRows,
+}
+
+/// Ended games that are not written yet.
+#[derive(Debug, Default)]
+pub(super) struct SessionBuffer {
+    pub(super) games: Vec<FinishedGame>,
+    /// The number of kept steps.
+    pub(super) steps: u64,
+    /// The memory of the games, in bytes.
+    pub(super) ram: u64,
+    /// An upper bound of the disk space of the games, in bytes.
+    pub(super) disk: u64,
+    /// The time at which the first of these games ended.
+    pub(super) since: Option<Instant>,
+}
+
+impl FinishedGame {
+    /// Returns the score of the final board, or else of the last pushed board.
+    pub(super) fn max_score(&self) -> u64 {
+        self.last_board().score()
+    }
+
+    /// Returns the largest tile of the final board, or else of the last pushed board.
+    pub(super) fn highest_tile(&self) -> u32 {
+        self.last_board().highest_tile()
+    }
+
+    /// Returns the kept steps.
+    pub(super) fn steps(&self) -> impl Iterator<Item = RunStep> {
+        self.rows.steps(self.sample_rate)
+    }
+
+    /// Converts the game to a run. The engine and `raw_evs` come from `like`, everything else from the game.
+    pub(crate) fn to_run(&self, like: &RunMeta) -> Result<Run> {
+        let mut run = Run::builder(self.rows.len() as usize);
+        for step in self.steps() {
+            run.push_step(step)?;
+        }
+        let meta = RunMeta {
+            start_unix_s: self.start_unix_s,
+            elapsed_s: self.elapsed_s,
+            max_score: self.max_score(),
+            highest_tile: self.highest_tile(),
+            seed: self.seed,
+            ..like.clone()
+        };
+        run.finish(meta, self.final_board.map(WideBoard::from))
+    }
+
+    fn last_board(&self) -> Board {
+        self.final_board.or(self.last).unwrap_or_default()
+    }
+}
+
+impl SessionBuffer {
+    /// Adds a game that takes at most `disk` bytes of disk space.
+    pub(super) fn push(&mut self, game: FinishedGame, disk: u64) {
+        self.steps += u64::from(game.rows.len());
+        self.ram += GAME_COST + game.rows.ram();
+        self.disk += disk;
+        self.since.get_or_insert_with(Instant::now);
+        self.games.push(game);
+    }
+
+    /// Adds the games of a buffer that began later.
+    pub(super) fn append(&mut self, mut later: SessionBuffer) {
+        self.games.append(&mut later.games);
+        self.steps += later.steps;
+        self.ram += later.ram;
+        self.disk += later.disk;
+        self.since = self.since.or(later.since);
+    }
+
+    /// Returns the blocks of all games, for reuse.
+    pub(super) fn into_blocks(self) -> Vec<Block> {
+        self.games.into_iter().flat_map(|mut game| game.rows.take_blocks()).collect()
+    }
+}
