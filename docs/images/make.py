@@ -36,7 +36,7 @@ def pages(folder: Path) -> dict[str, str]:
     command("ingest runs games.a2", folder)
     command("report games.a2 -o report.html", folder)
     best = a2store.open(folder / "games.a2").sql("SELECT run_id FROM runs ORDER BY max_score DESC, run_id LIMIT 1")
-    run = int(best.to_numpy()["run_id"][0])
+    run = best.to_arrow()["run_id"][0].as_py()
     command(f"replay games.a2 {run} -o replay.html", folder)
     report, replay = ((folder / f"{name}.html").as_uri() for name in ("report", "replay"))
     return {"report": f"{report}#scores", "replay": f"{replay}#/run/{run}/step/4000"}
