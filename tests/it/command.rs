@@ -60,29 +60,6 @@ fn games_are_simulated_ingested_and_queried() {
 }
 
 #[test]
-fn rows_go_to_files_of_each_format() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    write_runs(folder);
-    stdout(folder, &["--quiet", "ingest", "runs", "games.a2"]);
-    for format in ["csv", "json", "parquet", "arrow"] {
-        let file = format!("out.{format}");
-        let sql = ["sql", "games.a2", "SELECT run_id, board FROM steps", "--format", format, "-o", &file];
-        assert_eq!(stdout(folder, &sql), "");
-        assert!(std::fs::metadata(folder.join(&file)).unwrap().len() > 1000, "{format}");
-    }
-    let file = std::fs::File::open(folder.join("out.parquet")).unwrap();
-    let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap();
-    let in_parquet: usize = reader.map(|batch| batch.unwrap().num_rows()).sum();
-    let file = std::fs::File::open(folder.join("out.arrow")).unwrap();
-    let reader = arrow::ipc::reader::FileReader::try_new(file, None).unwrap();
-    let in_arrow: usize = reader.map(|batch| batch.unwrap().num_rows()).sum();
-    let in_csv = std::fs::read_to_string(folder.join("out.csv")).unwrap().lines().count() - 1;
-    let in_json = std::fs::read_to_string(folder.join("out.json")).unwrap().lines().count();
-    assert!(in_parquet > 1000 && [in_arrow, in_csv, in_json] == [in_parquet; 3]);
-}
-
-#[test]
 fn exit_status_tells_bad_data_from_wrong_usage() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

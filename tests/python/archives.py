@@ -129,6 +129,16 @@ def contents(path: Path) -> dict[str, bytes]:
     return {name: (path / name).read_bytes() for name in names(path)}
 
 
+def found(path: Path, deep: bool = False) -> set[tuple[str, int | None, str]]:
+    """Return the problems that verification finds: the file, the run and what is wrong."""
+    return {(each.path, each.run_id, each.what) for each in a2store.verify(path, deep=deep, progress=False).problems}
+
+
+def data_files(path: Path, table: Table) -> list[str]:
+    files = a2store.Archive.open(path).files(table)
+    return [Path(file).relative_to(path).as_posix() for file in files]
+
+
 def copied(source: Path, target: Path) -> Path:
     """Copy an archive, replace an earlier copy, and return the path."""
     if target.exists():

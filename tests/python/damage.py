@@ -1,4 +1,4 @@
-"""A folder of 1,000 runs in every format, with exactly 100 damaged runs. No damage affects another run."""
+"""A folder of 600 runs in every format, with exactly 100 damaged runs. No damage affects another run."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ CONTAINER_DAMAGES: dict[str, dict[str, int]] = {
     "strong/pack": {"macroxue_pack_move_9": 2, "macroxue_pack_rank_17": 2},
     "macroxue": {"macroxue_tile_131072": 2, "macroxue_truncated": 2, "macroxue_row_missing": 2},
 }
-NUM_FILES = {"a2run2": 400, "a2t1": 200}
+NUM_FILES = {"a2run2": 130, "a2t1": 70}
 NUM_IN_CONTAINER = {"packs/mixed.a2pack": 80, "packs/dense.a2pack": 80, "strong/pack": 30}
 NUM_LOGS = 30
 NUM_IN_OTHERS = 60
-NUM_RUNS, NUM_DAMAGED = 1000, 100
+NUM_RUNS, NUM_DAMAGED = 600, 100
 
 
 def write(folder: Path, seed: int, *, session_action: bool = True) -> Corpus:

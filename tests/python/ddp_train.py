@@ -1,8 +1,8 @@
 """One rank of a training run; test_ddp.py starts two of them.
 
-Usage: ddp_train.py FOLDER table|query, with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set, and a TCPStore listening
-there. Rank 0 plays games into FOLDER; every rank writes its results to ``FOLDER/rank-N.json``. The ranks share a table,
-or each materializes its shares of a query.
+Usage: ddp_train.py FOLDER, with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set, and a TCPStore listening
+there. Rank 0 plays games into FOLDER; every rank writes its results to ``FOLDER/rank-N.json``. The ranks train
+twice: with a table that they share, and each with its shares of a query.
 """
 
 from __future__ import annotations
@@ -87,8 +87,7 @@ def shared_table(folder: Path) -> a2store.StepTable:
     return received
 
 
-def train(folder: Path, source: str) -> dict[str, Any]:
-    table = shared_table(folder)
+def train(folder: Path, source: str, table: a2store.StepTable) -> dict[str, Any]:
     training, held_out = table.split(val=0.1, seed=0)
     if source == "query":
         archive = a2store.open(folder / "games.a2", version=11)
@@ -144,8 +143,9 @@ def main() -> None:
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=PATIENCE)
     folder = Path(sys.argv[1])
     try:
-        result = train(folder, sys.argv[2])
-        (folder / f"rank-{rank}.json").write_text(json.dumps(result))
+        table = shared_table(folder)
+        results = {source: train(folder, source, table) for source in ("table", "query")}
+        (folder / f"rank-{rank}.json").write_text(json.dumps(results))
         # The process that owns the table, and the process of the store, must wait for all others.
         dist.barrier()
     finally:

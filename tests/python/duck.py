@@ -128,6 +128,9 @@ CREATE MACRO wide_canonical(e) AS list_min([{{
     'board': pack([least(x, 15) for x in t]),
     'mask': list_sum([(t[i + 1] = 16)::INTEGER << i for i in range(16)]), 'exps': t
     }} for t in [[e[place] for place in places] for places in {PLACES}]]).exps;
+CREATE MACRO least_exps(board, mask) AS
+    CASE WHEN list_max(exps(board)) < 15 THEN exps(canonical(board))::INTEGER[] ELSE
+    wide_canonical(wide_exps(board, mask))::INTEGER[] END;
 {merging("wide_", 16)}
 -- The cells in the order of the lines from the wall, before a move, after it, and on the next board.
 CREATE MACRO wide_lines(e, move) AS [[e[cell] for cell in line] for line in {WALLS}[move::INTEGER + 1]];
@@ -193,12 +196,11 @@ CREATE MACRO run_loss(run, move, u, d, l, r) AS CASE
 def connect(archive: a2store.Archive) -> duckdb.DuckDBPyConnection:
     """Return a connection with the tables of the archive as views, and the board functions."""
     connection = duckdb.connect()
-    for table in ("steps", "runs"):
-        connection.read_parquet(archive.files(table)).create_view(table)
-    if files := archive.files("annotations"):
-        connection.read_parquet(files).create_view("annotations")
-    else:
-        connection.register("annotations", pa.table(archive.sql("SELECT * FROM annotations")))
+    for table in ("steps", "runs", "annotations"):
+        if files := archive.files(table):
+            connection.read_parquet(files).create_view(table)
+        else:
+            connection.register(table, pa.table(archive.sql(f"SELECT * FROM {table}")))
     define(connection, archive.phases)
     connection.execute(OF_RUNS)
     return connection

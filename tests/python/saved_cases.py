@@ -17,6 +17,7 @@ import pyarrow as pa
 import a2store
 import formats
 import oracle
+import test_large_tiles
 from games import play
 from oracle import Game
 
@@ -124,18 +125,48 @@ def games_of(rng: random.Random) -> list[Game]:
 
 
 def generated(folder: Path) -> a2store.Archive:
-    """Return an archive of run files in both formats and of a sampled session without moves, in two commits."""
+    """Return an archive of run files in both formats, of sampled sessions, and of games with tiles of 65,536."""
     games = games_of(random.Random(77))
     for number, game in enumerate(games[:-8]):
         path = folder / "runs" / f"{number % 2}" / f"{number:03}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(oracle.encode_a2t1(game) if number % 7 == 3 else oracle.encode_a2run2(game))
     formats.write_session(folder / "session", [game for game in games[-8:] if len(game)], sample_rate=3)
+    formats.write_session(folder / "moves", [play(random.Random(n), 40) for n in range(3)], sample_rate=2, action=True)
+    # The nibbles of the first boards of the last two games are equal.
+    starts = [[*first, 15, 2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] for first in ([16, 15], [15, 16])]
+    last = [test_large_tiles.play(random.Random(4), start, 9) for start in starts]
+    for number, large in enumerate([*test_large_tiles.GAMES, *last]):
+        test_large_tiles.write_log(folder / "logs", number, large)
+    return made(folder, "runs", "session", "moves", "logs")
+
+
+def made(folder: Path, *sources: str) -> a2store.Archive:
+    """Ingest one source after another, and add predictions."""
     archive = a2store.Archive.create(folder / "games.a2", phases=PHASES)
-    archive.ingest(folder / "runs", progress=False)
-    archive.ingest(folder / "session", progress=False)
-    annotate(archive)
+    for source in sources:
+        archive.ingest(folder / source, progress=False)
+    if archive.num_steps:
+        annotate(archive)
     return archive
+
+
+def single(folder: Path) -> a2store.Archive:
+    """Return an archive of one finished game without an engine."""
+    (folder / "game.bin").write_bytes(oracle.encode_a2run2(play(random.Random(1), 1000)))
+    return made(folder, "game.bin")
+
+
+def bare(folder: Path) -> a2store.Archive:
+    """Return an archive of sampled games without moves and values."""
+    formats.write_session(folder / "session", [play(random.Random(n), 70) for n in range(5)], sample_rate=2)
+    return made(folder, "session")
+
+
+def no_steps(folder: Path) -> a2store.Archive:
+    """Return an archive of one game without steps."""
+    (folder / "game.bin").write_bytes(oracle.encode_a2run2(play(random.Random(2), 0, engine="one")))
+    return made(folder, "game.bin")
 
 
 def annotate(archive: a2store.Archive) -> None:

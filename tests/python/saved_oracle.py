@@ -185,7 +185,8 @@ EXPECTED = {
             AND phase = coalesce($phase::VARCHAR, phase)
         ORDER BY run_id, step_index""",
     "unique_positions": """
-        SELECT phase, count(*), count(DISTINCT (board, tile_65536_mask)), count(DISTINCT canonical(board))
+        SELECT phase, count(*), count(DISTINCT (board, tile_65536_mask)),
+            count(DISTINCT least_exps(board, tile_65536_mask))
         FROM steps WHERE coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL)
             AND phase = coalesce($phase::VARCHAR, phase) AND max_score >= $min_score
         GROUP BY phase ORDER BY list_position(['early', 'mid', 'late'], phase)""",
@@ -383,10 +384,11 @@ EXPECTED = {
         ORDER BY c.player NULLS LAST, c.test, empty, value""",
     "repeated_positions": """
         WITH met AS (
-            SELECT any_value(phase) AS phase, count(*) AS times, canonical(board) AS position FROM steps
-            WHERE coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL) GROUP BY position),
+            SELECT any_value(phase) AS phase, count(*) AS times, least_exps(board, tile_65536_mask) AS exps FROM steps
+            WHERE coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL) GROUP BY exps),
         sampled AS (
-            SELECT phase, times, list_max([i for i in range(40) if times >= 2 ** i]) AS bin FROM met
+            SELECT phase, times, list_max([i for i in range(40) if times >= 2 ** i]) AS bin,
+                pack([least(x, 15) for x in exps]) AS position FROM met
             WHERE (xor(position, position >> 32)::UHUGEINT * 11400714819323198485 % 18446744073709551616
                 // 4294967296) % $one_in = 0)
         SELECT phase, 2 ** bin AS least, 2 ** (bin + 1) - 1, count(*), sum(times),

@@ -310,23 +310,6 @@ def test_a_model_is_replaced_extended_and_dropped(made: Made, tmp_path: Path) ->
     assert archive.verify(progress=False).problems == []
 
 
-def test_files_are_compacted_and_expired(made: Made, tmp_path: Path) -> None:
-    archive = made.archive(tmp_path)
-    table = pa.table(by_archive_ids(made.rows))
-    for model in ("b", "a"):
-        for run_id in range(3, 8):
-            archive.annotate(model, table.filter(pc.equal(table["run_id"], run_id)), progress=False)
-    before = stored(archive)
-    assert len(archive.files("annotations")) == 10
-    archive.compact(progress=False)
-    assert [info.num_files for info in archive.annotations()] == [1, 1]
-    assert stored(archive).to_pylist() == before.to_pylist()
-    archive.expire(older_than=0, grace=0)
-    assert len(list((archive.path / "annotations").iterdir())) == 2
-    assert stored(a2store.Archive.open(archive.path)).to_pylist() == before.to_pylist()
-    assert archive.verify(deep=True, progress=False).problems == []
-
-
 def test_a_lost_commit_of_annotations_is_rebuilt(made: Made, tmp_path: Path) -> None:
     archive = made.archive(tmp_path)
     archive.annotate("m", made.folder / "predicted", progress=False)

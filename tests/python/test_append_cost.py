@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import a2store
-from archives import copied, short_runs
+from archives import copied
 from faults.shim import Call, Shim, python, read_log
 
 pytest_plugins = ["faults.plugin"]
@@ -34,11 +34,6 @@ for run in runs:
         assert reader.version == writer.version
     (path / "stop").read_bytes()
 """
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return short_runs(tmp_path_factory.mktemp("short") / "runs", APPENDS)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +76,7 @@ def test_an_open_archive_reads_only_new_files(
     shim: Shim, template: Path, runs: list[Path], tmp_path: Path, work: str
 ) -> None:
     root = copied(template, tmp_path / "games.a2")
-    rounds = opened(shim, root, tmp_path / "log", work, runs)
+    rounds = opened(shim, root, tmp_path / "log", work, runs[:APPENDS])
     # The first ingest has no cached digests. Rounds that write a checkpoint also list the log to remove older
     # checkpoints.
     usual = rounds[1]

@@ -22,10 +22,10 @@ from archives import chunks, commit_path, copied, grow, names, short_runs, table
 from faults.checks import LONG
 from threads import HANGS
 
-WRITERS = 8
+WRITERS = 8 if LONG else 4
 APPENDS = 100 if LONG else 5
 READERS = 2
-OPENS = 5_000 if LONG else 200
+OPENS = 5_000 if LONG else 100
 TIMEOUT = 1800 if LONG else 2 * HANGS
 
 WRITER = """

@@ -1,4 +1,4 @@
-"""More than a thousand damaged inputs of annotations. Each is rejected with an error, or stored exactly as it is."""
+"""Hundreds of damaged inputs of annotations. Each is rejected with an error, or stored exactly as it is."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ import games
 from annotations import Array, columns, predictions, write_annotations, write_pool
 from archives import copied
 from compare import assert_same
+from faults.checks import LONG
 
 LENGTHS = (9, 1, 14, 6)
 BINS = 2
 KINDS = {"policy_p1": 1, "policy_logp": 2, "policy_hard": 4}
-CASES_OF_FOLDERS, CASES_OF_TABLES, GROUPS = 900, 200, 10
+CASES_OF_FOLDERS, CASES_OF_TABLES, GROUPS = (900, 200, 10) if LONG else (180, 40, 2)
 
 
 @pytest.fixture(scope="module")

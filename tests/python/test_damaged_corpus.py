@@ -1,10 +1,7 @@
-"""A thousand runs in every format, a hundred of them damaged: ingest reports each damage and adds all other runs."""
+"""Six hundred runs in every format, a hundred of them damaged: ingest reports each damage and adds all other runs."""
 
 from __future__ import annotations
 
-import contextlib
-import random
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -52,7 +49,7 @@ def corpus(folder: Path) -> Corpus:
 def ingested(
     corpus: Corpus, folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[a2store.Archive, a2store.IngestReport]:
-    assert len(corpus.damages) + len(corpus.sound) == 1000
+    assert len(corpus.damages) + len(corpus.sound) == 600
     archive = a2store.Archive.create(tmp_path_factory.mktemp("archive") / "games.a2")
     return archive, archive.ingest(folder, progress=False)
 
@@ -71,14 +68,14 @@ def source_of(path: Path, corpus: Corpus) -> Path:
     return next(source for source in (path, path.parent, *metas) if source in sources)
 
 
-def test_nine_hundred_runs_are_accepted_and_a_hundred_rejections_are_listed(
+def test_sound_runs_are_accepted_and_each_rejection_is_listed(
     ingested: tuple[a2store.Archive, a2store.IngestReport],
     rejected: dict[tuple[Path, int | None], a2store.Rejected],
     corpus: Corpus,
 ) -> None:
     archive, report = ingested
-    assert (report.accepted, report.duplicates, report.rejected) == (900, 0, 100)
-    assert (archive.num_runs, len(report.errors)) == (900, 100)
+    assert (report.accepted, report.duplicates, report.rejected) == (500, 0, 100)
+    assert (archive.num_runs, len(report.errors)) == (500, 100)
     assert report.num_steps == sum(len(sound.game) for sound in corpus.sound) == archive.num_steps
     assert set(rejected) == {(entry.path, entry.run) for entry in corpus.damages}
     for error in report.errors:
@@ -92,7 +89,7 @@ def test_nine_hundred_runs_are_accepted_and_a_hundred_rejections_are_listed(
     assert places == sorted(places)
 
 
-def test_all_nine_hundred_sound_runs_are_in_the_archive(
+def test_all_sound_runs_are_in_the_archive(
     ingested: tuple[a2store.Archive, a2store.IngestReport], corpus: Corpus
 ) -> None:
     archive, _ = ingested
@@ -251,7 +248,7 @@ def test_a_repeated_ingest_adds_nothing_and_reports_the_same(
 ) -> None:
     archive = a2store.Archive.open(archives.copied(ingested[0].path, tmp_path / "games.a2"))
     report = archive.ingest(folder, workers=2, progress=False)
-    assert (report.accepted, report.duplicates, report.rejected, archive.version) == (0, 900, 100, 2)
+    assert (report.accepted, report.duplicates, report.rejected, archive.version) == (0, 500, 100, 2)
     assert [str(error) for error in report.errors] == [str(error) for error in ingested[1].errors]
     with pytest.raises((a2store.DecodeError, OSError)):
         archive.ingest(folder, on_error="raise", progress=False)
@@ -306,41 +303,3 @@ def test_operations_without_partial_results_report_the_first_damage(
         assert list(tmp_path.iterdir()) == []
     with pytest.raises(a2store.DecodeError):
         a2store.StepTable.from_runs(folder, progress=False)
-
-
-@pytest.mark.filterwarnings("ignore:.*rows are ignored:UserWarning")
-def test_a_damaged_container_is_reported_once_without_a_panic(folder: Path, corpus: Corpus, tmp_path: Path) -> None:
-    """Random changes and cuts: readable runs are read, and everything else is an error of a known kind."""
-    rng = random.Random(SEED)
-    for name in CONTAINERS:
-        source = folder / name
-        files = sorted(source.iterdir()) if source.is_dir() else [source]
-        sound = a2store.Archive.create(tmp_path / "sound.a2").ingest(source, progress=False)
-        shutil.rmtree(tmp_path / "sound.a2")
-        for number in range(24):
-            target = tmp_path / f"{number}" / source.name
-            target.parent.mkdir(exist_ok=True)
-            shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
-            victim = target / rng.choice(files).name if source.is_dir() else target
-            data = bytearray(victim.read_bytes())
-            if number % 3 == 0:
-                del data[rng.randrange(len(data)) :]
-            else:
-                # In the header, or anywhere.
-                data[rng.randrange(min(200, len(data))) if number % 3 == 1 else rng.randrange(len(data))] ^= (
-                    1 << rng.randrange(8)
-                )
-            victim.write_bytes(data)
-            archive = a2store.Archive.create(tmp_path / "games.a2")
-            report = archive.ingest(tmp_path / f"{number}", progress=False)
-            assert report.rejected == len(report.errors)
-            # A missing game is an error.
-            assert report.errors or report.accepted == sound.accepted, victim
-            assert len(report.ignored) == len(sound.ignored), victim
-            assert report.accepted <= 80
-            assert all(error.kind in ("decode", "checksum", "header", "io") for error in report.errors)
-            assert a2store.verify(archive.path, progress=False).problems == []
-            with contextlib.suppress(a2store.DecodeError, OSError):
-                a2store.StepTable.from_runs(target, progress=False)
-            shutil.rmtree(tmp_path / "games.a2")
-            shutil.rmtree(target.parent)

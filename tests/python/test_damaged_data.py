@@ -11,16 +11,11 @@ from pathlib import Path
 import pytest
 
 import a2store
-from archives import Table, contents, copied, grow, short_runs, tables
+from archives import Table, contents, copied, grow, tables
 from faults.checks import LONG
 from threads import HANGS
 
 POSITIONS = 10**6 if LONG else 60
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return short_runs(tmp_path_factory.mktemp("short") / "runs", 8)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +31,7 @@ def archive(template: Path, tmp_path: Path) -> a2store.Archive:
 READ = """
 import os, sys
 import pyarrow as pa, a2store
-path, file, table, positions, checksums = *sys.argv[1:4], int(sys.argv[4]), sys.argv[5] == "True"
+path, file, table, positions = *sys.argv[1:4], int(sys.argv[4])
 with open(file, "rb") as opened:
     good = opened.read()
 for at in range(0, len(good), max(1, len(good) // positions)):
@@ -44,7 +39,7 @@ for at in range(0, len(good), max(1, len(good) // positions)):
     bad[at] ^= 1 << at % 8
     with open(file, "wb") as opened:
         opened.write(bad)
-    archive = a2store.Archive.open(path, checksums=checksums)
+    archive = a2store.Archive.open(path, checksums=False)
     query = archive.sql(f"SELECT * FROM {table}")
     filtered = archive.sql(f"SELECT max_score FROM {table} WHERE max_score >= 100 AND run_id < 5")
     works = [query.count, filtered.count, lambda: pa.table(query), lambda: pa.table(filtered)]
@@ -66,11 +61,11 @@ print("done")
 """
 
 
-@pytest.mark.parametrize("checksums", [False, True])
 @pytest.mark.parametrize("table", ["steps", "runs"])
-def test_queries_over_a_damaged_file(archive: a2store.Archive, table: Table, checksums: bool) -> None:
+def test_queries_over_a_damaged_file(archive: a2store.Archive, table: Table) -> None:
+    """Without checksums, the damage reaches the readers. test_flipped_bits.py has queries with checksums."""
     file = archive.files(table)[0]
-    args = [str(archive.path), file, table, str(POSITIONS), str(checksums)]
+    args = [str(archive.path), file, table, str(POSITIONS)]
     done = subprocess.run(
         [sys.executable, "-c", READ, *args],
         capture_output=True,
@@ -185,7 +180,7 @@ def test_ingest_over_damaged_runs(archive: a2store.Archive, runs: list[Path], tm
         there = contents(path)
         opened = a2store.Archive.open(path)
         try:
-            report = opened.ingest(runs, progress=False)
+            report = opened.ingest(runs[:8], progress=False)
         except BaseException as error:
             # A panic is not a subclass of Exception.
             if not isinstance(error, a2store.DamagedError) or error.path != path / name:
@@ -211,7 +206,7 @@ def test_a_missing_file_is_named(archive: a2store.Archive, runs: list[Path]) -> 
         assert "no file" in str(caught.value)
         if table == "runs":
             with pytest.raises(a2store.DamagedError) as caught:
-                opened.ingest(runs, progress=False)
+                opened.ingest(runs[:8], progress=False)
             assert caught.value.path == file
     # The other table and the other versions still work.
     opened = a2store.Archive.open(archive.path.parent / "steps.a2")

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,7 +26,7 @@ RANKS = 2
 PATIENCE = 600
 
 
-def run_ranks(folder: Path, source: str) -> None:
+def run_ranks(folder: Path) -> None:
     """Start the ranks, wait for them, and kill those that remain."""
     # The store chooses a free port and keeps it.
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
@@ -42,7 +43,7 @@ def run_ranks(folder: Path, source: str) -> None:
     processes: list[subprocess.Popen[bytes]] = []
     try:
         for rank, log in enumerate(logs):
-            command = [sys.executable, str(SCRIPT), str(folder), source]
+            command = [sys.executable, str(SCRIPT), str(folder)]
             with log.open("wb") as out:
                 env = {**environment, "RANK": str(rank)}
                 processes.append(subprocess.Popen(command, env=env, stdout=out, stderr=subprocess.STDOUT))
@@ -58,11 +59,19 @@ def run_ranks(folder: Path, source: str) -> None:
             process.wait()
 
 
-@pytest.mark.skipif(not dist.is_gloo_available(), reason="PyTorch without gloo")
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """The results of each rank, by source."""
+    if not dist.is_gloo_available():
+        pytest.skip("PyTorch without gloo")
+    folder = tmp_path_factory.mktemp("ranks")
+    run_ranks(folder)
+    return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(RANKS)]
+
+
 @pytest.mark.parametrize("source", ["table", "query"])
-def test_two_ranks_train_one_policy(tmp_path: Path, source: str) -> None:
-    run_ranks(tmp_path, source)
-    first, second = (json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in range(RANKS))
+def test_two_ranks_train_one_policy(ranks: list[dict[str, Any]], source: str) -> None:
+    first, second = (results[source] for results in ranks)
 
     # Both ranks use one table in shared memory, which the first rank created.
     assert first["fingerprint"] == second["fingerprint"]

@@ -7,7 +7,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -102,6 +101,7 @@ def test_the_oracle_agrees_with_the_facts(paths: list[Path], expected: dict[str,
 def test_read_run(paths: list[Path], expected: dict[str, Facts], expected_steps: dict[str, Facts]) -> None:
     for path in paths:
         run = a2store.read_run(path)
+        assert run.to_bytes() == path.read_bytes(), path.name
         meta = {key: getattr(run.meta, key) for key in META[:-1]} | {"final_board": run.final_board}
         assert meta == {key: expected[path.name][key] for key in META}, path.name
         assert run.meta.format == expected[path.name]["format"]
@@ -109,13 +109,6 @@ def test_read_run(paths: list[Path], expected: dict[str, Facts], expected_steps:
         legal = run.ev_legal @ np.array([1, 2, 4, 8], "u1")
         found = step_facts(run.boards, run.moves, run.ev_values, legal, run.has_evs)
         assert found == expected_steps[path.name], path.name
-
-
-def test_runs_encode_to_the_same_bytes(paths: list[Path]) -> None:
-    for path in paths:
-        data = path.read_bytes()
-        assert a2store.read_run(path).to_bytes() == data, path.name
-        assert a2store.read_run(data).to_bytes() == data, path.name
 
 
 def test_sql(fixture_archive: a2store.Archive, names: dict[int, str], expected_steps: dict[str, Facts]) -> None:
@@ -135,18 +128,6 @@ def test_sql_over_runs(fixture_archive: a2store.Archive, expected: dict[str, Fac
         row["start_unix_s"] = row["start_time"].timestamp()
         found[Path(row["source"]).name] = {key: row[key] for key in (*META, "format")}
     assert found == {name: {key: facts[key] for key in (*META, "format")} for name, facts in expected.items()}
-
-
-def test_duckdb_on_the_files(
-    fixture_archive: a2store.Archive, names: dict[int, str], expected_steps: dict[str, Facts]
-) -> None:
-    with duckdb.connect() as connection:
-        relation = connection.read_parquet(fixture_archive.files("steps"))
-        found = {
-            name: facts_of_rows(relation.filter(f"run_id = {run_id}").order("step_index").to_arrow_table())
-            for run_id, name in names.items()
-        }
-    assert found == expected_steps
 
 
 def test_take(fixture_archive: a2store.Archive, names: dict[int, str], expected_steps: dict[str, Facts]) -> None:

@@ -11,19 +11,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import a2store
 import oracle
 from archives import (
     Table,
     commit_path,
     copied,
+    data_files,
     forge,
     forge_data,
+    found,
     grow,
     names,
     sealed,
     short_games,
-    short_runs,
     unsealed,
     with_values,
 )
@@ -31,11 +31,6 @@ from archives import (
 Change = Callable[[Any], Any]
 SCORE = 0x0123456789AB
 """A maximum whose bytes occur nowhere else in the file."""
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return short_runs(tmp_path_factory.mktemp("short") / "runs", 20)
 
 
 @pytest.fixture(scope="module")
@@ -52,21 +47,6 @@ def small(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / f"{index}.a2run2").write_bytes(oracle.encode_a2run2(game))
     groups = [runs[:2], runs[2:4], sorted(folder.glob("*.a2run2"))]
     return Path(grow(folder / "games.a2", groups).path)
-
-
-@pytest.fixture(scope="module")
-def long_log(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive with a checkpoint and digests."""
-    return Path(grow(tmp_path_factory.mktemp("log") / "games.a2", [[run] for run in runs[:17]]).path)
-
-
-def found(path: Path, deep: bool = False) -> set[tuple[str, int | None, str]]:
-    return {(each.path, each.run_id, each.what) for each in a2store.verify(path, deep=deep, progress=False).problems}
-
-
-def data_files(path: Path, table: Table) -> list[str]:
-    files = a2store.Archive.open(path).files(table)
-    return [Path(file).relative_to(path).as_posix() for file in files]
 
 
 def entry(fields: dict[str, Any], table: str) -> Any:
@@ -145,9 +125,9 @@ FORGED_CHECKPOINTS: dict[str, Callable[[dict[str, Any]], object]] = {
 
 
 @pytest.mark.parametrize("case", FORGED_CHECKPOINTS)
-def test_forged_checkpoints(long_log: Path, tmp_path: Path, case: str) -> None:
+def test_forged_checkpoints(eighteen_commits: Path, tmp_path: Path, case: str) -> None:
     """Checkpoints are not authoritative, but readers rely on them."""
-    path = copied(long_log, tmp_path / "games.a2")
+    path = copied(eighteen_commits, tmp_path / "games.a2")
     (name,) = [name for name in names(path) if name.endswith("checkpoint.json")]
     fields = unsealed(path / name)
     FORGED_CHECKPOINTS[case](fields)
@@ -156,8 +136,8 @@ def test_forged_checkpoints(long_log: Path, tmp_path: Path, case: str) -> None:
 
 
 @pytest.mark.parametrize("case", ["one less", "one more", "another", "next_run_id", "magic"])
-def test_forged_digests(long_log: Path, tmp_path: Path, case: str) -> None:
-    path = copied(long_log, tmp_path / "games.a2")
+def test_forged_digests(eighteen_commits: Path, tmp_path: Path, case: str) -> None:
+    path = copied(eighteen_commits, tmp_path / "games.a2")
     (name,) = [name for name in names(path) if name.endswith(".digests")]
     data = (path / name).read_bytes()
     magic, next_run_id, count, crc = struct.unpack_from("<8sQQI", data)

@@ -289,7 +289,7 @@ def test_a_corpus_is_damaged_at_the_listed_places(tmp_path: Path) -> None:
         key: boards for key, boards in found.items() if boards is not None
     }
     assert {entry[:2] for entry in corpus.damages} == {key for key, boards in found.items() if boards is None}
-    assert (len(found), len(corpus.damages), len(corpus.sound)) == (1000, 100, 900)
+    assert (len(found), len(corpus.damages), len(corpus.sound)) == (damage.NUM_RUNS, 100, damage.NUM_RUNS - 100)
     assert len({entry.kind for entry in corpus.damages}) == 18
 
 

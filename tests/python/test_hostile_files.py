@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 import a2store
+import oracle
 
 FOOTER = struct.Struct("<QQIIII8s")
 
@@ -30,23 +31,6 @@ def saved(archive: a2store.Archive, tmp_path: Path) -> Path:
     return path
 
 
-def crc32c(data: bytes) -> int:
-    """Compute CRC32C byte by byte, with a table."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = crc >> 8 ^ TABLE[(crc ^ byte) & 0xFF]
-    return crc ^ 0xFFFFFFFF
-
-
-def _entry(value: int) -> int:
-    for _ in range(8):
-        value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
-    return value
-
-
-TABLE = [_entry(value) for value in range(256)]
-
-
 def rewrite(path: Path, change: Callable[[dict[str, Any]], None] | None = None, runs: bytes | None = None) -> None:
     """Change the contents of the footer and correct its checksum."""
     data = path.read_bytes()
@@ -58,7 +42,7 @@ def rewrite(path: Path, change: Callable[[dict[str, Any]], None] | None = None, 
     text = json.dumps(meta).encode()
     runs = data[start + json_len : -FOOTER.size] if runs is None else runs
     head = struct.pack("<QQII", offset, size, len(text), len(runs))
-    crc = crc32c(text + runs + head)
+    crc = oracle.crc32c(text + runs + head)
     path.write_bytes(data[:start] + text + runs + head + struct.pack("<II8s", crc, 0, magic))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from dataclasses import replace
@@ -166,19 +165,6 @@ def test_run_ids_follow_the_order_of_the_paths(
     assert_steps(pa.table(empty.sql("SELECT * FROM steps")), oracle.step_columns([games[i] for i in order], (256, 512)))
 
 
-def test_the_number_of_workers_does_not_matter(
-    run_folders: list[Path], steps: dict[str, Array], tmp_path: Path
-) -> None:
-    tables = []
-    for workers in (1, 2, 7):
-        archive = a2store.Archive.create(tmp_path / f"{workers}.a2", phases={"mid": 256, "late": 512})
-        archive.ingest(run_folders, workers=workers, progress=False)
-        table = pa.table(archive.sql("SELECT * FROM steps"))
-        assert_steps(table, steps)
-        tables.append((table, pa.table(archive.sql("SELECT * FROM runs")).drop_columns(["ingested_at"])))
-    assert tables[0] == tables[1] == tables[2]
-
-
 def test_runs_without_steps(empty: a2store.Archive, games: list[Game], tmp_path: Path) -> None:
     no_steps = replace(games[0], boards=(), moves=(), branches=())
     (tmp_path / "a.a2run2").write_bytes(oracle.encode_a2run2(no_steps))
@@ -202,51 +188,3 @@ def test_runs_that_break_the_rules_are_kept_and_marked(
     assert pa.table(empty.sql("SELECT verified FROM runs"))["verified"].to_pylist() == [False, True]
     found = pa.table(empty.sql("SELECT board FROM steps WHERE run_id = 0"))["board"].to_pylist()
     assert tuple(found) == boards
-
-
-def test_files_that_the_columns_cannot_reproduce_are_kept(
-    empty: a2store.Archive, games: list[Game], tmp_path: Path
-) -> None:
-    late = oracle.encode_a2run2(replace(games[0], start_unix_s=2**64 - 1))
-    # The number of steps takes one byte more than necessary.
-    short = oracle.encode_a2run2(games[1])
-    length = len(oracle.varint(len(games[1])))
-    assert length == 2
-    padded = bytes([short[0], short[1] | 128, 0]) + short[2:]
-    for name, data in {"a": late, "b": padded, "c": short}.items():
-        (tmp_path / f"{name}.a2run2").write_bytes(data)
-    report = empty.ingest(sorted(tmp_path.glob("*.a2run2")), progress=False)
-    assert (report.accepted, report.duplicates, report.rejected) == (2, 1, 0)
-    runs = pa.table(empty.sql("SELECT start_time, original FROM runs")).to_pylist()
-    assert [row["original"] for row in runs] == [late, padded]
-    assert [row["start_time"] for row in runs] == [None, None]
-
-
-def test_two_writers_at_once(one_run: a2store.Archive, run_files: list[Path]) -> None:
-    with (one_run.path / "_log" / ".lock").open("ab") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(a2store.ConflictError) as caught:
-            one_run.ingest(run_files[1], progress=False, wait=0)
-        assert (caught.value.kind, caught.value.path) == ("conflict", one_run.path)
-    assert (one_run.version, one_run.num_runs) == (2, 1)
-    assert one_run.ingest(run_files[1], progress=False).accepted == 1
-
-
-def test_an_ingest_continues_from_the_newest_version(one_run: a2store.Archive, run_files: list[Path]) -> None:
-    stale = a2store.Archive.open(one_run.path)
-    one_run.ingest(run_files[1], progress=False)
-    assert stale.ingest(run_files[:3], progress=False).duplicates == 2
-    assert (stale.version, stale.num_runs) == (4, 3)
-    # Nothing is new, but this handle now sees the other handle's runs.
-    assert one_run.ingest(run_files[2], progress=False).accepted == 0
-    assert (one_run.version, one_run.num_runs) == (4, 3)
-    ids = pa.table(one_run.sql("SELECT run_id FROM runs"))["run_id"].to_pylist()
-    assert ids == [0, 1, 2]
-
-
-def test_unreferenced_files_are_ignored(one_run: a2store.Archive) -> None:
-    (file,) = one_run.files("steps")
-    shutil.copy(file, one_run.path / "steps" / "stray.parquet")
-    again = a2store.Archive.open(one_run.path)
-    assert again.files("steps") == [file]
-    assert again.sql("SELECT * FROM steps").count() == one_run.num_steps

@@ -15,7 +15,7 @@ import pytest
 import a2store
 from archives import Tables, assert_same_tables, chunks, copied, grow, names, short_runs, tables
 
-COMMITS = 200
+COMMITS = 60
 FACTS = ("version", "time", "operation", "txn", "added_runs", "added_steps", "next_run_id")
 MORE_FACTS = ("num_runs", "num_steps", "added_files", "removed_files")
 
@@ -137,7 +137,7 @@ def test_checkpoints_are_few_and_recent(long_log: Path) -> None:
     found = [path.name for path in shortcuts(long_log)]
     assert len([name for name in found if name.endswith(".digests")]) == 2
     assert len([name for name in found if name.endswith(".checkpoint.json")]) == 2
-    assert all(int(name.split(".")[0]) > COMMITS - 50 for name in found)
+    assert all(int(name.split(".")[0]) > COMMITS - 33 for name in found)
 
 
 def flip(path: Path) -> None:
@@ -146,17 +146,13 @@ def flip(path: Path) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [Path.unlink, flip, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(path.read_bytes()[:-9])],
-    ids=["deleted", "flipped", "empty", "cut"],
-)
+@pytest.mark.parametrize("change", [Path.unlink, flip], ids=["deleted", "flipped"])
 @pytest.mark.parametrize("which", [slice(None), slice(0, 2), slice(2, 4)], ids=["all", "older", "newer"])
 def test_without_shortcuts(
     long_log: Path, runs: list[Path], tmp_path: Path, change: Callable[[Path], object], which: slice
 ) -> None:
     path = copied(long_log, tmp_path / "games.a2")
-    versions = (1, 17, 150, 190, COMMITS, None)
+    versions = (1, 17, 40, 50, COMMITS, None)
     expected = [facts(a2store.Archive.open(path, version=version)) for version in versions]
     whole = tables(a2store.Archive.open(path))
     found = shortcuts(path)
@@ -192,24 +188,6 @@ def test_shortcuts_of_another_history(long_log: Path, runs: list[Path], tmp_path
         shutil.copy(other.path / "_log" / each.name, path / "_log" / each.name)
     wrong = {each.path for each in a2store.verify(path).problems}
     assert wrong == {each.relative_to(path).as_posix() for each in found}
-
-
-def test_shortcuts_of_a_longer_history(long_log: Path, runs: list[Path], tmp_path: Path) -> None:
-    """A log that was restored from an older backup, with newer checkpoints."""
-    path = copied(long_log, tmp_path / "games.a2")
-    newest = max(int(each.name.split(".")[0]) for each in shortcuts(path))
-    for version in range(newest, COMMITS + 1):
-        (path / "_log" / f"{version:020}.json").unlink()
-    # The intention is unknown, but the runs of the lost commits must not vanish without an error.
-    with pytest.raises(a2store.DamagedError):
-        a2store.Archive.open(path)
-    for each in shortcuts(path):
-        if int(each.name.split(".")[0]) >= newest:
-            each.unlink()
-    archive = a2store.Archive.open(path)
-    assert (archive.version, archive.num_runs) == (newest - 1, newest - 2)
-    assert archive.ingest(runs[: COMMITS - 1], progress=False).duplicates == newest - 2
-    assert archive.verify(deep=True, progress=False).problems == []
 
 
 def test_an_expired_log_stands_without_checkpoints(long_log: Path, tmp_path: Path) -> None:

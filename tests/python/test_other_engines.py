@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections import Counter
 from pathlib import Path
@@ -46,11 +45,6 @@ def grown(where: str | Path, folder: Path) -> tuple[a2store.Archive, Answer]:
     return archive, dict(Counter(moves))
 
 
-def needs(package: str) -> None:
-    if importlib.util.find_spec(package) is None:
-        pytest.skip(f"without {package}")
-
-
 @pytest.fixture
 def remote(url: str, tmp_path: Path) -> tuple[a2store.Archive, Answer]:
     return grown(url, tmp_path)
@@ -64,29 +58,3 @@ def test_polars(remote: tuple[a2store.Archive, Answer]) -> None:
 def test_duckdb(remote: tuple[a2store.Archive, Answer]) -> None:
     archive, expected = remote
     assert dict(run("DuckDB", archive)) == expected
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Ray's own code
-def test_ray_data(remote: tuple[a2store.Archive, Answer]) -> None:
-    needs("ray")
-    archive, expected = remote
-    assert {row["move"]: row["count()"] for row in run("Ray Data", archive).take_all()} == expected
-
-
-def test_dask(remote: tuple[a2store.Archive, Answer]) -> None:
-    needs("dask")
-    archive, expected = remote
-    assert run("Dask", archive).to_dict() == expected
-
-
-def test_spark(tmp_path: Path) -> None:
-    needs("pyspark")
-    archive, expected = grown(tmp_path / "games.a2", tmp_path)
-    names: dict[str, Any] = {"steps": archive.files("steps")}
-    exec(recipe("Spark"), names)
-    assert {row["move"]: row["count"] for row in names["answer"]} == expected
-    boards = names["data"].orderBy("run_id", "step_index").select("board")
-    assert boards.dtypes == [("board", "decimal(20,0)")]
-    sql = "SELECT board FROM steps ORDER BY run_id, step_index"
-    assert [int(row["board"]) for row in boards.collect()] == pa.table(archive.sql(sql))["board"].to_pylist()
-    names["spark"].stop()

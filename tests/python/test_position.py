@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 import pytest
-import torch
 
 import a2store
 from a2store.torch import StepLoader
@@ -174,25 +173,3 @@ def test_a_batch_larger_than_the_table_and_dropped(
         assert loader.epoch == epoch
         assert list(loader) == []
     assert loader.epoch == 3
-
-
-def test_a_resume_after_set_epoch_loses_nothing(table: a2store.StepTable) -> None:
-    for make in (loader_of_table, torch_loader_of_table):
-        loader: Any = make(table, None, 0)  # type: ignore[arg-type]
-        whole = [key(batch) for batch in make(table, None, 0)]  # type: ignore[arg-type]
-        for _ in islice(loader, 3):
-            pass
-        loader.set_epoch(0)
-        resumed: Any = make(table, None, 5)  # type: ignore[arg-type]
-        resumed.load_state_dict(loader.state_dict())
-        assert [key(batch) for batch in resumed] == whole == [key(batch) for batch in loader]
-
-
-def test_workers_serve_the_next_epoch_of_a_loader_that_was_iterated(table: a2store.StepTable) -> None:
-    whole = [[key(batch) for batch in torch_loader_of_table(table, None, epoch)] for epoch in range(5)]  # type: ignore[arg-type]
-    loader = torch_loader_of_table(table, None, 0)  # type: ignore[arg-type]
-    for epoch in range(2):
-        assert [key(batch) for batch in loader] == whole[epoch]
-    data_loader = torch.utils.data.DataLoader(loader, batch_size=None, num_workers=2)
-    for epoch in range(2, 4):
-        assert [key(batch) for batch in data_loader] == whole[epoch]

@@ -25,9 +25,9 @@ from faults.checks import LONG, Inputs, assert_none, expect, failures, open_or_c
 from faults.power_loss import EXTREMES, Disk, History, Step, Survival, Tree, chance, read_tree, write_tree
 from faults.shim import FAILURES, KILLS, Call, Fault, Shim, python, read_log, was_killed
 
-UNDISTURBED = 3_000 if LONG else 120
+UNDISTURBED = 3_000 if LONG else 80
 """The number of states after a power failure without other faults."""
-DISTURBED, HISTORIES = (10_000, 200) if LONG else (160, 4)
+DISTURBED, HISTORIES = (10_000, 200) if LONG else (90, 3)
 """The numbers of states and of histories in which processes were killed and calls failed before the power failure."""
 SEED = 2048
 ARCHIVE = "games.a2"

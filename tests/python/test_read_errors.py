@@ -44,18 +44,6 @@ def test_each_failing_read_is_an_error_of_the_system(
     assert run(*args).stdout == whole.stdout
 
 
-def test_a_version_that_expired_under_a_reader(path: Path) -> None:
-    reader = a2store.open(path, version=2)
-    query = reader.sql(SQL)
-    writer = a2store.open(path)
-    writer.compact(progress=False)
-    writer.expire(older_than=0, grace=0)
-    rows = reader.sql("SELECT * FROM steps")
-    for read in (query.to_arrow, lambda: reader.sql(SQL).to_arrow(), lambda: rows.materialize(progress=False)):
-        with pytest.raises(a2store.VersionNotFoundError, match=r"version 2: expected 4\.\.="):
-            read()
-
-
 def test_a_moved_archive(path: Path, tmp_path: Path) -> None:
     archive = a2store.open(path)
     query = archive.sql(SQL)
@@ -65,11 +53,3 @@ def test_a_moved_archive(path: Path, tmp_path: Path) -> None:
             read()
         assert caught.value.filename is not None
         assert str(path) in str(caught.value.filename)
-
-
-def test_a_missing_file_of_a_sound_version_is_damage(path: Path) -> None:
-    archive = a2store.open(path)
-    (file, *_) = archive.files("steps")
-    Path(file).unlink()
-    with pytest.raises(a2store.DamagedError, match="found no file"):
-        archive.sql(SQL).to_arrow()

@@ -9,9 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import a2store
+import oracle
 from archives import (
     assert_same_tables,
     chunks,
@@ -22,7 +25,6 @@ from archives import (
     grow,
     names,
     run_command,
-    short_runs,
     tables,
 )
 
@@ -40,11 +42,6 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "no text": lambda data: b"\xff\xfe" * 200,
 }
 damages = pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return short_runs(tmp_path_factory.mktemp("short") / "runs", 40)
 
 
 @pytest.fixture(scope="module")
@@ -150,13 +147,19 @@ def test_two_damaged_commits(path: Path, runs: list[Path]) -> None:
     assert run_ids(archive) == [0, 1, 2, 3, 8, 9, 10, 11]
 
 
-def test_damage_before_intact_commits(path: Path, runs: list[Path]) -> None:
-    bad = spoil(commit_path(path, 3), DAMAGES["flipped"])
+@pytest.mark.parametrize("missing", [False, True])
+def test_damage_before_intact_commits(path: Path, runs: list[Path], missing: bool) -> None:
+    kept = {3: spoil(commit_path(path, 3), DAMAGES["flipped"])}
+    if missing:
+        commit_path(path, 3).unlink()
+        kept = {}
     sound = {version: commit_path(path, version).read_bytes() for version in (4, 5)}
     for version in (None, 3, 4, 5):
         with pytest.raises(a2store.DamagedError) as caught:
             a2store.Archive.open(path, version=version)
         assert caught.value.path == commit_path(path, 3)
+    # Later commits are not reported.
+    assert {each.path for each in a2store.verify(path, progress=False).problems} == {f"_log/{3:020}.json"}
     planned = a2store.repair(path)
     assert planned.version == 2
     assert [step.path for step in planned.steps] == [f"_log/{version:020}.json" for version in (5, 4, 3)]
@@ -165,7 +168,7 @@ def test_damage_before_intact_commits(path: Path, runs: list[Path]) -> None:
     # Only the runs of the damaged commit are lost.
     assert (archive.version, archive.num_runs) == (3, 6)
     assert run_ids(archive) == [0, 1, 4, 5, 6, 7]
-    for version, data in {**sound, 3: bad}.items():
+    for version, data in {**sound, **kept}.items():
         assert commit_path(path, version).with_suffix(".json.damaged").read_bytes() == data
     assert archive.verify(deep=True, progress=False).problems == []
     assert archive.ingest(runs[:8], progress=False).accepted == 2
@@ -180,49 +183,6 @@ def test_all_commits_are_damaged(path: Path) -> None:
         with pytest.raises(a2store.DamagedError):
             a2store.repair(path, dry_run=dry_run)
     assert contents(path) == before
-
-
-def test_a_missing_commit_in_the_middle(path: Path, runs: list[Path]) -> None:
-    commit_path(path, 3).unlink()
-    with pytest.raises(a2store.DamagedError):
-        a2store.Archive.open(path)
-    assert a2store.repair(path).version == 2
-    a2store.repair(path, dry_run=False)
-    archive = a2store.Archive.open(path)
-    assert archive.num_runs == 6
-    assert archive.verify(progress=False).problems == []
-    archive.ingest(runs[:4], progress=False)
-    assert run_ids(archive) == [0, 1, *range(4, 10)]
-
-
-def test_a_commit_from_another_history(path: Path, tmp_path: Path, runs: list[Path]) -> None:
-    other = grow(tmp_path / "other.a2", chunks(runs[10:18], 2))
-    shutil.copy(commit_path(other.path, NEWEST), commit_path(path, NEWEST))
-    with pytest.raises(a2store.DamagedError, match="version 4 can still be opened"):
-        a2store.Archive.open(path)
-    a2store.repair(path, dry_run=False)
-    assert a2store.Archive.open(path).num_runs == 6
-
-
-@pytest.mark.parametrize("linked", [[5], [5, 4]])
-@pytest.mark.parametrize("removed", [False, True])
-def test_interrupted_and_repeated(path: Path, runs: list[Path], linked: list[int], removed: bool) -> None:
-    """Damaged commits get a second name first. Then the first name is removed, or replaced if no intact one follows."""
-    bad = {version: spoil(commit_path(path, version), DAMAGES["torn"]) for version in (4, 5)}
-    for version in linked:
-        commit = commit_path(path, version)
-        commit.with_suffix(".json.damaged").hardlink_to(commit)
-        if version == 5 and removed:
-            commit.unlink()
-    assert a2store.repair(path).version == 3
-    a2store.repair(path, dry_run=False)
-    kept = [data for name, data in contents(path).items() if "damaged" in name]
-    assert all(data in kept for data in bad.values())
-    archive = a2store.Archive.open(path)
-    assert (archive.version, archive.num_runs) == (4, 4)
-    assert archive.verify(progress=False).problems == []
-    archive.ingest(runs[:8], progress=False)
-    assert run_ids(archive) == [0, 1, 2, 3, 8, 9, 10, 11]
 
 
 def test_a_version_damaged_twice(path: Path, runs: list[Path]) -> None:
@@ -267,14 +227,14 @@ def test_nothing_is_damaged(path: Path, long_log: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["16.checkpoint.json", "16.digests", "18.checkpoint.json"])
-@damages
+@pytest.mark.parametrize("damage", ["torn", "flipped", "empty"])
 def test_damage_to_checkpoints_and_digests(
-    long_log: Path, tmp_path: Path, runs: list[Path], name: str, damage: Callable[[bytes], bytes]
+    long_log: Path, tmp_path: Path, runs: list[Path], name: str, damage: str
 ) -> None:
     path = copied(long_log, tmp_path / "games.a2")
     file = path / "_log" / f"{name.partition('.')[0]:0>20}.{name.partition('.')[2]}"
     expected = tables(a2store.Archive.open(path))
-    bad = spoil(file, damage)
+    bad = spoil(file, DAMAGES[damage])
     # This file is only a shortcut for reading.
     archive = a2store.Archive.open(path)
     assert_same_tables(tables(archive), expected)
@@ -323,6 +283,216 @@ def test_after_versions_have_expired(long_log: Path, tmp_path: Path, runs: list[
     assert run_ids(archive) == [*range(16), *range(18, 22)]
     with pytest.raises(a2store.VersionNotFoundError):
         a2store.Archive.open(path, version=17)
+
+
+# Commits that a checkpoint covers
+
+
+def lines(commit: a2store.CommitInfo) -> tuple[object, ...]:
+    sizes = commit.added_runs, commit.added_steps, commit.num_runs, commit.num_steps, commit.next_run_id
+    return commit.version, commit.time, commit.operation, commit.txn, *sizes
+
+
+@pytest.fixture(scope="module")
+def covered(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return an archive with ingests, a compaction with a checkpoint at version 10, and more ingests."""
+    archive = grow(tmp_path_factory.mktemp("covered") / "games.a2", [[run] for run in runs[:8]])
+    archive.compact(progress=False)
+    grow(Path(archive.path), [[run] for run in runs[8:15]])
+    return Path(archive.path)
+
+
+LOST: list[tuple[tuple[int, ...], str]] = [
+    *((versions, "torn") for versions in [(1, 5), (4, 5), (12, 17)]),
+    *((versions, "missing") for versions in [(1,), (9, 10)]),
+    ((1, 10, 17), "foreign"),
+]
+
+
+@pytest.mark.parametrize(("versions", "how"), LOST, ids=str)
+def test_commits_that_a_checkpoint_covers(
+    covered: Path, runs: list[Path], tmp_path: Path, versions: tuple[int, ...], how: str
+) -> None:
+    path = copied(covered, tmp_path / "games.a2")
+    archive = a2store.Archive.open(path)
+    # Now there are checkpoints of version 10 and of version 17 or later.
+    archive.ingest(runs[15:17], progress=False)
+    archive.compact(progress=False)
+    newest, expected = archive.version, tables(archive)
+    kept = (1, 4, 5, 9, 10, 12, 17, newest)
+    every = {version: tables(a2store.Archive.open(path, version=version)) for version in kept}
+    sound = contents(path)
+    other = grow(tmp_path / "other.a2", [[run] for run in runs[17:20]])
+    for version in versions:
+        commit = commit_path(path, version)
+        if how == "torn":
+            commit.write_bytes(commit.read_bytes()[:-30])
+        elif how == "missing":
+            commit.unlink()
+        else:
+            shutil.copy(commit_path(other.path, 3), commit)
+    problems = a2store.verify(path, progress=False).problems
+    assert {each.path for each in problems} == {f"_log/{version:020}.json" for version in versions}
+    report = a2store.repair(path, dry_run=False)
+    assert (report.version, report.done) == (newest, True)
+    assert {step.path for step in report.steps} == {f"_log/{version:020}.json" for version in versions}
+    assert a2store.verify(path, deep=True, progress=False).problems == []
+    assert a2store.repair(path).steps == []
+    if 1 in versions:
+        assert commit_path(path, 1).read_bytes() == sound[f"_log/{1:020}.json"]
+    again = a2store.Archive.open(path)
+    assert again.version == newest
+    assert [lines(line) for line in again.history()] == [lines(line) for line in archive.history()]
+    for version, table in every.items():
+        found = tables(a2store.Archive.open(path, version=version))
+        assert all(found[name].equals(table[name]) for name in table), version
+    # No other file has changed, and the log is complete without any checkpoint.
+    damaged = {f"_log/{version:020}.json" for version in versions}
+    now = contents(path)
+    assert {name: data for name, data in now.items() if ".damaged" not in name and name not in damaged} == {
+        name: data for name, data in sound.items() if name not in damaged
+    }
+    for name in now:
+        if ".checkpoint" in name or name.endswith(".digests"):
+            (path / name).unlink()
+    assert all(tables(a2store.Archive.open(path))[name].equals(expected[name]) for name in expected)
+    assert a2store.Archive.open(path).ingest(runs[:20], progress=False).duplicates == 17
+    assert a2store.verify(path, deep=True, progress=False).problems == []
+
+
+def test_a_checkpoint_keeps_what_expired(runs: list[Path], tmp_path: Path) -> None:
+    archive = grow(tmp_path / "games.a2", [[run] for run in runs[:6]])
+    archive.expire(older_than=0, grace=0)
+    version = archive.version
+    commit_path(archive.path, version).unlink()
+    a2store.repair(archive.path, dry_run=False)
+    with pytest.raises(a2store.VersionNotFoundError):
+        a2store.Archive.open(archive.path, version=2)
+    assert a2store.Archive.open(archive.path).num_runs == 6
+    assert a2store.verify(archive.path, progress=False).problems == []
+
+
+@pytest.mark.parametrize("version", [2, 4, 8])
+def test_a_lost_commit_whose_files_have_expired(runs: list[Path], tmp_path: Path, version: int) -> None:
+    archive = grow(tmp_path / "games.a2", [[run] for run in runs[:6]])
+    archive.compact(progress=False)
+    archive.ingest(runs[6], progress=False)
+    history, expected = [lines(line) for line in archive.history()], tables(archive)
+    archive.expire(older_than=0, grace=0)
+    spoil(commit_path(archive.path, version), DAMAGES["torn"])
+    name = commit_path(archive.path, version).relative_to(archive.path).as_posix()
+    assert [each.path for each in a2store.verify(archive.path, progress=False).problems] == [name]
+    assert [step.path for step in a2store.repair(archive.path, dry_run=False).steps] == [name]
+    again = a2store.Archive.open(archive.path)
+    assert again.verify(deep=True, progress=False).problems == []
+    assert a2store.repair(archive.path).steps == []
+    # The log alone gives the same archive.
+    for file in (archive.path / "_log").glob("*.checkpoint.json"):
+        file.unlink()
+    again = a2store.Archive.open(archive.path)
+    assert [lines(line) for line in again.history()][1:] == history
+    assert all(tables(again)[name].equals(expected[name]) for name in expected)
+    assert again.verify(deep=True, progress=False).problems == []
+
+
+def test_the_first_and_the_newest_commit(runs: list[Path], tmp_path: Path) -> None:
+    """Their checkpoint has everything that the archive needs."""
+    archive = grow(tmp_path / "games.a2", [[run] for run in runs[:15]])
+    expected = tables(archive)
+    assert archive.version == 16
+    for version in range(1, 17):
+        commit_path(archive.path, version).write_bytes(b"")
+    with pytest.raises(a2store.DamagedError):
+        a2store.Archive.open(archive.path)
+    a2store.repair(archive.path, dry_run=False)
+    again = a2store.Archive.open(archive.path)
+    assert all(tables(again)[name].equals(expected[name]) for name in expected)
+    assert again.verify(deep=True, progress=False).problems == []
+    assert again.ingest(runs[:16], progress=False).accepted == 1
+
+
+def test_digests_of_lost_runs(runs: list[Path], tmp_path: Path) -> None:
+    """A run that is lost with its data file can be ingested again."""
+    archive = grow(tmp_path / "games.a2", [[run] for run in runs[:17]])
+    for table in ("runs", "steps"):
+        Path(archive.files("runs" if table == "runs" else "steps")[2]).unlink()
+    spoil(commit_path(archive.path, 18), DAMAGES["torn"])
+    a2store.repair(archive.path, dry_run=False)
+    again = a2store.Archive.open(archive.path)
+    assert again.num_runs == 15
+    assert again.ingest(runs[:17], progress=False).accepted == 2
+    ids = tables(again)["runs"]["run_id"].to_pylist()
+    assert len(set(ids)) == 17
+    assert 2 not in ids
+
+
+# Archives in states that a2store never produces
+
+
+@pytest.fixture
+def seventeen(eighteen_commits: Path, tmp_path: Path) -> a2store.Archive:
+    return a2store.Archive.open(copied(eighteen_commits, tmp_path / "seventeen.a2"))
+
+
+def test_a_lost_newest_commit_leaves_older_versions_readable(seventeen: a2store.Archive) -> None:
+    version = int(min(seventeen.path.glob("_log/*.checkpoint.json")).name[:20])
+    for later in range(version, seventeen.version + 1):
+        commit_path(seventeen.path, later).unlink()
+    with pytest.raises(a2store.DamagedError):
+        a2store.Archive.open(seventeen.path)
+    assert a2store.Archive.open(seventeen.path, version=3).num_runs == 2
+    report = a2store.repair(seventeen.path, dry_run=False)
+    # The checkpoint covers its commit. The later commits left no trace except their run ids.
+    assert (report.version, report.done) == (version, True)
+    again = a2store.Archive.open(seventeen.path)
+    assert (again.version, again.num_runs) == (version + 1, version - 1)
+    assert again.history()[0].next_run_id == seventeen.history()[0].next_run_id
+    assert again.verify(deep=True, progress=False).problems == []
+
+
+def test_no_archive_is_created_over_the_remains_of_one(seventeen: a2store.Archive, runs: list[Path]) -> None:
+    for path in seventeen.path.glob("_log/*"):
+        path.unlink()
+    with pytest.raises(a2store.DamagedError, match="no data files without a commit"):
+        a2store.Archive.create(seventeen.path)
+    done = run_command("ingest", runs[20], seventeen.path, status=1)
+    assert "no data files" in done.stderr
+    assert len(list(seventeen.path.glob("steps/*.parquet"))) == 17
+
+
+@pytest.mark.parametrize("number", [0, 2**64 - 1, 100])
+def test_a_stray_number_in_the_log(seventeen: a2store.Archive, number: int) -> None:
+    commit_path(seventeen.path, number).touch()
+    if number:
+        with pytest.raises(a2store.DamagedError):
+            a2store.Archive.open(seventeen.path)
+    assert a2store.Archive.open(seventeen.path, version=seventeen.version).num_runs == 17
+    assert a2store.verify(seventeen.path, progress=False).problems
+    assert a2store.repair(seventeen.path, dry_run=False).version == seventeen.version
+    again = a2store.Archive.open(seventeen.path)
+    assert (again.num_runs, again.verify(progress=False).problems) == (17, [])
+
+
+def test_ids_of_unreferenced_files_are_ignored(seventeen: a2store.Archive, runs: list[Path]) -> None:
+    pq.write_table(pa.table({"run_id": pa.array([-1], pa.int32())}), seventeen.path / "steps" / "foreign.parquet")
+    last = commit_path(seventeen.path, seventeen.version)
+    last.write_bytes(last.read_bytes()[:-7])
+    a2store.repair(seventeen.path, dry_run=False)
+    again = a2store.Archive.open(seventeen.path)
+    assert again.ingest(runs[:24], progress=False).accepted == 24 - 16
+    assert again.history()[0].next_run_id == 17 + 8
+
+
+def test_an_impossible_next_run_id_is_damage(seventeen: a2store.Archive) -> None:
+    last = commit_path(seventeen.path, seventeen.version)
+    text = re.sub(r'"next_run_id":\d+', f'"next_run_id":{2**63}', last.read_text())
+    body = text[: text.rindex(',"crc32c"')]
+    last.write_text(f'{body},"crc32c":"{oracle.crc32c(body.encode()):08x}"}}\n')
+    with pytest.raises(a2store.DamagedError, match="next_run_id: expected at most 4294967296"):
+        a2store.Archive.open(seventeen.path)
+
+
+# Other folders, and the command
 
 
 def test_a_newer_schema_is_not_damage(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Repairs, expiries and compactions that are killed or fail at each system call, then checked and repeated.
+"""Repairs, compactions, expiries and annotations that are killed or fail at each system call, and are then repeated.
 
 After an interrupted repair the archive either shows the damage or is repaired. The next repair gives the same archive
 as an uninterrupted one: no intact run is lost, and no run id is reused. The short form kills a repair at every call
@@ -8,6 +8,7 @@ that changes something, and disturbs some other calls; A2STORE_LONG_TESTS=1 trie
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -22,20 +23,20 @@ import pyarrow as pa
 import pytest
 
 import a2store
-from archives import commit_path, contents, copied, grow, names, short_runs, tables
+import formats
+import games
+from annotations import predictions, write_annotations
+from archives import commit_path, copied, grow, names
 from faults.checks import LONG, assert_none, expect, failures
 from faults.shim import FAILURES, KILLS, Call, Fault, Shim, read_log, was_killed
 
 pytest_plugins = ["faults.plugin"]
 
 ARCHIVE = "games.a2"
-SOME = 6
+FIRST_ID = 1000
+"""The first id of ``formats.write_session``."""
+SOME = 5
 """The number of calls that the short form disturbs if it does not take all."""
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return short_runs(tmp_path_factory.mktemp("short") / "runs", 24)
 
 
 def spoil(path: Path, version: int) -> None:
@@ -49,9 +50,7 @@ def lose(path: Path, version: int) -> None:
 
 DAMAGES: dict[str, tuple[int, dict[int, Callable[[Path, int], None]], int]] = {
     "a torn commit": (6, {4: spoil}, 5),
-    "a missing commit": (6, {4: lose}, 5),
     "two commits": (6, {4: spoil, 6: lose}, 4),
-    "a commit before a checkpoint": (18, {4: spoil}, 18),
     "commits on both sides of a checkpoint": (20, {1: lose, 18: spoil}, 19),
     "the newest commits, one of them with a checkpoint": (16, {16: lose, 17: lose}, 15),
 }
@@ -189,69 +188,133 @@ def test_disturbed_repairs(
     assert_none(failures(partial(disturb, damaged, scratch), faults), len(faults))
 
 
-# Compaction and expiry
+# Compaction, expiry and annotations
 
-WORK: dict[str, tuple[object, ...]] = {
-    "ingest": ("--workers", 1),
-    "compact": ("--workers", 1),
-    "expire": ("--older-than", "0s", "--grace", "0s", "--yes"),
+COMMANDS: dict[str, tuple[str, tuple[str, ...], str | None]] = {
+    "a new model": ("annotate", ("new", "whole"), "found annotations of runs"),
+    "more runs of a model": ("annotate", ("early", "last"), "found annotations of runs"),
+    "a replaced model": ("annotate", ("split", "other", "--replace"), None),
+    "a dropped model": ("annotate", ("split", "--drop"), "MODEL: expected"),
+    "compaction": ("compact", ("--workers", "1"), None),
+    "expiry": ("expire", ("--yes", "--older-than", "0s", "--grace", "0s"), None),
 }
+"""Commands, their arguments, and the error of the repeated command after a success; ``None`` = it succeeds."""
 
 
-@pytest.mark.parametrize("what", WORK)
-def test_disturbed_compaction_and_expiry(
-    shim: Shim, runs: list[Path], tmp_path: Path, scratch: Path, tally: Counter[str], what: str
-) -> None:
-    """The archive has an older checkpoint, digests, and versions that expire."""
-    archive = grow(tmp_path / ARCHIVE, [[run] for run in runs[:16]])
+@dataclass(frozen=True)
+class Start:
+    template: Path
+    folders: dict[str, Path]
+    """The folders of annotations, which are arguments."""
+
+    def command(self, what: str, archive: Path) -> list[object]:
+        name, arguments, _ = COMMANDS[what]
+        return [name, archive, *(self.folders.get(argument, argument) for argument in arguments)]
+
+
+@pytest.fixture(scope="module")
+def start(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Start:
+    """An archive with a checkpoint, digests, a model in one file, a model in two, and a model that was replaced."""
+    folder = tmp_path_factory.mktemp("annotated")
+    played = {FIRST_ID + i: games.play(random.Random(i), steps) for i, steps in enumerate((30, 12, 20))}
+    formats.write_session(folder / "pool", list(played.values()), action=True)
+    whole, other = predictions(played), predictions(played, seed=1)
+    late = whole["run_id"] == FIRST_ID + 2
+    folders = {}
+    for name, rows in {"whole": whole, "other": other, "first": whole[~late], "last": whole[late]}.items():
+        folders[name] = folder / f"predicted-{name}"
+        write_annotations(folders[name], rows, bins=2)
+        shutil.copy(folder / "pool" / "metadata.db", folders[name])
+    archive = grow(folder / ARCHIVE, [[run] for run in runs[:16]])
     archive.compact(progress=False)
-    archive.ingest(runs[16], progress=False)
-    archive.ingest(runs[17], progress=False)
-    template, before = archive.path, tables(archive)
+    grow(archive.path, [[folder / "pool"], runs[16:17]])
+    archive.refresh()
+    for model, name in (("early", "first"), ("split", "first"), ("split", "last"), ("twice", "other")):
+        archive.annotate(model, folders[name], progress=False)
+    archive.annotate("twice", folders["whole"], replace=True, progress=False)
+    # The state that the tests start from has the values of the folders.
+    for model in ("split", "twice"):
+        sql = "SELECT argmax_prob FROM annotations WHERE model = $model ORDER BY run_id, step_index"
+        found = pa.table(archive.sql(sql, {"model": model}))["argmax_prob"].to_numpy()
+        assert found.tobytes() == whole["argmax_prob"].tobytes()
+    return Start(archive.path, folders)
+
+
+def everything(archive: a2store.Archive) -> dict[str, list[dict[str, object]]]:
+    """Return all rows, after checking that each annotation is of a step and there once."""
+    order = {"runs": "run_id", "steps": "run_id, step_index", "annotations": "model, run_id, step_index"}
+    rows = {
+        name: pa.table(archive.sql(f"SELECT * FROM {name} ORDER BY {by}")).to_pylist() for name, by in order.items()
+    }
+    steps = {(row["run_id"], row["step_index"]) for row in rows["steps"]}
+    keys = [(row["model"], row["run_id"], row["step_index"]) for row in rows["annotations"]]
+    expect(len(set(keys)) == len(keys), "an annotation is there twice")
+    expect({key[1:] for key in keys} <= steps, "annotations of other steps")
+    return rows
+
+
+def check(path: Path, expected: dict[str, list[dict[str, object]]]) -> a2store.Archive:
+    archive = a2store.Archive.open(path)
+    found = everything(archive)
+    expect(found == expected, f"other {[name for name in found if found[name] != expected[name]]}")
+    problems = archive.verify(deep=True, progress=False).problems
+    expect(not problems, f"verify found {[(each.path, each.what, each.found) for each in problems]}")
+    expect(not a2store.repair(path).steps, "repair has something to do")
+    return archive
+
+
+@pytest.mark.parametrize("what", COMMANDS)
+def test_disturbed_work(
+    shim: Shim, start: Start, tmp_path: Path, scratch: Path, tally: Counter[str], what: str
+) -> None:
+    """The archive has its content from before or from after the work. Repeated work completes it."""
 
     def work(disk: Path, log: Path, fault: Fault | None = None) -> subprocess.CompletedProcess[str]:
-        inputs = runs[18:20] if what == "ingest" else []
-        return shim.run(disk, what, *inputs, disk / ARCHIVE, *WORK[what], log=log, fault=fault)
+        return shim.run(disk, *start.command(what, disk / ARCHIVE), log=log, fault=fault)
 
-    calm = tmp_path / "calm"
-    shutil.copytree(template, calm / ARCHIVE)
-    assert work(calm, tmp_path / "log").returncode == 0
-    version = a2store.Archive.open(calm / ARCHIVE).version
-    after = tables(a2store.Archive.open(calm / ARCHIVE))
-    faults = faults_of(read_log(tmp_path / "log"), LONG)
+    first = a2store.Archive.open(start.template)
+    before = everything(first)
+    calm = copied(start.template, tmp_path / "calm" / ARCHIVE)
+    done = work(calm.parent, tmp_path / "log")
+    assert done.returncode == 0, done.stderr
+    after, version = everything(a2store.Archive.open(calm)), a2store.Archive.open(calm).version
+    assert version == first.version + 1
+    assert (before == after) == (what in ("compaction", "expiry"))
+    if what == "compaction":
+        assert [info.num_files for info in a2store.Archive.open(calm).annotations()] == [1, 1, 1]
+    left = len([name for name in names(calm) if name.endswith(".parquet")])
+    calls = read_log(tmp_path / "log")
+    faults = faults_of(calls, LONG)
 
     def one(fault: Fault) -> None:
         folder = scratch / str(fault).replace(" ", "-")
-        shutil.copytree(template, folder / "disk" / ARCHIVE)
-        path = folder / "disk" / ARCHIVE
-        done = work(folder / "disk", folder / "log", fault)
+        path = copied(start.template, folder / "disk" / ARCHIVE)
+        done = work(path.parent, folder / "log", fault)
         expect("panicked" not in done.stderr, done.stderr)
         expect(was_killed(done) if fault.kind in KILLS else done.returncode in (0, 1), f"{done}")
-        opened = a2store.Archive.open(path)
-        expected = before if opened.version == archive.version else after
-        but = {"ingested_at"}
-        for name in ("runs", "steps"):
-            found = tables(opened)[name]
-            columns = [column for column in found.column_names if column not in but]
-            expect(found.select(columns).equals(expected[name].select(columns)), f"other {name}")
-        expect(not opened.verify(deep=True, progress=False).problems, "verify")
-        expect(not a2store.repair(path).steps, "repair")
-        done = work(folder / "disk", folder / "log")
-        expect(done.returncode == 0, f"the repeated {what}: {done.stderr}")
-        opened = a2store.Archive.open(path)
-        for name in ("runs", "steps"):
-            found = tables(opened)[name]
-            columns = [column for column in found.column_names if column not in but]
-            expect(found.select(columns).equals(after[name].select(columns)), f"other {name} in the end")
-        ids = tables(opened)["runs"]["run_id"].to_pylist()
-        expect(len(set(ids)) == len(ids), f"run ids {ids}")
+        found = a2store.Archive.open(path).version
+        expect(found in (first.version, version), f"version {found}")
+        expect(found == version or done.returncode != 0, "success without a commit")
+        check(path, after if found == version else before)
+        again = work(path.parent, folder / "log")
+        error = COMMANDS[what][2]
+        if found == version and error is not None:
+            expect(again.returncode in (1, 2) and error in again.stderr, f"the repeated command: {again}")
+        else:
+            expect(again.returncode == 0, f"the repeated command: {again.stderr}")
+        archive = check(path, after)
         # A repeated expiry removes the version that the first one created.
-        expect(opened.version in (version, version + 1), f"version {opened.version}, not {version}")
-        report = opened.verify(deep=True, progress=False)
-        expect(not report.problems, "verify, in the end")
+        expect(archive.version in (version, version + 1), f"version {archive.version} in the end")
+        # Files of interrupted transactions are not part of the archive, and expiry removes them.
+        archive.expire(older_than=0, grace=0)
+        check(path, after)
+        data = [name for name in names(path) if name.endswith(".parquet")]
+        named = [Path(file).name for table in ("runs", "steps", "annotations") for file in archive.files(table)]
+        expect(sorted(Path(name).name for name in data) == sorted(named), f"files are left: {data}")
+        expect(what != "expiry" or len(data) == left, f"{len(data)} files, not {left}")
         shutil.rmtree(folder)
 
-    tally[f"disturbed {what}"] += len(faults)
+    tally[f"disturbed work, {what}"] += len(faults)
     assert_none(failures(one, faults), len(faults))
 
 
@@ -272,7 +335,7 @@ def test_verification_while_versions_expire(
     assert done.returncode == 0
     opens = [call for call in read_log(tmp_path / "log") if call.kind == "open"]
     assert any(call.path.endswith(".parquet") for call in opens)
-    for call in spread(opens, 8):
+    for call in spread(opens, 4):
         disk = scratch / str(call.number)
         shutil.copytree(archive.path, disk / ARCHIVE)
         environment = os.environ | shim.environment(disk, fault=Fault(call.number, "stop"))
@@ -291,180 +354,3 @@ def test_verification_while_versions_expire(
         victim = Path(there.files("steps")[0])
         victim.write_bytes(victim.read_bytes()[:-1])
         assert a2store.verify(disk / ARCHIVE, progress=False).problems
-
-
-# Commits that a checkpoint covers
-
-
-def lines(commit: a2store.CommitInfo) -> tuple[object, ...]:
-    sizes = commit.added_runs, commit.added_steps, commit.num_runs, commit.num_steps, commit.next_run_id
-    return commit.version, commit.time, commit.operation, commit.txn, *sizes
-
-
-@pytest.fixture(scope="module")
-def covered(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return an archive with ingests, a compaction with a checkpoint at version 10, and more ingests."""
-    archive = grow(tmp_path_factory.mktemp("covered") / ARCHIVE, [[run] for run in runs[:8]])
-    archive.compact(progress=False)
-    grow(Path(archive.path), [[run] for run in runs[8:15]])
-    return Path(archive.path)
-
-
-LOST: list[tuple[tuple[int, ...], str]] = [
-    *((versions, "torn") for versions in [(5,), (10,), (4, 5), (9, 10), (12, 17)]),
-    *((versions, "missing") for versions in [(1,), (9, 10)]),
-    *((versions, "foreign") for versions in [(1, 17), (10,)]),
-]
-
-
-@pytest.mark.parametrize(("versions", "how"), LOST, ids=str)
-def test_commits_that_a_checkpoint_covers(
-    covered: Path, runs: list[Path], tmp_path: Path, versions: tuple[int, ...], how: str
-) -> None:
-    path = copied(covered, tmp_path / ARCHIVE)
-    archive = a2store.Archive.open(path)
-    # Now there are checkpoints of version 10 and of version 17 or later.
-    archive.ingest(runs[15:17], progress=False)
-    archive.compact(progress=False)
-    newest, expected = archive.version, tables(archive)
-    kept = (1, 4, 5, 9, 10, 12, 17, newest)
-    every = {version: tables(a2store.Archive.open(path, version=version)) for version in kept}
-    sound = contents(path)
-    other = grow(tmp_path / "other.a2", [[run] for run in runs[17:20]])
-    for version in versions:
-        commit = commit_path(path, version)
-        if how == "torn":
-            commit.write_bytes(commit.read_bytes()[:-30])
-        elif how == "missing":
-            commit.unlink()
-        else:
-            shutil.copy(commit_path(other.path, 3), commit)
-    problems = a2store.verify(path, progress=False).problems
-    assert {each.path for each in problems} == {f"_log/{version:020}.json" for version in versions}
-    report = a2store.repair(path, dry_run=False)
-    assert (report.version, report.done) == (newest, True)
-    assert {step.path for step in report.steps} == {f"_log/{version:020}.json" for version in versions}
-    assert a2store.verify(path, deep=True, progress=False).problems == []
-    assert a2store.repair(path).steps == []
-    again = a2store.Archive.open(path)
-    assert again.version == newest
-    assert [lines(line) for line in again.history()] == [lines(line) for line in archive.history()]
-    for version, table in every.items():
-        found = tables(a2store.Archive.open(path, version=version))
-        assert all(found[name].equals(table[name]) for name in table), version
-    # No other file has changed, and the log is complete without any checkpoint.
-    damaged = {f"_log/{version:020}.json" for version in versions}
-    now = contents(path)
-    assert {name: data for name, data in now.items() if ".damaged" not in name and name not in damaged} == {
-        name: data for name, data in sound.items() if name not in damaged
-    }
-    for name in now:
-        if ".checkpoint" in name or name.endswith(".digests"):
-            (path / name).unlink()
-    assert all(tables(a2store.Archive.open(path))[name].equals(expected[name]) for name in expected)
-    assert a2store.Archive.open(path).ingest(runs[:20], progress=False).duplicates == 17
-    assert a2store.verify(path, deep=True, progress=False).problems == []
-
-
-def test_a_single_ingest_is_rebuilt_to_the_byte(covered: Path, tmp_path: Path) -> None:
-    path = copied(covered, tmp_path / ARCHIVE)
-    good = commit_path(path, 10).read_bytes()
-    for version in (1, 12):
-        before = commit_path(path, version).read_bytes()
-        spoil(path, version)
-        a2store.repair(path, dry_run=False)
-        if version == 1:
-            assert commit_path(path, version).read_bytes() == before
-    assert commit_path(path, 10).read_bytes() == good
-
-
-def test_a_checkpoint_keeps_what_expired(runs: list[Path], tmp_path: Path) -> None:
-    archive = grow(tmp_path / ARCHIVE, [[run] for run in runs[:6]])
-    archive.expire(older_than=0, grace=0)
-    version = archive.version
-    lose(archive.path, version)
-    a2store.repair(archive.path, dry_run=False)
-    with pytest.raises(a2store.VersionNotFoundError):
-        a2store.Archive.open(archive.path, version=2)
-    assert a2store.Archive.open(archive.path).num_runs == 6
-    assert a2store.verify(archive.path, progress=False).problems == []
-
-
-@pytest.mark.parametrize("version", [2, 4, 8])
-def test_a_lost_commit_whose_files_have_expired(runs: list[Path], tmp_path: Path, version: int) -> None:
-    archive = grow(tmp_path / ARCHIVE, [[run] for run in runs[:6]])
-    archive.compact(progress=False)
-    archive.ingest(runs[6], progress=False)
-    history, expected = [lines(line) for line in archive.history()], tables(archive)
-    archive.expire(older_than=0, grace=0)
-    spoil(archive.path, version)
-    name = commit_path(archive.path, version).relative_to(archive.path).as_posix()
-    assert [each.path for each in a2store.verify(archive.path, progress=False).problems] == [name]
-    assert [step.path for step in a2store.repair(archive.path, dry_run=False).steps] == [name]
-    again = a2store.Archive.open(archive.path)
-    assert again.verify(deep=True, progress=False).problems == []
-    assert a2store.repair(archive.path).steps == []
-    # The log alone gives the same archive.
-    for file in (archive.path / "_log").glob("*.checkpoint.json"):
-        file.unlink()
-    again = a2store.Archive.open(archive.path)
-    assert [lines(line) for line in again.history()][1:] == history
-    assert all(tables(again)[name].equals(expected[name]) for name in expected)
-    assert again.verify(deep=True, progress=False).problems == []
-
-
-def test_the_first_and_the_newest_commit(runs: list[Path], tmp_path: Path) -> None:
-    """Their checkpoint has everything that the archive needs."""
-    archive = grow(tmp_path / ARCHIVE, [[run] for run in runs[:15]])
-    expected = tables(archive)
-    assert archive.version == 16
-    for version in range(1, 17):
-        commit_path(archive.path, version).write_bytes(b"")
-    with pytest.raises(a2store.DamagedError):
-        a2store.Archive.open(archive.path)
-    a2store.repair(archive.path, dry_run=False)
-    again = a2store.Archive.open(archive.path)
-    assert all(tables(again)[name].equals(expected[name]) for name in expected)
-    assert again.verify(deep=True, progress=False).problems == []
-    assert again.ingest(runs[:16], progress=False).accepted == 1
-
-
-def test_intact_versions_have_no_problems(runs: list[Path], tmp_path: Path) -> None:
-    """A damaged commit that no checkpoint covers is one problem; later commits are not reported."""
-    archive = grow(tmp_path / ARCHIVE, [[run] for run in runs[:6]])
-    other = grow(tmp_path / "other.a2", [[run] for run in runs[6:12]]).path
-
-    def replace(path: Path, version: int) -> None:
-        shutil.copy(commit_path(other, version), commit_path(path, version))
-
-    for damage in (spoil, lose, replace):
-        path = copied(archive.path, tmp_path / "copy.a2")
-        damage(path, 4)
-        problems = a2store.verify(path, progress=False).problems
-        assert {each.path for each in problems} == {f"_log/{4:020}.json"}
-        a2store.repair(path, dry_run=False)
-        assert a2store.verify(path, deep=True, progress=False).problems == []
-
-
-def test_digests_of_lost_runs(runs: list[Path], tmp_path: Path) -> None:
-    """A run that is lost with its data file can be ingested again."""
-    archive = grow(tmp_path / ARCHIVE, [[run] for run in runs[:17]])
-    for table in ("runs", "steps"):
-        Path(archive.files("runs" if table == "runs" else "steps")[2]).unlink()
-    spoil(archive.path, 18)
-    a2store.repair(archive.path, dry_run=False)
-    again = a2store.Archive.open(archive.path)
-    assert again.num_runs == 15
-    assert again.ingest(runs[:17], progress=False).accepted == 2
-    ids = tables(again)["runs"]["run_id"].to_pylist()
-    assert len(set(ids)) == 17
-    assert 2 not in ids
-
-
-def test_a_commit_of_version_0(runs: list[Path], tmp_path: Path) -> None:
-    archive = grow(tmp_path / ARCHIVE, [[run] for run in runs[:2]])
-    commit_path(archive.path, 0).write_bytes(b"{}")
-    assert a2store.verify(archive.path, progress=False).problems
-    a2store.repair(archive.path, dry_run=False)
-    assert a2store.verify(archive.path, progress=False).problems == []
-    assert a2store.Archive.open(archive.path).version == 3

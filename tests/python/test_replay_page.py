@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import html
 import json
-import random
 import re
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import a2store
-import games
-import oracle
 from archives import run_command
 from browser import Page
 
@@ -113,33 +108,15 @@ def test_a_notebook_shows_the_page_in_a_frame(page: Page, archive: a2store.Archi
     page.assert_quiet()
 
 
-def test_jumps_to_blunders(page: Page) -> None:
-    game = games.play(random.Random(4), 80)
-    # The played move of every ninth step gets a value of 0, and another move keeps the best one.
-    branches: list[Any] = [
-        tuple(0.0 if move == played else value for move, value in enumerate(values or ())) if step % 9 == 8 else values
-        for step, (played, values) in enumerate(zip(game.moves, game.branches, strict=True))
-    ]
-    run = a2store.read_run(oracle.encode_a2run2(replace(game, branches=tuple(branches))))
-    blunders = [at for at in range(len(run)) if (run.position(at).loss or 0) >= 0.01]
-    assert len(blunders) > 3
-    page.open(run.replay(min_loss=0.01).to_html())
-    assert page.js(READ)["heading"] == "Replay"
-    for at in blunders[:3]:
-        page.press("n")
-        assert page.js(READ)["tiles"] == tiles_at(run, at)
-    page.assert_quiet()
-
-
 def test_the_page_is_one_file(archive: a2store.Archive, tmp_path: Path) -> None:
-    replay = archive.run(0).replay(-1)
+    replay = archive.run(0).replay(-1, min_loss=0.01)
     replay.save(tmp_path / "replay.html")
     text = (tmp_path / "replay.html").read_text(encoding="utf-8")
     assert text == replay.to_html()
     assert EVIL not in text
     [data] = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
     game = json.loads(data)
-    assert (game["run"]["engine"], game["at"]) == (EVIL, len(archive.run(0)))
+    assert (game["run"]["engine"], game["at"], game["min_loss"]) == (EVIL, len(archive.run(0)), 0.01)
     assert html.unescape(replay._repr_html_().split('srcdoc="', 1)[1].split('" sandbox="allow-scripts"')[0]) == text
     for wrong, error in [({"index": 10**6}, IndexError), ({"min_loss": 0}, ValueError)]:
         with pytest.raises(error):

@@ -10,6 +10,7 @@ import pytest
 
 import a2store
 from archives import copied
+from faults.checks import LONG
 from test_query import duckdb_rows, rows
 
 COLUMNS = "run_id, step_index, board, move, ev_up, phase"
@@ -99,7 +100,7 @@ def test_each_condition(shaped: a2store.Archive) -> None:
         assert query.count() == len(expected), condition
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(40 if LONG else 12))
 def test_conditions_together(shaped: a2store.Archive, seed: int) -> None:
     condition = combined(shaped, seed)
     where = f"FROM steps WHERE {condition}"

@@ -67,12 +67,6 @@ def test_one_game_in_all_formats_is_one_game(folder: Path, tmp_path: Path) -> No
     assert archive.verify(deep=True, progress=False).problems == []
 
 
-def test_twins_within_one_ingest(folder: Path, tmp_path: Path) -> None:
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    report = archive.ingest([folder / "a2t1", folder / "a2run2"], progress=False)
-    assert (report.accepted, report.twins, report.duplicates) == (2 * NUM_GAMES, NUM_GAMES, 0)
-
-
 def test_skipped_twins(folder: Path, tmp_path: Path) -> None:
     archive = a2store.Archive.create(tmp_path / "games.a2")
     both = [folder / "a2run2", folder / "a2t1"]

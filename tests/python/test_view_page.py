@@ -6,7 +6,6 @@ import csv
 import json
 import re
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -481,6 +480,7 @@ def test_a_deep_link_and_the_figures_of_the_replay(view: Explorer, archive: a2st
             if at != places[-1]:
                 view.js(MOVE_SLIDER, at)
             check_position(view, figures, at)
+            view.wait_hash(f"#/run/{run_id}/step/{at}")
         meta = figures.run.meta
         facts = f"score {meta.max_score:,} · {count(len(figures.run), 'step')} · largest tile {meta.highest_tile:,}"
         assert view.text(".run-facts") == f"{meta.engine} · {facts}"
@@ -618,44 +618,6 @@ def test_keys_of_the_replay(view: Explorer, archive: a2store.Archive) -> None:
     eventually(lambda: view.js("return document.querySelector('dialog') === null"), True)
 
 
-STEP = """
-const done = arguments[arguments.length - 1];
-const times = [];
-const step = () => {
-  const start = performance.now();
-  document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "l", bubbles: true }));
-  times.push(performance.now() - start);
-  if (times.length < arguments[0]) requestAnimationFrame(step);
-  else done(times.sort((a, b) => a - b)[times.length >> 1]);
-};
-requestAnimationFrame(step);
-"""
-
-
-def test_times_of_the_first_view_and_of_a_step(view: Explorer, archive: a2store.Archive) -> None:
-    """The times depend on the machine, so they are printed only."""
-    view.open("#/runs")
-    shown_runs(view)
-    print(f"list of runs after {view.js('return performance.now()'):.0f} ms")
-    figures = Figures(archive, FIRST_EVIL)
-    view.open(f"#/run/{FIRST_EVIL}/step/0")
-    check_position(view, figures, 0)
-    print(f"replay after {view.js('return performance.now()'):.0f} ms")
-    median = view.page.browser.execute_async_script(STEP, 100)
-    print(f"a step in {median:.1f} ms")
-    check_position(view, figures, 100)
-
-
-def test_the_slider_shows_each_position(view: Explorer, archive: a2store.Archive) -> None:
-    figures = Figures(archive, 1)
-    view.open("#/run/1")
-    check_position(view, figures, 0)
-    for at in (100, 1, len(figures.run)):
-        view.js(MOVE_SLIDER, at)
-        check_position(view, figures, at)
-        view.wait_hash(f"#/run/1/step/{at}")
-
-
 def test_jumps_to_marks(view: Explorer, archive: a2store.Archive) -> None:
     run_id = FIRST_EVIL + 2
     figures = Figures(archive, run_id)
@@ -696,19 +658,13 @@ def test_jumps_to_marks(view: Explorer, archive: a2store.Archive) -> None:
     view.click("button[aria-label='Previous mark']")
     assert at() == marks["tile"][-2]
 
-
-def test_limits_of_marks(view: Explorer, archive: a2store.Archive) -> None:
-    run_id = FIRST_EVIL + 2
-    figures = Figures(archive, run_id)
-    view.open(f"#/run/{run_id}")
-    check_position(view, figures, 0)
     view.click(".limits summary")
     view.find(".limits input").clear()
     view.find(".limits input").send_keys("0.5")
-    marks = figures.marks([], min_loss=0.5)
-    assert 0 < len(marks["blunder"]) < len(figures.marks([])["blunder"])
+    blunders = figures.marks([], min_loss=0.5)["blunder"]
+    assert 0 < len(blunders) < len(marks["blunder"])
     first = "return document.querySelector('.mark-steps option').textContent"
-    eventually(lambda: view.js(first), f"Blunders ({len(marks['blunder'])})")
+    eventually(lambda: view.js(first), f"Blunders ({len(blunders)})")
 
 
 def test_symmetries_and_copies(view: Explorer, archive: a2store.Archive) -> None:
@@ -839,37 +795,7 @@ def test_notes(view: Explorer, archive: a2store.Archive, downloads: Path) -> Non
     assert saved_notes(archive) == []
 
 
-def test_a_note_with_a_line_break_stays_in_a_table(view: Explorer) -> None:
-    view.open("#/sql?q=" + quote("SELECT run_id, chr(10) || 'λ' AS note FROM runs ORDER BY run_id LIMIT 2"))
-    eventually(lambda: view.js(READ_GRID), [["0", "\nλ"], ["1", "\nλ"]])
-
-
 # Positions
-
-
-class Steps:
-    """All steps of an archive as exponents."""
-
-    def __init__(self, archive: a2store.Archive) -> None:
-        columns = "run_id, step_index, board, tile_65536_mask AS mask, move, engine, max_score"
-        sql = f"SELECT {columns} FROM steps ORDER BY run_id, step_index"
-        table = duck.table(duck.connect(archive), sql)
-        self.rows = table.to_pylist()
-        exps = oracle.tokens(table["board"].to_numpy())
-        masks = np.array([row["mask"] or 0 for row in self.rows])
-        self.exps = exps + (masks[:, None] >> np.arange(16) & 1).astype("u1")
-
-    def turned(self, symmetry: int) -> oracle.Array:
-        found: oracle.Array = self.exps[:, np.array(duck.PLACES[symmetry]) - 1]
-        return found
-
-    def of(self, asked_board: oracle.Array) -> list[tuple[dict[str, Any], int]]:
-        """Return the steps with this position, each with the move as it is on the asked board."""
-        found: dict[int, int] = {}
-        for symmetry in range(8):
-            for at in np.flatnonzero((self.turned(symmetry) == asked_board).all(1)).tolist():
-                found[at] = duck.IMAGES[symmetry][self.rows[at]["move"]]
-        return [(self.rows[at], move) for at, move in sorted(found.items())]
 
 
 READ_MOVES = """
@@ -883,89 +809,80 @@ return [...document.querySelectorAll("[aria-label=Places] tbody tr")].map((tr) =
 """
 
 
-def check_found(view: Explorer, steps: Steps, exps: oracle.Array) -> None:
-    """Compare the result of the page Positions with NumPy."""
-    found = steps.of(exps)
-    runs = len({row["run_id"] for row, _ in found})
-    view.wait_for(".found strong", f"{count(len(found), 'place')} in {count(runs, 'run')}")
+def check_found(view: Explorer, digits: str, mask: int = 0) -> None:
+    """Compare the page with the server's answer, which test_view_server.py compares with NumPy."""
+    answer = view.server.client.ask("/api/position", {"board": digits, "mask": mask, "limit": 50})
+    assert answer["num_found"] > 0
+    view.wait_for(".found strong", f"{count(answer['num_found'], 'place')} in {count(answer['num_runs'], 'run')}")
+    names = ("up", "down", "left", "right")
     shown = {name: cells for name, *cells in view.js(READ_MOVES)}
-    for direction, name in enumerate(("up", "down", "left", "right")):
-        moved = [row for row, move in found if move == direction]
-        assert moved or shown.get(name, ["0"])[0] == "0"
-        if not moved:
-            continue
-        num, part, mean, best = shown[name][:4]
-        by_run = {row["run_id"]: row["max_score"] for row in moved}
-        assert (num, part) == (f"{len(moved):,}", f"{share(len(moved) / len(found))} %")
-        assert best == f"{max(by_run.values()):,}"
-        assert float(mean.replace(",", "")) == pytest.approx(np.mean(list(by_run.values())), rel=1e-3)
-    places = {f"Run {row['run_id']}, step {row['step_index']}": (row, move) for row, move in found}
+    for move in answer["moves"]:
+        num, part, mean, best = shown.pop(names[move["move"]])[:4]
+        assert (num, part) == (f"{move['num_steps']:,}", f"{share(move['share'])} %")
+        assert best == f"{move['max_score']:,}"
+        assert float(mean.replace(",", "")) == pytest.approx(move["mean_score"], rel=1e-3)
+    assert {cells[0] for cells in shown.values()} <= {"0"}
+    places = [
+        [f"Run {each['run_id']}, step {each['step']}", each["engine"], f"{each['max_score']:,}", names[each["move"]]]
+        for each in answer["places"]
+    ]
     seen = view.js(READ_PLACES)
-    assert len({name for name, *_ in seen}) == len(seen) == min(len(found), 50)
-    for name, engine, score, _, move in seen:
-        row, way = places[name]
-        assert (engine, score) == (row["engine"], f"{row['max_score']:,}")
-        assert move.split(" ")[-1] == ("up", "down", "left", "right")[way]
+    assert [[name, engine, score, move.split(" ")[-1]] for name, engine, score, _, move in seen] == places
 
 
 def test_positions(view: Explorer, archive: a2store.Archive) -> None:
-    steps = Steps(archive)
     # The most frequent asymmetric position, turned, so that the page must turn the moves back.
-    images = np.stack([steps.turned(symmetry) for symmetry in range(8)])
-    keys = [[image.tobytes() for image in images[:, at]] for at in range(images.shape[1])]
-    counts = Counter(min(key) for key in keys if len(set(key)) == 8)
-    frequent = np.frombuffer(counts.most_common(1)[0][0], "u1")
-    exps = frequent[np.array(duck.PLACES[3]) - 1]
-    assert len(steps.of(exps)) > 3
+    turns = ", ".join(f"transform(board, {symmetry}) AS t{symmetry}" for symmetry in range(8))
+    counted = "SELECT canonical(board) AS board, count(*) AS n FROM steps GROUP BY canonical(board)"
+    rows = pa.table(archive.sql(f"SELECT n, {turns} FROM ({counted}) ORDER BY n DESC, board LIMIT 50")).to_pylist()
+    frequent = next(row for row in rows if len({row[f"t{symmetry}"] for symmetry in range(8)}) == 8)
+    assert frequent["n"] > 3
+    digits = f"{frequent['t3']:016x}"
+    exps = [int(digit, 16) for digit in digits]
 
     view.open("#/position")
     view.wait("return document.querySelector('.next-boards li')")
     view.press("e")
-    for cell, exp in enumerate(exps.tolist()):
+    for cell, exp in enumerate(exps):
         if exp:
             view.js(f"document.querySelector('[data-cell=\"{cell}\"]').focus()")
             for digit in str(2**exp):
                 view.press(digit)
-    digits = "".join(f"{exp:x}" for exp in exps)
     view.wait_hash(f"#/position/{digits}")
-    check_found(view, steps, exps)
+    check_found(view, digits)
     assert view.js("return document.querySelector('#board-text').value") == digits
 
     # A click doubles a tile, and undo restores it.
-    tiled = f"[data-cell='{int(np.flatnonzero(exps)[0])}']"
-    tile = 2 ** int(exps[np.flatnonzero(exps)[0]])
+    first = next(cell for cell, exp in enumerate(exps) if exp)
+    tiled = f"[data-cell='{first}']"
     view.click(tiled)
-    view.wait_for(tiled, str(2 * tile))
+    view.wait_for(tiled, str(2 ** (exps[first] + 1)))
     view.press("u")
-    view.wait_for(tiled, str(tile))
-    check_found(view, steps, exps)
+    view.wait_for(tiled, str(2 ** exps[first]))
+    check_found(view, digits)
 
     # The next position and the path back.
     view.click(".position-content .next-boards li a")
     eventually(lambda: view.hash() != f"#/position/{digits}", True)
-    following = np.array([int(digit, 16) for digit in view.hash().split("/")[2]], "u1")
-    check_found(view, steps, following)
+    check_found(view, view.hash().split("/")[2])
     assert view.js("return document.querySelectorAll('.position-path li').length") == 2
     view.click(".position-path li:first-child a")
     view.wait_hash(f"#/position/{digits}")
-    check_found(view, steps, exps)
+    check_found(view, digits)
     view.click("[aria-label=Places] tbody a")
     eventually(lambda: re.fullmatch(r"#/run/\d+/step/\d+", view.hash()) is not None, True)
 
 
-def test_positions_with_the_largest_tile(view: Explorer, archive: a2store.Archive) -> None:
-    steps = Steps(archive)
-    at = next(at for at, row in enumerate(steps.rows) if row["run_id"] == FIRST_LARGE + 1 and row["step_index"] == 3)
-    exps = steps.turned(1)[at]
-    digits = "".join(f"{min(exp, 15):x}" for exp in exps)
-    mask = sum(1 << cell for cell, exp in enumerate(exps) if exp == 16)
+def test_positions_with_the_largest_tile(view: Explorer) -> None:
+    exps = [GAMES[1].boards[3][place - 1] for place in duck.PLACES[1]]
+    board, mask = packed(exps)
     assert mask
-    view.open(f"#/position/{digits}/mask/{mask}")
-    check_found(view, steps, exps)
+    view.open(f"#/position/{board:016x}/mask/{mask}")
+    check_found(view, f"{board:016x}", mask)
     tiles = "return [...document.querySelectorAll('.editor .tile')].map((cell) => Number(cell.textContent))"
-    assert view.js(tiles) == [2 ** int(exp) if exp else 0 for exp in exps]
+    assert view.js(tiles) == [2**exp if exp else 0 for exp in exps]
     # The same digits without the mask are another position.
-    view.open(f"#/position/{digits}")
+    view.open(f"#/position/{board:016x}")
     view.wait_for(".found strong", "Not in the archive")
 
 
@@ -999,28 +916,16 @@ def test_keys_of_positions(view: Explorer) -> None:
     eventually(lambda: view.text(".editor [data-cell='5']"), "")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "0000000000120031",
-        "1179697",
-        "0 0 0 0 / 0 0 0 0 / 0 0 2 4 / 0 0 8 2",
-        "[[0,0,0,0],[0,0,0,0],[0,0,2,4],[0,0,8,2]]",
-        "0000 0000 0012 0031",
-    ],
-)
-def test_boards_are_read_from_text(view: Explorer, text: str) -> None:
-    view.open("#/position")
-    view.find("#board-text").clear()
-    view.find("#board-text").send_keys(text + "\n")
-    view.wait_hash("#/position/0000000000120031")
-
-
-def test_a_text_that_is_no_board(view: Explorer) -> None:
-    view.open("#/position")
-    view.find("#board-text").clear()
-    view.find("#board-text").send_keys(f"{EVIL}\n")
-    eventually(lambda: "expected 16 hex digits" in (view.text("#board-text-error:not([hidden])") or ""), True)
+def test_boards_are_read_from_text(view: Explorer) -> None:
+    texts = ["0000000000120031", "1179697", "0 0 0 0 / 0 0 0 0 / 0 0 2 4 / 0 0 8 2", "0000 0000 0012 0031"]
+    for text in [*texts, "[[0,0,0,0],[0,0,0,0],[0,0,2,4],[0,0,8,2]]", EVIL]:
+        view.open("#/position")
+        view.find("#board-text").clear()
+        view.find("#board-text").send_keys(text + "\n")
+        if text != EVIL:
+            view.wait_hash("#/position/0000000000120031")
+    error = "#board-text-error:not([hidden])"
+    eventually(lambda: "expected 16 hex digits" in (view.text(error) or ""), True)
 
 
 # SQL
@@ -1048,19 +953,20 @@ STATEMENTS = [
     "SELECT engine, count(*) AS runs, avg(max_score) AS mean_score FROM runs GROUP BY engine ORDER BY engine",
     "SELECT move, count(*) AS num FROM steps GROUP BY move ORDER BY num DESC, move",
     "SELECT engine AS name, max_score / 8.0 AS x, NULL AS nothing, num_steps > 300 AS b FROM runs ORDER BY run_id",
+    "SELECT run_id, chr(10) || 'λ' AS note FROM runs ORDER BY run_id LIMIT 2",
 ]
 
 
-@pytest.mark.parametrize("sql", STATEMENTS)
-def test_results_equal_duckdb(view: Explorer, archive: a2store.Archive, sql: str) -> None:
-    view.open("#/sql?q=" + quote(sql))
-    expected = [[number(value) for value in row] for row in asked(archive, sql)]
-    assert expected
-    arrows = dict(zip("0123", "↑↓←→", strict=True))
-    if sql.startswith("SELECT move"):
-        expected = [[f"{move} {arrows[move]}", num] for move, num in expected]
-    eventually(lambda: view.js(READ_GRID), expected)
-    assert view.text(".result-facts strong") == count(len(expected), "row")
+def test_results_equal_duckdb(view: Explorer, archive: a2store.Archive) -> None:
+    for sql in STATEMENTS:
+        view.open("#/sql?q=" + quote(sql))
+        expected = [[number(value) for value in row] for row in asked(archive, sql)]
+        assert expected
+        arrows = dict(zip("0123", "↑↓←→", strict=True))
+        if sql.startswith("SELECT move"):
+            expected = [[f"{move} {arrows[move]}", num] for move, num in expected]
+        eventually(lambda expected=expected: view.js(READ_GRID), expected)  # type: ignore[misc]
+        assert view.text(".result-facts strong") == count(len(expected), "row")
 
 
 def editor(view: Explorer) -> Any:

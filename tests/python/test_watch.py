@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import struct
@@ -265,21 +264,6 @@ def test_interrupted(files: list[Path], shim: Shim, tmp_path: Path, number: sign
         assert "cancelled" in done.stderr
         assert "panicked" not in done.stderr
         assert contents(path) == before
-
-
-def test_interrupted_and_repeated(files: list[Path], shim: Shim, tmp_path: Path) -> None:
-    path = tmp_path / "games.a2"
-    a2store.Archive.create(path)
-    copy = copied(path, tmp_path / "copy.a2")
-    at = middle(recorded(shim, copy, files, copy))
-    for _ in range(3):
-        done = shim.run(path, "ingest", *files, path, "--workers", "1", fault=Fault(at, "SIGINT"))
-        assert done.returncode == 130
-        assert a2store.Archive.open(path).version == 1
-        assert not [name for name in names(path) if re.search(r"parquet|staged", name)]
-    report = json.loads(run_command("ingest", *files, path, "--json").stdout)
-    assert (report["accepted"], report["duplicates"], report["version"]) == (12, 0, 2)
-    assert_tidy(path)
 
 
 def test_wrong_periods(files: list[Path], tmp_path: Path) -> None:
