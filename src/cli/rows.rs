@@ -6,7 +6,7 @@ use super::table::table;
 use super::terminal::Look;
 use crate::cancellation::CancellationToken;
 use crate::publish::Output;
-use crate::query::{KeepsError, QueryStream, RowFormat};
+use crate::query::{FirstError, QueryStream, RowFormat};
 use anyhow::Result;
 use arrow::array::RecordBatch;
 use std::io::{self, Write};
@@ -26,7 +26,7 @@ pub(super) fn write(rows: QueryStream, format: OutputFormat, path: Option<&Path>
             Ok(output.publish()?)
         }
         None => {
-            let mut stdout = KeepsError::new(io::stdout());
+            let mut stdout = FirstError::new(io::stdout());
             match write_to(rows, format, &mut stdout, max_rows, Look::of_stdout()) {
                 Err(_) if stdout.kind() == Some(io::ErrorKind::BrokenPipe) => Ok(()),
                 outcome => outcome,

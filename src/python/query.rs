@@ -11,7 +11,7 @@ use super::values::{names_from, scalar};
 use crate::cancellation::CancellationToken;
 use crate::error::Error;
 use crate::progress::Progress;
-use crate::query::{ArrowReader, Condition, Query, QueryStream, RowFormat, WriteRowsOptions};
+use crate::query::{ArrowReader, Query, QueryStream, ResultFilter, RowFormat, WriteRowsOptions};
 use crate::table::{ChosenEv, MaterializeOptions};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -525,27 +525,27 @@ impl PyQuery {
 }
 
 /// Converts a nested tuple: an operator, and then its operands.
-fn condition_from(condition: &Bound<'_, PyAny>) -> PyResult<Condition> {
+fn condition_from(condition: &Bound<'_, PyAny>) -> PyResult<ResultFilter> {
     let operator: String = condition.get_item(0)?.extract()?;
     let operands = condition.get_item(1)?;
     let several = || operands.try_iter()?.map(|operand| condition_from(&operand?)).collect::<PyResult<Vec<_>>>();
     Ok(match operator.as_str() {
-        "and" => Condition::All(several()?),
-        "or" => Condition::Any(several()?),
-        "not" => Condition::Not(Box::new(condition_from(&operands)?)),
-        "is_null" => Condition::IsNull(operands.extract()?),
+        "and" => ResultFilter::All(several()?),
+        "or" => ResultFilter::Any(several()?),
+        "not" => ResultFilter::Not(Box::new(condition_from(&operands)?)),
+        "is_null" => ResultFilter::IsNull(operands.extract()?),
         "in" => {
             let values = condition
                 .get_item(2)?
                 .try_iter()?
                 .map(|value| scalar("condition", &value?))
                 .collect::<PyResult<_>>()?;
-            Condition::OneOf(operands.extract()?, values)
+            ResultFilter::OneOf(operands.extract()?, values)
         }
         sign => {
-            let sign = Condition::operator(sign);
+            let sign = ResultFilter::operator(sign);
             let sign = sign.ok_or_else(|| PyValueError::new_err(format!("condition: unknown operator {operator}")))?;
-            Condition::Compare(operands.extract()?, sign, scalar("condition", &condition.get_item(2)?)?)
+            ResultFilter::Compare(operands.extract()?, sign, scalar("condition", &condition.get_item(2)?)?)
         }
     })
 }

@@ -7,7 +7,7 @@
 use super::errors::external;
 use super::metadata_cache::{self, ArchiveCache};
 use super::reader_filters::{is_clustered, saves_nothing};
-use super::rewrites::{BarrierExec, Purpose, can_fail, guarded_conjunction};
+use super::rewrites::{Hides, OpaqueExec};
 use super::run_index::{RunIndex, is_about_runs, step_range, verdicts};
 use super::scan::{ARCHIVE_URL, ParquetScan, RowGroupPart, archive_file, footers, parts_of};
 use crate::archive::{Archive, DataFile, Snapshot, TableName, table_schema};
@@ -18,9 +18,8 @@ use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{DFSchema, DataFusionError, Result as DataFusionResult};
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::logical_expr::expr_rewriter::unnormalize_col;
 use datafusion::logical_expr::utils::conjunction;
-use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType, lit};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::filter::FilterExec;
@@ -162,8 +161,6 @@ impl ArchiveTable {
                 columns.push(schema.index_of(column.name())?);
             }
             let stays_outside = match is_clustered(self.table, filter) {
-                // Inside the scan, the filter would see rows that other conditions exclude.
-                _ if can_fail(filter, &df_schema) => true,
                 Some(is_clustered) => !is_clustered,
                 None => {
                     let sample = self.parquet_scan()?.plan(state, vec![middle.sample()], Some(&columns), None, None)?;
@@ -185,16 +182,11 @@ impl ArchiveTable {
 
     /// Returns whether a filter is evaluated once per run, or once per model.
     fn is_decided(&self, filter: &Expr) -> bool {
-        // A filter that can fail must see only rows that pass the other filters.
-        // The planner asks with qualified columns, and scans with bare ones. Both must get the same answer.
-        let filter = &unnormalize_col(filter.clone());
-        let can_fail = || DFSchema::try_from(table_schema(self.table)).map_or(true, |schema| can_fail(filter, &schema));
-        let is_about_groups = match self.table {
+        match self.table {
             TableName::Runs => false,
             TableName::Steps => is_about_runs(filter),
             TableName::Annotations => filter.column_refs().iter().all(|column| column.name() == MODEL),
-        };
-        is_about_groups && !can_fail()
+        }
     }
 
     /// Returns the row groups that have any of these rows.
@@ -247,13 +239,14 @@ impl TableProvider for ArchiveTable {
                 return scan.plan(state, parts, projection, limit, None);
             };
             let plan = scan.plan(state, parts, projection, limit, inside)?;
-            return Ok(BarrierExec::over(plan, Purpose::BlockFilters));
+            return Ok(OpaqueExec::over(plan, Hides::Input));
         }
         let every_row = self.parts(state, &self.every_row()).await?;
         let scan = self.parquet_scan()?.plan(state, every_row, None, None, None)?;
-        let decided = filters.iter().filter(|filter| self.is_decided(filter)).cloned().collect();
+        let decided = filters.iter().filter(|filter| self.is_decided(filter)).cloned();
         let schema = DFSchema::try_from(table_schema(self.table))?;
-        let filter = state.create_physical_expr(guarded_conjunction(decided, &schema)?, &schema)?;
+        let decided = conjunction(decided).unwrap_or_else(|| lit(true));
+        let filter = state.create_physical_expr(decided, &schema)?;
         let filtered: Arc<dyn ExecutionPlan> = Arc::new(FilterExec::try_new(filter, scan)?);
         let Some(columns) = projection else { return Ok(filtered) };
         let schema = filtered.schema();

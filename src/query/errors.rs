@@ -53,21 +53,8 @@ pub(crate) fn query_error(error: DataFusionError) -> Error {
     if message.contains("used disk space during the spilling") {
         return exhausted(&message);
     }
-    if message.starts_with("Function '") && message.ends_with("(DataType: Boolean)") {
-        let why = "cast it: CAST(x AS INT)";
-        return Error::refused("an aggregate of numbers over a boolean", why);
-    }
     if message.starts_with("Ambiguous reference to unqualified field") {
         return Error::query(format!("{message}: write the name of a table before it, as in runs.run_id"));
-    }
-    // The optimizer's names for fields of structs that it moves below a join.
-    if message.contains("__datafusion_extracted") {
-        let why = "select the field in a subquery under a name, and join with that";
-        return Error::refused("a join on a field of a struct that may be null", why);
-    }
-    if NOT_A_JOIN.iter().any(|words| message.starts_with(words)) {
-        let why = "compare the outer columns with = only, outside aggregates and ORDER BY, or join with its rows";
-        return Error::refused("a correlated subquery that DataFusion cannot rewrite as a join", why);
     }
     Error::query(message)
 }
@@ -102,14 +89,6 @@ fn similar<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&
     let best = known.into_iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
     best.filter(|best| similarity(best) >= SIMILAR)
 }
-
-/// Messages about correlated subqueries that DataFusion cannot rewrite to joins.
-const NOT_A_JOIN: [&str; 4] = [
-    "Physical plan does not support logical expression OuterReferenceColumn",
-    "Physical plan does not support logical expression ScalarSubquery",
-    "Physical plan does not support logical expression Exists",
-    "Physical plan does not support logical expression InSubquery",
-];
 
 /// Wraps an error of this crate for DataFusion; `query_error` unwraps it.
 pub(super) fn external(error: Error) -> DataFusionError {
@@ -164,15 +143,9 @@ fn plain(message: &str) -> String {
     rest.trim_end_matches('.').to_owned()
 }
 
-/// Returns whether an error of the Parquet reader comes from the evaluation of an expression.
+/// Returns whether an error of the Parquet reader comes from the evaluation of a filter. The reader has no other sign.
 fn is_of_a_filter(error: &ParquetError) -> bool {
-    const WORDS: [&str; 5] = ["Divide by zero", "Arithmetic overflow", "Cast error", "Compute error", "External error"];
-    let message = match error {
-        ParquetError::ArrowError(message) => message.clone(),
-        ParquetError::External(inner) => inner.to_string(),
-        _ => return false,
-    };
-    WORDS.iter().any(|words| message.contains(words))
+    error.to_string().contains("Error evaluating filter predicate")
 }
 
 /// Returns the cause of a failed filter. The reader formats the error with `Debug`:
@@ -181,9 +154,6 @@ fn of_filter(message: &str) -> String {
     let Some((_, error)) = message.split_once("Error evaluating filter predicate: ") else {
         return message.to_owned();
     };
-    if error.contains("DivideByZero") {
-        return "Divide by zero error".to_owned();
-    }
     match (error.find("(\""), error.find("\")")) {
         (Some(from), Some(to)) if from + 2 <= to => error[from + 2..to].to_owned(),
         _ => error.to_owned(),
@@ -206,10 +176,6 @@ mod tests {
                 "Internal error: Differences:\n  - a\n  - b.\nThis issue was likely caused by a bug in DataFusion's code."
             ),
             "Differences: - a - b"
-        );
-        assert_eq!(
-            of_filter("Error evaluating filter predicate: ArrowError(DivideByZero, None)"),
-            "Divide by zero error"
         );
         assert_eq!(of_filter("x: Error evaluating filter predicate: Execution(\"too large\")"), "too large");
         assert_eq!(of_filter("Error evaluating filter predicate: Odd"), "Odd");

@@ -12,6 +12,7 @@
 //! | `options.rs`, `limits.rs` | user tables and limits; enforcing the limits while a result is delivered |
 //! | `user_tables.rs` | tables that the user adds to a query |
 //! | `guard/` | what a statement may do |
+//! | `refused.rs` | the statements that DataFusion answers wrongly, and how to say them differently |
 //! | `functions/`, `udf.rs` | the functions over boards, moves and EVs; their form for DataFusion |
 //! | `saved/` | named queries with parameters: those of the crate, and the user's |
 //! | `session.rs` | the DataFusion session of a query: tables, object stores, settings, rules |
@@ -19,13 +20,13 @@
 //! | `annotation_view.rs` | the table `annotations` with a list for each policy |
 //! | `scan.rs`, `reader_filters.rs` | plans that read Parquet; which filters run inside the reader |
 //! | `run_index.rs`, `metadata_cache.rs` | the rows of each run, for run-level filters; what is cached between queries |
-//! | `rewrites/` | plan rewrites, and workarounds for DataFusion's own |
+//! | `rewrites/` | plan rewrites, and corrections of DataFusion's own |
 //! | `step_join/` | joins of `steps` and `annotations` by run and step |
 //! | `determinism.rs`, `fingerprint.rs` | whether text and data determine a result; hashes that identify a query |
 //! | `order.rs` | plans that keep the natural order, and sorts that make the order of others definite |
 //! | `row_origin.rs` | the table whose rows a plan returns, and the columns that identify them |
 //! | `stream.rs`, `partition.rs` | running a plan: partitions in order, with bounded buffers, cancelled by dropping |
-//! | `condition.rs` | conditions that a consumer adds to a planned query |
+//! | `result_filter.rs` | filters that a consumer adds to a planned query |
 //! | `conform.rs` | converting batches to the schema of a result |
 //! | `explain.rs`, `plan_text.rs` | EXPLAIN; plans as text without file names |
 //! | `row_condition.rs` | a condition in SQL on the rows of a table in memory |
@@ -35,8 +36,6 @@
 
 mod annotation_view;
 mod archive_table;
-#[cfg(feature = "python")]
-mod condition;
 mod conform;
 mod determinism;
 mod errors;
@@ -55,6 +54,9 @@ mod plan_text;
 mod planned;
 mod preview;
 mod reader_filters;
+mod refused;
+#[cfg(feature = "python")]
+mod result_filter;
 mod rewrites;
 mod row_condition;
 mod row_origin;
@@ -80,8 +82,6 @@ pub use stream::QueryStream;
 pub use user_tables::UserTable;
 pub use write::{RowCompression, RowFormat, WriteRowsOptions};
 
-#[cfg(feature = "python")]
-pub(crate) use condition::Condition;
 #[cfg(feature = "explore")]
 pub(crate) use errors::DID_YOU_MEAN;
 pub(crate) use errors::query_error;
@@ -92,10 +92,12 @@ pub(crate) use json_rows::{is_board, short};
 pub(crate) use limits::QueryLimits;
 pub(crate) use order::Execution;
 pub(crate) use partition::Partition;
+#[cfg(feature = "python")]
+pub(crate) use result_filter::ResultFilter;
 pub(crate) use row_condition::RowCondition;
 #[cfg(feature = "python")]
 pub(crate) use stream::ArrowReader;
 #[cfg(feature = "explore")]
 pub(crate) use type_names::type_name;
 #[cfg(feature = "cli")]
-pub(crate) use write::KeepsError;
+pub(crate) use write::FirstError;

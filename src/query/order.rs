@@ -7,7 +7,7 @@
 
 use super::determinism::Determinism;
 use super::errors::query_error;
-use super::rewrites::{group_by_numbers, guard_fallible, physical_plan, sort_by_columns};
+use super::rewrites::group_by_numbers;
 use super::row_origin::RowOrigin;
 use super::scan::PartitionPerRowGroup;
 use crate::error::Result;
@@ -72,13 +72,8 @@ pub(super) async fn plan(context: &SessionContext, plan: LogicalPlan, rows: Resu
             state.config_mut().options_mut().execution.target_partitions = 1;
         }
     }
-    let plan = state
-        .optimize(&plan)
-        .and_then(group_by_numbers)
-        .and_then(guard_fallible)
-        .and_then(sort_by_columns)
-        .map_err(query_error)?;
-    let plan = physical_plan(&state, &plan).await.map_err(query_error)?;
+    let plan = state.optimize(&plan).and_then(group_by_numbers).map_err(query_error)?;
+    let plan = state.query_planner().create_physical_plan(&plan, &state).await.map_err(query_error)?;
     Ok(Execution::Merged { plan, context: state.task_ctx() })
 }
 
@@ -119,8 +114,8 @@ async fn in_order(
     config.options_mut().optimizer.enable_round_robin_repartition = false;
     // Otherwise a partition of a scan without a sort order may read the files of another one.
     config.options_mut().execution.enable_file_stream_work_stealing = false;
-    let plan = state.optimize(plan).and_then(guard_fallible).and_then(sort_by_columns)?;
-    let mut plan = physical_plan(&state, &plan).await?;
+    let plan = state.optimize(plan)?;
+    let mut plan = state.query_planner().create_physical_plan(&plan, &state).await?;
     if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>().filter(|merge| merge.fetch().is_none()) {
         // The partitions are in order already, so the merge is not needed.
         plan = Arc::clone(merge.input());

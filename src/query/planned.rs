@@ -6,7 +6,7 @@ use super::limits::QueryLimits;
 use super::options::QueryOptions;
 use super::order::{self, Execution, ResultOrder};
 use super::stream::QueryStream;
-use super::{fingerprint, guard, session, user_tables};
+use super::{fingerprint, guard, refused, session, user_tables};
 use crate::archive::Archive;
 use crate::cancellation::CancellationToken;
 use crate::clock;
@@ -61,8 +61,6 @@ pub struct Query {
 struct QuerySession {
     process: ProcessId,
     context: SessionContext,
-    /// Whether filter pushdown is off.
-    keeps_filters: bool,
 }
 
 impl Archive {
@@ -132,21 +130,21 @@ impl Archive {
             .collect();
         let planning = async move {
             let tables: Vec<&str> = tables.iter().map(String::as_str).collect();
-            let mut statement = guard::parse(&text, &state.config_options().sql_parser)?;
-            guard::check_statement(&statement, &tables)?;
-            guard::name_derived_tables(&mut statement);
-            guard::replace_functions(&mut statement)?;
-            let plan = state.statement_to_plan(statement).await.map_err(query_error)?;
             // This runs on the runtime's large stack, so that a rejected plan is dropped there too.
-            guard::check_plan(&plan)?;
+            let plan = guard::planned(&text, &tables, &state).await?;
             let plan = analyzed(bind(plan, params)?, &state).map_err(query_error)?;
+            match &plan {
+                // Only a copy of an explained plan is analyzed here.
+                LogicalPlan::Explain(explain) => analyzed(explain.plan.as_ref().clone(), &state),
+                plan => Ok(plan.clone()),
+            }
+            .and_then(|plan| refused::check_types(&plan))
+            .map_err(query_error)?;
             let determinism = Determinism::of(&plan).map_err(query_error)?;
-            let keeps_filters = guard::has_large_filter(&plan).map_err(query_error)?;
-            Ok((plan, determinism, keeps_filters))
+            Ok((plan, determinism))
         };
-        let (plan, determinism, keeps_filters) = block_on_unless(planning, || limits.check(cancel))?;
-        let context = if keeps_filters { guard::without_pushdown(&context) } else { context };
-        let session = QuerySession { process: ProcessId::current(), context, keeps_filters };
+        let (plan, determinism) = block_on_unless(planning, || limits.check(cancel))?;
+        let session = QuerySession { process: ProcessId::current(), context };
         Ok(Query { archive: self.clone(), options: options.clone(), session, plan, determinism, text: fingerprint })
     }
 }
@@ -374,8 +372,7 @@ impl Query {
         if self.session.process.is_current() {
             return Ok(self.session.context.clone());
         }
-        let context = session::context(&self.archive, &self.options)?;
-        Ok(if self.session.keeps_filters { guard::without_pushdown(&context) } else { context })
+        session::context(&self.archive, &self.options)
     }
 
     /// Returns the hash of the text, parameters and tables. Returns `None` if queries with equal hashes may have

@@ -7,7 +7,7 @@
 //!
 //! So each filter is evaluated on a sample. It goes into the reader if it drops many rows and its verdict
 //! seldom changes from row to row. The other filters run on whole batches, above a node that keeps them there
-//! ([`Purpose::BlockFilters`](super::rewrites::Purpose)).
+//! ([`Hides::Input`](super::rewrites::Hides)).
 
 use crate::archive::TableName;
 use arrow::array::{Array, AsArray};

@@ -54,10 +54,7 @@ impl RowCondition {
             let dialect = state.config_options().sql_parser.dialect;
             state.sql_to_expr(&text, &dialect).map_err(query_error)?;
             let statement = format!("SELECT 1 FROM {TABLE} WHERE (\n{text}\n)");
-            let statement = guard::parse(&statement, &state.config_options().sql_parser)?;
-            guard::check_statement(&statement, &[TABLE])?;
-            let plan = state.statement_to_plan(statement).await.map_err(query_error)?;
-            guard::check_plan(&plan)?;
+            let plan = guard::planned(&statement, &[TABLE], &state).await?;
             let analyzer = state.analyzer();
             let plan = analyzer.execute_and_check(plan, state.config_options(), |_, _| {}).map_err(query_error)?;
             if Determinism::of(&plan).map_err(query_error)? == Determinism::Volatile {

@@ -9,7 +9,7 @@ use super::file_table::FileTable;
 use super::guard;
 use super::metadata_cache::{self, METADATA_BYTES};
 use super::options::QueryOptions;
-use super::rewrites::{HideFalseProperties, YieldAboveJoins, fenced_physical};
+use super::rewrites;
 use super::scan::ARCHIVE_URL;
 use super::step_join::JoinBySteps;
 use super::user_tables::{UserTable, UserTableSource};
@@ -64,17 +64,12 @@ pub(super) fn context(archive: &Archive, options: &QueryOptions) -> Result<Sessi
     Ok(context)
 }
 
-/// Returns DataFusion's physical rules with fences, and the rules of this crate.
+/// Returns DataFusion's physical rules, and the rules of this crate.
 fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-    let mut rules = fenced_physical(PhysicalOptimizer::default().rules);
-    // This rule runs before every rule that uses sort orders, but after the rule that expects a GROUP BY directly
-    // under a limit.
-    let at = rules.iter().position(|rule| rule.name() == "LimitedDistinctAggregation").map_or(0, |at| at + 1);
-    rules.insert(at, Arc::new(HideFalseProperties::default()));
+    let mut rules = rewrites::physical_rules(PhysicalOptimizer::default().rules);
     // Filters are in the scans by now, and rows are not yet distributed over partitions.
     let at = rules.iter().position(|rule| rule.name() == "EnsureRequirements").unwrap_or(rules.len());
     rules.insert(at, Arc::new(JoinBySteps));
-    rules.push(Arc::new(YieldAboveJoins));
     rules
 }
 
@@ -102,6 +97,9 @@ pub(super) fn config(options: &QueryOptions) -> SessionConfig {
     // Top-k filters cost more than they save: the reader evaluates the sort key again for every row, and prunes
     // few pages.
     options.optimizer.enable_topk_dynamic_filter_pushdown = false;
+    // DataFusion follows the key of a sort below groups by its name alone, as in `SELECT -n AS n FROM (SELECT DISTINCT move
+    // AS n FROM steps) ORDER BY n LIMIT 2`, and does not know which nodes need all groups. No upstream issue was found.
+    options.optimizer.enable_topk_aggregation = false;
     // DataFusion makes this filter from each `min` and `max` of a plain column. It drops rows that other aggregates of
     // the same SELECT need, as in `SELECT max(move), max(step_index + 1)` (apache/datafusion#24816).
     options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;

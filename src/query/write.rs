@@ -162,7 +162,7 @@ impl Query {
         }
         let rows = self.stream_unless_cancelled(cancel)?;
         let output = Output::create(path)?;
-        let mut file = KeepsError::new(output.file());
+        let mut file = FirstError::new(output.file());
         let num_rows = rows.write_to(options, &mut file, cancel).map_err(|error| file.explain(path, error))?;
         output.publish()?;
         Ok(num_rows)
@@ -277,14 +277,14 @@ fn of_parquet(error: ParquetError) -> Error {
 }
 
 /// A writer that keeps its first error. The writers of some formats turn errors into text.
-pub(crate) struct KeepsError<W> {
+pub(crate) struct FirstError<W> {
     inner: W,
     error: Option<io::Error>,
 }
 
-impl<W: Write> KeepsError<W> {
-    pub(crate) fn new(inner: W) -> KeepsError<W> {
-        KeepsError { inner, error: None }
+impl<W: Write> FirstError<W> {
+    pub(crate) fn new(inner: W) -> FirstError<W> {
+        FirstError { inner, error: None }
     }
 
     /// Returns the kind of the first error.
@@ -308,7 +308,7 @@ impl<W: Write> KeepsError<W> {
     }
 }
 
-impl<W: Write> Write for KeepsError<W> {
+impl<W: Write> Write for FirstError<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let outcome = self.inner.write(bytes);
         self.keep(outcome)

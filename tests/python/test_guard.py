@@ -16,7 +16,7 @@ import pytest
 
 import a2store
 from attacker import BEGIN, MEMORY, MIB, Answer, Attacker
-from attacks import BOUNDED, DANGEROUS, FAILING, HARMLESS, LIMITED, REFUSED
+from attacks import BOUNDED, DANGEROUS, FAILING, HARMLESS, LATE, LIMITED, REFUSED
 from faults.checks import LONG
 
 LIMIT = "exceeded its limit"
@@ -181,7 +181,8 @@ def test_results_that_would_be_too_large(attacker: Attacker, archive: a2store.Ar
     answer = contained(attacker, archive, BOUNDED[name], time_limit=None)
     assert answer.error == "QueryRefusedError"
     assert re.fullmatch(
-        r"refused: the function .*: (a batch of its results|its result) may have \d+ bytes, .*", answer.message
+        r"refused: the function .*: (a batch of its values has|its value has|its argument \d must be a literal).*",
+        answer.message,
     )
 
 
@@ -191,6 +192,16 @@ def test_queries_that_exceed_a_limit(attacker: Attacker, archive: a2store.Archiv
     answer = contained(attacker, archive, LIMITED[name])
     assert answer.error == "QueryLimitError"
     assert LIMIT in answer.message
+
+
+@linux
+@pytest.mark.parametrize("name", LATE)
+def test_queries_that_a_limit_stops_late(attacker: Attacker, name: str) -> None:
+    sql, _ = LATE[name]
+    answer = attacker.ask(sql)
+    attacker.stop()
+    assert not answer.died, answer.said[-300:]
+    assert answer.error in ("", "QueryLimitError"), answer.message
 
 
 @linux

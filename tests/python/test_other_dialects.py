@@ -99,15 +99,8 @@ def test_functions_of_other_engines_over_steps(archive: a2store.Archive, duck: d
 @pytest.mark.parametrize(
     ("sql", "message"),
     [
-        (
-            "SELECT * FROM steps WHERE (run_id, step_index) IN (SELECT run_id, 0 FROM runs)",
-            r"\(a, b\) IN \(SELECT …\).*write EXISTS \(SELECT 1 FROM … WHERE x = a AND y = b\), or a join",
-        ),
-        ("SELECT * FROM steps WHERE (run_id, 0) NOT IN (SELECT run_id, 0 FROM runs)", r"\(a, b\) IN \(SELECT …\)"),
-        ("SELECT mode(move) FROM steps", "the function mode.*group by the value"),
         ("SELECT arg_max(k, x) OVER () FROM t", r"arg_max\(…\) OVER.*GROUP BY"),
         ("SELECT count_if(DISTINCT b) FROM t", r"count_if\(DISTINCT …\).*bool_or"),
-        ("SELECT avg(b) FROM t", "over a boolean.*CAST"),
         ("DESCRIBE steps", "the tables are steps, runs and annotations.*a2store schema"),
         ("DESC steps", "the tables are steps, runs and annotations.*a2store schema"),
         ("SHOW TABLES", "the tables are steps, runs and annotations"),
@@ -142,31 +135,19 @@ def test_joins_by_names(archive: a2store.Archive, duck: duckdb.DuckDBPyConnectio
 
 
 REFUSED_JOINS = [
-    ("t RIGHT JOIN o USING (k)", "RIGHT JOIN … USING"),
-    ("t RIGHT OUTER JOIN o USING (k)", "RIGHT JOIN … USING"),
-    ("t FULL JOIN o USING (k)", "FULL JOIN … USING"),
-    ("t NATURAL RIGHT JOIN o", "NATURAL RIGHT JOIN"),
-    ("t NATURAL FULL OUTER JOIN o", "NATURAL FULL JOIN"),
-    ("t JOIN o AS p ON t.k = p.k FULL JOIN o USING (k)", "FULL JOIN … USING"),
-    ("runs, t FULL JOIN o USING (k)", "FULL JOIN … USING"),
-    ("(t FULL JOIN o USING (k))", "FULL JOIN … USING"),
-    ("runs CROSS JOIN (t FULL JOIN o USING (k))", "FULL JOIN … USING"),
-    ("runs JOIN ((t NATURAL RIGHT JOIN o) JOIN o AS p ON true) ON true", "NATURAL RIGHT JOIN"),
-    ("(SELECT * FROM t FULL JOIN o USING (k)) AS d", "FULL JOIN … USING"),
-    ("runs, LATERAL (SELECT * FROM t FULL JOIN o USING (k)) AS d", "FULL JOIN … USING"),
+    "t RIGHT OUTER JOIN o USING (k)",
+    "t NATURAL FULL OUTER JOIN o",
+    "t JOIN o AS p ON t.k = p.k FULL JOIN o USING (k)",
+    "runs CROSS JOIN (t FULL JOIN o USING (k))",
+    "(SELECT * FROM t FULL JOIN o USING (k)) AS d",
+    "runs, LATERAL (SELECT * FROM t FULL JOIN o USING (k)) AS d",
 ]
 
 
-@pytest.mark.parametrize(("join", "what"), REFUSED_JOINS)
-def test_joins_by_names_that_would_lose_keys(archive: a2store.Archive, join: str, what: str) -> None:
-    for sql in (
-        f"SELECT 1 FROM {join}",
-        f"WITH c AS (SELECT 1 FROM {join}) SELECT * FROM c",
-        f"SELECT 1 FROM runs WHERE EXISTS (SELECT 1 FROM {join})",
-        f"SELECT 1 UNION ALL SELECT 1 FROM {join}",
-        f"EXPLAIN SELECT 1 FROM {join}",
-    ):
-        with pytest.raises(a2store.QueryRefusedError, match=f"^refused: {what}: .*coalesce"):
+@pytest.mark.parametrize("join", REFUSED_JOINS)
+def test_joins_by_names_that_would_lose_keys(archive: a2store.Archive, join: str) -> None:
+    for sql in (f"SELECT 1 FROM {join}", f"SELECT 1 FROM runs WHERE EXISTS (SELECT 1 FROM {join})"):
+        with pytest.raises(a2store.QueryRefusedError, match=r"^refused: RIGHT JOIN or FULL JOIN with USING.*coalesce"):
             rows(archive, sql)
 
 
@@ -187,134 +168,72 @@ def test_some_keys_need_their_table(archive: a2store.Archive, duck: duckdb.DuckD
         rows(archive, f"SELECT k FROM {rest.format('k')}")
 
 
-# LATERAL
-
-LATERAL = [
-    "t, LATERAL (SELECT y AS z FROM o WHERE o.k = t.k) AS l",
-    "t CROSS JOIN LATERAL (SELECT y AS z FROM o WHERE o.k <= t.k) AS l",
-    "t LEFT JOIN LATERAL (SELECT y AS z FROM o WHERE o.k = t.k) AS l ON true",
-    "t LEFT JOIN LATERAL (SELECT y AS z FROM o WHERE o.k = t.k) AS l ON z > 20",
-    "t JOIN LATERAL (SELECT y AS z FROM o WHERE o.k = t.k) AS l ON z > 20",
-    "t, LATERAL (SELECT count(*) AS z FROM o WHERE o.k = t.k) AS l",
-    "t LEFT JOIN LATERAL (SELECT count(*) + 1 AS z FROM o WHERE o.k = t.k) AS l ON true",
-    "t, LATERAL (SELECT coalesce(sum(y), 0) AS z FROM o WHERE o.k = t.k) AS l",
-    "t, LATERAL (SELECT arg_max(y, y) AS z FROM o WHERE o.k = t.k) AS l",
-    "t, LATERAL (SELECT count(*) AS z FROM o WHERE o.k = t.k GROUP BY y) AS l",
-    "t, LATERAL (SELECT DISTINCT y AS z FROM o WHERE o.k = t.k OR y = 0) AS l",
-    "t, LATERAL (SELECT o.y AS z FROM o LEFT JOIN o AS p ON o.k = p.k WHERE o.k = t.k ORDER BY z) AS l",
-    "t, LATERAL (SELECT y AS z FROM (SELECT * FROM o ORDER BY y LIMIT 2) AS q WHERE q.k = t.k) AS l",
-    "t, LATERAL (SELECT row_number() OVER (ORDER BY y) AS z FROM o) AS l",
-    "t, LATERAL (SELECT y FROM o WHERE o.k = t.k) AS l, LATERAL (SELECT max(y) AS z FROM o WHERE o.y = l.y) AS m",
-]
+def test_lateral_subqueries(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection) -> None:
+    agree(archive, duck, "SELECT t.k, z FROM t, LATERAL (SELECT row_number() OVER (ORDER BY y) AS z FROM o) AS l")
+    for outer in ("o.k = t.k", "o.k <= t.k", "EXISTS (SELECT 1 FROM o AS p WHERE p.k = t.k)"):
+        with pytest.raises(a2store.QueryRefusedError, match="a LATERAL subquery that refers to the outer query"):
+            rows(archive, f"SELECT t.k, z FROM t, LATERAL (SELECT y AS z FROM o WHERE {outer}) AS l")
 
 
-@pytest.mark.parametrize("lateral", LATERAL)
-def test_lateral_subqueries(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, lateral: str) -> None:
-    agree(archive, duck, f"SELECT t.k, z FROM {lateral}")
-    agree(archive, duck, f"SELECT count(*) FROM {lateral} WHERE z > 1 OR z IS NULL")
-
-
-REFUSED_LATERAL = {
-    "SELECT row_number() OVER (ORDER BY y) AS z FROM o WHERE o.k <= t.k": "has a window",
-    "SELECT sum(y) OVER (ORDER BY y) AS z FROM (SELECT * FROM o WHERE o.k = t.k) AS q": "has a window",
-    "SELECT count(*) AS z FROM o WHERE o.k = t.k HAVING count(*) > 0": "has HAVING",
-    "SELECT count(*) AS z FROM o WHERE o.k = t.k GROUP BY y HAVING count(*) > 0": "has HAVING",
-    "SELECT count(*) AS z FROM o WHERE o.k = t.k GROUP BY ROLLUP (y)": "has GROUPING SETS, CUBE or ROLLUP",
-    "SELECT y AS z FROM o WHERE o.k = t.k ORDER BY y LIMIT 1": "has LIMIT or OFFSET",
-    "SELECT y AS z FROM o WHERE o.k = t.k OFFSET 1": "has LIMIT or OFFSET",
-    "SELECT y AS z FROM o WHERE o.k = t.k UNION ALL SELECT 0": "has UNION",
-    "SELECT y AS z FROM o WHERE o.k = t.k UNION SELECT 0": "has UNION",
-    "SELECT y AS z FROM o WHERE o.k = t.k INTERSECT SELECT y FROM o": "has an inner subquery, a set operation or ON",
-    "SELECT y AS z FROM o EXCEPT SELECT y FROM o WHERE o.k = t.k": "has an inner subquery, a set operation or ON",
-    "SELECT y AS z FROM (SELECT * FROM o WHERE o.k = t.k) AS q": "has an inner subquery, a set operation or ON",
-    "WITH c AS (SELECT * FROM o WHERE o.k = t.k) SELECT y AS z FROM c": "has an inner subquery, a set operation or ON",
-    "SELECT o.y AS z FROM o JOIN o AS p ON o.k = p.k AND p.k = t.k": "has an inner subquery, a set operation or ON",
-    "SELECT o.y AS z FROM o LEFT JOIN o AS p ON p.k = t.k WHERE o.k = t.k": "has an inner subquery or ON",
-    "SELECT t.k * 2 AS z": "has an outer column outside WHERE",
-    "SELECT y + t.k AS z FROM o WHERE o.k = t.k": "has an outer column outside WHERE",
-    "SELECT max(y + t.k) AS z FROM o": "has an outer column outside WHERE",
-    "VALUES (t.k)": "has an inner subquery, a set operation or ON",
-    "SELECT max(y) AS z FROM o WHERE o.k < t.k": "cannot rewrite as a join: compare the outer columns with = only",
-    "SELECT count(*) AS z FROM o WHERE t.b": "cannot rewrite as a join: compare the outer columns with = only",
-    "SELECT y AS z FROM o WHERE o.k IN (SELECT k FROM o AS p WHERE p.k = t.k)": "two or more levels out",
+CORRELATED = {
+    "EXISTS (SELECT 1 FROM o WHERE o.k <= t.k)": True,
+    "EXISTS (SELECT 1 FROM o JOIN o AS p ON o.k = p.k WHERE o.k = t.k ORDER BY p.y)": True,
+    "EXISTS (SELECT 1 FROM (SELECT DISTINCT * FROM o WHERE o.k = t.k) AS d WHERE y > 20)": True,
+    "1 = (SELECT count(*) FROM o WHERE o.k = t.k AND y > 20)": True,
+    "20 = (SELECT max(v) + 1 FROM (SELECT y - 1 AS v FROM o WHERE t.k = o.k) AS d)": True,
+    "EXISTS (SELECT 1 FROM o WHERE o.k = t.k GROUP BY ROLLUP (o.k))": False,
+    "EXISTS (SELECT 1 FROM o WHERE o.k = t.k LIMIT 1)": False,
+    "EXISTS (SELECT row_number() OVER () FROM o WHERE o.k = t.k)": False,
+    "EXISTS (SELECT 1 FROM o WHERE o.k = t.k UNION ALL SELECT 1)": False,
+    "EXISTS (SELECT max(y) FROM o WHERE o.k = t.k)": False,
+    "1 = (SELECT count(*) FROM o WHERE o.k = t.k GROUP BY y)": False,
+    "1 = (SELECT count(*) FROM o WHERE o.k = t.k HAVING count(*) > 0)": False,
+    "1 = (SELECT count(*) FROM o WHERE o.k < t.k)": False,
+    "1 = (SELECT count(*) FROM o WHERE o.k = t.k OR y = 0)": False,
+    "20 = (SELECT y FROM o WHERE o.k = t.k)": False,
+    "20 = (SELECT max(y + t.k) FROM o WHERE o.k = t.k)": False,
 }
 
 
-@pytest.mark.parametrize("lateral", REFUSED_LATERAL)
-def test_lateral_subqueries_that_are_more_than_joins(archive: a2store.Archive, lateral: str) -> None:
-    for join, on in ((",", ""), ("LEFT JOIN", "ON true")):
-        with pytest.raises(a2store.QueryRefusedError, match=REFUSED_LATERAL[lateral]):
-            rows(archive, f"SELECT * FROM t {join} LATERAL ({lateral}) AS l {on}")
-
-
-@pytest.mark.parametrize(
-    "condition",
-    [
-        "EXISTS (SELECT 1 FROM o WHERE o.k = t.k GROUP BY ROLLUP (o.k))",
-        "t.k IN (SELECT o.k FROM o WHERE o.k = t.k GROUP BY CUBE (o.k))",
-        "1 = (SELECT count(*) FROM o WHERE o.k = t.k GROUP BY GROUPING SETS (()))",
-    ],
-)
-def test_grouping_sets_in_correlated_subqueries(archive: a2store.Archive, condition: str) -> None:
-    message = "that refers to the outer query and has GROUPING SETS, CUBE or ROLLUP"
-    with pytest.raises(a2store.QueryRefusedError, match=message):
-        rows(archive, f"SELECT * FROM t WHERE {condition}")
+@pytest.mark.parametrize("condition", CORRELATED)
+def test_subqueries_that_refer_to_the_outer_query(
+    archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, condition: str
+) -> None:
+    sql = f"SELECT k, s FROM t WHERE {condition}"
+    if CORRELATED[condition]:
+        agree(archive, duck, sql)
+    else:
+        with pytest.raises(a2store.QueryRefusedError, match="beyond a comparison in its WHERE"):
+            rows(archive, sql)
 
 
 # Fields of structs
-
-
-@pytest.fixture(scope="module")
-def structs() -> pa.Table:
-    """Structs, in which pyarrow stores values below null."""
-    inner = pa.array([{"a": 1}, {"a": 2}, {"a": 3}], pa.struct([pa.field("a", pa.int64(), nullable=False)]))
-    outer = pa.StructArray.from_arrays([inner, pa.array([4, 5, 6])], ["i", "b"], mask=pa.array([False, True, False]))
-    of_rows = pa.array([{"a": 1, "b": "x"}, None, {"a": None, "b": "y"}])
-    return pa.table({"n": [0, 1, 2], "o": outer, "s": of_rows})
-
 
 FIELDS: dict[str, list[Any]] = {
     "s['a']": [1, None, None],
     "st.s.a": [1, None, None],
     "st.s['b']": ["x", None, "y"],
-    "o['b']": [4, None, 6],
     "o['i']['a']": [1, None, 3],
-    "st.o.i.a": [1, None, 3],
-    "o['i']": [{"a": 1}, None, {"a": 3}],
-    "coalesce(o['b'], -1)": [4, -1, 6],
-    "(CASE WHEN n < 2 THEN o END)['b']": [4, None, None],
-    "coalesce(o, NULL)['b']": [4, None, 6],
-    "nullif(o, o)['b']": [None, None, None],
+    "st.o.i": [{"a": 1}, None, {"a": 3}],
 }
 
 
 @pytest.mark.parametrize("file", [False, True])
 @pytest.mark.parametrize("field", FIELDS)
-def test_fields_of_null_structs_are_null(
-    archive: a2store.Archive, structs: pa.Table, tmp_path: Path, field: str, file: bool
-) -> None:
+def test_fields_of_null_structs_are_null(archive: a2store.Archive, tmp_path: Path, field: str, file: bool) -> None:
+    # pyarrow stores values below null.
+    inner = pa.array([{"a": 1}, {"a": 2}, {"a": 3}], pa.struct([pa.field("a", pa.int64(), nullable=file)]))
+    outer = pa.StructArray.from_arrays([inner, pa.array([4, 5, 6])], ["i", "b"], mask=pa.array([False, True, False]))
+    structs = pa.table({"n": [0, 1, 2], "o": outer, "s": [{"a": 1, "b": "x"}, None, {"a": None, "b": "y"}]})
     pq.write_table(structs, tmp_path / "st.parquet")
     tables: dict[str, Any] = {"st": str(tmp_path / "st.parquet") if file else structs}
     expected = FIELDS[field]
     assert rows(archive, f"SELECT {field} FROM st ORDER BY n", **tables) == [(value,) for value in expected]
     some = [(n,) for n, value in enumerate(expected) if value is not None]
     assert rows(archive, f"SELECT n FROM st WHERE {field} IS NOT NULL ORDER BY n", **tables) == some
-    if isinstance(expected[0], int):
-        ordered = sorted({value for value in expected if value is not None})
-        sql = f"SELECT {field} AS f FROM st WHERE {field} IS NOT NULL GROUP BY {field} ORDER BY {field}"
-        assert rows(archive, sql, **tables) == [(value,) for value in ordered]
-        joined = f"SELECT count(*) FROM st JOIN o AS p ON {field} = p.y / 5"
-        assert rows(archive, joined, **tables) == [(sum(value in (4, 6, 10) for value in expected),)]
-
-
-def test_joins_on_fields_of_structs(archive: a2store.Archive, structs: pa.Table) -> None:
-    """DataFusion cannot plan such a join. The refusal shows another way, and that way works."""
-    for field in ("s['a']", "o['b']", "o['i']['a']"):
-        with pytest.raises(a2store.QueryError, match=r"a join on a field of a struct .*: select the field"):
-            rows(archive, f"SELECT count(*) FROM st AS l JOIN st AS r ON l.{field} = r.{field}", st=structs)
-        named = f"(SELECT {field} AS k FROM st)"
-        sql = f"SELECT count(*) FROM {named} AS l JOIN {named} AS r ON l.k = r.k"
-        assert rows(archive, sql, st=structs) == [(sum(value is not None for value in FIELDS[field]),)]
+    named = f"(SELECT {field} AS k FROM st)"
+    sql = f"SELECT count(*) FROM {named} AS l JOIN {named} AS r ON l.k = r.k"
+    assert rows(archive, sql, **tables) == [(len(some),)]
 
 
 # Plans that were wrong after DataFusion optimized them twice
@@ -332,7 +251,6 @@ def test_joins_on_fields_of_structs(archive: a2store.Archive, structs: pa.Table)
         "SELECT * FROM (SELECT * FROM two ORDER BY b LIMIT 3) AS d ORDER BY a LIMIT 2",
         "SELECT * FROM (SELECT * FROM two ORDER BY b LIMIT 3) AS d JOIN o ON true ORDER BY a, k LIMIT 2",
         "SELECT a, row_number() OVER (ORDER BY a) AS n FROM (SELECT a FROM two ORDER BY a DESC LIMIT 3) AS d",
-        "SELECT DISTINCT b FROM (SELECT b FROM two ORDER BY a LIMIT 2 OFFSET 1) AS d",
     ],
 )
 def test_limits_over_several_partitions(archive: a2store.Archive, sql: str) -> None:

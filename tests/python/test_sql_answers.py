@@ -135,7 +135,7 @@ def test_the_schema_is_that_of_the_rows(archive: a2store.Archive) -> None:
     assert pa.schema(query).field("value").type == pa.float64()
 
 
-# Filters on runs: an error on a run that no row needs is ignored.
+# Filters on runs, with divisions by zero in some of them.
 
 
 @pytest.fixture(scope="module")
@@ -182,42 +182,18 @@ def with_empty_game(run_files: list[Path], tmp_path_factory: pytest.TempPathFact
         "SELECT sum(CASE WHEN {0} THEN 1 ELSE 0 END) FROM steps",
     ],
 )
-def test_an_excluded_row_raises_no_error(with_empty_game: a2store.Archive, condition: str, shape: str) -> None:
+def test_a_division_raises_no_error(with_empty_game: a2store.Archive, condition: str, shape: str) -> None:
     archive = with_empty_game
     qualified = re.sub(r"\b(num_steps|max_score|engine|run_id|step_index|move|phase)\b", r"s.\1", condition)
     sql = shape.format(condition, qualified)
     connection = duckdb.connect()
     for table in ("steps", "runs"):
         connection.read_parquet(archive.files(table)).create_view(table)
-    # DuckDB divides integers by //, and here gives null for a division by zero, which excludes the row.
+    # DuckDB divides integers by //, and here gives null for a division by zero.
     connection.execute("SET error_on_division_by_zero = false")
     expected = connection.execute(sql.replace("/", "//")).fetchall()
     found = asked(archive, sql)
     assert [tuple(map(int, row)) for row in found] == [tuple(map(int, row)) for row in expected]
-
-
-@pytest.mark.parametrize("excluding", ["step_index > 100000", "board % 2 = 5", "run_id + step_index < 3", "move = 17"])
-def test_an_excluded_step_raises_no_error(with_empty_game: a2store.Archive, excluding: str) -> None:
-    """A filter on runs is not decided once per run if it can fail, because filters on steps may exclude the run."""
-    division = "10 / (CAST(run_id AS BIGINT) - 3) > 0"
-    for condition in (f"{excluding} AND {division}", f"{division} AND {excluding}"):
-        found = asked(with_empty_game, f"SELECT run_id, step_index FROM steps WHERE {condition}")
-        every = asked(with_empty_game, f"SELECT run_id, step_index FROM steps WHERE {excluding}")
-        assert found == [(run_id, step) for run_id, step in every if run_id > 3]
-
-
-def test_many_conditions_that_can_fail(with_empty_game: a2store.Archive) -> None:
-    """The plan does not grow beyond twice the statement."""
-    conditions = [f"100 / step_index > {n}" for n in range(40)]
-    both = " AND ".join([*conditions, "step_index > 0"])
-    either = " OR ".join([f"({n} / step_index = 7 AND step_index <> 0)" for n in range(40)])
-    sums = ", ".join(f"sum(CASE WHEN {condition} THEN 1 ELSE 0 END)" for condition in (both, either))
-    count = f"SELECT count(*), {sums} FROM steps"
-    inside = with_empty_game.sql("SELECT count(*) FROM steps WHERE step_index IN (1, 2)").to_arrow()[0][0].as_py()
-    ((every, first, second),) = asked(with_empty_game, count)
-    assert (every, first) == (with_empty_game.num_steps, inside)
-    assert asked(with_empty_game, f"SELECT count(*) FROM steps WHERE {both}") == [(inside,)]
-    assert asked(with_empty_game, f"SELECT count(*) FROM steps WHERE {either}") == [(second,)]
 
 
 def test_a_random_condition_is_evaluated_once_per_row(archive: a2store.Archive) -> None:
@@ -229,9 +205,12 @@ def test_a_random_condition_is_evaluated_once_per_row(archive: a2store.Archive) 
             assert 0.4 < left / archive.num_steps < 0.6, select
 
 
-def test_an_error_in_a_selected_row_is_raised(with_empty_game: a2store.Archive) -> None:
-    with pytest.raises((a2store.QueryError, pa.ArrowInvalid), match=r"[Dd]ivide by zero"):
-        asked(with_empty_game, "SELECT * FROM steps WHERE 10 / (CAST(run_id AS BIGINT) - 3) > 0")
+def test_a_division_by_zero_is_null(with_empty_game: a2store.Archive) -> None:
+    for divided in ("CAST(run_id AS BIGINT) - 3", "run_id - 3", "CAST(run_id - 3 AS DECIMAL(9, 1))", "0"):
+        for operator in "/%":
+            sql = f"SELECT run_id, 10 {operator} ({divided}) AS x FROM runs WHERE run_id = 3"
+            assert asked(with_empty_game, sql) == [(3, None)], sql
+    assert asked(with_empty_game, "SELECT 1.0 / 0 AS x, 6 / 4 AS y, 6 % 4 AS z") == [(float("inf"), 1, 2)]
 
 
 # Fingerprints: equal if and only if rows and their order are equal.
@@ -341,7 +320,15 @@ def test_in_with_nulls(
     archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, condition: str, value: str, rows: str
 ) -> None:
     sql = f"SELECT r.run_id FROM runs r WHERE {condition.format(value, rows)} ORDER BY 1"
-    assert asked(archive, sql) == duck.execute(sql).fetchall()
+    is_negated = condition in ("{0} NOT IN ({1})", "NOT ({0} IN ({1}))", "{0} NOT IN ({1}) AND r.run_id > 5")
+    is_condition = condition in (
+        "{0} IN ({1})", "{0} IN ({1}) OR r.run_id = 3", "CASE WHEN {0} IN ({1}) THEN FALSE ELSE TRUE END"
+    )  # fmt: skip
+    if "r." not in rows and (is_condition or (is_negated and value == "r.run_id")):
+        assert asked(archive, sql) == duck.execute(sql).fetchall()
+    else:
+        with pytest.raises(a2store.QueryRefusedError, match="EXISTS"):
+            archive.sql(sql, tables={"u": USERS})
 
 
 @pytest.mark.parametrize("join", ["LEFT", "RIGHT", "FULL", "INNER"])
@@ -401,13 +388,6 @@ def test_equal_column_names_are_an_error(archive: a2store.Archive, sql: str) -> 
     assert "run_id" in str(caught.value) or "num_steps" in str(caught.value) or "ev_up" in str(caught.value)
 
 
-def test_in_outside_a_filter_is_rejected_by_name(archive: a2store.Archive) -> None:
-    with pytest.raises(a2store.QueryRefusedError, match=r"IN \(SELECT …\) outside"):
-        asked(archive, "SELECT run_id IN (SELECT run_id FROM u) FROM runs")
-    with pytest.raises(a2store.QueryRefusedError, match=r"EXISTS outside"):
-        asked(archive, "SELECT EXISTS (SELECT 1 FROM u WHERE u.run_id = runs.run_id) FROM runs")
-
-
 @pytest.mark.parametrize(
     "sql",
     [
@@ -419,9 +399,6 @@ def test_in_outside_a_filter_is_rejected_by_name(archive: a2store.Archive) -> No
         "SELECT run_id FROM runs WHERE (SELECT num_steps FROM runs WHERE run_id = 999) IS NULL ORDER BY 1",
         "SELECT run_id FROM runs WHERE (SELECT num_steps FROM runs WHERE run_id = 999) IS NOT NULL",
         "SELECT run_id FROM runs WHERE coalesce((SELECT num_steps FROM runs WHERE run_id = 999), 1) = 1 ORDER BY 1",
-        "SELECT run_id FROM runs WHERE (SELECT num_steps FROM runs WHERE run_id = 999) NOT IN (SELECT 5 FROM u)",
-        "SELECT run_id FROM runs WHERE ((SELECT num_steps FROM runs WHERE run_id = 999) IN (SELECT 5 FROM u)) IS NULL "
-        "ORDER BY 1",
         "SELECT run_id, (SELECT num_steps FROM runs WHERE run_id = 999) AS x FROM runs ORDER BY 1",
         "SELECT run_id, (SELECT num_steps FROM runs WHERE run_id = 3) AS x FROM runs ORDER BY 1",
         "SELECT count(*) FROM steps WHERE run_id NOT IN (SELECT max(run_id) FROM runs)",
@@ -433,16 +410,6 @@ def test_in_outside_a_filter_is_rejected_by_name(archive: a2store.Archive) -> No
         "GROUP BY ROLLUP (CASE WHEN ('abc' IS NULL) THEN ev_down ELSE 3 END) ORDER BY c",
         "SELECT t AS c, sum(n) FROM (SELECT 'late' AS t, run_id AS n FROM runs) AS x "
         "GROUP BY GROUPING SETS ((t, n), (t), ()) ORDER BY c DESC NULLS FIRST, 2 LIMIT 3",
-        # INTERSECT and EXCEPT over columns of different types.
-        "SELECT c / 2 FROM (SELECT 3 AS c INTERSECT SELECT 3.0) AS d",
-        "SELECT c / 2 FROM (SELECT 3 AS c EXCEPT SELECT 7.5) AS d",
-        "SELECT CASE WHEN run_id > 3 THEN 1 ELSE 0.75 END AS c FROM runs EXCEPT SELECT 1",
-        "SELECT CASE WHEN run_id > 3 THEN 1 ELSE 0.75 END AS c FROM runs INTERSECT SELECT CAST(1 AS TINYINT)",
-        "SELECT c FROM (VALUES (9007199254740992), (9007199254740993)) AS t(c) "
-        "INTERSECT SELECT CAST(9007199254740992 AS DOUBLE)",
-        "SELECT count(*) FROM runs WHERE run_id IN (SELECT run_id FROM runs INTERSECT SELECT 3.0)",
-        "SELECT count(*) FROM (SELECT num_steps + 0.5 AS a, run_id FROM runs EXCEPT "
-        "(SELECT num_steps, run_id FROM runs INTERSECT SELECT 3, 4.5)) AS d",
         "SELECT engine FROM runs INTERSECT SELECT 'beta'",
         "SELECT nullif(run_id, run_id) FROM runs INTERSECT SELECT NULL",
         # A sort above a UNION with columns that are equal or constant.
@@ -476,14 +443,6 @@ def test_in_outside_a_filter_is_rejected_by_name(archive: a2store.Archive) -> No
         "AS d WHERE n IN (SELECT num_steps FROM runs WHERE max_score < 5) ORDER BY n",
         "SELECT n, sum(n) OVER (PARTITION BY k ORDER BY n) AS r FROM (SELECT max(run_id) AS k, count(*) AS n "
         "FROM runs) AS d JOIN u ON u.run_id < d.n ORDER BY n, r",
-        # A sort of a column that is constant by a filter.
-        "SELECT board FROM (SELECT s.board FROM steps AS s JOIN u ON s.run_id = u.run_id WHERE u.label = 'a') AS d "
-        "WHERE 1 BETWEEN d.board AND d.board ORDER BY board",
-        # OFFSET below other sorts, and without LIMIT.
-        "SELECT board FROM (SELECT board FROM steps ORDER BY board LIMIT 50 OFFSET 3) AS d ORDER BY board",
-        "SELECT board FROM (SELECT board FROM steps ORDER BY board OFFSET 3) AS d ORDER BY board LIMIT 4",
-        "SELECT sum(a) FROM (SELECT run_id AS a, max_score AS b FROM runs ORDER BY b, a DESC OFFSET 2) AS d",
-        "SELECT count(*), max(a) FROM (SELECT run_id AS a, max_score AS b FROM runs ORDER BY b DESC, a OFFSET 5) AS d",
         # Lists with columns, and subqueries with DISTINCT.
         "SELECT run_id FROM runs WHERE 3 NOT IN (1, coalesce(nullif(run_id, 4), 1)) ORDER BY 1",
         "SELECT run_id FROM runs WHERE run_id NOT IN (1, CASE WHEN run_id > 5 THEN num_steps END) ORDER BY 1",
@@ -495,7 +454,6 @@ def test_in_outside_a_filter_is_rejected_by_name(archive: a2store.Archive) -> No
         "SELECT run_id FROM runs AS r WHERE EXISTS (SELECT 1 FROM u WHERE u.run_id = r.run_id AND "
         "2 IN (1, coalesce(nullif(r.run_id, 1), 7))) ORDER BY 1",
         "SELECT run_id FROM runs WHERE run_id = 4 OR run_id IN (SELECT DISTINCT run_id FROM u) ORDER BY 1",
-        "SELECT run_id FROM runs WHERE run_id NOT IN (SELECT DISTINCT run_id FROM u) OR engine = 'beta' ORDER BY 1",
     ],
 )
 def test_optimizer_rules_that_went_too_far(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, sql: str) -> None:
@@ -515,74 +473,21 @@ def test_filters_with_casts_of_run_columns(
         asked(archive, f"SELECT count(*) FROM {alias} WHERE CAST(max_score AS TINYINT) + 1 > 5")
 
 
-# The second and third are coerced to a type that the first part of the column does not have.
-MIXED = [
-    "SELECT run_id AS c FROM runs WHERE run_id < 5 UNION ALL SELECT run_id + 0.5 FROM runs WHERE run_id < 5",
-    "SELECT move AS c FROM steps WHERE run_id = 2 UNION SELECT board FROM steps WHERE run_id < 3",
-    "SELECT CASE WHEN run_id > 3 THEN run_id ELSE 0.75 END AS c FROM runs",
-    "SELECT CAST(run_id AS SMALLINT) AS c FROM runs EXCEPT SELECT 2.5",
-    "SELECT coalesce(nullif(CAST(run_id AS SMALLINT), 3), 2.5) AS c FROM runs",
-]
-
-
-@pytest.mark.parametrize("rows", MIXED)
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "SELECT c FROM ({}) AS d WHERE EXISTS (SELECT 1 FROM u WHERE u.run_id = d.c) ORDER BY c",
-        "SELECT c FROM ({}) AS d WHERE NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.run_id = d.c) ORDER BY c",
-        "SELECT c, (SELECT count(*) FROM runs AS r WHERE r.run_id = d.c) FROM ({}) AS d ORDER BY c",
-        "SELECT c FROM ({}) AS d WHERE c NOT IN (SELECT r.run_id FROM runs AS r WHERE r.run_id + 1 = d.c) ORDER BY c",
-        "SELECT c FROM ({}) AS d WHERE EXISTS (SELECT 1 FROM runs AS r WHERE r.run_id = d.c AND r.run_id IN "
-        "(SELECT u.run_id FROM u WHERE u.run_id = r.run_id)) ORDER BY c",
-    ],
-)
-def test_columns_of_the_outer_query_keep_their_values(
-    archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, rows: str, sql: str
-) -> None:
-    found = [tuple(map(float, row)) for row in asked(archive, sql.format(rows))]
-    assert found == [tuple(map(float, row)) for row in duck.execute(sql.format(rows)).fetchall()]
-
-
 def test_numbers_of_texts_are_plain_columns(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection) -> None:
     """A text column with a dictionary gives numbers without one, which operators and functions take."""
     of = ["ascii", "bit_length", "character_length", "char_length", "length", "octet_length"]
     for column in ("phase", "engine"):
         terms = ", ".join(f"-{name}({column}) AS {name}, abs({name}({column})) * NULL" for name in of)
         sql = f"SELECT {terms} FROM steps ORDER BY run_id, step_index"
-        assert pa.schema(archive.sql(sql).schema).types[::2] == [pa.int32()] * len(of)
+        assert pa.schema(archive.sql(sql).schema).types[::2] == [pa.int64()] * len(of)
         # DuckDB's octet_length takes no texts.
         expected = duck.execute(sql.replace("octet_length", "strlen")).fetchall()
         assert asked(archive, sql) == expected
 
 
-@pytest.mark.parametrize("operator", ["INTERSECT ALL", "EXCEPT ALL"])
-@pytest.mark.parametrize("shape", ["{}", "SELECT count(*) FROM ({}) AS d", "SELECT 1 UNION {} UNION SELECT 2"])
-def test_multisets_are_refused_by_name(archive: a2store.Archive, operator: str, shape: str) -> None:
-    statement = shape.format(f"SELECT run_id FROM runs {operator} SELECT run_id FROM u")
-    with pytest.raises(a2store.QueryRefusedError, match=f"{operator}: .*row_number"):
-        asked(archive, statement)
-
-
 def test_aggregates_drop_no_rows_in_the_reader(archive: a2store.Archive) -> None:
     """Which rows the engine would drop depends on how fast other threads are, so the plan is looked at."""
     assert "DynamicFilter" not in archive.sql("SELECT max(ev_up), max(step_index + 1) FROM steps").explain()
-
-
-@pytest.mark.parametrize(
-    ("condition", "part"),
-    [
-        ("0 IN (SELECT count(*) FROM u WHERE u.run_id = r.run_id)", "aggregate"),
-        ("EXISTS (SELECT max(weight) FROM u WHERE u.run_id = r.run_id)", "aggregate"),
-        ("run_id NOT IN (SELECT lag(u.run_id) OVER (ORDER BY weight) FROM u WHERE u.run_id = r.run_id)", "window"),
-        ("EXISTS (SELECT 1 FROM u WHERE u.run_id = r.run_id OFFSET 1)", "OFFSET"),
-        ("5 = (SELECT 5 FROM u WHERE u.run_id = r.run_id HAVING count(*) = 0)", "HAVING"),
-        ("(SELECT count(*) FROM u WHERE u.run_id = r.run_id GROUP BY u.run_id) IS NULL", "GROUP BY"),
-    ],
-)
-def test_correlation_beyond_joins_is_rejected(archive: a2store.Archive, condition: str, part: str) -> None:
-    with pytest.raises(a2store.QueryRefusedError, match=f"refers to the outer query and has .*{part}"):
-        archive.sql(f"SELECT run_id FROM runs r WHERE {condition}", tables={"u": USERS})
 
 
 @pytest.mark.parametrize(
@@ -592,7 +497,7 @@ def test_correlation_beyond_joins_is_rejected(archive: a2store.Archive, conditio
         "SELECT count(*) FROM steps WHERE phase <= 'late' AND 'late' > phase",
         "SELECT count(*) FROM steps WHERE move >= 1 AND 3 > move AND 2 = move AND move = 2",
         "SELECT count(*) FROM runs WHERE 3 IN (SELECT run_id FROM runs WHERE run_id = 3)",
-        "SELECT count(*) FROM runs WHERE 3 NOT IN (SELECT run_id FROM runs WHERE run_id = 3)",
+        "SELECT count(*) FROM runs WHERE run_id NOT IN (SELECT run_id FROM runs WHERE 3 = run_id)",
         "SELECT count(*) FROM runs WHERE 'a' IN (SELECT label FROM u WHERE label = 'a' AND run_id < 3)",
         "SELECT count(*) FROM runs r JOIN u ON 'a' = u.label WHERE u.label = 'a'",
         "SELECT count(*) FROM runs r LEFT JOIN u ON r.run_id = u.run_id AND 'b' = u.label WHERE u.label = 'b'",
@@ -601,34 +506,6 @@ def test_correlation_beyond_joins_is_rejected(archive: a2store.Archive, conditio
 )
 def test_literals_on_the_left(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, sql: str) -> None:
     assert asked(archive, sql) == duck.execute(sql).fetchall()
-
-
-def test_correlation_left_of_in_is_rejected(archive: a2store.Archive) -> None:
-    value = "(SELECT max(num_steps) FROM runs o WHERE o.run_id = r.run_id)"
-    for condition in (f"{value} IN (SELECT 5 FROM u)", f"1 + {value} NOT IN ((SELECT 5 FROM u))"):
-        with pytest.raises(a2store.QueryRefusedError, match=r"refers to the outer query, left of IN"):
-            archive.sql(f"SELECT run_id FROM runs r WHERE {condition}", tables={"u": USERS})
-
-
-def test_other_correlation_is_rejected(archive: a2store.Archive) -> None:
-    """DataFusion's own messages about these name columns of its rewrites."""
-    two_levels = (
-        "EXISTS (SELECT 1 FROM steps s WHERE s.run_id = r.run_id "
-        "AND EXISTS (SELECT 1 FROM u WHERE u.run_id = r.run_id))",
-        "EXISTS (SELECT 1 FROM steps s WHERE EXISTS (SELECT 1 FROM u WHERE u.run_id = r.run_id))",
-        "num_steps > (SELECT avg(s.move) FROM steps s "
-        "WHERE s.run_id IN (SELECT run_id FROM u WHERE weight > r.run_id))",
-    )
-    for condition in two_levels:
-        with pytest.raises(a2store.QueryRefusedError, match=r"refers to r\.run_id two or more levels out"):
-            archive.sql(f"SELECT run_id FROM runs r WHERE {condition}", tables={"u": USERS})
-    for value in (
-        "(SELECT count(*) FROM steps s WHERE s.run_id < r.run_id)",
-        "(SELECT count(*) FROM steps s WHERE s.run_id = r.run_id OR s.move = 2)",
-    ):
-        query = archive.sql(f"SELECT run_id FROM runs r WHERE {value} > 5")
-        with pytest.raises(a2store.QueryRefusedError, match=r"compare the outer columns with = only"):
-            query.count()
 
 
 def test_ties_of_columns_that_are_not_selected_have_one_order(archive: a2store.Archive) -> None:
@@ -645,48 +522,11 @@ def test_correlation_by_joins_is_answered(archive: a2store.Archive, duck: duckdb
         "0 = (SELECT count(*) FROM u WHERE u.run_id = r.run_id)",
         "(SELECT max(weight) FROM u WHERE u.run_id = r.run_id) IS NULL",
         "EXISTS (SELECT 1 FROM u WHERE u.run_id = r.run_id)",
-        "run_id IN (SELECT max(u.run_id) FROM u WHERE u.run_id = r.run_id GROUP BY label)",
-        "run_id IN (SELECT s.run_id FROM steps s WHERE s.run_id = r.run_id AND s.step_index > 100)",
+        "EXISTS (SELECT 1 FROM u WHERE u.run_id < r.run_id)",
+        "NOT EXISTS (SELECT s.run_id FROM steps s WHERE s.run_id = r.run_id AND s.step_index > 100) OR run_id = 3",
     ):
         sql = f"SELECT run_id FROM runs r WHERE {condition} ORDER BY 1"
         assert asked(archive, sql) == duck.execute(sql).fetchall(), sql
-
-
-def test_an_offset_in_one_partition(one_run: a2store.Archive) -> None:
-    """An archive of one file has one partition, and so other rules apply."""
-    for inner, expected in (("LIMIT 50 OFFSET 3", 50), ("ORDER BY board LIMIT 50 OFFSET 3", 50), ("OFFSET 3", None)):
-        sql = f"SELECT d.board FROM (SELECT board FROM steps {inner}) AS d WHERE TRUE"
-        expected = expected or one_run.num_steps - 3
-        assert len(one_run.sql(sql).materialize(progress=False)) == one_run.sql(sql).count() == expected
-        assert pa.table(one_run.sql(f"{sql} ORDER BY board")).num_rows == expected
-
-
-def test_names_that_the_engine_confuses_are_rejected(archive: a2store.Archive) -> None:
-    sql = "SELECT run_id AS num_steps, CAST(num_steps AS DOUBLE) AS x FROM runs "
-    sql += "GROUP BY run_id, CAST(num_steps AS DOUBLE) "
-    with pytest.raises(a2store.QueryRefusedError, match="ORDER BY num_steps"):
-        archive.sql(sql + "ORDER BY num_steps")
-    archive.sql(sql + "ORDER BY x, 1").count()
-    with pytest.raises(a2store.QueryRefusedError, match="over a constant"):
-        archive.sql("SELECT (1 < 2) AS c FROM runs GROUP BY ROLLUP ((1 < 2)) ORDER BY c")
-
-
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "SELECT run_id, step_index FROM steps "
-        "ORDER BY CASE WHEN move < 2 THEN ev_legal ELSE 2 END > 2, run_id, step_index",
-        "SELECT max(run_id) OVER (PARTITION BY coalesce(move, 2) > 2) AS m FROM steps ORDER BY run_id, step_index",
-        "SELECT run_id FROM runs WHERE run_id > 1 "
-        "ORDER BY CASE WHEN engine = 'alpha' THEN engine ELSE format END < format, run_id",
-        "SELECT run_id, rank() OVER (ORDER BY coalesce(num_steps, 1) > 100, run_id % 3 DESC), "
-        "sum(run_id) OVER (PARTITION BY run_id % 2 = 0) FROM runs ORDER BY run_id",
-        "SELECT even, count(*) OVER (PARTITION BY even IS TRUE) FROM (SELECT run_id % 2 = 0 AS even FROM runs) "
-        "ORDER BY NOT even",
-    ],
-)
-def test_keys_that_are_expressions(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, sql: str) -> None:
-    assert asked(archive, sql) == duck.execute(sql).fetchall()
 
 
 AGGREGATES = ["count(*)", "count(1)", "count({0})", "sum({0})", "min({0})", "max({0})", "count(DISTINCT {0})"]
@@ -700,17 +540,13 @@ def test_aggregates_of_aggregates(archive: a2store.Archive, duck: duckdb.DuckDBP
             one, other = inner.format(key), outer.format("v")
             for shape in (
                 f"SELECT {other} FROM (SELECT {one} AS v FROM {table})",
-                f"SELECT {other} FILTER (WHERE v <> 1) FROM (SELECT {one} AS v FROM {table})",
-                f"SELECT {other} FILTER (WHERE v < 1) AS a, {other} AS b FROM (SELECT {one} AS v FROM {table})",
                 f"SELECT {other} FROM (SELECT {one} FILTER (WHERE {key} > 1) AS v FROM {table})",
-                f"SELECT {other} FILTER (WHERE v > 1) FROM (SELECT {one} FILTER (WHERE {key} > 1) AS v FROM {table})",
-                f"SELECT {other} FILTER (WHERE v > 1) FROM (SELECT max(v) AS v FROM (SELECT {one} AS v FROM {table}))",
                 f"SELECT {other} FILTER (WHERE v > 1) FROM (SELECT {key}, {one} AS v FROM {table} GROUP BY {key})",
             ):
                 found = [tuple(None if v is None else int(v) for v in row) for row in asked(archive, shape)]
                 assert found == duck.execute(shape).fetchall(), shape
                 answered += 1
-    assert answered == 3 * 49 * 7
+    assert answered == 3 * 49 * 3
 
 
 # Rewrites of a sort with LIMIT over groups: the sort's key must be the key of the groups, and nothing between may need
@@ -787,8 +623,6 @@ def test_a_sort_by_an_output_name(
     [
         "SELECT count(*) FROM runs r WHERE EXISTS (SELECT 1 FROM (SELECT step_index FROM steps s "
         "WHERE s.run_id = r.run_id AND move = 1) WHERE step_index > 5)",
-        "SELECT count(*) FROM runs r WHERE r.run_id IN (SELECT run_id FROM (SELECT run_id FROM steps s "
-        "WHERE s.max_score = r.max_score AND move = 1))",
         "SELECT count(*) FROM runs r WHERE r.max_score > (SELECT avg(v) FROM (SELECT max_score AS v FROM runs z "
         "WHERE z.engine = r.engine))",
     ],

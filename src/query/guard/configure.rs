@@ -1,18 +1,15 @@
 //! Restriction of a session to what statements may use.
 
-use super::super::rewrites::{
-    CoerceSetOperations, FallibleLast, KeepLossyCasts, NullFields, RewriteIn, TypeLiterals, TypeOperands,
-    TypeOuterReferences, fenced_logical,
-};
+use super::super::rewrites::{KeepValues, TypeLiterals, TypeOperands, logical_rules};
 use super::super::udf::board_udfs;
-use super::allowed_functions;
-use super::bounded_functions::BoundEnlarging;
+use super::plan::EXCLUDED;
 use super::signed_sums::SignedSum;
+use super::sizes::BoundSizes;
 use crate::archive::Phases;
 use datafusion::common::TableReference;
 use datafusion::execution::{SessionStateBuilder, SessionStateDefaults};
-use datafusion::logical_expr::AggregateUDF;
 use datafusion::logical_expr::planner::ExprPlanner;
+use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,17 +21,18 @@ pub(in crate::query) fn quoted(name: &str) -> TableReference {
 
 /// Restricts a session to what statements may use.
 pub(in crate::query) fn configure(state: SessionStateBuilder, phases: Phases) -> SessionStateBuilder {
-    let scalars = allowed_functions::scalar().into_iter().chain(board_udfs(phases)).collect();
+    let is_excluded = |function: &Arc<ScalarUDF>| EXCLUDED.contains(&function.name());
+    let scalars = SessionStateDefaults::default_scalar_functions().into_iter().filter(|known| !is_excluded(known));
+    let scalars = scalars.chain(board_udfs(phases)).collect();
     let sum = Arc::new(AggregateUDF::new_from_impl(SignedSum::new()));
     let aggregates = SessionStateDefaults::default_aggregate_functions().into_iter().chain([sum]).collect();
     let planners = std::iter::once(Arc::new(TypeOperands) as Arc<dyn ExprPlanner>);
     let planners = planners.chain(SessionStateDefaults::default_expr_planners()).collect();
-    let first: [Arc<dyn AnalyzerRule + Send + Sync>; 3] =
-        [Arc::new(TypeLiterals), Arc::new(CoerceSetOperations), Arc::new(TypeOuterReferences)];
+    let first = std::iter::once(Arc::new(TypeLiterals) as Arc<dyn AnalyzerRule + Send + Sync>);
     state
         .with_default_features()
-        .with_analyzer_rules(first.into_iter().chain(Analyzer::new().rules).collect())
-        .with_optimizer_rules(fenced_logical(Optimizer::new().rules))
+        .with_analyzer_rules(first.chain(Analyzer::new().rules).collect())
+        .with_optimizer_rules(logical_rules(Optimizer::new().rules))
         .with_table_functions(HashMap::new())
         .with_file_formats(Vec::new())
         .with_table_factories(HashMap::new())
@@ -42,9 +40,6 @@ pub(in crate::query) fn configure(state: SessionStateBuilder, phases: Phases) ->
         .with_scalar_functions(scalars)
         .with_aggregate_functions(aggregates)
         .with_expr_planners(planners)
-        .with_analyzer_rule(Arc::new(NullFields))
-        .with_analyzer_rule(Arc::new(KeepLossyCasts))
-        .with_analyzer_rule(Arc::new(RewriteIn))
-        .with_analyzer_rule(Arc::new(FallibleLast))
-        .with_analyzer_rule(Arc::new(BoundEnlarging))
+        .with_analyzer_rule(Arc::new(KeepValues))
+        .with_analyzer_rule(Arc::new(BoundSizes))
 }

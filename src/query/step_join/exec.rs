@@ -1,6 +1,6 @@
 //! The plan node of a join by run and step.
 
-use super::joined_rows::{Condition, JoinedRows, Side};
+use super::joined_rows::{JoinedRows, MatchCondition, Side};
 use super::stream::{JoinState, SortedInput};
 use arrow::compute::SortOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -83,8 +83,8 @@ impl DisplayAs for StepJoinExec {
         write!(f, "StepJoinExec: kind={:?}", self.rows.kind)?;
         for condition in &self.rows.conditions {
             match condition {
-                Condition::Equal { probe, build, .. } => write!(f, ", {probe} = {build}")?,
-                Condition::True { expr, .. } => write!(f, ", {expr}")?,
+                MatchCondition::Equal { probe, build, .. } => write!(f, ", {probe} = {build}")?,
+                MatchCondition::True { expr, .. } => write!(f, ", {expr}")?,
             }
         }
         Ok(())
@@ -118,7 +118,7 @@ impl ExecutionPlan for StepJoinExec {
         &self,
         visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DataFusionResult<TreeNodeRecursion>,
     ) -> DataFusionResult<TreeNodeRecursion> {
-        for expr in self.rows.conditions.iter().flat_map(Condition::expressions) {
+        for expr in self.rows.conditions.iter().flat_map(MatchCondition::expressions) {
             if visit(expr)? == TreeNodeRecursion::Stop {
                 return Ok(TreeNodeRecursion::Stop);
             }

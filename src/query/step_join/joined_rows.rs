@@ -28,18 +28,18 @@ pub(super) enum Side {
 
 /// A condition on a pair of rows, beside the equal keys.
 #[derive(Clone, Debug)]
-pub(super) enum Condition {
+pub(super) enum MatchCondition {
     /// Two values are equal.
     Equal { probe: Arc<dyn PhysicalExpr>, build: Arc<dyn PhysicalExpr>, nulls: NullEquality },
     /// An expression over columns of both sides is true.
     True { expr: Arc<dyn PhysicalExpr>, columns: Vec<(Side, usize)>, schema: SchemaRef },
 }
 
-impl Condition {
+impl MatchCondition {
     pub(super) fn expressions(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
         match self {
-            Condition::Equal { probe, build, .. } => vec![probe, build],
-            Condition::True { expr, .. } => vec![expr],
+            MatchCondition::Equal { probe, build, .. } => vec![probe, build],
+            MatchCondition::True { expr, .. } => vec![expr],
         }
     }
 
@@ -47,7 +47,7 @@ impl Condition {
     fn evaluate(&self, probe: &RecordBatch, build: &RecordBatch) -> DataFusionResult<BooleanArray> {
         let num_rows = probe.num_rows();
         let verdicts = match self {
-            Condition::Equal { probe: left, build: right, nulls } => {
+            MatchCondition::Equal { probe: left, build: right, nulls } => {
                 let left = left.evaluate(probe)?.into_array(num_rows)?;
                 let right = right.evaluate(build)?.into_array(num_rows)?;
                 let operator = match nulls {
@@ -62,7 +62,7 @@ impl Condition {
                 let pairs = RecordBatch::try_new(schema.into(), vec![left, right])?;
                 equal.evaluate(&pairs)?.into_array(num_rows)?.as_boolean().clone()
             }
-            Condition::True { expr, columns, schema } => {
+            MatchCondition::True { expr, columns, schema } => {
                 let rows = assemble(schema, columns, probe, build.columns())?;
                 expr.evaluate(&rows)?.into_array(num_rows)?.as_boolean().clone()
             }
@@ -76,7 +76,7 @@ impl Condition {
 #[derive(Debug)]
 pub(super) struct JoinedRows {
     pub(super) kind: JoinKind,
-    pub(super) conditions: Vec<Condition>,
+    pub(super) conditions: Vec<MatchCondition>,
     /// The columns of the result.
     pub(super) columns: Vec<(Side, usize)>,
     pub(super) schema: SchemaRef,

@@ -1,7 +1,7 @@
 //! The optimizer rule that replaces hash joins by joins by run and step.
 
 use super::exec::StepJoinExec;
-use super::joined_rows::{Condition, JoinKind, JoinedRows, Side};
+use super::joined_rows::{JoinKind, JoinedRows, MatchCondition, Side};
 use super::sorted_scan::SortedScan;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -74,7 +74,7 @@ fn by_steps(join: &HashJoinExec, partitions: usize) -> DataFusionResult<Option<S
         let is_key = |name: &str| probe.is_column(of_probe, name) && build.is_column(of_build, name);
         match ["run_id", "step_index"].into_iter().position(is_key) {
             Some(key) if keys[key].is_none() => keys[key] = index_of(of_probe).zip(index_of(of_build)),
-            _ => conditions.push(Condition::Equal {
+            _ => conditions.push(MatchCondition::Equal {
                 probe: Arc::clone(of_probe),
                 build: Arc::clone(of_build),
                 nulls: join.null_equality(),
@@ -84,7 +84,7 @@ fn by_steps(join: &HashJoinExec, partitions: usize) -> DataFusionResult<Option<S
     let [Some(run), Some(step)] = keys else { return Ok(None) };
     let side = |side: JoinSide| if side == probe_side { Side::Probe } else { Side::Build };
     if let Some(filter) = join.filter() {
-        conditions.push(Condition::True {
+        conditions.push(MatchCondition::True {
             expr: Arc::clone(filter.expression()),
             columns: filter.column_indices().iter().map(|column| (side(column.side), column.index)).collect(),
             schema: Arc::clone(filter.schema()),

@@ -1,6 +1,6 @@
 //! Scans of sorted row groups, and how they are cut.
 
-use super::super::rewrites::BarrierExec;
+use super::super::rewrites::OpaqueExec;
 use super::super::scan::SortedRows;
 use super::exec::StepJoinExec;
 use crate::archive::TableName;
@@ -208,7 +208,7 @@ fn below(node: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn ExecutionPlan>> {
         return Some(join.probe());
     }
     let keeps = node.is::<ProjectionExec>()
-        || node.is::<BarrierExec>()
+        || node.is::<OpaqueExec>()
         || node.downcast_ref::<FilterExec>().is_some_and(|filter| filter.fetch().is_none());
     node.children().first().copied().filter(|_| keeps)
 }

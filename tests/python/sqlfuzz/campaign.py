@@ -39,6 +39,8 @@ class Report:
     statements: int = 0
     parts: Counter[str] = field(default_factory=Counter)
     """The number of statements with each kind of part."""
+    answered: Counter[str] = field(default_factory=Counter)
+    """The number of such statements that were compared with DuckDB, because they were not refused."""
     pairs: Counter[str] = field(default_factory=Counter)
     """How often two types were combined, by the kind of part."""
     met: Counter[str] = field(default_factory=Counter)
@@ -71,7 +73,8 @@ def engine_in(folder: Path) -> Iterator[Engine]:
 MEETING = ("cmp", "arith", "between", "in", "inq", "case", "switch", "coalesce", "nullif", "setop")
 
 
-def cover(report: Report, node: Node) -> None:
+def cover(report: Report, node: Node) -> set[str]:
+    """Count the parts of a statement and return them."""
     parts = set()
     for part in node.walk():
         name = part.op
@@ -95,6 +98,7 @@ def cover(report: Report, node: Node) -> None:
                 for other in types[place:]:
                     report.pairs[f"{part.op} {one} {other}"] += 1
     report.parts.update(parts)
+    return parts
 
 
 def check(engine: Engine, node: Node, name: str) -> Finding | None:
@@ -138,7 +142,8 @@ def run(
     for index in indices:
         node, checks = statement(seed, index)
         report.statements += 1
-        cover(report, node)
+        parts = cover(report, node)
+        compared = engine.met["duck: compared"]
         for name in checks:
             finding = check(engine, node, name)
             defect = None if finding is None or strict else known(node, finding.kind, finding.found)
@@ -149,6 +154,8 @@ def run(
                 report.findings.append((index, finding))
                 told(index, finding)
                 break
+        if engine.met["duck: compared"] > compared:
+            report.answered.update(parts)
         if most is not None and len(report.findings) >= most:
             break
     report.met = engine.met

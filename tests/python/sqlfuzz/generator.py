@@ -407,7 +407,8 @@ class Generator:
         return make("exists", query, value=self.rng.choice(["EXISTS", "NOT EXISTS"]))
 
     def in_query(self, scope: Scope) -> Node:
-        source, inside, where = self.inner(scope, self.chance(0.2))
+        # An IN that refers to the outer query is refused.
+        source, inside, where = self.inner(scope, self.chance(0.02))
         if self.chance(0.25):
             value = self.string(scope, 0)
             found = self.string(inside, 0)
@@ -419,7 +420,9 @@ class Generator:
             if common(value.type, found.type) is None:
                 value, found = self.together([value, found])
         query = self.select_of(found, source, where, self.chance(0.1))
-        return make("inq", value, query, value=self.rng.choice(["IN", "NOT IN"]))
+        # NOT IN is refused unless its left side is a column.
+        negated = self.chance(0.5 if value.op == "col" else 0.05)
+        return make("inq", value, query, value="NOT IN" if negated else "IN")
 
     def scalar(self, scope: Scope) -> Node:
         source, inside, where = self.inner(scope, self.chance(0.5))
@@ -632,7 +635,11 @@ class Generator:
             order = make("order", *(self.key(make("col", value=("", name), type=kind)) for name, kind in chosen))
         if self.chance(0.2 if top or limited else 0.05):
             count = self.rng.choice([0, 1, 3, 10, 100, None])
-            limit = make("limit", value=(count, self.rng.choice([0, 0, 1, 5]) if count is not None else 2))
+            offset = self.rng.choice([0, 0, 1, 5]) if count is not None else 2
+            if not top and self.chance(0.95):
+                # An OFFSET in a subquery is refused.
+                count, offset = count or 10, 0
+            limit = make("limit", value=(count, offset))
             value = "total"
         self.ctes = outer
         return make("query", make("ctes", *ctes), body, order, limit, value=value)
@@ -652,6 +659,10 @@ class Generator:
                 a, b = self.string(sides[0][1], 1), self.string(sides[1][1], 1)
             if common(a.type, b.type) is None:
                 a, b = self.together([a, b])
+            both = common(a.type, b.type)
+            if kind in ("INTERSECT", "EXCEPT") and a.type != b.type and both not in (None, WIDE) and self.chance(0.9):
+                # Different types are refused.
+                a, b = cast(a, both), cast(b, both)
             columns.append((a, b))
         made = []
         for place, (source, _, where) in enumerate(sides):
@@ -811,6 +822,9 @@ class Generator:
             limit = make("limit", value=(self.rng.choice([1, 5, 10, 50]), self.rng.choice([0, 0, 3])))
         query = make("query", make("ctes"), body, order, limit)
         if self.chance(0.35):
+            if limit.op != "none" and limit.value[1] and self.chance(0.95):
+                # An OFFSET in a subquery is refused.
+                query = query.with_arg(3, make("limit", value=(limit.value[0], 0)))
             alias = self.alias("d")
             inside = Scope([Column(alias, *each) for each in outputs(query)])
             columns = [make("item", column.node(), value=column.name) for column in inside.columns]

@@ -1,4 +1,4 @@
-//! Conditions on columns that a consumer adds to a planned query.
+//! Filters on columns that a consumer adds to a planned query.
 
 use super::determinism::Determinism;
 use super::errors::query_error;
@@ -9,18 +9,18 @@ use datafusion::logical_expr::utils::{conjunction, disjunction};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator, binary_expr, lit};
 use datafusion::scalar::ScalarValue;
 
-/// A condition on columns of a result. Like a WHERE, it selects the rows for which it is true, not null.
+/// A filter on columns of a result. Like a WHERE, it selects the rows for which it is true, not null.
 #[derive(Clone, Debug)]
-pub(crate) enum Condition {
-    All(Vec<Condition>),
-    Any(Vec<Condition>),
-    Not(Box<Condition>),
+pub(crate) enum ResultFilter {
+    All(Vec<ResultFilter>),
+    Any(Vec<ResultFilter>),
+    Not(Box<ResultFilter>),
     IsNull(String),
     Compare(String, Operator, ScalarValue),
     OneOf(String, Vec<ScalarValue>),
 }
 
-impl Condition {
+impl ResultFilter {
     /// Returns the comparison with this sign.
     pub(crate) fn operator(sign: &str) -> Option<Operator> {
         Some(match sign {
@@ -40,20 +40,20 @@ impl Condition {
             let column = place.map(|place| Expr::Column(schema.qualified_field(place).into()));
             column.ok_or_else(|| Error::query(format!("the result has no column {name}")))
         };
-        let all = |conditions: &[Condition]| conditions.iter().map(|condition| condition.expr(schema)).collect();
+        let all = |conditions: &[ResultFilter]| conditions.iter().map(|condition| condition.expr(schema)).collect();
         let exprs: Result<Vec<Expr>> = match self {
-            Condition::All(conditions) | Condition::Any(conditions) => all(conditions),
+            ResultFilter::All(conditions) | ResultFilter::Any(conditions) => all(conditions),
             _ => Ok(Vec::new()),
         };
         Ok(match self {
-            Condition::All(_) => conjunction(exprs?).unwrap_or_else(|| lit(true)),
-            Condition::Any(_) => disjunction(exprs?).unwrap_or_else(|| lit(false)),
-            Condition::Not(condition) => Expr::Not(Box::new(condition.expr(schema)?)),
-            Condition::IsNull(name) => Expr::IsNull(Box::new(column(name)?)),
-            Condition::Compare(name, operator, value) => {
+            ResultFilter::All(_) => conjunction(exprs?).unwrap_or_else(|| lit(true)),
+            ResultFilter::Any(_) => disjunction(exprs?).unwrap_or_else(|| lit(false)),
+            ResultFilter::Not(condition) => Expr::Not(Box::new(condition.expr(schema)?)),
+            ResultFilter::IsNull(name) => Expr::IsNull(Box::new(column(name)?)),
+            ResultFilter::Compare(name, operator, value) => {
                 binary_expr(column(name)?, *operator, Expr::Literal(value.clone(), None))
             }
-            Condition::OneOf(name, values) => {
+            ResultFilter::OneOf(name, values) => {
                 let values = values.iter().map(|value| Expr::Literal(value.clone(), None)).collect();
                 column(name)?.in_list(values, false)
             }
@@ -64,7 +64,7 @@ impl Condition {
 impl Query {
     /// Returns a query for the rows that meet a condition, in the same order. `None` if the plan has a LIMIT, or a sort
     /// by columns that are not in the result: a filter above them is no part of the scan.
-    pub(crate) fn filter(&self, condition: &Condition) -> Result<Option<Query>> {
+    pub(crate) fn filter(&self, condition: &ResultFilter) -> Result<Option<Query>> {
         fn filtered(plan: LogicalPlan, expr: Expr) -> DataFusionResult<Option<LogicalPlan>> {
             Ok(match plan {
                 LogicalPlan::Limit(_) | LogicalPlan::Explain(_) | LogicalPlan::Analyze(_) => None,

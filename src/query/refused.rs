@@ -1,0 +1,476 @@
+//! The statements that DataFusion 55.2 answers wrongly or cannot plan, and how to say them differently.
+//!
+//! [`REFUSED`] is the list. Each entry has an example. The tests show that the example is refused, and that DataFusion
+//! without this list answers it wrongly or fails. So a test fails when a new version of DataFusion answers it rightly;
+//! then remove the entry.
+//!
+//! A statement of the list is recognized before it is planned ([`check_query`], [`check_select`], [`check_expr`]), before
+//! types are resolved ([`check_plan`]), or afterwards ([`check_types`]).
+
+use super::errors::external;
+use super::rewrites::input_schema;
+use crate::error::{Error, Result};
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, ExprSchema, NullEquality, Result as DataFusionResult};
+use datafusion::logical_expr::expr::{InSubquery, WindowFunction};
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{
+    Aggregate, BinaryExpr, Case, Expr, JoinType, Limit, LogicalPlan, Operator, SkipType, Subquery,
+};
+use datafusion::sql::sqlparser::ast::{
+    self, BinaryOperator, GroupByExpr, JoinConstraint, JoinOperator, OrderByKind, SelectItem, SetExpr, SetOperator,
+    SetQuantifier,
+};
+
+/// An entry of the list.
+#[derive(Debug)]
+struct Refusal {
+    /// The kind of statement.
+    what: &'static str,
+    /// What to write instead.
+    instead: &'static str,
+    /// The issue of apache/datafusion; `None` if none was found.
+    issue: Option<u32>,
+    /// An example over the tables of the tests, and its right rows; `None` if DataFusion fails.
+    #[cfg(test)]
+    example: &'static str,
+    #[cfg(test)]
+    rows: Option<&'static str>,
+}
+
+impl Refusal {
+    fn error(&self) -> Error {
+        let issue = self.issue.map_or_else(String::new, |issue| format!(" (apache/datafusion#{issue})"));
+        let why = format!("DataFusion answers it wrongly or cannot plan it{issue}: {}", self.instead);
+        Error::refused(self.what, why)
+    }
+}
+
+macro_rules! refusals {
+    ($($name:ident: $what:expr, $issue:expr, $instead:expr, $example:expr, $rows:expr;)*) => {
+        $(static $name: Refusal = Refusal {
+            what: $what,
+            instead: $instead,
+            issue: $issue,
+            #[cfg(test)]
+            example: $example,
+            #[cfg(test)]
+            rows: $rows,
+        };)*
+
+        /// All entries.
+        #[cfg(test)]
+        static REFUSED: &[&Refusal] = &[$(&$name),*];
+    };
+}
+
+refusals! {
+    OUTSIDE_WHERE: "IN (SELECT …) or EXISTS outside WHERE and HAVING", None,
+        "join with the rows, or count them in a scalar subquery",
+        "SELECT run_id IN (SELECT run_id FROM u) FROM runs", None;
+    CORRELATED_IN: "IN (SELECT …) that refers to the outer query", Some(25_347),
+        "write EXISTS (SELECT 1 FROM … WHERE y = x AND …), or NOT EXISTS",
+        "SELECT run_id FROM runs AS r WHERE run_id NOT IN (SELECT u.run_id FROM u WHERE u.label = r.engine)",
+        Some("3|4");
+    NULL_OF_IN: "IN (SELECT …) inside another expression than AND, OR and CASE", Some(8241),
+        "write EXISTS (SELECT 1 FROM … WHERE y = x)",
+        "SELECT run_id FROM runs WHERE (run_id IN (SELECT run_id FROM u)) IS NULL", Some("3|4");
+    NOT_IN: "NOT IN (SELECT …) beside OR, or with another left side than a column", Some(25_474),
+        "write NOT EXISTS (SELECT 1 FROM … WHERE y = x)",
+        "SELECT run_id FROM runs WHERE run_id NOT IN (SELECT run_id FROM u) OR run_id = 1", Some("1");
+    TUPLE_IN: "(a, b) IN (SELECT …)", None,
+        "write EXISTS (SELECT 1 FROM … WHERE x = a AND y = b), or a join",
+        "SELECT run_id FROM runs WHERE (run_id, engine) IN (SELECT run_id, label FROM u)", None;
+    CORRELATED: "a subquery that refers to the outer query, beyond a comparison in its WHERE", Some(25_519),
+        "join with the rows of the subquery. EXISTS may have no aggregate, window, LIMIT or UNION. A scalar subquery needs \
+         one aggregate without GROUP BY and HAVING, and compares outer columns with =",
+        "SELECT run_id FROM runs AS r WHERE EXISTS (SELECT max(run_id) FROM u WHERE u.run_id = r.run_id)",
+        Some("1|2|3|4");
+    LATERAL: "a LATERAL subquery that refers to the outer query", Some(25_519),
+        "compute it for all rows in FROM, and join with them",
+        "SELECT n FROM runs AS r, LATERAL (SELECT count(*) OVER () AS n FROM u WHERE u.run_id = r.run_id) AS d",
+        Some("1|1");
+    TWO_LEVELS: "a subquery that refers to a query two or more levels out", Some(15_558),
+        "join that table in the enclosing query",
+        "SELECT run_id FROM runs AS r WHERE EXISTS (SELECT 1 FROM u AS a WHERE EXISTS (SELECT 1 FROM u WHERE \
+         u.run_id = r.run_id))",
+        None;
+    MIXED_OUTER: "a subquery that refers to an outer column of mixed types", None,
+        "cast the column to one type in the outer FROM",
+        "SELECT c FROM (SELECT run_id AS c FROM runs UNION ALL SELECT 3000000000.5) AS d WHERE EXISTS \
+         (SELECT 1 FROM u WHERE u.run_id = d.c)",
+        Some("1.0|2.0");
+    MULTISETS: "INTERSECT ALL or EXCEPT ALL", None,
+        "number equal rows with row_number(), and leave ALL out",
+        "SELECT engine FROM runs EXCEPT ALL SELECT label FROM u WHERE label = 'a' AND run_id = 1", Some("NULL|a|b");
+    MIXED_SETS: "INTERSECT or EXCEPT over columns of different types", None,
+        "cast both sides to one type",
+        "SELECT c / 2 FROM (SELECT 3 AS c INTERSECT SELECT 3.0) AS d", Some("1.5");
+    USING_OUTER: "RIGHT JOIN or FULL JOIN with USING or NATURAL", Some(22_881),
+        "write ON, and coalesce(a.key, b.key)",
+        "SELECT run_id FROM (SELECT run_id FROM u WHERE run_id = 1) AS a RIGHT JOIN runs USING (run_id)",
+        Some("1|2|3|4");
+    OFFSET: "OFFSET in a subquery", Some(23_534),
+        "number the rows with row_number(), and compare the number",
+        "SELECT sum(a) FROM (SELECT run_id AS a FROM runs ORDER BY num_steps OFFSET 2) AS d", Some("3");
+    FILTER_OF_TOTAL: "an aggregate with FILTER over an aggregate without GROUP BY", None,
+        "write CASE in its argument",
+        "SELECT count(n) FILTER (WHERE n <> 4) FROM (SELECT count(*) AS n FROM runs) AS d", Some("0");
+    ORDER_OF_CAST: "ORDER BY a result column that has the name of another column, which GROUP BY casts", None,
+        "rename the result column",
+        "SELECT num_steps AS run_id, CAST(run_id AS DOUBLE) AS x FROM runs GROUP BY num_steps, CAST(run_id AS DOUBLE) \
+         ORDER BY run_id",
+        Some("10 4.0|20 3.0|30 2.0|40 1.0");
+    COMPARED_KEY: "a comparison with CASE or COALESCE as a key of ORDER BY or PARTITION BY", Some(20_194),
+        "give the comparison a name in a subquery",
+        "SELECT sum(num_steps) OVER (PARTITION BY coalesce(engine, 'x') > 'a') FROM runs", Some("30|30|70|70");
+    NULL_STRUCT: "a field of a struct that CASE, COALESCE or NULLIF returns", Some(25_120),
+        "choose between the fields",
+        "SELECT nullif(s, s)['a'] FROM structs", Some("NULL|NULL");
+    IS_DISTINCT: "IS DISTINCT FROM beside AND or OR", None,
+        "put it in parentheses",
+        "SELECT run_id FROM runs WHERE run_id IS DISTINCT FROM 1 AND run_id < 3", Some("2");
+}
+
+/// Refuses a query of a statement's syntax tree.
+pub(super) fn check_query(query: &ast::Query) -> Result<()> {
+    let refused = if has_multisets(&query.body) {
+        Some(&MULTISETS)
+    } else if orders_by_cast(query) {
+        Some(&ORDER_OF_CAST)
+    } else {
+        None
+    };
+    refused.map_or(Ok(()), |refused| Err(refused.error()))
+}
+
+/// Refuses the joins of a FROM.
+pub(super) fn check_joins<'a>(joins: impl IntoIterator<Item = &'a ast::Join>) -> Result<()> {
+    let is_wrong = |join: &ast::Join| match &join.join_operator {
+        JoinOperator::Right(keys) | JoinOperator::RightOuter(keys) | JoinOperator::FullOuter(keys) => {
+            matches!(keys, JoinConstraint::Using(_) | JoinConstraint::Natural)
+        }
+        _ => false,
+    };
+    if joins.into_iter().any(is_wrong) { Err(USING_OUTER.error()) } else { Ok(()) }
+}
+
+/// Refuses an expression of a statement's syntax tree.
+pub(super) fn check_expr(expr: &ast::Expr) -> Result<()> {
+    let is_and_or =
+        |expr: &ast::Expr| matches!(expr, ast::Expr::BinaryOp { op: BinaryOperator::And | BinaryOperator::Or, .. });
+    match expr {
+        // The parser takes everything that follows as the right operand.
+        ast::Expr::IsDistinctFrom(_, right) | ast::Expr::IsNotDistinctFrom(_, right) if is_and_or(right) => {
+            Err(IS_DISTINCT.error())
+        }
+        ast::Expr::InSubquery { expr, .. } if matches!(expr.as_ref(), ast::Expr::Tuple(_)) => Err(TUPLE_IN.error()),
+        _ => Ok(()),
+    }
+}
+
+fn has_multisets(body: &SetExpr) -> bool {
+    let SetExpr::SetOperation { op, set_quantifier, left, right } = body else { return false };
+    let keeps_equal_rows = matches!(set_quantifier, SetQuantifier::All | SetQuantifier::AllByName);
+    keeps_equal_rows && *op != SetOperator::Union || has_multisets(left) || has_multisets(right)
+}
+
+/// Returns whether ORDER BY names a result column that has the name of another column, which GROUP BY casts. DataFusion
+/// names `CAST(x AS …)` like `x`, and prefers that to a result column.
+fn orders_by_cast(query: &ast::Query) -> bool {
+    fn name_of(name: &ast::Ident) -> String {
+        if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
+    }
+    fn cast_column(expr: &ast::Expr, in_cast: bool) -> Option<String> {
+        match expr {
+            ast::Expr::Nested(inner) => cast_column(inner, in_cast),
+            ast::Expr::Cast { expr: inner, .. } => cast_column(inner, true),
+            ast::Expr::Identifier(name) if in_cast => Some(name_of(name)),
+            ast::Expr::CompoundIdentifier(names) if in_cast => names.last().map(name_of),
+            _ => None,
+        }
+    }
+    let (SetExpr::Select(select), Some(order)) = (query.body.as_ref(), &query.order_by) else { return false };
+    let (GroupByExpr::Expressions(keys, _), OrderByKind::Expressions(order)) = (&select.group_by, &order.kind) else {
+        return false;
+    };
+    let casts: Vec<String> = keys.iter().filter_map(|key| cast_column(key, false)).collect();
+    let is_sorted_by = |name: &str| {
+        order.iter().any(|key| matches!(&key.expr, ast::Expr::Identifier(sorted) if name_of(sorted) == name))
+    };
+    select.projection.iter().any(|item| match item {
+        SelectItem::ExprWithAlias { expr, alias } => {
+            let name = name_of(alias);
+            casts.contains(&name) && is_sorted_by(&name) && cast_column(expr, false).is_none_or(|column| column != name)
+        }
+        _ => false,
+    })
+}
+
+/// Refuses a plan before its types are resolved.
+pub(super) fn check_plan(plan: &LogicalPlan) -> DataFusionResult<()> {
+    let last_limit = last_limit(plan);
+    plan.apply_with_subqueries(|node| {
+        for input in node.inputs() {
+            // Other subqueries are expressions.
+            if let LogicalPlan::Subquery(subquery) = input {
+                refuse_if(!subquery.outer_ref_columns.is_empty(), &LATERAL)?;
+            }
+        }
+        match node {
+            LogicalPlan::Limit(limit) => {
+                let is_last = last_limit.is_some_and(|last| std::ptr::eq(last, limit));
+                refuse_if(!is_last && !matches!(limit.get_skip_type()?, SkipType::Literal(0)), &OFFSET)?;
+            }
+            LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty() && is_over_total(&aggregate.input) => {
+                let has_filter = |expr: &Expr| {
+                    expr.exists(|part| {
+                        Ok(matches!(part, Expr::AggregateFunction(function) if function.params.filter.is_some()))
+                    })
+                };
+                for expr in &aggregate.aggr_expr {
+                    refuse_if(has_filter(expr)?, &FILTER_OF_TOTAL)?;
+                }
+            }
+            LogicalPlan::Filter(filter) => {
+                for condition in split_conjunction(&filter.predicate) {
+                    check_in(condition, Place::Conjunct)?;
+                }
+            }
+            _ => {}
+        }
+        node.apply_expressions(|expr| {
+            expr.apply(|part| {
+                check_part(part, node)?;
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(())
+}
+
+/// Refuses a plan whose types are resolved.
+pub(super) fn check_types(plan: &LogicalPlan) -> DataFusionResult<()> {
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::Join(join) = node
+            && join.null_equality == NullEquality::NullEqualsNull
+            && matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti)
+        {
+            let (left, right) = (join.left.schema(), join.right.schema());
+            let mut types = left.fields().iter().zip(right.fields());
+            refuse_if(types.any(|(left, right)| differ(left.data_type(), right.data_type())), &MIXED_SETS)?;
+        }
+        let schema = input_schema(node);
+        node.apply_expressions(|expr| {
+            expr.apply(|part| {
+                let outer = subquery_of(part).map_or(&[][..], |subquery| &subquery.outer_ref_columns);
+                for reference in outer {
+                    if let Expr::OuterReferenceColumn(field, column) = reference {
+                        let found = schema.field_from_column(column).ok();
+                        refuse_if(found.is_some_and(|found| found.data_type() != field.data_type()), &MIXED_OUTER)?;
+                    }
+                }
+                if let Expr::ScalarFunction(call) = part
+                    && call.name() == "get_field"
+                {
+                    let is_nullif = |base: &Expr| matches!(base, Expr::ScalarFunction(call) if call.name() == "nullif");
+                    refuse_if(call.args.first().is_some_and(|base| is_choice(base) || is_nullif(base)), &NULL_STRUCT)?;
+                }
+                if let Expr::WindowFunction(window) = part {
+                    let WindowFunction { params, .. } = window.as_ref();
+                    let keys = params.partition_by.iter().chain(params.order_by.iter().map(|key| &key.expr));
+                    for key in keys {
+                        refuse_if(compares_choices(key)?, &COMPARED_KEY)?;
+                    }
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })?;
+        if let LogicalPlan::Sort(sort) = node {
+            for key in &sort.expr {
+                refuse_if(compares_choices(&key.expr)?, &COMPARED_KEY)?;
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(())
+}
+
+fn refuse_if(is_refused: bool, refusal: &Refusal) -> DataFusionResult<()> {
+    if is_refused { Err(external(refusal.error())) } else { Ok(()) }
+}
+
+/// Returns the LIMIT at the end of a statement.
+fn last_limit(plan: &LogicalPlan) -> Option<&Limit> {
+    match plan {
+        LogicalPlan::Limit(limit) => Some(limit),
+        LogicalPlan::Explain(explain) => last_limit(&explain.plan),
+        LogicalPlan::Analyze(analyze) => last_limit(&analyze.input),
+        LogicalPlan::Projection(projection) => last_limit(&projection.input),
+        _ => None,
+    }
+}
+
+/// Returns whether a plan is an aggregate without GROUP BY.
+fn is_over_total(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
+        LogicalPlan::Projection(projection) => is_over_total(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => is_over_total(&alias.input),
+        _ => false,
+    }
+}
+
+/// Returns whether two types have different values, not only different encodings of texts.
+fn differ(left: &DataType, right: &DataType) -> bool {
+    fn plain(dtype: &DataType) -> &DataType {
+        if let DataType::Dictionary(_, values) = dtype { plain(values) } else { dtype }
+    }
+    let (left, right) = (plain(left), plain(right));
+    let is_null = *left == DataType::Null || *right == DataType::Null;
+    !is_null && !left.equals_datatype(right) && !(left.is_string() && right.is_string())
+}
+
+fn is_choice(expr: &Expr) -> bool {
+    match expr {
+        Expr::Case(_) => true,
+        Expr::ScalarFunction(call) => ["coalesce", "nvl", "nvl2"].contains(&call.name()),
+        _ => false,
+    }
+}
+
+/// Returns whether an expression is a comparison over a CASE or COALESCE.
+fn compares_choices(key: &Expr) -> DataFusionResult<bool> {
+    key.exists(|part| match part {
+        Expr::BinaryExpr(BinaryExpr { op: Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq, .. }) => {
+            part.exists(|part| Ok(is_choice(part)))
+        }
+        _ => Ok(false),
+    })
+}
+
+/// The place of an IN condition.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// A condition of WHERE or HAVING, or one of several joined with AND.
+    Conjunct,
+    /// A place where null and false have the same effect.
+    Condition,
+    /// Anywhere else.
+    Value,
+}
+
+/// Refuses IN conditions whose null DataFusion confuses with false. It evaluates them as joins that return true or false,
+/// except NOT IN as a whole condition.
+fn check_in(expr: &Expr, place: Place) -> DataFusionResult<()> {
+    match expr {
+        Expr::InSubquery(InSubquery { expr: value, negated, .. }) => {
+            let is_column = matches!(value.as_ref(), Expr::Column(_));
+            refuse_if(*negated && (place != Place::Conjunct || !is_column), &NOT_IN)?;
+            refuse_if(place == Place::Value, &NULL_OF_IN)?;
+            check_in(value, Place::Value)
+        }
+        Expr::Not(inner) if place == Place::Conjunct && matches!(inner.as_ref(), Expr::InSubquery(_)) => {
+            let Expr::InSubquery(condition) = inner.as_ref() else { return Ok(()) };
+            let negated = !condition.negated;
+            check_in(&Expr::InSubquery(InSubquery { negated, ..condition.clone() }), place)
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::And | Operator::Or, right }) => {
+            let place = if place == Place::Value { place } else { Place::Condition };
+            check_in(left, place)?;
+            check_in(right, place)
+        }
+        Expr::Case(Case { expr: None, when_then_expr, else_expr }) => {
+            let place = if place == Place::Value { place } else { Place::Condition };
+            for (when, then) in when_then_expr {
+                check_in(when, Place::Condition)?;
+                check_in(then, place)?;
+            }
+            else_expr.as_ref().map_or(Ok(()), |otherwise| check_in(otherwise, place))
+        }
+        other => {
+            other.apply_children(|child| {
+                check_in(child, Place::Value)?;
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+            Ok(())
+        }
+    }
+}
+
+fn subquery_of(expr: &Expr) -> Option<&Subquery> {
+    match expr {
+        Expr::InSubquery(condition) => Some(&condition.subquery),
+        Expr::Exists(condition) => Some(&condition.subquery),
+        Expr::ScalarSubquery(subquery) => Some(subquery),
+        _ => None,
+    }
+}
+
+/// Refuses a part of an expression of `node`.
+fn check_part(part: &Expr, node: &LogicalPlan) -> DataFusionResult<()> {
+    let Some(subquery) = subquery_of(part) else { return Ok(()) };
+    let is_scalar = matches!(part, Expr::ScalarSubquery(_));
+    refuse_if(!is_scalar && !matches!(node, LogicalPlan::Filter(_)), &OUTSIDE_WHERE)?;
+    if subquery.outer_ref_columns.is_empty() {
+        return Ok(());
+    }
+    refuse_if(matches!(part, Expr::InSubquery(_)), &CORRELATED_IN)?;
+    let is_near = |column: &Column| node.inputs().iter().any(|input| input.schema().has_column(column));
+    let is_far = |outer: &Expr| matches!(outer, Expr::OuterReferenceColumn(_, column) if !is_near(column));
+    refuse_if(subquery.outer_ref_columns.iter().any(is_far), &TWO_LEVELS)?;
+    refuse_if(!is_join(&subquery.subquery, is_scalar)?, &CORRELATED)
+}
+
+/// Returns whether DataFusion rewrites a correlated subquery to a join that gives the same rows. A join is not enough for
+/// an aggregate, which returns a row even for no input, and for windows and limits, which apply to each outer row.
+fn is_join(plan: &LogicalPlan, is_scalar: bool) -> DataFusionResult<bool> {
+    let mut num_totals = 0;
+    let mut is_join = true;
+    plan.apply(|node| {
+        if !node.exists(refers_to_outer)? {
+            return Ok(TreeNodeRecursion::Jump);
+        }
+        is_join &= match node {
+            LogicalPlan::Aggregate(Aggregate { group_expr, .. }) => {
+                num_totals += 1;
+                is_scalar && group_expr.is_empty() && num_totals == 1 && !refers_to_outer(node)?
+            }
+            LogicalPlan::Filter(filter) if is_scalar => {
+                num_totals == 1 && split_conjunction(&filter.predicate).into_iter().all(is_comparison)
+            }
+            LogicalPlan::Filter(_) => true,
+            LogicalPlan::Projection(_) | LogicalPlan::Sort(_) => !is_scalar || !refers_to_outer(node)?,
+            LogicalPlan::Join(_) => !is_scalar || !refers_to_outer(node)?,
+            LogicalPlan::SubqueryAlias(_) | LogicalPlan::Distinct(_) => true,
+            _ => false,
+        };
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(is_join && (!is_scalar || num_totals == 1))
+}
+
+/// Returns whether a condition has no outer column, or compares outer columns with = only.
+fn is_comparison(condition: &Expr) -> bool {
+    let is_outer = |expr: &Expr| expr.column_refs().is_empty();
+    match condition {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {
+            !condition.contains_outer() || is_outer(left) != is_outer(right)
+        }
+        other => !other.contains_outer(),
+    }
+}
+
+/// Returns whether the expressions of a node refer to an outer query.
+fn refers_to_outer(node: &LogicalPlan) -> DataFusionResult<bool> {
+    let mut found = false;
+    node.apply_expressions(|expr| {
+        found |= expr.contains_outer();
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! The list of refused statements and the rewrites, each beside DataFusion without them, over the same tables.
+
+use super::super::errors::query_error;
+use super::super::options::QueryOptions;
+use super::super::{guard, rewrites, session};
+use super::{REFUSED, check_types};
+use crate::Phases;
+use crate::error::{Error, ErrorKind, Result};
+use arrow::array::{Array, ArrayRef, RecordBatch, StringArray, StructArray, UInt32Array};
+use arrow::datatypes::{DataType, Field, Schema};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::execution::SessionStateBuilder;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_plan::collect;
+use datafusion::prelude::{ParquetReadOptions, SessionContext};
+use parquet::arrow::ArrowWriter;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Statements that a rewrite corrects, with their rows.
+const CORRECTED: [(&str, &str); 14] = [
+    ("SELECT n FROM (SELECT count(*) AS n FROM runs) AS d WHERE (SELECT max(run_id) FROM runs) < 0", ""),
+    ("SELECT count(*) FROM runs AS r JOIN u ON 'a' = u.label WHERE u.label = 'a'", "8"),
+    ("SELECT u.run_id, s.run_id FROM u LEFT JOIN runs AS s ON s.run_id = u.run_id WHERE s.run_id IS NULL", "NULL NULL"),
+    (
+        "SELECT d.engine FROM runs AS r LEFT JOIN (SELECT * FROM runs WHERE engine = 'b') AS d ON r.run_id = d.run_id \
+         ORDER BY d.engine NULLS FIRST",
+        "NULL|NULL|NULL|b",
+    ),
+    (
+        "SELECT t AS c, sum(n) FROM (SELECT 'late' AS t, run_id AS n FROM runs) AS x \
+         GROUP BY GROUPING SETS ((t, n), (t), ()) ORDER BY c DESC NULLS FIRST, 2 LIMIT 3",
+        "NULL 10|late 1|late 2",
+    ),
+    ("SELECT count(*) FROM runs WHERE (SELECT num_steps FROM runs WHERE run_id = 9) IS NULL", "4"),
+    ("SELECT count(*) FROM runs WHERE TRY_CAST(num_steps * 100 AS TINYINT) > 5", "0"),
+    (
+        "SELECT count(*) FROM (SELECT CAST(run_id + 0.3 AS DECIMAL(10, 2)) AS a FROM runs) AS d WHERE CAST(a AS INT) = 2",
+        "1",
+    ),
+    (
+        "SELECT run_id FROM runs AS r WHERE 0 IN (1, (SELECT count(*) FROM runs AS o WHERE o.engine = r.engine)) \
+         ORDER BY run_id",
+        "4",
+    ),
+    ("SELECT run_id FROM runs WHERE 10 / (CAST(run_id AS BIGINT) - 3) > 0 AND run_id <> 3", "4"),
+    ("SELECT -n AS n FROM (SELECT DISTINCT num_steps AS n FROM runs) AS d ORDER BY n LIMIT 2", "-40|-30"),
+    ("SELECT m AS k, k AS m FROM (SELECT run_id AS k, num_steps AS m FROM runs) ORDER BY m LIMIT 1", "40 1"),
+    ("SELECT sum(engine = 'a') FROM runs", "2"),
+    (
+        "SELECT max(b) * 3 FROM (SELECT CAST(18446744073709551615 AS BIGINT UNSIGNED) AS b FROM runs) AS d",
+        "18446744073709551613",
+    ),
+];
+
+fn write(folder: &Path, name: &str, columns: Vec<(&str, ArrayRef, bool)>) {
+    let fields: Vec<Field> = columns
+        .iter()
+        .map(|(name, array, is_nullable)| Field::new(*name, array.data_type().clone(), *is_nullable))
+        .collect();
+    let schema = Arc::new(Schema::new(fields));
+    let arrays = columns.into_iter().map(|(_, array, _)| array).collect();
+    let batch = RecordBatch::try_new(Arc::clone(&schema), arrays).unwrap();
+    let mut writer = ArrowWriter::try_new(File::create(folder.join(name)).unwrap(), schema, None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+}
+
+const TABLES: [&str; 3] = ["runs", "u", "structs"];
+
+/// Returns DataFusion without the rewrites of this crate, and with them, over the same files.
+async fn engines(folder: &Path) -> (SessionContext, SessionContext) {
+    let numbers = |numbers: &[u32]| Arc::new(UInt32Array::from(numbers.to_vec())) as ArrayRef;
+    let texts = |texts: &[Option<&str>]| Arc::new(StringArray::from(texts.to_vec())) as ArrayRef;
+    write(
+        folder,
+        "runs",
+        vec![
+            ("run_id", numbers(&[1, 2, 3, 4]), false),
+            ("num_steps", numbers(&[40, 30, 20, 10]), false),
+            ("engine", texts(&[Some("a"), Some("a"), Some("b"), None]), true),
+        ],
+    );
+    let run_ids = Arc::new(UInt32Array::from(vec![Some(1), Some(2), None])) as ArrayRef;
+    write(folder, "u", vec![("run_id", run_ids, true), ("label", texts(&[Some("a"), Some("b"), Some("a")]), true)]);
+    let config = || session::config(&QueryOptions::default());
+    let mut plain = config();
+    plain.options_mut().optimizer.enable_topk_aggregation = true;
+    let plain = SessionStateBuilder::new().with_config(plain).with_default_features().build();
+    let plain = SessionContext::new_with_state(plain);
+    let ours = guard::configure(SessionStateBuilder::new().with_config(config()), Phases::default())
+        .with_physical_optimizer_rules(rewrites::physical_rules(PhysicalOptimizer::default().rules));
+    let ours = SessionContext::new_with_state(ours.build());
+    for table in ["runs", "u"] {
+        let path = folder.join(table);
+        let options = ParquetReadOptions::default().file_extension("");
+        plain.register_parquet(table, path.to_str().unwrap(), options).await.unwrap();
+        ours.register_table(table, plain.table_provider(table).await.unwrap()).unwrap();
+    }
+    let a: ArrayRef = Arc::new(UInt32Array::from(vec![1, 2]));
+    let structs: ArrayRef = Arc::new(StructArray::from(vec![(Arc::new(Field::new("a", DataType::UInt32, true)), a)]));
+    let structs = RecordBatch::try_from_iter([("s", structs)]).unwrap();
+    for context in [&plain, &ours] {
+        context.register_batch("structs", structs.clone()).unwrap();
+    }
+    (plain, ours)
+}
+
+/// Returns the rows of a statement: cells between spaces, and rows between bars. Rows without an order are sorted.
+async fn rows_of(context: &SessionContext, text: &str, is_ours: bool) -> Result<String> {
+    let state = context.state();
+    let plan = match is_ours {
+        true => guard::planned(text, &TABLES, &state).await?,
+        false => state.create_logical_plan(text).await.map_err(query_error)?,
+    };
+    let plan = state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).map_err(query_error)?;
+    if is_ours {
+        check_types(&plan).map_err(query_error)?;
+    }
+    let plan = state.create_physical_plan(&plan).await.map_err(query_error)?;
+    let batches = collect(plan, state.task_ctx()).await.map_err(query_error)?;
+    let (mut rows, options) = (Vec::new(), FormatOptions::default().with_null("NULL"));
+    for batch in &batches {
+        let columns: Vec<ArrayFormatter<'_>> =
+            batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options).unwrap()).collect();
+        let row = |row| columns.iter().map(|column| column.value(row).to_string()).collect::<Vec<_>>().join(" ");
+        rows.extend((0..batch.num_rows()).map(row));
+    }
+    if !text.rsplit(')').next().is_some_and(|end| end.contains("ORDER BY")) {
+        rows.sort();
+    }
+    Ok(rows.join("|"))
+}
+
+/// Runs a test with both engines, on several threads.
+fn with_engines<T: Future<Output = ()>>(test: impl FnOnce(SessionContext, SessionContext) -> T) {
+    let folder = tempfile::tempdir().unwrap();
+    let threads = tokio::runtime::Builder::new_multi_thread().thread_stack_size(8 << 20).build().unwrap();
+    threads.block_on(async {
+        let (plain, ours) = engines(folder.path()).await;
+        test(plain, ours).await;
+    });
+}
+
+#[test]
+fn each_entry_refuses_its_example_which_datafusion_answers_wrongly() {
+    with_engines(|plain, ours| async move {
+        for refusal in REFUSED {
+            let refused = rows_of(&ours, refusal.example, true).await;
+            let found = refused.as_ref().map_err(Error::kind);
+            assert!(matches!(found, Err(ErrorKind::QueryRefused { what, .. }) if what == refusal.what), "{found:?}");
+            assert!(refused.unwrap_err().to_string().contains(refusal.instead));
+            let answer = rows_of(&plain, refusal.example, false).await;
+            let is_right = answer.as_ref().is_ok_and(|rows| refusal.rows.is_none_or(|right| rows == right));
+            assert!(!is_right, "DataFusion answers it rightly, so remove the entry: {}: {answer:?}", refusal.what);
+        }
+    });
+}
+
+#[test]
+fn each_rewrite_corrects_a_statement_which_datafusion_answers_wrongly() {
+    with_engines(|plain, ours| async move {
+        for (text, right) in CORRECTED {
+            assert_eq!(rows_of(&ours, text, true).await.unwrap(), right, "{text}");
+            let answer = rows_of(&plain, text, false).await;
+            assert_ne!(
+                answer.as_deref().ok(),
+                Some(right),
+                "DataFusion answers it rightly: remove the rewrite: {text}"
+            );
+        }
+    });
+}
+
+#[test]
+fn the_documentation_lists_each_entry() {
+    let documentation = include_str!("../../../docs/sql.md");
+    for refusal in REFUSED {
+        let line = format!("| {} | {} |", refusal.what, refusal.instead);
+        assert!(documentation.contains(&line), "docs/sql.md has no line {line}");
+    }
+}

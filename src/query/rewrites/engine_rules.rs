@@ -1,0 +1,250 @@
+//! DataFusion's optimizer rules that give wrong answers, restricted to correct rewrites.
+//!
+//! | rule | wrong rewrite | statement | apache/datafusion |
+//! | --- | --- | --- | --- |
+//! | `push_down_filter` | pushes a condition without columns below an aggregate without groups, which then returns a count of 0 instead of no row | `SELECT n FROM (SELECT count(*) AS n FROM steps) WHERE (SELECT max(run_id) FROM runs) < 0` | none found |
+//! | `push_down_filter` | takes two comparisons of a column, of which only one has its literal on the left, for different conditions | `SELECT … FROM steps WHERE phase = 'late' AND 'late' = phase` | #24763 |
+//! | `push_down_filter`, `FilterPushdown` | inline columns, so that a chain of `x + x AS x` makes a filter that is too large to plan | | |
+//! | `FilterPushdown` | matches the columns of a filter by name, although both sides of a join may have a column of that name | `SELECT … FROM steps s RIGHT JOIN runs r ON s.run_id = r.run_id WHERE s.run_id IS NULL` | #25244, #25296 |
+//! | all that use sort orders | keep the numbers of unique columns when a projection moves the columns, and drop the rest of an ORDER BY that begins with one | `SELECT m AS k, k AS m FROM (SELECT move AS k, max(board) AS m FROM steps GROUP BY move) AS d ORDER BY k, m` | none found |
+//! | all that use sort orders | take a column for constant although GROUPING SETS, CUBE, ROLLUP or an outer join fill it with nulls, and drop an ORDER BY of it | `SELECT … FROM runs r LEFT JOIN (SELECT * FROM runs WHERE engine = 'a') AS d ON … ORDER BY d.engine` | none found |
+
+use super::opaque::{Hides, OpaqueExec};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{JoinType, Result as DataFusionResult};
+use datafusion::logical_expr::{BinaryExpr, Expr, Filter, LogicalPlan};
+use datafusion::optimizer::optimizer::ApplyOrder;
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
+use datafusion::physical_plan::unnest::UnnestExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, replace_children_if_necessary};
+use std::sync::Arc;
+
+type LogicalRule = Arc<dyn OptimizerRule + Send + Sync>;
+type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
+type PhysicalPlan = Arc<dyn ExecutionPlan>;
+
+/// The maximum number of expressions of a filter that is pushed down. Planning a filter of this size takes a second.
+const MAX_FILTER: usize = 1 << 14;
+
+/// Returns DataFusion's logical rules, restricted.
+pub(in crate::query) fn logical_rules(rules: Vec<LogicalRule>) -> Vec<LogicalRule> {
+    let restricted = |rule: LogicalRule| match rule.name() {
+        "push_down_filter" => Arc::new(PushDownFilter(rule)) as LogicalRule,
+        _ => rule,
+    };
+    rules.into_iter().map(restricted).collect()
+}
+
+/// Returns DataFusion's physical rules, restricted, and [`HideFalseProperties`] and [`YieldAboveJoins`].
+pub(in crate::query) fn physical_rules(rules: Vec<PhysicalRule>) -> Vec<PhysicalRule> {
+    let restricted = |rule: PhysicalRule| match rule.name() {
+        name if name.starts_with("FilterPushdown") => Arc::new(FilterPushdown(rule)) as PhysicalRule,
+        _ => rule,
+    };
+    let mut rules: Vec<PhysicalRule> = rules.into_iter().map(restricted).collect();
+    // This rule runs before every rule that uses sort orders, but after the rule that expects a GROUP BY directly
+    // under a limit.
+    let at = rules.iter().position(|rule| rule.name() == "LimitedDistinctAggregation").map_or(0, |at| at + 1);
+    rules.insert(at, Arc::new(HideFalseProperties));
+    rules.push(Arc::new(YieldAboveJoins));
+    rules
+}
+
+/// The rule `push_down_filter`, without its wrong rewrites.
+#[derive(Debug)]
+struct PushDownFilter(LogicalRule);
+
+impl OptimizerRule for PushDownFilter {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> DataFusionResult<Transformed<LogicalPlan>> {
+        let plan = with_literals_right(plan)?;
+        let (mut input, mut size) = (&plan.data, 0);
+        while let LogicalPlan::Filter(filter) = input {
+            size += num_expressions(&filter.predicate)?;
+            input = &filter.input;
+        }
+        if has_row_of_nothing(input) || size > MAX_FILTER {
+            return Ok(plan);
+        }
+        let swapped = plan.transformed;
+        let mut moved = self.0.rewrite(plan.data, config)?;
+        moved.transformed |= swapped;
+        Ok(moved)
+    }
+}
+
+/// Moves literals to the right side of comparisons, in a filter and in the filters directly below it.
+fn with_literals_right(plan: LogicalPlan) -> DataFusionResult<Transformed<LogicalPlan>> {
+    let LogicalPlan::Filter(filter) = plan else { return Ok(Transformed::no(plan)) };
+    let input = with_literals_right(Arc::unwrap_or_clone(filter.input))?;
+    let predicate = filter.predicate.transform_up(|expr| {
+        let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expr else { return Ok(Transformed::no(expr)) };
+        Ok(match op.swap() {
+            Some(op) if left.as_literal().is_some() && right.as_literal().is_none() => {
+                Transformed::yes(Expr::BinaryExpr(BinaryExpr { left: right, op, right: left }))
+            }
+            _ => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
+        })
+    })?;
+    let changed = input.transformed || predicate.transformed;
+    let filter = Filter::try_new(predicate.data, Arc::new(input.data))?;
+    Ok(Transformed::new_transformed(LogicalPlan::Filter(filter), changed))
+}
+
+fn num_expressions(expr: &Expr) -> DataFusionResult<usize> {
+    let mut size = 0;
+    expr.apply(|_| {
+        size += 1;
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(size)
+}
+
+/// Returns whether a plan is an aggregate that returns a row even for empty input.
+fn has_row_of_nothing(plan: &LogicalPlan) -> bool {
+    matches!(plan, LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty()
+        || aggregate.group_expr.iter().any(|key| matches!(key, Expr::GroupingSet(_))))
+}
+
+/// The rule `FilterPushdown`, which does not see the inputs of joins and of large filters.
+#[derive(Debug)]
+struct FilterPushdown(PhysicalRule);
+
+impl PhysicalOptimizerRule for FilterPushdown {
+    fn optimize(&self, plan: PhysicalPlan, config: &ConfigOptions) -> DataFusionResult<PhysicalPlan> {
+        let mark = |plan| OpaqueExec::over(plan, Hides::InputOnce);
+        let marked = plan.transform_up(|plan| {
+            if is_join(&plan) {
+                return Ok(Transformed::yes(mark(plan)));
+            }
+            let Some(filter) = plan.downcast_ref::<FilterExec>() else { return Ok(Transformed::no(plan)) };
+            if size_of(filter.predicate())? <= MAX_FILTER {
+                return Ok(Transformed::no(plan));
+            }
+            let input = mark(Arc::clone(filter.input()));
+            Ok(Transformed::yes(replace_children_if_necessary(plan, vec![input])?))
+        })?;
+        let optimized = self.0.optimize(marked.data, config)?;
+        let without_marks = |plan: PhysicalPlan| {
+            let node = plan.downcast_ref::<OpaqueExec>().filter(|node| node.hides() == Hides::InputOnce);
+            Ok(match node {
+                Some(node) => Transformed::yes(Arc::clone(node.input())),
+                None => Transformed::no(plan),
+            })
+        };
+        Ok(if marked.transformed { optimized.transform_up(without_marks)?.data } else { optimized })
+    }
+
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn schema_check(&self) -> bool {
+        self.0.schema_check()
+    }
+}
+
+fn size_of(expr: &Arc<dyn PhysicalExpr>) -> DataFusionResult<usize> {
+    let mut size = 0;
+    expr.apply(|_| {
+        size += 1;
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(size)
+}
+
+fn is_join(plan: &PhysicalPlan) -> bool {
+    plan.is::<HashJoinExec>()
+        || plan.is::<NestedLoopJoinExec>()
+        || plan.is::<CrossJoinExec>()
+        || plan.is::<SortMergeJoinExec>()
+}
+
+/// Inserts nodes that hide properties which DataFusion claims wrongly.
+#[derive(Debug)]
+struct HideFalseProperties;
+
+impl PhysicalOptimizerRule for HideFalseProperties {
+    fn optimize(&self, plan: PhysicalPlan, _: &ConfigOptions) -> DataFusionResult<PhysicalPlan> {
+        let above = |plan: PhysicalPlan| {
+            let hides = match plan.downcast_ref::<AggregateExec>() {
+                Some(aggregate) => match aggregate.group_expr() {
+                    keys if keys.is_empty() => None,
+                    keys if keys.has_grouping_set() => Some(Hides::Order),
+                    _ => (*aggregate.mode() != AggregateMode::Partial).then_some(Hides::Uniqueness),
+                },
+                None => fills_equal_columns(&plan).then_some(Hides::Order),
+            };
+            Ok(match hides {
+                Some(hides) => Transformed::yes(OpaqueExec::over(plan, hides)),
+                None => Transformed::no(plan),
+            })
+        };
+        Ok(plan.transform_up(above)?.data)
+    }
+
+    fn name(&self) -> &'static str {
+        "hide_false_properties"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// Returns whether a plan is an outer join that fills a side with nulls in which a column equals a constant or another
+/// column.
+fn fills_equal_columns(plan: &PhysicalPlan) -> bool {
+    let hash = || plan.downcast_ref::<HashJoinExec>().map(|join| *join.join_type());
+    let nested = || plan.downcast_ref::<NestedLoopJoinExec>().map(|join| *join.join_type());
+    let merge = || plan.downcast_ref::<SortMergeJoinExec>().map(|join| join.join_type());
+    let filled: &[usize] = match hash().or_else(nested).or_else(merge) {
+        Some(JoinType::Left) => &[1],
+        Some(JoinType::Right) => &[0],
+        Some(JoinType::Full) => &[0, 1],
+        _ => &[],
+    };
+    let inputs = plan.children();
+    filled.iter().any(|&side| !inputs[side].equivalence_properties().eq_group().is_empty())
+}
+
+/// Inserts a yielding node above each join and each UNNEST, so that a stopped query ends.
+///
+/// A cancelled task ends only when it yields. A join without keys makes many batches from rows in memory, and the nodes
+/// above it may consume them without ever waiting.
+#[derive(Debug)]
+struct YieldAboveJoins;
+
+impl PhysicalOptimizerRule for YieldAboveJoins {
+    fn optimize(&self, plan: PhysicalPlan, _: &ConfigOptions) -> DataFusionResult<PhysicalPlan> {
+        let above = |plan: PhysicalPlan| {
+            Ok(match is_join(&plan) || plan.is::<UnnestExec>() {
+                true => Transformed::yes(Arc::new(CooperativeExec::new(plan)) as PhysicalPlan),
+                false => Transformed::no(plan),
+            })
+        };
+        Ok(plan.transform_up(above)?.data)
+    }
+
+    fn name(&self) -> &'static str {
+        "yield_above_joins"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,119 @@
+//! Values that DataFusion's simplifier would change, and divisions by zero.
+//!
+//! | expression | DataFusion | here | apache/datafusion |
+//! | --- | --- | --- | --- |
+//! | `(SELECT x … WHERE FALSE) IS NULL` | false, if `x` is not nullable | the subquery becomes `nullif((SELECT …), NULL)`, which is nullable | #24513 |
+//! | `CAST(d AS INT) = 2` for a decimal or a finer timestamp | `d = 2.0`: the cast does not round | `nullif(CAST(…), NULL) = 2`, which the optimizer does not unwrap | #23095 |
+//! | `TRY_CAST(70000 AS SMALLINT) > 5` | true | null, in the same way | #24702 |
+//! | `x IN (1, coalesce(a, b))` | takes a list with columns for constant | `x = 1 OR x = coalesce(a, b)` | none found |
+//! | `a / b`, `a % b` of integers and decimals | an error if any `b` is 0, even in a row that another condition excludes | `a / nullif(b, 0)`: null, as in DuckDB and SQLite | none: SQL leaves the order of evaluation open |
+
+use super::columns::{input_schema, map_expressions};
+use arrow::datatypes::{DataType, TimeUnit};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result as DataFusionResult, ScalarValue};
+use datafusion::functions::expr_fn::nullif;
+use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::utils::disjunction;
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, lit, not};
+use datafusion::optimizer::AnalyzerRule;
+
+/// Rewrites the expressions of a plan whose types are resolved.
+#[derive(Debug)]
+pub(in crate::query) struct KeepValues;
+
+impl AnalyzerRule for KeepValues {
+    fn name(&self) -> &'static str {
+        "keep_values"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DataFusionResult<LogicalPlan> {
+        let rewritten = plan.transform_up_with_subqueries(|node| {
+            let schema = input_schema(&node);
+            map_expressions(node, |expr| expr.transform_up(|part| rewrite(part, &schema)))
+        })?;
+        Ok(rewritten.data)
+    }
+}
+
+fn rewrite(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
+    match expr {
+        Expr::ScalarSubquery(_) if !expr.nullable(schema)? => opaque(expr, schema),
+        Expr::Cast(_) | Expr::TryCast(_) if loses_values(&expr, schema) => opaque(expr, schema),
+        Expr::InList(InList { expr, list, negated }) if has_columns(&list)? && !expr.is_volatile() => {
+            let equal = list.into_iter().map(|value| expr.as_ref().clone().eq(value));
+            let is_in = disjunction(equal).unwrap_or_else(|| lit(false));
+            Ok(Transformed::yes(if negated { not(is_in) } else { is_in }))
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Divide | Operator::Modulo), right })
+            if can_be_zero(&right, schema) =>
+        {
+            let zero = lit(ScalarValue::new_zero(&right.get_type(schema)?)?);
+            let right = Box::new(nullif(*right, zero));
+            Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right })))
+        }
+        other => Ok(Transformed::no(other)),
+    }
+}
+
+/// Returns an expression of the same values that the optimizer does not see through.
+fn opaque(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
+    let null = lit(ScalarValue::try_from(&expr.get_type(schema)?)?);
+    Ok(Transformed::yes(nullif(expr, null)))
+}
+
+/// Returns whether a divisor is an exact number that may be 0.
+fn can_be_zero(divisor: &Expr, schema: &DFSchema) -> bool {
+    let is_exact =
+        |dtype: &DataType| dtype.is_integer() || matches!(dtype, DataType::Decimal128(..) | DataType::Decimal256(..));
+    let Some(dtype) = divisor.get_type(schema).ok().filter(is_exact) else { return false };
+    let is_zero = |value: &ScalarValue| ScalarValue::new_zero(&dtype).is_ok_and(|zero| *value == zero);
+    match divisor {
+        Expr::Literal(value, _) => is_zero(value),
+        Expr::Cast(cast) if matches!(*cast.expr, Expr::Literal(..)) => can_be_zero(&cast.expr, schema),
+        // DataFusion may analyze a plan twice.
+        Expr::ScalarFunction(call) => call.name() != "nullif",
+        _ => true,
+    }
+}
+
+/// Returns whether a list has columns, or expressions that become columns.
+fn has_columns(list: &[Expr]) -> DataFusionResult<bool> {
+    let is_column =
+        |expr: &Expr| matches!(expr, Expr::Column(_) | Expr::OuterReferenceColumn(..) | Expr::ScalarSubquery(_));
+    for value in list {
+        if value.exists(|expr| Ok(is_column(expr)))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Returns whether a cast of a column may make different numbers equal, or return null for a number.
+fn loses_values(expr: &Expr, schema: &DFSchema) -> bool {
+    let (inner, to, is_try) = match expr {
+        Expr::Cast(cast) => (&cast.expr, cast.field.data_type(), false),
+        Expr::TryCast(cast) => (&cast.expr, cast.field.data_type(), true),
+        _ => return false,
+    };
+    let Ok(from) = inner.get_type(schema) else { return false };
+    let is_constant = inner.column_refs().is_empty() && !inner.contains_outer();
+    !is_constant && (is_try && from.is_numeric() && to.is_numeric() || rounds(&from, to))
+}
+
+/// Returns whether a cast rounds values.
+fn rounds(from: &DataType, to: &DataType) -> bool {
+    let fineness = |unit: &TimeUnit| match unit {
+        TimeUnit::Second => 0,
+        TimeUnit::Millisecond => 1,
+        TimeUnit::Microsecond => 2,
+        TimeUnit::Nanosecond => 3,
+    };
+    match (from, to) {
+        (DataType::Decimal128(_, from), DataType::Decimal128(_, to)) => to < from,
+        (DataType::Decimal128(_, scale), to) => to.is_integer() && *scale > 0,
+        (DataType::Timestamp(from, _), DataType::Timestamp(to, _)) => fineness(to) < fineness(from),
+        _ => false,
+    }
+}
