@@ -49,7 +49,7 @@ mod text_numbers;
 mod yield_above_joins;
 
 pub(super) use barrier::{BarrierExec, Purpose};
-pub(super) use columns::{input_schema, map_expressions};
+pub(super) use columns::map_expressions;
 pub(super) use fallible_conditions::{FallibleLast, can_fail, guard_fallible, guarded_conjunction};
 pub(super) use false_properties::{HideFalseProperties, physical_plan};
 pub(super) use fenced_rules::{fenced_logical, fenced_physical};
