@@ -59,7 +59,7 @@
 //! | `progress` | progress reporting |
 //! | `process` | per-process singletons, recreated after a fork |
 //! | `publish` | atomic and durable creation of files |
-//! | `random` | random seeds and ids |
+//! | `random` | random seeds and ids; a hash of integers |
 //! | `runtime` | the threads for asynchronous work |
 //! | `workers` | the threads for parallel work |
 //! | `board` | the packed 4×4 board: rules, tables, symmetries |
@@ -151,7 +151,7 @@ pub use selfplay::{
 pub use step::Step;
 pub use step_details::{StepDetail, StepDetails};
 pub use table::{
-    AttachOptions, AttachedColumn, Batch, BatchColumn, ChosenEv, ColumnReader, ElementType, ExtraField, Fingerprint,
-    FromRunsOptions, FromSessionOptions, LoadOptions, MaterializeOptions, RowFilter, RowLayout, Shard, SplitUnit,
-    StepTable, TableHandle, TableShard, TokenType,
+    AttachedColumn, Batch, BatchColumn, ChosenEv, ColumnReader, ElementType, ExtraField, Fingerprint, FromRunsOptions,
+    FromSessionOptions, LoadOptions, MaterializeOptions, RowFilter, RowLayout, Shard, SplitUnit, StepTable,
+    TableHandle, TokenType,
 };

@@ -1,4 +1,4 @@
-//! Random seeds and ids from the system's generator.
+//! Random seeds and ids from the system's generator, and a hash of integers.
 
 use crate::clock;
 use crate::error::{Error, Result};
@@ -20,4 +20,13 @@ pub(crate) fn id() -> String {
         bytes = clock::now().timestamp_nanos_opt().map_or(i128::from(std::process::id()), i128::from).to_le_bytes();
     }
     format!("{:032x}", u128::from_le_bytes(bytes))
+}
+
+/// Returns a hash of an integer: SplitMix64's finalizer (Steele, Lea and Flood, *Fast Splittable Pseudorandom Number
+/// Generators*, OOPSLA 2014) with Stafford's variant 13 of its constants.
+#[inline(always)]
+pub(crate) fn mix(mut x: u64) -> u64 {
+    x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 31
 }

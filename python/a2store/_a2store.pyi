@@ -63,10 +63,10 @@ __all__ = [
     "Report",
     "Run",
     "RunMeta",
+    "Shard",
     "SimulateReport",
     "StateMismatchError",
     "StepTable",
-    "TableShard",
     "UnconfirmedError",
     "VectorEnv",
     "VersionNotFoundError",
@@ -2687,8 +2687,9 @@ class Query:
           as an extra column, its rows have at least 40 bytes, and the tokens of these cells are 16. Without the column
           in the query, these tokens are 15, with a warning if a row may have such a tile.
 
-        Rows are in the order of the query's ORDER BY, then of ``(run_id, step_index)``. The number of threads does not
-        affect the order.
+        If the query only filters and selects rows of ``steps``, the rows are in the order of ``(run_id, step_index)``. With
+        an ORDER BY they have its order; rows that it leaves equal come in any order. All other rows are sorted by run, step
+        and their bytes. So a query that determines its rows gives the same table on any number of threads.
 
         - ``columns``: the columns of the result that a row gets, instead of all columns above and ``extra``: names,
           with ``board`` among them. ``ev_values`` stands for the four values. Other names than those above become extra
@@ -2705,14 +2706,15 @@ class Query:
           available. It does not apply to rows in a file.
         - ``path``: a file for the rows, which is then mapped; it may be larger than memory. ``StepTable.load`` can read
           it. It is written atomically, is durable, and replaces an existing file.
-        - ``shard``: the share of one of several processes, as a rank and a world size; ``None`` = all rows. The order
-          of the row groups that the query reads depends on ``seed`` and ``round`` only, and the whole sequence is cut
-          into ``world_size`` shares. So the shares of a round are disjoint and complete, and their sizes differ by at
-          most one row. Another round has other shares. A rank reads the row groups of its share only. If the number of
-          rows is not known in advance, each rank first reads the columns of the conditions to count them. A query with
-          a join, GROUP BY, ORDER BY or LIMIT runs whole on each rank, and the table keeps the share. All ranks must
-          read the same version of the archive. Codes of strings are the same on all ranks and in all rounds.
-        - ``seed``, ``round``: the order of the row groups of ``shard``; in ``0..2**64``.
+        - ``shard``: the share of one of several processes, as a rank and a world size; ``None`` = all rows. The shares of
+          a round are disjoint and complete, and their sizes differ by at most one row. Another round has other shares. If
+          the query filters and selects rows of ``steps``, a rank reads the row groups of its share only, and the rows are in
+          the order of ``steps``. If the number of rows is not known in advance, each rank first reads the columns of the
+          conditions to count them. Any other query is counted and then runs whole on each rank. The table keeps the rows
+          of the share, chosen by their hashes and sorted by run, step and bytes, whatever the query's ORDER BY says. All
+          ranks must read the same version of the archive, and the query must determine its rows. Codes of strings are the
+          same on all ranks and in all rounds.
+        - ``seed``, ``round``: determine the shares of a round; in ``0..2**64``.
         - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
           otherwise a bar is shown if standard error is a terminal.
 
@@ -2740,6 +2742,8 @@ class Query:
         [9773, 9773, 9774]
         """
 
+    @property
+    def _hash(self) -> str: ...
     def __arrow_c_schema__(self) -> object:
         """Return the result's schema as an ``arrow_schema`` capsule."""
 
@@ -2768,11 +2772,11 @@ class QueryBatches:
 # Table
 
 @final
-class TableShard:
+class Shard:
     """The share of a query's rows that a table is, from ``Query.materialize``.
 
     >>> archive.sql("SELECT * FROM steps").materialize(shard=(1, 2)).shard
-    TableShard(rank=1, world_size=2, seed=0, round=0, total_rows=29320)
+    Shard(rank=1, world_size=2, seed=0, round=0, total_rows=29320)
     """
 
     @property
@@ -2884,13 +2888,11 @@ class StepTable:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the data and its order, as 32 hexadecimal digits.
+        """A hash of the rows and their order, as 32 hexadecimal digits.
 
-        Tables with the same fingerprint have the same rows in the same order. It is a hash of the archive and its
-        version, the query's text and parameters, the options ``extra`` and ``chosen_ev``, and the filters and splits
-        of a view. If a query does not determine its rows (window functions, sums of floats, ``random()``), the hash
-        covers the rows instead of the text. A saved table keeps its fingerprint when it is loaded. The fingerprint of a
-        file from another program is a hash of its rows.
+        Tables with the same fingerprint have the same rows in the same order. It is a hash of the rows and their layout.
+        The fingerprint of a view is a hash of the table's fingerprint and of the places of the rows that the view shows. A
+        saved table or view keeps its fingerprint when it is loaded.
         """
 
     @property
@@ -2898,7 +2900,7 @@ class StepTable:
         """The runs and files that ``from_runs`` or ``PackReader.to_table`` skipped, in order."""
 
     @property
-    def shard(self) -> TableShard | None:
+    def shard(self) -> Shard | None:
         """The share that the rows are; ``None`` for other tables, for views, and for tables from files.
 
         >>> query.materialize(shard=(0, 4), round=2).shard.round
@@ -3253,7 +3255,6 @@ class StepTable:
         path: _Path | object,
         steps: _Path | None = None,
         *,
-        mmap: bool = True,
         memory_limit: int | None = None,
         progress: _Progress = None,
     ) -> StepTable:
@@ -3266,8 +3267,8 @@ class StepTable:
 
         A structured array of the same length holds the keys: the integers ``run_id`` and ``step_idx`` or
         ``step_index``. The array may have more steps than the table, in any order. If the orders are equal, the mapping
-        takes no memory. Otherwise it takes 4 bytes per row of the table, or 8 for arrays of 2**32 rows and more. If the
-        keys include boards, as ``board`` or ``exps``, these must equal the table's boards.
+        takes no memory. Otherwise it takes 4 bytes per row of the table, and the array must have less than 2**32 - 1
+        rows. If the keys include boards, as ``board`` or ``exps``, these must equal the table's boards.
 
         The type is a little-endian float or integer, or bfloat16. An array is bfloat16 if it is ``<u2`` and the JSON
         object beside it has ``bf16`` as ``dtype_bits`` or ``dtype``. For ``embeddings.bf16.npy`` that file is
@@ -3279,18 +3280,15 @@ class StepTable:
         structured array. They have the integers ``run_id`` and ``step_index``, and one column of values: numbers,
         bools, or fixed-size lists of D of them. A column ``board``, uint64, is compared with the table's boards. The
         rows are read once, one batch at a time, and only their values stay in memory. A null is NaN in floats and
-        raises in other types. A table with such a column cannot be pickled.
+        raises in other types.
 
         - ``name``: the name of the new column.
-        - ``path``: the array; or a folder with ``embeddings.npy``, or with its shards ``embeddings-<number>.npy``. The
+        - ``path``: the array, which is mapped and must not change; or a folder with ``embeddings.npy``, or with its shards ``embeddings-<number>.npy``. The
           first shard has the rows of the first shard of ``steps.npy``, and so on. Or rows, as above.
         - ``steps``: the file of the keys, or a folder with ``steps.npy`` or its shards; ``None`` = the array's folder.
           Rows have their own keys.
-        - ``mmap``: ``True`` = map the array, which may be larger than memory and must not change. The system reads its
-          pages when a row is first gathered. ``False`` = read it now. A process that unpickles the table maps the
-          array in either case, and matches the keys again.
-        - ``memory_limit``: the maximum number of bytes that ``mmap=False`` may read, or of values and keys of rows;
-          ``None`` = the memory that the system has available.
+        - ``memory_limit``: the maximum number of bytes of the values and keys of rows; ``None`` = the memory that the system
+          has available.
         - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
           otherwise a bar is shown if standard error is a terminal.
 
@@ -3652,9 +3650,9 @@ class Loader:
         state.
 
         - ``version``: int, the version of the dict and of the orders, 3.
-        - ``archive_version``, ``archive``, ``query``, ``view``: an int and three strs, the parts of the table's
-          fingerprint. They cover the archive's version, the archive at that version, the query with its parameters and
-          options, and the filters and splits of a view. ``view`` is ``""`` for a whole table.
+        - ``archive``, ``archive_version``: str and int, the id and the version of the archive that the rows come from; ``""``
+          and 0 for other rows. They are not compared.
+        - ``rows``: str, the table's ``fingerprint``.
         - ``num_rows``, ``num_samples``: ints, the rows of the table and of an epoch.
         - ``order``: str, the rows of an epoch and their order, such as ``"shuffled"`` or ``"weighted by age"``. Equal
           orders have equal names: quotas of 2 and 4 have the same name as quotas of 1 and 2.
@@ -3674,7 +3672,8 @@ class Loader:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a position: the next iteration begins there, in the state's epoch.
 
-        Table, order, ``num_samples``, ``seed`` and ``symmetries`` must equal those of the loader that made the state.
+        Rows, order, ``num_samples``, ``seed`` and ``symmetries`` must equal those of the loader that made the state. The
+        rows may come from another version of the archive, such as a compacted one, or from another archive.
         Batch size, rank, number of ranks, columns and tokens may differ. If the state is at the end of an epoch, the
         next iteration serves the next epoch. If you then call ``set_epoch`` with the state's epoch, it has no
         batches.

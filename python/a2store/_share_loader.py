@@ -29,7 +29,7 @@ _OTHERS_OF_A_QUERY: dict[str, Any] = {
 }
 """The options of ``StepLoader`` that a query lacks, and their defaults."""
 _VERSION = 1
-_FIXED = ("version", "archive_version", "archive", "query", "total_rows", "seed", "shuffle", "symmetries")
+_FIXED = ("version", "archive", "archive_version", "query", "total_rows", "seed", "shuffle", "symmetries")
 """The fields of a state that any loader of the same rows must have."""
 _NUMBERS = {"epoch": (0, 2**63 - 1), "position": (0, 2**64 - 1), "batch_size": (1, 1 << 28), "world_size": (1, 1 << 24)}
 """The fields of a state that are numbers, and their ranges."""
@@ -101,9 +101,14 @@ class ShareLoader(StepLoader):
             "transform": transform,
         }
         self._drops_last = bool(drop_last)
-        # A table without rows checks the options, and knows the archive and the query.
+        # A table without rows checks the options, and knows the archive.
         probe = table.limit(0).materialize(**self._materialize, shard=(0, 1), progress=False)
-        self._identity = StepLoader(probe, rank=0, world_size=1, **self._made_options).state_dict()
+        state = StepLoader(probe, rank=0, world_size=1, **self._made_options).state_dict()
+        self._identity = {
+            "archive": state["archive"],
+            "archive_version": state["archive_version"],
+            "query": table._hash,
+        }
         self._total_rows: int | None = None
         self._position = self._position_at(integer("epoch", epoch, 0, 2**63 - 1), 0)
         self._share: StepTable | None = None
@@ -172,7 +177,7 @@ class ShareLoader(StepLoader):
         epoch, position = self._position.newest
         return {
             "version": _VERSION,
-            **{name: self._identity[name] for name in ("archive_version", "archive", "query")},
+            **self._identity,
             "total_rows": None,
             "seed": self._seed,
             "shuffle": self._made_options["shuffle"],

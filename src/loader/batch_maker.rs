@@ -1,12 +1,11 @@
 //! Making one batch: its positions, their rows, and the gather.
 
 use super::order::EpochOrder;
-use super::rows::{LoaderRows, RowBuffers};
 use super::stream::RankShare;
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
 use crate::machine::reserve;
-use crate::table::{Arena, BatchSchema, SymmetryKey};
+use crate::table::{Arena, BatchSchema, MixBuffers, SymmetryKey, TableMix};
 use std::sync::Arc;
 
 /// Fills batches. Each thread has its own maker.
@@ -15,27 +14,26 @@ pub(super) struct BatchMaker {
     share: RankShare,
     /// The position at which the first batch begins.
     pub(super) start: u64,
-    rows: LoaderRows,
+    rows: Arc<TableMix>,
     pub(super) schema: Arc<BatchSchema>,
     order: EpochOrder,
     symmetries: Option<SymmetryKey>,
     /// Scratch memory.
     positions: Vec<u64>,
-    buffers: RowBuffers,
+    buffers: MixBuffers,
 }
 
 impl BatchMaker {
     /// Returns a maker of the batches from position `start` of an epoch on.
     pub(super) fn new(
-        rows: &LoaderRows,
-        schema: &Arc<BatchSchema>,
+        rows: &Arc<TableMix>,
         order: EpochOrder,
         symmetries: Option<SymmetryKey>,
         share: RankShare,
         start: u64,
     ) -> BatchMaker {
-        let (rows, schema) = (rows.clone(), Arc::clone(schema));
-        let (positions, buffers) = (Vec::new(), RowBuffers::default());
+        let (rows, schema) = (Arc::clone(rows), Arc::clone(rows.schema()));
+        let (positions, buffers) = (Vec::new(), MixBuffers::default());
         BatchMaker { share, start, rows, schema, order, symmetries, positions, buffers }
     }
 
@@ -60,10 +58,9 @@ impl BatchMaker {
         let num_rows = (positions.end - positions.start) as usize;
         let at_once = self.schema.rows_at_once();
         // Reserves the capacity that any batch needs, so that no later batch allocates.
-        for room in [&mut self.positions, &mut self.buffers.rows] {
-            room.clear();
-            reserve(room, arena.capacity().min(at_once))?;
-        }
+        self.positions.clear();
+        reserve(&mut self.positions, arena.capacity().min(at_once))?;
+        self.buffers.reserve(arena.capacity().min(at_once))?;
         let mut columns = arena.columns_mut(&self.schema, num_rows);
         for start in (0..num_rows).step_by(at_once) {
             if start > 0 {
@@ -72,7 +69,7 @@ impl BatchMaker {
             self.positions.resize(at_once.min(num_rows - start), 0);
             self.order.fill(&self.rows, positions.start + start as u64, &mut self.positions)?;
             let part = self.schema.split_front(&mut columns, self.positions.len());
-            self.rows.gather(&self.positions, &mut self.buffers, &self.schema, part, self.symmetries)?;
+            self.rows.gather(&self.positions, &mut self.buffers, part, self.symmetries)?;
         }
         Ok(num_rows)
     }

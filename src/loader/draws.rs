@@ -1,7 +1,9 @@
 //! Independent draws: random words, and their reduction to a range.
 
-/// Independent random words, one per position: SplitMix64 (Steele, Lea and Flood, *Fast Splittable Pseudorandom
-/// Number Generators*, OOPSLA 2014). Its state is a counter, so any position can be computed directly.
+use crate::random::mix;
+
+/// Independent random words, one per position: SplitMix64, see [`mix`]. Its state is a counter, so any position can be
+/// computed directly.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Draws(u64);
 
@@ -17,10 +19,7 @@ impl Draws {
     /// Sets `out` to the words at the positions from `start` on.
     pub(super) fn fill(self, start: u64, out: &mut [u64]) {
         for (slot, position) in out.iter_mut().zip(start..) {
-            let mut x = self.0.wrapping_add(position.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-            *slot = x ^ x >> 31;
+            *slot = mix(self.0.wrapping_add(position.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         }
     }
 }

@@ -5,21 +5,19 @@ use super::options::{LoaderOptions, Sampling};
 use super::order::SamplingPlan;
 use super::position::{Position, Start};
 use super::producer::Batches;
-use super::rows::LoaderRows;
 use super::strata::Strata;
 use super::stream::RankShare;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::table::{BatchSchema, StepTable, SymmetryKey, TableMix};
+use crate::table::{StepTable, SymmetryKey, TableMix};
 use std::sync::Arc;
 
 /// Serves batches of a table, or of several; see [`StepTable::loader`] and [`mix`].
 #[derive(Debug)]
 pub struct Loader {
-    pub(super) rows: LoaderRows,
+    pub(super) rows: Arc<TableMix>,
     pub(super) options: LoaderOptions,
     pub(super) plan: SamplingPlan,
-    schema: Arc<BatchSchema>,
     pub(super) position: Arc<Position>,
 }
 
@@ -62,9 +60,9 @@ impl StepTable {
     /// The errors of [`loader`](StepTable::loader), and [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
     pub fn loader_unless_cancelled(&self, options: LoaderOptions, cancel: &CancellationToken) -> Result<Loader> {
         options.check()?;
-        let schema = Arc::new(self.batch_schema(options.tokens, options.columns.as_deref())?);
+        let rows = TableMix::new(vec![self.clone()], options.tokens, options.columns.as_deref())?;
         let plan = SamplingPlan::new(self, &options, cancel)?;
-        Loader::new(LoaderRows::Table(self.clone()), schema, plan, options)
+        Loader::new(rows, plan, options)
     }
 }
 
@@ -119,14 +117,14 @@ pub fn mix(tables: &[(StepTable, f64)], options: LoaderOptions) -> Result<Loader
     }
     let sizes: Vec<(u64, f64)> = tables.iter().map(|(table, share)| (table.num_rows(), *share)).collect();
     let tables = tables.iter().map(|(table, _)| table.clone()).collect();
-    let mix = TableMix::new(tables, options.tokens, options.columns.as_deref())?;
-    let (schema, plan) = (Arc::clone(mix.schema()), SamplingPlan::Stratified(Arc::new(Strata::of_tables(&sizes)?)));
-    Loader::new(LoaderRows::Mix(Arc::new(mix)), schema, plan, options)
+    let rows = TableMix::new(tables, options.tokens, options.columns.as_deref())?;
+    let plan = SamplingPlan::Stratified(Arc::new(Strata::of_tables(&sizes)?));
+    Loader::new(rows, plan, options)
 }
 
 impl Loader {
-    fn new(rows: LoaderRows, schema: Arc<BatchSchema>, plan: SamplingPlan, options: LoaderOptions) -> Result<Loader> {
-        if let Some(column) = schema.unturned().filter(|_| options.symmetries) {
+    fn new(rows: TableMix, plan: SamplingPlan, options: LoaderOptions) -> Result<Loader> {
+        if let Some(column) = rows.schema().unturned().filter(|_| options.symmetries) {
             let expected = format!("false with {column}, or columns without it");
             return Err(Error::argument("symmetries", expected, true));
         }
@@ -151,7 +149,7 @@ impl Loader {
             drop_last: options.drop_last,
         };
         let position = Arc::new(Position::new(share, options.epoch));
-        Ok(Loader { rows, options, plan, schema, position })
+        Ok(Loader { rows: Arc::new(rows), options, plan, position })
     }
 
     /// Returns the tables, in order.
@@ -216,7 +214,7 @@ impl Loader {
         let order = self.plan.order(self.rows.num_rows(), seed, epoch)?;
         let symmetries = symmetries.then(|| SymmetryKey::new(seed, epoch));
         let share = self.position.share();
-        let maker = BatchMaker::new(&self.rows, &self.schema, order, symmetries, share, row);
+        let maker = BatchMaker::new(&self.rows, order, symmetries, share, row);
         Batches::new(maker, prefetch, &self.position, start)
     }
 }

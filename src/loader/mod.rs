@@ -22,7 +22,6 @@
 //! | `windowed.rs` | the same within windows, for tables on disk |
 //! | `draws.rs`, `alias.rs` | independent draws, uniform or weighted |
 //! | `extra_column.rs`, `strata.rs` | reading an extra column; strata with quotas |
-//! | `rows.rs` | the rows of one table or of several |
 //! | `order.rs` | position → row |
 //! | `batch_maker.rs`, `producer.rs` | making a batch; making batches ahead |
 //! | `loader.rs` | [`Loader`]: its options checked, its epochs |
@@ -39,7 +38,6 @@ mod order;
 mod permutation;
 mod position;
 mod producer;
-mod rows;
 mod state;
 mod strata;
 mod stream;

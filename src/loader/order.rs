@@ -4,12 +4,11 @@ use super::alias::AliasTable;
 use super::draws::{Draws, scale};
 use super::options::{LoaderOptions, Sampling};
 use super::permutation::{LastPermutation, Permutation};
-use super::rows::LoaderRows;
 use super::strata::{Strata, StratifiedOrder};
 use super::windowed::{self, WindowedOrder};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::table::StepTable;
+use crate::table::{StepTable, TableMix};
 use std::sync::Arc;
 
 /// The shared part of the orders of all epochs: [`Sampling`] with the data that it needs of the table.
@@ -95,7 +94,7 @@ impl SamplingPlan {
 
 impl EpochOrder {
     /// Sets each slot of `out` to the row at its position, from `start` on.
-    pub(super) fn fill(&mut self, rows: &LoaderRows, start: u64, out: &mut [u64]) -> Result<()> {
+    pub(super) fn fill(&mut self, rows: &TableMix, start: u64, out: &mut [u64]) -> Result<()> {
         match self {
             EpochOrder::Sequential => out.iter_mut().zip(start..).for_each(|(slot, position)| *slot = position),
             EpochOrder::Shuffled(permutation) => permutation.fill(start, out),

@@ -2,7 +2,7 @@
 
 use super::loader::Loader;
 use crate::error::{ErrorKind, Result};
-use crate::table::Fingerprint;
+use crate::table::Origin;
 use serde::{Deserialize, Serialize};
 
 /// The position of a [`Loader`], and the identity of its rows and order. Its JSON has at most 512 bytes.
@@ -11,14 +11,13 @@ use serde::{Deserialize, Serialize};
 pub struct LoaderState {
     /// The version of this structure and of the orders, 1.
     pub version: u32,
-    /// The table's [`Fingerprint::archive_version`].
-    pub archive_version: u64,
-    /// The table's [`Fingerprint::archive`].
+    /// The id of the archive that the rows come from; empty for other rows. It tells people where to find the rows.
+    /// Another archive or version with the same rows fits the state.
     pub archive: String,
-    /// The table's [`Fingerprint::query`].
-    pub query: String,
-    /// The table's [`Fingerprint::view`].
-    pub view: String,
+    /// The archive's version; 0 for other rows.
+    pub archive_version: u64,
+    /// The table's [`fingerprint`](crate::StepTable::fingerprint).
+    pub rows: String,
     /// The table's number of rows.
     pub num_rows: u64,
     /// The number of rows of an epoch.
@@ -47,13 +46,12 @@ impl Loader {
     #[must_use]
     pub fn state(&self) -> LoaderState {
         let (epoch, position) = self.position.newest();
-        let Fingerprint { archive_version, archive, query, view } = self.rows.fingerprint();
+        let Origin { archive, version: archive_version } = self.rows.origin();
         LoaderState {
             version: STATE_VERSION,
-            archive_version,
             archive,
-            query,
-            view,
+            archive_version,
+            rows: self.rows.fingerprint().to_string(),
             num_rows: self.rows.num_rows(),
             num_samples: self.position.share().num_rows,
             order: short(self.plan.name(&self.options.sampling)),
@@ -80,11 +78,8 @@ impl Loader {
         }
         let own = self.state();
         same("version", &own.version, &state.version)?;
-        same("archive_version", &own.archive_version, &state.archive_version)?;
-        same("archive", &own.archive, &state.archive)?;
-        same("query", &own.query, &state.query)?;
-        same("view", &own.view, &state.view)?;
         same("num_rows", &own.num_rows, &state.num_rows)?;
+        same("rows", &own.rows, &state.rows)?;
         same("order", &own.order, &state.order)?;
         same("num_samples", &own.num_samples, &state.num_samples)?;
         same("seed", &own.seed, &state.seed)?;

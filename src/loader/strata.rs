@@ -79,7 +79,7 @@ impl Strata {
                 format!("{} for table {empty}", tables[empty].1),
             ));
         }
-        let counts = checked_counts("shares", &exact(shares), true)?;
+        let counts = checked_counts("shares", &shares, true)?;
         let mut start = 0;
         let stratum = |((k, (num_rows, _)), quota): ((usize, &(u64, f64)), u64)| {
             let rows = StratumRows::Table(start..start + num_rows);
@@ -186,28 +186,24 @@ fn checked_counts(argument: &'static str, shares: &[f64], needs_any: bool) -> Re
     })
 }
 
-/// Returns the shares as whole numbers, if a multiple of them is within rounding errors of whole numbers that fit a
-/// cycle: 0.7 and 0.3 are 7 and 3.
-fn exact(shares: Vec<f64>) -> Vec<f64> {
-    let sum: f64 = shares.iter().sum();
-    if !(sum > 0.0 && sum.is_finite()) {
-        return shares;
-    }
-    let multiple = |total: u64| -> Option<Vec<f64>> {
-        let exact = shares.iter().map(|share| share / sum * total as f64);
-        exact.map(|exact| ((exact - exact.round()).abs() < 1e-9 * exact.max(1.0)).then(|| exact.round())).collect()
-    };
-    (1..=CYCLE).find_map(multiple).unwrap_or(shares)
-}
-
-/// Returns the smallest whole numbers in the proportion of the shares, whose sum is finite. Returns `None` if a
-/// positive share would become 0.
+/// Returns the smallest whole numbers in the proportion of the shares, whose sum is finite. If no multiple of the shares is
+/// within rounding errors of whole numbers that fit a cycle, the shares are rounded: 0.7 and 0.3 are 7 and 3. Returns
+/// `None` if a positive share would become 0.
 fn counts(shares: &[f64]) -> Option<Vec<u64>> {
-    let mut counts = rounded(shares)?;
+    let sum: f64 = shares.iter().sum();
+    let multiple = |total: u64| -> Option<Vec<u64>> {
+        let exact = shares.iter().map(|share| share / sum * total as f64);
+        let whole = |exact: f64| ((exact - exact.round()).abs() < 1e-9 * exact.max(1.0)).then(|| exact.round() as u64);
+        exact.map(whole).collect()
+    };
+    if sum == 0.0 {
+        return Some(vec![0; shares.len()]);
+    }
+    let counts = (1..=CYCLE).find_map(multiple).unwrap_or_else(|| rounded(shares, sum));
     // A multiple of a cycle repeats the same cycle.
     let divisor = counts.iter().fold(0, |a, &b| greatest_common_divisor(a, b)).max(1);
-    counts.iter_mut().for_each(|count| *count /= divisor);
-    Some(counts)
+    let is_kept = counts.iter().zip(shares).all(|(count, share)| *count > 0 || *share == 0.0);
+    is_kept.then(|| counts.iter().map(|count| count / divisor).collect())
 }
 
 fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
@@ -217,12 +213,8 @@ fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-fn rounded(shares: &[f64]) -> Option<Vec<u64>> {
-    let sum: f64 = shares.iter().sum();
-    if shares.iter().all(|share| share.fract() == 0.0) && sum <= CYCLE as f64 {
-        return Some(shares.iter().map(|share| *share as u64).collect());
-    }
-    // The largest remainders get the places that rounding down left over.
+/// Returns counts that fill a cycle. The largest remainders get the places that rounding down left over.
+fn rounded(shares: &[f64], sum: f64) -> Vec<u64> {
     let exact = shares.iter().map(|share| share / sum * CYCLE as f64);
     let (mut counts, mut remainders): (Vec<u64>, Vec<(f64, usize)>) =
         exact.enumerate().map(|(k, exact)| (exact as u64, (exact.fract(), k))).unzip();
@@ -231,7 +223,7 @@ fn rounded(shares: &[f64]) -> Option<Vec<u64>> {
     for (_, k) in remainders.into_iter().take(over as usize) {
         counts[k] += 1;
     }
-    counts.iter().zip(shares).all(|(count, share)| *count > 0 || *share == 0.0).then_some(counts)
+    counts
 }
 
 /// Returns a cycle with the given counts, spread evenly: each place gets the stratum that lags most behind its
@@ -349,16 +341,23 @@ mod tests {
 
     #[test]
     fn shares_become_whole_numbers_of_the_same_proportion() {
-        assert_eq!(counts(&[1.0, 3.0]), Some(vec![1, 3]));
-        let counts = counts(&[0.1, 0.2, 0.7]).unwrap();
-        assert_eq!(counts.iter().sum::<u64>(), CYCLE);
-        assert!((counts[0] as f64 / CYCLE as f64 - 0.1).abs() < 1e-4);
-        assert_eq!(super::counts(&[1e-9, 0.5]), None);
-        assert_eq!(super::counts(&[0.0, 0.5]), Some(vec![0, 1]));
-        assert_eq!(super::counts(&[2.0, 0.0, 4.0]), Some(vec![1, 0, 2]));
-        assert_eq!(super::counts(&[0.25, 0.75]), Some(vec![1, 3]));
-        assert_eq!(super::counts(&[0.0]), Some(vec![0]));
-        assert_eq!(super::counts(&[f64::MAX]), Some(vec![1]));
+        for (shares, expected) in [
+            (&[1.0, 3.0][..], Some(vec![1, 3])),
+            (&[0.1, 0.2, 0.7], Some(vec![1, 2, 7])),
+            (&[1e-9, 0.5], None),
+            (&[0.0, 0.5], Some(vec![0, 1])),
+            (&[2.0, 0.0, 4.0], Some(vec![1, 0, 2])),
+            (&[0.25, 0.75], Some(vec![1, 3])),
+            (&[0.0], Some(vec![0])),
+            (&[f64::MAX], Some(vec![1])),
+            (&[1.0, 65_535.0], Some(vec![1, 65_535])),
+            (&[1.0, 65_536.0], Some(vec![1, 65_535])),
+        ] {
+            assert_eq!(counts(shares), expected, "{shares:?}");
+        }
+        let rounded = counts(&[0.1, std::f64::consts::FRAC_1_PI, 0.7]).unwrap();
+        let len: u64 = rounded.iter().sum();
+        assert!(len > 60_000 / 16 && (rounded[0] as f64 / len as f64 - 0.1 / 1.118_309_886).abs() < 1e-4);
     }
 
     /// An order that is named by its smallest numbers is unchanged.

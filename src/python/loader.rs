@@ -118,9 +118,9 @@ impl PyLoader {
     /// state.
     ///
     /// - ``version``: int, the version of the dict and of the orders, 3.
-    /// - ``archive_version``, ``archive``, ``query``, ``view``: an int and three strs, the parts of the table's
-    ///   fingerprint. They cover the archive's version, the archive at that version, the query with its parameters and
-    ///   options, and the filters and splits of a view. ``view`` is ``""`` for a whole table.
+    /// - ``archive``, ``archive_version``: str and int, the id and the version of the archive that the rows come from;
+    ///   ``""`` and 0 for other rows. They are not compared.
+    /// - ``rows``: str, the table's ``fingerprint``.
     /// - ``num_rows``, ``num_samples``: ints, the rows of the table and of an epoch.
     /// - ``order``: str, the rows of an epoch and their order, such as ``"shuffled"`` or ``"weighted by age"``. Equal
     ///   orders have equal names: quotas of 2 and 4 have the same name as quotas of 1 and 2.
@@ -138,10 +138,9 @@ impl PyLoader {
     fn state_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let LoaderState {
             version,
-            archive_version,
             archive,
-            query,
-            view,
+            archive_version,
+            rows,
             num_rows,
             num_samples,
             order,
@@ -152,10 +151,9 @@ impl PyLoader {
         } = self.loader.state();
         let dict = PyDict::new(py);
         dict.set_item("version", version)?;
-        dict.set_item("archive_version", archive_version)?;
         dict.set_item("archive", archive)?;
-        dict.set_item("query", query)?;
-        dict.set_item("view", view)?;
+        dict.set_item("archive_version", archive_version)?;
+        dict.set_item("rows", rows)?;
         dict.set_item("num_rows", num_rows)?;
         dict.set_item("num_samples", num_samples)?;
         dict.set_item("order", order)?;
@@ -168,10 +166,10 @@ impl PyLoader {
 
     /// Restore a position: the next iteration begins there, in the state's epoch.
     ///
-    /// Table, order, ``num_samples``, ``seed`` and ``symmetries`` must equal those of the loader that made the state.
-    /// Batch size, rank, number of ranks, columns and tokens may differ. If the state is at the end of an epoch, the
-    /// next iteration serves the next epoch. If you then call ``set_epoch`` with the state's epoch, it has no
-    /// batches.
+    /// Rows, order, ``num_samples``, ``seed`` and ``symmetries`` must equal those of the loader that made the state.
+    /// The rows may come from another version of the archive, such as a compacted one, or from another archive. Batch
+    /// size, rank, number of ranks, columns and tokens may differ. If the state is at the end of an epoch, the next
+    /// iteration serves the next epoch. If you then call ``set_epoch`` with the state's epoch, it has no batches.
     ///
     /// - ``state``: a dict that ``state_dict`` returned.
     ///
@@ -197,10 +195,9 @@ impl PyLoader {
         }
         let state = LoaderState {
             version: field(state, "version")?,
-            archive_version: field(state, "archive_version")?,
             archive: field(state, "archive")?,
-            query: field(state, "query")?,
-            view: field(state, "view")?,
+            archive_version: field(state, "archive_version")?,
+            rows: field(state, "rows")?,
             num_rows: field(state, "num_rows")?,
             num_samples: field(state, "num_samples")?,
             order: field(state, "order")?,

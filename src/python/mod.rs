@@ -80,7 +80,7 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<recorder::PyRecorderStats>()?;
     module.add_class::<simulate::PySimulateReport>()?;
     module.add_class::<table::PyStepTable>()?;
-    module.add_class::<shard::PyTableShard>()?;
+    module.add_class::<shard::PyShard>()?;
     module.add_function(wrap_pyfunction!(sql::queries, module)?)?;
     module.add_function(wrap_pyfunction!(sql::sql_functions, module)?)?;
     module.add_function(wrap_pyfunction!(table::attach, module)?)?;

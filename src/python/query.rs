@@ -439,8 +439,9 @@ impl PyQuery {
     ///   as an extra column, its rows have at least 40 bytes, and the tokens of these cells are 16. Without the column
     ///   in the query, these tokens are 15, with a warning if a row may have such a tile.
     ///
-    /// Rows are in the order of the query's ORDER BY, then of ``(run_id, step_index)``. The number of threads does not
-    /// affect the order.
+    /// If the query only filters and selects rows of ``steps``, the rows are in the order of ``(run_id, step_index)``.
+    /// With an ORDER BY they have its order; rows that it leaves equal come in any order. All other rows are sorted by
+    /// run, step and their bytes. So a query that determines its rows gives the same table on any number of threads.
     ///
     /// - ``columns``: the columns of the result that a row gets, instead of all columns above and ``extra``: names,
     ///   with ``board`` among them. ``ev_values`` stands for the four values. Other names than those above become extra
@@ -457,14 +458,15 @@ impl PyQuery {
     ///   available. It does not apply to rows in a file.
     /// - ``path``: a file for the rows, which is then mapped; it may be larger than memory. ``StepTable.load`` can read
     ///   it. It is written atomically, is durable, and replaces an existing file.
-    /// - ``shard``: the share of one of several processes, as a rank and a world size; ``None`` = all rows. The order
-    ///   of the row groups that the query reads depends on ``seed`` and ``round`` only, and the whole sequence is cut
-    ///   into ``world_size`` shares. So the shares of a round are disjoint and complete, and their sizes differ by at
-    ///   most one row. Another round has other shares. A rank reads the row groups of its share only. If the number of
-    ///   rows is not known in advance, each rank first reads the columns of the conditions to count them. A query with
-    ///   a join, GROUP BY, ORDER BY or LIMIT runs whole on each rank, and the table keeps the share. All ranks must
-    ///   read the same version of the archive. Codes of strings are the same on all ranks and in all rounds.
-    /// - ``seed``, ``round``: the order of the row groups of ``shard``; in ``0..2**64``.
+    /// - ``shard``: the share of one of several processes, as a rank and a world size; ``None`` = all rows. The shares
+    ///   of a round are disjoint and complete, and their sizes differ by at most one row. Another round has other
+    ///   shares. If the query filters and selects rows of ``steps``, a rank reads the row groups of its share only, and
+    ///   the rows are in the order of ``steps``. If the number of rows is not known in advance, each rank first reads
+    ///   the columns of the conditions to count them. Any other query is counted and then runs whole on each rank. The
+    ///   table keeps the rows of the share, chosen by their hashes and sorted by run, step and bytes, whatever the
+    ///   query's ORDER BY says. All ranks must read the same version of the archive, and the query must determine its
+    ///   rows. Codes of strings are the same on all ranks and in all rounds.
+    /// - ``seed``, ``round``: determine the shares of a round; in ``0..2**64``.
     /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
     ///   otherwise a bar is shown if standard error is a terminal.
     ///
@@ -517,6 +519,12 @@ impl PyQuery {
         options.shard = shard_from(shard, seed, round)?;
         let table = interruptible(py, progress, |progress, cancel| self.query.materialize(&options, progress, cancel))?;
         Ok(PyStepTable::new(table))
+    }
+
+    /// A hash of the archive's commit, the text and the parameters.
+    #[getter]
+    fn _hash(&self) -> String {
+        self.query.hash()
     }
 
     fn __repr__(&self) -> String {

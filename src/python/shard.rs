@@ -1,55 +1,55 @@
-//! The share of one rank, `a2store.TableShard`.
+//! The share of one rank, `a2store.Shard`.
 
 use super::integers::{AnyInt, WorldSize, shown};
 use crate::error::Error;
-use crate::table::{Shard, TableShard};
+use crate::table::Shard;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 /// The share of a query's rows that a table is, from ``Query.materialize``.
 ///
 /// >>> archive.sql("SELECT * FROM steps").materialize(shard=(1, 2)).shard
-/// TableShard(rank=1, world_size=2, seed=0, round=0, total_rows=29320)
-#[pyclass(frozen, name = "TableShard", module = "a2store", eq)]
+/// Shard(rank=1, world_size=2, seed=0, round=0, total_rows=29320)
+#[pyclass(frozen, name = "Shard", module = "a2store", eq)]
 #[derive(PartialEq)]
-pub(super) struct PyTableShard(pub(super) TableShard);
+pub(super) struct PyShard(pub(super) Shard);
 
 #[pymethods]
-impl PyTableShard {
+impl PyShard {
     /// The rank of the share, from 0.
     #[getter]
     fn rank(&self) -> u32 {
-        self.0.shard.rank()
+        self.0.rank()
     }
 
     /// The number of ranks.
     #[getter]
     fn world_size(&self) -> u32 {
-        self.0.shard.world_size()
+        self.0.world_size()
     }
 
     /// The seed of the orders of all rounds.
     #[getter]
     fn seed(&self) -> u64 {
-        self.0.shard.seed()
+        self.0.seed()
     }
 
     /// The number of the round.
     #[getter]
     fn round(&self) -> u64 {
-        self.0.shard.round()
+        self.0.round()
     }
 
     /// The number of rows of all shares. A share has this number divided by ``world_size``, rounded down or up.
     #[getter]
     fn total_rows(&self) -> u64 {
-        self.0.total_rows
+        self.0.total_rows().unwrap_or_default()
     }
 
     fn __repr__(&self) -> String {
-        let TableShard { shard, total_rows, .. } = self.0;
-        let (rank, world_size, seed, round) = (shard.rank(), shard.world_size(), shard.seed(), shard.round());
-        format!("TableShard(rank={rank}, world_size={world_size}, seed={seed}, round={round}, total_rows={total_rows})")
+        let (rank, world_size, seed, round) = (self.rank(), self.world_size(), self.seed(), self.round());
+        let total_rows = self.total_rows();
+        format!("Shard(rank={rank}, world_size={world_size}, seed={seed}, round={round}, total_rows={total_rows})")
     }
 }
 

@@ -12,7 +12,7 @@ use super::packages::{to_arrow, to_pandas, to_polars};
 use super::progress::ProgressOption;
 use super::query::{NOTEBOOK_ROWS, PyQuery};
 use super::results::{instances, skips_errors};
-use super::shard::PyTableShard;
+use super::shard::PyShard;
 use super::sql::stream_of;
 use super::table_items::rows_at;
 use super::values::{is_path, paths_from};
@@ -23,8 +23,7 @@ use crate::loader::{LoaderOptions, Permutation, Sampling};
 use crate::machine::filled;
 use crate::query::Preview;
 use crate::table::{
-    AttachOptions, AttachedColumn, FromRunsOptions, FromSessionOptions, LoadOptions, RowFilter, SplitUnit, StepTable,
-    TableHandle,
+    AttachedColumn, FromRunsOptions, FromSessionOptions, LoadOptions, RowFilter, SplitUnit, StepTable, TableHandle,
 };
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
@@ -167,13 +166,11 @@ impl PyStepTable {
         self.table.layout().stride()
     }
 
-    /// A hash of the data and its order, as 32 hexadecimal digits.
+    /// A hash of the rows and their order, as 32 hexadecimal digits.
     ///
-    /// Tables with the same fingerprint have the same rows in the same order. It is a hash of the archive and its
-    /// version, the query's text and parameters, the options ``extra`` and ``chosen_ev``, and the filters and splits
-    /// of a view. If a query does not determine its rows (window functions, sums of floats, ``random()``), the hash
-    /// covers the rows instead of the text. A saved table keeps its fingerprint when it is loaded. The fingerprint of a
-    /// file from another program is a hash of its rows.
+    /// Tables with the same fingerprint have the same rows in the same order. It is a hash of the rows and their
+    /// layout. The fingerprint of a view is a hash of the table's fingerprint and of the places of the rows that the
+    /// view shows. A saved table or view keeps its fingerprint when it is loaded.
     #[getter]
     fn fingerprint(&self) -> String {
         self.table.fingerprint().to_string()
@@ -716,8 +713,8 @@ impl PyStepTable {
     ///
     /// A structured array of the same length holds the keys: the integers ``run_id`` and ``step_idx`` or
     /// ``step_index``. The array may have more steps than the table, in any order. If the orders are equal, the mapping
-    /// takes no memory. Otherwise it takes 4 bytes per row of the table, or 8 for arrays of 2**32 rows and more. If the
-    /// keys include boards, as ``board`` or ``exps``, these must equal the table's boards.
+    /// takes no memory. Otherwise it takes 4 bytes per row of the table, and the array must have less than 2**32 - 1
+    /// rows. If the keys include boards, as ``board`` or ``exps``, these must equal the table's boards.
     ///
     /// The type is a little-endian float or integer, or bfloat16. An array is bfloat16 if it is ``<u2`` and the JSON
     /// object beside it has ``bf16`` as ``dtype_bits`` or ``dtype``. For ``embeddings.bf16.npy`` that file is
@@ -729,18 +726,16 @@ impl PyStepTable {
     /// structured array. They have the integers ``run_id`` and ``step_index``, and one column of values: numbers,
     /// bools, or fixed-size lists of D of them. A column ``board``, uint64, is compared with the table's boards. The
     /// rows are read once, one batch at a time, and only their values stay in memory. A null is NaN in floats and
-    /// raises in other types. A table with such a column cannot be pickled.
+    /// raises in other types.
     ///
     /// - ``name``: the name of the new column.
-    /// - ``path``: the array; or a folder with ``embeddings.npy``, or with its shards ``embeddings-<number>.npy``. The
-    ///   first shard has the rows of the first shard of ``steps.npy``, and so on. Or rows, as above.
+    /// - ``path``: the array, which is mapped and must not change; or a folder with ``embeddings.npy``, or with its
+    ///   shards ``embeddings-<number>.npy``. The first shard has the rows of the first shard of ``steps.npy``, and so
+    ///   on. Or rows, as above.
     /// - ``steps``: the file of the keys, or a folder with ``steps.npy`` or its shards; ``None`` = the array's folder.
     ///   Rows have their own keys.
-    /// - ``mmap``: ``True`` = map the array, which may be larger than memory and must not change. The system reads its
-    ///   pages when a row is first gathered. ``False`` = read it now. A process that unpickles the table maps the
-    ///   array in either case, and matches the keys again.
-    /// - ``memory_limit``: the maximum number of bytes that ``mmap=False`` may read, or of values and keys of rows;
-    ///   ``None`` = the memory that the system has available.
+    /// - ``memory_limit``: the maximum number of bytes of the values and keys of rows; ``None`` = the memory that the
+    ///   system has available.
     /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
     ///   otherwise a bar is shown if standard error is a terminal.
     ///
@@ -762,36 +757,40 @@ impl PyStepTable {
     /// >>> rows = archive.sql("SELECT run_id, step_index, empty_cells(board) AS empty FROM steps")
     /// >>> table.attach("empty", rows).take([0])["empty"]
     /// array([14], dtype=uint8)
-    #[pyo3(signature = (name, path, steps=None, *, mmap=true, memory_limit=None, progress=None))]
-    #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // The shape that pyo3 asks for.
+    #[pyo3(signature = (name, path, steps=None, *, memory_limit=None, progress=None))]
+    #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn attach(
         &self,
         py: Python<'_>,
         name: &str,
         path: &Bound<'_, PyAny>,
         steps: Option<PathBuf>,
-        mmap: bool,
         memory_limit: Option<U64>,
         progress: Option<ProgressOption>,
     ) -> PyResult<PyStepTable> {
-        let mut options = AttachOptions::default().with_in_memory(!mmap);
-        (options.steps, options.memory_limit) = (steps, memory_limit.map(Bounded::get));
+        let memory_limit = memory_limit.map(Bounded::get);
+        if let (Some(steps), false) = (&steps, is_path(path)?) {
+            let expected = "none, because the rows have the keys";
+            return Err(Error::argument("steps", expected, steps.display()).into());
+        }
         let table = if is_path(path)? {
             let path: PathBuf = path.extract()?;
-            interruptible(py, progress, |progress, cancel| self.table.attach(name, &path, &options, progress, cancel))?
+            interruptible(py, progress, |progress, cancel| {
+                self.table.attach(name, &path, steps.as_deref(), progress, cancel)
+            })?
         } else if let Ok(query) = path.cast::<PyQuery>() {
             let query = &query.get().query;
             interruptible(py, progress, |progress, cancel| {
                 let mut stream = query.stream_unless_cancelled(cancel)?;
                 let schema = stream.schema();
                 let rows = std::iter::from_fn(|| stream.next_unless_cancelled(cancel).transpose());
-                self.table.attach_rows(name, &schema, rows, &options, progress, cancel)
+                self.table.attach_rows(name, &schema, rows, memory_limit, progress, cancel)
             })?
         } else {
             let (schema, batches) = stream_of(("path", "a file's path"), name, path)?;
             let rows = batches.map(|batch| batch.map_err(|error| Error::argument("path", "readable rows", error)));
             interruptible(py, progress, |progress, cancel| {
-                self.table.attach_rows(name, &schema, rows, &options, progress, cancel)
+                self.table.attach_rows(name, &schema, rows, memory_limit, progress, cancel)
             })?
         };
         Ok(PyStepTable::new(table))
@@ -814,8 +813,8 @@ impl PyStepTable {
     /// >>> query.materialize(shard=(0, 4), round=2).shard.round
     /// 2
     #[getter]
-    fn shard(&self) -> Option<PyTableShard> {
-        self.table.shard().map(PyTableShard)
+    fn shard(&self) -> Option<PyShard> {
+        self.table.shard().map(PyShard)
     }
 
     /// Whether this is a view, such as ``filter`` and ``split`` return.

@@ -26,7 +26,7 @@ impl Query {
 
     pub(crate) fn explain_unless_cancelled(&self, analyze: bool, cancel: &CancellationToken) -> Result<String> {
         let limits = self.limits();
-        let execution = self.execution(false, &limits, cancel)?;
+        let execution = self.execution(&limits, cancel)?;
         let plan = std::sync::Arc::clone(execution.plan());
         let by_run = run_index::describe(&self.optimized(&limits, cancel)?).map_err(query_error)?;
         let text = if analyze {

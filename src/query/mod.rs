@@ -22,9 +22,7 @@
 //! | `run_index.rs`, `metadata_cache.rs` | the rows of each run, for run-level filters; what is cached between queries |
 //! | `rewrites/` | plan rewrites, and corrections of DataFusion's own |
 //! | `step_join/` | joins of `steps` and `annotations` by run and step |
-//! | `determinism.rs`, `fingerprint.rs` | whether text and data determine a result; hashes that identify a query |
-//! | `order.rs` | plans that keep the natural order, and sorts that make the order of others definite |
-//! | `row_origin.rs` | the table whose rows a plan returns, and the columns that identify them |
+//! | `order.rs`, `volatility.rs` | plans that keep the natural order; queries with random numbers or the time |
 //! | `stream.rs`, `partition.rs` | running a plan: partitions in order, with bounded buffers, cancelled by dropping |
 //! | `result_filter.rs` | filters that a consumer adds to a planned query |
 //! | `conform.rs` | converting batches to the schema of a result |
@@ -37,11 +35,9 @@
 mod annotation_view;
 mod archive_table;
 mod conform;
-mod determinism;
 mod errors;
 mod explain;
 mod file_table;
-mod fingerprint;
 mod functions;
 mod guard;
 mod json_rows;
@@ -59,7 +55,6 @@ mod refused;
 mod result_filter;
 mod rewrites;
 mod row_condition;
-mod row_origin;
 mod run_index;
 mod saved;
 mod scan;
@@ -69,6 +64,7 @@ mod stream;
 mod type_names;
 mod udf;
 mod user_tables;
+mod volatility;
 mod write;
 
 pub use datafusion::common::ParamValues;

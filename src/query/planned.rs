@@ -1,12 +1,12 @@
 //! A planned query: planning, parameters, and running it.
 
-use super::determinism::Determinism;
 use super::errors::query_error;
 use super::limits::QueryLimits;
 use super::options::QueryOptions;
-use super::order::{self, Execution, ResultOrder};
+use super::order::{self, Execution};
 use super::stream::QueryStream;
-use super::{fingerprint, guard, refused, session, user_tables};
+use super::volatility::is_volatile;
+use super::{guard, refused, session, user_tables};
 use crate::archive::Archive;
 use crate::cancellation::CancellationToken;
 use crate::clock;
@@ -51,9 +51,8 @@ pub struct Query {
     session: QuerySession,
     /// The analyzed plan. It has the types of the result.
     plan: LogicalPlan,
-    determinism: Determinism,
-    /// The hash of the text and the parameters.
-    text: blake3::Hash,
+    /// A hash of the text, the parameters and the limits that were added.
+    hash: blake3::Hash,
 }
 
 /// The session that planned a query.
@@ -120,7 +119,7 @@ impl Archive {
         guard::check_length(text)?;
         user_tables::check_names(&options.tables)?;
         let context = session::context(self, options)?;
-        let fingerprint = fingerprint::of_query(text, &params);
+        let hash = hash_of(text, &params);
         debug!(target: "a2store::query", archive = %self.path().display(), version = self.version(), sql = text, "plan a query");
         let (text, state) = (text.to_owned(), context.state());
         let tables: Vec<String> = ["steps", "runs", "annotations"]
@@ -140,12 +139,11 @@ impl Archive {
             }
             .and_then(|plan| refused::check_types(&plan))
             .map_err(query_error)?;
-            let determinism = Determinism::of(&plan).map_err(query_error)?;
-            Ok((plan, determinism))
+            Ok(plan)
         };
-        let (plan, determinism) = block_on_unless(planning, || limits.check(cancel))?;
+        let plan = block_on_unless(planning, || limits.check(cancel))?;
         let session = QuerySession { process: ProcessId::current(), context };
-        Ok(Query { archive: self.clone(), options: options.clone(), session, plan, determinism, text: fingerprint })
+        Ok(Query { archive: self.clone(), options: options.clone(), session, plan, hash })
     }
 }
 
@@ -171,8 +169,8 @@ impl Query {
     }
 
     /// Returns whether two results may differ, because the query uses random numbers or the time.
-    pub(crate) fn is_volatile(&self) -> bool {
-        self.determinism == Determinism::Volatile
+    pub(crate) fn is_volatile(&self) -> Result<bool> {
+        is_volatile(&self.plan).map_err(query_error)
     }
 
     /// Returns the archive, at the version that the query reads.
@@ -191,7 +189,7 @@ impl Query {
 
     pub(crate) fn stream_unless_cancelled(&self, cancel: &CancellationToken) -> Result<QueryStream> {
         let limits = self.limits();
-        Ok(self.stream_of(self.execution(false, &limits, cancel)?, limits))
+        Ok(self.stream_of(self.execution(&limits, cancel)?, limits))
     }
 
     /// Returns the number of rows of the result. Counts without making the rows if the plan allows it.
@@ -255,42 +253,19 @@ impl Query {
         Ok(Query { plan, ..self.clone() })
     }
 
-    /// Returns the number of rows that the [definite](Query::execution) result has.
-    pub(crate) fn count_definite(&self, cancel: &CancellationToken) -> Result<u64> {
-        if self.determinism == Determinism::Deterministic && !self.is_explain() {
-            return self.counted()?.sum_of_definite(cancel, Query::count_of);
-        }
-        // Another plan could have other rows.
-        self.sum_of_definite(cancel, |batch| batch.num_rows() as u64)
-    }
-
-    fn sum_of_definite(&self, cancel: &CancellationToken, value: impl Fn(&RecordBatch) -> u64) -> Result<u64> {
-        let mut stream = self.unlimited().definite_stream(cancel)?;
-        let mut total = 0;
-        while let Some(batch) = stream.next_unless_cancelled(cancel)? {
-            total += value(&batch);
-        }
-        Ok(total)
-    }
-
-    fn definite_stream(&self, cancel: &CancellationToken) -> Result<QueryStream> {
-        let limits = self.limits();
-        Ok(self.stream_of(self.execution(true, &limits, cancel)?, limits))
-    }
-
     /// Returns the query without limits on the result, for rows that are not the user's result.
     pub(crate) fn unlimited(&self) -> Query {
         let options = QueryOptions { row_limit: None, byte_limit: None, ..self.options.clone() };
         Query { options, ..self.clone() }
     }
 
-    /// Returns some of the different values of a column of strings in the definite result, ascending, without null:
-    /// all, or more than `most`.
+    /// Returns some of the different values of a column of strings, ascending, without null: all, or more than
+    /// `most`.
     pub(crate) fn distinct_texts(&self, column: usize, most: usize, cancel: &CancellationToken) -> Result<Vec<String>> {
         let chosen = self.select(&[column])?;
         let distinct = LogicalPlanBuilder::from(chosen.plan).distinct().and_then(LogicalPlanBuilder::build);
         let query = Query { plan: distinct.map_err(query_error)?, ..self.unlimited() };
-        let mut stream = query.definite_stream(cancel)?;
+        let mut stream = query.stream_unless_cancelled(cancel)?;
         let mut texts = BTreeSet::new();
         while texts.len() <= most
             && let Some(batch) = stream.next_unless_cancelled(cancel)?
@@ -320,7 +295,8 @@ impl Query {
         // A LIMIT counts in int64.
         let num_rows = i64::try_from(num_rows).unwrap_or(i64::MAX);
         let plan = limited(self.plan.clone(), num_rows as usize).map_err(query_error)?;
-        Ok(Query { plan, text: fingerprint::with_limit(self.text, num_rows), ..self.clone() })
+        let hash = blake3::hash(format!("{} limit {num_rows}", self.hash).as_bytes());
+        Ok(Query { plan, hash, ..self.clone() })
     }
 
     /// Returns the analyzed plan.
@@ -329,11 +305,11 @@ impl Query {
         &self.plan
     }
 
-    /// Returns a query with another plan, at most as deterministic as this.
+    /// Returns a query with another plan.
     #[cfg(feature = "python")]
-    pub(super) fn with_plan(&self, plan: LogicalPlan, determinism: Determinism) -> Result<Query> {
+    pub(super) fn with_plan(&self, plan: LogicalPlan) -> Result<Query> {
         let plan = analyzed(plan, &self.context()?.state()).map_err(query_error)?;
-        Ok(Query { plan, determinism: self.determinism.max(determinism), ..self.clone() })
+        Ok(Query { plan, ..self.clone() })
     }
 
     /// Starts the limits of one execution.
@@ -341,17 +317,11 @@ impl Query {
         Arc::new(QueryLimits::new(&self.options))
     }
 
-    /// Makes the execution plan. With `definite`, equal archives and queries give equal rows in equal order.
-    pub(crate) fn execution(
-        &self,
-        definite: bool,
-        limits: &QueryLimits,
-        cancel: &CancellationToken,
-    ) -> Result<Execution> {
+    /// Makes the execution plan.
+    pub(crate) fn execution(&self, limits: &QueryLimits, cancel: &CancellationToken) -> Result<Execution> {
         clock::check()?;
         let (plan, context) = (self.plan.clone(), self.context()?);
-        let rows = if definite { ResultOrder::Definite(self.determinism) } else { ResultOrder::Any };
-        let planning = async move { order::plan(&context, plan, rows).await };
+        let planning = async move { order::plan(&context, &plan).await };
         block_on_unless(planning, || limits.check(cancel)).map_err(|error| limits.explain(self.archive.blame(error)))
     }
 
@@ -375,13 +345,12 @@ impl Query {
         session::context(&self.archive, &self.options)
     }
 
-    /// Returns the hash of the text, parameters and tables. Returns `None` if queries with equal hashes may have
-    /// different rows or orders.
-    pub(crate) fn fingerprint(&self) -> Result<Option<blake3::Hash>> {
-        match self.determinism {
-            Determinism::Deterministic => fingerprint::with_tables(self.text, &self.options.tables).map(Some),
-            Determinism::OrderDependent | Determinism::Volatile => Ok(None),
-        }
+    /// Returns a hash of the archive's newest commit, the text, the parameters and the limits that were added, as 16
+    /// hexadecimal digits.
+    #[cfg(feature = "python")]
+    pub(crate) fn hash(&self) -> String {
+        let commit = &self.archive.snapshot().newest().txn;
+        blake3::hash(format!("{commit} {}", self.hash).as_bytes()).to_hex()[..16].to_owned()
     }
 }
 
@@ -417,6 +386,18 @@ fn bind(plan: LogicalPlan, params: ParamValues) -> Result<LogicalPlan> {
         return Ok(plan);
     }
     plan.with_param_values(params).map_err(query_error)
+}
+
+/// Hashes a query's text and parameters.
+fn hash_of(text: &str, params: &ParamValues) -> blake3::Hash {
+    let mut values: Vec<String> = match params {
+        ParamValues::List(values) => values.iter().map(|value| format!("{:?}", value.value)).collect(),
+        ParamValues::Map(values) => values.iter().map(|(name, value)| format!("{name}={:?}", value.value)).collect(),
+    };
+    if let ParamValues::Map(_) = params {
+        values.sort();
+    }
+    blake3::hash(format!("{text:?} {values:?}").as_bytes())
 }
 
 /// Limits the rows of a plan. An existing LIMIT is changed, because only one LIMIT keeps the natural order of rows.

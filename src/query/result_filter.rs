@@ -1,6 +1,5 @@
 //! Filters on columns that a consumer adds to a planned query.
 
-use super::determinism::Determinism;
 use super::errors::query_error;
 use super::planned::Query;
 use crate::error::{Error, Result};
@@ -85,7 +84,6 @@ impl Query {
         }
         let expr = condition.expr(self.plan().schema())?;
         let plan = filtered(self.plan().clone(), expr).map_err(query_error)?;
-        // The text does not contain the condition, so it no longer identifies the rows.
-        plan.map(|plan| self.with_plan(plan, Determinism::OrderDependent)).transpose()
+        plan.map(|plan| self.with_plan(plan)).transpose()
     }
 }

@@ -1,8 +1,8 @@
 //! A condition in SQL on the rows of a table in memory.
 
-use super::determinism::Determinism;
 use super::errors::query_error;
 use super::options::QueryOptions;
+use super::volatility::is_volatile;
 use super::{guard, run_index, session};
 use crate::archive::Phases;
 use crate::cancellation::CancellationToken;
@@ -57,7 +57,7 @@ impl RowCondition {
             let plan = guard::planned(&statement, &[TABLE], &state).await?;
             let analyzer = state.analyzer();
             let plan = analyzer.execute_and_check(plan, state.config_options(), |_, _| {}).map_err(query_error)?;
-            if Determinism::of(&plan).map_err(query_error)? == Determinism::Volatile {
+            if is_volatile(&plan).map_err(query_error)? {
                 return Err(Error::refused("a random number or the time", "a condition must depend only on the row"));
             }
             let filter = plan.inputs().into_iter().find_map(|plan| match plan {

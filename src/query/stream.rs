@@ -64,7 +64,7 @@ impl QueryStream {
             Execution::InOrder { plan, context, skip, fetch, max_rows } => {
                 (plan, context, Some(max_rows.len()), skip, fetch.unwrap_or(usize::MAX))
             }
-            Execution::Merged { plan, context } => (plan, context, None, 0, usize::MAX),
+            Execution::Merged { plan, context, .. } => (plan, context, None, 0, usize::MAX),
         };
         let (running, tasks) = (VecDeque::new(), JoinSet::new());
         Self {

@@ -112,7 +112,7 @@ pub(crate) fn check_condition(archive: &Archive, condition: &str, of: &str, opti
             ErrorKind::Query { message } => Error::query(format!("where: {message}")),
             kind => kind.into(),
         })?;
-        if query.is_volatile() {
+        if query.is_volatile()? {
             // Otherwise, each query would select different runs.
             let why = format!("the condition of {of} must depend only on the run");
             return Err(Error::refused("where: a random number or the time", why));

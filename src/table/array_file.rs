@@ -1,36 +1,38 @@
 //! Arrays of `[rows, D]` numbers in `.npy` files, and the JSON description beside an array.
 
+use super::attached::ValueShard;
 use super::element::ElementType;
 use super::file_identity::FileIdentity;
-use super::memory::{FrozenRegion, Region};
-use crate::cancellation::CancellationToken;
+use super::memory::FrozenRegion;
+use super::step_keys::StepKeys;
 use crate::error::{Error, Result};
 use crate::format::npy::NpyMatrix;
-use crate::format::{header_error, open_file};
-use crate::progress::Progress;
-use crate::workers;
-use rayon::prelude::*;
+use crate::format::{header_error, numbered_files, open_file};
 use serde::Deserialize;
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// The maximum size of a row in bytes. Embeddings are smaller.
 const MAX_WIDTH: u64 = 1 << 20;
 /// The maximum size of a description in bytes.
 const MAX_DESCRIPTION: u64 = 1 << 20;
-/// The number of bytes that are read at a time.
-const CHUNK: usize = 8 << 20;
 
 /// An array file whose header was read.
-pub(super) struct ArrayFile {
+struct ArrayFile {
     file: File,
     identity: FileIdentity,
     start: u64,
     num_rows: u64,
     values_per_row: usize,
     dtype: ElementType,
+}
+
+/// The files of an array in order: one file, or numbered shards of it. All have the same type and number of values per
+/// row. Some programs write one shard of embeddings for each shard of steps.
+pub(super) struct ArrayFiles {
+    first: ArrayFile,
+    rest: Vec<ArrayFile>,
 }
 
 /// The fields of `embeddings.json` that matter here.
@@ -42,8 +44,71 @@ struct Description {
     dtype_bits: Option<String>,
 }
 
+impl ArrayFiles {
+    /// Opens the file at `path`, or `embeddings.npy` or its shards in a folder.
+    pub(super) fn open(path: &Path) -> Result<ArrayFiles> {
+        let paths = match path.is_dir() {
+            true => numbered_files(path, "embeddings", "files of the embeddings")?,
+            false => vec![path.to_owned()],
+        };
+        let Some((first, rest)) = paths.split_first() else {
+            return Err(header_error("files of an array", "at least one", "none".into(), path));
+        };
+        let first = ArrayFile::open(first)?;
+        let rest = rest.iter().map(|path| ArrayFile::open(path)).collect::<Result<Vec<_>>>()?;
+        let values_of = |file: &ArrayFile| format!("{} × {}", file.values_per_row, file.dtype.numpy());
+        if let Some(other) = rest.iter().find(|other| values_of(other) != values_of(&first)) {
+            let expected = format!("{}, as {} has", values_of(&first), first.identity.path.display());
+            return Err(header_error("values of a row", expected, values_of(other), &other.identity.path));
+        }
+        Ok(ArrayFiles { first, rest })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.first.identity.path
+    }
+
+    pub(super) fn dtype(&self) -> ElementType {
+        self.first.dtype
+    }
+
+    pub(super) fn values_per_row(&self) -> usize {
+        self.first.values_per_row
+    }
+
+    /// Returns an error unless the array has one row per key. With as many files as the keys have, each file must have
+    /// one row per key of its counterpart.
+    pub(super) fn check_rows(&self, keys: &StepKeys) -> Result<()> {
+        let (num_files, num_key_files) = (1 + self.rest.len(), keys.files().count());
+        if num_files == num_key_files {
+            return self.iter().zip(keys.files()).try_for_each(|(file, (path, rows))| file.check_rows(rows, path));
+        }
+        let num_rows: u64 = self.iter().map(|file| file.num_rows).sum();
+        if num_rows == keys.num_rows() {
+            return Ok(());
+        }
+        let expected = format!("{} in {num_key_files} files, as {} has", keys.num_rows(), keys.name());
+        Err(header_error("rows of the array", expected, format!("{num_rows} in {num_files}"), self.path()))
+    }
+
+    /// Maps the values.
+    pub(super) fn map(&self) -> Result<Vec<ValueShard>> {
+        let mut first_row = 0;
+        let shard = |file: &ArrayFile| {
+            let shard = ValueShard { first_row, values: file.map()? };
+            first_row += file.num_rows;
+            Ok(shard)
+        };
+        self.iter().map(shard).collect()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &ArrayFile> {
+        std::iter::once(&self.first).chain(&self.rest)
+    }
+}
+
 impl ArrayFile {
-    pub(super) fn open(path: &Path) -> Result<ArrayFile> {
+    fn open(path: &Path) -> Result<ArrayFile> {
         let file = open_file(path)?;
         let identity = FileIdentity::of(path, &file)?;
         let located = |error: Error| error.of_header().with_path(path);
@@ -69,32 +134,8 @@ impl ArrayFile {
         Ok(ArrayFile { file, identity, start, num_rows, values_per_row, dtype })
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.identity.path
-    }
-
-    pub(super) fn dtype(&self) -> ElementType {
-        self.dtype
-    }
-
-    pub(super) fn values_per_row(&self) -> usize {
-        self.values_per_row
-    }
-
-    pub(super) fn num_bytes(&self) -> u64 {
-        self.num_rows * (self.values_per_row * self.dtype.width()) as u64
-    }
-
-    pub(super) fn num_rows(&self) -> u64 {
-        self.num_rows
-    }
-
-    pub(super) fn identity(&self) -> &FileIdentity {
-        &self.identity
-    }
-
     /// Returns an error unless the array has one row per key.
-    pub(super) fn check_rows(&self, num_keys: u64, keys: &Path) -> Result<()> {
+    fn check_rows(&self, num_keys: u64, keys: &Path) -> Result<()> {
         if self.num_rows == num_keys {
             return Ok(());
         }
@@ -102,26 +143,9 @@ impl ArrayFile {
         Err(header_error("rows of the array", expected, self.num_rows.to_string(), &self.identity.path))
     }
 
-    /// Maps the values.
-    pub(super) fn map(&self) -> Result<FrozenRegion> {
-        FrozenRegion::of_file(&self.file, self.start, self.num_bytes() as usize, self.identity.clone())
-    }
-
-    /// Reads the values into memory on all cores.
-    pub(super) fn read(&self, progress: &dyn Progress, cancel: &CancellationToken) -> Result<FrozenRegion> {
-        let needed = self.num_bytes();
-        let len = needed as usize;
-        let mut region = Region::reserve(needed)?;
-        let read = |(k, bytes): (usize, &mut [u8])| {
-            cancel.check()?;
-            let offset = self.start + (k * CHUNK) as u64;
-            self.file.read_exact_at(bytes, offset).map_err(|error| Error::io(&self.identity.path, error))?;
-            progress.advance(bytes.len() as u64);
-            Ok::<(), Error>(())
-        };
-        let bytes = &mut region.bytes_mut()[..len];
-        workers::shared()?.install(|| bytes.par_chunks_mut(CHUNK).enumerate().try_for_each(read))?;
-        region.freeze(len)
+    fn map(&self) -> Result<FrozenRegion> {
+        let num_bytes = self.num_rows * (self.values_per_row * self.dtype.width()) as u64;
+        FrozenRegion::of_file(&self.file, self.start, num_bytes as usize, self.identity.clone())
     }
 }
 
@@ -151,23 +175,19 @@ fn declared(path: &Path, of_numpy: ElementType, values_per_row: u64) -> Result<E
     Ok(dtype)
 }
 
-/// Returns the type of a common name.
+/// Returns the type of a common name, such as `bf16`, `float32`, `u8` or NumPy's `<f4`.
 fn element(name: &str) -> Option<ElementType> {
-    Some(match name {
-        "bf16" | "bfloat16" => ElementType::BFloat16,
-        "f16" | "fp16" | "float16" => ElementType::Float16,
-        "f32" | "fp32" | "float32" => ElementType::Float32,
-        "f64" | "fp64" | "float64" => ElementType::Float64,
-        "i8" | "int8" => ElementType::Int8,
-        "i16" | "int16" => ElementType::Int16,
-        "i32" | "int32" => ElementType::Int32,
-        "i64" | "int64" => ElementType::Int64,
-        "u8" | "uint8" => ElementType::UInt8,
-        "u16" | "uint16" => ElementType::UInt16,
-        "u32" | "uint32" => ElementType::UInt32,
-        "u64" | "uint64" => ElementType::UInt64,
-        name => return ElementType::of_numpy(name),
-    })
+    let digits = name.trim_start_matches(|c: char| !c.is_ascii_digit());
+    let bits: Option<usize> = digits.parse().ok();
+    let kind = match name.strip_suffix(digits)? {
+        "bf" | "bfloat" if bits == Some(16) => return Some(ElementType::BFloat16),
+        "f" | "fp" | "float" => 'f',
+        "i" | "int" => 'i',
+        "u" | "uint" => 'u',
+        _ => return ElementType::of_numpy(name),
+    };
+    let bytes = bits.filter(|bits| bits % 8 == 0)? / 8;
+    ElementType::of_numpy(&format!("{}{kind}{bytes}", if bytes == 1 { '|' } else { '<' }))
 }
 
 /// Returns whether the file name has one of these tags between its stem and `.npy`.

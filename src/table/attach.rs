@@ -3,42 +3,22 @@
 #[cfg(test)]
 mod tests;
 
-use super::array_shards::ArrayShards;
-use super::attached::{AttachedColumn, Places};
+use super::array_file::ArrayFiles;
+use super::attached::{AttachedColumn, NO_PLACE, Places};
+use super::memory::Region;
 use super::step_column::is_reserved;
 use super::step_keys::{KeyIndex, StepKey, StepKeys};
 use super::step_table::StepTable;
 use crate::board::Board;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
-use crate::machine::filled;
 use crate::progress::{Progress, Unit};
 use crate::publish::parent;
 use crate::workers;
-use derive_setters::Setters;
 use rayon::prelude::*;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-
-/// The options for attaching an array to a table.
-///
-/// Set fields with the `with_*` methods: `AttachOptions::default().with_in_memory(true)`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Setters)]
-#[setters(prefix = "with_", strip_option)]
-#[non_exhaustive]
-pub struct AttachOptions {
-    /// The steps of the array's rows. This is a `.npy` file of records with integers `run_id` and `step_idx` or
-    /// `step_index`, or a folder with `steps.npy` or its shards. `None` = the folder of the array.
-    #[setters(into)]
-    pub steps: Option<PathBuf>,
-    /// Whether to read the array into memory instead of mapping it. The values of
-    /// [`attach_rows`](StepTable::attach_rows) are always in memory.
-    pub in_memory: bool,
-    /// The memory limit in bytes for an array that is read instead of mapped; `None` = the memory that the system has
-    /// available.
-    pub memory_limit: Option<u64>,
-}
 
 /// Rows that are aligned together.
 const CHUNK: u64 = 1 << 16;
@@ -51,32 +31,31 @@ impl StepTable {
     /// rows. The row layout, the fingerprint, saved files ([`save`](StepTable::save)) and loader states do not
     /// include the column.
     ///
-    /// A row gets the values of its step. The key file names the step of each array row by `run_id` and step
-    /// index. By default the key file is `steps.npy` beside the array. If the array has the table's rows
+    /// A row gets the values of its step. The key file `steps` names the step of each array row by `run_id` and step
+    /// index. It is a `.npy` file of records with integers `run_id` and `step_idx` or `step_index`, or a folder with
+    /// `steps.npy` or its shards; `None` = the folder of the array. If the array has the table's rows
     /// contiguously and in the same order, the column takes no memory. Otherwise it takes four bytes per row of
-    /// the table, or eight if the array has 2^32 - 1 rows or more. The array may have additional rows.
+    /// the table, and the array must have less than 2^32 - 1 rows. The array may have additional rows.
     ///
     /// The elements are floats of 2, 4 or 8 bytes, integers, or **bfloat16**, which NumPy lacks. A bfloat16
     /// array has type `<u2`, and its description says so in `dtype_bits` or `dtype`. The description is a JSON
     /// object beside the array: `embeddings.json` for `embeddings.bf16.npy`. Its `D` and its type must match
     /// the array.
     ///
-    /// A mapped file must not change while it is in use. Board symmetries cannot turn an attached column, so a
+    /// The file is mapped and must not change while it is in use. Board symmetries cannot turn an attached column, so a
     /// loader rejects the combination.
     ///
     /// # Errors
     /// [`ErrorKind::Argument`] if the name is taken; [`ErrorKind::Header`] if a file is not such an array, the
     /// numbers of rows differ, or the description does not match; [`ErrorKind::Column`] if the array lacks the
-    /// step of a table row or has a step twice; [`ErrorKind::MemoryLimit`]; [`ErrorKind::Io`];
-    /// [`ErrorKind::Cancelled`].
+    /// step of a table row or has a step twice; [`ErrorKind::Io`]; [`ErrorKind::Cancelled`].
     ///
     /// # Examples
     /// ```no_run
-    /// use a2store::{AttachOptions, CancellationToken, FromSessionOptions, StepTable};
+    /// use a2store::{CancellationToken, FromSessionOptions, StepTable};
     /// let cancel = CancellationToken::new();
     /// let table = StepTable::from_session("selfplay/1", &FromSessionOptions::default(), &(), &cancel)?;
-    /// let path = "selfplay/1/embeddings.bf16.npy";
-    /// let table = table.attach("embedding", path, &AttachOptions::default(), &(), &cancel)?;
+    /// let table = table.attach("embedding", "selfplay/1/embeddings.bf16.npy", None, &(), &cancel)?;
     /// let batch = table.take(&[5, 0])?;
     /// assert_eq!(batch.column("embedding").unwrap().dtype, a2store::ElementType::BFloat16);
     /// # Ok::<(), a2store::Error>(())
@@ -85,25 +64,31 @@ impl StepTable {
         &self,
         name: &str,
         path: impl AsRef<Path>,
-        options: &AttachOptions,
+        steps: Option<&Path>,
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
         self.check_unused(name)?;
         let absolute = |path: &Path| std::path::absolute(path).map_err(|error| Error::io(path, error));
         let path = absolute(path.as_ref())?;
-        let steps = match &options.steps {
+        let steps = match steps {
             Some(steps) => absolute(steps)?,
             None if path.is_dir() => path.clone(),
             None => parent(&path).to_owned(),
         };
-        let limit = options.in_memory.then_some(options.memory_limit);
         // The array is opened first, so that a missing array is reported before an error of the folder beside
         // it.
-        let array = ArrayShards::open(&ArrayShards::files(&path)?)?;
-        let column = self.column(name, &array, &StepKeys::files_at(&steps)?, limit, progress, cancel);
-        progress.end();
-        self.with_column(column?)
+        let array = ArrayFiles::open(&path)?;
+        let keys = StepKeys::open(&steps)?;
+        array.check_rows(&keys)?;
+        let places = self.places(name, Some(array.path()), &keys, progress, cancel)?;
+        self.with_column(AttachedColumn {
+            name: name.into(),
+            dtype: array.dtype(),
+            values_per_row: array.values_per_row(),
+            values: array.map()?.into(),
+            places,
+        })
     }
 
     /// Returns an error if a new column cannot have this name.
@@ -117,35 +102,22 @@ impl StepTable {
         }
     }
 
-    /// Aligns an array with this table by its key files. A `limit` means that the values are read into memory
-    /// instead of being mapped; the inner `None` stands for the available memory.
-    pub(super) fn column(
-        &self,
-        name: &str,
-        array: &ArrayShards,
-        key_files: &[PathBuf],
-        limit: Option<Option<u64>>,
-        progress: &dyn Progress,
-        cancel: &CancellationToken,
-    ) -> Result<AttachedColumn> {
-        let keys = StepKeys::open(key_files)?;
-        array.check_rows(&keys)?;
-        progress.begin("attach", Unit::Rows, self.num_rows());
-        let places = self.places(name, Some(array.path()), &keys, progress, cancel)?;
-        let values = array.values(limit, progress, cancel)?;
-        Ok(AttachedColumn {
-            name: name.into(),
-            dtype: array.dtype(),
-            values_per_row: array.values_per_row(),
-            values: values.into(),
-            places,
-            keys: keys.identities().cloned().collect(),
-            files: array.identities().cloned().collect(),
-        })
-    }
-
     /// Finds the array's row for each row of the table or view.
     pub(super) fn places(
+        &self,
+        name: &str,
+        path: Option<&Path>,
+        keys: &StepKeys,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+    ) -> Result<Places> {
+        progress.begin("attach", Unit::Rows, self.num_rows());
+        let places = self.find_places(name, path, keys, progress, cancel);
+        progress.end();
+        places
+    }
+
+    fn find_places(
         &self,
         name: &str,
         path: Option<&Path>,
@@ -189,44 +161,24 @@ impl StepTable {
         if all_shifted {
             return Ok(Places::Shifted(by));
         }
-        match u32::try_from(keys.num_rows()) {
-            // The largest number means that a row has no place.
-            Ok(_) => {
-                let search = Search { ranges: &ranges, keys, index: &index, missing: &missing };
-                let places = self.listed(&chunks, &search, u32::MAX, |row| row as u32, progress, cancel)?;
-                Ok(Places::Narrow(first, places))
-            }
-            Err(_) => {
-                let search = Search { ranges: &ranges, keys, index: &index, missing: &missing };
-                let places = self.listed(&chunks, &search, u64::MAX, |row| row, progress, cancel)?;
-                Ok(Places::Wide(first, places))
-            }
+        if keys.num_rows() >= NO_PLACE.into() {
+            let expected = format!("less than {NO_PLACE} rows, or rows in the table's order");
+            return Err(Error::argument("path", expected, keys.num_rows()));
         }
-    }
-
-    /// Returns the place of each row from the first chunk's start to the last one's end. Rows that the view
-    /// does not show get `none`.
-    fn listed<T: Copy + Send>(
-        &self,
-        chunks: &[Range<u64>],
-        search: &Search<'_>,
-        none: T,
-        place: impl Fn(u64) -> T + Sync,
-        progress: &dyn Progress,
-        cancel: &CancellationToken,
-    ) -> Result<Arc<Vec<T>>> {
-        let len = chunks.iter().map(|chunk| chunk.end - chunk.start).sum::<u64>() as usize;
-        let mut places = filled(len, none)?;
-        let (ranges, keys, index) = (search.ranges, search.keys, search.index);
-        let fill = |(chunk, slots): (&Range<u64>, &mut [T])| {
+        let len = (end - first) as usize * size_of::<u32>();
+        let mut places = Region::reserve(len as u64)?;
+        let slots: &mut [u32] = bytemuck::cast_slice_mut(&mut places.bytes_mut()[..len]);
+        let fill = |(chunk, slots): (&Range<u64>, &mut [u32])| {
             if cancel.is_cancelled() {
                 return None;
             }
+            // Rows that the view does not show have no place.
+            slots.fill(NO_PLACE);
             let mut next = 0;
-            for row in within(ranges, chunk).flatten() {
+            for row in within(&ranges, chunk).flatten() {
                 match index.find(self.key(row), &mut next) {
                     Some(found) if keys.is_of(found, self.board(row)) => {
-                        slots[(row - chunk.start) as usize] = place(found);
+                        slots[(row - chunk.start) as usize] = found as u32;
                     }
                     _ => return Some(row),
                 }
@@ -234,10 +186,13 @@ impl StepTable {
             progress.advance(chunk.end - chunk.start);
             None
         };
-        let first_missing = workers::shared()?
-            .install(|| chunks.par_iter().zip(places.par_chunks_mut(CHUNK as usize)).filter_map(fill).min());
+        let first_missing =
+            threads.install(|| chunks.par_iter().zip(slots.par_chunks_mut(CHUNK as usize)).filter_map(fill).min());
         cancel.check()?;
-        first_missing.map_or(Ok(Arc::new(places)), |row| Err((search.missing)(row)))
+        match first_missing {
+            Some(row) => Err(missing(row)),
+            None => Ok(Places::Listed(first, Arc::new(places.freeze(len)?))),
+        }
     }
 
     /// Returns the ranges of the mapping's rows that this table or view shows.
@@ -260,14 +215,6 @@ impl StepTable {
     fn board(&self, row: u64) -> Board {
         self.layout.step_of(self.all_rows().at(row)).board
     }
-}
-
-/// The rows of a table or view, the keys and the index to search, and the error for a missing row.
-struct Search<'a> {
-    ranges: &'a [Range<u64>],
-    keys: &'a StepKeys,
-    index: &'a KeyIndex<'a>,
-    missing: &'a (dyn Fn(u64) -> Error + Sync),
 }
 
 /// Returns the parts of ascending ranges that lie in a chunk.

@@ -2,11 +2,10 @@
 //!
 //! Memory holds the values once. The keys are in memory too while they are aligned with the table.
 
-use super::attach::AttachOptions;
 use super::attached::{AttachedColumn, ValueShard};
 use super::element::ElementType;
 use super::layout::ExtraField;
-use super::memory::{Region, memory_limit};
+use super::memory::{Region, memory_limit as bytes_allowed};
 use super::row_writer::{at_row, write_values};
 use super::step_keys::{BOARD, STEPS, StepKeys};
 use super::step_table::StepTable;
@@ -26,24 +25,24 @@ impl StepTable {
     /// equal the table's boards. Each value is a number, a boolean or a fixed-size list of these; a null is NaN in
     /// floats.
     ///
-    /// The column behaves as one of [`attach`](StepTable::attach), but its values are always in memory. The rows may
+    /// The column behaves as one of [`attach`](StepTable::attach), but its values are in memory. The rows may
     /// have any order, and the stream may have additional rows. While the keys are aligned, they take eight bytes per
-    /// row of the stream if run ids and step indices are uint32. A table with such a column has no
-    /// [`handle`](StepTable::handle).
+    /// row of the stream if run ids and step indices are uint32. `memory_limit` bounds the bytes of values and keys;
+    /// `None` = the memory that the system has available.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`] if the name is taken or `steps` is set; [`ErrorKind::Column`] if a column is missing or
+    /// [`ErrorKind::Argument`] if the name is taken; [`ErrorKind::Column`] if a column is missing or
     /// has another type, or if the stream lacks the step of a table row or has a step twice;
     /// [`ErrorKind::MemoryLimit`]; [`ErrorKind::Cancelled`]; the errors of the stream.
     ///
     /// # Examples
     /// ```no_run
-    /// use a2store::{Archive, AttachOptions, CancellationToken, StepTable, no_params};
+    /// use a2store::{Archive, CancellationToken, StepTable, no_params};
     /// # fn example(archive: &Archive, table: &StepTable) -> a2store::Result<()> {
     /// let sql = "SELECT run_id, step_index, policy_p1 FROM annotations WHERE model = 'model-v1'";
     /// let rows = archive.sql(sql, no_params())?.stream()?;
     /// let (schema, cancel) = (rows.schema(), CancellationToken::new());
-    /// let table = table.attach_rows("policy_p1", &schema, rows, &AttachOptions::default(), &(), &cancel)?;
+    /// let table = table.attach_rows("policy_p1", &schema, rows, None, &(), &cancel)?;
     /// assert_eq!(table.take(&[5, 0])?.column("policy_p1").unwrap().values_per_row, 4);
     /// # Ok(())
     /// # }
@@ -53,31 +52,22 @@ impl StepTable {
         name: &str,
         schema: &Schema,
         rows: impl IntoIterator<Item = Result<RecordBatch>>,
-        options: &AttachOptions,
+        memory_limit: Option<u64>,
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
         self.check_unused(name)?;
-        if let Some(steps) = &options.steps {
-            let expected = "none, because the rows have the keys";
-            return Err(Error::argument("steps", expected, steps.display()));
-        }
         let columns = KeyedColumns::find(schema)?;
         progress.begin("read", Unit::Rows, 0);
-        let read = columns.read(rows, memory_limit(options.memory_limit), progress, cancel);
+        let read = columns.read(rows, bytes_allowed(memory_limit), progress, cancel);
         progress.end();
         let (shard, keys) = read?;
-        progress.begin("attach", Unit::Rows, self.num_rows());
-        let places = self.places(name, None, &keys, progress, cancel);
-        progress.end();
         let column = AttachedColumn {
             name: name.into(),
             dtype: columns.values.dtype,
             values_per_row: columns.values.values_per_row,
             values: [shard].into(),
-            places: places?,
-            keys: [].into(),
-            files: [].into(),
+            places: self.places(name, None, &keys, progress, cancel)?,
         };
         self.with_column(column)
     }
@@ -134,7 +124,7 @@ impl KeyedColumns {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<(ValueShard, StepKeys)> {
-        let (mut region, reserved) = Region::reserve_most(limit)?;
+        let (mut region, reserved) = Region::reserve_up_to(limit)?;
         let limit = limit.min(reserved);
         let (mut keys, mut len, mut num_rows) = (Vec::new(), 0, 0);
         for batch in rows {

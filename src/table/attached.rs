@@ -3,7 +3,7 @@
 //! ```text
 //!  rows      0     1     2     3    …      32 bytes each and more, in their own mapping
 //!            │     ╲   ╱
-//!  places    0      2 1      3      …      none where the array has the table's order, else u32 or u64 a row
+//!  places    0      2 1      3      …      none where the array has the table's order, else u32 a row
 //!            │      ╱ ╲
 //!  values    0     1     2     3    …      D values each, in a mapping of the file or in memory
 //! ```
@@ -13,7 +13,6 @@
 
 use super::batch_schema::{ColumnSource, ColumnSpec};
 use super::element::ElementType;
-use super::file_identity::FileIdentity;
 use super::memory::FrozenRegion;
 use super::prefetch::prefetch_bytes;
 use std::ops::Range;
@@ -30,10 +29,6 @@ pub struct AttachedColumn {
     /// All values, row after row of the array. There is at least one shard.
     pub(super) values: Arc<[ValueShard]>,
     pub(super) places: Places,
-    /// The identities of the array's files and of the key files, at the time of opening. There are none for values that
-    /// came as rows.
-    pub(super) files: Arc<[FileIdentity]>,
-    pub(super) keys: Arc<[FileIdentity]>,
 }
 
 /// The values of one file of an array.
@@ -48,11 +43,13 @@ pub(super) struct ValueShard {
 pub(super) enum Places {
     /// The table's row plus this number, modulo 2^64.
     Shifted(u64),
-    /// A list of places. Its first entry belongs to this row of the table.
-    Narrow(u64, Arc<Vec<u32>>),
-    /// The same list, for arrays with too many rows for a u32.
-    Wide(u64, Arc<Vec<u64>>),
+    /// A list of places, u32 each. Its first entry belongs to this row of the table. Rows without a place have
+    /// [`NO_PLACE`].
+    Listed(u64, Arc<FrozenRegion>),
 }
+
+/// The place of a row that the view does not show.
+pub(super) const NO_PLACE: u32 = u32::MAX;
 
 /// The prefetch distance of places, in rows.
 const PLACES_AHEAD: usize = 64;
@@ -84,7 +81,7 @@ impl AttachedColumn {
     /// [`attach_rows`](crate::StepTable::attach_rows).
     #[must_use]
     pub fn path(&self) -> &Path {
-        self.files.first().map_or(Path::new(""), |file| &file.path)
+        self.values.first().and_then(|shard| shard.values.path()).unwrap_or(Path::new(""))
     }
 
     /// Returns whether the values are mapped from the file instead of being in memory.
@@ -93,22 +90,45 @@ impl AttachedColumn {
         self.values.iter().any(|shard| shard.values.path().is_some())
     }
 
-    /// Returns the column's memory in bytes. Values that were read count. Places count four or eight bytes per row of
-    /// the table, unless the array has the table's order.
+    /// Returns the column's memory in bytes. Values in memory count. Places count four bytes per row of the table, unless
+    /// the array has the table's order.
     #[must_use]
     pub fn num_bytes(&self) -> u64 {
         let values = self.values.iter().map(|shard| shard.values.bytes().len()).sum();
-        let values = if self.is_mapped() { 0 } else { values };
+        let values: usize = if self.is_mapped() { 0 } else { values };
         let places = match &self.places {
             Places::Shifted(_) => 0,
-            Places::Narrow(_, places) => size_of_val(&places[..]),
-            Places::Wide(_, places) => size_of_val(&places[..]),
+            Places::Listed(_, places) => places.bytes().len(),
         };
         (values + places) as u64
     }
 
-    pub(super) fn identities(&self) -> (&[FileIdentity], &[FileIdentity]) {
-        (&self.files, &self.keys)
+    /// Returns whether each of these rows of the table has values.
+    pub(super) fn covers(&self, rows: Range<u64>) -> bool {
+        let Some(num_values) = self.num_values() else { return false };
+        if rows.is_empty() {
+            return true;
+        }
+        match &self.places {
+            Places::Shifted(by) => {
+                let (first, last) = (rows.start.wrapping_add(*by), (rows.end - 1).wrapping_add(*by));
+                first <= last && last < num_values
+            }
+            Places::Listed(first, places) => {
+                let Ok(places) = bytemuck::try_cast_slice::<u8, u32>(places.bytes()) else { return false };
+                let is_long = rows.start >= *first && rows.end - *first <= places.len() as u64;
+                is_long && places.iter().all(|&place| u64::from(place) < num_values || place == NO_PLACE)
+            }
+        }
+    }
+
+    /// Returns the number of rows of the values, if they are whole and follow each other.
+    fn num_values(&self) -> Option<u64> {
+        let width = self.width();
+        self.values.iter().try_fold(0, |num_rows, shard| {
+            let len = shard.values.bytes().len();
+            (shard.first_row == num_rows && width > 0 && len % width == 0).then(|| num_rows + (len / width) as u64)
+        })
     }
 
     /// Returns the descriptions of a table's attached columns for the schema of its batches.
@@ -131,15 +151,11 @@ impl AttachedColumn {
     pub(super) fn gather(&self, indices: &[u64], range: Range<usize>, out: &mut [u8]) {
         match &self.places {
             Places::Shifted(by) => self.copy(indices, range, out, |_| (), |index| index.wrapping_add(*by)),
-            Places::Narrow(first, places) => {
+            Places::Listed(first, places) => {
+                let places: &[u32] = bytemuck::cast_slice(places.bytes());
                 let place = |index: u64| (index - first) as usize;
                 let ahead = |index: u64| prefetch_bytes(places.as_ptr().wrapping_add(place(index)).cast());
                 self.copy(indices, range, out, ahead, |index| u64::from(places[place(index)]));
-            }
-            Places::Wide(first, places) => {
-                let place = |index: u64| (index - first) as usize;
-                let ahead = |index: u64| prefetch_bytes(places.as_ptr().wrapping_add(place(index)).cast());
-                self.copy(indices, range, out, ahead, |index| places[place(index)]);
             }
         }
     }
@@ -215,28 +231,17 @@ impl AttachedColumn {
                 }
             }
         };
-        let listed: &mut dyn Iterator<Item = u64> = match &self.places {
-            Places::Shifted(by) => return advise(rows.start.wrapping_add(*by)..rows.end.wrapping_add(*by)),
-            Places::Narrow(first, places) => {
-                let places = places.iter().skip(rows.start.saturating_sub(*first) as usize);
-                &mut places
-                    .take((rows.end - rows.start) as usize)
-                    .filter(|&&row| row != u32::MAX)
-                    .map(|&row| row.into())
-            }
-            Places::Wide(first, places) => {
-                let places = places.iter().skip(rows.start.saturating_sub(*first) as usize).copied();
-                &mut places.take((rows.end - rows.start) as usize).filter(|&row| row != u64::MAX)
-            }
-        };
-        // Adjacent rows usually have adjacent values.
-        let mut open: Option<Range<u64>> = None;
-        for row in listed {
-            match &mut open {
-                Some(range) if range.end == row => range.end += 1,
-                _ => open.replace(row..row + 1).into_iter().for_each(advise),
+        match &self.places {
+            Places::Shifted(by) => advise(rows.start.wrapping_add(*by)..rows.end.wrapping_add(*by)),
+            Places::Listed(first, places) => {
+                let places: &[u32] = bytemuck::cast_slice(places.bytes());
+                let places = &places[rows.start.saturating_sub(*first) as usize..];
+                let places = &places[..places.len().min((rows.end - rows.start) as usize)];
+                // Adjacent rows usually have adjacent values.
+                for run in places.chunk_by(|a, b| a.checked_add(1) == Some(*b)).filter(|run| run[0] != NO_PLACE) {
+                    advise(run[0].into()..u64::from(run[0]) + run.len() as u64);
+                }
             }
         }
-        open.into_iter().for_each(advise);
     }
 }

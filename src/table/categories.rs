@@ -4,12 +4,12 @@
 //! row, the codes are replaced by those of the sorted categories.
 
 use super::layout::RowLayout;
-use super::threads::cores;
 use crate::error::{Error, Result};
 use crate::workers;
 use arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{ArrowNativeType, DataType, Int32Type};
+use rayon::prelude::*;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -114,15 +114,10 @@ impl Recoding {
         !self.columns.is_empty()
     }
 
-    /// Returns the largest multiple of the stride that is at most `len`, and at least one row.
-    pub(super) fn whole_rows(&self, len: usize) -> usize {
-        (len / self.stride).max(1) * self.stride
-    }
-
-    /// Replaces the codes in some rows.
-    pub(super) fn apply(&self, rows: &mut [u8]) {
-        for (offset, becomes) in &self.columns {
-            for row in rows.chunks_exact_mut(self.stride) {
+    /// Replaces the codes in all rows, on all cores.
+    pub(super) fn apply(&self, rows: &mut [u8]) -> Result<()> {
+        let replace = |row: &mut [u8]| {
+            for (offset, becomes) in &self.columns {
                 let Some(slot) = row.get_mut(*offset..).and_then(|bytes| bytes.first_chunk_mut::<2>()) else {
                     continue;
                 };
@@ -130,20 +125,9 @@ impl Recoding {
                     *slot = code.to_le_bytes();
                 }
             }
-        }
-    }
-
-    /// Replaces the codes in all rows, on all cores.
-    pub(super) fn apply_to_all(&self, rows: &mut [u8]) {
-        let cores = cores();
-        let num_rows = rows.len() / self.stride;
-        let part = num_rows.div_ceil(cores).max(1 << 16) * self.stride;
-        let parts = Mutex::new(rows.chunks_mut(part));
-        let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
-        workers::side_by_side(num_rows.div_ceil(1 << 16).min(cores), || {
-            while let Some(rows) = next() {
-                self.apply(rows);
-            }
-        });
+        };
+        let parts = rows.par_chunks_mut(self.stride << 16);
+        workers::shared()?.install(|| parts.for_each(|rows| rows.chunks_exact_mut(self.stride).for_each(replace)));
+        Ok(())
     }
 }

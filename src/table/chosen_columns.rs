@@ -17,15 +17,13 @@ pub(super) struct ChosenColumns {
     pub(super) places: Option<Vec<usize>>,
     /// The names of those that become extra columns, in order.
     pub(super) extra: Vec<String>,
-    /// The names of the other columns that could fill the fields of a step, sorted.
-    pub(super) left_out: Vec<String>,
 }
 
 impl ChosenColumns {
     /// Finds the columns in a result.
     pub(super) fn new(schema: &Schema, options: &MaterializeOptions) -> Result<ChosenColumns> {
         let Some(columns) = &options.columns else {
-            return Ok(ChosenColumns { places: None, extra: options.extra.clone(), left_out: Vec::new() });
+            return Ok(ChosenColumns { places: None, extra: options.extra.clone() });
         };
         if let Some(name) = options.extra.first() {
             return Err(Error::argument("extra", "none together with columns, which names them too", name));
@@ -58,14 +56,10 @@ impl ChosenColumns {
         }
         // Without these, boards would lose tiles, and filters and splits would take all rows for one run.
         let is_chosen = |name: &str| is_named(name) || [TILE_MASK, "run_id", STEP_INDEX].contains(&name);
-        let mut left_out: Vec<String> =
-            names().filter(|name| OF_STEP.contains(name) && !is_chosen(name)).map(str::to_owned).collect();
-        left_out.sort_unstable();
         let is_extra = |name: &&String| !OF_STEP.contains(&name.as_str()) && *name != EV_VALUES;
         Ok(ChosenColumns {
             places: Some(names().enumerate().filter(|(_, name)| is_chosen(name)).map(|(place, _)| place).collect()),
             extra: columns.iter().filter(is_extra).cloned().collect(),
-            left_out,
         })
     }
 }

@@ -12,14 +12,13 @@ use super::runs::RunFacts;
 use super::selection::Selection;
 use super::step_column::{STEP_INDEX, TILE_MASK, is_reserved};
 use super::step_table::StepTable;
-use super::threads::{FirstError, cores};
+use super::threads::in_parts;
 use super::view::unknown;
 use crate::archive::Phases;
 use crate::board::Board;
 use crate::cancellation::CancellationToken;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::query::RowCondition;
-use crate::workers;
 use arrow::array::{
     ArrayRef, AsArray, BooleanArray, Float32Array, Int64Array, RecordBatch, StringArray, UInt8Array, UInt16Array,
     new_null_array,
@@ -28,8 +27,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{
     DataType, Field, Float32Type, Schema, SchemaRef, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
-use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// The number of rows that a condition is evaluated on at a time.
 const CHUNK: u64 = 1 << 16;
@@ -59,32 +57,17 @@ impl StepTable {
         let schema = condition_schema(&BatchSchema::of_table(self.layout(), AttachedColumn::specs(&self.attached)));
         let condition = RowCondition::plan(condition, &schema, self.runs.phases.unwrap_or_default(), cancel)?;
         let columns = ConditionColumns::new(self, condition.schema())?;
-        let starts = (0..self.num_rows()).step_by(CHUNK as usize);
-        let found: Vec<Mutex<Vec<Range<u64>>>> = starts.clone().map(|_| Mutex::default()).collect();
-        let next = Mutex::new(starts.zip(&found));
-        let stop = FirstError::default();
-        let rows_of_chunk = |start: u64| {
-            stop.check(cancel)?;
+        let part = |number: usize| {
+            let start = number as u64 * CHUNK;
             let positions: Vec<u64> = (start..self.num_rows().min(start + CHUNK)).collect();
             let meets = condition.rows(&columns.of_rows(&positions)?)?;
             let mut rows: Vec<u64> = meets.set_indices().map(|row| start + row as u64).collect();
             self.map_positions(&mut rows);
-            Ok::<_, Error>(rows.chunk_by(|a, b| a + 1 == *b).map(|rows| rows[0]..rows[rows.len() - 1] + 1).collect())
+            let ranges = rows.chunk_by(|a, b| a + 1 == *b).map(|rows| rows[0]..rows[rows.len() - 1] + 1);
+            Ok(ranges.collect::<Vec<_>>())
         };
-        workers::side_by_side(found.len().min(cores()), || {
-            let next = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
-            while let Some((start, slot)) = next() {
-                match rows_of_chunk(start) {
-                    Ok(ranges) => *slot.lock().unwrap_or_else(PoisonError::into_inner) = ranges,
-                    Err(error) => return stop.raise(error),
-                }
-            }
-        });
-        stop.into_result()?;
-        // Some cancellations reach only the caller's thread, and other threads may have done most of the work.
-        cancel.check()?;
-        let found = found.into_iter().map(|part| part.into_inner().unwrap_or_else(PoisonError::into_inner));
-        Ok(Selection::new(found.flatten()))
+        let found = in_parts(self.num_rows().div_ceil(CHUNK) as usize, cancel, part)?;
+        Ok(Selection::new(found.into_iter().flatten()))
     }
 }
 

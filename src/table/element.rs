@@ -27,6 +27,12 @@ pub enum ElementType {
 }
 
 impl ElementType {
+    /// The types that NumPy and Arrow have.
+    const OF_NUMPY: [ElementType; 12] = {
+        use ElementType::{Bool, Float16, Float32, Float64, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64};
+        [Bool, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64, Float16, Float32, Float64]
+    };
+
     /// Returns the type of the values of an extra column of this Arrow type, and their number per row. Category columns
     /// are handled elsewhere.
     pub(super) fn of_arrow(name: &str, dtype: &DataType) -> Result<(ElementType, usize)> {
@@ -34,33 +40,18 @@ impl ElementType {
             DataType::FixedSizeList(item, len @ 1..) => (item.data_type(), *len as usize),
             other => (other, 1),
         };
-        let element = match item {
-            DataType::Boolean => ElementType::Bool,
-            DataType::Int8 => ElementType::Int8,
-            DataType::Int16 => ElementType::Int16,
-            DataType::Int32 => ElementType::Int32,
-            DataType::Int64 => ElementType::Int64,
-            DataType::UInt8 => ElementType::UInt8,
-            DataType::UInt16 => ElementType::UInt16,
-            DataType::UInt32 => ElementType::UInt32,
-            DataType::UInt64 => ElementType::UInt64,
-            DataType::Float16 => ElementType::Float16,
-            DataType::Float32 => ElementType::Float32,
-            DataType::Float64 => ElementType::Float64,
-            _ => {
-                let expected = "booleans, integers, floats, strings, or fixed-size lists of numbers or booleans, as an \
-                                extra column (CAST it in the query)";
-                return Err(Error::column(name, None, expected, dtype));
-            }
-        };
+        let element = ElementType::OF_NUMPY.into_iter().find(|element| element.arrow() == *item);
+        let element = element.ok_or_else(|| {
+            let expected = "booleans, integers, floats, strings, or fixed-size lists of numbers or booleans, as an \
+                            extra column (CAST it in the query)";
+            Error::column(name, None, expected, dtype)
+        })?;
         Ok((element, values_per_row))
     }
 
     /// Returns the type of this NumPy name.
     pub(crate) fn of_numpy(name: &str) -> Option<ElementType> {
-        use ElementType::{Bool, Float16, Float32, Float64, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64};
-        let all = [Bool, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64, Float16, Float32, Float64];
-        all.into_iter().find(|dtype| dtype.numpy() == name)
+        ElementType::OF_NUMPY.into_iter().find(|dtype| dtype.numpy() == name)
     }
 
     /// Returns the Arrow type. For bfloat16 it is the type of the bits.
@@ -148,12 +139,8 @@ impl ElementType {
     /// Returns the size of a value in bytes.
     #[must_use]
     pub const fn width(self) -> usize {
-        match self {
-            ElementType::Bool | ElementType::Int8 | ElementType::UInt8 => 1,
-            ElementType::Int16 | ElementType::UInt16 | ElementType::Float16 | ElementType::BFloat16 => 2,
-            ElementType::Int32 | ElementType::UInt32 | ElementType::Float32 => 4,
-            ElementType::Int64 | ElementType::UInt64 | ElementType::Float64 => 8,
-        }
+        // The size is the last character of NumPy's name.
+        (self.numpy().as_bytes()[2] - b'0') as usize
     }
 
     /// Returns NumPy's name of the type, for example `"<u4"`. For bfloat16 it is the name of the bits' type.

@@ -5,12 +5,12 @@ use super::fingerprint::Fingerprint;
 use super::footer::{TableMeta, damaged, footer_of_file, read_footer};
 use super::gather;
 use super::layout::RowLayout;
-use super::memory::{FrozenRegion, MemoryFile, Region, check_memory};
+use super::memory::{FrozenRegion, Region, check_memory, memory_limit};
 use super::npy::{self, NpyHeader};
-use super::runs::Runs;
-use super::shared_memory::{is_sealed, map_shared};
+use super::region_location::RegionLocation;
+use super::runs::{Origin, Runs};
 use super::step_table::StepTable;
-use super::threads::{FirstError, cores};
+use super::threads::in_parts;
 use crate::archive::Phases;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Location, Result};
@@ -18,15 +18,13 @@ use crate::format::open_file;
 use crate::progress::{Progress, Unit};
 use crate::publish::{Staged, parent};
 use crate::step::{STEP_SIZE, Step};
-use crate::workers;
 use derive_setters::Setters;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// The number of bytes that are written or read at a time.
 const CHUNK: usize = 8 << 20;
@@ -59,7 +57,7 @@ impl StepTable {
         let path = path.as_ref();
         let io = |error| Error::io(path, error);
         // Reading the archive's runs may fail, so it comes before all other work.
-        let runs = self.runs.facts()?;
+        let facts = self.runs.facts()?;
         let mut staged = Staged::new(parent(path))?;
         let header = npy::header(&self.layout, self.num_rows(), 0)?;
         staged.write_all(&header).map_err(io)?;
@@ -76,10 +74,9 @@ impl StepTable {
             staged.write_all(bytes).map_err(io)
         });
         progress.end();
-        let runs = runs.map(|runs| runs.only(&run_ids));
-        let (num_rows, start, phases) = (self.num_rows(), header.len() as u64, self.runs.phases);
-        let footer =
-            footer_of_file(num_rows, start, &self.layout, self.fingerprint(), phases, runs.as_ref(), written?)?;
+        let facts = facts.map(|facts| facts.only(&run_ids));
+        let (num_rows, start, fingerprint) = (self.num_rows(), header.len() as u64, self.fingerprint());
+        let footer = footer_of_file(num_rows, start, &self.layout, fingerprint, &self.runs, facts.as_ref(), written?)?;
         staged.write_all(&footer).map_err(io)?;
         staged.replace(path)
     }
@@ -143,16 +140,15 @@ impl StepTable {
             return Ok(table);
         }
         let source = TableFile::open(path)?;
-        check_memory(source.num_rows.saturating_mul(source.layout.stride() as u64), options.memory_limit)?;
+        let needed = source.num_rows.saturating_mul(source.layout.stride() as u64);
+        check_memory(needed, memory_limit(options.memory_limit))?;
         progress.begin("load", Unit::Bytes, source.rows_len());
         let rows = source.read_rows(progress, cancel);
         progress.end();
-        let (region, content) = rows?;
-        source.into_table(region, content)
+        source.into_table(rows?, None, cancel)
     }
 
-    /// Maps the table in a file. Without a footer, the rows are hashed for a fingerprint, unless `known` is
-    /// given.
+    /// Maps the table in a file. Without a footer, the rows are hashed for a fingerprint, unless it is `known`.
     pub(super) fn map(path: &Path, known: Option<&Fingerprint>) -> Result<StepTable> {
         let source = TableFile::open(path)?;
         if let Some(conversion) = &source.conversion {
@@ -162,29 +158,20 @@ impl StepTable {
         let len = source.rows_len() as usize;
         let identity = FileIdentity::of(path, &source.file)?;
         let region = FrozenRegion::of_file(&source.file, source.rows_offset, len, identity)?;
-        let content = match (&source.meta, known) {
-            (None, None) => Some(blake3::hash(region.bytes())),
-            _ => None,
-        };
-        let mut table = source.into_table(region, content)?;
-        if let Some(known) = known {
-            table.whole_fingerprint = Arc::new(known.clone());
-        }
-        Ok(table)
+        source.into_table(region, known, CancellationToken::never())
     }
 
     /// Opens the table in shared memory.
-    pub(super) fn of_shared(shared: MemoryFile, path: &Path) -> Result<StepTable> {
-        if !is_sealed(&shared.file) {
-            return Err(damaged(path, "sealed memory", "a file that may change"));
+    pub(super) fn of_memory(location: &RegionLocation) -> Result<StepTable> {
+        let path = location.path();
+        let footer = read_footer(&location.open()?, path)?;
+        let (meta, footer) = footer.ok_or_else(|| damaged(path, "a footer", "none"))?;
+        let rows = location.map()?;
+        if footer.rows_len != rows.bytes().len() as u64 {
+            return Err(damaged(path, &format!("{} bytes of rows", footer.rows_len), &rows.bytes().len().to_string()));
         }
-        let (meta, footer) = read_footer(&shared.file, path)?.ok_or_else(|| damaged(path, "a footer", "none"))?;
-        if meta.token.as_ref() != Some(&shared.token) {
-            return Err(damaged(path, &shared.token, meta.token.as_deref().unwrap_or("none")));
-        }
-        let region = map_shared(shared, footer.rows_len as usize)?;
-        let runs = Runs::of_bytes(meta.phases, footer.runs, path);
-        StepTable::new(region, meta.layout, meta.fingerprint, runs)
+        let runs = Runs::of_bytes(meta.phases, meta.origin, footer.runs, path);
+        StepTable::new(rows, meta.layout, meta.fingerprint, runs)
     }
 }
 
@@ -250,84 +237,61 @@ impl<'a> TableFile<'a> {
         self.num_rows * self.stride() as u64
     }
 
-    /// Reads all rows on all cores. Verifies their checksum, or hashes them if the file has no footer.
-    fn read_rows(
-        &self,
-        progress: &dyn Progress,
-        cancel: &CancellationToken,
-    ) -> Result<(FrozenRegion, Option<blake3::Hash>)> {
+    /// Reads all rows on all cores. Verifies their checksum if the file has a footer.
+    fn read_rows(&self, progress: &dyn Progress, cancel: &CancellationToken) -> Result<FrozenRegion> {
         let stride = self.layout.stride();
         let len = self.num_rows as usize * stride;
         let mut region = Region::reserve(len as u64)?;
         let rows_per_chunk = (CHUNK / self.stride()).max(1);
-        let out = &mut region.bytes_mut()[..len];
-        let chunks: Vec<_> = out.chunks_mut(rows_per_chunk * stride).map(std::sync::Mutex::new).collect();
-        let sums: Vec<_> = chunks.iter().map(|_| AtomicUsize::new(0)).collect();
-        let next = AtomicUsize::new(0);
-        let read_chunks = || -> Result<()> {
-            let mut buffer = Vec::new();
-            loop {
-                let k = next.fetch_add(1, Ordering::Relaxed);
-                let Some(chunk) = chunks.get(k) else {
-                    return Ok(());
-                };
-                cancel.check()?;
-                // Each chunk is taken once, so its lock is free.
-                let mut out = chunk.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                let num_rows = out.len() / stride;
-                let offset = self.rows_offset + (k * rows_per_chunk * self.stride()) as u64;
-                let read = |bytes: &mut [u8]| {
-                    self.file.read_exact_at(bytes, offset).map_err(|error| Error::io(self.path, error))
-                };
-                match &self.conversion {
-                    None => {
-                        read(&mut out)?;
-                        sums[k].store(crc32c::crc32c(&out) as usize, Ordering::Relaxed);
-                    }
-                    Some(conversion) => {
-                        buffer.resize(num_rows * conversion.stride, 0);
-                        read(&mut buffer)?;
-                        conversion.convert(&buffer, &mut out, (k * rows_per_chunk) as u64)?;
-                    }
+        let chunks: Vec<_> = region.bytes_mut()[..len].chunks_mut(rows_per_chunk * stride).map(Mutex::new).collect();
+        // Reads a chunk, and returns its checksum and length.
+        let read_chunk = |number: usize| {
+            // Each chunk is taken once, so its lock is free.
+            let mut out = chunks[number].lock().unwrap_or_else(PoisonError::into_inner);
+            let num_rows = out.len() / stride;
+            let offset = self.rows_offset + (number * rows_per_chunk * self.stride()) as u64;
+            let read = |bytes: &mut [u8]| self.file.read_exact_at(bytes, offset).map_err(Error::from);
+            match &self.conversion {
+                None => read(&mut out)?,
+                Some(conversion) => {
+                    let mut buffer = vec![0; num_rows * conversion.stride];
+                    read(&mut buffer)?;
+                    conversion.convert(&buffer, &mut out, (number * rows_per_chunk) as u64)?;
                 }
-                progress.advance((num_rows * self.stride()) as u64);
             }
+            progress.advance((num_rows * self.stride()) as u64);
+            Ok((crc32c::crc32c(&out), out.len()))
         };
-        let cores = cores().min(8);
-        let stop = FirstError::default();
-        workers::side_by_side(cores, || {
-            if let Err(error) = read_chunks() {
-                stop.raise(error);
-            }
-        });
-        stop.into_result().map_err(|error| error.with_path(self.path))?;
-        let lens: Vec<usize> = chunks.iter().map(|chunk| chunk.lock().map_or(0, |chunk| chunk.len())).collect();
+        let sums = in_parts(chunks.len(), cancel, read_chunk).map_err(|error| error.with_path(self.path))?;
         drop(chunks);
         if let Some(expected) = self.meta.as_ref().and_then(|meta| meta.rows_crc32c) {
-            let sums = sums.iter().zip(lens).map(|(sum, len)| (sum.load(Ordering::Relaxed) as u32, len));
-            let found = sums.fold(0, |crc, (sum, len)| crc32c::crc32c_combine(crc, sum, len));
+            let found = sums.into_iter().fold(0, |crc, (sum, len)| crc32c::crc32c_combine(crc, sum, len));
             if found != expected {
                 let location =
                     Location { path: Some(self.path.into()), offset: Some(self.rows_offset), ..Location::default() };
                 return Err(ErrorKind::Checksum { location, what: "the rows", expected, found }.into());
             }
         }
-        let region = region.freeze(len)?;
-        let content = self.meta.is_none().then(|| blake3::hash(region.bytes()));
-        Ok((region, content))
+        region.freeze(len)
     }
 
-    fn into_table(self, region: FrozenRegion, content: Option<blake3::Hash>) -> Result<StepTable> {
-        if content.is_some() {
-            npy::check_steps(region.bytes(), &self.layout).map_err(|error| error.with_path(self.path))?;
-        }
-        let (fingerprint, phases) = match (self.meta, content) {
-            (Some(meta), _) => (meta.fingerprint, meta.phases),
-            (None, content) => {
-                (Fingerprint::of_content(&content.unwrap_or_else(|| blake3::hash(b""))), Some(Phases::default()))
+    /// Makes a table of the rows. Without a footer, checks the rows, and hashes them unless their fingerprint is known.
+    fn into_table(
+        self,
+        rows: FrozenRegion,
+        known: Option<&Fingerprint>,
+        cancel: &CancellationToken,
+    ) -> Result<StepTable> {
+        let (fingerprint, phases, origin) = match (self.meta, known) {
+            (Some(meta), _) => (meta.fingerprint, meta.phases, meta.origin),
+            (None, Some(known)) => (known.clone(), Some(Phases::default()), Origin::default()),
+            (None, None) => {
+                npy::check_steps(rows.bytes(), &self.layout).map_err(|error| error.with_path(self.path))?;
+                let fingerprint = Fingerprint::of_rows(rows.bytes(), &self.layout, cancel)?;
+                (fingerprint, Some(Phases::default()), Origin::default())
             }
         };
-        StepTable::new(region, self.layout, fingerprint, Runs::of_bytes(phases, self.runs, self.path))
+        StepTable::new(rows, self.layout, fingerprint, Runs::of_bytes(phases, origin, self.runs, self.path))
     }
 }
 

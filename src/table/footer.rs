@@ -3,7 +3,7 @@
 //! ```text
 //!  0       NumPy's header, padded with spaces to a multiple of 4096 bytes
 //!  4096    rows, num_rows × stride bytes
-//!          JSON: rows, layout, fingerprint, phases, CRC32C of the rows
+//!          JSON: rows, layout, fingerprint, phases, archive and version, CRC32C of the rows
 //!          runs: id, score, game and engine of each, see `RunFacts::to_bytes`; may be empty
 //!  -40     offset of the rows u64 | their size u64 | size of the JSON u32 | of the runs u32
 //!  -16     CRC32C of JSON, runs and the 24 bytes before u32 | 0 u32 | "A2TABLE" 01
@@ -14,7 +14,7 @@
 
 use super::fingerprint::Fingerprint;
 use super::layout::RowLayout;
-use super::runs::RunFacts;
+use super::runs::{Origin, RunFacts, Runs};
 use super::shared_memory::page_size;
 use super::step_table::StepTable;
 use crate::archive::Phases;
@@ -36,10 +36,9 @@ pub(super) struct TableMeta {
     pub(super) layout: RowLayout,
     pub(super) fingerprint: Fingerprint,
     pub(super) phases: Option<Phases>,
+    pub(super) origin: Origin,
     /// CRC32C of the rows; `None` in shared memory.
     pub(super) rows_crc32c: Option<u32>,
-    /// Distinguishes one shared memory file from another.
-    pub(super) token: Option<String>,
 }
 
 /// The place of the rows in a file, and the bytes of its runs.
@@ -103,31 +102,31 @@ pub(super) fn footer_of_file(
     rows_offset: u64,
     layout: &RowLayout,
     fingerprint: &Fingerprint,
-    phases: Option<Phases>,
-    runs: Option<&RunFacts>,
+    runs: &Runs,
+    facts: Option<&RunFacts>,
     rows_crc32c: u32,
 ) -> Result<Vec<u8>> {
     let meta = TableMeta {
         num_rows,
         layout: layout.clone(),
         fingerprint: fingerprint.clone(),
-        phases,
+        phases: runs.phases,
+        origin: runs.origin.clone(),
         rows_crc32c: Some(rows_crc32c),
-        token: None,
     };
-    footer(&meta, rows_offset, runs)
+    footer(&meta, rows_offset, facts)
 }
 
 impl StepTable {
     /// Returns the footer of the whole table in shared memory.
-    pub(super) fn footer_of_memory(&self, token: &str) -> Result<Vec<u8>> {
+    pub(super) fn footer_of_memory(&self) -> Result<Vec<u8>> {
         let meta = TableMeta {
             num_rows: self.num_all_rows(),
             layout: RowLayout::clone(&self.layout),
-            fingerprint: Fingerprint::clone(&self.whole_fingerprint),
+            fingerprint: self.whole_fingerprint.clone(),
             phases: self.runs.phases,
+            origin: self.runs.origin.clone(),
             rows_crc32c: None,
-            token: Some(token.to_owned()),
         };
         // A table can be shared without its archive. The other process then cannot filter by score or engine.
         let runs = self.runs.facts().ok().flatten();

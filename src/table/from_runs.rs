@@ -1,21 +1,18 @@
 //! Run files → a table, without an archive.
 
-use super::fingerprint::Fingerprint;
-use super::layout::RowLayout;
 use super::materialize_options::ChosenEv;
-use super::memory::{Region, memory_limit};
-use super::runs::{RunFacts, Runs};
+use super::memory::memory_limit;
+use super::row_output::RowMemory;
+use super::run_rows::{RunLayout, RunRows};
 use super::step_table::StepTable;
-use super::wide::{MissingColumns, WideColumns, WideOffsets};
-use crate::archive::{Phases, ReadRun, RunsOf, each_window};
+use super::wide::WideColumns;
+use crate::archive::{ReadRun, RunsOf, each_window};
 use crate::cancellation::CancellationToken;
-use crate::error::{Error, ErrorKind, Result};
-use crate::format::{PackReader, StepRow, WideStep};
+use crate::error::{Error, Result};
+use crate::format::PackReader;
 use crate::progress::Progress;
 use crate::run::Run;
-use crate::step::{STEP_SIZE, Step};
 use derive_setters::Setters;
-use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 
 /// The options for loading runs into a table.
@@ -67,8 +64,9 @@ impl StepTable {
     /// are read in the order of their paths. Phases have the default thresholds of an archive.
     ///
     /// # Errors
-    /// The error of the first file or run that cannot be read, unless skipped; [`ErrorKind::MemoryLimit`];
-    /// [`ErrorKind::Cancelled`].
+    /// The error of the first file or run that cannot be read, unless skipped;
+    /// [`ErrorKind::MemoryLimit`](crate::ErrorKind::MemoryLimit);
+    /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
     ///
     /// # Examples
     /// ```
@@ -110,97 +108,30 @@ impl StepTable {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
-        WideColumns::retry(|columns, missing| StepTable::of_rows(source, options, columns, missing, progress, cancel))
-    }
-
-    /// Reads runs into rows with these wide columns.
-    fn of_rows(
-        source: &RunsOf<'_>,
-        options: &FromRunsOptions,
-        columns: WideColumns,
-        missing: &MissingColumns,
-        progress: &dyn Progress,
-        cancel: &CancellationToken,
-    ) -> Result<StepTable> {
-        let layout = RowLayout::new(columns.fields().collect());
-        let writer =
-            RunWriter { stride: layout.stride(), offsets: WideOffsets::of(&layout), chosen_ev: options.chosen_ev };
-        let limit = memory_limit(options.memory_limit);
-        let (mut region, reserved) = Region::reserve_most(limit)?;
-        let (mut len, mut run_id) = (0, 0_u32);
-        let mut facts = RunFacts::default();
-        let mut hash = blake3::Hasher::new();
-        let FromRunsOptions { workers, skip_errors, .. } = *options;
-        let errors = each_window(source, workers, false, skip_errors, progress, cancel, |window| {
-            let (start, mut wanted) = (len, Vec::with_capacity(window.len()));
-            for ReadRun { index, run, .. } in window {
-                if let (RunsOf::Pack(_), Some(place)) = (source, index) {
-                    // Runs that were removed from the pack may precede this one.
-                    run_id = place as u32;
+        WideColumns::retry(|columns, missing| {
+            let layout = RunLayout::new(columns, missing, options.chosen_ev, &[])?;
+            let memory = RowMemory::up_to(u64::MAX, memory_limit(options.memory_limit))?;
+            let mut rows = RunRows::new(layout, memory);
+            let mut run_id = 0_u32;
+            let FromRunsOptions { workers, skip_errors, .. } = *options;
+            let errors = each_window(source, workers, false, skip_errors, progress, cancel, |window| {
+                let mut wanted = Vec::with_capacity(window.len());
+                for ReadRun { index, run, .. } in window {
+                    if let (RunsOf::Pack(_), Some(place)) = (source, index) {
+                        // Runs that were removed from the pack may precede this one.
+                        run_id = place as u32;
+                    }
+                    if let Some((run, _)) = run.filter(|(run, _)| options.wants(run)) {
+                        wanted.push((run_id, run));
+                    }
+                    let next = run_id.checked_add(1);
+                    run_id = next.ok_or_else(|| Error::argument("runs", "at most 4294967295", "more"))?;
                 }
-                if let Some((run, _)) = run.filter(|(run, _)| options.wants(run)) {
-                    columns.check(&run, missing)?;
-                    len += run.num_steps() * layout.stride();
-                    facts.push(run_id, run.meta().max_score, run.game(), run.meta().engine.clone());
-                    wanted.push((run_id, run));
-                }
-                run_id = run_id.checked_add(1).ok_or_else(|| Error::argument("runs", "at most 4294967295", "more"))?;
-            }
-            let Some(mut rest) = region.bytes_mut()[..reserved as usize].get_mut(start..len) else {
-                return Err(ErrorKind::MemoryLimit { needed: len as u64, limit: limit.min(reserved) }.into());
-            };
-            let mut parts = Vec::with_capacity(wanted.len());
-            for (run_id, run) in wanted {
-                let (rows, after) = rest.split_at_mut(run.num_steps() * layout.stride());
-                parts.push((run_id, run, rows));
-                rest = after;
-            }
-            let write = |(run_id, run, rows): (u32, Run, &mut [u8])| writer.write(run_id, &run, rows);
-            parts.into_par_iter().try_for_each(write)?;
-            hash.update_rayon(&region.bytes_mut()[start..len]);
-            Ok(())
-        })?;
-        let runs = Runs::of_facts(Phases::default(), facts);
-        let fingerprint = Fingerprint::of_content(&hash.finalize());
-        let mut table = StepTable::new(region.freeze(len)?, layout, fingerprint, runs)?;
-        table.errors = errors.into();
-        Ok(table)
-    }
-}
-
-/// Writes runs as rows.
-struct RunWriter {
-    stride: usize,
-    offsets: WideOffsets,
-    chosen_ev: ChosenEv,
-}
-
-impl RunWriter {
-    /// Writes the steps of a run to `rows`, which has room for exactly these.
-    fn write(&self, run_id: u32, run: &Run, rows: &mut [u8]) -> Result<()> {
-        let steps = (0..run.num_steps()).filter_map(|place| run.step(place));
-        if self.stride == STEP_SIZE {
-            return rows.chunks_exact_mut(STEP_SIZE).zip(steps).try_for_each(|(row, step)| {
-                let mut step = Step::from_step(run_id.into(), &step)?;
-                self.choose(&mut step);
-                row.copy_from_slice(bytemuck::bytes_of(&step));
-                Ok(())
-            });
-        }
-        rows.chunks_exact_mut(self.stride).zip(steps).try_for_each(|(row, step)| {
-            let mut step = WideStep::from_step(run_id.into(), &step)?;
-            self.choose(&mut step.step);
-            self.offsets.write(&step, row);
-            Ok(())
+                rows.append(&wanted)
+            })?;
+            let mut table = rows.into_table(cancel)?;
+            table.errors = errors.into();
+            Ok(table)
         })
-    }
-
-    /// Sets the value of the chosen move to 1.0 if the options ask for it and the step has values.
-    fn choose(&self, step: &mut Step) {
-        if self.chosen_ev == ChosenEv::One
-            && let Some(value) = step.ev_values.get_mut(usize::from(step.chosen)).filter(|value| !value.is_nan())
-        {
-            *value = 1.0;
-        }
     }
 }

@@ -3,19 +3,17 @@
 #[cfg(test)]
 mod tests;
 
-use super::element::ElementType;
-use super::fingerprint::Fingerprint;
-use super::layout::{ExtraField, RowLayout};
-use super::memory::{Region, check_memory};
-use super::runs::{RunFacts, Runs};
+use super::materialize_options::ChosenEv;
+use super::memory::memory_limit;
+use super::row_output::RowMemory;
+use super::run_rows::{RunLayout, RunRows};
 use super::step_table::StepTable;
-use super::wide::{MissingColumns, WideColumns, WideOffsets};
-use crate::archive::Phases;
+use super::wide::WideColumns;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::format::{Session, WideStep, flatten};
+use crate::format::Session;
 use crate::progress::{Progress, Unit};
-use crate::run::RunMeta;
+use crate::run::Run;
 use crate::workers;
 use derive_setters::Setters;
 use rayon::prelude::*;
@@ -57,21 +55,8 @@ impl FromSessionOptions {
     }
 }
 
-/// An extra column: its name, its type, and its value for a run. Only the first `width` bytes of the value
-/// count.
-type Extra = (&'static str, ElementType, fn(&RunMeta) -> [u8; 8]);
-
-const EXTRAS: [Extra; 2] = [
-    ("max_score", ElementType::Int64, |meta| meta.max_score.to_le_bytes()),
-    ("highest_tile", ElementType::UInt32, |meta| u64::from(meta.highest_tile).to_le_bytes()),
-];
-
-/// A run that becomes rows.
-struct Wanted<'a> {
-    index: usize,
-    run_id: u32,
-    rows: &'a mut [u8],
-}
+/// The number of steps that are decoded at a time.
+const WINDOW: u64 = 1 << 20;
 
 impl StepTable {
     /// Reads a session directly into a table. A row has the session's own `run_id`, and `step_index` is the
@@ -97,81 +82,39 @@ impl StepTable {
         let threads = workers::pool("session", options.workers)?;
         let session = Session::open(path)?;
         session.ignored_rows().iter().for_each(|text| progress.warn(text));
+        let indices = indices(&session, options.run_ids.as_deref())?;
+        let num_rows: u64 = indices.iter().map(|&(index, _)| session.num_rows_of(index)).sum();
         WideColumns::retry(|columns, missing| {
-            StepTable::of_session(&session, options, &threads, columns, missing, progress, cancel)
+            let layout = RunLayout::new(columns, missing, ChosenEv::Stored, &options.extra)?;
+            let needed = num_rows.saturating_mul(layout.stride() as u64);
+            let memory = RowMemory::exact(needed, memory_limit(options.memory_limit))?;
+            let mut rows = RunRows::new(layout, memory);
+            progress.begin("session", Unit::Rows, num_rows);
+            let filled = threads.install(|| {
+                let mut rest = indices.as_slice();
+                while !rest.is_empty() {
+                    let (mut count, mut num_steps) = (0, 0);
+                    while count < rest.len() && num_steps < WINDOW {
+                        num_steps += session.num_rows_of(rest[count].0);
+                        count += 1;
+                    }
+                    let (window, after) = rest.split_at(count);
+                    let decode = |&(index, run_id): &(usize, u32)| {
+                        cancel.check()?;
+                        Ok((run_id, session.decode(index)?))
+                    };
+                    // The first failed run's error is returned, independent of thread scheduling.
+                    let runs: Vec<Result<(u32, Run)>> = window.par_iter().map(decode).collect();
+                    rows.append(&runs.into_iter().collect::<Result<Vec<_>>>()?)?;
+                    progress.advance(num_steps);
+                    rest = after;
+                }
+                Ok(())
+            });
+            progress.end();
+            filled.and_then(|()| rows.into_table(cancel))
         })
     }
-
-    /// Reads the rows with these wide columns.
-    fn of_session(
-        session: &Session,
-        options: &FromSessionOptions,
-        threads: &rayon::ThreadPool,
-        columns: WideColumns,
-        missing: &MissingColumns,
-        progress: &dyn Progress,
-        cancel: &CancellationToken,
-    ) -> Result<StepTable> {
-        let (layout, extras) = layout(&options.extra, columns)?;
-        let offsets = WideOffsets::of(&layout);
-        let indices = indices(session, options.run_ids.as_deref())?;
-        let stride = layout.stride();
-        let num_rows: u64 = indices.iter().map(|&(index, _)| session.num_rows_of(index)).sum();
-        let needed = num_rows.saturating_mul(stride as u64);
-        check_memory(needed, options.memory_limit)?;
-        let mut region = Region::reserve(needed)?;
-        let mut rest = &mut region.bytes_mut()[..needed as usize];
-        let mut wanted = Vec::with_capacity(indices.len());
-        for &(index, run_id) in &indices {
-            let (rows, after) = rest.split_at_mut(session.num_rows_of(index) as usize * stride);
-            wanted.push(Wanted { index, run_id, rows });
-            rest = after;
-        }
-        progress.begin("session", Unit::Rows, num_rows);
-        let places: Vec<usize> = extras.iter().zip(layout.extras()).map(|(_, field)| field.offset).collect();
-        // Fills the rows of a run, and returns its game.
-        let fill = |wanted: Wanted<'_>| -> Result<Option<i64>> {
-            cancel.check()?;
-            let run = session.decode(wanted.index)?;
-            columns.check(&run, missing)?;
-            let mut steps: Vec<WideStep> = Vec::new();
-            flatten(&run, u64::from(wanted.run_id), &mut steps)?;
-            for (row, step) in wanted.rows.chunks_exact_mut(stride).zip(&steps) {
-                offsets.write(step, row);
-                for ((_, dtype, value), &at) in extras.iter().zip(&places) {
-                    row[at..at + dtype.width()].copy_from_slice(&value(run.meta())[..dtype.width()]);
-                }
-            }
-            progress.advance(steps.len() as u64);
-            Ok(run.game())
-        };
-        let games: Vec<Result<Option<i64>>> = threads.install(|| wanted.into_par_iter().map(fill).collect());
-        progress.end();
-        let mut facts = RunFacts::default();
-        // The first failed run's error is returned, independent of thread scheduling.
-        for ((place, run_id), game) in indices.into_iter().zip(games) {
-            let (game, meta) = (game?, session.meta(place)?);
-            facts.push(run_id, meta.max_score, game, meta.engine);
-        }
-        let rows = region.freeze(needed as usize)?;
-        let fingerprint = Fingerprint::of_content(&blake3::hash(rows.bytes()));
-        StepTable::new(rows, layout, fingerprint, Runs::of_facts(Phases::default(), facts))
-    }
-}
-
-/// Returns the row layout and its extra columns.
-fn layout(names: &[String], columns: WideColumns) -> Result<(RowLayout, Vec<Extra>)> {
-    let mut extras: Vec<Extra> = Vec::with_capacity(names.len());
-    for name in names {
-        let known = EXTRAS.iter().find(|(known, ..)| known == name);
-        let extra = known.ok_or_else(|| Error::argument("extra", "max_score and highest_tile", name))?;
-        if extras.iter().any(|(other, ..)| other == name) {
-            return Err(Error::argument("extra", "each column once", name));
-        }
-        extras.push(*extra);
-    }
-    let field = |&(name, dtype, _): &Extra| ExtraField::new(name, dtype, 1);
-    Ok((RowLayout::new(extras.iter().map(field).chain(columns.fields()).collect()), extras))
 }
 
 /// Returns each selected run's index in the session and its id, ordered by id.

@@ -3,42 +3,36 @@
 //! One thread per core reads the ordered partitions of a plan. If the number of rows of each partition is known
 //! in advance, each thread writes rows to their final place. After a filter it is not known. Then a thread
 //! buffers a partition (one row group) and appends it after all earlier partitions. Any other plan is read as
-//! one stream.
+//! one stream, and its rows are sorted at the end unless it has an ORDER BY.
 //!
 //! A result that is larger than memory goes to a file in the same way and is mapped from there.
 
 use super::categories::{MAX_CATEGORIES, is_categorical};
 use super::chosen_columns::ChosenColumns;
 use super::element::ElementType;
-use super::fingerprint::Fingerprint;
-use super::footer::footer_of_file;
-use super::layout::RowLayout;
 use super::materialize_options::MaterializeOptions;
-use super::memory::{Region, memory_limit};
-use super::npy;
-use super::row_output::RowOutput;
+use super::memory::{check_memory, memory_limit};
+use super::row_order::sort_rows;
+use super::row_output::{FinalChange, RowFile, RowMemory, RowOutput};
 use super::row_writer::{RowWriter, at_row};
 use super::runs::Runs;
-use super::shard::{Piece, PieceRows, Share, ShareRows, TableShard, exact_rows, rows_within};
+use super::shard::{HashedRows, Piece, PieceRows, ShardRows, exact_rows};
 use super::step_column::{STEP_INDEX, TILE_MASK};
 use super::step_table::StepTable;
 use super::threads::{FirstError, Sequencer, on_cores};
 use super::wide::{MissingColumns, WideColumns};
 use crate::archive::{TableName, table_schema};
 use crate::cancellation::CancellationToken;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::machine::reserve;
 use crate::progress::{Progress, Unit};
-use crate::publish::{Staged, parent};
 use crate::query::{Execution, Partition, Query, QueryLimits, QueryStream, no_params, query_error};
 use crate::runtime::runtime;
 use arrow::array::RecordBatch;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::StreamExt;
-use std::ops::Range;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -52,9 +46,12 @@ impl Query {
     /// `ev_legal` is the rules' mask, and the ids are 0. A column `tile_65536_mask` becomes an extra column of the
     /// table if a row has a tile of 65,536; without that column, such a tile counts as 32,768, and `progress` gets a
     /// warning if a row may have one. `progress` also gets a warning for columns that the query computes, or that come
-    /// from the user's tables, and that the rows leave out, unless the options choose the columns of a row. Rows have
-    /// the order of the query's ORDER BY, or else of `(run_id, step_index)`. The number of threads does not affect the
-    /// order.
+    /// from the user's tables, and that the rows leave out, unless the options choose the columns of a row.
+    ///
+    /// If a query only filters and selects rows of one table, they have that table's order: `steps` is in the order of
+    /// `(run_id, step_index)`. With an ORDER BY, rows have its order. Any other table is sorted by run, step and the bytes
+    /// of the rows. So a query that determines its rows, and the order of rows that its ORDER BY leaves equal, always
+    /// gives the same table, on any number of threads.
     ///
     /// # Errors
     /// [`ErrorKind::Column`] if a column is missing, or its type or a value does not fit;
@@ -75,16 +72,23 @@ impl Query {
         let all =
             RowWriter::new(&result.schema(), extra, options.chosen_ev, narrow, &MissingColumns::default())?.columns();
         let needed = result.select(&all)?;
-        let share = options.shard.map(|shard| Share::of(&needed, shard, progress, cancel)).transpose()?;
-        let (categories, wide) = match share {
+        let shard = options.shard.map(|shard| shard.of_query(&needed, progress, cancel)).transpose()?;
+        let (categories, wide) = match shard {
             Some(_) => (categories_of(&needed, extra, cancel)?, wide_columns_of(&needed, extra, cancel)?),
             None => (Vec::new(), WideColumns::default()),
         };
         let table = wide.or_more(|columns, missing| {
             let writer = RowWriter::new(&needed.schema(), extra, options.chosen_ev, columns, missing)?;
             writer.preset_categories(&categories)?;
-            self.materialize_with(&needed, &writer, options, &chosen, share.as_ref(), progress, cancel)
+            let shard = shard.as_ref().map(|(_, rows)| rows);
+            let materializer =
+                Materializer { query: &needed, writer: &writer, limits: needed.limits(), shard, progress, cancel };
+            materializer.run(options).map_err(|error| self.archive().blame(error))
         })?;
+        let table = match shard {
+            Some((shard, _)) => table.with_shard(shard),
+            None => table,
+        };
         info!(
             target: "a2store::table",
             rows = table.num_rows(),
@@ -131,48 +135,6 @@ impl Query {
         let has_tiles = runs.and_then(|runs| runs.count()).is_ok_and(|num_runs| num_runs > 0);
         has_tiles && (0..table.num_rows()).any(|row| table.step(row).is_some_and(|step| step.board.max_exp() == 15))
     }
-
-    #[allow(clippy::too_many_arguments)] // The parts of one run of a query.
-    fn materialize_with(
-        &self,
-        needed: &Query,
-        writer: &RowWriter<'_>,
-        options: &MaterializeOptions,
-        chosen: &ChosenColumns,
-        share: Option<&Share>,
-        progress: &dyn Progress,
-        cancel: &CancellationToken,
-    ) -> Result<StepTable> {
-        let runs = Runs::of_archive(self.archive());
-        let limits = needed.limits();
-        let execution = needed.execution(true, &limits, cancel)?;
-        let of_share = |table: StepTable| match share {
-            Some(share) => table.with_shard(TableShard { shard: share.shard, total_rows: share.total_rows }),
-            None => table,
-        };
-        if let Some(path) = &options.path {
-            let path = std::path::absolute(path).map_err(|error| Error::io(path, error))?;
-            let materializer = Materializer { writer, limits, memory: u64::MAX, share, progress, cancel };
-            let fingerprint = |layout: &RowLayout, output: &RowOutput<'_>| {
-                Fingerprint::of_result(self, options, chosen, layout, || output.hash_file(cancel))
-            };
-            let table = materializer.write_file(needed, execution, &path, fingerprint, &runs);
-            return table.map(of_share).map_err(|error| self.archive().blame(error));
-        }
-        let memory = memory_limit(options.memory_limit);
-        let materializer = Materializer { writer, limits, memory, share, progress, cancel };
-        let rows = materializer.fill_memory(needed, execution).map_err(|error| self.archive().blame(error));
-        progress.end();
-        let (mut region, len) = rows?;
-        materializer.check_share(len as u64)?;
-        let (layout, recoding) = writer.recoding();
-        if recoding.is_needed() {
-            recoding.apply_to_all(&mut region.bytes_mut()[..len]);
-        }
-        let rows = region.freeze(len)?;
-        let fingerprint = Fingerprint::of_result(self, options, chosen, &layout, || Ok(blake3::hash(rows.bytes())))?;
-        StepTable::new(rows, layout, fingerprint, runs).map(of_share)
-    }
 }
 
 /// Returns all strings of each extra column of strings, ascending, so that codes are the same in all shares.
@@ -201,125 +163,111 @@ fn wide_columns_of(query: &Query, extra: &[String], cancel: &CancellationToken) 
 
 /// A query run that fills a table.
 struct Materializer<'a> {
+    query: &'a Query,
     writer: &'a RowWriter<'a>,
     limits: Arc<QueryLimits>,
-    /// The memory limit of the table in bytes.
-    memory: u64,
     /// The rows to copy; `None` = all.
-    share: Option<&'a Share>,
+    shard: Option<&'a ShardRows>,
     progress: &'a dyn Progress,
     cancel: &'a CancellationToken,
 }
-
-type Filled = Result<(Region, usize)>;
 
 impl Materializer<'_> {
     fn stride(&self) -> usize {
         self.writer.layout().stride()
     }
 
-    fn check_limit(&self, num_rows: u64) -> Result<u64> {
-        let needed = num_rows.saturating_mul(self.stride() as u64);
-        if needed > self.memory {
-            return Err(ErrorKind::MemoryLimit { needed, limit: self.memory }.into());
-        }
-        Ok(needed)
+    fn num_bytes(&self, num_rows: u64) -> u64 {
+        num_rows.saturating_mul(self.stride() as u64)
     }
 
-    fn fill_memory(&self, query: &Query, execution: Execution) -> Filled {
-        match execution {
+    fn run(&self, options: &MaterializeOptions) -> Result<StepTable> {
+        let execution = self.query.execution(&self.limits, self.cancel)?;
+        let limit = memory_limit(options.memory_limit);
+        let path = options.path.as_ref().map(|path| std::path::absolute(path).map_err(|error| Error::io(path, error)));
+        let file = match path.transpose()? {
+            Some(path) => Some(RowFile::create(&path, self.writer.layout())?),
+            None => None,
+        };
+        let hashed = match self.shard {
+            Some(ShardRows::Hashed(rows)) => Some(RefCell::new(HashedRows::clone(rows))),
+            _ => None,
+        };
+        let is_sorted = execution.has_order() && hashed.is_none();
+        let output = match execution {
             Execution::InOrder { plan, context, skip: 0, fetch: None, max_rows } => {
-                if let Some(pieces) = self.exact_pieces(&plan, &max_rows) {
-                    return self.write_in_place(&plan, &context, &pieces);
+                let exact = self.exact_pieces(&plan, &max_rows);
+                let is_exact = exact.is_some();
+                let pieces = exact.unwrap_or_else(|| Piece::all(&max_rows));
+                let num_bytes = self.num_bytes(pieces.iter().map(Piece::num_rows).sum());
+                match file {
+                    None if is_exact => {
+                        let mut memory = RowMemory::exact(num_bytes, limit)?;
+                        let written = self.write_in_place(&plan, &context, &pieces, &mut memory);
+                        written.map(|()| RowOutput::Memory(memory))
+                    }
+                    None => {
+                        let output = RowOutput::Memory(RowMemory::up_to(num_bytes, limit)?);
+                        self.append_in_order(&plan, &context, &pieces, output)
+                    }
+                    Some(file) => self.append_in_order(&plan, &context, &pieces, RowOutput::File(file)),
                 }
-                let pieces = Piece::all(&max_rows);
-                let max: u64 = pieces.iter().map(Piece::num_rows).sum();
-                let reserved = max.saturating_mul(self.stride() as u64).min(self.memory);
-                let (mut region, reserved) = Region::reserve_up_to(reserved)?;
-                let bytes = &mut region.bytes_mut()[..reserved as usize];
-                let output = RowOutput::Memory { bytes, len: 0, limit: self.memory.min(reserved) };
-                let len = self.append_in_order(&plan, &context, &pieces, output)?.len();
-                Ok((region, len))
             }
             other => {
-                let (mut region, reserved) = match self.share {
-                    Some(share) => {
-                        let needed = self.check_limit(share.num_rows())?;
-                        (Region::reserve(needed)?, needed)
+                let output = match (file, &hashed) {
+                    (Some(file), _) => RowOutput::File(file),
+                    (None, None) => RowOutput::Memory(RowMemory::up_to(u64::MAX, limit)?),
+                    (None, Some(rows)) => {
+                        let rows = rows.borrow();
+                        check_memory(self.num_bytes(rows.num_rows()), limit)?;
+                        let kept = self.num_bytes(rows.max_kept_rows());
+                        RowOutput::Memory(RowMemory::exact(kept, u64::MAX)?)
                     }
-                    None => Region::reserve_most(self.memory)?,
                 };
-                let bytes = &mut region.bytes_mut()[..reserved as usize];
-                let output = RowOutput::Memory { bytes, len: 0, limit: self.memory.min(reserved) };
-                let len = self.append_stream(query.stream_of(other, Arc::clone(&self.limits)), output)?.len();
-                Ok((region, len))
+                let stream = self.query.stream_of(other, Arc::clone(&self.limits));
+                self.append_stream(stream, hashed.as_ref(), output)
             }
-        }
-    }
-
-    /// Checks that a share has all its rows.
-    fn check_share(&self, num_bytes: u64) -> Result<()> {
-        let found = num_bytes / self.stride() as u64;
-        match self.share.map(Share::num_rows).filter(|&expected| expected != found) {
-            None => Ok(()),
-            Some(expected) => Err(Error::query(format!("a share has {found} rows instead of {expected}"))),
-        }
+        };
+        self.progress.end();
+        let (layout, recoding) = self.writer.recoding();
+        let change = |rows: &mut [u8]| {
+            if recoding.is_needed() {
+                recoding.apply(rows)?;
+            }
+            let num_rows = match &hashed {
+                Some(hashed) => hashed.borrow().select(rows, layout.stride())?,
+                None => rows.len() / layout.stride(),
+            };
+            let len = num_rows * layout.stride();
+            if !is_sorted {
+                sort_rows(&mut rows[..len], &layout)?;
+            }
+            Ok(len)
+        };
+        let is_changed = recoding.is_needed() || !is_sorted;
+        let change: Option<FinalChange<'_>> = if is_changed { Some(&change) } else { None };
+        output?.into_table(layout.clone(), Runs::of_archive(self.query.archive()), change, self.cancel)
     }
 
     /// Returns the rows to read if their number is known in advance.
     fn exact_pieces(&self, plan: &Arc<dyn ExecutionPlan>, max_rows: &[usize]) -> Option<Vec<Piece>> {
-        match self.share.map(|share| &share.rows) {
-            Some(ShareRows::Partitions(pieces)) => Some(pieces.clone()),
+        match self.shard {
+            Some(ShardRows::Pieces(pieces)) => Some(pieces.clone()),
             _ => exact_rows(plan, max_rows.len()).as_deref().map(Piece::all),
         }
     }
 
-    /// Writes the rows to a file and maps it.
-    fn write_file(
-        &self,
-        query: &Query,
-        execution: Execution,
-        path: &Path,
-        fingerprint: impl FnOnce(&RowLayout, &RowOutput<'_>) -> Result<Fingerprint>,
-        runs: &Runs,
-    ) -> Result<StepTable> {
-        let staged = Staged::new(parent(path))?;
-        let start = npy::header(self.writer.layout(), u64::MAX, 0)?.len();
-        let output = RowOutput::File { file: staged.file(), path, start: start as u64, len: 0, crc: 0 };
-        let output = match execution {
-            Execution::InOrder { plan, context, skip: 0, fetch: None, max_rows } => {
-                let pieces = self.exact_pieces(&plan, &max_rows).unwrap_or_else(|| Piece::all(&max_rows));
-                self.append_in_order(&plan, &context, &pieces, output)
-            }
-            other => self.append_stream(query.stream_of(other, Arc::clone(&self.limits)), output),
-        };
-        self.progress.end();
-        let mut output = output?;
-        let (layout, recoding) = self.writer.recoding();
-        output.recode(&recoding, self.cancel)?;
-        let fingerprint = fingerprint(&layout, &output)?;
-        let RowOutput::File { len, crc, .. } = output else {
-            return Err(Error::query("the table's rows are not in a file"));
-        };
-        self.check_share(len)?;
-        let num_rows = len / layout.stride() as u64;
-        let header = npy::header(&layout, num_rows, start)?;
-        let facts = runs.facts()?;
-        let footer = footer_of_file(num_rows, start as u64, &layout, &fingerprint, runs.phases, facts.as_deref(), crc)?;
-        let io = |error| Error::io(path, error);
-        staged.file().write_all_at(&header, 0).map_err(io)?;
-        staged.file().write_all_at(&footer, start as u64 + len).map_err(io)?;
-        staged.replace(path)?;
-        StepTable::map(path, None)
-    }
-
     /// Writes each partition's rows directly to their final place.
-    fn write_in_place(&self, plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>, pieces: &[Piece]) -> Filled {
+    fn write_in_place(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        context: &Arc<TaskContext>,
+        pieces: &[Piece],
+        memory: &mut RowMemory,
+    ) -> Result<()> {
         let num_rows: u64 = pieces.iter().map(Piece::num_rows).sum();
-        let num_bytes = self.check_limit(num_rows)?;
         self.progress.begin("materialize", Unit::Rows, num_rows);
-        let mut region = Region::reserve(num_bytes)?;
-        let mut rest = &mut region.bytes_mut()[..num_bytes as usize];
+        let mut rest = memory.extend(num_rows as usize * self.stride())?;
         let mut first_row = 0;
         let mut parts = Vec::new();
         for piece in pieces {
@@ -348,19 +296,18 @@ impl Materializer<'_> {
                 }
             }
             Ok(())
-        })?;
-        Ok((region, num_bytes as usize))
+        })
     }
 
     /// Reads partitions on all cores. Each thread buffers a partition's rows and appends them in partition
     /// order.
-    fn append_in_order<'o>(
+    fn append_in_order(
         &self,
         plan: &Arc<dyn ExecutionPlan>,
         context: &Arc<TaskContext>,
         pieces: &[Piece],
-        output: RowOutput<'o>,
-    ) -> Result<RowOutput<'o>> {
+        output: RowOutput,
+    ) -> Result<RowOutput> {
         let max: u64 = pieces.iter().map(Piece::num_rows).sum();
         self.progress.begin("materialize", Unit::Rows, max);
         let output = Sequencer::new(output);
@@ -383,7 +330,7 @@ impl Materializer<'_> {
                     self.writer.write(&batch, &mut buffer[start..]).map_err(|error| at_row(error, base))
                 });
                 let mut output = output.wait(place, stop, self.cancel)?;
-                let first_row = (output.len() / self.stride()) as u64;
+                let first_row = output.len() / self.stride() as u64;
                 read.map_err(|error| at_row(error, first_row))?;
                 output.append(&buffer)?;
                 output.next(place + 1);
@@ -393,27 +340,32 @@ impl Materializer<'_> {
         Ok(output.into_inner())
     }
 
-    /// Appends the rows of one stream in its order.
-    fn append_stream<'o>(&self, mut stream: QueryStream, mut output: RowOutput<'o>) -> Result<RowOutput<'o>> {
+    /// Appends the rows of one stream in its order, or those that a shard keeps.
+    fn append_stream(
+        &self,
+        mut stream: QueryStream,
+        hashed: Option<&RefCell<HashedRows>>,
+        mut output: RowOutput,
+    ) -> Result<RowOutput> {
         self.progress.begin("materialize", Unit::Rows, 0);
         let mut buffer = Vec::new();
-        let all = std::slice::from_ref(&(0..u64::MAX));
-        let chosen: &[Range<u64>] = match self.share.map(|share| &share.rows) {
-            Some(ShareRows::Result(ranges)) => ranges,
-            _ => all,
-        };
-        let (end, mut start) = (chosen.last().map_or(0, |range| range.end), 0);
-        while start < end {
-            let Some(batch) = stream.next_unless_cancelled(self.cancel)? else { break };
-            for rows in rows_within(&batch, start, chosen) {
-                let base = (output.len() / self.stride()) as u64;
-                buffer.clear();
-                reserve(&mut buffer, rows.num_rows() * self.stride())?;
-                buffer.resize(rows.num_rows() * self.stride(), 0);
-                self.writer.write(&rows, &mut buffer).map_err(|error| at_row(error, base))?;
-                output.append(&buffer)?;
+        let mut num_rows = 0;
+        while let Some(batch) = stream.next_unless_cancelled(self.cancel)? {
+            buffer.clear();
+            reserve(&mut buffer, batch.num_rows() * self.stride())?;
+            buffer.resize(batch.num_rows() * self.stride(), 0);
+            self.writer.write(&batch, &mut buffer).map_err(|error| at_row(error, num_rows))?;
+            match hashed.map(RefCell::borrow_mut) {
+                None => output.append(&buffer)?,
+                Some(mut hashed) => {
+                    for row in buffer.chunks_exact(self.stride()) {
+                        if hashed.keeps(row)? {
+                            output.append(row)?;
+                        }
+                    }
+                }
             }
-            start += batch.num_rows() as u64;
+            num_rows += batch.num_rows() as u64;
             self.progress.advance(batch.num_rows() as u64);
         }
         Ok(output)

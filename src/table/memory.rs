@@ -27,14 +27,6 @@ pub(super) struct Region {
     start: usize,
 }
 
-/// A memory file that holds a table's rows.
-#[derive(Debug)]
-pub(super) struct MemoryFile {
-    pub(super) file: File,
-    /// Distinguishes this file from a later one with the same descriptor.
-    pub(super) token: String,
-}
-
 /// Read-only memory.
 pub(super) struct FrozenRegion {
     map: Mmap,
@@ -45,12 +37,12 @@ pub(super) struct FrozenRegion {
 
 /// The storage behind a mapping.
 pub(super) enum Backing {
-    /// Memory of the process with this id, and its shared form once another process needs it.
-    Private(ProcessId, Mutex<Option<MemoryFile>>),
-    /// Memory that processes share.
-    Shared(MemoryFile),
-    /// A file, and its identity at the time of mapping.
-    File(FileIdentity),
+    /// Memory of the process with this id, and the memory file that it moved to once another process needed it.
+    Private(ProcessId, Mutex<Option<File>>),
+    /// A memory file that processes share.
+    Shared(File),
+    /// A file, its identity at the time of mapping, and the offset of the first byte.
+    File(FileIdentity, u64),
 }
 
 /// Returns the limit of a table's memory in bytes: the given one, or else the memory that the system has available.
@@ -62,8 +54,7 @@ pub(super) fn memory_limit(limit: Option<u64>) -> u64 {
 ///
 /// # Errors
 /// [`ErrorKind::MemoryLimit`] if `needed` exceeds the limit, or is `u64::MAX`, which stands for an overflow.
-pub(super) fn check_memory(needed: u64, limit: Option<u64>) -> Result<()> {
-    let limit = memory_limit(limit);
+pub(super) fn check_memory(needed: u64, limit: u64) -> Result<()> {
     match needed > limit || needed == u64::MAX {
         true => Err(ErrorKind::MemoryLimit { needed, limit }.into()),
         false => Ok(()),
@@ -87,11 +78,11 @@ impl Region {
         Ok(Region { map, start })
     }
 
-    /// Reserves as much memory as possible, up to the given bytes, if the needed size is unknown. The process's
-    /// address space limit can be far below the system's memory.
+    /// Reserves as much memory as possible, up to the given bytes, for an unknown number of rows. Reserved pages take no
+    /// memory. The process's address space limit can be far below the system's memory.
     pub(super) fn reserve_up_to(num_bytes: u64) -> Result<(Region, u64)> {
         const LEAST: u64 = 1 << 24;
-        let mut reserved = num_bytes;
+        let mut reserved = num_bytes.min(available_bytes().unwrap_or(1 << 40).max(1 << 30));
         loop {
             match Region::reserve(reserved) {
                 Err(error) if reserved > LEAST && matches!(error.kind(), ErrorKind::OutOfMemory { .. }) => {
@@ -100,11 +91,6 @@ impl Region {
                 region => return region.map(|region| (region, reserved)),
             }
         }
-    }
-
-    /// Reserves as much memory as possible up to a limit, for an unknown number of rows. Reserved pages take no memory.
-    pub(super) fn reserve_most(limit: u64) -> Result<(Region, u64)> {
-        Region::reserve_up_to(limit.min(available_bytes().unwrap_or(1 << 40).max(1 << 30)))
     }
 
     /// Returns the memory, at least the reserved bytes.
@@ -161,12 +147,12 @@ impl FrozenRegion {
         }
         if len == 0 {
             let map = MmapOptions::new().len(1).map_anon()?.make_read_only()?;
-            return Ok(FrozenRegion { map, start: 0, len: 0, backing: Backing::File(identity) });
+            return Ok(FrozenRegion { map, start: 0, len: 0, backing: Backing::File(identity, offset) });
         }
         // SAFETY: the documentation of `StepTable::load` requires that the file does not change while it is
         // mapped. The rows are plain numbers, for which any bits are valid.
         let map = unsafe { MmapOptions::new().offset(offset).len(len).map(file) }.map_err(with_path)?;
-        Ok(FrozenRegion { map, start: 0, len, backing: Backing::File(identity) })
+        Ok(FrozenRegion { map, start: 0, len, backing: Backing::File(identity, offset) })
     }
 
     /// Reads a mapped file into memory and into the page tables if it fits, so that later reads never wait.
@@ -183,7 +169,7 @@ impl FrozenRegion {
     pub(super) fn advise(&self, bytes: std::ops::Range<usize>, soon: bool) {
         use memmap2::{Advice, UncheckedAdvice};
         let end = bytes.end.min(self.len);
-        if !matches!(self.backing, Backing::File(_)) || bytes.start >= end {
+        if !matches!(self.backing, Backing::File(..)) || bytes.start >= end {
             return;
         }
         let (start, len) = (self.start + bytes.start, end - bytes.start);
@@ -199,7 +185,7 @@ impl FrozenRegion {
 
     pub(super) fn path(&self) -> Option<&Path> {
         match &self.backing {
-            Backing::File(identity) => Some(&identity.path),
+            Backing::File(identity, _) => Some(&identity.path),
             _ => None,
         }
     }

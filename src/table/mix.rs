@@ -1,8 +1,9 @@
-//! The rows of several tables, numbered one table after the other, in batches of one schema.
+//! The rows of one table or several, numbered one table after the other, in batches of one schema.
 
 use super::arena::Arena;
 use super::batch_schema::{BatchSchema, ColumnBuffers, ColumnSpec};
 use super::fingerprint::Fingerprint;
+use super::runs::Origin;
 use super::step_column::TokenType;
 use super::step_table::StepTable;
 use super::symmetry::SymmetryKey;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 /// that many rows stay in the second-level cache.
 const BLOCK: usize = 4096;
 
-/// Several tables whose batches have the same columns.
+/// One table, or several whose batches have the same columns.
 #[derive(Debug)]
 pub(crate) struct TableMix {
     tables: Vec<StepTable>,
@@ -34,6 +35,21 @@ pub(crate) struct MixBuffers {
     /// Scratch memory for the row indices of a view.
     mapped: Vec<u64>,
     arena: Option<Arena>,
+}
+
+impl MixBuffers {
+    /// Reserves memory for gathering rows of one table, so that no later batch allocates.
+    pub(crate) fn reserve(&mut self, num_rows: usize) -> Result<()> {
+        self.mapped.clear();
+        reserve(&mut self.mapped, num_rows)
+    }
+}
+
+impl Clone for MixBuffers {
+    /// Returns empty buffers: each thread has its own.
+    fn clone(&self) -> Self {
+        MixBuffers::default()
+    }
 }
 
 impl TableMix {
@@ -78,9 +94,28 @@ impl TableMix {
         &self.schemas[0]
     }
 
-    /// Returns a fingerprint of all tables in their order.
+    /// Returns the table's fingerprint, or one of all tables in their order.
     pub(crate) fn fingerprint(&self) -> Fingerprint {
-        Fingerprint::of_several(&self.tables.iter().map(StepTable::fingerprint).collect::<Vec<_>>())
+        match &self.tables[..] {
+            [table] => table.fingerprint().clone(),
+            tables => Fingerprint::of_several(tables.iter().map(StepTable::fingerprint)),
+        }
+    }
+
+    /// Returns the origin that all rows have in common.
+    pub(crate) fn origin(&self) -> Origin {
+        match &self.tables[..] {
+            [first, rest @ ..] if rest.iter().all(|table| table.origin() == first.origin()) => first.origin().clone(),
+            _ => Origin::default(),
+        }
+    }
+
+    /// Advises the system that rows of a mapped file will be read soon, or not for long.
+    pub(crate) fn advise(&self, rows: std::ops::Range<u64>, soon: bool) {
+        // Only the windowed order reads in large pieces, and several tables have another order.
+        if let [table] = &self.tables[..] {
+            table.advise(rows, soon);
+        }
     }
 
     /// Fills columns with rows.
@@ -98,6 +133,9 @@ impl TableMix {
         symmetries: Option<SymmetryKey>,
     ) -> Result<()> {
         let schema = self.schema();
+        if let [table] = &self.tables[..] {
+            return table.gather(rows, &mut buffers.mapped, schema, columns, symmetries);
+        }
         reserve(&mut buffers.rows, BLOCK)?;
         reserve(&mut buffers.places, BLOCK)?;
         reserve(&mut buffers.mapped, BLOCK)?;

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The entry points are [`Query::materialize`](crate::Query::materialize) and [`StepTable::take`]. Invariant: a
-//! table's rows lie in one read-only mapping and never change. The query and the archive's version determine
-//! their order.
+//! table's rows lie in one read-only mapping and never change. Rows of `steps` are in the order of run and step, other
+//! rows in the order of the query's ORDER BY, or else sorted by run, step and bytes.
 //!
 //! | file | owns |
 //! | --- | --- |
@@ -30,17 +30,16 @@
 //! | `mix.rs` | rows of several tables in batches of one schema |
 //! | `export.rs` | a whole table as Arrow data |
 //! | `npy.rs`, `footer.rs`, `file.rs` | tables in `.npy` files |
-//! | `step_keys.rs`, `array_file.rs`, `array_shards.rs`, `attach.rs` | aligning an array with the rows by run and step |
+//! | `step_keys.rs`, `array_file.rs`, `attach.rs` | aligning an array with the rows by run and step |
 //! | `attach_rows.rs` | the same for an Arrow stream |
-//! | `shared_memory.rs`, `handle.rs` | one copy of a table for many processes |
+//! | `shared_memory.rs`, `region_location.rs`, `handle.rs` | one copy of a table for many processes |
 //! | `categories.rs`, `row_writer.rs` | string columns → codes; record batches → rows |
-//! | `threads.rs`, `row_output.rs`, `materialize.rs` | running a query into a table on all cores |
-//! | `shard.rs` | the rows of a query that form the share of one rank |
-//! | `from_runs.rs`, `from_session.rs` | run files → a table, without an archive |
+//! | `threads.rs`, `row_output.rs`, `row_order.rs`, `materialize.rs` | running a query into a table on all cores |
+//! | `shard.rs` | the rows of a query that one of several ranks copies |
+//! | `run_rows.rs`, `from_runs.rs`, `from_session.rs` | run files → a table, without an archive |
 
 mod arena;
 mod array_file;
-mod array_shards;
 mod attach;
 mod attach_rows;
 mod attached;
@@ -67,8 +66,11 @@ mod memory;
 mod mix;
 mod npy;
 mod prefetch;
+mod region_location;
+mod row_order;
 mod row_output;
 mod row_writer;
+mod run_rows;
 mod runs;
 mod selection;
 mod shard;
@@ -85,7 +87,6 @@ mod view;
 mod wide;
 mod zeroed;
 
-pub use attach::AttachOptions;
 pub use attached::AttachedColumn;
 pub use batch::{Batch, BatchColumn};
 pub use element::ElementType;
@@ -97,16 +98,17 @@ pub use from_session::FromSessionOptions;
 pub use handle::TableHandle;
 pub use layout::{ExtraField, RowLayout};
 pub use materialize_options::{ChosenEv, MaterializeOptions};
-pub use shard::{Shard, TableShard};
+pub use shard::Shard;
 pub use split::SplitUnit;
 pub use step_column::TokenType;
 pub use step_table::StepTable;
 pub use view::RowFilter;
 
 pub(crate) use arena::{Arena, ArenaPool};
-pub(crate) use batch_schema::{BatchSchema, ColumnBuffers};
+pub(crate) use batch_schema::BatchSchema;
 pub(crate) use mix::{MixBuffers, TableMix};
 pub(crate) use prefetch::prefetch;
+pub(crate) use runs::Origin;
 #[cfg(feature = "python")]
 pub(crate) use split::HeldOut;
 pub(crate) use symmetry::SymmetryKey;

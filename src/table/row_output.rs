@@ -1,88 +1,171 @@
 //! The destination of rows while a table is filled: memory or a file.
 
-use super::categories::Recoding;
+use super::fingerprint::Fingerprint;
+use super::footer::footer_of_file;
+use super::layout::RowLayout;
+use super::memory::{Region, check_memory};
+use super::npy;
+use super::runs::Runs;
+use super::step_table::StepTable;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
+use crate::publish::{Staged, parent};
+use memmap2::MmapOptions;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// The destination of appended rows.
-pub(super) enum RowOutput<'a> {
-    /// The front of reserved memory.
-    Memory { bytes: &'a mut [u8], len: usize, limit: u64 },
-    /// A file, from `start` on.
-    File { file: &'a File, path: &'a Path, start: u64, len: u64, crc: u32 },
+/// The rows of a new table.
+pub(super) enum RowOutput {
+    Memory(RowMemory),
+    File(RowFile),
 }
 
-impl RowOutput<'_> {
-    pub(super) fn len(&self) -> usize {
+/// Rows at the front of reserved memory.
+pub(super) struct RowMemory {
+    region: Region,
+    reserved: u64,
+    limit: u64,
+    len: usize,
+}
+
+/// Rows in a staged file that becomes a table's file.
+pub(super) struct RowFile {
+    staged: Staged,
+    path: PathBuf,
+    /// The size of the header, which is written last.
+    start: usize,
+    len: u64,
+    crc: u32,
+    hasher: blake3::Hasher,
+}
+
+/// A change of all rows after the last one was written. It returns the number of bytes that remain.
+pub(super) type FinalChange<'a> = &'a dyn Fn(&mut [u8]) -> Result<usize>;
+
+impl RowMemory {
+    /// Reserves memory for exactly `num_bytes`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::MemoryLimit`] if they exceed the limit, or are `u64::MAX`, which stands for an overflow.
+    pub(super) fn exact(num_bytes: u64, limit: u64) -> Result<RowMemory> {
+        check_memory(num_bytes, limit)?;
+        Ok(RowMemory { region: Region::reserve(num_bytes)?, reserved: num_bytes, limit, len: 0 })
+    }
+
+    /// Reserves memory for at most `num_bytes`; `u64::MAX` = an unknown number. Reserved pages take no memory.
+    pub(super) fn up_to(num_bytes: u64, limit: u64) -> Result<RowMemory> {
+        let (region, reserved) = Region::reserve_up_to(num_bytes.min(limit))?;
+        Ok(RowMemory { region, reserved, limit: limit.min(reserved), len: 0 })
+    }
+
+    /// Returns the next bytes, to be filled with rows.
+    ///
+    /// # Errors
+    /// [`ErrorKind::MemoryLimit`].
+    pub(super) fn extend(&mut self, num_bytes: usize) -> Result<&mut [u8]> {
+        let (start, end) = (self.len, self.len.saturating_add(num_bytes));
+        let reserved = &mut self.region.bytes_mut()[..self.reserved as usize];
+        let bytes = reserved.get_mut(start..end);
+        let bytes = bytes.ok_or(ErrorKind::MemoryLimit { needed: end as u64, limit: self.limit })?;
+        self.len = end;
+        Ok(bytes)
+    }
+
+    /// Makes a table of the rows.
+    pub(super) fn into_table(
+        mut self,
+        layout: RowLayout,
+        runs: Runs,
+        change: Option<FinalChange<'_>>,
+        cancel: &CancellationToken,
+    ) -> Result<StepTable> {
+        if let Some(change) = change {
+            self.len = change(&mut self.region.bytes_mut()[..self.len])?;
+        }
+        let rows = self.region.freeze(self.len)?;
+        let fingerprint = Fingerprint::of_rows(rows.bytes(), &layout, cancel)?;
+        StepTable::new(rows, layout, fingerprint, runs)
+    }
+}
+
+impl RowFile {
+    pub(super) fn create(path: &Path, layout: &RowLayout) -> Result<RowFile> {
+        let staged = Staged::new(parent(path))?;
+        let start = npy::header(layout, u64::MAX, 0)?.len();
+        Ok(RowFile { staged, path: path.to_owned(), start, len: 0, crc: 0, hasher: blake3::Hasher::new() })
+    }
+
+    fn append(&mut self, rows: &[u8]) -> Result<()> {
+        let at = self.start as u64 + self.len;
+        self.staged.file().write_all_at(rows, at).map_err(|error| Error::io(&self.path, error))?;
+        self.crc = crc32c::crc32c_append(self.crc, rows);
+        self.hasher.update(rows);
+        self.len += rows.len() as u64;
+        Ok(())
+    }
+
+    /// Changes the rows, cuts the file after those that remain, and computes the sums of the rows again.
+    #[allow(unsafe_code)]
+    fn change(&mut self, change: FinalChange<'_>) -> Result<()> {
+        let file: &File = self.staged.file();
+        let io = |error| Error::io(&self.path, error);
+        // SAFETY: the file is new and has a staging name, so no other process uses it.
+        let map = unsafe { MmapOptions::new().offset(self.start as u64).len(self.len as usize).map_mut(file) };
+        let mut map = map.map_err(io)?;
+        let len = change(&mut map)?;
+        self.crc = crc32c::crc32c(&map[..len]);
+        self.hasher = blake3::Hasher::new();
+        self.hasher.update(&map[..len]);
+        self.len = len as u64;
+        drop(map);
+        file.set_len(self.start as u64 + self.len).map_err(io)
+    }
+
+    fn into_table(mut self, layout: &RowLayout, runs: &Runs, change: Option<FinalChange<'_>>) -> Result<StepTable> {
+        if let Some(change) = change.filter(|_| self.len > 0) {
+            self.change(change)?;
+        }
+        let num_rows = self.len / layout.stride() as u64;
+        let header = npy::header(layout, num_rows, self.start)?;
+        let fingerprint = Fingerprint::of_hash(&self.hasher.finalize(), layout)?;
+        let (start, facts) = (self.start as u64, runs.facts()?);
+        let footer = footer_of_file(num_rows, start, layout, &fingerprint, runs, facts.as_deref(), self.crc)?;
+        let io = |error| Error::io(&self.path, error);
+        self.staged.file().write_all_at(&header, 0).map_err(io)?;
+        self.staged.file().write_all_at(&footer, self.start as u64 + self.len).map_err(io)?;
+        self.staged.replace(&self.path)?;
+        StepTable::map(&self.path, None)
+    }
+}
+
+impl RowOutput {
+    /// Returns the size of the rows in bytes.
+    pub(super) fn len(&self) -> u64 {
         match self {
-            RowOutput::Memory { len, .. } => *len,
-            RowOutput::File { len, .. } => *len as usize,
+            RowOutput::Memory(memory) => memory.len as u64,
+            RowOutput::File(file) => file.len,
         }
     }
 
     pub(super) fn append(&mut self, rows: &[u8]) -> Result<()> {
         match self {
-            RowOutput::Memory { bytes, len, limit } => {
-                let end = *len + rows.len();
-                let Some(slot) = bytes.get_mut(*len..end) else {
-                    return Err(ErrorKind::MemoryLimit { needed: end as u64, limit: *limit }.into());
-                };
-                slot.copy_from_slice(rows);
-                *len = end;
-            }
-            RowOutput::File { file, path, start, len, crc } => {
-                file.write_all_at(rows, *start + *len).map_err(|error| Error::io(*path, error))?;
-                *crc = crc32c::crc32c_append(*crc, rows);
-                *len += rows.len() as u64;
-            }
+            RowOutput::Memory(memory) => memory.extend(rows.len()).map(|bytes| bytes.copy_from_slice(rows)),
+            RowOutput::File(file) => file.append(rows),
         }
-        Ok(())
     }
 
-    /// Returns the hash of rows in a file, which it reads in pieces.
-    pub(super) fn hash_file(&self, cancel: &CancellationToken) -> Result<blake3::Hash> {
-        let RowOutput::File { file, path, start, len, .. } = self else {
-            return Err(Error::query("the table's rows are not in a file"));
-        };
-        let mut hasher = blake3::Hasher::new();
-        let mut buffer = vec![0; 8 << 20];
-        let mut at = 0;
-        while at < *len {
-            cancel.check()?;
-            let piece = (*len - at).min(buffer.len() as u64) as usize;
-            let piece = &mut buffer[..piece];
-            file.read_exact_at(piece, *start + at).map_err(|error| Error::io(*path, error))?;
-            hasher.update(piece);
-            at += piece.len() as u64;
+    /// Makes a table of the rows, after an optional change.
+    pub(super) fn into_table(
+        self,
+        layout: RowLayout,
+        runs: Runs,
+        change: Option<FinalChange<'_>>,
+        cancel: &CancellationToken,
+    ) -> Result<StepTable> {
+        match self {
+            RowOutput::Memory(memory) => memory.into_table(layout, runs, change, cancel),
+            RowOutput::File(file) => file.into_table(&layout, &runs, change),
         }
-        Ok(hasher.finalize())
-    }
-
-    /// Replaces the codes of rows in a file, piece by piece.
-    pub(super) fn recode(&mut self, recoding: &Recoding, cancel: &CancellationToken) -> Result<()> {
-        let RowOutput::File { file, path, start, len, crc } = self else {
-            return Ok(());
-        };
-        if !recoding.is_needed() {
-            return Ok(());
-        }
-        let io = |error| Error::io(*path, error);
-        let mut buffer = vec![0; recoding.whole_rows(8 << 20)];
-        *crc = 0;
-        let mut at = 0;
-        while at < *len {
-            cancel.check()?;
-            let piece = (*len - at).min(buffer.len() as u64) as usize;
-            let piece = &mut buffer[..piece];
-            file.read_exact_at(piece, *start + at).map_err(io)?;
-            recoding.apply(piece);
-            file.write_all_at(piece, *start + at).map_err(io)?;
-            *crc = crc32c::crc32c_append(*crc, piece);
-            at += piece.len() as u64;
-        }
-        Ok(())
     }
 }

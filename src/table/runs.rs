@@ -6,6 +6,7 @@ use crate::query::no_params;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, UInt32Type};
+use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -13,10 +14,18 @@ use std::sync::{Arc, OnceLock};
 /// The game of a run without steps.
 const NO_GAME: i64 = -1;
 
+/// The archive and the version that rows come from; an empty id and 0 for other rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Origin {
+    pub(crate) archive: String,
+    pub(crate) version: u64,
+}
+
 /// The runs that a table's rows may belong to, and the thresholds of the game phases.
 #[derive(Default)]
 pub(super) struct Runs {
     pub(super) phases: Option<Phases>,
+    pub(super) origin: Origin,
     source: RunsSource,
     facts: OnceLock<Arc<RunFacts>>,
 }
@@ -44,18 +53,19 @@ pub(super) struct RunFacts {
 impl Runs {
     pub(super) fn of_archive(archive: &Archive) -> Runs {
         let source = RunsSource::Archive(archive.clone());
-        Runs { phases: Some(archive.phases()), source, facts: OnceLock::new() }
+        let origin = Origin { archive: archive.id().to_owned(), version: archive.version() };
+        Runs { phases: Some(archive.phases()), origin, source, facts: OnceLock::new() }
     }
 
     /// Returns runs that are already known.
-    pub(super) fn of_facts(phases: Phases, facts: RunFacts) -> Runs {
-        Runs { phases: Some(phases), source: RunsSource::Nowhere, facts: Arc::new(facts).into() }
+    pub(super) fn of_facts(facts: RunFacts) -> Runs {
+        Runs { phases: Some(Phases::default()), facts: Arc::new(facts).into(), ..Runs::default() }
     }
 
     /// Returns the runs of a file's footer.
-    pub(super) fn of_bytes(phases: Option<Phases>, bytes: Vec<u8>, path: &Path) -> Runs {
+    pub(super) fn of_bytes(phases: Option<Phases>, origin: Origin, bytes: Vec<u8>, path: &Path) -> Runs {
         let source = if bytes.is_empty() { RunsSource::Nowhere } else { RunsSource::Bytes(bytes, path.into()) };
-        Runs { phases, source, facts: OnceLock::new() }
+        Runs { phases, origin, source, facts: OnceLock::new() }
     }
 
     /// Returns the runs; `None` if their source is unknown.

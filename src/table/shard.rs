@@ -1,30 +1,35 @@
-//! One rank's share of a query's rows, for training on several machines.
+//! The rows of a query that one of several ranks copies, for training on several machines.
 //!
-//! The rows of a query come in blocks: the row groups that it reads or, for a query that does not read row by row,
-//! parts of its result. A round puts the blocks in a random order and cuts the whole sequence into shares.
+//! A query that reads `steps` row by row is divided by row groups, so that a rank reads only its own. The result of any
+//! other query is divided row by row, by hashes of the rows.
 
-use super::threads::on_cores;
+use super::threads::in_parts;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
+use crate::machine::reserve;
 use crate::progress::{Progress, Unit};
 use crate::query::{Execution, Partition, Query};
+use crate::random::mix;
 use arrow::array::RecordBatch;
 use datafusion::common::stats::Precision;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use derive_setters::Setters;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// The share of one rank: the rows that [`Query::materialize`] copies with this option.
 ///
-/// A round puts the row groups that the query reads in a random order, which depends on `seed` and `round` only. If a
-/// query reads fewer than 4 row groups for each rank, they are first divided into about 4 parts for each rank. The
-/// round cuts the sequence into `world_size` shares, whose sizes differ by at most one row. So the shares of a round
-/// are disjoint and complete, and the shares of another round have other rows. The rows of a share are in the order of
-/// the query.
+/// The shares of a round are disjoint and complete, and their sizes differ by at most one row. `seed` and `round`
+/// determine them, so another round has other shares. All ranks must read the same version of the archive, and the query
+/// must determine its rows.
+///
+/// If a query only filters and selects rows of `steps`, a round puts the row groups in a random order and cuts the whole
+/// sequence into `world_size` shares. If there are fewer than 4 row groups for each rank, they are first divided into
+/// about 4 parts for each rank. The rows of a share are in the order of `steps`. Any other query runs on each rank, which
+/// keeps the rows whose hashes are in its range. These rows are sorted by run, step and bytes, whatever the query's ORDER
+/// BY says.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -38,7 +43,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// let mut num_rows = 0;
 /// for rank in 0..2 {
 ///     let shard = Shard::new(rank, 2)?.with_round(7);
-///     num_rows += query.materialize(&MaterializeOptions::default().with_shard(shard), &(), &cancel)?.num_rows();
+///     let table = query.materialize(&MaterializeOptions::default().with_shard(shard), &(), &cancel)?;
+///     assert_eq!(table.shard().unwrap().total_rows(), Some(query.count()?));
+///     num_rows += table.num_rows();
 /// }
 /// assert_eq!(num_rows, query.count()?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -54,6 +61,8 @@ pub struct Shard {
     seed: u64,
     /// The number of the round, 0 by default.
     round: u64,
+    #[setters(skip)]
+    total_rows: Option<u64>,
 }
 
 impl Shard {
@@ -65,7 +74,7 @@ impl Shard {
         if rank >= world_size {
             return Err(Error::argument("shard", format!("a rank below the world size {world_size}"), rank));
         }
-        Ok(Shard { rank, world_size, seed: 0, round: 0 })
+        Ok(Shard { rank, world_size, seed: 0, round: 0, total_rows: None })
     }
 
     /// Returns the rank of the process, from 0.
@@ -92,11 +101,21 @@ impl Shard {
         self.round
     }
 
+    /// Returns the number of rows of all shares; `None` before a table was made.
+    #[must_use]
+    pub fn total_rows(&self) -> Option<u64> {
+        self.total_rows
+    }
+
+    /// Returns the share's places in a sequence of `total` rows.
+    fn range(&self, total: u64) -> Range<u64> {
+        let cut = |rank: u32| (u128::from(total) * u128::from(rank) / u128::from(self.world_size)) as u64;
+        cut(self.rank)..cut(self.rank + 1)
+    }
+
     /// Returns the share of blocks with these numbers of rows, as ranges of rows of each block, in order.
     fn rows_of(&self, blocks: &[u64]) -> Vec<(usize, Vec<Range<u64>>)> {
-        let total: u64 = blocks.iter().sum();
-        let cut = |rank: u32| (u128::from(total) * u128::from(rank) / u128::from(self.world_size)) as u64;
-        let share = cut(self.rank)..cut(self.rank + 1);
+        let share = self.range(blocks.iter().sum());
         // Hashes are random numbers that are the same on each machine.
         let hashed = |(index, part): (usize, (usize, Range<u64>))| {
             let numbers = [self.seed, self.round, index as u64].map(u64::to_le_bytes);
@@ -128,11 +147,6 @@ impl Shard {
         }
         found
     }
-
-    pub(super) fn to_bytes(self) -> Vec<u8> {
-        let numbers = [u64::from(self.rank), u64::from(self.world_size), self.seed, self.round];
-        numbers.map(u64::to_le_bytes).concat()
-    }
 }
 
 /// The minimum number of parts for each rank that a round puts in order. If there are fewer row groups, they are
@@ -153,21 +167,12 @@ fn divided(blocks: &[u64], min_parts: u64) -> Vec<(usize, Range<u64>)> {
     blocks.iter().enumerate().flat_map(parts_of).collect()
 }
 
-/// The rows of a query that form a share.
-#[derive(Debug)]
-pub(super) struct Share {
-    pub(super) shard: Shard,
-    /// The number of rows of all shares.
-    pub(super) total_rows: u64,
-    pub(super) rows: ShareRows,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum ShareRows {
+/// The rows of a query that a shard has.
+pub(super) enum ShardRows {
     /// Rows of the partitions of a plan that reads them in order.
-    Partitions(Vec<Piece>),
-    /// Rows of the whole result, ascending.
-    Result(Vec<Range<u64>>),
+    Pieces(Vec<Piece>),
+    /// Rows of a whole result.
+    Hashed(HashedRows),
 }
 
 /// Some rows of a partition.
@@ -195,16 +200,6 @@ impl Piece {
     }
 }
 
-/// The part of a table's rows that it has of all ranks' rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TableShard {
-    /// The share.
-    pub shard: Shard,
-    /// The number of rows of all shares.
-    pub total_rows: u64,
-}
-
 /// The rows of a piece in the batches of its partition.
 pub(super) struct PieceRows {
     rows: Vec<Range<u64>>,
@@ -230,40 +225,114 @@ impl PieceRows {
     /// Returns the rows of the piece in the next batch.
     pub(super) fn of_batch(&mut self, batch: &RecordBatch) -> impl Iterator<Item = RecordBatch> {
         let start = self.seen;
-        self.seen += batch.num_rows() as u64;
-        rows_within(batch, start, &self.rows)
+        let end = start + batch.num_rows() as u64;
+        self.seen = end;
+        let ranges = &self.rows[self.rows.partition_point(|range| range.end <= start)..];
+        ranges.iter().map_while(move |range| {
+            let rows = range.start.max(start)..range.end.min(end);
+            (!rows.is_empty()).then(|| batch.slice((rows.start - start) as usize, (rows.end - rows.start) as usize))
+        })
     }
 }
 
-/// Returns the rows of a batch that are in ascending ranges. `start` is the number of the batch's first row.
-pub(super) fn rows_within(batch: &RecordBatch, start: u64, ranges: &[Range<u64>]) -> impl Iterator<Item = RecordBatch> {
-    let end = start + batch.num_rows() as u64;
-    let ranges = &ranges[ranges.partition_point(|range| range.end <= start)..];
-    ranges.iter().map_while(move |range| {
-        let rows = range.start.max(start)..range.end.min(end);
-        (!rows.is_empty()).then(|| batch.slice((rows.start - start) as usize, (rows.end - rows.start) as usize))
-    })
+/// The rows of a whole result that a shard has: those whose hashes, among all hashes in ascending order, are in the
+/// shard's range. Equal rows have equal hashes, and it does not matter which of them a shard takes.
+///
+/// The hashes are spread evenly. So only rows with a hash near the range are kept until all hashes are known.
+#[derive(Clone)]
+pub(super) struct HashedRows {
+    key: u64,
+    /// The places of the shard's rows in the order of hashes, and the number of all rows.
+    range: Range<u64>,
+    total_rows: u64,
+    /// The hashes that rows of the shard may have.
+    near: RangeInclusive<u64>,
+    seen: u64,
+    /// The number of rows with smaller hashes.
+    num_below: u64,
+    /// The hashes of the rows that were kept.
+    hashes: Vec<u64>,
 }
 
-/// The number of rows of a block of a result.
-const RESULT_BLOCK: u64 = 1 << 16;
+impl HashedRows {
+    fn new(shard: Shard, total_rows: u64) -> HashedRows {
+        let key = blake3::hash([shard.seed, shard.round].map(u64::to_le_bytes).as_flattened());
+        let key = key.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let range = shard.range(total_rows);
+        // The place of a hash is known to within six standard deviations, each at most sqrt(n) / 2.
+        let margin = 3.0 / (total_rows.max(1) as f64).sqrt();
+        let at = |place: u64| place as f64 / total_rows.max(1) as f64;
+        // A float that is too large or negative becomes the largest or smallest number.
+        let hash = |share: f64| (share * 2_f64.powi(64)) as u64;
+        let near = hash(at(range.start) - margin)..=hash(at(range.end) + margin);
+        HashedRows { key, range, total_rows, near, seen: 0, num_below: 0, hashes: Vec::new() }
+    }
 
-impl Share {
-    /// Returns the share of a query's rows. Counts the rows first, unless the plan states their number.
-    pub(super) fn of(
+    pub(super) fn num_rows(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    /// Returns a number of rows that all kept rows never exceed.
+    pub(super) fn max_kept_rows(&self) -> u64 {
+        (self.num_rows() + 20 * self.total_rows.isqrt() + 20).min(self.total_rows)
+    }
+
+    /// Returns whether to keep the next row of the result.
+    pub(super) fn keeps(&mut self, row: &[u8]) -> Result<bool> {
+        let words = row.as_chunks().0.iter();
+        let hash = words.fold(self.key, |hash, word| mix(hash ^ u64::from_le_bytes(*word)));
+        self.seen += 1;
+        self.num_below += u64::from(hash < *self.near.start());
+        let keeps = self.near.contains(&hash);
+        if keeps {
+            reserve(&mut self.hashes, 1)?;
+            self.hashes.push(hash);
+        }
+        Ok(keeps)
+    }
+
+    /// Moves the shard's rows to the front of the kept rows, and returns their number.
+    pub(super) fn select(&self, rows: &mut [u8], stride: usize) -> Result<usize> {
+        let changed = |found: String| Error::query(format!("the shares of a query: expected {found}"));
+        if self.seen != self.total_rows {
+            return Err(changed(format!("{} rows as counted, found {}", self.total_rows, self.seen)));
+        }
+        let mut places: Vec<usize> = Vec::new();
+        reserve(&mut places, self.hashes.len())?;
+        places.extend(0..self.hashes.len());
+        let row = |place: usize| &rows[place * stride..][..stride];
+        places.sort_unstable_by(|&a, &b| self.hashes[a].cmp(&self.hashes[b]).then_with(|| row(a).cmp(row(b))));
+        let bounds = [self.range.start, self.range.end].map(|place| place.checked_sub(self.num_below));
+        let wanted = match bounds {
+            [Some(start), Some(end)] => places.get(start as usize..end as usize),
+            _ => None,
+        };
+        let mut wanted = wanted.ok_or_else(|| changed("hashes that are spread evenly".into()))?.to_vec();
+        wanted.sort_unstable();
+        for (to, from) in wanted.iter().enumerate() {
+            rows.copy_within(from * stride..(from + 1) * stride, to * stride);
+        }
+        Ok(wanted.len())
+    }
+}
+
+impl Shard {
+    /// Returns the shard's rows of a query, and the shard with the number of all rows. Counts the rows first, unless the
+    /// plan states their number.
+    pub(super) fn of_query(
+        self,
         query: &Query,
-        shard: Shard,
         progress: &dyn Progress,
         cancel: &CancellationToken,
-    ) -> Result<Share> {
-        if query.is_volatile() {
+    ) -> Result<(Shard, ShardRows)> {
+        if query.is_volatile()? {
             let expected = "a query without random numbers and the time, so that all ranks have the same rows";
             return Err(Error::argument("shard", expected, "another query"));
         }
         let limits = query.limits();
-        let execution = query.execution(true, &limits, cancel)?;
+        let execution = query.execution(&limits, cancel)?;
         if let Execution::InOrder { plan, context, skip: 0, fetch: None, max_rows } = &execution {
-            let blocks = match exact_rows(plan, max_rows.len()) {
+            let blocks: Vec<u64> = match exact_rows(plan, max_rows.len()) {
                 Some(exact) => exact.into_iter().map(|rows| rows as u64).collect(),
                 None => {
                     let num_rows = max_rows.iter().map(|&rows| rows as u64).sum();
@@ -277,28 +346,16 @@ impl Share {
                 let to_end = rows.last().is_some_and(|last| last.end == blocks[partition]);
                 Piece { partition, rows, to_end }
             };
-            let rows = ShareRows::Partitions(shard.rows_of(&blocks).into_iter().map(piece).collect());
-            return Ok(Share { shard, total_rows: blocks.iter().sum(), rows });
+            let pieces = self.rows_of(&blocks).into_iter().map(piece).collect();
+            let total_rows = Some(blocks.iter().sum());
+            return Ok((Shard { total_rows, ..self }, ShardRows::Pieces(pieces)));
         }
         progress.begin("count", Unit::Rows, 0);
-        let total_rows = query.count_definite(cancel);
+        let total_rows = query.unlimited().count_unless_cancelled(cancel);
         progress.end();
         let total_rows = total_rows?;
-        let starts = (0..total_rows).step_by(RESULT_BLOCK as usize);
-        let blocks: Vec<u64> = starts.map(|start| RESULT_BLOCK.min(total_rows - start)).collect();
-        let ranges = |(block, rows): (usize, Vec<Range<u64>>)| {
-            let start = block as u64 * RESULT_BLOCK;
-            rows.into_iter().map(move |rows| start + rows.start..start + rows.end)
-        };
-        let rows = ShareRows::Result(shard.rows_of(&blocks).into_iter().flat_map(ranges).collect());
-        Ok(Share { shard, total_rows, rows })
-    }
-
-    pub(super) fn num_rows(&self) -> u64 {
-        match &self.rows {
-            ShareRows::Partitions(pieces) => pieces.iter().map(Piece::num_rows).sum(),
-            ShareRows::Result(ranges) => ranges.iter().map(|range| range.end - range.start).sum(),
-        }
+        let rows = HashedRows::new(self, total_rows);
+        Ok((Shard { total_rows: Some(total_rows), ..self }, ShardRows::Hashed(rows)))
     }
 }
 
@@ -327,26 +384,21 @@ fn count_partitions(
     cancel: &CancellationToken,
 ) -> Result<Vec<u64>> {
     let limits = query.limits();
-    let bare = query.select(&[])?.execution(true, &limits, cancel)?;
+    let bare = query.select(&[])?.execution(&limits, cancel)?;
     let (plan, context) = match &bare {
         Execution::InOrder { plan, context, max_rows: found, .. } if found == max_rows => (plan, context),
         _ => (plan, context),
     };
-    let counts: Vec<AtomicU64> = max_rows.iter().map(|_| AtomicU64::new(0)).collect();
-    let next = AtomicUsize::new(0);
-    on_cores(context.session_config().target_partitions(), |stop| {
-        loop {
-            let place = next.fetch_add(1, Ordering::Relaxed);
-            let Some(count) = counts.get(place) else { return Ok(()) };
-            let mut partition = Partition::start(plan, context, place)?;
-            while let Some(batch) = partition.next(|| stop.check(cancel).and_then(|()| limits.check(cancel)))? {
-                count.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
-            }
-            progress.advance(max_rows[place] as u64);
+    let count = |number: usize| {
+        let mut partition = Partition::start(plan, context, number)?;
+        let mut num_rows = 0;
+        while let Some(batch) = partition.next(|| cancel.check().and_then(|()| limits.check(cancel)))? {
+            num_rows += batch.num_rows() as u64;
         }
-    })
-    .map_err(|error| limits.explain(query.archive().blame(error)))?;
-    Ok(counts.into_iter().map(AtomicU64::into_inner).collect())
+        progress.advance(max_rows[number] as u64);
+        Ok(num_rows)
+    };
+    in_parts(max_rows.len(), cancel, count).map_err(|error| limits.explain(query.archive().blame(error)))
 }
 
 #[cfg(test)]
@@ -392,5 +444,34 @@ mod tests {
         let first: Vec<usize> = pieces(1, 2).iter().map(|(block, _)| *block).take(8).collect();
         assert_eq!(first, [0, 1, 3, 5, 7, 9, 11, 12]);
         assert!(Shard::new(2, 2).is_err() && Shard::new(0, 0).is_err());
+    }
+
+    #[test]
+    fn hashed_rows_are_disjoint_complete_and_equal() {
+        for total in [0_u64, 1, 7, 100, 5_000] {
+            // Every third row is a copy of another row.
+            let rows: Vec<u8> = (0..total).flat_map(|row| (row - row % 3 / 2).to_le_bytes()).collect();
+            for world_size in [1, 2, 3, 8, 200] {
+                let mut all = Vec::new();
+                for rank in 0..world_size {
+                    let shard = Shard::new(rank, world_size).unwrap().with_round(5);
+                    let mut hashed = HashedRows::new(shard, total);
+                    let mut kept: Vec<u8> = Vec::new();
+                    for row in rows.chunks(8).rev() {
+                        if hashed.keeps(row).unwrap() {
+                            kept.extend(row);
+                        }
+                    }
+                    assert!(kept.len() as u64 <= 8 * hashed.max_kept_rows());
+                    let len = hashed.select(&mut kept, 8).unwrap();
+                    assert_eq!(len as u64, hashed.num_rows());
+                    all.extend(kept.chunks(8).take(len).map(<[u8]>::to_vec));
+                }
+                all.sort_unstable();
+                let mut expected: Vec<Vec<u8>> = rows.chunks(8).map(<[u8]>::to_vec).collect();
+                expected.sort_unstable();
+                assert_eq!(all, expected);
+            }
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Moving a table's rows into a memory file (`memfd_create(2)`) that processes share, and mapping such a file.
+//! Moving memory into a memory file (`memfd_create(2)`) that processes share, and mapping such a file.
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::{is_sealed, map_shared, move_to_file, page_size};
@@ -7,7 +7,7 @@ pub(super) use unsupported::{is_sealed, map_shared, move_to_file, page_size};
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use super::super::memory::{Backing, FrozenRegion, HUGE_PAGE, MemoryFile};
+    use super::super::memory::{Backing, FrozenRegion, HUGE_PAGE};
     use crate::error::Result;
     use memmap2::{Mmap, MmapOptions};
     use std::fs::File;
@@ -63,14 +63,14 @@ mod linux {
 
     /// Maps the first `len` bytes of a shared memory file at an address where large pages fit.
     #[allow(unsafe_code)]
-    pub(in super::super) fn map_shared(shared: MemoryFile, len: usize) -> Result<FrozenRegion> {
+    pub(in super::super) fn map_shared(file: File, len: usize) -> Result<FrozenRegion> {
         let map: Mmap = MmapOptions::new().len(len + HUGE_PAGE).no_reserve_swap().map_anon()?.make_read_only()?;
         let start = map.as_ptr().align_offset(HUGE_PAGE).min(HUGE_PAGE);
         if len > 0 {
             // SAFETY: the range lies in the new mapping, which nothing reads yet, and begins at a page.
-            unsafe { map_at(map.as_ptr().wrapping_add(start), len, &shared.file, 0)? };
+            unsafe { map_at(map.as_ptr().wrapping_add(start), len, &file, 0)? };
         }
-        Ok(FrozenRegion::new(map, start, len, Backing::Shared(shared)))
+        Ok(FrozenRegion::new(map, start, len, Backing::Shared(file)))
     }
 
     /// Maps `len` bytes of a file from `offset` on at `address`.
@@ -108,7 +108,7 @@ mod linux {
 
 #[cfg(not(target_os = "linux"))]
 mod unsupported {
-    use super::super::memory::{FrozenRegion, MemoryFile};
+    use super::super::memory::FrozenRegion;
     use crate::error::Result;
     use std::fs::File;
     use std::io;
@@ -117,7 +117,7 @@ mod unsupported {
         Err(io::Error::from(io::ErrorKind::Unsupported).into())
     }
 
-    pub(in super::super) fn map_shared(_: MemoryFile, _: usize) -> Result<FrozenRegion> {
+    pub(in super::super) fn map_shared(_: File, _: usize) -> Result<FrozenRegion> {
         Err(io::Error::from(io::ErrorKind::Unsupported).into())
     }
 

@@ -118,12 +118,7 @@ impl StepTable {
         cancel: &CancellationToken,
     ) -> Result<(StepTable, StepTable)> {
         let (train, test) = self.split_by(&HeldOut::new(argument, share, seed, unit)?, unit, cancel)?;
-        let name = |part: &str| match unit {
-            SplitUnit::Run => format!("split {part} {share:?} {seed}"),
-            SplitUnit::Step => format!("split by step {part} {share:?} {seed}"),
-        };
-        // Saved states of loaders contain these names, so the second side keeps the name `val`.
-        Ok((self.with_view(train, &name("train")), self.with_view(test, &name("val"))))
+        Ok((self.of_selection(train), self.of_selection(test)))
     }
 
     /// Returns the rows of both sides of a split, first those that are not held out.

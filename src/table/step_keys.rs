@@ -5,13 +5,12 @@
 //! run. In the worst order there is one span per row.
 
 use super::element::ElementType;
-use super::file_identity::FileIdentity;
 use super::layout::ExtraField;
 use crate::board::Board;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::npy::{NpyField, NpyHeader};
-use crate::format::{FileBytes, header_error, open_file, step_files_in};
+use crate::format::{FileBytes, header_error, step_files_in};
 use crate::machine::reserve;
 use std::path::{Path, PathBuf};
 
@@ -26,7 +25,7 @@ pub(super) struct StepKeys {
 
 struct KeyFile {
     /// `None` for keys in memory.
-    identity: Option<FileIdentity>,
+    path: Option<PathBuf>,
     bytes: FileBytes,
     /// The offset of the first row, and the stride, in bytes.
     start: usize,
@@ -139,13 +138,15 @@ impl BoardField {
 }
 
 impl StepKeys {
-    /// Returns the key files at `path`: the file itself, or `steps.npy` or its shards in a folder.
-    pub(super) fn files_at(path: &Path) -> Result<Vec<PathBuf>> {
-        if path.is_dir() { step_files_in(path) } else { Ok(vec![path.to_owned()]) }
+    /// Maps the key files at `path`: the file itself, or `steps.npy` or its shards in a folder.
+    pub(super) fn open(path: &Path) -> Result<StepKeys> {
+        match path.is_dir() {
+            true => StepKeys::of_files(&step_files_in(path)?),
+            false => StepKeys::of_files(&[path.to_owned()]),
+        }
     }
 
-    /// Maps key files.
-    pub(super) fn open(paths: &[PathBuf]) -> Result<StepKeys> {
+    fn of_files(paths: &[PathBuf]) -> Result<StepKeys> {
         let (mut files, mut num_rows) = (Vec::with_capacity(paths.len()), 0);
         for path in paths {
             let file = KeyFile::open(path, num_rows)?;
@@ -165,8 +166,8 @@ impl StepKeys {
         let board = find(&|name| name == BOARD).map(BoardField::Packed);
         let stride = fields.iter().map(ExtraField::width).sum::<usize>();
         let num_rows = (bytes.len() / stride) as u64;
-        let (identity, bytes) = (None, FileBytes::Held(bytes));
-        let file = KeyFile { identity, bytes, start: 0, stride, run_id, step, board, first_row: 0, num_rows };
+        let (path, bytes) = (None, FileBytes::Held(bytes));
+        let file = KeyFile { path, bytes, start: 0, stride, run_id, step, board, first_row: 0, num_rows };
         Ok(StepKeys { files: vec![file], num_rows })
     }
 
@@ -174,19 +175,14 @@ impl StepKeys {
         self.num_rows
     }
 
-    /// Returns the identities of the files at the time of opening.
-    pub(super) fn identities(&self) -> impl Iterator<Item = &FileIdentity> {
-        self.files.iter().filter_map(|file| file.identity.as_ref())
-    }
-
     /// Returns each file with the number of its keys.
     pub(super) fn files(&self) -> impl Iterator<Item = (&Path, u64)> {
-        self.files.iter().map(|file| (file.path().unwrap_or(Path::new("")), file.num_rows))
+        self.files.iter().map(|file| (file.path.as_deref().unwrap_or(Path::new("")), file.num_rows))
     }
 
     /// Returns the file of the first key; `None` for keys in memory.
     pub(super) fn path(&self) -> Option<&Path> {
-        self.files.first()?.path()
+        self.files.first()?.path.as_deref()
     }
 
     /// Returns the name of the keys in messages.
@@ -250,7 +246,6 @@ impl StepKeys {
 
 impl KeyFile {
     fn open(path: &Path, first_row: u64) -> Result<KeyFile> {
-        let identity = FileIdentity::of(path, &open_file(path)?)?;
         let bytes = FileBytes::map(path)?;
         let located = |error: Error| error.of_header().with_path(path);
         let header = NpyHeader::parse(&bytes).map_err(located)?;
@@ -264,12 +259,8 @@ impl KeyFile {
         };
         let (start, stride, num_rows) = (header.len as usize, header.stride, header.num_rows);
         let board = BoardField::find(&header.fields);
-        let identity = Some(identity);
-        Ok(KeyFile { identity, bytes, start, stride, run_id, step, board, first_row, num_rows })
-    }
-
-    fn path(&self) -> Option<&Path> {
-        self.identity.as_ref().map(|identity| identity.path.as_path())
+        let path = Some(path.to_owned());
+        Ok(KeyFile { path, bytes, start, stride, run_id, step, board, first_row, num_rows })
     }
 
     fn rows(&self) -> &[u8] {
@@ -419,7 +410,7 @@ mod tests {
             for (file, cut) in files.iter().zip(cuts.windows(2)) {
                 write(file, &keys[cut[0]..cut[1]], types, if types.0 == 0 { "step_idx" } else { "step_index" });
             }
-            let mapped = StepKeys::open(&files).unwrap();
+            let mapped = StepKeys::of_files(&files).unwrap();
             prop_assert_eq!(mapped.num_rows(), keys.len() as u64);
             let all: Vec<Option<StepKey>> = (0..=keys.len() as u64).map(|row| mapped.get(row)).collect();
             prop_assert_eq!(all, keys.iter().copied().map(Some).chain([None]).collect::<Vec<_>>());
@@ -443,7 +434,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let file = folder.path().join("steps.npy");
             write(&file, &keys, (3, 3), "step_idx");
-            let mapped = StepKeys::open(&[file]).unwrap();
+            let mapped = StepKeys::open(&file).unwrap();
             let error = KeyIndex::new(&mapped, CancellationToken::never()).err().expect("refused").to_string();
             let rows: Vec<usize> = (0..keys.len()).filter(|&row| keys[row] == key).collect();
             let message = format!(
@@ -459,7 +450,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("steps.npy");
         write(&file, &[(u64::MAX, 0), (0, u64::MAX)], (4, 2), "step_idx");
-        let keys = StepKeys::open(std::slice::from_ref(&file)).unwrap();
+        let keys = StepKeys::open(&file).unwrap();
         assert_eq!((keys.get(0), keys.get(1)), (Some((u64::MAX, 0)), Some((0, u64::MAX))));
     }
 
@@ -478,7 +469,7 @@ mod tests {
                 offset,
             });
             std::fs::write(&file, header(&fields, 8 + 4 * values, 0, 0).unwrap()).unwrap();
-            let error = StepKeys::open(std::slice::from_ref(&file)).err().expect("refused");
+            let error = StepKeys::open(&file).err().expect("refused");
             assert!(matches!(error.kind(), ErrorKind::Header { .. }));
             let message = format!(
                 "fields of a key: expected integers run_id and step_idx or step_index, found run_id 1×<u8, {name}"

@@ -8,9 +8,9 @@ use super::fingerprint::Fingerprint;
 use super::gather::{self, TableRows};
 use super::layout::{ExtraField, RowLayout};
 use super::memory::FrozenRegion;
-use super::runs::Runs;
+use super::runs::{Origin, Runs};
 use super::selection::Selection;
-use super::shard::TableShard;
+use super::shard::Shard;
 use super::step_column::TokenType;
 use super::symmetry::SymmetryKey;
 use crate::archive::Rejected;
@@ -52,17 +52,17 @@ pub struct StepTable {
     pub(super) rows: Arc<FrozenRegion>,
     pub(super) layout: Arc<RowLayout>,
     /// The fingerprint of all rows in the mapping.
-    pub(super) whole_fingerprint: Arc<Fingerprint>,
+    pub(super) whole_fingerprint: Fingerprint,
     /// Scores and engines of the runs that the rows belong to.
     pub(super) runs: Arc<Runs>,
     /// The rows of a view and its fingerprint; `None` if the table shows all rows.
     pub(super) selection: Option<Arc<Selection>>,
-    view_fingerprint: Option<Arc<Fingerprint>>,
+    view_fingerprint: Option<Fingerprint>,
     /// Columns whose values lie in other mappings.
     pub(super) attached: Arc<[AttachedColumn]>,
     pub(super) errors: Arc<[Rejected]>,
     /// The share that the rows are; `None` for other tables and for views.
-    shard: Option<TableShard>,
+    shard: Option<Shard>,
     /// The schema of the batches that `take` returns, and memory for them.
     batch: Arc<BatchSchema>,
     pool: Arc<Mutex<ArenaPool>>,
@@ -79,7 +79,7 @@ impl StepTable {
         Ok(StepTable {
             rows: Arc::new(rows),
             layout: Arc::new(layout),
-            whole_fingerprint: Arc::new(fingerprint),
+            whole_fingerprint: fingerprint,
             runs: Arc::new(runs),
             selection: None,
             view_fingerprint: None,
@@ -108,11 +108,11 @@ impl StepTable {
     /// Returns the share that the rows are, if [`Query::materialize`](crate::Query::materialize) copied a share; `None`
     /// for views and for tables from files.
     #[must_use]
-    pub fn shard(&self) -> Option<TableShard> {
+    pub fn shard(&self) -> Option<Shard> {
         self.shard
     }
 
-    pub(super) fn with_shard(self, shard: TableShard) -> StepTable {
+    pub(super) fn with_shard(self, shard: Shard) -> StepTable {
         StepTable { shard: Some(shard), ..self }
     }
 
@@ -349,15 +349,20 @@ impl StepTable {
         self.attached.iter().for_each(|column| column.advise(ends[0]..ends[1] + 1, soon));
     }
 
+    /// Returns the archive and the version that the rows come from.
+    pub(crate) fn origin(&self) -> &Origin {
+        &self.runs.origin
+    }
+
     /// Returns the schema of this table's batches: all columns, or the named ones.
     pub(crate) fn batch_schema(&self, tokens: TokenType, only: Option<&[String]>) -> Result<BatchSchema> {
         BatchSchema::new(&self.layout, AttachedColumn::specs(&self.attached), tokens, only)
     }
 
     /// Returns a view of these rows of the mapping.
-    pub(super) fn of_selection(&self, selection: Selection, fingerprint: Fingerprint) -> StepTable {
-        let (selection, view_fingerprint) = (Some(Arc::new(selection)), Some(Arc::new(fingerprint)));
-        StepTable { selection, view_fingerprint, shard: None, ..self.clone() }
+    pub(super) fn of_selection(&self, selection: Selection) -> StepTable {
+        let view_fingerprint = Some(self.whole_fingerprint.of_view(&selection));
+        StepTable { selection: Some(Arc::new(selection)), view_fingerprint, shard: None, ..self.clone() }
     }
 
     /// Returns this table with one more column.

@@ -1,10 +1,10 @@
 //! The choice of a symmetry for each row, and turning a row by it.
 //!
 //! The symmetry is a function of seed, epoch and row alone. It is the top three bits of a hash of the row's
-//! number under a key. The hash is SplitMix64's finalizer (Steele, Lea and Flood, *Fast Splittable Pseudorandom
-//! Number Generators*, OOPSLA 2014) with Stafford's variant 13 of its constants.
+//! number under a key ([`mix`]).
 
 use crate::board::{Board, Symmetry};
+use crate::random::mix;
 use crate::step::{NO_MOVE, Step};
 
 /// A key that determines one symmetry for each row of a table.
@@ -72,10 +72,7 @@ impl SymmetryKey {
     /// Returns the index of a row's symmetry, 0 to 7.
     #[inline(always)]
     fn index_of(self, row: u64) -> usize {
-        let mut x = row ^ self.0;
-        x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((x ^ x >> 31) >> 61) as usize
+        (mix(row ^ self.0) >> 61) as usize
     }
 
     pub(super) fn symmetry_of(self, row: u64) -> Symmetry {

@@ -4,7 +4,7 @@ use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::process::catch_panic;
 use crate::workers;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Returns the number of cores that this process may use.
@@ -49,6 +49,35 @@ pub(super) fn on_cores(num_threads: usize, work: impl Fn(&FirstError) -> Result<
         }
     });
     stop.into_result()
+}
+
+/// Computes parts on all cores, and returns their values in order. The first error or a cancellation stops all threads.
+pub(super) fn in_parts<T: Send>(
+    num_parts: usize,
+    cancel: &CancellationToken,
+    part: impl Fn(usize) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(num_parts)));
+    on_cores(num_parts.min(cores()), |stop| {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= num_parts {
+                return Ok(());
+            }
+            if number > 0 {
+                stop.check(cancel)?;
+            }
+            let value = part(number)?;
+            found.lock().unwrap_or_else(PoisonError::into_inner).push((number, value));
+        }
+    })?;
+    if num_parts > 1 {
+        // Some cancellations reach only the caller's thread, and other threads may have done most of the work.
+        cancel.check()?;
+    }
+    let mut found: Vec<(usize, T)> = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    found.sort_unstable_by_key(|(number, _)| *number);
+    Ok(found.into_iter().map(|(_, value)| value).collect())
 }
 
 /// A value that threads access one after the other, in the order of their partitions.

@@ -1,18 +1,16 @@
 //! Views: some of a table's rows, selected by run and game phase, without a copy.
 
-use super::fingerprint::Fingerprint;
 use super::gather::TableRows;
 use super::runs::RunFacts;
 use super::selection::Selection;
 use super::step_table::StepTable;
-use super::threads::{FirstError, cores};
+use super::threads::in_parts;
 use crate::archive::{Phase, Phases};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::step::{STEP_SIZE, Step};
-use crate::workers;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// The conditions of a view. It shows the rows that meet every condition that is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,34 +86,21 @@ impl StepTable {
                 self.select(run, |step, _| wanted >> step.board.max_exp() & 1 == 1, cancel)?
             }
         };
-        let mut phases = phases.clone();
-        if let Some(phases) = &mut phases {
-            phases.sort_unstable_by_key(|phase| *phase as u8);
-            phases.dedup();
+        let view = self.of_selection(selection);
+        match condition {
+            Some(condition) => Ok(view.of_selection(view.meeting(condition, cancel)?)),
+            None => Ok(view),
         }
-        let mut engines = engines.clone();
-        if let Some(engines) = &mut engines {
-            engines.sort_unstable();
-            engines.dedup();
-        }
-        let what = format!("filter {min_score:?} {max_score:?} {engines:?} {phases:?} {run_ids:?}");
-        let view = self.with_view(selection, &what);
-        let Some(condition) = condition else { return Ok(view) };
-        Ok(view.with_view(view.meeting(condition, cancel)?, &format!("condition {condition}")))
-    }
-
-    pub(super) fn with_view(&self, selection: Selection, what: &str) -> StepTable {
-        self.of_selection(selection, self.fingerprint().with_view(what))
     }
 
     /// Returns a view of this whole table from ranges that another process described.
-    pub(super) fn with_selection(&self, words: &[u64], fingerprint: Fingerprint) -> Result<StepTable> {
+    pub(super) fn with_selection(&self, words: &[u64]) -> Result<StepTable> {
         let selection = Selection::from_words(words, self.num_all_rows()).map_err(|found| {
             let (location, what) = (Location::default(), "rows of a view");
             let expected = format!("ascending ranges below {}", self.num_all_rows());
             Error::from(ErrorKind::Decode { location, what, expected, found })
         })?;
-        Ok(self.of_selection(selection, fingerprint))
+        Ok(self.of_selection(selection))
     }
 
     /// Selects rows by run, and by step and row. It evaluates `run` once per span of rows of one run.
@@ -130,35 +115,16 @@ impl StepTable {
             None => std::iter::once(0..num_rows).collect(),
             Some(selection) => selection.ranges().collect(),
         };
-        let scan = |part: Range<u64>| {
-            let from = ranges.partition_point(|range| range.end <= part.start);
-            let within = ranges[from..].iter().take_while(|range| range.start < part.end);
-            let within = within.map(|range| range.start.max(part.start)..range.end.min(part.end));
-            scan(self.all_rows(), within, &run, &step)
+        let part = |number: usize| {
+            let start = number as u64 * PART;
+            let end = num_rows.min(start + PART);
+            let from = ranges.partition_point(|range| range.end <= start);
+            let within = ranges[from..].iter().take_while(|range| range.start < end);
+            let within = within.map(|range| range.start.max(start)..range.end.min(end));
+            Ok(scan(self.all_rows(), within, &run, &step))
         };
-        let parts = (0..num_rows).step_by(PART as usize);
-        let found: Vec<Mutex<Vec<Range<u64>>>> = parts.clone().map(|_| Mutex::default()).collect();
-        let next = Mutex::new(parts.zip(&found));
-        let stop = FirstError::default();
-        workers::side_by_side(found.len().min(cores()), || {
-            let next = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
-            while let Some((start, slot)) = next() {
-                if start > 0
-                    && let Err(error) = stop.check(cancel)
-                {
-                    return stop.raise(error);
-                }
-                *slot.lock().unwrap_or_else(PoisonError::into_inner) = scan(start..num_rows.min(start + PART));
-            }
-        });
-        stop.into_result()?;
-        if found.len() > 1 {
-            // Some cancellations reach only the caller's thread, and other threads may have done most of the
-            // work.
-            cancel.check()?;
-        }
-        let found = found.into_iter().map(|part| part.into_inner().unwrap_or_else(PoisonError::into_inner));
-        Ok(Selection::new(found.flatten()))
+        let found = in_parts(num_rows.div_ceil(PART) as usize, cancel, part)?;
+        Ok(Selection::new(found.into_iter().flatten()))
     }
 }
 

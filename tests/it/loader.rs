@@ -174,13 +174,11 @@ fn the_error_for_a_state_of_other_data_names_the_field() {
         .unwrap()
         .state();
     for (state, field) in [
-        (other, "query"),
+        (other, "num_rows"),
         (a2store::LoaderState { seed: 8, ..good.clone() }, "seed"),
         (a2store::LoaderState { order: "sequential".into(), ..good.clone() }, "order"),
         (a2store::LoaderState { version: 2, ..good.clone() }, "version"),
-        (a2store::LoaderState { archive_version: 99, ..good.clone() }, "archive_version"),
-        (a2store::LoaderState { archive: "other".into(), ..good.clone() }, "archive"),
-        (a2store::LoaderState { view: "other".into(), ..good.clone() }, "view"),
+        (a2store::LoaderState { rows: "other".into(), ..good.clone() }, "rows"),
         (a2store::LoaderState { num_samples: 1, ..good.clone() }, "num_samples"),
         (a2store::LoaderState { symmetries: true, ..good.clone() }, "symmetries"),
         (a2store::LoaderState { num_rows: 1, ..good.clone() }, "num_rows"),

@@ -97,17 +97,15 @@ def test_a_session_as_a_table(session: Path, games: list[Game]) -> None:
         a2store.StepTable.from_session(session, run_ids=np.array([999, 1000]))
 
 
-@pytest.mark.parametrize("mmap", [True, False])
 @pytest.mark.parametrize("order", ["same", "other"])
-def test_every_access_to_the_column(session: Path, mmap: bool, order: str) -> None:
+def test_every_access_to_the_column(session: Path, order: str) -> None:
     values = values_by_step(session)
-    where: dict[str, Any] = {"mmap": mmap}
     path = session / NAME
     if order == "other":
         shuffled(session, 3)
         path = session / "keys" / NAME
     plain = a2store.StepTable.from_session(session, progress=False)
-    table = plain.attach("embedding", path, **where)
+    table = plain.attach("embedding", path)
     assert (plain.attached, table.attached, table.fingerprint) == ([], ["embedding"], plain.fingerprint)
 
     def check(batch: a2store.Batch) -> None:
@@ -141,7 +139,7 @@ def test_every_access_to_the_column(session: Path, mmap: bool, order: str) -> No
 
 
 def test_an_attached_table_can_be_pickled(session: Path) -> None:
-    table = attached(session, mmap=False)
+    table = attached(session)
     view = pickle.loads(pickle.dumps(table.filter(run_ids=[1000, 1005])))
     batch = view.take(range(len(view)))
     assert (batch.embedding == expected(batch, values_by_step(session))).all()
@@ -150,7 +148,7 @@ def test_an_attached_table_can_be_pickled(session: Path) -> None:
     handle = pickle.dumps(table)
     values = np.load(session / NAME)
     np.save(session / NAME, values + 1)
-    with pytest.raises(a2store.DamagedError, match="a file of an attached column"):
+    with pytest.raises(a2store.DamagedError, match="the file of a shared table"):
         pickle.loads(handle)
 
 

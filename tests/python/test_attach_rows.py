@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import pickle
 import random
 import shutil
@@ -17,6 +18,7 @@ import pytest
 import a2store
 import formats
 import games
+from a2store._a2store import _attach
 from annotations import Array, predictions, write_annotations
 from compare import assert_same
 
@@ -178,11 +180,34 @@ def test_rows_that_do_not_fit(made: Made, tmp_path: Path) -> None:
         made.table.attach("move", plain)
 
 
-def test_a_table_with_such_a_column_cannot_be_pickled(made: Made) -> None:
-    table = made.table.attach("policy_p1", made.archive.sql(SQL), progress=False)
-    with pytest.raises(ValueError, match="found policy_p1, attached from rows; attach it again in the other process"):
-        pickle.dumps(table)
-    assert len(pickle.loads(pickle.dumps(made.table)).attach("policy_p1", made.archive.sql(SQL)).attached) == 1
+def policies(table: a2store.StepTable) -> Any:
+    return table.take(range(len(table)))["policy_p1"].tobytes()
+
+
+@pytest.mark.parametrize("order", ["the table's", "any"])
+def test_other_processes_have_the_column(made: Made, order: str) -> None:
+    sql = SQL if order == "any" else f"{SQL} ORDER BY run_id, step_index"
+    whole = made.table.attach("policy_p1", made.archive.sql(sql), progress=False)
+    # The values may come in any order: here from the last step to the first.
+    rows = pa.table(made.archive.sql(SQL))
+    whole = whole.attach("last", rows.take(np.arange(len(rows))[::-1]), progress=False)
+    for table in (whole, whole.filter(run_ids=[1, 2])):
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            assert pool.apply(policies, (table,)) == policies(table)
+        again = pickle.loads(pickle.dumps(table))
+        assert again.attached == ["policy_p1", "last"]
+        assert again.take(range(len(again)))["last"].tobytes() == policies(table)
+    assert len(pickle.dumps(whole)) < 2048
+    changed = bytearray(whole.__reduce__()[1][0])
+    for place in range(0, len(changed), 3):
+        changed[place] ^= 1
+        try:
+            found = _attach(bytes(changed))
+        except (a2store.Error, OSError, ValueError):
+            pass
+        else:
+            found.take(range(len(found)))
+        changed[place] ^= 1
 
 
 def test_an_empty_table(made: Made) -> None:

@@ -198,8 +198,7 @@ def test_a_session_whose_recorder_still_has_its_database_open(games: list[Game],
 
 
 @pytest.mark.parametrize("files", ["shards", "one file"])
-@pytest.mark.parametrize("mmap", [True, False])
-def test_a_critic_learns_from_inline_embeddings(games: list[Game], tmp_path: Path, files: str, mmap: bool) -> None:
+def test_a_critic_learns_from_inline_embeddings(games: list[Game], tmp_path: Path, files: str) -> None:
     folder = tmp_path / "session"
     recorded = record(folder, games, cancelled=[1], inline=True)
     if files == "one file":
@@ -210,13 +209,13 @@ def test_a_critic_learns_from_inline_embeddings(games: list[Game], tmp_path: Pat
         (int(row["run_id"]), int(row["step_idx"])): embedding.tolist()
         for row, embedding in zip(recorded.rows, recorded.embeddings, strict=True)
     }
-    table = a2store.StepTable.from_session(folder, progress=False).attach("e", folder, mmap=mmap, progress=False)
+    table = a2store.StepTable.from_session(folder, progress=False).attach("e", folder, progress=False)
     batch = table.take(np.arange(len(table)))
     keys = zip(batch.run_id.tolist(), batch.step_index.tolist(), strict=True)
     assert batch["e"].dtype == np.float32
     assert dict(zip(keys, batch["e"].tolist(), strict=True)) == expected
 
-    data = CriticData(folder, 50, use_embeddings=True, thresholds=(64, 128), mmap=mmap, seed=4)
+    data = CriticData(folder, 50, use_embeddings=True, thresholds=(64, 128), seed=4)
     assert (data.dim, data.num_rows) == (3, len(recorded.rows))
     assert data.inputs == {"kind": "embeddings", "model_sha": None, "pooling": None, "dtype_bits": "f32", "D": 3}
     labels_of = {

@@ -65,7 +65,8 @@ def test_the_state_counts_served_batches(table: a2store.StepTable) -> None:
         assert loader.state_dict()["position"] == min(1000 * number, len(table))
     state = loader.state_dict()
     assert state["position"] == state["num_rows"] == len(table)
-    assert (state["version"], state["order"], state["view"], state["symmetries"]) == (1, "shuffled", "", False)
+    assert (state["version"], state["order"], state["rows"]) == (1, "shuffled", table.fingerprint)
+    assert state["symmetries"] is False
     assert (state["seed"], state["epoch"], state["num_samples"]) == (1, 0, len(table))
     assert table.loader(shuffle=False).state_dict()["order"] == "sequential"
     loader.set_epoch(1)
@@ -215,10 +216,7 @@ def test_a_state_is_small(archive: a2store.Archive) -> None:
     ("field", "value"),
     [
         ("version", 2),
-        ("archive_version", 99),
-        ("archive", "0" * 16),
-        ("query", "0" * 16),
-        ("view", "0" * 16),
+        ("rows", "0" * 32),
         ("num_rows", 5),
         ("num_samples", 7),
         ("order", "sequential"),
@@ -245,31 +243,35 @@ def test_states_of_other_loaders(
     archive: a2store.Archive, table: a2store.StepTable, one_run: a2store.Archive, run_files: list[Path], tmp_path: Path
 ) -> None:
     other = archive.sql("SELECT * FROM steps WHERE phase = 'late'").materialize(progress=False)
-    with pytest.raises(a2store.StateMismatchError, match=r"\bquery\b"):
+    with pytest.raises(a2store.StateMismatchError, match=r"\bnum_rows\b"):
         table.loader().load_state_dict(other.loader().state_dict())
     with pytest.raises(a2store.StateMismatchError, match="seed"):
         table.loader(seed=1).load_state_dict(table.loader(seed=2).state_dict())
     with pytest.raises(a2store.StateMismatchError, match=r"order.*shuffled.*sequential"):
         table.loader(shuffle=True).load_state_dict(table.loader(shuffle=False).state_dict())
 
-    # A different archive with the same run and version, and then the same archive at another version.
+    # The same rows of another archive, other rows of the same number, and then more rows.
     twin = a2store.Archive.create(tmp_path / "twin.a2")
     twin.ingest(run_files[0], progress=False)
     old, new = (source.sql("SELECT * FROM steps").materialize(progress=False) for source in (one_run, twin))
-    with pytest.raises(a2store.StateMismatchError, match=r"\barchive\b"):
-        new.loader().load_state_dict(old.loader().state_dict())
+    state = old.loader().state_dict()
+    assert (state["archive"], state["archive_version"]) == (one_run.id, one_run.version)
+    new.loader().load_state_dict(state)
+    assert new.loader().state_dict()["archive"] == twin.id
+    for sql in ("SELECT * FROM steps ORDER BY step_index DESC", "SELECT * EXCEPT (ev_up) FROM steps"):
+        with pytest.raises(a2store.StateMismatchError, match=r"\brows\b"):
+            one_run.sql(sql).materialize(progress=False).loader().load_state_dict(state)
     one_run.ingest(run_files[1], progress=False)
     new = one_run.sql("SELECT * FROM steps").materialize(progress=False)
-    with pytest.raises(a2store.StateMismatchError, match="archive_version"):
-        new.loader().load_state_dict(old.loader().state_dict())
+    with pytest.raises(a2store.StateMismatchError, match="num_rows"):
+        new.loader().load_state_dict(state)
 
 
 FIELDS = [
     "version",
-    "archive_version",
     "archive",
-    "query",
-    "view",
+    "archive_version",
+    "rows",
     "num_rows",
     "num_samples",
     "order",

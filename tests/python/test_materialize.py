@@ -249,8 +249,11 @@ def test_queries_of_any_kind_have_a_definite_order(archive: a2store.Archive, sql
 
 def test_order_by_and_limit(archive: a2store.Archive, steps: dict[str, Array]) -> None:
     for sql, order in [
-        ("SELECT * FROM steps ORDER BY max_score DESC", np.argsort(-steps["max_score"].astype("i8"), kind="stable")),
-        ("SELECT * FROM steps ORDER BY phase, board", np.lexsort((steps["board"], steps["phase"]))),
+        (
+            "SELECT * FROM steps ORDER BY max_score DESC, run_id, step_index",
+            np.argsort(-steps["max_score"].astype("i8"), kind="stable"),
+        ),
+        ("SELECT * FROM steps ORDER BY phase, board, run_id, step_index", np.lexsort((steps["board"], steps["phase"]))),
         ("SELECT * FROM steps LIMIT 7000 OFFSET 5", np.arange(5, 7005)),
         ("SELECT * FROM steps WHERE run_id >= 30 LIMIT 10", np.flatnonzero(steps["run_id"] >= 30)[:10]),
         ("SELECT * FROM steps WHERE run_id > 99", np.arange(0)),

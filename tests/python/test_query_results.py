@@ -69,14 +69,6 @@ def test_a_limited_table_has_its_own_fingerprint(archive: a2store.Archive) -> No
     np.testing.assert_array_equal(np.asarray(tables[1]), np.asarray(tables[0])[:9])
 
 
-def test_a_limited_group_is_definite_in_a_table(archive: a2store.Archive) -> None:
-    query = archive.sql("SELECT board, count(*) AS n FROM steps GROUP BY board").limit(50)
-    with pytest.warns(UserWarning, match="leaves out these columns of the query: n;"):
-        boards = np.asarray(query.materialize())["board"]
-    everything = archive.sql("SELECT DISTINCT board FROM steps ORDER BY board LIMIT 50").to_numpy()["board"]
-    assert boards.tolist() == everything.tolist()
-
-
 @pytest.mark.parametrize("n", [-1, 2**64, -(2**70)])
 def test_limit_out_of_range(query: a2store.Query, n: int) -> None:
     with pytest.raises(ValueError, match=f"n: expected 0..=18446744073709551615, found {n}"):

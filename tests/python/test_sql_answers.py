@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,7 @@ import pytest
 import a2store
 import oracle
 from conftest import PHASES
+from sqlfuzz import worker
 
 # Types that are combined, each with a value that the types before it cannot hold.
 VALUES = {
@@ -213,47 +218,65 @@ def test_a_division_by_zero_is_null(with_empty_game: a2store.Archive) -> None:
     assert asked(with_empty_game, "SELECT 1.0 / 0 AS x, 6 / 4 AS y, 6 % 4 AS z") == [(float("inf"), 1, 2)]
 
 
-# Fingerprints: equal if and only if rows and their order are equal.
+# Tables: a query that determines its rows gives the same table on any number of threads.
 
-
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "SELECT * FROM (SELECT * FROM steps ORDER BY phase LIMIT 10) WHERE move < 3",
-        "SELECT * FROM (SELECT * FROM steps ORDER BY phase LIMIT 100 OFFSET 7) ORDER BY move",
-        "SELECT board, step_index FROM (SELECT * FROM steps ORDER BY move LIMIT 50)",
-        "SELECT run_id/4 AS run_id, step_index, board FROM steps ORDER BY move",
-        "SELECT run_id % 3 AS run_id, step_index, board FROM steps",
-        "SELECT step_index AS run_id, run_id AS step_index, board FROM steps ORDER BY move",
-        "SELECT a.run_id, a.step_index, b.board FROM steps a JOIN steps b ON a.run_id = b.run_id "
-        "AND b.step_index < 3 WHERE a.step_index < 4",
-        "SELECT board, count(*) AS n FROM steps GROUP BY board",
-        "SELECT board, avg(step_index) AS n FROM steps GROUP BY board",
-        "SELECT board, sum(ev_up + ev_left) AS n FROM steps WHERE has_evs GROUP BY board",
-        "SELECT max(board) AS board, avg(ev_up) AS n, stddev(ev_up) AS d FROM steps GROUP BY engine",
-        "SELECT max(board) AS board, sum(CAST(ev_up AS DOUBLE)) AS n FROM steps",
-        "SELECT board, row_number() OVER (ORDER BY phase) AS n FROM steps",
-        "SELECT board, run_id, step_index, sum(ev_up) OVER (PARTITION BY phase) AS n FROM steps",
-        "SELECT first_value(board) AS board, move AS n FROM steps GROUP BY move",
-        "SELECT DISTINCT ON (phase) board, run_id FROM steps ORDER BY phase",
-        "SELECT board, any_value(run_id) AS n FROM steps GROUP BY board",
-        "SELECT board FROM steps WHERE move = 1 UNION ALL SELECT final_board FROM runs",
-        "SELECT DISTINCT board FROM steps",
-    ],
+DETERMINED = (
+    "SELECT * FROM steps WHERE move <> 1",
+    "SELECT * FROM (SELECT * FROM steps ORDER BY phase, run_id, step_index LIMIT 10) WHERE move < 3",
+    "SELECT run_id/4 AS run_id, step_index, board FROM steps ORDER BY move, step_index, run_id, board",
+    "SELECT run_id % 3 AS run_id, step_index, board FROM steps",
+    "SELECT a.run_id, a.step_index, b.board FROM steps a JOIN steps b ON a.run_id = b.run_id "
+    "AND b.step_index < 3 WHERE a.step_index < 4",
+    "SELECT board, count(*) AS n FROM steps GROUP BY board",
+    "SELECT board, avg(step_index) AS n FROM steps GROUP BY board",
+    "SELECT board, row_number() OVER (ORDER BY phase, run_id, step_index) AS n, engine FROM steps",
+    "SELECT board FROM steps WHERE move = 1 UNION ALL SELECT final_board FROM runs",
+    "SELECT DISTINCT board, phase AS n FROM steps",
 )
-def test_equal_fingerprints_are_equal_rows(archive: a2store.Archive, sql: str) -> None:
+TABLE = """
+import sys
+import numpy as np
+import a2store
+for sql in sys.argv[2:]:
+    extra = ["n"] if " AS n" in sql else []
+    table = a2store.open(sys.argv[1]).sql(sql).materialize(extra=extra, progress=False)
+    print(table.fingerprint, hash(np.asarray(table).tobytes()))
+"""
+
+
+def test_equal_queries_give_equal_tables(archive: a2store.Archive, tmp_path: Path) -> None:
+    """On one and on seven threads, and on the compacted archive."""
+    compacted = tmp_path / "compacted.a2"
+    shutil.copytree(archive.path, compacted)
+    a2store.open(compacted).compact(progress=False)
+    assert a2store.open(compacted).version > archive.version
+    library = worker.compiled(tmp_path)
+    cores = [{"LD_PRELOAD": str(library), "CORES": n} for n in ("1", "7")] if library else []
+    environments = [(archive.path, {}), (compacted, {}), *((archive.path, few) for few in cores)]
+    found = []
+    for path, environment in environments:
+        command = [sys.executable, "-c", TABLE, path, *DETERMINED]
+        environment = {**os.environ, "PYTHONHASHSEED": "1", **environment}
+        found.append(subprocess.run(command, stdout=subprocess.PIPE, check=True, env=environment).stdout)
+    assert len(set(found)) == 1
+    assert len(found[0].splitlines()) == len(set(found[0].splitlines())) == len(DETERMINED)
+
+
+@pytest.mark.parametrize("sql", DETERMINED)
+def test_the_order_of_a_table(archive: a2store.Archive, sql: str, tmp_path: Path) -> None:
+    extra = ["n"] if " AS n" in sql else []
     query = archive.sql(sql)
-    names = [field.name for field in pa.schema(query)]
-    extra = [name for name in names if name in ("n", "d")]
-    tables = [archive.sql(sql).materialize(extra=extra, progress=False) for _ in range(6)]
-    tables += [a2store.Archive.open(archive.path).sql(sql).materialize(extra=extra, progress=False)]
-    assert len({table.fingerprint for table in tables}) == 1
-    assert len({np.asarray(table).tobytes() for table in tables}) == 1
-    # The loader's state can be loaded again.
-    loader = tables[0].loader(batch_size=8, seed=3)
-    state = loader.state_dict()
-    again = tables[-1].loader(batch_size=8, seed=3)
-    again.load_state_dict(state)
+    table = query.materialize(extra=extra, progress=False)
+    rows = np.asarray(table)
+    if " ORDER BY " not in sql.rpartition(")")[2]:
+        order = [(row["run_id"], row["step_index"], row.tobytes()) for row in rows]
+        assert order == sorted(order)
+    in_file = query.materialize(extra=extra, path=tmp_path / "rows.npy", progress=False)
+    assert np.asarray(in_file).tobytes() == rows.tobytes()
+    assert in_file.fingerprint == table.fingerprint
+    assert a2store.StepTable.load(tmp_path / "rows.npy", progress=False).fingerprint == table.fingerprint
+    again = a2store.open(archive.path).sql(sql).materialize(extra=extra, progress=False)
+    again.loader(batch_size=8, seed=3).load_state_dict(table.loader(batch_size=8, seed=3).state_dict())
 
 
 def test_fingerprints_of_other_rows_differ(archive: a2store.Archive, tmp_path: Path) -> None:
@@ -264,23 +287,6 @@ def test_fingerprints_of_other_rows_differ(archive: a2store.Archive, tmp_path: P
     counts = "SELECT board, row_number() OVER (ORDER BY step_index, run_id) AS n FROM steps WHERE move < $1"
     other = [archive.sql(counts, [limit]).materialize(extra=["n"], progress=False) for limit in (2, 3)]
     assert other[0].fingerprint != other[1].fingerprint
-
-
-def test_fingerprints_in_memory_and_in_a_file_are_equal(archive: a2store.Archive, tmp_path: Path) -> None:
-    sql = "SELECT board, engine, row_number() OVER (ORDER BY step_index, run_id) AS n FROM steps"
-    memory = archive.sql(sql).materialize(extra=["engine", "n"], progress=False)
-    file = archive.sql(sql).materialize(extra=["engine", "n"], path=tmp_path / "rows.npy", progress=False)
-    assert memory.fingerprint == file.fingerprint
-
-
-def test_ties_under_a_limit_are_broken_the_same_way(archive: a2store.Archive) -> None:
-    """Stream, count and materialize agree on the result."""
-    for limit in (1, 10, 100):
-        sql = f"SELECT run_id, step_index, board FROM (SELECT * FROM steps ORDER BY phase LIMIT {limit}) WHERE move < 3"
-        first = asked(archive, sql)
-        assert all(sorted(asked(archive, sql)) == sorted(first) for _ in range(4))
-        assert archive.sql(sql).count() == len(first)
-        assert len(archive.sql(sql).materialize(progress=False)) == len(first)
 
 
 # IN (SELECT …) with nulls, and filters above joins.
@@ -508,13 +514,6 @@ def test_literals_on_the_left(archive: a2store.Archive, duck: duckdb.DuckDBPyCon
     assert asked(archive, sql) == duck.execute(sql).fetchall()
 
 
-def test_ties_of_columns_that_are_not_selected_have_one_order(archive: a2store.Archive) -> None:
-    sql = """SELECT s.board FROM steps s LEFT JOIN u ON TRUE
-        ORDER BY CASE WHEN u.run_id < s.run_id THEN s.move END, s.phase"""
-    tables = [archive.sql(sql, tables={"u": USERS}).materialize(progress=False) for _ in range(12)]
-    assert len({table.fingerprint for table in tables}) == 1
-    boards = [table.take(np.arange(len(table))).board for table in tables]
-    assert all(np.array_equal(boards[0], other) for other in boards)
 
 
 def test_correlation_by_joins_is_answered(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection) -> None:

@@ -391,48 +391,6 @@ def test_a_loaders_state_belongs_to_the_labels(archive: a2store.Archive, file: P
             materialized(archive, other).loader(100, seed=1).load_state_dict(state)
 
 
-def fingerprint(archive: a2store.Archive, labels: Any, **others: Any) -> str:
-    sql = "SELECT s.* FROM steps s JOIN labels USING (run_id)"
-    return materialized(archive, labels, sql, **others).fingerprint
-
-
-def test_fingerprints_of_tables(archive: a2store.Archive) -> None:
-    first = fingerprint(archive, LABELS)
-    assert first == fingerprint(archive, LABELS)
-    assert first == fingerprint(archive, pa.concat_tables([LABELS.slice(4), LABELS]).combine_chunks().slice(4))
-    assert first == fingerprint(archive, LABELS.to_reader())
-    assert first != fingerprint(archive, LABELS.rename_columns(["run_id", "label", "w"]))
-    assert first != fingerprint(archive, LABELS, more=LABELS)
-
-
-@pytest.mark.parametrize("of", ["chunks", "names", "values under nulls"])
-def test_fingerprints_of_equal_tables(archive: a2store.Archive, of: str) -> None:
-    if of == "chunks":
-        pair = [
-            fingerprint(archive, table) for table in (LABELS, pa.concat_tables([LABELS.slice(0, 3), LABELS.slice(3)]))
-        ]
-    elif of == "names":
-        others = {"more": LABELS.slice(1), "most": LABELS.slice(2)}
-        pair = [fingerprint(archive, LABELS, **dict(order)) for order in (others.items(), reversed(others.items()))]
-    else:
-        bits, data = LABELS["weight"].chunk(0).buffers()
-        weights = np.frombuffer(data, "f8", len(LABELS)).copy()
-        weights[2] += 1
-        same = pa.Array.from_buffers(pa.float64(), len(LABELS), [bits, pa.py_buffer(weights)])
-        assert same.equals(LABELS["weight"].chunk(0))
-        pair = [fingerprint(archive, table) for table in (LABELS, LABELS.set_column(2, "weight", same))]
-    assert pair[0] == pair[1]
-
-
-def test_fingerprints_of_files(archive: a2store.Archive, file: Path) -> None:
-    first = fingerprint(archive, file)
-    assert first == fingerprint(archive, str(file))
-    status = file.stat()
-    pq.write_table(LABELS.set_column(2, "weight", pa.array([7.0] * len(LABELS))), file)
-    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
-    assert first != fingerprint(archive, file)
-
-
 # The command
 
 

@@ -95,13 +95,13 @@ def recorded_embeddings(folder: Path) -> list[Path]:
     return [single] if single.exists() else sorted(folder.glob("embeddings-*.npy"))
 
 
-def with_embeddings(table: StepTable, folder: Path, *, mmap: bool) -> StepTable:
+def with_embeddings(table: StepTable, folder: Path) -> StepTable:
     """Return a table whose batches have a column ``embedding``, from the files in a folder."""
     if recorded_embeddings(folder):
-        return table.attach(EMBEDDING, folder, mmap=mmap, progress=False)
+        return table.attach(EMBEDDING, folder, progress=False)
     path = folder / embeddings_name(embeddings_meta(folder)["dtype_bits"])
     keys = folder / KEYS_NAME
-    return table.attach(EMBEDDING, path, steps=keys if keys.exists() else None, mmap=mmap, progress=False)
+    return table.attach(EMBEDDING, path, steps=keys if keys.exists() else None, progress=False)
 
 
 def run_ids(table: StepTable) -> npt.NDArray[np.uint32]:

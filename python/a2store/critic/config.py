@@ -58,7 +58,6 @@ class Data:
     - ``sql``: the query whose rows are used, for an archive; ``None`` = all steps.
     - ``use_embeddings``: whether the inputs are embeddings instead of tokens. Default: ``False``.
     - ``embeddings``: the folder of ``embeddings.json``; ``None`` = the session's folder.
-    - ``mmap``: whether to map the embeddings instead of reading them into memory. Default: ``True``.
     - ``thresholds``: tiles of 2 or more, in ascending order. Default: 8192, 16384 and 32768.
     - ``max_steps_per_run``: the maximum number of steps per run, 1 or more; ``None`` = all.
     - ``val``: the share of held-out runs, above 0 and below 1. Default: 0.1.
@@ -76,7 +75,6 @@ class Data:
     sql: str | None = None
     use_embeddings: bool = False
     embeddings: str | None = None
-    mmap: bool = True
     thresholds: tuple[int, ...] = _option(
         (8192, 16384, 32768),
         "tiles in ascending order",

@@ -64,7 +64,6 @@ class CriticData:
     - ``max_steps_per_run``: the maximum number of steps per run, because steps of one run are similar. The run is
       divided into this many equal ranges, and ``seed`` selects one step of each. The steps are copied. ``None`` = all.
     - ``seed``: the seed of the order, the symmetries and the selected steps.
-    - ``mmap``: ``True`` = map the embeddings instead of reading them into memory.
     - ``shuffle``, ``epoch``, ``drop_last``, ``rank``, ``world_size``, ``symmetries``, ``window``, ``prefetch``,
       ``pin_memory``, ``device``: as in ``a2store.torch.StepLoader``. Embeddings describe the original boards, so they
       exclude ``symmetries``.
@@ -102,7 +101,6 @@ class CriticData:
         symmetries: bool = False,
         window: int | None = None,
         prefetch: int = 2,
-        mmap: bool = True,
         pin_memory: bool = False,
         device: torch.device | str | None = None,
     ) -> None:
@@ -135,7 +133,7 @@ class CriticData:
             else:
                 self.dim = int(meta["D"])
                 self.inputs = {"kind": "embeddings", **{name: meta.get(name) for name in _OF_ENCODER}}
-                table = with_embeddings(table, place, mmap=mmap)
+                table = with_embeddings(table, place)
         self._runs = _Runs(tiles, self.thresholds)
         missed = [tile for k, tile in enumerate(self.thresholds) if not self._runs.reached[:, k].any()]
         if missed:

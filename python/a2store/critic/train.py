@@ -48,7 +48,7 @@ CHECKPOINT, BEST, ENCODER = "checkpoint.pt", "best.pt", "encoder.pt"
 METRICS, REPORT = "metrics.jsonl", "report.json"
 
 # These options do not change the result, except for rounding.
-_MAY_CHANGE = {"run.out", "run.device", "run.threads", "data.mmap", "run.checkpoint_steps"}
+_MAY_CHANGE = {"run.out", "run.device", "run.threads", "run.checkpoint_steps"}
 
 
 @dataclass(frozen=True)
@@ -444,7 +444,6 @@ def _load_data(config: Config, device: torch.device) -> tuple[CriticData, Critic
         max_steps_per_run=given.max_steps_per_run,
         seed=given.seed,
         symmetries=given.symmetries,
-        mmap=given.mmap,
         device=None if device.type == "cpu" else device,
         # One process, even in a distributed group.
         rank=0,

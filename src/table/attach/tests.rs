@@ -1,7 +1,6 @@
 //! Attached columns against a map from steps to values.
 
 use super::*;
-use crate::archive::Phases;
 use crate::format::npy::{NpyField, header};
 use crate::loader::{LoaderOptions, Sampling};
 use crate::step::{STEP_SIZE, Step};
@@ -10,6 +9,7 @@ use crate::table::runs::{RunFacts, Runs};
 use crate::table::{ElementType, Fingerprint, RowFilter, RowLayout, TableHandle};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use tempfile::TempDir;
 
 fn never() -> &'static CancellationToken {
@@ -27,8 +27,9 @@ fn table(keys: &[StepKey]) -> StepTable {
     let mut facts = RunFacts::default();
     let runs: BTreeSet<u64> = keys.iter().map(|key| key.0).collect();
     runs.iter().for_each(|&run| facts.push(run as u32, run, None, None));
-    let fingerprint = Fingerprint::of_content(&blake3::hash(rows.bytes()));
-    StepTable::new(rows, RowLayout::new(Vec::new()), fingerprint, Runs::of_facts(Phases::default(), facts)).unwrap()
+    let layout = RowLayout::new(Vec::new());
+    let fingerprint = Fingerprint::of_rows(rows.bytes(), &layout, never()).unwrap();
+    StepTable::new(rows, layout, fingerprint, Runs::of_facts(facts)).unwrap()
 }
 
 fn write_keys(path: &Path, keys: &[StepKey]) {
@@ -107,7 +108,6 @@ proptest! {
         array_order in 0u64..4,
         left_out in any::<u64>(),
         d in prop::sample::select(vec![1usize, 3, 8, 33, 700]),
-        in_memory in any::<bool>(),
         min_score in prop::option::of(0u64..40),
     ) {
         let keys: Vec<StepKey> = runs.iter().flat_map(|(run, steps)| steps.iter().map(|step| (*run, *step))).collect();
@@ -125,9 +125,8 @@ proptest! {
         of_table.retain(|&(run, step)| left_out >> ((run * 31 + step) % 64) & 1 == 0);
         let (folder, path) = session(&ordered(array_order), d);
         let plain = table(&of_table);
-        let options = AttachOptions::default().with_in_memory(in_memory);
-        let attached = plain.attach("embedding", &path, &options, &(), never()).unwrap();
-        prop_assert_eq!(attached.attached()[0].is_mapped(), !in_memory);
+        let attached = plain.attach("embedding", &path, None, &(), never()).unwrap();
+        prop_assert!(attached.attached()[0].is_mapped());
         prop_assert_eq!(attached.fingerprint(), plain.fingerprint());
         check_values(&attached, "embedding", 2 * d);
 
@@ -143,7 +142,7 @@ proptest! {
         // Only the rows that a view shows need values.
         let shown: Vec<StepKey> = ordered(array_order).into_iter().filter(|key| min_score.is_none_or(|min| key.0 >= min)).collect();
         let (_folder, path) = session(&shown, d);
-        let of_view = plain.filter(&filter).unwrap().attach("embedding", &path, &options, &(), never()).unwrap();
+        let of_view = plain.filter(&filter).unwrap().attach("embedding", &path, None, &(), never()).unwrap();
         check_values(&of_view, "embedding", 2 * d);
         drop(folder);
     }
@@ -174,30 +173,22 @@ fn shards_of_embeddings_belong_to_the_shards_of_steps() {
         keys.sort_by_key(|&(run, step)| [run << 32 | step, step << 32 | run, (run ^ (step * 31)) << 32 | run][order]);
         let folder = sharded(&keys, lens, 5);
         let plain = table(&sorted);
-        for in_memory in [false, true] {
-            let options = AttachOptions::default().with_in_memory(in_memory);
-            let attached = plain.attach("e", folder.path(), &options, &(), never()).unwrap();
-            check_values(&attached, "e", 20);
-            assert_eq!(attached.attached()[0].is_mapped(), !in_memory);
-            let bytes = if order == 0 { 0 } else { 4 * 125 };
-            assert_eq!(attached.attached()[0].num_bytes(), bytes + if in_memory { 20 * 125 } else { 0 });
-            let loader = attached.loader(LoaderOptions { batch_size: 32, ..LoaderOptions::default() }).unwrap();
-            let batches = loader.batches().unwrap();
-            let rows: usize = batches.map(|batch| batch.column("e").unwrap().bytes.len()).sum();
-            assert_eq!(rows, 20 * 125);
-            let handle = TableHandle::from_bytes(&attached.handle().unwrap().to_bytes()).unwrap();
-            check_values(&StepTable::from_handle(&handle).unwrap(), "e", 20);
-        }
-        let few = AttachOptions::default().with_in_memory(true).with_memory_limit(20 * 125 - 1);
-        let error = refused(plain.attach("e", folder.path(), &few, &(), never()));
-        assert!(matches!(error.kind(), ErrorKind::MemoryLimit { needed: 2500, limit: 2499 }));
+        let attached = plain.attach("e", folder.path(), None, &(), never()).unwrap();
+        check_values(&attached, "e", 20);
+        assert_eq!(attached.attached()[0].num_bytes(), if order == 0 { 0 } else { 4 * 125 });
+        let loader = attached.loader(LoaderOptions { batch_size: 32, ..LoaderOptions::default() }).unwrap();
+        let batches = loader.batches().unwrap();
+        let rows: usize = batches.map(|batch| batch.column("e").unwrap().bytes.len()).sum();
+        assert_eq!(rows, 20 * 125);
+        let handle = TableHandle::from_bytes(&attached.handle().unwrap().to_bytes()).unwrap();
+        check_values(&StepTable::from_handle(&handle).unwrap(), "e", 20);
     }
 }
 
 #[test]
 fn shards_that_do_not_match_the_steps_are_rejected() {
     let keys = dense([(3, 40), (5, 25)]);
-    let attach = |folder: &TempDir| table(&keys).attach("e", folder.path(), &AttachOptions::default(), &(), never());
+    let attach = |folder: &TempDir| table(&keys).attach("e", folder.path(), None, &(), never());
     fn file(folder: &TempDir, number: u32) -> PathBuf {
         folder.path().join(format!("embeddings-{number:06}.npy"))
     }
@@ -238,7 +229,7 @@ fn takes_no_memory_where_the_order_is_the_same() {
     let keys = dense([(3, 500), (4, 700), (9, 100)]);
     let (_folder, path) = session(&keys, 4);
     let num_bytes = |keys: &[StepKey]| {
-        let table = table(keys).attach("e", &path, &AttachOptions::default(), &(), never()).unwrap();
+        let table = table(keys).attach("e", &path, None, &(), never()).unwrap();
         check_values(&table, "e", 8);
         table.attached()[0].num_bytes()
     };
@@ -247,10 +238,6 @@ fn takes_no_memory_where_the_order_is_the_same() {
     assert_eq!(num_bytes(&[]), 0);
     let swapped: Vec<StepKey> = keys[500..].iter().chain(&keys[..500]).copied().collect();
     assert_eq!(num_bytes(&swapped), 4 * 1300);
-    let options = AttachOptions::default().with_in_memory(true);
-    assert_eq!(table(&keys).attach("e", &path, &options, &(), never()).unwrap().attached()[0].num_bytes(), 8 * 1300);
-    let error = refused(table(&keys).attach("e", &path, &options.with_memory_limit(8 * 1300 - 1), &(), never()));
-    assert!(matches!(error.kind(), ErrorKind::MemoryLimit { needed: 10_400, limit: 10_399 }), "{error}");
 }
 
 /// Several threads gather wide columns, in sections.
@@ -259,7 +246,7 @@ fn large_batches_have_every_value() {
     let keys = dense((0..8).map(|run| (run, 1000)));
     let (_folder, path) = session(&keys, 768);
     let keys: Vec<StepKey> = keys.into_iter().rev().collect();
-    let table = table(&keys).attach("e", &path, &AttachOptions::default(), &(), never()).unwrap();
+    let table = table(&keys).attach("e", &path, None, &(), never()).unwrap();
     check_values(&table, "e", 1536);
     for sampling in [Sampling::Shuffled, Sampling::Sequential, Sampling::Windowed { window: 2000 }] {
         let columns = Some(vec!["e".to_owned(), "step_index".to_owned(), "run_id".to_owned()]);
@@ -281,7 +268,7 @@ fn large_batches_have_every_value() {
 fn arrays_that_do_not_match_are_rejected() {
     let keys = dense([(3, 5), (4, 7)]);
     let (folder, path) = session(&keys, 4);
-    let attach = |keys: &[StepKey]| table(keys).attach("e", &path, &AttachOptions::default(), &(), never());
+    let attach = |keys: &[StepKey]| table(keys).attach("e", &path, None, &(), never());
     let error = refused(attach(&[(3, 1), (4, 2), (4, 7), (5, 0)]));
     let message = "embeddings.bf16.npy: column e, row 2: expected a row of run 4, step 7, found none in ";
     assert!(matches!(error.kind(), ErrorKind::Column { .. }) && error.to_string().contains(message), "{error}");
@@ -291,7 +278,7 @@ fn arrays_that_do_not_match_are_rejected() {
     // The error counts rows within the view.
     let view =
         table(&[(3, 1), (4, 2), (3, 2), (4, 9)]).filter(&RowFilter { min_score: Some(4), ..RowFilter::default() });
-    let error = refused(view.unwrap().attach("e", &path, &AttachOptions::default(), &(), never()));
+    let error = refused(view.unwrap().attach("e", &path, None, &(), never()));
     assert!(error.to_string().contains("row 1: expected a row of run 4, step 9"), "{error}");
 
     write_keys(&folder.path().join("steps.npy"), &keys[1..]);
@@ -310,14 +297,14 @@ fn arrays_that_do_not_match_are_rejected() {
     let other = tempfile::tempdir().unwrap();
     let file = other.path().join("keys.npy");
     write_keys(&file, &keys);
-    let attached = table(&keys).attach("e", &path, &AttachOptions::default().with_steps(&file), &(), never()).unwrap();
+    let attached = table(&keys).attach("e", &path, Some(&file), &(), never()).unwrap();
     check_values(&attached, "e", 8);
     for name in ["e", "move", "tokens", "board", ""] {
-        let error = refused(attached.attach(name, &path, &AttachOptions::default().with_steps(&file), &(), never()));
+        let error = refused(attached.attach(name, &path, Some(&file), &(), never()));
         let message = format!("name: expected an unused column name, found {name:?}");
         assert!(error.to_string().contains(&message), "{error}");
     }
-    let both = attached.attach("f", &path, &AttachOptions::default().with_steps(&file), &(), never()).unwrap();
+    let both = attached.attach("f", &path, Some(&file), &(), never()).unwrap();
     check_values(&both, "e", 8);
     check_values(&both, "f", 8);
     let options = |columns: &[&str]| LoaderOptions {
@@ -330,12 +317,13 @@ fn arrays_that_do_not_match_are_rejected() {
         assert!(error.contains("symmetries: expected false with the attached column"), "{error}");
     }
     assert!(both.loader(options(&["tokens"])).is_ok());
-    std::fs::write(&file, b"").unwrap();
+    // Another process needs the values, not the keys.
+    std::fs::remove_file(&file).unwrap();
     let handle = both.handle().unwrap();
-    assert!(matches!(refused(StepTable::from_handle(&handle)).kind(), ErrorKind::Header { .. }));
-    write_keys(&file, &keys);
+    check_values(&StepTable::from_handle(&handle).unwrap(), "f", 8);
+    std::fs::File::options().append(true).open(&path).unwrap().set_len(100).unwrap();
     let error = refused(StepTable::from_handle(&handle));
-    assert!(error.to_string().contains("damaged: a file of an attached column"), "{error}");
+    assert!(error.to_string().contains("damaged: the file of a shared table"), "{error}");
 }
 
 #[test]
@@ -343,8 +331,7 @@ fn descriptions_must_match_their_arrays() {
     let keys = dense([(3, 2)]);
     let folder = tempfile::tempdir().unwrap();
     write_keys(&folder.path().join("steps.npy"), &keys);
-    let attach =
-        |name: &str| table(&keys).attach("e", folder.path().join(name), &AttachOptions::default(), &(), never());
+    let attach = |name: &str| table(&keys).attach("e", folder.path().join(name), None, &(), never());
     let write = |name: &str, dtype: &str, shape: &str, len: usize| {
         write_array(&folder.path().join(name), dtype, shape, &vec![1; len]);
     };
@@ -422,7 +409,7 @@ fn attach_type(batch: &arrow::array::RecordBatch) -> String {
 fn the_whole_table_has_the_column_too() {
     let keys = dense([(3, 9000)]);
     let (_folder, path) = session(&keys, 900);
-    let table = table(&keys).attach("e", &path, &AttachOptions::default(), &(), never()).unwrap();
+    let table = table(&keys).attach("e", &path, None, &(), never()).unwrap();
     let mut row = 0;
     for batch in table.column_reader() {
         let batch = batch.unwrap();
@@ -444,20 +431,5 @@ fn the_whole_table_has_the_column_too() {
     // A loader's state does not depend on the column.
     let state = table.loader(LoaderOptions::default()).unwrap().state();
     loaded.loader(LoaderOptions::default()).unwrap().load_state(&state).unwrap();
-    check_values(&loaded.attach("e", &path, &AttachOptions::default(), &(), never()).unwrap(), "e", 1800);
-}
-
-/// Places that do not fit four bytes would need a huge array, so this test builds them directly.
-#[test]
-fn wide_places_give_the_same_values() {
-    let keys = dense([(3, 300)]);
-    let (_folder, path) = session(&keys, 5);
-    let reversed: Vec<StepKey> = keys.iter().rev().copied().collect();
-    let mut table = table(&reversed).attach("e", &path, &AttachOptions::default(), &(), never()).unwrap();
-    let mut column = table.attached()[0].clone();
-    let Places::Narrow(first, places) = &column.places else { panic!("another order") };
-    column.places = Places::Wide(*first, Arc::new(places.iter().map(|&place| place.into()).collect()));
-    table.attached = Arc::new([column]);
-    check_values(&table, "e", 10);
-    table.advise(0..300, true);
+    check_values(&loaded.attach("e", &path, None, &(), never()).unwrap(), "e", 1800);
 }

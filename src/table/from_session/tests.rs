@@ -4,7 +4,7 @@ use crate::cancellation::CancellationToken;
 use crate::error::ErrorKind;
 use crate::format::SessionOptions;
 use crate::format::SessionWriter;
-use crate::run::{Run, RunStep};
+use crate::run::{RunMeta, RunStep};
 use crate::table::RowFilter;
 use serde_json::json;
 use std::path::PathBuf;
