@@ -268,12 +268,12 @@ def test_a_pool_that_holds_a_game_twice(made: Made, tmp_path: Path) -> None:
     assert (report.num_runs, report.num_rows) == (5, len(made.rows))
     assert_rows(stored(archive), made.rows, "m", first_run_id=0)
     same = f"run: expected the annotations of run {twin}, which is the same run of the archive, found"
-    with pytest.raises(a2store.DecodeError, match=f"{same} 76 annotated steps in run {again}, not 77"):
+    with pytest.raises(a2store.DecodeError, match=f"{same} other annotations of run {again}"):
         annotate(copy[1:])
-    for field, name in (("argmax_prob", "argmax_prob"), ("policy_p1", "policy_p1_left")):
+    for field in ("argmax_prob", "policy_p1"):
         other = copy.copy()
         other[field][7] = np.where(np.arange(4) == 2, 0.5, other[field][7]) if field == "policy_p1" else 0.5
-        with pytest.raises(a2store.DecodeError, match=f"{same} another {name} in run {again}, row 7 of the run"):
+        with pytest.raises(a2store.DecodeError, match=f"{same} other annotations of run {again}"):
             annotate(other)
     # A value of a kind that the row does not have is not stored, so it may differ.
     rows = np.concatenate([made.rows, copy])

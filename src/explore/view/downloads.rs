@@ -78,7 +78,7 @@ pub(super) async fn download(
 ) -> Result<Response, Failure> {
     let kind = name.rsplit_once('.').map(|(_, extension)| parse_format(extension)).transpose()?;
     // The permit comes first: if the wait for it times out, the address stays valid.
-    let place = explorer.place_of(&explorer.downloads, "downloads").await?;
+    let permit = explorer.permit_of(&explorer.downloads, "downloads").await?;
     let file = lock(&explorer.files).take(&id);
     let WaitingFile { archive, statement, format, .. } =
         file.ok_or_else(|| Failure::not_found("no such file: each address works once, and for one minute"))?;
@@ -87,7 +87,7 @@ pub(super) async fn download(
     let cancel = CancellationToken::new();
     let on_drop = CancelOnDrop(cancel.clone());
     tokio::task::spawn_blocking(move || {
-        let _place = place;
+        let _permit = permit;
         let pieces = Pieces(sender.clone());
         let written = statement.plan(&archive, &options, &cancel).and_then(|(query, _)| {
             Ok(query.stream_unless_cancelled(&cancel)?.write_to(&WriteRowsOptions::from(format), pieces, &cancel)?)

@@ -109,18 +109,22 @@ impl Explorer {
     }
 
     /// Waits until another statement may run, and returns its permit.
-    pub(super) async fn place(&self) -> Result<OwnedSemaphorePermit, Failure> {
-        self.place_of(&self.queries, "statements").await
+    pub(super) async fn permit(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        self.permit_of(&self.queries, "statements").await
     }
 
     /// Waits until another call of this kind may run, and returns its permit.
-    pub(super) async fn place_of(&self, places: &Arc<Semaphore>, what: &str) -> Result<OwnedSemaphorePermit, Failure> {
-        let place = tokio::time::timeout(self.timeout, Arc::clone(places).acquire_owned()).await;
+    pub(super) async fn permit_of(
+        &self,
+        permits: &Arc<Semaphore>,
+        what: &str,
+    ) -> Result<OwnedSemaphorePermit, Failure> {
+        let permit = tokio::time::timeout(self.timeout, Arc::clone(permits).acquire_owned()).await;
         let busy = || {
             let message = format!("other {what} are running: try again later");
             Failure::new(StatusCode::SERVICE_UNAVAILABLE, "busy", message)
         };
-        place.ok().and_then(Result::ok).ok_or_else(busy)
+        permit.ok().and_then(Result::ok).ok_or_else(busy)
     }
 
     /// Returns the query options with the limits of a statement.

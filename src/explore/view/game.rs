@@ -94,7 +94,7 @@ pub(super) async fn policy(State(explorer): State<Arc<Explorer>>, Body(request):
     let boards: Vec<WideBoard> =
         request.boards.iter().map(|(text, mask)| parse_board(text, *mask)).collect::<Result<_, _>>()?;
     // If the request is dropped while it waits, the policy is not called.
-    let turn = explorer.place_of(&explorer.policy_turn, "calls of the policy").await?;
+    let turn = explorer.permit_of(&explorer.policy_turn, "calls of the policy").await?;
     blocking(move |_| {
         let _turn = turn;
         let values: Vec<_> =

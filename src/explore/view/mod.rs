@@ -12,7 +12,7 @@
 //! | `request.rs`, `failure.rs` | bodies and cancellation of requests; rejected and failed requests |
 //! | `explorer.rs` | shared state: the archive, and the limits of queries |
 //! | `cache.rs` | results that are kept between requests: an order of runs, reports, files that wait for their download |
-//! | `about.rs`, `news.rs` | the description of the archive; events of new versions and changed notes |
+//! | `about.rs`, `events.rs` | the description of the archive; events of new versions and changed notes |
 //! | `runs.rs` | the list of runs |
 //! | `game.rs`, `positions.rs` | a run with its positions; the places where a position occurs |
 //! | `statement.rs`, `sql.rs` | the statement or named query of a request; its rows |
@@ -26,11 +26,11 @@ mod access;
 mod cache;
 mod catalog;
 mod downloads;
+mod events;
 mod explorer;
 mod failure;
 mod game;
 
-mod news;
 mod notes;
 mod notes_file;
 mod positions;

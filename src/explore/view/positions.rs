@@ -37,7 +37,7 @@ pub(super) async fn position(State(explorer): State<Arc<Explorer>>, Body(request
     if limit > MAX_PLACES {
         return Err(Failure::bad_request(format!("limit: expected at most {MAX_PLACES}, found {limit}")));
     }
-    let _place = explorer.place().await?;
+    let _permit = explorer.permit().await?;
     let state = Arc::clone(&explorer);
     blocking(move |cancel| {
         let started = Instant::now();

@@ -40,7 +40,7 @@ pub(super) async fn report(State(explorer): State<Arc<Explorer>>, Body(request):
     if let Some(cached) = lock(&explorer.reports).iter().find(|cached| cached.choice == choice) {
         return Ok(Json(cached.answer.clone()));
     }
-    let _place = explorer.place().await?;
+    let _permit = explorer.permit().await?;
     let explorer = Arc::clone(&explorer);
     blocking(move |cancel| {
         let started = Instant::now();

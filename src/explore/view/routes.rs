@@ -3,7 +3,7 @@
 use super::access::{Access, guard};
 use super::explorer::Explorer;
 use super::failure::Failure;
-use super::{about, catalog, downloads, game, news, notes, positions, reports, runs, sql};
+use super::{about, catalog, downloads, events, game, notes, positions, reports, runs, sql};
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{Method, StatusCode, Uri};
@@ -22,7 +22,7 @@ pub(super) fn router(explorer: Arc<Explorer>, access: Arc<Access>) -> Router {
         .route("/app.js", get(async || ([(CONTENT_TYPE, "text/javascript; charset=utf-8")], SCRIPT)))
         .route("/app.css", get(async || ([(CONTENT_TYPE, "text/css; charset=utf-8")], STYLES)))
         .route("/api/archive", get(about::archive))
-        .route("/api/events", get(news::events))
+        .route("/api/events", get(events::events))
         .route("/api/runs", post(runs::runs))
         .route("/api/runs/{run_id}", get(game::game))
         .route("/api/runs/{run_id}/annotations", get(game::annotations))

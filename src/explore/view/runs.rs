@@ -121,7 +121,7 @@ impl Request {
 }
 
 pub(super) async fn runs(State(explorer): State<Arc<Explorer>>, Body(request): Body<Request>) -> Answer<Value> {
-    let _place = explorer.place().await?;
+    let _permit = explorer.permit().await?;
     let state = Arc::clone(&explorer);
     blocking(move |cancel| {
         let started = Instant::now();

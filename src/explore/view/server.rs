@@ -1,8 +1,8 @@
 //! The socket, the connections, and the end of the server.
 
 use super::access::{Access, check_token};
+use super::events::watch_archive;
 use super::explorer::{Explorer, LivePolicy};
-use super::news::watch_archive;
 use super::routes::router;
 use crate::archive::Archive;
 use crate::cancellation::CancellationToken;
@@ -135,23 +135,23 @@ impl Drop for View {
 }
 
 async fn accept(listener: TcpListener, router: Router, timeout: Duration, mut ended: watch::Receiver<bool>) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {
-        let place_and_stream = async {
-            let place = Arc::clone(&places).acquire_owned().await;
-            (place, listener.accept().await)
+        let permit_and_stream = async {
+            let permit = Arc::clone(&permits).acquire_owned().await;
+            (permit, listener.accept().await)
         };
         let accepted = tokio::select! {
             _ = ended.changed() => break,
-            accepted = place_and_stream => accepted,
+            accepted = permit_and_stream => accepted,
         };
         match accepted {
-            (place, Ok((stream, _))) => {
+            (permit, Ok((stream, _))) => {
                 let connection = serve(stream, router.clone(), timeout);
                 connections.spawn(async move {
                     connection.await;
-                    drop(place);
+                    drop(permit);
                 });
             }
             // For example, the process has too many open files.

@@ -28,7 +28,7 @@ pub(super) async fn rows(State(explorer): State<Arc<Explorer>>, Body(request): B
     if limit > MAX_ROWS {
         return Err(Failure::bad_request(format!("limit: expected at most {MAX_ROWS}, found {limit}")));
     }
-    let _place = explorer.place().await?;
+    let _permit = explorer.permit().await?;
     let state = Arc::clone(&explorer);
     blocking(move |cancel| {
         let started = Instant::now();
