@@ -49,7 +49,7 @@ enum StoreCommand {
     /// List the named queries, or show one.
     Queries(queries::QueriesArgs),
     /// List the SQL functions over boards, moves and values.
-    Functions,
+    Functions(queries::FunctionsArgs),
     /// Write the runs of an archive to files in any format.
     Export(transfer::ExportArgs),
     /// Convert run files from any format to another, without an archive.
@@ -110,7 +110,7 @@ fn run_command(cli: StoreCli) -> Result<u8> {
         StoreCommand::Sql(args) => sql::sql(&args),
         StoreCommand::Query(args) => sql::named(&args),
         StoreCommand::Queries(args) => queries::queries(&args),
-        StoreCommand::Functions => queries::functions(),
+        StoreCommand::Functions(args) => queries::functions(&args),
         StoreCommand::Export(args) => transfer::export(&args, quiet),
         StoreCommand::Convert(args) => transfer::convert(&args, quiet),
         StoreCommand::Annotate(args) => annotate::annotate(&args, quiet),

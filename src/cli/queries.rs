@@ -1,8 +1,9 @@
 //! The subcommands `queries` and `functions`: listings of named queries and of SQL functions.
 
-use crate::SavedQuery;
+use crate::{SavedQuery, ScalarValue};
 use anyhow::Result;
 use clap::Args;
+use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -13,6 +14,16 @@ pub(super) struct QueriesArgs {
     /// Folder with your own queries. Replaces the queries that come with a2store.
     #[arg(long)]
     folder: Option<PathBuf>,
+    /// Print as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct FunctionsArgs {
+    /// Print as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Lists named queries, or shows one.
@@ -23,7 +34,10 @@ pub(super) fn queries(args: &QueriesArgs) -> Result<u8> {
         (None, None) => SavedQuery::shipped()?,
     };
     let mut out = std::io::stdout().lock();
-    if let (Some(_), [query]) = (&args.name, found.as_slice()) {
+    if args.json {
+        let list: Vec<Value> = found.iter().map(as_json).collect();
+        writeln!(out, "{}", Value::from(list))?;
+    } else if let (Some(_), [query]) = (&args.name, found.as_slice()) {
         writeln!(out, "{}", query.sql.trim_end())?;
     } else {
         let width = found.iter().map(|query| query.name.len()).max().unwrap_or(0);
@@ -35,9 +49,50 @@ pub(super) fn queries(args: &QueriesArgs) -> Result<u8> {
     Ok(0)
 }
 
+fn as_json(query: &SavedQuery) -> Value {
+    let default = |value: &ScalarValue| match value {
+        ScalarValue::Boolean(Some(value)) => json!(value),
+        ScalarValue::Int64(Some(value)) => json!(value),
+        ScalarValue::UInt64(Some(value)) => json!(value),
+        ScalarValue::Float64(Some(value)) => json!(value),
+        ScalarValue::Utf8(Some(value)) => json!(value),
+        _ => Value::Null,
+    };
+    let parameters: Vec<Value> = query
+        .parameters
+        .iter()
+        .map(|parameter| {
+            json!({
+                "name": parameter.name, "type": parameter.dtype, "required": parameter.default.is_none(),
+                "default": parameter.default.as_ref().map(default), "doc": parameter.doc,
+            })
+        })
+        .collect();
+    let columns: Vec<Value> = query
+        .columns
+        .iter()
+        .map(|column| json!({"name": column.name, "type": column.dtype, "doc": column.doc}))
+        .collect();
+    json!({
+        "name": query.name, "purpose": query.purpose, "parameters": parameters, "columns": columns, "sql": query.sql,
+    })
+}
+
 /// Lists the SQL functions over boards, moves and values.
-pub(super) fn functions() -> Result<u8> {
+pub(super) fn functions(args: &FunctionsArgs) -> Result<u8> {
     let mut out = std::io::stdout().lock();
+    if args.json {
+        let list = crate::functions().iter().map(|function| {
+            let (call, value) = function.example;
+            json!({
+                "name": function.name, "signature": function.signature(),
+                "returns": function.return_type().to_string(), "doc": function.doc,
+                "example": {"call": call, "value": value},
+            })
+        });
+        writeln!(out, "{}", Value::from(list.collect::<Vec<_>>()))?;
+        return Ok(0);
+    }
     for function in crate::functions() {
         let (call, value) = function.example;
         writeln!(out, "{} -> {}", function.signature(), function.return_type())?;

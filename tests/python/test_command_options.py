@@ -63,6 +63,48 @@ def test_ingest_names_the_archive_last_and_says_why() -> None:
     assert "like `cp`" in " ".join(text.split())
 
 
+BASH = """
+source "$1"
+shift
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+_"$1" "$1" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+"""Prints the completions of a command line. Its last word is incomplete."""
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_bash_completes_subcommands_options_and_values(name: str, tmp_path: Path) -> None:
+    script = tmp_path / "completions"
+    script.write_text(RUN[name]("completions", "bash").stdout)
+
+    def completed(*words: str) -> set[str]:
+        command = ["bash", "-c", BASH, "bash", str(script), name, *words]
+        done = subprocess.run(command, capture_output=True, check=True, timeout=HANGS, text=True)
+        assert done.stderr == ""
+        return set(done.stdout.split())
+
+    assert completed("") >= {"completions", *helps(name)}
+    assert completed("comple") == {"completions"}
+    assert completed("completions", "z") == {"zsh"}
+    if name == "a2store":
+        assert completed("ingest", "--wa") == {"--watch", "--wait"}
+        assert completed("sql", "--format", "") == {"table", "csv", "json", "parquet", "arrow"}
+    else:
+        assert completed("pack", "--compress", "") == {"none", "zstd", "lz4"}
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_zsh_and_fish_have_completions(name: str) -> None:
+    zsh = RUN[name]("completions", "zsh").stdout
+    assert zsh.startswith(f"#compdef {name}\n")
+    fish = RUN[name]("completions", "fish").stdout
+    for command in helps(name):
+        assert f"'{command}:" in zsh or f"{command}:" in zsh
+        assert f'-a "{command}"' in fish
+    RUN[name]("completions", "tcsh", status=2)
+
+
 def test_critic_is_a_subcommand_of_the_package(tmp_path: Path) -> None:
     text = run_command("critic", "--help").stdout
     assert text.startswith("usage: a2store critic ")

@@ -14,8 +14,8 @@ from test_command_options import RUN
 NAMES = {
     "": "open ingest verify simulate read_run mix functions queries Error __version__",
     "Archive": (
-        "create open ingest version num_runs num_steps schema history files verify export_runs sql query run report view "
-        "annotate compact expire"
+        "create open ingest version num_runs num_steps schema history files verify export_runs sql query run report "
+        "view annotate compact expire"
     ),
     "Query": (
         "explain count columns head limit to_batches to_numpy to_arrow to_polars to_pandas write_parquet write_csv "

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import a2store
-from saved_cases import QUERIES, generated, own_queries, rows
+from saved_cases import QUERIES, generated, header_of, own_queries, rows
 from test_command import report, run
 
 
@@ -30,14 +30,39 @@ def texts() -> dict[str, str]:
     return {path.stem: path.read_text(encoding="utf-8") for path in sorted(QUERIES.iterdir())}
 
 
+def test_the_command_describes_queries(texts: dict[str, str], folder: Path) -> None:
+    described = report("queries")
+    assert [query["name"] for query in described] == sorted(texts)
+    header = header_of(texts["blunders"])
+    (one,) = report("queries", "blunders")
+    assert (one["name"], one["purpose"]) == ("blunders", header.purpose)
+    assert [p["name"] for p in one["parameters"]] == list(header.parameters)
+    assert [(c["name"], c["type"], c["doc"]) for c in one["columns"]] == [
+        (name, *rest) for name, rest in header.columns.items()
+    ]
+    assert one["parameters"][0] == {
+        "name": "min_loss",
+        "type": "float64",
+        "required": False,
+        "default": 0.1,
+        "doc": "the minimum loss",
+    }
+    assert run("queries", "blunders").stdout.decode() == one["sql"] == texts["blunders"]
+    (own,) = report("queries", "best_of", "--folder", folder)
+    assert [(p["required"], p["default"]) for p in own["parameters"]] == [
+        (True, None),
+        (False, 0),
+        (False, 1e9),
+        (False, True),
+        (False, -1),
+    ]
+    assert [query["name"] for query in report("queries", "--folder", folder)] == ["all", "best_of"]
+
+
 def test_a_line_for_each_query(texts: dict[str, str], folder: Path) -> None:
     for args, names in [([], sorted(texts)), (["--folder", folder], ["all", "best_of"])]:
         lines = run("queries", *args).stdout.decode().splitlines()
         assert [line.split()[0] for line in lines] == names
-
-
-def test_the_command_shows_a_query(texts: dict[str, str]) -> None:
-    assert run("queries", "blunders").stdout.decode() == texts["blunders"]
 
 
 def test_the_command_runs_queries(made: a2store.Archive, folder: Path, tmp_path: Path) -> None:

@@ -514,8 +514,6 @@ def test_literals_on_the_left(archive: a2store.Archive, duck: duckdb.DuckDBPyCon
     assert asked(archive, sql) == duck.execute(sql).fetchall()
 
 
-
-
 def test_correlation_by_joins_is_answered(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection) -> None:
     for condition in (
         "0 = (SELECT count(*) FROM u WHERE u.run_id = r.run_id)",
