@@ -285,15 +285,6 @@ def test_inspect_names_the_broken_rule(games: list[Game], tmp_path: Path) -> Non
 OPTIONS: list[list[object]] = [[], ["--parallel"], ["--workers", 2], ["--no-progress", "--workers", 1]]
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-def test_lines_equal_the_output_of_the_existing_tool(fixtures: Path, tmp_path: Path, options: list[object]) -> None:
-    two, out = fixtures / "jsonl" / "two.a2pack", tmp_path / "out"
-    for shape, name in (([], "runs"), (["--runs-only"], "runs"), (["--by-step"], "steps"), (["--steps"], "steps")):
-        done = run("to-jsonl", "--packfile", two, "--output", out, *shape, *options)
-        assert out.read_bytes() == (fixtures / "jsonl" / f"two.{name}.jsonl").read_bytes()
-        assert done.stdout == b""
-
-
 def test_lines_in_each_shape(pack: Path, damaged: Path, tmp_path: Path) -> None:
     reader = a2store.PackReader.open(pack)
     for by_step in (False, True):

@@ -184,19 +184,6 @@ def test_lines(expected: list[Expected], tmp_path: Path) -> None:
     assert [line["pre_board"] for line in lines] == [board for run in runs for board in run.boards]
 
 
-def test_packs_keep_run_files_unchanged_and_lines_have_their_checksums(
-    expected: list[Expected], tmp_path: Path
-) -> None:
-    """A pack holds the original file if there is one, and a line is named by the checksum of the run's file."""
-    played = Games(44).take(9)
-    payloads = packs.payloads_of(played)
-    formats.write_pack(tmp_path / "a.a2pack", payloads)
-    convert(tmp_path / "a.a2pack", tmp_path / "b.jsonl", format="jsonl", by_step=True)
-    logs.check_steps_jsonl(tmp_path / "b.jsonl", [payload.data for payload in payloads])
-    convert(tmp_path / "a.a2pack", tmp_path / "b.a2pack", format="a2pack")
-    assert formats.read_pack(tmp_path / "b.a2pack")[0] == payloads
-
-
 def test_conversions_reproduce_real_files(fixtures: Path, tmp_path: Path) -> None:
     """Real files: pack.dat and the dataset of the same runs, as the existing tools write them."""
     sources = [str(fixtures / "npy"), str(fixtures / "pack.dat")]
@@ -280,14 +267,6 @@ def test_an_archive_is_appended_to_an_export(expected: list[Expected], tmp_path:
     check_all(tmp_path / "out", format_name, runs)
 
 
-@pytest.mark.parametrize("format_name", ["packdat", "npy"])
-def test_several_files_are_merged_into_one(expected: list[Expected], tmp_path: Path, format_name: str) -> None:
-    paths, runs = paths_of(expected, lambda run: run.format in ("packdat", "npy"))
-    assert len(paths) > 4
-    convert(paths[::-1], tmp_path / "out", format=format_name)
-    check_all(tmp_path / "out", format_name, [run for path in paths[::-1] for run in runs if run.source == path])
-
-
 @pytest.mark.parametrize(("format_name", "options"), GROWING)
 def test_a_failed_append_leaves_the_old_file(
     expected: list[Expected], tmp_path: Path, format_name: str, options: dict[str, Any]
@@ -345,16 +324,6 @@ def test_bad_runs_are_skipped_and_reported(expected: list[Expected], tmp_path: P
         assert contents(report.path) == contents(other.path)
     else:
         assert report.path.read_bytes() == other.path.read_bytes()
-
-
-@pytest.mark.parametrize("format_name", ["a2run2", "a2pack", "packdat", "npy", "jsonl"])
-def test_no_file_is_replaced(expected: list[Expected], tmp_path: Path, format_name: str) -> None:
-    paths, _ = paths_of(expected, is_whole)
-    convert(paths[:1], tmp_path / "out", format=format_name)
-    before = contents(tmp_path)
-    with pytest.raises(FileExistsError):
-        convert(paths[:1], tmp_path / "out", format=format_name)
-    assert contents(tmp_path) == before
 
 
 def test_bad_arguments(expected: list[Expected], tmp_path: Path) -> None:

@@ -319,13 +319,6 @@ def test_a_run_without_all_moves_or_steps_is_rejected(mixed: a2store.Archive, tm
     assert export(mixed, tmp_path / "out", query, format=format_name).runs == 4
 
 
-@pytest.mark.parametrize("format_name", ["packdat", "npy"])
-def test_a_rejection_names_the_run(mixed: a2store.Archive, tmp_path: Path, format_name: str) -> None:
-    run_id = ids_of(mixed, "session LIKE '%=boards'")[1]
-    with pytest.raises(ValueError, match=rf"\b{run_id}\b"):
-        export(mixed, tmp_path / "out", f"{ALL} WHERE run_id = {run_id} OR format = 'a2run2'", format=format_name)
-
-
 @pytest.mark.parametrize(
     "query",
     [
@@ -367,6 +360,8 @@ def test_bad_arguments(kept: Kept, tmp_path: Path) -> None:
         {"format": "npy", "shard_rows": 0},
         {"format": "a2pack", "append": True},
         {"format": "jsonl", "append": True},
+        {"format": "original", "shard_rows": 10},
+        {"format": "a2run2", "shard_rows": 10},
         {"workers": 0},
     ):
         with pytest.raises(ValueError, match="expected"):

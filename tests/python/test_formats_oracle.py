@@ -18,9 +18,9 @@ import formats
 import logs
 import macroxue_packs
 import oracle
-from formats import A2RUN2, A2T1, LZ4, NONE, ZSTD, FormatError, Payload, Run
+from formats import A2RUN2, A2T1, NONE, FormatError, Payload, Run
 from games import BEST, normalized, play
-from oracle import Array, Branches, Game, crc32c
+from oracle import Branches, Game, crc32c
 
 
 def sound(runs: list[Run | FormatError]) -> list[Run]:
@@ -183,69 +183,6 @@ def test_normalized_values() -> None:
     assert normalized((None, -7.0, None, None)) == (None, BEST, None, None)
     assert normalized((2.0, 2.0, None, 2.0)) == (0.5, 0.5, None, 0.5)
     assert np.float32(1) - np.finfo("f4").eps == BEST
-
-
-@pytest.mark.parametrize("compression", [NONE, ZSTD, LZ4])
-@pytest.mark.parametrize("align", [8, 512, 4096])
-def test_packs(simulated: list[Game], tmp_path: Path, compression: int, align: int) -> None:
-    if not formats.has_codec(compression):
-        pytest.skip("the module of this compression is not installed")
-    encoders = [(oracle.encode_a2t1, A2T1), (oracle.encode_a2run2, A2RUN2)]
-    payloads = [
-        Payload(encode(game), kind, compression)
-        for game, (encode, kind) in zip(simulated, encoders * len(simulated), strict=False)
-    ]
-    for stats in (None, formats.stats_of([len(game) for game in simulated])):
-        version = 1 if compression == NONE else 2
-        formats.write_pack(tmp_path / "a.a2pack", payloads, align=align, stats=stats, data_crc=True, version=version)
-        assert formats.read_pack(tmp_path / "a.a2pack") == (payloads, stats)
-    formats.write_pack(tmp_path / "none.a2pack", [])
-    assert formats.read_pack(tmp_path / "none.a2pack") == ([], None)
-
-
-@pytest.mark.parametrize("evs", [True, False])
-def test_pack_dat(simulated: list[Game], tmp_path: Path, evs: bool) -> None:
-    formats.write_pack_dat(tmp_path / "pack.dat", simulated, evs=evs)
-    for run, game in zip(sound(formats.read_pack_dat(tmp_path / "pack.dat")), simulated, strict=True):
-        assert (run.boards, run.moves, run.engine) == (game.boards, game.moves, game.engine)
-        assert (run.start_unix_s, run.elapsed_s) == (game.start_unix_s, game.elapsed_s)
-        assert all((step is not None) == evs for step in run.branches)
-
-
-@pytest.mark.parametrize("options", [{}, {"shards": 3}, {"manifest": True}, {"appended": 5, "shards": 1}])
-def test_datasets(simulated: list[Game], tmp_path: Path, options: dict[str, Any]) -> None:
-    formats.write_dataset(tmp_path, simulated, **options)
-    for place, (run, game) in enumerate(zip(sound(formats.read_dataset(tmp_path)), simulated, strict=True)):
-        assert (run.run_id, run.boards, run.moves) == (place, game.boards, game.moves)
-        assert run.branches == exported(game)
-    rows: Array = formats.load_shards(tmp_path, [formats.DATASET_ROW])
-    assert rows["run_id"].max() == len(simulated) - 1 - options.get("appended", 0)
-
-
-@pytest.mark.parametrize(
-    "options", [{}, {"action": True}, {"shards": 3, "embedding": 8}, {"action": True, "sample_rate": 7}]
-)
-def test_sessions(simulated: list[Game], tmp_path: Path, options: dict[str, Any]) -> None:
-    formats.write_session(tmp_path, simulated, **options)
-    rate = options.get("sample_rate", 1)
-    for run, game in zip(sound(formats.read_session(tmp_path)), simulated, strict=True):
-        assert run.boards == game.boards[::rate]
-        assert run.indices == tuple(range(0, len(game), rate))
-        assert run.moves == (game.moves[::rate] if "action" in options else None)
-
-
-@pytest.mark.parametrize("options", [{}, {"zipped": False}, {"zipped_meta": True, "extra": True}])
-def test_macroxue_logs(tmp_path: Path, options: dict[str, Any]) -> None:
-    rng = random.Random(6)
-    for seed in range(5):
-        game = play(rng, raw=True, without_evs=0.1)
-        run = logs.read_macroxue(logs.write_macroxue(tmp_path, f"game{seed}", game, seed, **options))
-        assert (run.boards, run.moves, run.branches) == (game.boards, game.moves, game.branches)
-        assert (run.seed, run.elapsed_s, run.max_score) == (seed, game.elapsed_s, game.max_score)
-    exps = {len(game) - 1: [16, *oracle.cells(game.boards[-1])[1:]]}
-    path = logs.write_macroxue(tmp_path, "large", game, 9, exps=exps, **options)
-    with pytest.raises(FormatError, match="an exponent above 15"):
-        logs.read_macroxue(path)
 
 
 def test_damage_affects_one_run(simulated: list[Game], tmp_path: Path) -> None:

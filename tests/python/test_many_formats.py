@@ -71,32 +71,6 @@ def test_both_tables_have_the_data_of_the_files(
     assert_archive(ingested[0], expected)
 
 
-def test_unknown_facts_are_null(
-    ingested: tuple[a2store.Archive, a2store.IngestReport], expected: list[Expected]
-) -> None:
-    """The same facts in SQL, so that a comparison of nothing would be noticed."""
-    archive, _ = ingested
-    query = """SELECT format, count(*) AS n, count(final_board) AS boards, count(seed) AS seeds,
-        count(session) AS sessions, count(source_index) AS indices, count(start_time) AS starts
-        FROM runs GROUP BY format"""
-    found = {row.pop("format"): row for row in pa.table(archive.sql(query)).to_pylist()}
-    count = Counter(run.format for run in expected)
-    known = sum(run.final_board is not None for run in expected if run.format == "macroxue")
-    assert {name: row["n"] for name, row in found.items()} == count
-    assert {name: row["boards"] for name, row in found.items()} == {
-        "a2run2": count["a2run2"], "a2t1": count["a2t1"], "packdat": 0, "npy": 0, "session": 0, "macroxue": known,
-    }  # fmt: skip
-    for name, row in found.items():
-        assert row["seeds"] == (row["n"] if name in ("session", "macroxue") else 0)
-        assert row["sessions"] == (row["n"] if name == "session" else 0)
-        assert row["starts"] == (0 if name in ("session", "macroxue") else row["n"])
-    assert found["npy"]["indices"] == count["npy"]
-    alone = pa.table(archive.sql("SELECT source FROM runs WHERE source_index IS NULL"))["source"].to_pylist()
-    assert {Path(source).parent.name for source in alone} >= {"20260101"}
-    unknown = "SELECT DISTINCT format FROM steps JOIN runs USING (run_id) WHERE move IS NULL"
-    assert pa.table(archive.sql(unknown))["format"].to_pylist() == ["session"]
-
-
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_number_of_workers_does_not_matter(
     ingested: tuple[a2store.Archive, a2store.IngestReport], tree: Tree, tmp_path: Path, workers: int

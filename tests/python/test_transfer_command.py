@@ -164,17 +164,6 @@ def test_append_and_merge(kept: Kept, tmp_path: Path, format_name: str) -> None:
     check(tmp_path / "merged", format_name, [*kept.games] * 3, [])
 
 
-@pytest.mark.parametrize("format_name", ["original", "a2pack", "packdat", "npy", "jsonl"])
-def test_an_existing_file_is_not_replaced_and_another_name_works(kept: Kept, tmp_path: Path, format_name: str) -> None:
-    args = ("export", kept.archive, "--format", format_name, "--out", tmp_path / "out")
-    run(*args)
-    before = archives.contents(tmp_path)
-    text, said = run(*args, status=2)
-    assert text == ""
-    assert str(tmp_path / "out") in said
-    assert archives.contents(tmp_path) == before
-
-
 def test_bad_input_is_status_1_and_leaves_nothing(kept: Kept, tmp_path: Path) -> None:
     bad = tmp_path / "bad.a2pack"
     bad.write_bytes(kept.pack.read_bytes())
