@@ -96,28 +96,6 @@ def test_a_folder_is_stored_with_the_archives_run_ids(made: Made, tmp_path: Path
     assert a2store.Archive.open(archive.path, version=before).annotations() == []
 
 
-def test_rows_join_with_their_steps(made: Made, tmp_path: Path) -> None:
-    archive = made.archive(tmp_path)
-    archive.annotate("m", made.folder / "predicted", progress=False)
-    sql = """SELECT run_id, step_index, move, teacher_move, ev_legal, legal_mask
-        FROM steps JOIN annotations USING (run_id, step_index) ORDER BY run_id, step_index"""
-    found = pa.table(archive.sql(sql))
-    assert found.num_rows == len(made.rows)
-    assert found["move"].equals(found["teacher_move"])
-    assert found["ev_legal"].equals(found["legal_mask"])
-
-
-def test_columns_are_materialized(made: Made, tmp_path: Path) -> None:
-    archive = made.archive(tmp_path)
-    archive.annotate("m", made.folder / "predicted", progress=False)
-    names = [f"policy_p1_{move}" for move in MOVES]
-    sql = f"SELECT steps.*, {', '.join(names)} FROM steps JOIN annotations USING (run_id, step_index)"
-    table = archive.sql(sql + " ORDER BY run_id, step_index").materialize(extra=names, progress=False)
-    batch = table.take(np.arange(len(table)))
-    for place, name in enumerate(names):
-        assert_same(np.asarray(batch[name]), made.rows["policy_p1"][:, place], name)
-
-
 def test_a_policy_is_one_column_of_four_values(made: Made, tmp_path: Path) -> None:
     archive = made.archive(tmp_path)
     other = predictions({FIRST_ID + i: game for i, game in enumerate(made.games)}, seed=1, kinds=1)

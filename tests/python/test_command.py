@@ -17,7 +17,7 @@ import pytest
 
 import a2store
 from archives import run_command
-from compare import assert_steps, column
+from compare import assert_steps
 from conftest import PHASES
 from oracle import Array
 from threads import HANGS
@@ -202,13 +202,6 @@ def test_the_installed_command(archive: a2store.Archive) -> None:
     script = Path(sys.executable).with_name("a2store")
     done = subprocess.run([script, "info", archive.path, "--json"], capture_output=True, check=True, timeout=HANGS)
     assert json.loads(done.stdout)["num_steps"] == archive.num_steps
-
-
-def test_columns_of_json_and_csv_have_the_same_text(archive: a2store.Archive) -> None:
-    sql = "SELECT engine, ev_up FROM steps WHERE step_index = 3 ORDER BY run_id"
-    lines = run("sql", archive.path, sql, "--format", "json").stdout.splitlines()
-    expected = pa.table(archive.sql(sql))
-    assert [json.loads(line).get("engine") for line in lines] == column(expected, "engine").tolist()
 
 
 def test_the_ending_of_the_output_file_determines_the_format(archive: a2store.Archive, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import pytest
 import a2store
 from archives import (
     Table,
-    Tables,
     assert_same_tables,
     chunks,
     contents,
@@ -22,7 +21,6 @@ from archives import (
     grow,
     names,
     run_command,
-    short_runs,
     tables,
 )
 from faults.checks import LONG
@@ -152,30 +150,6 @@ def test_row_groups_hold_whole_runs(large: Path, tmp_path: Path) -> None:
     assert_runs_are_whole(archive)
     assert_same_tables(tables(archive), before)
     assert archive.verify(deep=True, progress=False).problems == []
-
-
-def test_older_versions_are_unchanged(hourly: a2store.Archive, runs: list[Path]) -> None:
-    path = hourly.path
-    kept: dict[int, Tables] = {n: tables(a2store.Archive.open(path, version=n)) for n in (1, 2, 17, 31)}
-    files = {n: a2store.Archive.open(path, version=n).files("steps") for n in kept}
-    hourly.compact(file_rows=300, progress=False)
-    kept[hourly.version] = tables(hourly)
-    hourly.compact(progress=False)
-    kept[hourly.version] = tables(hourly)
-    more = short_runs(path.parent / "more", 70)[60:]
-    hourly.ingest(more, progress=False)
-    kept[hourly.version] = tables(hourly)
-    hourly.compact(progress=False)
-    kept[hourly.version] = tables(hourly)
-    assert sorted(kept)[-4:] == [32, 33, 34, 35]
-    for version, expected in kept.items():
-        archive = a2store.Archive.open(path, version=version)
-        assert archive.version == version
-        assert_same_tables(tables(archive), expected)
-        if version in files:
-            assert archive.files("steps") == files[version]
-    assert_same_tables(kept[33], kept[31])
-    assert_same_tables(kept[35], kept[34])
 
 
 def test_readers_continue_during_compaction(large: Path, tmp_path: Path) -> None:

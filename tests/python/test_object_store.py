@@ -255,14 +255,6 @@ def test_ctrl_c_while_an_export_is_planned(
     assert not (tmp_path / "out.jsonl").exists()
 
 
-def test_creating_an_existing_archive(url: str, few: Few) -> None:
-    a2store.Archive.create(url).ingest(few[0], progress=False)
-    with pytest.raises(a2store.ArchiveExistsError) as caught:
-        a2store.Archive.create(url)
-    assert (caught.value.kind, caught.value.path) == ("archive_exists", url)
-    assert a2store.Archive.open(url).num_runs == 6
-
-
 def test_opening_a_url_without_an_archive(url: str, filesystem: Any) -> None:
     with filesystem.open_output_stream(f"{url.removeprefix('s3://')}/notes.txt") as stream:
         stream.write(b"no archive")
@@ -362,11 +354,8 @@ def test_a_file_of_several_parts(url: str, through: Through, tmp_path: Path) -> 
     assert np.asarray(found).tobytes() == np.asarray(expected).tobytes()
 
 
-@pytest.mark.parametrize("writers", [2, 8])
-def test_concurrent_writers(
-    url: str, archive: a2store.Archive, run_files: list[Path], tmp_path: Path, writers: int
-) -> None:
-    folders = split(run_files, tmp_path, 16)
+def test_concurrent_writers(url: str, archive: a2store.Archive, run_files: list[Path], tmp_path: Path) -> None:
+    folders, writers = split(run_files, tmp_path, 16), 8
     a2store.Archive.create(url, phases=PHASES)
     *added, seen = race(*[(WRITE, url, *folders[number::writers]) for number in range(writers)], (READ, url, 60))
     assert sum(map(int, added)) == 60

@@ -6,7 +6,6 @@ import resource
 import shutil
 import subprocess
 import sys
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ import pytest
 
 import a2store
 from compare import assert_same, row_keys
-from oracle import Array
 from test_process import INTERRUPTED, NEVER, ROWS, python
 from threads import HANGS
 
@@ -60,15 +58,6 @@ def test_a_table_in_a_file_equals_one_in_memory(
     if len(expected) and not extra:
         with pytest.raises(a2store.MemoryLimitError):
             query.materialize(memory_limit=1, progress=False)
-
-
-def test_strings_in_a_file(archive: a2store.Archive, steps: dict[str, Array], tmp_path: Path) -> None:
-    table = archive.sql(STEPS).materialize(extra=["label"], path=tmp_path / "table.npy", progress=False)
-    labels = [None if index % 5 == 0 else str(9000 - index) for index in steps["step_index"].tolist()]
-    categories = sorted({label for label in labels if label is not None})
-    assert table.categories == {"label": categories}
-    codes = [-1 if label is None else categories.index(label) for label in labels]
-    assert np.load(tmp_path / "table.npy")["label"].tolist() == codes
 
 
 @pytest.mark.filterwarnings("ignore:the table leaves out these columns:UserWarning")
@@ -183,18 +172,3 @@ def test_windows_over_a_file(archive: a2store.Archive, tmp_path: Path, window: i
 def late(table: a2store.StepTable) -> a2store.Batch:
     view = table.filter(phase="late")
     return view.take(range(len(view)))
-
-
-def test_shares_of_the_runs(archive: a2store.Archive, steps: dict[str, Array], tmp_path: Path) -> None:
-    tables = [
-        archive.sql("SELECT * FROM steps WHERE run_id % 4 = $share", {"share": share}).materialize(
-            path=tmp_path / f"{share}.npy", progress=False
-        )
-        for share in range(4)
-    ]
-    runs = [set(np.asarray(table)["run_id"].tolist()) for table in tables]
-    assert all(one.isdisjoint(other) and one for one, other in combinations(runs, 2))
-    keys = np.concatenate([row_keys(table.loader(1000)) for table in tables])
-    expected = steps["run_id"].astype("u8") << np.uint64(32) | steps["step_index"]
-    assert_same(np.sort(keys), expected)
-    assert len({table.fingerprint for table in tables}) == 4

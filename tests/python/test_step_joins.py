@@ -173,13 +173,6 @@ def test_a_failing_condition_sees_pairs_only(archive: a2store.Archive, duck: duc
     assert pa.table(query)["n"].to_pylist() == [duck.execute(sql.replace(" / ", " // ")).fetchall()[0][0]]
 
 
-def test_one_partition(archive: a2store.Archive) -> None:
-    whole = pa.table(archive.sql(JOINS["inner"]))
-    # The minimum memory limit gives one partition.
-    query = archive.sql(JOINS["inner"], memory_limit=32 << 20)
-    assert rows_of(pa.table(query)) == rows_of(whole)
-
-
 @pytest.mark.parametrize("memory_limit", [None, 32 << 20], ids=["all partitions", "one partition"])
 @pytest.mark.parametrize(
     "keys", ["s.board, s.run_id, s.step_index", "s.run_id DESC, s.step_index", "a.argmax_prob, 1, 2"]
