@@ -103,7 +103,7 @@ def train(options: argparse.Namespace, device: torch.device) -> None:
     """Train, and print the losses of each epoch."""
     is_first = not dist.is_initialized() or dist.get_rank() == 0
     table = share_table(options.archive)
-    training, held_out = table.split(val=0.1)
+    training, held_out = table.train_test_split(0.1)
     if is_first:
         print(f"{len(training):,} training steps, {len(held_out):,} held-out steps of other runs, on {device}")
 

@@ -70,7 +70,7 @@ def competitors(steps: a2store.StepTable, folder: Path) -> Iterator[Competitor]:
     """Set up all installed competitors."""
     rows = np.asarray(steps)
     flat = rows.view(np.uint8).reshape(len(rows), steps.stride)
-    binary = pa.array(steps.rows_array())
+    binary = pa.FixedSizeBinaryArray.from_buffers(pa.binary(32), len(rows), [None, pa.py_buffer(rows)])
     kept = np.empty(BATCH, rows.dtype)
 
     def from_bytes(result: Any) -> Columns:

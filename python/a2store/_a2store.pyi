@@ -14,7 +14,6 @@ __all__ = [
     "Archive",
     "ArchiveError",
     "ArchiveExistsError",
-    "ArrowArray",
     "ArrowBatch",
     "ArrowSchema",
     "Batch",
@@ -3411,7 +3410,6 @@ class Query:
     def materialize(
         self,
         *,
-        columns: Iterable[str] | None = None,
         extra: str | Iterable[str] | None = None,
         chosen_ev: Literal["stored", "one"] = "stored",
         memory_limit: int | None = None,
@@ -3437,14 +3435,10 @@ class Query:
           as an extra column, its rows have at least 40 bytes, and the tokens of these cells are 16. Without the column
           in the query, these tokens are 15, with a warning if a row may have such a tile.
 
-        If the query only filters and selects rows of ``steps``, the rows are in the order of ``(run_id, step_index)``. With
-        an ORDER BY they have its order; rows that it leaves equal come in any order. All other rows are sorted by run, step
-        and their bytes. So a query that determines its rows gives the same table on any number of threads.
+        If the query only filters and selects rows of ``steps``, the rows are in the order of ``(run_id, step_index)``.
+        With an ORDER BY they have its order; rows that it leaves equal come in any order. All other rows are sorted by
+        run, step and their bytes. So a query that determines its rows gives the same table on any number of threads.
 
-        - ``columns``: the columns of the result that a row gets, instead of all columns above and ``extra``: names,
-          with ``board`` among them. ``ev_values`` stands for the four values. Other names than those above become extra
-          columns. ``run_id``, ``step_index`` and ``tile_65536_mask`` are always kept. Other columns above that are not
-          named are not read, and have the values of missing columns.
         - ``extra``: further columns of the result to append to each row, as a name or an iterable of names; by default
           none. A column has bools, integers, floats, strings, or fixed-size lists of bools or numbers. Numbers keep
           their type; a null becomes NaN in floats and raises in other types. A null list counts as a list of nulls.
@@ -3456,22 +3450,21 @@ class Query:
           available. It does not apply to rows in a file.
         - ``path``: a file for the rows, which is then mapped; it may be larger than memory. ``StepTable.load`` can read
           it. It is written atomically, is durable, and replaces an existing file.
-        - ``shard``: the share of one of several processes, as a rank and a world size; ``None`` = all rows. The shares of
-          a round are disjoint and complete, and their sizes differ by at most one row. Another round has other shares. If
-          the query filters and selects rows of ``steps``, a rank reads the row groups of its share only, and the rows are in
-          the order of ``steps``. If the number of rows is not known in advance, each rank first reads the columns of the
-          conditions to count them. Any other query is counted and then runs whole on each rank. The table keeps the rows
-          of the share, chosen by their hashes and sorted by run, step and bytes, whatever the query's ORDER BY says. All
-          ranks must read the same version of the archive, and the query must determine its rows. Codes of strings are the
-          same on all ranks and in all rounds.
+        - ``shard``: the share of one of several processes, as a rank and a world size; ``None`` = all rows. The shares
+          of a round are disjoint and complete, and their sizes differ by at most one row. Another round has other
+          shares. If the query filters and selects rows of ``steps``, a rank reads the row groups of its share only, and
+          the rows are in the order of ``steps``. If the number of rows is not known in advance, each rank first reads
+          the columns of the conditions to count them. Any other query is counted and then runs whole on each rank. The
+          table keeps the rows of the share, chosen by their hashes and sorted by run, step and bytes, whatever the
+          query's ORDER BY says. All ranks must read the same version of the archive, and the query must determine its
+          rows. Codes of strings are the same on all ranks and in all rounds.
         - ``seed``, ``round``: determine the shares of a round; in ``0..2**64``.
         - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
           otherwise a bar is shown if standard error is a terminal.
 
         Raises ``ColumnError``, with the row, for a column that is missing, of another type, or has a value that does
-        not fit. Raises ``ValueError`` for an option out of range, for ``columns`` without ``board`` or beside
-        ``extra``, for a column that is named twice or is already part of a row, and for a share of a query with random
-        numbers or the time. Raises ``MemoryLimitError``,
+        not fit. Raises ``ValueError`` for an option out of range, for a column that is named twice or is already part
+        of a row, and for a share of a query with random numbers or the time. Raises ``MemoryLimitError``,
         ``QueryError``, ``OSError`` if the file cannot be written, and ``KeyboardInterrupt`` on Ctrl-C. After an
         exception no file is left behind.
 
@@ -3485,8 +3478,6 @@ class Query:
         >>> query = archive.sql("SELECT *, exps(board) AS exps FROM steps")
         >>> query.materialize(extra=["exps"]).take([0, 1])["exps"].shape
         (2, 16)
-        >>> query.materialize(columns=["board", "move", "max_score"]).stride
-        40
         >>> query = archive.sql("SELECT * FROM steps")
         >>> [len(query.materialize(shard=(rank, 3), seed=1, round=5)) for rank in range(3)]
         [9773, 9773, 9774]
@@ -3565,11 +3556,11 @@ class StepTable:
     - ``move``: uint8, 0 to 3 in the order UDLR, 255 = none, at byte 30.
     - ``ev_legal``: uint8, a legality mask, at byte 31.
 
-    ``numpy.asarray(table)`` and ``rows_array`` share the table's memory. ``pyarrow.table(table)`` and other consumers
+    ``numpy.asarray(table)`` shares the table's memory. ``pyarrow.table(table)`` and other consumers
     of ``__arrow_c_stream__`` get copies, as columns. ``len(table)`` is the number of rows. To get a table, call
     ``Query.materialize``, ``StepTable.load``, ``StepTable.from_runs`` or ``StepTable.from_session``.
 
-    ``filter``, ``split`` and ``train_test_split`` return views, which support every operation of a table. A view shares
+    ``filter`` and ``train_test_split`` return views, which support every operation of a table. A view shares
     the table's memory. An operation that needs all rows of a view in one piece copies them.
 
     A pickled table is a handle. A process of the same user on the same machine can unpickle it, and gets the same rows
@@ -3640,9 +3631,9 @@ class StepTable:
     def fingerprint(self) -> str:
         """A hash of the rows and their order, as 32 hexadecimal digits.
 
-        Tables with the same fingerprint have the same rows in the same order. It is a hash of the rows and their layout.
-        The fingerprint of a view is a hash of the table's fingerprint and of the places of the rows that the view shows. A
-        saved table or view keeps its fingerprint when it is loaded.
+        Tables with the same fingerprint have the same rows in the same order. It is a hash of the rows and their
+        layout. The fingerprint of a view is a hash of the table's fingerprint and of the places of the rows that the
+        view shows. A saved table or view keeps its fingerprint when it is loaded.
         """
 
     @property
@@ -3659,7 +3650,7 @@ class StepTable:
 
     @property
     def is_view(self) -> bool:
-        """Whether this is a view, such as ``filter`` and ``split`` return."""
+        """Whether this is a view, such as ``filter`` and ``train_test_split`` return."""
 
     @property
     def categories(self) -> dict[str, list[str]]:
@@ -3779,17 +3770,6 @@ class StepTable:
         ((3,), array([5, 0, 5], dtype=uint16))
         """
 
-    def rows_array(self) -> ArrowArray:
-        """Return the rows as an Arrow array of ``FixedSizeBinary(stride)``.
-
-        The array shares the table's memory. For a view it is a copy.
-
-        Raises ``MemoryError`` if a copy does not fit in memory.
-
-        >>> pa.array(table.rows_array()).type
-        FixedSizeBinaryType(fixed_size_binary[32])
-        """
-
     def filter(
         self,
         condition: str | None = None,
@@ -3838,8 +3818,8 @@ class StepTable:
         The seed and the run's game (``runs.game``) determine the side, for ``unit="step"`` together with the step's
         index. So a run or step keeps its side when the archive grows, and none leaves ``test`` when ``test_size``
         grows. Runs of one game are divided alike: equal steps are on the same side. In a table whose runs are unknown,
-        such as a NumPy array, the run's id replaces the game. Use another seed to split a view again. ``split`` and
-        ``PackReader.train_test_split`` choose the same runs.
+        such as a NumPy array, the run's id replaces the game. Use another seed to split a view again.
+        ``PackReader.train_test_split`` chooses the same runs.
 
         - ``test_size``: the approximate share of runs or steps in ``test``, in ``0..=1``.
         - ``seed``: the seed of the split, in ``0..2**64``.
@@ -3854,23 +3834,6 @@ class StepTable:
         >>> set(train["run_id"]) & set(test["run_id"])
         set()
         """
-    def split(self, val: float = 0.1, *, seed: int = 0) -> tuple[StepTable, StepTable]:
-        """Split the rows by run into two disjoint views, ``(train, val)``, and return them.
-
-        The run's game and the seed alone determine whether the run is held out. So a run keeps its side when the
-        archive grows, a run in ``val`` stays there when ``val`` grows, and runs of one game are on one side. Use
-        another seed to split a view again.
-
-        - ``val``: the approximate share of held-out runs, in ``0..=1``.
-        - ``seed``: the seed of the split, in ``0..2**64``.
-
-        Raises ``ValueError`` for a share out of range, and ``MemoryError``.
-
-        >>> train, val = table.split(0.2)
-        >>> len(train) + len(val) == len(table)
-        True
-        """
-
     def save(self, path: _Path, *, progress: _Progress = None) -> None:
         """Write the rows to a ``.npy`` file, which ``numpy.load`` opens as a structured array.
 
@@ -4033,12 +3996,13 @@ class StepTable:
         raises in other types.
 
         - ``name``: the name of the new column.
-        - ``path``: the array, which is mapped and must not change; or a folder with ``embeddings.npy``, or with its shards ``embeddings-<number>.npy``. The
-          first shard has the rows of the first shard of ``steps.npy``, and so on. Or rows, as above.
+        - ``path``: the array, which is mapped and must not change; or a folder with ``embeddings.npy``, or with its
+          shards ``embeddings-<number>.npy``. The first shard has the rows of the first shard of ``steps.npy``, and so
+          on. Or rows, as above.
         - ``steps``: the file of the keys, or a folder with ``steps.npy`` or its shards; ``None`` = the array's folder.
           Rows have their own keys.
-        - ``memory_limit``: the maximum number of bytes of the values and keys of rows; ``None`` = the memory that the system
-          has available.
+        - ``memory_limit``: the maximum number of bytes of the values and keys of rows; ``None`` = the memory that the
+          system has available.
         - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
           otherwise a bar is shown if standard error is a terminal.
 
@@ -4400,8 +4364,8 @@ class Loader:
         state.
 
         - ``version``: int, the version of the dict and of the orders, 3.
-        - ``archive``, ``archive_version``: str and int, the id and the version of the archive that the rows come from; ``""``
-          and 0 for other rows. They are not compared.
+        - ``archive``, ``archive_version``: str and int, the id and the version of the archive that the rows come from;
+          ``""`` and 0 for other rows. They are not compared.
         - ``rows``: str, the table's ``fingerprint``.
         - ``num_rows``, ``num_samples``: ints, the rows of the table and of an epoch.
         - ``order``: str, the rows of an epoch and their order, such as ``"shuffled"`` or ``"weighted by age"``. Equal
@@ -4422,11 +4386,10 @@ class Loader:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a position: the next iteration begins there, in the state's epoch.
 
-        Rows, order, ``num_samples``, ``seed`` and ``symmetries`` must equal those of the loader that made the state. The
-        rows may come from another version of the archive, such as a compacted one, or from another archive.
-        Batch size, rank, number of ranks, columns and tokens may differ. If the state is at the end of an epoch, the
-        next iteration serves the next epoch. If you then call ``set_epoch`` with the state's epoch, it has no
-        batches.
+        Rows, order, ``num_samples``, ``seed`` and ``symmetries`` must equal those of the loader that made the state.
+        The rows may come from another version of the archive, such as a compacted one, or from another archive. Batch
+        size, rank, number of ranks, columns and tokens may differ. If the state is at the end of an epoch, the next
+        iteration serves the next epoch. If you then call ``set_epoch`` with the state's epoch, it has no batches.
 
         A state of version 2 can be loaded if its order is unchanged and the options are spelled as before. These
         orders are unchanged: ``shuffle=False``, ``replacement``, ``weights``, and ``shuffle`` and ``strata`` of at
@@ -4501,24 +4464,6 @@ class BatchIterator:
         """Return the number of remaining batches."""
 
 # Arrow
-
-@final
-class ArrowArray:
-    """An Arrow array for ``pyarrow.array`` and any other consumer of ``__arrow_c_array__``.
-
-    >>> rows = table.rows_array()
-    >>> len(rows), pa.array(rows).type
-    (29320, FixedSizeBinaryType(fixed_size_binary[32]))
-    """
-
-    def __len__(self) -> int:
-        """Return the number of values."""
-
-    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
-        """Return the array in the capsules ``arrow_schema`` and ``arrow_array``.
-
-        - ``requested_schema``: an ``arrow_schema`` capsule; the values are cast to its type if it differs.
-        """
 
 @final
 class ArrowBatch:

@@ -6,7 +6,7 @@ use crate::cancellation::CancellationToken;
 use crate::error::ErrorKind;
 use crate::query::no_params;
 use crate::selfplay::{SimulateOptions, simulate};
-use crate::table::{Batch, StepTable};
+use crate::table::{Batch, SplitUnit, StepTable};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -22,7 +22,7 @@ fn table() -> StepTable {
     let query = archive.sql("SELECT * FROM steps", no_params()).unwrap();
     let table = query.materialize(&Default::default(), &(), never).unwrap();
     // A table reads the games of its runs with the first split, and the folder ends here.
-    table.split(0.5, 0).unwrap();
+    table.train_test_split(0.5, 0, SplitUnit::Run).unwrap();
     table
 }
 
@@ -65,7 +65,7 @@ const LARGE: usize = 3_500_000;
 #[test]
 fn a_batch_is_cancelled_between_its_pieces_and_repeated_later() {
     let table = table();
-    let (view, _) = table.split(0.3, 0).unwrap();
+    let (view, _) = table.train_test_split(0.3, 0, SplitUnit::Run).unwrap();
     let columns = Some(vec!["run_id".to_owned(), "step_index".to_owned()]);
     for table in [&table, &view] {
         let (sampling, num_samples) = (Sampling::Uniform, Some(5_000_000));
@@ -93,7 +93,7 @@ fn a_batch_is_cancelled_between_its_pieces_and_repeated_later() {
 #[test]
 fn a_take_is_cancelled_between_its_pieces() {
     let table = table();
-    let (view, _) = table.split(0.3, 0).unwrap();
+    let (view, _) = table.train_test_split(0.3, 0, SplitUnit::Run).unwrap();
     for table in [&table, &view] {
         let indices: Vec<u64> = (0..2_500_000).map(|k| k * 7 % table.num_rows()).collect();
         let num_pieces = |stop: &StopsAt| table.take_unless_cancelled(&indices, &stop.cancel).map(|_| stop.asked());

@@ -1,47 +1,13 @@
 //! Arrow data for consumers of the PyCapsule interface.
 
 use crate::query::type_name;
-use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchReader, StructArray};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchReader, StructArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 use pyo3_arrow::error::PyArrowResult;
 use pyo3_arrow::ffi::{ArrayIterator, to_array_pycapsules, to_schema_pycapsule, to_stream_pycapsule};
 use std::sync::Arc;
-
-/// An Arrow array for ``pyarrow.array`` and any other consumer of ``__arrow_c_array__``.
-///
-/// >>> rows = table.rows_array()
-/// >>> len(rows), pa.array(rows).type
-/// (29320, FixedSizeBinaryType(fixed_size_binary[32]))
-#[pyclass(frozen, module = "a2store")]
-pub(super) struct ArrowArray {
-    pub(super) array: ArrayRef,
-}
-
-#[pymethods]
-impl ArrowArray {
-    fn __len__(&self) -> usize {
-        self.array.len()
-    }
-
-    /// Return the array in the capsules ``arrow_schema`` and ``arrow_array``.
-    ///
-    /// - ``requested_schema``: an ``arrow_schema`` capsule; the values are cast to its type if it differs.
-    #[pyo3(signature = (requested_schema=None))]
-    fn __arrow_c_array__<'py>(
-        &self,
-        py: Python<'py>,
-        requested_schema: Option<Bound<'py, PyCapsule>>,
-    ) -> PyArrowResult<Bound<'py, PyTuple>> {
-        let field = Arc::new(Field::new("", self.array.data_type().clone(), self.array.is_nullable()));
-        to_array_pycapsules(py, field, &self.array, requested_schema)
-    }
-
-    fn __repr__(&self) -> String {
-        format!("ArrowArray({} × {})", self.array.len(), type_name(self.array.data_type()))
-    }
-}
 
 /// An Arrow schema for ``pyarrow.schema`` and any other consumer of ``__arrow_c_schema__``.
 ///

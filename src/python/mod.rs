@@ -69,7 +69,6 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<reports::PyRepair>()?;
     module.add_class::<reports::PyRepairReport>()?;
     module.add_class::<reports::PyVerifyReport>()?;
-    module.add_class::<arrow::ArrowArray>()?;
     module.add_class::<arrow::ArrowBatch>()?;
     module.add_class::<arrow::ArrowSchema>()?;
     module.add_class::<batch::PyBatch>()?;

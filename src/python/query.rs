@@ -384,10 +384,6 @@ impl PyQuery {
     /// With an ORDER BY they have its order; rows that it leaves equal come in any order. All other rows are sorted by
     /// run, step and their bytes. So a query that determines its rows gives the same table on any number of threads.
     ///
-    /// - ``columns``: the columns of the result that a row gets, instead of all columns above and ``extra``: names,
-    ///   with ``board`` among them. ``ev_values`` stands for the four values. Other names than those above become extra
-    ///   columns. ``run_id``, ``step_index`` and ``tile_65536_mask`` are always kept. Other columns above that are not
-    ///   named are not read, and have the values of missing columns.
     /// - ``extra``: further columns of the result to append to each row, as a name or an iterable of names; by default
     ///   none. A column has bools, integers, floats, strings, or fixed-size lists of bools or numbers. Numbers keep
     ///   their type; a null becomes NaN in floats and raises in other types. A null list counts as a list of nulls.
@@ -412,9 +408,8 @@ impl PyQuery {
     ///   otherwise a bar is shown if standard error is a terminal.
     ///
     /// Raises ``ColumnError``, with the row, for a column that is missing, of another type, or has a value that does
-    /// not fit. Raises ``ValueError`` for an option out of range, for ``columns`` without ``board`` or beside
-    /// ``extra``, for a column that is named twice or is already part of a row, and for a share of a query with random
-    /// numbers or the time. Raises ``MemoryLimitError``,
+    /// not fit. Raises ``ValueError`` for an option out of range, for a column that is named twice or is already part
+    /// of a row, and for a share of a query with random numbers or the time. Raises ``MemoryLimitError``,
     /// ``QueryError``, ``OSError`` if the file cannot be written, and ``KeyboardInterrupt`` on Ctrl-C. After an
     /// exception no file is left behind.
     ///
@@ -428,20 +423,17 @@ impl PyQuery {
     /// >>> query = archive.sql("SELECT *, exps(board) AS exps FROM steps")
     /// >>> query.materialize(extra=["exps"]).take([0, 1])["exps"].shape
     /// (2, 16)
-    /// >>> query.materialize(columns=["board", "move", "max_score"]).stride
-    /// 40
     /// >>> query = archive.sql("SELECT * FROM steps")
     /// >>> [len(query.materialize(shard=(rank, 3), seed=1, round=5)) for rank in range(3)]
     /// [9773, 9773, 9774]
     #[pyo3(signature = (
-        *, columns=None, extra=None, chosen_ev="stored", memory_limit=None, path=None, shard=None, seed=0, round=0,
+        *, extra=None, chosen_ev="stored", memory_limit=None, path=None, shard=None, seed=0, round=0,
         progress=None
     ))]
     #[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn materialize(
         &self,
         py: Python<'_>,
-        columns: Option<&Bound<'_, PyAny>>,
         extra: Option<&Bound<'_, PyAny>>,
         chosen_ev: &str,
         #[pyo3(from_py_with = optional_int)] memory_limit: Option<i128>,
@@ -454,7 +446,6 @@ impl PyQuery {
         let extra = extra.map_or_else(|| Ok(Vec::new()), |names| names_from("extra", names))?;
         let chosen_ev: ChosenEv = chosen_ev.parse()?;
         let mut options = MaterializeOptions::default().with_extra(extra).with_chosen_ev(chosen_ev);
-        options.columns = columns.map(|names| names_from("columns", names)).transpose()?;
         options.memory_limit = optional_at_least(0, "memory_limit", memory_limit)?;
         options.path = path;
         options.shard = shard_from(shard, seed, round)?;

@@ -1,6 +1,6 @@
 //! The table of steps, `a2store.StepTable`.
 
-use super::arrow::{ArrowArray, ArrowSchema, stream_capsule};
+use super::arrow::{ArrowSchema, stream_capsule};
 use super::batch::PyBatch;
 use super::indices::{row_indices, run_ids_from};
 use super::integers::{at_least, int, optional_at_least, optional_int, optional_within, within, workers_from};
@@ -23,7 +23,7 @@ use crate::loader::{LoaderOptions, Permutation, Sampling};
 use crate::machine::filled;
 use crate::query::Preview;
 use crate::table::{
-    AttachedColumn, FromRunsOptions, FromSessionOptions, LoadOptions, RowFilter, SplitUnit, StepTable, TableHandle,
+    AttachedColumn, FromRunsOptions, FromSessionOptions, LoadOptions, RowFilter, StepTable, TableHandle,
 };
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
@@ -31,7 +31,6 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyCapsule, PyDict, PyString};
 use pyo3_arrow::error::PyArrowResult;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// A table of fixed-size rows, in one read-only mapping of memory or of a file; or a view of some of its rows.
 ///
@@ -44,11 +43,11 @@ use std::sync::Arc;
 /// - ``move``: uint8, 0 to 3 in the order UDLR, 255 = none, at byte 30.
 /// - ``ev_legal``: uint8, a legality mask, at byte 31.
 ///
-/// ``numpy.asarray(table)`` and ``rows_array`` share the table's memory. ``pyarrow.table(table)`` and other consumers
+/// ``numpy.asarray(table)`` shares the table's memory. ``pyarrow.table(table)`` and other consumers
 /// of ``__arrow_c_stream__`` get copies, as columns. ``len(table)`` is the number of rows. To get a table, call
 /// ``Query.materialize``, ``StepTable.load``, ``StepTable.from_runs`` or ``StepTable.from_session``.
 ///
-/// ``filter``, ``split`` and ``train_test_split`` return views, which support every operation of a table. A view shares
+/// ``filter`` and ``train_test_split`` return views, which support every operation of a table. A view shares
 /// the table's memory. An operation that needs all rows of a view in one piece copies them.
 ///
 /// A pickled table is a handle. A process of the same user on the same machine can unpickle it, and gets the same rows
@@ -252,18 +251,6 @@ impl PyStepTable {
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyArrowResult<Bound<'py, PyCapsule>> {
         stream_capsule(py, self.table.column_reader(), requested_schema)
-    }
-
-    /// Return the rows as an Arrow array of ``FixedSizeBinary(stride)``.
-    ///
-    /// The array shares the table's memory. For a view it is a copy.
-    ///
-    /// Raises ``MemoryError`` if a copy does not fit in memory.
-    ///
-    /// >>> pa.array(table.rows_array()).type
-    /// FixedSizeBinaryType(fixed_size_binary[32])
-    fn rows_array(&self) -> PyResult<ArrowArray> {
-        Ok(ArrowArray { array: Arc::new(self.table.rows_array()?) })
     }
 
     /// Return the rows as a ``pyarrow.Table``, as ``__arrow_c_stream__`` does.
@@ -483,37 +470,13 @@ impl PyStepTable {
         Ok(PyStepTable::new(view))
     }
 
-    /// Split the rows by run into two disjoint views, ``(train, val)``, and return them.
-    ///
-    /// The run's game and the seed alone determine whether the run is held out. So a run keeps its side when the
-    /// archive grows, a run in ``val`` stays there when ``val`` grows, and runs of one game are on one side. Use
-    /// another seed to split a view again.
-    ///
-    /// - ``val``: the approximate share of held-out runs, in ``0..=1``.
-    /// - ``seed``: the seed of the split, in ``0..2**64``.
-    ///
-    /// Raises ``ValueError`` for a share out of range, and ``MemoryError``.
-    ///
-    /// >>> train, val = table.split(0.2)
-    /// >>> len(train) + len(val) == len(table)
-    /// True
-    #[pyo3(signature = (val=0.1, *, seed=0))]
-    fn split(
-        &self,
-        py: Python<'_>,
-        val: f64,
-        #[pyo3(from_py_with = int)] seed: i128,
-    ) -> PyResult<(PyStepTable, PyStepTable)> {
-        self.views_of_split(py, "val", val, at_least(0, "seed", seed)?, SplitUnit::Run)
-    }
-
     /// Split the rows into two disjoint views, ``(train, test)``, and return them.
     ///
     /// The seed and the run's game (``runs.game``) determine the side, for ``unit="step"`` together with the step's
     /// index. So a run or step keeps its side when the archive grows, and none leaves ``test`` when ``test_size``
     /// grows. Runs of one game are divided alike: equal steps are on the same side. In a table whose runs are unknown,
-    /// such as a NumPy array, the run's id replaces the game. Use another seed to split a view again. ``split`` and
-    /// ``PackReader.train_test_split`` choose the same runs.
+    /// such as a NumPy array, the run's id replaces the game. Use another seed to split a view again.
+    /// ``PackReader.train_test_split`` chooses the same runs.
     ///
     /// - ``test_size``: the approximate share of runs or steps in ``test``, in ``0..=1``.
     /// - ``seed``: the seed of the split, in ``0..2**64``.
@@ -535,7 +498,10 @@ impl PyStepTable {
         #[pyo3(from_py_with = int)] seed: i128,
         unit: &str,
     ) -> PyResult<(PyStepTable, PyStepTable)> {
-        self.views_of_split(py, "test_size", test_size, at_least(0, "seed", seed)?, unit.parse()?)
+        let (seed, unit) = (at_least(0, "seed", seed)?, unit.parse()?);
+        let split = |cancel: &CancellationToken| self.table.split_unless_cancelled(test_size, seed, unit, cancel);
+        let (train, test) = checking(py, split)?;
+        Ok((PyStepTable::new(train), PyStepTable::new(test)))
     }
 
     /// Write the rows to a ``.npy`` file, which ``numpy.load`` opens as a structured array.
@@ -823,7 +789,7 @@ impl PyStepTable {
         self.table.shard().map(PyShard)
     }
 
-    /// Whether this is a view, such as ``filter`` and ``split`` return.
+    /// Whether this is a view, such as ``filter`` and ``train_test_split`` return.
     #[getter]
     fn is_view(&self) -> bool {
         self.table.is_view()
@@ -967,19 +933,6 @@ impl PyStepTable {
 }
 
 impl PyStepTable {
-    fn views_of_split(
-        &self,
-        py: Python<'_>,
-        argument: &'static str,
-        share: f64,
-        seed: u64,
-        unit: SplitUnit,
-    ) -> PyResult<(PyStepTable, PyStepTable)> {
-        let (train, test) =
-            checking(py, |cancel| self.table.split_unless_cancelled(argument, share, seed, unit, cancel))?;
-        Ok((PyStepTable::new(train), PyStepTable::new(test)))
-    }
-
     fn batch(&self, py: Python<'_>, rows: &[u64]) -> PyResult<PyBatch> {
         Ok(PyBatch::new(checking(py, |cancel| self.table.take_unless_cancelled(rows, cancel))?))
     }

@@ -1,19 +1,15 @@
-//! A whole table as Arrow data: rows without a copy, columns chunk by chunk.
+//! A whole table as Arrow data, chunk by chunk.
 
 use super::arena::Arena;
 use super::attached::AttachedColumn;
 use super::batch::Batch;
 use super::batch_schema::BatchSchema;
-use super::memory::FrozenRegion;
 use super::step_table::StepTable;
-use super::zeroed::Zeroed;
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use arrow::array::{FixedSizeBinaryArray, RecordBatch, RecordBatchReader};
-use arrow::buffer::Buffer;
+use arrow::array::{RecordBatch, RecordBatchReader};
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
-use bytes::Bytes;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -24,32 +20,7 @@ const MIN_CHUNK: u64 = 1 << 12;
 /// The size of a chunk's columns in bytes, above which a chunk has fewer rows.
 const CHUNK_BYTES: u64 = 16 << 20;
 
-struct SharedRows(Arc<FrozenRegion>);
-
-impl AsRef<[u8]> for SharedRows {
-    fn as_ref(&self) -> &[u8] {
-        self.0.bytes()
-    }
-}
-
 impl StepTable {
-    /// Returns the rows as Arrow's `FixedSizeBinary(stride)`. The array shares the table's memory; a view's
-    /// rows are copied.
-    ///
-    /// # Errors
-    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if the copy cannot be allocated.
-    pub fn rows_array(&self) -> Result<FixedSizeBinaryArray> {
-        let buffer = match self.rows() {
-            Some(_) => Buffer::from(Bytes::from_owner(SharedRows(Arc::clone(&self.rows)))),
-            None => {
-                let mut rows = Zeroed::new(self.num_bytes() as usize)?;
-                self.copy_all_rows(rows.bytes_mut(), CancellationToken::never())?;
-                Buffer::from(Bytes::from_owner(rows))
-            }
-        };
-        Ok(FixedSizeBinaryArray::try_new(self.layout.stride() as i32, buffer, None).map_err(std::io::Error::other)?)
-    }
-
     /// Returns the columns of [`column_reader`](StepTable::column_reader).
     #[must_use]
     pub fn schema(&self) -> SchemaRef {

@@ -8,7 +8,6 @@
 //! A result that is larger than memory goes to a file in the same way and is mapped from there.
 
 use super::categories::{MAX_CATEGORIES, is_categorical};
-use super::chosen_columns::ChosenColumns;
 use super::element::ElementType;
 use super::materialize_options::MaterializeOptions;
 use super::memory::{check_memory, memory_limit};
@@ -46,7 +45,7 @@ impl Query {
     /// `ev_legal` is the rules' mask, and the ids are 0. A column `tile_65536_mask` becomes an extra column of the
     /// table if a row has a tile of 65,536; without that column, such a tile counts as 32,768, and `progress` gets a
     /// warning if a row may have one. `progress` also gets a warning for columns that the query computes, or that come
-    /// from the user's tables, and that the rows leave out, unless the options choose the columns of a row.
+    /// from the user's tables, and that the rows leave out.
     ///
     /// If a query only filters and selects rows of one table, they have that table's order: `steps` is in the order of
     /// `(run_id, step_index)`. With an ORDER BY, rows have its order. Any other table is sorted by run, step and the bytes
@@ -65,13 +64,11 @@ impl Query {
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
         let started = Instant::now();
-        let chosen = ChosenColumns::new(&self.schema(), options)?;
-        let result = chosen.places.as_ref().map_or_else(|| Ok(self.clone()), |places| self.select(places))?;
-        let extra = &chosen.extra;
+        let extra = &options.extra;
         let narrow = WideColumns::default();
         let all =
-            RowWriter::new(&result.schema(), extra, options.chosen_ev, narrow, &MissingColumns::default())?.columns();
-        let needed = result.select(&all)?;
+            RowWriter::new(&self.schema(), extra, options.chosen_ev, narrow, &MissingColumns::default())?.columns();
+        let needed = self.select(&all)?;
         let shard = options.shard.map(|shard| shard.of_query(&needed, progress, cancel)).transpose()?;
         let (categories, wide) = match shard {
             Some(_) => (categories_of(&needed, extra, cancel)?, wide_columns_of(&needed, extra, cancel)?),
@@ -96,11 +93,10 @@ impl Query {
             seconds = started.elapsed().as_secs_f64(),
             "materialized a query"
         );
-        let unused = if options.columns.is_none() { result.unused_columns(&all) } else { Vec::new() };
+        let unused = self.unused_columns(&all);
         if !unused.is_empty() {
             progress.warn(&format!(
-                "the table leaves out these columns of the query: {}; to keep a column, name it in `extra`, or choose \
-                 all columns of a row with `columns`",
+                "the table leaves out these columns of the query: {}; to keep a column, name it in `extra`",
                 unused.join(", ")
             ));
         }

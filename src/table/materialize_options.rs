@@ -17,12 +17,6 @@ pub struct MaterializeOptions {
     /// column of several values per row.
     #[setters(skip)]
     pub extra: Vec<String>,
-    /// The columns of the query that a row gets, instead of all columns of a step and `extra`. `board` must be one of
-    /// them. `ev_values` stands for `ev_up`, `ev_down`, `ev_left` and `ev_right`. Columns that a step does not have
-    /// become extra columns, in this order. `run_id`, `step_index` and `tile_65536_mask` are always kept. Other columns
-    /// of a step that are not named are not read; their fields have the values of missing columns.
-    #[setters(skip)]
-    pub columns: Option<Vec<String>>,
     /// The value of the chosen branch.
     pub chosen_ev: ChosenEv,
     /// The memory limit for the rows in bytes; `None` = the memory that the system has available.
@@ -58,13 +52,6 @@ impl FromStr for ChosenEv {
 }
 
 impl MaterializeOptions {
-    /// Sets the columns of a row.
-    #[must_use]
-    pub fn with_columns<S: Into<String>>(mut self, columns: impl IntoIterator<Item = S>) -> Self {
-        self.columns = Some(columns.into_iter().map(Into::into).collect());
-        self
-    }
-
     /// Sets the extra columns.
     #[must_use]
     pub fn with_extra<S: Into<String>>(mut self, extra: impl IntoIterator<Item = S>) -> Self {

@@ -17,7 +17,7 @@
 //! | `memory.rs`, `zeroed.rs` | the mapping of the rows: reserve, trim, freeze; the heap memory of batches |
 //! | `file_identity.rs` | the identity of a mapped file |
 //! | `runs.rs`, `selection.rs` | score and engine of the runs; the rows of a view |
-//! | `materialize_options.rs`, `chosen_columns.rs` | the options of a query run; the columns that its rows get |
+//! | `materialize_options.rs` | the options of a query run |
 //! | `fingerprint.rs` | the fingerprint of rows and their order |
 //! | `batch_schema.rs`, `arena.rs`, `batch.rs` | the columns of a batch; their memory; their Arrow form |
 //! | `attached.rs` | columns whose values lie in arrays beside the rows |
@@ -46,7 +46,6 @@ mod attached;
 mod batch;
 mod batch_schema;
 mod categories;
-mod chosen_columns;
 mod column_pointers;
 mod condition;
 mod element;

@@ -82,15 +82,6 @@ impl HeldOut {
 }
 
 impl StepTable {
-    /// Splits the table by run into two views `(train, val)`. It is
-    /// [`train_test_split`](StepTable::train_test_split) with [`SplitUnit::Run`].
-    ///
-    /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) unless `val` is between 0 and 1.
-    pub fn split(&self, val: f64, seed: u64) -> Result<(StepTable, StepTable)> {
-        self.split_unless_cancelled("val", val, seed, SplitUnit::Run, CancellationToken::never())
-    }
-
     /// Splits the table into two views `(train, test)`. They are disjoint and together have all rows. The second view
     /// has approximately the share `test_size` of the runs or steps.
     ///
@@ -104,20 +95,19 @@ impl StepTable {
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) unless `test_size` is between 0 and 1; any error of reading
     /// the archive's runs.
     pub fn train_test_split(&self, test_size: f64, seed: u64, unit: SplitUnit) -> Result<(StepTable, StepTable)> {
-        self.split_unless_cancelled("test_size", test_size, seed, unit, CancellationToken::never())
+        self.split_unless_cancelled(test_size, seed, unit, CancellationToken::never())
     }
 
     /// Does the same as [`train_test_split`](StepTable::train_test_split), and checks for cancellation every few
-    /// milliseconds. `argument` names the share in an error.
+    /// milliseconds.
     pub(crate) fn split_unless_cancelled(
         &self,
-        argument: &'static str,
-        share: f64,
+        test_size: f64,
         seed: u64,
         unit: SplitUnit,
         cancel: &CancellationToken,
     ) -> Result<(StepTable, StepTable)> {
-        let (train, test) = self.split_by(&HeldOut::new(argument, share, seed, unit)?, unit, cancel)?;
+        let (train, test) = self.split_by(&HeldOut::new("test_size", test_size, seed, unit)?, unit, cancel)?;
         Ok((self.of_selection(train), self.of_selection(test)))
     }
 

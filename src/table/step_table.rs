@@ -140,7 +140,8 @@ impl StepTable {
         self.view_fingerprint.as_ref().unwrap_or(&self.whole_fingerprint)
     }
 
-    /// Returns whether this is a view, as [`filter`](StepTable::filter) and [`split`](StepTable::split) return. A
+    /// Returns whether this is a view, as [`filter`](StepTable::filter) and [`train_test_split`](StepTable::train_test_split)
+    /// return. A
     /// view shows some of a table's rows.
     #[must_use]
     pub fn is_view(&self) -> bool {

@@ -3,7 +3,7 @@
 //! The count covers all threads, so the test runs in a separate process without other tests.
 
 use crate::support::Games;
-use a2store::{CancellationToken, LoaderOptions, MaterializeOptions, Sampling, TokenType, no_params};
+use a2store::{CancellationToken, LoaderOptions, MaterializeOptions, Sampling, SplitUnit, TokenType, no_params};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
@@ -113,7 +113,7 @@ fn making_batches_allocates_nothing_after_the_first() {
     let query = games.archive.sql("SELECT * FROM steps", no_params()).unwrap();
     let options = MaterializeOptions::default().with_extra(["engine", "max_score"]);
     let table = query.materialize(&options, &(), &CancellationToken::new()).unwrap();
-    let (view, _) = table.split(0.3, 0).unwrap();
+    let (view, _) = table.train_test_split(0.3, 0, SplitUnit::Run).unwrap();
     let mut counted = 0;
     for table in [&table, &view] {
         for prefetch in [0, 1, 4] {

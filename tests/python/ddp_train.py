@@ -89,7 +89,7 @@ def shared_table(folder: Path) -> a2store.StepTable:
 
 def train(folder: Path, source: str) -> dict[str, Any]:
     table = shared_table(folder)
-    training, held_out = table.split(val=0.1, seed=0)
+    training, held_out = table.train_test_split(0.1, seed=0)
     if source == "query":
         archive = a2store.open(folder / "games.a2", version=11)
         query = archive.sql("SELECT * FROM steps WHERE has_evs AND run_id % 10 > 0")

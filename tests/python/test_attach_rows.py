@@ -76,7 +76,7 @@ def test_a_query_of_annotations(made: Made) -> None:
         assert_values(batch, "policy_p1", values)
         seen += len(batch)
     assert seen == len(table)
-    for view in (table.filter(run_ids=[2]), *table.split(0.5, seed=2)):
+    for view in (table.filter(run_ids=[2]), *table.train_test_split(0.5, seed=2)):
         assert_values(view.take(np.arange(len(view))), "policy_p1", values)
     column = pa.table(table)["policy_p1"].combine_chunks()
     assert column.type == pa.list_(pa.field("item", pa.float32(), nullable=False), 4)

@@ -178,7 +178,7 @@ def test_a_table_has_scores_engines_and_phases_of_its_runs(
         late = np.asarray(known.filter(phase="mid"))["board"]
         tiles = oracle.tokens(np.asarray(known)["board"]).max(axis=1)
         np.testing.assert_array_equal(late, np.asarray(known)["board"][(tiles >= 10) & (tiles < 12)])
-    train, val = table.split(0.3, seed=1)
+    train, val = table.train_test_split(0.3, seed=1)
     assert not set(np.asarray(train)["run_id"].tolist()) & set(np.asarray(val)["run_id"].tolist())
     assert len(train) + len(val) == len(table)
     assert len(set(row_keys(table.loader(128, seed=2)).tolist())) == len(table)

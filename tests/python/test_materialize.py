@@ -271,7 +271,6 @@ def test_an_empty_table(archive: a2store.Archive, tmp_path: Path) -> None:
         assert (len(table), table.nbytes, table.stride) == (0, 0, 40)
         assert np.asarray(table).shape == (0,)
         assert pa.table(table).num_rows == 0
-        assert len(pa.array(table.rows_array())) == 0
         assert len(table.take([])) == 0
         assert list(table.loader()) == []
         with pytest.raises(IndexError):

@@ -70,18 +70,6 @@ def assert_drawn_by(rows: Array, weights: Array) -> None:
 COLUMNS = ["run_id", "step_index"]
 
 
-def test_replacement(table: a2store.StepTable, all_keys: Array) -> None:
-    options: dict[str, Any] = {"replacement": True, "num_samples": 20 * len(table), "columns": COLUMNS}
-    first = rows_of(table.loader(4096, seed=1, **options), all_keys)
-    assert len(first) == 20 * len(table)
-    assert_drawn_by(first, np.ones(len(table)))
-    assert_same(rows_of(table.loader(977, seed=1, **options), all_keys), first)
-    for seed, epoch in [(2, 0), (1, 1)]:
-        drawn = rows_of(table.loader(4096, seed=seed, epoch=epoch, **options), all_keys)
-        assert_drawn_by(drawn, np.ones(len(table)))
-        assert (drawn == first).sum() < 100
-
-
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_weights(
     archive: a2store.Archive, table: a2store.StepTable, all_keys: Array, steps: dict[str, Array], name: str
@@ -284,39 +272,3 @@ def test_too_many_strata(archive: a2store.Archive) -> None:
     table = archive.sql(f"{sql} 4097").materialize(extra=["number"], progress=False)
     with pytest.raises(a2store.ColumnError, match=r"number.*4096"):
         table.loader(strata="number")
-
-
-@pytest.mark.parametrize("num_rows", [1, 255, 20_000, 20_003])
-@pytest.mark.parametrize("window", [1, 300, 1024, 2000, 10**9])
-def test_windows(archive: a2store.Archive, all_keys: Array, num_rows: int, window: int) -> None:
-    table = archive.sql(f"SELECT * FROM steps LIMIT {num_rows}").materialize(progress=False)
-    rows = rows_of(table.loader(256, window=window, seed=1), all_keys)
-    assert_same(np.sort(rows), np.arange(num_rows))
-    # A window is 256 whole blocks of a power of two rows; the table's last block may be shorter.
-    block = 2 ** (max(window // 256, 1).bit_length() - 1)
-    size = 256 * block
-    start, num_windows = 0, 0
-    while start < num_rows:
-        ends = sorted({min(end, num_rows) for end in (start + size, start + size - block + num_rows % block)})
-        blocks = [np.unique(rows[start:end] // block, return_counts=True) for end in ends]
-        whole = [
-            end
-            for end, (found, counts) in zip(ends, blocks, strict=True)
-            if len(found) <= 256 and (counts == np.minimum(block, num_rows - found * block)).all()
-        ]
-        assert whole, f"no window begins at {start}"
-        start, num_windows = whole[-1], num_windows + 1
-    assert num_windows == -(-num_rows // size)
-    assert_same(rows_of(table.loader(999, window=window, seed=1), all_keys), rows)
-    if num_rows < 1000:
-        return
-    # Rows are shuffled within a window, whose rows come from the whole table.
-    assert (np.diff(rows) == 1).sum() < 100
-    assert 0.4 * num_rows < rows[:256].mean() < 0.6 * num_rows
-    for seed, epoch in [(2, 0), (1, 1)]:
-        other = rows_of(table.loader(256, window=window, seed=seed, epoch=epoch), all_keys)
-        assert (other == rows).sum() < 12
-    view = table.filter(run_ids=range(0, 40, 2))
-    run_ids = all_keys[:num_rows] >> np.uint64(32)
-    expected = np.flatnonzero((run_ids < 40) & (run_ids % np.uint64(2) == 0))
-    assert_same(np.sort(rows_of(view.loader(100, window=window), all_keys)), expected)

@@ -55,7 +55,7 @@ def own(archive: a2store.Archive) -> a2store.StepTable:
 def test_every_way_to_start_a_process(own: a2store.StepTable, tmp_path: Path, method: str) -> None:
     own.save(tmp_path / "table.npy", progress=False)
     mapped = a2store.StepTable.load(tmp_path / "table.npy", mmap=True)
-    tables = [own, own.filter(phase=["mid", "late"]), own.split(0.3)[1], own.filter(run_ids=[]), mapped]
+    tables = [own, own.filter(phase=["mid", "late"]), own.train_test_split(0.3)[1], own.filter(run_ids=[]), mapped]
     with multiprocessing.get_context(method).Pool(2) as pool:
         found = pool.map(digests, [tables] * 3, chunksize=1)
     assert found == [digests(tables)] * 3

@@ -114,7 +114,6 @@ def limited(folder: Path, work: str, more: int) -> str:
         "table.take(indices)",
         "table.take_rows(indices)",
         "np.asarray(view)",
-        "view.rows_array()",
         "next(iter(table.loader(1_500_000, prefetch=0)))",
         "next(iter(table.loader(1_500_000, prefetch=2)))",
     ],
@@ -122,7 +121,7 @@ def limited(folder: Path, work: str, more: int) -> str:
 def test_a_failed_allocation_raises_memory_error(many: Path, ask: str) -> None:
     work = f"""
 indices = np.arange({ROWS})[::-1].copy()
-view = table.split(0.4)[0]
+view = table.train_test_split(0.4)[0]
 limit()
 try:
     {ask}
@@ -190,7 +189,7 @@ import numpy as np
 import a2store
 raise_ = ctypes.CDLL(None)["raise"]
 table = a2store.StepTable.load(sys.argv[1] + "/rows.npy", mmap=True)
-view = table.split(0.0)[0]
+view = table.train_test_split(0.0)[0]
 indices = np.arange(3_500_000) % len(table)
 def was_stopped(work):
     ended = []

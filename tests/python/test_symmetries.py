@@ -181,22 +181,6 @@ def test_other_seeds_and_epochs(table: a2store.StepTable, symmetric: Columns, ch
     assert 0.1 < same.mean() < 0.15
 
 
-@pytest.mark.parametrize(
-    "columns", [["tokens"], ["move"], ["ev_values"], ["ev_legal"], ["board"], ["ev_legal", "move"]]
-)
-def test_each_column_alone(table: a2store.StepTable, symmetric: Columns, columns: list[str]) -> None:
-    found = served([table.loader(1000, seed=1, symmetries=True, columns=[*columns, "run_id", "step_index"])])
-    for name in columns:
-        assert_same(found[name], symmetric[name], name)
-
-
-@pytest.mark.parametrize("tokens", ["int32", "int64"])
-def test_wide_tokens(table: a2store.StepTable, symmetric: Columns, tokens: Any) -> None:
-    found = served([table.loader(1000, seed=1, symmetries=True, tokens=tokens)])
-    assert_same(found["tokens"], symmetric["tokens"].astype(tokens))
-    assert_same(found["move"], symmetric["move"])
-
-
 def test_a_missing_move_stays_missing(archive: a2store.Archive, original: Columns) -> None:
     table = archive.sql("SELECT * EXCEPT (move) FROM steps").materialize(progress=False)
     found = served([table.loader(1000, seed=1, symmetries=True)])

@@ -74,20 +74,11 @@ def test_asarray_is_a_read_only_view(table: a2store.StepTable) -> None:
     assert np.shares_memory(rows, again)
     assert rows.ctypes.data == again.ctypes.data
     assert rows.ctypes.data % 64 == 0
-    binary = pa.array(table.rows_array())
-    assert binary.buffers()[1].address == rows.ctypes.data
     copy = np.array(table)
     assert copy.flags.writeable
     assert not np.shares_memory(rows, copy)
     with pytest.raises(ValueError, match="copy"):
         np.asarray(table, dtype="V32", copy=False)
-
-
-def test_rows_array_has_the_bytes(table: a2store.StepTable) -> None:
-    binary = pa.array(table.rows_array())
-    assert binary.type == pa.binary(32)
-    assert (len(binary), binary.null_count, len(table.rows_array())) == (len(table), 0, len(table))
-    assert b"".join(binary.to_pylist()) == np.asarray(table).tobytes()
 
 
 def test_columns(table: a2store.StepTable, expected: dict[str, Array]) -> None:

@@ -70,7 +70,7 @@ def table(archive: a2store.Archive) -> a2store.StepTable:
 
 def test_conditions_select_what_duckdb_selects(archive: a2store.Archive, table: a2store.StepTable) -> None:
     rng = random.Random(5)
-    views = [table, table.filter(phase=["mid", "late"]), table.split(0.4, seed=3)[1]]
+    views = [table, table.filter(phase=["mid", "late"]), table.train_test_split(0.4, seed=3)[1]]
     sizes = []
     with duckdb.connect() as connection:
         connection.read_parquet(archive.files("steps")).create_view("steps")
@@ -165,7 +165,7 @@ def test_train_test_split(archive: a2store.Archive, table: a2store.StepTable, un
         if unit == "run":
             assert not set(train["run_id"].tolist()) & set(test["run_id"].tolist())
             assert [side.fingerprint for side in (train, test)] == [
-                side.fingerprint for side in table.split(share, seed=5)
+                side.fingerprint for side in table.train_test_split(share, seed=5)
             ]
         else:
             # Five standard deviations of a binomial distribution.

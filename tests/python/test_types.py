@@ -61,7 +61,6 @@ def make(folder: Path) -> Iterator[Any]:
     table = query.materialize(progress=False)
     yield table
     yield query.materialize(shard=(0, 1), progress=False).shard
-    yield table.rows_array()
     yield table.take([0])
     yield table.loader()
     yield iter(table.loader())

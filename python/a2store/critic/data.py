@@ -239,7 +239,7 @@ class CriticData:
         >>> train.num_runs + val.num_runs
         20
         """
-        train_table, val_table = self.table.split(val, seed=seed)
+        train_table, val_table = self.table.train_test_split(val, seed=seed)
         plain = {"shuffle": False, "drop_last": False, "symmetries": False, "window": None}
         return self._part(train_table, {}), self._part(val_table, plain)
 
