@@ -22,91 +22,6 @@ def all_keys(steps: dict[str, Array]) -> Array:
     return steps["run_id"].astype("u8") << np.uint64(32) | steps["step_index"]
 
 
-@pytest.mark.parametrize("prefetch", [0, 1, 5])
-@pytest.mark.parametrize("batch_size", [1000, 4096, 30_000])
-@pytest.mark.parametrize("world_size", [1, 2, 3])
-def test_an_epoch_serves_every_row_once(
-    table: a2store.StepTable, all_keys: Array, world_size: int, batch_size: int, prefetch: int
-) -> None:
-    options: dict[str, Any] = {"batch_size": batch_size, "world_size": world_size, "seed": 1, "prefetch": prefetch}
-    loaders = [table.loader(rank=rank, **options) for rank in range(world_size)]
-    ranks = [list(loader) for loader in loaders]
-    num_steps = -(-len(table) // (batch_size * world_size))
-    assert [len(loader) for loader in loaders] == [num_steps] * world_size
-    assert [len(batches) for batches in ranks] == [num_steps] * world_size
-    served = [row_keys(batches) for batches in ranks]
-    assert_same(np.sort(np.concatenate(served)), all_keys)
-    for batches in ranks:
-        assert [len(batch) for batch in batches[:-1]] == [batch_size] * (num_steps - 1)
-    last = [len(batches[-1]) for batches in ranks]
-    assert max(last) - min(last) <= 1
-    # In each step, the ranks together serve the same rows as one rank with a batch of the total size.
-    alone = list(table.loader(batch_size * world_size, seed=1))
-    for step, batch in enumerate(alone):
-        assert_same(row_keys(batches[step] for batches in ranks), row_keys([batch]))
-
-
-def test_orders(table: a2store.StepTable, all_keys: Array) -> None:
-    def order(seed: int, epoch: int, batch_size: int = 4096) -> Array:
-        return row_keys(table.loader(batch_size, seed=seed, epoch=epoch))
-
-    first = order(1, 0)
-    assert_same(order(1, 0), first)
-    assert_same(order(1, 0, 777), first)
-    for other in (order(1, 1), order(2, 0), order(2, 1), all_keys):
-        # Two unrelated orders agree in one place on average.
-        assert (other == first).sum() < 20
-        assert_same(np.sort(other), np.sort(first))
-    # Neighbours in the table are no longer neighbours.
-    positions = np.searchsorted(all_keys, first)
-    assert (np.abs(np.diff(positions)) == 1).sum() < 20
-    assert abs(np.corrcoef(positions, np.arange(len(positions)))[0, 1]) < 0.05
-
-
-def test_set_epoch(table: a2store.StepTable) -> None:
-    loader = table.loader(4096, seed=1)
-    assert (loader.epoch, loader.batch_size) == (0, 4096)
-    first = row_keys(loader)
-    # Each iteration serves the next epoch unless it is set.
-    for epoch in (1, 2):
-        assert (loader.epoch, loader.state_dict()["epoch"]) == (epoch, epoch - 1)
-        assert_same(row_keys(loader), row_keys(table.loader(4096, seed=1, epoch=epoch)))
-    loader.set_epoch(3)
-    assert loader.epoch == 3
-    assert_same(row_keys(loader), row_keys(table.loader(4096, seed=1, epoch=3)))
-    loader.set_epoch(0)
-    assert_same(row_keys(loader), first)
-
-
-def test_without_shuffling_the_order_is_the_order_of_the_table(table: a2store.StepTable, all_keys: Array) -> None:
-    for epoch in (0, 1):
-        assert_same(row_keys(table.loader(999, shuffle=False, seed=epoch, epoch=epoch)), all_keys)
-
-
-def test_drop_last(table: a2store.StepTable, all_keys: Array) -> None:
-    for batch_size, world_size in [(4096, 1), (1000, 3), (len(table), 1), (len(table) // 2, 2)]:
-        ranks = [
-            table.loader(batch_size, shuffle=False, drop_last=True, rank=rank, world_size=world_size)
-            for rank in range(world_size)
-        ]
-        num_steps = len(table) // (batch_size * world_size)
-        assert num_steps > 0
-        batches = [list(loader) for loader in ranks]
-        assert [len(loader) for loader in ranks] == [num_steps] * world_size
-        assert {len(batch) for rank in batches for batch in rank} == {batch_size}
-        served = np.sort(np.concatenate([row_keys(rank) for rank in batches]))
-        assert_same(served, all_keys[: num_steps * batch_size * world_size])
-    assert list(table.loader(len(table) + 1, drop_last=True)) == []
-
-
-def test_more_ranks_than_rows(archive: a2store.Archive) -> None:
-    table = archive.sql("SELECT * FROM steps LIMIT 3").materialize(progress=False)
-    ranks = [list(table.loader(2, rank=rank, world_size=5)) for rank in range(5)]
-    assert [len(batches) for batches in ranks] == [1] * 5
-    assert sorted(len(batches[0]) for batches in ranks) == [0, 0, 1, 1, 1]
-    assert len(set(row_keys(batch for batches in ranks for batch in batches).tolist())) == 3
-
-
 def test_batches_hold_the_tables_values(table: a2store.StepTable, all_keys: Array) -> None:
     rows = np.asarray(table)
     for batch in table.loader(3000, seed=5):
@@ -151,25 +66,6 @@ def test_columns(table: a2store.StepTable, columns: list[str]) -> None:
             assert name not in batch
 
 
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ({"batch_size": 0}, "batch_size"),
-        ({"batch_size": 2**40}, "batch_size"),
-        ({"world_size": 0}, "world_size"),
-        ({"rank": 1}, "rank"),
-        ({"rank": 3, "world_size": 3}, "rank"),
-        ({"prefetch": 10**6}, "prefetch"),
-        ({"tokens": "float32"}, "tokens"),
-        ({"columns": ["phase"]}, "columns"),
-        ({"columns": ["move", "move"]}, "columns"),
-    ],
-)
-def test_options_outside_their_range(table: a2store.StepTable, options: dict[str, Any], name: str) -> None:
-    with pytest.raises(ValueError, match=name):
-        table.loader(**options)
-
-
 INTEGERS = ["batch_size", "seed", "rank", "world_size", "epoch", "prefetch", "num_samples", "window"]
 
 
@@ -196,7 +92,7 @@ def test_integers_of_tables(table: a2store.StepTable) -> None:
     loader = table.loader()
     asked: list[Callable[[Any], object]] = [
         loader.set_epoch,
-        lambda seed: table.split(0.1, seed=seed),
+        lambda seed: table.train_test_split(0.1, seed=seed),
         lambda score: table.filter(min_score=score),
     ]
     for ask in asked:
@@ -239,24 +135,6 @@ def test_an_array_alone_keeps_its_memory(table: a2store.StepTable) -> None:
         del batch
     for view, copy in zip(kept, copies, strict=True):
         assert_same(view, copy)
-
-
-def test_a_loop_that_breaks_and_starts_again(table: a2store.StepTable) -> None:
-    for prefetch in (0, 1, 3):
-        loader = table.loader(500, seed=4, prefetch=prefetch)
-        for epoch, stop_at in enumerate((0, 1, 5)):
-            whole = row_keys(table.loader(500, seed=4, epoch=epoch))
-            for number, batch in enumerate(loader):
-                if number == stop_at:
-                    assert_same(row_keys([batch]), whole[500 * number : 500 * (number + 1)])
-                    break
-            gc.collect()
-        # An iterator that is dropped unused, and an iterator that is used after its end.
-        iter(loader)
-        batches = iter(loader)
-        assert_same(row_keys(batches), row_keys(table.loader(500, seed=4, epoch=3)))
-        assert list(batches) == []
-        assert next(batches, None) is None
 
 
 def test_the_length_hint_counts_down(table: a2store.StepTable) -> None:

@@ -15,47 +15,10 @@ from compare import assert_same, row_keys
 from oracle import Array
 
 
-def epoch_keys(loaders: list[a2store.Loader]) -> Array:
-    """Return the rest of the epoch as all ranks together serve it: step by step, in the order of the ranks."""
-    return row_keys(batch for step in zip(*loaders, strict=True) for batch in step)
-
-
 @pytest.fixture(scope="module")
 def stream(table: a2store.StepTable) -> Array:
     """Return the whole epoch 2 of seed 1."""
     return row_keys(table.loader(4096, seed=1, epoch=2))
-
-
-@pytest.mark.parametrize("shuffle", [True, False])
-@pytest.mark.parametrize("prefetch", [0, 3])
-@pytest.mark.parametrize(("batch_size", "world_size"), [(500, 1), (501, 1), (1200, 2), (97, 3), (30_000, 1), (500, 4)])
-def test_the_rest_of_an_epoch_on_another_topology(
-    table: a2store.StepTable, batch_size: int, world_size: int, prefetch: int, shuffle: bool
-) -> None:
-    order: dict[str, Any] = {"seed": 1, "epoch": 2, "shuffle": shuffle}
-    whole = row_keys(table.loader(4096, **order))
-    before = [table.loader(700, rank=rank, world_size=2, prefetch=prefetch, **order) for rank in range(2)]
-    served = [list(islice(loader, 5)) for loader in before]
-    states = [loader.state_dict() for loader in before]
-    assert states[0] == states[1]
-    assert states[0]["position"] == 5 * 2 * 700
-    # The state goes through JSON, as in a checkpoint.
-    state = json.loads(json.dumps(states[0]))
-    after = [
-        table.loader(batch_size, rank=rank, world_size=world_size, prefetch=prefetch, seed=1, shuffle=shuffle)
-        for rank in range(world_size)
-    ]
-    for loader in after:
-        loader.load_state_dict(state)
-        assert loader.epoch == 2
-        assert loader.state_dict() == state
-        # A training loop over epochs sets it too.
-        loader.set_epoch(2)
-    assert_same(epoch_keys(after), whole[7000:])
-    both = [batch for step in zip(*served, strict=True) for batch in step]
-    assert_same(row_keys(both), whole[:7000])
-    # Only the next iteration resumes; the following one is the whole next epoch.
-    assert_same(epoch_keys(after), row_keys(table.loader(4096, **{**order, "epoch": 3})))
 
 
 def test_the_state_counts_served_batches(table: a2store.StepTable) -> None:
@@ -71,27 +34,6 @@ def test_the_state_counts_served_batches(table: a2store.StepTable) -> None:
     assert table.loader(shuffle=False).state_dict()["order"] == "sequential"
     loader.set_epoch(1)
     assert (loader.state_dict()["position"], loader.state_dict()["epoch"]) == (0, 1)
-
-
-def test_the_end_of_an_epoch(table: a2store.StepTable) -> None:
-    loader = table.loader(1000, seed=1)
-    whole = row_keys(loader)
-    state = loader.state_dict()
-    resumed = table.loader(2000, seed=1)
-    resumed.load_state_dict(state)
-    following = row_keys(table.loader(2000, seed=1, epoch=1))
-    assert resumed.epoch == 1
-    assert_same(row_keys(resumed), following)
-    resumed.load_state_dict(state)
-    resumed.set_epoch(1)
-    assert_same(row_keys(resumed), following)
-    # A loop that asks for the epoch of the state gets the rest of it, which has no rows.
-    resumed.load_state_dict(state)
-    resumed.set_epoch(0)
-    assert list(resumed) == []
-    assert_same(row_keys(resumed), following)
-    resumed.set_epoch(0)
-    assert_same(row_keys(resumed), whole)
 
 
 def test_a_state_with_drop_last(table: a2store.StepTable, stream: Array) -> None:
@@ -115,53 +57,10 @@ def test_a_state_of_an_equal_table(archive: a2store.Archive, table: a2store.Step
     assert_same(row_keys(resumed), stream[3000:])
 
 
-ORDERS: list[dict[str, Any]] = [
-    {"replacement": True},
-    {"replacement": True, "num_samples": 9000},
-    {"weights": "step"},
-    {"weights": "step", "num_samples": 50_000, "symmetries": True},
-    {"strata": "phase"},
-    {"strata": "phase", "quotas": {"early": 0.3, "late": 0.7}, "num_samples": 50_000},
-    {"window": 600},
-    {"window": 3000, "symmetries": True},
-    {"symmetries": True},
-    {"shuffle": False, "symmetries": True},
-]
-
-
 @pytest.fixture(scope="module")
 def with_extras(archive: a2store.Archive) -> a2store.StepTable:
     sql = "SELECT *, CAST(step_index AS FLOAT) AS step FROM steps"
     return archive.sql(sql).materialize(extra=["step", "phase"], progress=False)
-
-
-@pytest.mark.parametrize("order", ORDERS, ids=str)
-@pytest.mark.parametrize(("batch_size", "world_size"), [(500, 1), (97, 3)])
-def test_every_order_resumes_on_another_topology(
-    with_extras: a2store.StepTable, order: dict[str, Any], batch_size: int, world_size: int
-) -> None:
-    def loaders(batch_size: int, world_size: int, epoch: int) -> list[a2store.Loader]:
-        options: dict[str, Any] = {"world_size": world_size, "seed": 1, "epoch": epoch, **order}
-        return [with_extras.loader(batch_size, rank=rank, **options) for rank in range(world_size)]
-
-    def stream(loaders: list[a2store.Loader]) -> Array:
-        batches = [batch for step in zip(*loaders, strict=True) for batch in step]
-        return np.stack([row_keys(batches), np.concatenate([batch.board for batch in batches])])
-
-    whole = stream(loaders(4096, 1, 2))
-    before = loaders(700, 2, 2)
-    for loader in before:
-        for _ in islice(loader, 5):
-            pass
-    states = [loader.state_dict() for loader in before]
-    assert states[0] == states[1]
-    state = json.loads(json.dumps(states[0]))
-    after = loaders(batch_size, world_size, 0)
-    for loader in after:
-        loader.load_state_dict(state)
-        assert loader.state_dict() == state
-    assert_same(stream(after), whole[:, 7000:])
-    assert_same(stream(after), stream(loaders(4096, 1, 3)))
 
 
 def test_the_order_is_part_of_the_state(with_extras: a2store.StepTable) -> None:
