@@ -131,10 +131,10 @@ pub use cancellation::CancellationToken;
 pub use error::{Error, ErrorKind, Location, Result};
 pub use export::{ExportFormat, ExportOptions, ExportReport, convert};
 pub use format::{
-    Compression, Dataset, DatasetOptions, DatasetWriter, ExtractReport, JsonlOptions, JsonlReport, Macroxue,
-    MacroxuePack, MacroxuePackWriter, PackBuilder, PackDat, PackDatWriter, PackIter, PackOptions, PackReader,
-    PackReport, PackStats, RunFormat, RunKind, RunSlice, Session, SessionOptions, SessionWriter, SourceFormat, StepRow,
-    ValidateOptions, ValidateReport, decode_run, encode_run, flatten, pack_folder, read_run, rebuild,
+    Compression, Dataset, DatasetWriter, ExtractReport, JsonlOptions, JsonlReport, Macroxue, MacroxuePack,
+    MacroxuePackWriter, PackBuilder, PackDat, PackDatWriter, PackIter, PackOptions, PackReader, PackReport, PackStats,
+    RunFormat, RunKind, RunSlice, Session, SessionOptions, SessionWriter, SourceFormat, StepRow, ValidateOptions,
+    ValidateReport, decode_run, encode_run, flatten, pack_folder, read_run, rebuild,
 };
 pub use loader::{Batches, Loader, LoaderOptions, LoaderState, Permutation, Sampling, mix};
 pub use progress::{Progress, ProgressBar, Unit};

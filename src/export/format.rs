@@ -99,9 +99,9 @@ impl ExportFormat {
         matches!(self, ExportFormat::Npy | ExportFormat::Session | ExportFormat::Macroxue)
     }
 
-    /// Returns whether the original run file is written, if there is one.
+    /// Returns whether the run file that a run came from is written, if it has the right format.
     pub(super) fn uses_run_file(self) -> bool {
-        matches!(self, ExportFormat::Original | ExportFormat::A2pack | ExportFormat::Jsonl)
+        self.is_run_files() || matches!(self, ExportFormat::A2pack | ExportFormat::Jsonl)
     }
 }
 

@@ -58,6 +58,9 @@ impl ExportOptions {
             let expected = format!("{} with append", names(ExportFormat::can_append));
             return Err(Error::argument("format", expected, self.format));
         }
+        if self.shard_rows == Some(0) {
+            return Err(Error::argument("shard_rows", "at least 1", 0));
+        }
         if self.shard_rows.is_some() && !self.format.has_shards() {
             let expected = format!("{} with shard_rows", names(ExportFormat::has_shards));
             return Err(Error::argument("format", expected, self.format));

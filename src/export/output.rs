@@ -6,8 +6,8 @@ use super::losses::Part;
 use super::options::ExportOptions;
 use crate::error::{Error, Result};
 use crate::format::{
-    DatasetOptions, DatasetWriter, MacroxuePackWriter, PackBuilder, PackDatWriter, PackOptions, RunFormat,
-    SessionOptions, SessionWriter, encode_run, put_run, put_steps, run_uuid,
+    DatasetWriter, MacroxuePackWriter, PackBuilder, PackDatWriter, PackOptions, RunFormat, SessionOptions,
+    SessionWriter, encode_run, put_run, put_steps, run_uuid,
 };
 use crate::publish::{Published, Staged, parent};
 use crate::run::Run;
@@ -86,9 +86,10 @@ impl Output {
                 Ok(of_writer(path, writer, |writer, run| writer.push(run), PackDatWriter::finish))
             }
             ExportFormat::Npy => {
-                let dataset = DatasetOptions { shard_rows, ..DatasetOptions::default() };
-                let writer =
-                    if appends(out) { DatasetWriter::append(out)? } else { DatasetWriter::create(out, dataset)? };
+                let writer = match appends(out) {
+                    true => DatasetWriter::append(out)?,
+                    false => DatasetWriter::create(out, shard_rows)?,
+                };
                 Ok(of_writer(path, writer, |writer, run| writer.push(run).map(drop), DatasetWriter::finish))
             }
             ExportFormat::Macroxue => {

@@ -81,7 +81,7 @@ impl RunsToWrite<'_> {
         match self {
             RunsToWrite::Stored { archive, run_ids } => {
                 let make = |stored: StoredRun| {
-                    let file = stored.original()?.filter(|_| with_files);
+                    let file = if with_files { stored.original()? } else { None };
                     let file = file.map(|(format, bytes)| (format, bytes.into_owned()));
                     let StoredRun { run_id, run, game_steps, .. } = stored;
                     Ok(make(RunToWrite { id: run_id.into(), run, file, game_steps }))

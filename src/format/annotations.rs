@@ -331,7 +331,7 @@ impl StudentBins {
         }
         let bytes = FileBytes::map(path)?;
         let located = |error: Error| error.of_header().with_path(path);
-        let header = NpyMatrix::parse_per_move(&bytes).map_err(located)?;
+        let header = NpyMatrix::parse(&bytes, true).map_err(located)?;
         if header.dtype != "<f4" {
             return Err(located(Error::decode(10, "type of the student bins", "<f4", header.dtype)));
         }

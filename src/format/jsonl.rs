@@ -44,9 +44,6 @@ pub struct JsonlOptions {
 /// The plain layout writes a chosen value above this as 1.0.
 const BEST: f32 = 1.0 - 1e-6;
 
-/// For each byte, the exponents of its two cells as text, each followed by a comma, and the text's length.
-static CELL_PAIRS: [([u8; 8], u8); 256] = cell_pairs();
-
 /// Returns the run's identifier in lines. It consists of the checksum of the run's file and the run's index.
 pub(crate) fn run_uuid(crc32c: u32, run_index: u64) -> String {
     format!("a2r-{crc32c:08x}-{run_index:08x}")
@@ -157,18 +154,16 @@ fn put(out: &mut Vec<u8>, before: &[u8], value: impl serde::Serialize) {
 }
 
 fn put_exponents(out: &mut Vec<u8>, board: Board) {
-    let mut text = [0; 8 * 8];
-    let mut len = 0;
-    for pair in board.0.to_be_bytes() {
-        let (pair, pair_len) = CELL_PAIRS[usize::from(pair)];
-        if let Some(room) = text.get_mut(len..len + pair.len()) {
-            // The next pair overwrites the unused bytes.
-            room.copy_from_slice(&pair);
+    for cell in 0..16 {
+        let exp = (board.0 >> (60 - 4 * cell)) as u8 & 15;
+        if cell > 0 {
+            out.push(b',');
         }
-        len += usize::from(pair_len);
+        if exp >= 10 {
+            out.push(b'1');
+        }
+        out.push(b'0' + exp % 10);
     }
-    // Drops the last comma.
-    out.extend_from_slice(text.get(..len - 1).unwrap_or_default());
 }
 
 fn name(direction: Option<Move>) -> &'static [u8] {
@@ -179,29 +174,6 @@ fn name(direction: Option<Move>) -> &'static [u8] {
         Some(Move::Right) => b"\"RIGHT\"",
         None => b"null",
     }
-}
-
-const fn cell_pairs() -> [([u8; 8], u8); 256] {
-    let mut pairs = [([0; 8], 0); 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let exponents = [byte as u8 >> 4, byte as u8 & 15];
-        let (mut text, mut len) = ([0; 8], 0);
-        let mut cell = 0;
-        while cell < 2 {
-            if exponents[cell] >= 10 {
-                text[len] = b'1';
-                len += 1;
-            }
-            text[len] = b'0' + exponents[cell] % 10;
-            text[len + 1] = b',';
-            len += 2;
-            cell += 1;
-        }
-        pairs[byte] = (text, len as u8);
-        byte += 1;
-    }
-    pairs
 }
 
 #[cfg(test)]

@@ -16,8 +16,9 @@
 //! | `bytes`, `mapped`, `sqlite`, `staged_folder`, `ordered` | access to bytes, databases and folders; parallel work |
 //! | `samples` | runs for tests |
 //!
-//! A format is detected from the content of a file, never from its name. Invariant: decoding a file and encoding
-//! its run in the same format returns the same bytes, if one of the field's tools wrote the file.
+//! A format is detected from the content of a file, never from its name. Invariants: decoding a run file and encoding
+//! its run in the same format returns the same bytes, if one of the field's tools wrote the file. Other formats return
+//! the same contents; docs/formats.md says what is normalized.
 
 mod a2run2;
 mod a2t1;
@@ -48,7 +49,7 @@ mod staged_folder;
 mod walk;
 
 pub(crate) use annotations::AnnotationFolder;
-pub use dataset::{Dataset, DatasetOptions, DatasetWriter};
+pub use dataset::{Dataset, DatasetWriter};
 pub(crate) use detect::{Container, ContainerKind, Content, Opened, PREFIX_LEN, open_container, open_folder};
 pub use jsonl::JsonlOptions;
 pub(crate) use jsonl::{put_run, put_steps, run_uuid};

@@ -130,17 +130,13 @@ impl NpyHeader {
 impl NpyMatrix {
     /// Reads the header of a file.
     pub(crate) fn read(file: &File) -> Result<NpyMatrix> {
-        NpyMatrix::parse(&start_of(file)?)
+        NpyMatrix::parse(&start_of(file)?, false)
     }
 
-    fn parse(bytes: &[u8]) -> Result<NpyMatrix> {
-        let ((num_rows, values_per_row, dtype), len) = parse_start(bytes, parse_matrix)?;
-        Ok(NpyMatrix { len, num_rows, values_per_row, dtype })
-    }
-
-    /// Parses the header of an array of shape (rows, 4, n) at the start of a file's bytes. A row has 4 × n values.
-    pub(super) fn parse_per_move(bytes: &[u8]) -> Result<NpyMatrix> {
-        let ((num_rows, values_per_row, dtype), len) = parse_start(bytes, parse_per_move)?;
+    /// Parses the header at the start of a file's bytes. With `per_move`, the array has the shape (rows, 4, n), and a
+    /// row has 4 × n values.
+    pub(super) fn parse(bytes: &[u8], per_move: bool) -> Result<NpyMatrix> {
+        let ((num_rows, values_per_row, dtype), len) = parse_start(bytes, |text| parse_matrix(text, per_move))?;
         Ok(NpyMatrix { len, num_rows, values_per_row, dtype })
     }
 
@@ -179,7 +175,7 @@ fn start_of(file: &File) -> Result<Vec<u8>> {
 }
 
 /// Parses a header with `parse` for its text. Returns the result and the offset of the first row.
-fn parse_start<T>(bytes: &[u8], parse: fn(&str) -> Result<T, Malformed>) -> Result<(T, u64)> {
+fn parse_start<T>(bytes: &[u8], parse: impl Fn(&str) -> Result<T, Malformed>) -> Result<(T, u64)> {
     let mut reader = ByteReader::new(bytes);
     let magic = reader.array::<6>("NumPy's magic")?;
     if magic != *MAGIC {
@@ -271,28 +267,22 @@ fn parse_text(text: &str) -> Result<(Literal, Vec<Literal>), Malformed> {
 }
 
 /// Parses the number of rows, the values per row, and their type.
-fn parse_matrix(text: &str) -> Result<(u64, u64, String), Malformed> {
+fn parse_matrix(text: &str, per_move: bool) -> Result<(u64, u64, String), Malformed> {
     let (descr, shape) = parse_text(text)?;
-    let [Literal::Int(num_rows), Literal::Int(values_per_row)] = shape[..] else {
-        return malformed("shape", "two dimensions", format!("{} values", shape.len()));
+    let sizes = match shape[..] {
+        [Literal::Int(num_rows), Literal::Int(values)] if !per_move => Some((num_rows, values)),
+        [Literal::Int(num_rows), Literal::Int(4), Literal::Int(values)] if per_move => {
+            values.checked_mul(4).map(|values| (num_rows, values))
+        }
+        _ => None,
     };
-    match descr {
-        Literal::Text(dtype) => Ok((num_rows, values_per_row, dtype)),
-        _ => malformed("descr", "one type of numbers", "fields"),
-    }
-}
-
-/// Parses the number of rows, the values per row, and their type, of an array with a dimension for the four moves.
-fn parse_per_move(text: &str) -> Result<(u64, u64, String), Malformed> {
-    let (descr, shape) = parse_text(text)?;
-    let [Literal::Int(num_rows), Literal::Int(4), Literal::Int(per_move)] = shape[..] else {
-        let sizes = shape.iter().map(|size| if let Literal::Int(size) = size { size.to_string() } else { "?".into() });
-        return malformed("shape", "(rows, 4, values)", format!("({})", sizes.collect::<Vec<_>>().join(", ")));
-    };
-    match (descr, per_move.checked_mul(4)) {
-        (Literal::Text(dtype), Some(values_per_row)) => Ok((num_rows, values_per_row, dtype)),
-        (Literal::Text(_), None) => malformed("shape", "(rows, 4, values)", per_move.to_string()),
-        _ => malformed("descr", "one type of numbers", "fields"),
+    match (sizes, descr) {
+        (Some((num_rows, values_per_row)), Literal::Text(dtype)) => Ok((num_rows, values_per_row, dtype)),
+        (Some(_), _) => malformed("descr", "one type of numbers", "fields"),
+        (None, _) => {
+            let expected = if per_move { "(rows, 4, values)" } else { "two dimensions" };
+            malformed("shape", expected, format!("{} values", shape.len()))
+        }
     }
 }
 

@@ -37,4 +37,4 @@ mod tests;
 pub use reader::Dataset;
 pub(super) use reader::open_checked;
 pub(super) use row::has_rows;
-pub use writer::{DatasetOptions, DatasetWriter};
+pub use writer::DatasetWriter;

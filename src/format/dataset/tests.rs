@@ -10,8 +10,8 @@ use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-fn write(folder: &Path, runs: &[Run], options: DatasetOptions) {
-    let mut writer = DatasetWriter::create(folder, options).unwrap();
+fn write(folder: &Path, runs: &[Run], shard_rows: Option<u64>) {
+    let mut writer = DatasetWriter::create(folder, shard_rows).unwrap();
     for (id, run) in runs.iter().enumerate() {
         assert_eq!(writer.push(run).unwrap(), id as u64);
     }
@@ -35,7 +35,8 @@ fn three() -> (TempDir, PathBuf, Vec<Run>) {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("set");
     let runs = vec![game(1, 30), game(2, 20), game(3, 40)];
-    write(&folder, &runs, DatasetOptions::default().with_manifest(false));
+    write(&folder, &runs, None);
+    std::fs::remove_file(folder.join("manifest.json")).unwrap();
     (parent, folder, runs)
 }
 
@@ -117,7 +118,7 @@ fn append_adds_runs_and_keeps_existing_ones() {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("set");
         let runs: Vec<Run> = (0..6).map(|seed| game(seed, 15 * seed as usize)).collect();
-        write(&folder, &runs[..4], DatasetOptions { shard_rows, ..Default::default() });
+        write(&folder, &runs[..4], shard_rows);
         let old = Dataset::open(&folder).unwrap();
         append(&folder, &runs[4..]);
         reads_all(&folder, &runs);
@@ -151,7 +152,7 @@ fn rows_of_an_interrupted_append_belong_to_no_run() {
         let parent = tempfile::tempdir().unwrap();
         let (folder, copy) = (parent.path().join("set"), parent.path().join("copy"));
         let runs = [game(1, 30), game(2, 20)];
-        write(&folder, &runs, DatasetOptions { shard_rows, ..Default::default() });
+        write(&folder, &runs, shard_rows);
         std::fs::create_dir(&copy).unwrap();
         for name in [METADATA, "manifest.json"] {
             std::fs::copy(folder.join(name), copy.join(name)).unwrap();
@@ -385,7 +386,7 @@ fn rejects_missing_shards_and_additional_files() {
 fn manifest_must_match_the_files() {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("set");
-    write(&folder, &[game(1, 30), game(2, 20)], DatasetOptions::default());
+    write(&folder, &[game(1, 30), game(2, 20)], None);
     let manifest = folder.join("manifest.json");
     let good = std::fs::read_to_string(&manifest).unwrap();
     for (from, to, message) in [
@@ -424,7 +425,7 @@ fn rows_and_runs_that_only_the_manifest_counts_are_lost() {
     ] {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("set");
-        write(&folder, &[game(1, 30), game(2, 20)], DatasetOptions::default());
+        write(&folder, &[game(1, 30), game(2, 20)], None);
         change(&folder.join("manifest.json"), |bytes| {
             *bytes = String::from_utf8(bytes.clone()).unwrap().replacen(from, to, 1).into_bytes();
         });
@@ -442,7 +443,7 @@ fn an_outdated_manifest_is_ignored_if_the_files_agree() {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("set");
         let runs = [game(1, 30), game(2, 20)];
-        write(&folder, &runs, DatasetOptions::default());
+        write(&folder, &runs, None);
         assert!(Dataset::open(&folder).unwrap().manifest_problem().is_none());
         change(&folder.join("manifest.json"), |bytes| {
             *bytes = String::from_utf8(bytes.clone()).unwrap().replacen(from, to, 1).into_bytes();
@@ -475,7 +476,7 @@ fn step_indices_above_65535_are_stored_modulo_65536() {
     let mut steps = Run::builder(140_000);
     (0..140_000_u64).for_each(|step| steps.push(Board(step << 4 & 0x0fff_fff0 | 1), Move::Left, None));
     let run = steps.finish(RunMeta::default(), None).unwrap();
-    let mut writer = DatasetWriter::create(&folder, DatasetOptions::default()).unwrap();
+    let mut writer = DatasetWriter::create(&folder, None).unwrap();
     writer.push(&run).unwrap();
     writer.finish().unwrap();
     assert_eq!(Dataset::open(&folder).unwrap().decode(0).unwrap(), run);
@@ -497,7 +498,7 @@ fn step_indices_above_65535_are_stored_modulo_65536() {
 fn a_rejected_run_changes_nothing() {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("set");
-    let mut writer = DatasetWriter::create(&folder, DatasetOptions::default()).unwrap();
+    let mut writer = DatasetWriter::create(&folder, None).unwrap();
     let step = |index, chosen| RunStep { index, board: Board(1).into(), chosen, branches: None };
     let of = |step| {
         let mut steps = Run::builder(1);
@@ -519,10 +520,7 @@ fn a_rejected_run_changes_nothing() {
     writer.push(&sampled).unwrap();
     writer.finish().unwrap();
     assert_eq!(Dataset::open(&folder).unwrap().decode(0).unwrap(), sampled);
-    assert!(matches!(
-        DatasetWriter::create(&folder, DatasetOptions::default()).err().unwrap().kind(),
-        ErrorKind::Io { .. }
-    ));
+    assert!(matches!(DatasetWriter::create(&folder, None).err().unwrap().kind(), ErrorKind::Io { .. }));
 }
 
 proptest! {
@@ -536,7 +534,7 @@ proptest! {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("set");
         let (now, later) = runs.split_at(split.min(runs.len()));
-        write(&folder, now, DatasetOptions { shard_rows, ..Default::default() });
+        write(&folder, now, shard_rows);
         append(&folder, later);
         let dataset = Dataset::open(&folder).unwrap();
         prop_assert_eq!(dataset.num_runs(), runs.len());

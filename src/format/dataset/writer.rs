@@ -12,32 +12,11 @@ use crate::format::sqlite::Database;
 use crate::format::staged_folder::{StagedFolder, check_free};
 use crate::publish::parent;
 use crate::run::{Run, RunMeta};
-use derive_setters::Setters;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Runs that are buffered before they are inserted into the database.
 const BATCH: usize = 4096;
-
-/// Options for writing a dataset.
-///
-/// Set fields with the `with_*` methods: `DatasetOptions::default().with_shard_rows(1_000_000)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Setters)]
-#[setters(prefix = "with_", strip_option)]
-#[non_exhaustive]
-pub struct DatasetOptions {
-    /// The maximum rows per shard; `None` = one `steps.npy`.
-    pub shard_rows: Option<u64>,
-    /// Whether to write `manifest.json` with checksums.
-    pub manifest: bool,
-}
-
-impl Default for DatasetOptions {
-    /// Returns options for one file of rows and a manifest.
-    fn default() -> DatasetOptions {
-        DatasetOptions { shard_rows: None, manifest: true }
-    }
-}
 
 /// A writer of a new dataset, or of an append to one.
 ///
@@ -57,7 +36,7 @@ impl Default for DatasetOptions {
 /// let run = steps.finish(RunMeta::default(), None)?;
 ///
 /// let set = folder.path().join("set");
-/// let mut writer = a2store::DatasetWriter::create(&set, a2store::DatasetOptions::default())?;
+/// let mut writer = a2store::DatasetWriter::create(&set, None)?;
 /// writer.push(&run)?;
 /// writer.finish()?;
 ///
@@ -71,7 +50,6 @@ pub struct DatasetWriter {
     files: RowFiles<DatasetRow>,
     database: Database,
     old: Option<ExistingDataset>,
-    manifest: bool,
     rows: Vec<DatasetRow>,
     batch: Vec<BufferedRun>,
     next_id: u32,
@@ -82,6 +60,7 @@ struct ExistingDataset {
     is_single: bool,
     /// The rows in files that are kept.
     num_rows: u64,
+    has_manifest: bool,
     crc32c: BTreeMap<String, String>,
 }
 
@@ -93,23 +72,23 @@ struct BufferedRun {
 }
 
 impl DatasetWriter {
-    /// Creates a dataset. The folder must be missing or empty.
+    /// Creates a dataset with at most `shard_rows` rows per shard; `None` = one `steps.npy`. The folder must be missing
+    /// or empty.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io), for example if the folder is not empty;
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for shards of 0 rows.
-    pub fn create(folder: impl AsRef<Path>, options: DatasetOptions) -> Result<DatasetWriter> {
+    pub fn create(folder: impl AsRef<Path>, shard_rows: Option<u64>) -> Result<DatasetWriter> {
         let folder = folder.as_ref().to_owned();
-        if options.shard_rows == Some(0) {
+        if shard_rows == Some(0) {
             return Err(Error::argument("shard_rows", "at least 1", 0));
         }
         check_free(&folder)?;
         let staging = StagedFolder::new_in(parent(&folder))?;
-        let files = RowFiles::new(staging.path(), options.shard_rows, NUMBERING, 0);
+        let files = RowFiles::new(staging.path(), shard_rows, NUMBERING, 0);
         let database = Database::create_tables(&staging.path().join(METADATA), SCHEMA)?;
         let (rows, batch) = (Vec::new(), Vec::new());
-        let manifest = options.manifest;
-        Ok(DatasetWriter { folder, staging, files, database, old: None, manifest, rows, batch, next_id: 0 })
+        Ok(DatasetWriter { folder, staging, files, database, old: None, rows, batch, next_id: 0 })
     }
 
     /// Opens a dataset to append runs. New rows go into new shards, whose maximum size is the size of the largest
@@ -147,9 +126,9 @@ impl DatasetWriter {
             check_crc(path, &stored, bytes)?;
         }
         let kept_rows = if is_single { 0 } else { num_rows };
-        let old = Some(ExistingDataset { is_single, num_rows: kept_rows, crc32c });
-        let (manifest, rows, batch) = (manifest.is_some(), Vec::new(), Vec::new());
-        Ok(DatasetWriter { folder, staging, files, database, old, manifest, rows, batch, next_id })
+        let has_manifest = manifest.is_some();
+        let old = Some(ExistingDataset { is_single, num_rows: kept_rows, has_manifest, crc32c });
+        Ok(DatasetWriter { folder, staging, files, database, old, rows: Vec::new(), batch: Vec::new(), next_id })
     }
 
     /// Adds a run and returns its id. Omits the final board and normalises raw values ([`Run::normalized`]).
@@ -198,23 +177,21 @@ impl DatasetWriter {
 
     fn finish_new(mut self, num_rows: u64, num_runs: u64) -> Result<()> {
         self.flush()?;
-        let DatasetWriter { folder, staging, files, database, manifest, .. } = self;
+        let DatasetWriter { folder, staging, files, database, .. } = self;
         let mut crc32c: BTreeMap<String, String> =
             files.finish(true)?.into_iter().map(|(name, crc)| (name, hex(crc))).collect();
         database.execute("COMMIT")?;
         database.finish_writing()?;
-        if manifest {
-            let path = staging.path().join(METADATA);
-            crc32c.insert(METADATA.into(), hex(crc32c::crc32c(&FileBytes::map(&path)?)));
-            Manifest::new(num_rows, num_runs, crc32c).write(staging.path())?;
-        }
+        let path = staging.path().join(METADATA);
+        crc32c.insert(METADATA.into(), hex(crc32c::crc32c(&FileBytes::map(&path)?)));
+        Manifest::new(num_rows, num_runs, crc32c).write(staging.path())?;
         staging.publish(&folder)
     }
 
     fn finish_old(mut self, old: ExistingDataset, num_rows: u64) -> Result<()> {
         // Inserts the runs before it publishes the rows, so that a failed insert changes nothing.
         let batch = std::mem::take(&mut self.batch);
-        let DatasetWriter { folder, staging, files, database, manifest, .. } = self;
+        let DatasetWriter { folder, staging, files, database, .. } = self;
         let mut crc32c = old.crc32c;
         insert(&database, &batch)?;
         for (name, crc) in files.finish(false)? {
@@ -225,7 +202,7 @@ impl DatasetWriter {
         database.execute("COMMIT")?;
         let num_runs = database.num_rows("runs")? as u64;
         database.finish_writing()?;
-        if manifest {
+        if old.has_manifest {
             crc32c.insert(METADATA.into(), hex(crc32c::crc32c(&FileBytes::map(&folder.join(METADATA))?)));
             Manifest::new(num_rows, num_runs, crc32c).write(&folder)?;
         }

@@ -79,7 +79,7 @@ fn rejects_all_but_one_dimensional_structured_arrays() {
 #[test]
 fn reads_two_dimensional_arrays_of_numbers() {
     let text = "{'descr': '<u2', 'fortran_order': False, 'shape': (7, 8), }";
-    let header = NpyMatrix::parse(&array(text)).unwrap();
+    let header = NpyMatrix::parse(&array(text), false).unwrap();
     assert_eq!((header.num_rows, header.values_per_row, header.dtype.as_str()), (7, 8, "<u2"));
     assert!(header.check_file_len(16, header.len + 112).is_ok() && header.check_file_len(16, header.len).is_err());
     for (from, to, message) in [
@@ -90,7 +90,7 @@ fn reads_two_dimensional_arrays_of_numbers() {
         ("'descr'", "'type'", "descr: expected a type, found none"),
         ("False", "True", "fortran_order: expected False, found True"),
     ] {
-        let error = NpyMatrix::parse(&array(&text.replacen(from, to, 1))).unwrap_err().to_string();
+        let error = NpyMatrix::parse(&array(&text.replacen(from, to, 1)), false).unwrap_err().to_string();
         assert!(error.contains(message), "{from} -> {to}: {error}");
     }
 }

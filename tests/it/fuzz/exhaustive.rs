@@ -4,7 +4,7 @@ use super::folders::{Files, dataset, session, take};
 use super::run_files::{RunV2, with_magic};
 use super::well_formed::{check, same};
 use super::{scratch, seeds};
-use a2store::{Dataset, DatasetOptions, Error, Run, RunFormat, Session, SessionOptions, decode_run, encode_run};
+use a2store::{Dataset, Error, Run, RunFormat, Session, SessionOptions, decode_run, encode_run};
 use std::path::Path;
 
 /// The outcomes of all changes.
@@ -135,8 +135,11 @@ fn every_truncation(folder: &Path, read: impl Fn(&Path) -> Result<Vec<Result<Run
 fn a_truncated_file_of_a_dataset_is_an_error() {
     let (temp, games) = (scratch(), seeds::games());
     let folder = temp.path().join("dataset");
-    for options in [DatasetOptions::default(), DatasetOptions::default().with_shard_rows(4).with_manifest(false)] {
-        dataset(&folder, &games[1..4], options).unwrap();
+    for shard_rows in [None, Some(4)] {
+        dataset(&folder, &games[1..4], shard_rows).unwrap();
+        if shard_rows.is_some() {
+            std::fs::remove_file(folder.join("manifest.json")).unwrap();
+        }
         let found = every_truncation(&folder, dataset_runs);
         assert!(found.errors > 16_384 && found.runs < 2, "{found:?}");
         take(&folder);
@@ -159,8 +162,8 @@ fn a_truncated_file_of_a_session_is_an_error() {
 fn a_dataset_without_its_last_shards_loses_only_their_runs() {
     let (temp, games) = (scratch(), seeds::games());
     let folder = temp.path().join("dataset");
-    let options = DatasetOptions::default().with_shard_rows(7).with_manifest(false);
-    dataset(&folder, &games[1..6], options).unwrap();
+    dataset(&folder, &games[1..6], Some(7)).unwrap();
+    std::fs::remove_file(folder.join("manifest.json")).unwrap();
     let whole: Vec<Run> = dataset_runs(&folder).unwrap().into_iter().map(Result::unwrap).collect();
     let num_rows: usize = whole.iter().map(Run::num_steps).sum();
     let mut lost_before = 0;
@@ -190,7 +193,7 @@ fn a_dataset_without_its_last_shards_loses_only_their_runs() {
 fn opening_or_verifying_a_dataset_finds_a_flipped_bit() {
     let (temp, games) = (scratch(), seeds::games());
     let folder = temp.path().join("dataset");
-    dataset(&folder, &games[2..3], DatasetOptions::default()).unwrap();
+    dataset(&folder, &games[2..3], None).unwrap();
     let mut found = 0;
     for name in ["steps.npy", "metadata.db"] {
         let path = folder.join(name);

@@ -6,7 +6,7 @@ use super::random::Random;
 use super::unfinished::{repair_log, with_small_pages, with_unfinished};
 use super::well_formed::{check, same, same_steps};
 use super::{Tally, Target, scratch, seeds, tables};
-use a2store::{Dataset, DatasetOptions, DatasetWriter, Error, Run, Session, SessionOptions, SessionWriter};
+use a2store::{Dataset, DatasetWriter, Error, Run, Session, SessionOptions, SessionWriter};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -290,8 +290,8 @@ pub(super) fn come_back(
 pub(super) struct OfDataset(Folder);
 
 /// Writes a dataset.
-pub(super) fn dataset(folder: &Path, runs: &[Run], options: DatasetOptions) -> Result<(), Error> {
-    let mut writer = DatasetWriter::create(folder, options)?;
+pub(super) fn dataset(folder: &Path, runs: &[Run], shard_rows: Option<u64>) -> Result<(), Error> {
+    let mut writer = DatasetWriter::create(folder, shard_rows)?;
     runs.iter().try_for_each(|run| writer.push(run).map(|_| ()))?;
     writer.finish()
 }
@@ -302,18 +302,15 @@ impl Target for OfDataset {
 
     fn new() -> OfDataset {
         let (temp, games) = (scratch(), seeds::games());
-        let options = DatasetOptions::default();
         let folder = temp.path().join("seed");
         let mut seeds = Vec::new();
-        for (runs, options) in [
-            (&games[..0], options),
-            (&games[1..4], options),
-            (&games[3..6], options.with_manifest(false)),
-            (&games[1..6], options.with_shard_rows(10)),
-        ] {
-            dataset(&folder, runs, options).unwrap();
+        for (runs, shard_rows) in
+            [(&games[..0], None), (&games[1..4], None), (&games[3..6], None), (&games[1..6], Some(10))]
+        {
+            dataset(&folder, runs, shard_rows).unwrap();
             seeds.push(take(&folder));
         }
+        seeds[2].retain(|(name, _)| name != "manifest.json");
         seeds.push(with_small_pages(&seeds[1], &temp));
         for journal_mode in ["WAL", "DELETE"] {
             seeds.push(with_unfinished(&seeds[4], journal_mode, &temp));
@@ -371,7 +368,7 @@ impl Target for OfDataset {
         }
         let again = self.0.scratch_path();
         come_back(&decoded, |runs| {
-            self::dataset(&again, runs, DatasetOptions::default())?;
+            self::dataset(&again, runs, None)?;
             let dataset = Dataset::open(&again)?;
             let read = (0..dataset.num_runs()).map(|index| dataset.decode(index)).collect();
             take(&again);
