@@ -83,7 +83,7 @@ refusals! {
         "write EXISTS (SELECT 1 FROM … WHERE x = a AND y = b), or a join",
         "SELECT run_id FROM runs WHERE (run_id, engine) IN (SELECT run_id, label FROM u)", None;
     CORRELATED: "a subquery that refers to the outer query, beyond a comparison in its WHERE", Some(25_519),
-        "join with the rows of the subquery. EXISTS may have no aggregate, window, LIMIT or UNION. A scalar subquery needs \
+        "join with the rows of the subquery. EXISTS may have no aggregate, window, ORDER BY, LIMIT or UNION. A scalar subquery needs \
          one aggregate without GROUP BY and HAVING, and compares outer columns with =",
         "SELECT run_id FROM runs AS r WHERE EXISTS (SELECT max(run_id) FROM u WHERE u.run_id = r.run_id)",
         Some("1|2|3|4");
@@ -441,9 +441,10 @@ fn is_join(plan: &LogicalPlan, is_scalar: bool) -> DataFusionResult<bool> {
                 num_totals == 1 && split_conjunction(&filter.predicate).into_iter().all(is_comparison)
             }
             LogicalPlan::Filter(_) => true,
-            LogicalPlan::Projection(_) | LogicalPlan::Sort(_) => !is_scalar || !refers_to_outer(node)?,
+            LogicalPlan::Projection(_) => !is_scalar || !refers_to_outer(node)?,
             LogicalPlan::Join(_) => !is_scalar || !refers_to_outer(node)?,
-            LogicalPlan::SubqueryAlias(_) | LogicalPlan::Distinct(_) => true,
+            LogicalPlan::SubqueryAlias(_) => !is_scalar,
+            LogicalPlan::Distinct(_) => true,
             _ => false,
         };
         Ok(TreeNodeRecursion::Continue)

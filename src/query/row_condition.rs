@@ -103,7 +103,7 @@ impl RowCondition {
     /// Returns the rows of a batch of these columns for which the condition is true.
     ///
     /// # Errors
-    /// [`ErrorKind::Query`](crate::ErrorKind::Query), for example for a division by zero.
+    /// [`ErrorKind::Query`](crate::ErrorKind::Query), for example for a cast that fails.
     pub(crate) fn rows(&self, batch: &RecordBatch) -> Result<BooleanBuffer> {
         run_index::verdicts(self.condition.as_ref(), batch).map_err(query_error)
     }

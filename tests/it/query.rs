@@ -231,10 +231,10 @@ fn joins_and_aggregates_work_across_the_tables() {
 #[test]
 fn a_failing_expression_is_an_error_and_ends_the_stream() {
     let games = Games::new();
-    let query = games.archive.sql("SELECT 1 / (CAST(step_index AS BIGINT) - 50) FROM steps", no_params()).unwrap();
+    let query = games.archive.sql("SELECT CAST(step_index * 20 AS TINYINT) FROM steps", no_params()).unwrap();
     let mut stream = query.stream().unwrap();
     let error = stream.find_map(Result::err).unwrap();
-    assert!(error.to_string().to_lowercase().contains("divide by zero"), "{error}");
+    assert!(error.to_string().contains("Can't cast value"), "{error}");
     assert!(stream.next().is_none());
 }
 

@@ -139,11 +139,11 @@ def test_a_stream_may_be_left_unread(query: a2store.Query) -> None:
 
 
 def test_a_failure_while_running_reaches_the_reader(archive: a2store.Archive) -> None:
-    failing = archive.sql("SELECT 1 / (CAST(step_index AS BIGINT) - 7) AS value FROM steps")
-    with pytest.raises((pa.ArrowException, OSError), match=r"(?i)divide by zero"):
+    failing = archive.sql("SELECT CAST(step_index * 20 AS TINYINT) AS value FROM steps")
+    with pytest.raises((pa.ArrowException, OSError), match="Can't cast value"):
         pa.table(failing)
-    with pytest.raises(a2store.QueryError, match=r"(?i)divide by zero"):
-        archive.sql("SELECT 1 / (CAST(step_index AS BIGINT) - 7) AS board FROM steps").materialize(progress=False)
+    with pytest.raises(a2store.QueryError, match="Can't cast value"):
+        archive.sql("SELECT CAST(step_index * 20 AS TINYINT) AS board FROM steps").materialize(progress=False)
 
 
 def test_views_outlive_the_table(archive: a2store.Archive, steps: dict[str, Array]) -> None:

@@ -170,17 +170,19 @@ def test_some_keys_need_their_table(archive: a2store.Archive, duck: duckdb.DuckD
 
 def test_lateral_subqueries(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection) -> None:
     agree(archive, duck, "SELECT t.k, z FROM t, LATERAL (SELECT row_number() OVER (ORDER BY y) AS z FROM o) AS l")
-    for outer in ("o.k = t.k", "o.k <= t.k", "EXISTS (SELECT 1 FROM o AS p WHERE p.k = t.k)"):
+    for outer in ("o.k = t.k", "o.k <= t.k"):
         with pytest.raises(a2store.QueryRefusedError, match="a LATERAL subquery that refers to the outer query"):
             rows(archive, f"SELECT t.k, z FROM t, LATERAL (SELECT y AS z FROM o WHERE {outer}) AS l")
 
 
 CORRELATED = {
     "EXISTS (SELECT 1 FROM o WHERE o.k <= t.k)": True,
-    "EXISTS (SELECT 1 FROM o JOIN o AS p ON o.k = p.k WHERE o.k = t.k ORDER BY p.y)": True,
+    "EXISTS (SELECT 1 FROM o JOIN o AS p ON o.k = p.k WHERE o.k = t.k)": True,
+    "EXISTS (SELECT 1 FROM o WHERE o.k = t.k ORDER BY y)": False,
     "EXISTS (SELECT 1 FROM (SELECT DISTINCT * FROM o WHERE o.k = t.k) AS d WHERE y > 20)": True,
     "1 = (SELECT count(*) FROM o WHERE o.k = t.k AND y > 20)": True,
-    "20 = (SELECT max(v) + 1 FROM (SELECT y - 1 AS v FROM o WHERE t.k = o.k) AS d)": True,
+    "20 = (SELECT max(v) + 1 FROM (SELECT y - 1 AS v FROM o WHERE t.k = o.k))": True,
+    "20 = (SELECT max(v) + 1 FROM (SELECT y - 1 AS v FROM o WHERE t.k = o.k) AS d)": False,
     "EXISTS (SELECT 1 FROM o WHERE o.k = t.k GROUP BY ROLLUP (o.k))": False,
     "EXISTS (SELECT 1 FROM o WHERE o.k = t.k LIMIT 1)": False,
     "EXISTS (SELECT row_number() OVER () FROM o WHERE o.k = t.k)": False,

@@ -6,8 +6,8 @@ use super::super::{guard, rewrites, session};
 use super::{REFUSED, check_types};
 use crate::Phases;
 use crate::error::{Error, ErrorKind, Result};
-use arrow::array::{Array, ArrayRef, RecordBatch, StringArray, StructArray, UInt32Array};
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::array::{ArrayRef, RecordBatch, StringArray, StructArray, UInt32Array};
+use arrow::datatypes::{DataType, Field};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 const CORRECTED: [(&str, &str); 14] = [
     ("SELECT n FROM (SELECT count(*) AS n FROM runs) AS d WHERE (SELECT max(run_id) FROM runs) < 0", ""),
     ("SELECT count(*) FROM runs AS r JOIN u ON 'a' = u.label WHERE u.label = 'a'", "8"),
-    ("SELECT u.run_id, s.run_id FROM u LEFT JOIN runs AS s ON s.run_id = u.run_id WHERE s.run_id IS NULL", "NULL NULL"),
+    ("SELECT count(*) FROM u RIGHT JOIN runs AS r ON r.run_id = u.run_id WHERE u.run_id IS NULL", "2"),
     (
         "SELECT d.engine FROM runs AS r LEFT JOIN (SELECT * FROM runs WHERE engine = 'b') AS d ON r.run_id = d.run_id \
          ORDER BY d.engine NULLS FIRST",
@@ -54,36 +54,13 @@ const CORRECTED: [(&str, &str); 14] = [
     ),
 ];
 
-fn write(folder: &Path, name: &str, columns: Vec<(&str, ArrayRef, bool)>) {
-    let fields: Vec<Field> = columns
-        .iter()
-        .map(|(name, array, is_nullable)| Field::new(*name, array.data_type().clone(), *is_nullable))
-        .collect();
-    let schema = Arc::new(Schema::new(fields));
-    let arrays = columns.into_iter().map(|(_, array, _)| array).collect();
-    let batch = RecordBatch::try_new(Arc::clone(&schema), arrays).unwrap();
-    let mut writer = ArrowWriter::try_new(File::create(folder.join(name)).unwrap(), schema, None).unwrap();
-    writer.write(&batch).unwrap();
-    writer.close().unwrap();
-}
-
 const TABLES: [&str; 3] = ["runs", "u", "structs"];
 
 /// Returns DataFusion without the rewrites of this crate, and with them, over the same files.
 async fn engines(folder: &Path) -> (SessionContext, SessionContext) {
     let numbers = |numbers: &[u32]| Arc::new(UInt32Array::from(numbers.to_vec())) as ArrayRef;
     let texts = |texts: &[Option<&str>]| Arc::new(StringArray::from(texts.to_vec())) as ArrayRef;
-    write(
-        folder,
-        "runs",
-        vec![
-            ("run_id", numbers(&[1, 2, 3, 4]), false),
-            ("num_steps", numbers(&[40, 30, 20, 10]), false),
-            ("engine", texts(&[Some("a"), Some("a"), Some("b"), None]), true),
-        ],
-    );
-    let run_ids = Arc::new(UInt32Array::from(vec![Some(1), Some(2), None])) as ArrayRef;
-    write(folder, "u", vec![("run_id", run_ids, true), ("label", texts(&[Some("a"), Some("b"), Some("a")]), true)]);
+    let table = |columns| RecordBatch::try_from_iter_with_nullable(columns).unwrap();
     let config = || session::config(&QueryOptions::default());
     let mut plain = config();
     plain.options_mut().optimizer.enable_topk_aggregation = true;
@@ -92,16 +69,24 @@ async fn engines(folder: &Path) -> (SessionContext, SessionContext) {
     let ours = guard::configure(SessionStateBuilder::new().with_config(config()), Phases::default())
         .with_physical_optimizer_rules(rewrites::physical_rules(PhysicalOptimizer::default().rules));
     let ours = SessionContext::new_with_state(ours.build());
-    for table in ["runs", "u"] {
-        let path = folder.join(table);
-        let options = ParquetReadOptions::default().file_extension("");
-        plain.register_parquet(table, path.to_str().unwrap(), options).await.unwrap();
-        ours.register_table(table, plain.table_provider(table).await.unwrap()).unwrap();
-    }
-    let a: ArrayRef = Arc::new(UInt32Array::from(vec![1, 2]));
-    let structs: ArrayRef = Arc::new(StructArray::from(vec![(Arc::new(Field::new("a", DataType::UInt32, true)), a)]));
-    let structs = RecordBatch::try_from_iter([("s", structs)]).unwrap();
+    // Some rules apply to files only, and others to tables in memory only.
+    let runs = table(vec![
+        ("run_id", numbers(&[1, 2, 3, 4]), false),
+        ("num_steps", numbers(&[40, 30, 20, 10]), false),
+        ("engine", texts(&[Some("a"), Some("a"), Some("b"), None]), true),
+    ]);
+    let path = folder.join("runs.parquet");
+    let mut writer = ArrowWriter::try_new(File::create(&path).unwrap(), runs.schema(), None).unwrap();
+    writer.write(&runs).unwrap();
+    writer.close().unwrap();
+    plain.register_parquet("runs", path.to_str().unwrap(), ParquetReadOptions::default()).await.unwrap();
+    ours.register_table("runs", plain.table_provider("runs").await.unwrap()).unwrap();
+    let run_ids: ArrayRef = Arc::new(UInt32Array::from(vec![Some(1), Some(2), None]));
+    let u = table(vec![("run_id", run_ids, true), ("label", texts(&[Some("a"), Some("b"), Some("a")]), true)]);
+    let fields = vec![(Arc::new(Field::new("a", DataType::UInt32, true)), numbers(&[1, 2]))];
+    let structs = table(vec![("s", Arc::new(StructArray::from(fields)) as ArrayRef, true)]);
     for context in [&plain, &ours] {
+        context.register_batch("u", u.clone()).unwrap();
         context.register_batch("structs", structs.clone()).unwrap();
     }
     (plain, ours)
