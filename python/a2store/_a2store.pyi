@@ -1014,8 +1014,8 @@ class Recorder:
       final boards; ``refresh`` shows the games. Every ended game becomes a run, even if it equals another: ``session``
       and ``source_id`` identify it. A rotation needs the memory of an ingest in addition to ``max_ram_mb``.
     - ``tag``: the model's name; letters, digits and ``._+-`` are allowed, but no dot at the beginning.
-    - ``engine``, ``model_hash``, ``meta``: further metadata of each session, together at most 131,072 bytes. ``meta`` maps
-      keys to JSON values. In an archive, ``engine`` is the engine of the runs; ``None`` = the tag.
+    - ``engine``, ``model_hash``, ``meta``: further metadata of each session, together at most 131,072 bytes. ``meta``
+      maps keys to JSON values. In an archive, ``engine`` is the engine of the runs; ``None`` = the tag.
     - ``max_games``, ``max_steps``, ``max_wall_ms``: limits for new games: games, kept steps of ended games, and
       milliseconds since the start; ``None`` = no limit. Once a limit is reached, no game can begin, but running games
       continue, so a session holds whole games.
@@ -1024,13 +1024,13 @@ class Recorder:
     - ``max_disk_mb``: disk space in millions of bytes, at least 1; ``None`` = no limit. A game that would exceed it is
       rejected when it ends.
     - ``sample_rate``: keep one step out of this many, at least 1, starting with the first.
-    - ``rotate_steps``, ``rotate_secs``: rotate once this many steps are unwritten, at least 1, or once a game has waited
-      this many seconds, above 0; ``None`` = not by time. A rotation also starts when two fifths of the memory are used.
+    - ``rotate_steps``, ``rotate_secs``: rotate once this many steps are unwritten, at least 1, or once a game has
+      waited this many seconds, above 0; ``None`` = not by time. A rotation also starts at two fifths of the memory.
     - ``moves``: whether a session keeps the moves. If so, every step needs a move. With ``False``, an existing Rust
       reader of sessions can read it, but ``ingest`` has to derive the moves from the boards. Some stay unknown.
 
-    Raises ``ValueError`` for an option out of range, ``TypeError`` for another target, and ``OSError`` if the folder cannot
-    be written to.
+    Raises ``ValueError`` for an option out of range, ``TypeError`` for another target, and ``OSError`` if the folder
+    cannot be written to.
 
     >>> from a2store import selfplay
     >>> run = a2store.read_run("runs/run-00000.a2run2")
@@ -1100,7 +1100,8 @@ class Recorder:
 
         Running games are lost. Further calls are allowed.
 
-        Raises ``OSError`` if the games cannot be written; the recorder then stays open. Raises ``ValueError`` if a fork inherited the recorder.
+        Raises ``OSError`` if the games cannot be written; the recorder then stays open. Raises ``ValueError`` if a fork
+        inherited the recorder.
 
         >>> from a2store import selfplay
         >>> recorder = selfplay.Recorder("selfplay", tag="v1")

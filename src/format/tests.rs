@@ -198,7 +198,6 @@ fn errors_name_content_that_is_not_a_run() {
         (b"run_id,board,move\n0,1,2\n", "text"),
         ("Läufe, Bretter und Züge\n".as_bytes(), "text"),
         (cut.as_bytes(), "text"),
-        (b"A2JOURN1\x01\0\0\0\0\0\0\0", "a recorder's journal, which `recover` reads"),
     ] {
         refused(bytes, &format!("byte 0: content: expected a run, found {found}"));
     }
