@@ -2,7 +2,7 @@
 
 use super::indices::place;
 use super::integers::{AnyInt, Bounded, Positive, U64, Workers, exact_integer};
-use super::interrupt::{checking, interruptible};
+use super::interrupt::{cancellable, checking, interruptible};
 use super::numpy::copied_array;
 use super::pack_iterators::{BATCH_RUNS, PyPackBatchIterator, PyPackIterator, decode_all, pyrun};
 use super::progress::ProgressOption;
@@ -162,7 +162,7 @@ impl PyPackReader {
         let runs = if places.len() <= BATCH_RUNS {
             py.detach(|| decode_all(&pack, &places, None, CancellationToken::never()))?
         } else {
-            interruptible(py, Some(false), |_, cancel| decode_all(&pack, &places, None, cancel))?
+            cancellable(py, |cancel| decode_all(&pack, &places, None, cancel))?
         };
         places.iter().zip(runs).map(|(&place, run)| Ok(pyrun(&pack, place, run?))).collect()
     }
@@ -197,8 +197,7 @@ impl PyPackReader {
     /// - ``shuffle``: whether to shuffle the runs. The order depends on ``seed`` alone.
     /// - ``seed``: in ``0..2**64``; ``None`` = a new seed each time.
     /// - ``workers``: threads to decode with, 1 to 1,024; ``None`` = a pool shared by all readers, one thread per core.
-    /// - ``indices``: the indices of the runs, such as one part of
-    ///   ``train_test_split``; ``None`` = all.
+    /// - ``indices``: the indices of the runs, such as one part of ``train_test_split``; ``None`` = all.
     /// - ``on_error``: the effect of a damaged run. ``"raise"`` raises its error; the next call continues with the
     ///   other runs of the same list. ``"skip"`` leaves the run out of its list and adds its error to ``errors`` of the
     ///   iterator.
