@@ -738,8 +738,8 @@ class PackReader:
     ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
         """Split the runs, and return the ascending indices of the two parts, ``(train, test)``.
 
-        The same runs are in ``test`` as in ``to_table().train_test_split(…)``. They stay there when runs are appended to
-        the pack. Runs of one game are on one side.
+        The same runs are in ``test`` as in ``to_table().train_test_split(…)``. They stay there when runs are appended
+        to the pack. Runs of one game are on one side.
 
         - ``test_size``: the approximate share of runs in ``test``, in ``0..=1``.
         - ``seed``: the seed of the split, in ``0..2**64``.
