@@ -313,7 +313,6 @@ def mix(
     symmetries: bool = False,
     columns: Sequence[str] | None = None,
     prefetch: int = 2,
-    transform: Callable[[Batch], Any] | None = None,
 ) -> Loader:
     """Return a loader of several tables, each with its share of the rows.
 
@@ -328,7 +327,7 @@ def mix(
       same types and categories. To serve only common columns, name them in ``columns``.
     - ``num_samples``: the rows of an epoch over all ranks, in ``0..=2**62``; ``None`` = as many as all tables have.
     - ``batch_size``, ``seed``, ``epoch``, ``drop_last``, ``rank``, ``world_size``, ``tokens``, ``symmetries``,
-      ``columns``, ``prefetch``, ``transform``: as in ``StepTable.loader``.
+      ``columns``, ``prefetch``: as in ``StepTable.loader``.
 
     Raises ``ValueError`` for options and shares out of range, for tables with different columns, and for a share of a
     table without rows. Raises ``TypeError`` for other objects than tables.
@@ -598,7 +597,7 @@ def convert(
     Files of several runs are written atomically. Issues warnings as ``Archive.ingest`` and ``Archive.export_runs`` do.
 
     >>> a2store.convert(["runs"], "all.dat", format="packdat")
-    ExportReport("all.dat", runs=20, num_steps=29320)
+    ExportReport(path=PosixPath('all.dat'), runs=20, num_steps=29320)
     """
 
 @final
@@ -701,12 +700,20 @@ class PackReader:
         """
 
     def iter(self, indices: _Indices | None = None) -> PackIterator:
-        """Return an iterator over all runs in order; it decodes some megabytes ahead in parallel.
+        """Return an iterator over runs; it decodes some megabytes ahead in parallel.
 
         At a damaged run the iterator raises ``DecodeError``; the next call continues with the following run.
 
-        >>> sum(len(run) for run in a2store.PackReader.open("games.a2pack").iter())
+        - ``indices``: the indices of the runs, in this order, with repetitions; negative ones count from the end.
+          ``None`` = all runs, in order.
+
+        Raises ``IndexError`` at once for an index that is out of bounds.
+
+        >>> pack = a2store.PackReader.open("games.a2pack")
+        >>> sum(len(run) for run in pack.iter())
         29320
+        >>> [run.meta.max_score for run in pack.iter([3, 0])]
+        [25888, 11308]
         """
 
     def iter_indices(self, indices: Iterable[int]) -> PackIterator:
@@ -737,7 +744,7 @@ class PackReader:
         - ``shuffle``: whether to shuffle the runs. The order depends on ``seed`` alone.
         - ``seed``: in ``0..2**64``; ``None`` = a new seed each time.
         - ``workers``: threads to decode with, 1 to 1,024; ``None`` = a pool shared by all readers, one thread per core.
-        - ``indices``: the indices of the runs, such as one half of ``split``; ``None`` = all.
+        - ``indices``: the indices of the runs, such as one part of ``train_test_split``; ``None`` = all.
         - ``on_error``: the effect of a damaged run. ``"raise"`` raises its error; the next call continues with the
           other runs of the same list. ``"skip"`` leaves the run out of its list and adds its error to ``errors`` of the
           iterator.
@@ -792,19 +799,15 @@ class PackReader:
     def train_test_split(
         self, test_size: float = 0.1, *, seed: int = 0, unit: Literal["run", "step"] = "run"
     ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-        """Split the pack by run or step, and return the ascending indices of the two parts, ``(train, test)``.
+        """Split the runs, and return the ascending indices of the two parts, ``(train, test)``.
 
-        The same runs and steps are in ``test`` as in ``to_table().train_test_split(…)``. They stay there when
-        runs are appended to the pack. Runs of one game are on one side. ``split`` instead makes a part of an exact
-        size, so runs of one game may be on both sides.
+        The same runs are in ``test`` as in ``to_table().train_test_split(…)``. They stay there when runs are appended
+        to the pack. Runs of one game are on one side.
 
-        - ``test_size``: the approximate share of runs or steps in ``test``, in ``0..=1``.
+        - ``test_size``: the approximate share of runs in ``test``, in ``0..=1``.
         - ``seed``: the seed of the split, in ``0..2**64``.
-        - ``unit``: ``"run"`` = indices of runs; ``"step"`` = numbers of steps, as ``iter_step_batches`` takes them; all
-          steps are then read into memory.
 
-        Raises ``ValueError`` for a share out of range and another unit. Raises ``DecodeError`` for a damaged run, and
-        ``MemoryLimitError``, with ``unit="step"``.
+        Raises ``ValueError`` for a share out of range, and ``DecodeError`` for a damaged run.
 
         >>> pack = a2store.PackReader.open("games.a2pack")
         >>> train, test = pack.train_test_split(0.2, seed=1)
@@ -914,7 +917,7 @@ class PackStepIterator:
 
 @final
 class PackIterator:
-    """An iterator over runs of a pack, which ``PackReader.iter`` and ``PackReader.iter_indices`` return.
+    """An iterator over runs of a pack, which ``PackReader.iter`` returns.
 
     ``next`` raises ``DecodeError`` at a damaged run; the call after it continues with the following run.
 
@@ -1712,7 +1715,7 @@ class Archive:
         >>> columns = {"run_id": predictions["run_id"], "step_index": predictions["step_index"].astype("u4")}
         >>> columns |= {"legal_mask": predictions["ev_legal"], "argmax_head": np.array([3, 0, 3], "u1")}
         >>> archive.annotate("model-v1", pa.table(columns), partial=True)
-        AnnotateReport("model-v1", num_runs=1, num_rows=3)
+        AnnotateReport(model='model-v1', num_runs=1, num_rows=3)
         """
 
     def drop_annotations(self, model: str, *, wait: _Duration | None = None) -> ModelInfo:
@@ -1728,7 +1731,7 @@ class Archive:
         >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
         >>> report = archive.annotate("model-v1", predictions, partial=True)
         >>> archive.drop_annotations("model-v1")
-        ModelInfo("model-v1", num_rows=3, runs 0..=0)
+        ModelInfo(model='model-v1', num_rows=3, first_run_id=0, last_run_id=0)
         """
 
     def annotations(self) -> list[ModelInfo]:
@@ -1739,7 +1742,7 @@ class Archive:
         >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
         >>> report = archive.annotate("model-v1", predictions, partial=True)
         >>> archive.annotations()
-        [ModelInfo("model-v1", num_rows=3, runs 0..=0)]
+        [ModelInfo(model='model-v1', num_rows=3, first_run_id=0, last_run_id=0)]
         """
 
     def compact(
@@ -1803,7 +1806,7 @@ class Archive:
     def verify(self, *, deep: bool = False, workers: int | None = None, progress: _Progress = None) -> VerifyReport:
         """Check the archive for problems, at its newest version and all other kept versions.
 
-        It does the same as ``a2store.verify`` with the archive's ``location``.
+        It does the same as ``a2store.verify`` with the archive's ``path``.
 
         - ``deep``, ``workers``, ``progress``: as in ``a2store.verify``.
 
@@ -2089,7 +2092,7 @@ class Archive:
 
         >>> sql = "SELECT run_id FROM runs WHERE max_score >= 50000"
         >>> archive.export_runs(sql, "best.a2pack", format="a2pack")
-        ExportReport("best.a2pack", runs=1, num_steps=3773)
+        ExportReport(path=PosixPath('best.a2pack'), runs=1, num_steps=3773)
         """
 
 @final
@@ -2401,7 +2404,7 @@ def repair(path: _Path, *, dry_run: bool = True, storage_options: _StorageOption
     wrote it. Also raises ``ConflictError``, ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
 
     >>> a2store.repair("games.a2")
-    RepairReport(version=2, 0 steps, done=false)
+    RepairReport(version=2, 0 steps, done=False)
     """
 
 # Query
@@ -2419,6 +2422,8 @@ def queries(folder: _Path | None = None) -> list[SavedQuery]:
 
 def functions() -> list[SqlFunction]:
     """Return a2store's own SQL functions over boards, moves and values.
+
+    Raises ``MemoryError`` if an allocation fails.
 
     >>> [function.signature for function in a2store.functions()][:3]
     ['exps(board[, tile_65536_mask])', 'tile(board, cell[, tile_65536_mask])', 'max_tile(board[, tile_65536_mask])']
@@ -3337,7 +3342,6 @@ class StepTable:
         quotas: dict[Any, float] | None = None,
         num_samples: int | None = None,
         window: int | None = None,
-        transform: Callable[[Batch], Any] | None = None,
     ) -> Loader:
         """Return a loader, which serves the rows in batches.
 
@@ -3376,10 +3380,6 @@ class StepTable:
         - ``window``: the approximate number of rows to shuffle at a time, at least 1, for mapped tables larger than
           memory. A window is 256 blocks of ``2**k`` rows from random places, with the largest ``k`` that fits. Each
           block is read once per epoch, in one piece. Two windows of rows should fit in memory.
-
-        - ``transform``: a function of a ``Batch``, whose result the loop gets instead of the batch. A background thread
-          calls it ahead of the loop; with ``prefetch=0`` the loop's own thread calls it. Its exception is raised in the
-          loop, at that batch.
 
         Raises ``ValueError`` for an option out of range, and for options that exclude each other. Raises
         ``ColumnError`` for an invalid weight, with the row, and for too many strata. Raises ``TypeError`` for a quota
@@ -3729,11 +3729,6 @@ class BatchIterator:
     4096
     """
 
-    def _next_ahead(self) -> tuple[Batch | None, Any]:
-        """Return the next batch and its end; after the last batch, ``None`` and the end of the epoch.
-
-        When the loop gets the batch, ``mark`` of the end moves the loader's position.
-        """
     def __iter__(self) -> Self:
         """Return the iterator itself."""
 

@@ -299,9 +299,9 @@ class StepLoader(IterableDataset[_Tensors]):
     def __new__(cls, table: object = None, *_: object, **__: object) -> Self:
         """Return a loader for the kind of rows. Unpickling has no arguments."""
         if cls is StepLoader and isinstance(table, Query):
-            from ._share_loader import ShareLoader
+            from ._query_loader import QueryLoader
 
-            return super().__new__(ShareLoader)  # type: ignore[return-value]
+            return super().__new__(QueryLoader)  # type: ignore[return-value]
         return super().__new__(cls)
 
     def __init__(

@@ -51,8 +51,6 @@ pub use options::{LoaderOptions, Sampling};
 pub use permutation::Permutation;
 #[cfg(feature = "python")]
 pub(crate) use position::{Position, Start};
-#[cfg(feature = "python")]
-pub(crate) use producer::BatchEnd;
 pub use producer::Batches;
 pub use state::LoaderState;
 #[cfg(feature = "python")]

@@ -35,27 +35,6 @@ pub struct Batches {
     process: ProcessId,
 }
 
-/// The end of a batch, as a position of the loader.
-#[derive(Debug)]
-pub(crate) struct BatchEnd {
-    position: Arc<Position>,
-    iteration: u64,
-    row: u64,
-}
-
-impl BatchEnd {
-    /// Returns the end of the newest batch.
-    fn new(batches: &Batches) -> BatchEnd {
-        let Batches { position, start, maker, taken, .. } = batches;
-        BatchEnd { position: Arc::clone(position), iteration: start.iteration, row: maker.position(*taken) }
-    }
-
-    /// Moves the loader to this position, unless a newer iteration has begun.
-    pub(crate) fn mark(&self) {
-        self.position.serve(self.iteration, self.row);
-    }
-}
-
 /// The maximum number of batches whose memory is allocated in advance.
 const MADE_AT_ONCE: usize = 16;
 /// The minimum batch size in bytes for which available memory is checked first. The system may overcommit memory, and
@@ -149,28 +128,15 @@ impl Batches {
     /// # Panics
     /// If the thread that makes the batches panicked.
     pub fn next_unless_cancelled(&mut self, cancel: &CancellationToken) -> Result<Option<Batch>> {
-        let Some((batch, end)) = self.next_ahead(cancel)? else {
-            self.end().mark();
-            return Ok(None);
-        };
-        end.mark();
-        Ok(Some(batch))
-    }
-
-    /// Returns the end of the newest batch.
-    pub(crate) fn end(&self) -> BatchEnd {
-        BatchEnd::new(self)
-    }
-
-    /// Returns the next batch, and its end, which the caller marks when the consumer gets the batch.
-    pub(crate) fn next_ahead(&mut self, cancel: &CancellationToken) -> Result<Option<(Batch, BatchEnd)>> {
-        if self.taken == self.num_steps {
-            return Ok(None);
+        let mut next = None;
+        if self.taken < self.num_steps {
+            self.go_on_after_fork()?;
+            next = Some(self.ring.take(&mut self.maker, cancel)?);
+            self.taken += 1;
         }
-        self.go_on_after_fork()?;
-        let batch = self.ring.take(&mut self.maker, cancel)?;
-        self.taken += 1;
-        Ok(Some((batch, BatchEnd::new(self))))
+        // The loader moves to the end of this batch, unless a newer iteration has begun.
+        self.position.serve(self.start.iteration, self.maker.position(self.taken));
+        Ok(next)
     }
 
     /// In a forked child, replaces the parent's thread by this one.

@@ -2,7 +2,7 @@
 
 use super::arrow::ArrowSchema;
 use super::integers::{Bounded, Positive, U16, U32, U64, Workers};
-use super::interrupt::{abandonable, interruptible};
+use super::interrupt::{abandonable, cancellable, interruptible};
 use super::progress::ProgressOption;
 use super::query::{PyQuery, QueryCall};
 use super::report::{PyReport, report};
@@ -875,8 +875,7 @@ impl PyArchive {
         let keywords = limits.keywords(py, tables)?;
         let options = limits.options(tables)?;
         let archive = self.archive()?;
-        let planned =
-            interruptible(py, Some(false), |_, cancel| archive.sql_unless_cancelled(query, params, &options, cancel))?;
+        let planned = cancellable(py, |cancel| archive.sql_unless_cancelled(query, params, &options, cancel))?;
         let owner = Bound::new(py, PyArchive::new(archive))?.into_any();
         Ok(PyQuery::called(planned, QueryCall::new(&owner, "sql", (query, values), keywords)?))
     }
@@ -897,7 +896,7 @@ impl PyArchive {
     ///     .     .     .     .
     fn run(&self, py: Python<'_>, run_id: U32) -> PyResult<PyRun> {
         let (archive, run_id) = (self.archive()?, run_id.get());
-        let stored = interruptible(py, Some(false), |_, cancel| archive.run(run_id, cancel))?;
+        let stored = cancellable(py, |cancel| archive.run(run_id, cancel))?;
         let format = stored.format();
         Ok(PyRun::new(stored.run, format).of_archive(archive, run_id))
     }
@@ -1018,7 +1017,7 @@ impl PyArchive {
         let params = named_params(params)?;
         let options = limits.options(tables)?;
         let archive = self.archive()?;
-        let planned = interruptible(py, Some(false), |_, cancel| {
+        let planned = cancellable(py, |cancel| {
             let query = SavedQuery::find(name, folder.as_deref())?;
             archive.query_unless_cancelled(&query, params, &options, cancel)
         })?;

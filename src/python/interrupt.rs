@@ -52,6 +52,14 @@ pub(super) fn interruptible<T: Send>(
     Ok(done)
 }
 
+/// Runs `work` like [`interruptible`], without a report of its progress.
+pub(super) fn cancellable<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&CancellationToken) -> Result<T> + Send,
+) -> PyResult<T> {
+    interruptible(py, Some(false), |_, cancel| work(cancel))
+}
+
 /// Runs `work` like [`interruptible`], but after a signal does not wait for its end, because it may hang in a file
 /// system or network call. Cancelled work must change nothing.
 pub(super) fn abandonable<T: Send + 'static>(

@@ -3,7 +3,7 @@
 use super::batch::PyBatch;
 use super::integers::U64;
 use super::interrupt::checking;
-use crate::loader::{BatchEnd, Batches, Loader, LoaderState, Position, RankShare, Sampling, Start};
+use crate::loader::{Batches, Loader, LoaderState, Position, RankShare, Sampling, Start};
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -28,51 +28,28 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// >>> sum(len(batch) for batch in loader)
 /// 29320
 #[pyclass(frozen, name = "Loader", module = "a2store")]
-pub(super) struct PyLoader {
-    loader: Loader,
-    /// A function of a batch, whose results the loader serves.
-    transform: Option<Py<PyAny>>,
-}
-
-impl PyLoader {
-    pub(super) fn new(loader: Loader, transform: Option<Bound<'_, PyAny>>) -> PyResult<PyLoader> {
-        match transform {
-            Some(function) if !function.is_callable() => {
-                let found = function.get_type().name()?;
-                Err(PyTypeError::new_err(format!("transform: expected a function of a batch, found {found}")))
-            }
-            function => Ok(PyLoader { loader, transform: function.map(Bound::unbind) }),
-        }
-    }
-}
+pub(super) struct PyLoader(pub(super) Loader);
 
 #[pymethods]
 impl PyLoader {
     fn __len__(&self) -> usize {
-        self.loader.num_batches() as usize
+        self.0.num_batches() as usize
     }
 
-    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let batches = Bound::new(py, PyBatchIterator::new(py, &self.loader)?)?.into_any();
-        match &self.transform {
-            None => Ok(batches),
-            Some(function) => {
-                let results = py.import("a2store._transform")?.getattr("Results")?;
-                results.call1((batches, function.bind(py), self.loader.options().prefetch))
-            }
-        }
+    fn __iter__(&self, py: Python<'_>) -> PyResult<PyBatchIterator> {
+        PyBatchIterator::new(py, &self.0)
     }
 
     /// The epoch that the next iteration serves.
     #[getter]
     fn epoch(&self) -> u64 {
-        self.loader.epoch()
+        self.0.epoch()
     }
 
     /// The number of rows per batch and rank.
     #[getter]
     fn batch_size(&self) -> usize {
-        self.loader.options().batch_size
+        self.0.options().batch_size
     }
 
     /// Set the epoch, which determines the order.
@@ -89,7 +66,7 @@ impl PyLoader {
     /// >>> loader.epoch
     /// 1
     fn set_epoch(&self, epoch: U64) -> PyResult<()> {
-        self.loader.set_epoch(epoch.get());
+        self.0.set_epoch(epoch.get());
         Ok(())
     }
 
@@ -108,7 +85,7 @@ impl PyLoader {
     /// >>> sum(len(batch) for batch in loader)
     /// 9320
     fn skip_batches(&self, n: U64) -> PyResult<()> {
-        self.loader.skip_batches(n.get());
+        self.0.skip_batches(n.get());
         Ok(())
     }
 
@@ -148,7 +125,7 @@ impl PyLoader {
             symmetries,
             epoch,
             position,
-        } = self.loader.state();
+        } = self.0.state();
         let dict = PyDict::new(py);
         dict.set_item("version", version)?;
         dict.set_item("archive", archive)?;
@@ -206,18 +183,18 @@ impl PyLoader {
             epoch: field(state, "epoch")?,
             position: field(state, "position")?,
         };
-        Ok(self.loader.load_state(&state)?)
+        Ok(self.0.load_state(&state)?)
     }
 
     fn __repr__(&self) -> String {
-        let options = self.loader.options();
+        let options = self.0.options();
         format!(
             "Loader({} rows, {}, batch_size={}, seed={}, epoch={}, rank={}, world_size={})",
-            self.loader.num_rows(),
-            self.loader.order(),
+            self.0.num_rows(),
+            self.0.order(),
             options.batch_size,
             options.seed,
-            self.loader.epoch(),
+            self.0.epoch(),
             options.rank,
             options.world_size,
         )
@@ -299,18 +276,6 @@ impl PyBatchIterator {
     }
 }
 
-/// The end of a batch in the stream.
-#[pyclass(frozen, name = "_BatchEnd", module = "a2store")]
-pub(super) struct PyBatchEnd(BatchEnd);
-
-#[pymethods]
-impl PyBatchEnd {
-    /// Move the loader's position here.
-    fn mark(&self) {
-        self.0.mark();
-    }
-}
-
 #[pymethods]
 impl PyBatchIterator {
     fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -333,20 +298,6 @@ impl PyBatchIterator {
             Ok(next)
         })?;
         Ok(next.map(PyBatch::new))
-    }
-
-    /// Return the next batch and its end; after the last batch, ``None`` and the end of the epoch.
-    ///
-    /// When the loop gets the batch, ``mark`` of the end moves the loader's position.
-    fn _next_ahead(&self, py: Python<'_>) -> PyResult<(Option<PyBatch>, Option<PyBatchEnd>)> {
-        let (batch, end) = checking(py, |cancel| match self.lock().as_mut() {
-            Some(batches) => Ok(match batches.next_ahead(cancel)? {
-                Some((batch, end)) => (Some(batch), Some(end)),
-                None => (None, Some(batches.end())),
-            }),
-            None => Ok((None, None)),
-        })?;
-        Ok((batch.map(PyBatch::new), end.map(PyBatchEnd)))
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {

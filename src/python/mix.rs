@@ -22,7 +22,7 @@ use pyo3::types::PyMapping;
 ///   same types and categories. To serve only common columns, name them in ``columns``.
 /// - ``num_samples``: the rows of an epoch over all ranks, in ``0..=2**62``; ``None`` = as many as all tables have.
 /// - ``batch_size``, ``seed``, ``epoch``, ``drop_last``, ``rank``, ``world_size``, ``tokens``, ``symmetries``,
-///   ``columns``, ``prefetch``, ``transform``: as in ``StepTable.loader``.
+///   ``columns``, ``prefetch``: as in ``StepTable.loader``.
 ///
 /// Raises ``ValueError`` for options and shares out of range, for tables with different columns, and for a share of a
 /// table without rows. Raises ``TypeError`` for other objects than tables.
@@ -37,7 +37,7 @@ use pyo3::types::PyMapping;
 #[pyfunction]
 #[pyo3(signature = (
     tables, batch_size=4096, *, seed=0, epoch=0, num_samples=None, drop_last=false, rank=0, world_size=1,
-    tokens="uint8", symmetries=false, columns=None, prefetch=2, transform=None
+    tokens="uint8", symmetries=false, columns=None, prefetch=2
 ))]
 #[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
 pub(super) fn mix(
@@ -54,7 +54,6 @@ pub(super) fn mix(
     symmetries: bool,
     columns: Option<Vec<String>>,
     #[pyo3(from_py_with = Prefetch::int)] prefetch: usize,
-    transform: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyLoader> {
     let pairs = match tables.cast::<PyMapping>() {
         Ok(shares) => shares.items()?.into_any(),
@@ -93,5 +92,5 @@ pub(super) fn mix(
         columns,
         prefetch,
     };
-    PyLoader::new(py.detach(|| loader::mix(&parts, options))?, transform)
+    Ok(PyLoader(py.detach(|| loader::mix(&parts, options))?))
 }

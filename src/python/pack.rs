@@ -2,7 +2,7 @@
 
 use super::indices::{place, row_indices};
 use super::integers::{AnyInt, Bounded, Positive, U64, Workers, exact_integer};
-use super::interrupt::{checking, interruptible};
+use super::interrupt::{cancellable, checking, interruptible};
 use super::numpy::copied_array;
 use super::pack_iterators::{BATCH_RUNS, PyPackBatchIterator, PyPackIterator, PyPackStepIterator, decode_all, pyrun};
 use super::progress::ProgressOption;
@@ -192,7 +192,7 @@ impl PyPackReader {
         let runs = if places.len() <= BATCH_RUNS {
             py.detach(|| decode_all(&pack, &places, None, CancellationToken::never()))?
         } else {
-            interruptible(py, Some(false), |_, cancel| decode_all(&pack, &places, None, cancel))?
+            cancellable(py, |cancel| decode_all(&pack, &places, None, cancel))?
         };
         places.iter().zip(runs).map(|(&place, run)| Ok(pyrun(&pack, place, run?))).collect()
     }
@@ -368,8 +368,8 @@ impl PyPackReader {
 
     /// Split the runs, and return the ascending indices of the two parts, ``(train, test)``.
     ///
-    /// The same runs are in ``test`` as in ``to_table().train_test_split(…)``. They stay there when runs are appended to
-    /// the pack. Runs of one game are on one side.
+    /// The same runs are in ``test`` as in ``to_table().train_test_split(…)``. They stay there when runs are appended
+    /// to the pack. Runs of one game are on one side.
     ///
     /// - ``test_size``: the approximate share of runs in ``test``, in ``0..=1``.
     /// - ``seed``: the seed of the split, in ``0..2**64``.

@@ -2,15 +2,13 @@
 
 use super::arrow::{ArrowBatch, ArrowSchema, columns_and_types, stream_capsule};
 use super::integers::{Bounded, Positive, U64};
-use super::interrupt::{checking, interruptible, signals};
+use super::interrupt::{cancellable, checking, interruptible, signals};
 use super::packages::{needed, signal_or, to_arrow, to_pandas, to_polars};
 use super::progress::ProgressOption;
 use super::shard::shard_from;
 use super::table::PyStepTable;
 use super::values::{names_from, scalar};
-use crate::cancellation::CancellationToken;
 use crate::error::Error;
-use crate::progress::Progress;
 use crate::query::{ArrowReader, Query, QueryStream, ResultFilter, RowFormat, WriteRowsOptions};
 use crate::table::{ChosenEv, MaterializeOptions};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -86,7 +84,7 @@ impl PyQuery {
     }
 
     fn write(&self, py: Python<'_>, path: PathBuf, options: &WriteRowsOptions) -> PyResult<u64> {
-        interruptible(py, Some(false), move |_, cancel| self.query.write(path, options, cancel))
+        cancellable(py, move |cancel| self.query.write(path, options, cancel))
     }
 }
 
@@ -180,7 +178,7 @@ impl PyQuery {
     /// ...     print(pa.record_batch(batch)["move"].to_pylist())
     /// [3, 0, 2]
     fn to_batches(&self, py: Python<'_>) -> PyResult<PyQueryBatches> {
-        let stream = interruptible(py, Some(false), |_, cancel| self.query.stream_unless_cancelled(cancel))?;
+        let stream = cancellable(py, |cancel| self.query.stream_unless_cancelled(cancel))?;
         Ok(PyQueryBatches { stream: Mutex::new(stream) })
     }
 
@@ -204,7 +202,7 @@ impl PyQuery {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyArrowResult<Bound<'py, PyCapsule>> {
-        let stream = interruptible(py, Some(false), |_, cancel| self.query.stream_unless_cancelled(cancel))?;
+        let stream = cancellable(py, |cancel| self.query.stream_unless_cancelled(cancel))?;
         stream_capsule(py, ArrowReader { stream, cancel: signals() }, requested_schema)
     }
 
@@ -216,7 +214,7 @@ impl PyQuery {
     /// >>> archive.sql("SELECT * FROM steps WHERE phase = 'late'").count()
     /// 1950
     fn count(&self, py: Python<'_>) -> PyResult<u64> {
-        interruptible(py, Some(false), |_, cancel| self.query.count_unless_cancelled(cancel))
+        cancellable(py, |cancel| self.query.count_unless_cancelled(cancel))
     }
 
     /// Return the plan as text; it shows which columns are read and where filters are applied.
@@ -233,7 +231,7 @@ impl PyQuery {
     /// DataSourceExec: ... projection=[board], file_type=parquet
     #[pyo3(signature = (*, analyze=false))]
     fn explain(&self, py: Python<'_>, analyze: bool) -> PyResult<String> {
-        interruptible(py, Some(false), |_, cancel| self.query.explain_unless_cancelled(analyze, cancel))
+        cancellable(py, |cancel| self.query.explain_unless_cancelled(analyze, cancel))
     }
 
     /// Print the first rows as a table.
@@ -254,8 +252,7 @@ impl PyQuery {
     #[pyo3(signature = (max_rows=20))]
     fn show(&self, py: Python<'_>, #[pyo3(from_py_with = U64::int)] max_rows: u64) -> PyResult<()> {
         let max_rows = usize::try_from(max_rows).unwrap_or(usize::MAX);
-        let preview =
-            interruptible(py, Some(false), |_, cancel| self.query.preview_unless_cancelled(max_rows, cancel))?;
+        let preview = cancellable(py, |cancel| self.query.preview_unless_cancelled(max_rows, cancel))?;
         py.import("builtins")?.call_method1("print", (preview.to_string(),))?;
         Ok(())
     }
@@ -267,10 +264,7 @@ impl PyQuery {
     /// >>> "<table" in archive.sql("SELECT run_id FROM runs")._repr_html_()
     /// True
     fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {
-        let html = |_: &dyn Progress, cancel: &CancellationToken| {
-            self.query.preview_unless_cancelled(NOTEBOOK_ROWS, cancel)?.to_html()
-        };
-        interruptible(py, Some(false), html)
+        cancellable(py, |cancel| self.query.preview_unless_cancelled(NOTEBOOK_ROWS, cancel)?.to_html())
     }
 
     /// Run the query and return a ``pyarrow.Table``.

@@ -10,11 +10,11 @@ use crate::export::ExportReport;
 use crate::format::{JsonlReport, PackStats};
 use crate::query::{Function, SavedQuery, ScalarValue};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{IntoPyDict, PyDict, PyTuple};
 
 /// Makes an instance of a dataclass from fields of a value, and from other values: `field = value`.
 macro_rules! instance {
-    ($py:ident, $class:ident, $from:ident, [$($field:ident $(= $other:expr)?),*]) => {{
+    ($py:ident, $class:ident, $from:ident: $($field:ident $(= $other:expr)?),*) => {{
         let fields = PyDict::new($py);
         $(fields.set_item(stringify!($field), instance!(@value $from, $field $(= $other)?))?;)*
         $py.import("a2store._results")?.getattr(stringify!($class))?.call((), Some(&fields))
@@ -40,162 +40,116 @@ impl IntoInstance for CommitInfo {
     fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let time = py.import("datetime")?.getattr("datetime")?.call_method1("fromisoformat", (self.time,))?;
         let operation = self.operation.name();
-        instance!(
-            py,
-            CommitInfo,
-            self,
-            [
-                version,
-                time = time,
-                operation = operation,
-                txn,
-                added_runs,
-                added_steps,
-                next_run_id,
-                num_runs,
-                num_steps,
-                added_files,
-                removed_files
-            ]
-        )
+        instance! { py, CommitInfo, self:
+            version, time = time, operation = operation, txn, added_runs, added_steps, next_run_id, num_runs,
+            num_steps, added_files, removed_files
+        }
     }
 }
 
 impl IntoInstance for IngestReport {
     fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let errors = instances(py, &self.errors)?;
-        instance!(
-            py,
-            IngestReport,
-            self,
-            [accepted, duplicates, twins, rejected, ignored, num_steps, num_bytes, errors = errors]
-        )
+        instance! { py, IngestReport, self:
+            accepted, duplicates, twins, rejected, ignored, num_steps, num_bytes, errors = errors
+        }
     }
 }
 
 impl IntoInstance for &Rejected {
     fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let location = self.error.location();
-        instance!(
-            py,
-            Rejected,
-            self,
-            [
-                path = &self.path,
-                offset = location.and_then(|location| location.offset),
-                run = location.and_then(|location| location.run),
-                step = location.and_then(|location| location.step),
-                kind = self.error.kind_name(),
-                message = self.message()
-            ]
-        )
+        instance! { py, Rejected, self:
+            path = &self.path, offset = location.and_then(|location| location.offset),
+            run = location.and_then(|location| location.run), step = location.and_then(|location| location.step),
+            kind = self.error.kind_name(), message = self.message()
+        }
     }
 }
 
 impl IntoInstance for AnnotateReport {
     fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        instance!(py, AnnotateReport, self, [model, num_runs, num_rows, missing_steps, replaced_rows])
+        instance! { py, AnnotateReport, self: model, num_runs, num_rows, missing_steps, replaced_rows }
     }
 }
 
 impl IntoInstance for ModelInfo {
     fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        instance!(py, ModelInfo, self, [model, num_rows, num_files, num_bytes, first_run_id, last_run_id])
+        instance! { py, ModelInfo, self: model, num_rows, num_files, num_bytes, first_run_id, last_run_id }
     }
 }
 
 impl IntoInstance for ExportReport {
     fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let errors = instances(py, &self.errors)?;
-        instance!(py, ExportReport, self, [path, runs, num_steps, num_files, errors = errors])
+        instance! { py, ExportReport, self: path, runs, num_steps, num_files, errors = errors }
     }
 }
 
 impl IntoInstance for CompactReport {
     fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        instance!(py, CompactReport, self, [files_before, files_after, bytes_before, bytes_after, num_rows])
+        instance! { py, CompactReport, self: files_before, files_after, bytes_before, bytes_after, num_rows }
     }
 }
 
 impl IntoInstance for ExpireReport {
     fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        instance!(py, ExpireReport, self, [first_version, num_versions, num_files, num_bytes, paths])
+        instance! { py, ExpireReport, self: first_version, num_versions, num_files, num_bytes, paths }
     }
 }
 
 impl IntoInstance for VerifyReport {
     fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let problem =
-            |problem: crate::archive::Problem| instance!(py, Problem, problem, [path, run_id, what, expected, found]);
+            |problem: crate::archive::Problem| instance! { py, Problem, problem: path, run_id, what, expected, found };
         let problems = self.problems.into_iter().map(problem).collect::<PyResult<Vec<_>>>()?;
-        instance!(
-            py,
-            VerifyReport,
-            self,
-            [problems = problems, version, num_commits, num_files, num_bytes, num_runs, num_steps, unnamed_files]
-        )
+        instance! { py, VerifyReport, self:
+            problems = problems, version, num_commits, num_files, num_bytes, num_runs, num_steps, unnamed_files
+        }
     }
 }
 
 impl IntoInstance for RepairReport {
     fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        let step = |step: crate::archive::Repair| instance!(py, Repair, step, [path, action, reason]);
+        let step = |step: crate::archive::Repair| instance! { py, Repair, step: path, action, reason };
         let steps = self.steps.into_iter().map(step).collect::<PyResult<Vec<_>>>()?;
-        instance!(py, RepairReport, self, [version, steps = steps, done])
+        instance! { py, RepairReport, self: version, steps = steps, done }
     }
 }
 
 impl IntoInstance for PackStats {
     fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        // The engines keep their order, which a map of Rust would lose.
-        let engines = PyDict::new(py);
-        self.engines.into_iter().try_for_each(|(engine, runs)| engines.set_item(engine, runs))?;
-        instance!(
-            py,
-            PackStats,
-            self,
-            [
-                count,
-                total_steps,
-                min_len,
-                max_len,
-                mean_len,
-                p50,
-                p90,
-                p99,
-                unreadable,
-                highest_tiles,
-                engines = engines
-            ]
-        )
+        let highest_tiles = self.highest_tiles.into_py_dict(py)?;
+        let engines = self.engines.into_py_dict(py)?;
+        instance! { py, PackStats, self:
+            count, total_steps, min_len, max_len, mean_len, p50, p90, p99, unreadable, highest_tiles = highest_tiles,
+            engines = engines
+        }
     }
 }
 
 impl IntoInstance for JsonlReport {
     fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let errors: Vec<String> = self.errors.iter().map(ToString::to_string).collect();
-        instance!(py, JsonlReport, self, [num_runs, num_steps, num_bytes, errors = errors])
+        instance! { py, JsonlReport, self: num_runs, num_steps, num_bytes, errors = errors }
     }
 }
 
 impl IntoInstance for SavedQuery {
     fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let parameter = |parameter: crate::query::SavedParameter| {
-            instance!(py, SavedParameter, parameter, [
+            instance! { py, SavedParameter, parameter:
                 name, type = parameter.dtype, required = parameter.default.is_none(),
                 default = default_value(py, parameter.default)?, doc
-            ])
+            }
         };
         let column =
-            |column: crate::query::SavedColumn| instance!(py, SavedColumn, column, [name, type = column.dtype, doc]);
+            |column: crate::query::SavedColumn| instance! { py, SavedColumn, column: name, type = column.dtype, doc };
         let parameters = self.parameters.into_iter().map(parameter).collect::<PyResult<Vec<_>>>()?;
         let columns = self.columns.into_iter().map(column).collect::<PyResult<Vec<_>>>()?;
-        instance!(
-            py,
-            SavedQuery,
-            self,
-            [name, purpose, parameters = PyTuple::new(py, parameters)?, columns = PyTuple::new(py, columns)?, sql]
-        )
+        instance! { py, SavedQuery, self:
+            name, purpose, parameters = PyTuple::new(py, parameters)?, columns = PyTuple::new(py, columns)?, sql
+        }
     }
 }
 
@@ -213,7 +167,7 @@ fn default_value(py: Python<'_>, value: Option<ScalarValue>) -> PyResult<Py<PyAn
 impl IntoInstance for &Function {
     fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let returns = self.return_type().to_string();
-        instance!(py, SqlFunction, self, [name, signature = self.signature(), returns = returns, doc, example])
+        instance! { py, SqlFunction, self: name, signature = self.signature(), returns = returns, doc, example }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::indices::place;
 use super::integers::AnyInt;
-use super::interrupt::interruptible;
+use super::interrupt::cancellable;
 use super::numpy::copied_array;
 use super::packages::needed;
 use super::position::{PyPosition, PyReplay, SIZE};
@@ -128,9 +128,7 @@ impl PyRun {
         }
         let game = match &self.stored {
             None => Replay::of_run(None, &self.run),
-            Some((archive, run_id)) => {
-                interruptible(py, Some(false), |_, cancel| archive.replay_of(*run_id, &self.run, cancel))?
-            }
+            Some((archive, run_id)) => cancellable(py, |cancel| archive.replay_of(*run_id, &self.run, cancel))?,
         };
         Ok(self.game.get_or_init(|| game))
     }
@@ -325,9 +323,7 @@ impl PyRun {
         }
         let predictions = match &self.stored {
             None => Vec::new(),
-            Some((archive, run_id)) => {
-                interruptible(py, Some(false), |_, cancel| ReplayPage::predictions(archive, *run_id, cancel))?
-            }
+            Some((archive, run_id)) => cancellable(py, |cancel| ReplayPage::predictions(archive, *run_id, cancel))?,
         };
         let policy = policy.map(|policy| CallablePolicy::new(py, policy)).transpose()?;
         let values = policy.as_ref().map(|policy| policy.values_of(py, game)).transpose()?;

@@ -150,6 +150,8 @@ pub(super) fn named_params(params: Option<&Bound<'_, PyDict>>) -> PyResult<HashM
 
 /// Return a2store's own SQL functions over boards, moves and values.
 ///
+/// Raises ``MemoryError`` if an allocation fails.
+///
 /// >>> [function.signature for function in a2store.functions()][:3]
 /// ['exps(board[, tile_65536_mask])', 'tile(board, cell[, tile_65536_mask])', 'max_tile(board[, tile_65536_mask])']
 #[pyfunction]

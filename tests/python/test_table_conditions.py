@@ -197,5 +197,5 @@ def test_wrong_splits(table: a2store.StepTable, archive: a2store.Archive, tmp_pa
         for share in (-0.1, 1.5, 200, float("nan")):
             with pytest.raises(ValueError, match=r"test_size: expected 0\.0\.\.=1\.0"):
                 rows.train_test_split(share)
-        with pytest.raises(ValueError, match='unit: expected "run" or "step", found "games"'):
-            rows.train_test_split(0.1, unit="games")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match='unit: expected "run" or "step", found "games"'):
+        table.train_test_split(0.1, unit="games")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Loaders of shares: each epoch is a round, in which every rank materializes another share of a query's rows."""
+"""The loader of a query, for `StepLoader`: in each epoch, every rank materializes another share of the rows."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _TOPOLOGY = ("world_size", "batch_size", "drop_last", "window")
 """The fields of a state that a loader must have to continue in the middle of an epoch."""
 
 
-class ShareLoader(StepLoader):
-    """What ``StepLoader`` returns for a query."""
+class QueryLoader(StepLoader):
+    """A loader of a query, which ``StepLoader`` returns for one."""
 
     def __init__(
         self,
@@ -296,7 +296,7 @@ class ShareLoader(StepLoader):
 class _Prefetched:
     """The share of a round, which a thread makes."""
 
-    def __init__(self, loader: ShareLoader, epoch: int, query: Query, options: dict[str, Any]) -> None:
+    def __init__(self, loader: QueryLoader, epoch: int, query: Query, options: dict[str, Any]) -> None:
         self.epoch = epoch
         self._process = os.getpid()
         self._table: StepTable | None = None
