@@ -6,7 +6,7 @@ use super::logging::{deliver_all, logged};
 use super::steps::{Boards, Moves, board_from, branches, cells, floats, move_from};
 use crate::error::Error;
 use crate::selfplay::{GameRecording, Recorder, RecorderOptions, RecorderStats};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyDict, PyInt, PyList, PyTuple};
@@ -55,10 +55,23 @@ use std::time::Duration;
 pub(super) struct PyRecorder(Recorder);
 
 /// The storage of a recorder.
-#[derive(FromPyObject)]
 enum RecorderTarget<'py> {
     Archive(Bound<'py, PyArchive>),
     Folder(PathBuf),
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for RecorderTarget<'py> {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(archive) = value.cast::<PyArchive>() {
+            return Ok(RecorderTarget::Archive(archive.to_owned()));
+        }
+        value.extract().map(RecorderTarget::Folder).map_err(|_| match value.get_type().name() {
+            Ok(found) => PyTypeError::new_err(format!("target: expected a folder or an Archive, found {found}")),
+            Err(error) => error,
+        })
+    }
 }
 
 /// A game that is being recorded. One thread at a time may use it.

@@ -367,7 +367,7 @@ def test_invalid_targets(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="file"):
         Recorder(tmp_path / "file", tag="v1")
-    with pytest.raises(TypeError, match="target"):
+    with pytest.raises(TypeError, match="target: expected a folder or an Archive, found int"):
         Recorder(7, tag="v1")  # type: ignore[arg-type]
 
 
