@@ -2475,6 +2475,7 @@ class Query:
     @property
     def columns(self) -> list[str]:
         """The names of the result's columns, in order."""
+
     def __iter__(self) -> QueryBatches: ...
     def limit(self, n: int) -> Query:
         """Return a query for the first rows of the result, like a LIMIT at the end of its text.
@@ -2489,6 +2490,8 @@ class Query:
         >>> query.limit(2).to_polars().rows()
         [(16, 82292), (17, 46388)]
         """
+
+    def to_batches(self) -> QueryBatches:
         """Run the query and return an iterator over its record batches, which arrive as they are computed.
 
         ``pyarrow.record_batch(batch)``, ``polars.DataFrame(batch)`` and other consumers of the Arrow C interface read
@@ -2579,6 +2582,8 @@ class Query:
         >>> archive.sql("SELECT max_score, highest_tile FROM runs").to_polars().shape
         (20, 2)
         """
+
+    def to_numpy(self) -> dict[str, npt.NDArray[Any]]:
         """Run the query and return its columns as NumPy arrays by name, by way of pyarrow.
 
         The columns of a result have different types, so the arrays are separate, as in ``Batch.to_dict``. They are

@@ -34,7 +34,7 @@ def archive(tmp_path: Path, runs: list[Path]) -> a2store.Archive:
 
 
 def commit(archive: a2store.Archive, version: int) -> Path:
-    return archive.path / "_log" / f"{version:020}.json"
+    return Path(archive.path) / "_log" / f"{version:020}.json"
 
 
 def test_a_lost_newest_commit_leaves_older_versions_readable(archive: a2store.Archive) -> None:
