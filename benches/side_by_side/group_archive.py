@@ -100,4 +100,4 @@ def _make(report: Report, steps: int, folder: Path) -> Path:
         report.add("group archive", stage, steps_per_s=archive.num_steps / taken)
         lines.append((stage, f"{archive.num_steps:,}", millions(archive.num_steps / taken)))
     table(f"a new archive of {len(ENGINES)} engines, kept in the cache", ("", "steps", "steps/s"), lines)
-    return archive.path
+    return Path(archive.path)

@@ -2460,6 +2460,7 @@ class Query:
     @property
     def columns(self) -> list[str]:
         """The names of the result's columns, in order."""
+
     def __iter__(self) -> QueryBatches: ...
     def limit(self, n: int) -> Query:
         """Return a query for the first rows of the result, like a LIMIT at the end of its text.
