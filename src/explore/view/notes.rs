@@ -5,7 +5,8 @@ use super::failure::{Answer, Failure};
 use super::notes_file::{Change, Notes};
 use super::request::{Body, blocking};
 use crate::cancellation::CancellationToken;
-use crate::explore::rows::{objects, read};
+use crate::explore::rows::read;
+use crate::query::json_rows;
 use axum::Json;
 use axum::extract::State;
 use serde_json::Value;
@@ -49,16 +50,15 @@ pub(super) async fn change(State(explorer): State<Arc<Explorer>>, Body(change): 
 /// Checks that the archive has the position. The final board follows the last step.
 fn check_position(explorer: &Explorer, change: &Change, cancel: &CancellationToken) -> Result<(), Failure> {
     let Change { run_id, step_index, .. } = *change;
-    let sql = format!(
-        "SELECT (SELECT count(*) FROM runs WHERE run_id = {run_id}) AS runs, \
-         (SELECT max(step_index) + 1 FROM steps WHERE run_id = {run_id}) AS end"
-    );
-    let rows = objects(&read(&explorer.archive(), &sql, &explorer.limits(), cancel)?)?;
-    let number = |name: &str| rows.first().and_then(|row| row[name].as_u64()).unwrap_or(0);
-    if number("runs") == 0 {
+    let archive = explorer.archive();
+    let number = |sql: String| {
+        let rows = json_rows(&read(&archive, &sql, &explorer.limits(), cancel)?)?;
+        Ok::<_, Failure>(rows.first().and_then(|row| row.first()?.as_u64()))
+    };
+    if number(format!("SELECT run_id FROM runs WHERE run_id = {run_id}"))?.is_none() {
         return Err(Failure::not_found(format!("run_id: no run {run_id} in the archive")));
     }
-    let end = number("end");
+    let end = number(format!("SELECT max(step_index) + 1 FROM steps WHERE run_id = {run_id}"))?.unwrap_or(0);
     if u64::from(step_index) > end {
         let message = format!("step_index: expected 0 to {end} in run {run_id}, found {step_index}");
         return Err(Failure::not_found(message));
