@@ -4,7 +4,7 @@ use super::numpy_folder::{self, OpenedSteps};
 use super::registry::SourceFormat;
 use super::run_file::{self, RunFormat};
 use super::source::RunSource;
-use super::{macroxue, npy, pack, packdat, session, shards, sqlite};
+use super::{macroxue, npy, pack, packdat, shards, sqlite};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use std::collections::HashSet;
