@@ -328,8 +328,9 @@ impl Visitor for Checks<'_> {
         }
         if let (Some(name), Some(names)) = (self.bodies.remove(&std::ptr::from_ref(query)), self.names.last_mut()) {
             names.insert(name, num_tables + 1);
+        } else {
+            self.use_tables(num_tables);
         }
-        self.use_tables(num_tables);
         ControlFlow::Continue(())
     }
 
