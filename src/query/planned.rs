@@ -239,7 +239,7 @@ impl Query {
 
     /// Returns a query for the same rows with only these columns, so that no other column is read.
     pub(crate) fn select(&self, columns: &[usize]) -> Result<Query> {
-        // A limit stays on top, because ties are broken below a top-level limit.
+        // A limit stays on top, because only there it takes the first rows in order.
         fn project(plan: LogicalPlan, columns: &[usize]) -> DataFusionResult<LogicalPlan> {
             if let LogicalPlan::Limit(mut limit) = plan {
                 limit.input = Arc::new(project(Arc::unwrap_or_clone(limit.input), columns)?);
@@ -263,8 +263,15 @@ impl Query {
     /// `most`.
     pub(crate) fn distinct_texts(&self, column: usize, most: usize, cancel: &CancellationToken) -> Result<Vec<String>> {
         let chosen = self.select(&[column])?;
-        let distinct = LogicalPlanBuilder::from(chosen.plan).distinct().and_then(LogicalPlanBuilder::build);
-        let query = Query { plan: distinct.map_err(query_error)?, ..self.unlimited() };
+        let plan = match chosen.plan {
+            // Below a DISTINCT, a limit would take any rows instead of the first ones.
+            plan @ LogicalPlan::Limit(_) => plan,
+            plan => {
+                let distinct = LogicalPlanBuilder::from(plan).distinct();
+                distinct.and_then(LogicalPlanBuilder::build).map_err(query_error)?
+            }
+        };
+        let query = Query { plan, ..self.unlimited() };
         let mut stream = query.stream_unless_cancelled(cancel)?;
         let mut texts = BTreeSet::new();
         while texts.len() <= most

@@ -381,14 +381,12 @@ def test_a_loaders_state_belongs_to_the_labels(archive: a2store.Archive, file: P
     resumed.load_state_dict(state)
     whole = row_keys(materialized(archive, labels).loader(100, seed=1))
     assert np.array_equal(np.concatenate([row_keys(served), row_keys(resumed)]), whole)
-    for other in (
-        labels.set_column(1, "label", [["good"] * len(labels)]),
-        labels.set_column(2, "weight", pa.array([0.0] * len(labels))),
-        labels.slice(1),
-        labels.take([1, 0, *range(2, len(labels))]),
-    ):
+    for other in (labels.set_column(1, "label", [["good"] * len(labels)]), labels.slice(1)):
         with pytest.raises(a2store.StateMismatchError):
             materialized(archive, other).loader(100, seed=1).load_state_dict(state)
+    # These labels give the same rows.
+    same = labels.set_column(2, "weight", pa.array([0.0] * len(labels))).take([1, 0, *range(2, len(labels))])
+    materialized(archive, same).loader(100, seed=1).load_state_dict(state)
 
 
 # The command
