@@ -1,6 +1,6 @@
 //! The subcommands of `a2pack`.
 
-use super::{ExtractArgs, InspectArgs, PackArgs, StatsArgs, ToJsonlArgs, ValidateArgs};
+use super::args::{ExtractArgs, InspectArgs, PackArgs, StatsArgs, ToJsonlArgs, ValidateArgs};
 use crate::cli::print::{count, megabytes, path_text, print_json};
 use crate::cli::progress::{Interrupt, progress};
 use crate::cli::terminal::print_error;
