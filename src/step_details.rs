@@ -87,10 +87,10 @@ mod tests {
         let none = StepDetail::default();
         let all = [
             none,
-            StepDetail { valuation_type: Some("search"), board_eval: Some(-3), ..none },
+            StepDetail { valuation_type: Some("search"), board_eval: Some(-3) },
             none,
             StepDetail { valuation_type: Some("tuple11"), ..none },
-            StepDetail { valuation_type: Some("search"), board_eval: Some(0), ..none },
+            StepDetail { valuation_type: Some("search"), board_eval: Some(0) },
             none,
         ];
         let mut details = StepDetails::default();

@@ -70,7 +70,7 @@ def generate(report: Report, steps: int, folder: Path) -> Path:
     show("ingest", archive.num_steps, start)
     shutil.rmtree(folder / "runs")
     table("a generated archive", ("", "steps", "steps/s"), lines)
-    return archive.path
+    return Path(archive.path)
 
 
 def arguments() -> argparse.Namespace:

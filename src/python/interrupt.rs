@@ -19,7 +19,8 @@ const PERIOD: Duration = Duration::from_millis(50);
 /// end, and raises the signal handler's exception.
 ///
 /// This thread also calls the function of `progress`, if it is one, and sends log records to their handlers. An
-/// exception of the function or of a handler has the effect of a signal. Warnings of the work become a `UserWarning` after it has succeeded.
+/// exception of the function or of a handler has the effect of a signal. Warnings of the work become a `UserWarning`
+/// after it has succeeded.
 pub(super) fn interruptible<T: Send>(
     py: Python<'_>,
     progress: impl Into<ProgressOption>,

@@ -82,7 +82,8 @@ fn user_table(name: &str, table: &Bound<'_, PyAny>) -> PyResult<UserTable> {
     Ok(UserTable::from_batches(schema, batches)?)
 }
 
-/// Reads an object with the Arrow C interface, or a NumPy structured array. An error names the argument and the path that it could be instead.
+/// Reads an object with the Arrow C interface, or a NumPy structured array. An error names the argument and the path
+/// that it could be instead.
 pub(super) fn batches_of(
     (argument, path): (&str, &str),
     name: &str,

@@ -8,8 +8,8 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use std::sync::Arc;
 
-/// Returns a structured array with one dimension as a batch; `None` for any other object. A field of shape (k,) becomes a
-/// list of k values.
+/// Returns a structured array with one dimension as a batch; `None` for any other object. A field of shape (k,) becomes
+/// a list of k values.
 pub(super) fn batch_of(array: &Bound<'_, PyAny>) -> PyResult<Option<RecordBatch>> {
     let py = array.py();
     let numpy = py.import("numpy")?;

@@ -329,7 +329,8 @@ fn differ(left: &DataType, right: &DataType) -> bool {
     }
     let (left, right) = (plain(left), plain(right));
     let is_null = *left == DataType::Null || *right == DataType::Null;
-    !is_null && !left.equals_datatype(right) && !(left.is_string() && right.is_string())
+    let same_values = left.equals_datatype(right) || left.is_string() && right.is_string();
+    !is_null && !same_values
 }
 
 fn is_choice(expr: &Expr) -> bool {

@@ -16,6 +16,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// The rows of a new table.
+#[allow(clippy::large_enum_variant)] // There is one value a table.
 pub(super) enum RowOutput {
     Memory(RowMemory),
     File(RowFile),

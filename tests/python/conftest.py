@@ -125,7 +125,7 @@ def eighteen_commits(runs: list[Path], tmp_path_factory: pytest.TempPathFactory)
     archive = grow(tmp_path_factory.mktemp("eighteen") / "games.a2", [[run] for run in runs[:17]])
     for suffix in ("checkpoint.json", "digests"):
         assert (archive.path / "_log" / f"{16:020}.{suffix}").exists()
-    return archive.path
+    return Path(archive.path)
 
 
 @pytest.fixture
