@@ -717,11 +717,7 @@ class PackReader:
         """
 
     def iter_indices(self, indices: Iterable[int]) -> PackIterator:
-        """Return an iterator like ``iter``, over the runs at ``indices``, in that order.
-
-        - ``indices``: the indices of the runs, with repetitions; negative ones count from the end.
-
-        Raises ``IndexError`` at once for an index that is out of bounds.
+        """Return an iterator over the runs at ``indices``, as ``iter`` does.
 
         >>> pack = a2store.PackReader.open("games.a2pack")
         >>> [run.meta.max_score for run in pack.iter_indices([3, 0])]
@@ -744,7 +740,7 @@ class PackReader:
         - ``shuffle``: whether to shuffle the runs. The order depends on ``seed`` alone.
         - ``seed``: in ``0..2**64``; ``None`` = a new seed each time.
         - ``workers``: threads to decode with, 1 to 1,024; ``None`` = a pool shared by all readers, one thread per core.
-        - ``indices``: the indices of the runs, such as one part of ``train_test_split``; ``None`` = all.
+        - ``indices``: the indices of the runs, such as one part of ``split``; ``None`` = all.
         - ``on_error``: the effect of a damaged run. ``"raise"`` raises its error; the next call continues with the
           other runs of the same list. ``"skip"`` leaves the run out of its list and adds its error to ``errors`` of the
           iterator.
@@ -917,7 +913,7 @@ class PackStepIterator:
 
 @final
 class PackIterator:
-    """An iterator over runs of a pack, which ``PackReader.iter`` returns.
+    """An iterator over runs of a pack, which ``PackReader.iter`` and ``PackReader.iter_indices`` return.
 
     ``next`` raises ``DecodeError`` at a damaged run; the call after it continues with the following run.
 
@@ -2694,9 +2690,9 @@ class Query:
           as an extra column, its rows have at least 40 bytes, and the tokens of these cells are 16. Without the column
           in the query, these tokens are 15, with a warning if a row may have such a tile.
 
-        If the query only filters and selects rows of ``steps``, the rows are in the order of ``(run_id, step_index)``. With
-        an ORDER BY they have its order; rows that it leaves equal come in any order. All other rows are sorted by run, step
-        and their bytes. So a query that determines its rows gives the same table on any number of threads.
+        If the query only filters and selects rows of ``steps``, the rows are in the order of ``(run_id, step_index)``.
+        With an ORDER BY they have its order; rows that it leaves equal come in any order. All other rows are sorted by
+        run, step and their bytes. So a query that determines its rows gives the same table on any number of threads.
 
         - ``columns``: the columns of the result that a row gets, instead of all columns above and ``extra``: names,
           with ``board`` among them. ``ev_values`` stands for the four values. Other names than those above become extra
@@ -2713,14 +2709,14 @@ class Query:
           available. It does not apply to rows in a file.
         - ``path``: a file for the rows, which is then mapped; it may be larger than memory. ``StepTable.load`` can read
           it. It is written atomically, is durable, and replaces an existing file.
-        - ``shard``: the share of one of several processes, as a rank and a world size; ``None`` = all rows. The shares of
-          a round are disjoint and complete, and their sizes differ by at most one row. Another round has other shares. If
-          the query filters and selects rows of ``steps``, a rank reads the row groups of its share only, and the rows are in
-          the order of ``steps``. If the number of rows is not known in advance, each rank first reads the columns of the
-          conditions to count them. Any other query is counted and then runs whole on each rank. The table keeps the rows
-          of the share, chosen by their hashes and sorted by run, step and bytes, whatever the query's ORDER BY says. All
-          ranks must read the same version of the archive, and the query must determine its rows. Codes of strings are the
-          same on all ranks and in all rounds.
+        - ``shard``: the share of one of several processes, as a rank and a world size; ``None`` = all rows. The shares
+          of a round are disjoint and complete, and their sizes differ by at most one row. Another round has other
+          shares. If the query filters and selects rows of ``steps``, a rank reads the row groups of its share only, and
+          the rows are in the order of ``steps``. If the number of rows is not known in advance, each rank first reads
+          the columns of the conditions to count them. Any other query is counted and then runs whole on each rank. The
+          table keeps the rows of the share, chosen by their hashes and sorted by run, step and bytes, whatever the
+          query's ORDER BY says. All ranks must read the same version of the archive, and the query must determine its
+          rows. Codes of strings are the same on all ranks and in all rounds.
         - ``seed``, ``round``: determine the shares of a round; in ``0..2**64``.
         - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
           otherwise a bar is shown if standard error is a terminal.
@@ -2750,7 +2746,8 @@ class Query:
         """
 
     @property
-    def _hash(self) -> str: ...
+    def _hash(self) -> str:
+        """A hash of the archive's commit, the text and the parameters."""
     def __arrow_c_schema__(self) -> object:
         """Return the result's schema as an ``arrow_schema`` capsule."""
 
@@ -2897,9 +2894,9 @@ class StepTable:
     def fingerprint(self) -> str:
         """A hash of the rows and their order, as 32 hexadecimal digits.
 
-        Tables with the same fingerprint have the same rows in the same order. It is a hash of the rows and their layout.
-        The fingerprint of a view is a hash of the table's fingerprint and of the places of the rows that the view shows. A
-        saved table or view keeps its fingerprint when it is loaded.
+        Tables with the same fingerprint have the same rows in the same order. It is a hash of the rows and their
+        layout. The fingerprint of a view is a hash of the table's fingerprint and of the places of the rows that the
+        view shows. A saved table or view keeps its fingerprint when it is loaded.
         """
 
     @property
@@ -3290,12 +3287,13 @@ class StepTable:
         raises in other types.
 
         - ``name``: the name of the new column.
-        - ``path``: the array, which is mapped and must not change; or a folder with ``embeddings.npy``, or with its shards ``embeddings-<number>.npy``. The
-          first shard has the rows of the first shard of ``steps.npy``, and so on. Or rows, as above.
+        - ``path``: the array, which is mapped and must not change; or a folder with ``embeddings.npy``, or with its
+          shards ``embeddings-<number>.npy``. The first shard has the rows of the first shard of ``steps.npy``, and so
+          on. Or rows, as above.
         - ``steps``: the file of the keys, or a folder with ``steps.npy`` or its shards; ``None`` = the array's folder.
           Rows have their own keys.
-        - ``memory_limit``: the maximum number of bytes of the values and keys of rows; ``None`` = the memory that the system
-          has available.
+        - ``memory_limit``: the maximum number of bytes of the values and keys of rows; ``None`` = the memory that the
+          system has available.
         - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
           otherwise a bar is shown if standard error is a terminal.
 
@@ -3652,8 +3650,8 @@ class Loader:
         state.
 
         - ``version``: int, the version of the dict and of the orders, 3.
-        - ``archive``, ``archive_version``: str and int, the id and the version of the archive that the rows come from; ``""``
-          and 0 for other rows. They are not compared.
+        - ``archive``, ``archive_version``: str and int, the id and the version of the archive that the rows come from;
+          ``""`` and 0 for other rows. They are not compared.
         - ``rows``: str, the table's ``fingerprint``.
         - ``num_rows``, ``num_samples``: ints, the rows of the table and of an epoch.
         - ``order``: str, the rows of an epoch and their order, such as ``"shuffled"`` or ``"weighted by age"``. Equal
@@ -3674,11 +3672,10 @@ class Loader:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a position: the next iteration begins there, in the state's epoch.
 
-        Rows, order, ``num_samples``, ``seed`` and ``symmetries`` must equal those of the loader that made the state. The
-        rows may come from another version of the archive, such as a compacted one, or from another archive.
-        Batch size, rank, number of ranks, columns and tokens may differ. If the state is at the end of an epoch, the
-        next iteration serves the next epoch. If you then call ``set_epoch`` with the state's epoch, it has no
-        batches.
+        Rows, order, ``num_samples``, ``seed`` and ``symmetries`` must equal those of the loader that made the state.
+        The rows may come from another version of the archive, such as a compacted one, or from another archive. Batch
+        size, rank, number of ranks, columns and tokens may differ. If the state is at the end of an epoch, the next
+        iteration serves the next epoch. If you then call ``set_epoch`` with the state's epoch, it has no batches.
 
         - ``state``: a dict that ``state_dict`` returned.
 

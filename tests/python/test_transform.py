@@ -59,8 +59,6 @@ def test_a_stop_iteration_is_no_end(table: a2store.StepTable) -> None:
         list(torch_loader)
 
 
-
-
 def test_positions_reach_persistent_workers(table: a2store.StepTable) -> None:
     pytest.importorskip("torch")
     from torch.utils.data import DataLoader
