@@ -793,7 +793,7 @@ class PackReader:
         """
 
     def train_test_split(
-        self, test_size: float = 0.1, *, seed: int = 0, unit: Literal["run", "step"] = "run"
+        self, test_size: float = 0.1, *, seed: int = 0
     ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
         """Split the runs, and return the ascending indices of the two parts, ``(train, test)``.
 
