@@ -719,6 +719,10 @@ class PackReader:
     def iter_indices(self, indices: Iterable[int]) -> PackIterator:
         """Return an iterator over the runs at ``indices``, as ``iter`` does.
 
+        - ``indices``: as in ``iter``.
+
+        Raises as ``iter`` does.
+
         >>> pack = a2store.PackReader.open("games.a2pack")
         >>> [run.meta.max_score for run in pack.iter_indices([3, 0])]
         [25888, 11308]
@@ -3794,7 +3798,7 @@ class ArrowSchema:
 
     >>> schema = archive.schema("steps")
     >>> schema.names[:3], len(schema)
-    (['run_id', 'step_index', 'board'], 21)
+    (['run_id', 'step_index', 'board'], 19)
     >>> pa.schema(schema).field("board").type
     DataType(uint64)
     """

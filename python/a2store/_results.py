@@ -283,7 +283,7 @@ class Problem:
     >>> Path(archive.files("runs")[0]).unlink()
     >>> problem = archive.verify().problems[0]
     >>> problem.what, problem.found
-    ('data file', 'damaged: data file: expected a file of ... bytes, found no file')
+    ('data file', 'no file')
     """
 
     path: str

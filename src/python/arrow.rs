@@ -49,7 +49,7 @@ impl ArrowArray {
 ///
 /// >>> schema = archive.schema("steps")
 /// >>> schema.names[:3], len(schema)
-/// (['run_id', 'step_index', 'board'], 21)
+/// (['run_id', 'step_index', 'board'], 19)
 /// >>> pa.schema(schema).field("board").type
 /// DataType(uint64)
 #[pyclass(frozen, module = "a2store")]

@@ -223,6 +223,10 @@ impl PyPackReader {
 
     /// Return an iterator over the runs at ``indices``, as ``iter`` does.
     ///
+    /// - ``indices``: as in ``iter``.
+    ///
+    /// Raises as ``iter`` does.
+    ///
     /// >>> pack = a2store.PackReader.open("games.a2pack")
     /// >>> [run.meta.max_score for run in pack.iter_indices([3, 0])]
     /// [25888, 11308]

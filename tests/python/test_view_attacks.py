@@ -95,7 +95,6 @@ ADDRESSES = [
     ("POST", "/api/policy"),
     ("POST", "/api/position"),
     ("POST", "/api/sql"),
-    ("POST"),
     ("POST", "/api/download"),
     ("POST", "/api/report"),
     ("PUT", "/api/notes"),

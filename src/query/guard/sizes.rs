@@ -35,6 +35,8 @@ const MULTIPLYING: [(&str, usize, u64); 6] = [
     ("rpad", 1, 1000),
     ("to_char", 1, 1000),
 ];
+/// The functions whose second argument is a regular expression. The engine keeps each compiled expression of a batch.
+const MATCHING: [&str; 5] = ["regexp_count", "regexp_instr", "regexp_like", "regexp_match", "regexp_replace"];
 /// Functions that return one of their arguments, or a part of it.
 const CHOOSING: [&str; 9] =
     ["array_element", "coalesce", "get_field", "greatest", "least", "lower", "nullif", "nvl", "substr"];
@@ -73,9 +75,16 @@ fn bounded(mut expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Ex
                 let first = std::mem::take(&mut call.args[0]);
                 call.args[0] = SizeCheck::new(&name, MAX_BYTES / (factor + VALUE_TEXT)).above(first);
             }
+            if MATCHING.contains(&name.as_str()) {
+                call.args.get(1).map_or(Ok(()), |pattern| check_pattern(&name, pattern))?;
+            }
             name
         }
         Expr::BinaryExpr(binary) if binary.op == Operator::StringConcat => "||".to_owned(),
+        Expr::BinaryExpr(binary) if is_match(binary.op) => {
+            check_pattern(&binary.op.to_string(), &binary.right)?;
+            return Ok(Transformed::no(expr));
+        }
         _ => return Ok(Transformed::no(expr)),
     };
     // DataFusion may analyze a plan twice.
@@ -84,6 +93,20 @@ fn bounded(mut expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Ex
         return Ok(Transformed::no(expr));
     }
     Ok(Transformed::yes(SizeCheck::new(&name, MAX_BYTES).above(expr)))
+}
+
+fn is_match(op: Operator) -> bool {
+    use Operator::{RegexIMatch, RegexMatch, RegexNotIMatch, RegexNotMatch};
+    matches!(op, RegexMatch | RegexIMatch | RegexNotMatch | RegexNotIMatch)
+}
+
+/// Rejects a regular expression that is not a literal.
+fn check_pattern(name: &str, pattern: &Expr) -> DataFusionResult<()> {
+    match pattern {
+        Expr::Literal(..) => Ok(()),
+        Expr::Cast(cast) => check_pattern(name, &cast.expr),
+        _ => Err(DataFusionError::External(refused(name, "its argument 2 must be a literal".to_owned()).into())),
+    }
 }
 
 fn is_ours(name: &str) -> bool {
