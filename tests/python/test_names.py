@@ -12,7 +12,7 @@ import a2store
 from test_command_options import RUN
 
 NAMES = {
-    "": "open ingest verify simulate read_run mix functions queries Error __version__",
+    "": "open verify simulate read_run mix functions queries Error __version__",
     "Archive": (
         "create open ingest version num_runs num_steps schema history files verify export_runs sql query run report "
         "view annotate compact expire"
