@@ -26,10 +26,7 @@ NAMES = {
         "shape columns head sample to_arrow to_numpy to_polars to_pandas train_test_split __getitem__ __len__"
     ),
     "Loader": "set_epoch state_dict load_state_dict skip_batches __len__ __iter__",
-    "Batch": (
-        "tokens move ev_values ev_legal run_id step_index board items get to_torch __arrow_c_array__ __getitem__ "
-        "__len__"
-    ),
+    "Batch": "items get to_torch __arrow_c_array__ __getitem__ __len__",
     "Run": "meta boards moves ev_values ev_legal final_board to_bytes save verify position replay to_gif",
     "Report": "save data _repr_html_",
     "View": "url close",
@@ -84,6 +81,12 @@ def test_names(owner: str) -> None:
     names = NAMES[owner].split()
     fields = getattr(found(owner), "__dataclass_fields__", {})
     assert [name for name in names if not hasattr(found(owner), name) and name not in fields] == []
+
+
+def test_columns_of_a_batch(archive: a2store.Archive) -> None:
+    batch = archive.sql("SELECT * FROM steps LIMIT 10").materialize(progress=False).take([0])
+    names = ["tokens", "move", "ev_values", "ev_legal", "run_id", "step_index", "board"]
+    assert [name for name in names if not hasattr(batch, name)] == []
 
 
 @pytest.mark.parametrize("function", OPTIONS)
