@@ -1,6 +1,5 @@
 //! The export formats: their names, what they need, and what they can do.
 
-use super::options::ExportOptions;
 use crate::names::text_form;
 
 /// The format of exported runs.
@@ -71,17 +70,6 @@ impl ExportFormat {
     /// Returns whether a conversion without an archive writes this format.
     pub(crate) fn is_of_conversions(self) -> bool {
         self != ExportFormat::Original
-    }
-
-    pub(super) fn needs(self, options: &ExportOptions) -> Needs {
-        match self {
-            ExportFormat::Original => Needs::RunFile,
-            ExportFormat::Jsonl if options.by_step => Needs::Nothing,
-            ExportFormat::A2t1 | ExportFormat::A2run2 | ExportFormat::A2pack | ExportFormat::Jsonl => Needs::WholeGame,
-            ExportFormat::PackDat | ExportFormat::Npy | ExportFormat::Session | ExportFormat::Macroxue => {
-                Needs::Nothing
-            }
-        }
     }
 
     /// Returns whether the output is a folder with one file per run.

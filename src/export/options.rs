@@ -70,7 +70,14 @@ impl ExportOptions {
 
     /// Returns what the format needs of every run.
     pub(super) fn needs(&self) -> Needs {
-        self.format.needs(self)
+        match self.format {
+            ExportFormat::Original => Needs::RunFile,
+            ExportFormat::Jsonl if self.by_step => Needs::Nothing,
+            ExportFormat::A2t1 | ExportFormat::A2run2 | ExportFormat::A2pack | ExportFormat::Jsonl => Needs::WholeGame,
+            ExportFormat::PackDat | ExportFormat::Npy | ExportFormat::Session | ExportFormat::Macroxue => {
+                Needs::Nothing
+            }
+        }
     }
 
     /// Returns the name of the layout, for messages.

@@ -2,7 +2,7 @@
 
 use super::numpy_folder::{self, OpenedSteps};
 use super::registry::SourceFormat;
-use super::run_file::{self, RunFormat};
+use super::run_file::{self, PREFIX_LEN, RunFormat};
 use super::source::RunSource;
 use super::{macroxue, npy, pack, packdat, shards, sqlite};
 use crate::cancellation::CancellationToken;
@@ -11,9 +11,6 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// The number of bytes at the start of a file that detection reads.
-pub(crate) const PREFIX_LEN: usize = 4096;
 
 /// The kind of a file that is not a run file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -50,7 +50,7 @@ mod walk;
 
 pub(crate) use annotations::AnnotationFolder;
 pub use dataset::{Dataset, DatasetWriter};
-pub(crate) use detect::{Container, ContainerKind, Content, Opened, PREFIX_LEN, open_container, open_folder};
+pub(crate) use detect::{Container, ContainerKind, Content, Opened, open_container, open_folder};
 pub use jsonl::JsonlOptions;
 pub(crate) use jsonl::{put_run, put_steps, run_uuid};
 pub use macroxue::Macroxue;
@@ -66,7 +66,7 @@ pub use packdat::{PackDat, PackDatWriter};
 pub use registry::SourceFormat;
 pub(crate) use rows::WideStep;
 pub use rows::{StepRow, flatten, rebuild};
-pub(crate) use run_file::MAX_RUN_BYTES;
+pub(crate) use run_file::{MAX_RUN_BYTES, PREFIX_LEN};
 pub use run_file::{RunFormat, decode_run, encode_run, read_run};
 pub(crate) use session::{NewRun, SessionRun};
 pub use session::{Session, SessionOptions, SessionWriter};

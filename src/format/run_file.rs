@@ -1,11 +1,13 @@
 //! Run files: one run of either format per file.
 
-use super::detect::PREFIX_LEN;
 use super::{a2run2, a2t1};
 use crate::error::{Error, Result};
 use crate::names::text_form;
 use crate::run::Run;
 use std::path::Path;
+
+/// The number of bytes at the start of a file that detection reads.
+pub(crate) const PREFIX_LEN: usize = 4096;
 
 /// The largest run file, in bytes: a million steps with values. Readers reject a larger one.
 pub(crate) const MAX_RUN_BYTES: u64 = 32 << 20;

@@ -4,7 +4,7 @@ use super::arrow::ArrowSchema;
 use super::integers::{Bounded, Positive, U16, U32, U64, Workers};
 use super::interrupt::{abandonable, cancellable, interruptible};
 use super::progress::ProgressOption;
-use super::query::{PyQuery, QueryCall};
+use super::query_call::{PyQuery, QueryCall};
 use super::report::{PyReport, report};
 use super::results::{IntoInstance, instances, skips_errors};
 use super::run::PyRun;

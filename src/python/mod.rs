@@ -23,6 +23,7 @@ mod play;
 mod position;
 mod progress;
 mod query;
+mod query_call;
 mod recorder;
 mod report;
 mod results;
@@ -71,7 +72,7 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<pack::PyPackReader>()?;
     module.add_class::<play::PyPlayResult>()?;
     module.add_class::<play::PyPlayer>()?;
-    module.add_class::<query::PyQuery>()?;
+    module.add_class::<query_call::PyQuery>()?;
     module.add_class::<query::PyQueryBatches>()?;
     module.add_class::<run::PyRun>()?;
     module.add_class::<run::PyRunMeta>()?;

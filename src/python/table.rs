@@ -10,7 +10,7 @@ use super::memory::Memory;
 use super::numpy::array;
 use super::packages::{to_arrow, to_pandas, to_polars};
 use super::progress::ProgressOption;
-use super::query::{NOTEBOOK_ROWS, PyQuery};
+use super::query_call::{NOTEBOOK_ROWS, PyQuery};
 use super::results::{instances, skips_errors};
 use super::shard::PyShard;
 use super::sql::stream_of;

@@ -107,8 +107,8 @@ fn without_hidden_values(field: &FieldRef, column: &ArrayRef) -> Result<ArrayRef
     };
     let is_null = structs.nulls().map(|nulls| BooleanArray::new(!nulls.inner(), None));
     let visible = |(field, column): (&FieldRef, &ArrayRef)| {
-        let column = without_hidden_values(field, column)?;
-        is_null.as_ref().map_or_else(|| Ok(Arc::clone(&column)), |is_null| nullif(&column, is_null))
+        let column = is_null.as_ref().map_or_else(|| Ok(Arc::clone(column)), |is_null| nullif(column, is_null))?;
+        without_hidden_values(field, &column)
     };
     let columns = fields.iter().zip(structs.columns()).map(visible).collect::<Result<_, _>>()?;
     Ok(Arc::new(StructArray::try_new(fields.clone(), columns, structs.nulls().cloned())?))

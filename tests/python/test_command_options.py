@@ -115,7 +115,7 @@ def test_critic_is_a_subcommand_of_the_package(tmp_path: Path) -> None:
     assert run_command("-q", "critic", "train", "--config", tmp_path / "absent", status=2).stderr.startswith("error: ")
     assert "invalid choice" in run_command("critic", "eval", status=2).stderr
     # The crate's own command, without the package.
-    alone = "import sys; from a2store._a2store import _run_command as run; sys.exit(run(sys.argv[1:], []))"
+    alone = "import sys; from a2store._a2store import _run_command as run; sys.exit(run(sys.argv[1:]))"
     command = [sys.executable, "-c", alone, "a2store", "critic", "train", "--config", "x"]
     done = subprocess.run(command, capture_output=True, check=False, timeout=HANGS, text=True)
     assert (done.returncode, done.stdout) == (2, "")
@@ -132,7 +132,7 @@ def test_critic_is_a_subcommand_of_the_package(tmp_path: Path) -> None:
         (["queries", "Tile-Reach"], "a2store: did you mean tile_reach? query: expected "),
         (
             ["query", "ARCHIVE", "high_score", "-p", "min_scor=1"],
-            "a2store: high_score: no value for the parameter min_score",
+            "a2store: did you mean min_score? high_score: unknown parameters min_scor",
         ),
         (["sql", "ARCHIVE", "SELECT * FROM stepp"], "a2store: did you mean steps? "),
         (["sql", "ARCHIVE", "SELECT * FROM annotation a"], "a2store: did you mean annotations? "),

@@ -13,8 +13,10 @@ from test_command_options import helps
 
 COMMANDS = {
     "annotate": "ARCHIVE",
+    "bench": "ARCHIVE --batch-size 16",
     "compact": "ARCHIVE",
     "convert": "RUNS --format a2run2 -o OUT --skip-errors",
+    "completions": "bash",
     "critic": "train --config QUERIES/critic.toml",
     "expire": "ARCHIVE --yes",
     "export": "ARCHIVE --format a2run2 -o OUT",
@@ -36,7 +38,7 @@ COMMANDS = {
 }
 """Arguments of each subcommand. Words in capitals stand for paths."""
 
-READS_NO_DATA = {"functions", "simulate"}
+READS_NO_DATA = {"completions", "functions", "simulate"}
 REPAIRS = {"repair"}
 """Damage is no error for these."""
 

@@ -281,7 +281,7 @@ def test_the_command_waits_for_the_given_time(locked: Any, runs: list[Path]) -> 
             [*command, *args, "--wait", "0s"], capture_output=True, check=False, timeout=HANGS, text=True
         )
         assert (done.returncode, done.stdout) == (1, "")
-        assert "another process is writing to this archive" in done.stderr
+        assert "another process is writing to it" in done.stderr
 
 
 def test_a_lock_is_released_when_its_process_ends(runs: list[Path], tmp_path: Path) -> None:

@@ -146,11 +146,12 @@ def unsealed(archive: a2store.Archive) -> tuple[int, bytes]:
     handle = table.__reduce__()[1][0]
     (length,) = struct.unpack("<I", handle[:4])
     place = json.loads(handle[4 : 4 + length])
-    memory = place[0]["place"]["memory"]
-    data = Path(f"/proc/{memory['process']}/fd/{memory['fd']}").read_bytes()
+    file = place[0]["rows"]["file"]
+    data = Path(file["path"]).read_bytes()
     copy = os.memfd_create("copy")
     os.write(copy, data)
-    memory["fd"] = copy
+    status = os.stat(copy)
+    file.update(path=f"/proc/{os.getpid()}/fd/{copy}", modified_ns=status.st_mtime_ns, inode=status.st_ino)
     text = json.dumps(place).encode()
     return copy, struct.pack("<I", len(text)) + text
 

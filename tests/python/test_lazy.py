@@ -155,8 +155,8 @@ def test_a_large_predicate(query: a2store.Query, files: pl.LazyFrame) -> None:
 
 
 def test_a_failing_query_raises_polars_own_exception(archive: a2store.Archive) -> None:
-    frame = archive.sql("SELECT 1 / (run_id - run_id) AS one FROM runs").lazy()
-    with pytest.raises(Exception, match=r"[Dd]ivide by zero"):
+    frame = archive.sql("SELECT CAST(source AS INT) AS one FROM runs").lazy()
+    with pytest.raises(Exception, match="Cannot cast string"):
         frame.collect()
 
 

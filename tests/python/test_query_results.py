@@ -93,10 +93,10 @@ def test_batches_are_the_whole_result(query: a2store.Query) -> None:
 
 def test_batches_arrive_before_the_result_is_complete(archive: a2store.Archive) -> None:
     # The cast fails on the last rows only.
-    sql = "SELECT CASE WHEN run_id < 50 THEN 1 ELSE 1 / (run_id - run_id) END AS one FROM steps"
+    sql = "SELECT CASE WHEN run_id < 50 THEN 1 ELSE CAST(engine AS INT) END AS one FROM steps"
     batches = archive.sql(sql).to_batches()
     assert len(next(batches)) > 0
-    with pytest.raises(a2store.QueryError, match=r"[Dd]ivide by zero"):
+    with pytest.raises(a2store.QueryError, match="Cannot cast string"):
         list(batches)
     assert list(batches) == []
 
@@ -226,8 +226,8 @@ def test_options_out_of_range(query: a2store.Query, tmp_path: Path) -> None:
 def test_a_failed_query_keeps_the_old_file(archive: a2store.Archive, tmp_path: Path, format: str) -> None:  # noqa: A002
     path = tmp_path / "rows"
     path.write_text("old")
-    failing = archive.sql("SELECT CASE WHEN run_id < 50 THEN 1 ELSE 1 / (run_id - run_id) END AS one FROM steps")
-    with pytest.raises(a2store.QueryError, match=r"[Dd]ivide by zero"):
+    failing = archive.sql("SELECT CASE WHEN run_id < 50 THEN 1 ELSE CAST(engine AS INT) END AS one FROM steps")
+    with pytest.raises(a2store.QueryError, match="Cannot cast string"):
         WRITERS[format][0](failing, path)
     assert path.read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["rows"]

@@ -41,7 +41,8 @@ def test_each_failing_read_is_an_error_of_the_system(
         assert "Input/output error" in said, (at, said)
         if command == "sql":
             assert "damaged" not in said, (at, said)
-    assert run(*args).stdout == whole.stdout
+    # Rows of groups have no order.
+    assert sorted(run(*args).stdout.splitlines()) == sorted(whole.stdout.splitlines())
 
 
 def test_a_moved_archive(path: Path, tmp_path: Path) -> None:

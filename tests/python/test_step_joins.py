@@ -115,7 +115,7 @@ def test_materialized_rows_are_in_order(archive: a2store.Archive, duck: duckdb.D
     expected = duck.execute(f"SELECT run_id, step_index FROM ({JOINS[name]}) ORDER BY ALL").fetchnumpy()
     for key in ("run_id", "step_index"):
         assert_same(batch[key], expected[key].astype(batch[key].dtype), key)
-    limited = archive.sql(f"{JOINS[name]} LIMIT 50").materialize(progress=False)
+    limited = archive.sql(f"{JOINS[name]} ORDER BY run_id, step_index LIMIT 50").materialize(progress=False)
     assert_same(limited.take(np.arange(50)).step_index, batch.step_index[:50], "limited")
 
 
@@ -160,8 +160,8 @@ def test_a_condition_on_the_model_chooses_files(archive: a2store.Archive) -> Non
         ("model = 'some' OR run_id < 0", by_model["some"]),
     ):
         assert pa.table(archive.sql(f"{sql} {condition}"))["n"].to_pylist() == [expected], condition
-    fails = archive.sql("SELECT 0 AS board FROM annotations WHERE CAST(length(model) * 100 AS TINYINT) > 0")
-    with pytest.raises(a2store.QueryError, match="Can't cast value"):
+    fails = archive.sql("SELECT 0 AS board FROM annotations WHERE CAST(model AS INT) > 0")
+    with pytest.raises(a2store.QueryError, match="Cannot cast string"):
         fails.materialize(progress=False)
 
 

@@ -79,6 +79,7 @@ def make(folder: Path) -> Iterator[Any]:
     yield pack.stats
     yield pack.to_jsonl("games.jsonl", progress=False)
     yield iter(pack)
+    yield pack.iter_step_batches(2)
     yield pack.iter_batches(2)
     yield pack[0]
     yield pack[0].meta

@@ -62,6 +62,15 @@ impl AnalyzerRule for BoundSizes {
 }
 
 fn bounded(mut expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
+    if let Expr::ScalarFunction(call) = &expr
+        && ["arrow_cast", "arrow_try_cast"].contains(&call.name())
+    {
+        let dtype = expr.get_type(schema)?;
+        if !is_simple(&dtype) {
+            let why = format!("the type {dtype} is not supported");
+            return Err(DataFusionError::External(refused(call.name(), why).into()));
+        }
+    }
     let name = match &mut expr {
         Expr::ScalarFunction(call) => {
             let name = call.name().to_owned();
@@ -126,6 +135,16 @@ fn factor(argument: &Expr) -> Option<u64> {
         },
         Expr::Cast(cast) => factor(&cast.expr),
         _ => None,
+    }
+}
+
+/// Returns whether the size of a value follows from its content, and not from its type.
+fn is_simple(dtype: &DataType) -> bool {
+    match dtype {
+        DataType::Dictionary(_, values) => is_simple(values),
+        DataType::List(field) | DataType::LargeList(field) => is_simple(field.data_type()),
+        DataType::Null | DataType::Boolean | DataType::Binary | DataType::LargeBinary | DataType::BinaryView => true,
+        dtype => dtype.is_numeric() || dtype.is_temporal() || dtype.is_string(),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::super::errors::{did_you_mean, query_error};
 use super::super::refused;
 use super::super::rewrites::UNARY_MINUS;
-use super::plan;
+use super::plan::{self, MAX_DEPTH};
 use crate::error::{Error, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
@@ -19,8 +19,6 @@ use std::ops::ControlFlow;
 
 /// The longest statement in bytes. Long lists of values belong in a table.
 const MAX_SQL_BYTES: usize = 64 << 10;
-/// The deepest nesting of expressions. Dropping deeper ones would overflow the stack of their thread.
-pub(super) const MAX_DEPTH: usize = 500;
 /// The maximum number of tables of a plan, with common table expressions expanded. Each table costs planning time and
 /// threads.
 const MAX_TABLES: u64 = 64;

@@ -95,7 +95,7 @@ fn sessions_that_do_not_fit_rows_are_rejected() {
     let error = load(&folder, &FromSessionOptions::default().with_run_ids([5, 6])).err().unwrap().to_string();
     assert_eq!(error, "run_ids: expected run ids of the session, found 6");
     for extra in [vec!["seed"], vec!["max_score", "max_score"]] {
-        let options = FromSessionOptions::default().with_extra(extra);
+        let options = FromSessionOptions::default().with_run_ids([5]).with_extra(extra);
         assert!(matches!(load(&folder, &options).err().unwrap().kind(), ErrorKind::Argument { name: "extra", .. }));
     }
     let options = FromSessionOptions { memory_limit: Some(127), ..FromSessionOptions::default().with_run_ids([5]) };
