@@ -17,6 +17,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, Filter, LogicalPlan};
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::coop::CooperativeExec;
@@ -30,8 +31,9 @@ type LogicalRule = Arc<dyn OptimizerRule + Send + Sync>;
 type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 type PhysicalPlan = Arc<dyn ExecutionPlan>;
 
-/// The maximum number of expressions of a filter that is pushed down. Planning a filter of this size takes a second.
-const MAX_FILTER: usize = 1 << 14;
+/// The maximum number of expressions of a filter that is pushed down, without literals: a list of values may be long. One
+/// push may multiply the size, and planning takes longer than in proportion to it.
+const MAX_FILTER: usize = 1 << 11;
 
 /// Returns DataFusion's logical rules, restricted.
 pub(in crate::query) fn logical_rules(rules: Vec<LogicalRule>) -> Vec<LogicalRule> {
@@ -107,8 +109,8 @@ fn with_literals_right(plan: LogicalPlan) -> DataFusionResult<Transformed<Logica
 
 fn num_expressions(expr: &Expr) -> DataFusionResult<usize> {
     let mut size = 0;
-    expr.apply(|_| {
-        size += 1;
+    expr.apply(|part| {
+        size += usize::from(part.as_literal().is_none());
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(size)
@@ -160,8 +162,8 @@ impl PhysicalOptimizerRule for FilterPushdown {
 
 fn size_of(expr: &Arc<dyn PhysicalExpr>) -> DataFusionResult<usize> {
     let mut size = 0;
-    expr.apply(|_| {
-        size += 1;
+    expr.apply(|part| {
+        size += usize::from(!part.is::<Literal>());
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(size)
