@@ -22,10 +22,10 @@ from archives import chunks, commit_path, copied, grow, names, short_runs, table
 from faults.checks import LONG
 from threads import HANGS
 
-WRITERS = 8 if LONG else 4
+WRITERS = 8
 APPENDS = 100 if LONG else 5
 READERS = 2
-OPENS = 5_000 if LONG else 100
+OPENS = 5_000 if LONG else 200
 TIMEOUT = 1800 if LONG else 2 * HANGS
 
 WRITER = """
@@ -71,8 +71,9 @@ while count < opens or not os.path.exists(stop):
         (runs,) = pa.table(archive.sql(sql)).to_pylist()
         steps = len(pa.table(archive.sql("SELECT board FROM steps WHERE board > 0")))
     except (a2store.Error, OSError) as error:
-        # Files may be missing only if they have expired since.
-        expired = len(sys.argv) > 5 and ".parquet" in str(error)
+        # A version or its files may be missing only if they have expired since.
+        is_gone = isinstance(error, a2store.VersionNotFoundError) or ".parquet" in str(error)
+        expired = len(sys.argv) > 5 and is_gone
         assert expired, error
         continue
     assert (runs["n"], runs["digests"], steps) == (facts[0], facts[0], facts[1]), (runs, steps, facts)
