@@ -54,10 +54,10 @@ impl Query {
     /// gives the same table, on any number of threads.
     ///
     /// # Errors
-    /// [`ErrorKind::Column`] if a column is missing, or its type or a value does not fit;
-    /// [`ErrorKind::Argument`] for columns of a row that contradict each other;
-    /// [`ErrorKind::MemoryLimit`], before any allocation if the number of rows is known in advance;
-    /// [`ErrorKind::Query`]; [`ErrorKind::Cancelled`].
+    /// [`ErrorKind::Column`](crate::ErrorKind::Column) if a column is missing, or its type or a value does not fit;
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for columns of a row that contradict each other;
+    /// [`ErrorKind::MemoryLimit`](crate::ErrorKind::MemoryLimit), before any allocation if the number of rows is known in advance;
+    /// [`ErrorKind::Query`](crate::ErrorKind::Query); [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
     pub fn materialize(
         &self,
         options: &MaterializeOptions,
