@@ -60,6 +60,8 @@ pub struct Query {
 struct QuerySession {
     process: ProcessId,
     context: SessionContext,
+    /// Whether filter pushdown is off.
+    keeps_filters: bool,
 }
 
 impl Archive {
@@ -139,10 +141,12 @@ impl Archive {
             }
             .and_then(|plan| refused::check_types(&plan))
             .map_err(query_error)?;
-            Ok(plan)
+            let keeps_filters = guard::has_large_filter(&plan).map_err(query_error)?;
+            Ok((plan, keeps_filters))
         };
-        let plan = block_on_unless(planning, || limits.check(cancel))?;
-        let session = QuerySession { process: ProcessId::current(), context };
+        let (plan, keeps_filters) = block_on_unless(planning, || limits.check(cancel))?;
+        let context = if keeps_filters { guard::without_pushdown(&context) } else { context };
+        let session = QuerySession { process: ProcessId::current(), context, keeps_filters };
         Ok(Query { archive: self.clone(), options: options.clone(), session, plan, hash })
     }
 }
@@ -349,7 +353,8 @@ impl Query {
         if self.session.process.is_current() {
             return Ok(self.session.context.clone());
         }
-        session::context(&self.archive, &self.options)
+        let context = session::context(&self.archive, &self.options)?;
+        Ok(if self.session.keeps_filters { guard::without_pushdown(&context) } else { context })
     }
 
     /// Returns a hash of the archive's newest commit, the text, the parameters and the limits that were added, as 16

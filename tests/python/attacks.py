@@ -318,6 +318,7 @@ HARMLESS = {
     "a doubled filter of a union": "SELECT x FROM (SELECT CAST(1 AS DOUBLE) AS x UNION ALL ("
     + doubled(17, "x + x", first=REAL)
     + ")) t WHERE x > 1",
+    "a doubled CASE": doubled(17, "CASE WHEN x > 1 THEN x ELSE x * 2 END", first=REAL) + " WHERE x > 1",
     "a doubled filter of a window": through("SELECT x, row_number() OVER (PARTITION BY x) AS r FROM {}"),
     "a doubled filter of unnested lists": through("SELECT x, unnest([1]) AS u FROM {}"),
     "a doubled filter of a subquery": "SELECT count(*) FROM (" + doubled(17, "x + x", first=REAL) + ") o "

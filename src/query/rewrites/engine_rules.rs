@@ -4,36 +4,28 @@
 //! | --- | --- | --- | --- |
 //! | `push_down_filter` | pushes a condition without columns below an aggregate without groups, which then returns a count of 0 instead of no row | `SELECT n FROM (SELECT count(*) AS n FROM steps) WHERE (SELECT max(run_id) FROM runs) < 0` | none found |
 //! | `push_down_filter` | takes two comparisons of a column, of which only one has its literal on the left, for different conditions | `SELECT … FROM steps WHERE phase = 'late' AND 'late' = phase` | #24763 |
-//! | `push_down_filter`, `FilterPushdown` | inline columns, so that a chain of `x + x AS x` makes a filter that is too large to plan | | |
 //! | `FilterPushdown` | matches the columns of a filter by name, although both sides of a join may have a column of that name | `SELECT … FROM steps s RIGHT JOIN runs r ON s.run_id = r.run_id WHERE s.run_id IS NULL` | #25244, #25296 |
 //! | all that use sort orders | keep the numbers of unique columns when a projection moves the columns, and drop the rest of an ORDER BY that begins with one | `SELECT m AS k, k AS m FROM (SELECT move AS k, max(board) AS m FROM steps GROUP BY move) AS d ORDER BY k, m` | none found |
 //! | all that use sort orders | take a column for constant although GROUPING SETS, CUBE, ROLLUP or an outer join fill it with nulls, and drop an ORDER BY of it | `SELECT … FROM runs r LEFT JOIN (SELECT * FROM runs WHERE engine = 'a') AS d ON … ORDER BY d.engine` | none found |
 
 use super::opaque::{Hides, OpaqueExec};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{JoinType, Result as DataFusionResult};
 use datafusion::logical_expr::{BinaryExpr, Expr, Filter, LogicalPlan};
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::coop::CooperativeExec;
-use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::unnest::UnnestExec;
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, replace_children_if_necessary};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use std::sync::Arc;
 
 type LogicalRule = Arc<dyn OptimizerRule + Send + Sync>;
 type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 type PhysicalPlan = Arc<dyn ExecutionPlan>;
-
-/// The maximum number of expressions of a filter that is pushed down, without literals: a list of values may be long. One
-/// push may multiply the size, and planning takes longer than in proportion to it.
-const MAX_FILTER: usize = 1 << 11;
 
 /// Returns DataFusion's logical rules, restricted.
 pub(in crate::query) fn logical_rules(rules: Vec<LogicalRule>) -> Vec<LogicalRule> {
@@ -74,12 +66,11 @@ impl OptimizerRule for PushDownFilter {
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> DataFusionResult<Transformed<LogicalPlan>> {
         let plan = with_literals_right(plan)?;
-        let (mut input, mut size) = (&plan.data, 0);
+        let mut input = &plan.data;
         while let LogicalPlan::Filter(filter) = input {
-            size += num_expressions(&filter.predicate)?;
             input = &filter.input;
         }
-        if has_row_of_nothing(input) || size > MAX_FILTER {
+        if has_row_of_nothing(input) {
             return Ok(plan);
         }
         let swapped = plan.transformed;
@@ -107,22 +98,13 @@ fn with_literals_right(plan: LogicalPlan) -> DataFusionResult<Transformed<Logica
     Ok(Transformed::new_transformed(LogicalPlan::Filter(filter), changed))
 }
 
-fn num_expressions(expr: &Expr) -> DataFusionResult<usize> {
-    let mut size = 0;
-    expr.apply(|part| {
-        size += usize::from(part.as_literal().is_none());
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    Ok(size)
-}
-
 /// Returns whether a plan is an aggregate that returns a row even for empty input.
 fn has_row_of_nothing(plan: &LogicalPlan) -> bool {
     matches!(plan, LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty()
         || aggregate.group_expr.iter().any(|key| matches!(key, Expr::GroupingSet(_))))
 }
 
-/// The rule `FilterPushdown`, which does not see the inputs of joins and of large filters.
+/// The rule `FilterPushdown`, which does not see the inputs of joins.
 #[derive(Debug)]
 struct FilterPushdown(PhysicalRule);
 
@@ -130,15 +112,7 @@ impl PhysicalOptimizerRule for FilterPushdown {
     fn optimize(&self, plan: PhysicalPlan, config: &ConfigOptions) -> DataFusionResult<PhysicalPlan> {
         let mark = |plan| OpaqueExec::over(plan, Hides::InputOnce);
         let marked = plan.transform_up(|plan| {
-            if is_join(&plan) {
-                return Ok(Transformed::yes(mark(plan)));
-            }
-            let Some(filter) = plan.downcast_ref::<FilterExec>() else { return Ok(Transformed::no(plan)) };
-            if size_of(filter.predicate())? <= MAX_FILTER {
-                return Ok(Transformed::no(plan));
-            }
-            let input = mark(Arc::clone(filter.input()));
-            Ok(Transformed::yes(replace_children_if_necessary(plan, vec![input])?))
+            Ok(if is_join(&plan) { Transformed::yes(mark(plan)) } else { Transformed::no(plan) })
         })?;
         let optimized = self.0.optimize(marked.data, config)?;
         let without_marks = |plan: PhysicalPlan| {
@@ -158,15 +132,6 @@ impl PhysicalOptimizerRule for FilterPushdown {
     fn schema_check(&self) -> bool {
         self.0.schema_check()
     }
-}
-
-fn size_of(expr: &Arc<dyn PhysicalExpr>) -> DataFusionResult<usize> {
-    let mut size = 0;
-    expr.apply(|part| {
-        size += usize::from(!part.is::<Literal>());
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    Ok(size)
 }
 
 fn is_join(plan: &PhysicalPlan) -> bool {
