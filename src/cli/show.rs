@@ -183,9 +183,10 @@ fn moves(replay: &Replay, position: &Position, width: usize) -> Vec<String> {
             });
             line += &format!(" {text:>9}");
         }
+        let line = line.trim_end();
         lines.push(match (is_played, is_legal) {
             (true, _) => bold.apply_to(line).to_string(),
-            (false, true) => line,
+            (false, true) => line.to_owned(),
             (false, false) => dim.apply_to(line).to_string(),
         });
     }

@@ -63,7 +63,7 @@ impl Query {
         write_runs(&runs, out.as_ref(), options, report, progress, cancel)
     }
 
-    /// Returns an error for each run that does not fit the format, as far as this is known before any file is created.
+    /// Returns an error for each run that is known not to fit the format before any file is created.
     /// Without `skip_errors`, one error lists all runs without a final board.
     fn unfit_runs(
         &self,

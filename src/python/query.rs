@@ -401,8 +401,8 @@ impl PyQuery {
     ///   shares. If the query filters and selects rows of ``steps``, a rank reads the row groups of its share only, and
     ///   the rows are in the order of ``steps``. If the number of rows is not known in advance, each rank first reads
     ///   the columns of the conditions to count them. Any other query is counted and then runs whole on each rank. The
-    ///   table keeps the rows of the share, chosen by their hashes and sorted by run, step and bytes, whatever the
-    ///   query's ORDER BY says. All ranks must read the same version of the archive, and the query must determine its
+    ///   hashes of the rows decide which of them the table keeps. It sorts them by run, step and bytes, and ignores the
+    ///   query's ORDER BY. All ranks must read the same version of the archive, and the query must determine its
     ///   rows. Codes of strings are the same on all ranks and in all rounds.
     /// - ``seed``, ``round``: determine the shares of a round; in ``0..2**64``.
     /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;

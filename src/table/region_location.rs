@@ -88,7 +88,10 @@ impl RegionLocation {
     pub(super) fn map(&self) -> Result<FrozenRegion> {
         let file = self.open()?;
         let len = usize::try_from(self.len).ok().filter(|len| *len as u64 <= self.file.num_bytes);
-        let len = len.ok_or_else(|| Error::argument("handle", "bytes inside of the file", self.len))?;
+        let len = len.ok_or_else(|| {
+            let (expected, found) = (format!("at most {} bytes", self.file.num_bytes), format!("{} bytes", self.len));
+            Error::from(ErrorKind::Damaged { path: self.path().clone(), what: "handle of a table", expected, found })
+        })?;
         match self.is_memory {
             true => map_shared(file, len),
             false => FrozenRegion::of_file(&file, self.offset, len, self.file.clone()),

@@ -28,8 +28,8 @@ use std::sync::Arc;
 /// If a query only filters and selects rows of `steps`, a round puts the row groups in a random order and cuts the whole
 /// sequence into `world_size` shares. If there are fewer than 4 row groups for each rank, they are first divided into
 /// about 4 parts for each rank. The rows of a share are in the order of `steps`. Any other query runs on each rank, which
-/// keeps the rows whose hashes are in its range. These rows are sorted by run, step and bytes, whatever the query's ORDER
-/// BY says.
+/// keeps the rows whose hashes are in its range. They are sorted by run, step and bytes, and the query's ORDER BY is
+/// ignored.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;

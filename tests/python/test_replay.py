@@ -83,8 +83,7 @@ def test_show_without_a_step_prints_the_final_board(games: a2store.Archive) -> N
 
 def test_colours_of_the_terminal(games: a2store.Archive) -> None:
     shown = on_terminal(80, "show", games.path, 0)
-    lines = [line.rstrip() for line in plain(shown).splitlines()]
-    assert lines == [line.rstrip() for line in run_command("show", games.path, 0).stdout.splitlines()]
+    assert plain(shown).splitlines() == run_command("show", games.path, 0).stdout.splitlines()
     assert "\x1b" in shown
     assert "\x1b" not in on_terminal(80, "show", games.path, 0, NO_COLOR="1")
 

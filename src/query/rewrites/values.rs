@@ -5,6 +5,7 @@
 //! | `(SELECT x … WHERE FALSE) IS NULL` | false, if `x` is not nullable | the subquery becomes `nullif((SELECT …), NULL)`, which is nullable | #24513 |
 //! | `CAST(d AS INT) = 2` for a decimal or a finer timestamp | `d = 2.0`: the cast does not round | `nullif(CAST(…), NULL) = 2`, which the optimizer does not unwrap | #23095 |
 //! | `TRY_CAST(70000 AS SMALLINT) > 5` | true | null, in the same way | #24702 |
+//! | `CAST(70000 AS SMALLINT) > 5` for a column with this value | true | an error, in the same way | #24702 |
 //! | `x IN (1, coalesce(a, b))` | takes a list with columns for constant | `x = 1 OR x = coalesce(a, b)` | none found |
 //! | `a / b`, `a % b` of integers and decimals | an error if any `b` is 0, even in a row that another condition excludes | `a / nullif(b, 0)`: null, as in DuckDB and SQLite | none: SQL leaves the order of evaluation open |
 
@@ -99,7 +100,18 @@ fn loses_values(expr: &Expr, schema: &DFSchema) -> bool {
     };
     let Ok(from) = inner.get_type(schema) else { return false };
     let is_constant = inner.column_refs().is_empty() && !inner.contains_outer();
-    !is_constant && (is_try && from.is_numeric() && to.is_numeric() || rounds(&from, to))
+    !is_constant && (is_try && from.is_numeric() && to.is_numeric() || rounds(&from, to) || narrows(&from, to))
+}
+
+/// Returns whether a cast of an integer fails for some values.
+fn narrows(from: &DataType, to: &DataType) -> bool {
+    let bits = |dtype: &DataType| dtype.primitive_width().unwrap_or_default();
+    let holds_all = match (from.is_signed_integer(), to.is_signed_integer()) {
+        (true, false) => false,
+        (false, true) => bits(from) < bits(to),
+        _ => bits(from) <= bits(to),
+    };
+    from.is_integer() && to.is_integer() && !holds_all
 }
 
 /// Returns whether a cast rounds values.

@@ -240,8 +240,8 @@ impl SharedRecorder {
         }
         let (num_games, steps) = (buffer.games.len(), buffer.steps);
         let games = Arc::new(std::mem::take(&mut buffer.games));
-        // A thread of its own, because a caller may be a job of a thread pool, which must not run another job of its
-        // pool while it holds the lock of the sink.
+        // The caller may be a job of a thread pool. If it waits for that pool here, it may run another job that needs the
+        // sink's lock, which it holds. So another thread writes.
         let written = std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("a2store-rotation".into());
             let thread = thread.spawn_scoped(scope, || sink.write(&games))?;
