@@ -91,6 +91,9 @@ refusals! {
         "compute it for all rows in FROM, and join with them",
         "SELECT n FROM runs AS r, LATERAL (SELECT count(*) OVER () AS n FROM u WHERE u.run_id = r.run_id) AS d",
         Some("1|1");
+    CORRELATED_KEY: "a scalar subquery in GROUP BY or ORDER BY that refers to the outer query", None,
+        "compute it as a column of a subquery in FROM",
+        "SELECT count(*) FROM runs AS r GROUP BY (SELECT count(*) FROM u WHERE u.run_id = r.run_id)", None;
     TWO_LEVELS: "a subquery that refers to a query two or more levels out", Some(15_558),
         "join that table in the enclosing query",
         "SELECT run_id FROM runs AS r WHERE EXISTS (SELECT 1 FROM u AS a WHERE EXISTS (SELECT 1 FROM u WHERE \
@@ -418,6 +421,13 @@ fn check_part(part: &Expr, node: &LogicalPlan) -> DataFusionResult<()> {
         return Ok(());
     }
     refuse_if(matches!(part, Expr::InSubquery(_)), &CORRELATED_IN)?;
+    let mut is_key = matches!(node, LogicalPlan::Sort(_));
+    if let LogicalPlan::Aggregate(aggregate) = node {
+        for key in &aggregate.group_expr {
+            is_key |= key.exists(|inner| Ok(inner == part))?;
+        }
+    }
+    refuse_if(is_key, &CORRELATED_KEY)?;
     let is_near = |column: &Column| node.inputs().iter().any(|input| input.schema().has_column(column));
     let is_far = |outer: &Expr| matches!(outer, Expr::OuterReferenceColumn(_, column) if !is_near(column));
     refuse_if(subquery.outer_ref_columns.iter().any(is_far), &TWO_LEVELS)?;

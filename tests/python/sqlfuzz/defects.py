@@ -48,13 +48,6 @@ DEFECTS: list[Defect] = [
         "Ordering direction required for DISTINCT with limit",
     ),
     Defect(
-        "a correlated scalar subquery in GROUP BY or ORDER BY",
-        "SELECT 1 AS c FROM e GROUP BY (SELECT count(TRUE) FROM u WHERE u.id = e.id)",
-        [],
-        _always,
-        "Correlated scalar subquery (in the GROUP BY clause|can only be used in)|logical expression ScalarSubquery",
-    ),
-    Defect(
         "keys of ROLLUP, CUBE and GROUPING SETS that are rewritten are not found again",
         "SELECT (a_s || a_s) AS c FROM e GROUP BY CUBE ((a_s || a_s), a_i64)",
         [(None,)],
