@@ -161,6 +161,25 @@ def test_the_negative_of_a_board_fits_or_is_an_error(archive: a2store.Archive, c
         archive.sql("SELECT -board FROM steps").to_arrow()
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "coalesce(max(max_score), 0)",
+        "nullif(max(max_score), 1)",
+        "round(avg(max_score), 1)",
+        "log2(avg(max_score))",
+        "CASE WHEN max(max_score) > 1000 THEN 1 END",
+        "CAST(max(board) % 5 AS BIGINT)",
+    ],
+)
+def test_rows_in_the_order_of_the_minus_of_a_function(archive: a2store.Archive, key: str) -> None:
+    grouped = "SELECT run_id % 7 AS bin, {0} AS k FROM steps GROUP BY run_id % 7"
+    found = pa.table(archive.sql(f"{grouped.format(key)} ORDER BY -{key} NULLS LAST"))["k"].to_pylist()
+    known = [value for value in found if value is not None]
+    assert len(found) == 7
+    assert known == sorted(known, reverse=True) == found[: len(known)]
+
+
 def test_the_minus_of_other_types(archive: a2store.Archive) -> None:
     sql = (
         "SELECT -ev_up, -0.5, -(1), - INTERVAL '1' DAY, -NULL, -CAST(1.5 AS DECIMAL(5, 2)), -$1, -$2 FROM steps LIMIT 1"

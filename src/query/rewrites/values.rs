@@ -7,6 +7,7 @@
 //! | `TRY_CAST(70000 AS SMALLINT) > 5` | true | null, in the same way | #24702 |
 //! | `CAST(70000 AS SMALLINT) > 5` for a column with this value | true | an error, in the same way | #24702 |
 //! | `x IN (1, coalesce(a, b))` | takes a list with columns for constant | `x = 1 OR x = coalesce(a, b)` | none found |
+//! | `ORDER BY -f(x)` | an error about orders if it knows no bounds of `f`, and a lost sort at the least integer | `f(x) * -1` | #24683 |
 //! | `a / b`, `a % b` of integers and decimals | an error if any `b` is 0, even in a row that another condition excludes | `a / nullif(b, 0)`: null, as in DuckDB and SQLite | none: SQL leaves the order of evaluation open |
 
 use super::columns::{input_schema, map_expressions};
@@ -15,7 +16,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result as DataFusionResult, ScalarValue};
 use datafusion::functions::expr_fn::nullif;
-use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::expr::{InList, ScalarFunction};
 use datafusion::logical_expr::utils::disjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, lit, not};
 use datafusion::optimizer::AnalyzerRule;
@@ -42,6 +43,18 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>>
     match expr {
         Expr::ScalarSubquery(_) if !expr.nullable(schema)? => opaque(expr, schema),
         Expr::Cast(_) | Expr::TryCast(_) if loses_values(&expr, schema) => opaque(expr, schema),
+        // DataFusion may analyze a plan twice.
+        Expr::ScalarFunction(mut call) if is_opaque(&call) && as_call(&call.args[0]).is_some_and(is_opaque) => {
+            Ok(Transformed::yes(call.args.swap_remove(0)))
+        }
+        Expr::Negative(value) if !matches!(*value, Expr::Literal(..)) => {
+            let dtype = value.get_type(schema)?;
+            if dtype.is_signed_integer() || dtype.is_floating() {
+                Ok(Transformed::yes(*value * lit(ScalarValue::new_negative_one(&dtype)?)))
+            } else {
+                Ok(Transformed::no(Expr::Negative(value)))
+            }
+        }
         Expr::InList(InList { expr, list, negated }) if has_columns(&list)? && !expr.is_volatile() => {
             let equal = list.into_iter().map(|value| expr.as_ref().clone().eq(value));
             let is_in = disjunction(equal).unwrap_or_else(|| lit(false));
@@ -62,6 +75,15 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>>
 fn opaque(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
     let null = lit(ScalarValue::try_from(&expr.get_type(schema)?)?);
     Ok(Transformed::yes(nullif(expr, null)))
+}
+
+/// Returns whether a call is one of [`opaque`].
+fn is_opaque(call: &ScalarFunction) -> bool {
+    call.name() == "nullif" && matches!(call.args.get(1), Some(Expr::Literal(value, _)) if value.is_null())
+}
+
+fn as_call(expr: &Expr) -> Option<&ScalarFunction> {
+    if let Expr::ScalarFunction(call) = expr { Some(call) } else { None }
 }
 
 /// Returns whether a divisor is an exact number that may be 0.
