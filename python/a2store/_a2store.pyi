@@ -1951,7 +1951,6 @@ class Archive:
         policy: Callable[[npt.NDArray[np.uint8], npt.NDArray[np.bool_]], Any] | None = None,
         *,
         port: int = 0,
-        notes: _Path | None = None,
         follow: bool | None = None,
         open_browser: bool = True,
     ) -> View:
@@ -1961,14 +1960,12 @@ class Archive:
           uint8 of shape (n, 16), and ``legal``, bool of shape (n, 4), for at most 512 boards at once. It returns floats
           of shape (n, 4), in the order up, down, left, right, or moves of shape (n,).
         - ``port``: the port on this machine; 0 = any free one.
-        - ``notes``: the file of the notes; ``None`` = ``games.a2.notes.parquet`` beside an archive ``games.a2``.
         - ``follow``: whether to show new versions as they are committed; ``None`` = only if this is the newest version.
         - ``open_browser``: whether to open the address in the user's browser.
 
         Returns at once. The server runs until the view is closed, or the process ends.
 
-        Raises ``OSError`` if the port is in use, ``TypeError`` for a policy that is no function, and ``DecodeError``
-        for a file of notes with other content.
+        Raises ``OSError`` if the port is in use, and ``TypeError`` for a policy that is no function.
 
         >>> view = archive.view(open_browser=False)
         >>> view.close()

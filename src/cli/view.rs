@@ -24,17 +24,13 @@ pub(super) struct ViewArgs {
     /// Print the address only.
     #[arg(long)]
     no_browser: bool,
-    /// File of the notes, created with the first note [default: ARCHIVE.notes.parquet beside the archive].
-    #[arg(long, value_name = "FILE")]
-    notes: Option<PathBuf>,
 }
 
 /// Serves the explorer until Ctrl-C.
 pub(super) fn view(args: &ViewArgs, quiet: bool) -> Result<u8> {
     let archive = open(&args.archive, args.version, None)?;
-    let notes = args.notes.clone();
     let follows = args.version.is_none();
-    let options = ViewOptions { port: args.port, follows, notes, ..ViewOptions::from_environment()? };
+    let options = ViewOptions { port: args.port, follows, ..ViewOptions::from_environment()? };
     let interrupt = Interrupt::new()?;
     let mut view = View::start(archive, options)?;
     let mut out = stdout().lock();

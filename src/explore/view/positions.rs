@@ -1,6 +1,6 @@
 //! The places where a position occurs, the moves that were played there, and the positions that followed.
 
-use super::explorer::Explorer;
+use super::explorer::{Explorer, limits};
 use super::failure::{Answer, Failure};
 use super::game::parse_board;
 use super::request::{Body, blocking};
@@ -41,7 +41,7 @@ pub(super) async fn position(State(explorer): State<Arc<Explorer>>, Body(request
     let state = Arc::clone(&explorer);
     blocking(move |cancel| {
         let started = Instant::now();
-        let (archive, options) = (state.archive(), state.limits());
+        let (archive, options) = (state.archive(), limits());
         let ask = |name: &str, limit: Option<u64>| ask(&archive, name, board, limit, &options, cancel);
         let moves = ask("position_moves", None)?;
         let places = ask("position_places", Some(limit))?;
