@@ -7,9 +7,9 @@ use crate::cancellation::CancellationToken;
 use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Progress, Unit};
-use crate::query::{QueryOptions, SavedQuery, ScalarValue, query_error};
+use crate::query::{QueryOptions, SavedQuery, ScalarValue};
 use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::compute::{cast, concat_batches};
+use arrow::compute::cast;
 use arrow::datatypes::{DataType, UInt64Type};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -147,13 +147,7 @@ fn rows(
 ) -> Result<RecordBatch> {
     let given: HashMap<String, ScalarValue> =
         parameters.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-    let query = archive.query_unless_cancelled(query, given, &QueryOptions::default(), cancel)?;
-    let mut stream = query.stream_unless_cancelled(cancel)?;
-    let mut batches = Vec::new();
-    while let Some(batch) = stream.next_unless_cancelled(cancel)? {
-        batches.push(batch);
-    }
-    concat_batches(&stream.schema(), &batches).map_err(|error| query_error(error.into()))
+    archive.query_unless_cancelled(query, given, &QueryOptions::default(), cancel)?.rows(cancel)
 }
 
 /// Adds common table expressions before those of a named query.

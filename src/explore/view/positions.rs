@@ -8,7 +8,7 @@ use crate::archive::Archive;
 use crate::board::{Move, WideBoard};
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use crate::explore::rows::{collect, objects};
+use crate::explore::rows::objects;
 use crate::query::{QueryOptions, SavedQuery, ScalarValue};
 use axum::Json;
 use axum::extract::State;
@@ -82,7 +82,7 @@ fn ask(
         ("tile_65536_mask".to_owned(), ScalarValue::from(u64::from(board.tile_65536_mask()))),
     ]);
     params.extend(limit.map(|limit| ("limit".to_owned(), ScalarValue::from(limit))));
-    objects(&collect(&archive.query_unless_cancelled(&query, params, options, cancel)?, cancel)?)
+    objects(&archive.query_unless_cancelled(&query, params, options, cancel)?.rows(cancel)?)
 }
 
 fn hex(board: WideBoard) -> String {
