@@ -18,7 +18,7 @@ from torch.utils.data import get_worker_info
 from . import Query, StateMismatchError, StepTable
 from ._a2store import _Position
 from ._integers import integer
-from .torch import StepDataset, StepLoader, _distributed_rank, _Tensors
+from .torch import StepLoader, _distributed_rank, _Tensors, _tensors
 
 _OTHERS_OF_A_QUERY: dict[str, Any] = {
     "replacement": False,
@@ -258,8 +258,10 @@ class QueryLoader(StepLoader):
             count += 1
             yield batch
         for _ in range(rest - count):
-            dataset = StepDataset(share, self._made_options["tokens"], self._made_options["columns"])
-            batch = StepDataset.collate(dataset.__getitems__([]))
+            batch = _tensors(share.take([]))
+            batch["tokens"] = batch["tokens"].to(getattr(torch, self._made_options["tokens"]))
+            columns = self._made_options["columns"]
+            batch = batch if columns is None else {name: batch[name] for name in columns}
             transform, device = self._made_options["transform"], self._made_options["device"]
             batch = batch if transform is None else transform(batch)
             yield batch if device is None else {name: tensor.to(device) for name, tensor in batch.items()}

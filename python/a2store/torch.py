@@ -1,8 +1,7 @@
 """A table's rows as PyTorch tensors.
 
-``StepLoader`` serves shuffled batches for training loops. ``StepDataset`` returns rows by index, for custom samplers.
-
-Both return dicts of tensors, with the columns of a ``Batch`` in the same order:
+``StepLoader`` serves shuffled batches for training loops. A table itself is a map-style dataset, ``DataLoader(table)``,
+for custom samplers. Both give dicts of tensors, with the columns of a ``Batch`` in the same order:
 
 - ``tokens``: (B, 16), int64 or the requested type.
 - ``move``: (B,), uint8.
@@ -27,19 +26,18 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from operator import index
-from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.utils.data import Dataset, IterableDataset, default_collate, get_worker_info
+from torch.utils.data import IterableDataset, get_worker_info
 
 from . import Batch, Loader, Query, StepTable, mix
 from ._a2store import _Position
 from ._integers import integer
 
-__all__ = ["StepDataset", "StepLoader"]
+__all__ = ["StepLoader"]
 
 _Tensors: TypeAlias = dict[str, torch.Tensor]
 
@@ -115,122 +113,12 @@ def _part(memory: torch.Tensor, dtype: torch.dtype, shape: torch.Size, start: in
     return memory[start : start + shape.numel() * dtype.itemsize].view(dtype).view(shape)
 
 
-class StepDataset(Dataset[_Tensors]):
-    """A map-style dataset over a table's rows.
-
-    A row is a dict of tensors without the dimension B: ``tokens`` (16,), ``move`` (), and so on. A ``DataLoader``
-    gathers the rows of a batch at once. The default ``collate_fn`` then splits the batch into rows and stacks them
-    again, which costs far more than gathering. ``StepDataset.collate`` avoids that.
-
-    ``len(dataset)`` is the number of rows. ``dataset[row]`` raises ``IndexError`` for a row out of bounds; a negative
-    one counts from the end. Workers share the table's memory, with any start method. For plain shuffling ``StepLoader``
-    is faster, because it needs neither a list of indices nor workers.
-
-    - ``table``: the rows, a table or a view.
-    - ``tokens``: the type of ``tokens``: ``"uint8"``, ``"int32"`` or ``"int64"``, the default. ``torch.nn.Embedding``
-      takes ``int32`` and ``int64``.
-    - ``columns``: the names of the columns, in order; ``None`` = all, including extra and attached ones.
-
-    Raises ``ValueError`` for another type or column.
-
-    >>> from torch.utils.data import DataLoader
-    >>> from a2store.torch import StepDataset
-    >>> dataset = StepDataset(table)
-    >>> dataset[0]["tokens"].shape
-    torch.Size([16])
-    >>> loader = DataLoader(dataset, batch_size=4096, shuffle=True, collate_fn=StepDataset.collate)
-    >>> next(iter(loader))["tokens"].shape
-    torch.Size([4096, 16])
-    """
-
-    def __init__(
-        self,
-        table: StepTable,
-        tokens: Literal["uint8", "int32", "int64"] = "int64",
-        columns: Sequence[str] | None = None,
-    ) -> None:
-        columns = None if columns is None else list(columns)
-        # A loader checks the arguments; its errors list the valid values.
-        table.loader(tokens=tokens, columns=columns)
-        self._table = table
-        self._tokens = tokens
-        self._columns = columns
-
-    def __repr__(self) -> str:
-        """Return the number of rows, the type of the tokens and the columns."""
-        columns = "" if self._columns is None else f", columns={self._columns}"
-        return f"StepDataset({len(self._table)} rows, tokens={self._tokens!r}{columns})"
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return len(self._table)
-
-    def __getitem__(self, row: int) -> _Tensors:
-        """Return a row. A negative index counts from the end.
-
-        Raises ``IndexError`` for an index out of bounds.
-        """
-        return {name: column[0] for name, column in self._take([index(row)]).items()}
-
-    def __getitems__(self, rows: Sequence[int]) -> _Rows:
-        """Return the rows at some indices; ``DataLoader`` calls this for a batch.
-
-        The result is a sequence of rows, from which ``StepDataset.collate`` makes the batch.
-        """
-        return _Rows(self._take(rows))
-
-    @staticmethod
-    def collate(rows: Sequence[_Tensors]) -> _Tensors:
-        """Return the batch of rows as a dict of tensors of shape (B, ...), for the argument of ``DataLoader``.
-
-        - ``rows``: the B rows that a ``StepDataset`` returned together. Rows of other datasets are stacked by
-          ``torch.utils.data.default_collate``.
-
-        >>> from a2store.torch import StepDataset
-        >>> dataset = StepDataset(table, columns=["tokens", "move"])
-        >>> StepDataset.collate([dataset[0], dataset[1]])["move"].shape
-        torch.Size([2])
-        """
-        if isinstance(rows, _Rows):
-            return rows.columns if get_worker_info() is None else _Parcel(rows.columns)
-        batch: _Tensors = default_collate(list(rows))
-        return batch
-
-    def _take(self, rows: Sequence[int]) -> _Tensors:
-        batch = self._table.take(rows)
-        arrays, bfloat16 = batch.to_dict(), batch.bfloat16_columns
-        # NumPy converts, because PyTorch would start several threads for it and wait for all of them.
-        arrays["tokens"] = arrays["tokens"].astype(self._tokens, copy=False)
-        names = arrays if self._columns is None else self._columns
-        return {name: _tensor(arrays[name], name in bfloat16) for name in names}
-
-
-class _Rows(Sequence[_Tensors]):
-    """Rows that are stored as columns."""
-
-    def __init__(self, columns: _Tensors) -> None:
-        self.columns = columns
-        self._rows: list[_Tensors] | None = None
-
-    def _all(self) -> list[_Tensors]:
-        # The default collate_fn iterates over the rows once per column.
-        if self._rows is None:
-            by_row = zip(*(column.unbind() for column in self.columns.values()), strict=True)
-            self._rows = [dict(zip(self.columns, values, strict=True)) for values in by_row]
-        return self._rows
-
-    def __len__(self) -> int:
-        return len(next(iter(self.columns.values()), ()))
-
-    def __iter__(self) -> Iterator[_Tensors]:
-        return iter(self._all())
-
-    @overload
-    def __getitem__(self, row: int) -> _Tensors: ...
-    @overload
-    def __getitem__(self, row: slice) -> list[_Tensors]: ...
-    def __getitem__(self, row: int | slice) -> _Tensors | list[_Tensors]:
-        return self._all()[row]
+def _rows(table: StepTable, rows: Sequence[int]) -> list[_Tensors]:
+    """Return rows as dicts of tensors, for ``StepTable.__getitems__``."""
+    columns = _tensors(table.take(rows))
+    columns["tokens"] = columns["tokens"].long()
+    by_row = zip(*(column.unbind() for column in columns.values()), strict=True)
+    return [dict(zip(columns, values, strict=True)) for values in by_row]
 
 
 class StepLoader(IterableDataset[_Tensors]):

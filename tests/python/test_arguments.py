@@ -30,7 +30,6 @@ EXEMPT = {
     "_Position": "internal: the loaders check their own arguments",
     "StepTable.__getitem__": "an operator: names and masks are keys too",
     "StepTable.__getitems__": "called by the DataLoader of PyTorch with indices of its sampler",
-    "StepDataset.__getitem__": "an operator: its error names the index, as that of a list does",
     "EmbedReport": "a result, not called by users",
     "TrainReport": "a result, not called by users",
     "config": "load_config checks the options; the constructors do not, and say so",

@@ -99,7 +99,6 @@ def make(folder: Path) -> Iterator[Any]:
     yield selfplay.VectorEnv(1)
     yield importlib.import_module("a2store.selfplay.gym").GymVectorEnv(1)
     torch = importlib.import_module("a2store.torch")
-    yield torch.StepDataset(table)
     yield torch.StepLoader(table)
     critic = importlib.import_module("a2store.critic")
     data = critic.CriticData("session", 64, thresholds=(128, 256))
