@@ -10,29 +10,12 @@ use signal_hook::{flag, low_level};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 /// Returns progress on standard error, with warnings. `quiet` hides both.
 pub(super) fn progress(quiet: bool) -> Box<dyn Progress> {
-    if quiet {
-        return Box::new(());
-    }
-    let progress = ProgressBar::for_stderr();
-    *BAR.lock().unwrap_or_else(PoisonError::into_inner) = progress.terminal_bar().cloned();
-    Box::new(progress)
-}
-
-/// The bar of this process, if it is drawn in the terminal.
-static BAR: Mutex<Option<indicatif::ProgressBar>> = Mutex::new(None);
-
-/// Calls `print`, which writes lines to standard error, and draws the bar below them.
-pub(super) fn above_bar<T>(print: impl FnOnce() -> T) -> T {
-    let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    match bar {
-        Some(bar) => bar.suspend(print),
-        None => print(),
-    }
+    if quiet { Box::new(()) } else { Box::new(ProgressBar::for_stderr()) }
 }
 
 /// The time that cancelled work has to end. Afterwards the process ends, because a system call may never return, such
