@@ -107,7 +107,7 @@ def make(folder: Path) -> Iterator[Any]:
     yield transformer
     yield critic.CriticHead(8)
     yield critic.TokenCritic(transformer, critic.CriticHead(8))
-    yield critic.embed_session("session", lambda tokens: tokens.astype("f4"), dtype="f32", progress=False)
+    yield critic.embed("session", lambda tokens: tokens.astype("f4"), dtype="f32", progress=False)
     config = importlib.import_module("a2store.critic.config")
     made = config.Config(
         data=config.Data(source="session", thresholds=(128, 256), max_steps_per_run=2, batch_size=8),
