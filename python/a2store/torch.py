@@ -83,36 +83,6 @@ def _to_device(batch: Batch, device: torch.device | str | None) -> _Tensors:
     return tensors if device is None else {name: tensor.to(device) for name, tensor in tensors.items()}
 
 
-class _Parcel(_Tensors):
-    """A batch in a ``DataLoader`` worker, pickled as one piece of shared memory.
-
-    Passing one piece per tensor to the parent process would cost more than making the batch.
-    """
-
-    def __copy__(self) -> _Parcel:
-        # DataLoader's default_convert calls this. The copy must stay a _Parcel.
-        return _Parcel(self)
-
-    def __reduce__(self) -> tuple[Callable[..., _Tensors], tuple[object, ...]]:
-        # Columns begin at cache lines, as in a batch.
-        sizes = [-(-tensor.nbytes // 64) * 64 for tensor in self.values()]
-        starts = [sum(sizes[:k]) for k in range(len(sizes))]
-        memory: torch.Tensor = torch.empty(sum(sizes), dtype=torch.uint8).share_memory_()  # type: ignore[no-untyped-call]
-        parts = []
-        for (name, tensor), start in zip(self.items(), starts, strict=True):
-            parts.append((name, tensor.dtype, tensor.shape, start))
-            _part(memory, tensor.dtype, tensor.shape, start).copy_(tensor)
-        return _unpacked, (memory, parts)
-
-
-def _unpacked(memory: torch.Tensor, parts: Iterable[tuple[str, torch.dtype, torch.Size, int]]) -> _Tensors:
-    return {name: _part(memory, dtype, shape, start) for name, dtype, shape, start in parts}
-
-
-def _part(memory: torch.Tensor, dtype: torch.dtype, shape: torch.Size, start: int) -> torch.Tensor:
-    return memory[start : start + shape.numel() * dtype.itemsize].view(dtype).view(shape)
-
-
 def _rows(table: StepTable, rows: Sequence[int]) -> list[_Tensors]:
     """Return rows as dicts of tensors, for ``StepTable.__getitems__``."""
     columns = _tensors(table.take(rows))
@@ -522,7 +492,7 @@ class StepLoader(IterableDataset[_Tensors]):
             return _each(batches, lambda tensor: tensor.to(self._device))
         if self._pin_memory and torch.cuda.is_available():
             return _each(batches, torch.Tensor.pin_memory)
-        return batches if get_worker_info() is None else map(_Parcel, batches)
+        return batches
 
 
 # `inspect` would show the signature of `__new__`.
