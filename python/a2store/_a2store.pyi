@@ -2268,28 +2268,20 @@ class Report:
     >>> report = archive.report()
     >>> report.save("report.html")
     >>> sorted(report.data)[:4]
-    ['blunder_rate', 'blunders', 'corner_occupancy', 'engine_agreement']
+    ['archive_summary', 'blunder_rate', 'blunders', 'corner_occupancy']
     """
 
     @property
     def data(self) -> dict[str, ArrowBatch]:
-        """The tables behind the page, by name: a dict of ``ArrowBatch``.
+        """The tables behind the page: a dict of ``ArrowBatch`` by the name of the query.
 
-        ``pyarrow.record_batch(...)`` and ``polars.DataFrame(...)`` accept them. Each is the result of a named
-        query; ``queries`` has its name. A table is absent if its query exceeded a limit; ``errors``
-        has the reason.
+        ``pyarrow.record_batch(...)`` and ``polars.DataFrame(...)`` accept them. A table is absent if its query exceeded a
+        limit; ``errors`` has the reason.
 
         >>> import pyarrow
         >>> reach = pyarrow.record_batch(archive.report().data["tile_reach"])
         >>> reach.schema.names[:4]
         ['engine', 'tile', 'num_runs', 'num_reached']
-        """
-    @property
-    def queries(self) -> dict[str, str]:
-        """The named query behind each table: a dict of names.
-
-        >>> archive.report().queries["tile_reach"]
-        'tile_reach'
         """
     @property
     def errors(self) -> dict[str, str]:

@@ -47,7 +47,7 @@ pub(super) fn report(args: &ReportArgs, quiet: bool) -> Result<u8> {
     }
     for table in &report.tables {
         if let Err(reason) = &table.rows {
-            print_warning("a2store", &format!("table {} is left out: {reason}", table.key));
+            print_warning("a2store", &format!("table {} is left out: {reason}", table.query));
         }
     }
     let bytes = std::fs::metadata(&args.output)?.len();

@@ -53,7 +53,7 @@ impl Report {
 fn json(report: &Report) -> Result<Value> {
     let mut results = Map::new();
     for table in &report.tables {
-        results.insert(table.key.to_owned(), table_json(table)?);
+        results.insert(table.query.to_owned(), table_json(table)?);
     }
     let name = Path::new(&report.archive)
         .file_name()
