@@ -2570,8 +2570,9 @@ class Query:
         """Return a ``polars.LazyFrame`` of the result, which runs the query when polars collects the frame.
 
         The query then reads only the columns that polars needs, and stops after ``head`` or ``limit`` of the frame. It
-        also evaluates filters that compare columns of integers, bools or strings with values, and ``is_in``, joined by
-        and. Polars evaluates all other filters. A query with a LIMIT leaves all filters to polars.
+        also evaluates filters that compare columns of integers, bools or strings with values, and ``is_in``,
+        ``is_null`` and ``is_between``, joined by and, or and not. Polars evaluates all other filters. A query with a
+        LIMIT leaves all filters to polars.
 
         Raises ``ImportError`` if polars is not installed, and ``QueryError`` for an EXPLAIN. If the query fails, polars
         raises its own exception.
@@ -2581,13 +2582,11 @@ class Query:
         >>> frame.filter(pl.col("max_score") > 50_000).select("board", "move").collect().shape
         (3773, 2)
         """
-    def _narrowed(
-        self, columns: Sequence[str] | None, conditions: Sequence[tuple[str, str, Sequence[Any]]]
-    ) -> Query | None:
-        """Return a query for some columns of the rows that meet all conditions; ``None`` if it cannot evaluate them.
+    def _narrowed(self, columns: Sequence[str] | None, condition: tuple[Any, ...] | None) -> Query | None:
+        """Return a query for some columns of the rows that meet a condition; ``None`` if the query cannot evaluate it.
 
         - ``columns``: the names of the columns; ``None`` = all.
-        - ``conditions``: for each one a sign, a column, and the values, as ``a2store._polars`` makes them.
+        - ``condition``: a nested tuple, as ``a2store._polars`` makes it; ``None`` = all rows.
         """
     def to_numpy(self) -> dict[str, npt.NDArray[Any]]:
         """Run the query and return its columns as NumPy arrays by name, by way of pyarrow.

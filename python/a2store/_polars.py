@@ -12,8 +12,8 @@ from polars.io.plugins import register_io_source
 
 from ._a2store import Query
 
-Condition = tuple[str, str, list[Any]]
-"""A condition: a sign, a column and its values. ``("=", column, values)`` holds for each of the values."""
+Condition = tuple[Any, ...]
+"""A condition as a nested tuple: ``("and", conditions)``, ``("=", column, value)``, ``("in", column, values)``, ..."""
 
 COMPARISONS = {"Eq": "=", "NotEq": "<>", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
 MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -43,25 +43,26 @@ def scan(query: Query) -> pl.LazyFrame:
 
 def narrowed(query: Query, columns: list[str] | None, predicate: pl.Expr | None, schema: pl.Schema) -> Query:
     """Return a query for the columns that polars needs, without rows that the simple parts of a predicate exclude."""
-    conditions = []
-    if predicate is not None:
-        conditions = translated(predicate, schema)
+    if predicate is None:
+        found = query._narrowed(columns, None)
+    else:
         if columns is not None:
             columns = list(dict.fromkeys([*columns, *predicate.meta.root_names()]))
-    found = query._narrowed(columns, conditions) or query._narrowed(columns, [])
+        condition = translated(predicate, schema)
+        found = query._narrowed(columns, condition) or query._narrowed(columns, None)
     assert found is not None
     return found
 
 
-def translated(predicate: pl.Expr, schema: pl.Schema) -> list[Condition]:
-    """Return conditions that hold wherever the predicate does. Polars evaluates the rest of it."""
+def translated(predicate: pl.Expr, schema: pl.Schema) -> Condition | None:
+    """Return a condition that holds wherever the predicate does; ``None`` if polars has to evaluate all of it."""
     try:
         tree = json.loads(predicate.meta.serialize(format="json"))
     except (AttributeError, ValueError, pl.exceptions.PolarsError):
         # The form of a serialized expression is not stable.
-        return []
+        return None
     known = [found for part in conjuncts(tree) if (found := exact(part, schema)) is not None]
-    return known if len(known) <= MAX_CONDITIONS else []
+    return ("and", known) if 0 < len(known) <= MAX_CONDITIONS else None
 
 
 def conjuncts(tree: Any) -> list[Any]:
@@ -77,25 +78,56 @@ def conjuncts(tree: Any) -> list[Any]:
     return found
 
 
-def exact(tree: Any, schema: pl.Schema) -> Condition | None:
+def exact(tree: Any, schema: pl.Schema, depth: int = 0) -> Condition | None:
     """Return a condition with the truth value of the expression in each row; ``None`` if a query cannot have it.
 
     Polars orders floats in another way than SQL, and categories may have an order of their own.
     """
+    if depth > MAX_CONDITIONS:
+        return None
+
+    def operands(*trees: Any) -> list[Condition] | None:
+        found = [exact(tree, schema, depth + 1) for tree in trees]
+        known = [condition for condition in found if condition is not None]
+        return known if len(known) == len(found) else None
+
     match tree:
+        case {"Column": str(name)} if schema.get(name) == pl.Boolean:
+            return ("=", name, True)
+        case {"BinaryExpr": {"left": left, "op": "And" | "LogicalAnd", "right": right}}:
+            both = operands(left, right)
+            return ("and", both) if both else None
+        case {"BinaryExpr": {"left": left, "op": "Or" | "LogicalOr", "right": right}}:
+            both = operands(left, right)
+            return ("or", both) if both else None
         case {"BinaryExpr": {"left": {"Column": str(name)}, "op": str(op), "right": {"Literal": literal}}}:
             return comparison(COMPARISONS.get(op), name, literal, schema)
         case {"BinaryExpr": {"left": {"Literal": literal}, "op": str(op), "right": {"Column": str(name)}}}:
             return comparison(MIRRORED.get(COMPARISONS.get(op, "")), name, literal, schema)
-        case {
-            "Function": {
-                "input": [{"Column": str(name)}, {"Literal": literal}],
-                "function": {"Boolean": {"IsIn": {"nulls_equal": False}}},
-            }
-        }:
-            values = list_of(literal) or []
-            if values and all(fits(value, schema.get(name), "=") for value in values):
-                return ("=", name, values)
+        case {"Function": {"input": inputs, "function": {"Boolean": function}}}:
+            return of_function(function, inputs, schema, depth)
+    return None
+
+
+def of_function(function: Any, inputs: Any, schema: pl.Schema, depth: int) -> Condition | None:
+    """Return the condition of a function with a boolean result; ``None`` if a query cannot have it."""
+    match function, inputs:
+        case "Not", [operand]:
+            condition = exact(operand, schema, depth + 1)
+            return condition and ("not", condition)
+        case "IsNull", [{"Column": str(name)}]:
+            return ("is_null", name)
+        case "IsNotNull", [{"Column": str(name)}]:
+            return ("not", ("is_null", name))
+        case {"IsBetween": {"closed": str(closed)}}, [{"Column": str(name)}, {"Literal": low}, {"Literal": high}]:
+            least = comparison(">=" if closed in ("Both", "Left") else ">", name, low, schema)
+            most = comparison("<=" if closed in ("Both", "Right") else "<", name, high, schema)
+            return least and most and ("and", [least, most])
+        case {"IsIn": {"nulls_equal": False}}, [{"Column": str(name)}, {"Literal": literal}]:
+            values = list_of(literal)
+            if not values or not all(fits(value, schema.get(name), "=") for value in values):
+                return None
+            return ("in", name, values)
     return None
 
 
@@ -108,7 +140,7 @@ def comparison(sign: str | None, name: str, literal: Any, schema: pl.Schema) -> 
             return None
     if kind not in ("String", "Boolean") and "Int" not in str(kind):
         return None
-    return (sign, name, [value]) if sign is not None and fits(value, schema.get(name), sign) else None
+    return (sign, name, value) if sign is not None and fits(value, schema.get(name), sign) else None
 
 
 def list_of(literal: Any) -> list[Any] | None:

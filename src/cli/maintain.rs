@@ -142,16 +142,25 @@ pub(super) fn compact(args: &CompactArgs, quiet: bool) -> Result<u8> {
         print_json(&report, [("version", json!(archive.version())), ("dry_run", json!(args.dry_run))])?;
         return Ok(0);
     }
-    let (files, bytes) = (count(report.files_after), megabytes(report.bytes_after));
-    let (became, rewritten) = match args.dry_run {
-        true => (format!("would become {files}"), "would be rewritten"),
-        false => (format!("became {files} ({bytes})"), "rewritten"),
-    };
+    if args.dry_run {
+        writeln!(
+            std::io::stdout().lock(),
+            "{} files ({}) would become {}; {} rows would be rewritten, version {}",
+            count(report.files_before),
+            megabytes(report.bytes_before),
+            count(report.files_after),
+            count(report.num_rows),
+            archive.version(),
+        )?;
+        return Ok(0);
+    }
     writeln!(
         std::io::stdout().lock(),
-        "{} files ({}) {became}; {} rows {rewritten}, version {}",
+        "{} files ({}) became {} ({}); {} rows rewritten, version {}",
         count(report.files_before),
         megabytes(report.bytes_before),
+        count(report.files_after),
+        megabytes(report.bytes_after),
         count(report.num_rows),
         archive.version(),
     )?;

@@ -244,8 +244,9 @@ impl PyQuery {
     /// Return a ``polars.LazyFrame`` of the result, which runs the query when polars collects the frame.
     ///
     /// The query then reads only the columns that polars needs, and stops after ``head`` or ``limit`` of the frame. It
-    /// also evaluates filters that compare columns of integers, bools or strings with values, and ``is_in``, joined by
-    /// and. Polars evaluates all other filters. A query with a LIMIT leaves all filters to polars.
+    /// also evaluates filters that compare columns of integers, bools or strings with values, and ``is_in``,
+    /// ``is_null`` and ``is_between``, joined by and, or and not. Polars evaluates all other filters. A query with a
+    /// LIMIT leaves all filters to polars.
     ///
     /// Raises ``ImportError`` if polars is not installed, and ``QueryError`` for an EXPLAIN. If the query fails, polars
     /// raises its own exception.
@@ -259,25 +260,18 @@ impl PyQuery {
         slf.py().import("a2store._polars")?.call_method1("scan", (slf,))
     }
 
-    /// Return a query for some columns of the rows that meet all conditions; ``None`` if it cannot evaluate them.
+    /// Return a query for some columns of the rows that meet a condition; ``None`` if the query cannot evaluate it.
     ///
     /// - ``columns``: the names of the columns; ``None`` = all.
-    /// - ``conditions``: for each one a sign, a column, and the values, as ``a2store._polars`` makes them.
+    /// - ``condition``: a nested tuple, as ``a2store._polars`` makes it; ``None`` = all rows.
     fn _narrowed(
         &self,
         columns: Option<Vec<String>>,
-        conditions: Vec<(String, String, Vec<Bound<'_, PyAny>>)>,
+        condition: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Option<PyQuery>> {
-        let condition = |(sign, column, values): (String, String, Vec<Bound<'_, PyAny>>)| {
-            let operator = ResultFilter::operator(&sign);
-            let operator = operator.ok_or_else(|| PyValueError::new_err(format!("conditions: unknown sign {sign}")))?;
-            let values = values.iter().map(|value| scalar("conditions", value)).collect::<PyResult<_>>()?;
-            Ok(ResultFilter { column, operator, values })
-        };
-        let conditions = conditions.into_iter().map(condition).collect::<PyResult<Vec<_>>>()?;
-        let filtered = match conditions.as_slice() {
-            [] => Some(self.query.clone()),
-            conditions => self.query.filter(conditions)?,
+        let filtered = match condition {
+            Some(condition) => self.query.filter(&condition_from(condition)?)?,
+            None => Some(self.query.clone()),
         };
         let Some(query) = filtered else { return Ok(None) };
         let Some(names) = columns else { return Ok(Some(PyQuery::internal(query))) };
@@ -474,4 +468,30 @@ impl PyQuery {
     fn __repr__(&self) -> String {
         format!("Query({})", columns_and_types(&self.query.schema()))
     }
+}
+
+/// Converts a nested tuple: an operator, and then its operands.
+fn condition_from(condition: &Bound<'_, PyAny>) -> PyResult<ResultFilter> {
+    let operator: String = condition.get_item(0)?.extract()?;
+    let operands = condition.get_item(1)?;
+    let several = || operands.try_iter()?.map(|operand| condition_from(&operand?)).collect::<PyResult<Vec<_>>>();
+    Ok(match operator.as_str() {
+        "and" => ResultFilter::All(several()?),
+        "or" => ResultFilter::Any(several()?),
+        "not" => ResultFilter::Not(Box::new(condition_from(&operands)?)),
+        "is_null" => ResultFilter::IsNull(operands.extract()?),
+        "in" => {
+            let values = condition
+                .get_item(2)?
+                .try_iter()?
+                .map(|value| scalar("condition", &value?))
+                .collect::<PyResult<_>>()?;
+            ResultFilter::OneOf(operands.extract()?, values)
+        }
+        sign => {
+            let sign = ResultFilter::operator(sign);
+            let sign = sign.ok_or_else(|| PyValueError::new_err(format!("condition: unknown operator {operator}")))?;
+            ResultFilter::Compare(operands.extract()?, sign, scalar("condition", &condition.get_item(2)?)?)
+        }
+    })
 }
