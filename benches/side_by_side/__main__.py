@@ -3,8 +3,8 @@
     python benches/side_by_side [PART ...] [--archive PATH | --steps N] [--rounds N] [--json FILE]
                                 [--only REGEX] [--memory] [--small]
 
-The parts are ``gather``, ``loader``, ``materialize``, ``syscalls``, ``queries``, ``ingest``, ``formats``,
-``played`` and ``annotations``. The last four create their own files. Without a part, all run. Each competitor's answer
+The parts are ``gather``, ``loader``, ``materialize``, ``queries``, ``ingest``, ``formats``, ``played`` and
+``annotations``. The last four create their own files. Without a part, all run. Each competitor's answer
 is checked first, rounds alternate between the competitors, and figures are medians.
 
 ``queries`` creates its archive once and caches it in ``target/side_by_side``. With ``--memory`` it measures the memory
@@ -31,22 +31,19 @@ import played
 import queries
 import query_memory
 import run_formats
-import syscalls
 from group_archive import CACHE, group_archive
 from report import Meanwhile, Report, millions, note, table
 
 import a2store
 
-PARTS = ("gather", "loader", "materialize", "syscalls", "queries", "ingest", "formats", "played", "annotations")
+PARTS = ("gather", "loader", "materialize", "queries", "ingest", "formats", "played", "annotations")
 STEPS = 20_000_000
 QUERIED_STEPS = 30_000_000
 SMALL: dict[Any, dict[str, Any]] = {
     gather: {"CALLS": 1, "LANCE_ROWS": 0},
-    ingest: {"RUNS": 4, "SMALL_FILES": 20, "APPENDS": 12, "RUNS_PER_APPEND": 2, "LOOKED_AT": 4, "MANY_COMMITS": 20},
-    loader: {"EPOCHS": 1, "FIRST_BATCHES": 2, "PEER_BATCHES": 2, "SPIN_SECONDS": 0.01, "STEADY_BATCHES": 20},
-    materialize: {"SHARE_ROWS": 1_000},
+    ingest: {"RUNS": 4, "SMALL_FILES": 20, "APPENDS": 12, "RUNS_PER_APPEND": 2, "LOOKED_AT": 4},
+    loader: {"EPOCHS": 1, "FIRST_BATCHES": 2, "PEER_BATCHES": 2, "STEADY_BATCHES": 20},
     run_formats: {"RUNS": 4, "PACKED_RUNS": 20},
-    syscalls: {"BATCHES": 20, "WARM_UP": 5, "ROWS": 1_000},
 }
 """The sizes of ``--small``, which replace those of the modules."""
 SMALL_STEPS = 20_000
@@ -126,13 +123,11 @@ def measure(report: Report, path: Path, parts: set[str], rounds: int | None) -> 
         if "gather" in parts:
             watched(report, "gather", lambda: gather.run(report, steps, rounds))
         if "loader" in parts:
-            watched(report, "loader", lambda: loader.run(report, steps, rounds))
+            watched(report, "loader", lambda: loader.run(report, steps))
         # The parts below start processes, and each needs the memory for its own table.
         del steps
     if "materialize" in parts:
         watched(report, "materialize", lambda: materialize.run(report, archive, rounds))
-    if "syscalls" in parts:
-        watched(report, "syscalls", lambda: syscalls.run(report, archive))
 
 
 def main() -> None:

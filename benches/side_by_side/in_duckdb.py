@@ -15,9 +15,6 @@ from terms import (
     INNER_ROW,
     LATE,
     LIMIT,
-    LOWEST,
-    LOWEST_INNER,
-    LOWEST_LOWER,
     MID,
     MIN_TILE,
     OUTER,
@@ -59,27 +56,6 @@ _EIGHT = (
     "b0, columns_flipped(b6) AS b1, rows_flipped(columns_flipped(b0)) AS b2, rows_flipped(b6) AS b3, "
     "columns_flipped(b0) AS b4, rows_flipped(b0) AS b5, b6, rows_flipped(columns_flipped(b6)) AS b7"
 )
-
-
-def _has_all(x: str, mask: int) -> str:
-    """Return SQL for whether the nibbles of ``x`` in a mask of their lowest bits are all above 0."""
-    low = f"({x} | ({x} >> 1) | ({x} >> 2) | ({x} >> 3)) & {_mask(mask)}"
-    return f"({low}) = {_mask(mask)}"
-
-
-_STUCK = " AND ".join(
-    [
-        _has_all("final_board", LOWEST),
-        _has_all("xor(final_board, final_board >> 4)", LOWEST_INNER),
-        _has_all("xor(final_board, final_board >> 16)", LOWEST_LOWER),
-    ]
-)
-"""SQL for whether a board has no empty cell and no equal tiles side by side."""
-
-
-def _nearest(percent: int) -> str:
-    """Return SQL for a quantile by nearest rank; ``quantile_disc`` may return the next value."""
-    return f"ordered[1 + ({percent} * (num_runs - 1) + 50) // 100]"
 
 
 def _case(each: str) -> str:
@@ -147,64 +123,11 @@ _NIBBLES = " | ".join(f"(1 << ((board >> {shift}) & 15)::INT)" for shift in rang
 
 
 STATEMENTS = {
-    "engine_leaderboard": f"""
-WITH grouped AS (
-  SELECT engine, count(*) AS num_runs, sum(num_steps) AS num_steps, avg(max_score) AS mean_score,
-    stddev_samp(max_score) / sqrt(count(*)) AS score_error, list_sort(list(max_score)) AS ordered,
-    max(highest_tile) AS best_tile, avg((highest_tile >= 2048)::INT) AS tile_share
-  FROM runs GROUP BY engine
-)
-SELECT engine, num_runs, num_steps, mean_score, score_error, {_nearest(50)} AS median_score,
-  {_nearest(90)} AS p90_score, {_nearest(100)} AS best_score, best_tile, tile_share
-FROM grouped ORDER BY mean_score DESC, engine""",
-    "run_lengths": f"""
-WITH grouped AS (
-  SELECT engine, count(*) AS num_runs, avg(num_steps) AS mean_steps, list_sort(list(num_steps)) AS ordered
-  FROM runs GROUP BY engine
-)
-SELECT engine, num_runs, mean_steps, {_nearest(0)} AS min_steps, {_nearest(10)} AS p10_steps,
-  {_nearest(25)} AS p25_steps, {_nearest(50)} AS median_steps, {_nearest(75)} AS p75_steps,
-  {_nearest(90)} AS p90_steps, {_nearest(99)} AS p99_steps, {_nearest(100)} AS max_steps
-FROM grouped ORDER BY engine""",
     "score_histogram": f"""
 WITH bins AS (
   SELECT engine, max_score - max_score % {SCORES} AS min_score, count(*) AS num_runs FROM runs GROUP BY ALL
 )
 SELECT *, num_runs / sum(num_runs) OVER (PARTITION BY engine) AS share FROM bins ORDER BY engine, min_score""",
-    "survivorship": f"""
-WITH ends AS (
-  SELECT engine, num_steps - 1 AS last_step, count(*) AS num_ended,
-    count(*) FILTER (WHERE NOT ({_STUCK})) AS num_stopped
-  FROM runs WHERE num_steps > 0 GROUP BY ALL
-),
-alive AS (
-  SELECT *, (num_ended - num_stopped)::DOUBLE AS num_over, sum(num_ended) OVER (PARTITION BY engine) AS num_runs,
-    (sum(num_ended) OVER (PARTITION BY engine ORDER BY last_step DESC))::DOUBLE AS num_alive
-  FROM ends
-),
-terms AS (
-  SELECT *, CASE WHEN num_over < num_alive THEN ln((num_alive - num_over) / num_alive) ELSE '-inf' END AS term,
-    CASE WHEN num_over < num_alive THEN num_over / (num_alive * (num_alive - num_over)) END AS variance_term
-  FROM alive
-),
-sums AS (
-  SELECT *, coalesce(sum(term) OVER earlier, 0) AS log_before,
-    coalesce(sum(variance_term) OVER earlier, 0) AS variance_before
-  FROM terms
-  WINDOW earlier AS (PARTITION BY engine ORDER BY last_step ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-),
-bins AS (
-  SELECT engine, last_step // {WIDTH} * {WIDTH} AS first_step, max(num_alive)::BIGINT AS num_alive,
-    max(num_alive) / max(num_runs) AS share, sum(num_ended) AS num_ended, sum(num_stopped) AS num_stopped,
-    max(log_before) AS log_survival, min(log_before + term) AS log_until, min(variance_before) AS variance
-  FROM sums GROUP BY ALL
-),
-spreads AS (
-  SELECT *, CASE WHEN log_survival < 0 THEN exp({Z} * sqrt(variance) / -log_survival) ELSE 1 END AS spread FROM bins
-)
-SELECT engine, first_step, num_alive, share, num_ended, num_stopped, exp(log_survival) AS survival,
-  exp(log_survival * spread) AS low, exp(log_survival / spread) AS high, 1 - exp(log_until - log_survival) AS hazard
-FROM spreads ORDER BY engine, first_step""",
     "tile_reach": f"""
 WITH tiles AS (SELECT exp, (1 << exp)::UINTEGER AS tile FROM range({MIN_TILE}, 16) AS t(exp)),
 firsts AS (

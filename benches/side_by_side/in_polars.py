@@ -18,9 +18,6 @@ from terms import (
     INNER_ROW,
     LATE,
     LIMIT,
-    LOWEST,
-    LOWEST_INNER,
-    LOWEST_LOWER,
     MID,
     MIN_TILE,
     OUTER,
@@ -33,43 +30,6 @@ from terms import (
 )
 
 
-def engine_leaderboard(pl: Any, _steps: Any, runs: Any) -> Any:
-    """Rank the engines by their mean score."""
-    score = pl.col("max_score")
-    return (
-        runs.group_by("engine")
-        .agg(
-            num_runs=pl.len(),
-            num_steps=pl.col("num_steps").cast(pl.UInt64).sum(),
-            mean_score=score.mean(),
-            score_error=score.std() / pl.len().sqrt(),
-            median_score=score.quantile(0.5, "nearest"),
-            p90_score=score.quantile(0.9, "nearest"),
-            best_score=score.max(),
-            best_tile=pl.col("highest_tile").max(),
-            tile_share=(pl.col("highest_tile") >= 2048).mean(),
-        )
-        .sort("mean_score", descending=True)
-    )
-
-
-def run_lengths(pl: Any, _steps: Any, runs: Any) -> Any:
-    """Compute quantiles of the runs' lengths."""
-    steps = pl.col("num_steps")
-    quantiles = {"p10": 0.1, "p25": 0.25, "median": 0.5, "p75": 0.75, "p90": 0.9, "p99": 0.99}
-    return (
-        runs.group_by("engine")
-        .agg(
-            pl.len().alias("num_runs"),
-            steps.mean().alias("mean_steps"),
-            steps.min().alias("min_steps"),
-            *(steps.quantile(share, "nearest").alias(f"{name}_steps") for name, share in quantiles.items()),
-            steps.max().alias("max_steps"),
-        )
-        .sort("engine")
-    )
-
-
 def score_histogram(pl: Any, _steps: Any, runs: Any) -> Any:
     """Count runs by bins of scores."""
     number = pl.col("num_runs")
@@ -78,66 +38,6 @@ def score_histogram(pl: Any, _steps: Any, runs: Any) -> Any:
         .agg(num_runs=pl.len())
         .with_columns(share=number / number.sum().over("engine"))
         .sort("engine", "min_score")
-    )
-
-
-def _has_all(pl: Any, x: Any, mask: int) -> Any:
-    """Return whether the nibbles of ``x`` in a mask of their lowest bits are all above 0."""
-    bits = pl.lit(mask, pl.UInt64)
-    return (x | x // 2 | x // 4 | x // 8) & bits == bits
-
-
-def survivorship(pl: Any, _steps: Any, runs: Any) -> Any:
-    """Count the runs that are alive, by bins of step indices, and estimate the survival of games."""
-    board = pl.col("final_board")
-    stuck = _has_all(pl, board, LOWEST)
-    stuck &= _has_all(pl, board ^ board // 2**4, LOWEST_INNER)
-    stuck &= _has_all(pl, board ^ board // 2**16, LOWEST_LOWER)
-    alive, over, ended = pl.col("num_alive"), pl.col("num_over"), pl.col("num_ended")
-    before, variance = pl.col("log_survival"), pl.col("variance")
-    is_last = over == alive
-    spread = pl.when(before < 0).then((Z * variance.sqrt() / -before).exp()).otherwise(1.0)
-    return (
-        runs.filter(pl.col("num_steps") > 0)
-        .group_by("engine", last_step=pl.col("num_steps") - 1)
-        .agg(num_ended=pl.len(), num_stopped=(~stuck).sum())
-        .sort("engine", "last_step")
-        .with_columns(
-            num_over=(ended - pl.col("num_stopped")).cast(pl.Float64),
-            num_alive=ended.cum_sum(reverse=True).over("engine"),
-            num_runs=ended.sum().over("engine"),
-        )
-        .with_columns(
-            term=((alive - over) / alive).log(),
-            variance_term=pl.when(is_last).then(0.0).otherwise(over / (alive * (alive - over))),
-        )
-        .with_columns(
-            log_survival=pl.col("term").shift(1, fill_value=0.0).cum_sum().over("engine"),
-            variance=pl.col("variance_term").shift(1, fill_value=0.0).cum_sum().over("engine"),
-        )
-        .group_by("engine", first_step=pl.col("last_step") // WIDTH * WIDTH)
-        .agg(
-            num_alive=alive.max(),
-            share=alive.max() / pl.col("num_runs").max(),
-            num_ended=ended.sum(),
-            num_stopped=pl.col("num_stopped").sum(),
-            log_survival=before.max(),
-            log_until=(before + pl.col("term")).min(),
-            variance=variance.min(),
-        )
-        .sort("engine", "first_step")
-        .select(
-            "engine",
-            "first_step",
-            "num_alive",
-            "share",
-            "num_ended",
-            "num_stopped",
-            before.exp().alias("survival"),
-            (before * spread).exp().alias("low"),
-            (before / spread).exp().alias("high"),
-            (1 - (pl.col("log_until") - before).exp()).alias("hazard"),
-        )
     )
 
 

@@ -31,7 +31,6 @@ APPENDS = 2_000
 RUNS_PER_APPEND = 20
 LOOKED_AT = 100
 """The number of first appends and of last appends to compare."""
-MANY_COMMITS = 10_000
 
 SPLIT = ["board"]
 DELTA = ["run_id", "step_index"]
@@ -255,45 +254,6 @@ def appends(report: Report, folder: Path) -> None:
     look("after compact")
 
 
-def many_commits(report: Report, folder: Path) -> None:
-    """Open an archive with ten thousand commits."""
-    run = folder / "one"
-    a2store.simulate(run, runs=1, seed=8, depth=0, progress=False)
-    content = next(run.iterdir()).read_bytes()
-    decoded = a2store.read_run(content)
-    path = folder / "many.a2"
-    archive = a2store.Archive.create(path)
-    stem = decoded.to_bytes("a2t1")
-    for number in range(MANY_COMMITS - 1):
-        # The start time makes each run different; the checksum is computed from the bytes.
-        bytes_ = bytearray(stem)
-        bytes_[10:18] = (number + 1).to_bytes(8, "little")
-        bytes_[-4:] = crc32c(bytes_[:-4]).to_bytes(4, "little")
-        (folder / "one.bin").write_bytes(bytes_)
-        archive.ingest(folder / "one.bin", progress=False)
-    opening = median([timed(lambda: a2store.Archive.open(path)) for _ in range(9)])
-    log = sum(file.stat().st_size for file in (path / "_log").iterdir())
-    report.add("commits", "open", commits=archive.version, seconds=opening, log_bytes=log)
-    note(f"{archive.version:,} commits: open {opening * 1e3:.1f} ms; the log has {log / 1e6:.1f} MB")
-
-
-def crc32c(content: bytes | bytearray) -> int:
-    """Return the Castagnoli checksum."""
-    crc = 0xFFFFFFFF
-    for byte in content:
-        crc = _TABLE[(crc ^ byte) & 255] ^ (crc >> 8)
-    return crc ^ 0xFFFFFFFF
-
-
-def _entry(value: int) -> int:
-    for _ in range(8):
-        value = (value >> 1) ^ (0x82F63B78 if value & 1 else 0)
-    return value
-
-
-_TABLE = [_entry(value) for value in range(256)]
-
-
 def run(report: Report, rounds: int | None) -> None:
     """Measure everything on newly created files."""
     with tempfile.TemporaryDirectory(prefix="side_by_side-ingest-") as name:
@@ -302,4 +262,3 @@ def run(report: Report, rounds: int | None) -> None:
         first_queries(report, folder, rounds or ROUNDS)
         small_files(report, folder)
         appends(report, folder)
-        many_commits(report, folder)

@@ -1,10 +1,9 @@
-"""Shuffled epochs in a training loop: rates, waits, the first batch, and processor time left for other threads."""
+"""Shuffled epochs in a training loop: rates, waits, the first batch, and memory."""
 
 from __future__ import annotations
 
 import importlib.util
 import resource
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -18,11 +17,8 @@ from report import Report, median, millions, percentile, status_bytes, table
 import a2store
 
 EPOCHS = 3
-ROUNDS = 3  # rounds of the spinning thread
 FIRST_BATCHES = 50
 PEER_BATCHES = 200
-SPIN_SECONDS = 2.0
-TRAINING_STEP = 0.001
 STEADY_BATCHES = 10_000
 
 
@@ -216,90 +212,6 @@ def first_batch(report: Report, steps: a2store.StepTable) -> None:
     table("loader: from creation to the first batch", ("", "ms"), lines)
 
 
-class Spinner:
-    """A Python thread that counts as fast as the interpreter's lock allows."""
-
-    def __init__(self) -> None:
-        self.rate = 0.0
-        self._stop = False
-        self._thread = threading.Thread(target=self._count)
-
-    def _count(self) -> None:
-        count = 0
-        start = time.perf_counter()
-        while not self._stop:
-            count += 1
-        self.rate = count / (time.perf_counter() - start)
-
-    def beside(self, work: Callable[[float], int]) -> tuple[float, float]:
-        """Count while the main thread works; return the counts and the work done, both per second."""
-        self._thread.start()
-        start = time.perf_counter()
-        done = work(start + SPIN_SECONDS)
-        seconds = time.perf_counter() - start
-        self._stop = True
-        self._thread.join()
-        return self.rate, done / seconds
-
-
-def until(deadline: float, epochs: Callable[[], Iterator[Any]], step: float) -> int:
-    """Take batches until a deadline, with a training step of a given duration after each, and return their number."""
-    number = 0
-    while True:
-        for _ in epochs():
-            number += 1
-            if step:
-                time.sleep(step)
-            if time.perf_counter() >= deadline:
-                return number
-
-
-def spinning(report: Report, steps: a2store.StepTable, rounds: int) -> None:
-    """Measure how much of the interpreter's lock a loop over batches leaves to another thread."""
-    rows = np.asarray(steps)
-    loader = steps.loader(BATCH, seed=1)
-    order = np.random.default_rng(0).integers(0, len(rows), min(len(rows), 2000 * BATCH))
-    sources: dict[str, Callable[[], Iterator[Any]]] = {
-        "a2store loader": lambda: iter(loader),
-        "np.take + collate": lambda: numpy_batches(rows, order),
-    }
-    field: dict[str, Callable[[float], int]] = {}
-    for name, epochs in sources.items():
-        for step in (0.0, TRAINING_STEP):
-            manner = "sleeps 1 ms after each" if step else "does nothing else"
-            field[f"{name}, loop {manner}"] = lambda deadline, epochs=epochs, step=step: until(deadline, epochs, step)  # type: ignore[misc]
-
-    def rest(deadline: float) -> int:
-        time.sleep(deadline - time.perf_counter())
-        return 0
-
-    counted: dict[str, list[float]] = {name: [] for name in field}
-    served: dict[str, list[float]] = {name: [] for name in field}
-    undisturbed: dict[str, list[float]] = {name: [] for name in field}
-    for _ in range(rounds):
-        for name, work in field.items():
-            # Measured again each time, because the speed of a core varies on shared machines.
-            alone, _none = Spinner().beside(rest)
-            rate, batches = Spinner().beside(work)
-            counted[name].append(rate / alone)
-            served[name].append(batches)
-            start = time.perf_counter()
-            number = work(start + SPIN_SECONDS / 2)
-            undisturbed[name].append(number / (time.perf_counter() - start))
-    lines = []
-    for name in field:
-        left, with_spinner, without = median(counted[name]), median(served[name]), median(undisturbed[name])
-        report.add(
-            "loader", f"spinner: {name}", count_ratio=left, batches_per_s=with_spinner, batches_per_s_alone=without
-        )
-        lines.append((name, f"{left:.2f}", f"{with_spinner:,.0f}", f"{without:,.0f}"))
-    table(
-        f"loader: a counting Python thread during the loop, median of {rounds} rounds",
-        ("", "counts, of alone", "batches/s", "without the thread"),
-        lines,
-    )
-
-
 def allocations(report: Report, steps: a2store.StepTable) -> None:
     """Check that memory does not grow, and no new pages are touched, while batches are served."""
     loader = steps.loader(BATCH, seed=1)
@@ -328,11 +240,10 @@ def until_number(loader: a2store.Loader, number: int) -> int:
     return epochs
 
 
-def run(report: Report, steps: a2store.StepTable, rounds: int | None) -> None:
+def run(report: Report, steps: a2store.StepTable) -> None:
     """Check the loader and run all measurements."""
     check(steps)
     rates(report, steps)
     peers(report, steps)
     first_batch(report, steps)
-    spinning(report, steps, rounds or ROUNDS)
     allocations(report, steps)

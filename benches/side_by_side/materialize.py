@@ -16,34 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from peers import Job, Share
+from peers import Job
 from report import Report, median, millions, note, table
 
 import a2store
 
 ROUNDS = 3
-SHARE_ROWS = 2_000_000
-MANNERS = ("one loop", "thread per core")
 PEERS = {"pyarrow": "pyarrow", "DuckDB": "duckdb", "polars": "polars"}
-
-
-def shares(files: list[str]) -> list[Share]:
-    """Cut the files into shares of whole row groups, each of which holds whole runs."""
-    found = []
-    for file in files:
-        metadata = pq.ParquetFile(file).metadata
-        column = metadata.schema.to_arrow_schema().get_field_index("run_id")
-        groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
-        first_row, begun, num_rows = 0, 0, 0
-        for at, group in enumerate(groups):
-            num_rows += group.num_rows
-            if num_rows < SHARE_ROWS and at + 1 < len(groups):
-                continue
-            first, last = groups[begun].column(column).statistics.min, group.column(column).statistics.max
-            found.append(Share(file, list(range(begun, at + 1)), first, last, first_row, num_rows))
-            first_row, begun, num_rows = first_row + num_rows, at + 1, 0
-    return found
 
 
 def do(job: Job) -> dict[str, Any]:
@@ -105,9 +84,9 @@ def compare(report: Report, what: str, field: list[str], job: Job, rounds: int) 
 def run(report: Report, archive: a2store.Archive, rounds: int | None) -> None:
     """Compare the whole archive, a filter that keeps few rows, and a filter that keeps many."""
     installed = [name for name, module in PEERS.items() if importlib.util.find_spec(module) is not None]
-    field = ["a2store", *(f"{name}, {manner}" for name in installed for manner in MANNERS)]
+    field = ["a2store", *installed]
     middle = pa.table(archive.sql("SELECT median(max_score) FROM runs")).column(0)[0].as_py()
-    job = Job(str(archive.path), "", shares(archive.files("steps")), int(middle), None, digest=True)
+    job = Job(str(archive.path), "", archive.files("steps"), archive.num_steps, int(middle), None, digest=True)
     compare(report, "whole", [*field, "memory alone"], job, rounds or ROUNDS)
     for phase in ("mid", "early"):
         what = f"max_score >= {job.min_score} AND phase = '{phase}'"

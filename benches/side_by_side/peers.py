@@ -10,13 +10,11 @@ peer has to count rows first.
 from __future__ import annotations
 
 import json
-import os
 import resource
 import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -42,45 +40,25 @@ CHUNK = 131_072
 
 
 @dataclass(frozen=True)
-class Share:
-    """A part of an archive for one thread: some row groups of one file, with the ids of their runs."""
-
-    file: str
-    row_groups: list[int]
-    first_run: int
-    last_run: int
-    first_row: int
-    num_rows: int
-
-
-@dataclass(frozen=True)
 class Job:
     """The data to read; without a phase there is no filter."""
 
     archive: str
     competitor: str
-    shares: list[Share]
+    files: list[str]
+    """The files of the archive's steps, in order."""
+    num_rows: int
+    """The number of steps in the archive."""
     min_score: int
     phase: str | None
     digest: bool
 
-    @property
-    def files(self) -> list[str]:
-        """The files of the archive's steps, in order."""
-        return list(dict.fromkeys(share.file for share in self.shares))
-
-    @property
-    def num_rows(self) -> int:
-        """The number of steps in the archive."""
-        return sum(share.num_rows for share in self.shares)
-
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool: its batches of the whole archive or of one share, and a function that writes a batch to rows."""
+    """A tool: its batches, and a function that writes a batch to rows."""
 
-    everything: Callable[[Job], Iterator[Any]]
-    share: Callable[[Job, Share], Iterator[Any]]
+    batches: Callable[[Job], Iterator[Any]]
     put: Callable[[Rows, Any], None]
 
 
@@ -108,27 +86,15 @@ def pyarrow_tool() -> Tool:
     """Set up pyarrow with its datasets, which decode ahead of the loop and skip row groups by their statistics."""
     import pyarrow.dataset as ds
 
-    def condition(job: Job) -> Any:
-        if job.phase is None:
-            return None
-        return (ds.field("max_score") >= job.min_score) & (ds.field("phase") == job.phase)
-
-    def everything(job: Job) -> Iterator[Any]:
+    def batches(job: Job) -> Iterator[Any]:
+        condition = None
+        if job.phase is not None:
+            condition = (ds.field("max_score") >= job.min_score) & (ds.field("phase") == job.phase)
         yield from ds.dataset(job.files).to_batches(
-            columns=INTEGERS + VALUES,
-            filter=condition(job),
-            batch_size=CHUNK,
-            batch_readahead=4,
-            fragment_readahead=1,
+            columns=INTEGERS + VALUES, filter=condition, batch_size=CHUNK, batch_readahead=4, fragment_readahead=1
         )
 
-    def share(job: Job, share: Share) -> Iterator[Any]:
-        fragment = next(ds.dataset(share.file).get_fragments())
-        yield from fragment.subset(row_group_ids=share.row_groups).to_batches(
-            columns=INTEGERS + VALUES, filter=condition(job), batch_size=2 * CHUNK, use_threads=False
-        )
-
-    return Tool(everything, share, put_arrow)
+    return Tool(batches, put_arrow)
 
 
 # DuckDB
@@ -142,7 +108,7 @@ def put_ready(rows: Rows, batch: Any) -> None:
         rows["ev_values"][:, at] = batch.column(name).to_numpy(zero_copy_only=False)
 
 
-def duckdb_tool(in_threads: bool) -> Tool:
+def duckdb_tool() -> Tool:
     """Set up DuckDB. It handles nulls itself, which is faster than doing it batch by batch in Python."""
     import duckdb
     import pyarrow  # noqa: F401  # so that the first batch does not include the import
@@ -155,27 +121,14 @@ def duckdb_tool(in_threads: bool) -> Tool:
             for name in VALUES
         ]
     )
-    # With one cursor per core, additional threads of DuckDB would slow each other down.
-    root = duckdb.connect(config={"threads": 1} if in_threads else {})
 
-    def batches(job: Job, files: list[str], runs: tuple[int, int] | None) -> Iterator[Any]:
-        conditions = []
-        if runs is not None:
-            conditions.append(f"run_id BETWEEN {runs[0]} AND {runs[1]}")
-        if job.phase is not None:
-            conditions.append(f"max_score >= {job.min_score} AND phase = '{job.phase}'")
-        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    def batches(job: Job) -> Iterator[Any]:
+        where = "" if job.phase is None else f" WHERE max_score >= {job.min_score} AND phase = '{job.phase}'"
         # A relation streams; ``execute`` would materialize the whole result first.
-        relation = root.cursor().sql(f"SELECT {columns} FROM read_parquet({files!r}){where}")
+        relation = duckdb.sql(f"SELECT {columns} FROM read_parquet({job.files!r}){where}")
         yield from relation.to_arrow_reader(CHUNK)
 
-    def everything(job: Job) -> Iterator[Any]:
-        return batches(job, job.files, None)
-
-    def share(job: Job, share: Share) -> Iterator[Any]:
-        return batches(job, [share.file], (share.first_run, share.last_run))
-
-    return Tool(everything, share, put_ready)
+    return Tool(batches, put_ready)
 
 
 # polars
@@ -202,59 +155,30 @@ def polars_tool() -> Tool:
         ),
     ]
 
-    def batches(job: Job, scan: pl.LazyFrame) -> Iterator[Any]:
+    def batches(job: Job) -> Iterator[Any]:
+        scan = pl.scan_parquet(job.files)
         if job.phase is not None:
             scan = scan.filter((pl.col("max_score") >= job.min_score) & (pl.col("phase") == job.phase))
         return scan.select(columns).collect_batches(lazy=True, engine="streaming")
 
-    def everything(job: Job) -> Iterator[Any]:
-        return batches(job, pl.scan_parquet(job.files))
-
-    def share(job: Job, share: Share) -> Iterator[Any]:
-        return batches(job, pl.scan_parquet(share.file).slice(share.first_row, share.num_rows))
-
-    return Tool(everything, share, put_polars)
+    return Tool(batches, put_polars)
 
 
 # All of them
 
 
-def fill(rows: Rows, batches: Iterator[Any], put: Callable[[Rows, Any], None]) -> int:
-    """Write batches one after the other and return the number of rows."""
-    at = 0
-    for batch in batches:
-        put(rows[at : at + len(batch)], batch)
-        at += len(batch)
-    return at
+def peer_job(job: Job, tool: Tool) -> Callable[[], Any]:
+    """Set up a peer: the tool chooses its threads, and one loop takes its batches."""
 
+    def work() -> Any:
+        rows = np.empty(job.num_rows, DTYPE)
+        at = 0
+        for batch in tool.batches(job):
+            tool.put(rows[at : at + len(batch)], batch)
+            at += len(batch)
+        return rows[:at]
 
-def one_loop(job: Job, tool: Tool) -> Rows:
-    """Run the job in the simple way: the tool chooses its threads, and one loop takes its batches."""
-    rows = np.empty(job.num_rows, DTYPE)
-    return rows[: fill(rows, tool.everything(job), tool.put)]
-
-
-def in_threads(job: Job, tool: Tool) -> Rows:
-    """Run the job with one thread per core; each thread decodes and writes shares.
-
-    Gaps that a filter leaves are closed afterwards. Memory that was written before stays allocated.
-    """
-    rows = np.empty(job.num_rows, DTYPE)
-    starts = np.cumsum([0, *(share.num_rows for share in job.shares)]).tolist()
-
-    def one(at: int) -> int:
-        return fill(rows[starts[at] : starts[at + 1]], tool.share(job, job.shares[at]), tool.put)
-
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        counts = list(pool.map(one, range(len(job.shares))))
-    end = 0
-    for start, count in zip(starts, counts, strict=False):
-        # In pieces, because NumPy copies overlapping ranges through a temporary copy.
-        for at in range(0, count if start != end else 0, CHUNK):
-            piece = min(CHUNK, count - at)
-            rows[end + at : end + at + piece] = rows[start + at : start + at + piece]
-        end += count
-    return rows[:end]
+    return work
 
 
 def a2store_job(job: Job) -> Callable[[], Any]:
@@ -288,16 +212,11 @@ def memory_job(job: Job) -> Callable[[], Any]:
 
 def set_up(job: Job) -> Callable[[], Any]:
     """Import the competitor's tool and return its work; the import is not timed."""
-    name, _, manner = job.competitor.partition(", ")
-    if name == "a2store":
+    if job.competitor == "a2store":
         return a2store_job(job)
-    if name == "memory alone":
+    if job.competitor == "memory alone":
         return memory_job(job)
-    threads = manner == "thread per core"
-    tools = {"pyarrow": pyarrow_tool, "DuckDB": lambda: duckdb_tool(threads), "polars": polars_tool}
-    tool = tools[name]()
-    way = in_threads if threads else one_loop
-    return lambda: way(job, tool)
+    return peer_job(job, {"pyarrow": pyarrow_tool, "DuckDB": duckdb_tool, "polars": polars_tool}[job.competitor]())
 
 
 def times() -> tuple[float, float, float]:
@@ -313,7 +232,7 @@ def main() -> None:
     first touch of a page costs more than everything else.
     """
     values = json.load(sys.stdin)
-    job = Job(**{**values, "shares": [Share(**share) for share in values["shares"]]})
+    job = Job(**values)
     work = set_up(job)
     before = times()
     result = work()

@@ -11,10 +11,7 @@ from questions import Facts, Question
 from terms import WIDTH
 
 PARAMETERS: dict[str, dict[str, Any]] = {
-    "engine_leaderboard": {},
-    "run_lengths": {},
     "score_histogram": {"by_engine": True},
-    "survivorship": {"by_engine": True, "width": WIDTH},
     "tile_reach": {"by_engine": True},
     "tile_presence": {"width": WIDTH},
     "phase_mix": {},

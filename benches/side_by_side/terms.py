@@ -11,8 +11,6 @@ INNER_ROW, OUTER_ROW = 0xFFFF_0000, 0xFFFF
 # the fields that stay, move up and move down.
 CELLS = (12, 0xF0F0_0F0F_F0F0_0F0F, 0x0000_F0F0_0000_F0F0, 0x0F0F_0000_0F0F_0000)
 QUARTERS = (24, 0xFF00_FF00_00FF_00FF, 0x0000_0000_FF00_FF00, 0x00FF_00FF_0000_0000)
-LOWEST = 0x1111_1111_1111_1111  # the lowest bit of each cell
-LOWEST_INNER, LOWEST_LOWER = 0x0111_0111_0111_0111, 0x1111_1111_1111  # of cells with a left, or an upper neighbor
 IMAGES = (
     (0, 1, 2, 3),
     (3, 2, 0, 1),

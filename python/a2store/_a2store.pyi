@@ -1951,7 +1951,6 @@ class Archive:
         policy: Callable[[npt.NDArray[np.uint8], npt.NDArray[np.bool_]], Any] | None = None,
         *,
         port: int = 0,
-        notes: _Path | None = None,
         follow: bool | None = None,
         open_browser: bool = True,
     ) -> View:
@@ -1961,14 +1960,12 @@ class Archive:
           uint8 of shape (n, 16), and ``legal``, bool of shape (n, 4), for at most 512 boards at once. It returns floats
           of shape (n, 4), in the order up, down, left, right, or moves of shape (n,).
         - ``port``: the port on this machine; 0 = any free one.
-        - ``notes``: the file of the notes; ``None`` = ``games.a2.notes.parquet`` beside an archive ``games.a2``.
         - ``follow``: whether to show new versions as they are committed; ``None`` = only if this is the newest version.
         - ``open_browser``: whether to open the address in the user's browser.
 
         Returns at once. The server runs until the view is closed, or the process ends.
 
-        Raises ``OSError`` if the port is in use, ``TypeError`` for a policy that is no function, and ``DecodeError``
-        for a file of notes with other content.
+        Raises ``OSError`` if the port is in use, and ``TypeError`` for a policy that is no function.
 
         >>> view = archive.view(open_browser=False)
         >>> view.close()
@@ -2271,28 +2268,20 @@ class Report:
     >>> report = archive.report()
     >>> report.save("report.html")
     >>> sorted(report.data)[:4]
-    ['blunder_rate', 'blunders', 'corner_occupancy', 'engine_agreement']
+    ['archive_summary', 'blunder_rate', 'blunders', 'corner_occupancy']
     """
 
     @property
     def data(self) -> dict[str, ArrowBatch]:
-        """The tables behind the page, by name: a dict of ``ArrowBatch``.
+        """The tables behind the page: a dict of ``ArrowBatch`` by the name of the query.
 
-        ``pyarrow.record_batch(...)`` and ``polars.DataFrame(...)`` accept them. Each is the result of a named
-        query; ``queries`` has its name. A table is absent if its query exceeded a limit; ``errors``
-        has the reason.
+        ``pyarrow.record_batch(...)`` and ``polars.DataFrame(...)`` accept them. A table is absent if its query exceeded a
+        limit; ``errors`` has the reason.
 
         >>> import pyarrow
         >>> reach = pyarrow.record_batch(archive.report().data["tile_reach"])
         >>> reach.schema.names[:4]
         ['engine', 'tile', 'num_runs', 'num_reached']
-        """
-    @property
-    def queries(self) -> dict[str, str]:
-        """The named query behind each table: a dict of names.
-
-        >>> archive.report().queries["tile_reach"]
-        'tile_reach'
         """
     @property
     def errors(self) -> dict[str, str]:
@@ -2858,7 +2847,7 @@ class StepTable:
     def __getitems__(self, rows: Sequence[int]) -> Sequence[dict[str, Any]]:
         """Return the rows at some indices as dicts of tensors, for ``torch.utils.data.DataLoader(table)``.
 
-        The rows are those of ``a2store.torch.StepDataset``. ``a2store.torch.StepLoader`` is much faster.
+        ``a2store.torch.StepLoader`` is much faster.
         """
     def __iter__(self) -> Iterator[dict[str, Any]]: ...
     @property

@@ -1,8 +1,7 @@
 """A table's rows as PyTorch tensors.
 
-``StepLoader`` serves shuffled batches for training loops. ``StepDataset`` returns rows by index, for custom samplers.
-
-Both return dicts of tensors, with the columns of a ``Batch`` in the same order:
+``StepLoader`` serves shuffled batches for training loops. A table itself is a map-style dataset, ``DataLoader(table)``,
+for custom samplers. Both give dicts of tensors, with the columns of a ``Batch`` in the same order:
 
 - ``tokens``: (B, 16), int64 or the requested type.
 - ``move``: (B,), uint8.
@@ -27,19 +26,18 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from operator import index
-from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.utils.data import Dataset, IterableDataset, default_collate, get_worker_info
+from torch.utils.data import IterableDataset, get_worker_info
 
 from . import Batch, Loader, Query, StepTable, mix
 from ._a2store import _Position
 from ._integers import integer
 
-__all__ = ["StepDataset", "StepLoader"]
+__all__ = ["StepLoader"]
 
 _Tensors: TypeAlias = dict[str, torch.Tensor]
 
@@ -85,152 +83,12 @@ def _to_device(batch: Batch, device: torch.device | str | None) -> _Tensors:
     return tensors if device is None else {name: tensor.to(device) for name, tensor in tensors.items()}
 
 
-class _Parcel(_Tensors):
-    """A batch in a ``DataLoader`` worker, pickled as one piece of shared memory.
-
-    Passing one piece per tensor to the parent process would cost more than making the batch.
-    """
-
-    def __copy__(self) -> _Parcel:
-        # DataLoader's default_convert calls this. The copy must stay a _Parcel.
-        return _Parcel(self)
-
-    def __reduce__(self) -> tuple[Callable[..., _Tensors], tuple[object, ...]]:
-        # Columns begin at cache lines, as in a batch.
-        sizes = [-(-tensor.nbytes // 64) * 64 for tensor in self.values()]
-        starts = [sum(sizes[:k]) for k in range(len(sizes))]
-        memory: torch.Tensor = torch.empty(sum(sizes), dtype=torch.uint8).share_memory_()  # type: ignore[no-untyped-call]
-        parts = []
-        for (name, tensor), start in zip(self.items(), starts, strict=True):
-            parts.append((name, tensor.dtype, tensor.shape, start))
-            _part(memory, tensor.dtype, tensor.shape, start).copy_(tensor)
-        return _unpacked, (memory, parts)
-
-
-def _unpacked(memory: torch.Tensor, parts: Iterable[tuple[str, torch.dtype, torch.Size, int]]) -> _Tensors:
-    return {name: _part(memory, dtype, shape, start) for name, dtype, shape, start in parts}
-
-
-def _part(memory: torch.Tensor, dtype: torch.dtype, shape: torch.Size, start: int) -> torch.Tensor:
-    return memory[start : start + shape.numel() * dtype.itemsize].view(dtype).view(shape)
-
-
-class StepDataset(Dataset[_Tensors]):
-    """A map-style dataset over a table's rows.
-
-    A row is a dict of tensors without the dimension B: ``tokens`` (16,), ``move`` (), and so on. A ``DataLoader``
-    gathers the rows of a batch at once. The default ``collate_fn`` then splits the batch into rows and stacks them
-    again, which costs far more than gathering. ``StepDataset.collate`` avoids that.
-
-    ``len(dataset)`` is the number of rows. ``dataset[row]`` raises ``IndexError`` for a row out of bounds; a negative
-    one counts from the end. Workers share the table's memory, with any start method. For plain shuffling ``StepLoader``
-    is faster, because it needs neither a list of indices nor workers.
-
-    - ``table``: the rows, a table or a view.
-    - ``tokens``: the type of ``tokens``: ``"uint8"``, ``"int32"`` or ``"int64"``, the default. ``torch.nn.Embedding``
-      takes ``int32`` and ``int64``.
-    - ``columns``: the names of the columns, in order; ``None`` = all, including extra and attached ones.
-
-    Raises ``ValueError`` for another type or column.
-
-    >>> from torch.utils.data import DataLoader
-    >>> from a2store.torch import StepDataset
-    >>> dataset = StepDataset(table)
-    >>> dataset[0]["tokens"].shape
-    torch.Size([16])
-    >>> loader = DataLoader(dataset, batch_size=4096, shuffle=True, collate_fn=StepDataset.collate)
-    >>> next(iter(loader))["tokens"].shape
-    torch.Size([4096, 16])
-    """
-
-    def __init__(
-        self,
-        table: StepTable,
-        tokens: Literal["uint8", "int32", "int64"] = "int64",
-        columns: Sequence[str] | None = None,
-    ) -> None:
-        columns = None if columns is None else list(columns)
-        # A loader checks the arguments; its errors list the valid values.
-        table.loader(tokens=tokens, columns=columns)
-        self._table = table
-        self._tokens = tokens
-        self._columns = columns
-
-    def __repr__(self) -> str:
-        """Return the number of rows, the type of the tokens and the columns."""
-        columns = "" if self._columns is None else f", columns={self._columns}"
-        return f"StepDataset({len(self._table)} rows, tokens={self._tokens!r}{columns})"
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return len(self._table)
-
-    def __getitem__(self, row: int) -> _Tensors:
-        """Return a row. A negative index counts from the end.
-
-        Raises ``IndexError`` for an index out of bounds.
-        """
-        return {name: column[0] for name, column in self._take([index(row)]).items()}
-
-    def __getitems__(self, rows: Sequence[int]) -> _Rows:
-        """Return the rows at some indices; ``DataLoader`` calls this for a batch.
-
-        The result is a sequence of rows, from which ``StepDataset.collate`` makes the batch.
-        """
-        return _Rows(self._take(rows))
-
-    @staticmethod
-    def collate(rows: Sequence[_Tensors]) -> _Tensors:
-        """Return the batch of rows as a dict of tensors of shape (B, ...), for the argument of ``DataLoader``.
-
-        - ``rows``: the B rows that a ``StepDataset`` returned together. Rows of other datasets are stacked by
-          ``torch.utils.data.default_collate``.
-
-        >>> from a2store.torch import StepDataset
-        >>> dataset = StepDataset(table, columns=["tokens", "move"])
-        >>> StepDataset.collate([dataset[0], dataset[1]])["move"].shape
-        torch.Size([2])
-        """
-        if isinstance(rows, _Rows):
-            return rows.columns if get_worker_info() is None else _Parcel(rows.columns)
-        batch: _Tensors = default_collate(list(rows))
-        return batch
-
-    def _take(self, rows: Sequence[int]) -> _Tensors:
-        batch = self._table.take(rows)
-        arrays, bfloat16 = batch.to_dict(), batch.bfloat16_columns
-        # NumPy converts, because PyTorch would start several threads for it and wait for all of them.
-        arrays["tokens"] = arrays["tokens"].astype(self._tokens, copy=False)
-        names = arrays if self._columns is None else self._columns
-        return {name: _tensor(arrays[name], name in bfloat16) for name in names}
-
-
-class _Rows(Sequence[_Tensors]):
-    """Rows that are stored as columns."""
-
-    def __init__(self, columns: _Tensors) -> None:
-        self.columns = columns
-        self._rows: list[_Tensors] | None = None
-
-    def _all(self) -> list[_Tensors]:
-        # The default collate_fn iterates over the rows once per column.
-        if self._rows is None:
-            by_row = zip(*(column.unbind() for column in self.columns.values()), strict=True)
-            self._rows = [dict(zip(self.columns, values, strict=True)) for values in by_row]
-        return self._rows
-
-    def __len__(self) -> int:
-        return len(next(iter(self.columns.values()), ()))
-
-    def __iter__(self) -> Iterator[_Tensors]:
-        return iter(self._all())
-
-    @overload
-    def __getitem__(self, row: int) -> _Tensors: ...
-    @overload
-    def __getitem__(self, row: slice) -> list[_Tensors]: ...
-    def __getitem__(self, row: int | slice) -> _Tensors | list[_Tensors]:
-        return self._all()[row]
+def _rows(table: StepTable, rows: Sequence[int]) -> list[_Tensors]:
+    """Return rows as dicts of tensors, for ``StepTable.__getitems__``."""
+    columns = _tensors(table.take(rows))
+    columns["tokens"] = columns["tokens"].long()
+    by_row = zip(*(column.unbind() for column in columns.values()), strict=True)
+    return [dict(zip(columns, values, strict=True)) for values in by_row]
 
 
 class StepLoader(IterableDataset[_Tensors]):
@@ -257,9 +115,9 @@ class StepLoader(IterableDataset[_Tensors]):
     loader's next iteration.
 
     For more rows than one machine holds, give a query. Each epoch is then a round: every rank materializes another
-    share of the query's rows, as ``Query.materialize`` does with ``shard``, and serves it in random order. Meanwhile a
-    thread materializes the next share. All ranks get the same number of batches; a rank that has one row fewer may get
-    an empty last batch. All ranks must read the same version of the archive. Workers of a ``DataLoader`` need a table.
+    share of the query's rows, as ``Query.materialize`` does with ``shard``, and serves it in random order. All ranks
+    get the same number of batches; a rank that has one row fewer may get an empty last batch. All ranks must read the
+    same version of the archive. Workers of a ``DataLoader`` need a table.
 
     - ``table``: the rows, a table or a view; several tables with their shares, as in ``a2store.mix``; or a query.
     - ``batch_size``, ``shuffle``, ``seed``, ``epoch``, ``drop_last``, ``symmetries``, ``columns``, ``prefetch``,
@@ -276,8 +134,6 @@ class StepLoader(IterableDataset[_Tensors]):
       called in the loop's thread or in the worker, before tensors are copied to a device.
     - ``shard``: for a query: the rank and the world size; ``None`` = those of ``torch.distributed``, as above.
     - ``materialize``: for a query: options of ``Query.materialize``, such as ``{"extra": ["max_score"]}``.
-    - ``prefetch_share``: for a query: ``False`` = the next share is materialized when its epoch begins, so that only
-      one share is in memory.
 
     Raises ``ValueError`` for ``rank`` without ``world_size``, for options of ``StepTable.loader`` that ``a2store.mix``
     or a query lacks, and as ``StepTable.loader`` does. A loader of a query raises as ``Query.materialize`` does.
@@ -330,17 +186,12 @@ class StepLoader(IterableDataset[_Tensors]):
         transform: Callable[[_Tensors], _Tensors] | None = None,
         shard: tuple[int, int] | None = None,
         materialize: Mapping[str, Any] | None = None,
-        prefetch_share: bool = True,
     ) -> None:
         if isinstance(table, Query):
             name = type(self).__name__
             raise TypeError(f"table: expected a table for {name}, a subclass of StepLoader, found a query")
-        for name, is_default in (
-            ("shard", shard is None),
-            ("materialize", materialize is None),
-            ("prefetch_share", prefetch_share is True),
-        ):
-            if not is_default:
+        for name, value in (("shard", shard), ("materialize", materialize)):
+            if value is not None:
                 raise ValueError(f"{name}: expected none, because the rows are a table and not a query")
         if transform is not None and not callable(transform):
             raise TypeError(f"transform: expected a function of a batch, found {type(transform).__name__}")
@@ -641,7 +492,7 @@ class StepLoader(IterableDataset[_Tensors]):
             return _each(batches, lambda tensor: tensor.to(self._device))
         if self._pin_memory and torch.cuda.is_available():
             return _each(batches, torch.Tensor.pin_memory)
-        return batches if get_worker_info() is None else map(_Parcel, batches)
+        return batches
 
 
 # `inspect` would show the signature of `__new__`.

@@ -113,7 +113,6 @@ pub use table_name::TableName;
 pub use verify::{VerifyOptions, VerifyReport};
 
 pub(crate) use data_file::DataFile;
-pub(crate) use lock::Lock;
 pub(crate) use parallel_decode::{ReadRun, RunsOf, each_window};
 pub(crate) use read_runs::StoredRun;
 pub(crate) use schema::{MOVE_NAMES, POLICIES, table_schema};

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    a2store::cli::main(std::env::args_os())
+    a2store::cli::a2store(std::env::args_os()).into()
 }

@@ -103,16 +103,6 @@ impl Symmetry {
         };
         images[direction as usize]
     }
-
-    /// Returns the inverse symmetry.
-    #[must_use]
-    pub const fn inverse(self) -> Symmetry {
-        match self {
-            Symmetry::Turn90 => Symmetry::Turn270,
-            Symmetry::Turn270 => Symmetry::Turn90,
-            itself => itself,
-        }
-    }
 }
 
 impl Board {

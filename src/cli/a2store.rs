@@ -1,4 +1,4 @@
-//! The command `a2store`: its entry points and its subcommands.
+//! The command `a2store`: its entry point and its subcommands.
 
 use super::exit::{UsageError, conclude};
 use super::logging::log_to_stderr;
@@ -9,7 +9,6 @@ use super::{
 use anyhow::{Result, bail};
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
-use std::process::ExitCode;
 
 /// 2048 self-play games as a Parquet archive, SQL over it, and shuffled training batches at memory speed.
 #[derive(Debug, Parser)]
@@ -29,9 +28,9 @@ enum StoreCommand {
     /// Add the runs of files and folders in any format to an archive. Creates the archive if it does not exist.
     Ingest(ingest::IngestArgs),
     /// Show the contents of an archive.
-    Info(info::ArchiveArgs),
+    Info(info::InfoArgs),
     /// List the versions of an archive, newest first.
-    History(info::ArchiveArgs),
+    History(info::InfoArgs),
     /// Write an HTML report of an archive: one file that works offline.
     Report(report::ReportArgs),
     /// Explore an archive in a browser: runs, replays, positions, SQL, and the report.
@@ -48,8 +47,6 @@ enum StoreCommand {
     Query(NamedQueryArgs),
     /// List the named queries, or show one.
     Queries(queries::QueriesArgs),
-    /// List the SQL functions over boards, moves and values.
-    Functions(queries::FunctionsArgs),
     /// Write the runs of an archive to files in any format.
     Export(transfer::ExportArgs),
     /// Convert run files from any format to another, without an archive.
@@ -84,13 +81,8 @@ struct CriticArgs {
     arguments: Vec<OsString>,
 }
 
-/// Runs `a2store` with these arguments; the first is the command's name.
-pub fn main(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
-    ExitCode::from(run(args))
-}
-
-/// Runs `a2store` like [`main`] and returns the exit status as a number.
-pub(crate) fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
+/// Runs `a2store` with these arguments, and returns the exit status. The first argument is the command's name.
+pub fn a2store(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
     conclude("a2store", args, run_command)
 }
 
@@ -110,7 +102,6 @@ fn run_command(cli: StoreCli) -> Result<u8> {
         StoreCommand::Sql(args) => sql::sql(&args),
         StoreCommand::Query(args) => sql::named(&args),
         StoreCommand::Queries(args) => queries::queries(&args),
-        StoreCommand::Functions(args) => queries::functions(&args),
         StoreCommand::Export(args) => transfer::export(&args, quiet),
         StoreCommand::Convert(args) => transfer::convert(&args, quiet),
         StoreCommand::Annotate(args) => annotate::annotate(&args, quiet),

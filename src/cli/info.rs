@@ -1,6 +1,6 @@
 //! The subcommands `info`, `history` and `schema`.
 
-use super::open::open;
+use super::open::ArchiveArgs;
 use super::print::{count, megabytes};
 use super::table::table;
 use super::terminal::Look;
@@ -12,15 +12,11 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::{Map, Value, json};
 use std::io::Write;
-use std::path::PathBuf;
 
 #[derive(Args, Debug)]
-pub(super) struct ArchiveArgs {
-    /// The archive.
-    archive: PathBuf,
-    /// Version of the archive to read [default: the newest].
-    #[arg(long)]
-    version: Option<u64>,
+pub(super) struct InfoArgs {
+    #[command(flatten)]
+    archive: ArchiveArgs,
     /// Print as JSON.
     #[arg(long)]
     json: bool,
@@ -28,21 +24,18 @@ pub(super) struct ArchiveArgs {
 
 #[derive(Args, Debug)]
 pub(super) struct SchemaArgs {
-    /// The archive.
-    archive: PathBuf,
+    #[command(flatten)]
+    archive: ArchiveArgs,
     /// The table [default: all].
     #[arg(value_parser = crate::TableName::ALL.map(crate::TableName::name))]
     table: Option<String>,
-    /// Version of the archive to read [default: the newest].
-    #[arg(long)]
-    version: Option<u64>,
     /// Print as JSON.
     #[arg(long)]
     json: bool,
 }
 
-pub(super) fn info(args: &ArchiveArgs) -> Result<u8> {
-    let archive = open(&args.archive, args.version, None)?;
+pub(super) fn info(args: &InfoArgs) -> Result<u8> {
+    let archive = args.archive.open()?;
     let engines = "SELECT coalesce(engine, 'no engine') AS engine, count(*) AS runs, sum(num_steps) AS steps, \
                    max(max_score) AS best_score, max(highest_tile) AS best_tile \
                    FROM runs GROUP BY engine ORDER BY runs DESC, engine LIMIT 20";
@@ -62,7 +55,7 @@ pub(super) fn info(args: &ArchiveArgs) -> Result<u8> {
         return Ok(0);
     }
     let phases = archive.phases();
-    writeln!(out, "archive   {}", args.archive.display())?;
+    writeln!(out, "archive   {}", args.archive.archive.display())?;
     writeln!(out, "version   {}", archive.version())?;
     writeln!(out, "runs      {}", count(runs))?;
     writeln!(out, "steps     {}", count(steps))?;
@@ -80,8 +73,8 @@ pub(super) fn info(args: &ArchiveArgs) -> Result<u8> {
     Ok(0)
 }
 
-pub(super) fn history(args: &ArchiveArgs) -> Result<u8> {
-    let history = open(&args.archive, args.version, None)?.history();
+pub(super) fn history(args: &InfoArgs) -> Result<u8> {
+    let history = args.archive.open()?.history();
     let mut out = std::io::stdout().lock();
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&history)?)?;
@@ -98,7 +91,7 @@ pub(super) fn history(args: &ArchiveArgs) -> Result<u8> {
 
 /// Lists the columns of tables, as SQL sees them.
 pub(super) fn schema(args: &SchemaArgs) -> Result<u8> {
-    let archive = open(&args.archive, args.version, None)?;
+    let archive = args.archive.open()?;
     let names = TableName::ALL.map(TableName::name).into_iter();
     let names: Vec<&str> = names.filter(|name| args.table.as_deref().is_none_or(|table| table == *name)).collect();
     let mut tables = Map::new();

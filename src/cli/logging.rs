@@ -1,11 +1,8 @@
 //! Log lines on standard error.
 
 use super::exit::UsageError;
-use super::progress::above_bar;
 use anyhow::Result;
-use std::io::{self, Write, stderr};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::MakeWriter;
 
 /// The environment variable with a filter in the syntax of `tracing-subscriber`, such as `a2store::query=debug`.
 const FILTER_VARIABLE: &str = "RUST_LOG";
@@ -15,31 +12,10 @@ pub(super) fn log_to_stderr() -> Result<()> {
     let Some(filter) = std::env::var(FILTER_VARIABLE).ok().filter(|filter| !filter.is_empty()) else { return Ok(()) };
     let filter =
         EnvFilter::try_new(&filter).map_err(|error| UsageError(format!("{FILTER_VARIABLE}: {error}: {filter:?}")))?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(AboveBar);
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A log line that cannot be written must not stop the work.
+    let lines = lines.log_internal_errors(false);
     // Another program that runs this command may have a subscriber, which then receives the events.
     lines.with_ansi(console::colors_enabled_stderr()).try_init().ok();
     Ok(())
-}
-
-/// Standard error, with log lines above the progress bar.
-struct AboveBar;
-
-impl Write for AboveBar {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // A log line that cannot be written must not stop the work.
-        let _ = above_bar(|| stderr().write_all(bytes));
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl MakeWriter<'_> for AboveBar {
-    type Writer = AboveBar;
-
-    fn make_writer(&self) -> AboveBar {
-        AboveBar
-    }
 }

@@ -1,15 +1,15 @@
 //! The commands `a2store` and `a2pack`.
 //!
-//! [`main`] and [`a2pack`] are the entry points. Results go to standard output, progress and diagnostics to standard
+//! [`a2store`] and [`a2pack`] are the entry points. Results go to standard output, progress and diagnostics to standard
 //! error. Exit status: 0 on success, 1 if the data has problems (they are listed), 2 for wrong usage, 130 after Ctrl-C,
 //! 143 after SIGTERM. An interrupted command leaves the archive unchanged.
 //!
 //! | file | owns |
 //! | --- | --- |
-//! | `a2store.rs` | the entry points of `a2store`, and its subcommands |
+//! | `a2store.rs` | the entry point of `a2store`, and its subcommands |
 //! | `simulate.rs`, `ingest.rs`, `info.rs`, `transfer.rs`, `annotate.rs`, `maintain.rs`, `bench.rs` | subcommands on runs and archives |
 //! | `view.rs`, `report.rs`, `replay.rs`, `show.rs` | the explorer, the report, a page with a game, one position as text |
-//! | `sql.rs`, `query_args.rs`, `queries.rs` | running queries; listing named queries and functions |
+//! | `sql.rs`, `query_args.rs`, `queries.rs` | running queries; listing named queries |
 //! | `rows.rs`, `table.rs` | query rows as a table, CSV, JSON, Parquet or Arrow; the table |
 //! | `shell.rs` | completions of shells |
 //! | `terminal.rs` | the width of the terminal, and colours |
@@ -49,8 +49,4 @@ mod values;
 mod view;
 
 pub use a2pack::a2pack;
-#[cfg(feature = "python")]
-pub(crate) use a2pack::run as run_a2pack;
-pub use a2store::main;
-#[cfg(feature = "python")]
-pub(crate) use a2store::run as run_a2store;
+pub use a2store::a2store;

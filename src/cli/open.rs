@@ -3,30 +3,41 @@
 use super::exit::UsageError;
 use crate::Archive;
 use anyhow::{Result, bail};
-use std::path::Path;
+use clap::Args;
+use std::path::{Path, PathBuf};
 
-/// Opens an archive at `version` (`None`: the newest), with `checksums` verified or not (`None`: the archive's default).
-pub(super) fn open(path: &Path, version: Option<u64>, checksums: Option<bool>) -> Result<Archive> {
-    let archive = match version {
-        Some(version) => Archive::open_at(path, version)?,
-        None => Archive::open(path)?,
-    };
-    let checksums = checksums.unwrap_or(archive.has_checksums());
-    Ok(archive.with_checksums(checksums))
+// The archive that a command reads. A doc comment here would become help text.
+#[derive(Args, Debug)]
+pub(super) struct ArchiveArgs {
+    /// The archive.
+    pub(super) archive: PathBuf,
+    /// Version of the archive to read [default: the newest].
+    #[arg(long)]
+    pub(super) version: Option<u64>,
+    /// Verify the checksum of each data file before its first read [default: true, but false on an object store].
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    checksums: Option<bool>,
 }
 
-/// Rejects an existing output file, unless the user wants to replace it.
-pub(super) fn check_overwrite(path: &Path, overwrite: bool) -> Result<()> {
-    if !overwrite && path.is_file() {
-        bail!(UsageError(format!("-o {}: the file exists: --overwrite replaces it", path.display())));
+impl ArchiveArgs {
+    /// Opens the archive.
+    pub(super) fn open(&self) -> Result<Archive> {
+        let archive = match self.version {
+            Some(version) => Archive::open_at(&self.archive, version)?,
+            None => Archive::open(&self.archive)?,
+        };
+        let checksums = self.checksums.unwrap_or(archive.has_checksums());
+        Ok(archive.with_checksums(checksums))
     }
-    Ok(())
 }
 
-/// Rejects an output path inside the archive's folder.
-pub(super) fn check_outside(path: &Path, archive: &Archive) -> Result<()> {
+/// Rejects an output path inside the archive's folder, and an existing file unless the user wants to replace it.
+pub(super) fn check_output(path: &Path, overwrite: bool, archive: &Archive) -> Result<()> {
     if archive.contains(path)? {
         bail!(UsageError(format!("-o {}: expected a file outside of the archive", path.display())));
+    }
+    if !overwrite && path.is_file() {
+        bail!(UsageError(format!("-o {}: the file exists: --overwrite replaces it", path.display())));
     }
     Ok(())
 }

@@ -10,29 +10,12 @@ use signal_hook::{flag, low_level};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 /// Returns progress on standard error, with warnings. `quiet` hides both.
 pub(super) fn progress(quiet: bool) -> Box<dyn Progress> {
-    if quiet {
-        return Box::new(());
-    }
-    let progress = ProgressBar::for_stderr();
-    *BAR.lock().unwrap_or_else(PoisonError::into_inner) = progress.terminal_bar().cloned();
-    Box::new(progress)
-}
-
-/// The bar of this process, if it is drawn in the terminal.
-static BAR: Mutex<Option<indicatif::ProgressBar>> = Mutex::new(None);
-
-/// Calls `print`, which writes lines to standard error, and draws the bar below them.
-pub(super) fn above_bar<T>(print: impl FnOnce() -> T) -> T {
-    let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    match bar {
-        Some(bar) => bar.suspend(print),
-        None => print(),
-    }
+    if quiet { Box::new(()) } else { Box::new(ProgressBar::for_stderr()) }
 }
 
 /// The time that cancelled work has to end. Afterwards the process ends, because a system call may never return, such
@@ -77,19 +60,5 @@ impl Interrupt {
     /// Returns the token, which is cancelled after a signal.
     pub(super) fn token(&self) -> &CancellationToken {
         &self.0
-    }
-
-    /// Sleeps for `period`.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Cancelled`] if a signal arrives before the period ends.
-    pub(super) fn sleep(&self, period: Duration) -> Result<()> {
-        let end = Instant::now() + period;
-        while let Some(rest) = end.checked_duration_since(Instant::now()) {
-            self.0.check()?;
-            std::thread::sleep(rest.min(Duration::from_millis(50)));
-        }
-        self.0.check()
     }
 }

@@ -1,6 +1,7 @@
-//! The subcommands `queries` and `functions`: listings of named queries and of SQL functions.
+//! The subcommand `queries`: a listing of named queries.
 
-use crate::{SavedQuery, ScalarValue};
+use crate::SavedQuery;
+use crate::query::json_scalar;
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
@@ -14,13 +15,6 @@ pub(super) struct QueriesArgs {
     /// Folder with your own queries. Replaces the queries that come with a2store.
     #[arg(long)]
     folder: Option<PathBuf>,
-    /// Print as JSON.
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Args, Debug)]
-pub(super) struct FunctionsArgs {
     /// Print as JSON.
     #[arg(long)]
     json: bool,
@@ -50,21 +44,13 @@ pub(super) fn queries(args: &QueriesArgs) -> Result<u8> {
 }
 
 fn as_json(query: &SavedQuery) -> Value {
-    let default = |value: &ScalarValue| match value {
-        ScalarValue::Boolean(Some(value)) => json!(value),
-        ScalarValue::Int64(Some(value)) => json!(value),
-        ScalarValue::UInt64(Some(value)) => json!(value),
-        ScalarValue::Float64(Some(value)) => json!(value),
-        ScalarValue::Utf8(Some(value)) => json!(value),
-        _ => Value::Null,
-    };
     let parameters: Vec<Value> = query
         .parameters
         .iter()
         .map(|parameter| {
             json!({
                 "name": parameter.name, "type": parameter.dtype, "required": parameter.default.is_none(),
-                "default": parameter.default.as_ref().map(default), "doc": parameter.doc,
+                "default": parameter.default.as_ref().map(json_scalar), "doc": parameter.doc,
             })
         })
         .collect();
@@ -76,27 +62,4 @@ fn as_json(query: &SavedQuery) -> Value {
     json!({
         "name": query.name, "purpose": query.purpose, "parameters": parameters, "columns": columns, "sql": query.sql,
     })
-}
-
-/// Lists the SQL functions over boards, moves and values.
-pub(super) fn functions(args: &FunctionsArgs) -> Result<u8> {
-    let mut out = std::io::stdout().lock();
-    if args.json {
-        let list = crate::functions().iter().map(|function| {
-            let (call, value) = function.example;
-            json!({
-                "name": function.name, "signature": function.signature(),
-                "returns": function.return_type().to_string(), "doc": function.doc,
-                "example": {"call": call, "value": value},
-            })
-        });
-        writeln!(out, "{}", Value::from(list.collect::<Vec<_>>()))?;
-        return Ok(0);
-    }
-    for function in crate::functions() {
-        let (call, value) = function.example;
-        writeln!(out, "{} -> {}", function.signature(), function.return_type())?;
-        writeln!(out, "    {}\n    {call} = {value}", function.doc)?;
-    }
-    Ok(0)
 }

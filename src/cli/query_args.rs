@@ -1,6 +1,7 @@
 //! Arguments of the subcommands `sql` and `query`.
 
 use super::exit::UsageError;
+use super::open::ArchiveArgs;
 use super::values::{bytes, duration};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
@@ -10,8 +11,8 @@ use std::time::Duration;
 
 #[derive(Args, Debug)]
 pub(super) struct SqlArgs {
-    /// The archive.
-    pub(super) archive: PathBuf,
+    #[command(flatten)]
+    pub(super) archive: ArchiveArgs,
     /// A single SELECT, WITH, VALUES or EXPLAIN statement.
     pub(super) query: String,
     #[command(flatten)]
@@ -20,8 +21,8 @@ pub(super) struct SqlArgs {
 
 #[derive(Args, Debug)]
 pub(super) struct NamedQueryArgs {
-    /// The archive.
-    pub(super) archive: PathBuf,
+    #[command(flatten)]
+    pub(super) archive: ArchiveArgs,
     /// Name of the query, as listed by `a2store queries`.
     pub(super) name: String,
     /// Folder with your own queries. Replaces the queries that come with a2store.
@@ -57,12 +58,6 @@ pub(super) struct QueryArgs {
     /// Print the query plan instead of the rows, with the filters that run inside the Parquet reader.
     #[arg(long)]
     pub(super) explain: bool,
-    /// Version of the archive to read [default: the newest].
-    #[arg(long)]
-    pub(super) version: Option<u64>,
-    /// Verify the checksum of each data file before its first read [default: true, but false on an object store].
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
-    pub(super) checksums: Option<bool>,
     /// Memory limit, such as 512MiB [default: half of the machine's memory]. Sorts and groupings spill to temporary
     /// files before they fail.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]

@@ -1,6 +1,6 @@
 //! The subcommand `replay`: a page that replays a game.
 
-use super::open::{check_outside, check_overwrite};
+use super::open::check_output;
 use super::print::count;
 use super::show::{GameArgs, place_of};
 use crate::cancellation::CancellationToken;
@@ -30,8 +30,7 @@ pub(super) struct ReplayArgs {
 pub(super) fn replay(args: &ReplayArgs, quiet: bool) -> Result<u8> {
     let (archive, replay) = args.game.read()?;
     let at = args.step.map_or(Ok(0), |step| place_of(&replay, step))?;
-    check_outside(&args.output, &archive)?;
-    check_overwrite(&args.output, args.overwrite)?;
+    check_output(&args.output, args.overwrite, &archive)?;
     let predictions = ReplayPage::predictions(&archive, args.game.run, CancellationToken::never())?;
     let page = ReplayPage { replay: &replay, at, min_loss: MIN_LOSS, predictions, policy: None };
     let output = Output::create(&args.output)?;

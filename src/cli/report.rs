@@ -1,12 +1,11 @@
 //! The subcommand `report`.
 
-use super::open::{check_outside, check_overwrite, open};
+use super::open::{ArchiveArgs, check_output};
 use super::print::{megabytes, path_text};
 use super::progress::{Interrupt, progress};
 use super::terminal::print_warning;
 use super::values::report_groups;
-use crate::ReportGroups;
-use crate::ReportOptions;
+use crate::{ReportGroups, ReportOptions};
 use anyhow::Result;
 use clap::Args;
 use std::path::PathBuf;
@@ -14,8 +13,8 @@ use std::time::Instant;
 
 #[derive(Args, Debug)]
 pub(super) struct ReportArgs {
-    /// The archive.
-    archive: PathBuf,
+    #[command(flatten)]
+    archive: ArchiveArgs,
     /// The file to write.
     #[arg(short, long, default_value = "report.html")]
     output: PathBuf,
@@ -31,15 +30,11 @@ pub(super) struct ReportArgs {
     /// Compare these two groups only.
     #[arg(long, num_args = 2, value_names = ["A", "B"])]
     compare: Option<Vec<String>>,
-    /// Version of the archive to read [default: the newest].
-    #[arg(long)]
-    version: Option<u64>,
 }
 
 pub(super) fn report(args: &ReportArgs, quiet: bool) -> Result<u8> {
-    let archive = open(&args.archive, args.version, None)?;
-    check_outside(&args.output, &archive)?;
-    check_overwrite(&args.output, args.overwrite)?;
+    let archive = args.archive.open()?;
+    check_output(&args.output, args.overwrite, &archive)?;
     let interrupt = Interrupt::new()?;
     let started = Instant::now();
     let compare = args.compare.as_ref().and_then(|groups| <[String; 2]>::try_from(groups.clone()).ok());
@@ -52,7 +47,7 @@ pub(super) fn report(args: &ReportArgs, quiet: bool) -> Result<u8> {
     }
     for table in &report.tables {
         if let Err(reason) = &table.rows {
-            print_warning("a2store", &format!("table {} is left out: {reason}", table.key));
+            print_warning("a2store", &format!("table {} is left out: {reason}", table.query));
         }
     }
     let bytes = std::fs::metadata(&args.output)?.len();

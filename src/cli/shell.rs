@@ -1,7 +1,7 @@
 //! Completions of shells.
 
 use anyhow::Result;
-use clap::{Args, Command, CommandFactory, ValueEnum};
+use clap::{Args, CommandFactory, ValueEnum};
 use clap_complete::aot::{self, Generator};
 use std::io::Write;
 
@@ -30,19 +30,10 @@ pub(super) fn completions<C: CommandFactory>(args: &CompletionsArgs) -> Result<u
 }
 
 fn script<C: CommandFactory>(shell: impl Generator) -> Vec<u8> {
-    let mut command = visible(&C::command());
+    let mut command = C::command();
     let name = command.get_name().to_owned();
     // In memory, because a generator panics if its output cannot be written.
     let mut script = Vec::new();
     aot::generate(shell, &mut command, name, &mut script);
     script
-}
-
-/// Returns a command without hidden arguments, which the generators would offer.
-fn visible(command: &Command) -> Command {
-    let args = command.get_arguments().filter(|arg| !arg.is_hide_set()).cloned();
-    let shown =
-        Command::new(command.get_name().to_owned()).args(args).subcommands(command.get_subcommands().map(visible));
-    let shown = command.get_about().into_iter().fold(shown, |shown, about| shown.about(about.clone()));
-    command.get_version().into_iter().fold(shown, |shown, version| shown.version(version.to_owned()))
 }

@@ -1,7 +1,7 @@
 //! The subcommand `show`: one position of a game, as text.
 
 use super::exit::UsageError;
-use super::open::open;
+use super::open::ArchiveArgs;
 use super::print::count;
 use crate::archive::Archive;
 use crate::board::{Move, WideBoard};
@@ -11,17 +11,9 @@ use anyhow::{Result, bail};
 use clap::Args;
 use console::{Style, Term, truncate_str};
 use std::io::{Write, stdout};
-use std::path::PathBuf;
 
 /// The width of a cell of the board in columns, and its height in lines.
 const CELL: (usize, usize) = (8, 3);
-
-/// The width of a board in columns.
-const BOARD_WIDTH: usize = 4 * CELL.0;
-
-/// The width of the moves with their values, and of a model's predictions.
-const MOVES_WIDTH: usize = 26;
-const MODEL_WIDTH: usize = 10;
 
 /// The colours of the tiles by exponent, among the 256 colours of xterm: those nearest to the colours of the game.
 const TILES: [u8; 17] = [250, 254, 224, 216, 209, 209, 203, 221, 221, 221, 221, 214, 131, 125, 54, 25, 233];
@@ -32,14 +24,11 @@ const FIRST_WHITE: usize = 12;
 /// A game of an archive.
 #[derive(Args, Debug)]
 pub(super) struct GameArgs {
-    /// The archive.
-    archive: PathBuf,
+    #[command(flatten)]
+    archive: ArchiveArgs,
     /// The run's id: `run_id` of the tables `runs` and `steps`.
     #[arg(id = "run_id", value_name = "RUN")]
     pub(super) run: u32,
-    /// Version of the archive to read [default: the newest].
-    #[arg(long)]
-    version: Option<u64>,
 }
 
 #[derive(Args, Debug)]
@@ -53,7 +42,7 @@ pub(super) struct ShowArgs {
 
 impl GameArgs {
     pub(super) fn read(&self) -> Result<(Archive, Replay)> {
-        let archive = open(&self.archive, self.version, None)?;
+        let archive = self.archive.open()?;
         let replay = archive.replay(self.run, CancellationToken::never())?;
         if replay.positions.is_empty() {
             bail!(UsageError(format!("run {}: expected at least one board, found none", self.run)));
@@ -67,10 +56,15 @@ pub(super) fn show(args: &ShowArgs) -> Result<u8> {
     let (_, replay) = args.game.read()?;
     let last = replay.positions.len() - 1;
     let place = args.step.map_or(Ok(last), |step| place_of(&replay, step))?;
-    let width = Term::stdout().size_checked().map_or(80, |(_, columns)| usize::from(columns));
+    let position = &replay.positions[place];
+    let mut lines = vec![title(&replay), status(position), String::new()];
+    lines.extend(board(position.board));
+    lines.push(String::new());
+    lines.extend(moves(&replay, position));
+    let width = Term::stdout().size_checked().map_or(usize::MAX, |(_, columns)| usize::from(columns));
     let mut out = stdout().lock();
-    for line in lines(&replay, place, width) {
-        writeln!(out, "{}", line.trim_end())?;
+    for line in lines {
+        writeln!(out, "{}", truncate_str(line.trim_end(), width, "…"))?;
     }
     Ok(0)
 }
@@ -92,35 +86,12 @@ pub(super) fn place_of(replay: &Replay, step: u32) -> Result<usize> {
     }
 }
 
-/// Returns the lines about a position: the run, the position, the board, and the moves beside or below the board.
-fn lines(replay: &Replay, place: usize, width: usize) -> Vec<String> {
-    let position = &replay.positions[place];
-    let mut lines = vec![title(replay, width), status(position), String::new()];
-    let board = board(position.board);
-    let beside = BOARD_WIDTH + 3;
-    if width < beside + MOVES_WIDTH + replay.models.len() * MODEL_WIDTH {
-        lines.extend(board);
-        lines.push(String::new());
-        lines.extend(moves(replay, position, width));
-        return lines;
-    }
-    let moves = moves(replay, position, width - beside);
-    lines.extend(board.into_iter().enumerate().map(|(row, board)| match moves.get(row) {
-        Some(moves) => format!("{board}   {moves}"),
-        None => board,
-    }));
-    lines
-}
-
-/// Returns the line about the run. A long name of the engine is shortened to fit `width`.
-fn title(replay: &Replay, width: usize) -> String {
-    /// The minimum width of a shortened name.
-    const MIN_NAME: usize = 12;
+/// Returns the line about the run.
+fn title(replay: &Replay) -> String {
     let run = replay.run_id.map_or_else(String::new, |run_id| format!("run {run_id}  "));
-    let facts = format!("  score {}  {} steps", count(replay.max_score), count(replay.num_steps() as u64));
-    let rest = width.saturating_sub(run.len() + facts.len()).max(MIN_NAME);
-    let engine = truncate_str(replay.engine.as_deref().unwrap_or("no engine"), rest, "…");
-    format!("{}{engine}{facts}", Style::new().bold().apply_to(run))
+    let (score, steps) = (count(replay.max_score), count(replay.num_steps() as u64));
+    let engine = replay.engine.as_deref().unwrap_or("no engine");
+    format!("{}score {score}  {steps} steps  {engine}", Style::new().bold().apply_to(run))
 }
 
 /// Returns the line about a position.
@@ -152,12 +123,11 @@ fn board(board: WideBoard) -> Vec<String> {
     lines
 }
 
-/// Returns the lines of the four moves: the engine's values, and the predictions of the models that fit into `width`.
-fn moves(replay: &Replay, position: &Position, width: usize) -> Vec<String> {
+/// Returns the lines of the four moves: the engine's values, and the predictions of models.
+fn moves(replay: &Replay, position: &Position) -> Vec<String> {
     let (bold, dim) = (Style::new().bold(), Style::new().dim());
-    let models = &replay.models[..replay.models.len().min(width.saturating_sub(MOVES_WIDTH) / MODEL_WIDTH)];
     let mut head = format!("{:7}{:>9}{:>10}", "move", "value", "behind");
-    for model in models {
+    for model in &replay.models {
         head += &format!(" {:>9}", model.chars().take(9).collect::<String>());
     }
     let mut lines = vec![dim.apply_to(head).to_string()];
@@ -172,7 +142,7 @@ fn moves(replay: &Replay, position: &Position, width: usize) -> Vec<String> {
             _ => (if is_legal { "unknown" } else { "illegal" }.into(), String::new()),
         };
         let mut line = format!("{}{:6}{value:>9}{behind:>10}", if is_played { '>' } else { ' ' }, direction.name());
-        for model in 0..models.len() {
+        for model in 0..replay.models.len() {
             let prediction = position.predictions.iter().find(|prediction| prediction.model == model);
             let text = prediction.map_or_else(String::new, |prediction| {
                 let is_preferred = prediction.preferred == Some(direction);

@@ -1,7 +1,7 @@
 //! The subcommands `sql` and `query`.
 
 use super::exit::UsageError;
-use super::open::{check_outside, check_overwrite, open};
+use super::open::check_output;
 use super::query_args::{NamedQueryArgs, QueryArgs, SqlArgs};
 use super::rows;
 use crate::explore::scalar;
@@ -11,14 +11,14 @@ use std::io::Write;
 
 /// Runs a query.
 pub(super) fn sql(args: &SqlArgs) -> Result<u8> {
-    let archive = open(&args.archive, args.run.version, args.run.checksums)?;
+    let archive = args.archive.open()?;
     let query = archive.sql_with(&args.query, params(&args.run.param)?, &options(&args.run)?)?;
     print_rows(&archive, &query, &args.run)
 }
 
 /// Runs a named query.
 pub(super) fn named(args: &NamedQueryArgs) -> Result<u8> {
-    let archive = open(&args.archive, args.run.version, args.run.checksums)?;
+    let archive = args.archive.open()?;
     let saved = SavedQuery::find(&args.name, args.folder.as_deref())?;
     let query = archive.query_with(&saved, params(&args.run.param)?, &options(&args.run)?)?;
     print_rows(&archive, &query, &args.run)
@@ -44,8 +44,7 @@ fn print_rows(archive: &Archive, query: &Query, args: &QueryArgs) -> Result<u8> 
         return Ok(0);
     }
     if let Some(path) = &args.output {
-        check_outside(path, archive)?;
-        check_overwrite(path, args.overwrite)?;
+        check_output(path, args.overwrite, archive)?;
     }
     let format = args.output_format()?;
     rows::write(query.stream()?, format, args.output.as_deref(), args.max_rows)?;

@@ -1,12 +1,11 @@
 //! The commands `export` and `convert`.
 
-use super::exit::UsageError;
-use super::open::open;
+use super::open::ArchiveArgs;
 use super::print::{count, print_json, rate};
 use super::progress::{Interrupt, progress};
 use super::terminal::print_error;
 use super::values::{conversion_format, export_format};
-use crate::{ErrorKind, ExportFormat, ExportOptions, ExportReport, no_params};
+use crate::{ExportFormat, ExportOptions, ExportReport, no_params};
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
@@ -16,8 +15,8 @@ use std::time::Instant;
 
 #[derive(Args, Debug)]
 pub(super) struct ExportArgs {
-    /// The archive.
-    archive: PathBuf,
+    #[command(flatten)]
+    archive: ArchiveArgs,
     /// SQL condition on the columns of `runs`, such as "max_score >= 20000" [default: all runs].
     #[arg(long = "where", value_name = "CONDITION")]
     condition: Option<String>,
@@ -26,12 +25,6 @@ pub(super) struct ExportArgs {
     format: ExportFormat,
     #[command(flatten)]
     target: ExportTargetArgs,
-    /// Version of the archive to read [default: the newest].
-    #[arg(long)]
-    version: Option<u64>,
-    /// Verify the checksum of each data file before its first read [default: true, but false on an object store].
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
-    checksums: Option<bool>,
 }
 
 #[derive(Args, Debug)]
@@ -82,7 +75,7 @@ pub(super) struct ExportTargetArgs {
 }
 
 pub(super) fn export(args: &ExportArgs, quiet: bool) -> Result<u8> {
-    let archive = open(&args.archive, args.version, args.checksums)?;
+    let archive = args.archive.open()?;
     // The condition is in parentheses and on a separate line. So its operators and comments do not affect the rest of
     // the statement.
     let condition = args.condition.as_deref().unwrap_or("true");
@@ -107,10 +100,7 @@ fn options(format: ExportFormat, target: &ExportTargetArgs) -> Result<ExportOpti
     (options.by_step, options.compact, options.append) = (target.by_step, target.compact, target.append);
     options.skip_errors = target.skip_errors;
     (options.shard_rows, options.moves, options.workers) = (target.shard_rows, target.moves, target.workers);
-    options.compression = target.compress.parse().map_err(|error: crate::Error| match error.kind() {
-        ErrorKind::Argument { .. } => UsageError(error.to_string()).into(),
-        _ => anyhow::Error::from(error),
-    })?;
+    options.compression = target.compress.parse()?;
     Ok(options)
 }
 

@@ -1,6 +1,6 @@
 //! The subcommand `view`.
 
-use super::open::open;
+use super::open::ArchiveArgs;
 use super::print::path_text;
 use super::progress::Interrupt;
 use super::terminal::print_warning;
@@ -8,38 +8,30 @@ use crate::explore::{View, ViewOptions};
 use anyhow::Result;
 use clap::Args;
 use std::io::{Write, stdout};
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 #[derive(Args, Debug)]
 pub(super) struct ViewArgs {
-    /// Archive.
-    archive: PathBuf,
-    /// Version to show, without later ones [default: the newest, and those that are committed meanwhile].
-    #[arg(long)]
-    version: Option<u64>,
+    #[command(flatten)]
+    archive: ArchiveArgs,
     /// Port on this machine [default: any free one].
     #[arg(long, default_value_t = 0, hide_default_value = true)]
     port: u16,
     /// Print the address only.
     #[arg(long)]
     no_browser: bool,
-    /// File of the notes, created with the first note [default: ARCHIVE.notes.parquet beside the archive].
-    #[arg(long, value_name = "FILE")]
-    notes: Option<PathBuf>,
 }
 
 /// Serves the explorer until Ctrl-C.
 pub(super) fn view(args: &ViewArgs, quiet: bool) -> Result<u8> {
-    let archive = open(&args.archive, args.version, None)?;
-    let notes = args.notes.clone();
-    let follows = args.version.is_none();
-    let options = ViewOptions { port: args.port, follows, notes, ..ViewOptions::from_environment()? };
+    let archive = args.archive.open()?;
+    let follows = args.archive.version.is_none();
+    let options = ViewOptions { port: args.port, follows, ..ViewOptions::from_environment()? };
     let interrupt = Interrupt::new()?;
     let mut view = View::start(archive, options)?;
     let mut out = stdout().lock();
     if !quiet {
-        writeln!(out, "serving {} at the following address until Ctrl-C", path_text(&args.archive))?;
+        writeln!(out, "serving {} at the following address until Ctrl-C", path_text(&args.archive.archive))?;
     }
     writeln!(out, "{}", view.url())?;
     out.flush()?;

@@ -3,9 +3,8 @@
 use crate::archive::Archive;
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use crate::query::{Query, QueryOptions, ScalarValue, json_rows, no_params, query_error};
+use crate::query::{QueryOptions, ScalarValue, json_rows, no_params};
 use arrow::array::RecordBatch;
-use arrow::compute::concat_batches;
 use serde_json::{Map, Value};
 
 /// Returns the rows of a statement.
@@ -15,17 +14,7 @@ pub(crate) fn read(
     options: &QueryOptions,
     cancel: &CancellationToken,
 ) -> Result<RecordBatch> {
-    collect(&archive.sql_unless_cancelled(sql, no_params(), options, cancel)?, cancel)
-}
-
-/// Returns the rows of a query.
-pub(crate) fn collect(query: &Query, cancel: &CancellationToken) -> Result<RecordBatch> {
-    let mut stream = query.stream_unless_cancelled(cancel)?;
-    let mut batches = Vec::new();
-    while let Some(batch) = stream.next_unless_cancelled(cancel)? {
-        batches.push(batch);
-    }
-    concat_batches(&stream.schema(), &batches).map_err(|error| query_error(error.into()))
+    archive.sql_unless_cancelled(sql, no_params(), options, cancel)?.rows(cancel)
 }
 
 /// Returns each row as a JSON object.

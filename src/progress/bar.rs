@@ -38,15 +38,6 @@ impl ProgressBar {
     pub fn hidden() -> Self {
         Self(Drawn::Nothing)
     }
-
-    /// Returns the bar, if one is drawn in the terminal.
-    #[cfg(feature = "cli")]
-    pub(crate) fn terminal_bar(&self) -> Option<&indicatif::ProgressBar> {
-        match &self.0 {
-            Drawn::Bar(bar) => Some(bar),
-            Drawn::Lines(_) | Drawn::Nothing => None,
-        }
-    }
 }
 
 impl Progress for ProgressBar {

@@ -907,24 +907,21 @@ impl PyArchive {
     ///   uint8 of shape (n, 16), and ``legal``, bool of shape (n, 4), for at most 512 boards at once. It returns floats
     ///   of shape (n, 4), in the order up, down, left, right, or moves of shape (n,).
     /// - ``port``: the port on this machine; 0 = any free one.
-    /// - ``notes``: the file of the notes; ``None`` = ``games.a2.notes.parquet`` beside an archive ``games.a2``.
     /// - ``follow``: whether to show new versions as they are committed; ``None`` = only if this is the newest version.
     /// - ``open_browser``: whether to open the address in the user's browser.
     ///
     /// Returns at once. The server runs until the view is closed, or the process ends.
     ///
-    /// Raises ``OSError`` if the port is in use, ``TypeError`` for a policy that is no function, and ``DecodeError``
-    /// for a file of notes with other content.
+    /// Raises ``OSError`` if the port is in use, and ``TypeError`` for a policy that is no function.
     ///
     /// >>> view = archive.view(open_browser=False)
     /// >>> view.close()
-    #[pyo3(signature = (policy=None, *, port=0, notes=None, follow=None, open_browser=true))]
+    #[pyo3(signature = (policy=None, *, port=0, follow=None, open_browser=true))]
     fn view(
         &self,
         py: Python<'_>,
         policy: Option<Py<PyAny>>,
         #[pyo3(from_py_with = U16::int)] port: u16,
-        notes: Option<PathBuf>,
         follow: Option<bool>,
         open_browser: bool,
     ) -> PyResult<PyView> {
@@ -934,7 +931,7 @@ impl PyArchive {
             newest.refresh().map(|()| newest.version() == archive.version())
         };
         let follows = follow.map_or_else(|| py.detach(is_newest), Ok)?;
-        let options = ViewOptions { port, notes, follows, ..ViewOptions::from_environment()? };
+        let options = ViewOptions { port, follows, ..ViewOptions::from_environment()? };
         view(py, archive, options, policy, open_browser)
     }
 

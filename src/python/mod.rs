@@ -109,7 +109,7 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
 #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
 fn run_command(py: Python<'_>, args: Vec<std::ffi::OsString>) -> u8 {
     py.detach(|| match args.first().is_some_and(|name| name == "a2pack") {
-        true => crate::cli::run_a2pack(args),
-        false => crate::cli::run_a2store(args),
+        true => crate::cli::a2pack(args),
+        false => crate::cli::a2store(args),
     })
 }

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 /// >>> report = archive.report()
 /// >>> report.save("report.html")
 /// >>> sorted(report.data)[:4]
-/// ['blunder_rate', 'blunders', 'corner_occupancy', 'engine_agreement']
+/// ['archive_summary', 'blunder_rate', 'blunders', 'corner_occupancy']
 #[pyclass(frozen, name = "Report", module = "a2store")]
 pub(super) struct PyReport(Report);
 
@@ -33,11 +33,10 @@ pub(super) fn report(
 
 #[pymethods]
 impl PyReport {
-    /// The tables behind the page, by name: a dict of ``ArrowBatch``.
+    /// The tables behind the page: a dict of ``ArrowBatch`` by the name of the query.
     ///
-    /// ``pyarrow.record_batch(...)`` and ``polars.DataFrame(...)`` accept them. Each is the result of a named
-    /// query; ``queries`` has its name. A table is absent if its query exceeded a limit; ``errors``
-    /// has the reason.
+    /// ``pyarrow.record_batch(...)`` and ``polars.DataFrame(...)`` accept them. A table is absent if its query exceeded a
+    /// limit; ``errors`` has the reason.
     ///
     /// >>> import pyarrow
     /// >>> reach = pyarrow.record_batch(archive.report().data["tile_reach"])
@@ -48,23 +47,10 @@ impl PyReport {
         let data = PyDict::new(py);
         for table in &self.0.tables {
             if let Ok(batch) = &table.rows {
-                data.set_item(table.key, ArrowBatch { batch: batch.clone() })?;
+                data.set_item(table.query, ArrowBatch { batch: batch.clone() })?;
             }
         }
         Ok(data)
-    }
-
-    /// The named query behind each table: a dict of names.
-    ///
-    /// >>> archive.report().queries["tile_reach"]
-    /// 'tile_reach'
-    #[getter]
-    fn queries<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let queries = PyDict::new(py);
-        for table in &self.0.tables {
-            queries.set_item(table.key, table.query)?;
-        }
-        Ok(queries)
     }
 
     /// The reasons why tables are absent: a dict of texts.
@@ -76,7 +62,7 @@ impl PyReport {
         let errors = PyDict::new(py);
         for table in &self.0.tables {
             if let Err(reason) = &table.rows {
-                errors.set_item(table.key, reason)?;
+                errors.set_item(table.query, reason)?;
             }
         }
         Ok(errors)

@@ -114,10 +114,9 @@ impl PyStepTable {
 
     /// Return the rows at some indices as dicts of tensors, for ``torch.utils.data.DataLoader(table)``.
     ///
-    /// The rows are those of ``a2store.torch.StepDataset``. ``a2store.torch.StepLoader`` is much faster.
+    /// ``a2store.torch.StepLoader`` is much faster.
     fn __getitems__<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let dataset = slf.py().import("a2store.torch")?.getattr("StepDataset")?.call1((slf,))?;
-        dataset.call_method1("__getitems__", (rows,))
+        slf.py().import("a2store.torch")?.call_method1("_rows", (slf, rows))
     }
 
     /// Return an iterator over the rows, as dicts. ``iter_batches`` is much faster.

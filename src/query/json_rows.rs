@@ -7,6 +7,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float32Type, Float64Type, Int64Type, UInt64Type};
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::scalar::ScalarValue;
 use serde_json::{Map, Value, json};
 
 /// The largest integer up to which JavaScript numbers represent all integers.
@@ -46,6 +47,18 @@ pub(crate) fn json_rows(batch: &RecordBatch) -> Result<Vec<Vec<Value>>> {
         columns.collect::<Result<_, ArrowError>>().map_err(|error| query_error(error.into()))?;
     let mut columns: Vec<_> = columns.into_iter().map(Vec::into_iter).collect();
     Ok((0..batch.num_rows()).map(|_| columns.iter_mut().filter_map(Iterator::next).collect()).collect())
+}
+
+/// Returns the value of a parameter of a named query.
+pub(crate) fn json_scalar(value: &ScalarValue) -> Value {
+    match value {
+        ScalarValue::Boolean(Some(value)) => json!(value),
+        ScalarValue::Int64(Some(value)) => json!(value),
+        ScalarValue::UInt64(Some(value)) => json!(value),
+        ScalarValue::Float64(Some(value)) => json!(value),
+        ScalarValue::Utf8(Some(value)) => json!(value),
+        _ => Value::Null,
+    }
 }
 
 /// Returns the float64 with the same shortest text as a float32: 0.1 for 0.1, not 0.10000000149.

@@ -83,8 +83,7 @@ pub(crate) use errors::DID_YOU_MEAN;
 pub(crate) use errors::query_error;
 #[cfg(feature = "python")]
 pub(crate) use functions::build_tables;
-pub(crate) use json_rows::json_rows;
-pub(crate) use json_rows::{is_board, short};
+pub(crate) use json_rows::{is_board, json_rows, json_scalar, short};
 pub(crate) use limits::QueryLimits;
 pub(crate) use order::Execution;
 pub(crate) use partition::Partition;

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::process::ProcessId;
 use crate::runtime::block_on_unless;
 use arrow::array::{AsArray, RecordBatch};
-use arrow::compute::cast;
+use arrow::compute::{cast, concat_batches};
 use arrow::datatypes::{DataType, Int64Type, Schema, SchemaRef};
 use datafusion::common::{ParamValues, Result as DataFusionResult};
 use datafusion::execution::SessionState;
@@ -194,6 +194,16 @@ impl Query {
     pub(crate) fn stream_unless_cancelled(&self, cancel: &CancellationToken) -> Result<QueryStream> {
         let limits = self.limits();
         Ok(self.stream_of(self.execution(&limits, cancel)?, limits))
+    }
+
+    /// Returns the result as one batch.
+    pub(crate) fn rows(&self, cancel: &CancellationToken) -> Result<RecordBatch> {
+        let mut stream = self.stream_unless_cancelled(cancel)?;
+        let mut batches = Vec::new();
+        while let Some(batch) = stream.next_unless_cancelled(cancel)? {
+            batches.push(batch);
+        }
+        concat_batches(&stream.schema(), &batches).map_err(|error| query_error(error.into()))
     }
 
     /// Returns the number of rows of the result. Counts without making the rows if the plan allows it.

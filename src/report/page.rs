@@ -3,7 +3,7 @@
 use super::report::{Report, ReportTable, has_too_many_groups};
 use crate::error::{Error, Result};
 use crate::publish::Output;
-use crate::query::{ScalarValue, json_rows};
+use crate::query::{json_rows, json_scalar};
 use arrow::datatypes::DataType;
 use serde_json::{Map, Value, json};
 use std::io::Write;
@@ -53,7 +53,7 @@ impl Report {
 fn json(report: &Report) -> Result<Value> {
     let mut results = Map::new();
     for table in &report.tables {
-        results.insert(table.key.to_owned(), table_json(table)?);
+        results.insert(table.query.to_owned(), table_json(table)?);
     }
     let name = Path::new(&report.archive)
         .file_name()
@@ -75,7 +75,7 @@ fn json(report: &Report) -> Result<Value> {
 
 fn table_json(table: &ReportTable) -> Result<Value> {
     let parameters: Map<String, Value> =
-        table.parameters.iter().map(|(name, value)| ((*name).to_owned(), scalar(value))).collect();
+        table.parameters.iter().map(|(name, value)| ((*name).to_owned(), json_scalar(value))).collect();
     let (columns, types, rows, error) = match &table.rows {
         Ok(batch) => {
             let schema = batch.schema();
@@ -101,16 +101,5 @@ fn type_text(dtype: &DataType) -> String {
     match dtype {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Dictionary(..) => "string".to_owned(),
         other => other.to_string().to_ascii_lowercase(),
-    }
-}
-
-fn scalar(value: &ScalarValue) -> Value {
-    match value {
-        ScalarValue::Boolean(Some(value)) => json!(value),
-        ScalarValue::Int64(Some(value)) => json!(value),
-        ScalarValue::UInt64(Some(value)) => json!(value),
-        ScalarValue::Float64(Some(value)) => json!(value),
-        ScalarValue::Utf8(Some(value)) => json!(value),
-        _ => Value::Null,
     }
 }

@@ -11,10 +11,9 @@ const MIN_TILE: u64 = 512;
 /// The number of steps above which the report uses a sample, for the queries that support samples.
 const MAX_STEPS: u64 = 2_000_000;
 
-/// A named query with parameters, and the key of its result.
+/// A named query with parameters.
 #[derive(Clone, Debug)]
 pub(super) struct PlannedTable {
-    pub(super) key: &'static str,
     pub(super) query: &'static str,
     pub(super) parameters: Vec<(&'static str, ScalarValue)>,
     /// A remark that the result is an estimate.
@@ -31,13 +30,16 @@ pub(super) struct ReportFacts {
     pub(super) has_annotations: bool,
 }
 
-fn table<const N: usize>(key: &'static str, parameters: [(&'static str, ScalarValue); N]) -> PlannedTable {
-    PlannedTable { key, query: key, parameters: parameters.into(), note: None }
+fn table<const N: usize>(query: &'static str, parameters: [(&'static str, ScalarValue); N]) -> PlannedTable {
+    PlannedTable { query, parameters: parameters.into(), note: None }
 }
 
-/// Returns the query for the facts that the other queries depend on.
+/// The query for the facts that the other queries depend on.
+pub(super) const SUMMARY: &str = "archive_summary";
+
+/// Returns the query for the facts.
 pub(super) fn summary() -> PlannedTable {
-    PlannedTable { query: "archive_summary", ..table("summary", []) }
+    table(SUMMARY, [])
 }
 
 /// Returns the queries of a report, except the summary.
@@ -84,11 +86,6 @@ pub(super) fn tables(facts: &ReportFacts) -> Vec<PlannedTable> {
     if facts.has_annotations {
         tables.push(table("policy_agreement", []));
         tables.push(table("calibration", [("bins", 10_i64.into())]));
-    }
-    for table in &mut tables {
-        if table.query == "engine_leaderboard" {
-            table.key = "leaderboard";
-        }
     }
     tables
 }

@@ -7,9 +7,9 @@ use crate::cancellation::CancellationToken;
 use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Progress, Unit};
-use crate::query::{QueryOptions, SavedQuery, ScalarValue, query_error};
+use crate::query::{QueryOptions, SavedQuery, ScalarValue};
 use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::compute::{cast, concat_batches};
+use arrow::compute::cast;
 use arrow::datatypes::{DataType, UInt64Type};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -37,9 +37,7 @@ pub struct Report {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReportTable {
-    /// The name of the table in the report.
-    pub key: &'static str,
-    /// The named query.
+    /// The named query, whose name is also that of the table.
     pub query: &'static str,
     /// The parameters that the report sets, with their values.
     pub parameters: Vec<(&'static str, ScalarValue)>,
@@ -109,10 +107,10 @@ impl Archive {
 }
 
 impl Report {
-    /// Returns the table with this key.
+    /// Returns the table of this named query.
     #[must_use]
-    pub fn table(&self, key: &str) -> Option<&ReportTable> {
-        self.tables.iter().find(|table| table.key == key)
+    pub fn table(&self, query: &str) -> Option<&ReportTable> {
+        self.tables.iter().find(|table| table.query == query)
     }
 }
 
@@ -124,7 +122,7 @@ impl ReportTable {
         tables: &[String],
         cancel: &CancellationToken,
     ) -> Result<ReportTable> {
-        let PlannedTable { key, query, parameters, note } = planned;
+        let PlannedTable { query, parameters, note } = planned;
         let started = Instant::now();
         let saved = with_tables(SavedQuery::find(query, None)?, tables);
         let rows = match rows(archive, &saved, &parameters, cancel) {
@@ -135,7 +133,7 @@ impl ReportTable {
             }
             Err(error) => return Err(error),
         };
-        Ok(ReportTable { key, query, parameters, rows, elapsed: started.elapsed(), note })
+        Ok(ReportTable { query, parameters, rows, elapsed: started.elapsed(), note })
     }
 }
 
@@ -147,13 +145,7 @@ fn rows(
 ) -> Result<RecordBatch> {
     let given: HashMap<String, ScalarValue> =
         parameters.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-    let query = archive.query_unless_cancelled(query, given, &QueryOptions::default(), cancel)?;
-    let mut stream = query.stream_unless_cancelled(cancel)?;
-    let mut batches = Vec::new();
-    while let Some(batch) = stream.next_unless_cancelled(cancel)? {
-        batches.push(batch);
-    }
-    concat_batches(&stream.schema(), &batches).map_err(|error| query_error(error.into()))
+    archive.query_unless_cancelled(query, given, &QueryOptions::default(), cancel)?.rows(cancel)
 }
 
 /// Adds common table expressions before those of a named query.
@@ -213,6 +205,6 @@ fn check_groups(options: &ReportOptions, summary: &RecordBatch) -> Result<()> {
 
 /// Returns whether the report combines all runs in one group, because there are too many groups.
 pub(super) fn has_too_many_groups(report: &Report) -> bool {
-    let summary = report.table("summary").and_then(|table| table.rows.as_ref().ok());
+    let summary = report.table(plan::SUMMARY).and_then(|table| table.rows.as_ref().ok());
     summary.is_some_and(|rows| groups(rows).len() > MAX_GROUPS)
 }

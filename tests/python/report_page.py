@@ -18,7 +18,7 @@ MARKER = '<script type="application/json" id="data">{}</script>'
 Data = dict[str, Any]
 
 SECTIONS = {
-    "contents": ["summary", "leaderboard"],
+    "contents": ["archive_summary", "engine_leaderboard"],
     "scores": ["score_histogram", "score_ecdf"],
     "lengths": ["length_histogram", "run_lengths", "first_reach", "first_reach_sample"],
     "tile-reach": ["tile_reach"],

@@ -30,7 +30,6 @@ EXEMPT = {
     "_Position": "internal: the loaders check their own arguments",
     "StepTable.__getitem__": "an operator: names and masks are keys too",
     "StepTable.__getitems__": "called by the DataLoader of PyTorch with indices of its sampler",
-    "StepDataset.__getitem__": "an operator: its error names the index, as that of a list does",
     "EmbedReport": "a result, not called by users",
     "TrainReport": "a result, not called by users",
     "config": "load_config checks the options; the constructors do not, and say so",
@@ -220,8 +219,7 @@ CALLS: dict[str, Callable[..., object]] = {
     "CriticHead.__init__": lambda m, **a: of_critic("CriticHead")(**{"in_dim": 4, **a}),
     "calibration": lambda m, **a: of_critic("calibration")([0.1], [1], **a),
     "evaluate": lambda m, **a: of_critic("evaluate")(LABELS, LABELS, **{"thresholds": (1024,), **a}),
-    "embed_session": lambda m, **a: embedded(m, "embed_session", m.folder / "session", **a),
-    "embed_table": lambda m, **a: embedded(m, "embed_table", m.table, m.folder / "embedded", **a),
+    "embed": lambda m, **a: embedded(m, "embed", m.table, m.folder / "embedded", **a),
     "fit": lambda m, **a: of_critic("fit")(config(m), quiet=True, **a),
 }
 """Each function, called with one argument. Its other arguments are valid."""

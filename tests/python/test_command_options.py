@@ -88,7 +88,7 @@ def test_bash_completes_subcommands_options_and_values(name: str, tmp_path: Path
     assert completed("comple") == {"completions"}
     assert completed("completions", "z") == {"zsh"}
     if name == "a2store":
-        assert completed("ingest", "--wa") == {"--watch", "--wait"}
+        assert completed("ingest", "--wa") == {"--wait"}
         assert completed("sql", "--format", "") == {"table", "csv", "json", "parquet", "arrow"}
     else:
         assert completed("pack", "--compress", "") == {"none", "zstd", "lz4"}

@@ -20,7 +20,6 @@ COMMANDS = {
     "critic": "train --config QUERIES/critic.toml",
     "expire": "ARCHIVE --yes",
     "export": "ARCHIVE --format a2run2 -o OUT",
-    "functions": "",
     "history": "ARCHIVE",
     "info": "ARCHIVE",
     "ingest": "RUNS ARCHIVE",
@@ -38,7 +37,7 @@ COMMANDS = {
 }
 """Arguments of each subcommand. Words in capitals stand for paths."""
 
-READS_NO_DATA = {"completions", "functions", "simulate"}
+READS_NO_DATA = {"completions", "simulate"}
 REPAIRS = {"repair"}
 """Damage is no error for these."""
 

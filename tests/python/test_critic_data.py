@@ -17,7 +17,7 @@ import torch
 
 import a2store
 import formats
-from a2store.critic import CriticData, embed_table, highest_tiles
+from a2store.critic import CriticData, embed, highest_tiles
 from a2store.critic._tables import run_ids, spread_rows
 from a2store.critic.bf16 import from_bf16
 from games import play
@@ -97,7 +97,7 @@ def test_float32_embeddings_of_an_archive(archive: a2store.Archive, tmp_path: Pa
         return tokens.astype("f4") * np.float32(1.1)
 
     table = archive.sql("SELECT * FROM steps").materialize(progress=False)
-    embed_table(table.filter(run_ids=range(30)), encoder, tmp_path, dtype="f32", progress=False)
+    embed(table.filter(run_ids=range(30)), encoder, tmp_path, dtype="f32", progress=False)
     # Different rows of the same games, in a different order.
     sql = """
         SELECT run_id, step_index, board, highest_tile FROM steps

@@ -21,7 +21,7 @@ import a2store
 import formats
 from a2store.critic.__main__ import main
 from a2store.critic.bf16 import to_bf16
-from a2store.critic.embed import embed_session, embed_table
+from a2store.critic.embedding import embed
 from a2store.critic.encoder import Runner, encoder_sha, load_encoder
 from a2store.critic.transformer import BoardTransformer
 from games import play
@@ -62,7 +62,7 @@ def names(folder: Path) -> set[str]:
 
 
 def test_numpy_encoder(session: Path) -> None:
-    report = embed_session(session, linear, batch_size=100, progress=False)
+    report = embed(session, linear, batch_size=100, progress=False)
     expected = linear(exps(session))
     found = np.load(report.path)
     assert report.path == session / "embeddings.bf16.npy"
@@ -95,9 +95,7 @@ def test_torch_encoder(session: Path, cls: bool, dtype: Any) -> None:
     assert vectors.shape == (len(tokens), 17 if cls else 16, 8)
     poolings: list[Any] = [None, "mean", "cls"] if cls else [None, "mean"]
     for pooling in poolings:
-        report = embed_session(
-            session, encoder, pooling=pooling, dtype=dtype, overwrite=True, batch_size=64, progress=False
-        )
+        report = embed(session, encoder, pooling=pooling, dtype=dtype, overwrite=True, batch_size=64, progress=False)
         expected = vectors[:, 0] if pooling == "cls" else vectors[:, int(cls) :].mean(1)
         found = np.load(session / f"embeddings.{dtype}.npy")
         if dtype == "f32":
@@ -135,13 +133,13 @@ def test_resume(session: Path) -> None:
     rows = len(exps(session))
     for calls, error in ((3, StoppedError()), (4, KeyboardInterrupt())):
         with pytest.raises(type(error)):
-            embed_session(session, Failing(calls, error), batch_size=50, progress=False)
+            embed(session, Failing(calls, error), batch_size=50, progress=False)
         assert names(session) == {".embeddings.part", ".embeddings.state"}
     # A killed process may leave uncounted rows, and part of a row.
     with open(session / ".embeddings.part", "ab") as file:
         file.write(b"\xff" * 100_000)
     encoder = Failing(None)
-    report = embed_session(session, encoder, batch_size=50, progress=False)
+    report = embed(session, encoder, batch_size=50, progress=False)
     # The first call of each run only determines the size of the output.
     assert report.resumed_at == 50 * (2 + 3)
     assert encoder.boards == rows - report.resumed_at + 1
@@ -149,20 +147,20 @@ def test_resume(session: Path) -> None:
     assert report.path.stat().st_size == 128 + rows * 5 * 2
     np.testing.assert_array_equal(np.load(report.path), to_bf16(linear(exps(session))))
     assert names(session) == {"embeddings.bf16.npy", "embeddings.json"}
-    again = embed_session(session, Failing(1), progress=False)
+    again = embed(session, Failing(1), progress=False)
     assert again.resumed_at == rows
     assert "nothing was done" in again.remark
 
 
 def test_a_killed_run_removes_older_embeddings(session: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StoppedError):
-        embed_session(session, Failing(3), batch_size=50, progress=False)
+        embed(session, Failing(3), batch_size=50, progress=False)
     with monkeypatch.context() as patch:
         # Like SIGKILL before the rows are counted for the first time.
-        patch.setattr("a2store.critic.embed._Job._save", lambda *_: None)
+        patch.setattr("a2store.critic.embedding._Job._save", lambda *_: None)
         with pytest.raises(StoppedError):
-            embed_session(session, Failing(2), batch_size=50, model_sha="other", progress=False)
-    report = embed_session(session, Failing(None), batch_size=50, progress=False)
+            embed(session, Failing(2), batch_size=50, model_sha="other", progress=False)
+    report = embed(session, Failing(None), batch_size=50, progress=False)
     assert report.resumed_at == 0
     np.testing.assert_array_equal(np.load(report.path), to_bf16(linear(exps(session))))
 
@@ -172,7 +170,7 @@ def test_embedding_starts_over_after_any_change(played: list[Game], tmp_path: Pa
     session = tmp_path / "session"
     formats.write_session(session, played)
     with pytest.raises(StoppedError):
-        embed_session(session, Failing(3), batch_size=50, progress=False)
+        embed(session, Failing(3), batch_size=50, progress=False)
     options: dict[str, Any] = {}
     if change == "sha":
         options["model_sha"] = "other"
@@ -188,7 +186,7 @@ def test_embedding_starts_over_after_any_change(played: list[Game], tmp_path: Pa
         if change == "steps":
             rows["exps"][10, 3] += 1
         np.save(session / "steps.npy", rows[: -1 if change == "rows" else None])
-    report = embed_session(session, Failing(None), progress=False, **options)
+    report = embed(session, Failing(None), progress=False, **options)
     assert (report.resumed_at, "starting over" in report.remark) == (0, True)
     expected = linear(exps(session))
     np.testing.assert_array_equal(np.load(report.path), expected if change == "dtype" else to_bf16(expected))
@@ -197,7 +195,7 @@ def test_embedding_starts_over_after_any_change(played: list[Game], tmp_path: Pa
 def test_the_description_always_matches_the_array(session: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After an interruption at any rename or removal, embeddings.json is absent or matches the array."""
     plain = linear(exps(session))
-    embed_session(session, Failing(None), model_sha="1", progress=False)
+    embed(session, Failing(None), model_sha="1", progress=False)
     real = os.replace
     finished, scale = False, 1
     while not finished:
@@ -214,7 +212,7 @@ def test_the_description_always_matches_the_array(session: Path, monkeypatch: py
         options: dict[str, Any] = {"model_sha": str(scale), "overwrite": True, "progress": False}
         monkeypatch.setattr(os, "replace", replace)
         try:
-            embed_session(session, Failing(None, scale=scale), **options)
+            embed(session, Failing(None, scale=scale), **options)
             finished = True
         except StoppedError:
             pass
@@ -224,7 +222,7 @@ def test_the_description_always_matches_the_array(session: Path, monkeypatch: py
             assert described in (scale - 1, scale)
             np.testing.assert_array_equal(np.load(session / "embeddings.bf16.npy"), to_bf16(plain * described))
         encoder = Failing(None, scale=scale)
-        embed_session(session, encoder, **options)
+        embed(session, encoder, **options)
         np.testing.assert_array_equal(np.load(session / "embeddings.bf16.npy"), to_bf16(plain * scale))
         assert names(session) == {"embeddings.bf16.npy", "embeddings.json"}
         # Work whose state is on disk is not repeated, except for the call that determines the size of the output.
@@ -234,25 +232,25 @@ def test_the_description_always_matches_the_array(session: Path, monkeypatch: py
 
 
 def test_other_embeddings_are_not_replaced(session: Path) -> None:
-    embed_session(session, linear, progress=False)
+    embed(session, linear, progress=False)
     before = (session / "embeddings.bf16.npy").read_bytes()
     for options in ({"dtype": "f32"}, {"model_sha": "other"}):
         changed: Any = options
         with pytest.raises(FileExistsError, match=r"embeddings\.json"):
-            embed_session(session, linear, progress=False, **changed)
+            embed(session, linear, progress=False, **changed)
     assert (session / "embeddings.bf16.npy").read_bytes() == before
-    embed_session(session, linear, dtype="f32", overwrite=True, progress=False)
+    embed(session, linear, dtype="f32", overwrite=True, progress=False)
     assert names(session) == {"embeddings.f32.npy", "embeddings.json"}
 
 
 def test_one_process_at_a_time(session: Path) -> None:
     def nested(tokens: Any) -> Any:
         if len(tokens) > 1:
-            embed_session(session, linear, progress=False)
+            embed(session, linear, progress=False)
         return linear(tokens)
 
     with pytest.raises(BlockingIOError, match="another process"):
-        embed_session(session, nested, progress=False)
+        embed(session, nested, progress=False)
 
 
 @pytest.mark.parametrize(
@@ -267,36 +265,40 @@ def test_one_process_at_a_time(session: Path) -> None:
 )
 def test_invalid_outputs_of_an_encoder(session: Path, encoder: Callable[[Any], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        embed_session(session, encoder, batch_size=64, progress=False)
+        embed(session, encoder, batch_size=64, progress=False)
     assert "embeddings.json" not in names(session)
 
 
 def test_rejected_arguments(session: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="one vector a board"):
-        embed_session(session, linear, pooling="mean", progress=False)
+        embed(session, linear, pooling="mean", progress=False)
     with pytest.raises(ValueError, match="cls needs 17"):
-        embed_session(session, BoardTransformer(4, 1, 1), pooling="cls", progress=False)
+        embed(session, BoardTransformer(4, 1, 1), pooling="cls", progress=False)
     with pytest.raises(ValueError, match="batch_size"):
-        embed_session(session, linear, batch_size=0)
+        embed(session, linear, batch_size=0)
     with pytest.raises(ValueError, match="dtype: expected bf16 or f32"):
-        embed_session(session, linear, dtype="f16")  # type: ignore[arg-type]
+        embed(session, linear, dtype="f16")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="device"):
-        embed_session(session, linear, device="cuda")
+        embed(session, linear, device="cuda")
+    with pytest.raises(ValueError, match="out: expected none for a session"):
+        embed(session, linear, tmp_path / "out")
     with pytest.raises(ValueError, match=r"no steps\.npy"):
-        embed_session(tmp_path, linear)
+        embed(tmp_path, linear)
     np.save(tmp_path / "steps.npy", np.zeros(3, formats.DATASET_ROW))
     with pytest.raises(ValueError, match="rows of a session"):
-        embed_session(tmp_path, linear)
+        embed(tmp_path, linear)
     np.save(tmp_path / "steps.npy", np.zeros(0, formats.SESSION_ROW))
     with pytest.raises(ValueError, match="found none"):
-        embed_session(tmp_path, linear)
+        embed(tmp_path, linear)
 
 
 def test_table(table: a2store.StepTable, archive: a2store.Archive, tmp_path: Path) -> None:
     out = tmp_path / "embedded"
+    with pytest.raises(ValueError, match="out: expected a folder"):
+        embed(table, linear)
     with pytest.raises(StoppedError):
-        embed_table(table, Failing(2), out, batch_size=1000, progress=False)
-    report = embed_table(table, Failing(None), out, batch_size=1000, progress=False)
+        embed(table, Failing(2), out, batch_size=1000, progress=False)
+    report = embed(table, Failing(None), out, batch_size=1000, progress=False)
     assert report.resumed_at == 1000
     rows = np.asarray(table)
     keys = np.load(out / "embeddings.steps.npy")
@@ -315,17 +317,17 @@ def test_table(table: a2store.StepTable, archive: a2store.Archive, tmp_path: Pat
     # Keys without boards do not satisfy the request.
     np.save(out / "embeddings.steps.npy", np.load(out / "embeddings.steps.npy")[["run_id", "step_index"]])
     with pytest.raises(FileExistsError, match="or to other steps"):
-        embed_table(table, linear, out, batch_size=1000, model_sha=report.model_sha, progress=False)
-    embed_table(table, linear, out, batch_size=1000, model_sha=report.model_sha, overwrite=True, progress=False)
+        embed(table, linear, out, batch_size=1000, model_sha=report.model_sha, progress=False)
+    embed(table, linear, out, batch_size=1000, model_sha=report.model_sha, overwrite=True, progress=False)
     np.testing.assert_array_equal(np.load(out / "embeddings.steps.npy"), keys)
     # Embeddings of other rows are different, even if their number is equal.
     view = table.filter(run_ids=[3])
-    embed_table(view, linear, tmp_path / "one", progress=False)
+    embed(view, linear, tmp_path / "one", progress=False)
     query = archive.sql("SELECT * FROM steps WHERE run_id = 3")
-    again = embed_table(query, linear, tmp_path / "one", progress=False)
+    again = embed(query, linear, tmp_path / "one", progress=False)
     assert "nothing was done" in again.remark
     with pytest.raises(FileExistsError):
-        embed_table(archive.sql("SELECT * FROM steps WHERE run_id = 4"), linear, tmp_path / "one", progress=False)
+        embed(archive.sql("SELECT * FROM steps WHERE run_id = 4"), linear, tmp_path / "one", progress=False)
 
 
 def test_encoder_names() -> None:
@@ -469,6 +471,6 @@ def test_fixture_session(fixtures: Path, tmp_path: Path) -> None:
     for name in ("steps.npy", "metadata.db", "embeddings.bf16.npy", "embeddings.json"):
         shutil.copyfile(fixtures / "session" / name, tmp_path / name)
     with pytest.raises(FileExistsError):
-        embed_session(tmp_path, linear, progress=False)
-    report = embed_session(tmp_path, linear, overwrite=True, progress=False)
+        embed(tmp_path, linear, progress=False)
+    report = embed(tmp_path, linear, overwrite=True, progress=False)
     np.testing.assert_array_equal(np.load(report.path), to_bf16(linear(exps(tmp_path))))

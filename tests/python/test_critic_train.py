@@ -28,7 +28,7 @@ from a2store.critic import (
     CriticHead,
     TokenCritic,
     TrainReport,
-    embed_table,
+    embed,
     evaluate,
     fit,
     load_config,
@@ -420,7 +420,7 @@ def test_a_trained_encoder_embeds(games: Path, tmp_path: Path) -> None:
     encoder.load_state_dict(torch.load(tmp_path / "tokens" / "encoder.pt", weights_only=True))
     archive = a2store.Archive.open(games)
     table = archive.sql("SELECT run_id, step_index, board FROM steps").materialize(progress=False)
-    embed_table(table, encoder, tmp_path / "embedded", batch_size=8192, device="cpu", progress=False)
+    embed(table, encoder, tmp_path / "embedded", batch_size=8192, device="cpu", progress=False)
     changed: dict[str, Any] = {"data__use_embeddings": True, "data__embeddings": str(tmp_path / "embedded")}
     report = fit(configured(games, tmp_path / "probe", **changed, model__hidden=[], optim__lr=0.03), quiet=True)
     assert all(score["auc"] is not None and score["auc"] > 0.55 for score in report.scores)

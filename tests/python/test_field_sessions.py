@@ -16,7 +16,7 @@ import torch
 
 import a2store
 import formats
-from a2store.critic import CriticData, embed_session
+from a2store.critic import CriticData, embed
 from games import play
 from oracle import Array, Game, cells, slide, spawns
 
@@ -231,7 +231,7 @@ def test_a_critic_learns_from_inline_embeddings(games: list[Game], tmp_path: Pat
     assert sorted(found) == sorted(labels_of)
 
     # Embeddings with a description replace the recorder's own ones.
-    embed_session(folder, lambda tokens: tokens.astype("f4"), progress=False)
+    embed(folder, lambda tokens: tokens.astype("f4"), progress=False)
     data = CriticData(folder, 50, use_embeddings=True, thresholds=(64, 128))
     assert (data.dim, data.inputs["dtype_bits"]) == (16, "bf16")
 

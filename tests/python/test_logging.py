@@ -19,7 +19,6 @@ import pytest
 import a2store
 from archives import command
 from object_store.proxy import Fault, Faults, Proxy, once
-from test_command_terminal import on_terminal, plain
 from threads import HANGS
 
 ROOT = Path(__file__).parents[2]
@@ -295,12 +294,6 @@ def test_a_full_device_does_not_stop_the_command(runs: Path, tmp_path: Path) -> 
             env={**os.environ, "A2STORE_PROGRESS_SECONDS": "0", "RUST_LOG": "debug"},
         )
     assert (done.returncode, b'"accepted":4' in done.stdout) == (0, True)
-
-
-def test_log_lines_stand_above_the_bar(runs: Path, tmp_path: Path) -> None:
-    text = plain(on_terminal(100, "ingest", runs, tmp_path / "games.a2", RUST_LOG="a2store=info"))
-    lines = [line.rpartition("\r")[2] for line in text.splitlines()]
-    assert sum(LINE.match(line) is not None for line in lines) == text.count(" INFO ") >= 3
 
 
 def test_progress_is_lines_without_a_terminal(runs: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The commands ``functions``, ``queries`` and ``query``."""
+"""The commands ``queries`` and ``query``."""
 
 from __future__ import annotations
 
@@ -112,14 +112,6 @@ def test_the_command_names_an_unknown_query() -> None:
     done = run("queries", "high_scores", status=2)
     assert b"high_score" in done.stderr
     assert done.stdout == b""
-
-
-def test_the_command_lists_functions() -> None:
-    functions = a2store.functions()
-    text = run("functions").stdout.decode()
-    for function in functions:
-        assert f"{function.signature} -> {function.returns}\n    {function.doc}\n" in text
-        assert f"    {function.example[0]} = {function.example[1]}\n" in text
 
 
 def test_the_command_queries_with_tables(made: a2store.Archive, folder: Path, tmp_path: Path) -> None:

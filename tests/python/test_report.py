@@ -75,13 +75,12 @@ def test_every_table_is_the_result_of_its_named_query(games: a2store.Archive) ->
     report = games.report(progress=False)
     assert report.errors == {}
     found = tables(report)
-    assert set(found) == set(report.queries)
     assert len(found) == 25
     parameters = {name: table["parameters"] for name, table in page_data(report.to_html())["results"].items()}
     for name, table in found.items():
-        assert_equal(table, pa.table(games.query(report.queries[name], **parameters[name])), name)
+        assert_equal(table, pa.table(games.query(name, **parameters[name])), name)
         assert table.num_rows > 0 or name in ("blunders", "engine_agreement"), name
-    assert found["summary"]["num_runs"].to_pylist() == [8, 8, 8, 3]
+    assert found["archive_summary"]["num_runs"].to_pylist() == [8, 8, 8, 3]
 
 
 def test_a_condition_leaves_out_the_other_runs(games: a2store.Archive, tmp_path: Path) -> None:
@@ -120,18 +119,18 @@ def test_groups(games: a2store.Archive, by: str) -> None:
 def test_two_groups_are_compared(games: a2store.Archive) -> None:
     evil = "</script><script>alert(1)</script>"
     found = tables(games.report(compare=("expectimax", evil), progress=False))
-    assert set(found["leaderboard"]["engine"].to_pylist()) == {"expectimax", evil}
-    assert sum(found["summary"]["num_runs"].to_pylist()) == 16
+    assert set(found["engine_leaderboard"]["engine"].to_pylist()) == {"expectimax", evil}
+    assert sum(found["archive_summary"]["num_runs"].to_pylist()) == 16
     both = tables(games.report(by="format", compare=("a2t1", "a2run2"), where="max_score > 0", progress=False))
-    assert sum(both["summary"]["num_runs"].to_pylist()) == 27
+    assert sum(both["archive_summary"]["num_runs"].to_pylist()) == 27
 
 
 def test_an_empty_archive_has_a_report(tmp_path: Path) -> None:
     archive = a2store.Archive.create(tmp_path / "games.a2")
     report = archive.report(progress=False)
     assert report.errors == {}
-    assert page_data(report.to_html())["results"]["summary"]["rows"] == []
-    assert tables(archive.report(where="max_score > 5", by="version", progress=False))["summary"].num_rows == 0
+    assert page_data(report.to_html())["results"]["archive_summary"]["rows"] == []
+    assert tables(archive.report(where="max_score > 5", by="version", progress=False))["archive_summary"].num_rows == 0
 
 
 @pytest.mark.parametrize(
@@ -163,7 +162,7 @@ def test_text_of_the_archive_is_data_in_the_page(games: a2store.Archive, tmp_pat
     assert "<script>alert(1)" not in page
     data = page_data(page)
     assert (data["title"], data["version"], data["by"]) == ("games.a2", games.version, "engine")
-    assert "</script><script>alert(1)</script>" in {row[0] for row in data["results"]["leaderboard"]["rows"]}
+    assert "</script><script>alert(1)</script>" in {row[0] for row in data["results"]["engine_leaderboard"]["rows"]}
     [board] = [i for i, name in enumerate(data["results"]["opening_book"]["columns"]) if name == "position"]
     boards = [row[board] for row in data["results"]["opening_book"]["rows"]]
     expected = pa.record_batch(report.data["opening_book"])["position"].to_pylist()
@@ -183,7 +182,7 @@ def test_the_command(games: a2store.Archive, tmp_path: Path) -> None:
     assert re.fullmatch(rf"{re.escape(str(out))}: 25 tables, \d\.\d MB in \d+\.\d s\n", done.stdout), done.stdout
     data = page_data(out.read_text())
     assert (data["where"], data["by"]) == ("engine = 'greedy'", "format")
-    assert {row[0] for row in data["results"]["summary"]["rows"]} == {"a2t1", "a2run2"}
+    assert {row[0] for row in data["results"]["archive_summary"]["rows"]} == {"a2t1", "a2run2"}
     # An existing file is replaced only with --overwrite, and not by a failed command.
     before = out.read_bytes()
     done = run_command("report", games.path, "-o", out, "--overwrite", "--compare", "greedy", "nobody", status=2)

@@ -215,7 +215,7 @@ def test_small_shares_of_losses_are_visible(page: Page, data: Data) -> None:
 
 def test_scores_that_span_decades_have_a_logarithmic_axis(page: Page, data: Data) -> None:
     show(page, data)
-    rows = available(data)["leaderboard"]
+    rows = available(data)["engine_leaderboard"]
     at = {name: rows["columns"].index(name) for name in ("median_score", "best_score")}
     medians, bests = ([row[at[name]] for row in rows["rows"]] for name in ("median_score", "best_score"))
     assert max(bests) > 10 * min(medians)
@@ -249,7 +249,7 @@ def test_commands_repeat_the_queries(page: Page, data: Data, archive: a2store.Ar
     assert set(shown) == set(data["results"])
     known = {query.name for query in a2store.queries()}
     checked = 0
-    for key in ("leaderboard", "score_histogram", "hard_moves", "spawn_check", "score_ecdf"):
+    for key in ("engine_leaderboard", "score_histogram", "hard_moves", "spawn_check", "score_ecdf"):
         result, words = data["results"][key], shown[key]
         assert words[:4] == ["a2store", "query", "games.a2", result["query"]]
         if result["error"] is not None or result["query"] not in known:
@@ -365,7 +365,7 @@ def test_hostile_names_are_inert(page: Page, data: Data, width: int) -> None:
     assert page.js("return document.title") == f"{' '.join(report['title'].split())} – a2store report"
     assert page.js("return document.querySelector('h1').textContent") == report["title"]
     text = page.js("return document.querySelector('main').textContent")
-    engines = {row[0] for row in report["results"]["leaderboard"]["rows"] if row[0] is not None}
+    engines = {row[0] for row in report["results"]["engine_leaderboard"]["rows"] if row[0] is not None}
     assert len(engines) >= 3
     assert all(engine in text for engine in engines)
     assert f"failed: {HOSTILE[0]}" in text

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import ConcatDataset, DataLoader, Subset
+from torch.utils.data import DataLoader
 
 import a2store
-from a2store.torch import StepDataset, StepLoader
+from a2store.torch import StepLoader
 from compare import assert_same, row_keys
 
 Tensors = dict[str, torch.Tensor]
@@ -164,56 +164,11 @@ def assert_same_tensors(found: Tensors, expected: Tensors) -> None:
         assert_same(found[name].numpy(), tensor.numpy(), name)
 
 
-def test_dataset_rows(rich: a2store.StepTable) -> None:
-    dataset = StepDataset(rich)
-    assert len(dataset) == len(rich)
-    indices: list[Any] = [0, 1, len(rich) - 1, np.int64(7), torch.tensor(8)]
-    for row in indices:
-        expected = {name: column[0] for name, column in as_tensors(rich.take([int(row)])).items()}
-        assert_same_tensors(dataset[row], expected)
-        assert_same_tensors(dataset[int(row) - len(rich)], expected)
-    assert dataset[5]["tokens"].shape == (16,)
-    assert dataset[5]["move"].shape == ()
-    for row in [len(rich), -len(rich) - 1, 2**40]:
-        with pytest.raises(IndexError):
-            dataset[row]
-    with pytest.raises(TypeError):
-        dataset[1.5]  # type: ignore[index]
-    # Iteration over a sequence ends at the first IndexError.
-    few = rich.filter(run_ids=[3])
-    every: Any = StepDataset(few)
-    boards = torch.stack([row["board"] for row in every])
-    assert_same(boards.numpy().view("u8"), np.asarray(few)["board"])
-
-
-@pytest.mark.parametrize("tokens", ["uint8", "int32", "int64"])
-@pytest.mark.parametrize("columns", [None, ("tokens",), ["move", "engine", "tokens"], ["bits"], []])
-def test_dataset_options(rich: a2store.StepTable, tokens: Any, columns: Any) -> None:
-    rows = some_rows(rich, 100)
-    expected = as_tensors(rich.take(rows), tokens)
-    expected = {name: expected[name] for name in (expected if columns is None else columns)}
-    dataset = StepDataset(rich, tokens, columns)
-    assert_same_tensors(StepDataset.collate(dataset.__getitems__(rows)), expected)
-    again: StepDataset = pickle.loads(pickle.dumps(dataset))
-    assert_same_tensors(StepDataset.collate(again.__getitems__(rows)), expected)
-
-
-def test_dataset_rejects_invalid_arguments(rich: a2store.StepTable) -> None:
-    with pytest.raises(ValueError, match="columns: expected tokens, move"):
-        StepDataset(rich, columns=["tokens", "nothing"])
-    with pytest.raises(ValueError, match="tokens: expected uint8, int32 or int64"):
-        StepDataset(rich, tokens="int16")  # type: ignore[arg-type]
-    for rows in ([0, len(rich)], [0, -1, -len(rich) - 1]):
-        with pytest.raises(IndexError, match=str(rows[-1])):
-            StepDataset(rich).__getitems__(rows)
-
-
 class Watched:
     """A table that counts its calls and stores the batches that it returned."""
 
     def __init__(self, table: a2store.StepTable) -> None:
         self.table = table
-        self.takes = 0
         self.batches: list[a2store.Batch] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -221,11 +176,6 @@ class Watched:
 
     def __len__(self) -> int:
         return len(self.table)
-
-    def take(self, rows: Any) -> a2store.Batch:
-        self.takes += 1
-        self.batches.append(self.table.take(rows))
-        return self.batches[-1]
 
     def loader(self, *args: Any, **kwargs: Any) -> Any:
         return WatchedLoader(self, self.table.loader(*args, **kwargs))
@@ -258,32 +208,6 @@ def assert_shared(tensors: Tensors, batch: a2store.Batch) -> None:
             assert tensor.data_ptr() == batch[name].__array_interface__["data"][0], name
 
 
-def test_a_dataset_gathers_a_batch_at_once(rich: a2store.StepTable) -> None:
-    watched: Any = Watched(rich)
-    rows = some_rows(rich, 1000)
-    found: list[Tensors] = []
-    for tokens, collate in [("uint8", StepDataset.collate), ("int64", None)]:
-        dataset = StepDataset(watched, tokens)  # type: ignore[arg-type]
-        found += DataLoader(dataset, batch_sampler=[rows[:600], rows[600:]], collate_fn=collate)
-    assert watched.takes == 4
-    for tensors, expected in zip(found[:2], watched.batches[:2], strict=True):
-        assert_shared(tensors, expected)
-    for tensors, expected in zip(found[2:], watched.batches[2:], strict=True):
-        assert_same_tensors(tensors, as_tensors(expected))
-
-
-def test_datasets_of_datasets(rich: a2store.StepTable) -> None:
-    rows = some_rows(rich, 300)
-    subset = Subset(StepDataset(rich), rows)
-    (tensors,) = DataLoader(subset, batch_size=300, collate_fn=StepDataset.collate)
-    assert_same_tensors(tensors, as_tensors(rich.take(rows)))
-    # This dataset requests one row at a time.
-    both: ConcatDataset[Tensors] = ConcatDataset([StepDataset(rich), StepDataset(rich)])
-    sampler = [[0, len(rich) + 2, -1]]
-    (tensors,) = DataLoader(both, batch_sampler=sampler, collate_fn=StepDataset.collate)
-    assert_same_tensors(tensors, as_tensors(rich.take([0, 2, len(rich) - 1])))
-
-
 # Workers
 
 forks = pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python itself warns of forks beside threads")
@@ -292,29 +216,18 @@ many_workers = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 workers_0_2 = pytest.mark.parametrize("workers", [0, pytest.param(2, marks=forks)])
 
 
-def assert_handed_on(tensors: Tensors, expected: Tensors) -> None:
-    """Check tensors from another process: a plain dict, with one piece of memory for all columns."""
-    assert type(tensors) is dict
-    assert len({tensor.untyped_storage().data_ptr() for tensor in tensors.values()}) == 1
-    assert_same_tensors(tensors, expected)
-
-
 @pytest.mark.parametrize("method", [pytest.param("fork", marks=forks), "spawn", "forkserver"])
 def test_workers_of_every_start_method(rich: a2store.StepTable, method: str) -> None:
     context = multiprocessing.get_context(method)
     if method == "forkserver":
         # Otherwise each worker imports PyTorch again.
         context.set_forkserver_preload(["a2store.torch"])
-    rows = some_rows(rich, 5000)
-    batches = [rows[k : k + 1000] for k in range(0, 5000, 1000)]
     common: dict[str, Any] = {"num_workers": 2, "multiprocessing_context": context}
-    dataset = StepDataset(rich)
-    served = list(DataLoader(dataset, batch_sampler=batches, collate_fn=StepDataset.collate, **common))
-    for tensors, batch in zip(served, batches, strict=True):
-        assert_handed_on(tensors, as_tensors(rich.take(batch)))
     if method == "fork":
-        default = list(DataLoader(dataset, batch_sampler=batches, **common))
-        for tensors, batch in zip(default, batches, strict=True):
+        rows = some_rows(rich, 5000)
+        batches = [rows[k : k + 1000] for k in range(0, 5000, 1000)]
+        served: Any = DataLoader(rich, batch_sampler=batches, **common)  # type: ignore[arg-type]
+        for tensors, batch in zip(served, batches, strict=True):
             assert_same_tensors(tensors, as_tensors(rich.take(batch)))
 
     loader = StepLoader(rich, 1000, seed=1)
@@ -322,7 +235,7 @@ def test_workers_of_every_start_method(rich: a2store.StepTable, method: str) -> 
     for epoch in (3, 0):
         loader.set_epoch(epoch)
         for tensors, expected in zip(of_loader, loader, strict=True):
-            assert_handed_on(tensors, expected)
+            assert_same_tensors(tensors, expected)
 
 
 def keys(batches: Iterable[Tensors]) -> list[torch.Tensor]:
@@ -691,9 +604,7 @@ def test_batches_on_cuda(rich: a2store.StepTable) -> None:
 
 def test_a_table_is_a_map_style_dataset(table: a2store.StepTable) -> None:
     for rows, batch in enumerate(islice(DataLoader(table, batch_size=4), 3)):  # type: ignore[arg-type]
-        expected = StepDataset(table).__getitems__(range(4 * rows, 4 * rows + 4))
-        for name, column in StepDataset.collate(expected).items():
-            assert torch.equal(batch[name], column)
+        assert_same_tensors(batch, as_tensors(table.take(range(4 * rows, 4 * rows + 4))))
     (shuffled,) = DataLoader(table, batch_size=len(table), shuffle=True)  # type: ignore[arg-type]
     boards = np.sort(shuffled["board"].numpy().view(np.uint64))
     assert np.array_equal(boards, np.sort(table["board"]))

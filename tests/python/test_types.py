@@ -99,7 +99,6 @@ def make(folder: Path) -> Iterator[Any]:
     yield selfplay.VectorEnv(1)
     yield importlib.import_module("a2store.selfplay.gym").GymVectorEnv(1)
     torch = importlib.import_module("a2store.torch")
-    yield torch.StepDataset(table)
     yield torch.StepLoader(table)
     critic = importlib.import_module("a2store.critic")
     data = critic.CriticData("session", 64, thresholds=(128, 256))
@@ -108,7 +107,7 @@ def make(folder: Path) -> Iterator[Any]:
     yield transformer
     yield critic.CriticHead(8)
     yield critic.TokenCritic(transformer, critic.CriticHead(8))
-    yield critic.embed_session("session", lambda tokens: tokens.astype("f4"), dtype="f32", progress=False)
+    yield critic.embed("session", lambda tokens: tokens.astype("f4"), dtype="f32", progress=False)
     config = importlib.import_module("a2store.critic.config")
     made = config.Config(
         data=config.Data(source="session", thresholds=(128, 256), max_steps_per_run=2, batch_size=8),

@@ -218,26 +218,15 @@ def test_the_next_game_begins_in_the_same_step(gym_env: Any) -> None:
             assert (observations[row] == last[row]).all()
 
 
-def test_games_begin_at_a_reset_with_a_mask(gym_env: Any) -> None:
-    env = gym_env(4, autoreset_mode="Disabled")
-    _, infos = env.reset(seed=0)
-    done = np.zeros(4, bool)
-    while not done.any():
-        _, _, done, _, infos = env.step(infos["action_mask"].argmax(axis=1))
-    with pytest.raises(ValueError, match="are over"):
-        env.step(np.zeros(4, int))
-    observations, infos = env.reset(options={"reset_mask": done})
-    assert ((infos["num_steps"] == 0) == done).all()
-    check_spaces(env, observations, infos)
-    env.step(infos["action_mask"].argmax(axis=1))
-    for mask in [np.ones(3, bool), np.ones(4), [True] * 4]:
-        with pytest.raises(ValueError, match="reset_mask"):
-            env.reset(options={"reset_mask": mask})
-    # A reset of all games begins other games; a reset with the same seed begins the same ones.
+def test_a_reset_begins_other_games(gym_env: Any) -> None:
+    env = gym_env(4)
+    # A reset with the same seed begins the same games.
     first, _ = env.reset(seed=0)
     other, _ = env.reset()
     assert (first != other).any()
     assert (env.reset(seed=0)[0] == first).all()
+    with pytest.raises(ValueError, match="expected NextStep or SameStep, found Disabled"):
+        gym_env(4, autoreset_mode="Disabled")
 
 
 def test_illegal_actions(gym_env: Any) -> None:

@@ -88,21 +88,18 @@ ADDRESSES = [
     ("GET", "/api/schema"),
     ("GET", "/api/runs/0"),
     ("GET", "/api/runs/0/annotations?from=0&to=1"),
-    ("GET", "/api/notes"),
     ("GET", "/report/x"),
-    ("GET", "/download/x/result.csv"),
     ("POST", "/api/runs"),
     ("POST", "/api/policy"),
     ("POST", "/api/position"),
     ("POST", "/api/sql"),
     ("POST", "/api/download"),
     ("POST", "/api/report"),
-    ("PUT", "/api/notes"),
 ]
 """All addresses but the first page."""
 
 
-@pytest.mark.parametrize(("method", "target"), [*ADDRESSES, ("GET", "/nothing"), ("DELETE", "/api/notes")])
+@pytest.mark.parametrize(("method", "target"), [*ADDRESSES, ("GET", "/nothing"), ("DELETE", "/api/sql")])
 def test_addresses_need_the_token(client: Client, folder: Path, method: str, target: str) -> None:
     body = None if method == "GET" else {"sql": "SELECT 1", "limit": 1}
     bearer = f"Bearer {client.token}"
@@ -336,8 +333,7 @@ def test_other_origins(client: Client, folder: Path) -> None:
             client.get("/", origin=origin),
             client.get("/api/archive", origin=origin),
             client.post("/api/sql", STATEMENT, origin=origin),
-            client.put("/api/notes", {"run_id": 0, "step_index": 0, "mark": "x", "note": "x"}, origin=origin),
-            client.send("OPTIONS", "/api/notes", origin=origin, access_control_request_method="PUT"),
+            client.send("OPTIONS", "/api/sql", origin=origin, access_control_request_method="POST"),
             client.get(f"/?token={client.token}", origin=origin, cookie=None),
         ):
             answer.refusal(403, "forbidden")
@@ -345,7 +341,6 @@ def test_other_origins(client: Client, folder: Path) -> None:
             assert answer.header("set-cookie") is None
             reveals_nothing(client, answer, folder)
     assert client.get("/api/archive", origin=f"http://{client.host}").status == 200
-    assert client.ask("/api/notes")["notes"] == []
 
 
 def test_other_sites(client: Client) -> None:
@@ -400,7 +395,7 @@ def test_the_server_listens_on_the_loopback_interface_only(client: Client) -> No
         "/api/archive/",
         "/api//archive",
         "/api/archive%00",
-        "/api/runs/..%2fnotes",
+        "/api/runs/..%2fschema",
         "/api/runs/0%2fannotations",
         "/api/runs/%00",
         "/api/runs/%ff",
@@ -412,12 +407,6 @@ def test_the_server_listens_on_the_loopback_interface_only(client: Client) -> No
         "/report/%2fetc%2fpasswd",
         "/report/%ff",
         "/report/",
-        "/download/../../etc/passwd",
-        "/download/..%2f..%2fetc/passwd.csv",
-        "/download/x/..%2f..%2fetc%2fpasswd.csv",
-        "/download/%2e%2e/%2e%2e",
-        "/download/%ff/x.csv",
-        "/download/x/%ff.csv",
     ],
 )
 def test_paths_outside(client: Client, folder: Path, target: str) -> None:
@@ -431,7 +420,7 @@ def test_paths_outside(client: Client, folder: Path, target: str) -> None:
 
 @pytest.mark.parametrize(("method", "target"), [("GET", "/"), *ADDRESSES])
 def test_wrong_methods(client: Client, method: str, target: str) -> None:
-    allowed = {method, "HEAD" if method == "GET" else method} | ({"GET", "HEAD", "PUT"} if "notes" in target else set())
+    allowed = {method, "HEAD" if method == "GET" else method}
     for other in ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND", "get", "X" * 100):
         if other in allowed:
             continue
@@ -547,7 +536,6 @@ def test_broken_bodies(client: Client, folder: Path, body: bytes) -> None:
         answer.refusal(400, "argument")
         assert len(answer.body) < 2000
         reveals_nothing(client, answer, folder)
-    client.put("/api/notes", body).refusal(400, "argument")
 
 
 # Malformed requests
@@ -655,7 +643,7 @@ BROKEN_CHUNKS = {
 
 @pytest.mark.parametrize("name", BROKEN_CHUNKS)
 def test_broken_chunks(client: Client, name: str) -> None:
-    hidden = lines_of(client, b"PUT /api/notes HTTP/1.1", JSON, b"Content-Length: 2") + b"{}"
+    hidden = lines_of(client, b"POST /api/sql HTTP/1.1", JSON, b"Content-Length: 2") + b"{}"
     with Connection(client.port) as connection:
         connection.send(client.bytes_of("POST", "/api/sql", b"", **CHUNKED, connection=None))
         with suppress(ConnectionError):
@@ -682,7 +670,7 @@ def test_two_lengths_of_a_body(client: Client) -> None:
 
 def test_requests_in_a_row(client: Client) -> None:
     """The server answers pipelined requests in their order."""
-    targets = ["/api/archive", "/nothing", "/api/notes", "/app.js", "/api/runs/0", "/api/runs/77"]
+    targets = ["/api/archive", "/nothing", "/api/schema", "/app.js", "/api/runs/0", "/api/runs/77"]
     with Connection(client.port) as connection:
         connection.send(b"".join(client.bytes_of("GET", target, connection=None) for target in targets * 5))
         answers = [connection.answer() for _ in targets * 5]
@@ -796,60 +784,18 @@ def test_more_connections_than_places(impatient: Server) -> None:
 # Downloads
 
 
-def address(client: Client, sql: str = "SELECT 1 AS x") -> str:
-    url: str = client.ask("/api/download", {"sql": sql, "format": "csv"})["url"]
-    return url
-
-
-def test_addresses_of_downloads(client: Client, folder: Path) -> None:
-    urls = [address(client) for _ in range(20)]
-    ids = [url.split("/")[2] for url in urls]
-    assert len(set(ids)) == 20
-    assert min(map(len, ids)) >= 20
-    assert max(sum(a == b for a, b in zip(first, ids[0], strict=True)) for first in ids[1:]) < 20
-    for url in urls:
-        # Other clients do not get the file, and their attempt does not use the address up.
-        client.get(url, cookie=None).refusal(UNAUTHORIZED, "unauthorized")
-        client.get(url, sec_fetch_site="cross-site").refusal(403, "forbidden")
-        client.get(url, host="evil.example").refusal(403, "forbidden")
-        number, name = url.split("/")[2:]
-        for guess in (
-            "",
-            "0",
-            number[:-1],
-            number + "0",
-            number[:-1] + "!",
-            number.swapcase() + "A",
-            "%2e%2e",
-            number + "%00",
-        ):
-            client.get(f"/download/{guess}/{name}").refusal(404, "not_found")
-        answer = client.get(url)
-        assert answer.body == b"x\n1\n"
-        assert (answer.header("content-disposition") or "").startswith("attachment")
-        check_headers(answer)
-        again = client.get(url)
-        again.refusal(404, "not_found")
-        reveals_nothing(client, again, folder)
+def csv_of(sql: str = "SELECT 1 AS x") -> dict[str, str]:
+    """Return the body of a request for a download."""
+    return {"sql": sql, "format": "csv"}
 
 
 def test_a_download_cannot_become_a_page(client: Client) -> None:
-    url = address(client, f"SELECT '{MARKUP.replace(chr(39), '')}' AS x")
-    for name in ("result.html", "result.js", "result.svg", "index"):
-        answer = client.get(f"{url.rpartition('/')[0]}/{name}")
-        kind = answer.header("content-type") or ""
-        assert kind in ("application/json", "application/octet-stream")
-        assert answer.status in (400, 404) or (answer.header("content-disposition") or "").startswith("attachment")
-
-
-def test_two_clients_that_ask_for_one_download(client: Client) -> None:
-    for _ in range(10):
-        data = client.bytes_of("GET", address(client))
-        with ExitStack() as stack:
-            connections = [stack.enter_context(Connection(client.port)) for _ in range(6)]
-            for connection in connections:
-                connection.send(data)
-            assert sorted(connection.answer().status for connection in connections) == [200] + [404] * 5
+    answer = client.download(csv_of(f"SELECT '{MARKUP.replace(chr(39), '')}' AS x"))
+    assert answer.header("content-type") == "text/csv; charset=utf-8"
+    assert (answer.header("content-disposition") or "").startswith("attachment")
+    check_headers(answer)
+    for format_ in ("html", "js", "svg", "../x"):
+        client.post("/api/download", csv_of() | {"format": format_}).refusal(400, "argument")
 
 
 def test_slow_downloads_have_their_own_places(folder: Path) -> None:
@@ -857,30 +803,19 @@ def test_slow_downloads_have_their_own_places(folder: Path) -> None:
         client = server.client
         readers = [stack.enter_context(Connection(client.port)) for _ in range(4)]
         for reader in readers:
-            reader.send(client.bytes_of("GET", address(client, ENDLESS)))
+            reader.send(client.bytes_of("POST", "/api/download", csv_of(ENDLESS)))
             assert reader.head().status == 200
-        url = address(client)
-        client.get(url).refusal(503, "busy")
+        client.post("/api/download", csv_of()).refusal(503, "busy")
         assert is_alive(client)
         readers[0].close()
-        # The address stays valid while no place is free.
         answers = []
 
         def has_place() -> bool:
-            answers.append(client.get(url))
+            answers.append(client.post("/api/download", csv_of()))
             return answers[-1].status != 503
 
         eventually(has_place)
         assert answers[-1].body == b"x\n1\n"
-
-
-def test_files_that_wait_are_limited(folder: Path) -> None:
-    with Server(folder / "games.a2") as server:
-        client = server.client
-        urls = [address(client) for _ in range(64)]
-        client.post("/api/download", {"sql": "SELECT 1", "format": "csv"}).refusal(400, "argument")
-        assert client.get(urls[0]).status == 200
-        assert client.get(address(client)).status == 200
 
 
 # Statements and markup
@@ -930,17 +865,13 @@ def test_statements_that_take_too_much(client: Client) -> None:
 
 
 def test_markup_is_text(client: Client, folder: Path) -> None:
-    with Server(folder / "games.a2", "--notes", folder.parent / "markup.parquet") as server:
+    with Server(folder / "games.a2") as server:
         client = server.client
-        client.put("/api/notes", {"run_id": 3, "step_index": 0, "mark": MARKUP, "note": MARKUP})
-        (note,) = client.ask("/api/notes")["notes"]
-        assert (note["mark"], note["note"]) == (MARKUP, MARKUP)
         answers = {
             "/api/archive": client.get("/api/archive"),
             "/api/runs/3": client.get("/api/runs/3"),
-            "/api/notes": client.get("/api/notes"),
             "/api/runs": client.post("/api/runs", {"limit": 500, "filter": {"engines": [MARKUP]}}),
-            "/api/sql": client.post("/api/sql", {"sql": "SELECT engine, note FROM runs JOIN notes USING (run_id)"}),
+            "/api/sql": client.post("/api/sql", {"sql": "SELECT engine FROM runs"}),
             "error": client.post("/api/sql", {"sql": f'SELECT "{MARKUP.replace(chr(34), "")}" FROM runs'}),
         }
         for name, answer in answers.items():
@@ -1017,13 +948,13 @@ def test_headers_of_all_answers(client: Client) -> None:
         check_headers(connection.head())
 
 
-def test_nothing_is_written_but_the_notes(folder: Path, tmp_path: Path) -> None:
+def test_nothing_is_written(folder: Path, tmp_path: Path) -> None:
     before = entries(folder)
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     with Server(folder / "games.a2", env={"TMPDIR": str(temporary)}) as server:
         client = server.client
-        for target in ("/", "/app.js", "/api/archive", "/api/schema", "/api/runs/0", "/api/notes"):
+        for target in ("/", "/app.js", "/api/archive", "/api/schema", "/api/runs/0"):
             assert client.get(target).status == 200
         client.ask("/api/runs", {"limit": 5, "where": "max_score > 3", "sort": "engine"})
         client.ask("/api/position", {"board": "0" * 16, "limit": 5})
@@ -1033,18 +964,5 @@ def test_nothing_is_written_but_the_notes(folder: Path, tmp_path: Path) -> None:
         for sql, _ in chain(REFUSED["changes"], REFUSED["commands"]):
             answer = client.post("/api/sql", {"sql": sql.replace("{host}", str(folder / "written.csv"))})
             assert answer.status in (400, 403), sql
-        for path in ("../x", "/x", str(folder / "x.parquet")):
-            client.put("/api/notes", {"run_id": 0, "step_index": 0, "mark": path, "note": "", "path": path})
-            client.put("/api/notes", {"run_id": path, "step_index": 0, "mark": path, "note": ""})
-            client.put("/api/notes" + path, {"run_id": 0, "step_index": 0, "mark": path, "note": ""})
-        assert entries(folder) == before
-        assert client.put("/api/notes", {"run_id": 0, "step_index": 0, "mark": "!", "note": "n"}).status == 200
-        after = entries(folder)
-        added = {name: after.pop(name) for name in sorted(set(after) - set(before))}
-        assert list(added) == ["games.a2.notes.parquet", "games.a2.notes.parquet.lock"]
-        assert added["games.a2.notes.parquet.lock"] == b""
-        assert after == before
-    assert entries(folder) == before | added
+    assert entries(folder) == before
     assert entries(temporary) == {}
-    for name in added:
-        (folder / name).unlink()

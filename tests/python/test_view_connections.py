@@ -106,29 +106,25 @@ def test_downloads_that_no_client_reads(server: Server) -> None:
     with ExitStack() as stack:
         opened = []
         for _ in range(DOWNLOADS):
-            url = client.ask("/api/download", {"sql": LARGE, "format": "jsonl"})["url"]
             opened.append(stack.enter_context(Connection(server.port)))
-            opened[-1].send(client.bytes_of("GET", url))
+            opened[-1].send(client.bytes_of("POST", "/api/download", {"sql": LARGE, "format": "jsonl"}))
             assert opened[-1].head().status == 200
         # Statements have their own places.
         assert_answers(client)
         assert client.ask("/api/runs", {"limit": 1})["total"] == 200
-        # The address of a further download stays valid until a place is free.
-        url = client.ask("/api/download", {"sql": "SELECT count(*) AS n FROM steps", "format": "csv"})["url"]
-        client.get(url).refusal(503, "busy")
+        small = {"sql": "SELECT count(*) AS n FROM steps", "format": "csv"}
+        client.post("/api/download", small).refusal(503, "busy")
         opened[0].close()
-        eventually(lambda: client.get(url).body.split() == [b"n", b"8000"])
+        eventually(lambda: client.post("/api/download", small).body.split() == [b"n", b"8000"])
 
 
 def test_a_client_that_leaves_in_the_middle_of_a_download(server: Server) -> None:
     client = server.client
     for _ in range(2 * DOWNLOADS):
-        url = client.ask("/api/download", {"sql": LARGE, "format": "csv"})["url"]
         with Connection(server.port) as download:
-            download.send(client.bytes_of("GET", url))
+            download.send(client.bytes_of("POST", "/api/download", {"sql": LARGE, "format": "csv"}))
             assert download.head().status == 200
             assert download.chunk()
-        client.get(url).refusal(404, "not_found")
     assert_answers(client)
 
 

@@ -594,8 +594,8 @@ def test_keys_of_the_replay(view: Explorer, archive: a2store.Archive) -> None:
     view.press("g")
     check_position(view, figures, 0)
 
-    for number, kind in enumerate(("blunder", "hard", "tile", "note")):
-        view.press("12345"[number + (number > 1)])
+    for number, kind in enumerate(("blunder", "hard", "tile")):
+        view.press("1234"[number + (number > 1)])
         assert view.js("return document.querySelector('.mark-steps select').value") == kind
     view.press("s")
     assert view.js("return document.querySelector('.choices label:nth-of-type(2) select').value") == "1"
@@ -604,16 +604,15 @@ def test_keys_of_the_replay(view: Explorer, archive: a2store.Archive) -> None:
     view.wait_hash(f"#/run/{run_id + 1}/step/0")
     view.press("K")
     check_position(view, figures, 0)
-    view.press("m")
-    assert view.js("return document.activeElement.id") == "note-text"
+    view.js("document.querySelector('.limits').open = true; document.querySelector('.limits input').focus()")
     # Keys in a field are text.
     view.press("l")
-    assert view.js("return document.activeElement.value") == "l"
     check_position(view, figures, 0)
-    view.press("\ue003", "\ue00c", "?")
+    view.js("document.activeElement.blur()")
+    view.press("?")
     assert view.js("return document.querySelector('dialog[open] h2').textContent") == "Keys"
     listed = view.js("return [...document.querySelectorAll('dialog .keys kbd')].map((key) => key.textContent)")
-    assert {"l", "h", "[", "]", "g", "G", "n", "p", "1", "5", "Space", "r", "s", "m", "J", "K", "?"} <= set(listed)
+    assert {"l", "h", "[", "]", "g", "G", "n", "p", "1", "4", "Space", "r", "s", "J", "K", "?"} <= set(listed)
     view.press("\ue00c")
     eventually(lambda: view.js("return document.querySelector('dialog') === null"), True)
 
@@ -627,7 +626,7 @@ def test_jumps_to_marks(view: Explorer, archive: a2store.Archive) -> None:
     view.open(f"#/run/{run_id}")
     check_position(view, figures, 0)
     options = view.js("return [...document.querySelectorAll('.mark-steps option')].map((each) => each.textContent)")
-    assert options == [f"{name} ({len(marks[kind])})" for kind, name in names.items()] + ["Notes (0)"]
+    assert options == [f"{name} ({len(marks[kind])})" for kind, name in names.items()]
     chips = {"blunder": "blunder", "hard": "hard move", "disagreement": "disagreement", "tile": "new tile"}
 
     def at() -> int:
@@ -710,7 +709,7 @@ def clipboard(view: Explorer) -> str:
     return str(view.page.browser.execute_async_script(read))
 
 
-# Notes
+# Downloads
 
 
 @pytest.fixture
@@ -729,70 +728,6 @@ def downloaded(folder: Path, suffix: str) -> Path:
 
     eventually(lambda: len(files()) == 1 and not list(folder.glob("*.crdownload")), True)
     return files()[0]
-
-
-def saved_notes(archive: a2store.Archive) -> list[dict[str, Any]]:
-    path = Path(f"{archive.path}.notes.parquet")
-    rows: list[dict[str, Any]] = pq.read_table(path).to_pylist() if path.exists() else []
-    names = ("run_id", "step_index", "mark", "note")
-    return [{name: row[name] for name in names} for row in rows]
-
-
-READ_NOTE = "return [document.querySelector('#note-mark').value, document.querySelector('#note-text').value]"
-
-
-def write_note(view: Explorer, mark: str, note: str) -> None:
-    for selector, text in (("#note-mark", mark), ("#note-text", note)):
-        # Ctrl+A, Delete
-        view.find(selector).send_keys("\ue009a\ue000\ue017" + text)
-    # Ctrl+Enter
-    view.find("#note-text").send_keys("\ue009\ue007")
-    view.wait_for(".note-actions .hint", "Saved" if mark or note else "Removed")
-
-
-def test_notes(view: Explorer, archive: a2store.Archive, downloads: Path) -> None:
-    expected: list[dict[str, Any]] = [
-        {"run_id": 2, "step_index": 5, "mark": "!?", "note": f"{EVIL} <script>alert(2)</script> λ"},
-        {"run_id": 2, "step_index": len(archive.run(2)), "mark": "", "note": "the final board"},
-        {"run_id": FIRST_EVIL, "step_index": 0, "mark": "mistake", "note": ""},
-    ]
-    for row in expected:
-        view.open(f"#/run/{row['run_id']}/step/{row['step_index']}")
-        view.find("#note-text")
-        write_note(view, row["mark"], row["note"])
-    assert saved_notes(archive) == expected
-
-    # The replay shows the notes again, and marks their positions.
-    view.open("#/run/2/step/5")
-    eventually(lambda: view.js("return document.querySelector('#note-text')?.value"), expected[0]["note"])
-    assert view.js("return document.querySelector('#note-mark').value") == "!?"
-    view.press("5", "n")
-    view.wait_for(".position-text strong", "Final board")
-    assert view.js("return document.querySelector('#note-text').value") == "the final board"
-
-    view.click(".note-actions button:not(.primary)")
-    shown = """return [...document.querySelectorAll("dialog .note-table tbody tr")].map((tr) =>
-        [...tr.children].slice(0, 3).map((cell) => cell.textContent))"""
-    names = [f"run {row['run_id']}, step {row['step_index']}" for row in expected]
-    eventually(
-        lambda: view.js(shown), [[name, row["mark"], row["note"]] for name, row in zip(names, expected, strict=True)]
-    )
-    assert view.js("return document.querySelectorAll('dialog img, dialog script').length") == 0
-    view.click("dialog .actions button:first-child")
-    exported = pq.read_table(downloaded(downloads, ".parquet")).to_pylist()
-    assert [{name: row[name] for name in expected[0]} for row in exported] == expected
-    view.click("dialog .note-table tbody tr:last-child a")
-    view.wait_hash(f"#/run/{FIRST_EVIL}/step/0")
-
-    # SQL reads the notes, and empty texts remove them.
-    view.open("#/sql?q=" + quote("SELECT mark, note FROM notes ORDER BY run_id, step_index"))
-    eventually(lambda: view.js(READ_GRID), [[row["mark"], row["note"]] for row in expected])
-    for row in expected:
-        view.open(f"#/run/{row['run_id']}/step/{row['step_index']}")
-        view.find("#note-text")
-        eventually(lambda: view.js(READ_NOTE), [row["mark"], row["note"]])
-        write_note(view, "", "")
-    assert saved_notes(archive) == []
 
 
 # Positions
@@ -1209,32 +1144,6 @@ def test_a_server_that_stops_is_found_again(page: Page, growing: a2store.Archive
         page.browser.get("about:blank")
     finally:
         server.stop()
-
-
-def test_two_tabs(view: Explorer, archive: a2store.Archive) -> None:
-    browser = view.page.browser
-    view.open("#/run/4/step/7")
-    view.wait_for(".position-text strong", "Step 7")
-    first = browser.current_window_handle
-    browser.switch_to.new_window("tab")
-    try:
-        browser.get(f"{view.server.origin}/#/run/4/step/9")
-        view.wait_for(".position-text strong", "Step 9")
-        write_note(view, "!", "from the second tab")
-        browser.switch_to.window(first)
-        assert view.text(".position-text strong") == "Step 7"
-        view.wait_for(".mark-steps option[value=note]", "Notes (1)")
-        view.press("5", "n")
-        view.wait_for(".position-text strong", "Step 9")
-        assert view.js(READ_NOTE) == ["!", "from the second tab"]
-        write_note(view, "", "")
-    finally:
-        for handle in browser.window_handles:
-            if handle != first:
-                browser.switch_to.window(handle)
-                browser.close()
-        browser.switch_to.window(first)
-    assert saved_notes(archive) == []
 
 
 # Texts and accessibility

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import random
 import select
 import shutil
@@ -15,9 +14,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +126,6 @@ def test_the_archive(client: Client, archive: a2store.Archive, connection: duckd
     assert (about["name"], about["path"]) == (Path(archive.path).name, str(archive.path))
     assert about["phases"] == PHASES
     assert about["policy"] is None
-    assert about["notes"] == f"{archive.path}.notes.parquet"
     assert about["program"] == f"a2store {a2store.__version__}"
     assert (about["max_rows"], about["min_loss"], about["max_gap"]) == (10_000, 0.1, 0.001)
     assert list(about["palettes"]) == ["classic", "safe"]
@@ -151,9 +148,9 @@ def test_the_files_of_the_page(client: Client) -> None:
 
 
 def test_addresses_that_do_not_exist(client: Client) -> None:
-    for target in ("/nothing", "/api/nothing", "/app.js/x", "/api/runs/1/x", "/index.html", "/report/", "/download/x"):
+    for target in ("/nothing", "/api/nothing", "/app.js/x", "/api/runs/1/x", "/index.html", "/report/", "/api/notes"):
         client.get(target).refusal(404, "not_found")
-    for target in ("/report/nothing", "/download/nothing/result.csv", "/api/runs/4000000000"):
+    for target in ("/report/nothing", "/api/runs/4000000000"):
         client.get(target).refusal(404, "not_found")
     for target in ("/api/runs/x", "/api/runs/-1", "/api/runs/4294967296", "/api/runs/1.0"):
         client.get(target).refusal(400, "argument")
@@ -693,9 +690,10 @@ def test_named_queries(client: Client, archive: a2store.Archive) -> None:
     assert list(queries) == sorted(queries) == sorted(query.name for query in a2store.queries())
     required: dict[str, dict[str, Any]] = {"run_steps": {"run_id": 0}}
     asked = 0
+    parameters = {query.name: query.parameters for query in a2store.queries()}
     for name, query in queries.items():
         params = required.get(name, {})
-        missing = {each["name"] for each in query["parameters"] if each["default"] is None} - set(params)
+        missing = {each.name for each in parameters[name] if each.default is None} - set(params)
         if missing or "random(" in query["sql"]:
             continue
         answer = client.ask("/api/sql", {"name": name, "params": params})
@@ -725,7 +723,7 @@ def test_wrong_named_queries(client: Client) -> None:
 def test_the_schema(client: Client) -> None:
     schema = client.ask("/api/schema")
     tables = {table["name"]: table["columns"] for table in schema["tables"]}
-    assert list(tables) == ["runs", "steps", "annotations", "notes"]
+    assert list(tables) == ["runs", "steps", "annotations"]
     for name, columns in tables.items():
         answer = client.ask("/api/sql", {"sql": f"SELECT * FROM {name} LIMIT 0"})
         shown = [(column["name"], column["type"]) for column in answer["columns"]]
@@ -737,7 +735,6 @@ def test_the_schema(client: Client) -> None:
         assert answer["columns"][0]["type"] == function["type"], function
     for query in schema["queries"]:
         assert query["purpose"]
-        assert all(each["doc"] for each in query["parameters"] + query["columns"])
 
 
 # Downloads
@@ -784,19 +781,11 @@ def test_downloads(client: Client, archive: a2store.Archive, kind: str) -> None:
 
 
 def test_a_named_query_as_a_file(client: Client, archive: a2store.Archive) -> None:
-    url = client.ask("/api/download", {"name": "score_histogram", "params": {"width": 900}, "format": "csv"})["url"]
-    assert url.endswith("/score_histogram.csv")
-    found = pa.csv.read_csv(io.BytesIO(client.get(url).body))
+    answer = client.download({"name": "score_histogram", "params": {"width": 900}, "format": "csv"})
+    found = pa.csv.read_csv(io.BytesIO(answer.body))
     assert (
         found["num_runs"].to_pylist() == pa.table(archive.query("score_histogram", width=900))["num_runs"].to_pylist()
     )
-
-
-def test_the_address_of_a_download_works_once(client: Client) -> None:
-    url = client.ask("/api/download", {"sql": "SELECT 1 AS one", "format": "csv"})["url"]
-    assert client.send("HEAD", url).status == 405
-    assert client.get(url).body == b"one\n1\n"
-    client.get(url).refusal(404, "not_found")
 
 
 def test_wrong_downloads(client: Client) -> None:
@@ -805,190 +794,6 @@ def test_wrong_downloads(client: Client) -> None:
     client.post("/api/download", {"sql": "SELECT nope", "format": "csv"}).refusal(400, "query")
     client.post("/api/download", {"sql": "COPY runs TO 'x'", "format": "csv"}).refusal(403, "query_refused")
     client.post("/api/download", {"name": "nope", "format": "csv"}).refusal(400, "argument")
-
-
-# Notes
-
-
-def stored(path: Path) -> list[tuple[Any, ...]]:
-    """Return the notes in a file, by DuckDB."""
-    with closing(duckdb.connect()) as connection:
-        sql = "SELECT run_id, step_index, mark, note FROM read_parquet($path)"
-        return connection.execute(sql, {"path": str(path)}).fetchall()
-
-
-def shown(notes: dict[str, Any]) -> list[tuple[Any, ...]]:
-    return [(note["run_id"], note["step_index"], note["mark"], note["note"]) for note in notes["notes"]]
-
-
-@pytest.fixture(scope="module")
-def noting(archive: a2store.Archive, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
-    """A server, and the path of its notes."""
-    path = tmp_path_factory.mktemp("notes") / "my.parquet"
-    with Server(archive.path, "--notes", path) as server:
-        yield server, path
-
-
-@pytest.fixture
-def noted(noting: tuple[Server, Path]) -> Iterator[tuple[Server, Path]]:
-    """The server without notes."""
-    yield noting
-    noting[1].unlink(missing_ok=True)
-
-
-def test_notes(archive: a2store.Archive, noted: tuple[Server, Path]) -> None:
-    server, path = noted
-    client = server.client
-    assert client.ask("/api/notes") == {"path": str(path), "notes": []}
-    assert not path.exists()
-    notes = [
-        (0, 3, "!?", ""),
-        (0, 4, "", "two\nlines, and 'λ' \"</script>\""),
-        (2, 0, "mistake", "x" * 4096),
-        (7, len(archive.run(7)), "é" * 64, "the final board"),
-    ]
-    for run_id, step, mark, note in reversed(notes):
-        answer = client.put("/api/notes", {"run_id": run_id, "step_index": step, "mark": mark, "note": note})
-        assert answer.status == 200
-    assert shown(client.ask("/api/notes")) == notes == stored(path) == shown(answer.json())
-    written = [datetime.fromisoformat(note["written"]) for note in client.ask("/api/notes")["notes"]]
-    assert all(time.time() - 3600 < each.timestamp() <= time.time() + 1 for each in written)
-    assert all(later <= earlier for earlier, later in pairwise(written))
-
-    # Each run and step has one entry. A later entry replaces the earlier one.
-    client.put("/api/notes", {"run_id": 0, "step_index": 3, "mark": "", "note": "changed"})
-    client.put("/api/notes", {"run_id": 2, "step_index": 0, "mark": "", "note": ""})
-    client.put("/api/notes", {"run_id": 5, "step_index": 0, "mark": "", "note": ""})
-    notes = [(0, 3, "", "changed"), notes[1], notes[3]]
-    assert shown(client.ask("/api/notes")) == notes == stored(path)
-    sql = "SELECT n.run_id, n.step_index, mark, note FROM notes n JOIN steps s USING (run_id, step_index)"
-    assert [tuple(row) for row in client.ask("/api/sql", {"sql": f"{sql} ORDER BY 1, 2"})["rows"]] == notes[:2]
-    assert client.ask("/api/sql", {"sql": "SELECT * FROM notes"})["num_rows"] == 3
-    downloaded = read_back(client.download({"sql": "SELECT * FROM notes", "format": "parquet"}).body, "parquet")
-    assert downloaded.equals(pq.read_table(path).cast(downloaded.schema))
-    for run_id, step, *_ in notes:
-        client.put("/api/notes", {"run_id": run_id, "step_index": step, "mark": "", "note": ""})
-    assert stored(path) == []
-
-
-def test_wrong_notes(archive: a2store.Archive, noted: tuple[Server, Path]) -> None:
-    server, path = noted
-    right = {"run_id": 0, "step_index": 0, "mark": "", "note": "x"}
-    for change in (
-        {"mark": "x" * 65},
-        {"note": "x" * 4097},
-        {"run_id": -1},
-        {"run_id": 2**32},
-        {"step_index": 0.5},
-        {"step_index": None},
-        {"mark": None},
-        {"path": "x"},
-    ):
-        server.client.put("/api/notes", right | change).refusal(400, "argument")
-    for name in right:
-        server.client.put("/api/notes", {key: right[key] for key in right if key != name}).refusal(400, "argument")
-    server.client.put("/api/notes", right | {"run_id": POOL + 2}).refusal(404, "not_found")
-    beyond = len(archive.run(0)) + 1
-    for step in (beyond, 2**32 - 1):
-        message = server.client.put("/api/notes", right | {"step_index": step}).refusal(404, "not_found")
-        assert f"expected 0 to {beyond - 1} in run 0, found {step}" in message
-    assert not path.exists()
-
-
-def test_two_servers_that_write_lose_no_note(archive: a2store.Archive, tmp_path: Path) -> None:
-    path = tmp_path / "my.parquet"
-    with Server(archive.path, "--notes", path) as first, Server(archive.path, "--notes", path) as second:
-        failed = []
-
-        def write(server: Server, part: int) -> None:
-            for step in range(20):
-                body = {"run_id": part, "step_index": step, "mark": str(part), "note": f"{part}.{step}"}
-                answer = server.client.put("/api/notes", body)
-                if answer.status != 200:
-                    failed.append(answer.body)
-
-        writers = [threading.Thread(target=write, args=((first, second)[part % 2], part)) for part in range(4)]
-        for writer in writers:
-            writer.start()
-        for writer in writers:
-            writer.join(HANGS)
-        assert failed == []
-        expected = [(part, step, str(part), f"{part}.{step}") for part in range(4) for step in range(20)]
-        assert stored(path) == expected
-        assert shown(first.client.ask("/api/notes")) == shown(second.client.ask("/api/notes")) == expected
-
-
-def test_a_file_of_notes_with_other_content(archive: a2store.Archive, tmp_path: Path) -> None:
-    pq.write_table(pa.table({"run_id": [1]}), tmp_path / "other.parquet")
-    (tmp_path / "text.parquet").write_text("no Parquet file")
-    for name in ("other.parquet", "text.parquet"):
-        before = (tmp_path / name).read_bytes()
-        done = run_command("view", archive.path, "--no-browser", "--notes", tmp_path / name, status=1)
-        assert name in done.stderr
-        assert "token" not in done.stdout
-        assert (tmp_path / name).read_bytes() == before
-
-
-def test_a_file_of_notes_that_another_program_replaces(noted: tuple[Server, Path]) -> None:
-    server, path = noted
-    client = server.client
-    right = {"run_id": 0, "step_index": 0, "mark": "!", "note": ""}
-    pq.write_table(pa.table({"run_id": [1]}), path)
-    foreign = path.read_bytes()
-    for answer in (client.put("/api/notes", right), client.get("/api/notes")):
-        assert path.name in answer.refusal(500, "damaged")
-    # All other requests still work.
-    for target in ("/api/archive", "/api/runs/0", "/api/schema"):
-        assert client.get(target).status == 200
-    assert client.ask("/api/runs", {"limit": 1})["rows"]
-    assert client.ask("/api/sql", {"sql": "SELECT 1 AS x"})["rows"] == [[1]]
-    assert path.read_bytes() == foreign
-    path.unlink()
-    assert client.put("/api/notes", right).status == 200
-
-
-REWRITTEN = {
-    "note, written, mark, step_index::BIGINT AS step_index, run_id::BIGINT AS run_id": None,
-    "* REPLACE (run_id + 1 AS run_id), 7 AS more": None,
-    "* REPLACE (NULL::VARCHAR AS mark)": "mark",
-    "* REPLACE (-1 AS step_index)": "step_index",
-    "* REPLACE (5000000000 AS run_id)": "run_id",
-    "* EXCLUDE (written)": "written",
-}
-"""Columns of a file of notes that DuckDB writes, and a word of the message if these are no notes."""
-
-
-@pytest.mark.parametrize("columns", REWRITTEN)
-def test_notes_that_duckdb_writes(noted: tuple[Server, Path], columns: str) -> None:
-    server, path = noted
-    client = server.client
-    before = client.put("/api/notes", {"run_id": 1, "step_index": 2, "mark": "!", "note": "é"}).json()["notes"]
-    other = path.with_name("other.parquet")
-    with closing(duckdb.connect()) as connection:
-        connection.execute(f"COPY (SELECT {columns} FROM read_parquet('{path}')) TO '{other}' (FORMAT parquet)")
-    foreign = other.read_bytes()
-    other.replace(path)
-    right = {"run_id": 3, "step_index": 0, "mark": "", "note": "x"}
-    word = REWRITTEN[columns]
-    if word is None:
-        notes = client.ask("/api/notes")["notes"]
-        assert [note | {"run_id": 1} for note in notes] == before
-        assert client.put("/api/notes", right).status == 200
-        assert [note[2:] for note in stored(path)] == [("!", "é"), ("", "x")]
-    else:
-        assert word in client.get("/api/notes").refusal(500, "damaged")
-        assert word in client.put("/api/notes", right).refusal(500, "damaged")
-        assert path.read_bytes() == foreign
-
-
-def test_a_pipe_is_no_file_of_notes(archive: a2store.Archive, noted: tuple[Server, Path], tmp_path: Path) -> None:
-    server, path = noted
-    os.mkfifo(path)
-    server.client.get("/api/notes").refusal(400, "argument")
-    server.client.put("/api/notes", {"run_id": 0, "step_index": 0, "mark": "!", "note": ""}).refusal(400, "argument")
-    assert server.client.ask("/api/sql", {"sql": "SELECT 1 AS x"})["num_rows"] == 1
-    run_command("view", archive.path, "--no-browser", "--notes", path, status=2)
-    run_command("view", archive.path, "--no-browser", "--notes", tmp_path, status=2)
 
 
 # Events and commits
@@ -1049,17 +854,6 @@ def test_files_that_are_replaced(growing: tuple[Path, list[Path]]) -> None:
                 pass
         assert client.ask("/api/runs/3")["positions"] == before
         assert client.ask("/api/runs", {"limit": 500})["total"] == 12
-
-
-def test_notes_of_another_server_are_announced(growing: tuple[Path, list[Path]]) -> None:
-    path, _ = growing
-    with Server(path) as server, Server(path) as other, Events(server.client) as events:
-        assert events.next()[0] == "archive"
-        for step in range(3):
-            other.client.put("/api/notes", {"run_id": 1, "step_index": step, "mark": "!", "note": ""})
-            while len(server.client.ask("/api/notes")["notes"]) <= step:
-                events.next_of("notes")
-            assert events.next_of("notes") == {}
 
 
 # The report
@@ -1139,7 +933,7 @@ def test_a_dropped_request_ends_its_statement(archive: a2store.Archive) -> None:
 
 
 def test_a_hundred_requests_at_once(client: Client, archive: a2store.Archive) -> None:
-    targets = ["/api/archive", "/api/runs/1", "/api/schema", "/", "/api/notes"]
+    targets = ["/api/archive", "/api/runs/1", "/api/schema", "/", "/app.js"]
     answers: list[int] = []
 
     def ask(number: int) -> None:
@@ -1218,7 +1012,7 @@ LEGAL = [0b1101, 0b0000, 0b1010, 0b1110]
 """The legal moves on these boards."""
 
 
-def test_a_policy(archive: a2store.Archive, tmp_path: Path) -> None:
+def test_a_policy(archive: a2store.Archive) -> None:
     calls: list[tuple[Array, Array]] = []
 
     def linear(tokens: Array, legal: Array) -> Array:
@@ -1226,7 +1020,7 @@ def test_a_policy(archive: a2store.Archive, tmp_path: Path) -> None:
         values: Array = tokens.sum(1, dtype="f4")[:, None] + np.arange(4, dtype="f4") / 10
         return values
 
-    with archive.view(linear, open_browser=False, notes=tmp_path / "n.parquet") as view:
+    with archive.view(linear, open_browser=False) as view:
         client = Client(view.url)
         assert client.ask("/api/archive")["policy"] == "linear"
         found = client.ask("/api/policy", {"boards": BOARDS})
@@ -1382,15 +1176,12 @@ def test_views_side_by_side(archive: a2store.Archive, growing: tuple[Path, list[
     assert second.closed
 
 
-def test_wrong_views(archive: a2store.Archive, tmp_path: Path) -> None:
+def test_wrong_views(archive: a2store.Archive) -> None:
     with archive.view(open_browser=False) as view:
         with pytest.raises(OSError, match="in use"):
             archive.view(open_browser=False, port=Client(view.url).port)
         with pytest.raises(TypeError, match="policy: expected a function, found int"):
             archive.view(3, open_browser=False)  # type: ignore[arg-type]
-        (tmp_path / "notes.parquet").write_text("no notes")
-        with pytest.raises(a2store.DecodeError, match="notes"):
-            archive.view(open_browser=False, notes=tmp_path / "notes.parquet")
         assert Client(view.url).ask("/api/archive")["num_runs"] == POOL + 2
 
 

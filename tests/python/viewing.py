@@ -181,9 +181,6 @@ class Client:
     def post(self, target: str, body: Any, **headers: str | None) -> Answer:
         return self.send("POST", target, body, **headers)
 
-    def put(self, target: str, body: Any, **headers: str | None) -> Answer:
-        return self.send("PUT", target, body, **headers)
-
     def ask(self, target: str, body: Any = None) -> Any:
         """Return the content of an answer that is not a refusal. A request with a body uses POST."""
         answer = self.get(target) if body is None else self.post(target, body)
@@ -192,7 +189,7 @@ class Client:
 
     def download(self, body: Any) -> Answer:
         """Return a result as a file."""
-        answer = self.get(self.ask("/api/download", body)["url"])
+        answer = self.post("/api/download", body)
         assert answer.status == 200
         return answer
 

@@ -1,13 +1,13 @@
 """A critic of 2048 positions: it predicts which of the largest tiles a game will finally reach.
 
-It has three independent parts. ``embed_session`` embeds every step with any encoder. ``CriticData`` serves batches with
-labels, which are run outcomes. ``CriticHead`` is a small network, and ``fit`` trains it. The commands are
+It has three independent parts. ``embed`` computes an embedding of every step with any encoder. ``CriticData`` serves
+batches with labels, which are run outcomes. ``CriticHead`` is a small network, and ``fit`` trains it. The commands are
 ``a2store critic embed`` and ``train``. docs/critic.md lists files, shapes and formulas.
 
 PyTorch is imported on first use. Embedding with a NumPy encoder, the metrics and the configuration do not need it.
 
->>> from a2store.critic import CriticData, CriticHead, embed_session
->>> report = embed_session("session", lambda tokens: tokens.astype("float32"))
+>>> from a2store.critic import CriticData, CriticHead, embed
+>>> report = embed("session", lambda tokens: tokens.astype("float32"))
 >>> train, val = CriticData("session", use_embeddings=True, thresholds=(1024, 2048)).split()
 >>> head = CriticHead(train.dim, len(train.thresholds))
 >>> embedding, labels = next(iter(train))
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .config import Config, ConfigError, load_config
     from .data import CriticData, highest_tiles
-    from .embed import EmbedReport, embed_session, embed_table
+    from .embedding import EmbedReport, embed
     from .encoder import load_encoder
     from .head import CriticHead, TokenCritic
     from .metrics import auc, brier, calibration, evaluate
@@ -43,8 +43,7 @@ __all__ = [
     "auc",
     "brier",
     "calibration",
-    "embed_session",
-    "embed_table",
+    "embed",
     "evaluate",
     "fit",
     "highest_tiles",
@@ -56,7 +55,7 @@ __all__ = [
 _MODULES = {
     "config": ("Config", "ConfigError", "load_config"),
     "data": ("CriticData", "highest_tiles"),
-    "embed": ("EmbedReport", "embed_session", "embed_table"),
+    "embedding": ("EmbedReport", "embed"),
     "encoder": ("load_encoder",),
     "head": ("CriticHead", "TokenCritic"),
     "model": ("load_critic",),

@@ -70,7 +70,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
 
 def _embed(options: argparse.Namespace) -> int:
     """Embed every step of sessions into their folders; continue an interrupted run."""
-    from .embed import embed_session
+    from .embedding import embed
 
     # SIGTERM keeps the work done so far, like SIGINT.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -82,7 +82,7 @@ def _embed(options: argparse.Namespace) -> int:
 
         load_weights(encoder, options.weights)  # type: ignore[arg-type]
     for session in options.sessions:
-        report = embed_session(
+        report = embed(
             session,
             encoder,
             pooling=options.pooling,

@@ -47,8 +47,7 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[Observations, npt.NDArray[Any], np
 
     - ``num_envs``: the number of games, in ``1..=2**24``.
     - ``autoreset_mode``: when the game after a finished one begins. ``"NextStep"``: in the next step, which ignores the
-      action for that game. ``"SameStep"``: in the same step. ``"Disabled"``: when ``reset`` is called with
-      ``options={"reset_mask": mask}``.
+      action for that game. ``"SameStep"``: in the same step.
     - ``illegal``: the effect of an illegal action: ``"ignore"`` it, ``"truncate"`` its game, or ``"raise"``
       ``ValueError``.
     - ``max_episode_steps``: truncates games after this many steps, at least 1; ``None`` = no limit. Illegal actions do
@@ -82,6 +81,8 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[Observations, npt.NDArray[Any], np
         if max_episode_steps is not None:
             max_episode_steps = integer("max_episode_steps", max_episode_steps, 1)
         self.autoreset_mode = AutoresetMode(autoreset_mode)
+        if self.autoreset_mode == AutoresetMode.DISABLED:
+            raise ValueError("autoreset_mode: expected NextStep or SameStep, found Disabled")
         self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
         self.num_envs = num_envs
         self.single_observation_space = Box(0, 15, (16,), np.uint8)
@@ -96,14 +97,13 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[Observations, npt.NDArray[Any], np
         self._is_seeded = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observations, Infos]:
-        """Begin all games, or some of them; return (observations, infos), which the class describes.
+        """Begin all games; return (observations, infos), which the class describes.
 
         - ``seed``: begins the first games of this seed, in ``0..2**64``; ``None`` = the next games. The first call
           without a seed draws one.
-        - ``options``: ``{"reset_mask": mask}`` begins only the games that ``mask``, shape (n,), bool, selects.
-          ``None`` = all.
+        - ``options``: no meaning here.
 
-        Raises ``ValueError`` for a mask of another shape or type, and for a mask with a seed.
+        Raises ``ValueError`` for a seed out of range.
 
         >>> from a2store.selfplay.gym import GymVectorEnv
         >>> observations, infos = GymVectorEnv(2).reset(seed=1)
@@ -112,19 +112,14 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[Observations, npt.NDArray[Any], np
         """
         if seed is not None:
             seed = integer("seed", seed, 0)
-        mask = None if options is None else options.get("reset_mask")
-        if mask is not None:
-            if seed is not None:
-                raise ValueError("seed: expected none with a reset_mask, because a seed applies to all games")
-            self._check_mask(mask)
         if seed is not None or not self._is_seeded:
             super().reset(seed=seed)
             drawn = int(self.np_random.integers(2**63)) if seed is None else seed
             self._env.reset(drawn)
             self._is_seeded = True
         else:
-            self._env.restart(np.ones(self.num_envs, bool) if mask is None else mask)
-        self._done = np.zeros(self.num_envs, bool) if mask is None else self._done & ~mask
+            self._env.restart(np.ones(self.num_envs, bool))
+        self._done = np.zeros(self.num_envs, bool)
         return self._env.tokens(), self._infos()
 
     def step(self, actions: npt.NDArray[Any]) -> tuple[Observations, npt.NDArray[np.float64], Bools, Bools, Infos]:
@@ -134,8 +129,8 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[Observations, npt.NDArray[Any], np
 
         - ``actions``: shape (n,), integers, 0 to 3 in the order UDLR.
 
-        Raises ``TypeError`` unless the actions are n integers. Raises ``ValueError`` for other moves, for an illegal
-        one with ``illegal="raise"``, and in mode ``"Disabled"`` if a game is over.
+        Raises ``TypeError`` unless the actions are n integers. Raises ``ValueError`` for other moves, and for an
+        illegal one with ``illegal="raise"``.
 
         >>> from a2store.selfplay.gym import GymVectorEnv
         >>> env = GymVectorEnv(2)
@@ -145,8 +140,6 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[Observations, npt.NDArray[Any], np
         """
         actions = np.asarray(actions)
         before = self._done
-        if self.autoreset_mode == AutoresetMode.DISABLED and before.any():
-            raise ValueError(f"games {np.flatnonzero(before).tolist()} are over: reset them by options['reset_mask']")
         # Games that begin in this step are replaced, so any legal move works for them.
         illegal = self._illegal_actions(actions) & ~before
         if self._illegal == "raise" and illegal.any():
@@ -189,10 +182,6 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[Observations, npt.NDArray[Any], np
             raise ValueError("actions: expected 0 to 3")
         legal: Bools = np.take_along_axis(self._legal, actions[:, None].astype(np.intp), axis=1)[:, 0]
         return ~legal
-
-    def _check_mask(self, mask: object) -> None:
-        if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
-            raise ValueError(f"options['reset_mask']: expected an array of bools of shape ({self.num_envs},)")
 
     def _values(self) -> Infos:
         self._legal = self._env.legal()

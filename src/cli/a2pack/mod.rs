@@ -6,19 +6,34 @@
 //!
 //! | file | owns |
 //! | --- | --- |
-//! | `command.rs` | the entry points, and the choice of the subcommand |
 //! | `args.rs` | arguments and help texts |
 //! | `actions.rs` | the subcommands |
 //! | `print.rs` | stats and runs as text and as JSON |
 
 mod actions;
 mod args;
-mod command;
 mod print;
 
-pub use command::a2pack;
-#[cfg(feature = "python")]
-pub(crate) use command::run;
+use super::exit::conclude;
+use super::shell;
+use args::{PackCli, PackCommand};
+use std::ffi::OsString;
+
+/// Runs `a2pack` with these arguments, and returns the exit status. The first argument is the command's name.
+pub fn a2pack(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
+    conclude("a2pack", args, |cli: PackCli| {
+        let quiet = cli.quiet;
+        match cli.command {
+            PackCommand::Pack(args) => actions::pack(&args, quiet),
+            PackCommand::Validate(args) => actions::validate(&args, quiet),
+            PackCommand::Stats(args) => actions::stats(&args, quiet),
+            PackCommand::ToJsonl(args) => actions::to_jsonl(&args, quiet),
+            PackCommand::Extract(args) => actions::extract(&args),
+            PackCommand::Inspect(args) => actions::inspect(&args),
+            PackCommand::Completions(args) => shell::completions::<PackCli>(&args),
+        }
+    })
+}
 
 #[cfg(test)]
 mod tests;

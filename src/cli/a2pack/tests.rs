@@ -1,4 +1,4 @@
-use super::command::run;
+use super::a2pack as run;
 use crate::{Board, Move, PackReader, Run, RunFormat, RunMeta, encode_run};
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! The description of the archive for pages.
 
-use super::explorer::{Explorer, MAX_ROWS};
+use super::explorer::{Explorer, MAX_ROWS, limits};
 use super::failure::Answer;
 use super::request::blocking;
 use crate::explore::page::{MAX_GAP, MIN_LOSS, palettes};
@@ -16,8 +16,7 @@ pub(super) async fn archive(State(explorer): State<Arc<Explorer>>) -> Answer<Val
     blocking(move |cancel| {
         let archive = explorer.archive();
         let sql = "SELECT engine FROM runs GROUP BY engine ORDER BY engine NULLS LAST";
-        let engines: Vec<Value> =
-            json_rows(&read(&archive, sql, &explorer.limits(), cancel)?)?.into_iter().flatten().collect();
+        let engines: Vec<Value> = json_rows(&read(&archive, sql, &limits(), cancel)?)?.into_iter().flatten().collect();
         let path = archive.path();
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
         let models: Vec<String> = archive.annotations().into_iter().map(|model| model.model).collect();
@@ -31,7 +30,6 @@ pub(super) async fn archive(State(explorer): State<Arc<Explorer>>) -> Answer<Val
             "engines": engines,
             "models": models,
             "policy": explorer.policy.as_ref().map(|policy| policy.name()),
-            "notes": explorer.notes.as_ref().map(|notes| notes.path().to_string_lossy()),
             "program": concat!("a2store ", env!("CARGO_PKG_VERSION")),
             "max_rows": MAX_ROWS,
             "min_loss": short(MIN_LOSS),

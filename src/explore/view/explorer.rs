@@ -1,17 +1,15 @@
-//! The state that all requests share: the archive and its events, the limits of queries, and the policy.
+//! The state that all requests share: the archive, the limits of queries, and the policy.
 
-use super::cache::{CachedReport, LastOrder, WaitingFiles, lock};
 use super::failure::Failure;
-use super::notes_file::Notes;
+use super::reports::CachedReport;
 use crate::archive::Archive;
 use crate::board::WideBoard;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::query::QueryOptions;
 use axum::http::StatusCode;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 /// The maximum number of rows in a response.
 pub(super) const MAX_ROWS: u64 = 10_000;
@@ -36,14 +34,11 @@ pub(crate) trait LivePolicy: Send + Sync {
 
 /// The state of a server.
 pub(super) struct Explorer {
-    archive: Mutex<Archive>,
-    pub(super) notes: Option<Notes>,
+    /// The archive at the newest version that the view knows. Open pages wait for its changes.
+    pub(super) archive: watch::Sender<Archive>,
     pub(super) policy: Option<Arc<dyn LivePolicy>>,
     pub(super) timeout: Duration,
-    pub(super) files: Mutex<WaitingFiles>,
     pub(super) reports: Mutex<Vec<CachedReport>>,
-    pub(super) runs: Mutex<LastOrder>,
-    pub(super) events: broadcast::Sender<Event>,
     queries: Arc<Semaphore>,
     /// Downloads are counted apart from statements, because a slow client takes long.
     pub(super) downloads: Arc<Semaphore>,
@@ -51,44 +46,22 @@ pub(super) struct Explorer {
     pub(super) policy_turn: Arc<Semaphore>,
 }
 
-/// An event for open pages.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Event {
-    Archive,
-    Notes,
-}
-
 impl Explorer {
-    pub(super) fn new(
-        archive: Archive,
-        notes: Option<PathBuf>,
-        policy: Option<Arc<dyn LivePolicy>>,
-        timeout: Duration,
-    ) -> Result<Explorer> {
-        if let Some(path) = &notes
-            && archive.contains(path)?
-        {
-            return Err(Error::argument("notes", "a file outside of the archive", path.display()));
-        }
-        let notes = notes.or_else(|| Notes::path_beside(&archive)).map(|path| Notes::new(&path)).transpose()?;
-        Ok(Explorer {
-            archive: Mutex::new(archive),
-            notes,
+    pub(super) fn new(archive: Archive, policy: Option<Arc<dyn LivePolicy>>, timeout: Duration) -> Explorer {
+        Explorer {
+            archive: watch::Sender::new(archive),
             policy,
             timeout,
-            files: Mutex::default(),
             reports: Mutex::default(),
-            runs: Mutex::default(),
-            events: broadcast::Sender::new(16),
             queries: Arc::new(Semaphore::new(MAX_QUERIES)),
             downloads: Arc::new(Semaphore::new(MAX_QUERIES)),
             policy_turn: Arc::new(Semaphore::new(1)),
-        })
+        }
     }
 
     /// Returns the archive at the newest version that the view knows.
     pub(super) fn archive(&self) -> Archive {
-        lock(&self.archive).clone()
+        self.archive.borrow().clone()
     }
 
     /// Reads the newest version of the archive. If it is new, notifies open pages.
@@ -97,15 +70,9 @@ impl Explorer {
         let known = archive.version();
         archive.refresh()?;
         if archive.version() != known {
-            *lock(&self.archive) = archive;
-            _ = self.events.send(Event::Archive);
+            self.archive.send_replace(archive);
         }
         Ok(())
-    }
-
-    /// Notifies open pages that the notes changed.
-    pub(super) fn notes_changed(&self) {
-        _ = self.events.send(Event::Notes);
     }
 
     /// Waits until another statement may run, and returns its permit.
@@ -126,19 +93,9 @@ impl Explorer {
         };
         permit.ok().and_then(Result::ok).ok_or_else(busy)
     }
+}
 
-    /// Returns the query options with the limits of a statement.
-    #[allow(clippy::unused_self)] // A method like `options_of`, which needs the notes.
-    pub(super) fn limits(&self) -> QueryOptions {
-        QueryOptions::default().with_time_limit(QUERY_TIME).with_memory_limit(QUERY_BYTES)
-    }
-
-    /// Returns the query options of a user's statement. They have the table `notes` if the statement may name
-    /// it.
-    pub(super) fn options_of(&self, sql: &str) -> Result<QueryOptions> {
-        match self.notes.as_ref().filter(|_| sql.to_ascii_lowercase().contains("notes")) {
-            Some(notes) => Ok(self.limits().with_table("notes", notes.table()?)),
-            None => Ok(self.limits()),
-        }
-    }
+/// Returns the query options with the limits of a statement.
+pub(super) fn limits() -> QueryOptions {
+    QueryOptions::default().with_time_limit(QUERY_TIME).with_memory_limit(QUERY_BYTES)
 }

@@ -1,6 +1,6 @@
 //! A run with its positions and predictions, the details of predictions, and the values of the live policy.
 
-use super::explorer::Explorer;
+use super::explorer::{Explorer, limits};
 use super::failure::{Answer, Failure};
 use super::request::{Body, Parts, blocking};
 use crate::board::{Board, WideBoard};
@@ -35,7 +35,7 @@ pub(super) async fn game(State(explorer): State<Arc<Explorer>>, Parts(run_id): P
         ];
         let sql = format!("SELECT {}, version FROM runs WHERE run_id = {run_id}", info.join(", "));
         let none = || Failure::not_found(format!("run {run_id}: no such run in version {}", archive.version()));
-        let mut info = objects(&read(&archive, &sql, &explorer.limits(), cancel)?)?.pop().ok_or_else(none)?;
+        let mut info = objects(&read(&archive, &sql, &limits(), cancel)?)?.pop().ok_or_else(none)?;
         let added_in = info.remove("version");
         let mut answer = replay_json(&archive.replay(run_id, cancel)?);
         answer["version"] = archive.version().into();
@@ -70,7 +70,7 @@ pub(super) async fn annotations(
             let message = format!("to: expected at least {from} and at most {MAX_STEPS} more, found {to}");
             return Err(Failure::bad_request(message));
         }
-        let rows = predictions(&explorer.archive(), run_id, from..to, &explorer.limits(), cancel)?;
+        let rows = predictions(&explorer.archive(), run_id, from..to, &limits(), cancel)?;
         Ok(Json(json!({ "rows": rows })))
     })
     .await

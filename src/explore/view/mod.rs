@@ -1,8 +1,8 @@
 //! The explorer: a server for one browser on the same machine, and the page that it serves.
 //!
 //! The entry point is `View::start`. The server checks each request: it needs the token of this start and a
-//! host name of this machine, and its origin must not be another site. The server reads the archive, and writes
-//! only the notes and their lock file. A dropped request cancels its work.
+//! host name of this machine, and its origin must not be another site. The server only reads the archive. A dropped
+//! request cancels its work.
 //!
 //! | file | owns |
 //! | --- | --- |
@@ -11,28 +11,22 @@
 //! | `routes.rs` | the function that handles each address; the files of the page, which `../web/` builds |
 //! | `request.rs`, `failure.rs` | bodies and cancellation of requests; rejected and failed requests |
 //! | `explorer.rs` | shared state: the archive, and the limits of queries |
-//! | `cache.rs` | results that are kept between requests: an order of runs, reports, files that wait for their download |
-//! | `about.rs`, `events.rs` | the description of the archive; events of new versions and changed notes |
+//! | `about.rs`, `events.rs` | the description of the archive; events of new versions |
 //! | `runs.rs` | the list of runs |
 //! | `game.rs`, `positions.rs` | a run with its positions; the places where a position occurs |
 //! | `statement.rs`, `sql.rs` | the statement or named query of a request; its rows |
 //! | `catalog.rs` | the names that statements can use: tables, functions, named queries |
 //! | `downloads.rs` | results as files |
-//! | `notes.rs`, `notes_file.rs` | the notes of the user; their Parquet file beside the archive |
 //! | `reports.rs` | the report as a page |
 
 mod about;
 mod access;
-mod cache;
 mod catalog;
 mod downloads;
 mod events;
 mod explorer;
 mod failure;
 mod game;
-
-mod notes;
-mod notes_file;
 mod positions;
 mod reports;
 mod request;

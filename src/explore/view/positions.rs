@@ -1,6 +1,6 @@
 //! The places where a position occurs, the moves that were played there, and the positions that followed.
 
-use super::explorer::Explorer;
+use super::explorer::{Explorer, limits};
 use super::failure::{Answer, Failure};
 use super::game::parse_board;
 use super::request::{Body, blocking};
@@ -8,7 +8,7 @@ use crate::archive::Archive;
 use crate::board::{Move, WideBoard};
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use crate::explore::rows::{collect, objects};
+use crate::explore::rows::objects;
 use crate::query::{QueryOptions, SavedQuery, ScalarValue};
 use axum::Json;
 use axum::extract::State;
@@ -41,7 +41,7 @@ pub(super) async fn position(State(explorer): State<Arc<Explorer>>, Body(request
     let state = Arc::clone(&explorer);
     blocking(move |cancel| {
         let started = Instant::now();
-        let (archive, options) = (state.archive(), state.limits());
+        let (archive, options) = (state.archive(), limits());
         let ask = |name: &str, limit: Option<u64>| ask(&archive, name, board, limit, &options, cancel);
         let moves = ask("position_moves", None)?;
         let places = ask("position_places", Some(limit))?;
@@ -82,7 +82,7 @@ fn ask(
         ("tile_65536_mask".to_owned(), ScalarValue::from(u64::from(board.tile_65536_mask()))),
     ]);
     params.extend(limit.map(|limit| ("limit".to_owned(), ScalarValue::from(limit))));
-    objects(&collect(&archive.query_unless_cancelled(&query, params, options, cancel)?, cancel)?)
+    objects(&archive.query_unless_cancelled(&query, params, options, cancel)?.rows(cancel)?)
 }
 
 fn hex(board: WideBoard) -> String {

@@ -3,7 +3,7 @@
 use super::access::{Access, guard};
 use super::explorer::Explorer;
 use super::failure::Failure;
-use super::{about, catalog, downloads, events, game, notes, positions, reports, runs, sql};
+use super::{about, catalog, downloads, events, game, positions, reports, runs, sql};
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{Method, StatusCode, Uri};
@@ -30,10 +30,7 @@ pub(super) fn router(explorer: Arc<Explorer>, access: Arc<Access>) -> Router {
         .route("/api/position", post(positions::position))
         .route("/api/sql", post(sql::rows))
         .route("/api/schema", get(catalog::schema))
-        .route("/api/download", post(downloads::prepare))
-        // The address works once, and a HEAD request would use it up.
-        .route("/download/{id}/{name}", get(downloads::download).head(wrong_method))
-        .route("/api/notes", get(notes::list).put(notes::change))
+        .route("/api/download", post(downloads::download))
         .route("/api/report", post(reports::report))
         .route("/report/{key}", get(reports::page))
         .fallback(unknown)

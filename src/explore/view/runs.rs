@@ -1,23 +1,17 @@
 //! The list of runs, filtered and sorted, in pages.
 
-use super::cache::lock;
-use super::explorer::Explorer;
+use super::explorer::{Explorer, limits};
 use super::failure::{Answer, Failure};
-use super::notes_file::Notes;
 use super::request::{Body, blocking};
 use crate::archive::Archive;
-use crate::cancellation::CancellationToken;
 use crate::error::Result;
 use crate::explore::rows::{objects, read};
-use crate::query::QueryOptions;
+use crate::query::json_rows;
 use crate::report::check_condition;
-use arrow::array::AsArray;
-use arrow::datatypes::UInt32Type;
 use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
-use std::collections::HashMap;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -95,81 +89,44 @@ impl Filter {
 }
 
 impl Request {
-    /// Returns the ids of all requested runs, in order. Runs with equal values are sorted by id. Nulls are last in both
-    /// directions.
-    fn order(
-        &self,
-        archive: &Archive,
-        sort: &str,
-        options: &QueryOptions,
-        cancel: &CancellationToken,
-    ) -> Result<Vec<u32>> {
+    /// Returns the condition of the requested runs in SQL.
+    fn filter(&self, archive: &Archive) -> Result<String> {
         let mut conditions = self.filter.conditions();
         if !self.condition.trim().is_empty() {
-            check_condition(archive, &self.condition, "a list of runs", options)?;
+            check_condition(archive, &self.condition, "a list of runs", &limits())?;
             conditions.push(format!("(\n{}\n)", self.condition));
         }
-        let filter = if conditions.is_empty() { "true".to_owned() } else { conditions.join(" AND ") };
-        let direction = if self.descending { "DESC" } else { "ASC" };
-        let keys = match sort {
-            "run_id" => format!("run_id {direction}"),
-            other => format!("{other} {direction} NULLS LAST, run_id {direction}"),
-        };
-        let rows = read(archive, &format!("SELECT run_id FROM runs WHERE {filter} ORDER BY {keys}"), options, cancel)?;
-        Ok(rows.column(0).as_primitive::<UInt32Type>().values().to_vec())
+        Ok(if conditions.is_empty() { "true".to_owned() } else { conditions.join(" AND ") })
     }
 }
 
+/// Returns a page of the list. Runs with equal values are sorted by id, and nulls are last in both directions.
 pub(super) async fn runs(State(explorer): State<Arc<Explorer>>, Body(request): Body<Request>) -> Answer<Value> {
     let _permit = explorer.permit().await?;
-    let state = Arc::clone(&explorer);
+    let archive = explorer.archive();
     blocking(move |cancel| {
         let started = Instant::now();
-        let archive = state.archive();
-        if request.limit > MAX_RUNS {
-            return Err(Failure::bad_request(format!("limit: expected at most {MAX_RUNS}, found {}", request.limit)));
+        // Ids of runs have 32 bits.
+        let (offset, limit) = (request.offset.min(1 << 32), request.limit);
+        if limit > MAX_RUNS {
+            return Err(Failure::bad_request(format!("limit: expected at most {MAX_RUNS}, found {limit}")));
         }
         let sort = request.sort.as_deref().unwrap_or("run_id");
         if !COLUMNS.contains(&sort) {
             return Err(Failure::bad_request(format!("sort: expected one of {}, found {sort:?}", COLUMNS.join(", "))));
         }
-        let options = state.options_of(&request.condition)?;
-        // A condition may name the notes.
-        let notes = state.notes.as_ref().map(Notes::stamp);
-        let choice = (archive.version(), &request.filter, &request.condition, sort, request.descending, notes);
-        let key = format!("{choice:?}");
-        let last = lock(&state.runs).clone().filter(|(known, _)| *known == key);
-        let order = match last {
-            Some((_, order)) => order,
-            None => {
-                let order: Arc<[u32]> = request.order(&archive, sort, &options, cancel)?.into();
-                *lock(&state.runs) = Some((key, Arc::clone(&order)));
-                order
-            }
-        };
-        let from = usize::try_from(request.offset).unwrap_or(usize::MAX).min(order.len());
-        let page = &order[from..(from + request.limit as usize).min(order.len())];
-        let rows = rows_of(&archive, page, &state.limits(), cancel)?;
+        let filter = request.filter(&archive)?;
+        let direction = if request.descending { "DESC" } else { "ASC" };
+        let columns = COLUMNS.join(", ");
+        let page = format!(
+            "SELECT {columns} FROM runs WHERE {filter} ORDER BY {sort} {direction} NULLS LAST, run_id {direction} \
+             LIMIT {limit} OFFSET {offset}"
+        );
+        let rows = objects(&read(&archive, &page, &limits(), cancel)?)?;
+        let total = format!("SELECT count(*) FROM runs WHERE {filter}");
+        let total = json_rows(&read(&archive, &total, &limits(), cancel)?)?.concat();
         let seconds = started.elapsed().as_secs_f64();
-        Ok(Json(json!({ "version": archive.version(), "total": order.len(), "seconds": seconds, "rows": rows })))
+        Ok(Json(json!({ "version": archive.version(), "total": total.first(), "seconds": seconds, "rows": rows })))
     })
     .await
-}
-
-/// Returns the rows of these runs, in their order.
-fn rows_of(
-    archive: &Archive,
-    run_ids: &[u32],
-    options: &QueryOptions,
-    cancel: &CancellationToken,
-) -> Result<Vec<Map<String, Value>>> {
-    let (Some(first), Some(last)) = (run_ids.iter().min(), run_ids.iter().max()) else { return Ok(Vec::new()) };
-    let ids = run_ids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-    let columns = COLUMNS.join(", ");
-    // The range skips row groups, which a long list of ids does not.
-    let sql = format!("SELECT {columns} FROM runs WHERE run_id BETWEEN {first} AND {last} AND run_id IN ({ids})");
-    let rows = objects(&read(archive, &sql, options, cancel)?)?;
-    let mut rows: HashMap<u64, Map<String, Value>> =
-        rows.into_iter().filter_map(|row| Some((row["run_id"].as_u64()?, row))).collect();
-    Ok(run_ids.iter().filter_map(|&id| rows.remove(&id.into())).collect())
 }

@@ -14,7 +14,6 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -39,8 +38,6 @@ pub(crate) struct ViewOptions {
     pub(crate) token: Option<String>,
     /// Whether the view shows new versions as they are committed.
     pub(crate) follows: bool,
-    /// The notes file; `None` = a file beside the archive, if the archive is in a folder.
-    pub(crate) notes: Option<PathBuf>,
     /// A policy whose values are shown beside the engine's values.
     pub(crate) policy: Option<Arc<dyn LivePolicy>>,
     /// The maximum time to receive a request, and the maximum time that a request waits for its turn.
@@ -60,7 +57,7 @@ impl ViewOptions {
         let invalid = || Error::argument(SECONDS, "0.01 to 3600", format!("{:?}", given.clone().unwrap_or_default()));
         let timeout = Duration::from_secs_f64(seconds.ok_or_else(invalid)?);
         let token = std::env::var_os("A2STORE_VIEW_TOKEN").map(|token| token.to_string_lossy().into_owned());
-        Ok(ViewOptions { port: 0, token, follows: true, notes: None, policy: None, timeout })
+        Ok(ViewOptions { port: 0, token, follows: true, policy: None, timeout })
     }
 }
 
@@ -92,16 +89,16 @@ impl View {
             let address = listener.local_addr().map_err(Error::from)?;
             (address, TcpListener::from_std(listener).map_err(Error::from)?)
         };
-        let explorer = Arc::new(Explorer::new(archive, options.notes, options.policy, options.timeout)?);
+        let explorer = Arc::new(Explorer::new(archive, options.policy, options.timeout));
         let access = Arc::new(Access::new(&token, address.port()));
         let router = router(Arc::clone(&explorer), access);
         let (end, ended) = watch::channel(false);
         let follows = options.follows;
         let timeout = options.timeout;
         let server = threads.spawn(async move {
-            let watcher = tokio::spawn(watch_archive(explorer, follows));
+            let watcher = follows.then(|| tokio::spawn(watch_archive(explorer)));
             accept(listener, router, timeout, ended).await;
-            watcher.abort();
+            watcher.inspect(JoinHandle::abort);
         });
         Ok(View { address, token, end, server, _threads: threads })
     }

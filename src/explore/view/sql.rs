@@ -1,6 +1,6 @@
 //! The rows of statements and named queries, in JSON.
 
-use super::explorer::{Explorer, MAX_ROWS};
+use super::explorer::{Explorer, MAX_ROWS, limits};
 use super::failure::{Answer, Failure};
 use super::request::{Body, blocking};
 use super::statement::Statement;
@@ -32,7 +32,7 @@ pub(super) async fn rows(State(explorer): State<Arc<Explorer>>, Body(request): B
     let state = Arc::clone(&explorer);
     blocking(move |cancel| {
         let started = Instant::now();
-        let options = state.options_of(request.statement.text())?.with_byte_limit(MAX_BYTES);
+        let options = limits().with_byte_limit(MAX_BYTES);
         let (query, sql) = request.statement.plan(&state.archive(), &options, cancel)?;
         // One extra row shows whether there are more rows. EXPLAIN accepts no limit.
         let query = query.limit(limit + 1).unwrap_or(query);

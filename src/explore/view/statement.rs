@@ -11,10 +11,10 @@ use serde_json::{Map, Value};
 use std::collections::HashMap;
 
 /// A statement or the name of a query, with the values of its parameters.
-#[derive(Clone, Deserialize)]
+#[derive(Deserialize)]
 pub(super) struct Statement {
-    pub(super) sql: Option<String>,
-    pub(super) name: Option<String>,
+    sql: Option<String>,
+    name: Option<String>,
     #[serde(default)]
     params: Map<String, Value>,
 }
@@ -48,15 +48,5 @@ impl Statement {
             }
             _ => Err(Failure::bad_request("expected either sql or name")),
         }
-    }
-
-    /// Returns the statement; an empty text for a named query, which cannot use the notes.
-    pub(super) fn text(&self) -> &str {
-        self.sql.as_deref().unwrap_or_default()
-    }
-
-    /// Returns the name of a file with the rows, without its extension.
-    pub(super) fn file_name(&self) -> &str {
-        self.name.as_deref().unwrap_or("result")
     }
 }

@@ -38,7 +38,6 @@ export class App implements Context {
   /** Ends the listeners of the shown page. */
   #endings: (() => void)[] = [];
   #archiveListeners: (() => void)[] = [];
-  #notesListeners: (() => void)[] = [];
   #shortcuts: Shortcut[] = [];
   #hasFocused = false;
   #shown: { name: string; mounted: Mounted } | null = null;
@@ -52,11 +51,7 @@ export class App implements Context {
     api.onConnection((connection) => this.#shell.showConnection(connection));
     this.#shell.showConnection(api.connection);
     listenToKeys(() => [...this.#shortcuts, ...this.#ownShortcuts()]);
-    listen(
-      api,
-      (change) => this.#onChange(change),
-      () => this.#notesListeners.forEach((listener) => listener()),
-    );
+    listen(api, (change) => this.#onChange(change));
     document.querySelector(".skip")?.addEventListener("click", (event) => {
       // The part behind "#" is the address of a page, so the link must not change it.
       event.preventDefault();
@@ -88,10 +83,6 @@ export class App implements Context {
 
   onArchive(listener: () => void): void {
     this.#archiveListeners.push(listener);
-  }
-
-  onNotes(listener: () => void): void {
-    this.#notesListeners.push(listener);
   }
 
   onAppearance(listener: () => void): void {
@@ -154,7 +145,6 @@ export class App implements Context {
     for (const end of this.#endings) end();
     this.#endings = [];
     this.#archiveListeners = [];
-    this.#notesListeners = [];
     this.#shortcuts = [];
   }
 

@@ -30,8 +30,6 @@ export interface Context {
   setTitle(title: string): void;
   /** Calls `listener` when the reader shows a newer version. Leaving the page removes all listeners here. */
   onArchive(listener: () => void): void;
-  /** Calls `listener` when the notes changed. */
-  onNotes(listener: () => void): void;
   /** Calls `listener` when the theme or the palette changed, for canvases. */
   onAppearance(listener: () => void): void;
 }

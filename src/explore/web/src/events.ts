@@ -9,7 +9,7 @@ const RETRY = 2000;
  * Listens to the server while the page is visible: browsers allow six connections per host, for all tabs together.
  * On each new connection, the server sends the archive's version, so that the page misses no commit.
  */
-export function listen(api: Api, onArchive: (change: ArchiveChange) => void, onNotes: () => void): void {
+export function listen(api: Api, onArchive: (change: ArchiveChange) => void): void {
   let source: EventSource | null = null;
 
   function open(): void {
@@ -18,7 +18,6 @@ export function listen(api: Api, onArchive: (change: ArchiveChange) => void, onN
     source = opened;
     opened.addEventListener("open", () => api.setConnection("online"));
     opened.addEventListener("archive", (event) => onArchive(JSON.parse(event.data) as ArchiveChange));
-    opened.addEventListener("notes", onNotes);
     opened.addEventListener("error", () => void ask(opened));
   }
 
@@ -39,13 +38,8 @@ export function listen(api: Api, onArchive: (change: ArchiveChange) => void, onN
   }
 
   document.addEventListener("visibilitychange", () => {
-    if (document.visibilityState === "hidden") {
-      close();
-    } else {
-      open();
-      // Notes may have changed meanwhile.
-      onNotes();
-    }
+    if (document.visibilityState === "hidden") close();
+    else open();
   });
   open();
 }

@@ -1,7 +1,7 @@
 // The replay of one run in a file: the explorer's replay without a server. The data is in the page.
 
 import { Api } from "./api/client";
-import type { Annotation, Archive, Board, FourValues, Notes, PolicyValues, Run } from "./api/types";
+import type { Annotation, Archive, Board, FourValues, PolicyValues, Run } from "./api/types";
 import type { Context, Shortcut } from "./context";
 import { el } from "./dom";
 import { NO_ENGINE } from "./format";
@@ -45,10 +45,6 @@ class FileApi extends Api {
     );
     return { name: policy?.name ?? "", values: boards.map((each) => values.get(key(each)) ?? null) };
   }
-
-  override async notes(): Promise<Notes> {
-    return { path: "", notes: [] };
-  }
 }
 
 const data = JSON.parse(document.getElementById("data")?.textContent ?? "") as Data;
@@ -76,7 +72,6 @@ const context: Context = {
     engines: [],
     models: [],
     policy: data.policy?.name ?? null,
-    notes: null,
     program: "",
     max_rows: 0,
     min_loss,
@@ -92,7 +87,6 @@ const context: Context = {
   },
   setTitle: () => {},
   onArchive: () => {},
-  onNotes: () => {},
   onAppearance: (listener) => {
     settings.onChange(listener);
     appearance.addEventListener("change", listener);
@@ -108,5 +102,5 @@ const game = new Game(run);
 const view = new ReplayView(game, context);
 document.getElementById("main")?.replaceChildren(el("div", { class: "page page-run" }, view.element));
 const first = formatRoute(["run", game.id, "step", game.stepIndex(data.at)]);
-view.start(parseRoute(location.hash === "" ? first : location.hash));
+view.follow(parseRoute(location.hash === "" ? first : location.hash));
 addEventListener("hashchange", () => view.follow(parseRoute(location.hash)));

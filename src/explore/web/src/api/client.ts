@@ -5,8 +5,6 @@ import type {
   Archive,
   Board,
   DownloadFormat,
-  Note,
-  Notes,
   Params,
   PolicyValues,
   Position,
@@ -43,6 +41,9 @@ export function isAbort(error: unknown): boolean {
 export function errorText(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
+
+/** The time within which the browser begins to save a file. */
+const REVOKE_DELAY = 60_000;
 
 export class Api {
   readonly #listeners = new Set<(connection: Connection) => void>();
@@ -100,35 +101,18 @@ export class Api {
     return this.#send("POST", "/api/sql", { name, params, limit }, signal);
   }
 
-  /** Returns the address of a download, which works once and within a minute. */
-  async downloadUrl(
-    source: { sql: string } | { name: string },
-    params: Params,
-    format: DownloadFormat,
-    signal?: AbortSignal,
-  ): Promise<string> {
-    const body = { ...source, params, format };
-    return (await this.#send<{ url: string }>("POST", "/api/download", body, signal)).url;
-  }
-
-  /** Downloads the result of a query as a file. */
+  /** Downloads the result of a query as a file. Browsers keep a large one on the disk. */
   async download(source: { sql: string } | { name: string }, params: Params, format: DownloadFormat): Promise<void> {
+    const response = await this.#fetch("POST", "/api/download", { ...source, params, format });
     const link = document.createElement("a");
-    link.href = await this.downloadUrl(source, params, format);
-    link.download = "";
+    link.href = URL.createObjectURL(await response.blob());
+    link.download = `${"name" in source ? source.name : "result"}.${format}`;
     link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), REVOKE_DELAY);
   }
 
   schema(signal?: AbortSignal): Promise<Schema> {
     return this.#send("GET", "/api/schema", undefined, signal);
-  }
-
-  notes(signal?: AbortSignal): Promise<Notes> {
-    return this.#send("GET", "/api/notes", undefined, signal);
-  }
-
-  putNote(note: Omit<Note, "written">, signal?: AbortSignal): Promise<Notes> {
-    return this.#send("PUT", "/api/notes", note, signal);
   }
 
   report(request: ReportRequest, signal?: AbortSignal): Promise<Report> {
@@ -136,6 +120,10 @@ export class Api {
   }
 
   async #send<Answer>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Answer> {
+    return (await (await this.#fetch(method, path, body, signal)).json()) as Answer;
+  }
+
+  async #fetch(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
     let response: Response;
     try {
       response = await fetch(path, {
@@ -159,7 +147,7 @@ export class Api {
     }
     this.setConnection("online");
     if (!response.ok) throw await errorOf(response);
-    return (await response.json()) as Answer;
+    return response;
   }
 }
 

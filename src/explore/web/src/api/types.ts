@@ -19,7 +19,6 @@ export interface Archive {
   engines: (string | null)[];
   models: string[];
   policy: string | null;
-  notes: string | null;
   program: string;
   max_rows: number;
   min_loss: number;
@@ -195,26 +194,7 @@ export interface Column {
 export interface Schema {
   tables: { name: string; columns: Column[] }[];
   functions: { name: string; call: string; type: string; doc: string; example: string; result: string }[];
-  queries: {
-    name: string;
-    purpose: string;
-    sql: string;
-    parameters: { name: string; type: string; default: string | null; doc: string }[];
-    columns: Column[];
-  }[];
-}
-
-export interface Note {
-  run_id: number;
-  step_index: number;
-  mark: string;
-  note: string;
-  written: string;
-}
-
-export interface Notes {
-  path: string;
-  notes: Note[];
+  queries: { name: string; purpose: string; sql: string }[];
 }
 
 export interface ReportRequest {

@@ -19,12 +19,12 @@ export const contents: Section = {
   lede:
     "The runs and steps of the archive, and the scores of its engines. The table shows the share of the runs or " +
     "steps that lack some data, by engine and file format.",
-  keys: ["summary", "leaderboard"],
+  keys: ["archive_summary", "engine_leaderboard"],
   content(context) {
-    const rows = context.rows("summary");
+    const rows = context.rows("archive_summary");
     return [
       rows.length === 0 ? null : figures(rows),
-      context.rows("leaderboard").length === 0 ? null : leaderboard(context),
+      context.rows("engine_leaderboard").length === 0 ? null : leaderboard(context),
       rows.length === 0 ? null : missing(context, rows),
     ];
   },
@@ -132,7 +132,7 @@ function leaderboard(context: Context): HTMLElement {
     log: isSpread(context),
     key: statisticsLegend(),
     draw(width, isLog) {
-      const result = context.result("leaderboard");
+      const result = context.result("engine_leaderboard");
       const parts = result === null ? [] : context.series.split(result);
       if (parts.length === 0) return null;
       const lines = parts.flatMap(([series, rows]) =>

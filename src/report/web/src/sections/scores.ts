@@ -54,7 +54,7 @@ function histogram(context: Context): HTMLElement {
 
 /** Whether the scores span more than a factor of ten: the best score, and the median of an engine. */
 export function isSpread(context: Context): boolean {
-  const rows = context.rows("leaderboard");
+  const rows = context.rows("engine_leaderboard");
   const medians = rows.map((row) => number(row, "median_score")).filter((score) => score > 0);
   return Math.max(...rows.map((row) => number(row, "best_score"))) > 10 * Math.min(...medians);
 }

@@ -12,7 +12,7 @@ export interface GameModel {
 
 export class Game {
   readonly run: Run;
-  /** The id; -1 for a run of a file, which has no notes. */
+  /** The id; -1 for a run of a file. */
   readonly id: number;
   readonly length: number;
   /** The best value; NaN if no value is known. */
@@ -86,7 +86,7 @@ export class Game {
     return this.run.positions.step[at] ?? null;
   }
 
-  /** The step index of a position in addresses and notes. The final board has the index after the last step. */
+  /** The step index of a position in addresses. The final board has the index after the last step. */
   stepIndex(at: number): number {
     return this.step(at) ?? (at === 0 ? 0 : (this.step(at - 1) ?? 0) + 1);
   }

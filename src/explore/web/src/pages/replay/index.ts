@@ -66,7 +66,7 @@ function mount(root: HTMLElement, route: Route, context: Context): Mounted {
       root.replaceChildren();
       view = new ReplayView(new Game(run), context);
       root.append(view.element);
-      view.start(route);
+      view.follow(route);
       if (hadFocus) view.focusHeading();
     } catch (error) {
       fail(error);

@@ -14,12 +14,11 @@ interface KeyActions {
   colours(): void;
   play(): void;
   turn(): void;
-  note(): void;
   run(by: number): void;
 }
 
-/** The keys. `hasNotes` and `hasPages` = whether the keys of notes and of other runs have a meaning. */
-export function replayKeys(game: Game, hasNotes: boolean, hasPages: boolean, actions: KeyActions): Shortcut[] {
+/** The keys. `hasPages` = whether the keys of other runs have a meaning. */
+export function replayKeys(game: Game, hasPages: boolean, actions: KeyActions): Shortcut[] {
   const last = game.length - 1;
   const by = (positions: number) => (): void => actions.go(actions.at() + positions);
   return [
@@ -42,7 +41,6 @@ export function replayKeys(game: Game, hasNotes: boolean, hasPages: boolean, act
     { keys: ["r"], doc: "A random position", run: () => actions.go(Math.floor(Math.random() * (last + 1))) },
     { keys: ["s"], doc: "Turn or mirror the board", run: () => actions.turn() },
     { keys: ["c"], doc: "Switch the colours of the tiles", run: () => actions.colours() },
-    ...(hasNotes ? [{ keys: ["m"], doc: "Write a note", run: () => actions.note() }] : []),
     ...(hasPages
       ? [
           { keys: ["J"], doc: "Next run", run: () => actions.run(1) },

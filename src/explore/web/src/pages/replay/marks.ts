@@ -1,8 +1,8 @@
-// The marked positions of a run: blunders, hard moves, disagreements, new tiles and notes.
+// The marked positions of a run: blunders, hard moves, disagreements and new tiles.
 
 import type { Game } from "./game";
 
-export const KINDS = ["blunder", "hard", "disagreement", "tile", "note"] as const;
+export const KINDS = ["blunder", "hard", "disagreement", "tile"] as const;
 export type Kind = (typeof KINDS)[number];
 
 export const KIND_NAMES: Record<Kind, { one: string; many: string; color: string }> = {
@@ -10,12 +10,11 @@ export const KIND_NAMES: Record<Kind, { one: string; many: string; color: string
   hard: { one: "hard move", many: "Hard moves", color: "--series-3" },
   disagreement: { one: "disagreement", many: "Disagreements", color: "--series-0" },
   tile: { one: "new tile", many: "New tiles", color: "--series-2" },
-  note: { one: "note", many: "Notes", color: "--series-4" },
 };
 
 /** The kinds that a run can have. */
-export function kindsOf(game: Game, hasNotes: boolean): Kind[] {
-  return KINDS.filter((kind) => (kind !== "disagreement" || game.models.length > 0) && (kind !== "note" || hasNotes));
+export function kindsOf(game: Game): Kind[] {
+  return KINDS.filter((kind) => kind !== "disagreement" || game.models.length > 0);
 }
 
 /** The limits for marks, in the unit of normalised values: 0 to 1. */
@@ -29,8 +28,8 @@ export interface Thresholds {
 /** For each kind, the indices of the marked positions in ascending order. */
 export type Marks = Record<Kind, number[]>;
 
-export function findMarks(game: Game, { minLoss, maxGap }: Thresholds, notes: Iterable<number>): Marks {
-  const marks: Marks = { blunder: [], hard: [], disagreement: [], tile: [], note: [...notes].sort((a, b) => a - b) };
+export function findMarks(game: Game, { minLoss, maxGap }: Thresholds): Marks {
+  const marks: Marks = { blunder: [], hard: [], disagreement: [], tile: [] };
   let largest = game.maxExp[0] ?? 0;
   for (let at = 0; at < game.length; at += 1) {
     const [loss, gap, maxExp] = [game.loss[at] ?? NaN, game.gap[at] ?? NaN, game.maxExp[at] ?? 0];

@@ -16,7 +16,6 @@ import { AnnotationLoader, PolicyLoader } from "./loader";
 import type { Kind, Marks } from "./marks";
 import { findMarks, KIND_NAMES, kindsAt, kindsOf, nextMark } from "./marks";
 import { MoveTable } from "./movetable";
-import { NoteEditor, NoteStore, showNotes } from "./notes";
 import { Player, SPEEDS } from "./player";
 import { replayKeys } from "./keys";
 import { rankedList, runDetails } from "./sidelists";
@@ -38,8 +37,6 @@ export class ReplayView {
   readonly #player: Player;
   readonly #annotations: AnnotationLoader;
   readonly #policy: PolicyLoader | null;
-  readonly #store: NoteStore;
-  readonly #editor: NoteEditor;
   readonly #limits: LimitFields;
   readonly #heading: HTMLElement;
   readonly #where = el("p", { class: "position-text" });
@@ -72,7 +69,7 @@ export class ReplayView {
     this.#policy = archive.policy === null ? null : new PolicyLoader(api, game, () => this.#show());
     const policy = this.#policy === null ? null : { name: archive.policy ?? "", loader: this.#policy };
     this.#table = new MoveTable(game, this.#annotations, policy);
-    const kinds = kindsOf(game, archive.notes !== null);
+    const kinds = kindsOf(game);
     this.#timeline = new Timeline(
       game,
       kinds,
@@ -83,16 +80,11 @@ export class ReplayView {
       (positions) => this.go(this.#at + positions),
       (isPlaying) => this.#controls.setPlaying(isPlaying),
     );
-    this.#store = new NoteStore(api, () => {
-      this.#findMarks();
-      this.#editor.show(game.stepIndex(this.#at));
-    });
-    this.#editor = new NoteEditor(this.#store, game.id, () => showNotes(api, this.#store.notes, archive.notes));
     const thresholds = { minLoss: archive.min_loss, maxGap: archive.max_gap };
     this.#limits = new LimitFields(thresholds, run.raw_evs, run.models.length > 0, context.settings, () =>
       this.#limitsChanged(),
     );
-    this.#marks = findMarks(game, this.#limits.limits, []);
+    this.#marks = findMarks(game, this.#limits.limits);
     this.#controls = new Controls(game, kinds, this.#player.speed, {
       play: () => this.#play(),
       speed: (positions) => {
@@ -107,11 +99,6 @@ export class ReplayView {
     this.element = this.#layout();
     this.#findMarks();
     this.#listen();
-  }
-
-  start(route: Route): void {
-    this.follow(route);
-    void this.#store.load();
   }
 
   /** Shows the position of an address. */
@@ -135,7 +122,6 @@ export class ReplayView {
     this.#limitsChanged.cancel();
     this.#annotations.stop();
     this.#policy?.stop();
-    this.#store.stop();
     this.#timeline.leave();
   }
 
@@ -183,8 +169,7 @@ export class ReplayView {
   }
 
   #findMarks(): void {
-    const notes = this.#store.of(this.#game.id).map((note) => this.#game.find(note.step_index));
-    this.#marks = findMarks(this.#game, this.#limits.limits, notes);
+    this.#marks = findMarks(this.#game, this.#limits.limits);
     this.#timeline.setMarks(this.#marks);
     this.#controls.setMarks(this.#marks);
     const { minLoss, maxGap } = this.#limits.limits;
@@ -201,7 +186,6 @@ export class ReplayView {
     this.#table.show({ at, game, thresholds: limits, edges: limits.edges }, symmetry);
     this.#timeline.show(at);
     this.#controls.show(at);
-    this.#editor.show(game.stepIndex(at));
     this.#showText();
     const problem = this.#annotations.error ?? this.#policy?.error ?? null;
     this.#problem.hidden = problem === null;
@@ -269,12 +253,9 @@ export class ReplayView {
         settings.palette = settings.palette === "classic" ? "safe" : "classic";
       },
       turn: () => this.#turn((this.#symmetry + 1) % SYMMETRIES.length),
-      note: () => this.#editor.focus(),
       run: (by: number) => this.#goToRun(by),
     };
-    const { archive, hasPages } = this.#context;
-    this.#context.setShortcuts(replayKeys(this.#game, archive.notes !== null, hasPages, actions));
-    this.#context.onNotes(() => void this.#store.load());
+    this.#context.setShortcuts(replayKeys(this.#game, this.#context.hasPages, actions));
     this.#context.onAppearance(() => this.#timeline.draw());
   }
 
@@ -299,7 +280,6 @@ export class ReplayView {
         copyButton("Link", "the link to this position", () => new URL(this.#address, location.href).href),
       this.#context.hasPages && el("span", { class: "links" }, this.#find, this.#query),
     );
-    const noteSection = this.#context.archive.notes === null ? null : this.#editor.element;
     return el(
       "div",
       { class: "replay" },
@@ -307,7 +287,7 @@ export class ReplayView {
       el("div", { class: "replay-board" }, this.#board.element, this.#controls.element, copies),
       el("div", { class: "replay-moves" }, this.#where, this.#table.element, this.#legend, this.#problem),
       this.#timeline.element,
-      el("div", { class: "replay-side" }, noteSection, el("div", { class: "replay-lists" }, ...this.#lists())),
+      el("div", { class: "replay-side" }, ...this.#lists()),
     );
   }
 

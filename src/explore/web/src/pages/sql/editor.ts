@@ -52,7 +52,7 @@ export class SqlEditor {
           closeBrackets(),
           autocompletion({ maxRenderedOptions: 200 }),
           keymap.of([...closeBracketsKeymap, ...completionKeymap, ...historyKeymap, ...defaultKeymap]),
-          placeholder("SELECT … FROM runs, steps, annotations or notes"),
+          placeholder("SELECT … FROM runs, steps or annotations"),
           EditorView.lineWrapping,
           EditorView.contentAttributes.of({ "aria-label": "Statement in SQL", spellcheck: "false", tabindex: "0" }),
           EditorView.updateListener.of((update) => {

@@ -5,6 +5,7 @@ import type { Context } from "../../context";
 import { el } from "../../dom";
 import { ParameterForm } from "./parameters";
 import { prose } from "./prose";
+import { parametersOf } from "./statement";
 
 type NamedQuery = Schema["queries"][number];
 
@@ -65,7 +66,7 @@ class QueryItem {
   open(texts: Record<string, string>): Params {
     this.element.open = true;
     const form = this.#fill();
-    form.show(this.#query.parameters, texts);
+    form.show(parametersOf(this.#query.sql), texts);
     this.#scrollIntoList();
     return form.values(false);
   }
@@ -80,10 +81,10 @@ class QueryItem {
 
   #fill(): ParameterForm {
     if (this.#form !== null) return this.#form;
-    const { name, purpose, sql, parameters } = this.#query;
+    const { name, purpose, sql } = this.#query;
     const parameterForm = new ParameterForm(this.#context);
     this.#form = parameterForm;
-    parameterForm.show(parameters);
+    parameterForm.show(parametersOf(sql));
     const edit = el("button", { type: "button" }, "Edit its SQL");
     edit.title = "Copy the SQL into the editor";
     edit.addEventListener("click", () => this.#options.edit(sql, parameterForm.texts()));

@@ -39,7 +39,7 @@ PART_NAME, STATE_NAME = ".embeddings.part", ".embeddings.state"
 
 @dataclass(frozen=True)
 class EmbedReport:
-    """A summary of ``embed_session`` or ``embed_table``.
+    """A summary of ``embed``.
 
     - ``path``: the file of the embeddings.
     - ``num_rows``: the number of rows.
@@ -50,8 +50,8 @@ class EmbedReport:
     - ``resumed_at``: the number of rows from an interrupted run; all rows if the embeddings existed already.
     - ``remark``: a remark, such as the reason for starting over; else empty.
 
-    >>> from a2store.critic import embed_session
-    >>> report = embed_session("session", lambda tokens: tokens.astype("float32"))
+    >>> from a2store.critic import embed
+    >>> report = embed("session", lambda tokens: tokens.astype("float32"))
     >>> report.num_rows, report.dim, report.pooling, report.dtype
     (29320, 16, 'none', 'bf16')
     """
@@ -66,9 +66,10 @@ class EmbedReport:
     remark: str
 
 
-def embed_session(
-    folder: str | os.PathLike[str],
+def embed(
+    source: str | os.PathLike[str] | StepTable | Query,
     encoder: Callable[[Any], Any],
+    out: str | os.PathLike[str] | None = None,
     *,
     pooling: Pooling | None = None,
     dtype: Dtype = "bf16",
@@ -79,11 +80,17 @@ def embed_session(
     checkpoint_secs: float = 30.0,
     progress: bool | None = None,
 ) -> EmbedReport:
-    """Embed every step of a self-play session into its folder. The steps are mapped, never read as a whole.
+    """Embed every step of a self-play session, of a table, or of a query's result.
 
-    - ``folder``: the session's folder.
+    The steps of a session are mapped, never read as a whole. A query is materialized. For a table or a query, it also
+    writes ``embeddings.steps.npy``, a structured array (N,) of ``run_id``, uint32, ``step_index``, uint16 or uint32 as
+    in the table, and ``board``, uint64. ``StepTable.attach`` uses it to find the rows for any table of the same games;
+    it rejects a table of other games.
+
+    - ``source``: the session's folder, the table, or the query.
     - ``encoder``: a torch module, or a function of NumPy arrays; ``a2store.critic.encoder`` describes its input and
       output.
+    - ``out``: the folder of the embeddings, which is created if it is missing. ``None`` = the session's folder.
     - ``pooling``: the pooling of the vectors of tokens, ``"mean"`` or ``"cls"``; ``None`` = mean.
     - ``dtype``: ``"bf16"`` = rounded to nearest, ties to even; or ``"f32"``.
     - ``batch_size``: boards per call of the encoder, at least 1.
@@ -94,54 +101,27 @@ def embed_session(
     - ``progress``: ``False`` = no progress line; otherwise a line is shown if standard error is a terminal.
 
     Raises ``FileExistsError`` for other embeddings without ``overwrite``. Raises ``ValueError`` for a folder that is
-    not a session, and for an invalid result of the encoder, with the rows. Raises ``BlockingIOError`` if another
-    process is embedding in the folder.
+    not a session, for another ``out`` than a session's own folder, for a table's ``out`` that is a session or missing,
+    and for an invalid result of the encoder, with the rows. Raises ``BlockingIOError`` if another process is embedding
+    in the folder. Raises as ``Query.materialize`` does.
 
-    >>> from a2store.critic import embed_session
-    >>> report = embed_session("session", lambda tokens: tokens.astype("float32"), dtype="f32")
+    >>> from a2store.critic import embed
+    >>> report = embed("session", lambda tokens: tokens.astype("float32"), dtype="f32")
     >>> np.load(report.path, mmap_mode="r").shape
     (29320, 16)
-    """
-    path = Path(folder)
-    runner = Runner(encoder, pooling, dtype, device)
-    options = _Options(dtype, batch_size, model_sha or encoder_sha(encoder), overwrite, checkpoint_secs, progress)
-    return _Job(path, SessionSteps(path), runner, options, has_keys=False).run()
-
-
-def embed_table(
-    source: StepTable | Query,
-    encoder: Callable[[Any], Any],
-    out: str | os.PathLike[str],
-    *,
-    pooling: Pooling | None = None,
-    dtype: Dtype = "bf16",
-    batch_size: int = 4096,
-    device: str | None = None,
-    model_sha: str | None = None,
-    overwrite: bool = False,
-    checkpoint_secs: float = 30.0,
-    progress: bool | None = None,
-) -> EmbedReport:
-    """Embed every row of a table, or of a query's result, into a folder, which is created if it is missing.
-
-    It also writes ``embeddings.steps.npy``, a structured array (N,) of ``run_id``, uint32, ``step_index``, uint16 or
-    uint32 as in the table, and ``board``, uint64. ``StepTable.attach`` uses it to find the rows for any table of the
-    same games; it rejects a table of other games.
-
-    - ``source``: the table, or the query, which is materialized.
-    - ``out``: the folder, which must not be a session.
-    - ``encoder``, ``pooling``, ``dtype``, ``batch_size``, ``device``, ``model_sha``, ``overwrite``,
-      ``checkpoint_secs``, ``progress``: as in ``embed_session``.
-
-    Raises ``ValueError`` if ``out`` is a session or a dataset, and as ``embed_session`` and ``Query.materialize`` do.
-
-    >>> from a2store.critic import embed_table
-    >>> report = embed_table(table, lambda tokens: tokens.astype("float32"), "embeddings")
+    >>> report = embed(table, lambda tokens: tokens.astype("float32"), "embeddings")
     >>> table.attach("embedding", report.path, "embeddings/embeddings.steps.npy").take([0]).embedding.shape
     (1, 16)
     """
     runner = Runner(encoder, pooling, dtype, device)
     options = _Options(dtype, batch_size, model_sha or encoder_sha(encoder), overwrite, checkpoint_secs, progress)
+    if isinstance(source, str | os.PathLike):
+        folder = Path(source)
+        if out is not None and Path(out) != folder:
+            raise ValueError(f"out: expected none for a session, whose folder gets its embeddings, found {out}")
+        return _Job(folder, SessionSteps(folder), runner, options, has_keys=False).run()
+    if out is None:
+        raise ValueError("out: expected a folder for the embeddings of a table or a query")
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / "metadata.db").exists():
