@@ -1561,7 +1561,6 @@ class Archive:
         path: _Path,
         *,
         phases: dict[str, int] | None = None,
-        exist_ok: bool = False,
         storage_options: _StorageOptions | None = None,
     ) -> Self:
         """Create an empty archive, at version 1.
@@ -1573,13 +1572,11 @@ class Archive:
         - ``phases``: the smallest tiles of the phases ``"mid"`` and ``"late"``. The largest tile on the board
           determines the phase of a step; below ``"mid"`` it is ``early``. The defaults are ``{"mid": 1024, "late":
           4096}``. The phases of an archive never change.
-        - ``exist_ok``: ``True`` = opens an archive that already exists, if it has the given ``phases``.
         - ``storage_options``: as in ``a2store.open``.
 
-        Raises ``ArchiveExistsError`` if there already is an archive and ``exist_ok`` is false. Raises ``ValueError``
-        unless both phases are tiles (2, 4, ..., 32768) and mid is below late, for a folder with other files, for other
-        phases of an existing archive, and for an unknown name in ``storage_options``. Also raises ``OSError``, and
-        ``KeyboardInterrupt`` on Ctrl-C.
+        Raises ``ArchiveExistsError`` if there already is an archive; ``a2store.open(path, create=True)`` opens it instead.
+        Raises ``ValueError`` unless both phases are tiles (2, 4, ..., 32768) and mid is below late, for a folder with other
+        files, and for an unknown name in ``storage_options``. Also raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
 
         >>> archive = a2store.Archive.create("new.a2", phases={"mid": 2048, "late": 8192})
         >>> archive
@@ -1638,7 +1635,6 @@ class Archive:
         workers: int | None = None,
         progress: _Progress = None,
         on_error: Literal["report", "raise"] = "report",
-        on_twin: Literal["keep", "skip"] = "keep",
         wait: _Duration | None = None,
     ) -> IngestReport:
         """Add the runs of files and folders, including all subfolders, as one commit.
@@ -1648,10 +1644,12 @@ class Archive:
         are skipped, and so are files whose names begin with a dot or end in ``.tmp``. Files named ``*.a2run2``,
         ``*.bin`` and ``*.a2t1`` must hold runs.
 
-        A run whose content is already in the archive is skipped. Run ids follow the order of the paths and, in folders,
-        of the names. If nothing is new, nothing is committed. In either case the archive moves to the newest version.
-        An interrupted ingest can be repeated and ends in the same archive. Memory does not depend on the size of the
-        input. It takes about 100 MB, about 50 MB per worker, and up to 68 bytes per run in the archive.
+        A run whose content is already in the archive is skipped. A twin, which is a run with the same boards as another
+        run, such as one game in two formats, is added. Splits keep both runs on one side. Run ids follow the order of
+        the paths and, in folders, of the names. If nothing is new, nothing is committed. In either case the archive
+        moves to the newest version. An interrupted ingest can be repeated and ends in the same archive. Memory does not
+        depend on the size of the input. It takes about 100 MB, about 50 MB per worker, and up to 68 bytes per run in the
+        archive.
 
         - ``paths``: a file or folder, or several.
         - ``workers``: threads to decode and encode with, 1 to 1,024; ``None`` = one per core.
@@ -1659,9 +1657,6 @@ class Archive:
           otherwise a bar is shown if standard error is a terminal.
         - ``on_error``: the effect of a file that cannot be read or decoded. ``"report"`` lists it in the report and
           continues; ``"raise"`` raises its error and adds nothing.
-        - ``on_twin``: the effect of a twin, which is a new run with the same boards as another run, such as one game in
-          two formats. ``"keep"`` adds the twin, and splits keep both runs on one side. ``"skip"`` skips the twin.
-          ``report.twins`` counts twins in both cases.
         - ``wait``: how long to wait while another process on this machine writes to the archive, in seconds or as a
           ``timedelta``; ``None`` = ten minutes.
 
@@ -1684,7 +1679,6 @@ class Archive:
         source: _Path | None = None,
         replace: bool = False,
         partial: bool = False,
-        dry_run: bool = False,
         progress: _Progress = None,
         wait: _Duration | None = None,
     ) -> AnnotateReport:
@@ -1705,7 +1699,6 @@ class Archive:
         - ``replace``: ``True`` = replaces the model's annotations. Otherwise, a model that has annotations can get
           more of them only for later runs.
         - ``partial``: ``True`` = allows annotated runs to have steps without annotations.
-        - ``dry_run``: ``True`` = only checks the annotations.
         - ``progress``, ``wait``: as in ``ingest``.
 
         Raises ``DecodeError`` for a folder, and ``ValueError`` or ``ColumnError`` for a table, that is damaged or
@@ -1750,19 +1743,16 @@ class Archive:
         *,
         file_rows: int | None = None,
         workers: int | None = None,
-        dry_run: bool = False,
         progress: _Progress = None,
         wait: _Duration | None = None,
     ) -> CompactReport:
         """Rewrite small data files as full-size ones, in a new commit.
 
-        Rows, their order and their ids stay the same. It compares the new files with the old ones row by row before it
-        commits them. Readers and writers may work at the same time. No file is removed: older versions keep their files
-        until ``expire``.
+        Rows, their order and their ids stay the same. The old files are compared with their checksums. Readers and writers
+        may work at the same time. No file is removed: older versions keep their files until ``expire``.
 
         - ``file_rows``: the number of rows of a full file, at least 1; ``None`` = 16,777,216. Files that are at least
           half full stay unchanged.
-        - ``dry_run``: ``True`` = only report what would be merged; ``bytes_after`` is then unknown and as before.
         - ``workers``, ``progress``, ``wait``: as in ``ingest``.
 
         Raises ``DamagedError`` for a file that cannot be read back. Otherwise raises as ``ingest`` does. The archive is

@@ -40,8 +40,6 @@ pub struct AnnotateOptions {
     pub replace: bool,
     /// Whether runs may have steps without annotations.
     pub partial: bool,
-    /// Whether to check the annotations without adding them.
-    pub dry_run: bool,
     /// The longest time to wait while another process on this machine writes to the archive. After that, the call
     /// fails with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
     pub wait: Duration,
@@ -49,7 +47,7 @@ pub struct AnnotateOptions {
 
 impl Default for AnnotateOptions {
     fn default() -> Self {
-        AnnotateOptions { source: None, replace: false, partial: false, dry_run: false, wait: DEFAULT_WAIT }
+        AnnotateOptions { source: None, replace: false, partial: false, wait: DEFAULT_WAIT }
     }
 }
 
@@ -139,18 +137,12 @@ pub(super) fn annotate(
         }
         progress.begin("annotate", Unit::Rows, runs.values().map(|rows| rows.end - rows.start).sum());
         let work = Annotating { storage, snapshot, source: &source, runs: &runs, model, options, progress, cancel };
-        let outcome = match options.dry_run {
-            true => work.run(None, &mut report).map(|()| Vec::new()),
-            false => {
-                storage.create_folders([TableName::Annotations.name()])?;
-                let output = TransactionFiles { storage, txn: &commit.txn, file_rows: FILE_STEPS };
-                output.write(cancel, |sender| work.run(Some(sender), &mut report)).map(|((), files)| files)
-            }
-        };
+        storage.create_folders([TableName::Annotations.name()])?;
+        let output = TransactionFiles { storage, txn: &commit.txn, file_rows: FILE_STEPS };
+        let outcome = output.write(cancel, |sender| work.run(sender, &mut report));
         progress.end();
-        commit.add = outcome?;
-        let is_changed = !commit.add.is_empty() || !commit.remove.is_empty();
-        Ok(((is_changed && !options.dry_run).then_some(commit), report))
+        commit.add = outcome?.1;
+        Ok((Some(commit), report))
     })?;
     if outcome.committed {
         // A failure is harmless, because the commit is already durable.
@@ -162,10 +154,10 @@ pub(super) fn annotate(
 pub(super) fn drop_model(
     storage: &Storage,
     model: &str,
-    options: &AnnotateOptions,
+    wait: Duration,
     cancel: &CancellationToken,
 ) -> Result<(ModelInfo, Snapshot)> {
-    let outcome = transact(storage, options.wait, cancel, |_, snapshot| {
+    let outcome = transact(storage, wait, cancel, |_, snapshot| {
         let known = models(snapshot);
         let Some(dropped) = known.iter().find(|known| known.model == model) else {
             let names: Vec<&str> = known.iter().map(|known| &*known.model).collect();
@@ -174,7 +166,7 @@ pub(super) fn drop_model(
         };
         let mut commit = snapshot.next(Operation::Annotate);
         commit.remove = paths_of(snapshot, model);
-        Ok(((!options.dry_run).then_some(commit), dropped.clone()))
+        Ok((Some(commit), dropped.clone()))
     })?;
     Ok((outcome.value, outcome.snapshot))
 }
@@ -329,15 +321,15 @@ struct Annotating<'a> {
 
 impl Annotating<'_> {
     /// Compares all runs with the archive, and sends their rows.
-    fn run(&self, sender: Option<&RowGroupSender>, report: &mut AnnotateReport) -> Result<()> {
+    fn run(&self, sender: &RowGroupSender, report: &mut AnnotateReport) -> Result<()> {
         let encoder = RowGroupEncoder::new(TableName::Annotations)?;
         let (mut parts, mut num_rows, mut seen) = (Vec::new(), 0, None);
-        let send = |parts: Vec<RecordBatch>| match sender.filter(|_| !parts.is_empty()) {
-            Some(sender) => {
+        let send = |parts: Vec<RecordBatch>| match parts.is_empty() {
+            true => Ok(()),
+            false => {
                 let group = encoder.encode_parts(parts.into_iter().map(Ok), self.cancel)?;
                 sender.send(TableName::Annotations, group)
             }
-            None => Ok(()),
         };
         self.each_run(&mut |run_id, steps| {
             self.cancel.check()?;

@@ -1,8 +1,7 @@
 //! The decision which runs an ingest adds: runs of files with new content, and runs of a recording with new
-//! ids. A twin is a new run of a known game. The caller decides whether to skip twins.
+//! ids. A twin is a new run of a known game.
 
 use super::digests::{Digests, KeptDigests};
-use super::ingest_report::OnTwin;
 use super::log::Log;
 use super::parquet_reader::{not_parquet, read_columns};
 use super::run_discovery::IngestInput;
@@ -56,8 +55,8 @@ impl KnownRuns {
         self.ids.is_none() && self.digests.contains(digest)
     }
 
-    /// Adds a new run, unless it is a twin and `on_twin` skips twins. Returns whether the run and its game were new.
-    pub(super) fn insert(&mut self, run: &RunInfo, on_twin: OnTwin) -> Novelty {
+    /// Adds a run if it is new. Returns whether the run and its game were new.
+    pub(super) fn insert(&mut self, run: &RunInfo) -> Novelty {
         let is_known = match (&mut self.ids, run.source_id) {
             (Some(ids), Some(id)) => !ids.insert(id),
             _ => self.digests.contains(&run.digest),
@@ -66,9 +65,6 @@ impl KnownRuns {
             return Novelty::Duplicate;
         }
         let is_twin = run.game.is_some_and(|game| self.digests.contains_game(game));
-        if is_twin && on_twin == OnTwin::Skip {
-            return Novelty::Twin;
-        }
         if self.digests.insert(&run.digest) {
             self.added.0.push(run.digest);
         }

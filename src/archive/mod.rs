@@ -37,7 +37,7 @@
 //! | `annotate.rs`, `annotation_rows.rs`, `annotated_steps.rs` | predictions of models; their rows, compared with `steps` |
 //! | `compact.rs`, `expire.rs` | merging small files; removing old versions and unreferenced files |
 //! | `chain.rs`, `lost_commits.rs` | the chain of commits, with lost ones rebuilt from a checkpoint |
-//! | `verify.rs`, `verify_log.rs`, `verify_file.rs`, `verify_tables.rs`, `verify_derived.rs` | finding problems |
+//! | `verify.rs`, `verify_log.rs`, `verify_file.rs`, `verify_tables.rs` | finding problems |
 //! | `repair.rs`, `repair_plan.rs`, `repair_successor.rs` | repairing damaged or missing commits |
 
 mod annotate;
@@ -91,7 +91,6 @@ mod storage_options;
 mod table_name;
 mod transaction;
 mod verify;
-mod verify_derived;
 mod verify_file;
 mod verify_log;
 mod verify_tables;
@@ -99,11 +98,10 @@ mod writer_thread;
 
 pub use annotate::{AnnotateOptions, AnnotateReport, AnnotationInput, ModelInfo};
 pub use archive::Archive;
-pub use candidate_files::SeenFiles;
 pub use commit::{CommitInfo, Operation};
 pub use compact::{CompactOptions, CompactReport};
 pub use expire::{ExpireOptions, ExpireReport};
-pub use ingest_report::{IngestOptions, IngestReport, OnError, OnTwin, Rejected};
+pub use ingest_report::{IngestOptions, IngestReport, OnError, Rejected};
 pub use phases::{Phase, Phases};
 pub use problem::Problem;
 pub use repair::RepairReport;

@@ -45,7 +45,7 @@ pub(super) fn decode_next<T: Send>(
                     // later.
                     let rest: Vec<DiscoveredRun> = outcomes.by_ref().map(unread).collect();
                     progress.expect(source.num_bytes + rest.iter().map(|source| source.num_bytes).sum::<u64>());
-                    sources.put_back(source, kind, rest);
+                    sources.put_back(source.path, kind, rest);
                 }
             }
         }
@@ -101,7 +101,7 @@ pub(crate) fn each_window(
     mut take: impl FnMut(Vec<ReadRun>) -> Result<()> + Send,
 ) -> Result<Vec<Rejected>> {
     let mut sources = match runs {
-        RunsOf::Paths(paths) => RunDiscovery::new(paths, None)?,
+        RunsOf::Paths(paths) => RunDiscovery::new(paths)?,
         RunsOf::Pack(pack) => RunDiscovery::of_pack((*pack).clone()),
     };
     let threads = pool("read", workers)?;
@@ -110,7 +110,7 @@ pub(crate) fn each_window(
     progress.begin("read", Unit::Bytes, 0);
     let outcome = std::thread::scope(|scope| {
         scope.spawn(|| match runs {
-            RunsOf::Paths(paths) => measure(paths, None, progress, cancel, &finished),
+            RunsOf::Paths(paths) => measure(paths, progress, cancel, &finished),
             RunsOf::Pack(pack) => progress.expect(pack.num_bytes()),
         });
         let window_bytes = WINDOW_BYTES * threads.current_num_threads() as u64;

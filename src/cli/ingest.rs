@@ -1,13 +1,13 @@
-//! The subcommand `ingest`, once or until Ctrl-C.
+//! The subcommand `ingest`.
 
 use super::exit::UsageError;
 use super::print::{count, print_json, rate};
 use super::progress::{Interrupt, progress};
 use super::terminal::{print_error, print_warning};
-use super::values::{duration, period};
-use crate::error::{Error, ErrorKind};
+use super::values::duration;
+use crate::error::Error;
 use crate::format::is_archive;
-use crate::{Archive, IngestOptions, IngestReport, OnError, Phases, SeenFiles, StorageOptions};
+use crate::{Archive, IngestOptions, IngestReport, OnError, Phases, StorageOptions};
 use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::json;
@@ -27,12 +27,6 @@ pub(super) struct IngestArgs {
     /// Add nothing if any file fails to decode.
     #[arg(long)]
     strict: bool,
-    /// Keep or skip a new run of a game that the archive already has, for example in another format.
-    #[arg(long, value_name = "ACTION", default_value = "keep", value_parser = ["keep", "skip"])]
-    on_twin: String,
-    /// Keep running until Ctrl-C, and ingest new and changed files once per period (60s if no period is given).
-    #[arg(long, value_name = "PERIOD", num_args = 0..=1, default_missing_value = "60s", value_parser = period)]
-    watch: Option<Duration>,
     /// How long to wait for another writer's lock on the archive.
     #[arg(long, default_value = "10m", value_parser = duration)]
     wait: Duration,
@@ -68,42 +62,10 @@ pub(super) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
     let phases = Phases { mid: args.mid, late: args.late };
     let mut archive = Archive::open_or_create(archive, phases, &StorageOptions::default(), interrupt.token())?;
     let on_error = if args.strict { OnError::Raise } else { OnError::Report };
-    let options = IngestOptions { workers: args.workers, wait: args.wait, on_error, on_twin: args.on_twin.parse()? };
-    let Some(period) = args.watch else {
-        let start = Instant::now();
-        let report = archive.ingest(inputs, &options, &*progress(quiet), interrupt.token())?;
-        return report_ingest(&report, &archive, start, args);
-    };
-    let mut seen = SeenFiles::default();
-    let mut status = 0;
-    let mut first = true;
-    loop {
-        let start = Instant::now();
-        let outcome = archive.ingest_unseen(inputs, &mut seen, &options, &*progress(quiet), interrupt.token());
-        match outcome {
-            Ok(report) if report.accepted + report.rejected > 0 || first => {
-                status |= report_ingest(&report, &archive, start, args)?;
-                first = false;
-            }
-            Ok(_) => {}
-            Err(error) if matches!(error.kind(), ErrorKind::Cancelled) => return Ok(status),
-            // Another writer or a full disk is a temporary obstacle, so the next period tries again.
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    ErrorKind::Conflict { .. } | ErrorKind::Io { .. } | ErrorKind::Unconfirmed { .. }
-                ) =>
-            {
-                let again = humantime::format_duration(period);
-                print_error("a2store", format_args!("{error}; trying again in {again}"));
-                status = 1;
-            }
-            Err(error) => return Err(error.into()),
-        }
-        if interrupt.sleep(period).is_err() {
-            return Ok(status);
-        }
-    }
+    let options = IngestOptions { workers: args.workers, wait: args.wait, on_error };
+    let start = Instant::now();
+    let report = archive.ingest(inputs, &options, &*progress(quiet), interrupt.token())?;
+    report_ingest(&report, &archive, start, args)
 }
 
 /// Prints the report of an ingest and returns the exit status.
@@ -128,18 +90,10 @@ fn report_ingest(report: &IngestReport, archive: &Archive, start: Instant, args:
     let (accepted, duplicates) = (count(report.accepted), count(report.duplicates));
     write!(out, "{accepted} runs added, {duplicates} already there, {} rejected", count(report.rejected))?;
     if report.twins > 0 {
-        write!(
-            out,
-            ", {} {}",
-            count(report.twins),
-            if args.on_twin == "skip" { "twins skipped" } else { "of them twins" }
-        )?;
+        write!(out, ", {} of them twins", count(report.twins))?;
     }
     if !report.ignored.is_empty() {
         write!(out, ", {} other files ignored", count(report.ignored.len() as u64))?;
-    }
-    if report.unchanged > 0 {
-        write!(out, ", {} unchanged files", count(report.unchanged))?;
     }
     let (steps, speed) = (count(report.num_steps), rate(report.num_steps, secs));
     writeln!(out, "; {steps} steps in {secs:.1} s: {speed} steps/s")?;

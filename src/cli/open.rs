@@ -1,16 +1,13 @@
 //! Opening of archives, and checks of output paths.
 
 use super::exit::UsageError;
-use crate::Archive;
+use crate::{Archive, StorageOptions};
 use anyhow::{Result, bail};
 use std::path::Path;
 
 /// Opens an archive at `version` (`None`: the newest), with `checksums` verified or not (`None`: the archive's default).
 pub(super) fn open(path: &Path, version: Option<u64>, checksums: Option<bool>) -> Result<Archive> {
-    let archive = match version {
-        Some(version) => Archive::open_at(path, version)?,
-        None => Archive::open(path)?,
-    };
+    let archive = Archive::open_with(path, version, &StorageOptions::default())?;
     let checksums = checksums.unwrap_or(archive.has_checksums());
     Ok(archive.with_checksums(checksums))
 }

@@ -11,7 +11,7 @@ use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Returns progress on standard error, with warnings. `quiet` hides both.
 pub(super) fn progress(quiet: bool) -> Box<dyn Progress> {
@@ -77,19 +77,5 @@ impl Interrupt {
     /// Returns the token, which is cancelled after a signal.
     pub(super) fn token(&self) -> &CancellationToken {
         &self.0
-    }
-
-    /// Sleeps for `period`.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Cancelled`] if a signal arrives before the period ends.
-    pub(super) fn sleep(&self, period: Duration) -> Result<()> {
-        let end = Instant::now() + period;
-        while let Some(rest) = end.checked_duration_since(Instant::now()) {
-            self.0.check()?;
-            std::thread::sleep(rest.min(Duration::from_millis(50)));
-        }
-        self.0.check()
     }
 }

@@ -24,13 +24,6 @@ pub(super) fn report_groups() -> impl TypedValueParser<Value = ReportGroups> {
     PossibleValuesParser::new(ReportGroups::ALL.map(ReportGroups::name)).try_map(|name| name.parse::<ReportGroups>())
 }
 
-/// Parses the period between two scans for new files, 100 ms to 365 days.
-pub(super) fn period(text: &str) -> Result<Duration, String> {
-    let period = duration(text).map_err(|error| error.to_string())?;
-    let range = Duration::from_millis(100)..=Duration::from_secs(365 * 24 * 60 * 60);
-    if range.contains(&period) { Ok(period) } else { Err("expected 100ms to 365d".into()) }
-}
-
 /// Parses a duration: `90s`, `15m`, `12h`, `30d`, or a sum such as `1h 30m`.
 pub(super) fn duration(text: &str) -> Result<Duration, humantime::DurationError> {
     humantime::parse_duration(text)

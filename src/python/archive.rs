@@ -217,7 +217,7 @@ fn verify_at<'py>(
     progress: Option<ProgressOption>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let verify = move |progress: &dyn Progress, cancel: &CancellationToken| {
-        Archive::verify_with(path, &options, &storage, progress, cancel)
+        Archive::verify(path, &options, &storage, progress, cancel)
     };
     abandonable(py, progress, verify)?.into_instance(py)
 }
@@ -247,8 +247,7 @@ pub(super) fn repair<'py>(
     storage_options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let storage = storage_options_from(storage_options)?;
-    let repair =
-        move |_: &dyn Progress, cancel: &CancellationToken| Archive::repair_with(path, dry_run, &storage, cancel);
+    let repair = move |_: &dyn Progress, cancel: &CancellationToken| Archive::repair(path, dry_run, &storage, cancel);
     let report = if dry_run { abandonable(py, Some(false), repair) } else { interruptible(py, Some(false), repair) };
     report?.into_instance(py)
 }
@@ -338,42 +337,29 @@ impl PyArchive {
     /// - ``phases``: the smallest tiles of the phases ``"mid"`` and ``"late"``. The largest tile on the board
     ///   determines the phase of a step; below ``"mid"`` it is ``early``. The defaults are ``{"mid": 1024, "late":
     ///   4096}``. The phases of an archive never change.
-    /// - ``exist_ok``: ``True`` = opens an archive that already exists, if it has the given ``phases``.
     /// - ``storage_options``: as in ``a2store.open``.
     ///
-    /// Raises ``ArchiveExistsError`` if there already is an archive and ``exist_ok`` is false. Raises ``ValueError``
-    /// unless both phases are tiles (2, 4, ..., 32768) and mid is below late, for a folder with other files, for other
-    /// phases of an existing archive, and for an unknown name in ``storage_options``. Also raises ``OSError``, and
-    /// ``KeyboardInterrupt`` on Ctrl-C.
+    /// Raises ``ArchiveExistsError`` if there already is an archive; ``a2store.open(path, create=True)`` opens it instead.
+    /// Raises ``ValueError`` unless both phases are tiles (2, 4, ..., 32768) and mid is below late, for a folder with other
+    /// files, and for an unknown name in ``storage_options``. Also raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
     ///
     /// >>> archive = a2store.Archive.create("new.a2", phases={"mid": 2048, "late": 8192})
     /// >>> archive
     /// Archive(.../new.a2, version=1, num_runs=0, num_steps=0)
     #[classmethod]
-    #[pyo3(signature = (path, *, phases=None, exist_ok=false, storage_options=None))]
+    #[pyo3(signature = (path, *, phases=None, storage_options=None))]
     fn create(
         _cls: &Bound<'_, PyType>,
         py: Python<'_>,
         path: PathBuf,
         phases: Option<&Bound<'_, PyDict>>,
-        exist_ok: bool,
         storage_options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyArchive> {
-        let given = phases.map(phases_from).transpose()?;
-        let (phases, options) = (given.unwrap_or_default(), storage_options_from(storage_options)?);
-        let create = move |_: &dyn Progress, cancel: &CancellationToken| match exist_ok {
-            true => Archive::open_or_create(path, phases, &options, cancel),
-            false => Archive::create_with(path, phases, &options, cancel),
-        };
-        let archive = abandonable(py, Some(false), create)?;
-        let found = archive.phases();
-        if given.is_some_and(|given| given != found) {
-            let expected = format!("mid {} and late {}, as in the existing archive", found.mid, found.late);
-            return Err(
-                Error::argument("phases", expected, format!("mid {} and late {}", phases.mid, phases.late)).into()
-            );
-        }
-        Ok(PyArchive::new(archive))
+        let phases = phases.map_or_else(|| Ok(Phases::default()), phases_from)?;
+        let options = storage_options_from(storage_options)?;
+        let create =
+            move |_: &dyn Progress, cancel: &CancellationToken| Archive::create_with(path, phases, &options, cancel);
+        Ok(PyArchive::new(abandonable(py, Some(false), create)?))
     }
 
     /// Open an archive.
@@ -477,10 +463,12 @@ impl PyArchive {
     /// are skipped, and so are files whose names begin with a dot or end in ``.tmp``. Files named ``*.a2run2``,
     /// ``*.bin`` and ``*.a2t1`` must hold runs.
     ///
-    /// A run whose content is already in the archive is skipped. Run ids follow the order of the paths and, in folders,
-    /// of the names. If nothing is new, nothing is committed. In either case the archive moves to the newest version.
-    /// An interrupted ingest can be repeated and ends in the same archive. Memory does not depend on the size of the
-    /// input. It takes about 100 MB, about 50 MB per worker, and up to 68 bytes per run in the archive.
+    /// A run whose content is already in the archive is skipped. A twin, which is a run with the same boards as another
+    /// run, such as one game in two formats, is added. Splits keep both runs on one side. Run ids follow the order of
+    /// the paths and, in folders, of the names. If nothing is new, nothing is committed. In either case the archive
+    /// moves to the newest version. An interrupted ingest can be repeated and ends in the same archive. Memory does not
+    /// depend on the size of the input. It takes about 100 MB, about 50 MB per worker, and up to 68 bytes per run in the
+    /// archive.
     ///
     /// - ``paths``: a file or folder, or several.
     /// - ``workers``: threads to decode and encode with, 1 to 1,024; ``None`` = one per core.
@@ -488,9 +476,6 @@ impl PyArchive {
     ///   otherwise a bar is shown if standard error is a terminal.
     /// - ``on_error``: the effect of a file that cannot be read or decoded. ``"report"`` lists it in the report and
     ///   continues; ``"raise"`` raises its error and adds nothing.
-    /// - ``on_twin``: the effect of a twin, which is a new run with the same boards as another run, such as one game in
-    ///   two formats. ``"keep"`` adds the twin, and splits keep both runs on one side. ``"skip"`` skips the twin.
-    ///   ``report.twins`` counts twins in both cases.
     /// - ``wait``: how long to wait while another process on this machine writes to the archive, in seconds or as a
     ///   ``timedelta``; ``None`` = ten minutes.
     ///
@@ -503,8 +488,7 @@ impl PyArchive {
     /// >>> report = a2store.simulate("more", runs=2, seed=2)
     /// >>> archive.ingest(["runs", "more/run-00001.a2run2"])
     /// IngestReport(accepted=1, duplicates=20, rejected=0, num_steps=2347)
-    #[pyo3(signature = (paths, *, workers=None, progress=None, on_error="report", on_twin="keep", wait=None))]
-    #[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
+    #[pyo3(signature = (paths, *, workers=None, progress=None, on_error="report", wait=None))]
     fn ingest<'py>(
         &self,
         py: Python<'py>,
@@ -512,7 +496,6 @@ impl PyArchive {
         workers: Option<Workers>,
         progress: Option<ProgressOption>,
         on_error: &str,
-        on_twin: &str,
         wait: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let on_error = match on_error {
@@ -525,7 +508,7 @@ impl PyArchive {
             }
         };
         let wait = duration("wait", wait, IngestOptions::default().wait)?;
-        let options = IngestOptions { workers: workers.map(Bounded::get), wait, on_error, on_twin: on_twin.parse()? };
+        let options = IngestOptions { workers: workers.map(Bounded::get), wait, on_error };
         let paths = paths_from(paths)?;
         let report =
             self.change(py, progress, |archive, progress, cancel| archive.ingest(&paths, &options, progress, cancel))?;
@@ -549,7 +532,6 @@ impl PyArchive {
     /// - ``replace``: ``True`` = replaces the model's annotations. Otherwise, a model that has annotations can get
     ///   more of them only for later runs.
     /// - ``partial``: ``True`` = allows annotated runs to have steps without annotations.
-    /// - ``dry_run``: ``True`` = only checks the annotations.
     /// - ``progress``, ``wait``: as in ``ingest``.
     ///
     /// Raises ``DecodeError`` for a folder, and ``ValueError`` or ``ColumnError`` for a table, that is damaged or
@@ -561,7 +543,7 @@ impl PyArchive {
     /// >>> archive.annotate("model-v1", pa.table(columns), partial=True)
     /// AnnotateReport(model='model-v1', num_runs=1, num_rows=3)
     #[pyo3(signature = (
-        model, annotations, *, source=None, replace=false, partial=false, dry_run=false, progress=None, wait=None
+        model, annotations, *, source=None, replace=false, partial=false, progress=None, wait=None
     ))]
     #[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn annotate<'py>(
@@ -572,12 +554,11 @@ impl PyArchive {
         source: Option<PathBuf>,
         replace: bool,
         partial: bool,
-        dry_run: bool,
         progress: Option<ProgressOption>,
         wait: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let wait = duration("wait", wait, AnnotateOptions::default().wait)?;
-        let options = AnnotateOptions { source, replace, partial, dry_run, wait };
+        let options = AnnotateOptions { source, replace, partial, wait };
         let report = if is_path(annotations)? {
             let folder: PathBuf = annotations.extract()?;
             self.change(py, progress, |archive, progress, cancel| {
@@ -613,10 +594,9 @@ impl PyArchive {
         model: &str,
         wait: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let default = AnnotateOptions::default();
-        let options = AnnotateOptions { wait: duration("wait", wait, default.wait)?, ..default };
+        let wait = duration("wait", wait, AnnotateOptions::default().wait)?;
         let drop = |archive: &mut Archive, _: &dyn Progress, cancel: &CancellationToken| {
-            archive.drop_annotations(model, &options, cancel)
+            archive.drop_annotations(model, wait, cancel)
         };
         self.change(py, Some(false), drop)?.into_instance(py)
     }
@@ -635,13 +615,11 @@ impl PyArchive {
 
     /// Rewrite small data files as full-size ones, in a new commit.
     ///
-    /// Rows, their order and their ids stay the same. It compares the new files with the old ones row by row before it
-    /// commits them. Readers and writers may work at the same time. No file is removed: older versions keep their files
-    /// until ``expire``.
+    /// Rows, their order and their ids stay the same. The old files are compared with their checksums. Readers and writers
+    /// may work at the same time. No file is removed: older versions keep their files until ``expire``.
     ///
     /// - ``file_rows``: the number of rows of a full file, at least 1; ``None`` = 16,777,216. Files that are at least
     ///   half full stay unchanged.
-    /// - ``dry_run``: ``True`` = only report what would be merged; ``bytes_after`` is then unknown and as before.
     /// - ``workers``, ``progress``, ``wait``: as in ``ingest``.
     ///
     /// Raises ``DamagedError`` for a file that cannot be read back. Otherwise raises as ``ingest`` does. The archive is
@@ -652,20 +630,19 @@ impl PyArchive {
     /// 2
     /// >>> archive.compact()
     /// CompactReport(files_before=4, files_after=2, num_rows=33059)
-    #[pyo3(signature = (*, file_rows=None, workers=None, dry_run=false, progress=None, wait=None))]
+    #[pyo3(signature = (*, file_rows=None, workers=None, progress=None, wait=None))]
     fn compact<'py>(
         &self,
         py: Python<'py>,
         file_rows: Option<Positive>,
         workers: Option<Workers>,
-        dry_run: bool,
         progress: Option<ProgressOption>,
         wait: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let default = CompactOptions::default();
         let file_rows = file_rows.map_or(default.file_rows, Bounded::get);
         let (workers, wait) = (workers.map(Bounded::get), duration("wait", wait, default.wait)?);
-        let options = CompactOptions { file_rows, workers, dry_run, wait };
+        let options = CompactOptions { file_rows, workers, wait };
         let compact = |archive: &mut Archive, progress: &dyn Progress, cancel: &CancellationToken| {
             archive.compact(&options, progress, cancel)
         };

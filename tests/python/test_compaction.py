@@ -299,21 +299,6 @@ def test_wrong_arguments(hourly: a2store.Archive) -> None:
     assert hourly.version == APPENDS + 1
 
 
-def test_a_dry_run_changes_nothing_and_foretells_the_files(hourly: a2store.Archive) -> None:
-    there = contents(hourly.path)
-    planned = hourly.compact(dry_run=True)
-    assert contents(hourly.path) == there
-    assert planned.bytes_after == planned.bytes_before
-    text = run_command("compact", hourly.path, "--dry-run").stdout
-    assert text.startswith("60 files (")
-    assert f") would become 2; {planned.num_rows:,} rows would be rewritten, version {APPENDS + 1}\n" in text
-    assert '"dry_run":true' in run_command("compact", hourly.path, "--dry-run", "--json").stdout
-    assert contents(hourly.path) == there
-    report = hourly.compact()
-    fields = ("files_before", "files_after", "num_rows", "bytes_before")
-    assert [getattr(planned, name) for name in fields] == [getattr(report, name) for name in fields]
-
-
 def test_the_command(hourly: a2store.Archive) -> None:
     text = run_command("compact", hourly.path, "--json").stdout
     assert f'"version":{APPENDS + 2}' in text

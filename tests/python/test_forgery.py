@@ -212,13 +212,12 @@ STEPS: dict[str, tuple[Change, int | None, str]] = {
     "max_exp": (changed("max_exp", 3, lambda exp: exp + 1), 2, "max_exp"),
     "phase": (changed("phase", 3, lambda phase: "late" if phase != "late" else "mid"), 2, "phase"),
     "move": (changed("move", 3, lambda _: 4), 2, "move"),
-    "score once": (changed("max_score", 3, lambda score: score + 1), 2, "columns of the run"),
+    "score once": (changed("max_score", 3, lambda score: score + 1), 2, "max_score"),
     "score": (everywhere("max_score", 5), 2, "max_score"),
     "tile": (everywhere("highest_tile", 4), 2, "highest_tile"),
     "engine": (everywhere("engine", "others"), 2, "engine"),
     "engine null": (everywhere("engine", None), 3, "engine"),
     "num_steps": (everywhere("num_steps", 21), 2, "num_steps"),
-    "has_evs": (changed("has_evs", 3, lambda has: not has), None, "values that are not null"),
     "first step": (without(0), 2, "step_index"),
     "a step": (without(7), 2, "step_index"),
     "last step": (without(19), 2, "number of steps"),
@@ -238,6 +237,12 @@ def test_forged_steps(small: Path, tmp_path: Path, name: str) -> None:
     seen = {(each, number if run_id is not None else None, which) for each, number, which in found(path)}
     runs_file = data_files(path, "runs")[1]
     assert {(file, run_id, what), (runs_file, run_id, what)} & seen, seen
+
+
+def test_steps_with_values_that_has_evs_denies(small: Path, tmp_path: Path) -> None:
+    path = copied(small, tmp_path / "games.a2")
+    file = forge_data(path, 3, "steps", changed("has_evs", 3, lambda has: not has))
+    assert {(file, 2, name) for name in oracle.EV_COLUMNS} & found(path)
 
 
 def test_a_file_rewritten_by_another_writer_is_valid(small: Path, tmp_path: Path) -> None:

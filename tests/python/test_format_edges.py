@@ -193,14 +193,10 @@ def test_logs_whose_files_arrive_separately_or_are_renamed(tmp_path: Path) -> No
     (rows,) = (path for path in folder.iterdir() if path != meta)
     later = tmp_path / rows.name
     rows.rename(later)
-    archive = tmp_path / "games.a2"
-    command = [sys.executable, "-m", "a2store", "ingest", "-q", str(folder), str(archive), "--watch", "100ms", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
-        assert watching.stdout is not None
-        assert json.loads(watching.stdout.readline())["rejected"] == 1
-        later.rename(rows)
-        assert json.loads(watching.stdout.readline())["accepted"] == 1
-        watching.send_signal(2)
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    assert archive.ingest(folder, progress=False).rejected == 1
+    later.rename(rows)
+    assert archive.ingest(folder, progress=False).accepted == 1
     other = rows.with_name("other.jsonl" + (".gz" if rows.suffix == ".gz" else ""))
     rows.rename(other)
     fields = json.loads(logs.read_text(meta)) | {"steps_file": f"/elsewhere/{other.name}"}

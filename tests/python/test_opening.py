@@ -17,7 +17,6 @@ import pytest
 import a2store
 from object_store.plugin import KEY, REGION, SECRET
 
-PHASES = {"mid": 64, "late": 128}
 
 
 # Opening
@@ -56,17 +55,6 @@ def test_versions_out_of_range(archive: a2store.Archive) -> None:
         a2store.open(archive.path, version=99)
     with pytest.raises(ValueError, match="version: expected no version"):
         a2store.open(archive.path, version=1, create=True)
-
-
-def test_create_with_exist_ok(tmp_path: Path) -> None:
-    path = tmp_path / "games.a2"
-    a2store.Archive.create(path, phases=PHASES, exist_ok=True)
-    with pytest.raises(a2store.ArchiveExistsError):
-        a2store.Archive.create(path, phases=PHASES)
-    for phases in (None, PHASES):
-        assert a2store.Archive.create(path, phases=phases, exist_ok=True).phases == PHASES
-    with pytest.raises(ValueError, match=r"phases: expected mid 64 and late 128, .*, found mid 64 and late 256"):
-        a2store.Archive.create(path, phases={"mid": 64, "late": 256}, exist_ok=True)
 
 
 def test_the_constructor_names_the_way() -> None:
