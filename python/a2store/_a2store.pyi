@@ -1685,7 +1685,7 @@ class Archive:
         """Add a model's predictions for steps of the archive, in a new commit.
 
         The table ``annotations`` in SQL then has a row per model and annotated step. Every annotated step must exist in
-        the archive. Its legal moves, and the move and the board if they are known, must equal those of ``steps``.
+        the archive. Its legal moves, and the move if it is known, must equal those of ``steps``.
 
         - ``model``: the value of the column ``model``, 1 to 60 bytes.
         - ``annotations``: a folder in the layout that docs/formats.md describes, a table with the Arrow C interface,
@@ -1694,7 +1694,7 @@ class Archive:
           columns ``run_id`` and ``step_index`` of the archive, and any other columns of ``annotations`` except
           ``model``. There, ``policy_p1``, ``policy_logp`` and ``policy_hard`` may have 4 numbers per row. In an
           array, which has no nulls, they become null where ``policy_kind_mask`` lacks their bit. Rows may be in any
-          order. A column ``board`` is compared with ``steps`` and not stored.
+          order.
         - ``source``: for folders, the path that the runs were ingested from, or a folder above it; ``None`` = any.
         - ``replace``: ``True`` = replaces the model's annotations. Otherwise, a model that has annotations can get
           more of them only for later runs.

@@ -3,12 +3,13 @@
 //! A folder of annotations numbers its runs as its pool does. Each run is found in the archive by its seed, steps,
 //! score and highest tile in the pool's `metadata.db`, and by its id in the source if several runs have these.
 
-use super::annotated_steps::{COLUMNS, StepsOfRun};
+use super::annotated_steps::{RunSteps, compare};
 use super::annotation_rows::{AnnotationRows, AnnotationTable};
 use super::checkpoint_writer::write_checkpoint;
 use super::commit::Operation;
-use super::parquet_reader::read_columns;
+use super::parquet_reader::{OpenDataFile, RowGroups, open_sound};
 use super::parquet_writer::{FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
+use super::row_views::{StepRows, run_facts, sources};
 use super::snapshot::Snapshot;
 use super::storage::Storage;
 use super::table_name::TableName;
@@ -18,8 +19,7 @@ use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::format::{AnnotationFolder, SessionRun};
 use crate::progress::{Progress, Unit};
-use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{Int64Type, UInt32Type, UInt64Type};
+use arrow::array::RecordBatch;
 use derive_setters::Setters;
 use std::collections::HashMap;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -221,8 +221,9 @@ fn archive_runs(
         let Some(run) = pool.get(&i64::from(id)) else {
             return Err(source.refuse("metadata.db", format!("run {id}, which has annotations"), "no such run".into()));
         };
-        let steps = run.num_steps.map(u64::from);
-        let facts = format!("run {id} with seed {}, {} steps and score {}", text(run.seed), text(steps), run.max_score);
+        let steps = run.num_steps;
+        let (seed, num_steps) = (text(run.seed), text(steps.map(u64::from)));
+        let facts = format!("run {id} with seed {seed}, {num_steps} steps and score {}", run.max_score);
         let key = (run.seed, run.max_score, run.highest_tile);
         let same = known.get(&key).map_or(&[][..], Vec::as_slice).iter();
         let same: Vec<&KnownRun> = same
@@ -260,8 +261,8 @@ fn text(number: Option<u64>) -> String {
 /// A run of the archive. Its seed, score and highest tile are the key.
 struct KnownRun {
     run_id: u32,
-    num_steps: u64,
-    game_steps: Option<u64>,
+    num_steps: u32,
+    game_steps: Option<u32>,
     source_id: Option<u64>,
 }
 
@@ -273,35 +274,23 @@ impl KnownRun {
         let source =
             source.map(|path| std::path::absolute(path).map_err(|error| Error::io(path, error))).transpose()?;
         let mut runs: HashMap<RunKey, Vec<KnownRun>> = HashMap::new();
-        let columns = ["run_id", "source", "num_steps", "max_score", "highest_tile", "seed", "source_id", "game_steps"];
-        for file in snapshot.files(TableName::Runs) {
-            read_columns(storage, file, &columns, |batch| {
-                let number = |column: usize, row: usize| -> Option<u64> {
-                    let column = batch.column(column);
-                    if column.is_null(row) {
-                        return None;
-                    }
-                    let signed = column.as_primitive_opt::<Int64Type>().map(|column| column.value(row) as u64);
-                    let long = column.as_primitive_opt::<UInt64Type>().map(|column| column.value(row));
-                    signed.or(long).or_else(|| Some(u64::from(column.as_primitive_opt::<UInt32Type>()?.value(row))))
-                };
-                let sources = batch.column(1).as_string_opt::<i32>();
-                for row in 0..batch.num_rows() {
-                    let path = sources.map_or("", |sources| sources.value(row));
-                    if source.as_ref().is_some_and(|source| !Path::new(path).starts_with(source)) {
-                        continue;
-                    }
-                    let small = |column| number(column, row).and_then(|value| u32::try_from(value).ok());
-                    let key = (number(5, row), number(3, row).unwrap_or_default(), small(4).unwrap_or_default());
-                    runs.entry(key).or_default().push(KnownRun {
-                        run_id: small(0).unwrap_or_default(),
-                        num_steps: number(2, row).unwrap_or_default(),
-                        game_steps: number(7, row),
-                        source_id: number(6, row),
-                    });
+        let files: Vec<_> = snapshot.files(TableName::Runs).collect();
+        let mut groups = RowGroups::new(storage, &files);
+        while let Some(batch) = groups.next()? {
+            let sources = sources(&batch)?;
+            for (row, (run, _)) in run_facts(&batch)?.into_iter().enumerate() {
+                let path = Path::new(sources.value(row));
+                if source.as_ref().is_none_or(|source| path.starts_with(source)) {
+                    runs.entry((run.meta.seed, run.meta.max_score, run.meta.highest_tile)).or_default().push(
+                        KnownRun {
+                            run_id: run.run_id,
+                            num_steps: run.num_steps,
+                            game_steps: run.game_steps,
+                            source_id: run.source_id,
+                        },
+                    );
                 }
-                Ok(())
-            })?;
+            }
         }
         Ok(runs)
     }
@@ -331,11 +320,10 @@ impl Annotating<'_> {
                 sender.send(TableName::Annotations, group)
             }
         };
-        self.each_run(&mut |run_id, steps| {
+        self.each_run(&mut |run_id, rows, steps| {
             self.cancel.check()?;
-            let Some(rows) = self.runs.get(&run_id) else { return Ok(()) };
             let batch = self.source.batch(rows, run_id, self.model)?;
-            report.missing_steps += steps.compare(self.source, rows, &batch, self.options.partial)?;
+            report.missing_steps += compare(self.source, steps, &batch, self.options.partial)?;
             report.num_runs += 1;
             report.num_rows += batch.num_rows() as u64;
             self.progress.advance(batch.num_rows() as u64);
@@ -359,33 +347,24 @@ impl Annotating<'_> {
         send(parts)
     }
 
-    /// Calls `each` with the steps of the archive's runs, in order. Reads only files that may have annotated runs.
-    fn each_run(&self, each: &mut dyn FnMut(u32, &StepsOfRun) -> Result<()>) -> Result<()> {
+    /// Calls `each` for every annotated run, in order, with its rows in the source and its steps in the archive. Reads only
+    /// the row groups that may have annotated runs.
+    fn each_run(&self, each: &mut dyn FnMut(u32, &Range<u64>, &RunSteps<'_>) -> Result<()>) -> Result<()> {
+        let has_runs = |(first, last): (u32, u32)| self.runs.range(first..=last).next().is_some();
         for file in self.snapshot.files(TableName::Steps) {
-            if self.runs.range(file.first_run_id..=file.last_run_id).next().is_none() {
+            if !has_runs((file.first_run_id, file.last_run_id)) {
                 continue;
             }
-            let mut open: Option<(u32, StepsOfRun)> = None;
-            read_columns(self.storage, file, &COLUMNS, |batch| {
-                let ids = batch.column(0).as_primitive::<UInt32Type>().values();
-                let mut start = 0;
-                for run in ids.chunk_by(|a, b| a == b) {
-                    let rows = start..start + run.len();
-                    start = rows.end;
-                    if open.as_ref().is_some_and(|(run_id, _)| *run_id != run[0])
-                        && let Some((run_id, steps)) = open.take()
-                    {
-                        each(run_id, &steps)?;
-                    }
-                    let (_, steps) = open.get_or_insert_with(|| (run[0], StepsOfRun::default()));
-                    if self.runs.contains_key(&run[0]) {
-                        steps.extend(batch, rows)?;
+            let open = OpenDataFile::of(self.storage, file, open_sound(self.storage, file)?)?;
+            for index in (0..open.num_row_groups()).filter(|&index| open.run_ids(index).is_none_or(has_runs)) {
+                let batch = open.read(index)?;
+                let steps = StepRows::new(&batch)?;
+                for range in steps.runs() {
+                    let run_id = steps.run_id[range.start];
+                    if let Some(rows) = self.runs.get(&run_id) {
+                        each(run_id, rows, &RunSteps { rows: &steps, range })?;
                     }
                 }
-                Ok(())
-            })?;
-            if let Some((run_id, steps)) = open {
-                each(run_id, &steps)?;
             }
         }
         Ok(())

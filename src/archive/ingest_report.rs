@@ -1,7 +1,7 @@
 //! The options and the report of an ingest.
 
 use super::transaction::DEFAULT_WAIT;
-use crate::error::{Error, ErrorFields, Result};
+use crate::error::{Error, Result};
 use derive_setters::Setters;
 use serde::{Serialize, Serializer};
 use std::path::{Path, PathBuf};
@@ -87,7 +87,6 @@ impl Rejected {
 
 impl Serialize for Rejected {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let path = Some(self.path.to_string_lossy());
-        ErrorFields { path, message: self.message(), ..self.error.fields() }.serialize(serializer)
+        self.error.serialize_with(Some(&self.path), serializer)
     }
 }

@@ -1,17 +1,17 @@
 //! The decision which runs an ingest adds: runs of files with new content, and runs of a recording with new
 //! ids. A twin is a new run of a known game.
 
+use super::data_file::DataFile;
 use super::digests::{Digests, KeptDigests};
 use super::log::Log;
-use super::parquet_reader::{not_parquet, read_columns};
+use super::parquet_reader::RowGroups;
+use super::row_views::run_facts;
 use super::run_discovery::IngestInput;
 use super::runs_batch::RunInfo;
 use super::snapshot::Snapshot;
 use super::storage::Storage;
 use super::table_name::TableName;
 use crate::error::Result;
-use arrow::array::AsArray;
-use arrow::datatypes::Int64Type;
 use std::collections::BTreeSet;
 
 /// The runs that an archive holds.
@@ -91,19 +91,14 @@ impl KnownRuns {
 }
 
 /// Returns the source ids of a session's runs. Looks only at files with run ids from `since` on.
-pub(super) fn source_ids(storage: &Storage, snapshot: &Snapshot, session: &str, since: u64) -> Result<BTreeSet<u64>> {
+fn source_ids(storage: &Storage, snapshot: &Snapshot, session: &str, since: u64) -> Result<BTreeSet<u64>> {
     let mut ids = BTreeSet::new();
-    for file in snapshot.files(TableName::Runs).filter(|file| u64::from(file.last_run_id) >= since) {
-        read_columns(storage, file, &["session", "source_id"], |batch| {
-            let sessions = batch.column(0).as_string_opt::<i32>();
-            let numbers = batch.column(1).as_primitive_opt::<Int64Type>();
-            let (Some(sessions), Some(numbers)) = (sessions, numbers) else {
-                return Err(not_parquet(storage, file, "a column of sessions or ids of another type"));
-            };
-            let own = sessions.iter().zip(numbers).filter(|(found, _)| *found == Some(session));
-            ids.extend(own.filter_map(|(_, id)| id.map(|id| id as u64)));
-            Ok(())
-        })?;
+    let is_new = |file: &&DataFile| u64::from(file.last_run_id) >= since;
+    let files: Vec<&DataFile> = snapshot.files(TableName::Runs).filter(is_new).collect();
+    let mut groups = RowGroups::new(storage, &files);
+    while let Some(batch) = groups.next()? {
+        let own = run_facts(&batch)?.into_iter().filter(|(run, _)| run.session.as_deref() == Some(session));
+        ids.extend(own.filter_map(|(run, _)| run.source_id));
     }
     Ok(ids)
 }

@@ -19,10 +19,10 @@ use std::ops::Range;
 pub(super) struct StepRows<'a> {
     pub(super) run_id: &'a [u32],
     pub(super) step_index: &'a [u32],
-    board: &'a [u64],
-    tile_65536_mask: &'a [u16],
-    moves: &'a UInt8Array,
-    legal: &'a [u8],
+    pub(super) board: &'a [u64],
+    pub(super) tile_65536_mask: &'a [u16],
+    pub(super) moves: &'a UInt8Array,
+    pub(super) legal: &'a [u8],
     evs: [&'a Float32Array; 4],
     has_evs: &'a BooleanArray,
     valuation_type: Words<'a>,
@@ -97,6 +97,11 @@ impl<'a> TypedColumns<'a> {
 /// Returns the column `model` of `annotations`.
 pub(super) fn models(batch: &RecordBatch) -> Result<Words<'_>> {
     TypedColumns(batch).words("model")
+}
+
+/// Returns the column `source` of `runs`.
+pub(super) fn sources(batch: &RecordBatch) -> Result<&StringArray> {
+    TypedColumns(batch).column("source")?.as_string_opt().ok_or_else(|| mistyped("source"))
 }
 
 fn mistyped(name: &str) -> Error {
