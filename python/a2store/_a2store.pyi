@@ -1538,23 +1538,6 @@ class Archive:
     3 rows
     """
 
-    def close(self) -> None:
-        """Close the archive. Every later operation on this object raises ``ValueError``.
-
-        Queries and tables of the archive stay valid. A second call has no effect. ``with`` calls it at the end.
-
-        >>> archive.close()
-        >>> archive.num_runs
-        Traceback (most recent call last):
-        ValueError: the archive is closed
-        """
-    def __enter__(self) -> Self:
-        """Return the archive itself.
-
-        Raises ``ValueError`` if it is closed.
-        """
-    def __exit__(self, *_error: object) -> None:
-        """Close the archive."""
     @classmethod
     def create(
         cls,
@@ -1730,8 +1713,6 @@ class Archive:
     def annotations(self) -> list[ModelInfo]:
         """Return the models with annotations, in the order of their names.
 
-        Raises ``ValueError`` if the archive is closed.
-
         >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
         >>> report = archive.annotate("model-v1", predictions, partial=True)
         >>> archive.annotations()
@@ -1839,8 +1820,6 @@ class Archive:
 
     def history(self) -> list[CommitInfo]:
         """Return the commits up to this version, newest first, including those of expired versions.
-
-        Raises ``ValueError`` if the archive is closed.
 
         >>> for commit in archive.history():
         ...     print(commit.version, commit.operation, commit.added_runs)
@@ -2327,8 +2306,6 @@ def open(  # noqa: A001
 ) -> Archive:
     """Open an archive, or create it.
 
-    An archive is a context manager: ``with a2store.open("games.a2") as archive: ...`` closes it at the end.
-
     - ``path``: the archive's folder, or a URL: ``s3://bucket/games.a2``, ``gs://...``, ``az://...``.
     - ``version``: the version to open, from 1 (the empty archive); ``None`` = the newest.
     - ``create``: ``True`` = creates an empty archive if ``path`` has no archive.
@@ -2341,8 +2318,7 @@ def open(  # noqa: A001
 
     >>> a2store.open("games.a2").num_runs
     20
-    >>> with a2store.open("new.a2", create=True) as archive:
-    ...     archive.ingest("runs").accepted
+    >>> a2store.open("new.a2", create=True).ingest("runs").accepted
     20
     """
 

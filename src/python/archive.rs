@@ -54,23 +54,21 @@ use std::time::Duration;
 /// 3 rows
 #[pyclass(frozen, name = "Archive", module = "a2store")]
 pub(super) struct PyArchive {
-    /// `None` after `close`.
-    archive: Mutex<Option<Archive>>,
+    archive: Mutex<Archive>,
 }
 
 impl PyArchive {
     fn new(archive: Archive) -> PyArchive {
-        PyArchive { archive: Mutex::new(Some(archive)) }
+        PyArchive { archive: Mutex::new(archive) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Archive>> {
+    fn lock(&self) -> MutexGuard<'_, Archive> {
         // A thread holds this lock only briefly, and never while it waits for the interpreter's lock.
         self.archive.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn archive(&self) -> PyResult<Archive> {
-        let archive = self.lock().clone();
-        archive.ok_or_else(|| PyValueError::new_err("the archive is closed"))
+    pub(super) fn archive(&self) -> Archive {
+        self.lock().clone()
     }
 
     /// Does work that may make a new version, and moves to that version.
@@ -80,7 +78,7 @@ impl PyArchive {
         progress: impl Into<ProgressOption>,
         work: impl FnOnce(&mut Archive, &dyn Progress, &CancellationToken) -> Result<T> + Send,
     ) -> PyResult<T> {
-        let before = self.archive()?;
+        let before = self.archive();
         let mut archive = before.clone();
         let value = interruptible(py, progress, |progress, cancel| work(&mut archive, progress, cancel))?;
         self.move_on(&before, archive);
@@ -89,8 +87,7 @@ impl PyArchive {
 
     /// Replaces `before` with `archive`, unless another thread has moved to a later version.
     fn move_on(&self, before: &Archive, archive: Archive) {
-        let mut slot = self.lock();
-        let Some(current) = &mut *slot else { return };
+        let mut current = self.lock();
         // After a repair the newest version can have a lower number.
         if Arc::ptr_eq(current.snapshot(), before.snapshot()) || archive.version() > current.version() {
             *current = archive;
@@ -99,8 +96,6 @@ impl PyArchive {
 }
 
 /// Open an archive, or create it.
-///
-/// An archive is a context manager: ``with a2store.open("games.a2") as archive: ...`` closes it at the end.
 ///
 /// - ``path``: the archive's folder, or a URL: ``s3://bucket/games.a2``, ``gs://...``, ``az://...``.
 /// - ``version``: the version to open, from 1 (the empty archive); ``None`` = the newest.
@@ -114,8 +109,7 @@ impl PyArchive {
 ///
 /// >>> a2store.open("games.a2").num_runs
 /// 20
-/// >>> with a2store.open("new.a2", create=True) as archive:
-/// ...     archive.ingest("runs").accepted
+/// >>> a2store.open("new.a2", create=True).ingest("runs").accepted
 /// 20
 #[pyfunction]
 #[pyo3(signature = (path, *, version=None, create=false, storage_options=None))]
@@ -393,35 +387,9 @@ impl PyArchive {
         open_at(py, path, version, checksums, storage_options)
     }
 
-    /// Close the archive. Every later operation on this object raises ``ValueError``.
-    ///
-    /// Queries and tables of the archive stay valid. A second call has no effect. ``with`` calls it at the end.
-    ///
-    /// >>> archive.close()
-    /// >>> archive.num_runs
-    /// Traceback (most recent call last):
-    /// ValueError: the archive is closed
-    fn close(&self) {
-        self.lock().take();
-    }
-
-    /// Return the archive itself.
-    ///
-    /// Raises ``ValueError`` if it is closed.
-    fn __enter__(slf: Py<Self>) -> PyResult<Py<Self>> {
-        slf.get().archive()?;
-        Ok(slf)
-    }
-
-    /// Close the archive.
-    #[pyo3(signature = (*_error))]
-    fn __exit__(&self, _error: &Bound<'_, PyTuple>) {
-        self.close();
-    }
-
     /// Return the location, the version and the options for ``pickle``; unpickling opens the archive again.
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (String,))> {
-        let (py, archive) = (slf.py(), slf.get().archive()?);
+        let (py, archive) = (slf.py(), slf.get().archive());
         let options = PyDict::new(py);
         options.set_item("version", archive.version())?;
         options.set_item("checksums", archive.has_checksums())?;
@@ -449,7 +417,7 @@ impl PyArchive {
     /// >>> archive.num_runs
     /// 21
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
-        let before = self.archive()?;
+        let before = self.archive();
         let mut archive = before.clone();
         let archive = abandonable(py, Some(false), move |_, _| archive.refresh().map(|()| archive))?;
         self.move_on(&before, archive);
@@ -603,14 +571,12 @@ impl PyArchive {
 
     /// Return the models with annotations, in the order of their names.
     ///
-    /// Raises ``ValueError`` if the archive is closed.
-    ///
     /// >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
     /// >>> report = archive.annotate("model-v1", predictions, partial=True)
     /// >>> archive.annotations()
     /// [ModelInfo(model='model-v1', num_rows=3, first_run_id=0, last_run_id=0)]
     fn annotations<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        instances(py, self.archive()?.annotations())
+        instances(py, self.archive().annotations())
     }
 
     /// Rewrite small data files as full-size ones, in a new commit.
@@ -701,39 +667,39 @@ impl PyArchive {
         workers: Option<Workers>,
         progress: Option<ProgressOption>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let archive = self.archive()?;
+        let archive = self.archive();
         let options = VerifyOptions { deep, workers: workers.map(Bounded::get) };
         verify_at(py, archive.path().to_path_buf(), archive.storage_options(), options, progress)
     }
 
     /// The archive's absolute folder, or its URL as a str.
     #[getter]
-    fn path(&self) -> PyResult<Location> {
-        Ok(Location::from(self.archive()?.path()))
+    fn path(&self) -> Location {
+        Location::from(self.archive().path())
     }
 
     /// The version of this view; the empty archive is version 1.
     #[getter]
-    fn version(&self) -> PyResult<u64> {
-        Ok(self.archive()?.version())
+    fn version(&self) -> u64 {
+        self.archive().version()
     }
 
     /// The number of runs at this version.
     #[getter]
-    fn num_runs(&self) -> PyResult<u64> {
-        Ok(self.archive()?.num_runs())
+    fn num_runs(&self) -> u64 {
+        self.archive().num_runs()
     }
 
     /// The number of steps at this version.
     #[getter]
-    fn num_steps(&self) -> PyResult<u64> {
-        Ok(self.archive()?.num_steps())
+    fn num_steps(&self) -> u64 {
+        self.archive().num_steps()
     }
 
     /// The smallest tiles of the phases ``"mid"`` and ``"late"``; see ``create``.
     #[getter]
     fn phases<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let phases = self.archive()?.phases();
+        let phases = self.archive().phases();
         let dict = PyDict::new(py);
         dict.set_item("mid", phases.mid)?;
         dict.set_item("late", phases.late)?;
@@ -751,19 +717,17 @@ impl PyArchive {
     #[pyo3(signature = (table="steps"))]
     fn schema(&self, table: &str) -> PyResult<ArrowSchema> {
         let table: TableName = table.parse()?;
-        Ok(ArrowSchema { schema: self.archive()?.schema(table) })
+        Ok(ArrowSchema { schema: self.archive().schema(table) })
     }
 
     /// Return the commits up to this version, newest first, including those of expired versions.
-    ///
-    /// Raises ``ValueError`` if the archive is closed.
     ///
     /// >>> for commit in archive.history():
     /// ...     print(commit.version, commit.operation, commit.added_runs)
     /// 2 ingest 20
     /// 1 create 0
     fn history<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        instances(py, self.archive()?.history())
+        instances(py, self.archive().history())
     }
 
     /// Return the absolute paths, or URLs, of a table's Parquet files at this version, in order of their run ids.
@@ -780,7 +744,7 @@ impl PyArchive {
     #[pyo3(signature = (table="steps"))]
     fn files(&self, table: &str) -> PyResult<Vec<String>> {
         let table: TableName = table.parse()?;
-        Ok(self.archive()?.files(table).into_iter().map(|path| path.to_string_lossy().into_owned()).collect())
+        Ok(self.archive().files(table).into_iter().map(|path| path.to_string_lossy().into_owned()).collect())
     }
 
     /// Plan a query over the tables ``runs``, ``steps`` and ``annotations`` at this version.
@@ -851,7 +815,7 @@ impl PyArchive {
         let limits = LimitArguments { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit };
         let keywords = limits.keywords(py, tables)?;
         let options = limits.options(tables)?;
-        let archive = self.archive()?;
+        let archive = self.archive();
         let planned = cancellable(py, |cancel| archive.sql_unless_cancelled(query, params, &options, cancel))?;
         let owner = Bound::new(py, PyArchive::new(archive))?.into_any();
         Ok(PyQuery::called(planned, QueryCall::new(&owner, "sql", (query, values), keywords)?))
@@ -872,7 +836,7 @@ impl PyArchive {
     ///     .     2     .     4
     ///     .     .     .     .
     fn run(&self, py: Python<'_>, run_id: U32) -> PyResult<PyRun> {
-        let (archive, run_id) = (self.archive()?, run_id.get());
+        let (archive, run_id) = (self.archive(), run_id.get());
         let stored = cancellable(py, |cancel| archive.run(run_id, cancel))?;
         let format = stored.format();
         Ok(PyRun::new(stored.run, format).of_archive(archive, run_id))
@@ -905,7 +869,7 @@ impl PyArchive {
         follow: Option<bool>,
         open_browser: bool,
     ) -> PyResult<PyView> {
-        let archive = self.archive()?;
+        let archive = self.archive();
         let is_newest = || {
             let mut newest = archive.clone();
             newest.refresh().map(|()| newest.version() == archive.version())
@@ -942,7 +906,7 @@ impl PyArchive {
     ) -> PyResult<PyReport> {
         let mut options = ReportOptions::default().with_groups(by.parse()?);
         (options.condition, options.compare) = (r#where, compare);
-        report(py, &self.archive()?, &options, progress)
+        report(py, &self.archive(), &options, progress)
     }
 
     /// Plan a named query from ``a2store.queries()``.
@@ -993,7 +957,7 @@ impl PyArchive {
         params.map_or(Ok(()), |params| keywords.update(params.as_mapping()))?;
         let params = named_params(params)?;
         let options = limits.options(tables)?;
-        let archive = self.archive()?;
+        let archive = self.archive();
         let planned = cancellable(py, |cancel| {
             let query = SavedQuery::find(name, folder.as_deref())?;
             archive.query_unless_cancelled(&query, params, &options, cancel)
@@ -1061,7 +1025,7 @@ impl PyArchive {
         progress: Option<ProgressOption>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let params = bound_params(params)?;
-        let archive = self.archive()?;
+        let archive = self.archive();
         let mut options = ExportOptions::new(format.parse()?).with_skip_errors(skips_errors(on_error)?);
         (options.by_step, options.compact, options.compression) = (by_step, compact, compress.parse()?);
         options.append = append;
@@ -1076,7 +1040,7 @@ impl PyArchive {
     }
 
     fn __repr__(&self) -> String {
-        let Ok(archive) = self.archive() else { return "Archive(closed)".into() };
+        let archive = self.archive();
         let (path, version) = (archive.path().display(), archive.version());
         format!(
             "Archive({path}, version={version}, num_runs={}, num_steps={})",

@@ -109,37 +109,6 @@ def test_unknown_options_are_named(tmp_path: Path) -> None:
     assert a2store.open(tmp_path / "new.a2", create=True, storage_options={"aws_region": "x"}).version == 1
 
 
-# Closing
-
-
-def test_a_closed_archive_says_so(one_run: a2store.Archive) -> None:
-    with a2store.open(one_run.path) as archive:
-        query = archive.sql("SELECT * FROM steps")
-        table = query.materialize()
-    assert repr(archive) == "Archive(closed)"
-    archive.close()
-    uses: list[Any] = [
-        lambda: archive.num_runs,
-        lambda: archive.sql("SELECT 1"),
-        lambda: archive.refresh(),
-        lambda: archive.ingest([]),
-        lambda: archive.files(),
-        lambda: archive.__enter__(),
-        lambda: pickle.dumps(archive),
-        lambda: archive.history(),
-    ]
-    for use in uses:
-        with pytest.raises(ValueError, match="the archive is closed"):
-            use()
-    assert query.count() == len(table) == one_run.num_steps
-
-
-def test_an_exception_closes_and_leaves(one_run: a2store.Archive) -> None:
-    with pytest.raises(ZeroDivisionError), a2store.open(one_run.path) as archive:
-        _ = 1 / 0
-    assert repr(archive) == "Archive(closed)"
-
-
 # Pickles
 
 
