@@ -50,9 +50,9 @@ impl<'a, 'py> FromPyObject<'a, 'py> for ProgressOption {
 /// A receiver of progress, and the warnings so far.
 pub(super) struct Reporter {
     bar: ProgressBar,
-    /// The bar of a notebook, which is called like a function.
-    notebook: Option<Py<PyAny>>,
+    /// The caller's function, or the bar of a notebook.
     function: Option<Py<PyAny>>,
+    is_notebook: bool,
     begun: Instant,
     /// The time of the last call of the function.
     called: Mutex<Option<Instant>>,
@@ -71,19 +71,16 @@ fn notebook_bar(py: Python<'_>) -> Option<Py<PyAny>> {
 
 impl Reporter {
     pub(super) fn new(py: Python<'_>, option: ProgressOption) -> Reporter {
-        let (bar, notebook) = match &option {
-            ProgressOption::Shown => match notebook_bar(py) {
-                Some(bar) => (ProgressBar::hidden(), Some(bar)),
-                None => (ProgressBar::for_stderr(), None),
-            },
-            ProgressOption::Nothing | ProgressOption::Function(_) => (ProgressBar::hidden(), None),
-        };
+        let is_shown = matches!(option, ProgressOption::Shown);
         let function = match option {
             ProgressOption::Function(function) => Some(function),
-            ProgressOption::Shown | ProgressOption::Nothing => None,
+            ProgressOption::Shown => notebook_bar(py),
+            ProgressOption::Nothing => None,
         };
+        let is_notebook = is_shown && function.is_some();
+        let bar = if is_shown && !is_notebook { ProgressBar::for_stderr() } else { ProgressBar::hidden() };
         let (begun, called, warnings) = (Instant::now(), Mutex::default(), Mutex::default());
-        Reporter { bar, notebook, function, begun, called, warnings }
+        Reporter { bar, function, is_notebook, begun, called, warnings }
     }
 
     fn called(&self) -> MutexGuard<'_, Option<Instant>> {
@@ -100,18 +97,17 @@ impl Reporter {
     /// Ends the report: removes the bar of a notebook, and calls the function if the work succeeded. Returns
     /// the outcome of the work.
     pub(super) fn end<T>(&self, py: Python<'_>, outcome: PyResult<T>) -> PyResult<T> {
-        if let Some(notebook) = &self.notebook {
+        if let Some(notebook) = self.function.as_ref().filter(|_| self.is_notebook) {
             notebook.call_method0(py, "close")?;
+            return outcome;
         }
         let done = outcome?;
-        if self.function.is_some() {
-            self.call_now(py)?;
-        }
+        self.call_now(py)?;
         Ok(done)
     }
 
     fn call_now(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(function) = self.function.as_ref().or(self.notebook.as_ref()) else { return Ok(()) };
+        let Some(function) = &self.function else { return Ok(()) };
         *self.called() = Some(Instant::now());
         let (what, unit, done, total) = self.bar.counts();
         let state = PyDict::new(py);
