@@ -1774,12 +1774,12 @@ class Archive:
         ExpireReport(first_version=1, num_versions=0, num_files=0)
         """
 
-    def verify(self, *, deep: bool = False, workers: int | None = None, progress: _Progress = None) -> VerifyReport:
+    def verify(self, *, workers: int | None = None, progress: _Progress = None) -> VerifyReport:
         """Check the archive for problems, at its newest version and all other kept versions.
 
         It does the same as ``a2store.verify`` with the archive's ``path``.
 
-        - ``deep``, ``workers``, ``progress``: as in ``a2store.verify``.
+        - ``workers``, ``progress``: as in ``a2store.verify``.
 
         Raises as ``a2store.verify`` does. A problem of the archive is listed in the report instead.
 
@@ -2325,7 +2325,6 @@ def open(  # noqa: A001
 def verify(
     path: _Path,
     *,
-    deep: bool = False,
     workers: int | None = None,
     progress: _Progress = None,
     storage_options: _StorageOptions | None = None,
@@ -2333,13 +2332,11 @@ def verify(
     """Check an archive for problems, even one that is too damaged to open.
 
     It checks every commit and the chain of commits. For every file of a kept version it checks presence, length,
-    checksum, footer, rows, ids and statistics. It also checks that the tables agree. A problem never raises; it is
-    listed in the report.
+    checksum, rows and ids. It builds every run from its rows, and checks its digest and whether its moves obey the
+    rules, as ``runs.verified`` states. A problem never raises; it is listed in the report.
 
     - ``path``: the archive's folder or URL.
     - ``storage_options``: as in ``a2store.open``.
-    - ``deep``: also rebuild every run from its columns, and check its digest and whether its moves obey the rules, as
-      ``runs.verified`` states.
     - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
     - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
       otherwise a bar is shown if standard error is a terminal.
@@ -2347,7 +2344,7 @@ def verify(
     Raises ``ArchiveError`` if there is no archive. Raises ``ConflictError`` if other processes keep replacing and
     expiring the newest version during the check. Also raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
 
-    >>> report = a2store.verify("games.a2", deep=True)
+    >>> report = a2store.verify("games.a2")
     >>> for problem in report.problems:
     ...     print(problem.path, problem.what, problem.expected, problem.found)
     >>> report

@@ -18,7 +18,7 @@ use super::snapshot::Snapshot;
 use super::storage::Storage;
 use super::storage_options::StorageOptions;
 use super::table_name::TableName;
-use super::verify::{self, VerifyOptions, VerifyReport};
+use super::verify::{self, VerifyReport};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Container;
@@ -354,9 +354,10 @@ impl Archive {
     /// Checks an archive and reports every problem, including damage that keeps the archive from being opened.
     ///
     /// Checks every commit and the chain of commits. Checks every data file of versions that have not expired:
-    /// presence, length, checksum, footer, number of rows, ids and statistics. Compares the tables `runs` and `steps`
-    /// with each other. With [`VerifyOptions::deep`], also rebuilds every run from its columns and compares its
-    /// digest, and checks its moves against `runs.verified`.
+    /// presence, length, checksum, number of rows and ids. Builds every run from its rows, and compares it with its
+    /// digest, with `runs.verified`, and with the rows that an ingest of it makes.
+    ///
+    /// `workers` is the number of threads; `None` = one per core.
     ///
     /// # Errors
     /// [`ErrorKind::NotAnArchive`], [`ErrorKind::Cancelled`]. [`ErrorKind::Io`] if the location cannot be read.
@@ -365,12 +366,12 @@ impl Archive {
     /// report lists them.
     pub fn verify(
         location: impl AsRef<Path>,
-        options: &VerifyOptions,
+        workers: Option<usize>,
         storage: &StorageOptions,
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<VerifyReport> {
-        verify::verify(&Storage::new(location.as_ref(), storage)?, options, progress, cancel)
+        verify::verify(&Storage::new(location.as_ref(), storage)?, workers, progress, cancel)
     }
 
     /// Repairs an archive with damaged or missing commits. With `dry_run`, only returns the planned changes.

@@ -108,7 +108,7 @@ pub use repair::RepairReport;
 pub use repair_plan::Repair;
 pub use storage_options::StorageOptions;
 pub use table_name::TableName;
-pub use verify::{VerifyOptions, VerifyReport};
+pub use verify::VerifyReport;
 
 pub(crate) use data_file::DataFile;
 pub(crate) use lock::Lock;

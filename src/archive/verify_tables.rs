@@ -26,8 +26,6 @@ use std::sync::{Mutex, PoisonError};
 /// A verifier of the data files of an archive.
 pub(super) struct TablesVerifier<'a> {
     storage: &'a Storage,
-    /// Whether to rebuild every run.
-    deep: bool,
     newest: Option<&'a Snapshot>,
     files: &'a BTreeMap<String, DataFile>,
     /// The paths of the newest version's files.
@@ -39,14 +37,13 @@ pub(super) struct TablesVerifier<'a> {
 impl<'a> TablesVerifier<'a> {
     pub(super) fn new(
         storage: &'a Storage,
-        deep: bool,
         newest: Option<&'a Snapshot>,
         files: &'a BTreeMap<String, DataFile>,
         progress: &'a dyn Progress,
         cancel: &'a CancellationToken,
     ) -> TablesVerifier<'a> {
         let current = newest.into_iter().flat_map(|newest| &newest.files).map(|file| file.path.as_str()).collect();
-        TablesVerifier { storage, deep, newest, files, current, progress, cancel }
+        TablesVerifier { storage, newest, files, current, progress, cancel }
     }
 
     /// Checks every data file, and whether `runs` and `steps` of the newest version agree. Adds to `problems`.
@@ -88,9 +85,7 @@ impl<'a> TablesVerifier<'a> {
         let is_current = self.current.contains(file.path.as_str());
         check_file(self.storage, file, self.cancel, &mut |batch, findings| {
             for (run, original) in run_facts(batch)? {
-                if let Some((expected, found)) =
-                    original.filter(|_| self.deep).and_then(|it| original_differs(&run, it))
-                {
+                if let Some((expected, found)) = original.and_then(|it| original_differs(&run, it)) {
                     findings.add_for_run(run.run_id, "digest of the original", expected, found);
                 }
                 if run.source_format().is_none() {
@@ -154,7 +149,7 @@ impl<'a> TablesVerifier<'a> {
                 for (what, expected, found) in differences(&expected, &found)? {
                     findings.add_for_run(run_id, what, expected, found);
                 }
-                if self.deep && is_current && findings.problems.len() == problems_before {
+                if is_current && findings.problems.len() == problems_before {
                     let violation = run.verify().err();
                     if violation.is_none() != facts.verified {
                         let found = violation.map_or("none".into(), |violation| violation.to_string());

@@ -3,7 +3,7 @@
 use super::print::{count, megabytes, print_json};
 use super::progress::{Interrupt, progress};
 use super::values::duration;
-use crate::{Archive, CancellationToken, CompactOptions, ExpireOptions, StorageOptions, VerifyOptions};
+use crate::{Archive, CancellationToken, CompactOptions, ExpireOptions, StorageOptions};
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
@@ -15,9 +15,6 @@ use std::time::Duration;
 pub(super) struct VerifyArgs {
     /// The archive.
     archive: PathBuf,
-    /// Also rebuild every run, and check its digest and each transition against the rules.
-    #[arg(long)]
-    deep: bool,
     /// Number of threads [default: one per core].
     #[arg(long)]
     workers: Option<usize>,
@@ -78,9 +75,8 @@ pub(super) struct ExpireArgs {
 }
 
 pub(super) fn verify(args: &VerifyArgs, quiet: bool) -> Result<u8> {
-    let options = VerifyOptions { deep: args.deep, workers: args.workers };
     let (storage, interrupt) = (StorageOptions::default(), Interrupt::new()?);
-    let report = Archive::verify(&args.archive, &options, &storage, &*progress(quiet), interrupt.token())?;
+    let report = Archive::verify(&args.archive, args.workers, &storage, &*progress(quiet), interrupt.token())?;
     let mut out = std::io::stdout().lock();
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&report)?)?;

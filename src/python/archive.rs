@@ -13,7 +13,7 @@ use super::values::{Location, is_path, params as bound_params, paths_from};
 use super::view::{PyView, view};
 use crate::archive::{
     AnnotateOptions, AnnotationInput, Archive, CompactOptions, ExpireOptions, IngestOptions, OnError, Phases,
-    StorageOptions, TableName, VerifyOptions,
+    StorageOptions, TableName,
 };
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
@@ -170,13 +170,11 @@ fn storage_options_from(options: Option<&Bound<'_, PyDict>>) -> PyResult<Storage
 /// Check an archive for problems, even one that is too damaged to open.
 ///
 /// It checks every commit and the chain of commits. For every file of a kept version it checks presence, length,
-/// checksum, footer, rows, ids and statistics. It also checks that the tables agree. A problem never raises; it is
-/// listed in the report.
+/// checksum, rows and ids. It builds every run from its rows, and checks its digest and whether its moves obey the
+/// rules, as ``runs.verified`` states. A problem never raises; it is listed in the report.
 ///
 /// - ``path``: the archive's folder or URL.
 /// - ``storage_options``: as in ``a2store.open``.
-/// - ``deep``: also rebuild every run from its columns, and check its digest and whether its moves obey the rules, as
-///   ``runs.verified`` states.
 /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
 /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
 ///   otherwise a bar is shown if standard error is a terminal.
@@ -184,34 +182,32 @@ fn storage_options_from(options: Option<&Bound<'_, PyDict>>) -> PyResult<Storage
 /// Raises ``ArchiveError`` if there is no archive. Raises ``ConflictError`` if other processes keep replacing and
 /// expiring the newest version during the check. Also raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
 ///
-/// >>> report = a2store.verify("games.a2", deep=True)
+/// >>> report = a2store.verify("games.a2")
 /// >>> for problem in report.problems:
 /// ...     print(problem.path, problem.what, problem.expected, problem.found)
 /// >>> report
 /// VerifyReport(0 problems, version=2, num_files=2, num_runs=20)
 #[pyfunction]
-#[pyo3(signature = (path, *, deep=false, workers=None, progress=None, storage_options=None))]
+#[pyo3(signature = (path, *, workers=None, progress=None, storage_options=None))]
 pub(super) fn verify<'py>(
     py: Python<'py>,
     path: PathBuf,
-    deep: bool,
     workers: Option<Workers>,
     progress: Option<ProgressOption>,
     storage_options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let options = VerifyOptions { deep, workers: workers.map(Bounded::get) };
-    verify_at(py, path, storage_options_from(storage_options)?, options, progress)
+    verify_at(py, path, storage_options_from(storage_options)?, workers, progress)
 }
 
 fn verify_at<'py>(
     py: Python<'py>,
     path: PathBuf,
     storage: StorageOptions,
-    options: VerifyOptions,
+    workers: Option<Workers>,
     progress: Option<ProgressOption>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let verify = move |progress: &dyn Progress, cancel: &CancellationToken| {
-        Archive::verify(path, &options, &storage, progress, cancel)
+        Archive::verify(path, workers.map(Bounded::get), &storage, progress, cancel)
     };
     abandonable(py, progress, verify)?.into_instance(py)
 }
@@ -653,23 +649,21 @@ impl PyArchive {
     ///
     /// It does the same as ``a2store.verify`` with the archive's ``path``.
     ///
-    /// - ``deep``, ``workers``, ``progress``: as in ``a2store.verify``.
+    /// - ``workers``, ``progress``: as in ``a2store.verify``.
     ///
     /// Raises as ``a2store.verify`` does. A problem of the archive is listed in the report instead.
     ///
     /// >>> archive.verify().problems
     /// []
-    #[pyo3(signature = (*, deep=false, workers=None, progress=None))]
+    #[pyo3(signature = (*, workers=None, progress=None))]
     fn verify<'py>(
         &self,
         py: Python<'py>,
-        deep: bool,
         workers: Option<Workers>,
         progress: Option<ProgressOption>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let archive = self.archive();
-        let options = VerifyOptions { deep, workers: workers.map(Bounded::get) };
-        verify_at(py, archive.path().to_path_buf(), archive.storage_options(), options, progress)
+        verify_at(py, archive.path().to_path_buf(), archive.storage_options(), workers, progress)
     }
 
     /// The archive's absolute folder, or its URL as a str.

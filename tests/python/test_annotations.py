@@ -92,7 +92,7 @@ def test_a_folder_is_stored_with_the_archives_run_ids(made: Made, tmp_path: Path
     [file] = archive.files("annotations")
     assert pq.read_table(file).num_rows == info.num_rows
     assert archive.history()[0].operation == "annotate"
-    assert archive.verify(deep=True, progress=False).problems == []
+    assert archive.verify(progress=False).problems == []
     assert a2store.Archive.open(archive.path, version=before).annotations() == []
 
 
@@ -259,7 +259,7 @@ def test_a_pool_that_holds_a_game_twice(made: Made, tmp_path: Path) -> None:
     write_annotations(tmp_path / "p", rows)
     archive.annotate("other", tmp_path / "p", progress=False)
     assert [info.num_rows for info in archive.annotations()] == [len(made.rows)] * 2
-    assert archive.verify(deep=True, progress=False).problems == []
+    assert archive.verify(progress=False).problems == []
 
 
 def test_a_model_is_replaced_extended_and_dropped(made: Made, tmp_path: Path) -> None:
@@ -479,4 +479,4 @@ def test_the_fields_own_folders(fixtures: Path, tmp_path: Path) -> None:
             assert_same(found[column].to_numpy(), expected, column)
         bins = np.concatenate([np.load(folder / name / f"annotations-student{suffix}.npy") for suffix in suffixes])
         assert_same(np.array(found["student_bins"].to_pylist(), "f4"), bins.reshape(824, -1))
-    assert archive.verify(deep=True, progress=False).problems == []
+    assert archive.verify(progress=False).problems == []
