@@ -12,7 +12,7 @@ use super::log_names::LOG_FOLDER;
 use super::phases::Phases;
 use super::problem::damaged;
 use super::repair::{self, RepairReport};
-use super::run_discovery::IngestInput;
+use super::run_discovery::RunInput;
 use super::schema::table_schema;
 use super::snapshot::Snapshot;
 use super::storage::Storage;
@@ -223,7 +223,7 @@ impl Archive {
         cancel: &CancellationToken,
     ) -> Result<IngestReport> {
         let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_path_buf()).collect();
-        self.ingest_input(IngestInput::Paths(&paths), options, progress, cancel)
+        self.ingest_input(RunInput::Paths(&paths), options, progress, cancel)
     }
 
     /// Ingests the runs of a recording. Compares ids instead of content: a run is new if its session and id are
@@ -237,13 +237,13 @@ impl Archive {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<IngestReport> {
-        let since = self.snapshot.newest().next_run_id;
-        self.ingest_input(IngestInput::Recorded { runs, since }, options, progress, cancel)
+        let recorded_since = Some(self.snapshot.newest().next_run_id);
+        self.ingest_input(RunInput::Open { runs, recorded_since }, options, progress, cancel)
     }
 
     fn ingest_input(
         &mut self,
-        input: IngestInput<'_>,
+        input: RunInput<'_>,
         options: &IngestOptions,
         progress: &dyn Progress,
         cancel: &CancellationToken,

@@ -6,7 +6,7 @@ use super::digests::{DigestsBase, KeptDigests};
 use super::ingest_report::{IngestOptions, IngestReport, Rejected};
 use super::known_runs::KnownRuns;
 use super::pipeline::{Ingested, Pipeline};
-use super::run_discovery::IngestInput;
+use super::run_discovery::RunInput;
 use super::snapshot::Snapshot;
 use super::storage::Storage;
 use super::transaction::transact_from;
@@ -22,7 +22,7 @@ pub(super) fn ingest(
     storage: &Storage,
     base: &Snapshot,
     kept: &KeptDigests,
-    input: IngestInput<'_>,
+    input: RunInput<'_>,
     options: &IngestOptions,
     progress: &dyn Progress,
     cancel: &CancellationToken,

@@ -6,7 +6,7 @@ use super::digests::{Digests, KeptDigests};
 use super::log::Log;
 use super::parquet_reader::RowGroups;
 use super::row_views::run_facts;
-use super::run_discovery::IngestInput;
+use super::run_discovery::RunInput;
 use super::runs_batch::RunInfo;
 use super::snapshot::Snapshot;
 use super::storage::Storage;
@@ -38,12 +38,12 @@ impl KnownRuns {
         storage: &Storage,
         log: &Log,
         snapshot: &Snapshot,
-        input: IngestInput<'_>,
+        input: RunInput<'_>,
         kept: &KeptDigests,
     ) -> Result<KnownRuns> {
         let ids = match input {
-            IngestInput::Paths(_) => None,
-            IngestInput::Recorded { runs, since } => {
+            RunInput::Paths(_) | RunInput::Open { recorded_since: None, .. } => None,
+            RunInput::Open { runs, recorded_since: Some(since) } => {
                 Some(source_ids(storage, snapshot, runs.session.as_deref().unwrap_or_default(), since)?)
             }
         };

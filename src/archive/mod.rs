@@ -112,7 +112,8 @@ pub use verify::VerifyReport;
 
 pub(crate) use data_file::DataFile;
 pub(crate) use lock::Lock;
-pub(crate) use parallel_decode::{ReadRun, RunsOf, each_window};
+pub(crate) use parallel_decode::{ReadRun, each_window};
 pub(crate) use read_runs::StoredRun;
+pub(crate) use run_discovery::{RunInput, runs_of_pack};
 pub(crate) use schema::{MOVE_NAMES, POLICIES, table_schema};
 pub(crate) use snapshot::Snapshot;

@@ -19,7 +19,7 @@ use super::ingest_report::{IngestReport, OnError, Rejected};
 use super::known_runs::{KnownRuns, Novelty};
 use super::parallel_decode::decode_next;
 use super::parquet_writer::{EncodedRowGroup, FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
-use super::run_discovery::{DiscoveredRun, IngestInput, RunDiscovery};
+use super::run_discovery::{DiscoveredRun, RunDiscovery, RunInput};
 use super::runs_batch::{IngestedRun, RunRow, runs_batch};
 use super::steps_batch::{NumberedRun, steps_batch};
 use super::storage::Storage;
@@ -28,10 +28,9 @@ use super::writer_thread::{RowGroupSender, TransactionFiles};
 use crate::cancellation::CancellationToken;
 use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::progress::{Progress, Unit};
+use crate::progress::Progress;
 use rayon::ThreadPool;
 use rayon::prelude::*;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The number of input bytes per thread in a window: about one row group of steps with branches.
 const WINDOW_BYTES: u64 = 12 << 20;
@@ -46,7 +45,7 @@ pub(super) struct Pipeline<'a> {
     pub(super) commit: &'a Commit,
     pub(super) base: DigestsBase,
     pub(super) on_error: OnError,
-    pub(super) input: IngestInput<'a>,
+    pub(super) input: RunInput<'a>,
 }
 
 /// The result of a pipeline.
@@ -71,18 +70,11 @@ impl Pipeline<'_> {
     ) -> Result<Ingested> {
         let mut sources = self.input.sources()?.strict(self.on_error == OnError::Raise);
         let output = TransactionFiles { storage: self.storage, txn: &self.commit.txn, file_rows: FILE_STEPS };
-        let finished = AtomicBool::new(false);
-        progress.begin("ingest", Unit::Bytes, 0);
-        let outcome = std::thread::scope(|scope| {
-            scope.spawn(|| self.input.measure(progress, cancel, &finished));
-            let outcome = output.write(cancel, |sender| {
+        let (ingested, files) = self.input.report("ingest", progress, cancel, || {
+            output.write(cancel, |sender| {
                 pool.install(|| IngestJob::new(self, known, sender)?.run(&mut sources, progress, cancel))
-            });
-            finished.store(true, Ordering::Relaxed);
-            outcome
-        });
-        progress.end();
-        let (ingested, files) = outcome?;
+            })
+        })?;
         Ok(Ingested { files, ..ingested })
     }
 }

@@ -1,4 +1,4 @@
-//! Discovery of the runs that an ingest reads, in order. They come from run files, and from files and folders of
+//! Discovery of runs, in order. They come from run files, and from files and folders of
 //! many runs.
 
 use super::candidate_files::{CandidateFile, CandidateFiles, measure};
@@ -8,12 +8,12 @@ use crate::format::{
     Container, ContainerKind, Content, Opened, PackReader, RunFormat, SourceFormat, fill_window, is_companion,
     is_named_as_unfinished, open_container, open_folder,
 };
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A run to be read.
 pub(super) struct DiscoveredRun {
@@ -34,32 +34,60 @@ pub(super) enum RunPlace {
     Failed(Option<Error>),
 }
 
-/// The input of an ingest.
+/// The source of runs.
 #[derive(Clone, Copy)]
-pub(super) enum IngestInput<'a> {
+pub(crate) enum RunInput<'a> {
     /// Files and folders in any format.
     Paths(&'a [PathBuf]),
-    /// Runs of a recording. The archive held none of them when it had assigned `since` run ids.
-    Recorded { runs: &'a Arc<Container>, since: u64 },
+    /// Runs that are open already.
+    Open {
+        runs: &'a Arc<Container>,
+        /// For the runs of a recording: the archive held none of them when it had assigned this many run ids.
+        recorded_since: Option<u64>,
+    },
 }
 
-impl<'a> IngestInput<'a> {
+impl<'a> RunInput<'a> {
     pub(super) fn sources(self) -> Result<RunDiscovery<'a>> {
         match self {
-            IngestInput::Paths(paths) => RunDiscovery::new(paths),
-            IngestInput::Recorded { runs, .. } => Ok(RunDiscovery::of_many(Arc::clone(runs))),
-        }
-    }
-
-    /// Reports the total number of bytes to `progress`, while they are being read.
-    pub(super) fn measure(self, progress: &dyn Progress, cancel: &CancellationToken, done: &AtomicBool) {
-        match self {
-            IngestInput::Paths(paths) => measure(paths, progress, cancel, done),
-            IngestInput::Recorded { runs, .. } => {
-                progress.expect((0..runs.source.num_runs()).map(|index| runs.source.num_bytes(index)).sum());
+            RunInput::Paths(paths) => Ok(RunDiscovery::over(CandidateFiles::new(paths)?, Vec::new())),
+            RunInput::Open { runs, .. } => {
+                Ok(RunDiscovery::over(CandidateFiles::none(), vec![PendingRuns::Runs(Arc::clone(runs), 0)]))
             }
         }
     }
+
+    /// Reports `work`, which reads the runs, to `progress`. Another thread meanwhile determines the total number of
+    /// bytes.
+    pub(super) fn report<T>(
+        self,
+        what: &'static str,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+        work: impl FnOnce() -> T,
+    ) -> T {
+        let finished = AtomicBool::new(false);
+        progress.begin(what, Unit::Bytes, 0);
+        let outcome = std::thread::scope(|scope| {
+            scope.spawn(|| match self {
+                RunInput::Paths(paths) => measure(paths, progress, cancel, &finished),
+                RunInput::Open { runs, .. } => {
+                    progress.expect((0..runs.source.num_runs()).map(|index| runs.source.num_bytes(index)).sum());
+                }
+            });
+            let outcome = work();
+            finished.store(true, Ordering::Relaxed);
+            outcome
+        });
+        progress.end();
+        outcome
+    }
+}
+
+/// Returns the runs of a pack.
+pub(crate) fn runs_of_pack(pack: &PackReader) -> Arc<Container> {
+    let (source, path) = (Box::new(pack.clone()), pack.path().unwrap_or(Path::new("")).to_path_buf());
+    Arc::new(Container { source, path, format: SourceFormat::File(RunFormat::A2run2), session: None })
 }
 
 /// The runs of the given files and folders, in order.
@@ -116,27 +144,10 @@ impl DiscoveredRun {
 }
 
 impl<'a> RunDiscovery<'a> {
-    /// Returns the runs in `paths`. Fails if a path does not exist.
-    pub(super) fn new(paths: &'a [PathBuf]) -> Result<RunDiscovery<'a>> {
-        Ok(RunDiscovery::over(CandidateFiles::new(paths)?, Vec::new()))
-    }
-
-    /// Returns the runs of a pack.
-    pub(super) fn of_pack(pack: PackReader) -> RunDiscovery<'a> {
-        let path = pack.path().unwrap_or(Path::new("")).to_path_buf();
-        let format = SourceFormat::File(RunFormat::A2run2);
-        RunDiscovery::of_many(Container { source: Box::new(pack), path, format, session: None }.into())
-    }
-
     /// Sets whether a file of unknown content is an error.
     pub(super) fn strict(mut self, is_strict: bool) -> Self {
         self.is_strict = is_strict;
         self
-    }
-
-    /// Returns runs that are open already.
-    pub(super) fn of_many(runs: Arc<Container>) -> RunDiscovery<'a> {
-        RunDiscovery::over(CandidateFiles::none(), vec![PendingRuns::Runs(runs, 0)])
     }
 
     fn over(candidates: CandidateFiles<'a>, pending: Vec<PendingRuns>) -> Self {

@@ -1,4 +1,4 @@
-"""Opening and creating archives: options, context managers, pickles of archives and queries."""
+"""Opening and creating archives: options, pickles of archives and queries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ import pytest
 
 import a2store
 from object_store.plugin import KEY, REGION, SECRET
-
 
 
 # Opening
