@@ -1,7 +1,7 @@
 //! The error type: what failed, where, what was expected and what was found.
 
+use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
-use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -450,38 +450,25 @@ impl From<io::Error> for Error {
     }
 }
 
-/// The fields of an [`Error`] in JSON; unknown ones are null.
-#[derive(Serialize)]
-pub(crate) struct ErrorFields<'a> {
-    /// Bytes that are not Unicode become U+FFFD.
-    pub(crate) path: Option<Cow<'a, str>>,
-    pub(crate) kind: &'static str,
-    /// The message without the path.
-    pub(crate) message: String,
-    pub(crate) run: Option<u64>,
-    pub(crate) offset: Option<u64>,
-    pub(crate) step: Option<u64>,
-}
-
 impl Error {
-    /// Returns the fields to serialize.
-    pub(crate) fn fields(&self) -> ErrorFields<'_> {
+    /// Serializes an object with `path`, `kind`, `message`, `run`, `offset` and `step`; unknown ones are null. Bytes of
+    /// the path that are not Unicode become U+FFFD.
+    pub(crate) fn serialize_with<S: Serializer>(&self, path: Option<&Path>, serializer: S) -> Result<S::Ok, S::Error> {
         let location = self.location();
-        ErrorFields {
-            path: self.path().map(Path::to_string_lossy),
-            kind: self.kind_name(),
-            message: self.message(),
-            run: location.and_then(|location| location.run),
-            offset: location.and_then(|location| location.offset),
-            step: location.and_then(|location| location.step),
-        }
+        let mut fields = serializer.serialize_struct("Error", 6)?;
+        fields.serialize_field("path", &path.map(Path::to_string_lossy))?;
+        fields.serialize_field("kind", self.kind_name())?;
+        fields.serialize_field("message", &self.message())?;
+        fields.serialize_field("run", &location.and_then(|location| location.run))?;
+        fields.serialize_field("offset", &location.and_then(|location| location.offset))?;
+        fields.serialize_field("step", &location.and_then(|location| location.step))?;
+        fields.end()
     }
 }
 
-/// Serializes an object with `path`, `kind`, `message`, `run`, `offset` and `step`.
 impl Serialize for Error {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.fields().serialize(serializer)
+        self.serialize_with(self.path(), serializer)
     }
 }
 

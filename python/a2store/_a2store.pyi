@@ -1538,30 +1538,12 @@ class Archive:
     3 rows
     """
 
-    def close(self) -> None:
-        """Close the archive. Every later operation on this object raises ``ValueError``.
-
-        Queries and tables of the archive stay valid. A second call has no effect. ``with`` calls it at the end.
-
-        >>> archive.close()
-        >>> archive.num_runs
-        Traceback (most recent call last):
-        ValueError: the archive is closed
-        """
-    def __enter__(self) -> Self:
-        """Return the archive itself.
-
-        Raises ``ValueError`` if it is closed.
-        """
-    def __exit__(self, *_error: object) -> None:
-        """Close the archive."""
     @classmethod
     def create(
         cls,
         path: _Path,
         *,
         phases: dict[str, int] | None = None,
-        exist_ok: bool = False,
         storage_options: _StorageOptions | None = None,
     ) -> Self:
         """Create an empty archive, at version 1.
@@ -1573,13 +1555,11 @@ class Archive:
         - ``phases``: the smallest tiles of the phases ``"mid"`` and ``"late"``. The largest tile on the board
           determines the phase of a step; below ``"mid"`` it is ``early``. The defaults are ``{"mid": 1024, "late":
           4096}``. The phases of an archive never change.
-        - ``exist_ok``: ``True`` = opens an archive that already exists, if it has the given ``phases``.
         - ``storage_options``: as in ``a2store.open``.
 
-        Raises ``ArchiveExistsError`` if there already is an archive and ``exist_ok`` is false. Raises ``ValueError``
-        unless both phases are tiles (2, 4, ..., 32768) and mid is below late, for a folder with other files, for other
-        phases of an existing archive, and for an unknown name in ``storage_options``. Also raises ``OSError``, and
-        ``KeyboardInterrupt`` on Ctrl-C.
+        Raises ``ArchiveExistsError`` if there already is an archive; ``a2store.open(path, create=True)`` opens it instead.
+        Raises ``ValueError`` unless both phases are tiles (2, 4, ..., 32768) and mid is below late, for a folder with other
+        files, and for an unknown name in ``storage_options``. Also raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
 
         >>> archive = a2store.Archive.create("new.a2", phases={"mid": 2048, "late": 8192})
         >>> archive
@@ -1638,7 +1618,6 @@ class Archive:
         workers: int | None = None,
         progress: _Progress = None,
         on_error: Literal["report", "raise"] = "report",
-        on_twin: Literal["keep", "skip"] = "keep",
         wait: _Duration | None = None,
     ) -> IngestReport:
         """Add the runs of files and folders, including all subfolders, as one commit.
@@ -1648,10 +1627,12 @@ class Archive:
         are skipped, and so are files whose names begin with a dot or end in ``.tmp``. Files named ``*.a2run2``,
         ``*.bin`` and ``*.a2t1`` must hold runs.
 
-        A run whose content is already in the archive is skipped. Run ids follow the order of the paths and, in folders,
-        of the names. If nothing is new, nothing is committed. In either case the archive moves to the newest version.
-        An interrupted ingest can be repeated and ends in the same archive. Memory does not depend on the size of the
-        input. It takes about 100 MB, about 50 MB per worker, and up to 68 bytes per run in the archive.
+        A run whose content is already in the archive is skipped. A twin, which is a run with the same boards as another
+        run, such as one game in two formats, is added. Splits keep both runs on one side. Run ids follow the order of
+        the paths and, in folders, of the names. If nothing is new, nothing is committed. In either case the archive
+        moves to the newest version. An interrupted ingest can be repeated and ends in the same archive. Memory does not
+        depend on the size of the input. It takes about 100 MB, about 50 MB per worker, and up to 68 bytes per run in the
+        archive.
 
         - ``paths``: a file or folder, or several.
         - ``workers``: threads to decode and encode with, 1 to 1,024; ``None`` = one per core.
@@ -1659,9 +1640,6 @@ class Archive:
           otherwise a bar is shown if standard error is a terminal.
         - ``on_error``: the effect of a file that cannot be read or decoded. ``"report"`` lists it in the report and
           continues; ``"raise"`` raises its error and adds nothing.
-        - ``on_twin``: the effect of a twin, which is a new run with the same boards as another run, such as one game in
-          two formats. ``"keep"`` adds the twin, and splits keep both runs on one side. ``"skip"`` skips the twin.
-          ``report.twins`` counts twins in both cases.
         - ``wait``: how long to wait while another process on this machine writes to the archive, in seconds or as a
           ``timedelta``; ``None`` = ten minutes.
 
@@ -1684,14 +1662,13 @@ class Archive:
         source: _Path | None = None,
         replace: bool = False,
         partial: bool = False,
-        dry_run: bool = False,
         progress: _Progress = None,
         wait: _Duration | None = None,
     ) -> AnnotateReport:
         """Add a model's predictions for steps of the archive, in a new commit.
 
         The table ``annotations`` in SQL then has a row per model and annotated step. Every annotated step must exist in
-        the archive. Its legal moves, and the move and the board if they are known, must equal those of ``steps``.
+        the archive. Its legal moves, and the move if it is known, must equal those of ``steps``.
 
         - ``model``: the value of the column ``model``, 1 to 60 bytes.
         - ``annotations``: a folder in the layout that docs/formats.md describes, a table with the Arrow C interface,
@@ -1700,12 +1677,11 @@ class Archive:
           columns ``run_id`` and ``step_index`` of the archive, and any other columns of ``annotations`` except
           ``model``. There, ``policy_p1``, ``policy_logp`` and ``policy_hard`` may have 4 numbers per row. In an
           array, which has no nulls, they become null where ``policy_kind_mask`` lacks their bit. Rows may be in any
-          order. A column ``board`` is compared with ``steps`` and not stored.
+          order.
         - ``source``: for folders, the path that the runs were ingested from, or a folder above it; ``None`` = any.
         - ``replace``: ``True`` = replaces the model's annotations. Otherwise, a model that has annotations can get
           more of them only for later runs.
         - ``partial``: ``True`` = allows annotated runs to have steps without annotations.
-        - ``dry_run``: ``True`` = only checks the annotations.
         - ``progress``, ``wait``: as in ``ingest``.
 
         Raises ``DecodeError`` for a folder, and ``ValueError`` or ``ColumnError`` for a table, that is damaged or
@@ -1737,8 +1713,6 @@ class Archive:
     def annotations(self) -> list[ModelInfo]:
         """Return the models with annotations, in the order of their names.
 
-        Raises ``ValueError`` if the archive is closed.
-
         >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
         >>> report = archive.annotate("model-v1", predictions, partial=True)
         >>> archive.annotations()
@@ -1750,19 +1724,16 @@ class Archive:
         *,
         file_rows: int | None = None,
         workers: int | None = None,
-        dry_run: bool = False,
         progress: _Progress = None,
         wait: _Duration | None = None,
     ) -> CompactReport:
         """Rewrite small data files as full-size ones, in a new commit.
 
-        Rows, their order and their ids stay the same. It compares the new files with the old ones row by row before it
-        commits them. Readers and writers may work at the same time. No file is removed: older versions keep their files
-        until ``expire``.
+        Rows, their order and their ids stay the same. The old files are compared with their checksums. Readers and writers
+        may work at the same time. No file is removed: older versions keep their files until ``expire``.
 
         - ``file_rows``: the number of rows of a full file, at least 1; ``None`` = 16,777,216. Files that are at least
           half full stay unchanged.
-        - ``dry_run``: ``True`` = only report what would be merged; ``bytes_after`` is then unknown and as before.
         - ``workers``, ``progress``, ``wait``: as in ``ingest``.
 
         Raises ``DamagedError`` for a file that cannot be read back. Otherwise raises as ``ingest`` does. The archive is
@@ -1803,12 +1774,12 @@ class Archive:
         ExpireReport(first_version=1, num_versions=0, num_files=0)
         """
 
-    def verify(self, *, deep: bool = False, workers: int | None = None, progress: _Progress = None) -> VerifyReport:
+    def verify(self, *, workers: int | None = None, progress: _Progress = None) -> VerifyReport:
         """Check the archive for problems, at its newest version and all other kept versions.
 
         It does the same as ``a2store.verify`` with the archive's ``path``.
 
-        - ``deep``, ``workers``, ``progress``: as in ``a2store.verify``.
+        - ``workers``, ``progress``: as in ``a2store.verify``.
 
         Raises as ``a2store.verify`` does. A problem of the archive is listed in the report instead.
 
@@ -1849,8 +1820,6 @@ class Archive:
 
     def history(self) -> list[CommitInfo]:
         """Return the commits up to this version, newest first, including those of expired versions.
-
-        Raises ``ValueError`` if the archive is closed.
 
         >>> for commit in archive.history():
         ...     print(commit.version, commit.operation, commit.added_runs)
@@ -2326,8 +2295,6 @@ def open(  # noqa: A001
 ) -> Archive:
     """Open an archive, or create it.
 
-    An archive is a context manager: ``with a2store.open("games.a2") as archive: ...`` closes it at the end.
-
     - ``path``: the archive's folder, or a URL: ``s3://bucket/games.a2``, ``gs://...``, ``az://...``.
     - ``version``: the version to open, from 1 (the empty archive); ``None`` = the newest.
     - ``create``: ``True`` = creates an empty archive if ``path`` has no archive.
@@ -2340,15 +2307,13 @@ def open(  # noqa: A001
 
     >>> a2store.open("games.a2").num_runs
     20
-    >>> with a2store.open("new.a2", create=True) as archive:
-    ...     archive.ingest("runs").accepted
+    >>> a2store.open("new.a2", create=True).ingest("runs").accepted
     20
     """
 
 def verify(
     path: _Path,
     *,
-    deep: bool = False,
     workers: int | None = None,
     progress: _Progress = None,
     storage_options: _StorageOptions | None = None,
@@ -2356,13 +2321,11 @@ def verify(
     """Check an archive for problems, even one that is too damaged to open.
 
     It checks every commit and the chain of commits. For every file of a kept version it checks presence, length,
-    checksum, footer, rows, ids and statistics. It also checks that the tables agree. A problem never raises; it is
-    listed in the report.
+    checksum, rows and ids. It builds every run from its rows, and checks its digest and whether its moves obey the
+    rules, as ``runs.verified`` states. A problem never raises; it is listed in the report.
 
     - ``path``: the archive's folder or URL.
     - ``storage_options``: as in ``a2store.open``.
-    - ``deep``: also rebuild every run from its columns, and check its digest and whether its moves obey the rules, as
-      ``runs.verified`` states.
     - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
     - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
       otherwise a bar is shown if standard error is a terminal.
@@ -2370,7 +2333,7 @@ def verify(
     Raises ``ArchiveError`` if there is no archive. Raises ``ConflictError`` if other processes keep replacing and
     expiring the newest version during the check. Also raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
 
-    >>> report = a2store.verify("games.a2", deep=True)
+    >>> report = a2store.verify("games.a2")
     >>> for problem in report.problems:
     ...     print(problem.path, problem.what, problem.expected, problem.found)
     >>> report

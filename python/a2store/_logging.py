@@ -1,5 +1,6 @@
 """Log records of the extension's events."""
 
+import json
 import logging
 from typing import Any
 
@@ -13,10 +14,10 @@ def levels(names: list[str]) -> list[int]:
     return [min(max(logger.getEffectiveLevel(), logger.manager.disable + 1), 255) for logger in loggers]
 
 
-def handle(events: list[tuple[str, int, float, str, dict[str, Any]]], dropped: int) -> None:
-    """Handle a record for each event. ``dropped`` is the number of events that were lost before."""
-    for name, level, time, text, fields in events:
-        logger = logging.getLogger(name)
+def handle(events: str, dropped: int) -> None:
+    """Handle a record for each event in a JSON array. ``dropped`` is the number of events that were lost before."""
+    for name, level, time, text, pairs in json.loads(events):
+        logger, fields = logging.getLogger(name), dict(pairs)
         if logger.isEnabledFor(level):
             message = " ".join([text, *(f"{key}={_text(value)}" for key, value in fields.items())])
             record = logger.makeRecord(name, level, "(a2store)", 0, message, (), None, None, {"fields": fields})

@@ -69,8 +69,7 @@ class IngestReport:
 
     - ``accepted``: the number of added runs.
     - ``duplicates``: the number of skipped runs, which were already in the archive or occurred earlier in the input.
-    - ``twins``: the number of twins: new runs with the same boards as another run. ``on_twin`` of ``ingest`` decides
-      whether they are added.
+    - ``twins``: the number of added twins, which are runs with the same boards as another run.
     - ``rejected``: the number of runs, and of whole files, that could not be read. Each is listed in ``errors``.
     - ``ignored``: the files in folders that were skipped because their content is unknown, as paths. With
       ``on_error="raise"``, such a file is an error.

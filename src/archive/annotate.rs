@@ -3,12 +3,13 @@
 //! A folder of annotations numbers its runs as its pool does. Each run is found in the archive by its seed, steps,
 //! score and highest tile in the pool's `metadata.db`, and by its id in the source if several runs have these.
 
-use super::annotated_steps::{COLUMNS, StepsOfRun};
+use super::annotated_steps::{RunSteps, compare};
 use super::annotation_rows::{AnnotationRows, AnnotationTable};
 use super::checkpoint_writer::write_checkpoint;
 use super::commit::Operation;
-use super::parquet_reader::read_columns;
+use super::parquet_reader::{OpenDataFile, RowGroups, open_sound};
 use super::parquet_writer::{FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
+use super::row_views::{StepRows, run_facts, sources};
 use super::snapshot::Snapshot;
 use super::storage::Storage;
 use super::table_name::TableName;
@@ -18,8 +19,7 @@ use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::format::{AnnotationFolder, SessionRun};
 use crate::progress::{Progress, Unit};
-use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{Int64Type, UInt32Type, UInt64Type};
+use arrow::array::RecordBatch;
 use derive_setters::Setters;
 use std::collections::HashMap;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -40,8 +40,6 @@ pub struct AnnotateOptions {
     pub replace: bool,
     /// Whether runs may have steps without annotations.
     pub partial: bool,
-    /// Whether to check the annotations without adding them.
-    pub dry_run: bool,
     /// The longest time to wait while another process on this machine writes to the archive. After that, the call
     /// fails with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
     pub wait: Duration,
@@ -49,7 +47,7 @@ pub struct AnnotateOptions {
 
 impl Default for AnnotateOptions {
     fn default() -> Self {
-        AnnotateOptions { source: None, replace: false, partial: false, dry_run: false, wait: DEFAULT_WAIT }
+        AnnotateOptions { source: None, replace: false, partial: false, wait: DEFAULT_WAIT }
     }
 }
 
@@ -139,18 +137,12 @@ pub(super) fn annotate(
         }
         progress.begin("annotate", Unit::Rows, runs.values().map(|rows| rows.end - rows.start).sum());
         let work = Annotating { storage, snapshot, source: &source, runs: &runs, model, options, progress, cancel };
-        let outcome = match options.dry_run {
-            true => work.run(None, &mut report).map(|()| Vec::new()),
-            false => {
-                storage.create_folders([TableName::Annotations.name()])?;
-                let output = TransactionFiles { storage, txn: &commit.txn, file_rows: FILE_STEPS };
-                output.write(cancel, |sender| work.run(Some(sender), &mut report)).map(|((), files)| files)
-            }
-        };
+        storage.create_folders([TableName::Annotations.name()])?;
+        let output = TransactionFiles { storage, txn: &commit.txn, file_rows: FILE_STEPS };
+        let outcome = output.write(cancel, |sender| work.run(sender, &mut report));
         progress.end();
-        commit.add = outcome?;
-        let is_changed = !commit.add.is_empty() || !commit.remove.is_empty();
-        Ok(((is_changed && !options.dry_run).then_some(commit), report))
+        commit.add = outcome?.1;
+        Ok((Some(commit), report))
     })?;
     if outcome.committed {
         // A failure is harmless, because the commit is already durable.
@@ -162,10 +154,10 @@ pub(super) fn annotate(
 pub(super) fn drop_model(
     storage: &Storage,
     model: &str,
-    options: &AnnotateOptions,
+    wait: Duration,
     cancel: &CancellationToken,
 ) -> Result<(ModelInfo, Snapshot)> {
-    let outcome = transact(storage, options.wait, cancel, |_, snapshot| {
+    let outcome = transact(storage, wait, cancel, |_, snapshot| {
         let known = models(snapshot);
         let Some(dropped) = known.iter().find(|known| known.model == model) else {
             let names: Vec<&str> = known.iter().map(|known| &*known.model).collect();
@@ -174,7 +166,7 @@ pub(super) fn drop_model(
         };
         let mut commit = snapshot.next(Operation::Annotate);
         commit.remove = paths_of(snapshot, model);
-        Ok(((!options.dry_run).then_some(commit), dropped.clone()))
+        Ok((Some(commit), dropped.clone()))
     })?;
     Ok((outcome.value, outcome.snapshot))
 }
@@ -229,8 +221,9 @@ fn archive_runs(
         let Some(run) = pool.get(&i64::from(id)) else {
             return Err(source.refuse("metadata.db", format!("run {id}, which has annotations"), "no such run".into()));
         };
-        let steps = run.num_steps.map(u64::from);
-        let facts = format!("run {id} with seed {}, {} steps and score {}", text(run.seed), text(steps), run.max_score);
+        let steps = run.num_steps;
+        let (seed, num_steps) = (text(run.seed), text(steps.map(u64::from)));
+        let facts = format!("run {id} with seed {seed}, {num_steps} steps and score {}", run.max_score);
         let key = (run.seed, run.max_score, run.highest_tile);
         let same = known.get(&key).map_or(&[][..], Vec::as_slice).iter();
         let same: Vec<&KnownRun> = same
@@ -268,8 +261,8 @@ fn text(number: Option<u64>) -> String {
 /// A run of the archive. Its seed, score and highest tile are the key.
 struct KnownRun {
     run_id: u32,
-    num_steps: u64,
-    game_steps: Option<u64>,
+    num_steps: u32,
+    game_steps: Option<u32>,
     source_id: Option<u64>,
 }
 
@@ -281,35 +274,23 @@ impl KnownRun {
         let source =
             source.map(|path| std::path::absolute(path).map_err(|error| Error::io(path, error))).transpose()?;
         let mut runs: HashMap<RunKey, Vec<KnownRun>> = HashMap::new();
-        let columns = ["run_id", "source", "num_steps", "max_score", "highest_tile", "seed", "source_id", "game_steps"];
-        for file in snapshot.files(TableName::Runs) {
-            read_columns(storage, file, &columns, |batch| {
-                let number = |column: usize, row: usize| -> Option<u64> {
-                    let column = batch.column(column);
-                    if column.is_null(row) {
-                        return None;
-                    }
-                    let signed = column.as_primitive_opt::<Int64Type>().map(|column| column.value(row) as u64);
-                    let long = column.as_primitive_opt::<UInt64Type>().map(|column| column.value(row));
-                    signed.or(long).or_else(|| Some(u64::from(column.as_primitive_opt::<UInt32Type>()?.value(row))))
-                };
-                let sources = batch.column(1).as_string_opt::<i32>();
-                for row in 0..batch.num_rows() {
-                    let path = sources.map_or("", |sources| sources.value(row));
-                    if source.as_ref().is_some_and(|source| !Path::new(path).starts_with(source)) {
-                        continue;
-                    }
-                    let small = |column| number(column, row).and_then(|value| u32::try_from(value).ok());
-                    let key = (number(5, row), number(3, row).unwrap_or_default(), small(4).unwrap_or_default());
-                    runs.entry(key).or_default().push(KnownRun {
-                        run_id: small(0).unwrap_or_default(),
-                        num_steps: number(2, row).unwrap_or_default(),
-                        game_steps: number(7, row),
-                        source_id: number(6, row),
-                    });
+        let files: Vec<_> = snapshot.files(TableName::Runs).collect();
+        let mut groups = RowGroups::new(storage, &files);
+        while let Some(batch) = groups.next()? {
+            let sources = sources(&batch)?;
+            for (row, (run, _)) in run_facts(&batch)?.into_iter().enumerate() {
+                let path = Path::new(sources.value(row));
+                if source.as_ref().is_none_or(|source| path.starts_with(source)) {
+                    runs.entry((run.meta.seed, run.meta.max_score, run.meta.highest_tile)).or_default().push(
+                        KnownRun {
+                            run_id: run.run_id,
+                            num_steps: run.num_steps,
+                            game_steps: run.game_steps,
+                            source_id: run.source_id,
+                        },
+                    );
                 }
-                Ok(())
-            })?;
+            }
         }
         Ok(runs)
     }
@@ -329,21 +310,20 @@ struct Annotating<'a> {
 
 impl Annotating<'_> {
     /// Compares all runs with the archive, and sends their rows.
-    fn run(&self, sender: Option<&RowGroupSender>, report: &mut AnnotateReport) -> Result<()> {
+    fn run(&self, sender: &RowGroupSender, report: &mut AnnotateReport) -> Result<()> {
         let encoder = RowGroupEncoder::new(TableName::Annotations)?;
         let (mut parts, mut num_rows, mut seen) = (Vec::new(), 0, None);
-        let send = |parts: Vec<RecordBatch>| match sender.filter(|_| !parts.is_empty()) {
-            Some(sender) => {
+        let send = |parts: Vec<RecordBatch>| match parts.is_empty() {
+            true => Ok(()),
+            false => {
                 let group = encoder.encode_parts(parts.into_iter().map(Ok), self.cancel)?;
                 sender.send(TableName::Annotations, group)
             }
-            None => Ok(()),
         };
-        self.each_run(&mut |run_id, steps| {
+        self.each_run(&mut |run_id, rows, steps| {
             self.cancel.check()?;
-            let Some(rows) = self.runs.get(&run_id) else { return Ok(()) };
             let batch = self.source.batch(rows, run_id, self.model)?;
-            report.missing_steps += steps.compare(self.source, rows, &batch, self.options.partial)?;
+            report.missing_steps += compare(self.source, steps, &batch, self.options.partial)?;
             report.num_runs += 1;
             report.num_rows += batch.num_rows() as u64;
             self.progress.advance(batch.num_rows() as u64);
@@ -367,33 +347,24 @@ impl Annotating<'_> {
         send(parts)
     }
 
-    /// Calls `each` with the steps of the archive's runs, in order. Reads only files that may have annotated runs.
-    fn each_run(&self, each: &mut dyn FnMut(u32, &StepsOfRun) -> Result<()>) -> Result<()> {
+    /// Calls `each` for every annotated run, in order, with its rows in the source and its steps in the archive. Reads only
+    /// the row groups that may have annotated runs.
+    fn each_run(&self, each: &mut dyn FnMut(u32, &Range<u64>, &RunSteps<'_>) -> Result<()>) -> Result<()> {
+        let has_runs = |(first, last): (u32, u32)| self.runs.range(first..=last).next().is_some();
         for file in self.snapshot.files(TableName::Steps) {
-            if self.runs.range(file.first_run_id..=file.last_run_id).next().is_none() {
+            if !has_runs((file.first_run_id, file.last_run_id)) {
                 continue;
             }
-            let mut open: Option<(u32, StepsOfRun)> = None;
-            read_columns(self.storage, file, &COLUMNS, |batch| {
-                let ids = batch.column(0).as_primitive::<UInt32Type>().values();
-                let mut start = 0;
-                for run in ids.chunk_by(|a, b| a == b) {
-                    let rows = start..start + run.len();
-                    start = rows.end;
-                    if open.as_ref().is_some_and(|(run_id, _)| *run_id != run[0])
-                        && let Some((run_id, steps)) = open.take()
-                    {
-                        each(run_id, &steps)?;
-                    }
-                    let (_, steps) = open.get_or_insert_with(|| (run[0], StepsOfRun::default()));
-                    if self.runs.contains_key(&run[0]) {
-                        steps.extend(batch, rows)?;
+            let open = OpenDataFile::of(self.storage, file, open_sound(self.storage, file)?)?;
+            for index in (0..open.num_row_groups()).filter(|&index| open.run_ids(index).is_none_or(has_runs)) {
+                let batch = open.read(index)?;
+                let steps = StepRows::new(&batch)?;
+                for range in steps.runs() {
+                    let run_id = steps.run_id[range.start];
+                    if let Some(rows) = self.runs.get(&run_id) {
+                        each(run_id, rows, &RunSteps { rows: &steps, range })?;
                     }
                 }
-                Ok(())
-            })?;
-            if let Some((run_id, steps)) = open {
-                each(run_id, &steps)?;
             }
         }
         Ok(())

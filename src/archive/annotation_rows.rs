@@ -6,10 +6,10 @@ use crate::error::{Error, ErrorKind, Location, Result};
 use crate::format::AnnotationFolder;
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, DictionaryArray, FixedSizeListArray, Float32Builder, Int32Array,
-    ListBuilder, RecordBatch, StringArray, UInt8Builder, UInt32Array, UInt64Array, new_null_array,
+    ListBuilder, RecordBatch, StringArray, UInt8Builder, UInt32Array, new_null_array,
 };
 use arrow::compute::{CastOptions, SortColumn, cast, cast_with_options, lexsort_to_indices, nullif, take_record_batch};
-use arrow::datatypes::{DataType, Float32Type, Schema, UInt8Type, UInt32Type, UInt64Type};
+use arrow::datatypes::{DataType, FieldRef, Float32Type, Schema, UInt8Type, UInt32Type};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -20,14 +20,7 @@ pub(super) enum AnnotationRows {
 }
 
 /// An Arrow table of annotations: the columns of the table `annotations` except `model`, sorted by run and step.
-pub(super) struct AnnotationTable {
-    rows: RecordBatch,
-    /// The boards of the steps, if the table has them. They are compared with `steps` and not stored.
-    boards: Option<UInt64Array>,
-}
-
-/// The name of a column of boards, which an Arrow table may have.
-const BOARD: &str = "board";
+pub(super) struct AnnotationTable(RecordBatch);
 
 impl AnnotationRows {
     /// Returns the runs, each with its rows.
@@ -50,24 +43,13 @@ impl AnnotationRows {
         let len = (rows.end - rows.start) as usize;
         let mut columns = match self {
             AnnotationRows::Folder(folder) => columns_of(folder, rows),
-            AnnotationRows::Table(table) => table.rows.slice(rows.start as usize, len).columns().to_vec(),
+            AnnotationRows::Table(table) => table.0.slice(rows.start as usize, len).columns().to_vec(),
         };
         columns[0] = Arc::new(UInt32Array::from_value(run_id, len));
         let names = Arc::new(StringArray::from(vec![model]));
         let models = DictionaryArray::try_new(Int32Array::from_value(0, len), names).map_err(Error::other)?;
         columns.insert(2, Arc::new(models));
         RecordBatch::try_new(table_schema(TableName::Annotations), columns).map_err(Error::other)
-    }
-
-    /// Returns the boards of these rows, if the annotations have boards.
-    pub(super) fn boards(&self, rows: &Range<u64>) -> Option<UInt64Array> {
-        match self {
-            AnnotationRows::Folder(_) => None,
-            AnnotationRows::Table(table) => {
-                let boards = table.boards.as_ref()?;
-                Some(boards.slice(rows.start as usize, (rows.end - rows.start) as usize))
-            }
-        }
     }
 
     /// Returns an error unless two runs of the pool, which are one run of the archive, have equal annotations. Each run
@@ -134,10 +116,9 @@ impl AnnotationTable {
     /// Checks an Arrow table. It needs the columns `run_id` and `step_index`. Its other columns are those of
     /// `annotations`, where `policy_p1` and the like may also be a fixed-size list of four.
     pub(super) fn new(rows: &RecordBatch) -> Result<AnnotationTable> {
-        let schema = table_schema(TableName::Annotations);
         check_names(rows)?;
-        let mut columns: Vec<ArrayRef> = Vec::new();
-        for field in schema.fields().iter().filter(|field| field.name() != "model") {
+        let (mut fields, mut columns): (Vec<FieldRef>, Vec<ArrayRef>) = (Vec::new(), Vec::new());
+        for field in table_schema(TableName::Annotations).fields().iter().filter(|field| field.name() != "model") {
             let (policy, direction) = field.name().rsplit_once('_').unwrap_or_default();
             let found = match (rows.column_by_name(field.name()), rows.column_by_name(policy)) {
                 (Some(column), _) => converted(field.name(), column, field.data_type())?,
@@ -151,34 +132,22 @@ impl AnnotationTable {
             if !field.is_nullable() && found.null_count() > 0 {
                 return Err(Error::column(field.name(), None, "no nulls", format!("{}", found.null_count())));
             }
+            fields.push(Arc::clone(field));
             columns.push(found);
         }
-        let fields: Vec<_> = schema.fields().iter().filter(|field| field.name() != "model").cloned().collect();
-        let boards =
-            rows.column_by_name(BOARD).map(|boards| converted(BOARD, boards, &DataType::UInt64)).transpose()?;
-        let mut all = columns;
-        let mut fields = fields;
-        if let Some(boards) = boards {
-            fields.push(Arc::new(arrow::datatypes::Field::new(BOARD, DataType::UInt64, true)));
-            all.push(boards);
-        }
-        let all = RecordBatch::try_new(Arc::new(arrow::datatypes::Schema::new(fields)), all).map_err(Error::other)?;
-        let all = without_absent(all, &rows.schema())?;
-        let all = sorted(all)?;
-        let boards = all.column_by_name(BOARD).and_then(|boards| boards.as_primitive_opt::<UInt64Type>()).cloned();
-        let rows = all.project(&(0..schema.fields().len() - 1).collect::<Vec<_>>()).map_err(Error::other)?;
-        let table = AnnotationTable { rows, boards };
+        let all = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(Error::other)?;
+        let table = AnnotationTable(sorted(without_absent(all, &rows.schema())?)?);
         table.check_values()?;
         Ok(table)
     }
 
     fn run_ids(&self) -> &[u32] {
-        self.rows.column(0).as_primitive::<UInt32Type>().values()
+        self.0.column(0).as_primitive::<UInt32Type>().values()
     }
 
     /// Checks the ranges of the values, and that no key occurs twice.
     fn check_values(&self) -> Result<()> {
-        let (ids, steps) = (self.run_ids(), self.rows.column(1).as_primitive::<UInt32Type>().values());
+        let (ids, steps) = (self.run_ids(), self.0.column(1).as_primitive::<UInt32Type>().values());
         for row in 1..ids.len() {
             if (ids[row - 1], steps[row - 1]) == (ids[row], steps[row]) {
                 let found = format!("step {} of run {} twice", steps[row], ids[row]);
@@ -186,7 +155,7 @@ impl AnnotationTable {
             }
         }
         for (name, most) in [("teacher_move", 3), ("legal_mask", 15), ("policy_kind_mask", 15), ("argmax_head", 3)] {
-            let values = self.rows.column_by_name(name).and_then(|column| column.as_primitive_opt::<UInt8Type>());
+            let values = self.0.column_by_name(name).and_then(|column| column.as_primitive_opt::<UInt8Type>());
             for (row, value) in values.into_iter().flatten().enumerate() {
                 if let Some(value) = value.filter(|&value| value > most) {
                     let expected = format!("0..={most} or null");
@@ -195,7 +164,7 @@ impl AnnotationTable {
                 }
             }
         }
-        let probs = self.rows.column_by_name("argmax_prob").and_then(|column| column.as_primitive_opt::<Float32Type>());
+        let probs = self.0.column_by_name("argmax_prob").and_then(|column| column.as_primitive_opt::<Float32Type>());
         for (row, prob) in probs.into_iter().flatten().enumerate() {
             if let Some(prob) = prob.filter(|prob| !(0.0..=1.0).contains(prob)) {
                 let found = format!("{prob} at step {} of run {}", steps[row], ids[row]);
@@ -211,10 +180,7 @@ fn check_names(rows: &RecordBatch) -> Result<()> {
     let schema = table_schema(TableName::Annotations);
     for field in rows.schema().fields() {
         let name = field.name();
-        let known = (name != "model" && schema.field_with_name(name).is_ok())
-            || POLICIES.contains(&name.as_str())
-            || name == BOARD;
-        if !known {
+        if name == "model" || (schema.field_with_name(name).is_err() && !POLICIES.contains(&name.as_str())) {
             let expected = "columns of the table `annotations` except `model`";
             return Err(Error::argument("annotations", expected, format!("a column {name}")));
         }
@@ -270,7 +236,7 @@ fn of_direction(name: &str, lists: &ArrayRef, direction: usize) -> Result<ArrayR
         return Err(refuse());
     }
     let values = cast(lists.values(), &DataType::Float32).map_err(|_| refuse())?;
-    let values = values.as_primitive::<arrow::datatypes::Float32Type>();
+    let values = values.as_primitive::<Float32Type>();
     let of_row = |row: usize| {
         let at = lists.value_offset(row) as usize + direction;
         (lists.is_valid(row) && values.is_valid(at)).then(|| values.value(at))

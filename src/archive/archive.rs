@@ -1,25 +1,24 @@
 //! The type [`Archive`]: creating and opening, the operations, and the facts of a version.
 
 use super::annotate::{self, AnnotateOptions, AnnotateReport, AnnotationInput, ModelInfo};
-use super::candidate_files::SeenFiles;
 use super::commit::{Commit, CommitInfo};
 use super::compact::{self, CompactOptions, CompactReport};
 use super::digests::KeptDigests;
 use super::expire::{self, ExpireOptions, ExpireReport};
-use super::ingest::{self, IngestBase};
+use super::ingest;
 use super::ingest_report::{IngestOptions, IngestReport};
 use super::log::Log;
 use super::log_names::LOG_FOLDER;
 use super::phases::Phases;
 use super::problem::damaged;
 use super::repair::{self, RepairReport};
-use super::run_discovery::IngestInput;
+use super::run_discovery::RunInput;
 use super::schema::table_schema;
 use super::snapshot::Snapshot;
 use super::storage::Storage;
 use super::storage_options::StorageOptions;
 use super::table_name::TableName;
-use super::verify::{self, VerifyOptions, VerifyReport};
+use super::verify::{self, VerifyReport};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Container;
@@ -29,6 +28,7 @@ use object_store::ObjectStore;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tracing::info;
 
 /// A growing collection of runs, seen at one version.
@@ -118,19 +118,12 @@ impl Archive {
         Archive::open_with(location, None, &StorageOptions::default())
     }
 
-    /// Opens an archive at an earlier version; version 1 is the empty archive.
+    /// Opens an archive at a version, or with `None` at the newest, with options of the object store. Version 1 is the
+    /// empty archive.
     ///
     /// # Errors
-    /// The errors of [`open`](Archive::open), and [`ErrorKind::VersionNotFound`] if the version does not exist or has
-    /// expired.
-    pub fn open_at(location: impl AsRef<Path>, version: u64) -> Result<Archive> {
-        Archive::open_with(location, Some(version), &StorageOptions::default())
-    }
-
-    /// Opens an archive at a version, or with `None` at the newest, with options of the object store.
-    ///
-    /// # Errors
-    /// The errors of [`open_at`](Archive::open_at), and [`ErrorKind::Argument`] for an unknown option.
+    /// The errors of [`open`](Archive::open), [`ErrorKind::VersionNotFound`] if the version does not exist or has
+    /// expired, and [`ErrorKind::Argument`] for an unknown option.
     pub fn open_with(location: impl AsRef<Path>, version: Option<u64>, options: &StorageOptions) -> Result<Archive> {
         let storage = Storage::new(location.as_ref(), options)?;
         let snapshot = Log::new(&storage).replay(version)?;
@@ -229,36 +222,8 @@ impl Archive {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<IngestReport> {
-        self.ingest_files(paths, None, options, progress, cancel)
-    }
-
-    /// Ingests like [`ingest`](Archive::ingest), but skips the files in `seen` that have not changed since.
-    ///
-    /// This suits repeated calls on the same folders. `seen` takes about 150 bytes of memory per file.
-    ///
-    /// # Errors
-    /// The errors of [`ingest`](Archive::ingest).
-    pub fn ingest_unseen<P: AsRef<Path>>(
-        &mut self,
-        paths: impl IntoIterator<Item = P>,
-        seen: &mut SeenFiles,
-        options: &IngestOptions,
-        progress: &dyn Progress,
-        cancel: &CancellationToken,
-    ) -> Result<IngestReport> {
-        self.ingest_files(paths, Some(seen), options, progress, cancel)
-    }
-
-    fn ingest_files<P: AsRef<Path>>(
-        &mut self,
-        paths: impl IntoIterator<Item = P>,
-        seen: Option<&mut SeenFiles>,
-        options: &IngestOptions,
-        progress: &dyn Progress,
-        cancel: &CancellationToken,
-    ) -> Result<IngestReport> {
         let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_path_buf()).collect();
-        self.ingest_input(IngestInput::Paths(&paths), seen, options, progress, cancel)
+        self.ingest_input(RunInput::Paths(&paths), options, progress, cancel)
     }
 
     /// Ingests the runs of a recording. Compares ids instead of content: a run is new if its session and id are
@@ -272,20 +237,19 @@ impl Archive {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<IngestReport> {
-        let since = self.snapshot.newest().next_run_id;
-        self.ingest_input(IngestInput::Recorded { runs, since }, None, options, progress, cancel)
+        let recorded_since = Some(self.snapshot.newest().next_run_id);
+        self.ingest_input(RunInput::Open { runs, recorded_since }, options, progress, cancel)
     }
 
     fn ingest_input(
         &mut self,
-        input: IngestInput<'_>,
-        seen: Option<&mut SeenFiles>,
+        input: RunInput<'_>,
         options: &IngestOptions,
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<IngestReport> {
-        let base = IngestBase { storage: &self.storage, snapshot: &self.snapshot, kept: &self.kept };
-        let (report, snapshot) = ingest::ingest(&base, input, options, seen, progress, cancel)?;
+        let (report, snapshot) =
+            ingest::ingest(&self.storage, &self.snapshot, &self.kept, input, options, progress, cancel)?;
         self.snapshot = snapshot.into();
         Ok(report)
     }
@@ -309,7 +273,6 @@ impl Archive {
         info!(
             target: "a2store::maintenance",
             archive = %self.path().display(),
-            dry_run = options.dry_run,
             files_before = report.files_before,
             files_after = report.files_after,
             rows = report.num_rows,
@@ -350,18 +313,14 @@ impl Archive {
         Ok(report)
     }
 
-    /// Drops a model's annotations, and commits this as one version. Earlier versions still have them.
+    /// Drops a model's annotations, and commits this as one version. Earlier versions still have them. Waits up to
+    /// `wait` while another process on this machine writes to the archive.
     ///
     /// # Errors
     /// [`ErrorKind::Argument`] if the archive has no annotations of the model. [`ErrorKind::Conflict`],
     /// [`ErrorKind::Cancelled`], [`ErrorKind::Io`], [`ErrorKind::Unconfirmed`].
-    pub fn drop_annotations(
-        &mut self,
-        model: &str,
-        options: &AnnotateOptions,
-        cancel: &CancellationToken,
-    ) -> Result<ModelInfo> {
-        let (dropped, snapshot) = annotate::drop_model(&self.storage, model, options, cancel)?;
+    pub fn drop_annotations(&mut self, model: &str, wait: Duration, cancel: &CancellationToken) -> Result<ModelInfo> {
+        let (dropped, snapshot) = annotate::drop_model(&self.storage, model, wait, cancel)?;
         self.snapshot = snapshot.into();
         Ok(dropped)
     }
@@ -395,35 +354,24 @@ impl Archive {
     /// Checks an archive and reports every problem, including damage that keeps the archive from being opened.
     ///
     /// Checks every commit and the chain of commits. Checks every data file of versions that have not expired:
-    /// presence, length, checksum, footer, number of rows, ids and statistics. Compares the tables `runs` and `steps`
-    /// with each other. With [`VerifyOptions::deep`], also rebuilds every run from its columns and compares its
-    /// digest, and checks its moves against `runs.verified`.
+    /// presence, length, checksum, number of rows and ids. Builds every run from its rows, and compares it with its
+    /// digest, with `runs.verified`, and with the rows that an ingest of it makes.
+    ///
+    /// `workers` is the number of threads; `None` = one per core.
     ///
     /// # Errors
     /// [`ErrorKind::NotAnArchive`], [`ErrorKind::Cancelled`]. [`ErrorKind::Io`] if the location cannot be read.
-    /// [`ErrorKind::Conflict`] if other processes repeatedly replace and expire the newest version during the
-    /// check. Problems of the archive are no error: the report lists them.
+    /// [`ErrorKind::Argument`] for an unknown option of the object store. [`ErrorKind::Conflict`] if other processes
+    /// repeatedly replace and expire the newest version during the check. Problems of the archive are no error: the
+    /// report lists them.
     pub fn verify(
         location: impl AsRef<Path>,
-        options: &VerifyOptions,
-        progress: &dyn Progress,
-        cancel: &CancellationToken,
-    ) -> Result<VerifyReport> {
-        Archive::verify_with(location, options, &StorageOptions::default(), progress, cancel)
-    }
-
-    /// Checks an archive as [`verify`](Archive::verify) does, with options of the object store.
-    ///
-    /// # Errors
-    /// The errors of [`verify`](Archive::verify), and [`ErrorKind::Argument`] for an unknown option.
-    pub fn verify_with(
-        location: impl AsRef<Path>,
-        options: &VerifyOptions,
+        workers: Option<usize>,
         storage: &StorageOptions,
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<VerifyReport> {
-        verify::verify(&Storage::new(location.as_ref(), storage)?, options, progress, cancel)
+        verify::verify(&Storage::new(location.as_ref(), storage)?, workers, progress, cancel)
     }
 
     /// Repairs an archive with damaged or missing commits. With `dry_run`, only returns the planned changes.
@@ -436,18 +384,9 @@ impl Archive {
     /// An interrupted repair that is repeated ends in the same archive.
     ///
     /// # Errors
-    /// [`ErrorKind::NotAnArchive`]. [`ErrorKind::Damaged`] if no version can be determined.
-    /// [`ErrorKind::Conflict`], [`ErrorKind::Io`].
-    pub fn repair(location: impl AsRef<Path>, dry_run: bool) -> Result<RepairReport> {
-        Archive::repair_with(location, dry_run, &StorageOptions::default(), CancellationToken::never())
-    }
-
-    /// Repairs an archive as [`repair`](Archive::repair) does, with options of the object store.
-    ///
-    /// # Errors
-    /// The errors of [`repair`](Archive::repair), [`ErrorKind::Argument`] for an unknown option, and
-    /// [`ErrorKind::Cancelled`].
-    pub fn repair_with(
+    /// [`ErrorKind::NotAnArchive`]. [`ErrorKind::Damaged`] if no version can be determined. [`ErrorKind::Argument`]
+    /// for an unknown option of the object store. [`ErrorKind::Conflict`], [`ErrorKind::Io`], [`ErrorKind::Cancelled`].
+    pub fn repair(
         location: impl AsRef<Path>,
         dry_run: bool,
         options: &StorageOptions,

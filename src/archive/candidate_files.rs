@@ -1,55 +1,23 @@
-//! The files of an ingest that may hold runs, and the files that earlier ingests have read.
+//! The files of an ingest that may hold runs.
 
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::format::{ContainerKind, Content, FoundFile, PREFIX_LEN, files_in, is_archive};
 use crate::progress::Progress;
-use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
-
-/// The files that [`Archive::ingest_unseen`](super::Archive::ingest_unseen) has read, by path, size and time of
-/// change.
-#[derive(Debug, Default)]
-pub struct SeenFiles(HashMap<PathBuf, (u64, Option<SystemTime>)>);
-
-impl SeenFiles {
-    /// Returns whether a file is unchanged since it was read.
-    pub(super) fn has(&self, file: &FileState) -> bool {
-        self.0.get(&file.path) == Some(&(file.num_bytes, file.modified))
-    }
-
-    pub(super) fn add(&mut self, file: FileState) {
-        self.0.insert(file.path, (file.num_bytes, file.modified));
-    }
-}
-
-/// A file with its size and time of change at discovery.
-#[derive(Clone)]
-pub(super) struct FileState {
-    pub(super) path: PathBuf,
-    pub(super) num_bytes: u64,
-    pub(super) modified: Option<SystemTime>,
-}
 
 /// Reports the total number of bytes to `progress`, while they are being read. Stops once `done` is set.
-pub(super) fn measure(
-    paths: &[PathBuf],
-    seen: Option<&SeenFiles>,
-    progress: &dyn Progress,
-    cancel: &CancellationToken,
-    done: &AtomicBool,
-) {
+pub(super) fn measure(paths: &[PathBuf], progress: &dyn Progress, cancel: &CancellationToken, done: &AtomicBool) {
     let Ok(mut candidates) = CandidateFiles::new(paths) else { return };
     let mut sum = 0;
     while !done.load(Ordering::Relaxed) {
         // The reading thread reports errors of folders.
-        let Ok(Some(CandidateFile { file, content, named, .. })) = candidates.next(cancel) else { break };
-        if (named || !matches!(content, Content::Other)) && !seen.is_some_and(|seen| seen.has(&file)) {
-            sum += file.num_bytes;
+        let Ok(Some(CandidateFile { num_bytes, content, named, .. })) = candidates.next(cancel) else { break };
+        if named || !matches!(content, Content::Other) {
+            sum += num_bytes;
         }
         if sum >= 1 << 20 {
             progress.expect(std::mem::take(&mut sum));
@@ -60,7 +28,8 @@ pub(super) fn measure(
 
 /// A file that may hold runs.
 pub(super) struct CandidateFile {
-    pub(super) file: FileState,
+    pub(super) path: PathBuf,
+    pub(super) num_bytes: u64,
     pub(super) content: Content,
     /// Whether the caller named this file. Such a file must hold runs.
     pub(super) named: bool,
@@ -127,9 +96,7 @@ fn look_at(found: FoundFile) -> CandidateFile {
         }
     };
     let num_bytes = found.num_bytes();
-    let modified = found.metadata.and_then(|metadata| metadata.modified().ok());
-    let file = FileState { path: found.path, num_bytes, modified };
-    CandidateFile { file, content, named: found.named, problem: found.problem }
+    CandidateFile { path: found.path, num_bytes, content, named: found.named, problem: found.problem }
 }
 
 /// Returns the type of a file by its first bytes.

@@ -18,15 +18,14 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The maximum number of remembered files, in at most 9 MiB. At the limit, all are forgotten and compared
-/// again.
-const MAX_FILES: usize = 1 << 18;
+/// The maximum number of remembered files, in about 16 MiB. At the limit, all are forgotten and compared again.
+const MAX_FILES: usize = 1 << 16;
 
 /// The text for a missing file in an error.
 const ABSENT: &str = "no file";
 
-/// A key of a file: the hash of its path, its entry in the commit and its last change.
-type FileKey = [u8; 16];
+/// A key of a file: its path, the CRC32C and the length in its commit, and its last change.
+type FileKey = (PathBuf, String, u64, [i64; 4]);
 
 impl Archive {
     /// Returns the files that must still be compared with their commits before they are read.
@@ -131,15 +130,5 @@ fn known() -> Result<MutexGuard<'static, HashSet<FileKey>>> {
 }
 
 fn key(storage: &Storage, file: &DataFile) -> FileKey {
-    let mut hasher = blake3::Hasher::new();
-    for part in [storage.root().as_os_str().as_encoded_bytes(), file.path.as_bytes(), file.crc32c.as_bytes()] {
-        hasher.update(&(part.len() as u64).to_le_bytes());
-        hasher.update(part);
-    }
-    hasher.update(&file.num_bytes.to_le_bytes());
-    for number in storage.last_change(&file.path) {
-        hasher.update(&number.to_le_bytes());
-    }
-    let hash = hasher.finalize();
-    std::array::from_fn(|i| hash.as_bytes()[i])
+    (storage.path(&file.path), file.crc32c.clone(), file.num_bytes, storage.last_change(&file.path))
 }

@@ -6,7 +6,6 @@
 use super::checkpoint_writer::write_checkpoint;
 use super::commit::Operation;
 use super::data_file::DataFile;
-use super::log::Log;
 use super::parquet_reader::RowGroups;
 use super::parquet_writer::{FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
 use super::problem::damaged;
@@ -35,8 +34,6 @@ pub struct CompactOptions {
     pub file_rows: u64,
     /// The number of threads; `None` = one per core.
     pub workers: Option<usize>,
-    /// Whether to only report what would be merged.
-    pub dry_run: bool,
     /// The longest time to wait while another process on this machine writes to the archive. After that, the call
     /// fails with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
     pub wait: Duration,
@@ -44,7 +41,7 @@ pub struct CompactOptions {
 
 impl Default for CompactOptions {
     fn default() -> Self {
-        CompactOptions { file_rows: FILE_STEPS, workers: None, dry_run: false, wait: DEFAULT_WAIT }
+        CompactOptions { file_rows: FILE_STEPS, workers: None, wait: DEFAULT_WAIT }
     }
 }
 
@@ -59,7 +56,7 @@ pub struct CompactReport {
     pub files_after: u64,
     /// The total size of the files before.
     pub bytes_before: u64,
-    /// The total size of the files after. A dry run does not know it, and has the size before.
+    /// The total size of the files after.
     pub bytes_after: u64,
     /// The number of rewritten rows, of all tables together.
     pub num_rows: u64,
@@ -75,19 +72,23 @@ pub(super) fn compact(
         return Err(Error::argument("file_rows", "at least 1", 0));
     }
     let threads = pool("compact", options.workers)?;
-    if options.dry_run {
-        // A dry run changes nothing, so it needs no lock.
-        let snapshot = Log::new(storage).replay(None)?;
-        let (report, _) = plan_all(&snapshot, options.file_rows);
-        return Ok((report, snapshot));
-    }
     let outcome = transact(storage, options.wait, cancel, |_, snapshot| {
-        let (mut report, groups) = plan_all(snapshot, options.file_rows);
+        let plan_one = |table| plan(snapshot, table, options.file_rows);
+        let groups: Vec<Vec<&DataFile>> = TableName::ALL.into_iter().flat_map(plan_one).collect();
+        let (files_before, bytes_before) = sizes(&snapshot.files);
+        let num_rows = groups.iter().flatten().map(|file| file.num_rows).sum();
+        let mut report = CompactReport {
+            files_before,
+            files_after: files_before,
+            bytes_before,
+            bytes_after: bytes_before,
+            num_rows,
+        };
         if groups.is_empty() {
             return Ok((None, report));
         }
         let mut commit = snapshot.next(Operation::Compact);
-        progress.begin("compact", Unit::Rows, report.num_rows);
+        progress.begin("compact", Unit::Rows, num_rows);
         let output = TransactionFiles { storage, txn: &commit.txn, file_rows: u64::MAX };
         let rewritten = threads.install(|| rewrite(&output, &groups, progress, cancel));
         progress.end();
@@ -96,8 +97,8 @@ pub(super) fn compact(
         commit.add = add;
         let removed_bytes: u64 = groups.iter().flatten().map(|file| file.num_bytes).sum();
         let (added_files, added_bytes) = sizes(&commit.add);
-        report.files_after = report.files_before - commit.remove.len() as u64 + added_files;
-        report.bytes_after = report.bytes_before - removed_bytes + added_bytes;
+        report.files_after = files_before - commit.remove.len() as u64 + added_files;
+        report.bytes_after = bytes_before - removed_bytes + added_bytes;
         Ok((Some(commit), report))
     })?;
     if outcome.committed {
@@ -109,17 +110,6 @@ pub(super) fn compact(
 
 fn sizes(files: &[DataFile]) -> (u64, u64) {
     (files.len() as u64, files.iter().map(|file| file.num_bytes).sum())
-}
-
-/// Returns the groups of files of all tables, and the report of a dry run.
-fn plan_all(snapshot: &Snapshot, file_rows: u64) -> (CompactReport, Vec<Vec<&DataFile>>) {
-    let groups: Vec<Vec<&DataFile>> =
-        TableName::ALL.into_iter().flat_map(|table| plan(snapshot, table, file_rows)).collect();
-    let (files_before, bytes_before) = sizes(&snapshot.files);
-    let num_merged: usize = groups.iter().map(|group| group.len() - 1).sum();
-    let files_after = files_before - num_merged as u64;
-    let num_rows = groups.iter().flatten().map(|file| file.num_rows).sum();
-    (CompactReport { files_before, files_after, bytes_before, bytes_after: bytes_before, num_rows }, groups)
 }
 
 /// Returns groups of neighbouring files, each to be merged into one file. A file that is at least half full

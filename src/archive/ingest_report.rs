@@ -1,11 +1,10 @@
 //! The options and the report of an ingest.
 
 use super::transaction::DEFAULT_WAIT;
-use crate::error::{Error, ErrorFields, Result};
+use crate::error::{Error, Result};
 use derive_setters::Setters;
 use serde::{Serialize, Serializer};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
 
 /// Options of [`Archive::ingest`](super::Archive::ingest).
@@ -22,13 +21,11 @@ pub struct IngestOptions {
     pub wait: Duration,
     /// The reaction to a file that does not decode.
     pub on_error: OnError,
-    /// The reaction to a new run of a game that the archive already has.
-    pub on_twin: OnTwin,
 }
 
 impl Default for IngestOptions {
     fn default() -> Self {
-        IngestOptions { workers: None, wait: DEFAULT_WAIT, on_error: OnError::default(), on_twin: OnTwin::default() }
+        IngestOptions { workers: None, wait: DEFAULT_WAIT, on_error: OnError::default() }
     }
 }
 
@@ -42,28 +39,6 @@ pub enum OnError {
     Raise,
 }
 
-/// The reaction to a twin: a new run with the same boards as another run, such as one game in two formats.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnTwin {
-    /// Adds the run, and counts it in the report. Splits keep the runs of one game together.
-    #[default]
-    Keep,
-    /// Skips the run, and counts it in the report.
-    Skip,
-}
-
-impl FromStr for OnTwin {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<OnTwin> {
-        match name {
-            "keep" => Ok(OnTwin::Keep),
-            "skip" => Ok(OnTwin::Skip),
-            other => Err(Error::argument("on_twin", "\"keep\" or \"skip\"", format!("{other:?}"))),
-        }
-    }
-}
-
 /// The result of an ingest.
 #[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
@@ -72,16 +47,13 @@ pub struct IngestReport {
     pub accepted: u64,
     /// The number of runs skipped because the archive or the earlier input holds them.
     pub duplicates: u64,
-    /// The number of twins: new runs with the same boards as another run of the archive or of the earlier input.
-    /// They are added unless [`OnTwin::Skip`] is set. Recorded runs are always added.
+    /// The number of added twins: runs with the same boards as another run of the archive or of the earlier input,
+    /// such as one game in two formats.
     pub twins: u64,
     /// The number of runs and whole files that could not be read. Each has an entry in `errors`.
     pub rejected: u64,
     /// The files in folders that were skipped because their content is unknown, in order.
     pub ignored: Vec<PathBuf>,
-    /// The number of files skipped because they have not changed since the last ingest. Only
-    /// [`Archive::ingest_unseen`](super::Archive::ingest_unseen) skips such files.
-    pub unchanged: u64,
     /// The number of steps added.
     pub num_steps: u64,
     /// The number of bytes read.
@@ -115,7 +87,6 @@ impl Rejected {
 
 impl Serialize for Rejected {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let path = Some(self.path.to_string_lossy());
-        ErrorFields { path, message: self.message(), ..self.error.fields() }.serialize(serializer)
+        self.error.serialize_with(Some(&self.path), serializer)
     }
 }

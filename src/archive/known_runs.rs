@@ -1,18 +1,17 @@
 //! The decision which runs an ingest adds: runs of files with new content, and runs of a recording with new
-//! ids. A twin is a new run of a known game. The caller decides whether to skip twins.
+//! ids. A twin is a new run of a known game.
 
+use super::data_file::DataFile;
 use super::digests::{Digests, KeptDigests};
-use super::ingest_report::OnTwin;
 use super::log::Log;
-use super::parquet_reader::{not_parquet, read_columns};
-use super::run_discovery::IngestInput;
+use super::parquet_reader::RowGroups;
+use super::row_views::run_facts;
+use super::run_discovery::RunInput;
 use super::runs_batch::RunInfo;
 use super::snapshot::Snapshot;
 use super::storage::Storage;
 use super::table_name::TableName;
 use crate::error::Result;
-use arrow::array::AsArray;
-use arrow::datatypes::Int64Type;
 use std::collections::BTreeSet;
 
 /// The runs that an archive holds.
@@ -39,12 +38,12 @@ impl KnownRuns {
         storage: &Storage,
         log: &Log,
         snapshot: &Snapshot,
-        input: IngestInput<'_>,
+        input: RunInput<'_>,
         kept: &KeptDigests,
     ) -> Result<KnownRuns> {
         let ids = match input {
-            IngestInput::Paths(_) => None,
-            IngestInput::Recorded { runs, since } => {
+            RunInput::Paths(_) | RunInput::Open { recorded_since: None, .. } => None,
+            RunInput::Open { runs, recorded_since: Some(since) } => {
                 Some(source_ids(storage, snapshot, runs.session.as_deref().unwrap_or_default(), since)?)
             }
         };
@@ -56,8 +55,8 @@ impl KnownRuns {
         self.ids.is_none() && self.digests.contains(digest)
     }
 
-    /// Adds a new run, unless it is a twin and `on_twin` skips twins. Returns whether the run and its game were new.
-    pub(super) fn insert(&mut self, run: &RunInfo, on_twin: OnTwin) -> Novelty {
+    /// Adds a run if it is new. Returns whether the run and its game were new.
+    pub(super) fn insert(&mut self, run: &RunInfo) -> Novelty {
         let is_known = match (&mut self.ids, run.source_id) {
             (Some(ids), Some(id)) => !ids.insert(id),
             _ => self.digests.contains(&run.digest),
@@ -66,9 +65,6 @@ impl KnownRuns {
             return Novelty::Duplicate;
         }
         let is_twin = run.game.is_some_and(|game| self.digests.contains_game(game));
-        if is_twin && on_twin == OnTwin::Skip {
-            return Novelty::Twin;
-        }
         if self.digests.insert(&run.digest) {
             self.added.0.push(run.digest);
         }
@@ -95,19 +91,14 @@ impl KnownRuns {
 }
 
 /// Returns the source ids of a session's runs. Looks only at files with run ids from `since` on.
-pub(super) fn source_ids(storage: &Storage, snapshot: &Snapshot, session: &str, since: u64) -> Result<BTreeSet<u64>> {
+fn source_ids(storage: &Storage, snapshot: &Snapshot, session: &str, since: u64) -> Result<BTreeSet<u64>> {
     let mut ids = BTreeSet::new();
-    for file in snapshot.files(TableName::Runs).filter(|file| u64::from(file.last_run_id) >= since) {
-        read_columns(storage, file, &["session", "source_id"], |batch| {
-            let sessions = batch.column(0).as_string_opt::<i32>();
-            let numbers = batch.column(1).as_primitive_opt::<Int64Type>();
-            let (Some(sessions), Some(numbers)) = (sessions, numbers) else {
-                return Err(not_parquet(storage, file, "a column of sessions or ids of another type"));
-            };
-            let own = sessions.iter().zip(numbers).filter(|(found, _)| *found == Some(session));
-            ids.extend(own.filter_map(|(_, id)| id.map(|id| id as u64)));
-            Ok(())
-        })?;
+    let is_new = |file: &&DataFile| u64::from(file.last_run_id) >= since;
+    let files: Vec<&DataFile> = snapshot.files(TableName::Runs).filter(is_new).collect();
+    let mut groups = RowGroups::new(storage, &files);
+    while let Some(batch) = groups.next()? {
+        let own = run_facts(&batch)?.into_iter().filter(|(run, _)| run.session.as_deref() == Some(session));
+        ids.extend(own.filter_map(|(run, _)| run.source_id));
     }
     Ok(ids)
 }

@@ -37,7 +37,7 @@
 //! | `annotate.rs`, `annotation_rows.rs`, `annotated_steps.rs` | predictions of models; their rows, compared with `steps` |
 //! | `compact.rs`, `expire.rs` | merging small files; removing old versions and unreferenced files |
 //! | `chain.rs`, `lost_commits.rs` | the chain of commits, with lost ones rebuilt from a checkpoint |
-//! | `verify.rs`, `verify_log.rs`, `verify_file.rs`, `verify_tables.rs`, `verify_derived.rs` | finding problems |
+//! | `verify.rs`, `verify_log.rs`, `verify_file.rs`, `verify_tables.rs` | finding problems |
 //! | `repair.rs`, `repair_plan.rs`, `repair_successor.rs` | repairing damaged or missing commits |
 
 mod annotate;
@@ -91,7 +91,6 @@ mod storage_options;
 mod table_name;
 mod transaction;
 mod verify;
-mod verify_derived;
 mod verify_file;
 mod verify_log;
 mod verify_tables;
@@ -99,21 +98,21 @@ mod writer_thread;
 
 pub use annotate::{AnnotateOptions, AnnotateReport, AnnotationInput, ModelInfo};
 pub use archive::Archive;
-pub use candidate_files::SeenFiles;
 pub use commit::{CommitInfo, Operation};
 pub use compact::{CompactOptions, CompactReport};
 pub use expire::{ExpireOptions, ExpireReport};
-pub use ingest_report::{IngestOptions, IngestReport, OnError, OnTwin, Rejected};
+pub use ingest_report::{IngestOptions, IngestReport, OnError, Rejected};
 pub use phases::{Phase, Phases};
 pub use problem::Problem;
 pub use repair::RepairReport;
 pub use repair_plan::Repair;
 pub use storage_options::StorageOptions;
 pub use table_name::TableName;
-pub use verify::{VerifyOptions, VerifyReport};
+pub use verify::VerifyReport;
 
 pub(crate) use data_file::DataFile;
-pub(crate) use parallel_decode::{ReadRun, RunsOf, each_window};
+pub(crate) use parallel_decode::{ReadRun, each_window};
 pub(crate) use read_runs::StoredRun;
+pub(crate) use run_discovery::{RunInput, runs_of_pack};
 pub(crate) use schema::{MOVE_NAMES, POLICIES, table_schema};
 pub(crate) use snapshot::Snapshot;

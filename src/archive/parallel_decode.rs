@@ -1,17 +1,14 @@
 //! Runs of files and folders, decoded in parallel and returned in order.
 
-use super::candidate_files::measure;
 use super::decode::{DecodeOutcome, RunAndFile, decode_alone};
 use super::ingest_report::Rejected;
-use super::run_discovery::{DiscoveredRun, RunDiscovery, RunPlace};
+use super::run_discovery::{DiscoveredRun, RunDiscovery, RunInput, RunPlace};
 use crate::cancellation::CancellationToken;
 use crate::error::{ErrorKind, Result};
-use crate::format::PackReader;
-use crate::progress::{Progress, Unit};
+use crate::progress::Progress;
 use crate::workers::pool;
 use rayon::prelude::*;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The number of input bytes per thread that are decoded at once.
 const WINDOW_BYTES: u64 = 4 << 20;
@@ -45,7 +42,7 @@ pub(super) fn decode_next<T: Send>(
                     // later.
                     let rest: Vec<DiscoveredRun> = outcomes.by_ref().map(unread).collect();
                     progress.expect(source.num_bytes + rest.iter().map(|source| source.num_bytes).sum::<u64>());
-                    sources.put_back(source, kind, rest);
+                    sources.put_back(source.path, kind, rest);
                 }
             }
         }
@@ -61,14 +58,6 @@ fn unread<T>((mut source, outcome): (DiscoveredRun, Result<T>)) -> DiscoveredRun
         *reason = Some(error);
     }
     source
-}
-
-/// The source of the runs.
-pub(crate) enum RunsOf<'a> {
-    /// Files and folders in any format.
-    Paths(&'a [PathBuf]),
-    /// An open pack.
-    Pack(&'a PackReader),
 }
 
 /// A run that was read.
@@ -92,7 +81,7 @@ pub(crate) struct ReadRun {
 /// # Errors
 /// The first error of `take`; unless `skip_errors` is set, the first error of a run or a file.
 pub(crate) fn each_window(
-    runs: &RunsOf<'_>,
+    input: RunInput<'_>,
     workers: Option<usize>,
     with_files: bool,
     skip_errors: bool,
@@ -100,21 +89,12 @@ pub(crate) fn each_window(
     cancel: &CancellationToken,
     mut take: impl FnMut(Vec<ReadRun>) -> Result<()> + Send,
 ) -> Result<Vec<Rejected>> {
-    let mut sources = match runs {
-        RunsOf::Paths(paths) => RunDiscovery::new(paths, None)?,
-        RunsOf::Pack(pack) => RunDiscovery::of_pack((*pack).clone()),
-    };
+    let mut sources = input.sources()?;
     let threads = pool("read", workers)?;
-    let finished = AtomicBool::new(false);
     let mut errors = Vec::new();
-    progress.begin("read", Unit::Bytes, 0);
-    let outcome = std::thread::scope(|scope| {
-        scope.spawn(|| match runs {
-            RunsOf::Paths(paths) => measure(paths, None, progress, cancel, &finished),
-            RunsOf::Pack(pack) => progress.expect(pack.num_bytes()),
-        });
+    let outcome = input.report("read", progress, cancel, || {
         let window_bytes = WINDOW_BYTES * threads.current_num_threads() as u64;
-        let outcome = threads.install(|| {
+        threads.install(|| {
             loop {
                 let decode_one = |source: &mut DiscoveredRun| decode_alone(source, with_files);
                 let decoded = decode_next(&mut sources, window_bytes, progress, cancel, decode_one)?;
@@ -140,10 +120,7 @@ pub(crate) fn each_window(
                 take(window)?;
                 failed?;
             }
-        });
-        finished.store(true, Ordering::Relaxed);
-        outcome
+        })
     });
-    progress.end();
     outcome.map(|()| errors)
 }

@@ -11,28 +11,26 @@
 //! Memory holds two windows, the unwritten row groups, one row group of `runs` and a digest of each run. It
 //! depends on the number of threads and hardly on the size of the input; docs/archive.md has the figures.
 
-use super::candidate_files::{FileState, SeenFiles};
 use super::commit::Commit;
 use super::data_file::DataFile;
 use super::decode::{DecodedRun, decode_source};
 use super::digests::DigestsBase;
-use super::ingest_report::{IngestReport, OnError, OnTwin, Rejected};
+use super::ingest_report::{IngestReport, OnError, Rejected};
 use super::known_runs::{KnownRuns, Novelty};
 use super::parallel_decode::decode_next;
 use super::parquet_writer::{EncodedRowGroup, FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
-use super::run_discovery::{DiscoveredRun, IngestInput, RunDiscovery};
+use super::run_discovery::{DiscoveredRun, RunDiscovery, RunInput};
 use super::runs_batch::{IngestedRun, RunRow, runs_batch};
-use super::steps_batch::steps_batch;
+use super::steps_batch::{NumberedRun, steps_batch};
 use super::storage::Storage;
 use super::table_name::TableName;
 use super::writer_thread::{RowGroupSender, TransactionFiles};
 use crate::cancellation::CancellationToken;
 use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::progress::{Progress, Unit};
+use crate::progress::Progress;
 use rayon::ThreadPool;
 use rayon::prelude::*;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The number of input bytes per thread in a window: about one row group of steps with branches.
 const WINDOW_BYTES: u64 = 12 << 20;
@@ -47,10 +45,7 @@ pub(super) struct Pipeline<'a> {
     pub(super) commit: &'a Commit,
     pub(super) base: DigestsBase,
     pub(super) on_error: OnError,
-    pub(super) on_twin: OnTwin,
-    pub(super) input: IngestInput<'a>,
-    /// The files to skip unless they have changed.
-    pub(super) seen: Option<&'a SeenFiles>,
+    pub(super) input: RunInput<'a>,
 }
 
 /// The result of a pipeline.
@@ -63,8 +58,6 @@ pub(super) struct Ingested {
     pub(super) next_run_id: u64,
     /// Published files that no commit names yet.
     pub(super) files: Vec<DataFile>,
-    /// The files that were read, if `seen` was given.
-    pub(super) read: Vec<FileState>,
 }
 
 impl Pipeline<'_> {
@@ -75,20 +68,13 @@ impl Pipeline<'_> {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<Ingested> {
-        let mut sources = self.input.sources(self.seen)?.strict(self.on_error == OnError::Raise);
+        let mut sources = self.input.sources()?.strict(self.on_error == OnError::Raise);
         let output = TransactionFiles { storage: self.storage, txn: &self.commit.txn, file_rows: FILE_STEPS };
-        let finished = AtomicBool::new(false);
-        progress.begin("ingest", Unit::Bytes, 0);
-        let outcome = std::thread::scope(|scope| {
-            scope.spawn(|| self.input.measure(self.seen, progress, cancel, &finished));
-            let outcome = output.write(cancel, |sender| {
+        let (ingested, files) = self.input.report("ingest", progress, cancel, || {
+            output.write(cancel, |sender| {
                 pool.install(|| IngestJob::new(self, known, sender)?.run(&mut sources, progress, cancel))
-            });
-            finished.store(true, Ordering::Relaxed);
-            outcome
-        });
-        progress.end();
-        let (ingested, files) = outcome?;
+            })
+        })?;
         Ok(Ingested { files, ..ingested })
     }
 }
@@ -125,7 +111,6 @@ impl<'a> IngestJob<'a> {
                 base: pipeline.base.clone(),
                 next_run_id,
                 files: Vec::new(),
-                read: Vec::new(),
             },
             rows: Vec::new(),
             rows_bytes: 0,
@@ -170,10 +155,6 @@ impl<'a> IngestJob<'a> {
         }
         cancel.check()?;
         self.ingested.report.ignored = std::mem::take(&mut sources.ignored);
-        self.ingested.report.unchanged = sources.unchanged;
-        if self.pipeline.seen.is_some() {
-            self.ingested.read.append(&mut sources.passed);
-        }
         Ok(self.ingested)
     }
 
@@ -194,15 +175,13 @@ impl<'a> IngestJob<'a> {
         for (source, outcome) in decoded {
             let report = &mut self.ingested.report;
             report.num_bytes += source.num_bytes;
-            let refused = outcome.as_ref().is_err_and(|error| matches!(error.kind(), ErrorKind::Io { .. }));
             match outcome {
                 Ok(None) => report.duplicates += 1,
                 Ok(Some(decoded)) => {
-                    let on_twin = self.pipeline.on_twin;
-                    let novelty = self.ingested.known.insert(&decoded.info, on_twin);
+                    let novelty = self.ingested.known.insert(&decoded.info);
                     report.duplicates += u64::from(novelty == Novelty::Duplicate);
                     report.twins += u64::from(novelty == Novelty::Twin);
-                    if novelty == Novelty::New || novelty == Novelty::Twin && on_twin == OnTwin::Keep {
+                    if novelty != Novelty::Duplicate {
                         self.add(*decoded)?;
                     }
                 }
@@ -212,10 +191,6 @@ impl<'a> IngestJob<'a> {
                     report.rejected += 1;
                     report.errors.push(Rejected::new(source.path.clone(), error));
                 }
-            }
-            // A file that the system could not read may be readable the next time.
-            if self.pipeline.seen.is_some() && !refused {
-                self.ingested.read.extend(source.last_of);
             }
             if self.pending_steps >= ROW_GROUP_STEPS {
                 self.cut(&mut groups);
@@ -252,7 +227,10 @@ impl<'a> IngestJob<'a> {
             .par_iter()
             .filter(|runs| runs.iter().any(|ingested| ingested.run.num_steps() > 0))
             .map(|runs| {
-                let parts = parts(runs).map(|runs| steps_batch(runs, self.pipeline.commit.phases));
+                let parts = parts(runs).map(|part| {
+                    let part = part.iter().map(|run| NumberedRun { run_id: run.run_id, run: &run.run });
+                    steps_batch(&part.collect::<Vec<_>>(), self.pipeline.commit.phases)
+                });
                 self.steps.encode_parts(parts, cancel)
             })
             .collect()

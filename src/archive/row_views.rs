@@ -15,22 +15,16 @@ use arrow::datatypes::{
 };
 use std::ops::Range;
 
-/// Rows of `steps` in the current schema, as typed columns.
+/// Rows of `steps`, as typed columns: those that determine a run.
 pub(super) struct StepRows<'a> {
     pub(super) run_id: &'a [u32],
     pub(super) step_index: &'a [u32],
     pub(super) board: &'a [u64],
-    tile_65536_mask: &'a [u16],
+    pub(super) tile_65536_mask: &'a [u16],
     pub(super) moves: &'a UInt8Array,
     pub(super) legal: &'a [u8],
-    pub(super) evs: [&'a Float32Array; 4],
-    pub(super) has_evs: &'a BooleanArray,
-    pub(super) max_exp: &'a [u8],
-    pub(super) phase: Words<'a>,
-    pub(super) max_score: &'a [i64],
-    pub(super) highest_tile: &'a [u32],
-    pub(super) num_steps: &'a [u32],
-    pub(super) engine: Words<'a>,
+    evs: [&'a Float32Array; 4],
+    has_evs: &'a BooleanArray,
     valuation_type: Words<'a>,
     board_eval: &'a Int32Array,
 }
@@ -105,6 +99,11 @@ pub(super) fn models(batch: &RecordBatch) -> Result<Words<'_>> {
     TypedColumns(batch).words("model")
 }
 
+/// Returns the column `source` of `runs`.
+pub(super) fn sources(batch: &RecordBatch) -> Result<&StringArray> {
+    TypedColumns(batch).column("source")?.as_string_opt().ok_or_else(|| mistyped("source"))
+}
+
 fn mistyped(name: &str) -> Error {
     Error::other(format!("column {name} is missing or has the wrong type"))
 }
@@ -122,12 +121,6 @@ impl<'a> StepRows<'a> {
             legal: columns.numbers::<UInt8Type>("ev_legal")?,
             evs: [ev("ev_up")?, ev("ev_down")?, ev("ev_left")?, ev("ev_right")?],
             has_evs: columns.bools("has_evs")?,
-            max_exp: columns.numbers::<UInt8Type>("max_exp")?,
-            phase: columns.words("phase")?,
-            max_score: columns.numbers::<Int64Type>("max_score")?,
-            highest_tile: columns.numbers::<UInt32Type>("highest_tile")?,
-            num_steps: columns.numbers::<UInt32Type>("num_steps")?,
-            engine: columns.words("engine")?,
             valuation_type: columns.words("valuation_type")?,
             board_eval: columns.nullable::<Int32Type>("board_eval")?,
         })
@@ -143,7 +136,7 @@ impl<'a> StepRows<'a> {
     }
 
     /// Returns the board of a row.
-    pub(super) fn board(&self, row: usize) -> Result<WideBoard> {
+    fn board(&self, row: usize) -> Result<WideBoard> {
         WideBoard::new(Board(self.board[row]), self.tile_65536_mask[row])
     }
 

@@ -1,19 +1,19 @@
-//! Discovery of the runs that an ingest reads, in order. They come from run files, and from files and folders of
+//! Discovery of runs, in order. They come from run files, and from files and folders of
 //! many runs.
 
-use super::candidate_files::{CandidateFile, CandidateFiles, FileState, SeenFiles, measure};
+use super::candidate_files::{CandidateFile, CandidateFiles, measure};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::format::{
     Container, ContainerKind, Content, Opened, PackReader, RunFormat, SourceFormat, fill_window, is_companion,
     is_named_as_unfinished, open_container, open_folder,
 };
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A run to be read.
 pub(super) struct DiscoveredRun {
@@ -22,8 +22,6 @@ pub(super) struct DiscoveredRun {
     /// The number of bytes that the run takes in its file.
     pub(super) num_bytes: u64,
     pub(super) place: RunPlace,
-    /// The file, if this is its last run.
-    pub(super) last_of: Option<FileState>,
 }
 
 /// The place of a run in its file.
@@ -36,45 +34,60 @@ pub(super) enum RunPlace {
     Failed(Option<Error>),
 }
 
-/// The input of an ingest.
+/// The source of runs.
 #[derive(Clone, Copy)]
-pub(super) enum IngestInput<'a> {
+pub(crate) enum RunInput<'a> {
     /// Files and folders in any format.
     Paths(&'a [PathBuf]),
-    /// Runs of a recording. The archive held none of them when it had assigned `since` run ids.
-    Recorded { runs: &'a Arc<Container>, since: u64 },
+    /// Runs that are open already.
+    Open {
+        runs: &'a Arc<Container>,
+        /// For the runs of a recording: the archive held none of them when it had assigned this many run ids.
+        recorded_since: Option<u64>,
+    },
 }
 
-impl<'a> IngestInput<'a> {
-    pub(super) fn sources(self, seen: Option<&'a SeenFiles>) -> Result<RunDiscovery<'a>> {
+impl<'a> RunInput<'a> {
+    pub(super) fn sources(self) -> Result<RunDiscovery<'a>> {
         match self {
-            IngestInput::Paths(paths) => RunDiscovery::new(paths, seen),
-            IngestInput::Recorded { runs, .. } => Ok(RunDiscovery::of_many(Arc::clone(runs), self.num_bytes())),
-        }
-    }
-
-    /// Reports the total number of bytes to `progress`, while they are being read.
-    pub(super) fn measure(
-        self,
-        seen: Option<&SeenFiles>,
-        progress: &dyn Progress,
-        cancel: &CancellationToken,
-        done: &AtomicBool,
-    ) {
-        match self {
-            IngestInput::Paths(paths) => measure(paths, seen, progress, cancel, done),
-            IngestInput::Recorded { .. } => progress.expect(self.num_bytes()),
-        }
-    }
-
-    fn num_bytes(self) -> u64 {
-        match self {
-            IngestInput::Paths(_) => 0,
-            IngestInput::Recorded { runs, .. } => {
-                (0..runs.source.num_runs()).map(|index| runs.source.num_bytes(index)).sum()
+            RunInput::Paths(paths) => Ok(RunDiscovery::over(CandidateFiles::new(paths)?, Vec::new())),
+            RunInput::Open { runs, .. } => {
+                Ok(RunDiscovery::over(CandidateFiles::none(), vec![PendingRuns::Runs(Arc::clone(runs), 0)]))
             }
         }
     }
+
+    /// Reports `work`, which reads the runs, to `progress`. Another thread meanwhile determines the total number of
+    /// bytes.
+    pub(super) fn report<T>(
+        self,
+        what: &'static str,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+        work: impl FnOnce() -> T,
+    ) -> T {
+        let finished = AtomicBool::new(false);
+        progress.begin(what, Unit::Bytes, 0);
+        let outcome = std::thread::scope(|scope| {
+            scope.spawn(|| match self {
+                RunInput::Paths(paths) => measure(paths, progress, cancel, &finished),
+                RunInput::Open { runs, .. } => {
+                    progress.expect((0..runs.source.num_runs()).map(|index| runs.source.num_bytes(index)).sum());
+                }
+            });
+            let outcome = work();
+            finished.store(true, Ordering::Relaxed);
+            outcome
+        });
+        progress.end();
+        outcome
+    }
+}
+
+/// Returns the runs of a pack.
+pub(crate) fn runs_of_pack(pack: &PackReader) -> Arc<Container> {
+    let (source, path) = (Box::new(pack.clone()), pack.path().unwrap_or(Path::new("")).to_path_buf());
+    Arc::new(Container { source, path, format: SourceFormat::File(RunFormat::A2run2), session: None })
 }
 
 /// The runs of the given files and folders, in order.
@@ -83,36 +96,32 @@ impl<'a> IngestInput<'a> {
 /// a folder that cannot be read, such as a broken link, counts as a run too: reading it returns the error.
 pub(super) struct RunDiscovery<'a> {
     candidates: CandidateFiles<'a>,
-    seen: Option<&'a SeenFiles>,
     /// Runs that come before all candidates. The last element is next.
     pending: Vec<PendingRuns>,
     /// Runs of several files that were opened through one of these files.
     wholes: HashSet<PathBuf>,
     /// A folder, and the names of the row files to which its logs refer.
     logs: Option<(PathBuf, HashSet<OsString>)>,
-    /// Files that need not be read: other files of runs in `wholes`, and files without runs.
-    pub(super) passed: Vec<FileState>,
     /// Problems in opened files that do not affect the files' runs.
     pub(super) warnings: Vec<String>,
     /// The files skipped so far because their content is unknown.
     pub(super) ignored: Vec<PathBuf>,
     /// Whether a file of unknown content is an error.
     is_strict: bool,
-    /// The number of files skipped so far because they have not changed since they were last read.
-    pub(super) unchanged: u64,
 }
 
 enum PendingRuns {
     Source(DiscoveredRun),
     /// The runs of a file, from an index on.
-    Runs(FileState, Arc<Container>, usize),
+    Runs(Arc<Container>, usize),
     /// A file whose content does not match its name.
-    Renamed(FileState, ContainerKind),
+    Renamed(PathBuf, ContainerKind),
 }
 
 impl PendingRuns {
-    fn failed(file: FileState, error: Error) -> PendingRuns {
-        PendingRuns::Source(DiscoveredRun::file(file, RunPlace::Failed(Some(error))))
+    fn failed(path: PathBuf, error: Error) -> PendingRuns {
+        let num_bytes = path.metadata().map_or(0, |metadata| metadata.len());
+        PendingRuns::Source(DiscoveredRun { path, num_bytes, place: RunPlace::Failed(Some(error)) })
     }
 }
 
@@ -132,53 +141,18 @@ impl DiscoveredRun {
             _ => None,
         }
     }
-
-    fn file(file: FileState, place: RunPlace) -> DiscoveredRun {
-        DiscoveredRun { path: file.path.clone(), num_bytes: file.num_bytes, place, last_of: Some(file) }
-    }
 }
 
 impl<'a> RunDiscovery<'a> {
-    /// Returns the runs in `paths`. Fails if a path does not exist.
-    pub(super) fn new(paths: &'a [PathBuf], seen: Option<&'a SeenFiles>) -> Result<RunDiscovery<'a>> {
-        let candidates = CandidateFiles::new(paths)?;
-        Ok(RunDiscovery::over(candidates, seen, Vec::new()))
-    }
-
-    /// Returns the runs of a pack.
-    pub(super) fn of_pack(pack: PackReader) -> RunDiscovery<'a> {
-        let (path, num_bytes) = (pack.path().unwrap_or(Path::new("")).to_path_buf(), pack.num_bytes());
-        let format = SourceFormat::File(RunFormat::A2run2);
-        RunDiscovery::of_many(Container { source: Box::new(pack), path, format, session: None }.into(), num_bytes)
-    }
-
     /// Sets whether a file of unknown content is an error.
     pub(super) fn strict(mut self, is_strict: bool) -> Self {
         self.is_strict = is_strict;
         self
     }
 
-    /// Returns runs that are open already, of about `num_bytes` bytes together.
-    pub(super) fn of_many(runs: Arc<Container>, num_bytes: u64) -> RunDiscovery<'a> {
-        let file = FileState { path: runs.path.clone(), num_bytes, modified: None };
-        let pending = vec![PendingRuns::Runs(file, runs, 0)];
-        RunDiscovery::over(CandidateFiles::none(), None, pending)
-    }
-
-    fn over(candidates: CandidateFiles<'a>, seen: Option<&'a SeenFiles>, pending: Vec<PendingRuns>) -> Self {
-        let (wholes, passed, warnings) = (HashSet::new(), Vec::new(), Vec::new());
-        RunDiscovery {
-            candidates,
-            seen,
-            pending,
-            wholes,
-            logs: None,
-            passed,
-            warnings,
-            ignored: Vec::new(),
-            is_strict: false,
-            unchanged: 0,
-        }
+    fn over(candidates: CandidateFiles<'a>, pending: Vec<PendingRuns>) -> Self {
+        let (wholes, warnings, ignored) = (HashSet::new(), Vec::new(), Vec::new());
+        RunDiscovery { candidates, pending, wholes, logs: None, warnings, ignored, is_strict: false }
     }
 
     /// Returns the next runs, of about `num_bytes` bytes together; at least one, unless there are no more.
@@ -189,11 +163,9 @@ impl<'a> RunDiscovery<'a> {
     }
 
     /// Puts unused runs back, to be returned next. The runs of the renamed file come first, then the others.
-    pub(super) fn put_back(&mut self, renamed: DiscoveredRun, kind: ContainerKind, rest: Vec<DiscoveredRun>) {
+    pub(super) fn put_back(&mut self, renamed: PathBuf, kind: ContainerKind, rest: Vec<DiscoveredRun>) {
         self.pending.extend(rest.into_iter().rev().map(PendingRuns::Source));
-        if let Some(file) = renamed.last_of {
-            self.pending.push(PendingRuns::Renamed(file, kind));
-        }
+        self.pending.push(PendingRuns::Renamed(renamed, kind));
     }
 
     fn next(&mut self, cancel: &CancellationToken) -> Result<Option<DiscoveredRun>> {
@@ -201,42 +173,30 @@ impl<'a> RunDiscovery<'a> {
             cancel.check()?;
             match self.pending.pop() {
                 Some(PendingRuns::Source(source)) => return Ok(Some(source)),
-                Some(PendingRuns::Runs(file, runs, index)) => {
-                    let num_runs = runs.source.num_runs();
-                    let last = index + 1 >= num_runs;
-                    if index >= num_runs {
-                        self.passed.push(file);
+                Some(PendingRuns::Runs(runs, index)) => {
+                    if index >= runs.source.num_runs() {
                         continue;
                     }
+                    self.pending.push(PendingRuns::Runs(Arc::clone(&runs), index + 1));
                     if runs.source.is_absent(index) {
-                        self.pending.push(PendingRuns::Runs(file, runs, index + 1));
                         continue;
                     }
-                    let path = runs.path.clone();
-                    let num_bytes = runs.source.num_bytes(index);
-                    let place = RunPlace::Of { runs: Arc::clone(&runs), index };
-                    let last_of = last.then(|| file.clone());
-                    if !last {
-                        self.pending.push(PendingRuns::Runs(file, runs, index + 1));
-                    }
-                    return Ok(Some(DiscoveredRun { path, num_bytes, place, last_of }));
+                    let (path, num_bytes) = (runs.path.clone(), runs.source.num_bytes(index));
+                    return Ok(Some(DiscoveredRun { path, num_bytes, place: RunPlace::Of { runs, index } }));
                 }
-                Some(PendingRuns::Renamed(file, kind)) => self.open(file, kind, true, cancel),
+                Some(PendingRuns::Renamed(path, kind)) => self.open(path, kind, true, cancel),
                 None => {
-                    let Some(CandidateFile { file, content, named, problem }) = self.candidates.next(cancel)? else {
-                        return Ok(None);
-                    };
-                    if self.seen.is_some_and(|seen| seen.has(&file)) {
-                        self.unchanged += 1;
-                        continue;
-                    }
+                    let Some(candidate) = self.candidates.next(cancel)? else { return Ok(None) };
+                    let CandidateFile { path, num_bytes, content, named, problem } = candidate;
                     if problem.is_some() {
-                        return Ok(Some(DiscoveredRun::file(file, RunPlace::Failed(problem))));
+                        return Ok(Some(DiscoveredRun { path, num_bytes, place: RunPlace::Failed(problem) }));
                     }
                     match content {
-                        Content::Container(kind) => self.open(file, kind, named, cancel),
-                        Content::Other if !named => self.ignore(file),
-                        Content::Run | Content::Other => return Ok(Some(DiscoveredRun::file(file, RunPlace::File))),
+                        Content::Container(kind) => self.open(path, kind, named, cancel),
+                        Content::Other if !named => self.ignore(path),
+                        Content::Run | Content::Other => {
+                            return Ok(Some(DiscoveredRun { path, num_bytes, place: RunPlace::File }));
+                        }
                     }
                 }
             }
@@ -244,16 +204,15 @@ impl<'a> RunDiscovery<'a> {
     }
 
     /// Skips a file of unknown content.
-    fn ignore(&mut self, file: FileState) {
-        if is_companion(&file.path) {
-            return self.passed.push(file);
+    fn ignore(&mut self, path: PathBuf) {
+        if is_companion(&path) {
+            return;
         }
-        if self.is_strict && !is_named_as_unfinished(&file.path) {
-            let error = unknown(&file.path);
-            return self.pending.push(PendingRuns::failed(file, error));
+        if self.is_strict && !is_named_as_unfinished(&path) {
+            let error = unknown(&path);
+            return self.pending.push(PendingRuns::failed(path, error));
         }
-        self.ignored.push(file.path.clone());
-        self.passed.push(file);
+        self.ignored.push(path);
     }
 
     /// Returns whether a log in the same folder names this file of rows.
@@ -272,42 +231,35 @@ impl<'a> RunDiscovery<'a> {
     }
 
     /// Makes the runs of a container the next ones.
-    fn open(&mut self, file: FileState, kind: ContainerKind, named: bool, cancel: &CancellationToken) {
-        let opened = match open_container(&file.path, kind, cancel) {
-            Ok(Opened::Folder(folder)) if self.is_done(&folder) => return self.passed.push(file),
+    fn open(&mut self, path: PathBuf, kind: ContainerKind, named: bool, cancel: &CancellationToken) {
+        let opened = match open_container(&path, kind, cancel) {
+            Ok(Opened::Folder(folder)) if self.is_done(&folder) => return,
             Ok(Opened::Folder(folder)) => open_folder(&folder),
-            // The main file lies in the same folder and opens this one. In repeated ingests it may have been
-            // read before this file existed.
-            Ok(Opened::Part(_)) if !named && self.seen.is_none() => return self.passed.push(file),
-            Ok(Opened::Part(whole)) if self.is_done(&whole) => return self.passed.push(file),
+            // The main file lies in the same folder and opens this one.
+            Ok(Opened::Part(_)) if !named => return,
+            Ok(Opened::Part(whole)) if self.is_done(&whole) => return,
             Ok(Opened::Part(whole)) => match open_container(&whole, kind.main().unwrap_or(kind), cancel) {
                 Ok(Opened::Container(container)) => Ok(Some(container)),
                 Ok(_) => Ok(None),
                 Err(error) => Err(error),
             },
-            Ok(Opened::Container(_))
-                if (named || self.seen.is_some()) && kind.has_parts() && self.is_done(&file.path) =>
-            {
-                return self.passed.push(file);
-            }
+            Ok(Opened::Container(_)) if named && kind.has_parts() && self.is_done(&path) => return,
             Ok(Opened::Container(container)) => Ok(Some(container)),
-            Err(_) if !named && kind.main().is_some() && self.is_named_by_a_log(&file.path, kind) => {
-                return self.passed.push(file);
-            }
+            Err(_) if !named && kind.main().is_some() && self.is_named_by_a_log(&path, kind) => return,
             Ok(Opened::Nothing) => Ok(None),
             Err(error) => Err(error),
         };
         match opened {
             Ok(Some(container)) => {
                 self.warnings.extend(container.source.warning());
-                self.pending.push(PendingRuns::Runs(file, Arc::new(container), 0));
+                self.pending.push(PendingRuns::Runs(Arc::new(container), 0));
             }
             Ok(None) if named => {
-                let error = unknown(&file.path);
-                self.pending.push(PendingRuns::failed(file, error));
+                let error = unknown(&path);
+                self.pending.push(PendingRuns::failed(path, error));
             }
-            Ok(None) => self.ignore(file),
-            Err(error) => self.pending.push(PendingRuns::failed(file, error)),
+            Ok(None) => self.ignore(path),
+            Err(error) => self.pending.push(PendingRuns::failed(path, error)),
         }
     }
 }

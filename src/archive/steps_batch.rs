@@ -1,7 +1,6 @@
 //! The steps of runs as rows of the table `steps`.
 
 use super::phases::{Phase, Phases};
-use super::runs_batch::IngestedRun;
 use super::schema::table_schema;
 use super::table_name::TableName;
 use crate::board::{Board, Move};
@@ -17,8 +16,15 @@ use arrow::datatypes::{DataType, Int32Type};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// A run with its id in the archive.
+#[derive(Clone, Copy)]
+pub(super) struct NumberedRun<'a> {
+    pub(super) run_id: u32,
+    pub(super) run: &'a Run,
+}
+
 /// Returns the steps of runs, in order.
-pub(super) fn steps_batch(runs: &[IngestedRun], phases: Phases) -> Result<RecordBatch> {
+pub(super) fn steps_batch(runs: &[NumberedRun<'_>], phases: Phases) -> Result<RecordBatch> {
     let columns = StepsBatchBuilder::of(runs, phases)?;
     RecordBatch::try_new(table_schema(TableName::Steps), columns).map_err(Error::other)
 }
@@ -26,13 +32,13 @@ pub(super) fn steps_batch(runs: &[IngestedRun], phases: Phases) -> Result<Record
 /// A builder of the columns of `steps`, one function per column. Its loops run over slices, because the
 /// compiler vectorizes these and not chained iterators.
 struct StepsBatchBuilder<'a> {
-    runs: &'a [IngestedRun],
+    runs: &'a [NumberedRun<'a>],
     num_rows: usize,
 }
 
 impl StepsBatchBuilder<'_> {
-    fn of(runs: &[IngestedRun], phases: Phases) -> Result<Vec<ArrayRef>> {
-        let num_rows = runs.iter().map(|ingested| ingested.run.num_steps()).sum();
+    fn of(runs: &[NumberedRun<'_>], phases: Phases) -> Result<Vec<ArrayRef>> {
+        let num_rows = runs.iter().map(|numbered| numbered.run.num_steps()).sum();
         let columns = StepsBatchBuilder { runs, num_rows };
         let boards: Vec<u64> = columns.joined(|run| bytemuck::cast_slice(run.boards()));
         let masks = columns.tile_65536_masks();
@@ -44,15 +50,15 @@ impl StepsBatchBuilder<'_> {
         let has_evs: Vec<bool> = columns.joined(Run::has_evs);
         let moves: Vec<u8> = columns.joined(|run| Move::as_bytes(run.moves()));
         let mut step_index: Vec<u32> = Vec::with_capacity(num_rows);
-        for ingested in runs {
-            match ingested.run.step_indices() {
-                None => step_index.extend(0..ingested.run.num_steps() as u32),
+        for numbered in runs {
+            match numbered.run.step_indices() {
+                None => step_index.extend(0..numbered.run.num_steps() as u32),
                 Some(indices) => step_index.extend_from_slice(indices),
             }
         }
         let [up, down, left, right] = columns.evs(&legal, &has_evs);
         Ok(vec![
-            columns.repeated(|ingested| ingested.run_id),
+            columns.repeated(|numbered| numbered.run_id),
             Arc::new(UInt32Array::from(step_index)),
             Arc::new(UInt64Array::from(boards)),
             Arc::new(UInt16Array::from(masks)),
@@ -67,9 +73,9 @@ impl StepsBatchBuilder<'_> {
             Arc::new(BooleanArray::from(has_evs)),
             Arc::new(UInt8Array::from(max_exp)),
             Arc::new(phases_array(phase)?),
-            Arc::new(Int64Array::from(columns.repeat(|ingested| ingested.run.meta().max_score as i64))),
-            columns.repeated(|ingested| ingested.run.meta().highest_tile),
-            columns.repeated(|ingested| ingested.run.num_steps() as u32),
+            Arc::new(Int64Array::from(columns.repeat(|numbered| numbered.run.meta().max_score as i64))),
+            columns.repeated(|numbered| numbered.run.meta().highest_tile),
+            columns.repeated(|numbered| numbered.run.num_steps() as u32),
             Arc::new(columns.engines()?),
         ])
     }
@@ -77,16 +83,16 @@ impl StepsBatchBuilder<'_> {
     /// Returns a column that runs have in memory, one run after the other.
     fn joined<T: Copy>(&self, values: impl Fn(&Run) -> &[T]) -> Vec<T> {
         let mut column = Vec::with_capacity(self.num_rows);
-        self.runs.iter().for_each(|ingested| column.extend_from_slice(values(&ingested.run)));
+        self.runs.iter().for_each(|numbered| column.extend_from_slice(values(numbered.run)));
         column
     }
 
     fn tile_65536_masks(&self) -> Vec<u16> {
         let mut masks = Vec::with_capacity(self.num_rows);
-        for ingested in self.runs {
-            match ingested.run.tile_65536_masks() {
+        for numbered in self.runs {
+            match numbered.run.tile_65536_masks() {
                 Some(of_run) => masks.extend_from_slice(of_run),
-                None => masks.resize(masks.len() + ingested.run.num_steps(), 0),
+                None => masks.resize(masks.len() + numbered.run.num_steps(), 0),
             }
         }
         masks
@@ -94,30 +100,30 @@ impl StepsBatchBuilder<'_> {
 
     /// Returns a bitmap of the known moves; `None` if all are known.
     fn known_moves(&self) -> Option<NullBuffer> {
-        if self.runs.iter().all(|ingested| ingested.run.unknown_moves().is_empty()) {
+        if self.runs.iter().all(|numbered| numbered.run.unknown_moves().is_empty()) {
             return None;
         }
         let mut known = vec![true; self.num_rows];
         let mut start = 0;
-        for ingested in self.runs {
-            for &step in ingested.run.unknown_moves() {
+        for numbered in self.runs {
+            for &step in numbered.run.unknown_moves() {
                 known[start + step as usize] = false;
             }
-            start += ingested.run.num_steps();
+            start += numbered.run.num_steps();
         }
         Some(NullBuffer::from(known))
     }
 
     /// Returns a value of each run, repeated for each of its steps.
-    fn repeat<T: Copy>(&self, value: impl Fn(&IngestedRun) -> T) -> Vec<T> {
+    fn repeat<T: Copy>(&self, value: impl Fn(&NumberedRun<'_>) -> T) -> Vec<T> {
         let mut column = Vec::with_capacity(self.num_rows);
-        for ingested in self.runs {
-            column.resize(column.len() + ingested.run.num_steps(), value(ingested));
+        for numbered in self.runs {
+            column.resize(column.len() + numbered.run.num_steps(), value(numbered));
         }
         column
     }
 
-    fn repeated(&self, value: impl Fn(&IngestedRun) -> u32) -> ArrayRef {
+    fn repeated(&self, value: impl Fn(&NumberedRun<'_>) -> u32) -> ArrayRef {
         Arc::new(UInt32Array::from(self.repeat(value)))
     }
 
@@ -129,8 +135,8 @@ impl StepsBatchBuilder<'_> {
         }
         let mut values: [Vec<f32>; 4] = std::array::from_fn(|_| vec![0.0; self.num_rows]);
         let mut start = 0;
-        for ingested in self.runs {
-            let rows = ingested.run.ev_values();
+        for numbered in self.runs {
+            let rows = numbered.run.ev_values();
             for (branch, column) in values.iter_mut().enumerate() {
                 let column = &mut column[start..start + rows.len()];
                 for i in 0..column.len() {
@@ -151,12 +157,12 @@ impl StepsBatchBuilder<'_> {
     }
 
     fn board_evals(&self) -> ArrayRef {
-        let has_evals = |ingested: &IngestedRun| ingested.run.details().is_some_and(StepDetails::has_board_evals);
+        let has_evals = |numbered: &NumberedRun<'_>| numbered.run.details().is_some_and(StepDetails::has_board_evals);
         if !self.runs.iter().any(has_evals) {
             return new_null_array(&DataType::Int32, self.num_rows);
         }
         let mut column = Int32Builder::with_capacity(self.num_rows);
-        for run in self.runs.iter().map(|ingested| &ingested.run) {
+        for run in self.runs.iter().map(|numbered| numbered.run) {
             match run.details() {
                 Some(details) => column.extend((0..run.num_steps()).map(|step| details.get(step).board_eval)),
                 None => column.append_nulls(run.num_steps()),
@@ -166,12 +172,13 @@ impl StepsBatchBuilder<'_> {
     }
 
     fn valuation_types(&self) -> Result<ArrayRef> {
-        let has_types = |ingested: &IngestedRun| ingested.run.details().is_some_and(StepDetails::has_valuation_types);
+        let has_types =
+            |numbered: &NumberedRun<'_>| numbered.run.details().is_some_and(StepDetails::has_valuation_types);
         let mut column = StringDictionaryBuilder::<Int32Type>::new();
         if !self.runs.iter().any(has_types) {
             return Ok(new_null_array(&column.finish().data_type().clone(), self.num_rows));
         }
-        for run in self.runs.iter().map(|ingested| &ingested.run) {
+        for run in self.runs.iter().map(|numbered| numbered.run) {
             match run.details() {
                 Some(details) => column.extend((0..run.num_steps()).map(|step| details.get(step).valuation_type)),
                 None => column.append_nulls(run.num_steps()),
@@ -184,12 +191,12 @@ impl StepsBatchBuilder<'_> {
         let mut names: Vec<&str> = Vec::new();
         let mut indices: HashMap<&str, i32> = HashMap::new();
         let mut keys = Int32Builder::with_capacity(self.num_rows);
-        for ingested in self.runs {
-            let num_steps = ingested.run.num_steps();
+        for numbered in self.runs {
+            let num_steps = numbered.run.num_steps();
             if num_steps == 0 {
                 continue;
             }
-            let Some(engine) = ingested.run.meta().engine.as_deref() else {
+            let Some(engine) = numbered.run.meta().engine.as_deref() else {
                 keys.append_nulls(num_steps);
                 continue;
             };

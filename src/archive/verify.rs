@@ -16,22 +16,8 @@ use crate::cancellation::CancellationToken;
 use crate::error::{ErrorKind, Result};
 use crate::progress::{Progress, Unit};
 use crate::workers::pool;
-use derive_setters::Setters;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
-
-/// Options of [`Archive::verify`](super::Archive::verify).
-///
-/// Set fields with the `with_*` methods: `VerifyOptions::default().with_deep(true)`.
-#[derive(Clone, Debug, Default, Setters)]
-#[setters(prefix = "with_", strip_option)]
-#[non_exhaustive]
-pub struct VerifyOptions {
-    /// Also rebuilds every run from its columns, and checks its digest and its moves.
-    pub deep: bool,
-    /// The number of threads; `None` = one per core.
-    pub workers: Option<usize>,
-}
 
 /// The result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -61,7 +47,7 @@ const ATTEMPTS: usize = 5;
 /// Verifies an archive. Repeats the check if the newest version expires meanwhile.
 pub(super) fn verify(
     storage: &Storage,
-    options: &VerifyOptions,
+    workers: Option<usize>,
     progress: &dyn Progress,
     cancel: &CancellationToken,
 ) -> Result<VerifyReport> {
@@ -74,9 +60,9 @@ pub(super) fn verify(
         let LogCheck { mut problems, newest, files } = LogCheck::run(storage, &log, &names)?;
         let newest = newest.as_ref();
         let num_bytes = files.values().map(|file| file.num_bytes).sum();
-        let threads = pool("verify", options.workers)?;
+        let threads = pool("verify", workers)?;
         progress.begin("verify", Unit::Bytes, num_bytes);
-        let tables = TablesVerifier::new(storage, options.deep, newest, &files, progress, cancel);
+        let tables = TablesVerifier::new(storage, newest, &files, progress, cancel);
         let outcome = threads.install(|| tables.verify(&mut problems));
         progress.end();
         let runs = outcome?;

@@ -8,15 +8,17 @@ use super::problem::Problem;
 use super::row_views::{RunFacts, StepRows, models, run_facts};
 use super::run_digest::run_digest;
 use super::snapshot::Snapshot;
+use super::steps_batch::{NumberedRun, steps_batch};
 use super::storage::Storage;
 use super::table_name::TableName;
 use super::verify_file::check_file;
 use crate::cancellation::CancellationToken;
-use crate::error::Result;
-use crate::format::decode_run;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::{SourceFormat, decode_run};
 use crate::progress::Progress;
-use arrow::array::AsArray;
+use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::UInt32Type;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -24,8 +26,6 @@ use std::sync::{Mutex, PoisonError};
 /// A verifier of the data files of an archive.
 pub(super) struct TablesVerifier<'a> {
     storage: &'a Storage,
-    /// Whether to rebuild every run.
-    deep: bool,
     newest: Option<&'a Snapshot>,
     files: &'a BTreeMap<String, DataFile>,
     /// The paths of the newest version's files.
@@ -37,14 +37,13 @@ pub(super) struct TablesVerifier<'a> {
 impl<'a> TablesVerifier<'a> {
     pub(super) fn new(
         storage: &'a Storage,
-        deep: bool,
         newest: Option<&'a Snapshot>,
         files: &'a BTreeMap<String, DataFile>,
         progress: &'a dyn Progress,
         cancel: &'a CancellationToken,
     ) -> TablesVerifier<'a> {
         let current = newest.into_iter().flat_map(|newest| &newest.files).map(|file| file.path.as_str()).collect();
-        TablesVerifier { storage, deep, newest, files, current, progress, cancel }
+        TablesVerifier { storage, newest, files, current, progress, cancel }
     }
 
     /// Checks every data file, and whether `runs` and `steps` of the newest version agree. Adds to `problems`.
@@ -86,9 +85,7 @@ impl<'a> TablesVerifier<'a> {
         let is_current = self.current.contains(file.path.as_str());
         check_file(self.storage, file, self.cancel, &mut |batch, findings| {
             for (run, original) in run_facts(batch)? {
-                if let Some((expected, found)) =
-                    original.filter(|_| self.deep).and_then(|it| original_differs(&run, it))
-                {
+                if let Some((expected, found)) = original.and_then(|it| original_differs(&run, it)) {
                     findings.add_for_run(run.run_id, "digest of the original", expected, found);
                 }
                 if run.source_format().is_none() {
@@ -102,8 +99,8 @@ impl<'a> TablesVerifier<'a> {
         })
     }
 
-    /// Checks a file of `steps`. If it is of the newest version, compares it with `facts` and counts the places
-    /// of each run in `seen`.
+    /// Checks a file of `steps`: builds each run from its rows, and compares the rows with those that an ingest of the
+    /// run makes. If the file is of the newest version, counts the places of each run in `seen`.
     fn check_steps(
         &self,
         file: &DataFile,
@@ -116,21 +113,43 @@ impl<'a> TablesVerifier<'a> {
             let rows = StepRows::new(batch)?;
             for run in rows.runs() {
                 let run_id = rows.run_id[run.start];
-                let run_facts = facts.get(&run_id).filter(|_| is_current);
                 if is_current {
                     *seen.lock().unwrap_or_else(PoisonError::into_inner).entry(run_id).or_default() += 1;
-                    if run_facts.is_none() {
+                }
+                let Some(facts) = facts.get(&run_id) else {
+                    if is_current {
                         findings.add_for_run(run_id, "run", "a row of `runs`", "none");
                     }
+                    continue;
+                };
+                self.cancel.check()?;
+                let problems_before = findings.problems.len();
+                if run.len() != facts.num_steps as usize {
+                    findings.add_for_run(run_id, "number of steps", facts.num_steps, run.len());
                 }
-                let wrong = rows.check_derived(run.clone(), run_facts, phases);
-                let damaged = !wrong.is_empty();
-                for (what, expected, found) in wrong {
+                let indices = &rows.step_index[run.clone()];
+                let gap = (0..).zip(indices).find(|(place, index)| place != *index);
+                if let Some((place, index)) = gap.filter(|_| !SourceFormat::may_be_sampled(&facts.format)) {
+                    findings.add_for_run(run_id, "step_index", place, index);
+                }
+                let found = batch.slice(run.start, run.len());
+                let run = match rows.run(run, facts.meta.clone(), facts.final_board) {
+                    Ok(run) => run,
+                    Err(error) => {
+                        match error.kind() {
+                            ErrorKind::Argument { name, expected, found } => {
+                                findings.add_for_run(run_id, *name, expected, found);
+                            }
+                            _ => findings.add_for_run(run_id, "steps of the run", "a run", error.message()),
+                        }
+                        continue;
+                    }
+                };
+                let expected = steps_batch(&[NumberedRun { run_id, run: &run }], phases)?;
+                for (what, expected, found) in differences(&expected, &found)? {
                     findings.add_for_run(run_id, what, expected, found);
                 }
-                if let (true, false, Some(facts)) = (self.deep, damaged, run_facts) {
-                    self.cancel.check()?;
-                    let run = rows.run(run, facts.meta.clone(), facts.final_board)?;
+                if is_current && findings.problems.len() == problems_before {
                     let violation = run.verify().err();
                     if violation.is_none() != facts.verified {
                         let found = violation.map_or("none".into(), |violation| violation.to_string());
@@ -175,6 +194,25 @@ impl<'a> TablesVerifier<'a> {
             Ok(())
         })
     }
+}
+
+/// Compares the columns of a run's rows. Returns the name, the expected and the found value of each column that differs,
+/// at the first step with a difference.
+fn differences(expected: &RecordBatch, found: &RecordBatch) -> Result<Vec<(String, String, String)>> {
+    let mut differences = Vec::new();
+    for ((field, expected), found) in expected.schema().fields().iter().zip(expected.columns()).zip(found.columns()) {
+        let differs = |&row: &usize| expected.slice(row, 1) != found.slice(row, 1);
+        if expected != found
+            && let Some(row) = (0..expected.len()).find(differs)
+        {
+            let options = FormatOptions::new().with_null("null");
+            let text =
+                |column: &ArrayRef| ArrayFormatter::try_new(column, &options).map(|all| all.value(row).to_string());
+            let (expected, found) = (text(expected).map_err(Error::other)?, text(found).map_err(Error::other)?);
+            differences.push((field.name().clone(), expected, format!("{found} in row {row} of the run")));
+        }
+    }
+    Ok(differences)
 }
 
 /// Compares a run with its original file. Returns what was expected and found if they differ.

@@ -6,6 +6,7 @@ use super::storage::Storage;
 use super::table_name::TableName;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
+use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 /// The number of row groups that may wait for the writer thread.
@@ -50,8 +51,7 @@ impl TransactionFiles<'_> {
         let mut files = Vec::new();
         let outcome = std::thread::scope(|scope| {
             let (sender, receiver) = sync_channel(QUEUE);
-            let mut open =
-                OpenFiles { transaction: self, files: &mut files, steps: None, runs: None, annotations: None };
+            let mut open = OpenFiles { transaction: self, files: &mut files, unfinished: BTreeMap::new() };
             let writing = scope.spawn(move || open.receive(&receiver, cancel));
             let sender = RowGroupSender(sender);
             let worked = work(&sender);
@@ -78,9 +78,7 @@ impl TransactionFiles<'_> {
 struct OpenFiles<'a> {
     transaction: &'a TransactionFiles<'a>,
     files: &'a mut Vec<DataFile>,
-    steps: Option<TableWriter>,
-    runs: Option<TableWriter>,
-    annotations: Option<TableWriter>,
+    unfinished: BTreeMap<TableName, TableWriter>,
 }
 
 impl OpenFiles<'_> {
@@ -95,8 +93,7 @@ impl OpenFiles<'_> {
                 Err(_) => return Ok(()),
             }
         }
-        let rest: Vec<TableWriter> =
-            [self.steps.take(), self.runs.take(), self.annotations.take()].into_iter().flatten().collect();
+        let rest = std::mem::take(&mut self.unfinished).into_values().rev();
         if self.transaction.storage.is_local() {
             for writer in rest {
                 self.files.extend(writer.finish(cancel)?);
@@ -106,7 +103,7 @@ impl OpenFiles<'_> {
         // Uploads wait for the network, so they run side by side.
         let finished: Vec<Result<_>> = std::thread::scope(|scope| {
             let finish = |writer: TableWriter| scope.spawn(move || writer.finish(cancel));
-            let running: Vec<_> = rest.into_iter().map(finish).collect();
+            let running: Vec<_> = rest.map(finish).collect();
             running.into_iter().map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
         });
         let mut outcome = Ok(());
@@ -120,12 +117,7 @@ impl OpenFiles<'_> {
     }
 
     fn append(&mut self, table: TableName, group: EncodedRowGroup, cancel: &CancellationToken) -> Result<()> {
-        let slot = match table {
-            TableName::Steps => &mut self.steps,
-            TableName::Runs => &mut self.runs,
-            TableName::Annotations => &mut self.annotations,
-        };
-        let mut writer = match slot.take() {
+        let mut writer = match self.unfinished.remove(&table) {
             Some(writer) => writer,
             None => TableWriter::new(self.transaction.storage, table, self.transaction.txn)?,
         };
@@ -133,7 +125,7 @@ impl OpenFiles<'_> {
         if writer.num_rows() >= self.transaction.file_rows {
             self.files.extend(writer.finish(cancel)?);
         } else {
-            *slot = Some(writer);
+            self.unfinished.insert(table, writer);
         }
         Ok(())
     }

@@ -33,9 +33,6 @@ pub(super) struct AnnotateArgs {
     /// Drop the model's annotations.
     #[arg(long, conflicts_with_all = ["annotations", "source", "replace", "partial"])]
     drop: bool,
-    /// Only check, and change nothing.
-    #[arg(long)]
-    dry_run: bool,
     /// How long to wait for another writer's lock on the archive.
     #[arg(long, default_value = "10m", value_parser = duration)]
     wait: Duration,
@@ -46,26 +43,19 @@ pub(super) struct AnnotateArgs {
 
 pub(super) fn annotate(args: &AnnotateArgs, quiet: bool) -> Result<u8> {
     let mut archive = Archive::open(&args.archive)?;
-    let options = AnnotateOptions {
-        source: args.source.clone(),
-        replace: args.replace,
-        partial: args.partial,
-        dry_run: args.dry_run,
-        wait: args.wait,
-    };
+    let options =
+        AnnotateOptions { source: args.source.clone(), replace: args.replace, partial: args.partial, wait: args.wait };
     match (&args.model, &args.annotations) {
         (None, _) if args.drop => bail!(UsageError("--drop: expected a model".into())),
         (None, _) => list(&archive, args.json),
         (Some(model), None) if args.drop => {
-            let dropped = archive.drop_annotations(model, &options, Interrupt::new()?.token())?;
+            let dropped = archive.drop_annotations(model, args.wait, Interrupt::new()?.token())?;
             if args.json {
-                let extra = [("version", json!(archive.version())), ("dry_run", json!(args.dry_run))];
-                print_json(&dropped, extra)?;
+                print_json(&dropped, [("version", json!(archive.version()))])?;
                 return Ok(0);
             }
-            let verb = if args.dry_run { "would be dropped" } else { "dropped" };
             let (rows, version) = (count(dropped.num_rows), archive.version());
-            writeln!(std::io::stdout().lock(), "{model}: {rows} annotated steps {verb}, version {version}")?;
+            writeln!(std::io::stdout().lock(), "{model}: {rows} annotated steps dropped, version {version}")?;
             Ok(0)
         }
         (Some(_), None) => bail!(UsageError("expected a folder of annotations, or --drop".into())),
@@ -73,13 +63,12 @@ pub(super) fn annotate(args: &AnnotateArgs, quiet: bool) -> Result<u8> {
             let input = AnnotationInput::Folder(folder);
             let report = archive.annotate(model, input, &options, &*progress(quiet), Interrupt::new()?.token())?;
             if args.json {
-                print_json(&report, [("version", json!(archive.version())), ("dry_run", json!(args.dry_run))])?;
+                print_json(&report, [("version", json!(archive.version()))])?;
                 return Ok(0);
             }
-            let verb = if args.dry_run { "would be annotated" } else { "annotated" };
             writeln!(
                 std::io::stdout().lock(),
-                "{model}: {} steps of {} runs {verb} ({} replaced, {} without annotations), version {}",
+                "{model}: {} steps of {} runs annotated ({} replaced, {} without annotations), version {}",
                 count(report.num_rows),
                 count(report.num_runs),
                 count(report.replaced_rows),

@@ -64,7 +64,7 @@ pub(super) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
     let phases = Phases { mid: args.mid, late: args.late };
     let mut archive = Archive::open_or_create(archive, phases, &StorageOptions::default(), interrupt.token())?;
     let on_error = if args.strict { OnError::Raise } else { OnError::Report };
-    let options = IngestOptions { workers: args.workers, wait: args.wait, on_error, on_twin: args.on_twin.parse()? };
+    let options = IngestOptions { workers: args.workers, wait: args.wait, on_error };
     let start = Instant::now();
     let report = archive.ingest(inputs, &options, &*progress(quiet), interrupt.token())?;
     let secs = start.elapsed().as_secs_f64();
@@ -87,12 +87,7 @@ pub(super) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
     let (accepted, duplicates) = (count(report.accepted), count(report.duplicates));
     write!(out, "{accepted} runs added, {duplicates} already there, {} rejected", count(report.rejected))?;
     if report.twins > 0 {
-        write!(
-            out,
-            ", {} {}",
-            count(report.twins),
-            if args.on_twin == "skip" { "twins skipped" } else { "of them twins" }
-        )?;
+        write!(out, ", {} of them twins", count(report.twins))?;
     }
     if !report.ignored.is_empty() {
         write!(out, ", {} other files ignored", count(report.ignored.len() as u64))?;

@@ -3,7 +3,7 @@
 use super::print::{count, megabytes, print_json};
 use super::progress::{Interrupt, progress};
 use super::values::duration;
-use crate::{Archive, CompactOptions, ExpireOptions, VerifyOptions};
+use crate::{Archive, CancellationToken, CompactOptions, ExpireOptions, StorageOptions};
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
@@ -15,9 +15,6 @@ use std::time::Duration;
 pub(super) struct VerifyArgs {
     /// The archive.
     archive: PathBuf,
-    /// Also rebuild every run, and check its digest and each transition against the rules.
-    #[arg(long)]
-    deep: bool,
     /// Number of threads [default: one per core].
     #[arg(long)]
     workers: Option<usize>,
@@ -45,9 +42,6 @@ pub(super) struct CompactArgs {
     /// Target number of rows per data file. A file with at least half of them is left alone.
     #[arg(long, default_value_t = crate::CompactOptions::default().file_rows, value_parser = clap::value_parser!(u64).range(1..))]
     file_rows: u64,
-    /// Only show what would be merged.
-    #[arg(long)]
-    dry_run: bool,
     /// Number of threads [default: one per core].
     #[arg(long)]
     workers: Option<usize>,
@@ -81,8 +75,8 @@ pub(super) struct ExpireArgs {
 }
 
 pub(super) fn verify(args: &VerifyArgs, quiet: bool) -> Result<u8> {
-    let options = VerifyOptions { deep: args.deep, workers: args.workers };
-    let report = Archive::verify(&args.archive, &options, &*progress(quiet), Interrupt::new()?.token())?;
+    let (storage, interrupt) = (StorageOptions::default(), Interrupt::new()?);
+    let report = Archive::verify(&args.archive, args.workers, &storage, &*progress(quiet), interrupt.token())?;
     let mut out = std::io::stdout().lock();
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&report)?)?;
@@ -111,7 +105,8 @@ pub(super) fn verify(args: &VerifyArgs, quiet: bool) -> Result<u8> {
 }
 
 pub(super) fn repair(args: &RepairArgs) -> Result<u8> {
-    let report = Archive::repair(&args.archive, !args.yes)?;
+    let (storage, cancel) = (StorageOptions::default(), CancellationToken::new());
+    let report = Archive::repair(&args.archive, !args.yes, &storage, &cancel)?;
     if args.json {
         print_json(&report, [])?;
         return Ok(0);
@@ -134,24 +129,11 @@ pub(super) fn repair(args: &RepairArgs) -> Result<u8> {
 }
 
 pub(super) fn compact(args: &CompactArgs, quiet: bool) -> Result<u8> {
-    let options =
-        CompactOptions { file_rows: args.file_rows, workers: args.workers, dry_run: args.dry_run, wait: args.wait };
+    let options = CompactOptions { file_rows: args.file_rows, workers: args.workers, wait: args.wait };
     let mut archive = Archive::open(&args.archive)?;
     let report = archive.compact(&options, &*progress(quiet), Interrupt::new()?.token())?;
     if args.json {
-        print_json(&report, [("version", json!(archive.version())), ("dry_run", json!(args.dry_run))])?;
-        return Ok(0);
-    }
-    if args.dry_run {
-        writeln!(
-            std::io::stdout().lock(),
-            "{} files ({}) would become {}; {} rows would be rewritten, version {}",
-            count(report.files_before),
-            megabytes(report.bytes_before),
-            count(report.files_after),
-            count(report.num_rows),
-            archive.version(),
-        )?;
+        print_json(&report, [("version", json!(archive.version()))])?;
         return Ok(0);
     }
     writeln!(

@@ -1,7 +1,7 @@
 //! Opening of archives, and checks of output paths.
 
 use super::exit::UsageError;
-use crate::Archive;
+use crate::{Archive, StorageOptions};
 use anyhow::{Result, bail};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -22,10 +22,7 @@ pub(super) struct ArchiveArgs {
 impl ArchiveArgs {
     /// Opens the archive.
     pub(super) fn open(&self) -> Result<Archive> {
-        let archive = match self.version {
-            Some(version) => Archive::open_at(&self.archive, version)?,
-            None => Archive::open(&self.archive)?,
-        };
+        let archive = Archive::open_with(&self.archive, self.version, &StorageOptions::default())?;
         let checksums = self.checksums.unwrap_or(archive.has_checksums());
         Ok(archive.with_checksums(checksums))
     }

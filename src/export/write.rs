@@ -4,7 +4,7 @@ use super::format::Needs;
 use super::losses::{Losses, parts_of};
 use super::options::{ExportOptions, ExportReport};
 use super::output::{Output, RunToWrite};
-use crate::archive::{Archive, ReadRun, Rejected, RunsOf, StoredRun, each_window};
+use crate::archive::{Archive, ReadRun, Rejected, RunInput, StoredRun, each_window};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
@@ -91,9 +91,9 @@ impl RunsToWrite<'_> {
                 Ok(Vec::new())
             }
             RunsToWrite::Files(paths) => {
-                let (source, mut next_id) = (RunsOf::Paths(paths), 0_u64);
+                let (source, mut next_id) = (RunInput::Paths(paths), 0_u64);
                 let ExportOptions { workers, skip_errors, .. } = *options;
-                each_window(&source, workers, with_files, skip_errors, progress, cancel, |window| {
+                each_window(source, workers, with_files, skip_errors, progress, cancel, |window| {
                     let mut runs = Vec::with_capacity(window.len());
                     for ReadRun { path, game_steps, run, .. } in window {
                         let Some((run, file)) = run else { continue };

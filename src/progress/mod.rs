@@ -1,12 +1,6 @@
-//! Progress reporting.
-//!
-//! | file | owns |
-//! | --- | --- |
-//! | `bar.rs` | the receiver that writes to standard error: a bar, or plain lines |
-//! | `lines.rs` | a plain line every few seconds, for logs |
+//! Progress reporting. `bar.rs` is the receiver that writes to standard error.
 
 mod bar;
-mod lines;
 
 pub use bar::ProgressBar;
 

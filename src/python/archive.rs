@@ -13,7 +13,7 @@ use super::values::{Location, is_path, params as bound_params, paths_from};
 use super::view::{PyView, view};
 use crate::archive::{
     AnnotateOptions, AnnotationInput, Archive, CompactOptions, ExpireOptions, IngestOptions, OnError, Phases,
-    StorageOptions, TableName, VerifyOptions,
+    StorageOptions, TableName,
 };
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
@@ -54,23 +54,21 @@ use std::time::Duration;
 /// 3 rows
 #[pyclass(frozen, name = "Archive", module = "a2store")]
 pub(super) struct PyArchive {
-    /// `None` after `close`.
-    archive: Mutex<Option<Archive>>,
+    archive: Mutex<Archive>,
 }
 
 impl PyArchive {
     fn new(archive: Archive) -> PyArchive {
-        PyArchive { archive: Mutex::new(Some(archive)) }
+        PyArchive { archive: Mutex::new(archive) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Archive>> {
+    fn lock(&self) -> MutexGuard<'_, Archive> {
         // A thread holds this lock only briefly, and never while it waits for the interpreter's lock.
         self.archive.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn archive(&self) -> PyResult<Archive> {
-        let archive = self.lock().clone();
-        archive.ok_or_else(|| PyValueError::new_err("the archive is closed"))
+    pub(super) fn archive(&self) -> Archive {
+        self.lock().clone()
     }
 
     /// Does work that may make a new version, and moves to that version.
@@ -80,7 +78,7 @@ impl PyArchive {
         progress: impl Into<ProgressOption>,
         work: impl FnOnce(&mut Archive, &dyn Progress, &CancellationToken) -> Result<T> + Send,
     ) -> PyResult<T> {
-        let before = self.archive()?;
+        let before = self.archive();
         let mut archive = before.clone();
         let value = interruptible(py, progress, |progress, cancel| work(&mut archive, progress, cancel))?;
         self.move_on(&before, archive);
@@ -89,8 +87,7 @@ impl PyArchive {
 
     /// Replaces `before` with `archive`, unless another thread has moved to a later version.
     fn move_on(&self, before: &Archive, archive: Archive) {
-        let mut slot = self.lock();
-        let Some(current) = &mut *slot else { return };
+        let mut current = self.lock();
         // After a repair the newest version can have a lower number.
         if Arc::ptr_eq(current.snapshot(), before.snapshot()) || archive.version() > current.version() {
             *current = archive;
@@ -99,8 +96,6 @@ impl PyArchive {
 }
 
 /// Open an archive, or create it.
-///
-/// An archive is a context manager: ``with a2store.open("games.a2") as archive: ...`` closes it at the end.
 ///
 /// - ``path``: the archive's folder, or a URL: ``s3://bucket/games.a2``, ``gs://...``, ``az://...``.
 /// - ``version``: the version to open, from 1 (the empty archive); ``None`` = the newest.
@@ -114,8 +109,7 @@ impl PyArchive {
 ///
 /// >>> a2store.open("games.a2").num_runs
 /// 20
-/// >>> with a2store.open("new.a2", create=True) as archive:
-/// ...     archive.ingest("runs").accepted
+/// >>> a2store.open("new.a2", create=True).ingest("runs").accepted
 /// 20
 #[pyfunction]
 #[pyo3(signature = (path, *, version=None, create=false, storage_options=None))]
@@ -176,13 +170,11 @@ fn storage_options_from(options: Option<&Bound<'_, PyDict>>) -> PyResult<Storage
 /// Check an archive for problems, even one that is too damaged to open.
 ///
 /// It checks every commit and the chain of commits. For every file of a kept version it checks presence, length,
-/// checksum, footer, rows, ids and statistics. It also checks that the tables agree. A problem never raises; it is
-/// listed in the report.
+/// checksum, rows and ids. It builds every run from its rows, and checks its digest and whether its moves obey the
+/// rules, as ``runs.verified`` states. A problem never raises; it is listed in the report.
 ///
 /// - ``path``: the archive's folder or URL.
 /// - ``storage_options``: as in ``a2store.open``.
-/// - ``deep``: also rebuild every run from its columns, and check its digest and whether its moves obey the rules, as
-///   ``runs.verified`` states.
 /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
 /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
 ///   otherwise a bar is shown if standard error is a terminal.
@@ -190,34 +182,32 @@ fn storage_options_from(options: Option<&Bound<'_, PyDict>>) -> PyResult<Storage
 /// Raises ``ArchiveError`` if there is no archive. Raises ``ConflictError`` if other processes keep replacing and
 /// expiring the newest version during the check. Also raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
 ///
-/// >>> report = a2store.verify("games.a2", deep=True)
+/// >>> report = a2store.verify("games.a2")
 /// >>> for problem in report.problems:
 /// ...     print(problem.path, problem.what, problem.expected, problem.found)
 /// >>> report
 /// VerifyReport(0 problems, version=2, num_files=2, num_runs=20)
 #[pyfunction]
-#[pyo3(signature = (path, *, deep=false, workers=None, progress=None, storage_options=None))]
+#[pyo3(signature = (path, *, workers=None, progress=None, storage_options=None))]
 pub(super) fn verify<'py>(
     py: Python<'py>,
     path: PathBuf,
-    deep: bool,
     workers: Option<Workers>,
     progress: Option<ProgressOption>,
     storage_options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let options = VerifyOptions { deep, workers: workers.map(Bounded::get) };
-    verify_at(py, path, storage_options_from(storage_options)?, options, progress)
+    verify_at(py, path, storage_options_from(storage_options)?, workers, progress)
 }
 
 fn verify_at<'py>(
     py: Python<'py>,
     path: PathBuf,
     storage: StorageOptions,
-    options: VerifyOptions,
+    workers: Option<Workers>,
     progress: Option<ProgressOption>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let verify = move |progress: &dyn Progress, cancel: &CancellationToken| {
-        Archive::verify_with(path, &options, &storage, progress, cancel)
+        Archive::verify(path, workers.map(Bounded::get), &storage, progress, cancel)
     };
     abandonable(py, progress, verify)?.into_instance(py)
 }
@@ -247,8 +237,7 @@ pub(super) fn repair<'py>(
     storage_options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let storage = storage_options_from(storage_options)?;
-    let repair =
-        move |_: &dyn Progress, cancel: &CancellationToken| Archive::repair_with(path, dry_run, &storage, cancel);
+    let repair = move |_: &dyn Progress, cancel: &CancellationToken| Archive::repair(path, dry_run, &storage, cancel);
     let report = if dry_run { abandonable(py, Some(false), repair) } else { interruptible(py, Some(false), repair) };
     report?.into_instance(py)
 }
@@ -338,42 +327,29 @@ impl PyArchive {
     /// - ``phases``: the smallest tiles of the phases ``"mid"`` and ``"late"``. The largest tile on the board
     ///   determines the phase of a step; below ``"mid"`` it is ``early``. The defaults are ``{"mid": 1024, "late":
     ///   4096}``. The phases of an archive never change.
-    /// - ``exist_ok``: ``True`` = opens an archive that already exists, if it has the given ``phases``.
     /// - ``storage_options``: as in ``a2store.open``.
     ///
-    /// Raises ``ArchiveExistsError`` if there already is an archive and ``exist_ok`` is false. Raises ``ValueError``
-    /// unless both phases are tiles (2, 4, ..., 32768) and mid is below late, for a folder with other files, for other
-    /// phases of an existing archive, and for an unknown name in ``storage_options``. Also raises ``OSError``, and
-    /// ``KeyboardInterrupt`` on Ctrl-C.
+    /// Raises ``ArchiveExistsError`` if there already is an archive; ``a2store.open(path, create=True)`` opens it instead.
+    /// Raises ``ValueError`` unless both phases are tiles (2, 4, ..., 32768) and mid is below late, for a folder with other
+    /// files, and for an unknown name in ``storage_options``. Also raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
     ///
     /// >>> archive = a2store.Archive.create("new.a2", phases={"mid": 2048, "late": 8192})
     /// >>> archive
     /// Archive(.../new.a2, version=1, num_runs=0, num_steps=0)
     #[classmethod]
-    #[pyo3(signature = (path, *, phases=None, exist_ok=false, storage_options=None))]
+    #[pyo3(signature = (path, *, phases=None, storage_options=None))]
     fn create(
         _cls: &Bound<'_, PyType>,
         py: Python<'_>,
         path: PathBuf,
         phases: Option<&Bound<'_, PyDict>>,
-        exist_ok: bool,
         storage_options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyArchive> {
-        let given = phases.map(phases_from).transpose()?;
-        let (phases, options) = (given.unwrap_or_default(), storage_options_from(storage_options)?);
-        let create = move |_: &dyn Progress, cancel: &CancellationToken| match exist_ok {
-            true => Archive::open_or_create(path, phases, &options, cancel),
-            false => Archive::create_with(path, phases, &options, cancel),
-        };
-        let archive = abandonable(py, Some(false), create)?;
-        let found = archive.phases();
-        if given.is_some_and(|given| given != found) {
-            let expected = format!("mid {} and late {}, as in the existing archive", found.mid, found.late);
-            return Err(
-                Error::argument("phases", expected, format!("mid {} and late {}", phases.mid, phases.late)).into()
-            );
-        }
-        Ok(PyArchive::new(archive))
+        let phases = phases.map_or_else(|| Ok(Phases::default()), phases_from)?;
+        let options = storage_options_from(storage_options)?;
+        let create =
+            move |_: &dyn Progress, cancel: &CancellationToken| Archive::create_with(path, phases, &options, cancel);
+        Ok(PyArchive::new(abandonable(py, Some(false), create)?))
     }
 
     /// Open an archive.
@@ -407,35 +383,9 @@ impl PyArchive {
         open_at(py, path, version, checksums, storage_options)
     }
 
-    /// Close the archive. Every later operation on this object raises ``ValueError``.
-    ///
-    /// Queries and tables of the archive stay valid. A second call has no effect. ``with`` calls it at the end.
-    ///
-    /// >>> archive.close()
-    /// >>> archive.num_runs
-    /// Traceback (most recent call last):
-    /// ValueError: the archive is closed
-    fn close(&self) {
-        self.lock().take();
-    }
-
-    /// Return the archive itself.
-    ///
-    /// Raises ``ValueError`` if it is closed.
-    fn __enter__(slf: Py<Self>) -> PyResult<Py<Self>> {
-        slf.get().archive()?;
-        Ok(slf)
-    }
-
-    /// Close the archive.
-    #[pyo3(signature = (*_error))]
-    fn __exit__(&self, _error: &Bound<'_, PyTuple>) {
-        self.close();
-    }
-
     /// Return the location, the version and the options for ``pickle``; unpickling opens the archive again.
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (String,))> {
-        let (py, archive) = (slf.py(), slf.get().archive()?);
+        let (py, archive) = (slf.py(), slf.get().archive());
         let options = PyDict::new(py);
         options.set_item("version", archive.version())?;
         options.set_item("checksums", archive.has_checksums())?;
@@ -463,7 +413,7 @@ impl PyArchive {
     /// >>> archive.num_runs
     /// 21
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
-        let before = self.archive()?;
+        let before = self.archive();
         let mut archive = before.clone();
         let archive = abandonable(py, Some(false), move |_, _| archive.refresh().map(|()| archive))?;
         self.move_on(&before, archive);
@@ -477,10 +427,12 @@ impl PyArchive {
     /// are skipped, and so are files whose names begin with a dot or end in ``.tmp``. Files named ``*.a2run2``,
     /// ``*.bin`` and ``*.a2t1`` must hold runs.
     ///
-    /// A run whose content is already in the archive is skipped. Run ids follow the order of the paths and, in folders,
-    /// of the names. If nothing is new, nothing is committed. In either case the archive moves to the newest version.
-    /// An interrupted ingest can be repeated and ends in the same archive. Memory does not depend on the size of the
-    /// input. It takes about 100 MB, about 50 MB per worker, and up to 68 bytes per run in the archive.
+    /// A run whose content is already in the archive is skipped. A twin, which is a run with the same boards as another
+    /// run, such as one game in two formats, is added. Splits keep both runs on one side. Run ids follow the order of
+    /// the paths and, in folders, of the names. If nothing is new, nothing is committed. In either case the archive
+    /// moves to the newest version. An interrupted ingest can be repeated and ends in the same archive. Memory does not
+    /// depend on the size of the input. It takes about 100 MB, about 50 MB per worker, and up to 68 bytes per run in the
+    /// archive.
     ///
     /// - ``paths``: a file or folder, or several.
     /// - ``workers``: threads to decode and encode with, 1 to 1,024; ``None`` = one per core.
@@ -488,9 +440,6 @@ impl PyArchive {
     ///   otherwise a bar is shown if standard error is a terminal.
     /// - ``on_error``: the effect of a file that cannot be read or decoded. ``"report"`` lists it in the report and
     ///   continues; ``"raise"`` raises its error and adds nothing.
-    /// - ``on_twin``: the effect of a twin, which is a new run with the same boards as another run, such as one game in
-    ///   two formats. ``"keep"`` adds the twin, and splits keep both runs on one side. ``"skip"`` skips the twin.
-    ///   ``report.twins`` counts twins in both cases.
     /// - ``wait``: how long to wait while another process on this machine writes to the archive, in seconds or as a
     ///   ``timedelta``; ``None`` = ten minutes.
     ///
@@ -503,8 +452,7 @@ impl PyArchive {
     /// >>> report = a2store.simulate("more", runs=2, seed=2)
     /// >>> archive.ingest(["runs", "more/run-00001.a2run2"])
     /// IngestReport(accepted=1, duplicates=20, rejected=0, num_steps=2347)
-    #[pyo3(signature = (paths, *, workers=None, progress=None, on_error="report", on_twin="keep", wait=None))]
-    #[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
+    #[pyo3(signature = (paths, *, workers=None, progress=None, on_error="report", wait=None))]
     fn ingest<'py>(
         &self,
         py: Python<'py>,
@@ -512,7 +460,6 @@ impl PyArchive {
         workers: Option<Workers>,
         progress: Option<ProgressOption>,
         on_error: &str,
-        on_twin: &str,
         wait: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let on_error = match on_error {
@@ -525,7 +472,7 @@ impl PyArchive {
             }
         };
         let wait = duration("wait", wait, IngestOptions::default().wait)?;
-        let options = IngestOptions { workers: workers.map(Bounded::get), wait, on_error, on_twin: on_twin.parse()? };
+        let options = IngestOptions { workers: workers.map(Bounded::get), wait, on_error };
         let paths = paths_from(paths)?;
         let report =
             self.change(py, progress, |archive, progress, cancel| archive.ingest(&paths, &options, progress, cancel))?;
@@ -535,7 +482,7 @@ impl PyArchive {
     /// Add a model's predictions for steps of the archive, in a new commit.
     ///
     /// The table ``annotations`` in SQL then has a row per model and annotated step. Every annotated step must exist in
-    /// the archive. Its legal moves, and the move and the board if they are known, must equal those of ``steps``.
+    /// the archive. Its legal moves, and the move if it is known, must equal those of ``steps``.
     ///
     /// - ``model``: the value of the column ``model``, 1 to 60 bytes.
     /// - ``annotations``: a folder in the layout that docs/formats.md describes, a table with the Arrow C interface,
@@ -544,12 +491,11 @@ impl PyArchive {
     ///   columns ``run_id`` and ``step_index`` of the archive, and any other columns of ``annotations`` except
     ///   ``model``. There, ``policy_p1``, ``policy_logp`` and ``policy_hard`` may have 4 numbers per row. In an
     ///   array, which has no nulls, they become null where ``policy_kind_mask`` lacks their bit. Rows may be in any
-    ///   order. A column ``board`` is compared with ``steps`` and not stored.
+    ///   order.
     /// - ``source``: for folders, the path that the runs were ingested from, or a folder above it; ``None`` = any.
     /// - ``replace``: ``True`` = replaces the model's annotations. Otherwise, a model that has annotations can get
     ///   more of them only for later runs.
     /// - ``partial``: ``True`` = allows annotated runs to have steps without annotations.
-    /// - ``dry_run``: ``True`` = only checks the annotations.
     /// - ``progress``, ``wait``: as in ``ingest``.
     ///
     /// Raises ``DecodeError`` for a folder, and ``ValueError`` or ``ColumnError`` for a table, that is damaged or
@@ -561,7 +507,7 @@ impl PyArchive {
     /// >>> archive.annotate("model-v1", pa.table(columns), partial=True)
     /// AnnotateReport(model='model-v1', num_runs=1, num_rows=3)
     #[pyo3(signature = (
-        model, annotations, *, source=None, replace=false, partial=false, dry_run=false, progress=None, wait=None
+        model, annotations, *, source=None, replace=false, partial=false, progress=None, wait=None
     ))]
     #[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn annotate<'py>(
@@ -572,12 +518,11 @@ impl PyArchive {
         source: Option<PathBuf>,
         replace: bool,
         partial: bool,
-        dry_run: bool,
         progress: Option<ProgressOption>,
         wait: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let wait = duration("wait", wait, AnnotateOptions::default().wait)?;
-        let options = AnnotateOptions { source, replace, partial, dry_run, wait };
+        let options = AnnotateOptions { source, replace, partial, wait };
         let report = if is_path(annotations)? {
             let folder: PathBuf = annotations.extract()?;
             self.change(py, progress, |archive, progress, cancel| {
@@ -613,35 +558,30 @@ impl PyArchive {
         model: &str,
         wait: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let default = AnnotateOptions::default();
-        let options = AnnotateOptions { wait: duration("wait", wait, default.wait)?, ..default };
+        let wait = duration("wait", wait, AnnotateOptions::default().wait)?;
         let drop = |archive: &mut Archive, _: &dyn Progress, cancel: &CancellationToken| {
-            archive.drop_annotations(model, &options, cancel)
+            archive.drop_annotations(model, wait, cancel)
         };
         self.change(py, Some(false), drop)?.into_instance(py)
     }
 
     /// Return the models with annotations, in the order of their names.
     ///
-    /// Raises ``ValueError`` if the archive is closed.
-    ///
     /// >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
     /// >>> report = archive.annotate("model-v1", predictions, partial=True)
     /// >>> archive.annotations()
     /// [ModelInfo(model='model-v1', num_rows=3, first_run_id=0, last_run_id=0)]
     fn annotations<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        instances(py, self.archive()?.annotations())
+        instances(py, self.archive().annotations())
     }
 
     /// Rewrite small data files as full-size ones, in a new commit.
     ///
-    /// Rows, their order and their ids stay the same. It compares the new files with the old ones row by row before it
-    /// commits them. Readers and writers may work at the same time. No file is removed: older versions keep their files
-    /// until ``expire``.
+    /// Rows, their order and their ids stay the same. The old files are compared with their checksums. Readers and writers
+    /// may work at the same time. No file is removed: older versions keep their files until ``expire``.
     ///
     /// - ``file_rows``: the number of rows of a full file, at least 1; ``None`` = 16,777,216. Files that are at least
     ///   half full stay unchanged.
-    /// - ``dry_run``: ``True`` = only report what would be merged; ``bytes_after`` is then unknown and as before.
     /// - ``workers``, ``progress``, ``wait``: as in ``ingest``.
     ///
     /// Raises ``DamagedError`` for a file that cannot be read back. Otherwise raises as ``ingest`` does. The archive is
@@ -652,20 +592,19 @@ impl PyArchive {
     /// 2
     /// >>> archive.compact()
     /// CompactReport(files_before=4, files_after=2, num_rows=33059)
-    #[pyo3(signature = (*, file_rows=None, workers=None, dry_run=false, progress=None, wait=None))]
+    #[pyo3(signature = (*, file_rows=None, workers=None, progress=None, wait=None))]
     fn compact<'py>(
         &self,
         py: Python<'py>,
         file_rows: Option<Positive>,
         workers: Option<Workers>,
-        dry_run: bool,
         progress: Option<ProgressOption>,
         wait: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let default = CompactOptions::default();
         let file_rows = file_rows.map_or(default.file_rows, Bounded::get);
         let (workers, wait) = (workers.map(Bounded::get), duration("wait", wait, default.wait)?);
-        let options = CompactOptions { file_rows, workers, dry_run, wait };
+        let options = CompactOptions { file_rows, workers, wait };
         let compact = |archive: &mut Archive, progress: &dyn Progress, cancel: &CancellationToken| {
             archive.compact(&options, progress, cancel)
         };
@@ -710,53 +649,51 @@ impl PyArchive {
     ///
     /// It does the same as ``a2store.verify`` with the archive's ``path``.
     ///
-    /// - ``deep``, ``workers``, ``progress``: as in ``a2store.verify``.
+    /// - ``workers``, ``progress``: as in ``a2store.verify``.
     ///
     /// Raises as ``a2store.verify`` does. A problem of the archive is listed in the report instead.
     ///
     /// >>> archive.verify().problems
     /// []
-    #[pyo3(signature = (*, deep=false, workers=None, progress=None))]
+    #[pyo3(signature = (*, workers=None, progress=None))]
     fn verify<'py>(
         &self,
         py: Python<'py>,
-        deep: bool,
         workers: Option<Workers>,
         progress: Option<ProgressOption>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let archive = self.archive()?;
-        let options = VerifyOptions { deep, workers: workers.map(Bounded::get) };
-        verify_at(py, archive.path().to_path_buf(), archive.storage_options(), options, progress)
+        let archive = self.archive();
+        verify_at(py, archive.path().to_path_buf(), archive.storage_options(), workers, progress)
     }
 
     /// The archive's absolute folder, or its URL as a str.
     #[getter]
-    fn path(&self) -> PyResult<Location> {
-        Ok(Location::from(self.archive()?.path()))
+    fn path(&self) -> Location {
+        Location::from(self.archive().path())
     }
 
     /// The version of this view; the empty archive is version 1.
     #[getter]
-    fn version(&self) -> PyResult<u64> {
-        Ok(self.archive()?.version())
+    fn version(&self) -> u64 {
+        self.archive().version()
     }
 
     /// The number of runs at this version.
     #[getter]
-    fn num_runs(&self) -> PyResult<u64> {
-        Ok(self.archive()?.num_runs())
+    fn num_runs(&self) -> u64 {
+        self.archive().num_runs()
     }
 
     /// The number of steps at this version.
     #[getter]
-    fn num_steps(&self) -> PyResult<u64> {
-        Ok(self.archive()?.num_steps())
+    fn num_steps(&self) -> u64 {
+        self.archive().num_steps()
     }
 
     /// The smallest tiles of the phases ``"mid"`` and ``"late"``; see ``create``.
     #[getter]
     fn phases<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let phases = self.archive()?.phases();
+        let phases = self.archive().phases();
         let dict = PyDict::new(py);
         dict.set_item("mid", phases.mid)?;
         dict.set_item("late", phases.late)?;
@@ -774,19 +711,17 @@ impl PyArchive {
     #[pyo3(signature = (table="steps"))]
     fn schema(&self, table: &str) -> PyResult<ArrowSchema> {
         let table: TableName = table.parse()?;
-        Ok(ArrowSchema { schema: self.archive()?.schema(table) })
+        Ok(ArrowSchema { schema: self.archive().schema(table) })
     }
 
     /// Return the commits up to this version, newest first, including those of expired versions.
-    ///
-    /// Raises ``ValueError`` if the archive is closed.
     ///
     /// >>> for commit in archive.history():
     /// ...     print(commit.version, commit.operation, commit.added_runs)
     /// 2 ingest 20
     /// 1 create 0
     fn history<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        instances(py, self.archive()?.history())
+        instances(py, self.archive().history())
     }
 
     /// Return the absolute paths, or URLs, of a table's Parquet files at this version, in order of their run ids.
@@ -803,7 +738,7 @@ impl PyArchive {
     #[pyo3(signature = (table="steps"))]
     fn files(&self, table: &str) -> PyResult<Vec<String>> {
         let table: TableName = table.parse()?;
-        Ok(self.archive()?.files(table).into_iter().map(|path| path.to_string_lossy().into_owned()).collect())
+        Ok(self.archive().files(table).into_iter().map(|path| path.to_string_lossy().into_owned()).collect())
     }
 
     /// Plan a query over the tables ``runs``, ``steps`` and ``annotations`` at this version.
@@ -874,7 +809,7 @@ impl PyArchive {
         let limits = LimitArguments { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit };
         let keywords = limits.keywords(py, tables)?;
         let options = limits.options(tables)?;
-        let archive = self.archive()?;
+        let archive = self.archive();
         let planned = cancellable(py, |cancel| archive.sql_unless_cancelled(query, params, &options, cancel))?;
         let owner = Bound::new(py, PyArchive::new(archive))?.into_any();
         Ok(PyQuery::called(planned, QueryCall::new(&owner, "sql", (query, values), keywords)?))
@@ -895,7 +830,7 @@ impl PyArchive {
     ///     .     2     .     4
     ///     .     .     .     .
     fn run(&self, py: Python<'_>, run_id: U32) -> PyResult<PyRun> {
-        let (archive, run_id) = (self.archive()?, run_id.get());
+        let (archive, run_id) = (self.archive(), run_id.get());
         let stored = cancellable(py, |cancel| archive.run(run_id, cancel))?;
         let format = stored.format();
         Ok(PyRun::new(stored.run, format).of_archive(archive, run_id))
@@ -925,7 +860,7 @@ impl PyArchive {
         follow: Option<bool>,
         open_browser: bool,
     ) -> PyResult<PyView> {
-        let archive = self.archive()?;
+        let archive = self.archive();
         let is_newest = || {
             let mut newest = archive.clone();
             newest.refresh().map(|()| newest.version() == archive.version())
@@ -962,7 +897,7 @@ impl PyArchive {
     ) -> PyResult<PyReport> {
         let mut options = ReportOptions::default().with_groups(by.parse()?);
         (options.condition, options.compare) = (r#where, compare);
-        report(py, &self.archive()?, &options, progress)
+        report(py, &self.archive(), &options, progress)
     }
 
     /// Plan a named query from ``a2store.queries()``.
@@ -1013,7 +948,7 @@ impl PyArchive {
         params.map_or(Ok(()), |params| keywords.update(params.as_mapping()))?;
         let params = named_params(params)?;
         let options = limits.options(tables)?;
-        let archive = self.archive()?;
+        let archive = self.archive();
         let planned = cancellable(py, |cancel| {
             let query = SavedQuery::find(name, folder.as_deref())?;
             archive.query_unless_cancelled(&query, params, &options, cancel)
@@ -1081,7 +1016,7 @@ impl PyArchive {
         progress: Option<ProgressOption>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let params = bound_params(params)?;
-        let archive = self.archive()?;
+        let archive = self.archive();
         let mut options = ExportOptions::new(format.parse()?).with_skip_errors(skips_errors(on_error)?);
         (options.by_step, options.compact, options.compression) = (by_step, compact, compress.parse()?);
         options.append = append;
@@ -1096,7 +1031,7 @@ impl PyArchive {
     }
 
     fn __repr__(&self) -> String {
-        let Ok(archive) = self.archive() else { return "Archive(closed)".into() };
+        let archive = self.archive();
         let (path, version) = (archive.path().display(), archive.version());
         format!(
             "Archive({path}, version={version}, num_runs={}, num_steps={})",

@@ -5,12 +5,21 @@ use crate::error::{Error, ErrorKind};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyIndexError, PyKeyboardInterrupt, PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 
-create_exception!(
-    a2store,
-    A2Error,
-    PyException,
-    r#"The base class of a2store's own exceptions.
+/// Creates the exceptions, and a function that returns each with its name.
+macro_rules! exceptions {
+    ($($class:ident: $base:ty = $doc:literal;)*) => {
+        $(create_exception!(a2store, $class, $base, $doc);)*
+
+        fn exceptions(py: Python<'_>) -> Vec<(&'static str, Bound<'_, PyType>)> {
+            vec![$((stringify!($class), py.get_type::<$class>())),*]
+        }
+    };
+}
+
+exceptions! {
+    A2Error: PyException = r#"The base class of a2store's own exceptions.
 
 The message is one line: the file, the place in it, what was expected and what was found. Some failures raise
 Python's own exceptions, which lack the attributes below. These are ``ValueError`` or ``TypeError`` for wrong
@@ -27,35 +36,20 @@ arguments, ``IndexError`` for a missing row, and ``OSError`` for a failed system
 ...     a2store.read_run(b"A2T1")
 ... except a2store.Error as error:
 ...     print(f"{error.kind} at byte {error.offset}: {error}")
-decode at byte 4: byte 4: version: expected 1 bytes, found 0 before the end"#
-);
-create_exception!(
-    a2store,
-    ArchiveError,
-    A2Error,
-    r#"The folder cannot be used as an archive: it holds none, or a newer a2store wrote it.
+decode at byte 4: byte 4: version: expected 1 bytes, found 0 before the end"#;
+    ArchiveError: A2Error = r#"The folder cannot be used as an archive: it holds none, or a newer a2store wrote it.
 
 ``kind`` is ``"not_an_archive"`` or ``"schema_version"``, or the kind of a subclass.
 
 >>> a2store.Archive.open("runs")
 Traceback (most recent call last):
-a2store.ArchiveError: .../runs: not an archive: _log/00000000000000000001.json is missing"#
-);
-create_exception!(
-    a2store,
-    ArchiveExistsError,
-    ArchiveError,
-    r#"``Archive.create`` found an archive that already exists.
+a2store.ArchiveError: .../runs: not an archive: _log/00000000000000000001.json is missing"#;
+    ArchiveExistsError: ArchiveError = r#"``Archive.create`` found an archive that already exists.
 
 >>> a2store.Archive.create("games.a2")
 Traceback (most recent call last):
-a2store.ArchiveExistsError: .../games.a2: an archive already exists"#
-);
-create_exception!(
-    a2store,
-    ConflictError,
-    ArchiveError,
-    r#"Another process holds the archive; a retry may succeed.
+a2store.ArchiveExistsError: .../games.a2: an archive already exists"#;
+    ConflictError: ArchiveError = r#"Another process holds the archive; a retry may succeed.
 
 A writer raises it if another writer on this machine held the archive for longer than ``wait``, or if other writers
 committed first in every attempt.
@@ -67,13 +61,8 @@ committed first in every attempt.
 ...         archive.ingest("runs", wait=0)
 ...     except a2store.ConflictError as error:
 ...         print(error.kind)
-conflict"#
-);
-create_exception!(
-    a2store,
-    DamagedError,
-    ArchiveError,
-    r#"A file of an archive or of a table contradicts its checksum or other metadata.
+conflict"#;
+    DamagedError: ArchiveError = r#"A file of an archive or of a table contradicts its checksum or other metadata.
 
 >>> from pathlib import Path
 >>> _ = Path("games.a2/_log/00000000000000000002.json").write_text("{}")
@@ -81,23 +70,13 @@ create_exception!(
 ...     a2store.Archive.open("games.a2")
 ... except a2store.DamagedError as error:
 ...     print(error.kind)
-damaged"#
-);
-create_exception!(
-    a2store,
-    VersionNotFoundError,
-    ArchiveError,
-    r#"The archive does not have the requested version, or it has expired.
+damaged"#;
+    VersionNotFoundError: ArchiveError = r#"The archive does not have the requested version, or it has expired.
 
 >>> a2store.Archive.open("games.a2", version=9)
 Traceback (most recent call last):
-a2store.VersionNotFoundError: .../games.a2: version 9: expected 1..=2"#
-);
-create_exception!(
-    a2store,
-    UnconfirmedError,
-    ArchiveError,
-    r#"A commit was written, but the disk or the object store did not confirm it, so it may or may not exist.
+a2store.VersionNotFoundError: .../games.a2: version 9: expected 1..=2"#;
+    UnconfirmedError: ArchiveError = r#"A commit was written, but the disk or the object store did not confirm it, so it may or may not exist.
 
 Repeat the operation to find out: it is idempotent.
 
@@ -108,126 +87,66 @@ Repeat the operation to find out: it is idempotent.
 ...         except a2store.UnconfirmedError:
 ...             archive.refresh()
 >>> ingest_until_confirmed("runs").duplicates
-20"#
-);
-create_exception!(
-    a2store,
-    DecodeError,
-    A2Error,
-    r#"Bytes are not a valid run, file of runs, or table.
+20"#;
+    DecodeError: A2Error = r#"Bytes are not a valid run, file of runs, or table.
 
 ``kind`` is ``"checksum"`` if only the checksum is wrong, ``"header"`` for the header of a pack, else ``"decode"``.
 ``offset``, ``run`` and ``step`` are the place, if known.
 
 >>> a2store.read_run(b"A2T1")
 Traceback (most recent call last):
-a2store.DecodeError: byte 4: version: expected 1 bytes, found 0 before the end"#
-);
-create_exception!(
-    a2store,
-    QueryError,
-    A2Error,
-    r#"SQL does not parse or plan, parameters do not match it, or the query failed while it ran.
+a2store.DecodeError: byte 4: version: expected 1 bytes, found 0 before the end"#;
+    QueryError: A2Error = r#"SQL does not parse or plan, parameters do not match it, or the query failed while it ran.
 
 >>> archive.sql("SELECT nothing FROM runs")
 Traceback (most recent call last):
-a2store.QueryError: No field named nothing. Valid fields are runs.run_id, ..."#
-);
-create_exception!(
-    a2store,
-    QueryRefusedError,
-    QueryError,
-    r#"SQL does more than read the given tables; the message names the rejected part and the reason.
+a2store.QueryError: No field named nothing. Valid fields are runs.run_id, ..."#;
+    QueryRefusedError: QueryError = r#"SQL does more than read the given tables; the message names the rejected part and the reason.
 
 >>> archive.sql("DROP TABLE runs")
 Traceback (most recent call last):
-a2store.QueryRefusedError: refused: DROP TABLE: a query only reads: expected one SELECT, WITH, VALUES or EXPLAIN"#
-);
-create_exception!(
-    a2store,
-    QueryLimitError,
-    QueryError,
-    r#"A query exceeded a limit of rows, bytes, time, memory or temporary files; the message says which one.
+a2store.QueryRefusedError: refused: DROP TABLE: a query only reads: expected one SELECT, WITH, VALUES or EXPLAIN"#;
+    QueryLimitError: QueryError = r#"A query exceeded a limit of rows, bytes, time, memory or temporary files; the message says which one.
 
 >>> archive.sql("SELECT * FROM steps", row_limit=1000).materialize()
 Traceback (most recent call last):
-a2store.QueryLimitError: the query exceeded its limit of rows: 1000 rows allowed, ... rows so far"#
-);
-create_exception!(
-    a2store,
-    ColumnError,
-    A2Error,
-    r#"A ``StepTable`` cannot hold a column: it is missing, of another type, or has a value that does not fit.
+a2store.QueryLimitError: the query exceeded its limit of rows: 1000 rows allowed, ... rows so far"#;
+    ColumnError: A2Error = r#"A ``StepTable`` cannot hold a column: it is missing, of another type, or has a value that does not fit.
 
 >>> archive.sql("SELECT run_id FROM runs").materialize()
 Traceback (most recent call last):
-a2store.ColumnError: column board: expected a column of boards, found the columns run_id"#
-);
-create_exception!(
-    a2store,
-    MemoryLimitError,
-    A2Error,
-    r#"A table would exceed its memory limit.
+a2store.ColumnError: column board: expected a column of boards, found the columns run_id"#;
+    MemoryLimitError: A2Error = r#"A table would exceed its memory limit.
 
 >>> query.materialize(memory_limit=500_000)
 Traceback (most recent call last):
-a2store.MemoryLimitError: the table needs at least 938240 bytes, but its memory limit is 500000 bytes"#
-);
-create_exception!(
-    a2store,
-    RecorderLimitError,
-    A2Error,
-    r#"A recorder reached one of its limits and accepts no more data.
+a2store.MemoryLimitError: the table needs at least 938240 bytes, but its memory limit is 500000 bytes"#;
+    RecorderLimitError: A2Error = r#"A recorder reached one of its limits and accepts no more data.
 
 >>> from a2store import selfplay
 >>> recorder = selfplay.Recorder("selfplay", tag="v1", max_games=1)
 >>> game = recorder.begin()
 >>> recorder.begin()
 Traceback (most recent call last):
-a2store.RecorderLimitError: the recorder reached its limit of games: 1 allowed, 1 begun"#
-);
-create_exception!(
-    a2store,
-    StateMismatchError,
-    A2Error,
-    r#"A loader's state belongs to other rows or to another order.
+a2store.RecorderLimitError: the recorder reached its limit of games: 1 allowed, 1 begun"#;
+    StateMismatchError: A2Error = r#"A loader's state belongs to other rows or to another order.
 
 >>> state = table.loader(seed=1).state_dict()
 >>> table.loader(seed=2).load_state_dict(state)
 Traceback (most recent call last):
-a2store.StateMismatchError: loader state does not match: seed: expected 2, found 1"#
-);
+a2store.StateMismatchError: loader state does not match: seed: expected 2, found 1"#;
+}
 
 pub(super) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    let py = module.py();
-    for (name, exception) in [
-        ("Error", py.get_type::<A2Error>()),
-        ("ArchiveError", py.get_type::<ArchiveError>()),
-        ("ArchiveExistsError", py.get_type::<ArchiveExistsError>()),
-        ("ConflictError", py.get_type::<ConflictError>()),
-        ("DamagedError", py.get_type::<DamagedError>()),
-        ("VersionNotFoundError", py.get_type::<VersionNotFoundError>()),
-        ("UnconfirmedError", py.get_type::<UnconfirmedError>()),
-        ("DecodeError", py.get_type::<DecodeError>()),
-        ("QueryError", py.get_type::<QueryError>()),
-        ("QueryRefusedError", py.get_type::<QueryRefusedError>()),
-        ("QueryLimitError", py.get_type::<QueryLimitError>()),
-        ("ColumnError", py.get_type::<ColumnError>()),
-        ("MemoryLimitError", py.get_type::<MemoryLimitError>()),
-        ("RecorderLimitError", py.get_type::<RecorderLimitError>()),
-        ("StateMismatchError", py.get_type::<StateMismatchError>()),
-    ] {
+    for (class, exception) in exceptions(module.py()) {
+        let name = class.trim_start_matches("A2");
         exception.setattr("__name__", name)?;
         exception.setattr("__qualname__", name)?;
-        if name == "Error" {
-            // These attributes are None on exceptions that do not set them.
-            for attribute in ["kind", "path", "run", "offset", "step"] {
-                exception.setattr(attribute, py.None())?;
-            }
-        }
         module.add(name, exception)?;
     }
-    Ok(())
+    // These attributes are None on exceptions that do not set them.
+    let base = module.py().get_type::<A2Error>();
+    ["kind", "path", "run", "offset", "step"].iter().try_for_each(|name| base.setattr(name, module.py().None()))
 }
 
 impl From<Error> for PyErr {

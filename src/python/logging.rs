@@ -8,8 +8,8 @@ use crate::clock;
 use crate::process::PerProcess;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyModule};
-use std::collections::VecDeque;
+use pyo3::types::PyModule;
+use serde_json::{Value, json};
 use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
@@ -44,24 +44,9 @@ static QUEUE: PerProcess<Mutex<Queue>> = PerProcess::new();
 
 #[derive(Default)]
 struct Queue {
-    events: VecDeque<QueuedEvent>,
+    /// Each event is an array: its logger, level, seconds since 1970, text and fields.
+    events: Vec<Value>,
     dropped: u64,
-}
-
-struct QueuedEvent {
-    logger: &'static str,
-    level: u8,
-    /// Seconds since 1970.
-    time: f64,
-    text: String,
-    fields: Vec<(&'static str, Value)>,
-}
-
-enum Value {
-    Bool(bool),
-    Int(i128),
-    Float(f64),
-    Text(String),
 }
 
 /// Returns the queue, or `None` if it cannot be created.
@@ -127,20 +112,7 @@ pub(super) fn deliver(py: Python<'_>) -> PyResult<()> {
         HAS_EVENTS.store(false, Ordering::Relaxed);
         (std::mem::take(&mut queue.events), std::mem::take(&mut queue.dropped))
     };
-    let records = PyList::empty(py);
-    for event in events {
-        let fields = PyDict::new(py);
-        for (name, value) in event.fields {
-            match value {
-                Value::Bool(value) => fields.set_item(name, value)?,
-                Value::Int(value) => fields.set_item(name, value)?,
-                Value::Float(value) => fields.set_item(name, value)?,
-                Value::Text(value) => fields.set_item(name, value)?,
-            }
-        }
-        records.append((event.logger, event.level, event.time, event.text, fields))?;
-    }
-    module(py)?.call_method1("handle", (records, dropped)).map(drop)
+    module(py)?.call_method1("handle", (Value::Array(events).to_string(), dropped)).map(drop)
 }
 
 fn module(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
@@ -188,16 +160,12 @@ impl Subscriber for ToPython {
         let Some(logger) = ToPython::logger_of(event.metadata().target()) else { return };
         let mut fields = Fields::default();
         event.record(&mut fields);
-        let queued = QueuedEvent {
-            logger: LOGGERS[logger].1,
-            level: ToPython::number(*event.metadata().level()),
-            time: clock::now().timestamp_micros() as f64 / 1e6,
-            text: fields.text,
-            fields: fields.named,
-        };
+        let level = ToPython::number(*event.metadata().level());
+        let time = clock::now().timestamp_micros() as f64 / 1e6;
+        let queued = json!([LOGGERS[logger].1, level, time, fields.text, fields.named]);
         let Some(mut queue) = queue() else { return };
         match queue.events.len() < CAPACITY {
-            true => queue.events.push_back(queued),
+            true => queue.events.push(queued),
             false => queue.dropped += 1,
         }
         HAS_EVENTS.store(true, Ordering::Relaxed);
@@ -225,23 +193,23 @@ struct Fields {
 
 impl Visit for Fields {
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.named.push((field.name(), Value::Bool(value)));
+        self.named.push((field.name(), value.into()));
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.named.push((field.name(), Value::Int(value.into())));
+        self.named.push((field.name(), value.into()));
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.named.push((field.name(), Value::Int(value.into())));
+        self.named.push((field.name(), value.into()));
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.named.push((field.name(), Value::Float(value)));
+        self.named.push((field.name(), value.into()));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.named.push((field.name(), Value::Text(value.to_owned())));
+        self.named.push((field.name(), value.into()));
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
@@ -250,7 +218,7 @@ impl Visit for Fields {
         let _ = write!(text, "{value:?}");
         match field.name() {
             "message" => self.text = text,
-            name => self.named.push((name, Value::Text(text))),
+            name => self.named.push((name, text.into())),
         }
     }
 }

@@ -50,10 +50,12 @@ impl<'a, 'py> FromPyObject<'a, 'py> for ProgressOption {
 /// A receiver of progress, and the warnings so far.
 pub(super) struct Reporter {
     bar: ProgressBar,
-    /// The bar of a notebook, which is called like a function.
-    notebook: Option<Py<PyAny>>,
+    /// The caller's function, or the bar of a notebook.
     function: Option<Py<PyAny>>,
-    counts: Mutex<Counts>,
+    is_notebook: bool,
+    begun: Instant,
+    /// The time of the last call of the function.
+    called: Mutex<Option<Instant>>,
     warnings: Mutex<Vec<String>>,
 }
 
@@ -67,71 +69,53 @@ fn notebook_bar(py: Python<'_>) -> Option<Py<PyAny>> {
     bar.ok().filter(|bar| !bar.is_none()).map(Bound::unbind)
 }
 
-/// The progress so far.
-struct Counts {
-    what: &'static str,
-    unit: Unit,
-    done: u64,
-    total: u64,
-    begun: Instant,
-    called: Option<Instant>,
-}
-
 impl Reporter {
     pub(super) fn new(py: Python<'_>, option: ProgressOption) -> Reporter {
-        let (bar, notebook) = match &option {
-            ProgressOption::Shown => match notebook_bar(py) {
-                Some(bar) => (ProgressBar::hidden(), Some(bar)),
-                None => (ProgressBar::for_stderr(), None),
-            },
-            ProgressOption::Nothing | ProgressOption::Function(_) => (ProgressBar::hidden(), None),
-        };
+        let is_shown = matches!(option, ProgressOption::Shown);
         let function = match option {
             ProgressOption::Function(function) => Some(function),
-            ProgressOption::Shown | ProgressOption::Nothing => None,
+            ProgressOption::Shown => notebook_bar(py),
+            ProgressOption::Nothing => None,
         };
-        let counts = Counts { what: "", unit: Unit::Runs, done: 0, total: 0, begun: Instant::now(), called: None };
-        Reporter { bar, notebook, function, counts: Mutex::new(counts), warnings: Mutex::default() }
+        let is_notebook = is_shown && function.is_some();
+        let bar = if is_shown && !is_notebook { ProgressBar::for_stderr() } else { ProgressBar::hidden() };
+        let (begun, called, warnings) = (Instant::now(), Mutex::default(), Mutex::default());
+        Reporter { bar, function, is_notebook, begun, called, warnings }
     }
 
-    fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn called(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.called.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Calls the function if the work has begun and at least `PERIOD` has passed since the last call.
     pub(super) fn call(&self, py: Python<'_>) -> PyResult<()> {
-        let is_due = {
-            let counts = self.counts();
-            !counts.what.is_empty() && counts.called.is_none_or(|called| called.elapsed() >= PERIOD)
-        };
+        let has_begun = !self.bar.counts().0.is_empty();
+        let is_due = has_begun && self.called().is_none_or(|called| called.elapsed() >= PERIOD);
         if is_due { self.call_now(py) } else { Ok(()) }
     }
 
     /// Ends the report: removes the bar of a notebook, and calls the function if the work succeeded. Returns
     /// the outcome of the work.
     pub(super) fn end<T>(&self, py: Python<'_>, outcome: PyResult<T>) -> PyResult<T> {
-        if let Some(notebook) = &self.notebook {
+        if let Some(notebook) = self.function.as_ref().filter(|_| self.is_notebook) {
             notebook.call_method0(py, "close")?;
+            return outcome;
         }
         let done = outcome?;
-        if self.function.is_some() {
-            self.call_now(py)?;
-        }
+        self.call_now(py)?;
         Ok(done)
     }
 
     fn call_now(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(function) = self.function.as_ref().or(self.notebook.as_ref()) else { return Ok(()) };
+        let Some(function) = &self.function else { return Ok(()) };
+        *self.called() = Some(Instant::now());
+        let (what, unit, done, total) = self.bar.counts();
         let state = PyDict::new(py);
-        {
-            let mut counts = self.counts();
-            counts.called = Some(Instant::now());
-            state.set_item("what", counts.what)?;
-            state.set_item("unit", counts.unit.name())?;
-            state.set_item("done", counts.done)?;
-            state.set_item("total", counts.total)?;
-            state.set_item("seconds", counts.begun.elapsed().as_secs_f64())?;
-        }
+        state.set_item("what", what)?;
+        state.set_item("unit", unit.name())?;
+        state.set_item("done", done)?;
+        state.set_item("total", total)?;
+        state.set_item("seconds", self.begun.elapsed().as_secs_f64())?;
         function.call1(py, (state,)).map(drop)
     }
 
@@ -143,20 +127,14 @@ impl Reporter {
 impl Progress for Reporter {
     fn begin(&self, what: &'static str, unit: Unit, total: u64) {
         self.bar.begin(what, unit, total);
-        let mut counts = self.counts();
-        *counts = Counts { what, unit, done: 0, total, begun: counts.begun, called: counts.called };
     }
 
     fn expect(&self, by: u64) {
         self.bar.expect(by);
-        self.counts().total += by;
     }
 
     fn advance(&self, by: u64) {
         self.bar.advance(by);
-        if self.function.is_some() || self.notebook.is_some() {
-            self.counts().done += by;
-        }
     }
 
     fn end(&self) {

@@ -162,7 +162,7 @@ impl PyRecorder {
         options.rotate_every = rotate_every.transpose()?;
         let recorder = match target {
             RecorderTarget::Archive(archive) => {
-                let archive = archive.get().archive()?;
+                let archive = archive.get().archive();
                 logged(py, || Recorder::into_archive(&archive, options))
             }
             RecorderTarget::Folder(folder) => logged(py, || Recorder::create(folder, options)),

@@ -2,8 +2,8 @@
 //! documents their fields.
 
 use crate::archive::{
-    AnnotateReport, CommitInfo, CompactReport, ExpireReport, IngestReport, ModelInfo, Rejected, RepairReport,
-    VerifyReport,
+    AnnotateReport, CommitInfo, CompactReport, ExpireReport, IngestReport, ModelInfo, Problem, Rejected, Repair,
+    RepairReport, VerifyReport,
 };
 use crate::error::{Error, Result};
 use crate::export::ExportReport;
@@ -67,16 +67,24 @@ impl IntoInstance for &Rejected {
     }
 }
 
-impl IntoInstance for AnnotateReport {
-    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        instance! { py, AnnotateReport, self: model, num_runs, num_rows, missing_steps, replaced_rows }
-    }
+/// Implements the conversion of values whose fields are plain.
+macro_rules! plain {
+    ($($class:ident { $($field:ident),* })*) => {
+        $(impl IntoInstance for $class {
+            fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+                instance! { py, $class, self: $($field),* }
+            }
+        })*
+    };
 }
 
-impl IntoInstance for ModelInfo {
-    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        instance! { py, ModelInfo, self: model, num_rows, num_files, num_bytes, first_run_id, last_run_id }
-    }
+plain! {
+    AnnotateReport { model, num_runs, num_rows, missing_steps, replaced_rows }
+    ModelInfo { model, num_rows, num_files, num_bytes, first_run_id, last_run_id }
+    CompactReport { files_before, files_after, bytes_before, bytes_after, num_rows }
+    ExpireReport { first_version, num_versions, num_files, num_bytes, paths }
+    Problem { path, run_id, what, expected, found }
+    Repair { path, action, reason }
 }
 
 impl IntoInstance for ExportReport {
@@ -86,23 +94,9 @@ impl IntoInstance for ExportReport {
     }
 }
 
-impl IntoInstance for CompactReport {
-    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        instance! { py, CompactReport, self: files_before, files_after, bytes_before, bytes_after, num_rows }
-    }
-}
-
-impl IntoInstance for ExpireReport {
-    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        instance! { py, ExpireReport, self: first_version, num_versions, num_files, num_bytes, paths }
-    }
-}
-
 impl IntoInstance for VerifyReport {
     fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        let problem =
-            |problem: crate::archive::Problem| instance! { py, Problem, problem: path, run_id, what, expected, found };
-        let problems = self.problems.into_iter().map(problem).collect::<PyResult<Vec<_>>>()?;
+        let problems = instances(py, self.problems)?;
         instance! { py, VerifyReport, self:
             problems = problems, version, num_commits, num_files, num_bytes, num_runs, num_steps, unnamed_files
         }
@@ -111,8 +105,7 @@ impl IntoInstance for VerifyReport {
 
 impl IntoInstance for RepairReport {
     fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        let step = |step: crate::archive::Repair| instance! { py, Repair, step: path, action, reason };
-        let steps = self.steps.into_iter().map(step).collect::<PyResult<Vec<_>>>()?;
+        let steps = instances(py, self.steps)?;
         instance! { py, RepairReport, self: version, steps = steps, done }
     }
 }

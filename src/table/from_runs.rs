@@ -6,7 +6,7 @@ use super::row_output::RowMemory;
 use super::run_rows::{RunLayout, RunRows};
 use super::step_table::StepTable;
 use super::wide::WideColumns;
-use crate::archive::{ReadRun, RunsOf, each_window};
+use crate::archive::{ReadRun, RunInput, each_window, runs_of_pack};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::format::PackReader;
@@ -86,7 +86,7 @@ impl StepTable {
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
         let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_path_buf()).collect();
-        StepTable::of(&RunsOf::Paths(&paths), options, progress, cancel)
+        StepTable::of(RunInput::Paths(&paths), options, progress, cancel)
     }
 
     /// Reads a pack directly into a table. A row's `run_id` is the run's index in the pack.
@@ -99,11 +99,12 @@ impl StepTable {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
-        StepTable::of(&RunsOf::Pack(pack), options, progress, cancel)
+        let input = RunInput::Open { runs: &runs_of_pack(pack), recorded_since: None };
+        StepTable::of(input, options, progress, cancel)
     }
 
     fn of(
-        source: &RunsOf<'_>,
+        source: RunInput<'_>,
         options: &FromRunsOptions,
         progress: &dyn Progress,
         cancel: &CancellationToken,
@@ -117,7 +118,7 @@ impl StepTable {
             let errors = each_window(source, workers, false, skip_errors, progress, cancel, |window| {
                 let mut wanted = Vec::with_capacity(window.len());
                 for ReadRun { index, run, .. } in window {
-                    if let (RunsOf::Pack(_), Some(place)) = (source, index) {
+                    if let (RunInput::Open { .. }, Some(place)) = (source, index) {
                         // Runs that were removed from the pack may precede this one.
                         run_id = place as u32;
                     }

@@ -1,5 +1,7 @@
 use crate::support::{Games, write_runs};
-use a2store::{Archive, CancellationToken, ErrorKind, IngestOptions, OnError, Operation, Phases, TableName};
+use a2store::{
+    Archive, CancellationToken, ErrorKind, IngestOptions, OnError, Operation, Phases, StorageOptions, TableName,
+};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,6 +10,10 @@ use std::time::Duration;
 
 fn log_file(archive: &Archive, version: u64) -> std::path::PathBuf {
     archive.path().join(format!("_log/{version:020}.json"))
+}
+
+fn open_at(archive: &Archive, version: u64) -> a2store::Result<Archive> {
+    Archive::open_with(archive.path(), Some(version), &StorageOptions::default())
 }
 
 #[track_caller]
@@ -68,7 +74,7 @@ fn every_version_stays_readable() {
 
     assert_eq!((before.version(), archive.version()), (2, 3));
     assert_eq!((before.num_runs(), archive.num_runs()), (24, 26));
-    let pinned = Archive::open_at(archive.path(), 2).unwrap();
+    let pinned = open_at(&archive, 2).unwrap();
     assert_eq!(
         (pinned.num_steps(), pinned.files(TableName::Steps)),
         (before.num_steps(), before.files(TableName::Steps))
@@ -81,7 +87,7 @@ fn every_version_stays_readable() {
     assert_eq!(history.iter().map(|commit| commit.added_runs).collect::<Vec<_>>(), [2, 24, 0]);
     assert_eq!((history[0].operation, history[2].operation), (Operation::Ingest, Operation::Create));
     for version in [0, 4] {
-        let error = Archive::open_at(archive.path(), version).unwrap_err();
+        let error = open_at(&archive, version).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::VersionNotFound { newest: 3, .. }), "{error}");
     }
 }
@@ -167,7 +173,7 @@ fn damage_to_the_log_is_detected() {
         fs::write(&path, &good[..len]).unwrap();
         assert!(matches!(open_error(archive.path()).kind(), ErrorKind::Damaged { .. }), "{len} bytes");
     }
-    assert_eq!(Archive::open_at(archive.path(), 1).unwrap().num_runs(), 0);
+    assert_eq!(open_at(&archive, 1).unwrap().num_runs(), 0);
     fs::write(&path, &good).unwrap();
     assert_eq!(Archive::open(archive.path()).unwrap().num_runs(), 24);
 }

@@ -104,7 +104,7 @@ fn reports_in_json_have_these_keys() {
         keys.join(" ")
     };
     let ingested = report("ingest runs games.a2");
-    let expected = "accepted duplicates errors ignored num_bytes num_steps rejected secs twins unchanged version";
+    let expected = "accepted duplicates errors ignored num_bytes num_steps rejected secs twins version";
     assert_eq!(keys(&ingested), expected);
     assert_eq!(keys(&ingested["errors"][0]), "kind message offset path run step");
     assert_eq!((&ingested["errors"][0]["path"], &ingested["errors"][0]["offset"]), (&"runs/bad.bin".into(), &4.into()));
@@ -112,7 +112,7 @@ fn reports_in_json_have_these_keys() {
         ("simulate --runs 1 --fast --out more", "num_bytes num_steps runs secs"),
         ("export games.a2 --format a2pack --out games.a2pack", "errors num_files num_steps path runs secs"),
         ("convert runs/alpha --format jsonl --out games.jsonl", "errors num_files num_steps path runs secs"),
-        ("compact games.a2", "bytes_after bytes_before dry_run files_after files_before num_rows version"),
+        ("compact games.a2", "bytes_after bytes_before files_after files_before num_rows version"),
         ("expire games.a2", "dry_run first_version num_bytes num_files num_versions paths version"),
         ("repair games.a2", "done steps version"),
     ] {

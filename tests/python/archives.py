@@ -129,9 +129,9 @@ def contents(path: Path) -> dict[str, bytes]:
     return {name: (path / name).read_bytes() for name in names(path)}
 
 
-def found(path: Path, deep: bool = False) -> set[tuple[str, int | None, str]]:
+def found(path: Path) -> set[tuple[str, int | None, str]]:
     """Return the problems that verification finds: the file, the run and what is wrong."""
-    return {(each.path, each.run_id, each.what) for each in a2store.verify(path, deep=deep, progress=False).problems}
+    return {(each.path, each.run_id, each.what) for each in a2store.verify(path, progress=False).problems}
 
 
 def data_files(path: Path, table: Table) -> list[str]:

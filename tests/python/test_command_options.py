@@ -88,7 +88,7 @@ def test_bash_completes_subcommands_options_and_values(name: str, tmp_path: Path
     assert completed("comple") == {"completions"}
     assert completed("completions", "z") == {"zsh"}
     if name == "a2store":
-        assert completed("ingest", "--wa") == {"--wait"}
+        assert completed("ingest", "--w") == {"--wait", "--workers"}
         assert completed("sql", "--format", "") == {"table", "csv", "json", "parquet", "arrow"}
     else:
         assert completed("pack", "--compress", "") == {"none", "zstd", "lz4"}
@@ -151,7 +151,6 @@ def test_names_without_similarity_get_no_suggestion(archive: a2store.Archive) ->
         assert "did you mean" not in run_command(*args, status=2).stderr
 
 
-def test_dry_runs_have_the_same_option() -> None:
+def test_commands_that_remove_versions_have_the_same_option() -> None:
     texts = helps("a2store")
-    assert {name for name, text in texts.items() if "--dry-run" in text} == {"annotate", "compact"}
     assert {name for name, text in texts.items() if "--yes" in text} == {"expire", "repair"}

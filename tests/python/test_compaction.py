@@ -96,7 +96,7 @@ def test_thirty_appends_become_one_file_of_each_table(hourly: a2store.Archive) -
         assert (newest.num_runs, newest.num_steps, newest.next_run_id) == (num_runs, num_steps, next_run_id)
         assert (newest.added_files, newest.removed_files) == (2, files_before)
     assert_runs_are_whole(hourly)
-    assert hourly.verify(deep=True, progress=False).problems == []
+    assert hourly.verify(progress=False).problems == []
 
 
 def test_a_second_compaction_finds_nothing_to_do(hourly: a2store.Archive) -> None:
@@ -149,7 +149,7 @@ def test_row_groups_hold_whole_runs(large: Path, tmp_path: Path) -> None:
     assert all(rows >= ROW_GROUP for rows in groups[:-1])
     assert_runs_are_whole(archive)
     assert_same_tables(tables(archive), before)
-    assert archive.verify(deep=True, progress=False).problems == []
+    assert archive.verify(progress=False).problems == []
 
 
 def test_readers_continue_during_compaction(large: Path, tmp_path: Path) -> None:
@@ -297,21 +297,6 @@ def test_wrong_arguments(hourly: a2store.Archive) -> None:
     with pytest.raises(TypeError, match="wait"):
         hourly.compact(wait="soon")  # type: ignore[arg-type]
     assert hourly.version == APPENDS + 1
-
-
-def test_a_dry_run_changes_nothing_and_foretells_the_files(hourly: a2store.Archive) -> None:
-    there = contents(hourly.path)
-    planned = hourly.compact(dry_run=True)
-    assert contents(hourly.path) == there
-    assert planned.bytes_after == planned.bytes_before
-    text = run_command("compact", hourly.path, "--dry-run").stdout
-    assert text.startswith("60 files (")
-    assert f") would become 2; {planned.num_rows:,} rows would be rewritten, version {APPENDS + 1}\n" in text
-    assert '"dry_run":true' in run_command("compact", hourly.path, "--dry-run", "--json").stdout
-    assert contents(hourly.path) == there
-    report = hourly.compact()
-    fields = ("files_before", "files_after", "num_rows", "bytes_before")
-    assert [getattr(planned, name) for name in fields] == [getattr(report, name) for name in fields]
 
 
 def test_the_command(hourly: a2store.Archive) -> None:

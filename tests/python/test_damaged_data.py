@@ -103,7 +103,7 @@ for at, bit in draw.sample(flips, min(count, len(flips))) + draw.sample(cuts, mi
         opened.write(bad)
     archive = a2store.Archive.open(path)
     works = [lambda sql=sql: pa.table(archive.sql(sql)) for sql in sqls]
-    works += [lambda: archive.compact(progress=False), lambda: a2store.verify(path, deep=True, progress=False)]
+    works += [lambda: archive.compact(progress=False), lambda: a2store.verify(path, progress=False)]
     works.append(lambda: a2store.repair(path, dry_run=False))
     if table == "steps":
         works.append(lambda: archive.sql("SELECT * FROM steps").materialize(progress=False))

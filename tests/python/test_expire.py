@@ -187,7 +187,7 @@ def test_leftovers_stay_for_their_grace_period(archive: a2store.Archive) -> None
     for name in before:
         backdate(archive.path / name, 100 * DAY)
     assert archive.expire(older_than=10**9, grace=0).paths == []
-    assert archive.verify(deep=True, progress=False).problems == []
+    assert archive.verify(progress=False).problems == []
 
 
 def test_files_with_a_future_time_are_kept(archive: a2store.Archive) -> None:
@@ -218,7 +218,7 @@ def test_any_order_of_work(runs: list[Path], tmp_path: Path, seed: int) -> None:
             kept = {version: content for version, content in kept.items() if version >= report.first_version}
         kept[archive.version] = tables(archive)
         assert_versions(archive.path, kept)
-    assert archive.verify(deep=True, progress=False).problems == []
+    assert archive.verify(progress=False).problems == []
     assert archive.ingest(waiting, progress=False).accepted == len(waiting)
     assert archive.num_runs == 40
     archive.compact(progress=False)
@@ -237,7 +237,7 @@ def test_the_archive_works_after_expiry(archive: a2store.Archive, runs: list[Pat
     archive.compact(progress=False)
     assert tables(archive)["runs"]["run_id"].to_pylist() == ids
     assert archive.expire(**NOW).first_version == 12
-    assert archive.verify(deep=True, progress=False).problems == []
+    assert archive.verify(progress=False).problems == []
 
 
 def test_files_that_an_earlier_expiry_left_are_removed(runs: list[Path], tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_a_damaged_commit_of_an_expired_version(archive: a2store.Archive, versio
     path.write_bytes(path.read_bytes()[:-5])
     archive.expire(**NOW)
     assert_versions(archive.path, {9: last, 10: last})
-    report = archive.verify(deep=True, progress=False)
+    report = archive.verify(progress=False)
     assert [problem.path for problem in report.problems] == [f"_log/{path.name}"]
     assert report.unnamed_files == 0
     assert archive.expire(**NOW).paths == []

@@ -212,13 +212,12 @@ STEPS: dict[str, tuple[Change, int | None, str]] = {
     "max_exp": (changed("max_exp", 3, lambda exp: exp + 1), 2, "max_exp"),
     "phase": (changed("phase", 3, lambda phase: "late" if phase != "late" else "mid"), 2, "phase"),
     "move": (changed("move", 3, lambda _: 4), 2, "move"),
-    "score once": (changed("max_score", 3, lambda score: score + 1), 2, "columns of the run"),
+    "score once": (changed("max_score", 3, lambda score: score + 1), 2, "max_score"),
     "score": (everywhere("max_score", 5), 2, "max_score"),
     "tile": (everywhere("highest_tile", 4), 2, "highest_tile"),
     "engine": (everywhere("engine", "others"), 2, "engine"),
     "engine null": (everywhere("engine", None), 3, "engine"),
     "num_steps": (everywhere("num_steps", 21), 2, "num_steps"),
-    "has_evs": (changed("has_evs", 3, lambda has: not has), None, "values that are not null"),
     "first step": (without(0), 2, "step_index"),
     "a step": (without(7), 2, "step_index"),
     "last step": (without(19), 2, "number of steps"),
@@ -240,16 +239,22 @@ def test_forged_steps(small: Path, tmp_path: Path, name: str) -> None:
     assert {(file, run_id, what), (runs_file, run_id, what)} & seen, seen
 
 
+def test_steps_with_values_that_has_evs_denies(small: Path, tmp_path: Path) -> None:
+    path = copied(small, tmp_path / "games.a2")
+    file = forge_data(path, 3, "steps", changed("has_evs", 3, lambda has: not has))
+    assert {(file, 2, name) for name in oracle.EV_COLUMNS} & found(path)
+
+
 def test_a_file_rewritten_by_another_writer_is_valid(small: Path, tmp_path: Path) -> None:
     """Verification detects wrong content, not a different writer program."""
     path = copied(small, tmp_path / "games.a2")
     for version in (2, 3, 4):
         for table in ("steps", "runs"):
             forge_data(path, version, table, lambda table: table)
-    assert found(path, deep=True) == set()
+    assert found(path) == set()
 
 
-DEEP_STEPS: dict[str, tuple[Change, int]] = {
+OTHER_STEPS: dict[str, tuple[Change, int]] = {
     "board": (other_board, 0),
     "move": (other_move, 0),
     "value": (lambda table: changed(value(table, 5)[0], 5, lambda ev: ev + 1)(table), 0),
@@ -257,12 +262,12 @@ DEEP_STEPS: dict[str, tuple[Change, int]] = {
 }
 
 
-@pytest.mark.parametrize("name", DEEP_STEPS)
+@pytest.mark.parametrize("name", OTHER_STEPS)
 def test_steps_of_another_game(small: Path, tmp_path: Path, name: str) -> None:
-    change, run_id = DEEP_STEPS[name]
+    change, run_id = OTHER_STEPS[name]
     path = copied(small, tmp_path / "games.a2")
     file = forge_data(path, 2, "steps", change)
-    assert {what for each, number, what in found(path, deep=True) if (each, number) == (file, run_id)} & {
+    assert {what for each, number, what in found(path) if (each, number) == (file, run_id)} & {
         "digest",
         "trajectory",
         "max_exp",
@@ -272,46 +277,44 @@ def test_steps_of_another_game(small: Path, tmp_path: Path, name: str) -> None:
 def test_the_wrong_move_breaks_the_rules(small: Path, tmp_path: Path) -> None:
     path = copied(small, tmp_path / "games.a2")
     file = forge_data(path, 2, "steps", other_move)
-    assert (file, 0, "trajectory") in found(path, deep=True)
-    assert found(path) == set()
+    assert (file, 0, "trajectory") in found(path)
 
 
 # In the runs of version 4: run 4 breaks the rules, and run 5 has its original file.
-RUNS: dict[str, tuple[Change, int | None, str, bool]] = {
-    "verified": (changed("verified", 1, lambda _: False), 5, "trajectory", True),
-    "not verified": (changed("verified", 0, lambda _: True), 4, "trajectory", True),
-    "digest": (changed("digest", 0, lambda digest: digest[:-1] + b"!"), 4, "digest", True),
+RUNS: dict[str, tuple[Change, int | None, str]] = {
+    "verified": (changed("verified", 1, lambda _: False), 5, "trajectory"),
+    "not verified": (changed("verified", 0, lambda _: True), 4, "trajectory"),
+    "digest": (changed("digest", 0, lambda digest: digest[:-1] + b"!"), 4, "digest"),
     "digest of an original": (
         changed("digest", 1, lambda digest: digest[:-1] + b"!"),
         5,
         "digest of the original",
-        True,
     ),
-    "original": (changed("original", 1, lambda data: data[:-1] + b"!"), 5, "digest of the original", True),
-    "no original": (changed("original", 1, lambda _: None), 5, "digest", True),
-    "final board": (changed("final_board", 0, lambda board: board ^ 1), 4, "digest", True),
-    "elapsed_s": (changed("elapsed_s", 0, lambda secs: secs + 1), 4, "digest", True),
-    "start_time": (changed("start_time", 0, lambda _: None), 4, "digest", True),
-    "format": (changed("format", 0, lambda _: "chess"), 4, "format", False),
-    "version": (everywhere("version", 3), 4, "version", False),
-    "score": (changed("max_score", 0, lambda score: score + 1), 4, "max_score", False),
-    "num_steps": (changed("num_steps", 0, lambda steps: steps + 1), 4, "number of steps", False),
-    "no steps": (changed("num_steps", 0, lambda _: 0), 4, "steps of the run", False),
-    "engine": (changed("engine", 0, lambda _: "others"), 4, "engine", False),
-    "the same digest": (lambda table: everywhere("digest", table["digest"][0].as_py())(table), 5, "digest", False),
-    "a run": (without(1), 5, "run", False),
-    "a run twice": (lambda table: pa.concat_tables([table, table.slice(1)]), 5, "order of rows", False),
-    "order": (lambda table: table.take([1, 0]), 4, "order of rows", False),
-    "an id": (changed("run_id", 1, lambda _: 77), 77, "run id", False),
+    "original": (changed("original", 1, lambda data: data[:-1] + b"!"), 5, "digest of the original"),
+    "no original": (changed("original", 1, lambda _: None), 5, "digest"),
+    "final board": (changed("final_board", 0, lambda board: board ^ 1), 4, "digest"),
+    "elapsed_s": (changed("elapsed_s", 0, lambda secs: secs + 1), 4, "digest"),
+    "start_time": (changed("start_time", 0, lambda _: None), 4, "digest"),
+    "format": (changed("format", 0, lambda _: "chess"), 4, "format"),
+    "version": (everywhere("version", 3), 4, "version"),
+    "score": (changed("max_score", 0, lambda score: score + 1), 4, "max_score"),
+    "num_steps": (changed("num_steps", 0, lambda steps: steps + 1), 4, "number of steps"),
+    "no steps": (changed("num_steps", 0, lambda _: 0), 4, "steps of the run"),
+    "engine": (changed("engine", 0, lambda _: "others"), 4, "engine"),
+    "the same digest": (lambda table: everywhere("digest", table["digest"][0].as_py())(table), 5, "digest"),
+    "a run": (without(1), 5, "run"),
+    "a run twice": (lambda table: pa.concat_tables([table, table.slice(1)]), 5, "order of rows"),
+    "order": (lambda table: table.take([1, 0]), 4, "order of rows"),
+    "an id": (changed("run_id", 1, lambda _: 77), 77, "run id"),
 }
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_forged_runs(small: Path, tmp_path: Path, name: str) -> None:
-    change, run_id, what, deep = RUNS[name]
+    change, run_id, what = RUNS[name]
     path = copied(small, tmp_path / "games.a2")
     file = forge_data(path, 4, "runs", change)
-    seen = found(path, deep)
+    seen = found(path)
     assert (run_id, what) in {(number, each) for _, number, each in seen}, seen
     assert {each for each, _, _ in seen} & {file, data_files(path, "steps")[2]}
 

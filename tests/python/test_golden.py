@@ -135,10 +135,9 @@ def test_it_is_sound_and_reading_changes_nothing(path: Path) -> None:
     joined = "SELECT step_index FROM steps JOIN annotations USING (run_id, step_index) WHERE legal_mask = ev_legal"
     assert archive.sql(joined).count() == len(folder_rows()[0])
     archive.sql("SELECT * FROM steps WHERE engine IS NOT NULL").materialize(progress=False)
-    for deep in (False, True):
-        report = a2store.verify(path, deep=deep, progress=False)
-        assert (report.problems, report.version, report.unnamed_files) == ([], 9, 0)
-    assert run_command("verify", path, "--deep").stdout.startswith("sound: ")
+    report = a2store.verify(path, progress=False)
+    assert (report.problems, report.version, report.unnamed_files) == ([], 9, 0)
+    assert run_command("verify", path).stdout.startswith("sound: ")
     assert a2store.repair(path).steps == []
     assert contents(path) == before
     rows = [pq.read_table(file).num_rows for file in archive.files("annotations")]
@@ -180,7 +179,7 @@ def test_it_accepts_new_runs(path: Path, tmp_path: Path) -> None:
     assert_prefix(after, before)
     assert after["runs"]["run_id"].to_pylist() == list(range(11))
     assert after["runs"]["version"].to_pylist() == [2] * 5 + [3] * 3 + [10] * 3
-    assert archive.verify(deep=True, progress=False).problems == []
+    assert archive.verify(progress=False).problems == []
     assert a2store.Archive.open(path, version=9).num_runs == 8
 
     archive.compact(progress=False)
@@ -188,7 +187,7 @@ def test_it_accepts_new_runs(path: Path, tmp_path: Path) -> None:
     assert_same_tables(tables(archive), after)
     archive.expire(older_than=0, grace=0)
     assert_same_tables(tables(a2store.Archive.open(path)), after)
-    assert archive.verify(deep=True, progress=False).problems == []
+    assert archive.verify(progress=False).problems == []
 
 
 def assert_prefix(whole: Tables, part: Tables) -> None:
@@ -218,7 +217,7 @@ def test_it_accepts_new_annotations(path: Path) -> None:
     assert len(list((path / "annotations").iterdir())) == 2
     found = tables(archive)
     assert all(found[name].equals(games[name]) for name in games)
-    assert archive.verify(deep=True, progress=False).problems == []
+    assert archive.verify(progress=False).problems == []
 
 
 def test_lost_commits_of_annotations_are_rebuilt(path: Path) -> None:
@@ -228,7 +227,7 @@ def test_lost_commits_of_annotations_are_rebuilt(path: Path) -> None:
     archive = a2store.Archive.open(path)
     assert archive.version == 9
     assert_models(archive)
-    assert archive.verify(deep=True, progress=False).problems == []
+    assert archive.verify(progress=False).problems == []
 
 
 @pytest.mark.parametrize("other", [SCHEMA_VERSION - 1, SCHEMA_VERSION + 1])

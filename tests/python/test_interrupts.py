@@ -198,7 +198,7 @@ def test_one_signal_ends_an_ingest_that_reads_from_a_pipe(path: Path, tmp_path: 
     assert (status, out) == (128 + number, "")
     assert names(path) == before
     archive = a2store.Archive.open(path)
-    assert (archive.version, archive.verify(deep=True, progress=False).problems) == (3, [])
+    assert (archive.version, archive.verify(progress=False).problems) == (3, [])
 
 
 def test_one_signal_ends_a_verification_that_waits_for_a_file(path: Path) -> None:

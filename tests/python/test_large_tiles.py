@@ -165,7 +165,7 @@ def test_steps_hold_the_boards(large: a2store.Archive) -> None:
 
 
 def test_the_archive_is_sound(large: a2store.Archive, logs: Path, tmp_path: Path) -> None:
-    assert large.verify(deep=True, progress=False).problems == []
+    assert large.verify(progress=False).problems == []
     again = large.ingest(logs, progress=False)
     assert (again.accepted, again.duplicates) == (0, len(GAMES))
 
@@ -396,7 +396,7 @@ def test_logs_of_the_field(tmp_path: Path, name: str) -> None:
         for move in ("up", "left"):
             ev = row["branch_evs"][move]
             assert found[f"ev_{move}"] == (None if ev is None else np.float32(ev))
-    assert with_games.verify(deep=True, progress=False).problems == []
+    assert with_games.verify(progress=False).problems == []
 
 
 def test_boards_without_their_masks(large: a2store.Archive) -> None:

@@ -71,7 +71,7 @@ def test_queries_tables_and_maintenance_are_logged(
     table = query.materialize(progress=False)
     [materialized] = of(caplog, "table")
     assert materialized.fields["rows"] == len(table) == rows  # type: ignore[attr-defined]
-    archive.compact(dry_run=True, progress=False)
+    archive.compact(progress=False)
     archive.expire(dry_run=True)
     a2store.repair(archive.path)
     done = [record.getMessage().split(" archive=")[0] for record in of(caplog, "maintenance")]

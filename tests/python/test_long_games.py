@@ -75,7 +75,7 @@ def test_sql(long: a2store.Archive) -> None:
     assert found["sum"] == [length * (length - 1) // 2 for length in LENGTHS]
     after = pa.table(long.sql("SELECT count(*) AS n FROM steps WHERE step_index > 65535"))["n"].to_pylist()
     assert after == [int((STEP_INDEX > 65_535).sum())]
-    assert long.verify(deep=True, progress=False).problems == []
+    assert long.verify(progress=False).problems == []
 
 
 def test_every_way_into_a_table(

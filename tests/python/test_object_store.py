@@ -117,7 +117,7 @@ def assert_whole(url: str, expected: a2store.Archive) -> a2store.Archive:
     history = archive.history()
     assert [commit.version for commit in history] == list(range(archive.version, 0, -1))
     assert sum(commit.added_runs for commit in history) == archive.num_runs
-    assert archive.verify(deep=True).problems == []
+    assert archive.verify().problems == []
     return archive
 
 
@@ -154,7 +154,7 @@ def test_annotations_equal_those_of_a_folder(url: str, pool: Pool, tmp_path: Pat
         assert annotated(opened) == annotated(here) == annotated(there)
         assert [repr(info) for info in opened.annotations()] == [repr(info) for info in here.annotations()]
         assert [commit.operation for commit in opened.history()] == [commit.operation for commit in here.history()]
-        assert opened.verify(deep=True, progress=False).problems == []
+        assert opened.verify(progress=False).problems == []
 
     for archive in (there, here):
         assert archive.annotate("a", pool.folders["early"], progress=False).num_runs == 2
@@ -334,7 +334,7 @@ def test_the_command_annotates(url: str, pool: Pool) -> None:
     assert report("annotate", url, "m", pool.folders["whole"])["num_rows"] == pool.num_rows
     assert report("annotate", url, "m", pool.folders["other"], "--replace")["replaced_rows"] == pool.num_rows
     assert report("info", url)["annotations"][0]["num_rows"] == pool.num_rows
-    run("verify", url, "--deep")
+    run("verify", url)
     run("compact", url)
     assert report("annotate", url, "m", "--drop")["num_rows"] == pool.num_rows
     assert a2store.Archive.open(url).annotations() == []
@@ -418,7 +418,7 @@ class Work:
             archive = a2store.Archive.open(url)
             rows = annotated(archive)
             assert len(rows) == len({(row["run_id"], row["step_index"]) for row in rows}) == self.total
-            assert archive.verify(deep=True, progress=False).problems == []
+            assert archive.verify(progress=False).problems == []
         assert archive.version == self.version
         return archive
 
@@ -615,7 +615,7 @@ def test_a_repair_that_is_killed(url: str, through: Through, few: Few, filesyste
         a2store.repair(place, dry_run=False)
         archive = a2store.Archive.open(place)
         assert (archive.version, archive.num_runs) == (3, 3)
-        assert archive.verify(deep=True, progress=False).problems == []
+        assert archive.verify(progress=False).problems == []
         assert archive.ingest(files, progress=False).accepted == 1
         found = rows(archive, "SELECT run_id FROM runs ORDER BY run_id")["run_id"].to_pylist()
         assert found == [*ids[:1], *ids[2:], 4]
@@ -681,7 +681,7 @@ def test_opening_and_appending_list_the_end_of_the_log(
     assert lines(again) == lines(archive)
     report = again.ingest([*new, *new], progress=False)
     assert (report.accepted, report.duplicates) == (1, 3)
-    assert again.verify(deep=True, progress=False).problems == []
+    assert again.verify(progress=False).problems == []
 
 
 POINTERS = [
@@ -750,4 +750,4 @@ def test_a_lost_race_reads_only_what_is_new(
     gets = [request for request in proxy.requests if request.startswith("GET")]
     assert sum(".digests" in request for request in gets) == 1
     assert sum(f"{41:020}.json" in request for request in gets) <= 4
-    assert archive.verify(deep=True, progress=False).problems == []
+    assert archive.verify(progress=False).problems == []

@@ -1,4 +1,4 @@
-"""Opening and creating archives: options, context managers, pickles of archives and queries."""
+"""Opening and creating archives: options, pickles of archives and queries."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ import pytest
 
 import a2store
 from object_store.plugin import KEY, REGION, SECRET
-
-PHASES = {"mid": 64, "late": 128}
 
 
 # Opening
@@ -56,17 +54,6 @@ def test_versions_out_of_range(archive: a2store.Archive) -> None:
         a2store.open(archive.path, version=99)
     with pytest.raises(ValueError, match="version: expected no version"):
         a2store.open(archive.path, version=1, create=True)
-
-
-def test_create_with_exist_ok(tmp_path: Path) -> None:
-    path = tmp_path / "games.a2"
-    a2store.Archive.create(path, phases=PHASES, exist_ok=True)
-    with pytest.raises(a2store.ArchiveExistsError):
-        a2store.Archive.create(path, phases=PHASES)
-    for phases in (None, PHASES):
-        assert a2store.Archive.create(path, phases=phases, exist_ok=True).phases == PHASES
-    with pytest.raises(ValueError, match=r"phases: expected mid 64 and late 128, .*, found mid 64 and late 256"):
-        a2store.Archive.create(path, phases={"mid": 64, "late": 256}, exist_ok=True)
 
 
 def test_the_constructor_names_the_way() -> None:
@@ -119,37 +106,6 @@ def test_unknown_options_are_named(tmp_path: Path) -> None:
         a2store.open("s3://bucket/games.a2", storage_options={"aws_region": ["a"]})
     # A folder needs no options.
     assert a2store.open(tmp_path / "new.a2", create=True, storage_options={"aws_region": "x"}).version == 1
-
-
-# Closing
-
-
-def test_a_closed_archive_says_so(one_run: a2store.Archive) -> None:
-    with a2store.open(one_run.path) as archive:
-        query = archive.sql("SELECT * FROM steps")
-        table = query.materialize()
-    assert repr(archive) == "Archive(closed)"
-    archive.close()
-    uses: list[Any] = [
-        lambda: archive.num_runs,
-        lambda: archive.sql("SELECT 1"),
-        lambda: archive.refresh(),
-        lambda: archive.ingest([]),
-        lambda: archive.files(),
-        lambda: archive.__enter__(),
-        lambda: pickle.dumps(archive),
-        lambda: archive.history(),
-    ]
-    for use in uses:
-        with pytest.raises(ValueError, match="the archive is closed"):
-            use()
-    assert query.count() == len(table) == one_run.num_steps
-
-
-def test_an_exception_closes_and_leaves(one_run: a2store.Archive) -> None:
-    with pytest.raises(ZeroDivisionError), a2store.open(one_run.path) as archive:
-        _ = 1 / 0
-    assert repr(archive) == "Archive(closed)"
 
 
 # Pickles

@@ -251,7 +251,7 @@ def test_into_an_archive(tmp_path: Path) -> None:
     archive.refresh()
     assert archive.num_runs == 41
     assert archive.version > before >= 2
-    assert archive.verify(deep=True, progress=False).problems == []
+    assert archive.verify(progress=False).problems == []
     runs = pa.table(archive.sql("SELECT * FROM runs ORDER BY source_id")).to_pylist()
     for seed, ((steps, last), run) in enumerate(zip(GAMES, runs, strict=False)):
         assert (run["seed"], run["source_id"], run["engine"], run["num_steps"]) == (seed, seed, "greedy", len(steps))
@@ -299,7 +299,7 @@ def test_equal_games_are_all_kept(shim: Shim, tmp_path: Path) -> None:
     assert len({row["digest"] for row in rows}) == 1
     assert [row["source_id"] for row in rows] == [*range(100), *range(100)]
     assert len({row["session"] for row in rows}) == 2
-    assert archive.verify(deep=True, progress=False).problems == []
+    assert archive.verify(progress=False).problems == []
     # All operations accept such an archive.
     files = tmp_path / "files"
     archive.export_runs("SELECT run_id FROM runs WHERE run_id < 3", files, format="a2run2", progress=False)
@@ -311,7 +311,7 @@ def test_equal_games_are_all_kept(shim: Shim, tmp_path: Path) -> None:
     archive.export_runs("SELECT run_id FROM runs", session, format="session", progress=False)
     assert len(formats.query(session / "metadata.db", RUNS)) == 200
     archive.compact(progress=False)
-    assert (archive.num_runs, archive.verify(deep=True, progress=False).problems) == (200, [])
+    assert (archive.num_runs, archive.verify(progress=False).problems) == (200, [])
     # Other archives store them once, because there they are runs from files.
     other = a2store.Archive.create(tmp_path / "other.a2")
     assert (other.ingest(files, progress=False).accepted, other.num_runs) == (1, 1)
@@ -321,7 +321,7 @@ def test_equal_games_are_all_kept(shim: Shim, tmp_path: Path) -> None:
             recorder_script.begin_one(recorder, 7).end(recorder_script.LAST)
     archive.refresh()
     assert list((archive.path / "_log").glob("*.digests"))
-    assert (archive.num_runs, archive.verify(deep=True, progress=False).problems) == (218, [])
+    assert (archive.num_runs, archive.verify(progress=False).problems) == (218, [])
 
 
 def test_games_of_a_crashed_recorder(tmp_path: Path) -> None:

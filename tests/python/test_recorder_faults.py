@@ -107,7 +107,7 @@ class Start:
         """Return how often each id and seed is there. All contents must be valid."""
         if self.into_archive:
             archive = a2store.Archive.open(disk / ARCHIVE)
-            expect(archive.verify(deep=True, progress=False).problems == [], "verify found problems")
+            expect(archive.verify(progress=False).problems == [], "verify found problems")
             rows = pa.table(archive.sql("SELECT source_id, seed FROM runs WHERE session IS NOT NULL")).to_pylist()
             found = [(row["source_id"], row["seed"]) for row in rows]
         else:

@@ -111,7 +111,7 @@ def test_a_damaged_newest_commit(path: Path, runs: list[Path], damage: Callable[
     assert (archive.version, archive.num_runs) == (5, 6)
     assert_same_tables(tables(archive), expected)
     assert archive.history()[0].operation == "repair"
-    report = archive.verify(deep=True, progress=False)
+    report = archive.verify(progress=False)
     # The files of the lost version exist, but no commit references them.
     assert (report.problems, report.unnamed_files) == ([], 2)
     assert a2store.repair(path).steps == []
@@ -121,7 +121,7 @@ def test_a_damaged_newest_commit(path: Path, runs: list[Path], damage: Callable[
     report_again = archive.ingest(runs[:10], progress=False)
     assert (report_again.accepted, report_again.duplicates) == (4, 6)
     assert run_ids(archive) == [*range(6), 8, 9, 10, 11]
-    assert archive.verify(deep=True, progress=False).problems == []
+    assert archive.verify(progress=False).problems == []
 
 
 def test_two_damaged_commits(path: Path, runs: list[Path]) -> None:
@@ -170,7 +170,7 @@ def test_damage_before_intact_commits(path: Path, runs: list[Path], missing: boo
     assert run_ids(archive) == [0, 1, 4, 5, 6, 7]
     for version, data in {**sound, **kept}.items():
         assert commit_path(path, version).with_suffix(".json.damaged").read_bytes() == data
-    assert archive.verify(deep=True, progress=False).problems == []
+    assert archive.verify(progress=False).problems == []
     assert archive.ingest(runs[:8], progress=False).accepted == 2
     assert run_ids(archive) == [0, 1, *range(4, 10)]
 
@@ -200,7 +200,7 @@ def test_a_version_damaged_twice(path: Path, runs: list[Path]) -> None:
     archive.ingest(runs[:10], progress=False)
     ids = run_ids(archive)
     assert len(ids) == len(set(ids)) == 10
-    assert archive.verify(deep=True, progress=False).problems == []
+    assert archive.verify(progress=False).problems == []
 
 
 def test_files_of_lost_commits_stay_as_long_as_the_damaged_commits(path: Path, runs: list[Path]) -> None:
@@ -336,7 +336,7 @@ def test_commits_that_a_checkpoint_covers(
     report = a2store.repair(path, dry_run=False)
     assert (report.version, report.done) == (newest, True)
     assert {step.path for step in report.steps} == {f"_log/{version:020}.json" for version in versions}
-    assert a2store.verify(path, deep=True, progress=False).problems == []
+    assert a2store.verify(path, progress=False).problems == []
     assert a2store.repair(path).steps == []
     if 1 in versions:
         assert commit_path(path, 1).read_bytes() == sound[f"_log/{1:020}.json"]
@@ -357,7 +357,7 @@ def test_commits_that_a_checkpoint_covers(
             (path / name).unlink()
     assert all(tables(a2store.Archive.open(path))[name].equals(expected[name]) for name in expected)
     assert a2store.Archive.open(path).ingest(runs[:20], progress=False).duplicates == 17
-    assert a2store.verify(path, deep=True, progress=False).problems == []
+    assert a2store.verify(path, progress=False).problems == []
 
 
 def test_a_checkpoint_keeps_what_expired(runs: list[Path], tmp_path: Path) -> None:
@@ -384,7 +384,7 @@ def test_a_lost_commit_whose_files_have_expired(runs: list[Path], tmp_path: Path
     assert [each.path for each in a2store.verify(archive.path, progress=False).problems] == [name]
     assert [step.path for step in a2store.repair(archive.path, dry_run=False).steps] == [name]
     again = a2store.Archive.open(archive.path)
-    assert again.verify(deep=True, progress=False).problems == []
+    assert again.verify(progress=False).problems == []
     assert a2store.repair(archive.path).steps == []
     # The log alone gives the same archive.
     for file in (archive.path / "_log").glob("*.checkpoint.json"):
@@ -392,7 +392,7 @@ def test_a_lost_commit_whose_files_have_expired(runs: list[Path], tmp_path: Path
     again = a2store.Archive.open(archive.path)
     assert [lines(line) for line in again.history()][1:] == history
     assert all(tables(again)[name].equals(expected[name]) for name in expected)
-    assert again.verify(deep=True, progress=False).problems == []
+    assert again.verify(progress=False).problems == []
 
 
 def test_the_first_and_the_newest_commit(runs: list[Path], tmp_path: Path) -> None:
@@ -407,7 +407,7 @@ def test_the_first_and_the_newest_commit(runs: list[Path], tmp_path: Path) -> No
     a2store.repair(archive.path, dry_run=False)
     again = a2store.Archive.open(archive.path)
     assert all(tables(again)[name].equals(expected[name]) for name in expected)
-    assert again.verify(deep=True, progress=False).problems == []
+    assert again.verify(progress=False).problems == []
     assert again.ingest(runs[:16], progress=False).accepted == 1
 
 
@@ -447,7 +447,7 @@ def test_a_lost_newest_commit_leaves_older_versions_readable(seventeen: a2store.
     again = a2store.Archive.open(seventeen.path)
     assert (again.version, again.num_runs) == (version + 1, version - 1)
     assert again.history()[0].next_run_id == seventeen.history()[0].next_run_id
-    assert again.verify(deep=True, progress=False).problems == []
+    assert again.verify(progress=False).problems == []
 
 
 def test_no_archive_is_created_over_the_remains_of_one(seventeen: a2store.Archive, runs: list[Path]) -> None:

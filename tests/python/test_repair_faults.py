@@ -111,7 +111,7 @@ def check_repaired(start: Damaged, path: Path) -> a2store.Archive:
     expect(archive.num_runs == start.num_runs, f"{archive.num_runs} runs are left of {start.num_runs}")
     table = pa.table(archive.sql("SELECT run_id, digest FROM runs"))
     expect(len(table) == len(set(table["run_id"].to_pylist())) == start.num_runs, "runs are missing")
-    found = archive.verify(deep=True, progress=False).problems
+    found = archive.verify(progress=False).problems
     expect(not found, f"verify found {[(each.path, each.what, each.found) for each in found]}")
     return archive
 
@@ -257,7 +257,7 @@ def check(path: Path, expected: dict[str, list[dict[str, object]]]) -> a2store.A
     archive = a2store.Archive.open(path)
     found = everything(archive)
     expect(found == expected, f"other {[name for name in found if found[name] != expected[name]]}")
-    problems = archive.verify(deep=True, progress=False).problems
+    problems = archive.verify(progress=False).problems
     expect(not problems, f"verify found {[(each.path, each.what, each.found) for each in problems]}")
     expect(not a2store.repair(path).steps, "repair has something to do")
     return archive

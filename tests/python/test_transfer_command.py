@@ -248,7 +248,7 @@ def test_runs_that_do_not_fit_are_status_2(tree: Tree, tmp_path: Path) -> None:
     for format_name in ("a2pack", "jsonl", "a2run2", "original"):
         _, said = run("export", archive, "--format", format_name, "--out", tmp_path / "out", status=2)
         assert "final board" in said or "run files" in said
-    run("verify", archive, "--deep")
+    run("verify", archive)
     done = report("export", archive, "--where", "format = 'a2t1'", "--format", "original", "--out", tmp_path / "v1")
     assert done["runs"] == sum(run.format == "a2t1" for run in expected) > 5
     assert all(formats.decode_file(path.read_bytes()) for path in (tmp_path / "v1").iterdir())

@@ -1,4 +1,4 @@
-"""One game in several formats: recognized at ingest, kept or skipped, and on one side of every split."""
+"""One game in several formats: recognized at ingest, and on one side of every split."""
 
 from __future__ import annotations
 
@@ -64,29 +64,12 @@ def test_one_game_in_all_formats_is_one_game(folder: Path, tmp_path: Path) -> No
     found = runs(archive)
     assert num_twins >= 3 * NUM_GAMES
     assert sorted(found["game"]) == sorted(known * (1 + num_twins // NUM_GAMES))
-    assert archive.verify(deep=True, progress=False).problems == []
-
-
-def test_skipped_twins(folder: Path, tmp_path: Path) -> None:
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    both = [folder / "a2run2", folder / "a2t1"]
-    report = archive.ingest(both, on_twin="skip", progress=False)
-    assert (report.accepted, report.twins, report.duplicates) == (NUM_GAMES, NUM_GAMES, 0)
-    assert set(runs(archive)["format"]) == {"a2run2"}
-    # Skipped twins are not in the archive, so a later ingest decides again.
-    for fresh in (archive, a2store.Archive.open(archive.path)):
-        report = fresh.ingest(both, on_twin="skip", progress=False)
-        assert (report.accepted, report.twins, report.duplicates) == (0, NUM_GAMES, NUM_GAMES)
-    report = archive.ingest(both, progress=False)
-    assert (report.accepted, report.twins, report.duplicates) == (NUM_GAMES, NUM_GAMES, NUM_GAMES)
-    with pytest.raises(ValueError, match='on_twin: expected "keep" or "skip", found "drop"'):
-        archive.ingest(both, on_twin="drop", progress=False)  # type: ignore[arg-type]
+    assert archive.verify(progress=False).problems == []
 
 
 def test_the_command_counts_twins(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "games.a2"
-    skipped = run_command("ingest", folder / "a2run2", folder / "a2t1", path, "--on-twin", "skip").stdout
-    assert f"{NUM_GAMES} runs added, 0 already there, 0 rejected, {NUM_GAMES} twins skipped" in skipped
+    assert "twins" not in run_command("ingest", folder / "a2run2", path).stdout
     kept = run_command("ingest", folder / "a2t1", path).stdout
     assert f"{NUM_GAMES} runs added, 0 already there, 0 rejected, {NUM_GAMES} of them twins" in kept
     assert "twins" not in run_command("ingest", folder / "a2t1", path).stdout
@@ -105,8 +88,8 @@ def test_many_commits_remember_games(games: list[Game], tmp_path: Path) -> None:
     twins.mkdir()
     for index, game in enumerate(games):
         (twins / f"{index}.a2run2").write_bytes(oracle.encode_a2run2(replace(game, engine="another")))
-    report = a2store.open(archive.path).ingest(twins, on_twin="skip", progress=False)
-    assert (report.accepted, report.twins) == (0, NUM_GAMES)
+    report = a2store.open(archive.path).ingest(twins, progress=False)
+    assert (report.accepted, report.twins) == (NUM_GAMES, NUM_GAMES)
     # A prefix of a game is another game.
     game = games[0]
     shorter = replace(game, boards=game.boards[:-1], moves=game.moves[:-1], branches=game.branches[:-1])

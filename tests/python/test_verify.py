@@ -60,8 +60,8 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(archive.path)
 
 
-def paths(path: Path, deep: bool = False) -> set[str]:
-    return {name for name, _, _ in found(path, deep)}
+def paths(path: Path) -> set[str]:
+    return {name for name, _, _ in found(path)}
 
 
 # Intact archives
@@ -87,14 +87,13 @@ def archives(kind: str, small: Path, odd: Path, log: Path, runs: list[Path], tar
     return archive
 
 
-@pytest.mark.parametrize("deep", [False, True])
 @pytest.mark.parametrize("kind", ["empty", "small", "odd", "long", "golden", "compacted", "expired", "grown golden"])
 def test_an_intact_archive_has_no_problems(
-    kind: str, deep: bool, small: Path, odd: Path, eighteen_commits: Path, runs: list[Path], tmp_path: Path
+    kind: str, small: Path, odd: Path, eighteen_commits: Path, runs: list[Path], tmp_path: Path
 ) -> None:
     archive = archives(kind, small, odd, eighteen_commits, runs, tmp_path / "games.a2")
     before = contents(archive.path)
-    report = archive.verify(deep=deep, progress=False)
+    report = archive.verify(progress=False)
     assert report.problems == []
     assert (report.version, report.num_runs, report.num_steps) == (
         archive.version,
@@ -105,7 +104,7 @@ def test_an_intact_archive_has_no_problems(
     assert (report.num_files, report.unnamed_files) == (len(kept), 0)
     assert report.num_bytes == sum(len(before[name]) for name in kept)
     assert report.num_commits == sum(name.endswith(".json") and "check" not in name for name in before)
-    assert a2store.verify(archive.path, deep=deep, workers=3).problems == []
+    assert a2store.verify(archive.path, workers=3).problems == []
     assert contents(archive.path) == before
 
 
@@ -248,8 +247,7 @@ def test_commits_of_another_archive(small: Path, odd: Path, tmp_path: Path) -> N
 
 def test_the_command(small: Path, odd: Path, tmp_path: Path) -> None:
     for path in (small, odd):
-        assert run_command("verify", path).stdout.startswith("sound: ")
-        assert run_command("verify", path, "--deep", "--workers", 1).stdout.startswith("sound: ")
+        assert run_command("verify", path, "--workers", 1).stdout.startswith("sound: ")
     report = json.loads(run_command("verify", small, "--json").stdout)
     expected = a2store.verify(small)
     assert report == {
@@ -265,7 +263,7 @@ def test_the_command(small: Path, odd: Path, tmp_path: Path) -> None:
     assert any(line.startswith(f"{name}: length of the file: expected ") for line in lines)
     assert any("problems: " in line for line in lines)
     assert lines[-1].startswith("unreferenced files: 1;")
-    report = json.loads(run_command("verify", path, "--deep", "--json", status=1).stdout)
+    report = json.loads(run_command("verify", path, "--json", status=1).stdout)
     assert {each["path"] for each in report["problems"]} >= {name}
     assert {"path", "what", "expected", "found"} <= report["problems"][0].keys()
     assert report["unnamed_files"] == 1
