@@ -566,7 +566,6 @@ def convert(
     out: _Path,
     *,
     format: Literal["a2t1", "a2run2", "a2pack", "packdat", "npy", "session", "macroxue", "jsonl"],  # noqa: A002
-    append: bool = False,
     by_step: bool = False,
     compact: bool = False,
     compress: _Compression = "none",
@@ -580,11 +579,9 @@ def convert(
     """Read runs of any format and write them in another, without an archive, in the order in which they are read.
 
     - ``paths``: run files, packs, pack.dat files, datasets, sessions, logs, or folders of them. The content determines
-      the format.
+      the format. Several paths are merged.
     - ``out``: a folder for run files, ``"npy"``, ``"session"`` and ``"macroxue"``. For other formats, the file, or a
       folder in which a file of the usual name is created.
-    - ``append``: add to an existing ``"packdat"``, ``"npy"`` or ``"macroxue"``, atomically. Several ``paths`` are
-      merged, with or without it.
     - ``on_error``: the effect of a run that cannot be read, or that the format cannot hold. ``"raise"`` raises its
       error and writes nothing. ``"skip"`` writes the other runs and lists the error in the report.
     - ``format``: ``"a2t1"``, ``"a2run2"``, ``"a2pack"``, ``"packdat"``, ``"npy"``, ``"session"``, ``"macroxue"`` or
@@ -2053,7 +2050,6 @@ class Archive:
         align: int | None = None,
         shard_rows: int | None = None,
         moves: bool | None = None,
-        append: bool = False,
         on_error: Literal["raise", "skip"] = "raise",
         workers: int | None = None,
         progress: _Progress = None,
@@ -2080,7 +2076,6 @@ class Archive:
           file. Other formats reject it.
         - ``moves``: for ``"session"``: whether the rows have moves. ``False`` is for the field's Rust reader of
           sessions, which rejects moves. ``None`` = with moves if the first run has all of its moves.
-        - ``append``: for ``"packdat"``, ``"npy"`` and ``"macroxue"``: ``True`` = add to existing files.
         - ``on_error``: the effect of a run that the format cannot hold. ``"raise"`` raises ``ValueError``. ``"skip"``
           writes the other runs and lists the error in the report.
         - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.

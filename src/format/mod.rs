@@ -11,8 +11,8 @@
 //! | `registry`, `source` | [`SourceFormat`], and the interface to the runs of a file or folder |
 //! | `detect`, `numpy_folder` | detection by content, and opening of files and folders |
 //! | `walk` | listing the files of a folder |
-//! | `rows` | [`StepRow`]: the mapping between runs and rows |
-//! | `npy`, `shards`, `row_files` | NumPy headers, reading and writing of NumPy rows |
+//! | `rows` | the mapping between the steps of runs and rows |
+//! | `npy`, `shards`, `row_folder` | NumPy headers, reading and writing of NumPy rows |
 //! | `bytes`, `mapped`, `sqlite`, `staged_folder`, `ordered` | access to bytes, databases and folders; parallel work |
 //! | `samples` | runs for tests |
 //!
@@ -36,7 +36,7 @@ mod ordered;
 mod pack;
 mod packdat;
 mod registry;
-mod row_files;
+mod row_folder;
 mod rows;
 mod run_file;
 #[cfg(test)]
@@ -65,7 +65,6 @@ pub use pack::{
 pub use packdat::{PackDat, PackDatWriter};
 pub use registry::SourceFormat;
 pub(crate) use rows::WideStep;
-pub use rows::{StepRow, flatten, rebuild};
 pub(crate) use run_file::{MAX_RUN_BYTES, PREFIX_LEN};
 pub use run_file::{RunFormat, decode_run, encode_run, read_run};
 pub(crate) use session::{NewRun, SessionRun};

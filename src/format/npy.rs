@@ -103,13 +103,6 @@ impl NpyHeader {
         format!("{}, {} bytes in all", NpyField::shown(&self.fields), self.stride)
     }
 
-    /// Returns whether the rows have exactly these fields, without gaps.
-    pub(crate) fn has_fields(&self, fields: &[(&str, &str, usize)]) -> bool {
-        let fields = NpyField::packed(fields);
-        let stride = fields.last().and_then(|last| last.num_bytes()?.checked_add(last.offset));
-        self.fields == fields && Some(self.stride) == stride
-    }
-
     /// Reads the header of a file.
     pub(crate) fn read(file: &File) -> Result<NpyHeader> {
         NpyHeader::parse(&start_of(file)?)
@@ -220,7 +213,7 @@ impl NpyField {
     }
 
     /// Returns the size of the field, or `None` for a type without a fixed size, such as objects.
-    fn num_bytes(&self) -> Option<usize> {
+    pub(super) fn num_bytes(&self) -> Option<usize> {
         // NumPy counts text in characters of four bytes.
         let unit = if self.dtype.get(1..2)? == "U" { 4 } else { 1 };
         self.dtype.get(2..)?.parse::<usize>().ok()?.checked_mul(unit)?.checked_mul(self.values)

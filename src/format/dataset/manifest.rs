@@ -4,7 +4,7 @@ use crate::clock;
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::format::mapped::open_file;
 use crate::format::shards::header_error;
-use crate::publish::{Staged, sync_parent};
+use crate::publish::Staged;
 use chrono::SecondsFormat;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ impl Manifest {
         Ok(Some(manifest))
     }
 
-    /// Writes the manifest into a folder. Replaces an existing one.
+    /// Writes the manifest into a folder.
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
         let path = folder.join(NAME);
         let mut staged = Staged::new(folder)?;
@@ -66,18 +66,8 @@ impl Manifest {
         staged.replace(&path)
     }
 
-    /// Removes the manifest from a folder durably.
-    pub(super) fn remove(folder: &Path) -> Result<()> {
-        let path = folder.join(NAME);
-        match std::fs::remove_file(&path) {
-            Ok(()) => sync_parent(&path),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(Error::io(&path, error)),
-        }
-    }
-
-    /// Compares the counts with the actual ones. An interrupted append may have added rows after the last run since
-    /// then, so `covered` rows are also accepted.
+    /// Compares the counts with the actual ones. An interrupted append of another writer may have
+    /// added rows after the last run since then, so `covered` rows are also accepted.
     pub(super) fn check(&self, num_rows: u64, covered: u64, num_runs: usize, folder: &Path) -> Result<()> {
         let path = folder.join(NAME);
         if self.num_steps != num_rows && self.num_steps != covered {

@@ -2,10 +2,10 @@
 
 use super::manifest::{Manifest, check_crc};
 use super::metadata::{Metadata, damaged};
-use super::row::{DatasetRow, ROW_LEN, unwrapped};
+use super::row::{DatasetRow, ROW_LEN, fields};
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::format::mapped::FileBytes;
-use crate::format::rows::rebuild_with;
+use crate::format::rows::rebuild;
 use crate::format::shards::{METADATA, RowShards, files_in, header_error};
 use crate::format::source::{RunSource, SourceRun};
 use crate::publish::parent;
@@ -15,12 +15,11 @@ use std::path::{Path, PathBuf};
 /// A NumPy dataset with memory-mapped rows. Any number of threads may read its runs in any order.
 ///
 /// Opening reads `metadata.db` and the headers of the row files. Reading a run then reads only its rows. The
-/// files must not be modified while the dataset is open. Replacing them is safe;
-/// [`DatasetWriter::append`](crate::DatasetWriter::append) does so.
+/// files must not be modified while the dataset is open. Replacing them is safe.
 #[derive(Debug)]
 pub struct Dataset {
     folder: PathBuf,
-    steps: RowShards<DatasetRow>,
+    steps: RowShards,
     runs: Metadata,
     manifest: Option<Manifest>,
 }
@@ -109,8 +108,9 @@ impl Dataset {
             let expected = format!("rows within the {} of the dataset", self.num_steps());
             in_metadata(damaged(index, "runs.first_step_idx", expected, format!("{len} from {first} on")))
         })?;
-        check_rows(&rows)
-            .and_then(|()| rebuild_with(&rows, meta, None, unwrapped))
+        let rows: &[DatasetRow] = bytemuck::cast_slice(&rows);
+        check_rows(rows)
+            .and_then(|()| rebuild(rows.iter().enumerate().map(|(place, row)| row.to_step(place)), ROW_LEN, meta))
             .and_then(|run| match run.step_indices() {
                 None => Ok(run),
                 Some(_) => Err(Error::decode(0, "step_index of the rows", "0, 1, 2 and so on", "gaps")),
@@ -156,7 +156,7 @@ impl Dataset {
         let manifest = Manifest::read(folder)?;
         // A writer adds rows before runs. Reading the runs first ensures that their rows exist.
         let runs = Metadata::read(&folder.join(METADATA))?;
-        let steps = RowShards::open(files_in(folder)?)?;
+        let steps = RowShards::open(files_in(folder)?, &[fields()])?;
         runs.check_claims(steps.num_rows(), &folder.join(METADATA))?;
         Ok(Dataset { folder: folder.to_owned(), steps, runs, manifest })
     }

@@ -1,16 +1,13 @@
 //! Reading Macroxue packs.
 
-use super::row::{AlignedRow, Head, PackRow, PackedRow, is_aligned};
+use super::row::{Head, layouts, to_step};
 use super::valuation_types::ValuationTypes;
 use crate::error::{Error, ErrorKind, Location, Result};
-use crate::format::mapped::FileBytes;
-use crate::format::npy::NpyHeader;
 use crate::format::rows::rebuild;
-use crate::format::run_file::decode_run;
 use crate::format::session::{RowIndex, SessionRun, name_of_folder, read_runs};
-use crate::format::shards::{METADATA, RowShards, files_in};
+use crate::format::shards::{METADATA, RowShards, files_in, part_of};
 use crate::format::source::{RunSource, SourceFacts, SourceRun};
-use crate::format::sqlite::Database;
+use crate::format::sqlite::{Database, InvalidValue};
 use crate::run::{Run, RunMeta};
 use crate::step_details::{StepDetail, StepDetails};
 use std::path::{Path, PathBuf};
@@ -22,48 +19,9 @@ use std::sync::Arc;
 /// belong to no run are reported as one damaged run for each of their ids, after all other runs. The files must not be
 /// modified while the pack is open.
 #[derive(Debug)]
-pub struct MacroxuePack(Box<dyn RunSource>);
-
-impl MacroxuePack {
-    /// Opens a pack by its folder.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Header`] if a shard is missing, or if a file is damaged or has the wrong format or size;
-    /// [`ErrorKind::Io`].
-    pub fn open(folder: impl AsRef<Path>) -> Result<MacroxuePack> {
-        open(folder.as_ref()).map(MacroxuePack)
-    }
-
-    /// Returns the number of runs. Each id that occurs in rows only counts as a run.
-    #[must_use]
-    pub fn num_runs(&self) -> usize {
-        self.0.num_runs()
-    }
-
-    /// Returns the id of a run; `None` past the last run of `metadata.db`.
-    #[must_use]
-    pub fn id(&self, index: usize) -> Option<u64> {
-        self.0.facts(index).id
-    }
-
-    /// Decodes a run. Runs are in the order of their rows. A run has raw values and details, and no final board.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Decode`] with the run, and with the step and the offset in the file if a row holds no valid step.
-    /// It is also returned if rows are missing, out of order, or belong to no run. [`ErrorKind::IndexOutOfBounds`].
-    pub fn decode(&self, index: usize) -> Result<Run> {
-        match self.0.read(index)? {
-            SourceRun::Run(run) => Ok(run),
-            SourceRun::File(bytes) => Ok(decode_run(&bytes)?.0),
-        }
-    }
-}
-
-/// A pack with rows of one layout.
-#[derive(Debug)]
-struct PackOfRows<R> {
+pub struct MacroxuePack {
     folder: PathBuf,
-    steps: RowShards<R>,
+    steps: RowShards,
     index: RowIndex,
     /// The runs in the order of their rows.
     runs: Vec<SessionRun>,
@@ -72,31 +30,46 @@ struct PackOfRows<R> {
     types: ValuationTypes,
 }
 
-/// Opens a pack by its folder. The first file of rows determines whether rows are aligned.
-pub(in crate::format) fn open(folder: &Path) -> Result<Box<dyn RunSource>> {
-    let files = files_in(folder)?;
-    let Some(path) = files.first() else { return Ok(Box::new(PackOfRows::<PackedRow>::open(folder, files)?)) };
-    let header = NpyHeader::parse(&FileBytes::map(path)?).map_err(|error| error.of_header().with_path(path))?;
-    Ok(match is_aligned(&header) {
-        true => Box::new(PackOfRows::<AlignedRow>::open(folder, files)?),
-        false => Box::new(PackOfRows::<PackedRow>::open(folder, files)?),
-    })
-}
-
-impl<R: PackRow> PackOfRows<R> {
-    fn open(folder: &Path, files: Vec<PathBuf>) -> Result<PackOfRows<R>> {
+impl MacroxuePack {
+    /// Opens a pack by its folder.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Header`] if a shard is missing, or if a file is damaged or has the wrong format or size;
+    /// [`ErrorKind::Io`].
+    pub fn open(folder: impl AsRef<Path>) -> Result<MacroxuePack> {
+        let folder = folder.as_ref().to_owned();
         let database = Database::open(&folder.join(METADATA))?;
         let mut runs = read_runs(&database)?;
         database.finish_reading()?;
-        let types = ValuationTypes::read(folder)?;
-        let steps = RowShards::<R>::open(files)?;
-        let index = RowIndex::new(&steps);
-        let strays = strays(&index, &runs);
+        let types = ValuationTypes::read(&folder)?;
+        let steps = RowShards::open(files_in(&folder)?, &layouts())?;
+        let index = RowIndex::new::<Head>(&steps);
+        // The runs are in the order of their ids.
+        let has_run = |id: u64| runs.binary_search_by_key(&(id as i64), |record| record.id).is_ok();
+        let without = index.iter().filter(|own| !has_run(own.run_id));
+        let strays = without.map(|own| (own.run_id, own.first().unwrap_or_default())).collect();
         runs.sort_by_key(|run| (index.rows_of(run.id as u64).and_then(|own| own.first()).unwrap_or(u64::MAX), run.id));
-        Ok(PackOfRows { folder: folder.to_owned(), steps, index, runs, strays, types })
+        Ok(MacroxuePack { folder, steps, index, runs, strays, types })
     }
 
-    fn decode(&self, index: usize) -> Result<Run> {
+    /// Returns the number of runs. Each id that occurs in rows only counts as a run.
+    #[must_use]
+    pub fn num_runs(&self) -> usize {
+        self.runs.len() + self.strays.len()
+    }
+
+    /// Returns the id of a run; `None` past the last run of `metadata.db`.
+    #[must_use]
+    pub fn id(&self, index: usize) -> Option<u64> {
+        self.runs.get(index).map(|run| run.id as u64)
+    }
+
+    /// Decodes a run. Runs are in the order of their rows. A run has raw values and details, and no final board.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Decode`] with the run, and with the step and the offset in the file if a row holds no valid step.
+    /// It is also returned if rows are missing, out of order, or belong to no run. [`ErrorKind::IndexOutOfBounds`].
+    pub fn decode(&self, index: usize) -> Result<Run> {
         let Some(record) = self.runs.get(index) else {
             let stray = index.checked_sub(self.runs.len()).and_then(|index| self.strays.get(index));
             let Some(&(run_id, first)) = stray else {
@@ -111,8 +84,8 @@ impl<R: PackRow> PackOfRows<R> {
             let location = Location { run: Some(index as u64), path, ..Location::default() };
             Err(ErrorKind::Decode { location, what, expected, found }.into())
         };
-        if let Some((what, expected, found)) = record.problem() {
-            return refuse(what, expected.into(), found);
+        if let Some(InvalidValue { what, expected, found }) = record.problem.as_deref() {
+            return refuse(what, (*expected).to_owned(), found.clone());
         }
         let Some(num_steps) = record.num_steps else {
             return refuse("runs.steps", "an INTEGER in 0..=4294967295".into(), "NULL".into());
@@ -145,19 +118,21 @@ impl<R: PackRow> PackOfRows<R> {
             return Err(in_run(Error::decode(0, "rows of the run", expected, own.num_rows)));
         }
         let rows = self.steps.rows(first..first.saturating_add(own.num_rows)).unwrap_or_default();
+        let stride = self.steps.stride();
         let details = self.details(&rows).map_err(in_run)?;
-        Ok(rebuild(&rows, meta, None).map_err(in_run)?.with_details(details))
+        let run = rebuild(rows.chunks_exact(stride).map(to_step), stride, meta).map_err(in_run)?;
+        Ok(run.with_details(details))
     }
 
     /// Returns the details in the rows of a run.
-    fn details(&self, rows: &[R]) -> Result<StepDetails> {
+    fn details(&self, rows: &[u8]) -> Result<StepDetails> {
         let names = self.types.names();
-        let has_evals = rows.iter().any(|row| row.head().board_eval != 0);
+        let heads = || rows.chunks_exact(self.steps.stride()).map(|row| *part_of::<Head>(row, 0));
+        let has_evals = heads().any(|head| head.board_eval != 0);
         let mut details = StepDetails::default();
-        for (place, row) in rows.iter().enumerate() {
-            let Head { valuation_type: id, board_eval, .. } = row.head();
+        for (place, Head { valuation_type: id, board_eval, .. }) in heads().enumerate() {
             let Some(name) = names[usize::from(id)] else {
-                let offset = place * size_of::<R>() + std::mem::offset_of!(Head, valuation_type);
+                let offset = place * self.steps.stride() + std::mem::offset_of!(Head, valuation_type);
                 let location =
                     Location { offset: Some(offset as u64), step: Some(place as u64), ..Location::default() };
                 let (expected, found) = ("an id in valuation_types.json".to_owned(), id.to_string());
@@ -170,17 +145,9 @@ impl<R: PackRow> PackOfRows<R> {
     }
 }
 
-/// Returns the run ids that occur in rows but not among the runs, each with its first row. The runs must be in the
-/// order of their ids.
-pub(super) fn strays(index: &RowIndex, runs: &[SessionRun]) -> Vec<(u64, u64)> {
-    let has_run = |id: u64| runs.binary_search_by_key(&(id as i64), |record| record.id).is_ok();
-    let without = index.iter().filter(|own| !has_run(own.run_id));
-    without.map(|own| (own.run_id, own.first().unwrap_or_default())).collect()
-}
-
-impl<R: PackRow> RunSource for PackOfRows<R> {
+impl RunSource for MacroxuePack {
     fn num_runs(&self) -> usize {
-        self.runs.len() + self.strays.len()
+        self.num_runs()
     }
 
     fn offset(&self, index: usize) -> u64 {
@@ -190,7 +157,7 @@ impl<R: PackRow> RunSource for PackOfRows<R> {
 
     fn num_bytes(&self, index: usize) -> u64 {
         let own = self.runs.get(index).and_then(|run| self.index.rows_of(run.id as u64));
-        own.map_or(0, |own| own.num_rows * size_of::<R>() as u64)
+        own.map_or(0, |own| own.num_rows * self.steps.stride() as u64)
     }
 
     fn facts(&self, index: usize) -> SourceFacts {

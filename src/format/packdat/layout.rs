@@ -2,7 +2,7 @@
 
 use crate::board::{Board, Move};
 use crate::error::{Error, Result};
-use crate::format::rows::{StepRow, has_branches, known_move, stored_id};
+use crate::format::rows::{has_branches, known_move};
 use crate::run::{Branches, RunStep};
 use std::mem::offset_of;
 
@@ -53,10 +53,9 @@ fn quantised(value: f32) -> u16 {
     (value * f32::from(ONE) + 0.5) as u16
 }
 
-impl StepRow for PackDatRow {
+impl PackDatRow {
     #[inline]
-    fn from_step(run_id: u64, step: &RunStep) -> Result<PackDatRow> {
-        let run_id = stored_id(run_id)?;
+    pub(super) fn from_step(run_id: u32, step: &RunStep) -> Result<PackDatRow> {
         let chosen = known_move(step)?;
         let (mut ev_q, mut ev_mask) = ([0; 4], 0);
         if let Some(Branches { values, legal }) = step.branches {
@@ -73,7 +72,7 @@ impl StepRow for PackDatRow {
     }
 
     #[inline]
-    fn to_step(&self) -> Result<RunStep> {
+    pub(super) fn to_step(&self) -> Result<RunStep> {
         let Some(chosen) = Move::from_index(self.chosen) else {
             return Err(Error::decode(offset_of!(PackDatRow, chosen) as u64, "move", "0..=3", self.chosen));
         };

@@ -100,45 +100,29 @@ impl PackDat {
         let meta = entry.meta().map_err(in_entry)?;
         let (first, rows) = self.rows(index, &entry).map_err(in_entry)?;
         check_rows(rows, index)
-            .and_then(|()| rebuild(rows, meta, None))
+            .and_then(|()| rebuild(rows.iter().map(PackDatRow::to_step), ROW_LEN, meta))
             .map_err(|error| self.located(error.in_run(index as u64, row_offset(first))))
     }
 
     /// Locates the runs and checks the size of the file. Does not verify the checksum.
-    pub(super) fn parse(bytes: FileBytes) -> Result<PackDat> {
-        let mut pack = PackDat { path: None, bytes, num_steps: 0, metas: Vec::new() };
-        (pack.num_steps, pack.metas) = geometry(&pack.bytes).map_err(Error::of_header)?;
-        Ok(pack)
-    }
-
-    /// Returns the header, the rows, the runs' metadata and the stored checksum.
-    pub(super) fn parts(&self) -> (&[u8], &[u8], &[u8], u32) {
-        let (header, rest) = self.bytes.split_at_checked(HEADER_LEN).unwrap_or_default();
-        let rows_len = self.num_steps as usize * ROW_LEN;
-        let (rows, rest) = rest.split_at_checked(rows_len).unwrap_or_default();
-        let (runs, crc) = rest.split_last_chunk::<CRC_LEN>().unwrap_or((&[], &[0; CRC_LEN]));
-        (header, rows, runs, u32::from_le_bytes(*crc))
-    }
-
-    /// Compares the stored checksum with the computed one.
-    pub(super) fn compare_crc(&self, found: u32) -> Result<()> {
-        let (.., expected) = self.parts();
-        if found == expected {
-            return Ok(());
-        }
-        let offset = Some((self.bytes.len() - CRC_LEN) as u64);
-        let location = Location { offset, path: self.path.clone(), ..Location::default() };
-        Err(ErrorKind::Checksum { location, what: "the file", expected, found }.into())
+    fn parse(bytes: FileBytes) -> Result<PackDat> {
+        let (num_steps, metas) = geometry(&bytes).map_err(Error::of_header)?;
+        Ok(PackDat { path: None, bytes, num_steps, metas })
     }
 
     fn check_crc(&self, cancel: &CancellationToken) -> Result<()> {
-        let covered = self.bytes.get(..self.bytes.len() - CRC_LEN).unwrap_or_default();
-        let mut crc = 0;
+        let (covered, stored) = self.bytes.split_last_chunk::<CRC_LEN>().unwrap_or((&[], &[0; CRC_LEN]));
+        let mut found = 0;
         for chunk in covered.chunks(CHUNK_LEN) {
             cancel.check()?;
-            crc = crc32c::crc32c_append(crc, chunk);
+            found = crc32c::crc32c_append(found, chunk);
         }
-        self.compare_crc(crc)
+        let expected = u32::from_le_bytes(*stored);
+        if found == expected {
+            return Ok(());
+        }
+        let location = Location { offset: Some(covered.len() as u64), path: self.path.clone(), ..Location::default() };
+        Err(ErrorKind::Checksum { location, what: "the file", expected, found }.into())
     }
 
     fn start(&self, index: usize) -> Result<u64> {
@@ -154,7 +138,7 @@ impl PackDat {
     /// Returns the rows of a run with the number of the first one, or an error if the file lacks some.
     fn rows(&self, index: usize, entry: &PackDatRun<'_>) -> Result<(usize, &[PackDatRow])> {
         let (first, len) = (entry.first_step as usize, entry.num_steps as usize);
-        let (_, rows, ..) = self.parts();
+        let rows = self.bytes.get(HEADER_LEN..HEADER_LEN + self.num_steps as usize * ROW_LEN).unwrap_or_default();
         let rows: &[PackDatRow] = bytemuck::cast_slice(rows);
         let at = |first: usize| Some((first, rows.get(first..)?.get(..len)?));
         let is_step_0 = |row: &PackDatRow| row.run_id as usize == index && row.index_in_run == 0;

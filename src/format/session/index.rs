@@ -8,7 +8,7 @@
 mod tests;
 
 use super::row::OfRun;
-use crate::format::shards::RowShards;
+use crate::format::shards::{RowShards, part_of};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -39,27 +39,24 @@ pub(in crate::format) struct RowsOfRun<'a> {
 }
 
 impl RowIndex {
-    /// Scans all rows.
-    pub(in crate::format) fn new<R: OfRun>(steps: &RowShards<R>) -> RowIndex {
+    /// Scans all rows, which begin with an `R`.
+    pub(in crate::format) fn new<R: OfRun>(steps: &RowShards) -> RowIndex {
         let (mut spans, mut runs) = (Vec::new(), HashMap::new());
-        let (mut first, mut last) = (0, None);
-        for rows in steps.slices() {
-            for span in rows.chunk_by(|a, b| a.run_id() == b.run_id()) {
-                let (run_id, len) = (span.first().map_or(0, OfRun::run_id), span.len() as u64);
+        let rows = (0..).zip(steps.iter().map(|row| part_of::<R>(row, 0).run_id()));
+        let (mut len, mut rows) = (0, rows.peekable());
+        while let Some((number, run_id)) = rows.next() {
+            len += 1;
+            if rows.peek().is_none_or(|&(_, next)| next != run_id) {
                 let run = runs.entry(run_id).or_insert(IndexedRun { run_id, num_rows: 0, end: 0 });
                 run.num_rows += len;
-                // A span may continue in the next shard.
-                if last != Some(run_id) {
-                    run.end += 1;
-                    spans.push(first);
-                    last = Some(run_id);
-                }
-                first += len;
+                run.end += 1;
+                spans.push(number + 1 - len);
+                len = 0;
             }
         }
         let mut index = RowIndex { runs: runs.into_values().collect(), spans };
         index.runs.sort_unstable_by_key(|run| run.run_id);
-        index.group_spans(steps);
+        index.group_spans::<R>(steps);
         index
     }
 
@@ -81,7 +78,7 @@ impl RowIndex {
 
     /// Changes the order of spans from rows to runs. Each `end` holds the number of the run's spans before, and their
     /// end afterwards.
-    fn group_spans<R: OfRun>(&mut self, steps: &RowShards<R>) {
+    fn group_spans<R: OfRun>(&mut self, steps: &RowShards) {
         let mut next = 0;
         for run in &mut self.runs {
             (run.end, next) = (next, next + run.end);
@@ -89,7 +86,7 @@ impl RowIndex {
         let places: HashMap<u64, usize> = self.runs.iter().zip(0..).map(|(run, place)| (run.run_id, place)).collect();
         let mut grouped = vec![0; self.spans.len()];
         for &first in &self.spans {
-            let place = steps.row(first).and_then(|row| places.get(&row.run_id()));
+            let place = steps.row(first).and_then(|row| places.get(&part_of::<R>(row, 0).run_id()));
             let Some(run) = place.and_then(|&place| self.runs.get_mut(place)) else { continue };
             if let Some(slot) = grouped.get_mut(run.end) {
                 *slot = first;
@@ -111,24 +108,25 @@ impl<'a> RowsOfRun<'a> {
         self.spans
     }
 
-    /// Returns the rows in the order of steps, and the number of each row in the session. Copies them unless they are
-    /// consecutive, in this order, and in one shard.
-    pub(in crate::format) fn read<'r, R: OfRun>(self, steps: &'r RowShards<R>) -> (Cow<'r, [R]>, RowNumbers) {
+    /// Returns the bytes of the rows in the order of steps, and the number of each row in the session. Copies them
+    /// unless they are consecutive, in this order, and in one shard.
+    pub(in crate::format) fn read<'r, R: OfRun>(self, steps: &'r RowShards) -> (Cow<'r, [u8]>, RowNumbers) {
+        let step_of = |row: &[u8]| part_of::<R>(row, 0).step_idx();
         if let &[first] = self.spans {
             // The span was found among the rows, so it is in range.
             let rows = steps.rows(first..first.saturating_add(self.num_rows)).unwrap_or_default();
-            if rows.is_sorted_by_key(OfRun::step_idx) {
+            if rows.chunks_exact(steps.stride()).is_sorted_by_key(step_of) {
                 return (rows, RowNumbers::From(first));
             }
         }
-        let mut rows: Vec<(u64, R)> = Vec::with_capacity(self.num_rows as usize);
+        let mut rows: Vec<(u64, &[u8])> = Vec::with_capacity(self.num_rows as usize);
         for &first in self.spans {
-            let own = (first..).map_while(|number| steps.row(number).map(|row| (number, *row)));
-            rows.extend(own.take_while(|(_, row)| row.run_id() == self.run_id));
+            let own = (first..).map_while(|number| steps.row(number).map(|row| (number, row)));
+            rows.extend(own.take_while(|(_, row)| part_of::<R>(row, 0).run_id() == self.run_id));
         }
-        rows.sort_by_key(|(_, row)| row.step_idx());
-        let (numbers, rows): (Vec<u64>, Vec<R>) = rows.into_iter().unzip();
-        (Cow::Owned(rows), RowNumbers::Listed(numbers))
+        rows.sort_by_key(|(_, row)| step_of(row));
+        let (numbers, rows): (Vec<u64>, Vec<&[u8]>) = rows.into_iter().unzip();
+        (Cow::Owned(rows.concat()), RowNumbers::Listed(numbers))
     }
 }
 

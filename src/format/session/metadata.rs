@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::format::shards::header_error;
-use crate::format::sqlite::{Database, Found, text};
+use crate::format::sqlite::{Database, InvalidValue, Values, integer, nullable, shown, text};
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
 use serde_json::Value;
@@ -25,25 +25,15 @@ pub(in crate::format) fn stored_seed(seed: Option<u64>) -> Result<i64> {
 }
 
 /// The metadata of a run in `metadata.db`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct SessionRun {
     pub(crate) id: i64,
     pub(crate) seed: Option<u64>,
     pub(crate) max_score: u64,
     pub(crate) num_steps: Option<u32>,
     pub(crate) highest_tile: u32,
-    /// The first column with an invalid value; 0 = all columns are valid.
-    pub(in crate::format) bad: u8,
-    /// The type of that value. Its number is in `max_score`.
-    found: Found,
-}
-
-impl SessionRun {
-    /// Returns the invalid column, its valid values and the value found; `None` if all columns are valid.
-    pub(in crate::format) fn problem(&self) -> Option<(&'static str, &'static str, String)> {
-        let (what, expected) = EXPECTED.get(usize::from(self.bad)).copied().filter(|_| self.bad != 0)?;
-        Some((what, expected, Found::shown((self.found, self.max_score))))
-    }
+    /// The first invalid value. The fields are then defaults.
+    pub(in crate::format) problem: Option<Box<InvalidValue>>,
 }
 
 const COLUMNS: [&str; 5] = ["id", "seed", "steps", "max_score", "highest_tile"];
@@ -70,9 +60,11 @@ pub(in crate::format) fn runs_in(path: &Path) -> Result<Vec<SessionRun>> {
     let database = Database::open(path)?;
     let runs = read_runs(&database)?;
     database.finish_reading()?;
-    match runs.iter().find_map(|run| Some((run.id, run.problem()?))) {
+    match runs.iter().find_map(|run| Some((run.id, run.problem.as_deref()?))) {
         None => Ok(runs),
-        Some((id, (what, expected, found))) => Err(header_error(what, expected, format!("{found} in run {id}"), path)),
+        Some((id, InvalidValue { what, expected, found })) => {
+            Err(header_error(what, *expected, format!("{found} in run {id}"), path))
+        }
     }
 }
 
@@ -81,25 +73,17 @@ pub(in crate::format) fn read_runs(database: &Database) -> Result<Vec<SessionRun
     // `quick_check` has visited every row, so this count can be trusted.
     let mut runs = Vec::with_capacity(database.num_rows("runs")?);
     database.each(SELECT, [], |row| {
-        let (mut bad, mut invalid) = (0, (Found::Null, 0));
-        let mut integer = |column: u8, least: i64, most: i64| match row.get_ref(usize::from(column)) {
-            Ok(ValueRef::Integer(value)) if (least..=most).contains(&value) => Some(value),
-            Ok(ValueRef::Null) => None,
-            other => {
-                if bad == 0 {
-                    (bad, invalid) = (column, Found::of(&other.unwrap_or(ValueRef::Null)));
-                }
-                None
-            }
+        let mut values = Values::of(row);
+        let mut get = |column: usize, least: i64, most: i64| {
+            let valid = |value| nullable(value, |value| integer(value, least..=most));
+            values.get(column, EXPECTED[column], valid)
         };
-        let id = integer(0, i64::MIN, i64::MAX).unwrap_or(0);
-        let seed = integer(1, i64::MIN, i64::MAX).filter(|&seed| seed != UNKNOWN_SEED).map(|seed| seed as u64);
-        let num_steps = integer(2, 0, i64::from(u32::MAX)).map(|steps| steps as u32);
-        let max_score = integer(3, 0, i64::MAX).unwrap_or(0) as u64;
-        let highest_tile = integer(4, 0, i64::from(u32::MAX)).unwrap_or(0) as u32;
-        let (found, number) = invalid;
-        let max_score = if bad == 0 { max_score } else { number };
-        runs.push(SessionRun { id, seed, max_score, num_steps, highest_tile, bad, found });
+        let id = get(0, i64::MIN, i64::MAX).unwrap_or(0);
+        let seed = get(1, i64::MIN, i64::MAX).filter(|&seed| seed != UNKNOWN_SEED).map(|seed| seed as u64);
+        let num_steps = get(2, 0, i64::from(u32::MAX)).map(|steps| steps as u32);
+        let max_score = get(3, 0, i64::MAX).unwrap_or(0) as u64;
+        let highest_tile = get(4, 0, i64::from(u32::MAX)).unwrap_or(0) as u32;
+        runs.push(SessionRun { id, seed, max_score, num_steps, highest_tile, problem: values.finish() });
         Ok(())
     })?;
     Ok(runs)
@@ -112,7 +96,7 @@ fn in_utf8(row: &Row<'_>, column: usize) -> String {
             Err(error) => format!("a TEXT with other bytes from byte {} on", error.valid_up_to()),
             Ok(_) => "a TEXT".into(),
         },
-        other => Found::shown(Found::of(&other.unwrap_or(ValueRef::Null))),
+        other => shown(other.unwrap_or(ValueRef::Null)),
     }
 }
 

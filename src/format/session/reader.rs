@@ -2,15 +2,13 @@
 
 use super::index::{RowIndex, RowsOfRun};
 use super::metadata::{SessionRun, read_entries, read_runs};
-use super::row::{ActionRow, BoardRow, OfRun};
+use super::row::{BoardRow, fields, has_action, to_step};
 use crate::board::Move;
 use crate::error::{Error, ErrorKind, Location, Result};
-use crate::format::mapped::FileBytes;
-use crate::format::npy::NpyHeader;
 use crate::format::rows::rebuild;
 use crate::format::shards::{METADATA, RowShards, files_in};
 use crate::format::source::{RunSource, SourceFacts, SourceRun};
-use crate::format::sqlite::Database;
+use crate::format::sqlite::{Database, InvalidValue};
 use crate::publish::parent;
 use crate::run::{Run, RunMeta, after_states};
 use serde_json::Value;
@@ -25,19 +23,13 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Session {
     folder: PathBuf,
-    steps: Steps,
+    steps: RowShards,
     index: RowIndex,
     runs: Vec<SessionRun>,
     entries: Vec<(String, Value)>,
     engine: Option<String>,
     /// The recorder's `sample_rate`; `None` = unknown.
     sample_rate: Option<u32>,
-}
-
-#[derive(Debug)]
-enum Steps {
-    Boards(RowShards<BoardRow>),
-    WithAction(RowShards<ActionRow>),
 }
 
 impl Session {
@@ -56,11 +48,8 @@ impl Session {
         let engine = entry("model").and_then(|model| model.get("tag")?.as_str()).map(str::to_owned);
         let rate = entry("sample_rate").and_then(Value::as_u64);
         let sample_rate = rate.and_then(|rate| u32::try_from(rate).ok()).filter(|&rate| rate > 0);
-        let steps = Steps::open(files_in(&folder)?)?;
-        let index = match &steps {
-            Steps::Boards(rows) => RowIndex::new(rows),
-            Steps::WithAction(rows) => RowIndex::new(rows),
-        };
+        let steps = RowShards::open(files_in(&folder)?, &[fields(false), fields(true)])?;
+        let index = RowIndex::new::<BoardRow>(&steps);
         Ok(Session { folder, steps, index, runs, entries, engine, sample_rate })
     }
 
@@ -86,10 +75,7 @@ impl Session {
     /// Returns the number of rows, including rows that belong to no run.
     #[must_use]
     pub fn num_steps(&self) -> u64 {
-        match &self.steps {
-            Steps::Boards(rows) => rows.num_rows(),
-            Steps::WithAction(rows) => rows.num_rows(),
-        }
+        self.steps.num_rows()
     }
 
     /// Returns the number of rows of a run; 0 past the last run.
@@ -101,7 +87,7 @@ impl Session {
     /// Returns whether the rows hold the moves.
     #[must_use]
     pub fn has_actions(&self) -> bool {
-        matches!(self.steps, Steps::WithAction(_))
+        has_action(self.steps.stride())
     }
 
     /// Returns the id of a run; `None` past the last run.
@@ -160,12 +146,9 @@ impl Session {
             return refuse("rows of the run", &format!("at most {most}, one more than runs.steps"), len.to_string());
         }
         let meta = self.meta_of(record);
-        let run = match &self.steps {
-            Steps::Boards(rows) => decode(rows, own, meta, index).and_then(|run| derive_moves(&run)),
-            Steps::WithAction(rows) => decode(rows, own, meta, index),
-        }?;
-        let last = run.num_steps().checked_sub(1).and_then(|last| run.step(last));
-        if let (Some(num_steps), Some(last)) = (record.num_steps, last)
+        let run = self.rebuild(own, meta, index)?;
+        let run = if self.has_actions() { run } else { derive_moves(&run)? };
+        if let (Some(num_steps), Some(last)) = (record.num_steps, run.last_step())
             && last.index > num_steps
         {
             return refuse("step index", &format!("at most {num_steps} (runs.steps)"), last.index.to_string());
@@ -173,8 +156,7 @@ impl Session {
         let Some(num_steps) = record.num_steps else { return Ok(run) };
         match self.sample_rate {
             Some(rate) => {
-                let mut indices =
-                    (0..run.num_steps()).filter_map(|place| run.step(place)).zip((0..).step_by(rate as usize));
+                let mut indices = run.steps().zip((0..).step_by(rate as usize));
                 if let Some((step, expected)) = indices.find(|(step, index)| u64::from(step.index) != *index) {
                     let expected = format!("{expected} with sample_rate {rate}");
                     return refuse("step index", &expected, step.index.to_string());
@@ -193,6 +175,14 @@ impl Session {
         Ok(run)
     }
 
+    fn rebuild(&self, own: Option<RowsOfRun<'_>>, meta: RunMeta, index: usize) -> Result<Run> {
+        let Some(own) = own else { return Run::builder(0).finish(meta, None) };
+        let (rows, numbers) = own.read::<BoardRow>(&self.steps);
+        let stride = self.steps.stride();
+        rebuild(rows.chunks_exact(stride).map(to_step), stride, meta)
+            .map_err(|error| self.steps.in_run(error, index as u64, |place| numbers.get(place)))
+    }
+
     fn meta_of(&self, record: &SessionRun) -> RunMeta {
         RunMeta {
             max_score: record.max_score,
@@ -207,8 +197,8 @@ impl Session {
         let Some(record) = self.runs.get(index) else {
             return Err(ErrorKind::IndexOutOfBounds { index: index as i128, len: self.runs.len() as u64 }.into());
         };
-        if let Some((what, expected, found)) = record.problem() {
-            return Err(self.damaged(index, what, expected, found));
+        if let Some(InvalidValue { what, expected, found }) = record.problem.as_deref() {
+            return Err(self.damaged(index, what, expected, found.clone()));
         }
         Ok(record)
     }
@@ -232,16 +222,11 @@ impl RunSource for Session {
 
     fn offset(&self, index: usize) -> u64 {
         let first = self.rows_of(index).and_then(RowsOfRun::first);
-        let place = first.and_then(|first| match &self.steps {
-            Steps::Boards(rows) => rows.place(first),
-            Steps::WithAction(rows) => rows.place(first),
-        });
-        place.map_or(0, |(_, offset)| offset)
+        first.and_then(|first| self.steps.place(first)).map_or(0, |(_, offset)| offset)
     }
 
     fn num_bytes(&self, index: usize) -> u64 {
-        let stride = if self.has_actions() { size_of::<ActionRow>() } else { size_of::<BoardRow>() } as u64;
-        self.num_rows_of(index) * stride
+        self.num_rows_of(index) * self.steps.stride() as u64
     }
 
     fn facts(&self, index: usize) -> SourceFacts {
@@ -261,42 +246,16 @@ impl RunSource for Session {
     }
 }
 
-impl Steps {
-    /// Opens the row files. The first file determines whether rows hold actions.
-    fn open(files: Vec<PathBuf>) -> Result<Steps> {
-        let with_action = match files.first() {
-            Some(path) => {
-                let located = |error: Error| error.of_header().with_path(path);
-                let header = NpyHeader::parse(&FileBytes::map(path)?).map_err(located)?;
-                header.fields.iter().any(|field| field.name == "action")
-            }
-            None => false,
-        };
-        Ok(if with_action {
-            Steps::WithAction(RowShards::open(files)?)
-        } else {
-            Steps::Boards(RowShards::open(files)?)
-        })
-    }
-}
-
 /// Returns the name of a folder, also for a path such as `.`.
 pub(in crate::format) fn name_of_folder(folder: &Path) -> String {
     let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned()
 }
 
-fn decode<R: OfRun>(steps: &RowShards<R>, own: Option<RowsOfRun<'_>>, meta: RunMeta, index: usize) -> Result<Run> {
-    let Some(own) = own else { return Run::builder(0).finish(meta, None) };
-    let (rows, numbers) = own.read(steps);
-    rebuild(&rows, meta, None).map_err(|error| steps.in_run(error, index as u64, |place| numbers.get(place)))
-}
-
 /// Returns the run with the moves that the rules determine.
 fn derive_moves(run: &Run) -> Result<Run> {
     let mut steps = Run::builder(run.num_steps());
-    for place in 0..run.num_steps() {
-        let Some(mut step) = run.step(place) else { break };
+    for (place, mut step) in run.steps().enumerate() {
         let next = run.step(place + 1).filter(|next| step.index.checked_add(1) == Some(next.index));
         if let Some(next) = next {
             let leads = |&direction: &Move| {
