@@ -1,7 +1,7 @@
 //! The mapping between the steps of runs and rows.
 
 use crate::board::{Board, Move};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::run::{Branches, Run, RunMeta, RunStep};
 use crate::step::{NO_MOVE, Step};
 
@@ -19,21 +19,14 @@ pub(super) fn rebuild(
             let out_of_order = |_| Error::decode(0, "step index", "an index above the previous one", step.index);
             steps.push_step(step).map_err(out_of_order)
         });
-        pushed.map_err(|error| at_row(error, place, stride))?;
+        pushed.map_err(|error| {
+            error.located(|location| {
+                location.step = Some(place as u64);
+                location.offset = Some(location.offset.unwrap_or_default() + (place * stride) as u64);
+            })
+        })?;
     }
     steps.finish(meta, None)
-}
-
-#[cold]
-fn at_row(error: Error, place: usize, stride: usize) -> Error {
-    match error.into_kind() {
-        ErrorKind::Decode { mut location, what, expected, found } => {
-            location.step = Some(place as u64);
-            location.offset = Some(location.offset.unwrap_or_default() + (place * stride) as u64);
-            ErrorKind::Decode { location, what, expected, found }.into()
-        }
-        other => other.into(),
-    }
 }
 
 /// Returns whether a row with this mask is read as a step with branches. Excludes an empty mask, and a mask of

@@ -213,18 +213,14 @@ impl RowShards {
     /// from the run's first row, and `number` returns the number of the run's n-th row.
     #[cold]
     pub(super) fn in_run(&self, error: Error, run: u64, number: impl FnOnce(u64) -> u64) -> Error {
-        match error.into_kind() {
-            ErrorKind::Decode { mut location, what, expected, found } => {
-                let (offset, stride) = (location.offset.unwrap_or_default(), self.stride as u64);
-                location.run = Some(run);
-                if let Some((path, start)) = self.place(number(offset / stride)) {
-                    location.offset = Some(start + offset % stride);
-                    location.path = Some(path.to_owned());
-                }
-                ErrorKind::Decode { location, what, expected, found }.into()
+        error.located(|location| {
+            let (offset, stride) = (location.offset.unwrap_or_default(), self.stride as u64);
+            location.run = Some(run);
+            if let Some((path, start)) = self.place(number(offset / stride)) {
+                location.offset = Some(start + offset % stride);
+                location.path = Some(path.to_owned());
             }
-            other => other.into(),
-        }
+        })
     }
 }
 

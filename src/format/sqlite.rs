@@ -121,10 +121,6 @@ impl Database {
         Ok(database)
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
     pub(super) fn execute(&self, sql: &str) -> Result<()> {
         self.connection.execute_batch(sql).map_err(|error| refused(&self.path, &error))
     }

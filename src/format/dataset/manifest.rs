@@ -1,7 +1,7 @@
 //! `manifest.json`: the size of a dataset and the checksums of its files.
 
 use crate::clock;
-use crate::error::{Error, ErrorKind, Location, Result};
+use crate::error::{Error, Result};
 use crate::format::mapped::open_file;
 use crate::format::shards::header_error;
 use crate::publish::Staged;
@@ -71,22 +71,12 @@ impl Manifest {
     pub(super) fn check(&self, num_rows: u64, covered: u64, num_runs: usize, folder: &Path) -> Result<()> {
         let path = folder.join(NAME);
         if self.num_steps != num_rows && self.num_steps != covered {
-            let found = self.num_steps.to_string();
-            return Err(header_error(
-                "num_steps of the manifest",
-                format!("{num_rows}, the number of rows"),
-                found,
-                &path,
-            ));
+            let (expected, found) = (format!("{num_rows}, the number of rows"), self.num_steps.to_string());
+            return Err(header_error("num_steps of the manifest", expected, found, &path));
         }
         if self.num_runs != num_runs as u64 {
-            let found = self.num_runs.to_string();
-            return Err(header_error(
-                "num_runs of the manifest",
-                format!("{num_runs}, the number of runs"),
-                found,
-                &path,
-            ));
+            let (expected, found) = (format!("{num_runs}, the number of runs"), self.num_runs.to_string());
+            return Err(header_error("num_runs of the manifest", expected, found, &path));
         }
         Ok(())
     }
@@ -99,9 +89,9 @@ pub(super) fn check_crc(path: &Path, stored: &str, bytes: &[u8]) -> Result<()> {
         return Err(header_error("checksums of the manifest", "eight hexadecimal digits", found, path));
     };
     let found = crc32c::crc32c(bytes);
-    if found != expected {
-        let location = Location { path: Some(path.to_owned()), ..Location::default() };
-        return Err(ErrorKind::Checksum { location, what: "the file", expected, found }.into());
+    if found == expected {
+        return Ok(());
     }
-    Ok(())
+    let error = Error::checksum(0, "the file", expected, found);
+    Err(error.located(|location| location.offset = None).with_path(path))
 }

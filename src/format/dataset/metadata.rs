@@ -1,6 +1,6 @@
 //! The table of runs in `metadata.db`.
 
-use crate::error::{Error, ErrorKind, Location, Result};
+use crate::error::{Error, Result};
 use crate::format::shards::header_error;
 use crate::format::sqlite::{Database, InvalidValue, Values, integer, nullable};
 use crate::run::RunMeta;
@@ -103,7 +103,7 @@ impl Metadata {
     /// Returns the metadata of a run, its first row and the number of its rows.
     pub(super) fn run(&self, index: usize) -> Result<(RunMeta, u64, u64)> {
         let Some(record) = self.0.get(index) else {
-            return Err(ErrorKind::IndexOutOfBounds { index: index as i128, len: self.0.len() as u64 }.into());
+            return Err(Error::no_index(index, self.0.len()));
         };
         if let Some(InvalidValue { what, expected, found }) = record.problem.as_deref() {
             return Err(damaged(index, what, *expected, found.clone()));
@@ -126,8 +126,8 @@ const EXPECTED: [(&str, &str); 8] = [
 
 /// Returns an error about a run's metadata in `metadata.db`.
 pub(super) fn damaged(index: usize, what: &'static str, expected: impl Into<String>, found: String) -> Error {
-    let location = Location { run: Some(index as u64), ..Location::default() };
-    ErrorKind::Decode { location, what, expected: expected.into(), found }.into()
+    Error::decode(0, what, expected, found)
+        .located(|location| (location.run, location.offset) = (Some(index as u64), None))
 }
 
 impl DatasetRun {

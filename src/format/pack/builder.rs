@@ -2,8 +2,7 @@
 
 use super::compression::compress;
 use super::layout::{self, ENTRY_LEN, HEADER_LEN, IndexEntry, MAGIC};
-use super::stats::LengthStats;
-use super::{Compression, RunKind};
+use super::{Compression, PackStats, RunKind};
 use crate::error::{Error, Result};
 use crate::format::mapped::open_file;
 use crate::format::run_file::{MAX_RUN_BYTES, decode_run};
@@ -211,7 +210,7 @@ impl PackBuilder {
         let stats_offset = self.end();
         // Other tools require 0 in a pack without runs.
         let data_end = if self.entries.is_empty() { 0 } else { stats_offset };
-        let stats = LengthStats::of(std::mem::take(&mut self.lengths));
+        let stats = PackStats::of(std::mem::take(&mut self.lengths));
         let mut index = Vec::with_capacity(self.entries.len() * ENTRY_LEN as usize);
         for entry in &self.entries {
             entry.put(&mut index);

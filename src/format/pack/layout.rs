@@ -1,7 +1,7 @@
 //! Parsing and checking of a pack's header, index and footer.
 
 use super::Compression;
-use crate::error::{Error, ErrorKind, Location, Result};
+use crate::error::{Error, Result};
 use crate::format::bytes::ByteReader;
 use crate::format::run_file::RunFormat;
 use crate::names::text_form;
@@ -188,9 +188,8 @@ impl PackLayout {
                 continue;
             }
             let wrong = |at: u64, what, expected: String, found: &dyn fmt::Display| {
-                let location =
-                    Location { run: Some(run), offset: Some(HEADER_LEN + run * ENTRY_LEN + at), ..Location::default() };
-                Err(ErrorKind::Decode { location, what, expected, found: found.to_string() }.into())
+                let error = Error::decode(HEADER_LEN + run * ENTRY_LEN + at, what, expected, found);
+                Err(error.located(|location| location.run = Some(run)))
             };
             if entry.offset < free || entry.offset > data_end {
                 return wrong(0, "offset of the entry", format!("{free}..={data_end}"), &entry.offset);
@@ -233,9 +232,5 @@ pub(super) fn footer(data_end: u64, index_crc: u32, data_crc: u32, stats_offset:
 /// Returns [`ErrorKind::Checksum`] unless the bytes have the expected CRC32C.
 pub(super) fn check_crc(offset: u64, what: &'static str, expected: u32, bytes: &[u8]) -> Result<()> {
     let found = crc32c::crc32c(bytes);
-    if found == expected {
-        return Ok(());
-    }
-    let location = Location { offset: Some(offset), ..Location::default() };
-    Err(ErrorKind::Checksum { location, what, expected, found }.into())
+    if found == expected { Ok(()) } else { Err(Error::checksum(offset, what, expected, found)) }
 }

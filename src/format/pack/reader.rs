@@ -3,7 +3,7 @@
 use super::compression::{decompress, payload_len};
 use super::layout::{ENTRY_LEN, HEADER_LEN, IndexEntry, PackLayout, check_crc};
 use super::{Compression, PackStats, RunKind};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::mapped::FileBytes;
 use crate::format::source::{RunSource, SourceRun};
 use crate::format::{a2run2, a2t1};
@@ -73,8 +73,8 @@ impl PackReader {
     /// index.
     ///
     /// # Errors
-    /// [`ErrorKind::Header`] and [`ErrorKind::Checksum`], with the offset, if header, index or footer is invalid;
-    /// [`ErrorKind::Io`].
+    /// [`ErrorKind::Header`](crate::ErrorKind::Header) and [`ErrorKind::Checksum`](crate::ErrorKind::Checksum), with the offset, if header, index or footer is invalid;
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io).
     pub fn open(path: impl AsRef<Path>) -> Result<PackReader> {
         let path = path.as_ref();
         let bytes = FileBytes::map(path)?;
@@ -130,7 +130,7 @@ impl PackReader {
     /// Returns the format of a run, from the index.
     ///
     /// # Errors
-    /// [`ErrorKind::IndexOutOfBounds`]; [`ErrorKind::Decode`] for a tombstone.
+    /// [`ErrorKind::IndexOutOfBounds`](crate::ErrorKind::IndexOutOfBounds); [`ErrorKind::Decode`](crate::ErrorKind::Decode) for a tombstone.
     pub fn kind(&self, index: usize) -> Result<RunKind> {
         let entry = self.entry(index)?;
         self.kind_of(&entry).map_err(|error| self.about(error, index, &entry))
@@ -139,9 +139,9 @@ impl PackReader {
     /// Returns the bytes of a run file. Copies nothing unless the run is compressed.
     ///
     /// # Errors
-    /// [`ErrorKind::IndexOutOfBounds`]; [`ErrorKind::Checksum`] unless disabled; [`ErrorKind::Decode`] for a
+    /// [`ErrorKind::IndexOutOfBounds`](crate::ErrorKind::IndexOutOfBounds); [`ErrorKind::Checksum`](crate::ErrorKind::Checksum) unless disabled; [`ErrorKind::Decode`](crate::ErrorKind::Decode) for a
     /// tombstone or a damaged frame. A decompressed size above three times the stored length plus 256 KiB is also
-    /// [`ErrorKind::Decode`].
+    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode).
     pub fn get_slice(&self, index: usize) -> Result<RunSlice<'_>> {
         let entry = self.entry(index)?;
         self.slice(&entry).map_err(|error| self.about(error, index, &entry))
@@ -150,7 +150,7 @@ impl PackReader {
     /// Decodes a run of either kind. A run of kind 1 has no branches.
     ///
     /// # Errors
-    /// The errors of [`PackReader::get_slice`]; [`ErrorKind::Decode`] and [`ErrorKind::Checksum`] if it is not a valid
+    /// The errors of [`PackReader::get_slice`]; [`ErrorKind::Decode`](crate::ErrorKind::Decode) and [`ErrorKind::Checksum`](crate::ErrorKind::Checksum) if it is not a valid
     /// run.
     pub fn decode(&self, index: usize) -> Result<Run> {
         let entry = self.entry(index)?;
@@ -198,7 +198,7 @@ impl PackReader {
         let at = (HEADER_LEN as usize).saturating_add((ENTRY_LEN as usize).saturating_mul(index));
         match self.bytes().get(at..).and_then(|rest| rest.first_chunk()) {
             Some(bytes) if index < self.len() => Ok(IndexEntry::from_bytes(bytes)),
-            _ => Err(ErrorKind::IndexOutOfBounds { index: index as i128, len: self.len() as u64 }.into()),
+            _ => Err(Error::no_index(index, self.len())),
         }
     }
 
@@ -278,7 +278,7 @@ impl RunSlice<'_> {
     /// Decodes the run. Offsets in errors count from the first byte of the run file.
     ///
     /// # Errors
-    /// [`ErrorKind::Decode`] and [`ErrorKind::Checksum`].
+    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) and [`ErrorKind::Checksum`](crate::ErrorKind::Checksum).
     pub fn decode(&self) -> Result<Run> {
         match self.kind {
             RunKind::V1 => a2t1::decode(&self.bytes),
@@ -328,21 +328,7 @@ impl fmt::Debug for PackReader {
 
 /// Adds run and offset to an error about an entry's bytes.
 fn located(error: Error, index: usize, entry: &IndexEntry) -> Error {
-    let error = match error.into_kind() {
-        // An offset in decompressed bytes has no meaning in the pack.
-        ErrorKind::Decode { mut location, what, expected, found } => {
-            if entry.flags != 0 {
-                location.offset = None;
-            }
-            ErrorKind::Decode { location, what, expected, found }.into()
-        }
-        ErrorKind::Checksum { mut location, what, expected, found } => {
-            if entry.flags != 0 {
-                location.offset = None;
-            }
-            ErrorKind::Checksum { location, what, expected, found }.into()
-        }
-        other => Error::from(other),
-    };
+    // An offset in decompressed bytes has no meaning in the pack.
+    let error = if entry.flags == 0 { error } else { error.located(|location| location.offset = None) };
     error.in_run(index as u64, entry.offset)
 }

@@ -2,7 +2,7 @@
 
 use super::layout::{CRC_LEN, HEADER_LEN, MAGIC, MIN_RUN_LEN, PackDatRow, ROW_LEN, VERSION};
 use crate::cancellation::CancellationToken;
-use crate::error::{Error, ErrorKind, Location, Result};
+use crate::error::{Error, Result};
 use crate::format::bytes::ByteReader;
 use crate::format::mapped::FileBytes;
 use crate::format::rows::rebuild;
@@ -41,8 +41,8 @@ impl PackDat {
     /// Opens a file. This reads the whole file to verify its checksum.
     ///
     /// # Errors
-    /// [`ErrorKind::Checksum`] if the checksum does not match; [`ErrorKind::Header`] if the file is not a
-    /// pack.dat or has another size than it declares; [`ErrorKind::Io`].
+    /// [`ErrorKind::Checksum`](crate::ErrorKind::Checksum) if the checksum does not match; [`ErrorKind::Header`](crate::ErrorKind::Header) if the file is not a
+    /// pack.dat or has another size than it declares; [`ErrorKind::Io`](crate::ErrorKind::Io).
     pub fn open(path: impl AsRef<Path>) -> Result<PackDat> {
         PackDat::open_with(path.as_ref(), CancellationToken::never())
     }
@@ -77,22 +77,11 @@ impl PackDat {
         self.num_steps
     }
 
-    /// Returns the metadata of a run without reading its steps.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Decode`] if the metadata is invalid; [`ErrorKind::IndexOutOfBounds`].
-    pub fn meta(&self, index: usize) -> Result<RunMeta> {
-        let start = self.start(index)?;
-        let located = |error: Error| self.located(error.in_run(index as u64, start));
-        let entry = self.entry(start).map_err(located)?;
-        entry.meta().map_err(located)
-    }
-
     /// Decodes a run. The run has no final board, because the file holds none.
     ///
     /// # Errors
-    /// [`ErrorKind::Decode`] with the run, the step and the offset in the file, if rows are missing, belong to
-    /// another run, or hold no valid step; [`ErrorKind::IndexOutOfBounds`].
+    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) with the run, the step and the offset in the file, if rows are missing, belong to
+    /// another run, or hold no valid step; [`ErrorKind::IndexOutOfBounds`](crate::ErrorKind::IndexOutOfBounds).
     pub fn decode(&self, index: usize) -> Result<Run> {
         let start = self.start(index)?;
         let in_entry = |error: Error| self.located(error.in_run(index as u64, start));
@@ -121,13 +110,11 @@ impl PackDat {
         if found == expected {
             return Ok(());
         }
-        let location = Location { offset: Some(covered.len() as u64), path: self.path.clone(), ..Location::default() };
-        Err(ErrorKind::Checksum { location, what: "the file", expected, found }.into())
+        Err(self.located(Error::checksum(covered.len() as u64, "the file", expected, found)))
     }
 
     fn start(&self, index: usize) -> Result<u64> {
-        let out_of_bounds = || ErrorKind::IndexOutOfBounds { index: index as i128, len: self.metas.len() as u64 };
-        self.metas.get(index).copied().ok_or_else(|| out_of_bounds().into())
+        self.metas.get(index).copied().ok_or_else(|| Error::no_index(index, self.metas.len()))
     }
 
     fn entry(&self, start: u64) -> Result<PackDatRun<'_>> {
@@ -277,13 +264,9 @@ fn check_rows(rows: &[PackDatRow], run: usize) -> Result<()> {
         return Ok(());
     };
     let (run_id, index) = rows.get(place).map_or((0, 0), |row| (row.run_id, row.index_in_run));
-    let location = Location {
-        offset: Some((place * ROW_LEN + std::mem::offset_of!(PackDatRow, run_id)) as u64),
-        step: Some(place as u64),
-        ..Location::default()
-    };
     let (expected, found) = (format!("step {place} of run {run}"), format!("step {index} of run {run_id}"));
-    Err(ErrorKind::Decode { location, what: "row", expected, found }.into())
+    let offset = place * ROW_LEN + std::mem::offset_of!(PackDatRow, run_id);
+    Err(Error::decode(offset as u64, "row", expected, found).located(|location| location.step = Some(place as u64)))
 }
 
 fn row_offset(step: usize) -> u64 {

@@ -2,8 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::format::shards::header_error;
-use crate::format::sqlite::{Database, InvalidValue, Values, integer, nullable, shown, text};
-use rusqlite::Row;
+use crate::format::sqlite::{Database, InvalidValue, Values, integer, nullable, text};
 use rusqlite::types::ValueRef;
 use serde_json::Value;
 use std::path::Path;
@@ -38,7 +37,7 @@ pub(crate) struct SessionRun {
 
 const COLUMNS: [&str; 5] = ["id", "seed", "steps", "max_score", "highest_tile"];
 const SELECT: &str = "SELECT id, seed, steps, max_score, highest_tile FROM runs ORDER BY id";
-const SELECT_SESSION: &str = "SELECT meta_key, meta_value FROM session";
+const SELECT_SESSION: &str = "SELECT meta_value FROM session WHERE meta_key = ?1";
 
 /// The name and the valid values of each column.
 const EXPECTED: [(&str, &str); 5] = [
@@ -49,11 +48,8 @@ const EXPECTED: [(&str, &str); 5] = [
     ("runs.highest_tile", "NULL or an INTEGER in 0..=4294967295"),
 ];
 
-/// The maximum size of all entries of a session in bytes.
-const MAX_ENTRIES_LEN: usize = 1 << 18;
-/// The maximum bytes of text that are parsed as JSON. Parsed JSON takes up to a hundred times as much memory; the
-/// rest stays text.
-const MAX_PARSED_LEN: usize = 1 << 16;
+/// The maximum length of a text that is parsed as JSON, in bytes. Parsed JSON takes up to a hundred times as much memory.
+const MAX_JSON_LEN: usize = 1 << 16;
 
 /// Reads the runs of a `metadata.db`. An invalid value is an error.
 pub(in crate::format) fn runs_in(path: &Path) -> Result<Vec<SessionRun>> {
@@ -89,52 +85,18 @@ pub(in crate::format) fn read_runs(database: &Database) -> Result<Vec<SessionRun
     Ok(runs)
 }
 
-/// Describes a value that is not a text in UTF-8, for a message.
-fn in_utf8(row: &Row<'_>, column: usize) -> String {
-    match row.get_ref(column) {
-        Ok(ValueRef::Text(text)) => match std::str::from_utf8(text) {
-            Err(error) => format!("a TEXT with other bytes from byte {} on", error.valid_up_to()),
-            Ok(_) => "a TEXT".into(),
-        },
-        other => shown(other.unwrap_or(ValueRef::Null)),
-    }
-}
-
-/// Reads the metadata entries of a session by key.
-pub(super) fn read_entries(database: &Database) -> Result<Vec<(String, Value)>> {
+/// Reads an entry of the table `session`. Returns `None` if there is none, or if its value is not JSON.
+pub(super) fn read_entry(database: &Database, key: &str) -> Result<Option<Value>> {
     database.check_table("session", &["meta_key", "meta_value"], false)?;
-    let refuse = |expected: String, found: &str| header_error("session", expected, found.into(), database.path());
-    let (mut entries, mut len, mut parsed_len) = (Vec::new(), 0, 0);
-    database.each(SELECT_SESSION, [], |row| {
-        let key = text(row, 0).ok_or_else(|| refuse("UTF-8 keys".into(), &in_utf8(row, 0)))?;
-        let value = match row.get_ref(1) {
-            Ok(ValueRef::Null) => Value::Null,
-            Ok(ValueRef::Integer(value)) => value.into(),
-            Ok(ValueRef::Real(value)) => value.into(),
+    let mut entry = None;
+    database.each(SELECT_SESSION, [key], |row| {
+        entry = match row.get_ref(0) {
+            Ok(ValueRef::Integer(value)) => Some(value.into()),
             _ => {
-                let text = text(row, 1).ok_or_else(|| refuse("UTF-8 values".into(), &in_utf8(row, 1)))?;
-                len += text.len();
-                if len > MAX_ENTRIES_LEN {
-                    Value::Null
-                } else if parsed_len + text.len() > MAX_PARSED_LEN {
-                    Value::String(text.to_owned())
-                } else {
-                    parsed_len += text.len();
-                    json_or_text(text)
-                }
+                text(row, 0).filter(|text| text.len() <= MAX_JSON_LEN).and_then(|text| serde_json::from_str(text).ok())
             }
         };
-        // Counts a fixed overhead per entry.
-        len += key.len() + 32;
-        if len > MAX_ENTRIES_LEN {
-            return Err(refuse(format!("at most {MAX_ENTRIES_LEN} bytes"), "more"));
-        }
-        entries.push((key.to_owned(), value));
         Ok(())
     })?;
-    Ok(entries)
-}
-
-fn json_or_text(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+    Ok(entry)
 }
