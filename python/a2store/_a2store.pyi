@@ -19,9 +19,11 @@ from ._results import (
     JsonlReport,
     ModelInfo,
     PackStats,
+    RecorderStats,
     Rejected,
     RepairReport,
     SavedQuery,
+    SimulateReport,
     SqlFunction,
     VerifyReport,
 )
@@ -58,13 +60,11 @@ __all__ = [
     "QueryRefusedError",
     "Recorder",
     "RecorderLimitError",
-    "RecorderStats",
     "Replay",
     "Report",
     "Run",
     "RunMeta",
     "Shard",
-    "SimulateReport",
     "StateMismatchError",
     "StepTable",
     "UnconfirmedError",
@@ -979,27 +979,6 @@ def simulate(
     SimulateReport(runs=2, num_steps=742, num_bytes=22199)
     """
 
-@final
-class SimulateReport:
-    """A summary of what ``simulate`` wrote.
-
-    >>> report = a2store.simulate("more", runs=2, seed=2, depth=0)
-    >>> report.runs
-    2
-    """
-
-    @property
-    def runs(self) -> int:
-        """The number of files."""
-
-    @property
-    def num_steps(self) -> int:
-        """The number of steps in the files."""
-
-    @property
-    def num_bytes(self) -> int:
-        """The size of the files in bytes."""
-
 # Recording games
 
 @final
@@ -1221,58 +1200,6 @@ class Game:
 
     def __len__(self) -> int:
         """Return the number of pushed steps, including steps that are not kept."""
-
-@final
-class RecorderStats:
-    """The counters of a recorder.
-
-    >>> from a2store import selfplay
-    >>> recorder = selfplay.Recorder("selfplay", tag="v1")
-    >>> game = recorder.begin()
-    >>> game.abandon()
-    >>> recorder.stats()
-    RecorderStats(begun=1, live=0, ended=0, steps=0, durable=0)
-    """
-
-    @property
-    def begun(self) -> int:
-        """The number of games that began."""
-
-    @property
-    def live(self) -> int:
-        """The number of running games. When the recorder is closed, these games are lost."""
-
-    @property
-    def ended(self) -> int:
-        """The number of games that ended and are kept."""
-
-    @property
-    def abandoned(self) -> int:
-        """The number of games that were abandoned, or rejected at their end."""
-
-    @property
-    def steps(self) -> int:
-        """The number of kept steps in ended games."""
-
-    @property
-    def durable(self) -> int:
-        """The number of durable games: the games with an id below this number."""
-
-    @property
-    def rotations(self) -> int:
-        """The number of rotations that wrote games."""
-
-    @property
-    def disk_bytes(self) -> int:
-        """The size of everything written, in bytes."""
-
-    @property
-    def ram_bytes(self) -> int:
-        """The bytes of steps in memory."""
-
-    @property
-    def failure(self) -> str | None:
-        """The error of the last rotation, if it failed; the games stay in memory, and the next rotation writes them."""
 
 # Games played with a policy
 
