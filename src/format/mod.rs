@@ -14,7 +14,6 @@
 //! | `rows` | the mapping between the steps of runs and rows |
 //! | `npy`, `shards`, `row_folder` | NumPy headers, reading and writing of NumPy rows |
 //! | `bytes`, `mapped`, `sqlite`, `staged_folder`, `ordered` | access to bytes, databases and folders; parallel work |
-//! | `samples` | runs for tests |
 //!
 //! A format is detected from the content of a file, never from its name. Invariants: decoding a run file and encoding
 //! its run in the same format returns the same bytes, if one of the field's tools wrote the file. Other formats return
@@ -39,8 +38,6 @@ mod registry;
 mod row_folder;
 mod rows;
 mod run_file;
-#[cfg(test)]
-mod samples;
 mod session;
 mod shards;
 mod source;
@@ -60,7 +57,7 @@ pub(crate) use numpy_folder::is_companion;
 pub(crate) use ordered::fill_window;
 pub use pack::{
     Compression, ExtractReport, JsonlReport, PackBuilder, PackIter, PackOptions, PackReader, PackReport, PackStats,
-    RunKind, RunSlice, ValidateOptions, ValidateReport, pack_folder,
+    RunSlice, ValidateOptions, ValidateReport, pack_folder,
 };
 pub use packdat::{PackDat, PackDatWriter};
 pub use registry::SourceFormat;

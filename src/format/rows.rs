@@ -29,11 +29,41 @@ pub(super) fn rebuild(
     steps.finish(meta, None)
 }
 
-/// Returns whether a row with this mask is read as a step with branches. Excludes an empty mask, and a mask of
-/// only the chosen move if the rules allow another move.
+/// Returns the move of a step, its mask, and the values of its legal moves, as rows without exact values of chosen moves
+/// hold them: with 1 for the chosen move, and with an empty mask for a step without branches.
 #[inline]
-pub(super) fn has_branches(board: Board, chosen: Move, mask: u8) -> bool {
-    mask != 0 && (mask != chosen.bit() || board.legal_moves() & !mask == 0)
+pub(super) fn row_branches(step: &RunStep) -> Result<(Move, u8, [f32; 4])> {
+    let chosen = known_move(step)?;
+    let Branches { mut values, legal } = step.branches.unwrap_or(Branches { values: [0.0; 4], legal: 0 });
+    for direction in Move::ALL {
+        if legal & direction.bit() == 0 {
+            values[direction as usize] = 0.0;
+        } else if direction == chosen {
+            values[direction as usize] = 1.0;
+        }
+    }
+    Ok((chosen, legal, values))
+}
+
+/// Returns the step in such a row. `fields` are the name of the mask, and the offsets of move and mask in the row. A row
+/// has no branches if its mask is empty, or has only the chosen move although the rules allow another one.
+#[inline]
+pub(super) fn row_step(
+    index: u32,
+    board: Board,
+    (chosen, legal): (u8, u8),
+    values: [f32; 4],
+    (mask, move_at, mask_at): (&'static str, usize, usize),
+) -> Result<RunStep> {
+    let Some(chosen) = Move::from_index(chosen) else {
+        return Err(Error::decode(move_at as u64, "move", "0..=3", chosen));
+    };
+    if legal > 15 {
+        return Err(Error::decode(mask_at as u64, mask, "0..=15", legal));
+    }
+    let has_branches = legal != 0 && (legal != chosen.bit() || board.legal_moves() & !legal == 0);
+    let branches = has_branches.then_some(Branches { values, legal });
+    Ok(RunStep { index, board: board.into(), chosen: Some(chosen), branches })
 }
 
 /// Returns a run id as rows store it.

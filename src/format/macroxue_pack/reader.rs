@@ -41,10 +41,10 @@ impl MacroxuePack {
         let types = ValuationTypes::read(folder)?;
         let steps = RowShards::open(files_in(folder)?, &layouts())?;
         let mut runs = IndexedRuns::new::<Head>(folder, steps, runs);
-        let strays = runs.rows_without_run().map(|own| (own.run_id, own.first().unwrap_or_default())).collect();
+        let strays = runs.rows_without_run().map(|own| (own.run_id, own.first())).collect();
         let IndexedRuns { index, runs: records, .. } = &mut runs;
-        let first_row = |id: i64| index.rows_of(id as u64).and_then(|own| own.first()).unwrap_or(u64::MAX);
-        records.sort_by_key(|run| (first_row(run.id), run.id));
+        let first_row = |id: i64| index.rows_of(id as u64).map_or(u64::MAX, |own| own.first());
+        records.sort_by_cached_key(|run| (first_row(run.id), run.id));
         Ok(MacroxuePack { runs, strays, types })
     }
 
@@ -87,12 +87,12 @@ impl MacroxuePack {
             let error = Error::decode(0, "rows of the run", expected, found).with_path(self.runs.folder());
             return Err(error.located(|location| (location.run, location.offset) = (Some(index as u64), None)));
         };
-        let first = own.first().unwrap_or_default();
+        let first = own.first();
         let in_run = |error: Error| steps.in_run(error, index as u64, |place| first.saturating_add(place));
-        if let Some(&again) = own.spans().get(1) {
+        if let Some(again) = own.spans().get(1) {
             let expected = "consecutive rows of each run";
             let error = Error::decode(0, "run_id", expected, format_args!("{} again", own.run_id));
-            return Err(steps.in_run(error, index as u64, |_| again));
+            return Err(steps.in_run(error, index as u64, |_| again.first));
         }
         if own.num_rows != u64::from(num_steps) {
             return Err(in_run(Error::decode(0, "rows of the run", expected, own.num_rows)));

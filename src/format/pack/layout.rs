@@ -4,7 +4,6 @@ use super::Compression;
 use crate::error::{Error, Result};
 use crate::format::bytes::ByteReader;
 use crate::format::run_file::RunFormat;
-use crate::names::text_form;
 use std::fmt;
 
 pub(in crate::format) const MAGIC: [u8; 8] = *b"A2PACK\0\0";
@@ -17,46 +16,6 @@ pub(super) const ENTRY_LEN: u64 = 32;
 pub(super) const FOOTER_LEN: u64 = 32;
 /// The bytes at the start of header and footer that their checksums cover.
 const COVERED_LEN: usize = 24;
-
-/// The format of a run in a pack, as coded in the index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RunKind {
-    /// A2T1, without branches.
-    V1 = 1,
-    /// a2run2.
-    V2 = 2,
-}
-
-impl RunKind {
-    /// Returns `"v1"` or `"v2"`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            RunKind::V1 => "v1",
-            RunKind::V2 => "v2",
-        }
-    }
-
-    /// Returns the format of the run's file.
-    #[must_use]
-    pub const fn format(self) -> RunFormat {
-        match self {
-            RunKind::V1 => RunFormat::A2t1,
-            RunKind::V2 => RunFormat::A2run2,
-        }
-    }
-}
-
-impl From<RunFormat> for RunKind {
-    fn from(format: RunFormat) -> RunKind {
-        match format {
-            RunFormat::A2t1 => RunKind::V1,
-            RunFormat::A2run2 => RunKind::V2,
-        }
-    }
-}
-
-text_form!(RunKind);
 
 /// An entry of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,12 +54,8 @@ impl IndexEntry {
         self.length == 0
     }
 
-    pub(super) fn kind(&self) -> Option<RunKind> {
-        match self.kind {
-            1 => Some(RunKind::V1),
-            2 => Some(RunKind::V2),
-            _ => None,
-        }
+    pub(super) fn format(&self) -> Option<RunFormat> {
+        RunFormat::ALL.into_iter().find(|format| format.version() == self.kind)
     }
 
     pub(super) fn compression(&self) -> Option<Compression> {

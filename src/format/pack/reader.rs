@@ -2,9 +2,10 @@
 
 use super::compression::{decompress, payload_len};
 use super::layout::{ENTRY_LEN, HEADER_LEN, IndexEntry, PackLayout, check_crc};
-use super::{Compression, PackStats, RunKind};
+use super::{Compression, PackStats};
 use crate::error::{Error, Result};
 use crate::format::mapped::FileBytes;
+use crate::format::run_file::RunFormat;
 use crate::format::source::{RunSource, SourceRun};
 use crate::format::{a2run2, a2t1};
 use crate::run::{Run, RunMeta};
@@ -57,7 +58,7 @@ pub struct RunSlice<'a> {
     /// The run file: borrowed from the pack, or decompressed.
     pub bytes: Cow<'a, [u8]>,
     /// The format of the run.
-    pub kind: RunKind,
+    pub format: RunFormat,
     /// The compression in the pack.
     pub compression: Compression,
     /// The offset in the pack in bytes.
@@ -131,9 +132,9 @@ impl PackReader {
     ///
     /// # Errors
     /// [`ErrorKind::IndexOutOfBounds`](crate::ErrorKind::IndexOutOfBounds); [`ErrorKind::Decode`](crate::ErrorKind::Decode) for a tombstone.
-    pub fn kind(&self, index: usize) -> Result<RunKind> {
+    pub fn format(&self, index: usize) -> Result<RunFormat> {
         let entry = self.entry(index)?;
-        self.kind_of(&entry).map_err(|error| self.about(error, index, &entry))
+        self.format_of(&entry).map_err(|error| self.about(error, index, &entry))
     }
 
     /// Returns the bytes of a run file. Copies nothing unless the run is compressed.
@@ -229,9 +230,9 @@ impl PackReader {
         let entry = self.entry(index)?;
         // Verifying the checksum of an uncompressed entry would read all of it.
         let reader = self.clone().with_checksums(self.checksums && entry.flags != 0);
-        let meta = reader.slice(&entry).and_then(|run| match run.kind {
-            RunKind::V1 => a2t1::decode_meta(&run.bytes),
-            RunKind::V2 => a2run2::decode_meta(&run.bytes),
+        let meta = reader.slice(&entry).and_then(|run| match run.format {
+            RunFormat::A2t1 => a2t1::decode_meta(&run.bytes),
+            RunFormat::A2run2 => a2run2::decode_meta(&run.bytes),
         });
         meta.map_err(|error| self.about(error, index, &entry))
     }
@@ -244,15 +245,15 @@ impl PackReader {
         decoded.map_err(|error| self.about(error, index, &entry))
     }
 
-    fn kind_of(&self, entry: &IndexEntry) -> Result<RunKind> {
+    fn format_of(&self, entry: &IndexEntry) -> Result<RunFormat> {
         if entry.is_tombstone() {
             return Err(Error::decode(0, "entry", "a run", "a tombstone"));
         }
-        entry.kind().ok_or_else(|| Error::decode(0, "kind of the run", "1 or 2", entry.kind))
+        entry.format().ok_or_else(|| Error::decode(0, "kind of the run", "1 or 2", entry.kind))
     }
 
     fn slice(&self, entry: &IndexEntry) -> Result<RunSlice<'_>> {
-        let kind = self.kind_of(entry)?;
+        let format = self.format_of(entry)?;
         let stored = self.stored(entry)?;
         let crc32c = (entry.crc32c != 0).then_some(entry.crc32c);
         if let Some(crc32c) = crc32c.filter(|_| self.checksums) {
@@ -265,7 +266,7 @@ impl PackReader {
             Compression::None => Cow::Borrowed(stored),
             _ => Cow::Owned(decompress(compression, stored)?),
         };
-        Ok(RunSlice { bytes, kind, compression, offset: entry.offset, stored_len: entry.length, crc32c })
+        Ok(RunSlice { bytes, format, compression, offset: entry.offset, stored_len: entry.length, crc32c })
     }
 
     /// Adds run, offset and path to an error about an entry's bytes.
@@ -280,9 +281,9 @@ impl RunSlice<'_> {
     /// # Errors
     /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) and [`ErrorKind::Checksum`](crate::ErrorKind::Checksum).
     pub fn decode(&self) -> Result<Run> {
-        match self.kind {
-            RunKind::V1 => a2t1::decode(&self.bytes),
-            RunKind::V2 => a2run2::decode(&self.bytes),
+        match self.format {
+            RunFormat::A2t1 => a2t1::decode(&self.bytes),
+            RunFormat::A2run2 => a2run2::decode(&self.bytes),
         }
     }
 }

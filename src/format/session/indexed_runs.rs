@@ -78,8 +78,7 @@ impl IndexedRuns {
 
     /// Returns the offset of the first row of a run in its file.
     pub(in crate::format) fn offset(&self, index: usize) -> u64 {
-        let first = self.rows_of(index).and_then(RowsOfRun::first);
-        first.and_then(|first| self.steps.place(first)).map_or(0, |(_, offset)| offset)
+        self.rows_of(index).and_then(|own| self.steps.place(own.first())).map_or(0, |(_, offset)| offset)
     }
 
     /// Returns the size of the rows of a run.

@@ -19,8 +19,8 @@ use std::sync::Arc;
 /// A self-play session with memory-mapped rows. Any number of threads may read its runs in any order.
 ///
 /// Opening reads `metadata.db` and scans all rows once to locate each run. Reading a run then reads only its
-/// rows, which may be in any order and in any shard. The index takes 24 bytes per run, and 8 bytes per stretch of
-/// consecutive rows of one run. The files must not be modified while the session is open.
+/// rows, which may be in any order and in any shard. The index takes 24 bytes per stretch of consecutive rows of one
+/// run. The files must not be modified while the session is open.
 #[derive(Debug)]
 pub struct Session {
     runs: IndexedRuns,

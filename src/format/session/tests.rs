@@ -1,9 +1,9 @@
 use super::*;
 use crate::board::{Board, Move};
 use crate::error::ErrorKind;
-use crate::format::samples::game;
 use crate::format::shards::METADATA;
 use crate::format::source::{RunSource, SourceRun};
+use crate::format::tests::samples::game;
 use crate::run::{Run, RunMeta, RunStep};
 use proptest::prelude::*;
 use rusqlite::Connection;
