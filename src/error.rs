@@ -296,16 +296,35 @@ impl Error {
         ErrorKind::Decode { location, what, expected: expected.into(), found: found.to_string() }.into()
     }
 
-    /// Adds the index of the run in its file, and converts an offset in the run to an offset in the file.
+    /// Returns an error about a checksum over bytes that start at an offset.
+    pub(crate) fn checksum(offset: u64, what: &'static str, expected: u32, found: u32) -> Self {
+        let location = Location { offset: Some(offset), ..Location::default() };
+        ErrorKind::Checksum { location, what, expected, found }.into()
+    }
+
+    /// Returns the error for an index that is out of bounds.
+    pub(crate) fn no_index(index: usize, len: usize) -> Self {
+        ErrorKind::IndexOutOfBounds { index: index as i128, len: len as u64 }.into()
+    }
+
+    /// Changes the place in the input, if the error is about some bytes of it.
     #[must_use]
-    pub(crate) fn in_run(mut self, run: u64, start: u64) -> Self {
-        if let ErrorKind::Decode { location, .. } | ErrorKind::Checksum { location, .. } = &mut *self.0
-            && location.run.is_none()
-        {
-            location.run = Some(run);
-            location.offset = Some(location.offset.unwrap_or_default() + start);
+    pub(crate) fn located(mut self, change: impl FnOnce(&mut Location)) -> Self {
+        if let ErrorKind::Decode { location, .. } | ErrorKind::Checksum { location, .. } = &mut *self.0 {
+            change(location);
         }
         self
+    }
+
+    /// Adds the index of the run in its file, and converts an offset in the run to an offset in the file.
+    #[must_use]
+    pub(crate) fn in_run(self, run: u64, start: u64) -> Self {
+        self.located(|location| {
+            if location.run.is_none() {
+                location.run = Some(run);
+                location.offset = Some(location.offset.unwrap_or_default() + start);
+            }
+        })
     }
 
     /// Returns the place in the input, if the error is about an input.

@@ -133,8 +133,8 @@ pub use export::{ExportFormat, ExportOptions, ExportReport, convert};
 pub use format::{
     Compression, Dataset, DatasetWriter, ExtractReport, JsonlOptions, JsonlReport, Macroxue, MacroxuePack,
     MacroxuePackWriter, PackBuilder, PackDat, PackDatWriter, PackIter, PackOptions, PackReader, PackReport, PackStats,
-    RunFormat, RunKind, RunSlice, Session, SessionOptions, SessionWriter, SourceFormat, StepRow, ValidateOptions,
-    ValidateReport, decode_run, encode_run, flatten, pack_folder, read_run, rebuild,
+    RunFormat, RunSlice, Session, SessionOptions, SessionWriter, SourceFormat, ValidateOptions, ValidateReport,
+    decode_run, encode_run, pack_folder, read_run,
 };
 pub use loader::{Batches, Loader, LoaderOptions, LoaderState, Permutation, Sampling, mix};
 pub use progress::{Progress, ProgressBar, Unit};

@@ -201,6 +201,16 @@ impl Run {
         })
     }
 
+    /// Returns all steps.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = RunStep> {
+        (0..self.num_steps()).filter_map(|place| self.step(place))
+    }
+
+    /// Returns the last step, if there is one.
+    pub(crate) fn last_step(&self) -> Option<RunStep> {
+        self.step(self.num_steps().checked_sub(1)?)
+    }
+
     /// Returns the board after the last move, if it is known.
     #[must_use]
     pub fn final_board(&self) -> Option<WideBoard> {
@@ -316,8 +326,7 @@ impl Run {
 
     /// Adds the final board, if it is missing and the last move and the final score determine it.
     pub(crate) fn with_derived_final_board(self) -> Run {
-        let last = self.num_steps().checked_sub(1).and_then(|last| self.step(last));
-        let (Some(last), None, None) = (last, self.final_board, self.step_indices()) else { return self };
+        let (Some(last), None, None) = (self.last_step(), self.final_board, self.step_indices()) else { return self };
         // Some programs compute the score before the last move. Then it equals the score of the last step's board.
         let is_of_last = self.meta.max_score == last.board.score();
         let fits = |board: WideBoard| {

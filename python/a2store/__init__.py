@@ -79,7 +79,6 @@ from ._a2store import (
     Run,
     RunMeta,
     Shard,
-    SimulateReport,
     StateMismatchError,
     StepTable,
     UnconfirmedError,
@@ -113,6 +112,7 @@ from ._results import (
     SavedColumn,
     SavedParameter,
     SavedQuery,
+    SimulateReport,
     SqlFunction,
     VerifyReport,
 )

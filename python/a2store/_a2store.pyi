@@ -19,9 +19,11 @@ from ._results import (
     JsonlReport,
     ModelInfo,
     PackStats,
+    RecorderStats,
     Rejected,
     RepairReport,
     SavedQuery,
+    SimulateReport,
     SqlFunction,
     VerifyReport,
 )
@@ -58,13 +60,11 @@ __all__ = [
     "QueryRefusedError",
     "Recorder",
     "RecorderLimitError",
-    "RecorderStats",
     "Replay",
     "Report",
     "Run",
     "RunMeta",
     "Shard",
-    "SimulateReport",
     "StateMismatchError",
     "StepTable",
     "UnconfirmedError",
@@ -566,7 +566,6 @@ def convert(
     out: _Path,
     *,
     format: Literal["a2t1", "a2run2", "a2pack", "packdat", "npy", "session", "macroxue", "jsonl"],  # noqa: A002
-    append: bool = False,
     by_step: bool = False,
     compact: bool = False,
     compress: _Compression = "none",
@@ -580,11 +579,9 @@ def convert(
     """Read runs of any format and write them in another, without an archive, in the order in which they are read.
 
     - ``paths``: run files, packs, pack.dat files, datasets, sessions, logs, or folders of them. The content determines
-      the format.
+      the format. Several paths are merged.
     - ``out``: a folder for run files, ``"npy"``, ``"session"`` and ``"macroxue"``. For other formats, the file, or a
       folder in which a file of the usual name is created.
-    - ``append``: add to an existing ``"packdat"``, ``"npy"`` or ``"macroxue"``, atomically. Several ``paths`` are
-      merged, with or without it.
     - ``on_error``: the effect of a run that cannot be read, or that the format cannot hold. ``"raise"`` raises its
       error and writes nothing. ``"skip"`` writes the other runs and lists the error in the report.
     - ``format``: ``"a2t1"``, ``"a2run2"``, ``"a2pack"``, ``"packdat"``, ``"npy"``, ``"session"``, ``"macroxue"`` or
@@ -982,27 +979,6 @@ def simulate(
     SimulateReport(runs=2, num_steps=742, num_bytes=22199)
     """
 
-@final
-class SimulateReport:
-    """A summary of what ``simulate`` wrote.
-
-    >>> report = a2store.simulate("more", runs=2, seed=2, depth=0)
-    >>> report.runs
-    2
-    """
-
-    @property
-    def runs(self) -> int:
-        """The number of files."""
-
-    @property
-    def num_steps(self) -> int:
-        """The number of steps in the files."""
-
-    @property
-    def num_bytes(self) -> int:
-        """The size of the files in bytes."""
-
 # Recording games
 
 @final
@@ -1224,58 +1200,6 @@ class Game:
 
     def __len__(self) -> int:
         """Return the number of pushed steps, including steps that are not kept."""
-
-@final
-class RecorderStats:
-    """The counters of a recorder.
-
-    >>> from a2store import selfplay
-    >>> recorder = selfplay.Recorder("selfplay", tag="v1")
-    >>> game = recorder.begin()
-    >>> game.abandon()
-    >>> recorder.stats()
-    RecorderStats(begun=1, live=0, ended=0, steps=0, durable=0)
-    """
-
-    @property
-    def begun(self) -> int:
-        """The number of games that began."""
-
-    @property
-    def live(self) -> int:
-        """The number of running games. When the recorder is closed, these games are lost."""
-
-    @property
-    def ended(self) -> int:
-        """The number of games that ended and are kept."""
-
-    @property
-    def abandoned(self) -> int:
-        """The number of games that were abandoned, or rejected at their end."""
-
-    @property
-    def steps(self) -> int:
-        """The number of kept steps in ended games."""
-
-    @property
-    def durable(self) -> int:
-        """The number of durable games: the games with an id below this number."""
-
-    @property
-    def rotations(self) -> int:
-        """The number of rotations that wrote games."""
-
-    @property
-    def disk_bytes(self) -> int:
-        """The size of everything written, in bytes."""
-
-    @property
-    def ram_bytes(self) -> int:
-        """The bytes of steps in memory."""
-
-    @property
-    def failure(self) -> str | None:
-        """The error of the last rotation, if it failed; the games stay in memory, and the next rotation writes them."""
 
 # Games played with a policy
 
@@ -2019,7 +1943,6 @@ class Archive:
         align: int | None = None,
         shard_rows: int | None = None,
         moves: bool | None = None,
-        append: bool = False,
         on_error: Literal["raise", "skip"] = "raise",
         workers: int | None = None,
         progress: _Progress = None,
@@ -2046,7 +1969,6 @@ class Archive:
           file. Other formats reject it.
         - ``moves``: for ``"session"``: whether the rows have moves. ``False`` is for the field's Rust reader of
           sessions, which rejects moves. ``None`` = with moves if the first run has all of its moves.
-        - ``append``: for ``"packdat"``, ``"npy"`` and ``"macroxue"``: ``True`` = add to existing files.
         - ``on_error``: the effect of a run that the format cannot hold. ``"raise"`` raises ``ValueError``. ``"skip"``
           writes the other runs and lists the error in the report.
         - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.

@@ -18,12 +18,14 @@ __all__ = [
     "ModelInfo",
     "PackStats",
     "Problem",
+    "RecorderStats",
     "Rejected",
     "Repair",
     "RepairReport",
     "SavedColumn",
     "SavedParameter",
     "SavedQuery",
+    "SimulateReport",
     "SqlFunction",
     "VerifyReport",
 ]
@@ -504,3 +506,57 @@ class SqlFunction:
 
 for _name in __all__:
     globals()[_name].__module__ = "a2store"
+
+
+@dataclass(frozen=True)
+class SimulateReport:
+    """A summary of what ``simulate`` wrote.
+
+    - ``runs``: the number of files.
+    - ``num_steps``: the number of steps in the files.
+    - ``num_bytes``: the size of the files in bytes.
+
+    >>> report = a2store.simulate("more", runs=2, seed=2, depth=0)
+    >>> report.runs
+    2
+    """
+
+    runs: int
+    num_steps: int
+    num_bytes: int
+
+
+@dataclass(frozen=True)
+class RecorderStats:
+    """The counters of a recorder.
+
+    - ``begun``: the number of games that began.
+    - ``live``: the number of running games. When the recorder is closed, these games are lost.
+    - ``ended``: the number of games that ended and are kept.
+    - ``abandoned``: the number of games that were abandoned, or rejected at their end.
+    - ``steps``: the number of kept steps in ended games.
+    - ``durable``: the number of durable games: the games with an id below this number.
+    - ``rotations``: the number of rotations that wrote games.
+    - ``disk_bytes``: the size of everything written, in bytes.
+    - ``ram_bytes``: the bytes of steps in memory.
+    - ``failure``: the error of the last rotation, if it failed; the games stay in memory, and the next rotation writes
+      them.
+
+    >>> from a2store import selfplay
+    >>> recorder = selfplay.Recorder("selfplay", tag="v1")
+    >>> game = recorder.begin()
+    >>> game.abandon()
+    >>> recorder.stats()
+    RecorderStats(begun=1, live=0, ended=0, steps=0, durable=0)
+    """
+
+    begun: int
+    live: int
+    ended: int
+    abandoned: int = field(repr=False)
+    steps: int
+    durable: int
+    rotations: int = field(repr=False)
+    disk_bytes: int = field(repr=False)
+    ram_bytes: int = field(repr=False)
+    failure: str | None = field(repr=False)

@@ -44,9 +44,6 @@ pub(super) struct ExportTargetArgs {
     /// Output path: a folder for run files, npy, session and macroxue, a file or folder for the other formats.
     #[arg(short, long, alias = "out")]
     output: PathBuf,
-    /// packdat, npy, macroxue: append to existing output.
-    #[arg(long)]
-    append: bool,
     /// jsonl: write one line per step instead of per run.
     #[arg(long)]
     by_step: bool,
@@ -97,7 +94,7 @@ pub(super) fn convert(args: &ConvertArgs, quiet: bool) -> Result<u8> {
 
 fn options(format: ExportFormat, target: &ExportTargetArgs) -> Result<ExportOptions> {
     let mut options = ExportOptions::new(format);
-    (options.by_step, options.compact, options.append) = (target.by_step, target.compact, target.append);
+    (options.by_step, options.compact) = (target.by_step, target.compact);
     options.skip_errors = target.skip_errors;
     (options.shard_rows, options.moves, options.workers) = (target.shard_rows, target.moves, target.workers);
     options.compression = target.compress.parse()?;

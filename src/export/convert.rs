@@ -10,15 +10,15 @@ use std::path::{Path, PathBuf};
 /// Converts runs to another format without an archive. The inputs are run files, packs, pack.dat files, datasets,
 /// sessions and logs, and folders of them. Runs are written in the order in which they are read.
 ///
-/// With [`ExportOptions::append`], the runs are added to an existing pack.dat, dataset or Macroxue pack. This merges
-/// several inputs into one. [`ExportFormat::Original`](crate::ExportFormat::Original) is rejected: use a file copy instead.
+/// Several inputs are merged. [`ExportFormat::Original`](crate::ExportFormat::Original) is rejected: use a file copy
+/// instead.
 ///
 /// `progress` gets warnings about the parts of runs that the format loses, and about games that occur more than once.
 ///
 /// # Errors
 /// The error of the first file or run that cannot be read or written, unless [`ExportOptions::skip_errors`] is set, and
 /// the errors of [`Query::export_runs`](crate::Query::export_runs). A file of many runs appears completely or not at
-/// all. After an error, an appended file is unchanged.
+/// all.
 ///
 /// # Examples
 /// ```
@@ -43,23 +43,20 @@ pub fn convert<P: AsRef<Path>>(
     }
     let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_path_buf()).collect();
     let out = out.as_ref();
-    refuse_overlap(&paths, out, options)?;
+    if options.format.is_run_files() {
+        refuse_overlap(&paths, out)?;
+    }
     write_runs(&RunsToWrite::Files(&paths), out, options, ExportReport::default(), progress, cancel)
 }
 
-/// Returns an error if the output would be appended to an input, or if run files would be written into a folder
-/// that is read.
-fn refuse_overlap(paths: &[PathBuf], out: &Path, options: &ExportOptions) -> Result<()> {
-    let is_folder = options.format.is_run_files();
+/// Returns an error if run files would be written into a folder that is read.
+fn refuse_overlap(paths: &[PathBuf], out: &Path) -> Result<()> {
     // The nearest existing ancestor, with links resolved.
     let absolute = std::path::absolute(out).map_err(|source| Error::io(out, source))?;
     let Some(real) = absolute.ancestors().find_map(|path| path.canonicalize().ok()) else { return Ok(()) };
-    for path in paths {
-        let Ok(input) = path.canonicalize() else { continue };
-        let is_same = real.starts_with(&input) || (out.exists() && input.starts_with(&real));
-        if (options.append && is_same) || (is_folder && input.is_dir() && real.starts_with(&input)) {
-            return Err(Error::argument("out", "a path outside the inputs", out.display()));
-        }
+    let mut inputs = paths.iter().filter_map(|path| path.canonicalize().ok());
+    if inputs.any(|input| input.is_dir() && real.starts_with(&input)) {
+        return Err(Error::argument("out", "a path outside the inputs", out.display()));
     }
     Ok(())
 }

@@ -77,11 +77,6 @@ impl ExportFormat {
         matches!(self, ExportFormat::Original | ExportFormat::A2t1 | ExportFormat::A2run2)
     }
 
-    /// Returns whether runs can be appended to an existing output.
-    pub(super) fn can_append(self) -> bool {
-        matches!(self, ExportFormat::PackDat | ExportFormat::Npy | ExportFormat::Macroxue)
-    }
-
     /// Returns whether the rows can be divided into shards.
     pub(super) fn has_shards(self) -> bool {
         matches!(self, ExportFormat::Npy | ExportFormat::Session | ExportFormat::Macroxue)

@@ -122,8 +122,7 @@ fn has_values(run: &Run) -> bool {
 }
 
 fn chosen_values(run: &Run) -> impl Iterator<Item = f32> {
-    let steps = (0..run.num_steps()).filter_map(|step| run.step(step));
-    steps.filter_map(|step| Some(step.branches?.values[step.chosen? as usize]))
+    run.steps().filter_map(|step| Some(step.branches?.values[step.chosen? as usize]))
 }
 
 fn has_exact_values(run: &Run) -> bool {

@@ -23,14 +23,11 @@ pub struct ExportOptions {
     /// a2pack: the compression of entries.
     pub compression: Compression,
     /// Dataset, session or Macroxue pack: maximum rows per shard; `None` = one `steps.npy`. Shards are
-    /// `steps-000001.npy`, … in a session and `steps-00000.npy`, … in the others. Appending keeps the existing sharding.
-    /// Other formats reject it.
+    /// `steps-000001.npy`, … in a session and `steps-00000.npy`, … in the others. Other formats reject it.
     pub shard_rows: Option<u64>,
     /// Session: whether to write the moves. `None` = with moves if the first run has all of its moves. If moves are
     /// written, a run with an unknown move is rejected.
     pub moves: Option<bool>,
-    /// pack.dat, dataset and Macroxue pack: append to an existing one.
-    pub append: bool,
     /// Whether to skip runs that the format cannot hold, and to list them in [`ExportReport::errors`].
     /// [`convert`](crate::convert) then also skips runs and files that cannot be read. Otherwise the first error is
     /// returned.
@@ -50,19 +47,13 @@ impl ExportOptions {
 
     /// Returns an error if the format does not have an option.
     pub(super) fn check(&self) -> Result<()> {
-        let names = |has: fn(ExportFormat) -> bool| {
-            let having = ExportFormat::ALL.into_iter().filter(|&format| has(format));
-            having.map(ExportFormat::name).collect::<Vec<_>>().join(" or ")
-        };
-        if self.append && !self.format.can_append() {
-            let expected = format!("{} with append", names(ExportFormat::can_append));
-            return Err(Error::argument("format", expected, self.format));
-        }
         if self.shard_rows == Some(0) {
             return Err(Error::argument("shard_rows", "at least 1", 0));
         }
         if self.shard_rows.is_some() && !self.format.has_shards() {
-            let expected = format!("{} with shard_rows", names(ExportFormat::has_shards));
+            let having = ExportFormat::ALL.into_iter().filter(|format| format.has_shards());
+            let names: Vec<&str> = having.map(ExportFormat::name).collect();
+            let expected = format!("{} with shard_rows", names.join(" or "));
             return Err(Error::argument("format", expected, self.format));
         }
         Ok(())

@@ -58,8 +58,7 @@ pub(super) trait RunSink: Send {
 impl Output {
     /// Opens the output. `num_runs` is the number of runs, if it is known.
     pub(super) fn open(out: &Path, options: &ExportOptions, num_runs: Option<usize>) -> Result<Output> {
-        let &ExportOptions { append, shard_rows, by_step, compact, .. } = options;
-        let appends = |folder: &Path| append && folder.join("metadata.db").exists();
+        let &ExportOptions { shard_rows, by_step, compact, .. } = options;
         let path = out.to_path_buf();
         match options.format {
             ExportFormat::Original => Ok(run_files(out, None, num_runs)),
@@ -74,29 +73,16 @@ impl Output {
                 Ok(Output { path, encode, sink: Box::new(builder) })
             }
             ExportFormat::PackDat => {
-                let existing = if out.is_dir() { out.join("pack.dat") } else { out.to_path_buf() };
-                let (path, writer) = if append && existing.exists() {
-                    let writer = PackDatWriter::append(&existing)?;
-                    (existing, writer)
-                } else {
-                    let path = file_at(out, "pack.dat")?;
-                    let writer = PackDatWriter::create(&path)?;
-                    (path, writer)
-                };
+                let path = file_at(out, "pack.dat")?;
+                let writer = PackDatWriter::create(&path)?;
                 Ok(of_writer(path, writer, |writer, run| writer.push(run), PackDatWriter::finish))
             }
             ExportFormat::Npy => {
-                let writer = match appends(out) {
-                    true => DatasetWriter::append(out)?,
-                    false => DatasetWriter::create(out, shard_rows)?,
-                };
+                let writer = DatasetWriter::create(out, shard_rows)?;
                 Ok(of_writer(path, writer, |writer, run| writer.push(run).map(drop), DatasetWriter::finish))
             }
             ExportFormat::Macroxue => {
-                let writer = match appends(out) {
-                    true => MacroxuePackWriter::append(out)?,
-                    false => MacroxuePackWriter::create(out, shard_rows)?,
-                };
+                let writer = MacroxuePackWriter::create(out, shard_rows)?;
                 Ok(of_writer(path, writer, |writer, run| writer.push(run), MacroxuePackWriter::finish))
             }
             ExportFormat::Session => {
@@ -207,8 +193,7 @@ impl RunSink for SessionSink {
     fn push(&mut self, encoded: Encoded) -> Result<()> {
         let Encoded::Run(run) = encoded else { return Ok(()) };
         let RunToWrite { id, run, game_steps, .. } = *run;
-        let last = run.num_steps().checked_sub(1).and_then(|last| run.step(last));
-        let game_steps = game_steps.unwrap_or_else(|| last.map_or(0, |step| step.index.saturating_add(1)));
+        let game_steps = game_steps.unwrap_or_else(|| run.last_step().map_or(0, |step| step.index.saturating_add(1)));
         self.writer(run.unknown_moves().is_empty())?.push_part(id, &run, Some(game_steps))?;
         let engine = &run.meta().engine;
         match &self.engine {

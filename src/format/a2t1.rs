@@ -13,7 +13,7 @@
 
 use super::bytes::ByteReader;
 use crate::board::{Board, Move};
-use crate::error::{Error, ErrorKind, Location, Result};
+use crate::error::{Error, Result};
 use crate::run::{Run, RunMeta};
 
 pub(super) const MAGIC: &[u8; 4] = b"A2T1";
@@ -33,15 +33,12 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Run> {
     let stored = reader.u32("checksum")?;
     let found = crc32c::crc32c(covered);
     if stored != found {
-        let location = Location { offset: Some(covered.len() as u64), ..Location::default() };
-        return Err(ErrorKind::Checksum { location, what: "the run", expected: stored, found }.into());
+        return Err(Error::checksum(covered.len() as u64, "the run", stored, found));
     }
 
     if let Some(step) = moves.iter().position(|&index| index > 3) {
-        let offset = Some((moves_offset + step) as u64);
-        let location = Location { offset, step: Some(step as u64), ..Location::default() };
-        let (expected, found) = ("0..=3".into(), moves[step].to_string());
-        return Err(ErrorKind::Decode { location, what: "move", expected, found }.into());
+        let error = Error::decode((moves_offset + step) as u64, "move", "0..=3", moves[step]);
+        return Err(error.located(|location| location.step = Some(step as u64)));
     }
     let boards: Vec<Board> = states.iter().map(|&state| Board(u64::from_le_bytes(state))).collect();
     let moves: Vec<Move> = moves.iter().map(|&index| Move::ALL[usize::from(index & 3)]).collect();

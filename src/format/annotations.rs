@@ -21,7 +21,7 @@
 use super::mapped::FileBytes;
 use super::npy::NpyMatrix;
 use super::session::{SessionRun, runs_in};
-use super::shards::{METADATA, NpyRow, RowShards, header_error, numbered_files};
+use super::shards::{METADATA, RowFields, RowShards, header_error, numbered_files, part_of};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use serde::Deserialize;
@@ -66,20 +66,18 @@ const _: () = {
     assert!(offset_of!(AnnotationRow, policies) == 16);
 };
 
-impl NpyRow for AnnotationRow {
-    const FIELDS: &'static [(&'static str, &'static str, usize)] = &[
-        ("run_id", "<u4", 1),
-        ("step_index", "<u4", 1),
-        ("teacher_move", "|u1", 1),
-        ("legal_mask", "|u1", 1),
-        ("policy_kind_mask", "|u1", 1),
-        ("argmax_head", "|u1", 1),
-        ("argmax_prob", "<f4", 1),
-        ("policy_p1", "<f4", 4),
-        ("policy_logp", "<f4", 4),
-        ("policy_hard", "<f4", 4),
-    ];
-}
+const FIELDS: [(&str, &str, usize); 10] = [
+    ("run_id", "<u4", 1),
+    ("step_index", "<u4", 1),
+    ("teacher_move", "|u1", 1),
+    ("legal_mask", "|u1", 1),
+    ("policy_kind_mask", "|u1", 1),
+    ("argmax_head", "|u1", 1),
+    ("argmax_prob", "<f4", 1),
+    ("policy_p1", "<f4", 4),
+    ("policy_logp", "<f4", 4),
+    ("policy_hard", "<f4", 4),
+];
 
 impl AnnotationRow {
     /// Returns the move of the pool; `None` = unknown.
@@ -119,7 +117,7 @@ impl AnnotationRow {
 #[derive(Debug)]
 pub(crate) struct AnnotationFolder {
     path: PathBuf,
-    rows: RowShards<AnnotationRow>,
+    rows: RowShards,
     /// The student bins in the order of their first rows.
     bins: Vec<StudentBins>,
     /// The run ids in the order of the rows, and the rows of each run.
@@ -161,7 +159,8 @@ impl AnnotationFolder {
     /// [`ErrorKind::Decode`](crate::ErrorKind::Decode), [`ErrorKind::Header`](crate::ErrorKind::Header),
     /// [`ErrorKind::Io`](crate::ErrorKind::Io), [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
     pub(crate) fn open(path: &Path, cancel: &CancellationToken) -> Result<AnnotationFolder> {
-        let rows = RowShards::open(numbered_files(path, "annotations", "rows of the annotations")?)?;
+        let files = numbered_files(path, "annotations", "rows of the annotations")?;
+        let rows = RowShards::open(files, &[RowFields::packed(&FIELDS)])?;
         let bins =
             rows.parts().filter_map(|(path, first, len)| StudentBins::open(path, first..first + len).transpose());
         let bins = bins.collect::<Result<_>>()?;
@@ -188,7 +187,7 @@ impl AnnotationFolder {
 
     /// Returns the rows of a range, each with its student bins, if it has any.
     pub(crate) fn rows(&self, range: Range<u64>) -> impl Iterator<Item = (AnnotationRow, Option<&[u8]>)> {
-        range.filter_map(|row| Some((*self.rows.row(row)?, self.bins_of(row))))
+        range.filter_map(|row| Some((*part_of(self.rows.row(row)?, 0), self.bins_of(row))))
     }
 
     fn bins_of(&self, row: u64) -> Option<&[u8]> {
@@ -221,7 +220,7 @@ impl AnnotationFolder {
     fn find_runs(&self, cancel: &CancellationToken) -> Result<Vec<(u32, Range<u64>)>> {
         let mut runs: Vec<(u32, Range<u64>)> = Vec::new();
         let (mut seen, mut last_step) = (HashSet::new(), 0);
-        for (row, number) in self.rows.slices().flatten().zip(0_u64..) {
+        for (row, number) in self.rows.iter().map(|row| part_of::<AnnotationRow>(row, 0)).zip(0_u64..) {
             if number.is_multiple_of(CHECKED_ROWS) {
                 cancel.check()?;
             }

@@ -1,6 +1,6 @@
 //! Reading bytes with an offset. The decoders of binary formats use [`ByteReader`].
 
-use crate::error::{Error, ErrorKind, Location, Result};
+use crate::error::{Error, Result};
 
 use std::fmt;
 
@@ -38,9 +38,8 @@ impl<'a> ByteReader<'a> {
         expected: impl Into<String>,
         found: impl fmt::Display,
     ) -> Error {
-        let offset = Some((self.offset - back) as u64);
-        let location = Location { offset, step: self.step, ..Location::default() };
-        ErrorKind::Decode { location, what, expected: expected.into(), found: found.to_string() }.into()
+        let error = Error::decode((self.offset - back) as u64, what, expected, found);
+        error.located(|location| location.step = self.step)
     }
 
     /// Returns the next `N` bytes without moving the cursor, or `None` if fewer remain.

@@ -20,7 +20,7 @@ mod lines;
 use super::mapped::open_file;
 use super::source::{RunSource, SourceRun};
 use crate::board::WideBoard;
-use crate::error::{Error, ErrorKind, Location, Result};
+use crate::error::{Error, Result};
 use crate::run::{Run, RunMeta, RunStep, final_board_after};
 use crate::step_details::{StepDetail, StepDetails};
 use json::{LogMeta, LogRow};
@@ -287,8 +287,7 @@ fn rows_names(meta_path: &Path, steps_file: Option<&str>) -> Vec<String> {
 }
 
 fn not_found(path: &Path, what: &'static str, expected: impl Into<String>, found: &str) -> Error {
-    let location = Location { path: Some(path.to_path_buf()), ..Location::default() };
-    ErrorKind::Decode { location, what, expected: expected.into(), found: found.into() }.into()
+    Error::decode(0, what, expected, found).located(|location| location.offset = None).with_path(path)
 }
 
 enum StoredRows {

@@ -11,10 +11,9 @@
 //! | `registry`, `source` | [`SourceFormat`], and the interface to the runs of a file or folder |
 //! | `detect`, `numpy_folder` | detection by content, and opening of files and folders |
 //! | `walk` | listing the files of a folder |
-//! | `rows` | [`StepRow`]: the mapping between runs and rows |
-//! | `npy`, `shards`, `row_files` | NumPy headers, reading and writing of NumPy rows |
+//! | `rows` | the mapping between the steps of runs and rows |
+//! | `npy`, `shards`, `row_folder` | NumPy headers, reading and writing of NumPy rows |
 //! | `bytes`, `mapped`, `sqlite`, `staged_folder`, `ordered` | access to bytes, databases and folders; parallel work |
-//! | `samples` | runs for tests |
 //!
 //! A format is detected from the content of a file, never from its name. Invariants: decoding a run file and encoding
 //! its run in the same format returns the same bytes, if one of the field's tools wrote the file. Other formats return
@@ -36,11 +35,9 @@ mod ordered;
 mod pack;
 mod packdat;
 mod registry;
-mod row_files;
+mod row_folder;
 mod rows;
 mod run_file;
-#[cfg(test)]
-mod samples;
 mod session;
 mod shards;
 mod source;
@@ -60,12 +57,11 @@ pub(crate) use numpy_folder::is_companion;
 pub(crate) use ordered::fill_window;
 pub use pack::{
     Compression, ExtractReport, JsonlReport, PackBuilder, PackIter, PackOptions, PackReader, PackReport, PackStats,
-    RunKind, RunSlice, ValidateOptions, ValidateReport, pack_folder,
+    RunSlice, ValidateOptions, ValidateReport, pack_folder,
 };
 pub use packdat::{PackDat, PackDatWriter};
 pub use registry::SourceFormat;
 pub(crate) use rows::WideStep;
-pub use rows::{StepRow, flatten, rebuild};
 pub(crate) use run_file::{MAX_RUN_BYTES, PREFIX_LEN};
 pub use run_file::{RunFormat, decode_run, encode_run, read_run};
 pub(crate) use session::{NewRun, SessionRun};

@@ -19,6 +19,7 @@ mod tests;
 
 use super::bytes::ByteReader;
 use crate::error::{Error, Result};
+use serde_json::Value;
 use std::borrow::Cow;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -101,13 +102,6 @@ impl NpyHeader {
     /// Returns the fields and the size of a row, for a message.
     pub(super) fn shown(&self) -> String {
         format!("{}, {} bytes in all", NpyField::shown(&self.fields), self.stride)
-    }
-
-    /// Returns whether the rows have exactly these fields, without gaps.
-    pub(crate) fn has_fields(&self, fields: &[(&str, &str, usize)]) -> bool {
-        let fields = NpyField::packed(fields);
-        let stride = fields.last().and_then(|last| last.num_bytes()?.checked_add(last.offset));
-        self.fields == fields && Some(self.stride) == stride
     }
 
     /// Reads the header of a file.
@@ -220,7 +214,7 @@ impl NpyField {
     }
 
     /// Returns the size of the field, or `None` for a type without a fixed size, such as objects.
-    fn num_bytes(&self) -> Option<usize> {
+    pub(super) fn num_bytes(&self) -> Option<usize> {
         // NumPy counts text in characters of four bytes.
         let unit = if self.dtype.get(1..2)? == "U" { 4 } else { 1 };
         self.dtype.get(2..)?.parse::<usize>().ok()?.checked_mul(unit)?.checked_mul(self.values)
@@ -239,45 +233,40 @@ fn malformed<T>(what: &'static str, expected: &'static str, found: impl Into<Str
 }
 
 /// Parses the type and shape of an array in C order.
-fn parse_text(text: &str) -> Result<(Literal, Vec<Literal>), Malformed> {
-    let mut parser = Parser { rest: text.trim() };
-    let mut entries = match parser.value(0) {
-        Some(Literal::Dict(entries)) if parser.rest.is_empty() => entries,
-        _ => {
-            let found: String = text.trim().chars().take(200).collect();
-            return malformed("NumPy's header", "a dict of descr, fortran_order and shape", found);
-        }
+fn parse_text(text: &str) -> Result<(Value, Vec<Value>), Malformed> {
+    let Some(Value::Object(mut entries)) = parse_literal(text.trim()) else {
+        let found: String = text.trim().chars().take(200).collect();
+        return malformed("NumPy's header", "a dict of descr, fortran_order and shape", found);
     };
-    let mut take = |key: &str| {
-        let place = entries.iter().position(|(name, _)| name == key)?;
-        Some(entries.swap_remove(place).1)
-    };
-    match take("fortran_order") {
-        Some(Literal::Bool(false)) => {}
-        Some(Literal::Bool(true)) => return malformed("fortran_order", "False", "True"),
+    match entries.get("fortran_order") {
+        Some(Value::Bool(false)) => {}
+        Some(Value::Bool(true)) => return malformed("fortran_order", "False", "True"),
         _ => return malformed("fortran_order", "False", "none"),
     }
-    let Some(Literal::List(shape)) = take("shape") else {
+    let Some(Value::Array(shape)) = entries.remove("shape") else {
         return malformed("shape", "a tuple of integers", "none");
     };
-    match take("descr") {
+    match entries.remove("descr") {
         Some(descr) => Ok((descr, shape)),
         None => malformed("descr", "a type", "none"),
     }
 }
 
+/// Returns the integers of a shape, or `None` if it has other values.
+fn sizes(shape: &[Value]) -> Option<Vec<u64>> {
+    shape.iter().map(Value::as_u64).collect()
+}
+
 /// Parses the number of rows, the values per row, and their type.
 fn parse_matrix(text: &str, per_move: bool) -> Result<(u64, u64, String), Malformed> {
     let (descr, shape) = parse_text(text)?;
-    let sizes = match shape[..] {
-        [Literal::Int(num_rows), Literal::Int(values)] if !per_move => Some((num_rows, values)),
-        [Literal::Int(num_rows), Literal::Int(4), Literal::Int(values)] if per_move => {
-            values.checked_mul(4).map(|values| (num_rows, values))
-        }
+    let sizes = match sizes(&shape).as_deref() {
+        Some(&[num_rows, values]) if !per_move => Some((num_rows, values)),
+        Some(&[num_rows, 4, values]) if per_move => values.checked_mul(4).map(|values| (num_rows, values)),
         _ => None,
     };
     match (sizes, descr) {
-        (Some((num_rows, values_per_row)), Literal::Text(dtype)) => Ok((num_rows, values_per_row, dtype)),
+        (Some((num_rows, values_per_row)), Value::String(dtype)) => Ok((num_rows, values_per_row, dtype)),
         (Some(_), _) => malformed("descr", "one type of numbers", "fields"),
         (None, _) => {
             let expected = if per_move { "(rows, 4, values)" } else { "two dimensions" };
@@ -289,36 +278,26 @@ fn parse_matrix(text: &str, per_move: bool) -> Result<(u64, u64, String), Malfor
 /// Parses the number of rows, the fields, and the row size.
 fn parse_records(text: &str) -> Result<(u64, Vec<NpyField>, usize), Malformed> {
     let (descr, shape) = parse_text(text)?;
-    let [Literal::Int(num_rows)] = shape[..] else {
+    let Some(&[num_rows]) = sizes(&shape).as_deref() else {
         return malformed("shape", "one dimension", format!("{} values", shape.len()));
     };
     let descr = match descr {
-        Literal::List(descr) => descr,
-        Literal::Text(dtype) => return malformed("descr", "fields by name", format!("an array of {dtype}")),
+        Value::Array(descr) => descr,
+        Value::String(dtype) => return malformed("descr", "fields by name", format!("an array of {dtype}")),
         _ => return malformed("descr", "fields by name", "none"),
     };
     let (mut fields, mut stride): (Vec<NpyField>, usize) = (Vec::new(), 0);
     for field in &descr {
-        let parts = if let Literal::List(parts) = field { &parts[..] } else { &[] };
-        let (name, dtype, values) = match parts {
-            [Literal::Text(name), Literal::Text(dtype)] => (name, dtype, Some(1)),
-            [Literal::Text(name), Literal::Text(dtype), Literal::List(shape)] => match shape[..] {
-                [Literal::Int(values)] => (name, dtype, usize::try_from(values).ok()),
+        let (name, dtype, values) = match field.as_array().map_or(&[][..], Vec::as_slice) {
+            [Value::String(name), Value::String(dtype)] => (name, dtype, Some(1)),
+            [Value::String(name), Value::String(dtype), Value::Array(shape)] => match sizes(shape).as_deref() {
+                Some(&[values]) => (name, dtype, usize::try_from(values).ok()),
                 _ => {
                     let found = format!("{} dimensions of {name}", shape.len());
                     return malformed("shape of a field", "one dimension", found);
                 }
             },
-            _ => {
-                let found = match field {
-                    Literal::List(parts) => format!("a list of {} values, or values of other types", parts.len()),
-                    Literal::Text(text) => format!("the text {text:?}"),
-                    Literal::Int(number) => number.to_string(),
-                    Literal::Bool(_) => "a bool".into(),
-                    Literal::Dict(_) => "a dict".into(),
-                };
-                return malformed("descr", "a name, a type and an optional shape per field", found);
-            }
+            _ => return malformed("descr", "a name, a type and an optional shape per field", field.to_string()),
         };
         let field = NpyField {
             name: name.clone(),
@@ -353,100 +332,58 @@ fn dtype_of(dtype: &str) -> String {
     }
 }
 
-#[derive(Debug)]
-enum Literal {
-    Text(String),
-    Int(u64),
-    Bool(bool),
-    List(Vec<Literal>),
-    Dict(Vec<(String, Literal)>),
+/// The deepest value of a header is in four brackets: a field's shape is a tuple in a tuple in a list in a dict.
+const MAX_DEPTH: usize = 4;
+
+/// Parses a Python literal of dicts, lists, tuples, strings, integers and booleans, by translation to JSON.
+fn parse_literal(text: &str) -> Option<Value> {
+    let (mut json, mut open, mut chars) = (String::with_capacity(text.len()), Vec::new(), text.chars());
+    while let Some(c) = chars.next() {
+        match c {
+            '\'' | '"' => json += &Value::String(parse_string(&mut chars, c)?).to_string(),
+            '[' | '(' | '{' if open.len() < MAX_DEPTH => {
+                open.push(c);
+                json.push(if c == '(' { '[' } else { c });
+            }
+            ']' | ')' | '}' if matches!((open.pop()?, c), ('[', ']') | ('(', ')') | ('{', '}')) => {
+                // JSON has no comma after the last value.
+                let values = json.trim_end();
+                json.truncate(values.strip_suffix(',').unwrap_or(values).len());
+                json.push(if c == ')' { ']' } else { c });
+            }
+            'T' | 'F' => {
+                let word = if c == 'T' { "true" } else { "false" };
+                if !word[1..].chars().all(|letter| chars.next() == Some(letter)) {
+                    return None;
+                }
+                json += word;
+            }
+            '0'..='9' | ',' | ':' => json.push(c),
+            c if c.is_ascii_whitespace() => json.push(c),
+            _ => return None,
+        }
+    }
+    serde_json::from_str(&json).ok()
 }
 
-struct Parser<'a> {
-    rest: &'a str,
-}
-
-impl Parser<'_> {
-    /// Skips spaces, then the token if it comes next. Returns whether it did.
-    fn eat(&mut self, token: &str) -> bool {
-        self.rest = self.rest.trim_start();
-        let rest = self.rest.strip_prefix(token);
-        self.rest = rest.unwrap_or(self.rest);
-        rest.is_some()
-    }
-
-    fn value(&mut self, depth: usize) -> Option<Literal> {
-        // The deepest value is a field's shape: a tuple in a tuple in a list in a dict.
-        if depth > 4 {
-            return None;
+/// Parses a Python string up to its closing quote.
+fn parse_string(chars: &mut std::str::Chars<'_>, quote: char) -> Option<String> {
+    let mut text = String::new();
+    loop {
+        match chars.next()? {
+            '\\' => match chars.next()? {
+                escaped @ ('\\' | '\'' | '"') => text.push(escaped),
+                't' => text.push('\t'),
+                'n' => text.push('\n'),
+                'r' => text.push('\r'),
+                'x' => text.push(escaped_number(chars, 2)?),
+                'u' => text.push(escaped_number(chars, 4)?),
+                'U' => text.push(escaped_number(chars, 8)?),
+                _ => return None,
+            },
+            c if c == quote => return Some(text),
+            c => text.push(c),
         }
-        for (open, close) in [("[", "]"), ("(", ")")] {
-            if self.eat(open) {
-                let mut items = Vec::new();
-                while !self.eat(close) {
-                    items.push(self.value(depth + 1)?);
-                    if !self.eat(",") && !self.rest.trim_start().starts_with(close) {
-                        return None;
-                    }
-                }
-                return Some(Literal::List(items));
-            }
-        }
-        if self.eat("{") {
-            let mut entries = Vec::new();
-            while !self.eat("}") {
-                let Some(Literal::Text(key)) = self.value(depth + 1) else {
-                    return None;
-                };
-                if !self.eat(":") {
-                    return None;
-                }
-                entries.push((key, self.value(depth + 1)?));
-                if !self.eat(",") && !self.rest.trim_start().starts_with('}') {
-                    return None;
-                }
-            }
-            return Some(Literal::Dict(entries));
-        }
-        if self.eat("True") {
-            return Some(Literal::Bool(true));
-        }
-        if self.eat("False") {
-            return Some(Literal::Bool(false));
-        }
-        for quote in ['\'', '"'] {
-            if self.rest.starts_with(quote) {
-                return self.text(quote);
-            }
-        }
-        let digits = self.rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(self.rest.len());
-        let (number, rest) = self.rest.split_at(digits);
-        self.rest = rest;
-        number.parse().ok().map(Literal::Int)
-    }
-
-    fn text(&mut self, quote: char) -> Option<Literal> {
-        let mut text = String::new();
-        let mut chars = self.rest.chars();
-        chars.next();
-        loop {
-            match chars.next()? {
-                '\\' => match chars.next()? {
-                    escaped @ ('\\' | '\'' | '"') => text.push(escaped),
-                    't' => text.push('\t'),
-                    'n' => text.push('\n'),
-                    'r' => text.push('\r'),
-                    'x' => text.push(escaped_number(&mut chars, 2)?),
-                    'u' => text.push(escaped_number(&mut chars, 4)?),
-                    'U' => text.push(escaped_number(&mut chars, 8)?),
-                    _ => return None,
-                },
-                c if c == quote => break,
-                c => text.push(c),
-            }
-        }
-        self.rest = chars.as_str();
-        Some(Literal::Text(text))
     }
 }
 

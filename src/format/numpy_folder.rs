@@ -63,8 +63,8 @@ pub(super) fn open(folder: &Path) -> Result<Option<(SourceFormat, Box<dyn RunSou
     };
     let source: Box<dyn RunSource> = match format {
         SourceFormat::Session => Box::new(session::Session::open(folder)?),
-        SourceFormat::Macroxue => macroxue_pack::open(folder)?,
-        _ => Box::new(dataset::open_checked(folder)?),
+        SourceFormat::Macroxue => Box::new(macroxue_pack::MacroxuePack::open(folder)?),
+        _ => Box::new(dataset::Dataset::open(folder)?),
     };
     Ok(Some((format, source)))
 }

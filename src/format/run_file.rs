@@ -35,6 +35,15 @@ impl RunFormat {
         }
     }
 
+    /// Returns the version of the format, 1 or 2. The index of a pack has this number for each run.
+    #[must_use]
+    pub const fn version(self) -> u16 {
+        match self {
+            RunFormat::A2t1 => 1,
+            RunFormat::A2run2 => 2,
+        }
+    }
+
     /// Returns the file extension that the field's tools use: `"bin"` or `"a2run2"`.
     #[must_use]
     pub const fn extension(self) -> &'static str {

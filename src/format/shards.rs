@@ -4,7 +4,6 @@ use super::mapped::FileBytes;
 use super::npy::{NpyField, NpyHeader};
 use crate::error::{Error, ErrorKind, Result};
 use std::borrow::Cow;
-use std::marker::PhantomData;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -13,14 +12,24 @@ pub(super) const SINGLE: &str = "steps.npy";
 /// The file name of the metadata of a dataset or a session.
 pub(super) const METADATA: &str = "metadata.db";
 
-/// A row of a NumPy file. Its alignment is 1, so that rows may start at any offset.
-pub(super) trait NpyRow: bytemuck::Pod {
-    /// The name, type and number of values of each field.
-    const FIELDS: &'static [(&'static str, &'static str, usize)];
+/// The fields of a row, and its size in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RowFields {
+    pub(super) fields: Vec<NpyField>,
+    pub(super) stride: usize,
+}
 
-    /// Returns the fields with their offsets. A row with padding overrides this.
-    fn fields() -> Vec<NpyField> {
-        NpyField::packed(Self::FIELDS)
+impl RowFields {
+    /// Returns rows without gaps from the name, type and number of values of each field.
+    pub(super) fn packed(fields: &[(&str, &str, usize)]) -> RowFields {
+        let fields = NpyField::packed(fields);
+        let stride = fields.last().map_or(0, |last| last.offset + last.num_bytes().unwrap_or(0));
+        RowFields { fields, stride }
+    }
+
+    /// Returns whether an array with this header has these rows.
+    pub(super) fn are_of(&self, header: &NpyHeader) -> bool {
+        header.fields == self.fields && header.stride == self.stride
     }
 }
 
@@ -39,10 +48,10 @@ impl ShardNumbering {
 
 /// All rows of a folder, memory-mapped.
 #[derive(Debug)]
-pub(super) struct RowShards<R> {
+pub(super) struct RowShards {
     shards: Vec<RowShard>,
     num_rows: u64,
-    rows: PhantomData<fn() -> R>,
+    stride: usize,
 }
 
 #[derive(Debug)]
@@ -106,58 +115,42 @@ pub(crate) fn numbered_files(folder: &Path, stem: &str, what: &'static str) -> R
     Ok(shards.into_iter().map(|(_, path)| path).collect())
 }
 
-impl<R: NpyRow> RowShards<R> {
-    pub(super) fn open(files: Vec<PathBuf>) -> Result<RowShards<R>> {
-        const { assert!(align_of::<R>() == 1) };
-        let fields = R::fields();
+impl RowShards {
+    /// Opens the files. All must have the first of these layouts that the first file has.
+    pub(super) fn open(files: Vec<PathBuf>, layouts: &[RowFields]) -> Result<RowShards> {
+        let mut layouts = layouts;
         let (mut shards, mut num_rows) = (Vec::with_capacity(files.len()), 0_u64);
         for path in files {
             let bytes = FileBytes::map(&path)?;
             let located = |error: Error| error.of_header().with_path(&path);
             let header = NpyHeader::parse(&bytes).map_err(located)?;
-            if header.fields != fields || header.stride != size_of::<R>() {
-                let error = Error::decode(10, "fields of a row", NpyField::shown(&fields), header.shown());
-                return Err(located(error));
-            }
+            let Some(layout) = layouts.iter().find(|layout| layout.are_of(&header)) else {
+                let expected = layouts.first().map_or(String::new(), |layout| NpyField::shown(&layout.fields));
+                return Err(located(Error::decode(10, "fields of a row", expected, header.shown())));
+            };
+            layouts = std::slice::from_ref(layout);
             header.check_file_len(bytes.len() as u64).map_err(located)?;
             let first_row = num_rows;
             // This cannot overflow, because each row takes bytes of a mapped file.
             num_rows += header.num_rows;
-            shards.push(RowShard {
-                path,
-                bytes,
-                header_len: header.len as usize,
-                first_row,
-                num_rows: header.num_rows,
-            });
+            let (header_len, num_rows) = (header.len as usize, header.num_rows);
+            shards.push(RowShard { path, bytes, header_len, first_row, num_rows });
         }
-        Ok(RowShards { shards, num_rows, rows: PhantomData })
+        Ok(RowShards { shards, num_rows, stride: layouts.first().map_or(1, |layout| layout.stride) })
     }
 
     pub(super) fn num_rows(&self) -> u64 {
         self.num_rows
     }
 
-    /// Returns the rows, one slice per shard.
-    pub(super) fn slices(&self) -> impl Iterator<Item = &[R]> {
-        self.shards.iter().map(RowShard::rows)
+    /// Returns the size of a row in bytes.
+    pub(super) fn stride(&self) -> usize {
+        self.stride
     }
 
-    /// Returns the number of rows in the largest shard.
-    pub(super) fn max_shard_rows(&self) -> u64 {
-        self.shards.iter().map(|shard| shard.num_rows).max().unwrap_or(0)
-    }
-
-    /// Returns whether all rows are in one `steps.npy`.
-    pub(super) fn is_single(&self) -> bool {
-        self.shards.iter().all(|shard| shard.path.ends_with(SINGLE))
-    }
-
-    /// Returns the number of the next shard.
-    pub(super) fn next_number(&self) -> u64 {
-        let stems = self.shards.iter().filter_map(|shard| shard.path.file_stem()?.to_str());
-        let numbers = stems.filter_map(|stem| stem.strip_prefix("steps-")?.parse::<u64>().ok());
-        numbers.max().map_or(0, |last| last.saturating_add(1))
+    /// Returns all rows in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.shards.iter().flat_map(|shard| shard.rows().chunks_exact(self.stride))
     }
 
     /// Returns the path, the first row and the number of rows of each file.
@@ -170,76 +163,79 @@ impl<R: NpyRow> RowShards<R> {
         self.shards.iter().map(|shard| (shard.path.as_path(), &shard.bytes[..]))
     }
 
-    /// Returns the rows of a range, or `None` if it exceeds the rows. Copies rows only if the range spans several
-    /// shards.
-    pub(super) fn rows(&self, range: Range<u64>) -> Option<Cow<'_, [R]>> {
+    /// Returns the bytes of a range of rows, or `None` if it exceeds the rows. Copies rows only if the range spans
+    /// several shards.
+    pub(super) fn rows(&self, range: Range<u64>) -> Option<Cow<'_, [u8]>> {
         if range.start > range.end || range.end > self.num_rows {
             return None;
         }
-        let at = self.shards.partition_point(|shard| shard.first_row + shard.num_rows <= range.start);
-        let Some(shard) = self.shards.get(at) else {
-            return range.is_empty().then_some(Cow::Borrowed(&[]));
-        };
         let part = |shard: &RowShard| {
             let from = range.start.max(shard.first_row) - shard.first_row;
             let to = range.end.min(shard.first_row + shard.num_rows).saturating_sub(shard.first_row);
-            from as usize..to as usize
+            from as usize * self.stride..to as usize * self.stride
+        };
+        let (first, shard) = match self.shard_of(range.start) {
+            Some(found) => found,
+            None => return range.is_empty().then_some(Cow::Borrowed(&[])),
         };
         if range.end <= shard.first_row + shard.num_rows {
-            return shard.rows::<R>().get(part(shard)).map(Cow::Borrowed);
+            return shard.rows().get(part(shard)).map(Cow::Borrowed);
         }
-        let mut rows = Vec::with_capacity((range.end - range.start) as usize);
-        for shard in self.shards.get(at..)? {
-            if shard.first_row >= range.end {
-                break;
-            }
-            rows.extend_from_slice(shard.rows::<R>().get(part(shard))?);
+        let mut rows = Vec::with_capacity((range.end - range.start) as usize * self.stride);
+        for shard in self.shards.get(first..)?.iter().take_while(|shard| shard.first_row < range.end) {
+            rows.extend_from_slice(shard.rows().get(part(shard))?);
         }
         Some(Cow::Owned(rows))
     }
 
-    /// Returns a row, or `None` after the last row.
+    /// Returns the bytes of a row, or `None` after the last row.
     #[inline]
-    pub(super) fn row(&self, number: u64) -> Option<&R> {
-        let shard = match &self.shards[..] {
-            [only] => only,
-            shards => shards.get(shards.partition_point(|shard| shard.first_row + shard.num_rows <= number))?,
-        };
-        shard.rows().get((number - shard.first_row) as usize)
+    pub(super) fn row(&self, number: u64) -> Option<&[u8]> {
+        let (_, shard) = self.shard_of(number)?;
+        let start = (number - shard.first_row) as usize * self.stride;
+        shard.rows().get(start..start + self.stride)
     }
 
     /// Returns the file of a row, and the byte offset of the row in it.
     pub(super) fn place(&self, row: u64) -> Option<(&Path, u64)> {
+        let (_, shard) = self.shard_of(row)?;
+        Some((&shard.path, shard.header_len as u64 + (row - shard.first_row) * self.stride as u64))
+    }
+
+    /// Returns the shard that holds a row, and its place among the shards.
+    #[inline]
+    fn shard_of(&self, row: u64) -> Option<(usize, &RowShard)> {
         let at = self.shards.partition_point(|shard| shard.first_row + shard.num_rows <= row);
-        let shard = self.shards.get(at)?;
-        let before = row.checked_sub(shard.first_row)?;
-        Some((&shard.path, shard.header_len as u64 + before * size_of::<R>() as u64))
+        Some((at, self.shards.get(at)?))
     }
 
     /// Adds the run, the file and the offset in the file to an error about a run's rows. The error's offset counts
     /// from the run's first row, and `number` returns the number of the run's n-th row.
     #[cold]
     pub(super) fn in_run(&self, error: Error, run: u64, number: impl FnOnce(u64) -> u64) -> Error {
-        match error.into_kind() {
-            ErrorKind::Decode { mut location, what, expected, found } => {
-                let (offset, stride) = (location.offset.unwrap_or_default(), size_of::<R>() as u64);
-                location.run = Some(run);
-                if let Some((path, start)) = self.place(number(offset / stride)) {
-                    location.offset = Some(start + offset % stride);
-                    location.path = Some(path.to_owned());
-                }
-                ErrorKind::Decode { location, what, expected, found }.into()
+        error.located(|location| {
+            let (offset, stride) = (location.offset.unwrap_or_default(), self.stride as u64);
+            location.run = Some(run);
+            if let Some((path, start)) = self.place(number(offset / stride)) {
+                location.offset = Some(start + offset % stride);
+                location.path = Some(path.to_owned());
             }
-            other => other.into(),
-        }
+        })
     }
 }
 
 impl RowShard {
-    fn rows<R: NpyRow>(&self) -> &[R] {
-        // `open` checked that the file ends with the last row, and rows have alignment 1.
-        bytemuck::cast_slice(self.bytes.get(self.header_len..).unwrap_or_default())
+    fn rows(&self) -> &[u8] {
+        // `open` checked that the file ends with the last row.
+        self.bytes.get(self.header_len..).unwrap_or_default()
     }
+}
+
+/// Returns the part of a row at an offset. Rows have alignment 1, and a layout of [`RowShards::open`] has room for it.
+#[inline]
+pub(super) fn part_of<T: bytemuck::Pod>(row: &[u8], offset: usize) -> &T {
+    const { assert!(align_of::<T>() == 1) };
+    bytemuck::from_bytes(&row[offset..offset + size_of::<T>()])
 }
 
 /// Returns a header error about a file or folder as a whole.

@@ -27,10 +27,11 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, Row};
 use std::fs::File;
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// An SQLite file, open for reading or for an append.
+/// An SQLite file.
 pub(super) struct Database {
     connection: Connection,
     path: PathBuf,
@@ -109,39 +110,15 @@ impl Database {
         Ok(database)
     }
 
-    /// Opens a file for an append, checks its integrity and begins a transaction. SQLite first recovers from an
-    /// interrupted writer.
-    pub(super) fn open_appending(path: &Path) -> Result<Database> {
-        let path = std::path::absolute(path).map_err(|source| Error::io(path, source))?;
-        let (stamp, _) = examine(&path)?;
-        let database = Database::open_as(&path.clone(), path, stamp.len)?;
-        // Removes the limit on instructions, which protects only reads.
-        database.connection.progress_handler(0, None::<fn() -> bool>);
-        // WAL mode would not block readers either, but its log would remain.
-        database.execute(
-            "PRAGMA query_only = OFF; PRAGMA journal_mode = DELETE; PRAGMA synchronous = EXTRA; BEGIN IMMEDIATE",
-        )?;
-        Ok(database)
-    }
-
     /// Creates a file with these tables in a folder that no reader sees yet, and begins a transaction.
     pub(super) fn create_tables(path: &Path, schema: &str) -> Result<Database> {
-        let database = Database::create(path)?;
-        database.execute("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; BEGIN IMMEDIATE")?;
-        database.execute(schema)?;
-        Ok(database)
-    }
-
-    /// Creates a new file.
-    pub(super) fn create(path: &Path) -> Result<Database> {
         let path = std::path::absolute(path).map_err(|source| Error::io(path, source))?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&path, flags).map_err(|error| refused(&path, &error))?;
-        Ok(Database { connection, path, stamp: None, _copy: None })
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
+        let database = Database { connection, path, stamp: None, _copy: None };
+        database.execute("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; BEGIN IMMEDIATE")?;
+        database.execute(schema)?;
+        Ok(database)
     }
 
     pub(super) fn execute(&self, sql: &str) -> Result<()> {
@@ -263,17 +240,11 @@ impl Database {
         let copy = folder.path().join("copy.db");
         std::fs::copy(&path, &copy).map_err(io)?;
         std::fs::copy(beside(&path, suffix), beside(&copy, suffix)).map_err(io)?;
-        let database = Database::open_as(&copy, path, stamp.len)?;
-        Ok(Database { stamp: Some(stamp), _copy: Some(folder), ..database })
-    }
-
-    /// Opens a file so that SQLite may recover it, while statements may only read. Errors name `path`.
-    fn open_as(file: &Path, path: PathBuf, len: u64) -> Result<Database> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(file, flags).map_err(|error| refused(&path, &error))?;
-        let open = harden(&connection, len).and_then(|()| connection.execute_batch(PRAGMAS));
+        let connection = Connection::open_with_flags(&copy, flags).map_err(|error| refused(&path, &error))?;
+        let open = harden(&connection, stamp.len).and_then(|()| connection.execute_batch(PRAGMAS));
         open.map_err(|error| refused(&path, &error))?;
-        let database = Database { connection, path, stamp: None, _copy: None };
+        let database = Database { connection, path, stamp: Some(stamp), _copy: Some(folder) };
         database.check_sound()?;
         Ok(database)
     }
@@ -304,42 +275,68 @@ impl Database {
     }
 }
 
-/// A value that a column cannot have, in compact form.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) enum Found {
-    #[default]
-    Null,
-    /// The bits of the value are in the other number.
-    Integer,
-    /// The bits of the value are in the other number.
-    Real,
-    /// The other number is the length in bytes.
-    Text,
-    /// The other number is the length in bytes.
-    Blob,
+/// The values of a row, and the first invalid one.
+pub(super) struct Values<'a> {
+    row: &'a Row<'a>,
+    problem: Option<Box<InvalidValue>>,
 }
 
-impl Found {
-    /// Returns the type of a value, and its bits or its length.
-    pub(super) fn of(value: &ValueRef<'_>) -> (Found, u64) {
-        match value {
-            ValueRef::Null => (Found::Null, 0),
-            ValueRef::Integer(value) => (Found::Integer, *value as u64),
-            ValueRef::Real(value) => (Found::Real, value.to_bits()),
-            ValueRef::Text(text) => (Found::Text, text.len() as u64),
-            ValueRef::Blob(bytes) => (Found::Blob, bytes.len() as u64),
-        }
+/// A value that a column cannot have.
+#[derive(Clone, Debug)]
+pub(super) struct InvalidValue {
+    /// The table and the column.
+    pub(super) what: &'static str,
+    pub(super) expected: &'static str,
+    pub(super) found: String,
+}
+
+impl<'a> Values<'a> {
+    pub(super) fn of(row: &'a Row<'a>) -> Values<'a> {
+        Values { row, problem: None }
     }
 
-    /// Returns the value for a message.
-    pub(super) fn shown((found, number): (Found, u64)) -> String {
-        match found {
-            Found::Null => "NULL".into(),
-            Found::Integer => format!("the INTEGER {}", number as i64),
-            Found::Real => format!("the REAL {}", f64::from_bits(number)),
-            Found::Text => format!("a TEXT of {number} bytes"),
-            Found::Blob => format!("a BLOB of {number} bytes"),
-        }
+    /// Returns the value of a column as `valid` converts it. If `valid` returns `None`, notes the problem and returns
+    /// the default.
+    pub(super) fn get<T: Default>(
+        &mut self,
+        column: usize,
+        (what, expected): (&'static str, &'static str),
+        valid: impl FnOnce(ValueRef<'a>) -> Option<T>,
+    ) -> T {
+        let value = self.row.get_ref(column).unwrap_or(ValueRef::Null);
+        valid(value).unwrap_or_else(|| {
+            self.problem.get_or_insert_with(|| Box::new(InvalidValue { what, expected, found: shown(value) }));
+            T::default()
+        })
+    }
+
+    /// Returns the first invalid value.
+    pub(super) fn finish(self) -> Option<Box<InvalidValue>> {
+        self.problem
+    }
+}
+
+/// Returns an integer in a range.
+pub(super) fn integer(value: ValueRef<'_>, range: RangeInclusive<i64>) -> Option<i64> {
+    match value {
+        ValueRef::Integer(value) => Some(value).filter(|value| range.contains(value)),
+        _ => None,
+    }
+}
+
+/// Returns the valid values of a nullable column, with `None` for `NULL`.
+pub(super) fn nullable<T>(value: ValueRef<'_>, valid: impl FnOnce(ValueRef<'_>) -> Option<T>) -> Option<Option<T>> {
+    if matches!(value, ValueRef::Null) { Some(None) } else { valid(value).map(Some) }
+}
+
+/// Returns a value for a message.
+pub(super) fn shown(value: ValueRef<'_>) -> String {
+    match value {
+        ValueRef::Null => "NULL".into(),
+        ValueRef::Integer(value) => format!("the INTEGER {value}"),
+        ValueRef::Real(value) => format!("the REAL {value}"),
+        ValueRef::Text(text) => format!("a TEXT of {} bytes", text.len()),
+        ValueRef::Blob(bytes) => format!("a BLOB of {} bytes", bytes.len()),
     }
 }
 

@@ -1,5 +1,4 @@
-//! Publishing a folder atomically, or moving its files one by one into another folder. [`Staged`] does the same
-//! for a single file.
+//! Publishing a folder atomically. [`Staged`] does the same for a single file.
 
 use crate::error::{Error, Result};
 use crate::publish::{self, Staged};
@@ -78,17 +77,6 @@ impl StagedFolder {
             }
         }
         Err(refused)
-    }
-
-    /// Moves a durable file to the same name in another folder. Fails if the name is taken, unless `replace` is
-    /// set.
-    pub(crate) fn publish_file(&self, file: &str, folder: &Path, replace: bool) -> Result<()> {
-        let name = folder.join(file);
-        if !replace && name.symlink_metadata().is_ok() {
-            return Err(taken(&name));
-        }
-        std::fs::rename(self.path().join(file), &name).map_err(|source| Error::io(&name, source))?;
-        publish::sync_parent(&name)
     }
 }
 

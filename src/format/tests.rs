@@ -1,3 +1,5 @@
+pub(super) mod samples;
+
 use super::*;
 use crate::board::{Board, Move};
 use crate::error::ErrorKind;

@@ -245,11 +245,9 @@ pub(super) fn repair<'py>(
 /// Read runs of any format and write them in another, without an archive, in the order in which they are read.
 ///
 /// - ``paths``: run files, packs, pack.dat files, datasets, sessions, logs, or folders of them. The content determines
-///   the format.
+///   the format. Several paths are merged.
 /// - ``out``: a folder for run files, ``"npy"``, ``"session"`` and ``"macroxue"``. For other formats, the file, or a
 ///   folder in which a file of the usual name is created.
-/// - ``append``: add to an existing ``"packdat"``, ``"npy"`` or ``"macroxue"``, atomically. Several ``paths`` are
-///   merged, with or without it.
 /// - ``on_error``: the effect of a run that cannot be read, or that the format cannot hold. ``"raise"`` raises its
 ///   error and writes nothing. ``"skip"`` writes the other runs and lists the error in the report.
 /// - ``format``: ``"a2t1"``, ``"a2run2"``, ``"a2pack"``, ``"packdat"``, ``"npy"``, ``"session"``, ``"macroxue"`` or
@@ -265,7 +263,7 @@ pub(super) fn repair<'py>(
 /// ExportReport(path=PosixPath('all.dat'), runs=20, num_steps=29320)
 #[pyfunction]
 #[pyo3(signature = (
-    paths, out, *, format, append=false, by_step=false, compact=false, compress="none", align=None, shard_rows=None,
+    paths, out, *, format, by_step=false, compact=false, compress="none", align=None, shard_rows=None,
     moves=None, workers=None, progress=None, on_error="raise"
 ))]
 #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // The shape that pyo3 asks for.
@@ -274,7 +272,6 @@ pub(super) fn convert<'py>(
     paths: &Bound<'_, PyAny>,
     out: PathBuf,
     format: &str,
-    append: bool,
     by_step: bool,
     compact: bool,
     compress: &str,
@@ -288,7 +285,6 @@ pub(super) fn convert<'py>(
     let paths = paths_from(paths)?;
     let mut options = ExportOptions::new(format.parse()?).with_skip_errors(skips_errors(on_error)?);
     (options.by_step, options.compact, options.compression) = (by_step, compact, compress.parse()?);
-    options.append = append;
     options.align = align.map(Bounded::get);
     options.shard_rows = shard_rows.map(Bounded::get);
     (options.moves, options.workers) = (moves, workers.map(Bounded::get));
@@ -979,7 +975,6 @@ impl PyArchive {
     ///   file. Other formats reject it.
     /// - ``moves``: for ``"session"``: whether the rows have moves. ``False`` is for the field's Rust reader of
     ///   sessions, which rejects moves. ``None`` = with moves if the first run has all of its moves.
-    /// - ``append``: for ``"packdat"``, ``"npy"`` and ``"macroxue"``: ``True`` = add to existing files.
     /// - ``on_error``: the effect of a run that the format cannot hold. ``"raise"`` raises ``ValueError``. ``"skip"``
     ///   writes the other runs and lists the error in the report.
     /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
@@ -994,7 +989,7 @@ impl PyArchive {
     /// ExportReport(path=PosixPath('best.a2pack'), runs=1, num_steps=3773)
     #[pyo3(signature = (
         query, out, *, format="original", params=None, by_step=false, compact=false, compress="none", align=None,
-        shard_rows=None, moves=None, append=false, on_error="raise", workers=None, progress=None
+        shard_rows=None, moves=None, on_error="raise", workers=None, progress=None
     ))]
     #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn export_runs<'py>(
@@ -1010,7 +1005,6 @@ impl PyArchive {
         align: Option<Bounded<u32, 1, { 1 << 20 }>>,
         shard_rows: Option<Positive>,
         moves: Option<bool>,
-        append: bool,
         on_error: &str,
         workers: Option<Workers>,
         progress: Option<ProgressOption>,
@@ -1019,7 +1013,6 @@ impl PyArchive {
         let archive = self.archive();
         let mut options = ExportOptions::new(format.parse()?).with_skip_errors(skips_errors(on_error)?);
         (options.by_step, options.compact, options.compression) = (by_step, compact, compress.parse()?);
-        options.append = append;
         options.align = align.map(Bounded::get);
         options.shard_rows = shard_rows.map(Bounded::get);
         (options.moves, options.workers) = (moves, workers.map(Bounded::get));

@@ -78,8 +78,6 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<run::PyRunMeta>()?;
     module.add_class::<recorder::PyGame>()?;
     module.add_class::<recorder::PyRecorder>()?;
-    module.add_class::<recorder::PyRecorderStats>()?;
-    module.add_class::<simulate::PySimulateReport>()?;
     module.add_class::<table::PyStepTable>()?;
     module.add_class::<shard::PyShard>()?;
     module.add_function(wrap_pyfunction!(sql::queries, module)?)?;

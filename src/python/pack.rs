@@ -11,7 +11,7 @@ use super::run::PyRun;
 use super::table::PyStepTable;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind};
-use crate::format::{JsonlOptions, PackReader, RunKind, ValidateOptions};
+use crate::format::{JsonlOptions, PackReader, RunFormat, ValidateOptions};
 use crate::loader::Permutation;
 use crate::table::{FromRunsOptions, HeldOut, SplitUnit, StepTable};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -152,9 +152,9 @@ impl PyPackReader {
     /// >>> a2store.PackReader.open("games.a2pack").kind(0)
     /// 'v2'
     fn kind(&self, index: AnyInt) -> PyResult<&'static str> {
-        Ok(match self.pack()?.kind(self.place(index.get())?)? {
-            RunKind::V1 => "v1",
-            RunKind::V2 => "v2",
+        Ok(match self.pack()?.format(self.place(index.get())?)? {
+            RunFormat::A2t1 => "v1",
+            RunFormat::A2run2 => "v2",
         })
     }
 

@@ -7,7 +7,7 @@ use super::run::PyRun;
 use crate::archive::Rejected;
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use crate::format::{PackIter, PackReader, RunKind, RunSource};
+use crate::format::{PackIter, PackReader, RunFormat, RunSource};
 use crate::loader::Permutation;
 use crate::random;
 use crate::run::Run;
@@ -280,7 +280,7 @@ fn permutation(shuffle: bool, len: u64, seed: Option<u64>) -> Result<Option<Perm
 
 /// Returns a decoded run with the format of its index entry.
 pub(super) fn pyrun(pack: &PackReader, index: usize, run: Run) -> PyRun {
-    PyRun::new(run, pack.kind(index).map_or(RunKind::V2, |kind| kind).format())
+    PyRun::new(run, pack.format(index).unwrap_or(RunFormat::A2run2))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -3,9 +3,10 @@
 use super::archive::PyArchive;
 use super::integers::{AnyInt, Bounded, Positive, U64};
 use super::logging::{deliver_all, logged};
+use super::results::IntoInstance;
 use super::steps::{Boards, Moves, board_from, branches, cells, floats, move_from};
 use crate::error::Error;
-use crate::selfplay::{GameRecording, Recorder, RecorderOptions, RecorderStats};
+use crate::selfplay::{GameRecording, Recorder, RecorderOptions};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
@@ -88,38 +89,6 @@ impl<'a, 'py> FromPyObject<'a, 'py> for RecorderTarget<'py> {
 /// 0
 #[pyclass(frozen, name = "Game", module = "a2store.selfplay")]
 pub(super) struct PyGame(Mutex<Option<GameRecording>>);
-
-/// The counters of a recorder.
-///
-/// >>> from a2store import selfplay
-/// >>> recorder = selfplay.Recorder("selfplay", tag="v1")
-/// >>> game = recorder.begin()
-/// >>> game.abandon()
-/// >>> recorder.stats()
-/// RecorderStats(begun=1, live=0, ended=0, steps=0, durable=0)
-#[pyclass(frozen, get_all, name = "RecorderStats", module = "a2store.selfplay")]
-pub(super) struct PyRecorderStats {
-    /// The number of games that began.
-    begun: u64,
-    /// The number of running games. When the recorder is closed, these games are lost.
-    live: u64,
-    /// The number of games that ended and are kept.
-    ended: u64,
-    /// The number of games that were abandoned, or rejected at their end.
-    abandoned: u64,
-    /// The number of kept steps in ended games.
-    steps: u64,
-    /// The number of durable games: the games with an id below this number.
-    durable: u64,
-    /// The number of rotations that wrote games.
-    rotations: u64,
-    /// The size of everything written, in bytes.
-    disk_bytes: u64,
-    /// The bytes of steps in memory.
-    ram_bytes: u64,
-    /// The error of the last rotation, if it failed; the games stay in memory, and the next rotation writes them.
-    failure: Option<String>,
-}
 
 #[pymethods]
 impl PyRecorder {
@@ -220,8 +189,8 @@ impl PyRecorder {
     /// >>> recorder = selfplay.Recorder("selfplay", tag="v1")
     /// >>> recorder.close().ended
     /// 0
-    fn close(&self, py: Python<'_>) -> PyResult<PyRecorderStats> {
-        Ok(logged(py, || self.0.close())?.into())
+    fn close<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        logged(py, || self.0.close())?.into_instance(py)
     }
 
     /// The limit that was reached: ``"games"``, ``"steps"``, ``"wall"`` or ``"disk"``; else ``None``.
@@ -243,8 +212,8 @@ impl PyRecorder {
     /// >>> game = recorder.begin()
     /// >>> recorder.stats().live
     /// 1
-    fn stats(&self) -> PyRecorderStats {
-        self.0.stats().into()
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.0.stats().into_instance(py)
     }
 
     /// Return the recorder itself.
@@ -441,29 +410,4 @@ fn entries(meta: &Bound<'_, PyDict>) -> PyResult<Vec<(String, serde_json::Value)
     let value: serde_json::Map<String, serde_json::Value> =
         serde_json::from_str(&text).map_err(|error| PyValueError::new_err(format!("meta: expected JSON, {error}")))?;
     Ok(value.into_iter().collect())
-}
-
-impl From<RecorderStats> for PyRecorderStats {
-    fn from(stats: RecorderStats) -> PyRecorderStats {
-        PyRecorderStats {
-            begun: stats.begun,
-            live: stats.live,
-            ended: stats.ended,
-            abandoned: stats.abandoned,
-            steps: stats.steps,
-            durable: stats.durable,
-            rotations: stats.rotations,
-            disk_bytes: stats.disk_bytes,
-            ram_bytes: stats.ram_bytes,
-            failure: stats.failure,
-        }
-    }
-}
-
-#[pymethods]
-impl PyRecorderStats {
-    fn __repr__(&self) -> String {
-        let PyRecorderStats { begun, live, ended, steps, durable, .. } = self;
-        format!("RecorderStats(begun={begun}, live={live}, ended={ended}, steps={steps}, durable={durable})")
-    }
 }

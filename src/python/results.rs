@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::export::ExportReport;
 use crate::format::{JsonlReport, PackStats};
 use crate::query::{Function, SavedQuery, ScalarValue};
+use crate::selfplay::{RecorderStats, SimulateReport};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyTuple};
 
@@ -125,6 +126,20 @@ impl IntoInstance for JsonlReport {
     fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let errors: Vec<String> = self.errors.iter().map(ToString::to_string).collect();
         instance! { py, JsonlReport, self: num_runs, num_steps, num_bytes, errors = errors }
+    }
+}
+
+impl IntoInstance for SimulateReport {
+    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        instance! { py, SimulateReport, self: runs, num_steps, num_bytes }
+    }
+}
+
+impl IntoInstance for RecorderStats {
+    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        instance! { py, RecorderStats, self:
+            begun, live, ended, abandoned, steps, durable, rotations, disk_bytes, ram_bytes, failure
+        }
     }
 }
 

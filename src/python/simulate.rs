@@ -3,31 +3,10 @@
 use super::integers::{Bounded, Depth, U32, U64, Workers};
 use super::interrupt::interruptible;
 use super::progress::ProgressOption;
+use super::results::IntoInstance;
 use crate::selfplay::{SimulateOptions, simulate as simulate_runs};
 use pyo3::prelude::*;
 use std::path::PathBuf;
-
-/// A summary of what ``simulate`` wrote.
-///
-/// >>> report = a2store.simulate("more", runs=2, seed=2, depth=0)
-/// >>> report.runs
-/// 2
-#[pyclass(frozen, get_all, name = "SimulateReport", module = "a2store")]
-pub(super) struct PySimulateReport {
-    /// The number of files.
-    runs: u64,
-    /// The number of steps in the files.
-    num_steps: u64,
-    /// The size of the files in bytes.
-    num_bytes: u64,
-}
-
-#[pymethods]
-impl PySimulateReport {
-    fn __repr__(&self) -> String {
-        format!("SimulateReport(runs={}, num_steps={}, num_bytes={})", self.runs, self.num_steps, self.num_bytes)
-    }
-}
 
 /// Play seeded games with the built-in player and write each game to its own run file.
 ///
@@ -53,8 +32,8 @@ impl PySimulateReport {
 #[pyfunction]
 #[pyo3(signature = (out, *, runs=100, seed=0, format="a2run2", depth=1, engine=None, workers=None, progress=None))]
 #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // The signature is Python's.
-pub(super) fn simulate(
-    py: Python<'_>,
+pub(super) fn simulate<'py>(
+    py: Python<'py>,
     out: PathBuf,
     #[pyo3(from_py_with = U32::int)] runs: u32,
     #[pyo3(from_py_with = U64::int)] seed: u64,
@@ -63,9 +42,9 @@ pub(super) fn simulate(
     engine: Option<String>,
     workers: Option<Workers>,
     progress: Option<ProgressOption>,
-) -> PyResult<PySimulateReport> {
+) -> PyResult<Bound<'py, PyAny>> {
     let options =
         SimulateOptions { runs, seed, format: format.parse()?, depth, engine, workers: workers.map(Bounded::get) };
     let report = interruptible(py, progress, |progress, cancel| simulate_runs(&out, &options, progress, cancel))?;
-    Ok(PySimulateReport { runs: report.runs, num_steps: report.num_steps, num_bytes: report.num_bytes })
+    report.into_instance(py)
 }

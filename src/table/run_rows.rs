@@ -9,7 +9,7 @@ use super::step_table::StepTable;
 use super::wide::{MissingColumns, WideColumns, WideOffsets};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::format::{StepRow, WideStep};
+use crate::format::WideStep;
 use crate::run::{Run, RunMeta};
 use crate::step::{STEP_SIZE, Step};
 use rayon::prelude::*;
@@ -70,7 +70,7 @@ impl<'m> RunLayout<'m> {
 
     /// Writes the steps of a run to `rows`, which has room for exactly these.
     fn write(&self, run_id: u32, run: &Run, rows: &mut [u8]) -> Result<()> {
-        let steps = (0..run.num_steps()).filter_map(|place| run.step(place));
+        let steps = run.steps();
         if self.stride() == STEP_SIZE {
             return rows.chunks_exact_mut(STEP_SIZE).zip(steps).try_for_each(|(row, step)| {
                 let mut step = Step::from_step(run_id.into(), &step)?;

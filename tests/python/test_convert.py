@@ -1,4 +1,4 @@
-"""Conversion between formats without an archive: results, appends, and the state after an interruption."""
+"""Conversion between formats without an archive: results, and the state after an interruption."""
 
 from __future__ import annotations
 
@@ -234,57 +234,15 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-GROWING: list[tuple[str, dict[str, Any]]] = [("packdat", {}), ("npy", {}), ("npy", {"shard_rows": 200})]
-
-
-@pytest.mark.parametrize(("format_name", "options"), GROWING)
-def test_appended_runs_come_after_existing_runs(
+@pytest.mark.parametrize(("format_name", "options"), [("packdat", {}), ("npy", {}), ("npy", {"shard_rows": 200})])
+def test_sources_are_merged_in_order(
     expected: list[Expected], tmp_path: Path, format_name: str, options: dict[str, Any]
 ) -> None:
     paths, runs = paths_of(expected, lambda run: is_movable(run) and not run.raw_evs)
-    out = tmp_path / "grown"
-    for place, path in enumerate(paths):
-        before = [run for run in runs if run.source in paths[:place]]
-        report = convert(path, out, format=format_name, append=True, **options)
-        assert report.runs == sum(run.source == path for run in runs)
-        check_all(out, format_name, [*before, *(run for run in runs if run.source == path)])
-    # A single call gives the same result.
-    convert(paths, tmp_path / "once", format=format_name, **options)
-    if format_name == "packdat":
-        assert out.read_bytes() == (tmp_path / "once").read_bytes()
-    assert set(tmp_path.iterdir()) == {out, tmp_path / "once"}
-
-
-@pytest.mark.parametrize("format_name", ["packdat", "npy"])
-def test_an_archive_is_appended_to_an_export(expected: list[Expected], tmp_path: Path, format_name: str) -> None:
-    paths, runs = paths_of(expected, lambda run: is_movable(run) and not run.raw_evs)
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    archive.ingest(paths, progress=False)
-    half = len(runs) // 2
-    for condition in (f"< {half}", f">= {half}"):
-        query = f"SELECT run_id FROM runs WHERE run_id {condition}"
-        archive.export_runs(query, tmp_path / "out", format=format_name, append=True, progress=False)  # type: ignore[arg-type]
-    check_all(tmp_path / "out", format_name, runs)
-
-
-@pytest.mark.parametrize(("format_name", "options"), GROWING)
-def test_a_failed_append_leaves_the_old_file(
-    expected: list[Expected], tmp_path: Path, format_name: str, options: dict[str, Any]
-) -> None:
-    paths, runs = paths_of(expected, lambda run: run.format in ("packdat", "npy"))
-    home, out = tmp_path / "home", tmp_path / "home" / "out"
-    home.mkdir()
-    convert(paths[0], out, format=format_name, **options)
-    before = contents(home)
-    # Between sound files, so that some rows are written before the error.
-    (tmp_path / "bad.a2run2").write_bytes(oracle.encode_a2run2(Games(43).take(1)[0])[:-3])
-    for _ in range(2):
-        with pytest.raises(a2store.DecodeError) as caught:
-            convert([*paths[1:], tmp_path / "bad.a2run2", paths[0]], out, format=format_name, append=True)
-        assert caught.value.path == tmp_path / "bad.a2run2"
-        assert contents(home) == before
-    convert(paths[1:], out, format=format_name, append=True, **options)
+    out = tmp_path / "merged"
+    convert(paths, out, format=format_name, **options)
     check_all(out, format_name, [run for path in paths for run in runs if run.source == path])
+    assert list(tmp_path.iterdir()) == [out]
 
 
 @pytest.mark.parametrize("format_name", ["a2pack", "packdat", "npy", "jsonl"])
@@ -332,7 +290,6 @@ def test_bad_arguments(expected: list[Expected], tmp_path: Path) -> None:
     for options in (
         {"format": "original"},
         {"format": "parquet"},
-        {"format": "a2run2", "append": True},
         {"format": "a2pack", "align": 0},
         {"format": "npy", "workers": 0},
     ):

@@ -358,8 +358,6 @@ def test_bad_arguments(kept: Kept, tmp_path: Path) -> None:
         {"format": "a2pack", "align": 0},
         {"format": "a2pack", "align": 2**20 + 1},
         {"format": "npy", "shard_rows": 0},
-        {"format": "a2pack", "append": True},
-        {"format": "jsonl", "append": True},
         {"format": "original", "shard_rows": 10},
         {"format": "a2run2", "shard_rows": 10},
         {"workers": 0},

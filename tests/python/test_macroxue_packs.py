@@ -18,7 +18,6 @@ import pytest
 
 import a2store
 import macroxue_packs as packs
-from archives import run_command
 from games import play
 from macroxue_packs import ALIGNED, PACKED, TYPES, Pack
 from oracle import Array, cells
@@ -342,22 +341,14 @@ def test_runs_of_other_formats_become_packs(tmp_path: Path) -> None:
     assert not (tmp_path / "unknown").exists()
 
 
-# Appending and merging
+# Merging
 
 
 def test_two_packs_merge_as_the_fields_tool_merges_them(field: Path, tmp_path: Path) -> None:
     convert([field / "pack", field / "pack2"], tmp_path / "at once")
-    convert([field / "pack"], tmp_path / "appended")
-    convert([field / "pack2"], tmp_path / "appended", append=True)
-    result = run_command("convert", field / "pack2", "--out", tmp_path / "appended", "--format", "macroxue", "--append")
-    assert result.returncode == 0
     expected = field / "merged"
     assert np.array_equal(packs.read(tmp_path / "at once").rows, packs.read(expected).rows)
     assert_same_tables(tmp_path / "at once", expected)
-    found, theirs = packs.read(tmp_path / "appended"), packs.read(expected)
-    assert found.runs[:11] == theirs.runs
-    assert np.array_equal(found.rows[: len(theirs.rows)], theirs.rows)
-    assert [run[0] for run in found.runs[11:]] == [11, 12, 13]
 
 
 def test_valuation_types_are_unified(tmp_path: Path) -> None:
@@ -371,55 +362,19 @@ def test_valuation_types_are_unified(tmp_path: Path) -> None:
     assert [names[number] for number in merged.rows["valuation_type"][len(first.rows) :].tolist()] == used
     assert {name: merged.types[name] for name in TYPES} == TYPES
     assert sorted(merged.types.values()) == [0, 1, 2, 3, 4]
-    # An append keeps the ids of the existing pack.
-    convert([left], right, append=True)
-    appended = packs.read(right)
-    assert {name: appended.types[name] for name in second.types} == second.types
-    assert np.array_equal(appended.rows[: len(second.rows)], second.rows)
 
 
-def test_an_append_adds_shards(tmp_path: Path) -> None:
-    first, second = made(2), made(3, seed=8)
-    folder = write(tmp_path / "pack", first, shards=(40, 25), first_shard=1)
-    before = {path.name: path.read_bytes() for path in packs.row_files(folder)}
-    convert([write(tmp_path / "other", second)], folder, append=True)
-    files = packs.row_files(folder)
-    assert [len(np.load(path)) for path in files] == [40, 25, 40, 40, 25]
-    assert all((folder / name).read_bytes() == data for name, data in before.items())
-    appended = packs.read(folder)
-    assert [run[0] for run in appended.runs] == list(range(5))
-    rows = appended.rows[len(first.rows) :]
-    moved = ("run_id", "seed", "max_rank")
-    assert all(np.array_equal(rows[name], second.rows[name]) for name in PACKED.names or () if name not in moved)
-    archive, report = ingest(tmp_path, folder)
-    assert (report.accepted, report.errors) == (5, [])
-    export(archive, tmp_path / "out")
-    assert_same_content(tmp_path / "out", appended)
-
-
-def test_aligned_rows_are_read_only(tmp_path: Path) -> None:
-    folder = write(tmp_path / "pack", made(2, dtype=ALIGNED))
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    with pytest.raises(a2store.DecodeError, match="fields of a row"):
-        convert([write(tmp_path / "other", made(1))], folder, append=True)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-
-
-def test_a_failed_append_changes_nothing(tmp_path: Path) -> None:
+def test_bad_outputs(tmp_path: Path) -> None:
     folder = write(tmp_path / "pack", made(2))
-    before = packs.read(folder)
     bad = made(1)
     bad.rows["move_dir"][3] = 9
     with pytest.raises(a2store.DecodeError, match="move_dir"):
-        convert([write(tmp_path / "bad", bad)], folder, append=True)
-    after = packs.read(folder)
-    assert np.array_equal(after.rows, before.rows)
-    assert after.runs == before.runs
-    assert sorted(path.name for path in folder.iterdir()) == ["metadata.db", "steps.npy", "valuation_types.json"]
+        convert([folder, write(tmp_path / "bad", bad)], tmp_path / "none")
     with pytest.raises(FileExistsError):
-        convert([folder], folder.parent / "bad")
+        convert([folder], tmp_path / "bad")
     with pytest.raises(ValueError, match="shard_rows"):
         convert([folder], tmp_path / "none", shard_rows=0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad", "pack"]
 
 
 # Damage
@@ -568,17 +523,16 @@ def test_a_gap_between_shards_is_an_error(tmp_path: Path) -> None:
         a2store.StepTable.from_runs([folder], progress=False)
 
 
-def test_an_append_rejects_rows_of_no_run(tmp_path: Path) -> None:
-    """An interrupted append leaves such rows. A conversion removes them."""
+def test_a_conversion_removes_rows_of_no_run(tmp_path: Path) -> None:
+    """An interrupted append of another program leaves such rows."""
     pack = made()
     folder = write(tmp_path / "pack", pack)
     executed("DELETE FROM runs WHERE id = 3")(folder)
-    with pytest.raises(a2store.DecodeError, match="rows of runs in metadata"):
-        convert([write(tmp_path / "other", made(1))], folder, append=True)
+    with pytest.raises(a2store.DecodeError, match="the id of a run in metadata"):
+        convert([folder], tmp_path / "out")
     report = convert([folder], tmp_path / "mended", on_error="skip")
     assert (report.runs, len(report.errors)) == (3, 1)
     assert_same_content(tmp_path / "mended", Pack(pack.rows[pack.rows["run_id"] < 3], pack.runs[:3], [], pack.types))
-    assert convert([tmp_path / "other"], tmp_path / "mended", append=True).runs == 1
 
 
 def test_a_thousand_damaged_packs(tmp_path: Path) -> None:
@@ -671,8 +625,4 @@ def test_a_rejected_run_leaves_no_types(tmp_path: Path) -> None:
     report = a2store.convert([first, second, third], out, format="macroxue", progress=False, on_error="skip")
     assert (report.runs, [error.path for error in report.errors]) == (4, [second])
     assert "valuation_type: expected at most 256 types in a pack" in report.errors[0].message
-    before = packs.read(out).types
-    assert not [name for name in before if name.startswith("n")]
-    with pytest.raises(ValueError, match="at most 256 types"):
-        a2store.convert(second, out, format="macroxue", append=True, progress=False)
-    assert packs.read(out).types == before
+    assert not [name for name in packs.read(out).types if name.startswith("n")]

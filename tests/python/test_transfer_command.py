@@ -153,15 +153,12 @@ def test_options_of_each_format(kept: Kept, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format_name", ["packdat", "npy"])
-def test_append_and_merge(kept: Kept, tmp_path: Path, format_name: str) -> None:
+def test_merge(kept: Kept, tmp_path: Path, format_name: str) -> None:
     out = tmp_path / "out"
-    run("export", kept.archive, "--where", "run_id < 7", "--format", format_name, "--out", out, "--append")
-    run("export", kept.archive, "--where", "run_id >= 7", "--format", format_name, "--out", out, "--append")
+    run("export", kept.archive, "--format", format_name, "--out", out)
     check(out, format_name, kept.games, kept.files)
     run("convert", out, kept.pack, "--format", format_name, "--out", tmp_path / "merged")
     check(tmp_path / "merged", format_name, [*kept.games, *kept.games], [])
-    run("convert", kept.pack, "--format", format_name, "--out", tmp_path / "merged", "--append")
-    check(tmp_path / "merged", format_name, [*kept.games] * 3, [])
 
 
 def test_bad_input_is_status_1_and_leaves_nothing(kept: Kept, tmp_path: Path) -> None:
@@ -216,7 +213,6 @@ def test_sessions_with_and_without_moves(kept: Kept, tmp_path: Path) -> None:
         "export ARCHIVE --out out",
         "export ARCHIVE --format parquet --out out",
         "export ARCHIVE --format original --out out --where nothing=1",
-        "export ARCHIVE --format a2pack --out out --append",
         "export ARCHIVE --format a2pack --out out --compress gzip",
         "export ARCHIVE --format npy --out out --shard-rows 0",
         "export ARCHIVE --format a2pack --out out --workers 0",

@@ -24,10 +24,10 @@ from .._a2store import (
     Player,
     PlayResult,
     Recorder,
-    RecorderStats,
     VectorEnv,
     _play,
 )
+from .._results import RecorderStats
 
 if TYPE_CHECKING:
     import torch

@@ -54,7 +54,7 @@ pub(super) fn print_run_json(args: &InspectArgs, slice: &RunSlice<'_>, run: &Run
     // Convert through text, because `f64::from` would print 0.1 as 0.10000000149011612.
     let elapsed_s: Option<f64> = meta.elapsed_s.to_string().parse().ok();
     let run = json!({
-        "path": path_text(&args.packfile), "index": args.index, "kind": slice.kind.name(), "offset": slice.offset,
+        "path": path_text(&args.packfile), "index": args.index, "kind": format!("v{}", slice.format.version()), "offset": slice.offset,
         "num_bytes": slice.bytes.len(), "stored_bytes": slice.stored_len, "compression": slice.compression.name(),
         "crc32c": slice.crc32c, "num_steps": run.num_steps(), "engine": meta.engine, "start_unix_s": meta.start_unix_s,
         "elapsed_s": elapsed_s, "max_score": meta.max_score, "highest_tile": meta.highest_tile,
@@ -80,7 +80,7 @@ pub(super) fn print_run(args: &InspectArgs, slice: &RunSlice<'_>, run: &Run) -> 
         writeln!(out, "final_board: {:#018x}", board.board().0)?;
     }
     writeln!(out, "engine: {}", printable(meta.engine.as_deref()))?;
-    writeln!(out, "kind: {} ({})", slice.kind, slice.kind.format())?;
+    writeln!(out, "kind: v{} ({})", slice.format.version(), slice.format)?;
     writeln!(out, "offset: {}", slice.offset)?;
     writeln!(out, "num_bytes: {}", slice.bytes.len())?;
     if slice.compression != Compression::None {

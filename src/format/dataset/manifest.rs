@@ -1,10 +1,10 @@
 //! `manifest.json`: the size of a dataset and the checksums of its files.
 
 use crate::clock;
-use crate::error::{Error, ErrorKind, Location, Result};
+use crate::error::{Error, Result};
 use crate::format::mapped::open_file;
 use crate::format::shards::header_error;
-use crate::publish::{Staged, sync_parent};
+use crate::publish::Staged;
 use chrono::SecondsFormat;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ impl Manifest {
         Ok(Some(manifest))
     }
 
-    /// Writes the manifest into a folder. Replaces an existing one.
+    /// Writes the manifest into a folder.
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
         let path = folder.join(NAME);
         let mut staged = Staged::new(folder)?;
@@ -66,37 +66,17 @@ impl Manifest {
         staged.replace(&path)
     }
 
-    /// Removes the manifest from a folder durably.
-    pub(super) fn remove(folder: &Path) -> Result<()> {
-        let path = folder.join(NAME);
-        match std::fs::remove_file(&path) {
-            Ok(()) => sync_parent(&path),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(Error::io(&path, error)),
-        }
-    }
-
-    /// Compares the counts with the actual ones. An interrupted append may have added rows after the last run since
-    /// then, so `covered` rows are also accepted.
+    /// Compares the counts with the actual ones. An interrupted append of another writer may have
+    /// added rows after the last run since then, so `covered` rows are also accepted.
     pub(super) fn check(&self, num_rows: u64, covered: u64, num_runs: usize, folder: &Path) -> Result<()> {
         let path = folder.join(NAME);
         if self.num_steps != num_rows && self.num_steps != covered {
-            let found = self.num_steps.to_string();
-            return Err(header_error(
-                "num_steps of the manifest",
-                format!("{num_rows}, the number of rows"),
-                found,
-                &path,
-            ));
+            let (expected, found) = (format!("{num_rows}, the number of rows"), self.num_steps.to_string());
+            return Err(header_error("num_steps of the manifest", expected, found, &path));
         }
         if self.num_runs != num_runs as u64 {
-            let found = self.num_runs.to_string();
-            return Err(header_error(
-                "num_runs of the manifest",
-                format!("{num_runs}, the number of runs"),
-                found,
-                &path,
-            ));
+            let (expected, found) = (format!("{num_runs}, the number of runs"), self.num_runs.to_string());
+            return Err(header_error("num_runs of the manifest", expected, found, &path));
         }
         Ok(())
     }
@@ -109,9 +89,9 @@ pub(super) fn check_crc(path: &Path, stored: &str, bytes: &[u8]) -> Result<()> {
         return Err(header_error("checksums of the manifest", "eight hexadecimal digits", found, path));
     };
     let found = crc32c::crc32c(bytes);
-    if found != expected {
-        let location = Location { path: Some(path.to_owned()), ..Location::default() };
-        return Err(ErrorKind::Checksum { location, what: "the file", expected, found }.into());
+    if found == expected {
+        return Ok(());
     }
-    Ok(())
+    let error = Error::checksum(0, "the file", expected, found);
+    Err(error.located(|location| location.offset = None).with_path(path))
 }

@@ -1,11 +1,11 @@
 //! The table of runs in `metadata.db`.
 
-use crate::error::{Error, ErrorKind, Location, Result};
+use crate::error::{Error, Result};
 use crate::format::shards::header_error;
-use crate::format::sqlite::{Database, Found};
+use crate::format::sqlite::{Database, InvalidValue, Values, integer, nullable};
 use crate::run::RunMeta;
+use rusqlite::Row;
 use rusqlite::types::ValueRef;
-use std::collections::HashMap;
 use std::path::Path;
 
 pub(super) const SCHEMA: &str = "CREATE TABLE runs (
@@ -29,84 +29,46 @@ pub(super) const INSERT: &str = "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6
 
 /// The maximum length of an engine name in bytes, as in every other format.
 pub(super) const MAX_ENGINE_LEN: usize = 65_535;
-/// The maximum number of names that are stored once and shared.
-const MAX_SHARED_NAMES: usize = 1 << 10;
 
 /// The runs in `metadata.db`, in the order of their ids.
-#[derive(Debug, Default)]
-pub(super) struct Metadata {
-    records: Vec<DatasetRun>,
-    /// The concatenated names of engines.
-    names: String,
-}
+#[derive(Debug)]
+pub(super) struct Metadata(Vec<DatasetRun>);
 
-/// The metadata of a run in compact form, hardly larger than its row in the table.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug)]
 struct DatasetRun {
     id: i64,
     first_step: u64,
-    max_score: u64,
-    start_time: u64,
-    /// The offset of the engine's name in `names`.
-    name: u64,
     num_steps: u32,
-    highest_tile: u32,
-    elapsed_s: f32,
-    name_len: u16,
-    /// The first column with an invalid value, and the type of that value, whose number is in `first_step`. 0 = all
-    /// columns are valid.
-    bad: u8,
-    found: Found,
+    meta: RunMeta,
+    /// The first invalid value. The other fields are then defaults.
+    problem: Option<Box<InvalidValue>>,
 }
 
 impl Metadata {
     pub(super) fn read(path: &Path) -> Result<Metadata> {
         let database = Database::open(path)?;
-        let metadata = Metadata::read_from(&database)?;
-        database.finish_reading()?;
-        Ok(metadata)
-    }
-
-    pub(super) fn read_from(database: &Database) -> Result<Metadata> {
         database.check_table("runs", &COLUMNS, true)?;
-        let mut metadata = Metadata::default();
         // `quick_check` has visited every row, so this count can be trusted.
-        metadata.records.reserve_exact(database.num_rows("runs")?);
-        let mut shared: HashMap<String, (u64, u16)> = HashMap::new();
+        let mut runs = Vec::with_capacity(database.num_rows("runs")?);
         database.each(SELECT, [], |row| {
-            let values = std::array::from_fn(|column| row.get_ref(column).unwrap_or(ValueRef::Null));
-            let record = DatasetRun::of(&values, |name| match shared.get(name) {
-                Some(&place) => place,
-                None => {
-                    let place = (metadata.names.len() as u64, name.len() as u16);
-                    metadata.names.push_str(name);
-                    if shared.len() < MAX_SHARED_NAMES {
-                        shared.insert(name.to_owned(), place);
-                    }
-                    place
-                }
-            });
-            metadata.records.push(record);
+            runs.push(DatasetRun::of(row));
             Ok(())
         })?;
-        Ok(metadata)
+        database.finish_reading()?;
+        Ok(Metadata(runs))
     }
 
     pub(super) fn num_runs(&self) -> usize {
-        self.records.len()
-    }
-
-    pub(super) fn last_id(&self) -> Option<i64> {
-        self.records.last().map(|record| record.id)
+        self.0.len()
     }
 
     pub(super) fn id(&self, index: usize) -> Option<i64> {
-        self.records.get(index).map(|record| record.id)
+        self.0.get(index).map(|record| record.id)
     }
 
     /// Returns the first row of a run and the number of its rows, or `None` if its metadata is damaged.
     pub(super) fn rows(&self, index: usize) -> Option<(u64, u64)> {
-        let record = self.records.get(index).filter(|record| record.bad == 0)?;
+        let record = self.0.get(index).filter(|record| record.problem.is_none())?;
         Some((record.first_step, u64::from(record.num_steps)))
     }
 
@@ -140,23 +102,13 @@ impl Metadata {
 
     /// Returns the metadata of a run, its first row and the number of its rows.
     pub(super) fn run(&self, index: usize) -> Result<(RunMeta, u64, u64)> {
-        let Some(record) = self.records.get(index) else {
-            return Err(ErrorKind::IndexOutOfBounds { index: index as i128, len: self.records.len() as u64 }.into());
+        let Some(record) = self.0.get(index) else {
+            return Err(Error::no_index(index, self.0.len()));
         };
-        if record.bad != 0 {
-            let (what, expected) = EXPECTED.get(usize::from(record.bad)).copied().unwrap_or(EXPECTED[0]);
-            return Err(damaged(index, what, expected, Found::shown((record.found, record.first_step))));
+        if let Some(InvalidValue { what, expected, found }) = record.problem.as_deref() {
+            return Err(damaged(index, what, *expected, found.clone()));
         }
-        let name = self.names.get(record.name as usize..).and_then(|rest| rest.get(..usize::from(record.name_len)));
-        let meta = RunMeta {
-            start_unix_s: record.start_time,
-            elapsed_s: record.elapsed_s,
-            max_score: record.max_score,
-            highest_tile: record.highest_tile,
-            engine: name.filter(|name| !name.is_empty()).map(str::to_owned),
-            ..RunMeta::default()
-        };
-        Ok((meta, record.first_step, u64::from(record.num_steps)))
+        Ok((record.meta.clone(), record.first_step, u64::from(record.num_steps)))
     }
 }
 
@@ -174,69 +126,35 @@ const EXPECTED: [(&str, &str); 8] = [
 
 /// Returns an error about a run's metadata in `metadata.db`.
 pub(super) fn damaged(index: usize, what: &'static str, expected: impl Into<String>, found: String) -> Error {
-    let location = Location { run: Some(index as u64), ..Location::default() };
-    ErrorKind::Decode { location, what, expected: expected.into(), found }.into()
+    Error::decode(0, what, expected, found)
+        .located(|location| (location.run, location.offset) = (Some(index as u64), None))
 }
 
 impl DatasetRun {
-    fn of(values: &[ValueRef<'_>; 8], mut place: impl FnMut(&str) -> (u64, u16)) -> DatasetRun {
-        let mut record = DatasetRun::default();
-        let mut bad = |column: u8, value: &ValueRef<'_>| {
-            if record.bad == 0 {
-                record.bad = column;
-                (record.found, record.first_step) = Found::of(value);
-            }
-        };
-        let mut natural = |column: u8, most: i64| match &values[usize::from(column)] {
-            &ValueRef::Integer(value) if (0..=most).contains(&value) => value as u64,
-            // Only the start time may be NULL or negative. It is an unsigned number in two's complement.
-            ValueRef::Null if column == 6 => 0,
-            &ValueRef::Integer(value) if column == 6 => value as u64,
-            other => {
-                bad(column, other);
-                0
-            }
-        };
+    fn of(row: &Row<'_>) -> DatasetRun {
+        let mut values = Values::of(row);
+        let mut natural =
+            |column: usize, most: i64| values.get(column, EXPECTED[column], |value| integer(value, 0..=most)) as u64;
         let first_step = natural(1, i64::MAX);
         let num_steps = natural(2, i64::from(u32::MAX)) as u32;
         let max_score = natural(3, i64::MAX);
         let highest_tile = natural(4, i64::from(u32::MAX)) as u32;
-        let start_time = natural(6, i64::MAX);
-        let (name, name_len) = match &values[5] {
-            ValueRef::Null => (0, 0),
-            ValueRef::Text(text) if text.len() <= MAX_ENGINE_LEN => match std::str::from_utf8(text) {
-                Ok(text) => place(text),
-                Err(_) => {
-                    bad(5, &values[5]);
-                    (0, 0)
-                }
-            },
-            other => {
-                bad(5, other);
-                (0, 0)
-            }
+        let text = |value: ValueRef<'_>| match value {
+            ValueRef::Text(text) if text.len() <= MAX_ENGINE_LEN => std::str::from_utf8(text).ok().map(str::to_owned),
+            _ => None,
         };
-        let elapsed_s = match &values[7] {
-            ValueRef::Null => 0.0,
-            &ValueRef::Real(seconds) => seconds as f32,
-            &ValueRef::Integer(seconds) => seconds as f32,
-            other => {
-                bad(7, other);
-                0.0
-            }
+        let engine = values.get(5, EXPECTED[5], |value| nullable(value, text)).filter(|name| !name.is_empty());
+        // A start time is an unsigned number in two's complement.
+        let any = |value| nullable(value, |value| integer(value, i64::MIN..=i64::MAX));
+        let start_unix_s = values.get(6, EXPECTED[6], any).unwrap_or(0) as u64;
+        let number = |value: ValueRef<'_>| match value {
+            ValueRef::Real(seconds) => Some(seconds as f32),
+            ValueRef::Integer(seconds) => Some(seconds as f32),
+            _ => None,
         };
-        let id = if let ValueRef::Integer(id) = values[0] { id } else { 0 };
-        DatasetRun {
-            id,
-            first_step: if record.bad == 0 { first_step } else { record.first_step },
-            max_score,
-            start_time,
-            name,
-            num_steps,
-            highest_tile,
-            elapsed_s,
-            name_len,
-            ..record
-        }
+        let elapsed_s = values.get(7, EXPECTED[7], |value| nullable(value, number)).unwrap_or(0.0);
+        let id = values.get(0, EXPECTED[0], |value| integer(value, i64::MIN..=i64::MAX));
+        let meta = RunMeta { start_unix_s, elapsed_s, max_score, highest_tile, engine, ..RunMeta::default() };
+        DatasetRun { id, first_step, num_steps, meta, problem: values.finish() }
     }
 }

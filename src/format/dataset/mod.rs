@@ -11,8 +11,8 @@
 //! ```
 //!
 //! **Rows of a run**: `first_step_idx` and `num_steps` give them. All rows of a run have the same `run_id`. It
-//! may differ from `runs.id` if the field's tool appended to the dataset. An interrupted writer may leave rows after
-//! those of the last run ([`Dataset::num_stray_rows`]).
+//! may differ from `runs.id` if the field's tool appended to the dataset. Rows after those of the last run
+//! remain if an append of another writer was interrupted. Readers skip them.
 //!
 //! **Values**: illegal branches hold 0.0. The chosen branch holds exactly 1.0, regardless of its value. A step
 //! without branches has an empty mask and values of 0.0.
@@ -35,6 +35,5 @@ mod writer;
 mod tests;
 
 pub use reader::Dataset;
-pub(super) use reader::open_checked;
 pub(super) use row::has_rows;
 pub use writer::DatasetWriter;

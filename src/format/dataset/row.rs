@@ -1,11 +1,11 @@
 //! The row of a dataset: one step in 32 bytes.
 
-use crate::board::{Board, Move};
-use crate::error::{Error, Result};
+use crate::board::Board;
+use crate::error::Result;
 use crate::format::npy::NpyHeader;
-use crate::format::rows::{StepRow, has_branches, known_move, stored_id};
-use crate::format::shards::{NpyRow, ShardNumbering};
-use crate::run::{Branches, RunStep};
+use crate::format::rows::{row_branches, row_step};
+use crate::format::shards::{RowFields, ShardNumbering};
+use crate::run::RunStep;
 use std::mem::offset_of;
 
 pub(super) const NUMBERING: ShardNumbering = ShardNumbering { digits: 5, first: 0 };
@@ -36,58 +36,37 @@ const _: () = {
     assert!(offset_of!(DatasetRow, step_index) == 30);
 };
 
-/// Returns whether an array with this header has the rows of a dataset.
-pub(in crate::format) fn has_rows(header: &NpyHeader) -> bool {
-    header.has_fields(DatasetRow::FIELDS)
-}
-
-impl NpyRow for DatasetRow {
-    const FIELDS: &'static [(&'static str, &'static str, usize)] = &[
+/// Returns the layout of the rows.
+pub(super) fn fields() -> RowFields {
+    RowFields::packed(&[
         ("board", "<u8", 1),
         ("move", "|u1", 1),
         ("ev_legal", "|u1", 1),
         ("ev_values", "<f4", 4),
         ("run_id", "<u4", 1),
         ("step_index", "<u2", 1),
-    ];
+    ])
 }
 
-/// Returns the index of a step from the place of its row in its run. A row stores the lowest 16 bits of the index. Other
-/// stored numbers are returned as they are.
-pub(super) fn unwrapped(place: usize, stored: u32) -> u32 {
-    if stored == place as u32 & 0xffff { place as u32 } else { stored }
+/// Returns whether an array with this header has the rows of a dataset.
+pub(in crate::format) fn has_rows(header: &NpyHeader) -> bool {
+    fields().are_of(header)
 }
 
-impl StepRow for DatasetRow {
+impl DatasetRow {
     #[inline]
-    fn from_step(run_id: u64, step: &RunStep) -> Result<DatasetRow> {
-        let run_id = stored_id(run_id)?;
-        let step_index = step.index as u16;
-        let chosen = known_move(step)?;
-        let (mut ev_values, mut ev_legal) = ([0.0; 4], 0);
-        if let Some(Branches { values, legal }) = step.branches {
-            ev_legal = legal;
-            for direction in Move::ALL {
-                if legal & direction.bit() != 0 {
-                    let value = values[direction as usize];
-                    ev_values[direction as usize] = if direction == chosen { 1.0 } else { value };
-                }
-            }
-        }
-        Ok(DatasetRow { board: step.narrow_board()?, chosen: chosen as u8, ev_legal, ev_values, run_id, step_index })
+    pub(super) fn from_step(run_id: u32, step: &RunStep) -> Result<DatasetRow> {
+        let (chosen, ev_legal, ev_values) = row_branches(step)?;
+        let (board, chosen, step_index) = (step.narrow_board()?, chosen as u8, step.index as u16);
+        Ok(DatasetRow { board, chosen, ev_legal, ev_values, run_id, step_index })
     }
 
+    /// Returns the step in the row at a place of its run. A row stores the lowest 16 bits of the step's index. Other
+    /// stored indices are returned as they are.
     #[inline]
-    fn to_step(&self) -> Result<RunStep> {
-        let Some(chosen) = Move::from_index(self.chosen) else {
-            return Err(Error::decode(offset_of!(DatasetRow, chosen) as u64, "move", "0..=3", self.chosen));
-        };
-        if self.ev_legal > 15 {
-            return Err(Error::decode(offset_of!(DatasetRow, ev_legal) as u64, "ev_legal", "0..=15", self.ev_legal));
-        }
-        let board = self.board;
-        let branches = has_branches(board, chosen, self.ev_legal)
-            .then_some(Branches { values: self.ev_values, legal: self.ev_legal });
-        Ok(RunStep { index: u32::from(self.step_index), board: board.into(), chosen: Some(chosen), branches })
+    pub(super) fn to_step(self, place: usize) -> Result<RunStep> {
+        let index = if self.step_index == place as u16 { place as u32 } else { u32::from(self.step_index) };
+        let fields = ("ev_legal", offset_of!(DatasetRow, chosen), offset_of!(DatasetRow, ev_legal));
+        row_step(index, self.board, (self.chosen, self.ev_legal), self.ev_values, fields)
     }
 }

@@ -4,7 +4,6 @@ use super::lines::{self, LineReader};
 use crate::board::{Move, WideBoard};
 use crate::error::{Error, Result};
 use crate::run::{Branches, RunStep};
-use serde::de::{self, Deserialize, Deserializer, IgnoredAny, SeqAccess, Visitor};
 use std::fmt;
 use std::io::Read;
 
@@ -57,7 +56,8 @@ pub(super) struct LogRow {
     pub(super) index: u32,
     #[serde(rename = "move")]
     chosen: MoveName,
-    board: Exps,
+    /// Exponents that may exceed the range of a board.
+    board: [u64; 16],
     branch_evs: Option<BranchValues>,
     valuation_type: Option<String>,
 }
@@ -96,7 +96,7 @@ impl LogRow {
             MoveName::Right => Move::Right,
         };
         let mut exps = [0; 16];
-        for ((what, exp), cell) in CELLS.into_iter().zip(self.board.0).zip(&mut exps) {
+        for ((what, exp), cell) in CELLS.into_iter().zip(self.board).zip(&mut exps) {
             if exp > 16 {
                 let expected = "an exponent of at most 16 (tile 65536)";
                 return Err(match tile(exp) {
@@ -177,38 +177,6 @@ enum MoveName {
     Down,
     Left,
     Right,
-}
-
-/// Sixteen exponents that may exceed the range of a board.
-struct Exps([u64; 16]);
-
-impl<'de> Deserialize<'de> for Exps {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Exps, D::Error> {
-        struct ExpsVisitor;
-        impl<'de> Visitor<'de> for ExpsVisitor {
-            type Value = Exps;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "16 exponents")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut cells: A) -> Result<Exps, A::Error> {
-                let mut exps = [0; 16];
-                for (cell, exp) in exps.iter_mut().enumerate() {
-                    *exp = cells.next_element()?.ok_or_else(|| de::Error::invalid_length(cell, &self))?;
-                }
-                let mut len = exps.len();
-                while cells.next_element::<IgnoredAny>()?.is_some() {
-                    len += 1;
-                }
-                if len > exps.len() {
-                    return Err(de::Error::invalid_length(len, &self));
-                }
-                Ok(Exps(exps))
-            }
-        }
-        deserializer.deserialize_seq(ExpsVisitor)
-    }
 }
 
 /// The values of the four branches; `None` = illegal. No key may be missing.

@@ -1,6 +1,6 @@
 //! A line reader for text that may be gzipped. Memory holds one line.
 
-use crate::error::{Error, ErrorKind, Location, Result};
+use crate::error::{Error, Result};
 use flate2::bufread::MultiGzDecoder;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
@@ -72,9 +72,8 @@ impl<'a> LineReader<'a> {
         expected: impl Into<String>,
         found: impl fmt::Display,
     ) -> Error {
-        let offset = Some(self.start + at as u64);
-        let location = Location { offset, step: Some(step), ..Location::default() };
-        ErrorKind::Decode { location, what, expected: expected.into(), found: found.to_string() }.into()
+        let error = Error::decode(self.start + at as u64, what, expected, found);
+        error.located(|location| location.step = Some(step))
     }
 }
 

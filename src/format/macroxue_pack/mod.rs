@@ -32,6 +32,5 @@ mod valuation_types;
 mod writer;
 
 pub use reader::MacroxuePack;
-pub(super) use reader::open;
 pub(super) use row::has_rows;
 pub use writer::MacroxuePackWriter;

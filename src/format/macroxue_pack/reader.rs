@@ -1,19 +1,16 @@
 //! Reading Macroxue packs.
 
-use super::row::{AlignedRow, Head, PackRow, PackedRow, is_aligned};
+use super::row::{Head, layouts, to_step};
 use super::valuation_types::ValuationTypes;
-use crate::error::{Error, ErrorKind, Location, Result};
-use crate::format::mapped::FileBytes;
-use crate::format::npy::NpyHeader;
+use crate::error::{Error, Result};
 use crate::format::rows::rebuild;
-use crate::format::run_file::decode_run;
-use crate::format::session::{RowIndex, SessionRun, name_of_folder, read_runs};
-use crate::format::shards::{METADATA, RowShards, files_in};
+use crate::format::session::{IndexedRuns, read_runs};
+use crate::format::shards::{METADATA, RowShards, files_in, part_of};
 use crate::format::source::{RunSource, SourceFacts, SourceRun};
 use crate::format::sqlite::Database;
 use crate::run::{Run, RunMeta};
 use crate::step_details::{StepDetail, StepDetails};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// A Macroxue pack with memory-mapped rows. Any number of threads may read its runs in any order.
@@ -22,146 +19,102 @@ use std::sync::Arc;
 /// belong to no run are reported as one damaged run for each of their ids, after all other runs. The files must not be
 /// modified while the pack is open.
 #[derive(Debug)]
-pub struct MacroxuePack(Box<dyn RunSource>);
-
-impl MacroxuePack {
-    /// Opens a pack by its folder.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Header`] if a shard is missing, or if a file is damaged or has the wrong format or size;
-    /// [`ErrorKind::Io`].
-    pub fn open(folder: impl AsRef<Path>) -> Result<MacroxuePack> {
-        open(folder.as_ref()).map(MacroxuePack)
-    }
-
-    /// Returns the number of runs. Each id that occurs in rows only counts as a run.
-    #[must_use]
-    pub fn num_runs(&self) -> usize {
-        self.0.num_runs()
-    }
-
-    /// Returns the id of a run; `None` past the last run of `metadata.db`.
-    #[must_use]
-    pub fn id(&self, index: usize) -> Option<u64> {
-        self.0.facts(index).id
-    }
-
-    /// Decodes a run. Runs are in the order of their rows. A run has raw values and details, and no final board.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Decode`] with the run, and with the step and the offset in the file if a row holds no valid step.
-    /// It is also returned if rows are missing, out of order, or belong to no run. [`ErrorKind::IndexOutOfBounds`].
-    pub fn decode(&self, index: usize) -> Result<Run> {
-        match self.0.read(index)? {
-            SourceRun::Run(run) => Ok(run),
-            SourceRun::File(bytes) => Ok(decode_run(&bytes)?.0),
-        }
-    }
-}
-
-/// A pack with rows of one layout.
-#[derive(Debug)]
-struct PackOfRows<R> {
-    folder: PathBuf,
-    steps: RowShards<R>,
-    index: RowIndex,
+pub struct MacroxuePack {
     /// The runs in the order of their rows.
-    runs: Vec<SessionRun>,
+    runs: IndexedRuns,
     /// The run ids that occur in rows only, each with its first row.
     strays: Vec<(u64, u64)>,
     types: ValuationTypes,
 }
 
-/// Opens a pack by its folder. The first file of rows determines whether rows are aligned.
-pub(in crate::format) fn open(folder: &Path) -> Result<Box<dyn RunSource>> {
-    let files = files_in(folder)?;
-    let Some(path) = files.first() else { return Ok(Box::new(PackOfRows::<PackedRow>::open(folder, files)?)) };
-    let header = NpyHeader::parse(&FileBytes::map(path)?).map_err(|error| error.of_header().with_path(path))?;
-    Ok(match is_aligned(&header) {
-        true => Box::new(PackOfRows::<AlignedRow>::open(folder, files)?),
-        false => Box::new(PackOfRows::<PackedRow>::open(folder, files)?),
-    })
-}
-
-impl<R: PackRow> PackOfRows<R> {
-    fn open(folder: &Path, files: Vec<PathBuf>) -> Result<PackOfRows<R>> {
+impl MacroxuePack {
+    /// Opens a pack by its folder.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Header`](crate::ErrorKind::Header) if a shard is missing, or if a file is damaged or has the wrong format or size;
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io).
+    pub fn open(folder: impl AsRef<Path>) -> Result<MacroxuePack> {
+        let folder = folder.as_ref();
         let database = Database::open(&folder.join(METADATA))?;
-        let mut runs = read_runs(&database)?;
+        let runs = read_runs(&database)?;
         database.finish_reading()?;
         let types = ValuationTypes::read(folder)?;
-        let steps = RowShards::<R>::open(files)?;
-        let index = RowIndex::new(&steps);
-        let strays = strays(&index, &runs);
-        runs.sort_by_key(|run| (index.rows_of(run.id as u64).and_then(|own| own.first()).unwrap_or(u64::MAX), run.id));
-        Ok(PackOfRows { folder: folder.to_owned(), steps, index, runs, strays, types })
+        let steps = RowShards::open(files_in(folder)?, &layouts())?;
+        let mut runs = IndexedRuns::new::<Head>(folder, steps, runs);
+        let strays = runs.rows_without_run().map(|own| (own.run_id, own.first())).collect();
+        let IndexedRuns { index, runs: records, .. } = &mut runs;
+        let first_row = |id: i64| index.rows_of(id as u64).map_or(u64::MAX, |own| own.first());
+        records.sort_by_cached_key(|run| (first_row(run.id), run.id));
+        Ok(MacroxuePack { runs, strays, types })
     }
 
-    fn decode(&self, index: usize) -> Result<Run> {
-        let Some(record) = self.runs.get(index) else {
-            let stray = index.checked_sub(self.runs.len()).and_then(|index| self.strays.get(index));
-            let Some(&(run_id, first)) = stray else {
-                let len = self.num_runs() as u64;
-                return Err(ErrorKind::IndexOutOfBounds { index: index as i128, len }.into());
-            };
+    /// Returns the number of runs. Each id that occurs in rows only counts as a run.
+    #[must_use]
+    pub fn num_runs(&self) -> usize {
+        self.runs.runs.len() + self.strays.len()
+    }
+
+    /// Returns the id of a run; `None` past the last run of `metadata.db`.
+    #[must_use]
+    pub fn id(&self, index: usize) -> Option<u64> {
+        self.runs.id(index)
+    }
+
+    /// Decodes a run. Runs are in the order of their rows. A run has raw values and details, and no final board.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) with the run, and with the step and the offset in the file if a row holds no valid step.
+    /// It is also returned if rows are missing, out of order, or belong to no run. [`ErrorKind::IndexOutOfBounds`](crate::ErrorKind::IndexOutOfBounds).
+    pub fn decode(&self, index: usize) -> Result<Run> {
+        let steps = &self.runs.steps;
+        if let Some(stray) = index.checked_sub(self.runs.runs.len()) {
+            let &(run_id, first) = self.strays.get(stray).ok_or_else(|| Error::no_index(index, self.num_runs()))?;
             let error = Error::decode(0, "run_id", "the id of a run in metadata.db", run_id);
-            return Err(self.steps.in_run(error, index as u64, |_| first));
-        };
-        let refuse = |what, expected: String, found: String| {
-            let path = Some(self.folder.join(METADATA));
-            let location = Location { run: Some(index as u64), path, ..Location::default() };
-            Err(ErrorKind::Decode { location, what, expected, found }.into())
-        };
-        if let Some((what, expected, found)) = record.problem() {
-            return refuse(what, expected.into(), found);
+            return Err(steps.in_run(error, index as u64, |_| first));
         }
-        let Some(num_steps) = record.num_steps else {
-            return refuse("runs.steps", "an INTEGER in 0..=4294967295".into(), "NULL".into());
+        let (meta, num_steps) = self.runs.meta(index)?;
+        let meta = RunMeta { raw_evs: true, ..meta };
+        let Some(num_steps) = num_steps else {
+            return Err(self.runs.damaged(index, "runs.steps", "an INTEGER in 0..=4294967295", "NULL"));
         };
-        let meta = RunMeta {
-            max_score: record.max_score,
-            highest_tile: record.highest_tile,
-            seed: record.seed,
-            raw_evs: true,
-            ..RunMeta::default()
-        };
-        let Some(own) = self.index.rows_of(record.id as u64) else {
+        let expected = format!("{num_steps} (runs.steps)");
+        let Some(own) = self.runs.rows_of(index) else {
             if num_steps == 0 {
                 return Run::builder(0).finish(meta, None);
             }
+            let found = format!("none with run_id {}", self.id(index).unwrap_or_default());
             // No file has a row of the run, so the error names the folder.
-            let (expected, found) = (format!("{num_steps} (runs.steps)"), format!("none with run_id {}", record.id));
-            let location = Location { run: Some(index as u64), path: Some(self.folder.clone()), ..Location::default() };
-            return Err(ErrorKind::Decode { location, what: "rows of the run", expected, found }.into());
+            let error = Error::decode(0, "rows of the run", expected, found).with_path(self.runs.folder());
+            return Err(error.located(|location| (location.run, location.offset) = (Some(index as u64), None)));
         };
-        let first = own.first().unwrap_or_default();
-        let in_run = |error: Error| self.steps.in_run(error, index as u64, |place| first.saturating_add(place));
-        if let Some(&again) = own.spans().get(1) {
+        let first = own.first();
+        let in_run = |error: Error| steps.in_run(error, index as u64, |place| first.saturating_add(place));
+        if let Some(again) = own.spans().get(1) {
             let expected = "consecutive rows of each run";
             let error = Error::decode(0, "run_id", expected, format_args!("{} again", own.run_id));
-            return Err(self.steps.in_run(error, index as u64, |_| again));
+            return Err(steps.in_run(error, index as u64, |_| again.first));
         }
         if own.num_rows != u64::from(num_steps) {
-            let expected = format!("{num_steps} (runs.steps)");
             return Err(in_run(Error::decode(0, "rows of the run", expected, own.num_rows)));
         }
-        let rows = self.steps.rows(first..first.saturating_add(own.num_rows)).unwrap_or_default();
+        let (rows, stride) =
+            (steps.rows(first..first.saturating_add(own.num_rows)).unwrap_or_default(), steps.stride());
         let details = self.details(&rows).map_err(in_run)?;
-        Ok(rebuild(&rows, meta, None).map_err(in_run)?.with_details(details))
+        let run = rebuild(rows.chunks_exact(stride).map(to_step), stride, meta).map_err(in_run)?;
+        Ok(run.with_details(details))
     }
 
     /// Returns the details in the rows of a run.
-    fn details(&self, rows: &[R]) -> Result<StepDetails> {
-        let names = self.types.names();
-        let has_evals = rows.iter().any(|row| row.head().board_eval != 0);
+    fn details(&self, rows: &[u8]) -> Result<StepDetails> {
+        let (names, stride) = (self.types.names(), self.runs.steps.stride());
+        let heads = || rows.chunks_exact(stride).map(|row| *part_of::<Head>(row, 0));
+        let has_evals = heads().any(|head| head.board_eval != 0);
         let mut details = StepDetails::default();
-        for (place, row) in rows.iter().enumerate() {
-            let Head { valuation_type: id, board_eval, .. } = row.head();
+        for (place, Head { valuation_type: id, board_eval, .. }) in heads().enumerate() {
             let Some(name) = names[usize::from(id)] else {
-                let offset = place * size_of::<R>() + std::mem::offset_of!(Head, valuation_type);
-                let location =
-                    Location { offset: Some(offset as u64), step: Some(place as u64), ..Location::default() };
-                let (expected, found) = ("an id in valuation_types.json".to_owned(), id.to_string());
-                return Err(ErrorKind::Decode { location, what: "valuation_type", expected, found }.into());
+                let offset = place * stride + std::mem::offset_of!(Head, valuation_type);
+                let error = Error::decode(offset as u64, "valuation_type", "an id in valuation_types.json", id);
+                return Err(error.located(|location| location.step = Some(place as u64)));
             };
             // A pack has at most 256 types, so each fits.
             details.push(StepDetail { valuation_type: Some(name), board_eval: has_evals.then_some(board_eval) });
@@ -170,36 +123,25 @@ impl<R: PackRow> PackOfRows<R> {
     }
 }
 
-/// Returns the run ids that occur in rows but not among the runs, each with its first row. The runs must be in the
-/// order of their ids.
-pub(super) fn strays(index: &RowIndex, runs: &[SessionRun]) -> Vec<(u64, u64)> {
-    let has_run = |id: u64| runs.binary_search_by_key(&(id as i64), |record| record.id).is_ok();
-    let without = index.iter().filter(|own| !has_run(own.run_id));
-    without.map(|own| (own.run_id, own.first().unwrap_or_default())).collect()
-}
-
-impl<R: PackRow> RunSource for PackOfRows<R> {
+impl RunSource for MacroxuePack {
     fn num_runs(&self) -> usize {
-        self.runs.len() + self.strays.len()
+        self.num_runs()
     }
 
     fn offset(&self, index: usize) -> u64 {
-        let first = self.runs.get(index).and_then(|run| self.index.rows_of(run.id as u64)).and_then(|own| own.first());
-        first.and_then(|first| self.steps.place(first)).map_or(0, |(_, offset)| offset)
+        self.runs.offset(index)
     }
 
     fn num_bytes(&self, index: usize) -> u64 {
-        let own = self.runs.get(index).and_then(|run| self.index.rows_of(run.id as u64));
-        own.map_or(0, |own| own.num_rows * size_of::<R>() as u64)
+        self.runs.num_bytes(index)
     }
 
     fn facts(&self, index: usize) -> SourceFacts {
-        let run = self.runs.get(index);
-        SourceFacts { id: run.map(|run| run.id as u64), num_steps: run.and_then(|run| run.num_steps) }
+        self.runs.facts(index)
     }
 
     fn session(&self) -> Option<Arc<str>> {
-        Some(name_of_folder(&self.folder).into())
+        Some(self.runs.name().into())
     }
 
     fn read(&self, index: usize) -> Result<SourceRun<'_>> {

@@ -2,10 +2,10 @@
 
 use crate::board::{Board, Move, WideBoard};
 use crate::error::{Error, Result};
-use crate::format::npy::{NpyField, NpyHeader};
-use crate::format::rows::{StepRow, known_move, stored_id};
+use crate::format::npy::NpyHeader;
+use crate::format::rows::known_move;
 use crate::format::session::OfRun;
-use crate::format::shards::{NpyRow, ShardNumbering};
+use crate::format::shards::{RowFields, ShardNumbering, part_of};
 use crate::run::{Branches, RunStep};
 use std::mem::offset_of;
 
@@ -40,34 +40,20 @@ pub(super) struct PackedRow {
     tail: Tail,
 }
 
-/// A row with aligned fields, as the documentation of the format describes it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C, packed)]
-pub(super) struct AlignedRow {
-    head: Head,
-    padding: [u8; 2],
-    tail: Tail,
-}
+/// The padding before the tail of a row with aligned fields, as the documentation of the format describes it.
+const PADDING: usize = 2;
 
 const _: () = {
     assert!(cfg!(target_endian = "little"));
     assert!(size_of::<PackedRow>() == 46);
     assert!(align_of::<PackedRow>() == 1);
-    assert!(size_of::<AlignedRow>() == 48);
-    assert!(align_of::<AlignedRow>() == 1);
     assert!(offset_of!(PackedRow, tail) == 26);
-    assert!(offset_of!(AlignedRow, tail) == 28);
     assert!(offset_of!(Head, board) == 8);
     assert!(offset_of!(Head, board_eval) == 16);
     assert!(offset_of!(Head, tile_65536_mask) == 20);
     assert!(offset_of!(Head, max_rank) == 25);
     assert!(offset_of!(Tail, branch_evs) == 4);
 };
-
-/// A row of either layout.
-pub(super) trait PackRow: NpyRow + OfRun + std::fmt::Debug {
-    fn head(&self) -> Head;
-}
 
 /// The naming of shards by the field's packer.
 pub(super) const NUMBERING: ShardNumbering = ShardNumbering { digits: 5, first: 0 };
@@ -87,110 +73,69 @@ const FIELDS: &[(&str, &str, usize)] = &[
     ("branch_evs", "<f4", 4),
 ];
 
+/// Returns the layout of packed rows, and the layout of aligned rows.
+pub(super) fn layouts() -> [RowFields; 2] {
+    let packed = RowFields::packed(FIELDS);
+    let mut aligned = packed.clone();
+    let tail = aligned.fields.iter_mut().filter(|field| field.offset >= size_of::<Head>());
+    tail.for_each(|field| field.offset += PADDING);
+    aligned.stride += PADDING;
+    [packed, aligned]
+}
+
 /// Returns whether an array with this header has the rows of a pack.
 pub(in crate::format) fn has_rows(header: &NpyHeader) -> bool {
-    header.has_fields(FIELDS) || is_aligned(header)
+    layouts().iter().any(|layout| layout.are_of(header))
 }
 
-/// Returns whether an array with this header has aligned rows.
-pub(super) fn is_aligned(header: &NpyHeader) -> bool {
-    header.stride == size_of::<AlignedRow>() && header.fields == AlignedRow::fields()
-}
-
-impl NpyRow for PackedRow {
-    const FIELDS: &'static [(&'static str, &'static str, usize)] = FIELDS;
-}
-
-impl NpyRow for AlignedRow {
-    const FIELDS: &'static [(&'static str, &'static str, usize)] = FIELDS;
-
-    fn fields() -> Vec<NpyField> {
-        let mut fields = NpyField::packed(FIELDS);
-        let padded = fields.iter_mut().filter(|field| field.offset >= size_of::<Head>());
-        padded.for_each(|field| field.offset += size_of::<AlignedRow>() - size_of::<PackedRow>());
-        fields
-    }
-}
-
-impl PackRow for PackedRow {
-    fn head(&self) -> Head {
-        self.head
-    }
-}
-
-impl PackRow for AlignedRow {
-    fn head(&self) -> Head {
-        self.head
-    }
-}
-
-impl OfRun for PackedRow {
+impl OfRun for Head {
     #[inline]
     fn run_id(&self) -> u64 {
-        u64::from(self.head.run_id)
+        u64::from(self.run_id)
     }
 
     #[inline]
     fn step_idx(&self) -> u32 {
-        self.head.step_index
+        self.step_index
     }
 }
 
-impl OfRun for AlignedRow {
-    #[inline]
-    fn run_id(&self) -> u64 {
-        u64::from(self.head.run_id)
-    }
-
-    #[inline]
-    fn step_idx(&self) -> u32 {
-        self.head.step_index
-    }
-}
-
-impl StepRow for PackedRow {
-    /// Returns the row of a step, without its details and its seed.
-    fn from_step(run_id: u64, step: &RunStep) -> Result<PackedRow> {
+impl PackedRow {
+    /// Returns the row of a step, with the id of a valuation type, an evaluation of the board, and the run's seed.
+    pub(super) fn new(
+        run_id: u32,
+        step: &RunStep,
+        valuation_type: u8,
+        board_eval: i32,
+        seed: u32,
+    ) -> Result<PackedRow> {
         let Branches { values, legal } = step.branches.unwrap_or(Branches { values: [0.0; 4], legal: 0 });
         if let Some(value) = values.into_iter().find(|value| !value.is_finite()) {
             let found = format!("{value} at step {}", step.index);
             return Err(Error::argument("run", "finite values of branches", found));
         }
         let head = Head {
-            run_id: stored_id(run_id)?,
+            run_id,
             step_index: step.index,
             board: step.board.board().0,
-            board_eval: 0,
+            board_eval,
             tile_65536_mask: step.board.tile_65536_mask(),
             move_dir: known_move(step)? as u8,
-            valuation_type: 0,
+            valuation_type,
             ev_legal: legal,
             max_rank: step.board.max_exp(),
         };
-        Ok(PackedRow { head, tail: Tail { seed: 0, branch_evs: values } })
-    }
-
-    fn to_step(&self) -> Result<RunStep> {
-        to_step((self.head, self.tail), offset_of!(PackedRow, tail))
-    }
-}
-
-impl StepRow for AlignedRow {
-    fn from_step(run_id: u64, step: &RunStep) -> Result<AlignedRow> {
-        let PackedRow { head, tail } = PackedRow::from_step(run_id, step)?;
-        Ok(AlignedRow { head, padding: [0; 2], tail })
-    }
-
-    fn to_step(&self) -> Result<RunStep> {
-        to_step((self.head, self.tail), offset_of!(AlignedRow, tail))
+        Ok(PackedRow { head, tail: Tail { seed, branch_evs: values } })
     }
 }
 
 /// The largest `max_rank` that a board can have.
 const MAX_RANK: u8 = 16;
 
-/// Returns the step in a row whose tail begins at this offset.
-fn to_step((head, tail): (Head, Tail), tail_at: usize) -> Result<RunStep> {
+/// Returns the step in a row of either layout.
+pub(super) fn to_step(row: &[u8]) -> Result<RunStep> {
+    let tail_at = row.len() - size_of::<Tail>();
+    let (head, tail): (&Head, &Tail) = (part_of(row, 0), part_of(row, tail_at));
     let refuse = |offset: usize, what, expected: &str, found: &dyn std::fmt::Display| {
         Err(Error::decode(offset as u64, what, expected, found))
     };
@@ -222,14 +167,4 @@ fn to_step((head, tail): (Head, Tail), tail_at: usize) -> Result<RunStep> {
     }
     let branches = (legal != 0).then_some(Branches { values, legal });
     Ok(RunStep { index: head.step_index, board, chosen: Some(chosen), branches })
-}
-
-impl PackedRow {
-    /// Returns the row with the id of a valuation type, an evaluation of the board, and the run's seed.
-    pub(super) fn with_detail(mut self, valuation_type: u8, board_eval: i32, seed: u32) -> PackedRow {
-        self.head.valuation_type = valuation_type;
-        self.head.board_eval = board_eval;
-        self.tail.seed = seed;
-        self
-    }
 }

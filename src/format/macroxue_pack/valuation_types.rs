@@ -89,7 +89,7 @@ impl ValuationTypes {
         Ok(id)
     }
 
-    /// Writes the file into a folder and replaces an existing one.
+    /// Writes the file into a folder.
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
         let path = folder.join(NAME);
         let entries: BTreeMap<&str, u8> = self.entries.iter().map(|(name, id)| (name.as_str(), *id)).collect();

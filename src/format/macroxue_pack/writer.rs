@@ -1,15 +1,11 @@
 //! Writing Macroxue packs.
 
-use super::reader::strays;
-use super::row::{NUMBERING, PackedRow};
+use super::row::{NUMBERING, PackedRow, layouts};
 use super::valuation_types::ValuationTypes;
 use crate::error::{Error, Result};
-use crate::format::row_files::RowFiles;
-use crate::format::rows::flatten;
-use crate::format::session::{RowIndex, read_runs, stored_seed};
-use crate::format::shards::{METADATA, RowShards, files_in, header_error};
-use crate::format::sqlite::Database;
-use crate::format::staged_folder::{StagedFolder, check_free};
+use crate::format::row_folder::RowFolder;
+use crate::format::session::stored_seed;
+use crate::format::staged_folder::check_free;
 use crate::publish::parent;
 use crate::run::Run;
 use crate::step_details::StepDetail;
@@ -31,14 +27,7 @@ const INSERT: &str = "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5)";
 /// The valuation type of a step that names none.
 const USUAL_TYPE: &str = "search";
 
-/// A writer of a new pack, or of an append to one.
-///
-/// Steps are written to disk immediately. [`finish`](MacroxuePackWriter::finish) makes a new pack durable and publishes
-/// it under its name.
-///
-/// An append first publishes the new valuation types, then the rows, and then commits the runs in one transaction. If
-/// it is interrupted between the last two, the new rows belong to no run. Readers report them, and all other runs are
-/// intact.
+/// A writer of a pack. [`finish`](MacroxuePackWriter::finish) makes the pack durable and publishes it under its name.
 ///
 /// # Examples
 /// ```
@@ -59,14 +48,10 @@ const USUAL_TYPE: &str = "search";
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct MacroxuePackWriter {
-    folder: PathBuf,
-    staging: StagedFolder,
-    files: RowFiles<PackedRow>,
+    name: PathBuf,
+    folder: RowFolder,
     rows: Vec<PackedRow>,
-    database: Database,
     types: ValuationTypes,
-    /// For an append, whether the pack has one file of rows, which is replaced.
-    old_is_single: Option<bool>,
     /// The id of the next run; `None` after the last id.
     next_id: Option<u32>,
 }
@@ -79,50 +64,12 @@ impl MacroxuePackWriter {
     /// [`ErrorKind::Io`](crate::ErrorKind::Io), for example if the folder is not empty;
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for shards of 0 rows.
     pub fn create(folder: impl AsRef<Path>, shard_rows: Option<u64>) -> Result<MacroxuePackWriter> {
-        let folder = folder.as_ref().to_owned();
-        if shard_rows == Some(0) {
-            return Err(Error::argument("shard_rows", "at least 1", 0));
-        }
-        check_free(&folder)?;
-        let staging = StagedFolder::new_in(parent(&folder))?;
-        let files = RowFiles::new(staging.path(), shard_rows, NUMBERING, 0);
-        let database = Database::create_tables(&staging.path().join(METADATA), SCHEMA)?;
+        let name = folder.as_ref().to_owned();
+        check_free(&name)?;
+        let [layout, _] = layouts();
+        let folder = RowFolder::new_in(parent(&name), layout, shard_rows, NUMBERING, SCHEMA)?;
         let (rows, types) = (Vec::new(), ValuationTypes::default());
-        Ok(MacroxuePackWriter { folder, staging, files, rows, database, types, old_is_single: None, next_id: Some(0) })
-    }
-
-    /// Opens a pack to append runs. New rows go into new shards, whose maximum size is the size of the largest existing
-    /// shard. A single `steps.npy` is rewritten.
-    ///
-    /// # Errors
-    /// The errors of [`MacroxuePack::open`](crate::MacroxuePack::open);
-    /// [`ErrorKind::Header`](crate::ErrorKind::Header) also if rows belong to no run or are aligned to 48 bytes;
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if another process is writing.
-    pub fn append(folder: impl AsRef<Path>) -> Result<MacroxuePackWriter> {
-        let folder = folder.as_ref().to_owned();
-        // Rejects aligned rows before the database changes its mode.
-        RowShards::<PackedRow>::open(files_in(&folder)?)?;
-        let database = Database::open_appending(&folder.join(METADATA))?;
-        let runs = read_runs(&database)?;
-        let types = ValuationTypes::read(&folder)?;
-        // Another process may have added shards before this one got the lock.
-        let steps = RowShards::<PackedRow>::open(files_in(&folder)?)?;
-        if let Some(&(run_id, first)) = strays(&RowIndex::new(&steps), &runs).first() {
-            let path = steps.place(first).map_or(folder.as_path(), |(path, _)| path);
-            let found = format!("rows of run {run_id}");
-            return Err(header_error("rows of the pack", "rows of runs in metadata.db", found, path));
-        }
-        let next_id = match runs.last() {
-            None => Some(0),
-            Some(last) => match u32::try_from(last.id.max(-1).saturating_add(1)) {
-                Ok(next) => Some(next),
-                Err(_) => return Err(Error::argument("run_id", "at most 4294967294 in a pack", last.id)),
-            },
-        };
-        let staging = StagedFolder::new_in(&folder)?;
-        let files = RowFiles::appending(staging.path(), &steps, NUMBERING)?;
-        let (rows, old_is_single) = (Vec::new(), Some(steps.is_single()));
-        Ok(MacroxuePackWriter { folder, staging, files, rows, database, types, old_is_single, next_id })
+        Ok(MacroxuePackWriter { name, folder, rows, types, next_id: Some(0) })
     }
 
     /// Adds a run under the next id. Omits the final board, the engine's name, start time and duration. A step without
@@ -141,17 +88,17 @@ impl MacroxuePackWriter {
             .map_err(|_| Error::argument("max_score", "at most 9223372036854775807 in a pack", meta.max_score))?;
         let seed = stored_seed(meta.seed)?;
         self.rows.clear();
-        flatten(run, u64::from(id), &mut self.rows)?;
         // A rejected run adds no types.
         let mut types = self.types.clone();
-        for (place, row) in self.rows.iter_mut().enumerate() {
+        for (place, step) in run.steps().enumerate() {
             let detail = run.details().map_or(StepDetail::default(), |details| details.get(place));
             let valuation_type = types.id_or_add(detail.valuation_type.unwrap_or(USUAL_TYPE))?;
-            *row = row.with_detail(valuation_type, detail.board_eval.unwrap_or(0), seed as u32);
+            let board_eval = detail.board_eval.unwrap_or(0);
+            self.rows.push(PackedRow::new(id, &step, valuation_type, board_eval, seed as u32)?);
         }
-        self.files.push(&self.rows)?;
+        self.folder.push(bytemuck::cast_slice(&self.rows))?;
         self.types = types;
-        self.database.insert(INSERT, (id, seed, run.num_steps() as u32, max_score, meta.highest_tile))?;
+        self.folder.insert(INSERT, (id, seed, run.num_steps() as u32, max_score, meta.highest_tile))?;
         self.next_id = id.checked_add(1);
         Ok(())
     }
@@ -161,19 +108,8 @@ impl MacroxuePackWriter {
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io).
     pub fn finish(self) -> Result<()> {
-        let MacroxuePackWriter { folder, staging, files, database, types, old_is_single, .. } = self;
-        let written = files.finish(old_is_single.is_none())?;
-        let Some(is_single) = old_is_single else {
-            types.write(staging.path())?;
-            database.execute("COMMIT")?;
-            database.finish_writing()?;
-            return staging.publish(&folder);
-        };
-        types.write(&folder)?;
-        for (name, _) in written {
-            staging.publish_file(&name, &folder, is_single)?;
-        }
-        database.execute("COMMIT")?;
-        database.finish_writing()
+        let (staging, _) = self.folder.finish()?;
+        self.types.write(staging.path())?;
+        staging.publish(&self.name)
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::format::shards::RowFields;
 use proptest::prelude::*;
 
 const PACKED: &str = "{'descr': [('board', '<u8'), ('move', '|u1'), ('ev_legal', '|u1'), ('ev_values', '<f4', (4,)), \
@@ -174,6 +175,6 @@ fn the_header_of_another_writer_is_read() {
     bytes.push(b'\n');
     // A byte order of one byte has no meaning.
     let header = NpyHeader::parse(&bytes).unwrap();
-    assert!(header.has_fields(&[("a", "|u1", 1), ("b", "<u4", 1)]));
+    assert!(RowFields::packed(&[("a", "|u1", 1), ("b", "<u4", 1)]).are_of(&header));
     assert_eq!((header.len, header.num_rows), (len as u64, 824));
 }

@@ -2,11 +2,10 @@
 
 use super::compression::compress;
 use super::layout::{self, ENTRY_LEN, HEADER_LEN, IndexEntry, MAGIC};
-use super::stats::LengthStats;
-use super::{Compression, RunKind};
+use super::{Compression, PackStats};
 use crate::error::{Error, Result};
 use crate::format::mapped::open_file;
-use crate::format::run_file::{MAX_RUN_BYTES, decode_run};
+use crate::format::run_file::{MAX_RUN_BYTES, RunFormat, decode_run};
 use crate::publish::{Destination, Staged};
 use derive_setters::Setters;
 use std::fmt;
@@ -103,7 +102,7 @@ pub struct PackBuilder {
 #[derive(Debug)]
 pub(super) struct Payload {
     stored: Vec<u8>,
-    kind: RunKind,
+    format: RunFormat,
     compression: Compression,
     crc32c: u32,
     num_steps: u32,
@@ -122,7 +121,7 @@ impl Payload {
             None => (bytes, Compression::None),
         };
         let crc32c = crc32c::crc32c(&stored);
-        Ok(Payload { stored, kind: format.into(), compression, crc32c, num_steps: run.num_steps() as u32 })
+        Ok(Payload { stored, format, compression, crc32c, num_steps: run.num_steps() as u32 })
     }
 
     /// Reads, checks and compresses a run file. Errors name the file.
@@ -211,7 +210,7 @@ impl PackBuilder {
         let stats_offset = self.end();
         // Other tools require 0 in a pack without runs.
         let data_end = if self.entries.is_empty() { 0 } else { stats_offset };
-        let stats = LengthStats::of(std::mem::take(&mut self.lengths));
+        let stats = PackStats::of(std::mem::take(&mut self.lengths));
         let mut index = Vec::with_capacity(self.entries.len() * ENTRY_LEN as usize);
         for entry in &self.entries {
             entry.put(&mut index);
@@ -242,7 +241,7 @@ impl PackBuilder {
 
     /// Appends a payload.
     pub(super) fn add(&mut self, payload: Payload) -> Result<()> {
-        let Payload { stored, kind, compression, crc32c, num_steps } = payload;
+        let Payload { stored, format, compression, crc32c, num_steps } = payload;
         if data_start(self.entries.len() as u64 + 1, self.options.align) > self.data_start {
             self.move_data(4 * (self.entries.len() as u64 + 1))?;
         }
@@ -263,7 +262,7 @@ impl PackBuilder {
         self.data_crc = crc32c::crc32c_combine(data_crc, crc32c, stored.len());
         // Payloads are at most 32 MiB.
         let length = stored.len() as u32;
-        self.entries.push(IndexEntry { offset, length, kind: kind as u16, flags: compression as u16, crc32c });
+        self.entries.push(IndexEntry { offset, length, kind: format.version(), flags: compression as u16, crc32c });
         self.lengths.push(num_steps);
         Ok(())
     }

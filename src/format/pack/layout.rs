@@ -1,10 +1,9 @@
 //! Parsing and checking of a pack's header, index and footer.
 
 use super::Compression;
-use crate::error::{Error, ErrorKind, Location, Result};
+use crate::error::{Error, Result};
 use crate::format::bytes::ByteReader;
 use crate::format::run_file::RunFormat;
-use crate::names::text_form;
 use std::fmt;
 
 pub(in crate::format) const MAGIC: [u8; 8] = *b"A2PACK\0\0";
@@ -17,46 +16,6 @@ pub(super) const ENTRY_LEN: u64 = 32;
 pub(super) const FOOTER_LEN: u64 = 32;
 /// The bytes at the start of header and footer that their checksums cover.
 const COVERED_LEN: usize = 24;
-
-/// The format of a run in a pack, as coded in the index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RunKind {
-    /// A2T1, without branches.
-    V1 = 1,
-    /// a2run2.
-    V2 = 2,
-}
-
-impl RunKind {
-    /// Returns `"v1"` or `"v2"`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            RunKind::V1 => "v1",
-            RunKind::V2 => "v2",
-        }
-    }
-
-    /// Returns the format of the run's file.
-    #[must_use]
-    pub const fn format(self) -> RunFormat {
-        match self {
-            RunKind::V1 => RunFormat::A2t1,
-            RunKind::V2 => RunFormat::A2run2,
-        }
-    }
-}
-
-impl From<RunFormat> for RunKind {
-    fn from(format: RunFormat) -> RunKind {
-        match format {
-            RunFormat::A2t1 => RunKind::V1,
-            RunFormat::A2run2 => RunKind::V2,
-        }
-    }
-}
-
-text_form!(RunKind);
 
 /// An entry of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,12 +54,8 @@ impl IndexEntry {
         self.length == 0
     }
 
-    pub(super) fn kind(&self) -> Option<RunKind> {
-        match self.kind {
-            1 => Some(RunKind::V1),
-            2 => Some(RunKind::V2),
-            _ => None,
-        }
+    pub(super) fn format(&self) -> Option<RunFormat> {
+        RunFormat::ALL.into_iter().find(|format| format.version() == self.kind)
     }
 
     pub(super) fn compression(&self) -> Option<Compression> {
@@ -188,9 +143,8 @@ impl PackLayout {
                 continue;
             }
             let wrong = |at: u64, what, expected: String, found: &dyn fmt::Display| {
-                let location =
-                    Location { run: Some(run), offset: Some(HEADER_LEN + run * ENTRY_LEN + at), ..Location::default() };
-                Err(ErrorKind::Decode { location, what, expected, found: found.to_string() }.into())
+                let error = Error::decode(HEADER_LEN + run * ENTRY_LEN + at, what, expected, found);
+                Err(error.located(|location| location.run = Some(run)))
             };
             if entry.offset < free || entry.offset > data_end {
                 return wrong(0, "offset of the entry", format!("{free}..={data_end}"), &entry.offset);
@@ -233,9 +187,5 @@ pub(super) fn footer(data_end: u64, index_crc: u32, data_crc: u32, stats_offset:
 /// Returns [`ErrorKind::Checksum`] unless the bytes have the expected CRC32C.
 pub(super) fn check_crc(offset: u64, what: &'static str, expected: u32, bytes: &[u8]) -> Result<()> {
     let found = crc32c::crc32c(bytes);
-    if found == expected {
-        return Ok(());
-    }
-    let location = Location { offset: Some(offset), ..Location::default() };
-    Err(ErrorKind::Checksum { location, what, expected, found }.into())
+    if found == expected { Ok(()) } else { Err(Error::checksum(offset, what, expected, found)) }
 }

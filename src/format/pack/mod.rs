@@ -62,7 +62,6 @@ pub use extract::ExtractReport;
 pub use folder::pack_folder;
 pub use iter::PackIter;
 pub(super) use layout::MAGIC;
-pub use layout::RunKind;
 pub use lines::JsonlReport;
 pub use reader::{PackReader, RunSlice};
 pub use stats::PackStats;

@@ -2,9 +2,10 @@
 
 use super::compression::{decompress, payload_len};
 use super::layout::{ENTRY_LEN, HEADER_LEN, IndexEntry, PackLayout, check_crc};
-use super::{Compression, PackStats, RunKind};
-use crate::error::{Error, ErrorKind, Result};
+use super::{Compression, PackStats};
+use crate::error::{Error, Result};
 use crate::format::mapped::FileBytes;
+use crate::format::run_file::RunFormat;
 use crate::format::source::{RunSource, SourceRun};
 use crate::format::{a2run2, a2t1};
 use crate::run::{Run, RunMeta};
@@ -57,7 +58,7 @@ pub struct RunSlice<'a> {
     /// The run file: borrowed from the pack, or decompressed.
     pub bytes: Cow<'a, [u8]>,
     /// The format of the run.
-    pub kind: RunKind,
+    pub format: RunFormat,
     /// The compression in the pack.
     pub compression: Compression,
     /// The offset in the pack in bytes.
@@ -73,8 +74,8 @@ impl PackReader {
     /// index.
     ///
     /// # Errors
-    /// [`ErrorKind::Header`] and [`ErrorKind::Checksum`], with the offset, if header, index or footer is invalid;
-    /// [`ErrorKind::Io`].
+    /// [`ErrorKind::Header`](crate::ErrorKind::Header) and [`ErrorKind::Checksum`](crate::ErrorKind::Checksum), with the offset, if header, index or footer is invalid;
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io).
     pub fn open(path: impl AsRef<Path>) -> Result<PackReader> {
         let path = path.as_ref();
         let bytes = FileBytes::map(path)?;
@@ -130,18 +131,18 @@ impl PackReader {
     /// Returns the format of a run, from the index.
     ///
     /// # Errors
-    /// [`ErrorKind::IndexOutOfBounds`]; [`ErrorKind::Decode`] for a tombstone.
-    pub fn kind(&self, index: usize) -> Result<RunKind> {
+    /// [`ErrorKind::IndexOutOfBounds`](crate::ErrorKind::IndexOutOfBounds); [`ErrorKind::Decode`](crate::ErrorKind::Decode) for a tombstone.
+    pub fn format(&self, index: usize) -> Result<RunFormat> {
         let entry = self.entry(index)?;
-        self.kind_of(&entry).map_err(|error| self.about(error, index, &entry))
+        self.format_of(&entry).map_err(|error| self.about(error, index, &entry))
     }
 
     /// Returns the bytes of a run file. Copies nothing unless the run is compressed.
     ///
     /// # Errors
-    /// [`ErrorKind::IndexOutOfBounds`]; [`ErrorKind::Checksum`] unless disabled; [`ErrorKind::Decode`] for a
+    /// [`ErrorKind::IndexOutOfBounds`](crate::ErrorKind::IndexOutOfBounds); [`ErrorKind::Checksum`](crate::ErrorKind::Checksum) unless disabled; [`ErrorKind::Decode`](crate::ErrorKind::Decode) for a
     /// tombstone or a damaged frame. A decompressed size above three times the stored length plus 256 KiB is also
-    /// [`ErrorKind::Decode`].
+    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode).
     pub fn get_slice(&self, index: usize) -> Result<RunSlice<'_>> {
         let entry = self.entry(index)?;
         self.slice(&entry).map_err(|error| self.about(error, index, &entry))
@@ -150,7 +151,7 @@ impl PackReader {
     /// Decodes a run of either kind. A run of kind 1 has no branches.
     ///
     /// # Errors
-    /// The errors of [`PackReader::get_slice`]; [`ErrorKind::Decode`] and [`ErrorKind::Checksum`] if it is not a valid
+    /// The errors of [`PackReader::get_slice`]; [`ErrorKind::Decode`](crate::ErrorKind::Decode) and [`ErrorKind::Checksum`](crate::ErrorKind::Checksum) if it is not a valid
     /// run.
     pub fn decode(&self, index: usize) -> Result<Run> {
         let entry = self.entry(index)?;
@@ -198,7 +199,7 @@ impl PackReader {
         let at = (HEADER_LEN as usize).saturating_add((ENTRY_LEN as usize).saturating_mul(index));
         match self.bytes().get(at..).and_then(|rest| rest.first_chunk()) {
             Some(bytes) if index < self.len() => Ok(IndexEntry::from_bytes(bytes)),
-            _ => Err(ErrorKind::IndexOutOfBounds { index: index as i128, len: self.len() as u64 }.into()),
+            _ => Err(Error::no_index(index, self.len())),
         }
     }
 
@@ -229,9 +230,9 @@ impl PackReader {
         let entry = self.entry(index)?;
         // Verifying the checksum of an uncompressed entry would read all of it.
         let reader = self.clone().with_checksums(self.checksums && entry.flags != 0);
-        let meta = reader.slice(&entry).and_then(|run| match run.kind {
-            RunKind::V1 => a2t1::decode_meta(&run.bytes),
-            RunKind::V2 => a2run2::decode_meta(&run.bytes),
+        let meta = reader.slice(&entry).and_then(|run| match run.format {
+            RunFormat::A2t1 => a2t1::decode_meta(&run.bytes),
+            RunFormat::A2run2 => a2run2::decode_meta(&run.bytes),
         });
         meta.map_err(|error| self.about(error, index, &entry))
     }
@@ -244,15 +245,15 @@ impl PackReader {
         decoded.map_err(|error| self.about(error, index, &entry))
     }
 
-    fn kind_of(&self, entry: &IndexEntry) -> Result<RunKind> {
+    fn format_of(&self, entry: &IndexEntry) -> Result<RunFormat> {
         if entry.is_tombstone() {
             return Err(Error::decode(0, "entry", "a run", "a tombstone"));
         }
-        entry.kind().ok_or_else(|| Error::decode(0, "kind of the run", "1 or 2", entry.kind))
+        entry.format().ok_or_else(|| Error::decode(0, "kind of the run", "1 or 2", entry.kind))
     }
 
     fn slice(&self, entry: &IndexEntry) -> Result<RunSlice<'_>> {
-        let kind = self.kind_of(entry)?;
+        let format = self.format_of(entry)?;
         let stored = self.stored(entry)?;
         let crc32c = (entry.crc32c != 0).then_some(entry.crc32c);
         if let Some(crc32c) = crc32c.filter(|_| self.checksums) {
@@ -265,7 +266,7 @@ impl PackReader {
             Compression::None => Cow::Borrowed(stored),
             _ => Cow::Owned(decompress(compression, stored)?),
         };
-        Ok(RunSlice { bytes, kind, compression, offset: entry.offset, stored_len: entry.length, crc32c })
+        Ok(RunSlice { bytes, format, compression, offset: entry.offset, stored_len: entry.length, crc32c })
     }
 
     /// Adds run, offset and path to an error about an entry's bytes.
@@ -278,11 +279,11 @@ impl RunSlice<'_> {
     /// Decodes the run. Offsets in errors count from the first byte of the run file.
     ///
     /// # Errors
-    /// [`ErrorKind::Decode`] and [`ErrorKind::Checksum`].
+    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) and [`ErrorKind::Checksum`](crate::ErrorKind::Checksum).
     pub fn decode(&self) -> Result<Run> {
-        match self.kind {
-            RunKind::V1 => a2t1::decode(&self.bytes),
-            RunKind::V2 => a2run2::decode(&self.bytes),
+        match self.format {
+            RunFormat::A2t1 => a2t1::decode(&self.bytes),
+            RunFormat::A2run2 => a2run2::decode(&self.bytes),
         }
     }
 }
@@ -328,21 +329,7 @@ impl fmt::Debug for PackReader {
 
 /// Adds run and offset to an error about an entry's bytes.
 fn located(error: Error, index: usize, entry: &IndexEntry) -> Error {
-    let error = match error.into_kind() {
-        // An offset in decompressed bytes has no meaning in the pack.
-        ErrorKind::Decode { mut location, what, expected, found } => {
-            if entry.flags != 0 {
-                location.offset = None;
-            }
-            ErrorKind::Decode { location, what, expected, found }.into()
-        }
-        ErrorKind::Checksum { mut location, what, expected, found } => {
-            if entry.flags != 0 {
-                location.offset = None;
-            }
-            ErrorKind::Checksum { location, what, expected, found }.into()
-        }
-        other => Error::from(other),
-    };
+    // An offset in decompressed bytes has no meaning in the pack.
+    let error = if entry.flags == 0 { error } else { error.located(|location| location.offset = None) };
     error.in_run(index as u64, entry.offset)
 }

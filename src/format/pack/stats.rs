@@ -35,31 +35,19 @@ pub struct PackStats {
     pub engines: Vec<(Option<String>, u64)>,
 }
 
-/// The first eight numbers of [`PackStats`], which a pack may store.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct LengthStats {
-    pub(super) count: u64,
-    pub(super) total_steps: u64,
-    pub(super) min_len: u32,
-    pub(super) max_len: u32,
-    pub(super) mean_len: f64,
-    pub(super) p50: u32,
-    pub(super) p90: u32,
-    pub(super) p99: u32,
-}
-
-impl LengthStats {
-    pub(super) fn of(mut lengths: Vec<u32>) -> LengthStats {
+impl PackStats {
+    /// Returns the numbers that a pack may store: `count` to `p99`.
+    pub(super) fn of(mut lengths: Vec<u32>) -> PackStats {
         lengths.sort_unstable();
         let (Some(&min_len), Some(&max_len)) = (lengths.first(), lengths.last()) else {
-            return LengthStats::default();
+            return PackStats::default();
         };
         let total_steps = lengths.iter().map(|&len| u64::from(len)).sum();
         let percentile = |share: f64| {
             let place = (share * (lengths.len() - 1) as f64).round() as usize;
             lengths.get(place).copied().unwrap_or(max_len)
         };
-        LengthStats {
+        PackStats {
             count: lengths.len() as u64,
             total_steps,
             min_len,
@@ -68,13 +56,14 @@ impl LengthStats {
             p50: percentile(0.5),
             p90: percentile(0.9),
             p99: percentile(0.99),
+            ..PackStats::default()
         }
     }
 
-    /// Returns the first differing number with both values. Means may differ by rounding errors.
-    pub(super) fn difference(&self, other: &LengthStats) -> Option<(&'static str, String, String)> {
-        let numbers = |stats: &LengthStats| {
-            let LengthStats { count, total_steps, min_len, max_len, p50, p90, p99, .. } = *stats;
+    /// Returns the first stored number that differs, with both values. Means may differ by rounding errors.
+    pub(super) fn difference(&self, other: &PackStats) -> Option<(&'static str, String, String)> {
+        let numbers = |stats: &PackStats| {
+            let &PackStats { count, total_steps, min_len, max_len, p50, p90, p99, .. } = stats;
             let [min_len, max_len, p50, p90, p99] = [min_len, max_len, p50, p90, p99].map(u64::from);
             [count, total_steps, min_len, max_len, p50, p90, p99]
         };
@@ -98,7 +87,7 @@ impl LengthStats {
     }
 
     /// Returns the stats block of a pack, with its length in front.
-    pub(super) fn to_block(self) -> Vec<u8> {
+    pub(super) fn to_block(&self) -> Vec<u8> {
         let mut block = Vec::new();
         put_varint(&mut block, self.count);
         put_varint(&mut block, self.total_steps);
@@ -114,13 +103,13 @@ impl LengthStats {
     }
 
     /// Reads the stats block at an offset of a pack.
-    pub(super) fn read(bytes: &[u8], offset: usize) -> Result<LengthStats> {
+    pub(super) fn read(bytes: &[u8], offset: usize) -> Result<PackStats> {
         let mut reader = ByteReader::new(bytes);
         reader.skip(offset);
         let len = reader.u32("length of the stats")? as usize;
         let end = reader.offset().saturating_add(len);
         // A damaged block may be read past its end, but within the pack. The length is checked below.
-        let stats = LengthStats {
+        let stats = PackStats {
             count: reader.varint_u64("count of the stats")?,
             total_steps: reader.varint_u64("total_steps of the stats")?,
             min_len: reader.varint_u32("min_len of the stats")?,
@@ -129,6 +118,8 @@ impl LengthStats {
             p50: reader.varint_u32("p50 of the stats")?,
             p90: reader.varint_u32("p90 of the stats")?,
             p99: reader.varint_u32("p99 of the stats")?,
+            stored: true,
+            ..PackStats::default()
         };
         if reader.offset() != end {
             let found = reader.offset().abs_diff(end);

@@ -1,6 +1,5 @@
 //! Computing the statistics of a pack from its runs.
 
-use super::stats::LengthStats;
 use super::{PackReader, PackStats};
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
@@ -31,28 +30,15 @@ impl PackReader {
         progress.end();
         let tally = tally?;
         // No checksum covers the stored stats, so they must agree with the runs.
-        let computed = LengthStats::of(tally.lengths);
-        let (lengths, stored) = match self.stored_stats() {
-            Some(Ok(lengths)) if lengths.difference(&computed).is_none() => (lengths, true),
-            _ => (computed, false),
+        let computed = PackStats::of(tally.lengths);
+        let lengths = match self.stored_stats() {
+            Some(Ok(stored)) if stored.difference(&computed).is_none() => stored,
+            _ => computed,
         };
-        let LengthStats { count, total_steps, min_len, max_len, mean_len, p50, p90, p99 } = lengths;
         let mut engines: Vec<_> = tally.engines.into_iter().collect();
         engines.sort_unstable_by(|(a, a_runs), (b, b_runs)| b_runs.cmp(a_runs).then_with(|| a.cmp(b)));
-        let stats = PackStats {
-            count,
-            total_steps,
-            min_len,
-            max_len,
-            mean_len,
-            p50,
-            p90,
-            p99,
-            stored,
-            unreadable: tally.unreadable,
-            highest_tiles: tally.highest_tiles.into_iter().collect(),
-            engines,
-        };
+        let highest_tiles = tally.highest_tiles.into_iter().collect();
+        let stats = PackStats { unreadable: tally.unreadable, highest_tiles, engines, ..lengths };
         Ok(self.stats_cell().get_or_init(|| stats).clone())
     }
 
@@ -90,9 +76,9 @@ impl PackReader {
     }
 
     /// Returns the stored stats, if there are any.
-    pub(super) fn stored_stats(&self) -> Option<Result<LengthStats>> {
+    pub(super) fn stored_stats(&self) -> Option<Result<PackStats>> {
         let offset = self.layout().stats_offset;
-        (offset != 0).then(|| LengthStats::read(self.bytes(), offset as usize))
+        (offset != 0).then(|| PackStats::read(self.bytes(), offset as usize))
     }
 }
 

@@ -1,13 +1,12 @@
 //! Validation of a whole pack.
 
-use super::PackReader;
-use super::stats::LengthStats;
+use super::{PackReader, PackStats};
 use crate::cancellation::CancellationToken;
-use crate::error::{Error, ErrorKind, Location, Result};
-use crate::format::ordered::{fill_window, in_order};
+use crate::error::{Error, Result};
 use crate::progress::{Progress, Unit};
 use crate::workers;
 use derive_setters::Setters;
+use rayon::prelude::*;
 
 /// Options for validating a pack.
 ///
@@ -46,21 +45,12 @@ pub struct ValidateReport {
     pub problems: Vec<Error>,
 }
 
-/// Runs per window.
-const WINDOW_RUNS: usize = 256;
-
-/// A run to check, and the padding after it.
-struct RunToCheck {
-    index: usize,
-    /// The start of the next run, or the end of the data.
-    end: u64,
-}
-
+#[derive(Default)]
 struct CheckedRun {
     num_bytes: u64,
     num_steps: Option<u32>,
     problem: Option<Error>,
-    /// The checksum from the start of the run to the end of the padding, and the length of these bytes.
+    /// The checksum from the start of the run to the next run or the end of the data, and the length of these bytes.
     crc: (u32, usize),
 }
 
@@ -72,7 +62,7 @@ impl PackReader {
     /// skipped.
     ///
     /// # Errors
-    /// [`ErrorKind::Cancelled`]; [`ErrorKind::Argument`] for an invalid number of workers. Problems of the pack
+    /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled); [`ErrorKind::Argument`](crate::ErrorKind::Argument) for an invalid number of workers. Problems of the pack
     /// are in the report.
     pub fn validate(
         &self,
@@ -96,75 +86,61 @@ impl PackReader {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<ValidateReport> {
-        let mut report = ValidateReport { num_runs: self.len() as u64, ..ValidateReport::default() };
-        let mut lengths = Vec::new();
-        let mut data_crc: Option<u32> = None;
-        let mut num_tombstones = 0;
-        let mut to_check = (0..sample.unwrap_or(self.len())).filter_map(|place| {
-            let index = sample.map_or(place, |sample| (place as u128 * self.len() as u128 / sample as u128) as usize);
-            let run = self.run_to_check(index).transpose();
-            if run.is_none() {
-                num_tombstones += 1;
-                progress.advance(1);
-            }
-            run
-        });
-        let next_window = || {
+        let check = |place: usize| {
             cancel.check()?;
-            fill_window(&mut to_check, WINDOW_RUNS, u64::MAX, |_| 0)
-        };
-        let take = |checked: CheckedRun| {
-            report.num_checked += 1;
-            report.num_bytes += checked.num_bytes;
-            if let Some(num_steps) = checked.num_steps {
-                report.num_steps += u64::from(num_steps);
-                lengths.push(num_steps);
-            }
-            report.problems.extend(checked.problem);
-            let (crc, len) = checked.crc;
-            data_crc = Some(data_crc.map_or(crc, |before| crc32c::crc32c_combine(before, crc, len)));
+            let index = sample.map_or(place, |sample| (place as u128 * self.len() as u128 / sample as u128) as usize);
+            let checked = self.check_run(index)?;
             progress.advance(1);
-            cancel.check()
+            Ok(checked)
         };
-        in_order(pool, next_window, |run| self.check_run(&run), take)?;
-        report.num_tombstones = num_tombstones;
+        let places = 0..sample.unwrap_or(self.len());
+        let checked: Result<Vec<Option<CheckedRun>>> = pool.install(|| places.into_par_iter().map(check).collect());
+        let mut report = ValidateReport { num_runs: self.len() as u64, ..ValidateReport::default() };
+        let (mut lengths, mut data_crc) = (Vec::new(), None);
+        for run in checked? {
+            let Some(CheckedRun { num_bytes, num_steps, problem, crc: (crc, len) }) = run else {
+                report.num_tombstones += 1;
+                continue;
+            };
+            report.num_checked += 1;
+            report.num_bytes += num_bytes;
+            report.num_steps += u64::from(num_steps.unwrap_or(0));
+            lengths.extend(num_steps);
+            report.problems.extend(problem);
+            data_crc = Some(data_crc.map_or(crc, |before| crc32c::crc32c_combine(before, crc, len)));
+        }
         if sample.is_none() {
             self.check_whole(&mut report, data_crc.unwrap_or_default(), lengths);
         }
         Ok(report)
     }
 
-    /// Returns `None` for a tombstone.
-    fn run_to_check(&self, index: usize) -> Result<Option<RunToCheck>> {
-        if self.entry(index)?.is_tombstone() {
+    /// Checks a run and the padding after it. Returns `None` for a tombstone.
+    fn check_run(&self, index: usize) -> Result<Option<CheckedRun>> {
+        let entry = self.entry(index)?;
+        if entry.is_tombstone() {
             return Ok(None);
         }
         let next = (index + 1..self.len()).flat_map(|next| self.entry(next)).find(|next| !next.is_tombstone());
-        Ok(Some(RunToCheck { index, end: next.map_or(self.layout().data_end, |next| next.offset) }))
-    }
-
-    fn check_run(&self, run: &RunToCheck) -> CheckedRun {
-        let mut checked = CheckedRun { num_bytes: 0, num_steps: None, problem: None, crc: (0, 0) };
-        let outcome = self.entry(run.index).and_then(|entry| {
-            let about = |error| self.about(error, run.index, &entry);
-            let stored = self.stored(&entry).map_err(about)?;
+        let next = next.map_or(self.layout().data_end, |next| next.offset);
+        let mut checked = CheckedRun::default();
+        let outcome = self.stored(&entry).and_then(|stored| {
             let crc = crc32c::crc32c(stored);
             let end = entry.offset + stored.len() as u64;
-            let padding = self.bytes().get(end as usize..run.end as usize).unwrap_or_default();
+            let padding = self.bytes().get(end as usize..next as usize).unwrap_or_default();
             checked.num_bytes = stored.len() as u64;
             checked.crc = (crc32c::crc32c_append(crc, padding), stored.len() + padding.len());
             if entry.crc32c != 0 && entry.crc32c != crc {
-                let location = Location { offset: Some(0), ..Location::default() };
-                let (expected, found) = (entry.crc32c, crc);
-                return Err(about(ErrorKind::Checksum { location, what: "the entry", expected, found }.into()));
+                return Err(Error::checksum(0, "the entry", entry.crc32c, crc));
             }
-            self.clone().with_checksums(false).decode(run.index)
+            Ok(())
         });
-        match outcome {
+        let outcome = outcome.map_err(|error| self.about(error, index, &entry));
+        match outcome.and_then(|()| self.clone().with_checksums(false).decode(index)) {
             Ok(run) => checked.num_steps = Some(run.num_steps() as u32),
             Err(error) => checked.problem = Some(error),
         }
-        checked
+        Ok(Some(checked))
     }
 
     /// Checks the data's checksum and the stats.
@@ -173,10 +149,8 @@ impl PackReader {
         if layout.data_crc != 0 {
             report.data_checked = true;
             if layout.data_crc != data_crc {
-                let location = Location::default();
-                let (expected, found) = (layout.data_crc, data_crc);
-                let error = ErrorKind::Checksum { location, what: "the data", expected, found };
-                report.problems.push(self.with_path(error.into()));
+                let error = Error::checksum(0, "the data", layout.data_crc, data_crc);
+                report.problems.push(self.with_path(error.located(|location| location.offset = None)));
             }
         }
         let Some(stored) = self.stored_stats() else { return };
@@ -185,7 +159,7 @@ impl PackReader {
             Err(error) => Some(error),
             // The stats include the damaged runs, so they cannot be compared.
             Ok(_) if lengths.len() as u64 != report.num_checked => None,
-            Ok(stored) => stored.difference(&LengthStats::of(lengths)).map(|(what, stored, computed)| {
+            Ok(stored) => stored.difference(&PackStats::of(lengths)).map(|(what, stored, computed)| {
                 Error::decode(layout.stats_offset, what, format!("{computed} as in the runs"), stored)
             }),
         };

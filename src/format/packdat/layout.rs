@@ -1,9 +1,9 @@
 //! The fixed parts of pack.dat: its constants, and its row with one step in 32 bytes.
 
-use crate::board::{Board, Move};
-use crate::error::{Error, Result};
-use crate::format::rows::{StepRow, has_branches, known_move, stored_id};
-use crate::run::{Branches, RunStep};
+use crate::board::Board;
+use crate::error::Result;
+use crate::format::rows::{row_branches, row_step};
+use crate::run::RunStep;
 use std::mem::offset_of;
 
 pub(super) const MAGIC: &[u8; 4] = b"2048";
@@ -53,36 +53,19 @@ fn quantised(value: f32) -> u16 {
     (value * f32::from(ONE) + 0.5) as u16
 }
 
-impl StepRow for PackDatRow {
+impl PackDatRow {
     #[inline]
-    fn from_step(run_id: u64, step: &RunStep) -> Result<PackDatRow> {
-        let run_id = stored_id(run_id)?;
-        let chosen = known_move(step)?;
-        let (mut ev_q, mut ev_mask) = ([0; 4], 0);
-        if let Some(Branches { values, legal }) = step.branches {
-            ev_mask = legal;
-            for direction in Move::ALL {
-                if legal & direction.bit() != 0 {
-                    let value = values[direction as usize];
-                    ev_q[direction as usize] = if direction == chosen { ONE } else { quantised(value) };
-                }
-            }
-        }
-        let (board, index_in_run, chosen) = (step.narrow_board()?, step.index, chosen as u8);
-        Ok(PackDatRow { board, run_id, index_in_run, chosen, ev_mask, ev_q, padding: [0; 6] })
+    pub(super) fn from_step(run_id: u32, step: &RunStep) -> Result<PackDatRow> {
+        let (chosen, ev_mask, values) = row_branches(step)?;
+        let (board, index_in_run, ev_q) = (step.narrow_board()?, step.index, values.map(quantised));
+        Ok(PackDatRow { board, run_id, index_in_run, chosen: chosen as u8, ev_mask, ev_q, padding: [0; 6] })
     }
 
     #[inline]
-    fn to_step(&self) -> Result<RunStep> {
-        let Some(chosen) = Move::from_index(self.chosen) else {
-            return Err(Error::decode(offset_of!(PackDatRow, chosen) as u64, "move", "0..=3", self.chosen));
-        };
-        if self.ev_mask > 15 {
-            return Err(Error::decode(offset_of!(PackDatRow, ev_mask) as u64, "ev_mask", "0..=15", self.ev_mask));
-        }
-        let (board, ev_q) = (self.board, self.ev_q);
-        let branches = has_branches(board, chosen, self.ev_mask)
-            .then(|| Branches { values: ev_q.map(|q| f32::from(q) / f32::from(ONE)), legal: self.ev_mask });
-        Ok(RunStep { index: self.index_in_run, board: board.into(), chosen: Some(chosen), branches })
+    pub(super) fn to_step(&self) -> Result<RunStep> {
+        let ev_q = self.ev_q;
+        let values = ev_q.map(|q| f32::from(q) / f32::from(ONE));
+        let fields = ("ev_mask", offset_of!(PackDatRow, chosen), offset_of!(PackDatRow, ev_mask));
+        row_step(self.index_in_run, self.board, (self.chosen, self.ev_mask), values, fields)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::layout::{CRC_LEN, HEADER_LEN, MAGIC, MIN_RUN_LEN, PackDatRow, ROW_LEN, VERSION};
 use crate::cancellation::CancellationToken;
-use crate::error::{Error, ErrorKind, Location, Result};
+use crate::error::{Error, Result};
 use crate::format::bytes::ByteReader;
 use crate::format::mapped::FileBytes;
 use crate::format::rows::rebuild;
@@ -41,8 +41,8 @@ impl PackDat {
     /// Opens a file. This reads the whole file to verify its checksum.
     ///
     /// # Errors
-    /// [`ErrorKind::Checksum`] if the checksum does not match; [`ErrorKind::Header`] if the file is not a
-    /// pack.dat or has another size than it declares; [`ErrorKind::Io`].
+    /// [`ErrorKind::Checksum`](crate::ErrorKind::Checksum) if the checksum does not match; [`ErrorKind::Header`](crate::ErrorKind::Header) if the file is not a
+    /// pack.dat or has another size than it declares; [`ErrorKind::Io`](crate::ErrorKind::Io).
     pub fn open(path: impl AsRef<Path>) -> Result<PackDat> {
         PackDat::open_with(path.as_ref(), CancellationToken::never())
     }
@@ -77,22 +77,11 @@ impl PackDat {
         self.num_steps
     }
 
-    /// Returns the metadata of a run without reading its steps.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Decode`] if the metadata is invalid; [`ErrorKind::IndexOutOfBounds`].
-    pub fn meta(&self, index: usize) -> Result<RunMeta> {
-        let start = self.start(index)?;
-        let located = |error: Error| self.located(error.in_run(index as u64, start));
-        let entry = self.entry(start).map_err(located)?;
-        entry.meta().map_err(located)
-    }
-
     /// Decodes a run. The run has no final board, because the file holds none.
     ///
     /// # Errors
-    /// [`ErrorKind::Decode`] with the run, the step and the offset in the file, if rows are missing, belong to
-    /// another run, or hold no valid step; [`ErrorKind::IndexOutOfBounds`].
+    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) with the run, the step and the offset in the file, if rows are missing, belong to
+    /// another run, or hold no valid step; [`ErrorKind::IndexOutOfBounds`](crate::ErrorKind::IndexOutOfBounds).
     pub fn decode(&self, index: usize) -> Result<Run> {
         let start = self.start(index)?;
         let in_entry = |error: Error| self.located(error.in_run(index as u64, start));
@@ -100,50 +89,32 @@ impl PackDat {
         let meta = entry.meta().map_err(in_entry)?;
         let (first, rows) = self.rows(index, &entry).map_err(in_entry)?;
         check_rows(rows, index)
-            .and_then(|()| rebuild(rows, meta, None))
+            .and_then(|()| rebuild(rows.iter().map(PackDatRow::to_step), ROW_LEN, meta))
             .map_err(|error| self.located(error.in_run(index as u64, row_offset(first))))
     }
 
     /// Locates the runs and checks the size of the file. Does not verify the checksum.
-    pub(super) fn parse(bytes: FileBytes) -> Result<PackDat> {
-        let mut pack = PackDat { path: None, bytes, num_steps: 0, metas: Vec::new() };
-        (pack.num_steps, pack.metas) = geometry(&pack.bytes).map_err(Error::of_header)?;
-        Ok(pack)
-    }
-
-    /// Returns the header, the rows, the runs' metadata and the stored checksum.
-    pub(super) fn parts(&self) -> (&[u8], &[u8], &[u8], u32) {
-        let (header, rest) = self.bytes.split_at_checked(HEADER_LEN).unwrap_or_default();
-        let rows_len = self.num_steps as usize * ROW_LEN;
-        let (rows, rest) = rest.split_at_checked(rows_len).unwrap_or_default();
-        let (runs, crc) = rest.split_last_chunk::<CRC_LEN>().unwrap_or((&[], &[0; CRC_LEN]));
-        (header, rows, runs, u32::from_le_bytes(*crc))
-    }
-
-    /// Compares the stored checksum with the computed one.
-    pub(super) fn compare_crc(&self, found: u32) -> Result<()> {
-        let (.., expected) = self.parts();
-        if found == expected {
-            return Ok(());
-        }
-        let offset = Some((self.bytes.len() - CRC_LEN) as u64);
-        let location = Location { offset, path: self.path.clone(), ..Location::default() };
-        Err(ErrorKind::Checksum { location, what: "the file", expected, found }.into())
+    fn parse(bytes: FileBytes) -> Result<PackDat> {
+        let (num_steps, metas) = geometry(&bytes).map_err(Error::of_header)?;
+        Ok(PackDat { path: None, bytes, num_steps, metas })
     }
 
     fn check_crc(&self, cancel: &CancellationToken) -> Result<()> {
-        let covered = self.bytes.get(..self.bytes.len() - CRC_LEN).unwrap_or_default();
-        let mut crc = 0;
+        let (covered, stored) = self.bytes.split_last_chunk::<CRC_LEN>().unwrap_or((&[], &[0; CRC_LEN]));
+        let mut found = 0;
         for chunk in covered.chunks(CHUNK_LEN) {
             cancel.check()?;
-            crc = crc32c::crc32c_append(crc, chunk);
+            found = crc32c::crc32c_append(found, chunk);
         }
-        self.compare_crc(crc)
+        let expected = u32::from_le_bytes(*stored);
+        if found == expected {
+            return Ok(());
+        }
+        Err(self.located(Error::checksum(covered.len() as u64, "the file", expected, found)))
     }
 
     fn start(&self, index: usize) -> Result<u64> {
-        let out_of_bounds = || ErrorKind::IndexOutOfBounds { index: index as i128, len: self.metas.len() as u64 };
-        self.metas.get(index).copied().ok_or_else(|| out_of_bounds().into())
+        self.metas.get(index).copied().ok_or_else(|| Error::no_index(index, self.metas.len()))
     }
 
     fn entry(&self, start: u64) -> Result<PackDatRun<'_>> {
@@ -154,7 +125,7 @@ impl PackDat {
     /// Returns the rows of a run with the number of the first one, or an error if the file lacks some.
     fn rows(&self, index: usize, entry: &PackDatRun<'_>) -> Result<(usize, &[PackDatRow])> {
         let (first, len) = (entry.first_step as usize, entry.num_steps as usize);
-        let (_, rows, ..) = self.parts();
+        let rows = self.bytes.get(HEADER_LEN..HEADER_LEN + self.num_steps as usize * ROW_LEN).unwrap_or_default();
         let rows: &[PackDatRow] = bytemuck::cast_slice(rows);
         let at = |first: usize| Some((first, rows.get(first..)?.get(..len)?));
         let is_step_0 = |row: &PackDatRow| row.run_id as usize == index && row.index_in_run == 0;
@@ -293,13 +264,9 @@ fn check_rows(rows: &[PackDatRow], run: usize) -> Result<()> {
         return Ok(());
     };
     let (run_id, index) = rows.get(place).map_or((0, 0), |row| (row.run_id, row.index_in_run));
-    let location = Location {
-        offset: Some((place * ROW_LEN + std::mem::offset_of!(PackDatRow, run_id)) as u64),
-        step: Some(place as u64),
-        ..Location::default()
-    };
     let (expected, found) = (format!("step {place} of run {run}"), format!("step {index} of run {run_id}"));
-    Err(ErrorKind::Decode { location, what: "row", expected, found }.into())
+    let offset = place * ROW_LEN + std::mem::offset_of!(PackDatRow, run_id);
+    Err(Error::decode(offset as u64, "row", expected, found).located(|location| location.step = Some(place as u64)))
 }
 
 fn row_offset(step: usize) -> u64 {

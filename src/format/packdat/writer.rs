@@ -1,19 +1,15 @@
 //! Writing pack.dat.
 
 use super::layout::{HEADER_LEN, MAGIC, PackDatRow, ROW_LEN, VERSION};
-use super::reader::PackDat;
 use crate::error::{Error, Result};
-use crate::format::mapped::FileBytes;
-use crate::format::rows::flatten;
 use crate::format::staged_folder::taken;
 use crate::publish::{Published, Staged, parent};
-use crate::run::{Run, RunMeta};
+use crate::run::Run;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// The buffer size of writes.
-const CHUNK: usize = 1 << 20;
+const BUFFER_LEN: usize = 1 << 20;
 
 /// A writer of a pack.dat file.
 ///
@@ -33,19 +29,14 @@ const CHUNK: usize = 1 << 20;
 /// let mut writer = a2store::PackDatWriter::create(&path)?;
 /// writer.push(&run)?;
 /// writer.finish()?;
-/// let mut writer = a2store::PackDatWriter::append(&path)?;
-/// writer.push(&run)?;
-/// writer.finish()?;
 ///
 /// let pack = a2store::PackDat::open(&path)?;
-/// assert_eq!((pack.num_runs(), pack.decode(1)?), (2, run));
+/// assert_eq!((pack.num_runs(), pack.decode(0)?), (1, run));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct PackDatWriter {
     path: PathBuf,
     out: BufWriter<Staged>,
-    /// Whether the file replaces the existing file that it extends.
-    replaces: bool,
     rows: Vec<PackDatRow>,
     rows_crc: u32,
     runs: Vec<u8>,
@@ -63,31 +54,10 @@ impl PackDatWriter {
         if path.symlink_metadata().is_ok() {
             return Err(taken(path));
         }
-        PackDatWriter::begin(path, false)
-    }
-
-    /// Opens an existing file to append runs. [`finish`](PackDatWriter::finish) replaces the file as a whole.
-    /// Until then the old file is unchanged.
-    ///
-    /// # Errors
-    /// The errors of [`PackDat::open`].
-    pub fn append(path: impl AsRef<Path>) -> Result<PackDatWriter> {
-        let path = path.as_ref();
-        let old = FileBytes::map(path).and_then(PackDat::parse).map_err(|error| error.with_path(path))?;
-        let mut writer = PackDatWriter::begin(path, true)?;
-        let (header, rows, runs, _) = old.parts();
-        for chunk in rows.chunks(CHUNK) {
-            writer.put(chunk)?;
-        }
-        // This checksum covers exactly the bytes that were copied.
-        let crc = crc32c::crc32c_combine(crc32c::crc32c(header), writer.rows_crc, rows.len());
-        writer.runs.extend_from_slice(runs);
-        let crc = crc32c::crc32c_append(crc, &writer.runs);
-        old.compare_crc(crc).map_err(|error| error.with_path(path))?;
-        // The header stores this number as a u32.
-        writer.num_runs = old.num_runs() as u32;
-        writer.num_steps = old.num_steps();
-        Ok(writer)
+        let mut out = BufWriter::with_capacity(BUFFER_LEN, Staged::new(parent(path))?);
+        out.write_all(&[0; HEADER_LEN]).map_err(|source| Error::io(path, source))?;
+        let (path, rows, runs) = (path.to_owned(), Vec::new(), Vec::new());
+        Ok(PackDatWriter { path, out, rows, rows_crc: 0, runs, num_runs: 0, num_steps: 0 })
     }
 
     /// Adds a run under the next id. Omits the final board and normalises raw values ([`Run::normalized`]).
@@ -110,8 +80,26 @@ impl PackDatWriter {
         }
         let run = &*run.normalized();
         self.rows.clear();
-        flatten(run, u64::from(self.num_runs), &mut self.rows)?;
-        self.put_run(run.meta(), engine)
+        for step in run.steps() {
+            self.rows.push(PackDatRow::from_step(self.num_runs, &step)?);
+        }
+        let rows: &[u8] = bytemuck::cast_slice(&self.rows);
+        self.rows_crc = crc32c::crc32c_append(self.rows_crc, rows);
+        self.out.write_all(rows).map_err(|source| Error::io(&self.path, source))?;
+        // `check_room` has checked these casts.
+        let (out, meta) = (&mut self.runs, run.meta());
+        out.extend(self.num_runs.to_le_bytes());
+        out.extend((self.num_steps as u32).to_le_bytes());
+        out.extend((run.num_steps() as u32).to_le_bytes());
+        out.extend(meta.max_score.to_le_bytes());
+        out.extend(meta.highest_tile.to_le_bytes());
+        out.extend((engine.len() as u16).to_le_bytes());
+        out.extend(engine);
+        out.extend(meta.start_unix_s.to_le_bytes());
+        out.extend(meta.elapsed_s.to_le_bytes());
+        self.num_runs += 1;
+        self.num_steps += run.num_steps() as u64;
+        Ok(())
     }
 
     /// Returns the number of runs so far.
@@ -125,7 +113,7 @@ impl PackDatWriter {
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io), for example if a file of that name has appeared in the meantime.
     pub fn finish(self) -> Result<()> {
-        let PackDatWriter { path, mut out, replaces, rows_crc, mut runs, num_runs, num_steps, .. } = self;
+        let PackDatWriter { path, mut out, rows_crc, mut runs, num_runs, num_steps, .. } = self;
         let rows_len = num_steps * ROW_LEN as u64;
         let header = header(num_runs, num_steps, rows_len);
         let rows_len = usize::try_from(rows_len).unwrap_or(usize::MAX);
@@ -139,21 +127,10 @@ impl PackDatWriter {
             Ok(staged)
         };
         let staged: Staged = finish().map_err(|source| Error::io(&path, source))?;
-        if replaces {
-            return staged.replace(&path);
-        }
         match staged.publish(&path)? {
             Published::New => Ok(()),
             Published::Taken => Err(taken(&path)),
         }
-    }
-
-    fn begin(path: &Path, replaces: bool) -> Result<PackDatWriter> {
-        let mut out = BufWriter::with_capacity(CHUNK, Staged::new(parent(path))?);
-        out.write_all(&[0; HEADER_LEN]).map_err(|source| Error::io(path, source))?;
-        let (rows, runs) = (Vec::new(), Vec::new());
-        let path = path.to_owned();
-        Ok(PackDatWriter { path, out, replaces, rows, rows_crc: 0, runs, num_runs: 0, num_steps: 0 })
     }
 
     fn check_room(&self, num_steps: usize) -> Result<()> {
@@ -165,34 +142,6 @@ impl PackDatWriter {
             return Err(Error::argument("steps", "a run that begins before step 4294967296 of pack.dat", found));
         }
         Ok(())
-    }
-
-    /// Writes the buffered rows as one run.
-    fn put_run(&mut self, meta: &RunMeta, engine: &[u8]) -> Result<()> {
-        let rows = std::mem::take(&mut self.rows);
-        let put = self.put(bytemuck::cast_slice(&rows));
-        let num_steps = rows.len();
-        self.rows = rows;
-        put?;
-        // `check_room` has checked these casts.
-        let out = &mut self.runs;
-        out.extend(self.num_runs.to_le_bytes());
-        out.extend((self.num_steps as u32).to_le_bytes());
-        out.extend((num_steps as u32).to_le_bytes());
-        out.extend(meta.max_score.to_le_bytes());
-        out.extend(meta.highest_tile.to_le_bytes());
-        out.extend((engine.len() as u16).to_le_bytes());
-        out.extend(engine);
-        out.extend(meta.start_unix_s.to_le_bytes());
-        out.extend(meta.elapsed_s.to_le_bytes());
-        self.num_runs += 1;
-        self.num_steps += num_steps as u64;
-        Ok(())
-    }
-
-    fn put(&mut self, bytes: &[u8]) -> Result<()> {
-        self.rows_crc = crc32c::crc32c_append(self.rows_crc, bytes);
-        self.out.write_all(bytes).map_err(|source| Error::io(&self.path, source))
     }
 }
 

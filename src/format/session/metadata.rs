@@ -2,8 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::format::shards::header_error;
-use crate::format::sqlite::{Database, Found, text};
-use rusqlite::Row;
+use crate::format::sqlite::{Database, InvalidValue, Values, integer, nullable, text};
 use rusqlite::types::ValueRef;
 use serde_json::Value;
 use std::path::Path;
@@ -25,30 +24,20 @@ pub(in crate::format) fn stored_seed(seed: Option<u64>) -> Result<i64> {
 }
 
 /// The metadata of a run in `metadata.db`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct SessionRun {
     pub(crate) id: i64,
     pub(crate) seed: Option<u64>,
     pub(crate) max_score: u64,
     pub(crate) num_steps: Option<u32>,
     pub(crate) highest_tile: u32,
-    /// The first column with an invalid value; 0 = all columns are valid.
-    pub(in crate::format) bad: u8,
-    /// The type of that value. Its number is in `max_score`.
-    found: Found,
-}
-
-impl SessionRun {
-    /// Returns the invalid column, its valid values and the value found; `None` if all columns are valid.
-    pub(in crate::format) fn problem(&self) -> Option<(&'static str, &'static str, String)> {
-        let (what, expected) = EXPECTED.get(usize::from(self.bad)).copied().filter(|_| self.bad != 0)?;
-        Some((what, expected, Found::shown((self.found, self.max_score))))
-    }
+    /// The first invalid value. The fields are then defaults.
+    pub(in crate::format) problem: Option<Box<InvalidValue>>,
 }
 
 const COLUMNS: [&str; 5] = ["id", "seed", "steps", "max_score", "highest_tile"];
 const SELECT: &str = "SELECT id, seed, steps, max_score, highest_tile FROM runs ORDER BY id";
-const SELECT_SESSION: &str = "SELECT meta_key, meta_value FROM session";
+const SELECT_SESSION: &str = "SELECT meta_value FROM session WHERE meta_key = ?1";
 
 /// The name and the valid values of each column.
 const EXPECTED: [(&str, &str); 5] = [
@@ -59,20 +48,19 @@ const EXPECTED: [(&str, &str); 5] = [
     ("runs.highest_tile", "NULL or an INTEGER in 0..=4294967295"),
 ];
 
-/// The maximum size of all entries of a session in bytes.
-const MAX_ENTRIES_LEN: usize = 1 << 18;
-/// The maximum bytes of text that are parsed as JSON. Parsed JSON takes up to a hundred times as much memory; the
-/// rest stays text.
-const MAX_PARSED_LEN: usize = 1 << 16;
+/// The maximum length of a text that is parsed as JSON, in bytes. Parsed JSON takes up to a hundred times as much memory.
+const MAX_JSON_LEN: usize = 1 << 16;
 
 /// Reads the runs of a `metadata.db`. An invalid value is an error.
 pub(in crate::format) fn runs_in(path: &Path) -> Result<Vec<SessionRun>> {
     let database = Database::open(path)?;
     let runs = read_runs(&database)?;
     database.finish_reading()?;
-    match runs.iter().find_map(|run| Some((run.id, run.problem()?))) {
+    match runs.iter().find_map(|run| Some((run.id, run.problem.as_deref()?))) {
         None => Ok(runs),
-        Some((id, (what, expected, found))) => Err(header_error(what, expected, format!("{found} in run {id}"), path)),
+        Some((id, InvalidValue { what, expected, found })) => {
+            Err(header_error(what, *expected, format!("{found} in run {id}"), path))
+        }
     }
 }
 
@@ -81,76 +69,34 @@ pub(in crate::format) fn read_runs(database: &Database) -> Result<Vec<SessionRun
     // `quick_check` has visited every row, so this count can be trusted.
     let mut runs = Vec::with_capacity(database.num_rows("runs")?);
     database.each(SELECT, [], |row| {
-        let (mut bad, mut invalid) = (0, (Found::Null, 0));
-        let mut integer = |column: u8, least: i64, most: i64| match row.get_ref(usize::from(column)) {
-            Ok(ValueRef::Integer(value)) if (least..=most).contains(&value) => Some(value),
-            Ok(ValueRef::Null) => None,
-            other => {
-                if bad == 0 {
-                    (bad, invalid) = (column, Found::of(&other.unwrap_or(ValueRef::Null)));
-                }
-                None
-            }
+        let mut values = Values::of(row);
+        let mut get = |column: usize, least: i64, most: i64| {
+            let valid = |value| nullable(value, |value| integer(value, least..=most));
+            values.get(column, EXPECTED[column], valid)
         };
-        let id = integer(0, i64::MIN, i64::MAX).unwrap_or(0);
-        let seed = integer(1, i64::MIN, i64::MAX).filter(|&seed| seed != UNKNOWN_SEED).map(|seed| seed as u64);
-        let num_steps = integer(2, 0, i64::from(u32::MAX)).map(|steps| steps as u32);
-        let max_score = integer(3, 0, i64::MAX).unwrap_or(0) as u64;
-        let highest_tile = integer(4, 0, i64::from(u32::MAX)).unwrap_or(0) as u32;
-        let (found, number) = invalid;
-        let max_score = if bad == 0 { max_score } else { number };
-        runs.push(SessionRun { id, seed, max_score, num_steps, highest_tile, bad, found });
+        let id = get(0, i64::MIN, i64::MAX).unwrap_or(0);
+        let seed = get(1, i64::MIN, i64::MAX).filter(|&seed| seed != UNKNOWN_SEED).map(|seed| seed as u64);
+        let num_steps = get(2, 0, i64::from(u32::MAX)).map(|steps| steps as u32);
+        let max_score = get(3, 0, i64::MAX).unwrap_or(0) as u64;
+        let highest_tile = get(4, 0, i64::from(u32::MAX)).unwrap_or(0) as u32;
+        runs.push(SessionRun { id, seed, max_score, num_steps, highest_tile, problem: values.finish() });
         Ok(())
     })?;
     Ok(runs)
 }
 
-/// Describes a value that is not a text in UTF-8, for a message.
-fn in_utf8(row: &Row<'_>, column: usize) -> String {
-    match row.get_ref(column) {
-        Ok(ValueRef::Text(text)) => match std::str::from_utf8(text) {
-            Err(error) => format!("a TEXT with other bytes from byte {} on", error.valid_up_to()),
-            Ok(_) => "a TEXT".into(),
-        },
-        other => Found::shown(Found::of(&other.unwrap_or(ValueRef::Null))),
-    }
-}
-
-/// Reads the metadata entries of a session by key.
-pub(super) fn read_entries(database: &Database) -> Result<Vec<(String, Value)>> {
+/// Reads an entry of the table `session`. Returns `None` if there is none, or if its value is not JSON.
+pub(super) fn read_entry(database: &Database, key: &str) -> Result<Option<Value>> {
     database.check_table("session", &["meta_key", "meta_value"], false)?;
-    let refuse = |expected: String, found: &str| header_error("session", expected, found.into(), database.path());
-    let (mut entries, mut len, mut parsed_len) = (Vec::new(), 0, 0);
-    database.each(SELECT_SESSION, [], |row| {
-        let key = text(row, 0).ok_or_else(|| refuse("UTF-8 keys".into(), &in_utf8(row, 0)))?;
-        let value = match row.get_ref(1) {
-            Ok(ValueRef::Null) => Value::Null,
-            Ok(ValueRef::Integer(value)) => value.into(),
-            Ok(ValueRef::Real(value)) => value.into(),
+    let mut entry = None;
+    database.each(SELECT_SESSION, [key], |row| {
+        entry = match row.get_ref(0) {
+            Ok(ValueRef::Integer(value)) => Some(value.into()),
             _ => {
-                let text = text(row, 1).ok_or_else(|| refuse("UTF-8 values".into(), &in_utf8(row, 1)))?;
-                len += text.len();
-                if len > MAX_ENTRIES_LEN {
-                    Value::Null
-                } else if parsed_len + text.len() > MAX_PARSED_LEN {
-                    Value::String(text.to_owned())
-                } else {
-                    parsed_len += text.len();
-                    json_or_text(text)
-                }
+                text(row, 0).filter(|text| text.len() <= MAX_JSON_LEN).and_then(|text| serde_json::from_str(text).ok())
             }
         };
-        // Counts a fixed overhead per entry.
-        len += key.len() + 32;
-        if len > MAX_ENTRIES_LEN {
-            return Err(refuse(format!("at most {MAX_ENTRIES_LEN} bytes"), "more"));
-        }
-        entries.push((key.to_owned(), value));
         Ok(())
     })?;
-    Ok(entries)
-}
-
-fn json_or_text(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+    Ok(entry)
 }

@@ -23,6 +23,7 @@
 //! single runs. A session has one engine, the `tag` of its `model`.
 
 mod index;
+mod indexed_runs;
 mod metadata;
 mod reader;
 mod row;
@@ -31,11 +32,10 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub(super) use index::RowIndex;
+pub(super) use indexed_runs::IndexedRuns;
 pub(crate) use metadata::SessionRun;
 pub(super) use metadata::{read_runs, runs_in, stored_seed};
 pub use reader::Session;
-pub(super) use reader::name_of_folder;
 pub(super) use row::{OfRun, has_rows};
 pub(crate) use writer::NewRun;
 pub use writer::{SessionOptions, SessionWriter};

@@ -1,30 +1,22 @@
-//! The rows of a session: one board in 28 bytes, or in 29 bytes with its move.
+//! The rows of a session: one board in 28 bytes, and in a 29th byte its move.
 
 use crate::board::{Move, WideBoard};
 use crate::error::{Error, Result};
 use crate::format::npy::NpyHeader;
-use crate::format::rows::{StepRow, known_move};
-use crate::format::shards::{NpyRow, ShardNumbering};
+use crate::format::rows::known_move;
+use crate::format::shards::{RowFields, ShardNumbering, part_of};
 use crate::run::RunStep;
 use std::mem::offset_of;
 
 pub(super) const NUMBERING: ShardNumbering = ShardNumbering { digits: 6, first: 1 };
 
-/// One board in 28 bytes, in the layout of the file.
+/// The board of a step in 28 bytes, in the layout of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, packed)]
 pub(super) struct BoardRow {
-    pub(super) run_id: u64,
-    pub(super) step_idx: u32,
-    pub(super) exps: [u8; 16],
-}
-
-/// One board and its move in 29 bytes, in the layout of the file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C, packed)]
-pub(super) struct ActionRow {
-    pub(super) row: BoardRow,
-    pub(super) action: u8,
+    run_id: u64,
+    step_idx: u32,
+    exps: [u8; 16],
 }
 
 const _: () = {
@@ -34,32 +26,34 @@ const _: () = {
     assert!(offset_of!(BoardRow, run_id) == 0);
     assert!(offset_of!(BoardRow, step_idx) == 8);
     assert!(offset_of!(BoardRow, exps) == 12);
-    assert!(size_of::<ActionRow>() == 29);
-    assert!(align_of::<ActionRow>() == 1);
-    assert!(offset_of!(ActionRow, row) == 0);
-    assert!(offset_of!(ActionRow, action) == 28);
 };
 
-/// A row that holds the id of its run and the index of its step in it.
-pub(in crate::format) trait OfRun: NpyRow + StepRow {
+/// The offset of the move in a row that has one.
+const ACTION: usize = size_of::<BoardRow>();
+
+const FIELDS: [(&str, &str, usize); 4] =
+    [("run_id", "<u8", 1), ("step_idx", "<u4", 1), ("exps", "|u1", 16), ("action", "|u1", 1)];
+
+/// The start of a row that holds the id of its run and the index of its step in it.
+pub(in crate::format) trait OfRun: bytemuck::Pod {
     fn run_id(&self) -> u64;
 
     fn step_idx(&self) -> u32;
 }
 
+/// Returns the layout of rows with or without moves.
+pub(super) fn fields(with_action: bool) -> RowFields {
+    RowFields::packed(&FIELDS[..if with_action { 4 } else { 3 }])
+}
+
+/// Returns whether rows of this size have moves.
+pub(super) fn has_action(stride: usize) -> bool {
+    stride > ACTION
+}
+
 /// Returns whether an array with this header has the rows of a session.
 pub(in crate::format) fn has_rows(header: &NpyHeader) -> bool {
-    header.has_fields(BoardRow::FIELDS) || header.has_fields(ActionRow::FIELDS)
-}
-
-impl NpyRow for BoardRow {
-    const FIELDS: &'static [(&'static str, &'static str, usize)] =
-        &[("run_id", "<u8", 1), ("step_idx", "<u4", 1), ("exps", "|u1", 16)];
-}
-
-impl NpyRow for ActionRow {
-    const FIELDS: &'static [(&'static str, &'static str, usize)] =
-        &[("run_id", "<u8", 1), ("step_idx", "<u4", 1), ("exps", "|u1", 16), ("action", "|u1", 1)];
+    [false, true].into_iter().any(|with_action| fields(with_action).are_of(header))
 }
 
 impl OfRun for BoardRow {
@@ -74,45 +68,28 @@ impl OfRun for BoardRow {
     }
 }
 
-impl OfRun for ActionRow {
-    #[inline]
-    fn run_id(&self) -> u64 {
-        self.row.run_id
-    }
-
-    #[inline]
-    fn step_idx(&self) -> u32 {
-        self.row.step_idx
-    }
+/// Appends the row of a step. Rows with moves need a known one.
+pub(super) fn put_step(rows: &mut Vec<u8>, run_id: u64, step: &RunStep, with_action: bool) -> Result<()> {
+    let action = if with_action { Some(known_move(step)? as u8) } else { None };
+    let row = BoardRow { run_id, step_idx: step.index, exps: step.board.exps() };
+    rows.extend_from_slice(bytemuck::bytes_of(&row));
+    rows.extend(action);
+    Ok(())
 }
 
-impl StepRow for BoardRow {
-    fn from_step(run_id: u64, step: &RunStep) -> Result<BoardRow> {
-        Ok(BoardRow { run_id, step_idx: step.index, exps: step.board.exps() })
-    }
-
-    fn to_step(&self) -> Result<RunStep> {
-        let exps = self.exps;
-        let board = WideBoard::from_exps(exps).map_err(|_| {
-            let cell = exps.iter().position(|&exp| exp > 16).unwrap_or_default();
-            let offset = offset_of!(BoardRow, exps) + cell;
-            Error::decode(offset as u64, "exponent", "0..=16, the range of a board", exps[cell])
-        })?;
-        Ok(RunStep { index: self.step_idx, board, chosen: None, branches: None })
-    }
-}
-
-impl StepRow for ActionRow {
-    fn from_step(run_id: u64, step: &RunStep) -> Result<ActionRow> {
-        let action = known_move(step)? as u8;
-        Ok(ActionRow { row: BoardRow::from_step(run_id, step)?, action })
-    }
-
-    fn to_step(&self) -> Result<RunStep> {
-        let step = self.row.to_step()?;
-        match Move::from_index(self.action) {
-            Some(chosen) => Ok(RunStep { chosen: Some(chosen), ..step }),
-            None => Err(Error::decode(offset_of!(ActionRow, action) as u64, "action", "0..=3", self.action)),
+/// Returns the step in a row.
+pub(super) fn to_step(row: &[u8]) -> Result<RunStep> {
+    let &BoardRow { step_idx, exps, .. } = part_of(row, 0);
+    let board = WideBoard::from_exps(exps).map_err(|_| {
+        let cell = exps.iter().position(|&exp| exp > 16).unwrap_or_default();
+        let offset = offset_of!(BoardRow, exps) + cell;
+        Error::decode(offset as u64, "exponent", "0..=16, the range of a board", exps[cell])
+    })?;
+    let chosen = match row.get(ACTION) {
+        None => None,
+        Some(&action) => {
+            Some(Move::from_index(action).ok_or_else(|| Error::decode(ACTION as u64, "action", "0..=3", action))?)
         }
-    }
+    };
+    Ok(RunStep { index: step_idx, board, chosen, branches: None })
 }

@@ -1,13 +1,11 @@
 //! Writing self-play sessions.
 
 use super::metadata::stored_seed;
-use super::row::{ActionRow, BoardRow, NUMBERING};
+use super::row::{NUMBERING, fields, put_step};
 use crate::error::{Error, Result};
-use crate::format::row_files::RowFiles;
-use crate::format::rows::{StepRow, known_move};
-use crate::format::shards::{METADATA, NpyRow};
-use crate::format::sqlite::Database;
-use crate::format::staged_folder::{StagedFolder, check_free};
+use crate::format::row_folder::RowFolder;
+use crate::format::rows::known_move;
+use crate::format::staged_folder::check_free;
 use crate::publish::{self, parent};
 use crate::run::{Run, RunMeta, RunStep};
 use derive_setters::Setters;
@@ -21,8 +19,8 @@ CREATE TABLE session(meta_key TEXT PRIMARY KEY, meta_value TEXT);";
 const INSERT: &str = "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5)";
 const INSERT_SESSION: &str = "INSERT INTO session VALUES (?1, ?2)";
 
-/// The rows that are written at a time.
-const CHUNK_ROWS: usize = 4096;
+/// The bytes of rows that are written at a time.
+const CHUNK_LEN: usize = 1 << 17;
 
 /// Options for writing a session.
 ///
@@ -61,10 +59,10 @@ pub struct SessionOptions {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct SessionWriter {
-    folder: PathBuf,
-    staging: StagedFolder,
-    files: Files,
-    database: Database,
+    name: PathBuf,
+    folder: RowFolder,
+    with_action: bool,
+    rows: Vec<u8>,
     ids: HashSet<u64>,
 }
 
@@ -75,11 +73,6 @@ pub(crate) struct NewRun {
     pub(crate) num_steps: Option<u32>,
     pub(crate) max_score: u64,
     pub(crate) highest_tile: u32,
-}
-
-enum Files {
-    Boards(RowFiles<BoardRow>, Vec<BoardRow>),
-    WithAction(RowFiles<ActionRow>, Vec<ActionRow>),
 }
 
 impl SessionWriter {
@@ -93,11 +86,10 @@ impl SessionWriter {
         entries: &[(String, Value)],
         options: SessionOptions,
     ) -> Result<SessionWriter> {
-        let folder = folder.as_ref();
-        check_free(folder)?;
-        let mut writer = SessionWriter::create_in(parent(folder), entries, options)?;
-        folder.clone_into(&mut writer.folder);
-        Ok(writer)
+        let name = folder.as_ref().to_owned();
+        check_free(&name)?;
+        let writer = SessionWriter::create_in(parent(&name), entries, options)?;
+        Ok(SessionWriter { name, ..writer })
     }
 
     /// Creates a session that gets its name from [`finish_as`](SessionWriter::finish_as).
@@ -106,27 +98,21 @@ impl SessionWriter {
         entries: &[(String, Value)],
         options: SessionOptions,
     ) -> Result<SessionWriter> {
-        if options.rotate_rows == Some(0) {
-            return Err(Error::argument("rotate_rows", "at least 1", 0));
-        }
         let mut keys = HashSet::new();
         if let Some((key, _)) = entries.iter().find(|(key, _)| !keys.insert(key)) {
             return Err(Error::argument("entries", "unique keys", key));
         }
-        let staging = StagedFolder::new_in(parent)?;
-        let files = match options.with_action {
-            false => Files::Boards(RowFiles::new(staging.path(), options.rotate_rows, NUMBERING, 0), Vec::new()),
-            true => Files::WithAction(RowFiles::new(staging.path(), options.rotate_rows, NUMBERING, 0), Vec::new()),
-        };
-        let database = Database::create_tables(&staging.path().join(METADATA), SCHEMA)?;
-        let writer = SessionWriter { folder: PathBuf::new(), staging, files, database, ids: HashSet::new() };
+        let SessionOptions { with_action, rotate_rows } = options;
+        let folder = RowFolder::new_in(parent, fields(with_action), rotate_rows, NUMBERING, SCHEMA)?;
+        let (name, rows, ids) = (PathBuf::new(), Vec::new(), HashSet::new());
+        let writer = SessionWriter { name, folder, with_action, rows, ids };
         entries.iter().try_for_each(|(key, value)| writer.add_entry(key, value))?;
         Ok(writer)
     }
 
     /// Adds a metadata entry with a new key.
     pub(crate) fn add_entry(&self, key: &str, value: &Value) -> Result<()> {
-        self.database.insert(INSERT_SESSION, (key, value.to_string()))
+        self.folder.insert(INSERT_SESSION, (key, value.to_string()))
     }
 
     /// Adds a run under an id. Omits branches, the final board, start time and duration, and also moves unless
@@ -138,8 +124,7 @@ impl SessionWriter {
     ///
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if a write fails. The session must then not be finished.
     pub fn push(&mut self, id: u64, run: &Run) -> Result<()> {
-        let last = run.num_steps().checked_sub(1).and_then(|last| run.step(last));
-        self.push_part(id, run, Some(last.map_or(0, |step| step.index.saturating_add(1))))
+        self.push_part(id, run, Some(run.last_step().map_or(0, |step| step.index.saturating_add(1))))
     }
 
     /// Does the same as [`push`](SessionWriter::push), for a game of `num_steps` steps (`None` = unknown). The run
@@ -156,11 +141,10 @@ impl SessionWriter {
             return Err(Error::argument("num_steps", format!("at least {}", run.num_steps() - 1), num_steps));
         }
         let RunMeta { seed, max_score, highest_tile, .. } = *run.meta();
-        let steps = || (0..run.num_steps()).filter_map(|place| run.step(place));
-        if matches!(self.files, Files::WithAction(..)) {
-            steps().try_for_each(|step| known_move(&step).map(drop))?;
+        if self.with_action {
+            run.steps().try_for_each(|step| known_move(&step).map(drop))?;
         }
-        self.push_steps(&NewRun { id, seed, num_steps, max_score, highest_tile }, steps())?;
+        self.push_steps(&NewRun { id, seed, num_steps, max_score, highest_tile }, run.steps())?;
         self.ids.insert(id);
         Ok(())
     }
@@ -171,11 +155,17 @@ impl SessionWriter {
         let max_score = i64::try_from(max_score)
             .map_err(|_| Error::argument("max_score", "at most 9223372036854775807 in a session", max_score))?;
         let seed = stored_seed(seed)?;
-        self.database.insert(INSERT, (id as i64, seed, num_steps, max_score, highest_tile))?;
-        match &mut self.files {
-            Files::Boards(files, rows) => push(files, rows, id, steps),
-            Files::WithAction(files, rows) => push(files, rows, id, steps),
+        self.folder.insert(INSERT, (id as i64, seed, num_steps, max_score, highest_tile))?;
+        for step in steps {
+            put_step(&mut self.rows, id, &step, self.with_action)?;
+            if self.rows.len() >= CHUNK_LEN {
+                self.folder.push(&self.rows)?;
+                self.rows.clear();
+            }
         }
+        self.folder.push(&self.rows)?;
+        self.rows.clear();
+        Ok(())
     }
 
     /// Finishes the session, makes it durable and publishes it under its name.
@@ -183,37 +173,13 @@ impl SessionWriter {
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io).
     pub fn finish(mut self) -> Result<()> {
-        let folder = std::mem::take(&mut self.folder);
-        publish::sync_parent(&self.finish_as([folder])?)
+        let name = std::mem::take(&mut self.name);
+        publish::sync_parent(&self.finish_as([name])?)
     }
 
     /// Finishes the session, makes its files durable and gives it the first of the names that is free. Returns the name,
     /// which is durable after the next sync of its parent.
     pub(crate) fn finish_as(self, names: impl IntoIterator<Item = PathBuf>) -> Result<PathBuf> {
-        match self.files {
-            Files::Boards(files, _) => files.finish(true)?,
-            Files::WithAction(files, _) => files.finish(true)?,
-        };
-        self.database.execute("COMMIT")?;
-        self.database.finish_writing()?;
-        self.staging.rename_to_first_free(names)
+        self.folder.finish()?.0.rename_to_first_free(names)
     }
-}
-
-fn push<R: NpyRow + StepRow>(
-    files: &mut RowFiles<R>,
-    rows: &mut Vec<R>,
-    id: u64,
-    steps: impl Iterator<Item = RunStep>,
-) -> Result<()> {
-    for step in steps {
-        rows.push(R::from_step(id, &step)?);
-        if rows.len() == CHUNK_ROWS {
-            files.push(rows)?;
-            rows.clear();
-        }
-    }
-    files.push(rows)?;
-    rows.clear();
-    Ok(())
 }

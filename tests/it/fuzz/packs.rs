@@ -177,16 +177,16 @@ impl Target for Pack {
         tally.past_checksums += 1;
         let mut num_decoded = 0;
         for index in 0..reader.len() {
-            let kind = gauge.call(|| reader.kind(index));
+            let format = gauge.call(|| reader.format(index));
             let is_sound = match gauge.call(|| reader.get_slice(index)) {
-                Ok(slice) => kind.as_ref().is_ok_and(|kind| *kind == slice.kind),
+                Ok(slice) => format.as_ref().is_ok_and(|format| *format == slice.format),
                 Err(_) => true,
             };
             match gauge.call(|| reader.decode(index)) {
                 Ok(run) => {
                     num_decoded += 1;
                     check(&run)?;
-                    let format = kind.map_err(|error| format!("a run of no kind: {error}"))?.format();
+                    let format = format.map_err(|error| format!("a run of no kind: {error}"))?;
                     if format == RunFormat::A2t1 || random.one_in(4) {
                         comes_back(&run, format)?;
                     }

@@ -120,7 +120,7 @@ fn a_damaged_entry_does_not_affect_the_others() {
         let (report, stats) = (validate(&pack), pack.stats(&(), never()).unwrap());
         if field == "entry" {
             assert_eq!((report.num_tombstones, stats.unreadable), (1, 0));
-            assert!(pack.kind(1).is_err());
+            assert!(pack.format(1).is_err());
         } else {
             assert_eq!(report.problems.len(), 1, "{:?}", report.problems);
             assert!(stats.unreadable == 1 || field == "elapsed time");

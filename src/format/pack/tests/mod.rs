@@ -137,7 +137,7 @@ proptest! {
             let slice = pack.get_slice(index).unwrap();
             prop_assert_eq!(&*slice.bytes, file);
             prop_assert_eq!(slice.offset % u64::from(align), 0);
-            prop_assert_eq!(slice.kind.format(), format);
+            prop_assert_eq!(slice.format, format);
             prop_assert_eq!(&pack.decode(index).unwrap(), &run);
         }
         let runs: Vec<Run> = pack.iter().map(Result::unwrap).collect();
@@ -255,7 +255,7 @@ fn an_empty_pack_ends_at_0() {
 fn an_index_out_of_bounds_is_an_error() {
     let pack = PackReader::from_bytes(build(&files(), 8, NONE, None)).unwrap();
     for index in [3, usize::MAX] {
-        for error in [pack.decode(index).unwrap_err(), pack.kind(index).unwrap_err()] {
+        for error in [pack.decode(index).unwrap_err(), pack.format(index).unwrap_err()] {
             assert!(matches!(error.kind(), ErrorKind::IndexOutOfBounds { len: 3, .. }));
         }
     }

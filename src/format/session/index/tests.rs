@@ -1,6 +1,6 @@
 use crate::board::{Board, Move};
-use crate::format::samples::game;
 use crate::format::session::Session;
+use crate::format::tests::samples::game;
 use crate::run::Run;
 use proptest::prelude::*;
 use rusqlite::Connection;

@@ -74,8 +74,10 @@ fn check_session(folder: &Path, sample_rate: u32, len: impl Fn(u64) -> u32) -> B
 }
 
 fn entry(folder: &Path, key: &str) -> Option<serde_json::Value> {
-    let session = Session::open(folder).unwrap();
-    session.entries().iter().find(|(found, _)| found == key).map(|(_, value)| value.clone())
+    let database = rusqlite::Connection::open(folder.join("metadata.db")).unwrap();
+    let sql = "SELECT meta_value FROM session WHERE meta_key = ?1";
+    let text = database.query_row(sql, [key], |row| row.get::<_, String>(0)).ok()?;
+    Some(serde_json::from_str(&text).unwrap())
 }
 
 fn names(folder: &Path) -> Vec<String> {

@@ -5,7 +5,7 @@ use crate::run::{Branches, Run, RunMeta};
 use proptest::prelude::*;
 
 /// Returns a game of at most `num_steps` steps. Every tenth step has no branches.
-pub(super) fn game(seed: u64, num_steps: usize) -> Run {
+pub(in crate::format) fn game(seed: u64, num_steps: usize) -> Run {
     let mut state = seed;
     let mut draw = |below: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -39,7 +39,7 @@ pub(super) fn game(seed: u64, num_steps: usize) -> Run {
 }
 
 /// Generates whole runs that need not follow the rules.
-pub(super) fn runs() -> impl Strategy<Value = Run> {
+pub(in crate::format) fn runs() -> impl Strategy<Value = Run> {
     let branches = (prop::array::uniform4(prop_oneof![0f32..1.0, any::<f32>()]), 0u8..16)
         .prop_map(|(values, legal)| Branches { values, legal });
     let step = (any::<u64>(), 0u8..4, prop::option::of(branches));
@@ -58,7 +58,7 @@ pub(super) fn runs() -> impl Strategy<Value = Run> {
 
 /// Returns a run as rows without a final board hold it. `value` maps the value of each legal branch that was not
 /// chosen.
-pub(super) fn as_rows_hold(run: &Run, value: impl Fn(f32) -> f32) -> Run {
+pub(in crate::format) fn as_rows_hold(run: &Run, value: impl Fn(f32) -> f32) -> Run {
     let mut steps = Run::builder(run.num_steps());
     for place in 0..run.num_steps() {
         let (board, chosen) = (run.boards()[place], run.moves()[place]);
