@@ -90,8 +90,6 @@ pub(crate) use json_rows::{is_board, short};
 pub(crate) use limits::QueryLimits;
 pub(crate) use order::Execution;
 pub(crate) use partition::Partition;
-#[cfg(feature = "python")]
-pub(crate) use result_filter::ResultFilter;
 pub(crate) use row_condition::RowCondition;
 #[cfg(feature = "python")]
 pub(crate) use stream::ArrowReader;

@@ -340,7 +340,7 @@ impl Query {
 
     /// Returns the session for planning. A forked child makes its own, because threads that do not exist in the
     /// child may have held the locks of the parent's session.
-    fn context(&self) -> Result<SessionContext> {
+    pub(super) fn context(&self) -> Result<SessionContext> {
         let (process, context) = &self.session;
         if process.is_current() { Ok(context.clone()) } else { session::context(&self.archive, &self.options) }
     }
