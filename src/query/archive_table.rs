@@ -113,15 +113,14 @@ impl ArchiveTable {
         if self.table == TableName::Annotations {
             return self.files_of_models(state, filters);
         }
-        let (decided, others): (Vec<&Expr>, Vec<&Expr>) = filters.iter().partition(|filter| self.is_decided(filter));
-        let hints: Vec<&Expr> = others.into_iter().filter(|filter| is_about_runs(filter)).collect();
+        let decided: Vec<&Expr> = filters.iter().filter(|filter| self.is_decided(filter)).collect();
         let steps = step_range(filters);
         let Some(runs) = &self.runs else { return Ok(Some(self.every_row())) };
-        if decided.is_empty() && hints.is_empty() && steps == (0..u64::MAX) {
+        if decided.is_empty() && steps == (0..u64::MAX) {
             return Ok(Some(self.every_row()));
         }
         let index = runs.run_index(state).await?;
-        let Some(matching) = index.matching(&decided, &hints, state)? else { return Ok(None) };
+        let Some(matching) = index.matching(&decided, state)? else { return Ok(None) };
         Ok(self.files().map(|file| index.rows_of(file, &matching, &steps).map(Some)).collect())
     }
 
