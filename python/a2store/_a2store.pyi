@@ -2402,7 +2402,7 @@ class Query:
 
         - ``max_rows``: the maximum number of rows; the query stops once it has produced them.
 
-        Floats are rounded to 6 decimals, and those below 0.1 to 6 significant digits. Raises ``ValueError`` for a
+        Floats outside of lists are rounded to 6 decimals, and those below 0.1 to 6 digits. Raises ``ValueError`` for a
         negative number. Otherwise raises as ``count`` does.
 
         >>> archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC").show(max_rows=2)
@@ -2467,11 +2467,11 @@ class Query:
         >>> frame.filter(pl.col("max_score") > 50_000).select("board", "move").collect().shape
         (3773, 2)
         """
-    def _narrowed(self, columns: Sequence[str] | None, condition: tuple[Any, ...] | None) -> Query | None:
+    def _narrowed(self, columns: Sequence[str] | None, condition: str | None) -> Query | None:
         """Return a query for some columns of the rows that meet a condition; ``None`` if the query cannot evaluate it.
 
         - ``columns``: the names of the columns; ``None`` = all.
-        - ``condition``: a nested tuple, as ``a2store._polars`` makes it; ``None`` = all rows.
+        - ``condition``: a condition in SQL, as ``a2store._polars`` makes it; ``None`` = all rows.
         """
     def to_numpy(self) -> dict[str, npt.NDArray[Any]]:
         """Run the query and return its columns as NumPy arrays by name, by way of pyarrow.

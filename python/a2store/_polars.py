@@ -12,13 +12,12 @@ from polars.io.plugins import register_io_source
 
 from ._a2store import Query
 
-Condition = tuple[Any, ...]
-"""A condition as a nested tuple: ``("and", conditions)``, ``("=", column, value)``, ``("in", column, values)``, ..."""
-
 COMPARISONS = {"Eq": "=", "NotEq": "<>", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
 MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 MAX_CONDITIONS = 100
-"""Larger predicates stay with polars, because the planner is slow on deep expressions."""
+"""Larger predicates stay with polars, because the planner is slow on them."""
+MAX_DEPTH = 20
+"""Deeper predicates stay with polars, because the parser limits the nesting of SQL."""
 
 
 def scan(query: Query) -> pl.LazyFrame:
@@ -54,15 +53,29 @@ def narrowed(query: Query, columns: list[str] | None, predicate: pl.Expr | None,
     return found
 
 
-def translated(predicate: pl.Expr, schema: pl.Schema) -> Condition | None:
-    """Return a condition that holds wherever the predicate does; ``None`` if polars has to evaluate all of it."""
+def translated(predicate: pl.Expr, schema: pl.Schema) -> str | None:
+    """Return a condition in SQL that holds wherever the predicate does; ``None`` if polars has to evaluate all of it."""
     try:
         tree = json.loads(predicate.meta.serialize(format="json"))
     except (AttributeError, ValueError, pl.exceptions.PolarsError):
         # The form of a serialized expression is not stable.
         return None
     known = [found for part in conjuncts(tree) if (found := exact(part, schema)) is not None]
-    return ("and", known) if 0 < len(known) <= MAX_CONDITIONS else None
+    return conjunction(known) if 0 < len(known) <= MAX_CONDITIONS else None
+
+
+def conjunction(conditions: list[str]) -> str:
+    return " AND ".join(f"({condition})" for condition in conditions)
+
+
+def quoted(name: str) -> str:
+    """Return a column's name in SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def value_of(value: bool | int | str) -> str:
+    """Return a literal in SQL."""
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
 def conjuncts(tree: Any) -> list[Any]:
@@ -78,28 +91,28 @@ def conjuncts(tree: Any) -> list[Any]:
     return found
 
 
-def exact(tree: Any, schema: pl.Schema, depth: int = 0) -> Condition | None:
+def exact(tree: Any, schema: pl.Schema, depth: int = 0) -> str | None:
     """Return a condition with the truth value of the expression in each row; ``None`` if a query cannot have it.
 
     Polars orders floats in another way than SQL, and categories may have an order of their own.
     """
-    if depth > MAX_CONDITIONS:
+    if depth > MAX_DEPTH:
         return None
 
-    def operands(*trees: Any) -> list[Condition] | None:
+    def operands(*trees: Any) -> list[str] | None:
         found = [exact(tree, schema, depth + 1) for tree in trees]
         known = [condition for condition in found if condition is not None]
         return known if len(known) == len(found) else None
 
     match tree:
         case {"Column": str(name)} if schema.get(name) == pl.Boolean:
-            return ("=", name, True)
+            return f"{quoted(name)} = True"
         case {"BinaryExpr": {"left": left, "op": "And" | "LogicalAnd", "right": right}}:
             both = operands(left, right)
-            return ("and", both) if both else None
+            return conjunction(both) if both else None
         case {"BinaryExpr": {"left": left, "op": "Or" | "LogicalOr", "right": right}}:
             both = operands(left, right)
-            return ("or", both) if both else None
+            return " OR ".join(both) if both else None
         case {"BinaryExpr": {"left": {"Column": str(name)}, "op": str(op), "right": {"Literal": literal}}}:
             return comparison(COMPARISONS.get(op), name, literal, schema)
         case {"BinaryExpr": {"left": {"Literal": literal}, "op": str(op), "right": {"Column": str(name)}}}:
@@ -109,29 +122,29 @@ def exact(tree: Any, schema: pl.Schema, depth: int = 0) -> Condition | None:
     return None
 
 
-def of_function(function: Any, inputs: Any, schema: pl.Schema, depth: int) -> Condition | None:
+def of_function(function: Any, inputs: Any, schema: pl.Schema, depth: int) -> str | None:
     """Return the condition of a function with a boolean result; ``None`` if a query cannot have it."""
     match function, inputs:
         case "Not", [operand]:
             condition = exact(operand, schema, depth + 1)
-            return condition and ("not", condition)
+            return condition and f"NOT ({condition})"
         case "IsNull", [{"Column": str(name)}]:
-            return ("is_null", name)
+            return f"{quoted(name)} IS NULL"
         case "IsNotNull", [{"Column": str(name)}]:
-            return ("not", ("is_null", name))
+            return f"{quoted(name)} IS NOT NULL"
         case {"IsBetween": {"closed": str(closed)}}, [{"Column": str(name)}, {"Literal": low}, {"Literal": high}]:
             least = comparison(">=" if closed in ("Both", "Left") else ">", name, low, schema)
             most = comparison("<=" if closed in ("Both", "Right") else "<", name, high, schema)
-            return least and most and ("and", [least, most])
+            return least and most and conjunction([least, most])
         case {"IsIn": {"nulls_equal": False}}, [{"Column": str(name)}, {"Literal": literal}]:
             values = list_of(literal)
             if not values or not all(fits(value, schema.get(name), "=") for value in values):
                 return None
-            return ("in", name, values)
+            return f"{quoted(name)} IN ({', '.join(map(value_of, values))})"
     return None
 
 
-def comparison(sign: str | None, name: str, literal: Any, schema: pl.Schema) -> Condition | None:
+def comparison(sign: str | None, name: str, literal: Any, schema: pl.Schema) -> str | None:
     """Return the comparison of a column with a literal; ``None`` if SQL would compare them in another way."""
     match literal:
         case {"Scalar": {**of_type}} | {"Dyn": {**of_type}} if len(of_type) == 1:
@@ -140,7 +153,7 @@ def comparison(sign: str | None, name: str, literal: Any, schema: pl.Schema) -> 
             return None
     if kind not in ("String", "Boolean") and "Int" not in str(kind):
         return None
-    return (sign, name, value) if sign is not None and fits(value, schema.get(name), sign) else None
+    return f"{quoted(name)} {sign} {value_of(value)}" if sign and fits(value, schema.get(name), sign) else None
 
 
 def list_of(literal: Any) -> list[Any] | None:

@@ -8,11 +8,11 @@ use super::progress::ProgressOption;
 use super::query_call::{NOTEBOOK_ROWS, PyQuery, QueryCall};
 use super::shard::shard_from;
 use super::table::PyStepTable;
-use super::values::{names_from, scalar};
+use super::values::names_from;
 use crate::error::Error;
-use crate::query::{ArrowReader, QueryStream, ResultFilter, RowFormat, WriteRowsOptions};
+use crate::query::{ArrowReader, QueryStream, RowFormat, WriteRowsOptions};
 use crate::table::{ChosenEv, MaterializeOptions};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use pyo3_arrow::error::PyArrowResult;
@@ -182,7 +182,7 @@ impl PyQuery {
     ///
     /// - ``max_rows``: the maximum number of rows; the query stops once it has produced them.
     ///
-    /// Floats are rounded to 6 decimals, and those below 0.1 to 6 significant digits. Raises ``ValueError`` for a
+    /// Floats outside of lists are rounded to 6 decimals, and those below 0.1 to 6 digits. Raises ``ValueError`` for a
     /// negative number. Otherwise raises as ``count`` does.
     ///
     /// >>> archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC").show(max_rows=2)
@@ -263,14 +263,10 @@ impl PyQuery {
     /// Return a query for some columns of the rows that meet a condition; ``None`` if the query cannot evaluate it.
     ///
     /// - ``columns``: the names of the columns; ``None`` = all.
-    /// - ``condition``: a nested tuple, as ``a2store._polars`` makes it; ``None`` = all rows.
-    fn _narrowed(
-        &self,
-        columns: Option<Vec<String>>,
-        condition: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Option<PyQuery>> {
+    /// - ``condition``: a condition in SQL, as ``a2store._polars`` makes it; ``None`` = all rows.
+    fn _narrowed(&self, columns: Option<Vec<String>>, condition: Option<&str>) -> PyResult<Option<PyQuery>> {
         let filtered = match condition {
-            Some(condition) => self.query.filter(&condition_from(condition)?)?,
+            Some(condition) => self.query.filter(condition)?,
             None => Some(self.query.clone()),
         };
         let Some(query) = filtered else { return Ok(None) };
@@ -468,30 +464,4 @@ impl PyQuery {
     fn __repr__(&self) -> String {
         format!("Query({})", columns_and_types(&self.query.schema()))
     }
-}
-
-/// Converts a nested tuple: an operator, and then its operands.
-fn condition_from(condition: &Bound<'_, PyAny>) -> PyResult<ResultFilter> {
-    let operator: String = condition.get_item(0)?.extract()?;
-    let operands = condition.get_item(1)?;
-    let several = || operands.try_iter()?.map(|operand| condition_from(&operand?)).collect::<PyResult<Vec<_>>>();
-    Ok(match operator.as_str() {
-        "and" => ResultFilter::All(several()?),
-        "or" => ResultFilter::Any(several()?),
-        "not" => ResultFilter::Not(Box::new(condition_from(&operands)?)),
-        "is_null" => ResultFilter::IsNull(operands.extract()?),
-        "in" => {
-            let values = condition
-                .get_item(2)?
-                .try_iter()?
-                .map(|value| scalar("condition", &value?))
-                .collect::<PyResult<_>>()?;
-            ResultFilter::OneOf(operands.extract()?, values)
-        }
-        sign => {
-            let sign = ResultFilter::operator(sign);
-            let sign = sign.ok_or_else(|| PyValueError::new_err(format!("condition: unknown operator {operator}")))?;
-            ResultFilter::Compare(operands.extract()?, sign, scalar("condition", &condition.get_item(2)?)?)
-        }
-    })
 }

@@ -5,7 +5,7 @@
 //! to the reader if that saves decoding.
 
 use super::errors::external;
-use super::metadata_cache::{self, ArchiveCache};
+use super::metadata_cache::MetadataCache;
 use super::reader_filters::{is_clustered, saves_nothing};
 use super::rewrites::{Hides, OpaqueExec};
 use super::run_index::{RunIndex, is_about_runs, step_range, verdicts};
@@ -56,8 +56,8 @@ impl ArchiveTable {
         ArchiveTable { table: TableName::Steps, archive: archive.clone(), runs: Some(Arc::clone(runs)) }
     }
 
-    fn cache(&self) -> DataFusionResult<Arc<ArchiveCache>> {
-        metadata_cache::of_archive(&self.archive).map_err(external)
+    fn cache(&self) -> DataFusionResult<&'static MetadataCache> {
+        MetadataCache::of_archive(&self.archive).map_err(external)
     }
 
     fn snapshot(&self) -> &Arc<Snapshot> {
@@ -97,7 +97,7 @@ impl ArchiveTable {
     }
 
     fn parquet_scan(&self) -> DataFusionResult<ParquetScan> {
-        let footers = self.cache()?.metadata();
+        let footers = self.cache()?.footers();
         let sorted_by: &[&str] = match self.table {
             TableName::Runs => &["run_id"],
             TableName::Steps => &["run_id", "step_index"],
@@ -113,15 +113,14 @@ impl ArchiveTable {
         if self.table == TableName::Annotations {
             return self.files_of_models(state, filters);
         }
-        let (decided, others): (Vec<&Expr>, Vec<&Expr>) = filters.iter().partition(|filter| self.is_decided(filter));
-        let hints: Vec<&Expr> = others.into_iter().filter(|filter| is_about_runs(filter)).collect();
+        let decided: Vec<&Expr> = filters.iter().filter(|filter| self.is_decided(filter)).collect();
         let steps = step_range(filters);
         let Some(runs) = &self.runs else { return Ok(Some(self.every_row())) };
-        if decided.is_empty() && hints.is_empty() && steps == (0..u64::MAX) {
+        if decided.is_empty() && steps == (0..u64::MAX) {
             return Ok(Some(self.every_row()));
         }
         let index = runs.run_index(state).await?;
-        let Some(matching) = index.matching(&decided, &hints, state)? else { return Ok(None) };
+        let Some(matching) = index.matching(&decided, state)? else { return Ok(None) };
         Ok(self.files().map(|file| index.rows_of(file, &matching, &steps).map(Some)).collect())
     }
 
@@ -196,7 +195,7 @@ impl ArchiveTable {
             self.files().zip(rows).filter(|(_, rows)| is_needed(rows)).collect();
         self.check(&needed.iter().map(|(file, _)| *file).collect::<Vec<_>>()).await?;
         let files = needed.iter().map(|(file, _)| archive_file(file)).collect::<DataFusionResult<Vec<_>>>()?;
-        let footers = footers(state, ARCHIVE_URL, &self.cache()?.metadata(), &files).await?;
+        let footers = footers(state, ARCHIVE_URL, &self.cache()?.footers(), &files).await?;
         let schema = table_schema(self.table);
         let of_file = |(((data, rows), file), footer): (((&DataFile, &RowsOfFile), &PartitionedFile), _)| {
             parts_of(file, footer, rows.as_deref(), Some(data), &schema)

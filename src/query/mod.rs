@@ -26,6 +26,7 @@
 //! | `stream.rs`, `partition.rs` | running a plan: partitions in order, with bounded buffers, cancelled by dropping |
 //! | `result_filter.rs` | filters that a consumer adds to a planned query |
 //! | `conform.rs` | converting batches to the schema of a result |
+//! | `plan_function.rs` | scalar functions that plans use and statements cannot call |
 //! | `explain.rs`, `plan_text.rs` | EXPLAIN; plans as text without file names |
 //! | `row_condition.rs` | a condition in SQL on the rows of a table in memory |
 //! | `preview.rs`, `type_names.rs` | the first rows of a result, as a table; names of types for people |
@@ -46,6 +47,7 @@ mod metadata_cache;
 mod options;
 mod order;
 mod partition;
+mod plan_function;
 mod plan_text;
 mod planned;
 mod preview;
@@ -87,8 +89,6 @@ pub(crate) use json_rows::{is_board, json_rows, json_scalar, short};
 pub(crate) use limits::QueryLimits;
 pub(crate) use order::Execution;
 pub(crate) use partition::Partition;
-#[cfg(feature = "python")]
-pub(crate) use result_filter::ResultFilter;
 pub(crate) use row_condition::RowCondition;
 #[cfg(feature = "python")]
 pub(crate) use stream::ArrowReader;

@@ -20,18 +20,25 @@ pub(crate) struct Partition {
 }
 
 impl Partition {
-    /// The maximum number of buffered batches.
-    const AHEAD: usize = 8;
+    /// The usual number of buffered batches.
+    pub(crate) const AHEAD: usize = 8;
 
+    /// Starts a partition of a plan, or all partitions merged into one. `ahead` is the maximum number of buffered batches.
     pub(crate) fn start(
         plan: &Arc<dyn ExecutionPlan>,
         context: &Arc<TaskContext>,
-        partition: usize,
+        partition: Option<usize>,
+        ahead: usize,
     ) -> Result<Partition> {
-        let (sender, receiver) = mpsc::channel(Self::AHEAD);
+        let (sender, receiver) = mpsc::channel(ahead);
         let threads = runtime()?;
-        let task = threads.spawn(send_batches(Arc::clone(plan), Arc::clone(context), Some(partition), sender));
+        let task = threads.spawn(send_batches(Arc::clone(plan), Arc::clone(context), partition, sender));
         Ok(Partition { receiver, task, threads })
+    }
+
+    /// Returns whether the partition was started by another process, from which this one was forked.
+    pub(super) fn is_foreign(&self) -> bool {
+        !self.threads.are_here()
     }
 
     /// Returns the next batch. Stops with the error of `check`, which it calls while it waits.
@@ -43,7 +50,7 @@ impl Partition {
                 Some(Some(PartitionMessage::Batch(batch))) => return Ok(Some(batch)),
                 Some(Some(PartitionMessage::End)) => return Ok(None),
                 Some(Some(PartitionMessage::Failed(error))) => return Err(query_error(error)),
-                Some(None) => return Err(ended_early()),
+                Some(None) => return Err(Error::query("the query engine failed: a worker ended early")),
             }
         }
     }
@@ -56,7 +63,7 @@ impl Drop for Partition {
 }
 
 /// Runs a partition, or all partitions merged into one stream, and sends its batches.
-pub(super) async fn send_batches(
+async fn send_batches(
     plan: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
     partition: Option<usize>,
@@ -84,12 +91,8 @@ pub(super) async fn send_batches(
 
 /// A message of a partition's task: batches, then the end. A channel closed before the end means that the task
 /// died.
-pub(super) enum PartitionMessage {
+enum PartitionMessage {
     Batch(RecordBatch),
     Failed(DataFusionError),
     End,
-}
-
-pub(super) fn ended_early() -> Error {
-    Error::query("the query engine failed: a worker ended early")
 }

@@ -48,20 +48,12 @@ use tracing::debug;
 pub struct Query {
     archive: Archive,
     options: QueryOptions,
-    session: QuerySession,
+    /// The process that planned the query, and its session.
+    session: (ProcessId, SessionContext),
     /// The analyzed plan. It has the types of the result.
     plan: LogicalPlan,
     /// A hash of the text, the parameters and the limits that were added.
     hash: blake3::Hash,
-}
-
-/// The session that planned a query.
-#[derive(Clone)]
-struct QuerySession {
-    process: ProcessId,
-    context: SessionContext,
-    /// Whether filter pushdown is off.
-    keeps_filters: bool,
 }
 
 impl Archive {
@@ -140,13 +132,12 @@ impl Archive {
                 plan => Ok(plan.clone()),
             }
             .and_then(|plan| refused::check_types(&plan))
+            .and_then(|()| guard::check_filters(&plan))
             .map_err(query_error)?;
-            let keeps_filters = guard::has_large_filter(&plan).map_err(query_error)?;
-            Ok((plan, keeps_filters))
+            Ok(plan)
         };
-        let (plan, keeps_filters) = block_on_unless(planning, || limits.check(cancel))?;
-        let context = if keeps_filters { guard::without_pushdown(&context) } else { context };
-        let session = QuerySession { process: ProcessId::current(), context, keeps_filters };
+        let plan = block_on_unless(planning, || limits.check(cancel))?;
+        let session = (ProcessId::current(), context);
         Ok(Query { archive: self.clone(), options: options.clone(), session, plan, hash })
     }
 }
@@ -359,12 +350,9 @@ impl Query {
 
     /// Returns the session for planning. A forked child makes its own, because threads that do not exist in the
     /// child may have held the locks of the parent's session.
-    fn context(&self) -> Result<SessionContext> {
-        if self.session.process.is_current() {
-            return Ok(self.session.context.clone());
-        }
-        let context = session::context(&self.archive, &self.options)?;
-        Ok(if self.session.keeps_filters { guard::without_pushdown(&context) } else { context })
+    pub(super) fn context(&self) -> Result<SessionContext> {
+        let (process, context) = &self.session;
+        if process.is_current() { Ok(context.clone()) } else { session::context(&self.archive, &self.options) }
     }
 
     /// Returns a hash of the archive's newest commit, the text, the parameters and the limits that were added, as 16

@@ -6,10 +6,7 @@ use super::type_names::type_name;
 use crate::board::{Board, Palette, WideBoard, board_svg};
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use arrow::array::{
-    Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, OffsetSizeTrait, RecordBatch, UInt16Array,
-    UInt64Array,
-};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt16Array, UInt64Array};
 use arrow::datatypes::{DataType, Float32Type, Float64Type, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -162,30 +159,16 @@ impl<'a> Boards<'a> {
     }
 }
 
-/// Rounds the floats of a column for people.
+/// Rounds a column of floats for people.
 fn rounded(column: &ArrayRef) -> ArrayRef {
-    fn list<O: OffsetSizeTrait>(list: &GenericListArray<O>) -> Option<ArrayRef> {
-        let (DataType::List(item) | DataType::LargeList(item)) = list.data_type() else { return None };
-        let (item, offsets, nulls) = (Arc::clone(item), list.offsets().clone(), list.nulls().cloned());
-        let list = GenericListArray::<O>::try_new(item, offsets, rounded(list.values()), nulls);
-        list.ok().map(|list| Arc::new(list) as ArrayRef)
-    }
-    let done: Option<ArrayRef> = match column.data_type() {
-        DataType::Float64 => Some(Arc::new(column.as_primitive::<Float64Type>().unary::<_, Float64Type>(round))),
+    match column.data_type() {
+        DataType::Float64 => Arc::new(column.as_primitive::<Float64Type>().unary::<_, Float64Type>(round)),
         DataType::Float32 => {
             let round = |value: f32| round(f64::from(value)) as f32;
-            Some(Arc::new(column.as_primitive::<Float32Type>().unary::<_, Float32Type>(round)))
+            Arc::new(column.as_primitive::<Float32Type>().unary::<_, Float32Type>(round))
         }
-        DataType::List(_) => list(column.as_list::<i32>()),
-        DataType::LargeList(_) => list(column.as_list::<i64>()),
-        DataType::FixedSizeList(item, len) => {
-            let (list, item) = (column.as_fixed_size_list(), Arc::clone(item));
-            let list = FixedSizeListArray::try_new(item, *len, rounded(list.values()), list.nulls().cloned());
-            list.ok().map(|list| Arc::new(list) as ArrayRef)
-        }
-        _ => None,
-    };
-    done.unwrap_or_else(|| Arc::clone(column))
+        _ => Arc::clone(column),
+    }
 }
 
 fn round(value: f64) -> f64 {

@@ -96,25 +96,13 @@ impl RunIndex {
     }
 
     /// Returns the runs that have steps and meet all conditions. Returns `None` if a filter fails, so that it
-    /// must be evaluated row by row. Hints are evaluated row by row in any case, so a hint that fails is
-    /// skipped.
-    pub(super) fn matching(
-        &self,
-        filters: &[&Expr],
-        hints: &[&Expr],
-        state: &dyn Session,
-    ) -> DataFusionResult<Option<BooleanBuffer>> {
+    /// must be evaluated row by row.
+    pub(super) fn matching(&self, filters: &[&Expr], state: &dyn Session) -> DataFusionResult<Option<BooleanBuffer>> {
         let mut matching = BooleanBuffer::collect_bool(self.num_steps.len(), |run| self.num_steps[run] > 0);
         for filter in filters {
             let condition = state.create_physical_expr((*filter).clone(), &self.schema)?;
             let Ok(narrowed) = self.narrowed(condition.as_ref(), &matching) else { return Ok(None) };
             matching = narrowed;
-        }
-        for hint in hints {
-            let condition = state.create_physical_expr((*hint).clone(), &self.schema)?;
-            if let Ok(narrowed) = self.narrowed(condition.as_ref(), &matching) {
-                matching = narrowed;
-            }
         }
         Ok(Some(matching))
     }

@@ -7,7 +7,7 @@ use super::archive_table::ArchiveTable;
 use super::errors::query_error;
 use super::file_table::FileTable;
 use super::guard;
-use super::metadata_cache::{self, METADATA_BYTES};
+use super::metadata_cache::{METADATA_BYTES, MetadataCache};
 use super::options::QueryOptions;
 use super::rewrites;
 use super::scan::ARCHIVE_URL;
@@ -37,10 +37,8 @@ pub(super) fn context(archive: &Archive, options: &QueryOptions) -> Result<Sessi
     for (i, (name, table)) in options.tables.iter().enumerate() {
         user_tables.push((name, provider(table, i, &mut stores)?));
     }
-    let cached = metadata_cache::of_archive(archive)?;
-    cached.open(archive.snapshot());
     let caches = CacheManagerConfig::default()
-        .with_file_metadata_cache(Some(cached.metadata()))
+        .with_file_metadata_cache(Some(MetadataCache::of_archive(archive)?.footers()))
         .with_metadata_cache_limit(METADATA_BYTES);
     let runtime = RuntimeEnvBuilder::new()
         .with_object_store_registry(Arc::new(stores))
@@ -97,7 +95,7 @@ pub(super) fn config(options: &QueryOptions) -> SessionConfig {
     // Top-k filters cost more than they save: the reader evaluates the sort key again for every row, and prunes
     // few pages.
     options.optimizer.enable_topk_dynamic_filter_pushdown = false;
-    // DataFusion follows the key of a sort below groups by its name alone, as in `SELECT -n AS n FROM (SELECT DISTINCT move
+    // DataFusion follows the key of a sort below groups by its name alone, as in `SELECT 0 - n AS n FROM (SELECT DISTINCT move
     // AS n FROM steps) ORDER BY n LIMIT 2`, and does not know which nodes need all groups. No upstream issue was found.
     options.optimizer.enable_topk_aggregation = false;
     // DataFusion makes this filter from each `min` and `max` of a plain column. It drops rows that other aggregates of

@@ -5,12 +5,11 @@ use super::conform::conform;
 use super::errors::query_error;
 use super::limits::QueryLimits;
 use super::order::Execution;
-use super::partition::{PartitionMessage, ended_early, send_batches};
+use super::partition::Partition;
 use super::plan_text::without_files;
 use crate::archive::Archive;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::runtime::{PERIOD, Threads, block_for, runtime};
 use arrow::array::{AsArray, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
@@ -20,8 +19,6 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use tracing::debug;
 
 /// The batches of a query's result, delivered as they are made.
@@ -32,13 +29,9 @@ pub struct QueryStream {
     schema: SchemaRef,
     plan: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
-    /// The number of partitions; `None` if they are merged into one stream.
-    in_order: Option<usize>,
-    next_partition: usize,
-    /// The runtime's threads, while partitions run.
-    threads: Option<Threads>,
-    running: VecDeque<mpsc::Receiver<PartitionMessage>>,
-    tasks: JoinSet<()>,
+    /// The partitions to start; `None` = all partitions, merged.
+    waiting: std::vec::IntoIter<Option<usize>>,
+    running: VecDeque<Partition>,
     skip: usize,
     fetch: usize,
     limits: Arc<QueryLimits>,
@@ -60,55 +53,20 @@ impl QueryStream {
         limits: Arc<QueryLimits>,
         is_explain: bool,
     ) -> Self {
-        let (plan, context, in_order, skip, fetch) = match execution {
+        let (plan, context, waiting, skip, fetch) = match execution {
             Execution::InOrder { plan, context, skip, fetch, max_rows } => {
-                (plan, context, Some(max_rows.len()), skip, fetch.unwrap_or(usize::MAX))
+                (plan, context, (0..max_rows.len()).map(Some).collect(), skip, fetch.unwrap_or(usize::MAX))
             }
-            Execution::Merged { plan, context, .. } => (plan, context, None, 0, usize::MAX),
+            Execution::Merged { plan, context, .. } => (plan, context, vec![None], 0, usize::MAX),
         };
-        let (running, tasks) = (VecDeque::new(), JoinSet::new());
-        Self {
-            archive,
-            schema,
-            plan,
-            context,
-            in_order,
-            next_partition: 0,
-            threads: None,
-            running,
-            tasks,
-            skip,
-            fetch,
-            limits,
-            is_explain,
-            started: Instant::now(),
-            num_rows: 0,
-        }
+        let (waiting, running, started) = (waiting.into_iter(), VecDeque::new(), Instant::now());
+        Self { archive, schema, plan, context, waiting, running, skip, fetch, limits, is_explain, started, num_rows: 0 }
     }
 
     /// Returns the columns of the batches.
     #[must_use]
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
-    }
-
-    /// Keeps one partition running per core.
-    fn start_partitions(&mut self) -> Result<()> {
-        let num_partitions = self.in_order.unwrap_or(1);
-        let at_once = self.context.session_config().target_partitions();
-        while self.running.len() < at_once && self.next_partition < num_partitions {
-            let (sender, receiver) = mpsc::channel(AHEAD);
-            let (plan, context) = (Arc::clone(&self.plan), Arc::clone(&self.context));
-            let partition = self.in_order.map(|_| self.next_partition);
-            let threads = match &mut self.threads {
-                Some(threads) => threads,
-                none => none.insert(runtime()?),
-            };
-            self.tasks.spawn_on(send_batches(plan, context, partition, sender), threads.handle());
-            self.running.push_back(receiver);
-            self.next_partition += 1;
-        }
-        Ok(())
     }
 
     /// Returns the next batch. Returns [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled) soon after
@@ -129,40 +87,31 @@ impl QueryStream {
     }
 
     fn next_batch(&mut self, cancel: &CancellationToken) -> Result<Option<RecordBatch>> {
+        // One partition runs per core.
+        let at_once = self.context.session_config().target_partitions();
         while self.fetch > 0 {
             if self.is_foreign() {
                 return Err(Error::query("the stream was started by another process: run the query again in this one"));
             }
-            self.start_partitions()?;
-            let Some(front) = self.running.front_mut() else {
-                break;
-            };
-            if let Err(error) = self.limits.check(cancel) {
-                self.threads.iter().for_each(Threads::retire);
-                return Err(error);
+            while self.running.len() < at_once
+                && let Some(partition) = self.waiting.next()
+            {
+                self.running.push_back(Partition::start(&self.plan, &self.context, partition, AHEAD)?);
             }
-            let Some(next) = block_for(PERIOD, front.recv()) else {
+            let Some(front) = self.running.front_mut() else { break };
+            let next = front.next(|| self.limits.check(cancel));
+            let Some(batch) = next.map_err(|error| self.limits.explain(self.archive.blame(error)))? else {
+                self.running.pop_front();
                 continue;
             };
-            match next {
-                Some(PartitionMessage::Batch(batch)) => {
-                    let skipped = self.skip.min(batch.num_rows());
-                    let taken = self.fetch.min(batch.num_rows() - skipped);
-                    self.skip -= skipped;
-                    self.fetch -= taken;
-                    if taken > 0 {
-                        let batch = self.conform(batch.slice(skipped, taken))?;
-                        self.limits.count(&batch)?;
-                        return Ok(Some(batch));
-                    }
-                }
-                Some(PartitionMessage::End) => {
-                    self.running.pop_front();
-                }
-                Some(PartitionMessage::Failed(error)) => {
-                    return Err(self.limits.explain(self.archive.blame(query_error(error))));
-                }
-                None => return Err(ended_early()),
+            let skipped = self.skip.min(batch.num_rows());
+            let taken = self.fetch.min(batch.num_rows() - skipped);
+            self.skip -= skipped;
+            self.fetch -= taken;
+            if taken > 0 {
+                let batch = self.conform(batch.slice(skipped, taken))?;
+                self.limits.count(&batch)?;
+                return Ok(Some(batch));
             }
         }
         Ok(None)
@@ -176,18 +125,16 @@ impl QueryStream {
 
     /// Returns whether the stream was started by another process, from which this one was forked.
     fn is_foreign(&self) -> bool {
-        self.threads.as_ref().is_some_and(|threads| !threads.are_here())
+        self.running.front().is_some_and(Partition::is_foreign)
     }
 
     fn stop(&mut self) {
         self.fetch = 0;
-        if self.is_foreign() {
+        let running = std::mem::take(&mut self.running);
+        if running.front().is_some_and(Partition::is_foreign) {
             // Threads that do not exist in this process may have held the locks of these channels and tasks.
-            std::mem::forget((std::mem::take(&mut self.running), std::mem::take(&mut self.tasks)));
+            std::mem::forget(running);
         }
-        self.running.clear();
-        self.tasks.abort_all();
-        self.threads = None;
     }
 }
 

@@ -5,7 +5,8 @@ use super::functions::{ArgumentKind, Function, functions};
 use crate::archive::Phases;
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
-use datafusion::common::{Result as DataFusionResult, ScalarValue, plan_err};
+use datafusion::common::{Result as DataFusionResult, plan_err};
+use datafusion::functions::utils::make_scalar_function;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -78,18 +79,7 @@ impl ScalarUDFImpl for BoardUdf {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
-        let all_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-        let arrays: Vec<ArrayRef> = match all_scalar {
-            true => ColumnarValue::values_to_arrays(&args.args)?,
-            false => {
-                let to_array = |arg: &ColumnarValue| arg.to_array(args.number_rows);
-                args.args.iter().map(to_array).collect::<DataFusionResult<_>>()?
-            }
-        };
-        let result = self.function.call(&arrays, self.phases).map_err(external)?;
-        if all_scalar {
-            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?));
-        }
-        Ok(ColumnarValue::Array(result))
+        let call = |arrays: &[ArrayRef]| self.function.call(arrays, self.phases).map_err(external);
+        make_scalar_function(call, Vec::new())(&args.args)
     }
 }

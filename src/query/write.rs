@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::names::text_form;
 use crate::publish::Output;
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, FieldRef, Fields, Schema, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, Fields, Schema};
 use arrow::error::ArrowError;
 use arrow::ipc::CompressionType;
 use arrow::ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
@@ -177,79 +177,64 @@ impl QueryStream {
         out: impl Write + Send,
         cancel: &CancellationToken,
     ) -> Result<u64> {
-        let mut out = BufWriter::new(out);
-        let mut writer = RowsWriter::new(options, &self.schema(), &mut out)?;
-        let mut num_rows = 0;
-        while let Some(batch) = self.next_unless_cancelled(cancel)? {
-            writer.write(&batch)?;
-            num_rows += batch.num_rows() as u64;
-        }
-        writer.finish()?;
-        out.flush().map_err(|error| of_arrow(error.into()))?;
-        Ok(num_rows)
-    }
-}
-
-/// A writer of one of the formats.
-enum RowsWriter<W: Write + Send> {
-    Csv(Box<arrow::csv::Writer<W>>),
-    Json(Box<arrow::json::LineDelimitedWriter<W>>),
-    Parquet(Box<ArrowWriter<W>>),
-    ArrowFile(Box<FileWriter<W>>, SchemaRef),
-    ArrowStream(Box<StreamWriter<W>>),
-}
-
-impl<W: Write + Send> RowsWriter<W> {
-    fn new(options: &WriteRowsOptions, schema: &SchemaRef, out: W) -> Result<Self> {
-        Ok(match options.format {
+        let (mut out, schema) = (BufWriter::new(out), self.schema());
+        let num_rows = match options.format {
             RowFormat::Csv => {
                 options.check_text()?;
-                let mut writer = arrow::csv::Writer::new(out);
-                writer.write(&RecordBatch::new_empty(schema.clone())).map_err(of_arrow)?;
-                RowsWriter::Csv(writer.into())
+                let mut writer = arrow::csv::Writer::new(&mut out);
+                writer.write(&RecordBatch::new_empty(schema)).map_err(of_arrow)?;
+                self.write_each(cancel, |batch| writer.write(batch).map_err(of_arrow))?
             }
             RowFormat::Json => {
                 options.check_text()?;
-                RowsWriter::Json(arrow::json::LineDelimitedWriter::new(out).into())
+                let mut writer = arrow::json::LineDelimitedWriter::new(&mut out);
+                let num_rows = self.write_each(cancel, |batch| writer.write(batch).map_err(of_arrow))?;
+                writer.finish().map_err(of_arrow)?;
+                num_rows
             }
             RowFormat::Parquet => {
-                let writer = ArrowWriter::try_new(out, schema.clone(), Some(options.parquet()?)).map_err(of_parquet)?;
-                RowsWriter::Parquet(writer.into())
+                let properties = Some(options.parquet()?);
+                let mut writer = ArrowWriter::try_new(&mut out, schema, properties).map_err(of_parquet)?;
+                let num_rows = self.write_each(cancel, |batch| writer.write(batch).map_err(of_parquet))?;
+                writer.close().map_err(of_parquet)?;
+                num_rows
             }
             RowFormat::ArrowFile => {
                 // A file has one dictionary per column, but each batch of a result has its own.
                 let fields: Fields = schema.fields().iter().map(decoded).collect();
                 let schema = Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()));
-                let writer = FileWriter::try_new_with_options(out, &schema, options.ipc()?).map_err(of_arrow)?;
-                RowsWriter::ArrowFile(writer.into(), schema)
+                let writer = FileWriter::try_new_with_options(&mut out, &schema, options.ipc()?);
+                let mut writer = writer.map_err(of_arrow)?;
+                let num_rows = self.write_each(cancel, |batch| {
+                    conform(batch.clone(), &schema).and_then(|batch| writer.write(&batch)).map_err(of_arrow)
+                })?;
+                writer.finish().map_err(of_arrow)?;
+                num_rows
             }
             RowFormat::ArrowStream => {
-                let writer = StreamWriter::try_new_with_options(out, schema, options.ipc()?).map_err(of_arrow)?;
-                RowsWriter::ArrowStream(writer.into())
+                let writer = StreamWriter::try_new_with_options(&mut out, &schema, options.ipc()?);
+                let mut writer = writer.map_err(of_arrow)?;
+                let num_rows = self.write_each(cancel, |batch| writer.write(batch).map_err(of_arrow))?;
+                writer.finish().map_err(of_arrow)?;
+                num_rows
             }
-        })
+        };
+        out.flush().map_err(|error| of_arrow(error.into()))?;
+        Ok(num_rows)
     }
 
-    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        match self {
-            RowsWriter::Csv(writer) => writer.write(batch).map_err(of_arrow),
-            RowsWriter::Json(writer) => writer.write(batch).map_err(of_arrow),
-            RowsWriter::Parquet(writer) => writer.write(batch).map_err(of_parquet),
-            RowsWriter::ArrowFile(writer, schema) => {
-                conform(batch.clone(), schema).and_then(|batch| writer.write(&batch)).map_err(of_arrow)
-            }
-            RowsWriter::ArrowStream(writer) => writer.write(batch).map_err(of_arrow),
+    /// Calls a function for each batch, and returns the number of rows.
+    fn write_each(
+        &mut self,
+        cancel: &CancellationToken,
+        mut write: impl FnMut(&RecordBatch) -> Result<()>,
+    ) -> Result<u64> {
+        let mut num_rows = 0;
+        while let Some(batch) = self.next_unless_cancelled(cancel)? {
+            write(&batch)?;
+            num_rows += batch.num_rows() as u64;
         }
-    }
-
-    fn finish(self) -> Result<()> {
-        match self {
-            RowsWriter::Csv(_) => Ok(()),
-            RowsWriter::Json(mut writer) => writer.finish().map_err(of_arrow),
-            RowsWriter::Parquet(writer) => writer.close().map(|_| ()).map_err(of_parquet),
-            RowsWriter::ArrowFile(mut writer, _) => writer.finish().map_err(of_arrow),
-            RowsWriter::ArrowStream(mut writer) => writer.finish().map_err(of_arrow),
-        }
+        Ok(num_rows)
     }
 }
 

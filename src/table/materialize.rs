@@ -407,7 +407,7 @@ impl Materializer<'_> {
         stop: &FirstError,
         mut take: impl FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
-        let mut partition = Partition::start(plan, context, piece.partition)?;
+        let mut partition = Partition::start(plan, context, Some(piece.partition), Partition::AHEAD)?;
         let mut rows = PieceRows::of(piece);
         while !rows.is_complete()
             && let Some(batch) = partition.next(|| self.check(stop))?

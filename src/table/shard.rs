@@ -390,7 +390,7 @@ fn count_partitions(
         _ => (plan, context),
     };
     let count = |number: usize| {
-        let mut partition = Partition::start(plan, context, number)?;
+        let mut partition = Partition::start(plan, context, Some(number), Partition::AHEAD)?;
         let mut num_rows = 0;
         while let Some(batch) = partition.next(|| cancel.check().and_then(|()| limits.check(cancel)))? {
             num_rows += batch.num_rows() as u64;

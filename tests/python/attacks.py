@@ -310,19 +310,6 @@ LIMITED = {
     "EXPLAIN ANALYZE": f"EXPLAIN ANALYZE SELECT a.board FROM {ENDLESS} ORDER BY a.board + b.board + c.board",
 }
 HARMLESS = {
-    "a doubled filter": doubled(17, "x + x", first=REAL) + " WHERE x > 1",
-    "a doubled filter of a group": f"SELECT x FROM ({doubled(17, 'x + x', first=REAL)}) t GROUP BY x HAVING x > 1",
-    "a doubled filter of a join": "SELECT 1 FROM runs r JOIN ("
-    + doubled(17, "x + x", first=REAL)
-    + ") t ON r.max_score < t.x",
-    "a doubled filter of a union": "SELECT x FROM (SELECT CAST(1 AS DOUBLE) AS x UNION ALL ("
-    + doubled(17, "x + x", first=REAL)
-    + ")) t WHERE x > 1",
-    "a doubled CASE": doubled(17, "CASE WHEN x > 1 THEN x ELSE x * 2 END", first=REAL) + " WHERE x > 1",
-    "a doubled filter of a window": through("SELECT x, row_number() OVER (PARTITION BY x) AS r FROM {}"),
-    "a doubled filter of unnested lists": through("SELECT x, unnest([1]) AS u FROM {}"),
-    "a doubled filter of a subquery": "SELECT count(*) FROM (" + doubled(17, "x + x", first=REAL) + ") o "
-    "WHERE EXISTS (SELECT 1 FROM runs r WHERE r.max_score = o.x)",
     "a huge LIMIT": "SELECT * FROM steps LIMIT 9223372036854775807 OFFSET 9223372036854775807",
     "a huge sorted LIMIT": "SELECT * FROM steps ORDER BY board LIMIT 9223372036854775807 OFFSET 9223372036854775800",
     "a huge top": "SELECT * FROM steps ORDER BY board LIMIT 4000000000",
@@ -378,6 +365,19 @@ DANGEROUS = {
     "approx_percentile_cont": "SELECT approx_percentile_cont(0.5, 1000000) WITHIN GROUP (ORDER BY a.board + b.board) "
     f"FROM {SQUARE}",
     "a wide CUBE": f"SELECT count(*) FROM steps GROUP BY CUBE ({', '.join(f'board + {i}' for i in range(12))})",
+    "a doubled filter": doubled(17, "x + x", first=REAL) + " WHERE x > 1",
+    "a doubled filter of a group": f"SELECT x FROM ({doubled(17, 'x + x', first=REAL)}) t GROUP BY x HAVING x > 1",
+    "a doubled filter of a join": "SELECT 1 FROM runs r JOIN ("
+    + doubled(17, "x + x", first=REAL)
+    + ") t ON r.max_score < t.x",
+    "a doubled filter of a union": "SELECT x FROM (SELECT CAST(1 AS DOUBLE) AS x UNION ALL ("
+    + doubled(17, "x + x", first=REAL)
+    + ")) t WHERE x > 1",
+    "a doubled CASE": doubled(17, "CASE WHEN x > 1 THEN x ELSE x * 2 END", first=REAL) + " WHERE x > 1",
+    "a doubled filter of a window": through("SELECT x, row_number() OVER (PARTITION BY x) AS r FROM {}"),
+    "a doubled filter of unnested lists": through("SELECT x, unnest([1]) AS u FROM {}"),
+    "a doubled filter of a subquery": "SELECT count(*) FROM (" + doubled(17, "x + x", first=REAL) + ") o "
+    "WHERE EXISTS (SELECT 1 FROM runs r WHERE r.max_score = o.x)",
     # Too large for memory.
     "a window of lists": "SELECT array_agg(board) OVER () FROM steps",
     "a list of a fixed size": "SELECT CAST(NULL AS INT[2147483647])",

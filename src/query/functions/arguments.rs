@@ -4,6 +4,7 @@
 //! range into nulls, or into an error that does not name the function and the argument. So this module converts
 //! them.
 
+use super::function::Function;
 use super::loops::map;
 use crate::archive::Phases;
 use crate::board::{Board, WideBoard};
@@ -13,7 +14,7 @@ use arrow::array::{
 };
 use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, UInt64Type};
+use arrow::datatypes::{ArrowNativeType, DataType, UInt64Type};
 use std::fmt;
 
 /// An argument of a [`Function`](crate::Function).
@@ -87,26 +88,18 @@ impl ArgumentKind {
 
 /// The arguments of a call. All arrays have the same length.
 pub(super) struct Arguments<'a> {
-    function: &'static str,
-    required: &'static [Argument],
-    optional: &'static [Argument],
+    function: &'a Function,
     arrays: &'a [ArrayRef],
     phases: Phases,
 }
 
 impl<'a> Arguments<'a> {
     /// Checks that all arrays have the same length. The caller has checked their number.
-    pub(super) fn new(
-        function: &'static str,
-        required: &'static [Argument],
-        optional: &'static [Argument],
-        arrays: &'a [ArrayRef],
-        phases: Phases,
-    ) -> Result<Arguments<'a>> {
-        let arguments = Arguments { function, required, optional, arrays, phases };
+    pub(super) fn new(function: &'a Function, arrays: &'a [ArrayRef], phases: Phases) -> Result<Arguments<'a>> {
+        let arguments = Arguments { function, arrays, phases };
         for (index, array) in arrays.iter().enumerate() {
             if array.len() != arguments.num_rows() {
-                let expected = format!("{} rows as in {}", arguments.num_rows(), required[0].name);
+                let expected = format!("{} rows as in {}", arguments.num_rows(), function.arguments[0].name);
                 return Err(arguments.error(index, expected, array.len()));
             }
         }
@@ -121,14 +114,18 @@ impl<'a> Arguments<'a> {
         self.phases
     }
 
-    /// Returns the index of the first mask.
-    pub(super) fn first_mask(&self) -> usize {
-        let mut all = self.required.iter().chain(self.optional);
-        all.position(|argument| argument.kind == ArgumentKind::Mask).unwrap_or_default()
+    /// Returns the index of the first mask, if the call has one.
+    pub(super) fn first_mask(&self) -> Option<usize> {
+        (0..self.arrays.len()).find(|&index| self.kind(index) == Some(ArgumentKind::Mask))
+    }
+
+    /// Returns whether the call has optional arguments.
+    pub(super) fn has_optional(&self) -> bool {
+        self.arrays.len() > self.function.arguments.len()
     }
 
     fn argument(&self, index: usize) -> Option<&'static Argument> {
-        self.required.iter().chain(self.optional).nth(index)
+        self.function.arguments.iter().chain(self.function.optional).nth(index)
     }
 
     /// Returns the kind of an argument.
@@ -138,7 +135,7 @@ impl<'a> Arguments<'a> {
 
     /// Returns the rows in which a required argument other than an EV or a mask is null.
     pub(super) fn nulls(&self) -> Option<NullBuffer> {
-        let arguments = self.required.iter().zip(self.arrays);
+        let arguments = self.function.arguments.iter().zip(self.arrays);
         let counts = |kind| !matches!(kind, ArgumentKind::Ev | ArgumentKind::Mask);
         arguments.filter(|(argument, _)| counts(argument.kind)).fold(None, |nulls, (_, array)| {
             NullBuffer::union(nulls.as_ref(), array.logical_nulls().as_ref()).filter(|nulls| nulls.null_count() > 0)
@@ -158,7 +155,7 @@ impl<'a> Arguments<'a> {
                     let expected = "a uint64, as a board uses the top bit";
                     return Err(self.error(index, expected, format!("{found} ({})", array.data_type())));
                 }
-                Ok(map(array.values(), SignExtend::extended).into())
+                Ok(map(array.values(), extended).into())
             }
             DataType::Null => Ok(vec![0; array.len()].into()),
             other => Err(self.error(index, "an integer", other)),
@@ -172,11 +169,11 @@ impl<'a> Arguments<'a> {
         let bits = u8::MAX >> limit.leading_zeros();
         downcast_integer_array! {
             array => {
-                if let Some(found) = first_bad(array, |value| value.extended() > u64::from(limit)) {
+                if let Some(found) = first_bad(array, |value| extended(value) > u64::from(limit)) {
                     return Err(self.error(index, format_args!("0..={limit}"), found));
                 }
                 // This changes only null slots.
-                Ok(map(array.values(), |value| value.extended() as u8 & bits).into())
+                Ok(map(array.values(), |value| extended(value) as u8 & bits).into())
             }
             DataType::Null => Ok(vec![0; array.len()].into()),
             other => Err(self.error(index, "an integer", other)),
@@ -190,11 +187,11 @@ impl<'a> Arguments<'a> {
         let is_valid = |row: usize| valid.as_ref().is_none_or(|valid| valid.is_valid(row));
         downcast_integer_array! {
             array => {
-                if let Some(found) = first_bad(array, |value| value.extended() > u64::from(u16::MAX)) {
+                if let Some(found) = first_bad(array, |value| extended(value) > u64::from(u16::MAX)) {
                     return Err(self.error(index, "0..=65535", found));
                 }
                 let values = array.values().iter().enumerate();
-                Ok(values.map(|(row, value)| if is_valid(row) { value.extended() as u16 } else { 0 }).collect())
+                Ok(values.map(|(row, value)| if is_valid(row) { extended(*value) as u16 } else { 0 }).collect())
             }
             DataType::Null => Ok(vec![0; array.len()].into()),
             other => Err(self.error(index, "an integer", other)),
@@ -231,7 +228,7 @@ impl<'a> Arguments<'a> {
     }
 
     fn error(&self, index: usize, expected: impl fmt::Display, found: impl fmt::Display) -> Error {
-        let (function, argument) = (self.function, self.argument(index).map_or("argument", |a| a.name));
+        let (function, argument) = (self.function.name, self.argument(index).map_or("argument", |a| a.name));
         Error::query(format!("{function}: {argument}: expected {expected}, found {found}"))
     }
 }
@@ -255,23 +252,11 @@ fn first_bad<T: ArrowPrimitiveType>(
     array.iter().flatten().find(|&value| is_bad(value))
 }
 
-trait SignExtend {
-    /// Extends the sign to 64 bits, so that a negative number is larger than every limit.
-    fn extended(self) -> u64;
+/// Extends the sign to 64 bits, so that a negative number is larger than every limit.
+#[inline(always)]
+fn extended(value: impl ArrowNativeType) -> u64 {
+    value.as_usize() as u64
 }
-
-macro_rules! integers {
-    ($($native:ty)*) => {
-        $(impl SignExtend for $native {
-            #[inline(always)]
-            fn extended(self) -> u64 {
-                self as u64
-            }
-        })*
-    };
-}
-
-integers!(i8 i16 i32 i64 u8 u16 u32 u64);
 
 /// Converts an error that should not occur, because the arrays are built to match.
 #[allow(clippy::needless_pass_by_value, reason = "what `map_err` asks for")]

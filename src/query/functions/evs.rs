@@ -13,15 +13,8 @@ use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{Float32Type, UInt8Type};
 
 pub(super) fn ev_gap(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    Ok(gaps(&BranchEvs::of(arguments, 0)?, arguments.num_rows()))
-}
-
-pub(super) fn normalized_ev_gap(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    Ok(gaps(&BranchEvs::normalized(arguments, 0)?, arguments.num_rows()))
-}
-
-fn gaps(evs: &BranchEvs, num_rows: usize) -> ArrayRef {
-    let gaps = evs.map(&vec![(); num_rows], |[a, b, c, d], ()| {
+    let rows = vec![(); arguments.num_rows()];
+    let gaps = BranchEvs::of(arguments, 0)?.map(&rows, |[a, b, c, d], ()| {
         // Absent branches sort last. The result is NaN if fewer than two branches are present.
         let sunk = |ev: f32| if ev.is_nan() { f32::NEG_INFINITY } else { ev };
         let ((high, low), (other_high, other_low)) = (ordered(sunk(a), sunk(b)), ordered(sunk(c), sunk(d)));
@@ -30,20 +23,12 @@ fn gaps(evs: &BranchEvs, num_rows: usize) -> ArrayRef {
         let present = u8::from(!a.is_nan()) + u8::from(!b.is_nan()) + u8::from(!c.is_nan()) + u8::from(!d.is_nan());
         if present < 2 { f32::NAN } else { difference(best, second) }
     });
-    absent_where_nan(gaps, None)
+    Ok(absent_where_nan(gaps, None))
 }
 
 pub(super) fn ev_loss(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    losses(&BranchEvs::of(arguments, 1)?, arguments)
-}
-
-pub(super) fn normalized_ev_loss(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    losses(&BranchEvs::normalized(arguments, 1)?, arguments)
-}
-
-fn losses(evs: &BranchEvs, arguments: &Arguments<'_>) -> Result<ArrayRef> {
     let moves = arguments.numbers(0)?;
-    let losses = evs.map(&moves, |evs, direction| {
+    let losses = BranchEvs::of(arguments, 1)?.map(&moves, |evs, direction| {
         let [up, down, left, right] = evs;
         let chosen = match direction {
             0 => up,
@@ -72,15 +57,15 @@ pub(super) fn best_move(arguments: &Arguments<'_>) -> Result<ArrayRef> {
 struct BranchEvs([ScalarBuffer<f32>; 4]);
 
 impl BranchEvs {
+    /// Returns the EVs, which begin with the argument `first`. In a call with the flag after them, they are normalised
+    /// where it is true.
     fn of(arguments: &Arguments<'_>, first: usize) -> Result<BranchEvs> {
         let branch = |k| arguments.evs(first + k).map(|evs| nan_where_null(&evs));
-        Ok(BranchEvs([branch(0)?, branch(1)?, branch(2)?, branch(3)?]))
-    }
-
-    /// Returns the EVs, normalised in the rows where the flag after them is true.
-    fn normalized(arguments: &Arguments<'_>, first: usize) -> Result<BranchEvs> {
-        let (BranchEvs(evs), flags) = (BranchEvs::of(arguments, first)?, arguments.flags(first + 4)?);
-        let mut columns = evs.map(|ev| ev.to_vec());
+        let evs = [branch(0)?, branch(1)?, branch(2)?, branch(3)?];
+        if !arguments.has_optional() {
+            return Ok(BranchEvs(evs));
+        }
+        let (flags, mut columns) = (arguments.flags(first + 4)?, evs.map(|ev| ev.to_vec()));
         for row in (0..flags.len()).filter(|&row| flags[row]) {
             let values = normalize(columns.each_ref().map(|column| column[row]));
             columns.iter_mut().zip(values).for_each(|(column, value)| column[row] = value);

@@ -40,17 +40,19 @@ pub(super) fn monotonicity(arguments: &Arguments<'_>) -> Result<ArrayRef> {
         let sum = of_rows(board, |row| slopes[row]);
         i32::from(sum & 0xff).min(i32::from(sum >> 8))
     };
-    of_boards::<Int32Type>(arguments, |board| -axis(board) - axis(Board(board).transpose().0))
+    let value = |board| -axis(board) - axis(Board(board).transpose().0);
+    of_boards::<Int32Type>(arguments, value, |row| measured(row.board.exps()).0)
 }
 
 pub(super) fn smoothness(arguments: &Arguments<'_>) -> Result<ArrayRef> {
     let differences = &*TABLES.differences;
     let axis = |board| i32::from(of_rows(board, |row| differences[row].into()));
-    of_boards::<Int32Type>(arguments, |board| -axis(board) - axis(Board(board).transpose().0))
+    let value = |board| -axis(board) - axis(Board(board).transpose().0);
+    of_boards::<Int32Type>(arguments, value, |row| measured(row.board.exps()).1)
 }
 
 /// Returns the monotonicity and the smoothness of any sixteen exponents.
-pub(super) fn measured(exps: [u8; 16]) -> (i32, i32) {
+fn measured(exps: [u8; 16]) -> (i32, i32) {
     let (mut monotonicity, mut smoothness) = (0, 0);
     for [along, across] in [[1, 4], [4, 1]] {
         let (mut falls, mut rises) = (0, 0);

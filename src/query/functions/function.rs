@@ -1,7 +1,6 @@
 //! A function that this crate adds to SQL, and its calls.
 
 use super::arguments::{Argument, Arguments};
-use super::returns::Returns;
 use crate::archive::Phases;
 use crate::error::{Error, Result};
 use arrow::array::{Array, ArrayRef};
@@ -35,13 +34,9 @@ pub struct Function {
     pub doc: &'static str,
     /// A call with SQL literals, and its value as text.
     pub example: (&'static str, &'static str),
-    pub(super) returns: Returns,
-    pub(super) kernel: Kernel,
-    /// The kernel of calls with the optional arguments.
-    pub(super) kernel_with_optional: Kernel,
+    pub(super) returns: fn() -> DataType,
+    pub(super) kernel: fn(&Arguments<'_>) -> Result<ArrayRef>,
 }
-
-pub(super) type Kernel = fn(&Arguments<'_>) -> Result<ArrayRef>;
 
 impl Function {
     /// Returns the call with the names of the arguments, for example `tile(board, cell[, tile_65536_mask])`.
@@ -68,7 +63,7 @@ impl Function {
     /// Returns the type of the result.
     #[must_use]
     pub fn return_type(&self) -> DataType {
-        self.returns.data_type()
+        (self.returns)()
     }
 
     /// Computes the result for each row of the arguments, which are arrays of equal length.
@@ -83,9 +78,8 @@ impl Function {
         if !self.takes(arguments.len()) {
             return Err(Error::query(self.wrong_count(arguments.len())));
         }
-        let kernel = if arguments.len() == self.arguments.len() { self.kernel } else { self.kernel_with_optional };
-        let arguments = Arguments::new(self.name, self.arguments, self.optional, arguments, phases)?;
-        let result = kernel(&arguments)?;
+        let arguments = Arguments::new(self, arguments, phases)?;
+        let result = (self.kernel)(&arguments)?;
         debug_assert_eq!((result.len(), result.data_type()), (arguments.num_rows(), &self.return_type()));
         Ok(result)
     }

@@ -5,6 +5,7 @@
 
 use super::arguments::{Arguments, constant};
 use super::loops::{map, map_wide, zip, zip_wide};
+use super::masked::{Row, corrected, rows};
 use crate::board::{Board, Move, Symmetry};
 use crate::error::Result;
 use arrow::array::{ArrayRef, ArrowPrimitiveType, BooleanArray, PrimitiveArray};
@@ -15,55 +16,64 @@ use std::sync::Arc;
 pub(super) fn tile(arguments: &Arguments<'_>) -> Result<ArrayRef> {
     let (boards, cells) = (arguments.boards(0)?, arguments.numbers(1)?);
     let tile = |board: u64, cell: u8| tile_of(board >> (60 - 4 * u32::from(cell & 15)) & 15);
-    Ok(array::<UInt32Type>(zip(&boards, &cells, tile), arguments.nulls()))
+    corrected::<UInt32Type>(arguments, zip(&boards, &cells, tile), |row| {
+        // An empty cell has no tile of 1.
+        1 << row.board.exps()[usize::from(row.number & 15)] & !1
+    })
 }
 
 pub(super) fn max_tile(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    of_boards::<UInt32Type>(arguments, |board| {
+    let highest = |board| {
         let tiles = of_pairs(board, &TILES, |a, b| a | b);
         // Keep only the highest bit.
         (1_u64 << (u32::BITS - tiles.leading_zeros()) >> 1) as u32
-    })
+    };
+    of_boards::<UInt32Type>(arguments, highest, |row| row.board.highest_tile())
 }
 
 pub(super) fn empty_cells(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    of_boards_wide::<UInt8Type>(arguments, |board| 16 - filled(board).count_ones() as u8)
+    let empty = |board| 16 - filled(board).count_ones() as u8;
+    of_boards_wide::<UInt8Type>(arguments, empty, |row| row.board.num_empty() as u8)
 }
 
 pub(super) fn tile_sum(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    of_boards::<UInt32Type>(arguments, |board| of_pairs(board, &TILE_SUMS, |a, b| a + b))
+    let sum = |board| of_pairs(board, &TILE_SUMS, |a, b| a + b);
+    of_boards::<UInt32Type>(arguments, sum, |row| row.board.tile_sum())
 }
 
 pub(super) fn board_score(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    of_boards::<Int64Type>(arguments, |board| of_pairs(board, &SCORES, |a, b| a + b).into())
+    let score = |board| of_pairs(board, &SCORES, |a, b| a + b).into();
+    of_boards::<Int64Type>(arguments, score, |row| row.board.score().cast_signed())
 }
 
 pub(super) fn legal_moves(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    of_boards_wide::<UInt8Type>(arguments, |board| {
+    let legal = |board| {
         let [up, down, left, right] = changes(board);
         u8::from(up != 0) | u8::from(down != 0) << 1 | u8::from(left != 0) << 2 | u8::from(right != 0) << 3
-    })
+    };
+    of_boards_wide::<UInt8Type>(arguments, legal, |row| row.board.legal_moves())
 }
 
 pub(super) fn num_legal(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    of_boards_wide::<UInt8Type>(arguments, |board| {
+    let count = |board| {
         let [up, down, left, right] = changes(board);
         u8::from(up != 0) + u8::from(down != 0) + u8::from(left != 0) + u8::from(right != 0)
-    })
+    };
+    of_boards_wide::<UInt8Type>(arguments, count, |row| row.board.legal_moves().count_ones() as u8)
 }
 
 pub(super) fn is_terminal(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    let boards = arguments.boards(0)?;
-    let terminal = map_wide(&boards, |board| {
+    let mut terminal = map_wide(&arguments.boards(0)?, |board| {
         let [up, down, left, right] = changes(board);
         up | down | left | right == 0
     });
+    rows(arguments)?.iter().for_each(|row| terminal[row.at] = row.board.is_terminal());
     Ok(Arc::new(BooleanArray::new(BooleanBuffer::from(terminal), arguments.nulls())))
 }
 
 pub(super) fn afterstate(arguments: &Arguments<'_>) -> Result<ArrayRef> {
     let (boards, moves) = (arguments.boards(0)?, arguments.numbers(1)?);
-    Ok(array::<UInt64Type>(slides(&boards, &moves), arguments.nulls()))
+    corrected::<UInt64Type>(arguments, slides(&boards, &moves), |row| row.board.slide(row.direction()).board().0)
 }
 
 /// Returns the boards after sliding.
@@ -92,13 +102,13 @@ pub(super) fn reward(arguments: &Arguments<'_>) -> Result<ArrayRef> {
             Board(transpose_if(is_vertical(direction), board)).reward(Move::Left)
         }),
     };
-    Ok(array::<UInt32Type>(rewards, arguments.nulls()))
+    corrected::<UInt32Type>(arguments, rewards, |row| row.board.reward(row.direction()))
 }
 
 pub(super) fn transform(arguments: &Arguments<'_>) -> Result<ArrayRef> {
     let (boards, symmetries) = (arguments.boards(0)?, arguments.numbers(1)?);
     let turned = match constant(&symmetries) {
-        Some(0) => return Ok(Arc::new(PrimitiveArray::<UInt64Type>::new(boards, arguments.nulls()))),
+        Some(0) => boards.to_vec(),
         Some(1) => turned::<1>(&boards),
         Some(2) => turned::<2>(&boards),
         Some(3) => turned::<3>(&boards),
@@ -108,7 +118,7 @@ pub(super) fn transform(arguments: &Arguments<'_>) -> Result<ArrayRef> {
         Some(7) => turned::<7>(&boards),
         _ => zip_wide(&boards, &symmetries, |board, symmetry| Symmetry::apply_index(symmetry, Board(board)).0),
     };
-    Ok(array::<UInt64Type>(turned, arguments.nulls()))
+    corrected::<UInt64Type>(arguments, turned, |row| row.board.transform(row.symmetry()).board().0)
 }
 
 fn turned<const SYMMETRY: u8>(boards: &[u64]) -> Vec<u64> {
@@ -133,7 +143,7 @@ pub(super) fn transform_move(arguments: &Arguments<'_>) -> Result<ArrayRef> {
 }
 
 pub(super) fn canonical_symmetry(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    of_boards_wide::<UInt8Type>(arguments, |board| {
+    let first = |board| {
         let images = images(board);
         let smallest = smallest(&images);
         let mut first = 0;
@@ -142,7 +152,8 @@ pub(super) fn canonical_symmetry(arguments: &Arguments<'_>) -> Result<ArrayRef> 
             first = if images[symmetry] == smallest { symmetry as u8 } else { first };
         }
         first
-    })
+    };
+    of_boards_wide::<UInt8Type>(arguments, first, |row| row.to_canonical().next().map_or(0, |symmetry| symmetry as u8))
 }
 
 pub(super) fn canonical_move(arguments: &Arguments<'_>) -> Result<ArrayRef> {
@@ -157,7 +168,10 @@ pub(super) fn canonical_move(arguments: &Arguments<'_>) -> Result<ArrayRef> {
         }
         least
     });
-    Ok(array::<UInt8Type>(turned, arguments.nulls()))
+    corrected::<UInt8Type>(arguments, turned, |row| {
+        let images = row.to_canonical().map(|symmetry| symmetry.apply_to_move(row.direction()) as u8);
+        images.min().unwrap_or_default()
+    })
 }
 
 /// Returns a board under the eight symmetries, in the order of their numbers.
@@ -175,7 +189,7 @@ fn smallest(images: &[u64; 8]) -> u64 {
 }
 
 pub(super) fn canonical(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    of_boards_wide::<UInt64Type>(arguments, |board| {
+    let smallest = |board| {
         let turn = |symmetry: Symmetry, board| Symmetry::apply_index(symmetry as u8, Board(board)).0;
         // This needs fewer operations than `images`. The eight boards are the board and its transpose, each
         // with rows and columns flipped or not.
@@ -185,7 +199,8 @@ pub(super) fn canonical(arguments: &Arguments<'_>) -> Result<ArrayRef> {
         };
         let ([a, b, c, d], [e, f, g, h]) = (four(board), four(Board(board).transpose().0));
         a.min(b).min(c.min(d)).min(e.min(f).min(g.min(h)))
-    })
+    };
+    of_boards_wide::<UInt64Type>(arguments, smallest, |row| row.board.canonical().board().0)
 }
 
 /// Returns the tile of an exponent; 0 for an empty cell.
@@ -285,19 +300,24 @@ fn choose(condition: bool, yes: u64, no: u64) -> u64 {
     (yes & mask) | (no & !mask)
 }
 
-/// Computes a value of each board by table lookups.
+/// Computes a value of each board by table lookups. `masked` computes it for a board with tiles of 65,536.
 #[inline(always)]
 pub(super) fn of_boards<T: ArrowPrimitiveType>(
     arguments: &Arguments<'_>,
-    f: impl Fn(u64) -> T::Native,
+    value: impl Fn(u64) -> T::Native,
+    masked: impl Fn(&Row) -> T::Native,
 ) -> Result<ArrayRef> {
-    Ok(array::<T>(map(&arguments.boards(0)?, f), arguments.nulls()))
+    corrected::<T>(arguments, map(&arguments.boards(0)?, value), masked)
 }
 
 /// Computes a value of each board by arithmetic.
 #[inline(always)]
-fn of_boards_wide<T: ArrowPrimitiveType>(arguments: &Arguments<'_>, f: impl Fn(u64) -> T::Native) -> Result<ArrayRef> {
-    Ok(array::<T>(map_wide(&arguments.boards(0)?, f), arguments.nulls()))
+fn of_boards_wide<T: ArrowPrimitiveType>(
+    arguments: &Arguments<'_>,
+    value: impl Fn(u64) -> T::Native,
+    masked: impl Fn(&Row) -> T::Native,
+) -> Result<ArrayRef> {
+    corrected::<T>(arguments, map_wide(&arguments.boards(0)?, value), masked)
 }
 
 pub(super) fn array<T: ArrowPrimitiveType>(values: Vec<T::Native>, nulls: Option<NullBuffer>) -> ArrayRef {

@@ -16,11 +16,10 @@
 //! | `function.rs` | a function: its name, arguments, documentation and calls |
 //! | `list.rs` | the list of all functions |
 //! | `arguments.rs` | arguments and their kinds; arrays of any numeric type as checked slices |
-//! | `returns.rs` | the types of results |
 //! | `loops.rs` | loops over rows, compiled for the widest registers |
 //! | `kernels.rs` | functions of boards that return a number or a board: sums, masks, slides, symmetries |
 //! | `composite.rs` | functions of boards that return lists, structs or text |
-//! | `masked.rs` | the same functions for boards with tiles of 65,536 |
+//! | `masked.rs` | the rows that need the mask of tiles of 65,536, and functions that return masks |
 //! | `features.rs` | monotonicity and smoothness, by tables of rows |
 //! | `evs.rs` | functions of the EVs of the four branches |
 
@@ -33,7 +32,6 @@ mod kernels;
 mod list;
 mod loops;
 mod masked;
-mod returns;
 #[cfg(test)]
 mod tests;
 

@@ -1,40 +1,29 @@
-//! The size of a plan's filters after the optimizer has inlined the expressions of their columns.
+//! A bound on the size of a plan's filters after the optimizer has inlined the expressions of their columns.
 //!
 //! The optimizer pushes filters below projections and replaces each column by its expression. A chain of `x + x AS x`
-//! doubles the expression each time. So a short statement can produce a filter that is too large to plan. The filters
-//! of such a plan are not pushed down.
+//! doubles the expression each time. So a short statement can produce a filter that is too large to plan.
 
+use super::super::errors::external;
+use crate::error::Error;
 use datafusion::common::Column;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result as DataFusionResult};
-use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::{Expr, LogicalPlan};
-use datafusion::prelude::SessionContext;
 
-/// The maximum number of parts of a filter after inlining. Planning a filter of this size takes a second.
+/// The maximum number of parts that inlining may add to a filter. Planning a filter of this size takes a second.
 const MAX_FILTER: u64 = 1 << 14;
 
-/// The names of the rules that inline columns, or the beginnings of their names.
-const RULES: [&str; 2] = ["push_down_filter", "FilterPushdown"];
-
-/// Returns whether a filter of a plan is too large for pushdown.
-pub(in super::super) fn has_large_filter(plan: &LogicalPlan) -> DataFusionResult<bool> {
-    Ok(largest_filter(plan)? > MAX_FILTER)
+/// Rejects a plan with a filter that is too large.
+pub(in super::super) fn check_filters(plan: &LogicalPlan) -> DataFusionResult<()> {
+    let size = largest_filter(plan)?;
+    if size <= MAX_FILTER {
+        return Ok(());
+    }
+    let why = format!("the expressions of its columns have {size} parts, expected at most {MAX_FILTER}");
+    Err(external(Error::refused("a filter", why)))
 }
 
-/// Returns a session without filter pushdown.
-pub(in super::super) fn without_pushdown(context: &SessionContext) -> SessionContext {
-    let state = context.state();
-    let moves = |name: &str| RULES.iter().any(|rule| name.starts_with(rule));
-    let rules = state.optimizers().iter().filter(|rule| !moves(rule.name())).cloned().collect();
-    let physical_rules = state.physical_optimizers().iter().filter(|rule| !moves(rule.name())).cloned().collect();
-    let state = SessionStateBuilder::new_from_existing(state)
-        .with_optimizer_rules(rules)
-        .with_physical_optimizer_rules(physical_rules);
-    SessionContext::new_with_state(state.build())
-}
-
-/// Returns the size of a plan's largest filter: the number of its expressions after inlining.
+/// Returns the largest number of parts that inlining adds to a filter of a plan.
 fn largest_filter(plan: &LogicalPlan) -> DataFusionResult<u64> {
     let (mut largest, mut largest_column, mut is_correlated) = (0, 0, false);
     plan.apply_with_subqueries(|node| {
@@ -52,7 +41,9 @@ fn largest_filter(plan: &LogicalPlan) -> DataFusionResult<u64> {
         };
         let inputs = Inputs::of(node)?;
         for filter in filters {
-            largest = largest.max(inputs.size(filter)?);
+            // The text limits the parts that are written in the filter itself, such as a long list.
+            let written = Inputs(Vec::new()).size(filter)?;
+            largest = largest.max(inputs.size(filter)?.saturating_sub(written));
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
@@ -102,21 +93,15 @@ fn columns(plan: &LogicalPlan) -> DataFusionResult<Vec<u64>> {
             sizes.resize(plan.schema().fields().len(), 1);
             sizes
         }
-        LogicalPlan::Union(union) => {
-            let mut largest = vec![1; plan.schema().fields().len()];
-            for input in &union.inputs {
-                largest.iter_mut().zip(columns(input)?).for_each(|(size, other)| *size = other.max(*size));
+        // The origin of each column is not known here, so take the largest size.
+        LogicalPlan::Union(_) | LogicalPlan::Unnest(_) => {
+            let mut largest = 1;
+            for input in plan.inputs() {
+                largest = columns(input)?.into_iter().fold(largest, u64::max);
             }
-            largest
+            vec![largest; plan.schema().fields().len()]
         }
-        LogicalPlan::Filter(_)
-        | LogicalPlan::Sort(_)
-        | LogicalPlan::Limit(_)
-        | LogicalPlan::Distinct(_)
-        | LogicalPlan::Repartition(_)
-        | LogicalPlan::SubqueryAlias(_)
-        | LogicalPlan::Window(_)
-        | LogicalPlan::Join(_) => {
+        _ => {
             let mut sizes = Vec::new();
             for input in plan.inputs() {
                 sizes.extend(columns(input)?);
@@ -124,11 +109,5 @@ fn columns(plan: &LogicalPlan) -> DataFusionResult<Vec<u64>> {
             sizes.resize(plan.schema().fields().len(), 1);
             sizes
         }
-        // The origin of each column is not known here, so take the largest size.
-        LogicalPlan::Unnest(unnest) => {
-            let largest = columns(&unnest.input)?.into_iter().fold(1, u64::max);
-            vec![largest; plan.schema().fields().len()]
-        }
-        _ => vec![1; plan.schema().fields().len()],
     })
 }

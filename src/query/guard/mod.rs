@@ -14,7 +14,7 @@
 //! | `statement.rs` | checks and rewrites of a statement's syntax tree, before it is planned |
 //! | `plan.rs` | checks of a plan, before it is analyzed; the excluded functions |
 //! | `configure.rs` | restricting a session to what statements may use |
-//! | `large_filters.rs` | the size of filters after inlining; sessions without filter pushdown |
+//! | `large_filters.rs` | a bound on filters after inlining |
 //! | `sizes.rs` | a bound on the texts and lists that functions return |
 //! | `signed_sums.rs` | sums of integers and booleans as int64 |
 
@@ -26,5 +26,5 @@ mod sizes;
 mod statement;
 
 pub(super) use configure::{configure, quoted};
-pub(super) use large_filters::{has_large_filter, without_pushdown};
+pub(super) use large_filters::check_filters;
 pub(super) use statement::{check_length, planned};

@@ -4,18 +4,17 @@
 //! that returns texts or lists fails the query if a batch of its results is too large. Functions that can multiply their
 //! arguments at once have a literal as the multiplier, and a smaller bound on the multiplied argument.
 
+use super::super::errors::external;
 use super::super::functions::functions;
+use super::super::plan_function::PlanFunction;
 use super::super::rewrites::{input_schema, map_expressions};
 use crate::error::Error;
 use arrow::array::Array;
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, DataFusionError, Result as DataFusionResult, ScalarValue, internal_err};
-use datafusion::logical_expr::{
-    ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, Volatility,
-};
+use datafusion::logical_expr::{ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion::optimizer::AnalyzerRule;
 
 /// The maximum number of bytes of the results of one function for one batch of rows.
@@ -40,6 +39,8 @@ const MATCHING: [&str; 5] = ["regexp_count", "regexp_instr", "regexp_like", "reg
 /// Functions that return one of their arguments, or a part of it.
 const CHOOSING: [&str; 9] =
     ["array_element", "coalesce", "get_field", "greatest", "least", "lower", "nullif", "nvl", "substr"];
+/// The name of the function that checks a size.
+const SIZE_CHECK: &str = "size_check";
 /// The number of bytes of a value of a list, or of a date, as text.
 const VALUE_TEXT: u64 = 24;
 
@@ -68,7 +69,7 @@ fn bounded(mut expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Ex
         let dtype = expr.get_type(schema)?;
         if !is_simple(&dtype) {
             let why = format!("the type {dtype} is not supported");
-            return Err(DataFusionError::External(refused(call.name(), why).into()));
+            return Err(refused(call.name(), why));
         }
     }
     let name = match &mut expr {
@@ -79,10 +80,10 @@ fn bounded(mut expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Ex
             {
                 let Some(factor) = factor(&call.args[at]).filter(|factor| *factor <= most) else {
                     let why = format!("its argument {} must be a literal, at most {most}", at + 1);
-                    return Err(DataFusionError::External(refused(&name, why).into()));
+                    return Err(refused(&name, why));
                 };
                 let first = std::mem::take(&mut call.args[0]);
-                call.args[0] = SizeCheck::new(&name, MAX_BYTES / (factor + VALUE_TEXT)).above(first);
+                call.args[0] = checked(&name, MAX_BYTES / (factor + VALUE_TEXT), first);
             }
             if MATCHING.contains(&name.as_str()) {
                 call.args.get(1).map_or(Ok(()), |pattern| check_pattern(&name, pattern))?;
@@ -97,11 +98,11 @@ fn bounded(mut expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Ex
         _ => return Ok(Transformed::no(expr)),
     };
     // DataFusion may analyze a plan twice.
-    let is_small = name == SizeCheck::NAME || CHOOSING.contains(&name.as_str()) || is_ours(&name);
+    let is_small = name == SIZE_CHECK || CHOOSING.contains(&name.as_str()) || is_ours(&name);
     if is_small || !is_large(&expr.get_type(schema)?) {
         return Ok(Transformed::no(expr));
     }
-    Ok(Transformed::yes(SizeCheck::new(&name, MAX_BYTES).above(expr)))
+    Ok(Transformed::yes(checked(&name, MAX_BYTES, expr)))
 }
 
 fn is_match(op: Operator) -> bool {
@@ -114,7 +115,7 @@ fn check_pattern(name: &str, pattern: &Expr) -> DataFusionResult<()> {
     match pattern {
         Expr::Literal(..) => Ok(()),
         Expr::Cast(cast) => check_pattern(name, &cast.expr),
-        _ => Err(DataFusionError::External(refused(name, "its argument 2 must be a literal".to_owned()).into())),
+        _ => Err(refused(name, "its argument 2 must be a literal".to_owned())),
     }
 }
 
@@ -159,63 +160,28 @@ fn is_large(dtype: &DataType) -> bool {
     }
 }
 
-fn refused(name: &str, why: String) -> Error {
-    Error::refused(format!("the function {name}"), why)
+fn refused(name: &str, why: String) -> DataFusionError {
+    external(Error::refused(format!("the function {name}"), why))
 }
 
-/// A function that returns its argument, or fails if it is too large.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct SizeCheck {
-    /// The function that made the argument.
-    of: String,
-    most: u64,
-    signature: Signature,
-}
-
-impl SizeCheck {
-    const NAME: &str = "size_check";
-
-    fn new(of: &str, most: u64) -> SizeCheck {
-        SizeCheck { of: of.to_owned(), most, signature: Signature::any(1, Volatility::Immutable) }
-    }
-
-    fn above(self, expr: Expr) -> Expr {
-        ScalarUDF::new_from_impl(self).call(vec![expr])
-    }
-}
-
-impl ScalarUDFImpl for SizeCheck {
-    fn name(&self) -> &'static str {
-        SizeCheck::NAME
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> DataFusionResult<DataType> {
-        internal_err!("the return type depends on the argument")
-    }
-
-    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> DataFusionResult<FieldRef> {
-        Ok(args.arg_fields[0].clone())
-    }
-
-    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
-        let value = args.args.swap_remove(0);
-        let (what, bytes, most) = match &value {
+/// Returns a function that returns its argument, or fails if it is too large. `of` is the function that made the argument.
+fn checked(of: &str, most: u64, expr: Expr) -> Expr {
+    let made_by = of.to_owned();
+    let check = move |args: &[ColumnarValue]| {
+        let Some(value) = args.first() else { return internal_err!("{SIZE_CHECK}: expected an argument") };
+        let (what, bytes, most) = match value {
             ColumnarValue::Array(array) => {
-                ("a batch of its values has", array.to_data().get_slice_memory_size()?, self.most)
+                ("a batch of its values has", array.to_data().get_slice_memory_size()?, most)
             }
             ColumnarValue::Scalar(scalar) => {
-                let most = if scalar.data_type().is_list() { MAX_LIST_BYTES } else { MAX_CONSTANT_BYTES };
-                ("its value has", scalar.to_array()?.to_data().get_slice_memory_size()?, most.min(self.most))
+                let constant = if scalar.data_type().is_list() { MAX_LIST_BYTES } else { MAX_CONSTANT_BYTES };
+                ("its value has", scalar.to_array()?.to_data().get_slice_memory_size()?, constant.min(most))
             }
         };
         if bytes as u64 <= most {
-            return Ok(value);
+            return Ok(value.clone());
         }
-        let why = format!("{what} {bytes} bytes, expected at most {most}");
-        Err(DataFusionError::External(refused(&self.of, why).into()))
-    }
+        Err(refused(&made_by, format!("{what} {bytes} bytes, expected at most {most}")))
+    };
+    PlanFunction::like_argument(SIZE_CHECK, format!("{of} {most}"), check).over(vec![expr])
 }

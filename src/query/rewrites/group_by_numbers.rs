@@ -11,8 +11,7 @@ use super::text_numbers::{self, TextDictionary};
 use arrow::datatypes::FieldRef;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, Result as DataFusionResult};
-use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection, ScalarUDF, ScalarUDFImpl};
+use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection};
 use std::sync::Arc;
 
 /// Rewrites the aggregates of a fully optimized plan. No rule of DataFusion may run after it.
@@ -45,9 +44,9 @@ fn group(aggregate: Aggregate, names: &mut UniqueNames) -> DataFusionResult<Tran
     let number = names.next();
     let text_number = |key: usize| format!("{number}.{key}");
     let (mut grouped, mut packed) = (Vec::new(), Vec::new());
-    for (i, expr) in group_expr.into_iter().enumerate() {
+    for (i, (expr, field)) in group_expr.into_iter().zip(schema.fields()).enumerate() {
         let expr = match &keys.texts {
-            Some(texts) if keys.is_text(i) => call(texts.to_numbers(), vec![expr]),
+            Some(texts) if keys.is_text(i) => texts.to_number(expr, field, &text_number(i)),
             _ => expr,
         };
         if keys.is_packed(i) {
@@ -57,18 +56,16 @@ fn group(aggregate: Aggregate, names: &mut UniqueNames) -> DataFusionResult<Tran
         }
     }
     if let Some(layout) = &keys.layout {
-        grouped.insert(0, call(layout.pack(), packed).alias(&number));
+        grouped.insert(0, layout.pack(packed, &number));
     }
     let columns = schema.iter().enumerate().map(|(i, (relation, field))| {
-        let key = match &keys.layout {
-            Some(layout) if keys.is_packed(i) => {
-                call(layout.unpack(i), vec![Expr::Column(Column::new_unqualified(&number))])
-            }
-            _ if keys.is_text(i) => Expr::Column(Column::new_unqualified(text_number(i))),
-            _ => return Expr::Column(Column::new(relation.cloned(), field.name())),
+        let key = match keys.layout.as_ref().and_then(|layout| layout.unpack(i, &number)) {
+            Some(key) => key,
+            None if keys.is_text(i) => Expr::Column(Column::new_unqualified(text_number(i))),
+            None => return Expr::Column(Column::new(relation.cloned(), field.name())),
         };
         let key = match &keys.texts {
-            Some(texts) if keys.is_text(i) => call(texts.to_texts(field), vec![key]),
+            Some(texts) if keys.is_text(i) => texts.to_text(key, field, &text_number(i)),
             _ => key,
         };
         key.alias_qualified(relation.cloned(), field.name())
@@ -110,8 +107,4 @@ impl GroupKeys {
     fn is_packed(&self, key: usize) -> bool {
         self.layout.as_ref().is_some_and(|layout| layout.has(key))
     }
-}
-
-fn call(function: impl ScalarUDFImpl + 'static, args: Vec<Expr>) -> Expr {
-    Expr::ScalarFunction(ScalarFunction { func: Arc::new(ScalarUDF::new_from_impl(function)), args })
 }

@@ -7,26 +7,24 @@
 //! A key takes the bits of its type, and one more if it is nullable. The value bits of a null are 0, so that
 //! each group has exactly one number.
 
+use super::super::plan_function::PlanFunction;
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, BooleanBufferBuilder, PrimitiveArray, UInt64Array,
 };
 use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::{
     DataType, Date32Type, Field, FieldRef, Int8Type, Int16Type, Int32Type, UInt8Type, UInt16Type, UInt32Type,
-    UInt64Type,
 };
-use datafusion::common::{Result as DataFusionResult, ScalarValue, exec_datafusion_err, exec_err};
-use datafusion::logical_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
-};
+use datafusion::common::{Column, Result as DataFusionResult, exec_err};
+use datafusion::logical_expr::Expr;
 use std::sync::Arc;
 
 /// The bits of each key in the number; `None` for keys that are not packed.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct KeyLayout(Arc<[Option<KeyBits>]>);
+#[derive(Clone, Debug)]
+pub(super) struct KeyLayout(Vec<Option<KeyBits>>);
 
 /// The bits of one key in the number.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 struct KeyBits {
     field: FieldRef,
     shift: u32,
@@ -47,23 +45,37 @@ impl KeyLayout {
             })
         };
         let keys: Vec<Option<KeyBits>> = keys.map(place).collect();
-        (keys.iter().flatten().count() > 1).then(|| KeyLayout(keys.into()))
+        (keys.iter().flatten().count() > 1).then(|| KeyLayout(keys))
     }
 
     pub(super) fn has(&self, key: usize) -> bool {
         self.0.get(key).is_some_and(Option::is_some)
     }
 
-    /// Returns the function that packs the keys, in their order, into the number.
-    pub(super) fn pack(&self) -> impl ScalarUDFImpl + use<> {
-        let signature = Signature::variadic_any(Volatility::Immutable);
-        PackKeys { keys: self.0.iter().flatten().cloned().collect(), signature }
+    /// Packs the keys, in their order, into a number with this name.
+    pub(super) fn pack(&self, keys: Vec<Expr>, name: &str) -> Expr {
+        let places: Vec<KeyBits> = self.0.iter().flatten().cloned().collect();
+        let pack = move |keys: &[ArrayRef]| {
+            let mut numbers = vec![0; keys.first().map_or(0, Array::len)];
+            for (place, key) in places.iter().zip(keys) {
+                place.add(key, &mut numbers)?;
+            }
+            Ok(Arc::new(UInt64Array::from(numbers)) as ArrayRef)
+        };
+        let field = Arc::new(Field::new(name, DataType::UInt64, false));
+        PlanFunction::of_arrays("number_of_keys", name.to_owned(), field, pack).over(keys).alias(name)
     }
 
-    /// Returns the function that unpacks one key from the number.
-    pub(super) fn unpack(&self, key: usize) -> impl ScalarUDFImpl + use<> {
-        let signature = Signature::any(1, Volatility::Immutable);
-        UnpackKey { place: self.0.get(key).cloned().flatten(), signature }
+    /// Unpacks one key from the number with this name; `None` if it is not packed.
+    pub(super) fn unpack(&self, key: usize, name: &str) -> Option<Expr> {
+        let place = self.0.get(key)?.clone()?;
+        let field = Arc::clone(&place.field);
+        let unpack = move |numbers: &[ArrayRef]| match numbers.first().and_then(|numbers| numbers.as_primitive_opt()) {
+            Some(numbers) => place.take(numbers),
+            None => exec_err!("key_of_number: expected a uint64"),
+        };
+        let number = Expr::Column(Column::new_unqualified(name));
+        Some(PlanFunction::of_arrays("key_of_number", format!("{name} {key}"), field, unpack).over(vec![number]))
     }
 }
 
@@ -167,84 +179,6 @@ impl KeyBits {
 
 fn primitive<T: ArrowPrimitiveType>(values: impl Iterator<Item = T::Native>, nulls: Option<NullBuffer>) -> ArrayRef {
     Arc::new(PrimitiveArray::<T>::new(values.collect::<ScalarBuffer<T::Native>>(), nulls))
-}
-
-/// The function that packs keys into a number.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct PackKeys {
-    keys: Vec<KeyBits>,
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for PackKeys {
-    fn name(&self) -> &'static str {
-        "number_of_keys"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> DataFusionResult<DataType> {
-        Ok(DataType::UInt64)
-    }
-
-    fn return_field_from_args(&self, _: ReturnFieldArgs<'_>) -> DataFusionResult<FieldRef> {
-        Ok(Arc::new(Field::new(self.name(), DataType::UInt64, false)))
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
-        let mut numbers = vec![0; args.number_rows];
-        if args.args.len() != self.keys.len() {
-            return exec_err!("{}: expected {} arguments, found {}", self.name(), self.keys.len(), args.args.len());
-        }
-        for (place, key) in self.keys.iter().zip(&args.args) {
-            place.add(&key.to_array(args.number_rows)?, &mut numbers)?;
-        }
-        Ok(ColumnarValue::Array(Arc::new(UInt64Array::from(numbers))))
-    }
-}
-
-/// The function that unpacks one key from a number.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct UnpackKey {
-    place: Option<KeyBits>,
-    signature: Signature,
-}
-
-impl UnpackKey {
-    fn place(&self) -> DataFusionResult<&KeyBits> {
-        self.place.as_ref().ok_or_else(|| exec_datafusion_err!("{}: the key is not packed", self.name()))
-    }
-}
-
-impl ScalarUDFImpl for UnpackKey {
-    fn name(&self) -> &'static str {
-        "key_of_number"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> DataFusionResult<DataType> {
-        Ok(self.place()?.field.data_type().clone())
-    }
-
-    fn return_field_from_args(&self, _: ReturnFieldArgs<'_>) -> DataFusionResult<FieldRef> {
-        Ok(Arc::clone(&self.place()?.field))
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
-        let numbers = args.args.first().map(|number| number.to_array(args.number_rows)).transpose()?;
-        let numbers = numbers.as_ref().and_then(|numbers| numbers.as_primitive_opt::<UInt64Type>());
-        let keys =
-            self.place()?.take(numbers.ok_or_else(|| exec_datafusion_err!("{}: expected a uint64", self.name()))?)?;
-        match args.args.first() {
-            Some(ColumnarValue::Scalar(_)) => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&keys, 0)?)),
-            _ => Ok(ColumnarValue::Array(keys)),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -2,14 +2,12 @@
 //!
 //! The keys of an Arrow dictionary are not enough, because they have another meaning in each row group.
 
+use super::super::plan_function::PlanFunction;
 use arrow::array::{Array, ArrayRef, AsArray, DictionaryArray, Int32Array, StringArray, UInt32Array};
-use arrow::datatypes::{DataType, Field, FieldRef, Int32Type, UInt32Type};
-use datafusion::common::{Result as DataFusionResult, ScalarValue, exec_datafusion_err, exec_err, plan_err};
-use datafusion::logical_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
-};
+use arrow::datatypes::{DataType, Field, FieldRef, Int32Type};
+use datafusion::common::{Result as DataFusionResult, exec_datafusion_err, exec_err};
+use datafusion::logical_expr::Expr;
 use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// Returns the column type that is encoded.
@@ -36,14 +34,24 @@ struct DictionaryEntries {
 }
 
 impl TextDictionary {
-    /// Returns the function that encodes texts as numbers.
-    pub(super) fn to_numbers(self: &Arc<TextDictionary>) -> impl ScalarUDFImpl + use<> {
-        ConvertText::new(TextConversion::ToNumber, self)
+    /// Encodes a text as a number. `name` is unique in the plan.
+    pub(super) fn to_number(self: &Arc<TextDictionary>, text: Expr, like: &FieldRef, name: &str) -> Expr {
+        let texts = Arc::clone(self);
+        let encode = move |arrays: &[ArrayRef]| match arrays.first().and_then(|rows| rows.as_dictionary_opt()) {
+            Some(rows) => Ok(Arc::new(texts.numbers_of(rows)?) as ArrayRef),
+            None => exec_err!("number_of_text: expected a dictionary"),
+        };
+        PlanFunction::of_arrays("number_of_text", name.to_owned(), number_field(like), encode).over(vec![text])
     }
 
-    /// Returns the function that decodes numbers to texts, as a column like `like`.
-    pub(super) fn to_texts(self: &Arc<TextDictionary>, like: &FieldRef) -> impl ScalarUDFImpl + use<> {
-        ConvertText::new(TextConversion::ToText(Arc::clone(like)), self)
+    /// Decodes a number to a text, as a column like `like`. `name` is unique in the plan.
+    pub(super) fn to_text(self: &Arc<TextDictionary>, number: Expr, like: &FieldRef, name: &str) -> Expr {
+        let texts = Arc::clone(self);
+        let decode = move |arrays: &[ArrayRef]| match arrays.first().and_then(|numbers| numbers.as_primitive_opt()) {
+            Some(numbers) => Ok(Arc::new(texts.texts_of(numbers)?) as ArrayRef),
+            None => exec_err!("text_of_number: expected a uint32"),
+        };
+        PlanFunction::of_arrays("text_of_number", name.to_owned(), Arc::clone(like), decode).over(vec![number])
     }
 
     fn number_of(&self, text: &str) -> u32 {
@@ -94,85 +102,5 @@ impl TextDictionary {
         let values = StringArray::from_iter_values(&guard.texts);
         let keys: Int32Array = numbers.iter().map(|number| number.map(|number| number as i32)).collect();
         Ok(DictionaryArray::try_new(keys, Arc::new(values))?)
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum TextConversion {
-    ToNumber,
-    ToText(FieldRef),
-}
-
-/// The function that encodes a text as a number, or decodes it.
-#[derive(Debug)]
-struct ConvertText {
-    conversion: TextConversion,
-    texts: Arc<TextDictionary>,
-    signature: Signature,
-}
-
-impl ConvertText {
-    fn new(conversion: TextConversion, texts: &Arc<TextDictionary>) -> ConvertText {
-        ConvertText { conversion, texts: Arc::clone(texts), signature: Signature::any(1, Volatility::Immutable) }
-    }
-}
-
-impl PartialEq for ConvertText {
-    fn eq(&self, other: &ConvertText) -> bool {
-        self.conversion == other.conversion && Arc::ptr_eq(&self.texts, &other.texts)
-    }
-}
-
-impl Eq for ConvertText {}
-
-impl Hash for ConvertText {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.conversion.hash(state);
-    }
-}
-
-impl ScalarUDFImpl for ConvertText {
-    fn name(&self) -> &'static str {
-        match &self.conversion {
-            TextConversion::ToNumber => "number_of_text",
-            TextConversion::ToText(_) => "text_of_number",
-        }
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> DataFusionResult<DataType> {
-        Ok(match &self.conversion {
-            TextConversion::ToNumber => DataType::UInt32,
-            TextConversion::ToText(_) => text_type(),
-        })
-    }
-
-    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> DataFusionResult<FieldRef> {
-        match (&self.conversion, args.arg_fields) {
-            (TextConversion::ToNumber, [text]) => Ok(number_field(text)),
-            (TextConversion::ToText(like), _) => Ok(Arc::clone(like)),
-            _ => plan_err!("{}: expected one argument", self.name()),
-        }
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
-        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
-        let wrong = || exec_datafusion_err!("{}: unexpected argument type", self.name());
-        let array = arrays.first().ok_or_else(wrong)?;
-        let result: ArrayRef = match &self.conversion {
-            TextConversion::ToNumber => {
-                Arc::new(self.texts.numbers_of(array.as_dictionary_opt::<Int32Type>().ok_or_else(wrong)?)?)
-            }
-            TextConversion::ToText(_) => {
-                Arc::new(self.texts.texts_of(array.as_primitive_opt::<UInt32Type>().ok_or_else(wrong)?)?)
-            }
-        };
-        match args.args.first() {
-            Some(ColumnarValue::Scalar(_)) => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?)),
-            _ => Ok(ColumnarValue::Array(result)),
-        }
     }
 }
