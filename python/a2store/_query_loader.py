@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import struct
+import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from itertools import islice
 from typing import Any, Literal
@@ -57,6 +61,7 @@ class QueryLoader(StepLoader):
         transform: Callable[[_Tensors], _Tensors] | None = None,
         shard: tuple[int, int] | None = None,
         materialize: Mapping[str, Any] | None = None,
+        prefetch_share: bool = True,
         **others: Any,
     ) -> None:
         for name, value in others.items():
@@ -81,6 +86,7 @@ class QueryLoader(StepLoader):
         for name in ("shard", "seed", "round", "path", "progress"):
             if name in self._materialize:
                 raise ValueError(f"materialize: expected no {name}, because the loader sets it")
+        self._prefetches = prefetch_share
         self._made_options: dict[str, Any] = {
             "batch_size": integer("batch_size", batch_size, 1, 1 << 28),
             "shuffle": shuffle,
@@ -106,6 +112,7 @@ class QueryLoader(StepLoader):
         self._total_rows: int | None = None
         self._position = self._position_at(integer("epoch", epoch, 0, 2**63 - 1), 0)
         self._share: StepTable | None = None
+        self._next: _Prefetched | None = None
 
     @property
     def epoch(self) -> int:
@@ -141,6 +148,8 @@ class QueryLoader(StepLoader):
         def serve() -> Iterator[_Tensors]:
             row = start
             for batch in self._batches(share, epoch, start):
+                if self._prefetches and position.newest[0] == epoch:
+                    self._make_ahead(epoch + 1)
                 row = position.row_after(row, 1)
                 position.serve(iteration, row)
                 yield batch
@@ -213,7 +222,7 @@ class QueryLoader(StepLoader):
 
     def __getstate__(self) -> dict[str, Any]:
         position = (self._position.epoch, self._position.start)
-        return {**self.__dict__, "_share": None, "_position": position}
+        return {**self.__dict__, "_share": None, "_next": None, "_position": position}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore the pickled state."""
@@ -258,18 +267,74 @@ class QueryLoader(StepLoader):
             yield batch if device is None else {name: tensor.to(device) for name, tensor in batch.items()}
 
     def _share_of(self, epoch: int) -> StepTable:
-        """Return the share of a round: the present one, or a new one."""
+        """Return the share of a round: the present one, the one that was made ahead, or a new one."""
         if self._share is None or _round(self._share) != epoch:
-            # Only one share is in memory at a time.
+            # Both shares need not be in memory longer than necessary.
             self._share = None
-            options = {**self._materialize, "shard": self._shard, "seed": self._seed, "round": epoch}
-            share = self._query.materialize(**options)
+            ahead, self._next, share = self._next, None, None
+            if ahead is not None and ahead.epoch == epoch and ahead.is_here:
+                share = ahead.result()
+            elif ahead is not None:
+                ahead.stop()
+            if share is None:
+                share = self._query.materialize(**self._options_of(epoch))
             total_rows = _total_rows(share)
             if self._total_rows is not None:
                 _check("total_rows", total_rows, self._total_rows)
             self._share, self._total_rows = share, total_rows
             self._position.set_num_rows(total_rows)
         return self._share
+
+    def _options_of(self, epoch: int) -> dict[str, Any]:
+        return {**self._materialize, "shard": self._shard, "seed": self._seed, "round": epoch}
+
+    def _make_ahead(self, epoch: int) -> None:
+        if self._next is None or self._next.epoch != epoch:
+            if self._next is not None:
+                self._next.stop()
+            self._next = _Prefetched(self, epoch, self._query, self._options_of(epoch))
+
+
+class _Prefetched:
+    """The share of a round, which a thread makes."""
+
+    def __init__(self, loader: QueryLoader, epoch: int, query: Query, options: dict[str, Any]) -> None:
+        self.epoch = epoch
+        self._process = os.getpid()
+        self._table: StepTable | None = None
+        self._is_stopped = False
+        # The thread must not keep a loader alive that nothing else uses.
+        owner = weakref.ref(loader)
+
+        def goes_on(_: object) -> None:
+            if self._is_stopped or owner() is None or not threading.main_thread().is_alive():
+                raise _StoppedError
+
+        def work() -> None:
+            # A share that fails here is made again when its epoch begins. Then the memory of the previous share is
+            # free, and an unreachable store may be back. If that call fails too, it raises the error.
+            with suppress(Exception):
+                self._table = query.materialize(**options, progress=goes_on)
+
+        self._thread = threading.Thread(target=work, name="a2store-share")
+        self._thread.start()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the thread is one of this process: a forked child does not have it."""
+        return self._process == os.getpid()
+
+    def stop(self) -> None:
+        self._is_stopped = True
+
+    def result(self) -> StepTable | None:
+        """Wait for the share and return it; ``None`` if it failed."""
+        self._thread.join()
+        return self._table
+
+
+class _StoppedError(Exception):
+    """Nothing needs the share any more."""
 
 
 def _round(share: StepTable) -> int:

@@ -115,9 +115,9 @@ class StepLoader(IterableDataset[_Tensors]):
     loader's next iteration.
 
     For more rows than one machine holds, give a query. Each epoch is then a round: every rank materializes another
-    share of the query's rows, as ``Query.materialize`` does with ``shard``, and serves it in random order. All ranks
-    get the same number of batches; a rank that has one row fewer may get an empty last batch. All ranks must read the
-    same version of the archive. Workers of a ``DataLoader`` need a table.
+    share of the query's rows, as ``Query.materialize`` does with ``shard``, and serves it in random order. Meanwhile a
+    thread materializes the next share. All ranks get the same number of batches; a rank that has one row fewer may get
+    an empty last batch. All ranks must read the same version of the archive. Workers of a ``DataLoader`` need a table.
 
     - ``table``: the rows, a table or a view; several tables with their shares, as in ``a2store.mix``; or a query.
     - ``batch_size``, ``shuffle``, ``seed``, ``epoch``, ``drop_last``, ``symmetries``, ``columns``, ``prefetch``,
@@ -134,6 +134,8 @@ class StepLoader(IterableDataset[_Tensors]):
       called in the loop's thread or in the worker, before tensors are copied to a device.
     - ``shard``: for a query: the rank and the world size; ``None`` = those of ``torch.distributed``, as above.
     - ``materialize``: for a query: options of ``Query.materialize``, such as ``{"extra": ["max_score"]}``.
+    - ``prefetch_share``: for a query: ``False`` = the next share is materialized when its epoch begins, so that only
+      one share is in memory.
 
     Raises ``ValueError`` for ``rank`` without ``world_size``, for options of ``StepTable.loader`` that ``a2store.mix``
     or a query lacks, and as ``StepTable.loader`` does. A loader of a query raises as ``Query.materialize`` does.
@@ -186,12 +188,17 @@ class StepLoader(IterableDataset[_Tensors]):
         transform: Callable[[_Tensors], _Tensors] | None = None,
         shard: tuple[int, int] | None = None,
         materialize: Mapping[str, Any] | None = None,
+        prefetch_share: bool = True,
     ) -> None:
         if isinstance(table, Query):
             name = type(self).__name__
             raise TypeError(f"table: expected a table for {name}, a subclass of StepLoader, found a query")
-        for name, value in (("shard", shard), ("materialize", materialize)):
-            if value is not None:
+        for name, is_default in (
+            ("shard", shard is None),
+            ("materialize", materialize is None),
+            ("prefetch_share", prefetch_share is True),
+        ):
+            if not is_default:
                 raise ValueError(f"{name}: expected none, because the rows are a table and not a query")
         if transform is not None and not callable(transform):
             raise TypeError(f"transform: expected a function of a batch, found {type(transform).__name__}")

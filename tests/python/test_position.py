@@ -82,7 +82,7 @@ def torch_loader_of_table(table: a2store.StepTable, query: a2store.Query, epoch:
 
 
 def torch_loader_of_query(table: a2store.StepTable, query: a2store.Query, epoch: int, **options: Any) -> StepLoader:
-    return StepLoader(query, BATCH, seed=3, epoch=epoch, prefetch=0, shard=(0, 1), **options)
+    return StepLoader(query, BATCH, seed=3, epoch=epoch, prefetch=0, shard=(0, 1), prefetch_share=False, **options)
 
 
 def mixed_loader(table: a2store.StepTable, query: a2store.Query, epoch: int, **options: Any) -> a2store.Loader:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import random
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,6 +25,7 @@ import oracle
 from a2store.torch import StepLoader
 from compare import keys
 from object_store.proxy import Faults, Proxy
+from threads import HANGS
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -319,7 +322,7 @@ def test_wrong_options(archive: a2store.Archive, options: dict[str, Any], error:
 
 def test_tables_have_no_shares_to_load(archive: a2store.Archive) -> None:
     table = archive.sql(SQL).materialize(progress=False)
-    wrong: list[dict[str, Any]] = [{"shard": (0, 1)}, {"materialize": {}}]
+    wrong: list[dict[str, Any]] = [{"shard": (0, 1)}, {"materialize": {}}, {"prefetch_share": False}]
     for options in wrong:
         with pytest.raises(ValueError, match=f"{next(iter(options))}: expected none"):
             StepLoader(table, **options)
@@ -390,7 +393,7 @@ def test_a_loader_makes_each_share_once(archive: a2store.Archive, monkeypatch: p
             made.append(options["round"])
             return query.materialize(**options)
 
-    (loader, *_) = loaders(query, 2)
+    (loader, *_) = loaders(query, 2, prefetch_share=False)
     monkeypatch.setattr(loader, "_query", Counted())
     for _ in range(2):
         for _ in loader:
@@ -398,7 +401,7 @@ def test_a_loader_makes_each_share_once(archive: a2store.Archive, monkeypatch: p
             loader.state_dict()
     assert made == [0, 1]
     state = loader.state_dict()
-    (resumed, *_) = loaders(query, 2)
+    (resumed, *_) = loaders(query, 2, prefetch_share=False)
     made.clear()
     monkeypatch.setattr(resumed, "_query", Counted())
     resumed.load_state_dict(state)
@@ -456,7 +459,7 @@ def test_a_forked_child_makes_its_own_share(archive: a2store.Archive) -> None:
     os.waitpid(child, 0)
 
 
-def test_a_share_that_failed_is_made_again(archive: a2store.Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_share_that_failed_ahead_is_made_again(archive: a2store.Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     query = archive.sql(SQL)
     failing = {1}
 
@@ -506,7 +509,7 @@ def test_ranks_shuffle_independently(grouped: Callable[[int], a2store.Archive], 
         row: place for place, row in enumerate(sorted(rows_of(list(StepLoader(query.materialize(progress=False))))))
     }
     num_rows, num_epochs = len(places), 20
-    ranks = loaders(query, 2, 30)
+    ranks = loaders(query, 2, 30, prefetch_share=False)
     step_of = np.empty((num_epochs, num_rows), int)
     rank_of = np.empty((num_epochs, num_rows), int)
     for epoch in range(num_epochs):
@@ -528,7 +531,7 @@ def test_ranks_shuffle_independently(grouped: Callable[[int], a2store.Archive], 
 
 def test_ranks_turn_the_same_boards_differently(archive: a2store.Archive) -> None:
     query = archive.sql("SELECT * FROM steps")
-    options: dict[str, Any] = {"symmetries": True, "shuffle": False}
+    options: dict[str, Any] = {"symmetries": True, "shuffle": False, "prefetch_share": False}
     served = [torch.cat([batch["tokens"] for batch in loader]) for loader in loaders(query, 2, **options)]
     plain = [
         torch.cat([batch["tokens"] for batch in loader])
@@ -549,6 +552,39 @@ def symmetry_of(plain: Array, served: Array) -> Array:
     equal = np.stack([(board.reshape(-1, 16) == served).all(1) for board in turned])
     assert equal.any(axis=0).all()
     return np.where(equal.sum(axis=0) == 1, equal.argmax(axis=0), -1)
+
+
+def share_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "a2store-share"]
+
+
+def test_the_next_share_is_made_ahead(archive: a2store.Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = archive.sql(SQL)
+    (loader, *_) = loaders(query, 2)
+    batches = iter(loader)
+    assert share_threads() == []
+    next(batches)
+    for thread in share_threads():
+        thread.join(HANGS)
+    # The epoch that was not asked for is dropped.
+    loader.set_epoch(7)
+    fresh = loaders(query, 2, epoch=7)[0]
+    assert rows_of(list(loader)) == rows_of(list(fresh))
+    without = loaders(query, 2, prefetch_share=False)[0]
+    for thread in share_threads():
+        thread.join(HANGS)
+    for _ in zip(range(3), without, strict=False):
+        assert share_threads() == []
+
+
+def test_an_abandoned_loader_ends_its_thread(archive: a2store.Archive) -> None:
+    (loader, *_) = loaders(archive.sql(SQL), 2)
+    next(iter(loader))
+    del loader
+    gc.collect()
+    for thread in share_threads():
+        thread.join(HANGS)
+        assert not thread.is_alive()
 
 
 def test_shares_that_do_not_fit_beside_each_other(archive: a2store.Archive) -> None:
