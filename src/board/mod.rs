@@ -43,8 +43,6 @@ mod tests;
 
 pub use direction::Move;
 pub use packed::Board;
-#[cfg(feature = "python")]
-pub(crate) use picture::animated_svg;
 pub(crate) use picture::board_svg;
 pub use symmetry::Symmetry;
 #[cfg(feature = "python")]
