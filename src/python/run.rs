@@ -8,7 +8,7 @@ use super::packages::needed;
 use super::position::{PyPosition, PyReplay, SIZE};
 use super::view::CallablePolicy;
 use crate::archive::Archive;
-use crate::board::{Palette, Rgb, WideBoard};
+use crate::board::{Palette, WideBoard};
 use crate::error::Error;
 use crate::explore::{LivePolicy, Replay, ReplayPage};
 use crate::format::{RunFormat, decode_run, encode_run, read_run as read_run_file};
@@ -352,9 +352,8 @@ impl PyRun {
         }
         needed(py, "pillow", "to_gif")?;
         let boards: Vec<_> = boards.into_iter().map(|board| PyBytes::new(py, &board.exps())).collect();
-        let hex = |Rgb(red, green, blue): Rgb| format!("#{red:02x}{green:02x}{blue:02x}");
-        let colors = (0..=16).map(|exp| (hex(Palette::Classic.background(exp)), hex(Palette::Classic.text(exp))));
-        let colors: Vec<_> = colors.collect();
+        let colors = |exp| (Palette::Classic.background(exp).hex(), Palette::Classic.text(exp).hex());
+        let colors: Vec<_> = (0..=16).map(colors).collect();
         let gif = py.import("a2store._pictures")?.call_method1("animated_gif", (boards, colors, SIZE, seconds))?;
         let gif: &[u8] = gif.cast::<PyBytes>()?.as_bytes();
         Ok(std::fs::write(&path, gif).map_err(|source| Error::io(&path, source))?)
