@@ -474,21 +474,6 @@ class Run:
         >>> run = a2store.read_run("runs/run-00000.a2run2")
         >>> run.replay(100).save("replay.html")
         """
-    def to_svg(self, path: _Path, steps: Iterable[int] | None = None, *, seconds: float = 0.2) -> None:
-        """Write the run as a picture in which the boards follow one another: an animated SVG.
-
-        - ``path``: the file. An existing file is replaced.
-        - ``steps``: the indices of the positions, as in ``position``, such as ``range(0, 100)``; at most
-          1,000; ``None`` = all.
-        - ``seconds``: the time that each board is shown.
-
-        Raises ``IndexError`` for an index without a position. Raises ``ValueError`` for no positions or more than
-        1,000, and for ``seconds`` that are not above 0. Raises ``OSError`` if the file cannot be written.
-
-        >>> run = a2store.read_run("runs/run-00000.a2run2")
-        >>> run.to_svg("game.svg", steps=range(0, 20))
-        """
-
     def to_gif(self, path: _Path, steps: Iterable[int] | None = None, *, seconds: float = 0.2) -> None:
         """Write the run as a picture in which the boards follow one another: an animated GIF. Needs ``pillow``.
 

@@ -24,7 +24,7 @@
 //! | `picture` | boards as SVG |
 //! | `tile_colors` | the colours of tiles |
 //! | `wide` | [`WideBoard`]: boards with tiles up to 65,536 |
-//! | `naive` | the rules without tables, for tests |
+//! | `tests/naive.rs` | the rules without tables, for tests |
 
 mod direction;
 mod packed;
@@ -37,18 +37,14 @@ mod tile_colors;
 mod wide;
 
 #[cfg(test)]
-mod naive;
-#[cfg(test)]
 mod tests;
 
 pub use direction::Move;
 pub use packed::Board;
-#[cfg(feature = "python")]
-pub(crate) use picture::animated_svg;
 pub(crate) use picture::board_svg;
 pub use symmetry::Symmetry;
 #[cfg(feature = "python")]
 pub(crate) use tables::build as build_tables;
-pub(crate) use tile_colors::{Palette, Rgb};
+pub(crate) use tile_colors::Palette;
 pub use wide::WideBoard;
 pub(crate) use wide::has_two_of_15;

@@ -1,6 +1,6 @@
 //! Pictures of boards.
 
-use super::tile_colors::{Palette, Rgb};
+use super::tile_colors::Palette;
 use super::wide::WideBoard;
 use std::fmt::Write;
 
@@ -10,40 +10,11 @@ const GAP: u32 = 8;
 
 /// Returns a board as SVG of this width and height in pixels. Screen readers read its tiles.
 pub(crate) fn board_svg(board: WideBoard, palette: Palette, size: u32) -> String {
-    let label = format!("board: {board}");
-    frame(&label, size, &cells(board, palette))
-}
-
-/// Returns an animated SVG that shows boards one after another in an endless loop, each for `seconds`.
-#[cfg(feature = "python")]
-pub(crate) fn animated_svg(boards: &[WideBoard], palette: Palette, size: u32, seconds: f64) -> String {
-    let (count, total) = (boards.len(), boards.len() as f64 * seconds);
-    let mut frames = String::new();
-    for (number, &board) in boards.iter().enumerate() {
-        let cells = cells(board, palette);
-        let (begin, end) = (number as f64 / count as f64, (number + 1) as f64 / count as f64);
-        let (values, times) = match (number == 0, number + 1 == count) {
-            (true, true) => ("inline".to_owned(), "0".to_owned()),
-            (true, false) => ("inline;none".to_owned(), format!("0;{end:.6}")),
-            (false, true) => ("none;inline".to_owned(), format!("0;{begin:.6}")),
-            (false, false) => ("none;inline;none".to_owned(), format!("0;{begin:.6};{end:.6}")),
-        };
-        let shown = if number == 0 { "inline" } else { "none" };
-        let _ = write!(
-            frames,
-            "<g display=\"{shown}\"><animate attributeName=\"display\" calcMode=\"discrete\" values=\"{values}\" \
-             keyTimes=\"{times}\" dur=\"{total}s\" repeatCount=\"indefinite\"/>{cells}</g>"
-        );
-    }
-    frame(&format!("{count} boards of a game"), size, &frames)
-}
-
-fn frame(label: &str, size: u32, content: &str) -> String {
-    let side = 4 * CELL + 5 * GAP;
+    let (side, cells) = (4 * CELL + 5 * GAP, cells(board, palette));
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{size}\" height=\"{size}\" viewBox=\"0 0 {side} {side}\" \
-         role=\"img\" aria-label=\"{label}\" font-family=\"sans-serif\" font-weight=\"bold\" text-anchor=\"middle\">\
-         <rect width=\"{side}\" height=\"{side}\" rx=\"12\" fill=\"#a59a8e\"/>{content}</svg>"
+         role=\"img\" aria-label=\"board: {board}\" font-family=\"sans-serif\" font-weight=\"bold\" text-anchor=\"middle\">\
+         <rect width=\"{side}\" height=\"{side}\" rx=\"12\" fill=\"#a59a8e\"/>{cells}</svg>"
     )
 }
 
@@ -51,18 +22,14 @@ fn cells(board: WideBoard, palette: Palette) -> String {
     let mut svg = String::new();
     for (cell, exp) in (0_u32..).zip(board.exps()) {
         let (x, y) = (GAP + cell % 4 * (CELL + GAP), GAP + cell / 4 * (CELL + GAP));
-        let fill = hex(palette.background(exp));
+        let fill = palette.background(exp).hex();
         let _ = write!(svg, "<rect x=\"{x}\" y=\"{y}\" width=\"{CELL}\" height=\"{CELL}\" rx=\"6\" fill=\"{fill}\"/>");
         if exp > 0 {
             let number = (1_u32 << exp).to_string();
             let font = [46, 46, 46, 40, 33, 28][number.len().min(5)];
-            let (x, y, color) = (x + CELL / 2, y + CELL / 2 + font * 36 / 100, hex(palette.text(exp)));
+            let (x, y, color) = (x + CELL / 2, y + CELL / 2 + font * 36 / 100, palette.text(exp).hex());
             let _ = write!(svg, "<text x=\"{x}\" y=\"{y}\" font-size=\"{font}\" fill=\"{color}\">{number}</text>");
         }
     }
     svg
-}
-
-fn hex(Rgb(red, green, blue): Rgb) -> String {
-    format!("#{red:02x}{green:02x}{blue:02x}")
 }

@@ -50,16 +50,7 @@ impl Symmetry {
     /// Returns the transformed board.
     #[must_use]
     pub const fn apply(self, board: Board) -> Board {
-        match self {
-            Symmetry::Identity => board,
-            Symmetry::Turn90 => flip_columns(board.transpose()),
-            Symmetry::Turn180 => flip_rows(flip_columns(board)),
-            Symmetry::Turn270 => flip_rows(board.transpose()),
-            Symmetry::FlipColumns => flip_columns(board),
-            Symmetry::FlipRows => flip_rows(board),
-            Symmetry::Transpose => board.transpose(),
-            Symmetry::AntiTranspose => flip_rows(flip_columns(board.transpose())),
-        }
+        Symmetry::apply_index(self as u8, board)
     }
 
     /// Applies the symmetry with this number. It has no branches, which is fast if the number changes all the time.

@@ -1,6 +1,8 @@
 use super::*;
 use proptest::prelude::*;
 
+mod naive;
+
 /// Boards with few or many empty cells, small or large tiles, and rows that merge.
 fn boards() -> impl Strategy<Value = Board> {
     prop_oneof![

@@ -46,6 +46,12 @@ impl Palette {
 }
 
 impl Rgb {
+    /// Returns the colour in CSS, such as `#ffffff`.
+    pub(crate) fn hex(self) -> String {
+        let Rgb(red, green, blue) = self;
+        format!("#{red:02x}{green:02x}{blue:02x}")
+    }
+
     /// Returns the relative luminance of WCAG 2, 0 to 1.
     fn luminance(self) -> f64 {
         let linear = |part: u8| {

@@ -2,7 +2,6 @@
 
 use super::exit::{UsageError, conclude};
 use super::logging::log_to_stderr;
-use super::query_args::{NamedQueryArgs, SqlArgs};
 use super::{
     annotate, bench, info, ingest, maintain, queries, replay, report, shell, show, simulate, sql, transfer, view,
 };
@@ -42,9 +41,9 @@ enum StoreCommand {
     /// List the columns of the tables `runs`, `steps` and `annotations`.
     Schema(info::SchemaArgs),
     /// Run a query over the tables `runs`, `steps` and `annotations`.
-    Sql(SqlArgs),
+    Sql(sql::SqlArgs),
     /// Run a named query.
-    Query(NamedQueryArgs),
+    Query(sql::NamedQueryArgs),
     /// List the named queries, or show one.
     Queries(queries::QueriesArgs),
     /// Write the runs of an archive to files in any format.

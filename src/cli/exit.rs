@@ -3,8 +3,7 @@
 use super::progress::interrupted_status;
 use super::terminal::print_error;
 use crate::error::{Error, ErrorKind};
-use crate::query::DID_YOU_MEAN;
-use clap::{Command, Parser};
+use clap::Parser;
 use std::ffi::OsString;
 use std::io;
 
@@ -14,8 +13,7 @@ pub(super) fn conclude<C: Parser>(
     args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     work: impl FnOnce(C) -> anyhow::Result<u8>,
 ) -> u8 {
-    let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
-    let cli = match C::try_parse_from(&args) {
+    let cli = match C::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();
@@ -26,39 +24,12 @@ pub(super) fn conclude<C: Parser>(
         Ok(status) => status,
         Err(error) if is_broken_pipe(&error) => 0,
         Err(error) => {
-            print_error(name, message(&error, &C::command(), &args));
+            print_error(name, format_args!("{error:#}"));
             match error.downcast_ref::<Error>().map(Error::kind) {
                 Some(ErrorKind::Cancelled) => interrupted_status(),
                 _ => exit_status(&error),
             }
         }
-    }
-}
-
-/// Returns the text of an error. A suggestion of a similar name comes first. An argument has the name of the command's
-/// option.
-fn message(error: &anyhow::Error, command: &Command, args: &[OsString]) -> String {
-    let mut text = format!("{error:#}");
-    if let Some(ErrorKind::Argument { name, .. }) = error.downcast_ref::<Error>().map(Error::kind)
-        && let Some(rest) = text.strip_prefix(name)
-        && let Some(option) = option(name, command, args)
-    {
-        text = format!("{option}{rest}");
-    }
-    match text.rsplit_once(DID_YOU_MEAN) {
-        Some((rest, hint)) if hint.ends_with('?') => format!("did you mean {hint} {rest}"),
-        _ => text,
-    }
-}
-
-/// Returns an argument of the chosen subcommand as the user writes it.
-fn option(name: &str, command: &Command, args: &[OsString]) -> Option<String> {
-    let chosen = args.iter().skip(1).find_map(|arg| command.find_subcommand(arg))?;
-    let argument = chosen.get_arguments().find(|argument| argument.get_id() == name)?;
-    match (argument.get_long(), argument.get_value_names()) {
-        (Some(long), _) => Some(format!("--{long}")),
-        (None, Some([value, ..])) => Some(value.to_string()),
-        (None, _) => None,
     }
 }
 

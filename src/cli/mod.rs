@@ -9,7 +9,7 @@
 //! | `a2store.rs` | the entry point of `a2store`, and its subcommands |
 //! | `simulate.rs`, `ingest.rs`, `info.rs`, `transfer.rs`, `annotate.rs`, `maintain.rs`, `bench.rs` | subcommands on runs and archives |
 //! | `view.rs`, `report.rs`, `replay.rs`, `show.rs` | the explorer, the report, a page with a game, one position as text |
-//! | `sql.rs`, `query_args.rs`, `queries.rs` | running queries; listing named queries |
+//! | `sql.rs`, `queries.rs` | running queries; listing named queries |
 //! | `rows.rs`, `table.rs` | query rows as a table, CSV, JSON, Parquet or Arrow; the table |
 //! | `shell.rs` | completions of shells |
 //! | `terminal.rs` | the width of the terminal, and colours |
@@ -34,7 +34,6 @@ mod open;
 mod print;
 mod progress;
 mod queries;
-mod query_args;
 mod replay;
 mod report;
 mod rows;

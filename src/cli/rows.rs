@@ -1,7 +1,7 @@
 //! Query rows as a table, CSV, JSON, Parquet or Arrow.
 
 use super::print::count;
-use super::query_args::OutputFormat;
+use super::sql::OutputFormat;
 use super::table::table;
 use super::terminal::Look;
 use crate::cancellation::CancellationToken;

@@ -3,7 +3,7 @@
 use super::data::{predictions, replay_json};
 use super::replay::Replay;
 use crate::archive::Archive;
-use crate::board::{Palette, Rgb};
+use crate::board::Palette;
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
 use crate::query::{QueryOptions, short};
@@ -80,8 +80,7 @@ fn round(bins: &mut Value) {
 /// Returns the colours of the tiles by exponent: background and text.
 pub(super) fn palettes() -> Value {
     let colors = |palette: Palette| -> Vec<[String; 2]> {
-        let hex = |Rgb(red, green, blue): Rgb| format!("#{red:02x}{green:02x}{blue:02x}");
-        (0..=16).map(|exp| [hex(palette.background(exp)), hex(palette.text(exp))]).collect()
+        (0..=16).map(|exp| [palette.background(exp).hex(), palette.text(exp).hex()]).collect()
     };
     json!({ "classic": colors(Palette::Classic), "safe": colors(Palette::Viridis) })
 }

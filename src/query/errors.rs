@@ -72,12 +72,9 @@ fn system_error(error: &DataFusionError) -> Option<io::Error> {
     None
 }
 
-/// The beginning of a question about a similar name, at the end of a message.
-pub(crate) const DID_YOU_MEAN: &str = "; did you mean ";
-
 /// Returns the end of a message about an unknown name: a question about the most similar of the known names, or nothing.
 pub(super) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    similar(name, known).map(|similar| format!("{DID_YOU_MEAN}{similar}?")).unwrap_or_default()
+    similar(name, known).map(|similar| format!("; did you mean {similar}?")).unwrap_or_default()
 }
 
 /// Returns the most similar of the known names, unless none is similar.

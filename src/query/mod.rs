@@ -80,8 +80,6 @@ pub use stream::QueryStream;
 pub use user_tables::UserTable;
 pub use write::{RowCompression, RowFormat, WriteRowsOptions};
 
-#[cfg(feature = "explore")]
-pub(crate) use errors::DID_YOU_MEAN;
 pub(crate) use errors::query_error;
 #[cfg(feature = "python")]
 pub(crate) use functions::build_tables;

@@ -168,7 +168,6 @@ CALLS: dict[str, Callable[..., object]] = {
     "Archive.view": lambda m, **a: m.archive.view(open_browser=False, **a).close(),
     "Run.position": lambda m, **a: m.archive.run(0).position(**a),
     "Run.replay": lambda m, **a: m.archive.run(0).replay(**a),
-    "Run.to_svg": lambda m, **a: m.archive.run(0).to_svg(m.folder / "o.svg", **a),
     "Board.__new__": lambda m, **a: a2store.Board(**{"board": 1, **a}),
     "Board.to_svg": lambda m, **a: a2store.Board(1).to_svg(**a),
     "Query.limit": lambda m, **a: m.query.limit(**a),

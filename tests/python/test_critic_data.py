@@ -19,9 +19,9 @@ import a2store
 import formats
 from a2store.critic import CriticData, embed, highest_tiles
 from a2store.critic._tables import run_ids, spread_rows
-from a2store.critic.bf16 import from_bf16
 from games import play
 from oracle import Game
+from test_critic_metrics import from_bf16
 
 pytestmark = pytest.mark.filterwarnings("ignore:thresholds")
 THRESHOLDS = (64, 128, 256)

@@ -20,9 +20,8 @@ import torch
 import a2store
 import formats
 from a2store.critic.__main__ import main
-from a2store.critic.bf16 import to_bf16
 from a2store.critic.embedding import embed
-from a2store.critic.encoder import Runner, encoder_sha, load_encoder
+from a2store.critic.encoder import Runner, encoder_sha, load_encoder, to_bf16
 from a2store.critic.transformer import BoardTransformer
 from games import play
 from oracle import Game

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import a2store.critic
-from a2store.critic.bf16 import from_bf16, to_bf16
+from a2store.critic.encoder import to_bf16
 from a2store.critic.metrics import auc, brier, calibration, ece, evaluate, log_loss
 
 
@@ -123,6 +123,11 @@ def test_evaluate() -> None:
     assert evaluate(base, labels, (2, 4, 8, 16))[0]["skill"] == pytest.approx(0)
     assert evaluate(base, labels, (2, 4, 8, 16))[0]["open_rows"] is None
     assert evaluate(base[:0], labels[:0], (2, 4, 8, 16))[0]["brier"] is None
+
+
+def from_bf16(bits: Any) -> Any:
+    """Return the exact values of bfloat16 bit patterns, which are the upper bits of a float32."""
+    return (bits.astype("u4") << 16).view("f4")
 
 
 def test_bf16_is_the_nearest_with_ties_to_even() -> None:

@@ -91,7 +91,7 @@ def test_colours_of_the_terminal(games: a2store.Archive) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ((99,), "RUN: expected the id of one of 3 runs, found 99"),
+        ((99,), "run_id: expected the id of one of 3 runs, found 99"),
         ((0, "--step", 99_999), "--step: expected a stored step of the run, 0 to "),
         ((0, "--step", -1), "unexpected argument '-1'"),
         (("x",), "invalid value 'x'"),
@@ -228,34 +228,6 @@ def test_a_board_is_text_and_a_picture() -> None:
         board.to_svg(colors="red")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="size: "):
         board.to_svg(0)
-
-
-def test_a_game_is_an_animated_picture(games: a2store.Archive, tmp_path: Path) -> None:
-    run = games.run(0)
-    run.to_svg(tmp_path / "game.svg", steps=[0, 5, len(run)], seconds=0.5)
-    root = ET.parse(tmp_path / "game.svg").getroot()
-    space = "{http://www.w3.org/2000/svg}"
-    frames = root.findall(f"{space}g")
-    assert [frame.attrib["display"] for frame in frames] == ["inline", "none", "none"]
-    for frame, at in zip(frames, (0, 5, len(run)), strict=True):
-        [animate] = frame.findall(f"{space}animate")
-        assert animate.attrib["dur"] == "1.5s"
-        tiles = [int(element.text or 0) for element in frame.iter(f"{space}text")]
-        assert tiles == [tile for tile in np.ravel(run.position(at).board.tiles).tolist() if tile]
-    run.to_svg(tmp_path / "game.svg", steps=range(100))
-    assert len(ET.parse(tmp_path / "game.svg").getroot().findall(f"{space}g")) == 100
-    for steps, error in [
-        ([], ValueError),
-        (range(1001), ValueError),
-        ([len(run) + 1], IndexError),
-        ([-(10**9)], IndexError),
-        (["a"], TypeError),
-    ]:
-        with pytest.raises(error):
-            run.to_svg(tmp_path / "x.svg", steps=steps)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="seconds: "):
-        run.to_svg(tmp_path / "x.svg", steps=[0], seconds=0)
-    assert not (tmp_path / "x.svg").exists()
 
 
 def test_positions_are_text_and_html(games: a2store.Archive) -> None:

@@ -748,17 +748,17 @@ def check_found(view: Explorer, digits: str, mask: int = 0) -> None:
     """Compare the page with the server's answer, which test_view_server.py compares with NumPy."""
     answer = view.server.client.ask("/api/position", {"board": digits, "mask": mask, "limit": 50})
     assert answer["num_found"] > 0
-    view.wait_for(".found strong", f"{count(answer['num_found'], 'place')} in {count(answer['num_runs'], 'run')}")
+    view.wait_for(".found strong", f"{count(answer['num_found'], 'place')} in {count(answer['num_found'], 'run')}")
     names = ("up", "down", "left", "right")
     shown = {name: cells for name, *cells in view.js(READ_MOVES)}
     for move in answer["moves"]:
         num, part, mean, best = shown.pop(names[move["move"]])[:4]
-        assert (num, part) == (f"{move['num_steps']:,}", f"{share(move['share'])} %")
+        assert (num, part) == (f"{move['num_steps']:,}", f"{share(move['num_steps'] / answer['num_found'])} %")
         assert best == f"{move['max_score']:,}"
         assert float(mean.replace(",", "")) == pytest.approx(move["mean_score"], rel=1e-3)
     assert {cells[0] for cells in shown.values()} <= {"0"}
     places = [
-        [f"Run {each['run_id']}, step {each['step']}", each["engine"], f"{each['max_score']:,}", names[each["move"]]]
+        [f"Run {each['run_id']}, step {each['step_index']}", each["engine"], f"{each['max_score']:,}", names[each["move"]]]
         for each in answer["places"]
     ]
     seen = view.js(READ_PLACES)

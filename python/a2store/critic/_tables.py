@@ -31,11 +31,6 @@ def embeddings_name(dtype: str) -> str:
     return f"embeddings.{dtype}.npy"
 
 
-def session_table(folder: Path) -> StepTable:
-    """Return the rows of a session, with the session's run ids."""
-    return StepTable.from_session(folder, progress=False)
-
-
 def session_tiles(folder: Path) -> dict[int, int]:
     """Return the highest tile of each run of a session."""
     path = (folder / "metadata.db").absolute()

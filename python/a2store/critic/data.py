@@ -16,7 +16,7 @@ import torch
 from .. import Archive, Query, StepTable
 from .._integers import integer
 from ..torch import StepLoader
-from ._tables import EMBEDDING, embeddings_meta, limited, run_ids, session_table, session_tiles, with_embeddings
+from ._tables import EMBEDDING, embeddings_meta, limited, run_ids, session_tiles, with_embeddings
 
 Source: TypeAlias = str | os.PathLike[str] | Archive | Query | StepTable
 
@@ -338,7 +338,7 @@ def _opened(source: str | os.PathLike[str]) -> Archive | Path:
 
 def _table(source: Path | Archive | Query | StepTable, tiles: Mapping[int, int] | None) -> tuple[StepTable, Any]:
     if isinstance(source, Path):
-        return session_table(source), session_tiles(source) if tiles is None else tiles
+        return StepTable.from_session(source, progress=False), session_tiles(source) if tiles is None else tiles
     if isinstance(source, Archive):
         query = source.sql("SELECT run_id, step_index, board, tile_65536_mask FROM steps")
         return query.materialize(progress=False), highest_tiles(source) if tiles is None else tiles

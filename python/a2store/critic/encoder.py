@@ -28,8 +28,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from .bf16 import to_bf16
-
 if TYPE_CHECKING:
     import torch
 
@@ -122,6 +120,18 @@ def pool(vectors: Any, pooling: Pooling | None) -> Any:
             raise ValueError(f"pooling: cls needs 17 vectors a board, found {shape}")
         return vectors[:, 0]
     return vectors[:, -16:].mean(1)
+
+
+def to_bf16(values: npt.NDArray[Any]) -> npt.NDArray[np.uint16]:
+    """Return the nearest bfloat16 of each number, ties to even, like PyTorch: uint16, same shape.
+
+    NumPy has no such type; bfloat16 is the upper 16 bits of a float32. NaNs stay NaNs.
+    """
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    # Adds half a unit of the last place, minus one if the last bit is even, so that a tie does not carry.
+    rounded = (bits + (np.uint32(0x7FFF) + ((bits >> 16) & 1))) >> 16
+    is_nan = (bits & 0x7FFFFFFF) > 0x7F800000
+    return np.where(is_nan, (bits >> 16) | 0x40, rounded).astype("<u2")
 
 
 class Runner:

@@ -47,7 +47,6 @@ pub(super) async fn position(State(explorer): State<Arc<Explorer>>, Body(request
         let places = ask("position_places", Some(limit))?;
         let next = ask("position_next", Some(MAX_NEXT))?;
         let num_found: u64 = moves.iter().filter_map(|row| row["num_steps"].as_u64()).sum();
-        let moves: Vec<Value> = moves.into_iter().map(|row| with_share(row, num_found)).collect();
         let canonical = board.canonical();
         Ok(Json(json!({
             "board": hex(board),
@@ -55,12 +54,10 @@ pub(super) async fn position(State(explorer): State<Arc<Explorer>>, Body(request
             "canonical": hex(canonical),
             "canonical_mask": canonical.tile_65536_mask(),
             "num_found": num_found,
-            // A run visits a position at most once, because the sum of the tiles grows with each move.
-            "num_runs": num_found,
             "after": Move::ALL.map(|direction| after(board, direction)),
             "moves": moves,
-            "next": next.into_iter().map(|row| renamed(row, &[("tile_65536_mask", "mask")])).collect::<Vec<_>>(),
-            "places": places.into_iter().map(|row| renamed(row, &[("step_index", "step")])).collect::<Vec<_>>(),
+            "next": next,
+            "places": places,
             "seconds": started.elapsed().as_secs_f64(),
         })))
     })
@@ -96,19 +93,4 @@ fn after(board: WideBoard, direction: Move) -> Value {
     }
     let after = board.slide(direction);
     json!({ "board": hex(after), "mask": after.tile_65536_mask(), "reward": board.reward(direction) })
-}
-
-fn with_share(mut row: Map<String, Value>, total: u64) -> Value {
-    let share = row["num_steps"].as_u64().map(|count| count as f64 / total as f64);
-    row.insert("share".into(), json!(share));
-    renamed(row, &[("num_engines", "engines")])
-}
-
-fn renamed(mut row: Map<String, Value>, names: &[(&str, &str)]) -> Value {
-    for (old, new) in names {
-        if let Some(value) = row.remove(*old) {
-            row.insert((*new).to_owned(), value);
-        }
-    }
-    Value::Object(row)
 }

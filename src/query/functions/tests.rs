@@ -3,7 +3,7 @@
 mod calls;
 mod masks;
 #[allow(clippy::duplicate_mod, reason = "the tests of the board include it for themselves")]
-#[path = "../../board/naive.rs"]
+#[path = "../../board/tests/naive.rs"]
 mod rules;
 
 use super::*;

@@ -133,16 +133,15 @@ export interface PolicyValues {
 export interface PositionMove {
   move: number;
   num_steps: number;
-  share: number;
   mean_score: number | null;
   max_score: number | null;
   mean_value: number | null;
-  engines: number;
+  num_engines: number;
 }
 
 export interface Place {
   run_id: number;
-  step: number;
+  step_index: number;
   engine: string | null;
   max_score: number;
   num_steps: number;
@@ -155,11 +154,10 @@ export interface Position extends Board {
   canonical: string;
   canonical_mask: number;
   num_found: number;
-  num_runs: number;
   seconds: number;
   after: ((Board & { reward: number }) | null)[];
   moves: PositionMove[];
-  next: (Board & { move: number; num_steps: number })[];
+  next: { board: string; tile_65536_mask: number; move: number; num_steps: number }[];
   places: Place[];
 }
 

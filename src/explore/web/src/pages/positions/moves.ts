@@ -60,12 +60,12 @@ function moveRow(position: Position, move: number, row: PositionMove | undefined
       after == null || after.reward === 0 ? null : el("span", { class: "reward" }, `+${formatNumber(after.reward)}`),
     ),
     el("td", { class: "number" }, formatNumber(row?.num_steps ?? 0)),
-    el("td", { class: "share" }, shareBar(row?.share ?? 0, move)),
+    el("td", { class: "share" }, shareBar((row?.num_steps ?? 0) / Math.max(position.num_found, 1), move)),
     number(row?.mean_score),
     number(row?.max_score),
     number(row?.mean_value),
     policy === null ? null : number(policy.values[move]),
-    el("td", { class: "number" }, formatNumber(row?.engines ?? 0)),
+    el("td", { class: "number" }, formatNumber(row?.num_engines ?? 0)),
   );
 }
 

@@ -52,10 +52,11 @@ export function nextPositions(position: Position, go: (board: Board) => void): H
 type Next = Position["next"][number] & { mean_score?: number | null };
 
 function nextItem(next: Next, go: (board: Board) => void): HTMLElement {
+  const { board, tile_65536_mask: mask } = next;
   const link = el(
     "a",
-    { href: positionRoute(next.board, next.mask) },
-    boardView(next.board, next.mask),
+    { href: positionRoute(board, mask) },
+    boardView(board, mask),
     el(
       "span",
       { class: "next-text" },
@@ -71,7 +72,7 @@ function nextItem(next: Next, go: (board: Board) => void): HTMLElement {
         ),
   );
   link.addEventListener("click", (event) => {
-    if (!event.ctrlKey && !event.metaKey && !event.shiftKey) go({ board: next.board, mask: next.mask });
+    if (!event.ctrlKey && !event.metaKey && !event.shiftKey) go({ board, mask });
   });
   return el("li", {}, link);
 }

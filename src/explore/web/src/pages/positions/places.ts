@@ -62,7 +62,11 @@ function placeRow(place: Place): HTMLElement {
   return el(
     "tr",
     {},
-    el("td", {}, el("a", { href: runRoute(place.run_id, place.step) }, `Run ${place.run_id}, step ${place.step}`)),
+    el(
+      "td",
+      {},
+      el("a", { href: runRoute(place.run_id, place.step_index) }, `Run ${place.run_id}, step ${place.step_index}`),
+    ),
     el("td", {}, place.engine ?? unknown()),
     el("td", { class: "number" }, formatNumber(place.max_score)),
     el("td", { class: "number" }, formatNumber(place.num_steps)),

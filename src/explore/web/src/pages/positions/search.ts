@@ -79,8 +79,9 @@ export class Search {
   }
 
   #show(position: Position, policy: Policy | null): void {
-    const { num_found, num_runs, seconds } = position;
-    const text = num_found === 0 ? "Not in the archive" : `${count(num_found, "place")} in ${count(num_runs, "run")}`;
+    const { num_found, seconds } = position;
+    // A run visits a position at most once, because the sum of the tiles grows with each move.
+    const text = num_found === 0 ? "Not in the archive" : `${count(num_found, "place")} in ${count(num_found, "run")}`;
     const hint = num_found === 0 ? " under any of the eight symmetries," : " up to the eight symmetries,";
     this.#content.replaceChildren(
       el(
