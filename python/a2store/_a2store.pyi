@@ -1663,7 +1663,6 @@ class Archive:
         replace: bool = False,
         partial: bool = False,
         progress: _Progress = None,
-        wait: _Duration | None = None,
     ) -> AnnotateReport:
         """Add a model's predictions for steps of the archive, in a new commit.
 
@@ -1682,7 +1681,7 @@ class Archive:
         - ``replace``: ``True`` = replaces the model's annotations. Otherwise, a model that has annotations can get
           more of them only for later runs.
         - ``partial``: ``True`` = allows annotated runs to have steps without annotations.
-        - ``progress``, ``wait``: as in ``ingest``.
+        - ``progress``: as in ``ingest``.
 
         Raises ``DecodeError`` for a folder, and ``ValueError`` or ``ColumnError`` for a table, that is damaged or
         contradicts the archive. Otherwise raises as ``ingest`` does. The archive is then unchanged.
@@ -1694,13 +1693,12 @@ class Archive:
         AnnotateReport(model='model-v1', num_runs=1, num_rows=3)
         """
 
-    def drop_annotations(self, model: str, *, wait: _Duration | None = None) -> ModelInfo:
+    def drop_annotations(self, model: str) -> ModelInfo:
         """Drop a model's annotations, in a new commit, and return what was dropped.
 
         Older versions keep them until ``expire``.
 
         - ``model``: the value of the column ``model``.
-        - ``wait``: as in ``ingest``.
 
         Raises ``ValueError`` for a model without annotations. Otherwise raises as ``ingest`` does.
 
@@ -1725,7 +1723,6 @@ class Archive:
         file_rows: int | None = None,
         workers: int | None = None,
         progress: _Progress = None,
-        wait: _Duration | None = None,
     ) -> CompactReport:
         """Rewrite small data files as full-size ones, in a new commit.
 
@@ -1734,7 +1731,7 @@ class Archive:
 
         - ``file_rows``: the number of rows of a full file, at least 1; ``None`` = 16,777,216. Files that are at least
           half full stay unchanged.
-        - ``workers``, ``progress``, ``wait``: as in ``ingest``.
+        - ``workers``, ``progress``: as in ``ingest``.
 
         Raises ``DamagedError`` for a file that cannot be read back. Otherwise raises as ``ingest`` does. The archive is
         then unchanged.
@@ -1752,7 +1749,6 @@ class Archive:
         older_than: _Duration | None = None,
         grace: _Duration | None = None,
         dry_run: bool = False,
-        wait: _Duration | None = None,
     ) -> ExpireReport:
         """Expire versions that were replaced long ago, and remove the data files that no kept version references.
 
@@ -1765,7 +1761,6 @@ class Archive:
           the leftover of an interrupted writer, or belong to another machine that has not committed yet. While files
           that a repair set aside (``_log/*.damaged``) exist, unreferenced files are always kept.
         - ``dry_run``: ``True`` = only report what would be removed.
-        - ``wait``: as in ``ingest``.
 
         Raises ``ValueError`` for a negative duration. Otherwise raises as ``ingest`` does.
 

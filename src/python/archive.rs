@@ -496,7 +496,7 @@ impl PyArchive {
     /// - ``replace``: ``True`` = replaces the model's annotations. Otherwise, a model that has annotations can get
     ///   more of them only for later runs.
     /// - ``partial``: ``True`` = allows annotated runs to have steps without annotations.
-    /// - ``progress``, ``wait``: as in ``ingest``.
+    /// - ``progress``: as in ``ingest``.
     ///
     /// Raises ``DecodeError`` for a folder, and ``ValueError`` or ``ColumnError`` for a table, that is damaged or
     /// contradicts the archive. Otherwise raises as ``ingest`` does. The archive is then unchanged.
@@ -507,7 +507,7 @@ impl PyArchive {
     /// >>> archive.annotate("model-v1", pa.table(columns), partial=True)
     /// AnnotateReport(model='model-v1', num_runs=1, num_rows=3)
     #[pyo3(signature = (
-        model, annotations, *, source=None, replace=false, partial=false, progress=None, wait=None
+        model, annotations, *, source=None, replace=false, partial=false, progress=None
     ))]
     #[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn annotate<'py>(
@@ -519,10 +519,8 @@ impl PyArchive {
         replace: bool,
         partial: bool,
         progress: Option<ProgressOption>,
-        wait: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let wait = duration("wait", wait, AnnotateOptions::default().wait)?;
-        let options = AnnotateOptions { source, replace, partial, wait };
+        let options = AnnotateOptions { source, replace, partial };
         let report = if is_path(annotations)? {
             let folder: PathBuf = annotations.extract()?;
             self.change(py, progress, |archive, progress, cancel| {
@@ -543,7 +541,6 @@ impl PyArchive {
     /// Older versions keep them until ``expire``.
     ///
     /// - ``model``: the value of the column ``model``.
-    /// - ``wait``: as in ``ingest``.
     ///
     /// Raises ``ValueError`` for a model without annotations. Otherwise raises as ``ingest`` does.
     ///
@@ -551,16 +548,9 @@ impl PyArchive {
     /// >>> report = archive.annotate("model-v1", predictions, partial=True)
     /// >>> archive.drop_annotations("model-v1")
     /// ModelInfo(model='model-v1', num_rows=3, first_run_id=0, last_run_id=0)
-    #[pyo3(signature = (model, *, wait=None))]
-    fn drop_annotations<'py>(
-        &self,
-        py: Python<'py>,
-        model: &str,
-        wait: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let wait = duration("wait", wait, AnnotateOptions::default().wait)?;
+    fn drop_annotations<'py>(&self, py: Python<'py>, model: &str) -> PyResult<Bound<'py, PyAny>> {
         let drop = |archive: &mut Archive, _: &dyn Progress, cancel: &CancellationToken| {
-            archive.drop_annotations(model, wait, cancel)
+            archive.drop_annotations(model, cancel)
         };
         self.change(py, Some(false), drop)?.into_instance(py)
     }
@@ -582,7 +572,7 @@ impl PyArchive {
     ///
     /// - ``file_rows``: the number of rows of a full file, at least 1; ``None`` = 16,777,216. Files that are at least
     ///   half full stay unchanged.
-    /// - ``workers``, ``progress``, ``wait``: as in ``ingest``.
+    /// - ``workers``, ``progress``: as in ``ingest``.
     ///
     /// Raises ``DamagedError`` for a file that cannot be read back. Otherwise raises as ``ingest`` does. The archive is
     /// then unchanged.
@@ -592,19 +582,16 @@ impl PyArchive {
     /// 2
     /// >>> archive.compact()
     /// CompactReport(files_before=4, files_after=2, num_rows=33059)
-    #[pyo3(signature = (*, file_rows=None, workers=None, progress=None, wait=None))]
+    #[pyo3(signature = (*, file_rows=None, workers=None, progress=None))]
     fn compact<'py>(
         &self,
         py: Python<'py>,
         file_rows: Option<Positive>,
         workers: Option<Workers>,
         progress: Option<ProgressOption>,
-        wait: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let default = CompactOptions::default();
-        let file_rows = file_rows.map_or(default.file_rows, Bounded::get);
-        let (workers, wait) = (workers.map(Bounded::get), duration("wait", wait, default.wait)?);
-        let options = CompactOptions { file_rows, workers, wait };
+        let file_rows = file_rows.map_or(CompactOptions::default().file_rows, Bounded::get);
+        let options = CompactOptions { file_rows, workers: workers.map(Bounded::get) };
         let compact = |archive: &mut Archive, progress: &dyn Progress, cancel: &CancellationToken| {
             archive.compact(&options, progress, cancel)
         };
@@ -622,26 +609,24 @@ impl PyArchive {
     ///   the leftover of an interrupted writer, or belong to another machine that has not committed yet. While files
     ///   that a repair set aside (``_log/*.damaged``) exist, unreferenced files are always kept.
     /// - ``dry_run``: ``True`` = only report what would be removed.
-    /// - ``wait``: as in ``ingest``.
     ///
     /// Raises ``ValueError`` for a negative duration. Otherwise raises as ``ingest`` does.
     ///
     /// >>> from datetime import timedelta
     /// >>> archive.expire(older_than=timedelta(days=7), dry_run=True)
     /// ExpireReport(first_version=1, num_versions=0, num_files=0)
-    #[pyo3(signature = (*, older_than=None, grace=None, dry_run=false, wait=None))]
+    #[pyo3(signature = (*, older_than=None, grace=None, dry_run=false))]
     fn expire<'py>(
         &self,
         py: Python<'py>,
         older_than: Option<&Bound<'_, PyAny>>,
         grace: Option<&Bound<'_, PyAny>>,
         dry_run: bool,
-        wait: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let default = ExpireOptions::default();
         let older_than = duration("older_than", older_than, default.older_than)?;
         let grace = duration("grace", grace, default.grace)?;
-        let options = ExpireOptions { older_than, grace, dry_run, wait: duration("wait", wait, default.wait)? };
+        let options = ExpireOptions { older_than, grace, dry_run };
         self.change(py, Some(false), |archive, _, cancel| archive.expire(&options, cancel))?.into_instance(py)
     }
 
