@@ -210,7 +210,7 @@ impl Archive {
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if a path does not exist or the file system fails. [`ErrorKind::Conflict`] if another
-    /// process keeps writing. [`ErrorKind::Cancelled`]. With [`OnError::Raise`](super::OnError::Raise), also
+    /// process keeps writing. [`ErrorKind::Cancelled`]. With [`IngestOptions::strict`], also
     /// the error of the first bad file. After each of these errors the archive is unchanged.
     ///
     /// [`ErrorKind::Unconfirmed`] if the commit was written but not confirmed: repeat the call.

@@ -6,14 +6,14 @@ use super::interrupt::{abandonable, cancellable, interruptible};
 use super::progress::ProgressOption;
 use super::query_call::{PyQuery, QueryCall};
 use super::report::{PyReport, report};
-use super::results::{IntoInstance, instances, skips_errors};
+use super::results::{IntoInstance, instances, is_first, skips_errors};
 use super::run::PyRun;
 use super::sql::{LimitArguments, batches_of, named_params};
 use super::values::{Location, is_path, params as bound_params, paths_from};
 use super::view::{PyView, view};
 use crate::archive::{
-    AnnotateOptions, AnnotationInput, Archive, CompactOptions, ExpireOptions, IngestOptions, OnError, Phases,
-    StorageOptions, TableName,
+    AnnotateOptions, AnnotationInput, Archive, CompactOptions, ExpireOptions, IngestOptions, Phases, StorageOptions,
+    TableName,
 };
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
@@ -462,17 +462,9 @@ impl PyArchive {
         on_error: &str,
         wait: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let on_error = match on_error {
-            "report" => OnError::Report,
-            "raise" => OnError::Raise,
-            other => {
-                return Err(PyValueError::new_err(format!(
-                    "on_error: expected \"report\" or \"raise\", found {other:?}"
-                )));
-            }
-        };
+        let strict = is_first("on_error", on_error, ["raise", "report"])?;
         let wait = duration("wait", wait, IngestOptions::default().wait)?;
-        let options = IngestOptions { workers: workers.map(Bounded::get), wait, on_error };
+        let options = IngestOptions { workers: workers.map(Bounded::get), wait, strict };
         let paths = paths_from(paths)?;
         let report =
             self.change(py, progress, |archive, progress, cancel| archive.ingest(&paths, &options, progress, cancel))?;
