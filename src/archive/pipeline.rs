@@ -68,7 +68,8 @@ impl Pipeline<'_> {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<Ingested> {
-        let mut sources = self.input.sources()?.strict(self.strict);
+        let mut sources = self.input.sources()?;
+        sources.is_strict = self.strict;
         let output = TransactionFiles { storage: self.storage, txn: &self.commit.txn, file_rows: FILE_STEPS };
         let (ingested, files) = self.input.report("ingest", progress, cancel, || {
             output.write(cancel, |sender| {

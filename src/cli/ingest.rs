@@ -7,7 +7,7 @@ use super::terminal::{print_error, print_warning};
 use super::values::duration;
 use crate::error::Error;
 use crate::format::is_archive;
-use crate::{Archive, IngestOptions, IngestReport, Phases, StorageOptions};
+use crate::{Archive, IngestOptions, Phases, StorageOptions};
 use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::json;
@@ -64,11 +64,6 @@ pub(super) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
     let options = IngestOptions { workers: args.workers, wait: args.wait, strict: args.strict };
     let start = Instant::now();
     let report = archive.ingest(inputs, &options, &*progress(quiet), interrupt.token())?;
-    report_ingest(&report, &archive, start, args)
-}
-
-/// Prints the report of an ingest and returns the exit status.
-fn report_ingest(report: &IngestReport, archive: &Archive, start: Instant, args: &IngestArgs) -> Result<u8> {
     let secs = start.elapsed().as_secs_f64();
     for rejected in &report.errors {
         print_error("a2store", &rejected.error);
@@ -82,7 +77,7 @@ fn report_ingest(report: &IngestReport, archive: &Archive, start: Instant, args:
     }
     let status = u8::from(report.rejected > 0);
     if args.json {
-        print_json(report, [("version", json!(archive.version())), ("secs", json!(secs))])?;
+        print_json(&report, [("version", json!(archive.version())), ("secs", json!(secs))])?;
         return Ok(status);
     }
     let mut out = std::io::stdout().lock();
