@@ -1557,9 +1557,10 @@ class Archive:
           4096}``. The phases of an archive never change.
         - ``storage_options``: as in ``a2store.open``.
 
-        Raises ``ArchiveExistsError`` if there already is an archive; ``a2store.open(path, create=True)`` opens it instead.
-        Raises ``ValueError`` unless both phases are tiles (2, 4, ..., 32768) and mid is below late, for a folder with other
-        files, and for an unknown name in ``storage_options``. Also raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
+        Raises ``ArchiveExistsError`` if there already is an archive; ``a2store.open(path, create=True)`` opens it
+        instead. Raises ``ValueError`` unless both phases are tiles (2, 4, ..., 32768) and mid is below late, for a
+        folder with other files, and for an unknown name in ``storage_options``. Also raises ``OSError``, and
+        ``KeyboardInterrupt`` on Ctrl-C.
 
         >>> archive = a2store.Archive.create("new.a2", phases={"mid": 2048, "late": 8192})
         >>> archive
@@ -1631,8 +1632,8 @@ class Archive:
         run, such as one game in two formats, is added. Splits keep both runs on one side. Run ids follow the order of
         the paths and, in folders, of the names. If nothing is new, nothing is committed. In either case the archive
         moves to the newest version. An interrupted ingest can be repeated and ends in the same archive. Memory does not
-        depend on the size of the input. It takes about 100 MB, about 50 MB per worker, and up to 68 bytes per run in the
-        archive.
+        depend on the size of the input. It takes about 100 MB, about 50 MB per worker, and up to 68 bytes per run in
+        the archive.
 
         - ``paths``: a file or folder, or several.
         - ``workers``: threads to decode and encode with, 1 to 1,024; ``None`` = one per core.
@@ -1726,8 +1727,8 @@ class Archive:
     ) -> CompactReport:
         """Rewrite small data files as full-size ones, in a new commit.
 
-        Rows, their order and their ids stay the same. The old files are compared with their checksums. Readers and writers
-        may work at the same time. No file is removed: older versions keep their files until ``expire``.
+        Rows, their order and their ids stay the same. The old files are compared with their checksums. Readers and
+        writers may work at the same time. No file is removed: older versions keep their files until ``expire``.
 
         - ``file_rows``: the number of rows of a full file, at least 1; ``None`` = 16,777,216. Files that are at least
           half full stay unchanged.
