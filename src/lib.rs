@@ -123,8 +123,8 @@ mod python;
 
 pub use archive::{
     AnnotateOptions, AnnotateReport, AnnotationInput, Archive, CommitInfo, CompactOptions, CompactReport,
-    ExpireOptions, ExpireReport, IngestOptions, IngestReport, ModelInfo, OnError, Operation, Phase, Phases, Problem,
-    Rejected, Repair, RepairReport, StorageOptions, TableName, VerifyReport,
+    ExpireOptions, ExpireReport, IngestOptions, IngestReport, ModelInfo, Operation, Phase, Phases, Problem, Rejected,
+    Repair, RepairReport, StorageOptions, TableName, VerifyReport,
 };
 pub use board::{Board, Move, Symmetry, WideBoard};
 pub use cancellation::CancellationToken;

@@ -1466,9 +1466,10 @@ class Archive:
           4096}``. The phases of an archive never change.
         - ``storage_options``: as in ``a2store.open``.
 
-        Raises ``ArchiveExistsError`` if there already is an archive; ``a2store.open(path, create=True)`` opens it instead.
-        Raises ``ValueError`` unless both phases are tiles (2, 4, ..., 32768) and mid is below late, for a folder with other
-        files, and for an unknown name in ``storage_options``. Also raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
+        Raises ``ArchiveExistsError`` if there already is an archive; ``a2store.open(path, create=True)`` opens it
+        instead. Raises ``ValueError`` unless both phases are tiles (2, 4, ..., 32768) and mid is below late, for a
+        folder with other files, and for an unknown name in ``storage_options``. Also raises ``OSError``, and
+        ``KeyboardInterrupt`` on Ctrl-C.
 
         >>> archive = a2store.Archive.create("new.a2", phases={"mid": 2048, "late": 8192})
         >>> archive
@@ -1540,8 +1541,8 @@ class Archive:
         run, such as one game in two formats, is added. Splits keep both runs on one side. Run ids follow the order of
         the paths and, in folders, of the names. If nothing is new, nothing is committed. In either case the archive
         moves to the newest version. An interrupted ingest can be repeated and ends in the same archive. Memory does not
-        depend on the size of the input. It takes about 100 MB, about 50 MB per worker, and up to 68 bytes per run in the
-        archive.
+        depend on the size of the input. It takes about 100 MB, about 50 MB per worker, and up to 68 bytes per run in
+        the archive.
 
         - ``paths``: a file or folder, or several.
         - ``workers``: threads to decode and encode with, 1 to 1,024; ``None`` = one per core.
@@ -1572,7 +1573,6 @@ class Archive:
         replace: bool = False,
         partial: bool = False,
         progress: _Progress = None,
-        wait: _Duration | None = None,
     ) -> AnnotateReport:
         """Add a model's predictions for steps of the archive, in a new commit.
 
@@ -1591,7 +1591,7 @@ class Archive:
         - ``replace``: ``True`` = replaces the model's annotations. Otherwise, a model that has annotations can get
           more of them only for later runs.
         - ``partial``: ``True`` = allows annotated runs to have steps without annotations.
-        - ``progress``, ``wait``: as in ``ingest``.
+        - ``progress``: as in ``ingest``.
 
         Raises ``DecodeError`` for a folder, and ``ValueError`` or ``ColumnError`` for a table, that is damaged or
         contradicts the archive. Otherwise raises as ``ingest`` does. The archive is then unchanged.
@@ -1603,13 +1603,12 @@ class Archive:
         AnnotateReport(model='model-v1', num_runs=1, num_rows=3)
         """
 
-    def drop_annotations(self, model: str, *, wait: _Duration | None = None) -> ModelInfo:
+    def drop_annotations(self, model: str) -> ModelInfo:
         """Drop a model's annotations, in a new commit, and return what was dropped.
 
         Older versions keep them until ``expire``.
 
         - ``model``: the value of the column ``model``.
-        - ``wait``: as in ``ingest``.
 
         Raises ``ValueError`` for a model without annotations. Otherwise raises as ``ingest`` does.
 
@@ -1634,16 +1633,15 @@ class Archive:
         file_rows: int | None = None,
         workers: int | None = None,
         progress: _Progress = None,
-        wait: _Duration | None = None,
     ) -> CompactReport:
         """Rewrite small data files as full-size ones, in a new commit.
 
-        Rows, their order and their ids stay the same. The old files are compared with their checksums. Readers and writers
-        may work at the same time. No file is removed: older versions keep their files until ``expire``.
+        Rows, their order and their ids stay the same. The old files are compared with their checksums. Readers and
+        writers may work at the same time. No file is removed: older versions keep their files until ``expire``.
 
         - ``file_rows``: the number of rows of a full file, at least 1; ``None`` = 16,777,216. Files that are at least
           half full stay unchanged.
-        - ``workers``, ``progress``, ``wait``: as in ``ingest``.
+        - ``workers``, ``progress``: as in ``ingest``.
 
         Raises ``DamagedError`` for a file that cannot be read back. Otherwise raises as ``ingest`` does. The archive is
         then unchanged.
@@ -1661,7 +1659,6 @@ class Archive:
         older_than: _Duration | None = None,
         grace: _Duration | None = None,
         dry_run: bool = False,
-        wait: _Duration | None = None,
     ) -> ExpireReport:
         """Expire versions that were replaced long ago, and remove the data files that no kept version references.
 
@@ -1674,7 +1671,6 @@ class Archive:
           the leftover of an interrupted writer, or belong to another machine that has not committed yet. While files
           that a repair set aside (``_log/*.damaged``) exist, unreferenced files are always kept.
         - ``dry_run``: ``True`` = only report what would be removed.
-        - ``wait``: as in ``ingest``.
 
         Raises ``ValueError`` for a negative duration. Otherwise raises as ``ingest`` does.
 

@@ -25,12 +25,11 @@ use std::collections::HashMap;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Options of [`Archive::annotate`](super::Archive::annotate).
 ///
 /// Set fields with the `with_*` methods: `AnnotateOptions::default().with_replace(true)`.
-#[derive(Clone, Debug, Setters)]
+#[derive(Clone, Debug, Default, Setters)]
 #[setters(prefix = "with_", strip_option)]
 #[non_exhaustive]
 pub struct AnnotateOptions {
@@ -40,15 +39,6 @@ pub struct AnnotateOptions {
     pub replace: bool,
     /// Whether runs may have steps without annotations.
     pub partial: bool,
-    /// The longest time to wait while another process on this machine writes to the archive. After that, the call
-    /// fails with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
-    pub wait: Duration,
-}
-
-impl Default for AnnotateOptions {
-    fn default() -> Self {
-        AnnotateOptions { source: None, replace: false, partial: false, wait: DEFAULT_WAIT }
-    }
 }
 
 /// The annotations to add.
@@ -115,7 +105,7 @@ pub(super) fn annotate(
     if source.runs().is_empty() {
         return Err(source.refuse("rows", "at least one annotated step", "none".into()));
     }
-    let outcome = transact(storage, options.wait, cancel, |_, snapshot| {
+    let outcome = transact(storage, DEFAULT_WAIT, cancel, |_, snapshot| {
         let runs = archive_runs(storage, snapshot, &source, options)?;
         let mut commit = snapshot.next(Operation::Annotate);
         let own = |snapshot: &Snapshot| models(snapshot).into_iter().find(|known| known.model == model);
@@ -151,13 +141,8 @@ pub(super) fn annotate(
     Ok((outcome.value, outcome.snapshot))
 }
 
-pub(super) fn drop_model(
-    storage: &Storage,
-    model: &str,
-    wait: Duration,
-    cancel: &CancellationToken,
-) -> Result<(ModelInfo, Snapshot)> {
-    let outcome = transact(storage, wait, cancel, |_, snapshot| {
+pub(super) fn drop_model(storage: &Storage, model: &str, cancel: &CancellationToken) -> Result<(ModelInfo, Snapshot)> {
+    let outcome = transact(storage, DEFAULT_WAIT, cancel, |_, snapshot| {
         let known = models(snapshot);
         let Some(dropped) = known.iter().find(|known| known.model == model) else {
             let names: Vec<&str> = known.iter().map(|known| &*known.model).collect();

@@ -28,7 +28,6 @@ use object_store::ObjectStore;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 use tracing::info;
 
 /// A growing collection of runs, seen at one version.
@@ -211,7 +210,7 @@ impl Archive {
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if a path does not exist or the file system fails. [`ErrorKind::Conflict`] if another
-    /// process keeps writing. [`ErrorKind::Cancelled`]. With [`OnError::Raise`](super::OnError::Raise), also
+    /// process keeps writing. [`ErrorKind::Cancelled`]. With [`IngestOptions::strict`], also
     /// the error of the first bad file. After each of these errors the archive is unchanged.
     ///
     /// [`ErrorKind::Unconfirmed`] if the commit was written but not confirmed: repeat the call.
@@ -313,14 +312,13 @@ impl Archive {
         Ok(report)
     }
 
-    /// Drops a model's annotations, and commits this as one version. Earlier versions still have them. Waits up to
-    /// `wait` while another process on this machine writes to the archive.
+    /// Drops a model's annotations, and commits this as one version. Earlier versions still have them.
     ///
     /// # Errors
     /// [`ErrorKind::Argument`] if the archive has no annotations of the model. [`ErrorKind::Conflict`],
     /// [`ErrorKind::Cancelled`], [`ErrorKind::Io`], [`ErrorKind::Unconfirmed`].
-    pub fn drop_annotations(&mut self, model: &str, wait: Duration, cancel: &CancellationToken) -> Result<ModelInfo> {
-        let (dropped, snapshot) = annotate::drop_model(&self.storage, model, wait, cancel)?;
+    pub fn drop_annotations(&mut self, model: &str, cancel: &CancellationToken) -> Result<ModelInfo> {
+        let (dropped, snapshot) = annotate::drop_model(&self.storage, model, cancel)?;
         self.snapshot = snapshot.into();
         Ok(dropped)
     }

@@ -21,7 +21,6 @@ use crate::workers::pool;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use derive_setters::Setters;
-use std::time::Duration;
 
 /// Options of [`Archive::compact`](super::Archive::compact).
 ///
@@ -34,14 +33,11 @@ pub struct CompactOptions {
     pub file_rows: u64,
     /// The number of threads; `None` = one per core.
     pub workers: Option<usize>,
-    /// The longest time to wait while another process on this machine writes to the archive. After that, the call
-    /// fails with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
-    pub wait: Duration,
 }
 
 impl Default for CompactOptions {
     fn default() -> Self {
-        CompactOptions { file_rows: FILE_STEPS, workers: None, wait: DEFAULT_WAIT }
+        CompactOptions { file_rows: FILE_STEPS, workers: None }
     }
 }
 
@@ -72,7 +68,7 @@ pub(super) fn compact(
         return Err(Error::argument("file_rows", "at least 1", 0));
     }
     let threads = pool("compact", options.workers)?;
-    let outcome = transact(storage, options.wait, cancel, |_, snapshot| {
+    let outcome = transact(storage, DEFAULT_WAIT, cancel, |_, snapshot| {
         let plan_one = |table| plan(snapshot, table, options.file_rows);
         let groups: Vec<Vec<&DataFile>> = TableName::ALL.into_iter().flat_map(plan_one).collect();
         let (files_before, bytes_before) = sizes(&snapshot.files);

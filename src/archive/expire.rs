@@ -40,16 +40,13 @@ pub struct ExpireOptions {
     pub grace: Duration,
     /// Only reports what would be removed.
     pub dry_run: bool,
-    /// The longest time to wait while another process on this machine writes to the archive. After that, the call
-    /// fails with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
-    pub wait: Duration,
 }
 
 impl Default for ExpireOptions {
     /// Returns thirty days for `older_than`, and one day for `grace`.
     fn default() -> Self {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-        ExpireOptions { older_than: 30 * DAY, grace: DAY, dry_run: false, wait: DEFAULT_WAIT }
+        ExpireOptions { older_than: 30 * DAY, grace: DAY, dry_run: false }
     }
 }
 
@@ -90,7 +87,7 @@ pub(super) fn expire(
         sweep.find(&snapshot, &mut report, cancel)?;
         return Ok((report, snapshot));
     }
-    let outcome = transact(storage, options.wait, cancel, |_, snapshot| {
+    let outcome = transact(storage, DEFAULT_WAIT, cancel, |_, snapshot| {
         let report = report_of(snapshot);
         if report.num_versions == 0 {
             return Ok((None, report));

@@ -39,7 +39,7 @@ pub(super) fn ingest(
         let known = KnownRuns::of(storage, log, snapshot, input, kept)?;
         let mut commit = snapshot.next(Operation::Ingest);
         let pipeline =
-            Pipeline { storage, commit: &commit, base: DigestsBase::of(snapshot), on_error: options.on_error, input };
+            Pipeline { storage, commit: &commit, base: DigestsBase::of(snapshot), strict: options.strict, input };
         let ingested = pipeline.run(&threads, known, progress, cancel)?;
         if ingested.files.is_empty() {
             return Ok((None, ingested));

@@ -19,24 +19,15 @@ pub struct IngestOptions {
     /// The longest time to wait while another process on this machine writes to the archive. After that, the call
     /// fails with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
     pub wait: Duration,
-    /// The reaction to a file that does not decode.
-    pub on_error: OnError,
+    /// Whether a file that does not decode is an error, so that nothing is added. A file of unknown content in a folder
+    /// is then an error too. Otherwise the report lists such files.
+    pub strict: bool,
 }
 
 impl Default for IngestOptions {
     fn default() -> Self {
-        IngestOptions { workers: None, wait: DEFAULT_WAIT, on_error: OnError::default() }
+        IngestOptions { workers: None, wait: DEFAULT_WAIT, strict: false }
     }
-}
-
-/// The reaction to a file that does not decode.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnError {
-    /// Lists the file in the report and continues.
-    #[default]
-    Report,
-    /// Stops and adds nothing. A file of unknown content in a folder is an error too.
-    Raise,
 }
 
 /// The result of an ingest.

@@ -101,7 +101,7 @@ pub use archive::Archive;
 pub use commit::{CommitInfo, Operation};
 pub use compact::{CompactOptions, CompactReport};
 pub use expire::{ExpireOptions, ExpireReport};
-pub use ingest_report::{IngestOptions, IngestReport, OnError, Rejected};
+pub use ingest_report::{IngestOptions, IngestReport, Rejected};
 pub use phases::{Phase, Phases};
 pub use problem::Problem;
 pub use repair::RepairReport;

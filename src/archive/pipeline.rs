@@ -15,7 +15,7 @@ use super::commit::Commit;
 use super::data_file::DataFile;
 use super::decode::{DecodedRun, decode_source};
 use super::digests::DigestsBase;
-use super::ingest_report::{IngestReport, OnError, Rejected};
+use super::ingest_report::{IngestReport, Rejected};
 use super::known_runs::{KnownRuns, Novelty};
 use super::parallel_decode::decode_next;
 use super::parquet_writer::{EncodedRowGroup, FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
@@ -44,7 +44,7 @@ pub(super) struct Pipeline<'a> {
     pub(super) storage: &'a Storage,
     pub(super) commit: &'a Commit,
     pub(super) base: DigestsBase,
-    pub(super) on_error: OnError,
+    pub(super) strict: bool,
     pub(super) input: RunInput<'a>,
 }
 
@@ -68,7 +68,8 @@ impl Pipeline<'_> {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<Ingested> {
-        let mut sources = self.input.sources()?.strict(self.on_error == OnError::Raise);
+        let mut sources = self.input.sources()?;
+        sources.is_strict = self.strict;
         let output = TransactionFiles { storage: self.storage, txn: &self.commit.txn, file_rows: FILE_STEPS };
         let (ingested, files) = self.input.report("ingest", progress, cancel, || {
             output.write(cancel, |sender| {
@@ -186,7 +187,7 @@ impl<'a> IngestJob<'a> {
                     }
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::Cancelled) => return Err(error),
-                Err(error) if self.pipeline.on_error == OnError::Raise => return Err(error),
+                Err(error) if self.pipeline.strict => return Err(error),
                 Err(error) => {
                     report.rejected += 1;
                     report.errors.push(Rejected::new(source.path.clone(), error));

@@ -89,6 +89,10 @@ impl<'a> TypedColumns<'a> {
         self.column(name)?.as_primitive_opt::<T>().ok_or_else(|| mistyped(name))
     }
 
+    fn text(&self, name: &str) -> Result<&'a StringArray> {
+        self.column(name)?.as_string_opt().ok_or_else(|| mistyped(name))
+    }
+
     fn bools(&self, name: &str) -> Result<&'a BooleanArray> {
         self.column(name)?.as_boolean_opt().ok_or_else(|| mistyped(name))
     }
@@ -101,7 +105,7 @@ pub(super) fn models(batch: &RecordBatch) -> Result<Words<'_>> {
 
 /// Returns the column `source` of `runs`.
 pub(super) fn sources(batch: &RecordBatch) -> Result<&StringArray> {
-    TypedColumns(batch).column("source")?.as_string_opt().ok_or_else(|| mistyped("source"))
+    TypedColumns(batch).text("source")
 }
 
 fn mistyped(name: &str) -> Error {
@@ -111,13 +115,13 @@ fn mistyped(name: &str) -> Error {
 impl<'a> StepRows<'a> {
     pub(super) fn new(batch: &'a RecordBatch) -> Result<StepRows<'a>> {
         let columns = TypedColumns(batch);
-        let ev = |name: &str| columns.column(name)?.as_primitive_opt::<Float32Type>().ok_or_else(|| mistyped(name));
+        let ev = |name: &str| columns.nullable::<Float32Type>(name);
         Ok(StepRows {
             run_id: columns.numbers::<UInt32Type>("run_id")?,
             step_index: columns.numbers::<UInt32Type>("step_index")?,
             board: columns.numbers::<UInt64Type>("board")?,
             tile_65536_mask: columns.numbers::<UInt16Type>("tile_65536_mask")?,
-            moves: columns.column("move")?.as_primitive_opt::<UInt8Type>().ok_or_else(|| mistyped("move"))?,
+            moves: columns.nullable::<UInt8Type>("move")?,
             legal: columns.numbers::<UInt8Type>("ev_legal")?,
             evs: [ev("ev_up")?, ev("ev_down")?, ev("ev_left")?, ev("ev_right")?],
             has_evs: columns.bools("has_evs")?,
@@ -186,25 +190,23 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
     let run_id = columns.numbers::<UInt32Type>("run_id")?;
     let digest = columns.column("digest")?.as_fixed_size_binary_opt().ok_or_else(|| mistyped("digest"))?;
     let (format, engine) = (columns.words("format")?, columns.words("engine")?);
-    let start_time = columns.column("start_time")?.as_primitive_opt::<TimestampMillisecondType>();
-    let start_time = start_time.ok_or_else(|| mistyped("start_time"))?;
+    let start_time = columns.nullable::<TimestampMillisecondType>("start_time")?;
     let elapsed_s = columns.numbers::<Float32Type>("elapsed_s")?;
     let num_steps = columns.numbers::<UInt32Type>("num_steps")?;
     let max_score = columns.numbers::<Int64Type>("max_score")?;
     let game = columns.nullable::<Int64Type>("game")?;
     let highest_tile = columns.numbers::<UInt32Type>("highest_tile")?;
-    let optional = |name: &str| columns.column(name)?.as_primitive_opt::<UInt64Type>().ok_or_else(|| mistyped(name));
-    let (final_board, seed) = (optional("final_board")?, optional("seed")?);
+    let final_board = columns.nullable::<UInt64Type>("final_board")?;
+    let seed = columns.nullable::<UInt64Type>("seed")?;
     let version = columns.numbers::<Int64Type>("version")?;
     let final_mask = columns.nullable::<UInt16Type>("final_tile_65536_mask")?;
     let raw_evs = columns.bools("raw_evs")?;
     let verified = columns.bools("verified")?;
     let original: &BinaryArray =
         columns.column("original")?.as_binary_opt::<i32>().ok_or_else(|| mistyped("original"))?;
-    let session: &StringArray = columns.column("session")?.as_string_opt().ok_or_else(|| mistyped("session"))?;
+    let session = columns.text("session")?;
     let source_id = columns.nullable::<Int64Type>("source_id")?;
-    let game_steps = columns.column("game_steps")?.as_primitive_opt::<UInt32Type>();
-    let game_steps = game_steps.ok_or_else(|| mistyped("game_steps"))?;
+    let game_steps = columns.nullable::<UInt32Type>("game_steps")?;
     let row = |row: usize| {
         let original = original.is_valid(row).then(|| original.value(row));
         let final_mask = if final_mask.is_valid(row) { final_mask.value(row) } else { 0 };

@@ -107,7 +107,7 @@ pub(super) struct RunDiscovery<'a> {
     /// The files skipped so far because their content is unknown.
     pub(super) ignored: Vec<PathBuf>,
     /// Whether a file of unknown content is an error.
-    is_strict: bool,
+    pub(super) is_strict: bool,
 }
 
 enum PendingRuns {
@@ -144,12 +144,6 @@ impl DiscoveredRun {
 }
 
 impl<'a> RunDiscovery<'a> {
-    /// Sets whether a file of unknown content is an error.
-    pub(super) fn strict(mut self, is_strict: bool) -> Self {
-        self.is_strict = is_strict;
-        self
-    }
-
     fn over(candidates: CandidateFiles<'a>, pending: Vec<PendingRuns>) -> Self {
         let (wholes, warnings, ignored) = (HashSet::new(), Vec::new(), Vec::new());
         RunDiscovery { candidates, pending, wholes, logs: None, warnings, ignored, is_strict: false }

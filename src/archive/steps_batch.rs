@@ -13,7 +13,6 @@ use arrow::array::{
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Int32Type};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A run with its id in the archive.
@@ -76,7 +75,7 @@ impl StepsBatchBuilder<'_> {
             Arc::new(Int64Array::from(columns.repeat(|numbered| numbered.run.meta().max_score as i64))),
             columns.repeated(|numbered| numbered.run.meta().highest_tile),
             columns.repeated(|numbered| numbered.run.num_steps() as u32),
-            Arc::new(columns.engines()?),
+            columns.engines(),
         ])
     }
 
@@ -187,26 +186,13 @@ impl StepsBatchBuilder<'_> {
         Ok(Arc::new(column.finish()))
     }
 
-    fn engines(&self) -> Result<DictionaryArray<Int32Type>> {
-        let mut names: Vec<&str> = Vec::new();
-        let mut indices: HashMap<&str, i32> = HashMap::new();
-        let mut keys = Int32Builder::with_capacity(self.num_rows);
-        for numbered in self.runs {
-            let num_steps = numbered.run.num_steps();
-            if num_steps == 0 {
-                continue;
-            }
-            let Some(engine) = numbered.run.meta().engine.as_deref() else {
-                keys.append_nulls(num_steps);
-                continue;
-            };
-            let key = *indices.entry(engine).or_insert_with(|| {
-                names.push(engine);
-                names.len() as i32 - 1
-            });
-            keys.append_value_n(key, num_steps);
+    fn engines(&self) -> ArrayRef {
+        let mut column = StringDictionaryBuilder::<Int32Type>::with_capacity(self.num_rows, 1, 16);
+        // A name of a run without steps would be a value that no row has.
+        for run in self.runs.iter().map(|numbered| numbered.run).filter(|run| run.num_steps() > 0) {
+            column.append_options(run.meta().engine.as_deref(), run.num_steps());
         }
-        DictionaryArray::try_new(keys.finish(), Arc::new(StringArray::from(names))).map_err(Error::other)
+        Arc::new(column.finish())
     }
 }
 

@@ -3,14 +3,12 @@
 use super::exit::UsageError;
 use super::print::{count, megabytes, print_json};
 use super::progress::{Interrupt, progress};
-use super::values::duration;
 use crate::{AnnotateOptions, AnnotationInput, Archive};
 use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::Duration;
 
 #[derive(Args, Debug)]
 pub(super) struct AnnotateArgs {
@@ -33,9 +31,6 @@ pub(super) struct AnnotateArgs {
     /// Drop the model's annotations.
     #[arg(long, conflicts_with_all = ["annotations", "source", "replace", "partial"])]
     drop: bool,
-    /// How long to wait for another writer's lock on the archive.
-    #[arg(long, default_value = "10m", value_parser = duration)]
-    wait: Duration,
     /// Print the report as JSON.
     #[arg(long)]
     json: bool,
@@ -43,13 +38,12 @@ pub(super) struct AnnotateArgs {
 
 pub(super) fn annotate(args: &AnnotateArgs, quiet: bool) -> Result<u8> {
     let mut archive = Archive::open(&args.archive)?;
-    let options =
-        AnnotateOptions { source: args.source.clone(), replace: args.replace, partial: args.partial, wait: args.wait };
+    let options = AnnotateOptions { source: args.source.clone(), replace: args.replace, partial: args.partial };
     match (&args.model, &args.annotations) {
         (None, _) if args.drop => bail!(UsageError("--drop: expected a model".into())),
         (None, _) => list(&archive, args.json),
         (Some(model), None) if args.drop => {
-            let dropped = archive.drop_annotations(model, args.wait, Interrupt::new()?.token())?;
+            let dropped = archive.drop_annotations(model, Interrupt::new()?.token())?;
             if args.json {
                 print_json(&dropped, [("version", json!(archive.version()))])?;
                 return Ok(0);

@@ -7,7 +7,7 @@ use super::terminal::{print_error, print_warning};
 use super::values::duration;
 use crate::error::Error;
 use crate::format::is_archive;
-use crate::{Archive, IngestOptions, OnError, Phases, StorageOptions};
+use crate::{Archive, IngestOptions, Phases, StorageOptions};
 use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::json;
@@ -63,8 +63,7 @@ pub(super) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
     let interrupt = Interrupt::new()?;
     let phases = Phases { mid: args.mid, late: args.late };
     let mut archive = Archive::open_or_create(archive, phases, &StorageOptions::default(), interrupt.token())?;
-    let on_error = if args.strict { OnError::Raise } else { OnError::Report };
-    let options = IngestOptions { workers: args.workers, wait: args.wait, on_error };
+    let options = IngestOptions { workers: args.workers, wait: args.wait, strict: args.strict };
     let start = Instant::now();
     let report = archive.ingest(inputs, &options, &*progress(quiet), interrupt.token())?;
     let secs = start.elapsed().as_secs_f64();

@@ -45,9 +45,6 @@ pub(super) struct CompactArgs {
     /// Number of threads [default: one per core].
     #[arg(long)]
     workers: Option<usize>,
-    /// How long to wait for another writer's lock on the archive.
-    #[arg(long, default_value = "10m", value_parser = duration)]
-    wait: Duration,
     /// Print the report as JSON.
     #[arg(long)]
     json: bool,
@@ -66,9 +63,6 @@ pub(super) struct ExpireArgs {
     /// Change the archive. Versions that this removes cannot be restored.
     #[arg(long)]
     yes: bool,
-    /// How long to wait for another writer's lock on the archive.
-    #[arg(long, default_value = "10m", value_parser = duration)]
-    wait: Duration,
     /// Print the report as JSON.
     #[arg(long)]
     json: bool,
@@ -129,7 +123,7 @@ pub(super) fn repair(args: &RepairArgs) -> Result<u8> {
 }
 
 pub(super) fn compact(args: &CompactArgs, quiet: bool) -> Result<u8> {
-    let options = CompactOptions { file_rows: args.file_rows, workers: args.workers, wait: args.wait };
+    let options = CompactOptions { file_rows: args.file_rows, workers: args.workers };
     let mut archive = Archive::open(&args.archive)?;
     let report = archive.compact(&options, &*progress(quiet), Interrupt::new()?.token())?;
     if args.json {
@@ -150,9 +144,9 @@ pub(super) fn compact(args: &CompactArgs, quiet: bool) -> Result<u8> {
 }
 
 pub(super) fn expire(args: &ExpireArgs) -> Result<u8> {
-    let (older_than, grace, dry_run, wait) = (args.older_than, args.grace, !args.yes, args.wait);
+    let (older_than, grace, dry_run) = (args.older_than, args.grace, !args.yes);
     let mut archive = Archive::open(&args.archive)?;
-    let options = ExpireOptions { older_than, grace, dry_run, wait };
+    let options = ExpireOptions { older_than, grace, dry_run };
     let report = archive.expire(&options, Interrupt::new()?.token())?;
     if args.json {
         print_json(&report, [("version", json!(archive.version())), ("dry_run", json!(dry_run))])?;

@@ -6,14 +6,14 @@ use super::interrupt::{abandonable, cancellable, interruptible};
 use super::progress::ProgressOption;
 use super::query_call::{PyQuery, QueryCall};
 use super::report::{PyReport, report};
-use super::results::{IntoInstance, instances, skips_errors};
+use super::results::{IntoInstance, instances, is_first, skips_errors};
 use super::run::PyRun;
 use super::sql::{LimitArguments, batches_of, named_params};
 use super::values::{Location, is_path, params as bound_params, paths_from};
 use super::view::{PyView, view};
 use crate::archive::{
-    AnnotateOptions, AnnotationInput, Archive, CompactOptions, ExpireOptions, IngestOptions, OnError, Phases,
-    StorageOptions, TableName,
+    AnnotateOptions, AnnotationInput, Archive, CompactOptions, ExpireOptions, IngestOptions, Phases, StorageOptions,
+    TableName,
 };
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
@@ -325,9 +325,10 @@ impl PyArchive {
     ///   4096}``. The phases of an archive never change.
     /// - ``storage_options``: as in ``a2store.open``.
     ///
-    /// Raises ``ArchiveExistsError`` if there already is an archive; ``a2store.open(path, create=True)`` opens it instead.
-    /// Raises ``ValueError`` unless both phases are tiles (2, 4, ..., 32768) and mid is below late, for a folder with other
-    /// files, and for an unknown name in ``storage_options``. Also raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
+    /// Raises ``ArchiveExistsError`` if there already is an archive; ``a2store.open(path, create=True)`` opens it
+    /// instead. Raises ``ValueError`` unless both phases are tiles (2, 4, ..., 32768) and mid is below late, for a
+    /// folder with other files, and for an unknown name in ``storage_options``. Also raises ``OSError``, and
+    /// ``KeyboardInterrupt`` on Ctrl-C.
     ///
     /// >>> archive = a2store.Archive.create("new.a2", phases={"mid": 2048, "late": 8192})
     /// >>> archive
@@ -427,8 +428,8 @@ impl PyArchive {
     /// run, such as one game in two formats, is added. Splits keep both runs on one side. Run ids follow the order of
     /// the paths and, in folders, of the names. If nothing is new, nothing is committed. In either case the archive
     /// moves to the newest version. An interrupted ingest can be repeated and ends in the same archive. Memory does not
-    /// depend on the size of the input. It takes about 100 MB, about 50 MB per worker, and up to 68 bytes per run in the
-    /// archive.
+    /// depend on the size of the input. It takes about 100 MB, about 50 MB per worker, and up to 68 bytes per run in
+    /// the archive.
     ///
     /// - ``paths``: a file or folder, or several.
     /// - ``workers``: threads to decode and encode with, 1 to 1,024; ``None`` = one per core.
@@ -458,17 +459,9 @@ impl PyArchive {
         on_error: &str,
         wait: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let on_error = match on_error {
-            "report" => OnError::Report,
-            "raise" => OnError::Raise,
-            other => {
-                return Err(PyValueError::new_err(format!(
-                    "on_error: expected \"report\" or \"raise\", found {other:?}"
-                )));
-            }
-        };
+        let strict = is_first("on_error", on_error, ["raise", "report"])?;
         let wait = duration("wait", wait, IngestOptions::default().wait)?;
-        let options = IngestOptions { workers: workers.map(Bounded::get), wait, on_error };
+        let options = IngestOptions { workers: workers.map(Bounded::get), wait, strict };
         let paths = paths_from(paths)?;
         let report =
             self.change(py, progress, |archive, progress, cancel| archive.ingest(&paths, &options, progress, cancel))?;
@@ -492,7 +485,7 @@ impl PyArchive {
     /// - ``replace``: ``True`` = replaces the model's annotations. Otherwise, a model that has annotations can get
     ///   more of them only for later runs.
     /// - ``partial``: ``True`` = allows annotated runs to have steps without annotations.
-    /// - ``progress``, ``wait``: as in ``ingest``.
+    /// - ``progress``: as in ``ingest``.
     ///
     /// Raises ``DecodeError`` for a folder, and ``ValueError`` or ``ColumnError`` for a table, that is damaged or
     /// contradicts the archive. Otherwise raises as ``ingest`` does. The archive is then unchanged.
@@ -503,7 +496,7 @@ impl PyArchive {
     /// >>> archive.annotate("model-v1", pa.table(columns), partial=True)
     /// AnnotateReport(model='model-v1', num_runs=1, num_rows=3)
     #[pyo3(signature = (
-        model, annotations, *, source=None, replace=false, partial=false, progress=None, wait=None
+        model, annotations, *, source=None, replace=false, partial=false, progress=None
     ))]
     #[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn annotate<'py>(
@@ -515,10 +508,8 @@ impl PyArchive {
         replace: bool,
         partial: bool,
         progress: Option<ProgressOption>,
-        wait: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let wait = duration("wait", wait, AnnotateOptions::default().wait)?;
-        let options = AnnotateOptions { source, replace, partial, wait };
+        let options = AnnotateOptions { source, replace, partial };
         let report = if is_path(annotations)? {
             let folder: PathBuf = annotations.extract()?;
             self.change(py, progress, |archive, progress, cancel| {
@@ -539,7 +530,6 @@ impl PyArchive {
     /// Older versions keep them until ``expire``.
     ///
     /// - ``model``: the value of the column ``model``.
-    /// - ``wait``: as in ``ingest``.
     ///
     /// Raises ``ValueError`` for a model without annotations. Otherwise raises as ``ingest`` does.
     ///
@@ -547,16 +537,9 @@ impl PyArchive {
     /// >>> report = archive.annotate("model-v1", predictions, partial=True)
     /// >>> archive.drop_annotations("model-v1")
     /// ModelInfo(model='model-v1', num_rows=3, first_run_id=0, last_run_id=0)
-    #[pyo3(signature = (model, *, wait=None))]
-    fn drop_annotations<'py>(
-        &self,
-        py: Python<'py>,
-        model: &str,
-        wait: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let wait = duration("wait", wait, AnnotateOptions::default().wait)?;
+    fn drop_annotations<'py>(&self, py: Python<'py>, model: &str) -> PyResult<Bound<'py, PyAny>> {
         let drop = |archive: &mut Archive, _: &dyn Progress, cancel: &CancellationToken| {
-            archive.drop_annotations(model, wait, cancel)
+            archive.drop_annotations(model, cancel)
         };
         self.change(py, Some(false), drop)?.into_instance(py)
     }
@@ -573,12 +556,12 @@ impl PyArchive {
 
     /// Rewrite small data files as full-size ones, in a new commit.
     ///
-    /// Rows, their order and their ids stay the same. The old files are compared with their checksums. Readers and writers
-    /// may work at the same time. No file is removed: older versions keep their files until ``expire``.
+    /// Rows, their order and their ids stay the same. The old files are compared with their checksums. Readers and
+    /// writers may work at the same time. No file is removed: older versions keep their files until ``expire``.
     ///
     /// - ``file_rows``: the number of rows of a full file, at least 1; ``None`` = 16,777,216. Files that are at least
     ///   half full stay unchanged.
-    /// - ``workers``, ``progress``, ``wait``: as in ``ingest``.
+    /// - ``workers``, ``progress``: as in ``ingest``.
     ///
     /// Raises ``DamagedError`` for a file that cannot be read back. Otherwise raises as ``ingest`` does. The archive is
     /// then unchanged.
@@ -588,19 +571,16 @@ impl PyArchive {
     /// 2
     /// >>> archive.compact()
     /// CompactReport(files_before=4, files_after=2, num_rows=33059)
-    #[pyo3(signature = (*, file_rows=None, workers=None, progress=None, wait=None))]
+    #[pyo3(signature = (*, file_rows=None, workers=None, progress=None))]
     fn compact<'py>(
         &self,
         py: Python<'py>,
         file_rows: Option<Positive>,
         workers: Option<Workers>,
         progress: Option<ProgressOption>,
-        wait: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let default = CompactOptions::default();
-        let file_rows = file_rows.map_or(default.file_rows, Bounded::get);
-        let (workers, wait) = (workers.map(Bounded::get), duration("wait", wait, default.wait)?);
-        let options = CompactOptions { file_rows, workers, wait };
+        let file_rows = file_rows.map_or(CompactOptions::default().file_rows, Bounded::get);
+        let options = CompactOptions { file_rows, workers: workers.map(Bounded::get) };
         let compact = |archive: &mut Archive, progress: &dyn Progress, cancel: &CancellationToken| {
             archive.compact(&options, progress, cancel)
         };
@@ -618,26 +598,24 @@ impl PyArchive {
     ///   the leftover of an interrupted writer, or belong to another machine that has not committed yet. While files
     ///   that a repair set aside (``_log/*.damaged``) exist, unreferenced files are always kept.
     /// - ``dry_run``: ``True`` = only report what would be removed.
-    /// - ``wait``: as in ``ingest``.
     ///
     /// Raises ``ValueError`` for a negative duration. Otherwise raises as ``ingest`` does.
     ///
     /// >>> from datetime import timedelta
     /// >>> archive.expire(older_than=timedelta(days=7), dry_run=True)
     /// ExpireReport(first_version=1, num_versions=0, num_files=0)
-    #[pyo3(signature = (*, older_than=None, grace=None, dry_run=false, wait=None))]
+    #[pyo3(signature = (*, older_than=None, grace=None, dry_run=false))]
     fn expire<'py>(
         &self,
         py: Python<'py>,
         older_than: Option<&Bound<'_, PyAny>>,
         grace: Option<&Bound<'_, PyAny>>,
         dry_run: bool,
-        wait: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let default = ExpireOptions::default();
         let older_than = duration("older_than", older_than, default.older_than)?;
         let grace = duration("grace", grace, default.grace)?;
-        let options = ExpireOptions { older_than, grace, dry_run, wait: duration("wait", wait, default.wait)? };
+        let options = ExpireOptions { older_than, grace, dry_run };
         self.change(py, Some(false), |archive, _, cancel| archive.expire(&options, cancel))?.into_instance(py)
     }
 

@@ -179,11 +179,15 @@ impl IntoInstance for &Function {
     }
 }
 
-/// Returns whether `on_error` is `"skip"`.
+/// Returns whether `on_error` is `"skip"`, and not `"raise"`.
 pub(super) fn skips_errors(on_error: &str) -> Result<bool> {
-    match on_error {
-        "skip" => Ok(true),
-        "raise" => Ok(false),
-        other => Err(Error::argument("on_error", "skip or raise", other)),
+    is_first("on_error", on_error, ["skip", "raise"])
+}
+
+/// Returns whether an argument is the first of its two values.
+pub(super) fn is_first(name: &'static str, value: &str, [first, second]: [&str; 2]) -> Result<bool> {
+    if value != first && value != second {
+        return Err(Error::argument(name, format!("{first} or {second}"), value));
     }
+    Ok(value == first)
 }

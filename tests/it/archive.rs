@@ -1,7 +1,5 @@
 use crate::support::{Games, write_runs};
-use a2store::{
-    Archive, CancellationToken, ErrorKind, IngestOptions, OnError, Operation, Phases, StorageOptions, TableName,
-};
+use a2store::{Archive, CancellationToken, ErrorKind, IngestOptions, Operation, Phases, StorageOptions, TableName};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -105,7 +103,7 @@ fn bad_files_are_reported_and_good_ones_are_ingested() {
     fs::write(runs.join("notes.txt"), b"not a run").unwrap();
 
     let mut archive = Archive::create(folder.path().join("games.a2"), Phases::default()).unwrap();
-    let strict = IngestOptions::default().with_on_error(OnError::Raise);
+    let strict = IngestOptions::default().with_strict(true);
     assert!(archive.ingest([&runs], &strict, &(), &CancellationToken::new()).is_err());
     assert_eq!(Archive::open(archive.path()).unwrap().version(), 1);
 

@@ -292,10 +292,6 @@ def test_wrong_arguments(hourly: a2store.Archive) -> None:
         hourly.compact(file_rows=0)
     with pytest.raises(ValueError, match="file_rows"):
         hourly.compact(file_rows=-1)
-    with pytest.raises(ValueError, match="wait"):
-        hourly.compact(wait=-1)
-    with pytest.raises(TypeError, match="wait"):
-        hourly.compact(wait="soon")  # type: ignore[arg-type]
     assert hourly.version == APPENDS + 1
 
 

@@ -3,7 +3,7 @@
 use super::buffer::FinishedGame;
 use super::options::RecorderOptions;
 use super::sink::{Sink, SinkFormat};
-use crate::archive::{Archive, IngestOptions, OnError, TableName};
+use crate::archive::{Archive, IngestOptions, TableName};
 use crate::cancellation::CancellationToken;
 use crate::error::{ErrorKind, Result};
 use crate::format::{Container, RunSource, SourceFacts, SourceFormat, SourceRun};
@@ -47,7 +47,7 @@ impl Sink for ArchiveSink {
         let source = Box::new(Games { games: Arc::clone(games), meta: self.meta.clone() });
         let (path, session) = (PathBuf::from(&*self.session), Some(Arc::clone(&self.session)));
         let runs = Container { source, path, format: SourceFormat::Session, session };
-        let options = IngestOptions { on_error: OnError::Raise, ..IngestOptions::default() };
+        let options = IngestOptions { strict: true, ..IngestOptions::default() };
         // Compares ids, so that games of a commit that was written but not confirmed are not added again.
         self.archive.ingest_recorded(&Arc::new(runs), &options, &(), CancellationToken::never())?;
         Ok(())
