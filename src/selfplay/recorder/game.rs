@@ -1,7 +1,7 @@
 //! [`GameRecording`]: a game that is being recorded.
 
 use super::buffer::FinishedGame;
-use super::rows::GameRows;
+use super::rows::{BLOCK_COST, GameRows};
 use super::shared::SharedRecorder;
 use crate::board::{Board, Move};
 use crate::error::{Error, Result};
@@ -119,7 +119,11 @@ impl GameRecording {
     pub(crate) fn make_room(&mut self, steps: usize) -> Result<()> {
         match self.rows.missing_blocks(self.num_kept(steps)) {
             0 => Ok(()),
-            missing => self.shared.blocks(missing).map(|blocks| self.rows.add_blocks(blocks)),
+            missing => {
+                self.shared.charge(missing as u64 * BLOCK_COST)?;
+                self.rows.add_blocks(missing);
+                Ok(())
+            }
         }
     }
 
@@ -162,7 +166,7 @@ impl GameRecording {
 impl Drop for GameRecording {
     fn drop(&mut self) {
         if !self.over {
-            self.shared.abandon_game(&mut self.rows);
+            self.shared.abandon_game(&self.rows);
         }
     }
 }

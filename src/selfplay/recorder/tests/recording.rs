@@ -266,11 +266,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn rows_give_back_the_steps(boards in prop::collection::vec((any::<u64>(), 0..5_u8, any::<[f32; 4]>(), 0..32_u8), 0..600), with_evs: bool) {
-        use super::super::rows::{BLOCK_LEN, GameRows};
+        use super::super::rows::GameRows;
         let mut rows = GameRows::new(with_evs);
         for &(board, action, values, legal) in &boards {
             let missing = rows.missing_blocks(1);
-            rows.add_blocks((0..missing).map(|_| Box::new([0; BLOCK_LEN])).collect());
+            rows.add_blocks(missing);
             let branches = (legal < 16).then_some(Branches { values, legal });
             rows.push(Board(board), Move::from_index(action), branches);
         }
