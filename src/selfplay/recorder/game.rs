@@ -58,26 +58,12 @@ impl GameRecording {
         self.push_all(std::iter::once((board, action, ev)))
     }
 
-    /// Adds several steps, or none of them on an error.
+    /// Adds several steps, or none of them on an error: boards, moves and values, as [`push`](GameRecording::push) takes
+    /// them.
     ///
     /// # Errors
-    /// The errors of [`push`](GameRecording::push); [`ErrorKind::Argument`](crate::ErrorKind::Argument) also if the lengths
-    /// differ.
-    pub fn push_batch(&mut self, boards: &[Board], moves: Option<&[Move]>, evs: Option<&[Branches]>) -> Result<()> {
-        for (name, len) in [("moves", moves.map(<[Move]>::len)), ("evs", evs.map(<[Branches]>::len))] {
-            if let Some(len) = len.filter(|&len| len != boards.len()) {
-                return Err(Error::argument(name, format!("as many as boards, {}", boards.len()), len));
-            }
-        }
-        let step = |place: usize, &board: &Board| {
-            let action = moves.and_then(|moves| moves.get(place).copied());
-            (board, action, evs.and_then(|evs| evs.get(place).copied()))
-        };
-        self.push_all(boards.iter().enumerate().map(|(place, board)| step(place, board)))
-    }
-
-    /// Adds steps, or none of them on an error.
-    pub(crate) fn push_all(
+    /// The errors of [`push`](GameRecording::push).
+    pub fn push_all(
         &mut self,
         steps: impl ExactSizeIterator<Item = (Board, Option<Move>, Option<Branches>)> + Clone,
     ) -> Result<()> {
