@@ -1084,6 +1084,8 @@ class Recorder:
     def stats(self) -> RecorderStats:
         """Return the current statistics.
 
+        Raises ``MemoryError`` if an allocation fails.
+
         >>> from a2store import selfplay
         >>> recorder = selfplay.Recorder("selfplay", tag="v1")
         >>> game = recorder.begin()

@@ -53,18 +53,7 @@ pub(crate) struct AnnotationRow {
     policies: [[f32; 4]; 3],
 }
 
-const _: () = {
-    assert!(cfg!(target_endian = "little"));
-    assert!(size_of::<AnnotationRow>() == 64);
-    assert!(align_of::<AnnotationRow>() == 1);
-    assert!(offset_of!(AnnotationRow, step_index) == 4);
-    assert!(offset_of!(AnnotationRow, teacher_move) == 8);
-    assert!(offset_of!(AnnotationRow, legal_mask) == 9);
-    assert!(offset_of!(AnnotationRow, policy_kind_mask) == 10);
-    assert!(offset_of!(AnnotationRow, argmax_head) == 11);
-    assert!(offset_of!(AnnotationRow, argmax_prob) == 12);
-    assert!(offset_of!(AnnotationRow, policies) == 16);
-};
+const _: () = assert!(size_of::<AnnotationRow>() == 64);
 
 const FIELDS: [(&str, &str, usize); 10] = [
     ("run_id", "<u4", 1),

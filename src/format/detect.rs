@@ -1,10 +1,9 @@
 //! Detection of files by their content, and opening of those that hold many runs.
 
-use super::numpy_folder::{self, OpenedSteps};
 use super::registry::SourceFormat;
 use super::run_file::{self, PREFIX_LEN, RunFormat};
 use super::source::RunSource;
-use super::{macroxue, npy, pack, packdat, shards, sqlite};
+use super::{macroxue, npy, numpy_folder, pack, packdat, shards, sqlite};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use std::collections::HashSet;
@@ -145,10 +144,7 @@ pub(crate) fn open_container(path: &Path, kind: ContainerKind, cancel: &Cancella
                 Err(Error::decode(0, "meta file of these steps", expected, "none").with_path(path))
             }
         },
-        ContainerKind::Steps => Ok(match numpy_folder::open_steps(path)? {
-            OpenedSteps::OfFolder(folder) => Opened::Folder(folder),
-            OpenedSteps::OtherArray => Opened::Nothing,
-        }),
+        ContainerKind::Steps => Ok(numpy_folder::folder_of_steps(path)?.map_or(Opened::Nothing, Opened::Folder)),
         ContainerKind::Metadata => numpy_folder::folder_of_metadata(path).map(Opened::Folder),
     }
 }

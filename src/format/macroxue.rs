@@ -27,7 +27,6 @@ use json::{LogMeta, LogRow};
 use lines::LineReader;
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -290,18 +289,10 @@ fn not_found(path: &Path, what: &'static str, expected: impl Into<String>, found
     Error::decode(0, what, expected, found).located(|location| location.offset = None).with_path(path)
 }
 
+#[derive(Debug)]
 enum StoredRows {
     File(PathBuf),
     Bytes(Vec<u8>),
-}
-
-impl fmt::Debug for StoredRows {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StoredRows::File(path) => write!(f, "{path:?}"),
-            StoredRows::Bytes(bytes) => write!(f, "{} bytes", bytes.len()),
-        }
-    }
 }
 
 #[cfg(test)]

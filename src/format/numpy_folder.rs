@@ -9,17 +9,10 @@ use crate::error::{Error, Result};
 use crate::publish::parent;
 use std::path::{Path, PathBuf};
 
-/// The result of opening a NumPy array.
-pub(super) enum OpenedSteps {
-    /// The array holds steps of this folder.
-    OfFolder(PathBuf),
-    OtherArray,
-}
-
-/// Opens a NumPy array, which may hold the steps of a folder.
-pub(super) fn open_steps(path: &Path) -> Result<OpenedSteps> {
+/// Returns the folder whose steps a NumPy array holds, or `None` for another array.
+pub(super) fn folder_of_steps(path: &Path) -> Result<Option<PathBuf>> {
     if is_named_as_steps(path) {
-        return Ok(OpenedSteps::OfFolder(parent(path).to_path_buf()));
+        return Ok(Some(parent(path).to_path_buf()));
     }
     match open_file(path).and_then(|file| NpyHeader::read(&file)) {
         Ok(header) if format_of(&header).is_some() => {
@@ -27,7 +20,7 @@ pub(super) fn open_steps(path: &Path) -> Result<OpenedSteps> {
             let error = Error::decode(0, "name of the file of steps", "steps.npy or steps-<number>.npy", found);
             Err(error.with_path(path))
         }
-        _ => Ok(OpenedSteps::OtherArray),
+        _ => Ok(None),
     }
 }
 

@@ -12,6 +12,9 @@ pub(super) const SINGLE: &str = "steps.npy";
 /// The file name of the metadata of a dataset or a session.
 pub(super) const METADATA: &str = "metadata.db";
 
+// Rows are read and written in memory as the files have them: little-endian and without padding.
+const _: () = assert!(cfg!(target_endian = "little"));
+
 /// The fields of a row, and its size in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RowFields {

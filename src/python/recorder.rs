@@ -207,6 +207,8 @@ impl PyRecorder {
 
     /// Return the current statistics.
     ///
+    /// Raises ``MemoryError`` if an allocation fails.
+    ///
     /// >>> from a2store import selfplay
     /// >>> recorder = selfplay.Recorder("selfplay", tag="v1")
     /// >>> game = recorder.begin()

@@ -132,29 +132,10 @@ struct PolicyGames<'a> {
     options: &'a PlayOptions,
     env: VectorEnv,
     chooser: Chooser,
-    recording: Option<RecordedGames<'a>>,
+    recorder: Option<&'a Recorder>,
+    /// The recorder's game for each slot, if there is a recorder. Dropping a game abandons it.
+    recorded: Vec<GameRecording>,
     report: PlayReport,
-}
-
-/// The recorder's game for each slot.
-struct RecordedGames<'a> {
-    recorder: &'a Recorder,
-    seed: u64,
-    games: Vec<GameRecording>,
-}
-
-impl RecordedGames<'_> {
-    /// Begins a game in the recorder, for a new last slot.
-    fn begin(&mut self, number: u64) -> Result<()> {
-        self.games.push(self.recorder.begin(Some(Spawner::seed_of(self.seed, number)))?);
-        Ok(())
-    }
-}
-
-impl Drop for RecordedGames<'_> {
-    fn drop(&mut self) {
-        self.games.drain(..).for_each(GameRecording::abandon);
-    }
 }
 
 impl<'a> PolicyGames<'a> {
@@ -166,9 +147,8 @@ impl<'a> PolicyGames<'a> {
         }
         let env = VectorEnv::new(num_envs, options.seed)?;
         let chooser = Chooser::new(options.temperature, &env);
-        let games = Vec::with_capacity(num_envs);
-        let recording = recorder.map(|recorder| RecordedGames { recorder, seed: options.seed, games });
-        let mut batch = PolicyGames { options, env, chooser, recording, report: PlayReport::default() };
+        let (recorded, report) = (Vec::new(), PlayReport::default());
+        let mut batch = PolicyGames { options, env, chooser, recorder, recorded, report };
         for slot in 0..num_envs as u64 {
             if !batch.record_next(slot)? {
                 // The remaining slots have no game in the recorder.
@@ -196,7 +176,7 @@ impl<'a> PolicyGames<'a> {
             let choices = policy(positions)?;
             self.chooser.choose(positions, &choices, &mut moves)?;
             before.clear();
-            if self.recording.is_some() {
+            if self.recorder.is_some() {
                 before.extend_from_slice(self.env.boards());
             }
             rewards.truncate(self.env.len());
@@ -212,8 +192,7 @@ impl<'a> PolicyGames<'a> {
     }
 
     fn record(&mut self, boards: &[Board], moves: &[Move]) -> Result<()> {
-        let games = self.recording.iter_mut().flat_map(|recording| &mut recording.games);
-        for (game, (&board, &direction)) in games.zip(boards.iter().zip(moves)) {
+        for (game, (&board, &direction)) in self.recorded.iter_mut().zip(boards.iter().zip(moves)) {
             game.push(board, Some(direction), None)?;
         }
         Ok(())
@@ -231,8 +210,8 @@ impl<'a> PolicyGames<'a> {
                 continue;
             }
             let final_board = self.env.boards()[slot];
-            if let Some(recording) = &mut self.recording {
-                recording.games.swap_remove(slot).end(Some(final_board))?;
+            if self.recorder.is_some() {
+                self.recorded.swap_remove(slot).end(Some(final_board))?;
             }
             self.report.games.push(PlayedGame { number, score, num_steps, final_board });
             progress.advance(1);
@@ -250,9 +229,9 @@ impl<'a> PolicyGames<'a> {
         }
         self.env.restart(slot);
         self.chooser.restart(slot, &self.env);
-        if let Some(recording) = &mut self.recording {
-            let last = recording.games.len() - 1;
-            recording.games.swap(slot, last);
+        if self.recorder.is_some() {
+            let last = self.recorded.len() - 1;
+            self.recorded.swap(slot, last);
         }
         Ok(())
     }
@@ -262,7 +241,9 @@ impl<'a> PolicyGames<'a> {
         if self.report.stopped.is_some() {
             return Ok(false);
         }
-        let begun = self.recording.as_mut().map_or(Ok(()), |recording| recording.begin(number));
+        let Some(recorder) = self.recorder else { return Ok(true) };
+        let begun = recorder.begin(Some(Spawner::seed_of(self.options.seed, number)));
+        let begun = begun.map(|game| self.recorded.push(game));
         Ok(!self.report.stops_at(begun)?)
     }
 

@@ -63,7 +63,6 @@ def write(
     types: Mapping[str, int] = TYPES,
     session: Sequence[tuple[str, str]] = (),
     shards: Sequence[int] | None = None,
-    first_shard: int = 0,
 ) -> Path:
     """Write a pack. ``shards`` holds the number of rows of each shard."""
     folder.mkdir(parents=True)
@@ -72,7 +71,7 @@ def write(
     else:
         assert sum(shards) == len(rows)
         ends = np.cumsum(shards)
-        for number, (end, count) in enumerate(zip(ends, shards, strict=True), first_shard):
+        for number, (end, count) in enumerate(zip(ends, shards, strict=True)):
             np.save(folder / f"steps-{number:05}.npy", rows[end - count : end])
     (folder / "valuation_types.json").write_text(json.dumps(types))
     with closing(sqlite3.connect(folder / "metadata.db")) as database, database:

@@ -24,17 +24,7 @@ pub(super) struct DatasetRow {
 
 pub(super) const ROW_LEN: usize = size_of::<DatasetRow>();
 
-const _: () = {
-    assert!(cfg!(target_endian = "little"));
-    assert!(size_of::<DatasetRow>() == 32);
-    assert!(align_of::<DatasetRow>() == 1);
-    assert!(offset_of!(DatasetRow, board) == 0);
-    assert!(offset_of!(DatasetRow, chosen) == 8);
-    assert!(offset_of!(DatasetRow, ev_legal) == 9);
-    assert!(offset_of!(DatasetRow, ev_values) == 10);
-    assert!(offset_of!(DatasetRow, run_id) == 26);
-    assert!(offset_of!(DatasetRow, step_index) == 30);
-};
+const _: () = assert!(size_of::<DatasetRow>() == 32);
 
 /// Returns the layout of the rows.
 pub(super) fn fields() -> RowFields {

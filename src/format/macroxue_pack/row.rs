@@ -43,17 +43,7 @@ pub(super) struct PackedRow {
 /// The padding before the tail of a row with aligned fields, as the documentation of the format describes it.
 const PADDING: usize = 2;
 
-const _: () = {
-    assert!(cfg!(target_endian = "little"));
-    assert!(size_of::<PackedRow>() == 46);
-    assert!(align_of::<PackedRow>() == 1);
-    assert!(offset_of!(PackedRow, tail) == 26);
-    assert!(offset_of!(Head, board) == 8);
-    assert!(offset_of!(Head, board_eval) == 16);
-    assert!(offset_of!(Head, tile_65536_mask) == 20);
-    assert!(offset_of!(Head, max_rank) == 25);
-    assert!(offset_of!(Tail, branch_evs) == 4);
-};
+const _: () = assert!(size_of::<Head>() == 26 && size_of::<PackedRow>() == 46);
 
 /// The naming of shards by the field's packer.
 pub(super) const NUMBERING: ShardNumbering = ShardNumbering { digits: 5, first: 0 };

@@ -2,11 +2,12 @@
 
 use super::PackReader;
 use crate::error::{Error, Result};
+use crate::format::staged_folder::taken;
 use crate::publish::{Published, Staged};
 use crate::workers;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// The result of extracting runs.
@@ -64,8 +65,4 @@ impl PackReader {
         let paths = indices.into_iter().filter(|index| !unreadable.contains_key(index)).map(path_of).collect();
         Ok(ExtractReport { paths, errors: unreadable.into_values().collect() })
     }
-}
-
-fn taken(path: &Path) -> Error {
-    Error::io(path, io::Error::new(io::ErrorKind::AlreadyExists, "this file exists and is not overwritten"))
 }

@@ -30,18 +30,7 @@ pub(super) struct PackDatRow {
 
 pub(super) const ROW_LEN: usize = size_of::<PackDatRow>();
 
-const _: () = {
-    assert!(cfg!(target_endian = "little"));
-    assert!(size_of::<PackDatRow>() == 32);
-    assert!(align_of::<PackDatRow>() == 1);
-    assert!(offset_of!(PackDatRow, board) == 0);
-    assert!(offset_of!(PackDatRow, run_id) == 8);
-    assert!(offset_of!(PackDatRow, index_in_run) == 12);
-    assert!(offset_of!(PackDatRow, chosen) == 16);
-    assert!(offset_of!(PackDatRow, ev_mask) == 17);
-    assert!(offset_of!(PackDatRow, ev_q) == 18);
-    assert!(offset_of!(PackDatRow, padding) == 26);
-};
+const _: () = assert!(size_of::<PackDatRow>() == 32);
 
 /// The quantised value of 1.0.
 const ONE: u16 = u16::MAX;

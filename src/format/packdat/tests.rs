@@ -11,7 +11,6 @@ use std::path::Path;
 fn write(path: &Path, runs: &[Run]) {
     let mut writer = PackDatWriter::create(path).unwrap();
     runs.iter().for_each(|run| writer.push(run).unwrap());
-    assert_eq!(writer.num_runs(), runs.len());
     writer.finish().unwrap();
 }
 

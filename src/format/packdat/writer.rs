@@ -102,12 +102,6 @@ impl PackDatWriter {
         Ok(())
     }
 
-    /// Returns the number of runs so far.
-    #[must_use]
-    pub fn num_runs(&self) -> usize {
-        self.num_runs as usize
-    }
-
     /// Finishes the file, makes it durable and publishes it under its name.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! [`FinishedGame`]: a game that ended, with its kept steps. [`SessionBuffer`]: the games that the next rotation writes.
 
-use super::rows::{Block, GameRows};
+use super::rows::GameRows;
 use crate::board::{Board, WideBoard};
 use crate::error::Result;
 use crate::run::{Run, RunMeta, RunStep};
@@ -96,10 +96,5 @@ impl SessionBuffer {
         self.ram += later.ram;
         self.disk += later.disk;
         self.since = self.since.or(later.since);
-    }
-
-    /// Returns the blocks of all games, for reuse.
-    pub(super) fn into_blocks(self) -> Vec<Block> {
-        self.games.into_iter().flat_map(|mut game| game.rows.take_blocks()).collect()
     }
 }

@@ -1,7 +1,7 @@
 //! [`GameRecording`]: a game that is being recorded.
 
 use super::buffer::FinishedGame;
-use super::rows::GameRows;
+use super::rows::{BLOCK_COST, GameRows};
 use super::shared::SharedRecorder;
 use crate::board::{Board, Move};
 use crate::error::{Error, Result};
@@ -58,26 +58,12 @@ impl GameRecording {
         self.push_all(std::iter::once((board, action, ev)))
     }
 
-    /// Adds several steps, or none of them on an error.
+    /// Adds several steps, or none of them on an error: boards, moves and values, as [`push`](GameRecording::push) takes
+    /// them.
     ///
     /// # Errors
-    /// The errors of [`push`](GameRecording::push); [`ErrorKind::Argument`](crate::ErrorKind::Argument) also if the lengths
-    /// differ.
-    pub fn push_batch(&mut self, boards: &[Board], moves: Option<&[Move]>, evs: Option<&[Branches]>) -> Result<()> {
-        for (name, len) in [("moves", moves.map(<[Move]>::len)), ("evs", evs.map(<[Branches]>::len))] {
-            if let Some(len) = len.filter(|&len| len != boards.len()) {
-                return Err(Error::argument(name, format!("as many as boards, {}", boards.len()), len));
-            }
-        }
-        let step = |place: usize, &board: &Board| {
-            let action = moves.and_then(|moves| moves.get(place).copied());
-            (board, action, evs.and_then(|evs| evs.get(place).copied()))
-        };
-        self.push_all(boards.iter().enumerate().map(|(place, board)| step(place, board)))
-    }
-
-    /// Adds steps, or none of them on an error.
-    pub(crate) fn push_all(
+    /// The errors of [`push`](GameRecording::push).
+    pub fn push_all(
         &mut self,
         steps: impl ExactSizeIterator<Item = (Board, Option<Move>, Option<Branches>)> + Clone,
     ) -> Result<()> {
@@ -119,7 +105,11 @@ impl GameRecording {
     pub(crate) fn make_room(&mut self, steps: usize) -> Result<()> {
         match self.rows.missing_blocks(self.num_kept(steps)) {
             0 => Ok(()),
-            missing => self.shared.blocks(missing).map(|blocks| self.rows.add_blocks(blocks)),
+            missing => {
+                self.shared.charge(missing as u64 * BLOCK_COST)?;
+                self.rows.add_blocks(missing);
+                Ok(())
+            }
         }
     }
 
@@ -162,7 +152,7 @@ impl GameRecording {
 impl Drop for GameRecording {
     fn drop(&mut self) {
         if !self.over {
-            self.shared.abandon_game(&mut self.rows);
+            self.shared.abandon_game(&self.rows);
         }
     }
 }

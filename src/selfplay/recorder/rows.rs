@@ -1,5 +1,5 @@
 //! The steps of a game in memory: nine bytes each, plus sixteen with the engine's values. They are stored in blocks
-//! of one size, so that any game can reuse any freed block.
+//! of one size, so that a growing game copies nothing.
 //!
 //! ```text
 //!  0       8                                   9             25
@@ -10,8 +10,8 @@
 use crate::board::{Board, Move};
 use crate::run::{Branches, RunStep};
 
-pub(super) const BLOCK_LEN: usize = 2048;
-pub(super) type Block = Box<[u8; BLOCK_LEN]>;
+const BLOCK_LEN: usize = 2048;
+type Block = Box<[u8; BLOCK_LEN]>;
 
 /// The memory of a block, including the allocator's header and its entry in a growing list.
 pub(super) const BLOCK_COST: u64 = BLOCK_LEN as u64 + 48;
@@ -62,12 +62,8 @@ impl GameRows {
         rows.saturating_sub(here + later).div_ceil(per_block)
     }
 
-    pub(super) fn add_blocks(&mut self, mut blocks: Vec<Block>) {
-        self.blocks.append(&mut blocks);
-    }
-
-    pub(super) fn take_blocks(&mut self) -> Vec<Block> {
-        std::mem::take(&mut self.blocks)
+    pub(super) fn add_blocks(&mut self, count: usize) {
+        self.blocks.resize_with(self.blocks.len() + count, || Box::new([0; BLOCK_LEN]));
     }
 
     /// Adds a row. The last block must have room for it.

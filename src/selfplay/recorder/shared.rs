@@ -5,7 +5,7 @@
 
 use super::buffer::{FinishedGame, GAME_COST, SessionBuffer};
 use super::options::RecorderOptions;
-use super::rows::{BLOCK_COST, BLOCK_LEN, Block, GameRows};
+use super::rows::GameRows;
 use super::sink::{Sink, SinkFormat};
 use super::stats::RecorderStats;
 use crate::error::{Error, ErrorKind, Result};
@@ -43,8 +43,6 @@ pub(super) struct RecorderState {
     phase: Phase,
     pub(super) stats: RecorderStats,
     pub(super) sessions: Vec<PathBuf>,
-    /// Blocks without rows, for reuse.
-    free_blocks: Vec<Block>,
     /// The ended games that the next rotation writes.
     buffer: SessionBuffer,
     /// An upper bound of the disk space of all games that are not written, in bytes.
@@ -115,20 +113,14 @@ impl SharedRecorder {
         Ok(())
     }
 
-    /// Returns blocks for a game, and charges their memory to the recorder.
+    /// Charges memory for the steps of a game to the recorder.
     #[cold]
-    pub(super) fn blocks(&self, count: usize) -> Result<Vec<Block>> {
+    pub(super) fn charge(&self, bytes: u64) -> Result<()> {
         self.check_process()?;
-        let bytes = count as u64 * BLOCK_COST;
         let state = self.lock();
         state.check_open()?;
-        let mut state = self.make_room(state, bytes)?;
-        state.stats.ram_bytes += bytes;
-        let keep = state.free_blocks.len().saturating_sub(count);
-        let mut blocks = state.free_blocks.split_off(keep);
-        drop(state);
-        blocks.resize_with(count, || Box::new([0; BLOCK_LEN]));
-        Ok(blocks)
+        self.make_room(state, bytes)?.stats.ram_bytes += bytes;
+        Ok(())
     }
 
     /// Adds an ended game to the buffer, and returns its id.
@@ -138,7 +130,7 @@ impl SharedRecorder {
         let disk = self.format.bytes_per_game + kept * self.format.bytes_per_step;
         let mut state = self.lock();
         if let Err(error) = state.check_open().and_then(|()| self.check_disk(&mut state, disk)) {
-            state.release(&mut game.rows);
+            state.release(&game.rows);
             return Err(error);
         }
         game.id = state.stats.ended;
@@ -154,8 +146,8 @@ impl SharedRecorder {
         Ok(id)
     }
 
-    /// Counts an abandoned game and frees its memory.
-    pub(super) fn abandon_game(&self, rows: &mut GameRows) {
+    /// Counts an abandoned game, whose memory is freed.
+    pub(super) fn abandon_game(&self, rows: &GameRows) {
         if self.check_process().is_ok() {
             self.lock().release(rows);
         }
@@ -265,22 +257,14 @@ impl SharedRecorder {
             return Err(error);
         }
         info!(target: "a2store::recorder", tag = self.options.tag, games = num_games, steps, "wrote games");
-        let (ram, disk) = (buffer.ram, buffer.disk);
-        let mut freed = buffer.into_blocks();
-        // The next rotation needs about as many blocks. The rest is returned to the allocator.
-        let keep = freed.len();
         let mut state = self.lock();
-        state.free_blocks.append(&mut freed);
-        let surplus = if state.free_blocks.len() > keep { state.free_blocks.split_off(keep) } else { Vec::new() };
-        state.stats.ram_bytes -= ram;
-        state.unwritten_disk -= disk;
+        state.stats.ram_bytes -= buffer.ram;
+        state.unwritten_disk -= buffer.disk;
         state.stats.durable += num_games as u64;
         state.stats.rotations += 1;
         state.stats.disk_bytes = sink.num_bytes();
         state.sessions = sink.sessions().to_vec();
         (state.stats.failure, state.unreported, state.not_before) = (None, None, None);
-        drop(state);
-        drop(surplus);
         Ok(())
     }
 
@@ -357,7 +341,6 @@ impl SharedRecorder {
 
     fn end(&self, state: &mut RecorderState) {
         state.phase = Phase::Closed;
-        state.free_blocks = Vec::new();
         self.wake.notify_all();
     }
 }
@@ -371,12 +354,11 @@ impl RecorderState {
         }
     }
 
-    /// Counts a game that is not kept, and frees its memory.
-    fn release(&mut self, rows: &mut GameRows) {
+    /// Counts a game that is not kept, whose memory is freed.
+    fn release(&mut self, rows: &GameRows) {
         self.stats.live -= 1;
         self.stats.abandoned += 1;
         self.stats.ram_bytes -= GAME_COST + rows.ram();
-        self.free_blocks.append(&mut rows.take_blocks());
     }
 }
 

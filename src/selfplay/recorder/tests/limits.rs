@@ -124,7 +124,7 @@ fn running_games_that_fill_the_memory_get_an_error() {
     assert!(error.to_string().contains("all of them in 1 running games"), "{error}");
     assert_eq!((limit_of(Err::<(), _>(error)), recorder.stats().durable), ("ram", 1));
     assert!(index > 1_000_000);
-    assert_eq!(limit_of(game.push_batch(&vec![Board(1); 3_000_000], Some(&vec![Move::Up; 3_000_000]), None)), "ram");
+    assert_eq!(limit_of(game.push_all(vec![(Board(1), Some(Move::Up), None); 3_000_000].into_iter())), "ram");
     // The game can still end, which frees its memory for others.
     assert_eq!(game.num_steps(), index);
     game.end(step(1, index).0).unwrap();

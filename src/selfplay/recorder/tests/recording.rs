@@ -106,7 +106,7 @@ fn a_game_waits_at_most_rotate_every() {
 }
 
 #[test]
-fn push_batch_equals_single_pushes() {
+fn push_all_equals_single_pushes() {
     let root = tempfile::tempdir().unwrap();
     for sample_rate in [1, 4] {
         let recorder = recorder(root.path(), |options| options.sample_rate = sample_rate);
@@ -114,14 +114,13 @@ fn push_batch_equals_single_pushes() {
         let mut next = 0;
         for len in [0, 1, 5, 226, 500, 3] {
             let steps: Vec<_> = (next..next + len).map(|index| step(3, index)).collect();
-            let (boards, moves): (Vec<_>, Vec<_>) = steps.into_iter().unzip();
-            game.push_batch(&boards, Some(&moves), None).unwrap();
+            game.push_all(steps.into_iter().map(|(board, action)| (board, Some(action), None))).unwrap();
             next += len;
         }
-        assert!(matches!(game.push_batch(&[Board(1)], None, None).unwrap_err().kind(), ErrorKind::Argument { .. }));
+        // One step without its move.
+        let steps = [(Board(1), Some(Move::Up), None), (Board(1), None, None)].into_iter();
+        assert!(matches!(game.push_all(steps).unwrap_err().kind(), ErrorKind::Argument { .. }));
         assert!(matches!(game.push(Board(1), None, None).unwrap_err().kind(), ErrorKind::Argument { .. }));
-        let error = game.push_batch(&[Board(1); 2], Some(&[Move::Up]), None).unwrap_err();
-        assert!(error.to_string().starts_with("moves: expected as many as boards, 2, found 1"), "{error}");
         assert_eq!(game.num_steps(), next);
         game.end(step(3, next).0).unwrap();
         recorder.close().unwrap();
@@ -266,11 +265,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn rows_give_back_the_steps(boards in prop::collection::vec((any::<u64>(), 0..5_u8, any::<[f32; 4]>(), 0..32_u8), 0..600), with_evs: bool) {
-        use super::super::rows::{BLOCK_LEN, GameRows};
+        use super::super::rows::GameRows;
         let mut rows = GameRows::new(with_evs);
         for &(board, action, values, legal) in &boards {
             let missing = rows.missing_blocks(1);
-            rows.add_blocks((0..missing).map(|_| Box::new([0; BLOCK_LEN])).collect());
+            rows.add_blocks(missing);
             let branches = (legal < 16).then_some(Branches { values, legal });
             rows.push(Board(board), Move::from_index(action), branches);
         }
