@@ -2508,18 +2508,17 @@ class Query:
         >>> Path("scores.csv").read_text().splitlines()[:2]
         ['run_id,max_score', '0,11308']
         """
-    def write_ipc(self, path: _Path, *, compression: Literal["none", "lz4", "zstd"] = "none") -> int:
+    def write_ipc(self, path: _Path) -> int:
         """Run the query, write its rows to an Arrow IPC file as they are computed, and return their number.
 
-        ``pyarrow.feather`` and ``polars.read_ipc`` read the file. Dictionaries of strings become strings. The file is
-        written as by ``write_parquet``.
+        ``pyarrow.feather`` and ``polars.read_ipc`` read the file, or map it into memory, as it is not compressed.
+        Dictionaries of strings become strings. The file is written as by ``write_parquet``.
 
         - ``path``: as in ``write_parquet``.
-        - ``compression``: ``"none"``, ``"lz4"`` or ``"zstd"``. Files without compression can be mapped into memory.
 
         Raises as ``write_parquet`` does.
 
-        >>> archive.sql("SELECT * FROM runs").write_ipc("runs.arrow", compression="lz4")
+        >>> archive.sql("SELECT * FROM runs").write_ipc("runs.arrow")
         20
         """
     def materialize(

@@ -341,20 +341,17 @@ impl PyQuery {
 
     /// Run the query, write its rows to an Arrow IPC file as they are computed, and return their number.
     ///
-    /// ``pyarrow.feather`` and ``polars.read_ipc`` read the file. Dictionaries of strings become strings. The file is
-    /// written as by ``write_parquet``.
+    /// ``pyarrow.feather`` and ``polars.read_ipc`` read the file, or map it into memory, as it is not compressed.
+    /// Dictionaries of strings become strings. The file is written as by ``write_parquet``.
     ///
     /// - ``path``: as in ``write_parquet``.
-    /// - ``compression``: ``"none"``, ``"lz4"`` or ``"zstd"``. Files without compression can be mapped into memory.
     ///
     /// Raises as ``write_parquet`` does.
     ///
-    /// >>> archive.sql("SELECT * FROM runs").write_ipc("runs.arrow", compression="lz4")
+    /// >>> archive.sql("SELECT * FROM runs").write_ipc("runs.arrow")
     /// 20
-    #[pyo3(signature = (path, *, compression="none"))]
-    fn write_ipc(&self, py: Python<'_>, path: PathBuf, compression: &str) -> PyResult<u64> {
-        let options = WriteRowsOptions::from(RowFormat::ArrowFile);
-        self.write(py, path, &options.with_compression(compression.parse()?))
+    fn write_ipc(&self, py: Python<'_>, path: PathBuf) -> PyResult<u64> {
+        self.write(py, path, &RowFormat::ArrowFile.into())
     }
 
     /// Run the query and store its rows in a table in memory or in a file.

@@ -61,13 +61,11 @@ pub(super) fn branches(board: Board, values: [f32; 4]) -> Option<Branches> {
 /// An array of boards, or of their exponents.
 pub(super) enum Boards {
     Bits(PyBuffer<u64>),
-    SignedBits(PyBuffer<i64>),
     Exps(PyBuffer<u8>),
 }
 
 pub(super) enum BoardCells<'a> {
     Bits(&'a [ReadOnlyCell<u64>]),
-    SignedBits(&'a [ReadOnlyCell<i64>]),
     Exps(&'a [ReadOnlyCell<u8>]),
 }
 
@@ -79,8 +77,9 @@ impl Boards {
         if let Some(exps) = buffer(boards, &[None, Some(16)]) {
             return Ok(Boards::Exps(exps));
         }
-        if let Some(bits) = buffer(boards, &[None]) {
-            return Ok(Boards::SignedBits(bits));
+        if buffer::<i64>(boards, &[None]).is_some() {
+            // The view has the same memory.
+            return Boards::of(&contiguous(boards, None)?.call_method1("view", ("u8",))?);
         }
         let array = contiguous(boards, None)?;
         let dimensions: usize = array.getattr("ndim")?.extract()?;
@@ -97,7 +96,6 @@ impl Boards {
     pub(super) fn len(&self) -> usize {
         match self {
             Boards::Bits(bits) => bits.item_count(),
-            Boards::SignedBits(bits) => bits.item_count(),
             Boards::Exps(exps) => exps.item_count() / 16,
         }
     }
@@ -105,7 +103,6 @@ impl Boards {
     pub(super) fn cells<'a>(&'a self, py: Python<'a>) -> PyResult<BoardCells<'a>> {
         Ok(match self {
             Boards::Bits(bits) => BoardCells::Bits(cells(py, bits)?),
-            Boards::SignedBits(bits) => BoardCells::SignedBits(cells(py, bits)?),
             Boards::Exps(exps) => BoardCells::Exps(cells(py, exps)?),
         })
     }
@@ -115,7 +112,6 @@ impl BoardCells<'_> {
     pub(super) fn len(&self) -> usize {
         match self {
             BoardCells::Bits(bits) => bits.len(),
-            BoardCells::SignedBits(bits) => bits.len(),
             BoardCells::Exps(exps) => exps.len() / 16,
         }
     }
@@ -134,7 +130,6 @@ impl BoardCells<'_> {
     pub(super) fn get(&self, place: usize) -> Board {
         match self {
             BoardCells::Bits(bits) => Board(bits.get(place).map_or(0, ReadOnlyCell::get)),
-            BoardCells::SignedBits(bits) => Board(bits.get(place).map_or(0, ReadOnlyCell::get) as u64),
             BoardCells::Exps(exps) => {
                 let exps = exps.get(16 * place..16 * place + 16).unwrap_or_default();
                 Board(exps.iter().fold(0, |board, exp| board << 4 | u64::from(exp.get())))

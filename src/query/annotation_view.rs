@@ -3,7 +3,7 @@
 use super::archive_table::ArchiveTable;
 use super::errors::query_error;
 use super::plan_function::PlanFunction;
-use crate::archive::{Archive, MOVE_NAMES, POLICIES};
+use crate::archive::{Archive, MOVE_NAMES, POLICIES, TableName};
 use crate::error::Result;
 use arrow::array::{Array, ArrayRef, AsArray, FixedSizeListArray, Float32Array, Float32Builder};
 use arrow::buffer::NullBuffer;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// Returns the table. A list is null if all its values are null.
 pub(super) fn annotations(archive: &Archive) -> Result<ViewTable> {
-    let stored = provider_as_source(Arc::new(ArchiveTable::annotations(archive)));
+    let stored = provider_as_source(ArchiveTable::new(archive, TableName::Annotations, None));
     let scan = LogicalPlanBuilder::scan("annotations", stored, None).map_err(query_error)?;
     let column = |name: String| Expr::Column(Column::new(Some("annotations"), name));
     let list = |policy: &str| {

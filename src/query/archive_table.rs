@@ -44,16 +44,9 @@ pub(super) struct ArchiveTable {
 }
 
 impl ArchiveTable {
-    pub(super) fn runs(archive: &Archive) -> ArchiveTable {
-        ArchiveTable { table: TableName::Runs, archive: archive.clone(), runs: None }
-    }
-
-    pub(super) fn annotations(archive: &Archive) -> ArchiveTable {
-        ArchiveTable { table: TableName::Annotations, archive: archive.clone(), runs: None }
-    }
-
-    pub(super) fn steps(archive: &Archive, runs: &Arc<ArchiveTable>) -> ArchiveTable {
-        ArchiveTable { table: TableName::Steps, archive: archive.clone(), runs: Some(Arc::clone(runs)) }
+    /// `runs` is the table `runs`, if this is `steps`.
+    pub(super) fn new(archive: &Archive, table: TableName, runs: Option<Arc<ArchiveTable>>) -> Arc<ArchiveTable> {
+        Arc::new(ArchiveTable { table, archive: archive.clone(), runs })
     }
 
     fn cache(&self) -> DataFusionResult<&'static MetadataCache> {

@@ -11,7 +11,7 @@ use crate::runtime::block_on_unless;
 use arrow::array::RecordBatch;
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::SchemaRef;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNode;
 use datafusion::datasource::empty::EmptyTable;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::{Expr, LogicalPlan};
@@ -66,20 +66,12 @@ impl RowCondition {
             });
             let only_the_row = |part: &str| Error::refused(part, "a condition must depend only on the row");
             let filter = filter.ok_or_else(|| only_the_row("a subquery"))?;
-            let mut other = None;
-            let looked = filter.predicate.apply(|part| {
-                other = match part {
-                    Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_) => {
-                        Some("a subquery")
-                    }
-                    Expr::WindowFunction(_) => Some("a window function"),
-                    _ => return Ok(TreeNodeRecursion::Continue),
-                };
-                Ok(TreeNodeRecursion::Stop)
-            });
-            looked.map_err(query_error)?;
-            if let Some(part) = other {
-                return Err(only_the_row(part));
+            let has = |is_it: fn(&Expr) -> bool| filter.predicate.exists(|part| Ok(is_it(part))).map_err(query_error);
+            if has(is_subquery)? {
+                return Err(only_the_row("a subquery"));
+            }
+            if has(|part| matches!(part, Expr::WindowFunction(_)))? {
+                return Err(only_the_row("a window function"));
             }
             let schema = filter.input.schema();
             // Some functions exist only until a plan is simplified.
@@ -107,4 +99,8 @@ impl RowCondition {
     pub(crate) fn rows(&self, batch: &RecordBatch) -> Result<BooleanBuffer> {
         run_index::verdicts(self.condition.as_ref(), batch).map_err(query_error)
     }
+}
+
+fn is_subquery(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_))
 }

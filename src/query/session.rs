@@ -13,7 +13,7 @@ use super::rewrites;
 use super::scan::ARCHIVE_URL;
 use super::step_join::JoinBySteps;
 use super::user_tables::{UserTable, UserTableSource};
-use crate::archive::Archive;
+use crate::archive::{Archive, TableName};
 use crate::error::{Error, Result};
 use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::common::{Result as DataFusionResult, exec_err};
@@ -51,8 +51,8 @@ pub(super) fn context(archive: &Archive, options: &QueryOptions) -> Result<Sessi
     let context = SessionContext::new_with_state(
         guard::configure(state, archive.phases()).with_physical_optimizer_rules(physical_rules()).build(),
     );
-    let runs = Arc::new(ArchiveTable::runs(archive));
-    let steps = Arc::new(ArchiveTable::steps(archive, &runs));
+    let runs = ArchiveTable::new(archive, TableName::Runs, None);
+    let steps = ArchiveTable::new(archive, TableName::Steps, Some(Arc::clone(&runs)));
     context.register_table(guard::quoted("runs"), runs).map_err(query_error)?;
     context.register_table(guard::quoted("steps"), steps).map_err(query_error)?;
     context.register_table(guard::quoted("annotations"), Arc::new(annotations(archive)?)).map_err(query_error)?;

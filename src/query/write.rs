@@ -11,8 +11,7 @@ use crate::publish::Output;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, FieldRef, Fields, Schema};
 use arrow::error::ArrowError;
-use arrow::ipc::CompressionType;
-use arrow::ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
+use arrow::ipc::writer::{FileWriter, StreamWriter};
 use datafusion::common::DataFusionError;
 use derive_setters::Setters;
 use parquet::arrow::ArrowWriter;
@@ -40,16 +39,17 @@ pub enum RowFormat {
     ArrowStream,
 }
 
-/// The compression of a file of rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The compression of Parquet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RowCompression {
     /// No compression.
     None,
-    /// Fast, for Parquet and Arrow IPC.
+    /// Fast.
     Lz4,
-    /// Fast, for Parquet only.
+    /// Fast.
     Snappy,
-    /// Small, for Parquet and Arrow IPC.
+    /// Small.
+    #[default]
     Zstd,
 }
 
@@ -77,20 +77,24 @@ text_form!(RowCompression, "compression", "\"none\", \"lz4\", \"snappy\" or \"zs
 /// assert_eq!((options.format, options.row_group_rows), (RowFormat::Parquet, 1 << 20));
 /// ```
 #[derive(Clone, Debug, Setters)]
-#[setters(prefix = "with_", strip_option)]
+#[setters(prefix = "with_")]
 #[non_exhaustive]
 pub struct WriteRowsOptions {
     /// The format of the file.
     pub format: RowFormat,
-    /// The compression of values. By default, Parquet has zstd, and Arrow IPC has none. Text has none.
-    pub compression: Option<RowCompression>,
+    /// The compression of Parquet. Other formats are not compressed.
+    pub compression: RowCompression,
     /// The maximum number of rows in a row group of Parquet, at least 1.
     pub row_group_rows: usize,
 }
 
 impl Default for WriteRowsOptions {
     fn default() -> WriteRowsOptions {
-        WriteRowsOptions { format: RowFormat::default(), compression: None, row_group_rows: 1 << 20 }
+        WriteRowsOptions {
+            format: RowFormat::default(),
+            compression: RowCompression::default(),
+            row_group_rows: 1 << 20,
+        }
     }
 }
 
@@ -105,7 +109,7 @@ impl WriteRowsOptions {
         if self.row_group_rows == 0 {
             return Err(Error::argument("row_group_rows", "1 or more", 0));
         }
-        let compression = match self.compression.unwrap_or(RowCompression::Zstd) {
+        let compression = match self.compression {
             RowCompression::None => ParquetCompression::UNCOMPRESSED,
             RowCompression::Lz4 => ParquetCompression::LZ4_RAW,
             RowCompression::Snappy => ParquetCompression::SNAPPY,
@@ -113,23 +117,6 @@ impl WriteRowsOptions {
         };
         let properties = WriterProperties::builder().set_compression(compression);
         Ok(properties.set_max_row_group_row_count(Some(self.row_group_rows)).build())
-    }
-
-    fn ipc(&self) -> Result<IpcWriteOptions> {
-        let compression = match self.compression.unwrap_or(RowCompression::None) {
-            RowCompression::None => None,
-            RowCompression::Lz4 => Some(CompressionType::LZ4_FRAME),
-            RowCompression::Zstd => Some(CompressionType::ZSTD),
-            other => return Err(Error::argument("compression", "\"none\", \"lz4\" or \"zstd\" for Arrow IPC", other)),
-        };
-        IpcWriteOptions::default().try_with_compression(compression).map_err(of_arrow)
-    }
-
-    fn check_text(&self) -> Result<()> {
-        match self.compression {
-            None | Some(RowCompression::None) => Ok(()),
-            Some(other) => Err(Error::argument("compression", "\"none\" for text", other)),
-        }
     }
 }
 
@@ -180,13 +167,11 @@ impl QueryStream {
         let (mut out, schema) = (BufWriter::new(out), self.schema());
         let num_rows = match options.format {
             RowFormat::Csv => {
-                options.check_text()?;
                 let mut writer = arrow::csv::Writer::new(&mut out);
                 writer.write(&RecordBatch::new_empty(schema)).map_err(of_arrow)?;
                 self.write_each(cancel, |batch| writer.write(batch).map_err(of_arrow))?
             }
             RowFormat::Json => {
-                options.check_text()?;
                 let mut writer = arrow::json::LineDelimitedWriter::new(&mut out);
                 let num_rows = self.write_each(cancel, |batch| writer.write(batch).map_err(of_arrow))?;
                 writer.finish().map_err(of_arrow)?;
@@ -203,8 +188,7 @@ impl QueryStream {
                 // A file has one dictionary per column, but each batch of a result has its own.
                 let fields: Fields = schema.fields().iter().map(decoded).collect();
                 let schema = Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()));
-                let writer = FileWriter::try_new_with_options(&mut out, &schema, options.ipc()?);
-                let mut writer = writer.map_err(of_arrow)?;
+                let mut writer = FileWriter::try_new(&mut out, &schema).map_err(of_arrow)?;
                 let num_rows = self.write_each(cancel, |batch| {
                     conform(batch.clone(), &schema).and_then(|batch| writer.write(&batch)).map_err(of_arrow)
                 })?;
@@ -212,8 +196,7 @@ impl QueryStream {
                 num_rows
             }
             RowFormat::ArrowStream => {
-                let writer = StreamWriter::try_new_with_options(&mut out, &schema, options.ipc()?);
-                let mut writer = writer.map_err(of_arrow)?;
+                let mut writer = StreamWriter::try_new(&mut out, &schema).map_err(of_arrow)?;
                 let num_rows = self.write_each(cancel, |batch| writer.write(batch).map_err(of_arrow))?;
                 writer.finish().map_err(of_arrow)?;
                 num_rows

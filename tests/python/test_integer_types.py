@@ -123,7 +123,7 @@ def test_columns_keep_their_names(archive: a2store.Archive) -> None:
     key = "board % 5"
     inner = f"SELECT {key} FROM steps WHERE step_index = 0"
     sql = (
-        f"SELECT {key}, count(*) FROM steps WHERE {key} IN ({inner}) GROUP BY {key} HAVING {key} > 0 ORDER BY -({key})"
+        f"SELECT {key}, count(*) FROM steps WHERE {key} IN ({inner}) GROUP BY {key} HAVING {key} > 0 ORDER BY 0 - CAST({key} AS BIGINT)"
     )
     found = pa.table(archive.sql(sql)).column(0).to_pylist()
     assert found == sorted(set(found), reverse=True)

@@ -198,21 +198,12 @@ def test_parquet_options(query: a2store.Query, tmp_path: Path, compression: Any)
         assert rows == query.count()
 
 
-@pytest.mark.parametrize("compression", ["lz4", "zstd"])
-def test_compressed_ipc(query: a2store.Query, tmp_path: Path, compression: Any) -> None:
-    for name in ("none", compression):
-        query.write_ipc(tmp_path / name, compression=name)
-    assert (tmp_path / compression).stat().st_size < (tmp_path / "none").stat().st_size
-    assert pl.read_ipc(tmp_path / compression).height == query.count()
-
-
 def test_options_out_of_range(query: a2store.Query, tmp_path: Path) -> None:
     path = tmp_path / "rows"
     bad: list[tuple[Callable[[], object], str]] = [
         (lambda: query.write_parquet(path, row_group_size=0), "row_group_size: expected 1"),
         (lambda: query.write_parquet(path, row_group_size=-1), "row_group_size: expected 1"),
         (lambda: query.write_parquet(path, compression="gz"), "compression: expected"),  # type: ignore[arg-type]
-        (lambda: query.write_ipc(path, compression="snappy"), "compression: expected"),  # type: ignore[arg-type]
         (lambda: query.show(max_rows=-1), "max_rows: expected 0"),
         (lambda: query.materialize(memory_limit=-1), "memory_limit: expected 0"),
     ]

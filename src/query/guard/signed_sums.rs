@@ -6,8 +6,7 @@
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::Result as DataFusionResult;
 use datafusion::common::types::{
-    LogicalTypeRef, NativeType, logical_boolean, logical_float64, logical_int8, logical_int16, logical_int32,
-    logical_int64, logical_uint8, logical_uint16, logical_uint32, logical_uint64,
+    LogicalTypeRef, NativeType, logical_boolean, logical_float64, logical_int64, logical_uint64,
 };
 use datafusion::functions_aggregate::sum::Sum;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -27,19 +26,11 @@ pub(super) struct SignedSum {
 impl SignedSum {
     pub(super) fn new() -> SignedSum {
         let native = |dtype: LogicalTypeRef| TypeSignatureClass::Native(dtype);
-        let signed = [
-            logical_boolean(),
-            logical_int8(),
-            logical_int16(),
-            logical_int32(),
-            logical_uint8(),
-            logical_uint16(),
-            logical_uint32(),
-        ];
+        let signed = vec![TypeSignatureClass::Integer, native(logical_boolean())];
         let coercions = [
             Coercion::new_exact(TypeSignatureClass::Decimal),
             Coercion::new_exact(native(logical_uint64())),
-            Coercion::new_implicit(native(logical_int64()), signed.map(native).to_vec(), NativeType::Int64),
+            Coercion::new_implicit(native(logical_int64()), signed, NativeType::Int64),
             Coercion::new_implicit(native(logical_float64()), vec![TypeSignatureClass::Float], NativeType::Float64),
             Coercion::new_exact(TypeSignatureClass::Duration),
             Coercion::new_exact(TypeSignatureClass::Interval),

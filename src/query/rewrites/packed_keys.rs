@@ -45,7 +45,7 @@ impl KeyLayout {
             })
         };
         let keys: Vec<Option<KeyBits>> = keys.map(place).collect();
-        (keys.iter().flatten().count() > 1).then(|| KeyLayout(keys))
+        (keys.iter().flatten().count() > 1).then_some(KeyLayout(keys))
     }
 
     pub(super) fn has(&self, key: usize) -> bool {
