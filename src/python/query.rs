@@ -182,7 +182,7 @@ impl PyQuery {
     ///
     /// - ``max_rows``: the maximum number of rows; the query stops once it has produced them.
     ///
-    /// Floats outside of lists are rounded to 6 decimals, and those below 0.1 to 6 digits. Raises ``ValueError`` for a
+    /// Floats are rounded to 6 decimals, and those below 0.1 to 6 significant digits. Raises ``ValueError`` for a
     /// negative number. Otherwise raises as ``count`` does.
     ///
     /// >>> archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC").show(max_rows=2)

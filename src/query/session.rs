@@ -95,7 +95,7 @@ pub(super) fn config(options: &QueryOptions) -> SessionConfig {
     // Top-k filters cost more than they save: the reader evaluates the sort key again for every row, and prunes
     // few pages.
     options.optimizer.enable_topk_dynamic_filter_pushdown = false;
-    // DataFusion follows the key of a sort below groups by its name alone, as in `SELECT 0 - n AS n FROM (SELECT DISTINCT move
+    // DataFusion follows the key of a sort below groups by its name alone, as in `SELECT -n AS n FROM (SELECT DISTINCT move
     // AS n FROM steps) ORDER BY n LIMIT 2`, and does not know which nodes need all groups. No upstream issue was found.
     options.optimizer.enable_topk_aggregation = false;
     // DataFusion makes this filter from each `min` and `max` of a plain column. It drops rows that other aggregates of

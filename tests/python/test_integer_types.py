@@ -1,4 +1,4 @@
-"""Types of integers in SQL: literals and parameters beside boards, the minus, counts and sums."""
+"""Types of integers in SQL: literals and parameters beside boards, the unary minus, counts and sums."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_bins_of_boards_and_scores(archive: a2store.Archive, columns: dict[str, 
 def test_columns_keep_their_names(archive: a2store.Archive) -> None:
     names = {
         "board % 5": "steps.board % Int64(5)",
-        "-ev_up": "(- steps.ev_up)",
+        "-step_index": "(- steps.step_index)",
         "-(step_index + 1)": "(- steps.step_index + Int64(1))",
         "coalesce(board, 0)": "coalesce(steps.board,Int64(0))",
         "sum(move)": "sum(steps.move)",
@@ -137,10 +137,28 @@ def test_columns_keep_their_names(archive: a2store.Archive) -> None:
 # The unary minus
 
 
-@pytest.mark.parametrize("column", ["step_index", "move", "board"])
-def test_the_minus_of_an_unsigned_integer_is_an_error(archive: a2store.Archive, column: str) -> None:
-    with pytest.raises(a2store.QueryError, match="Unary operator '-' only supports signed numeric"):
-        archive.sql(f"SELECT -{column} FROM steps")
+@pytest.mark.parametrize("column", ["step_index", "move", "num_steps", "highest_tile"])
+def test_the_negative_of_an_unsigned_integer_is_signed(archive: a2store.Archive, column: str) -> None:
+    plain = values(archive, column).to_pylist()
+    for expression, sign in ((f"-{column}", -1), (f"- -{column}", 1), (f"-({column} + 0)", -1), (f"-{column} * 2", -2)):
+        found = values(archive, expression)
+        assert found.type == pa.int64()
+        assert found.to_pylist() == [None if value is None else sign * value for value in plain]
+    expected = sorted(value for value in plain if value is not None and value > 1)[::-1]
+    sql = f"SELECT {column} FROM steps WHERE -{column} < -1 ORDER BY -{column}"
+    assert pa.table(archive.sql(sql))[column].to_pylist() == expected
+    order = f"-{column} NULLS LAST, run_id, step_index"
+    sql = f"SELECT row_number() OVER (ORDER BY {order}) AS n, {column} FROM steps ORDER BY n"
+    found = pa.table(archive.sql(sql))[column].to_pylist()
+    assert [value for value in found if value is not None and value > 1] == expected
+
+
+def test_the_negative_of_a_board_fits_or_is_an_error(archive: a2store.Archive, columns: dict[str, Any]) -> None:
+    small = [-board for board in columns["board"].tolist() if board < TOP_BIT]
+    sql = "SELECT -board AS value FROM steps WHERE board < 9223372036854775808 ORDER BY run_id, step_index"
+    assert pa.table(archive.sql(sql))["value"].to_pylist() == small
+    with pytest.raises(pa.ArrowInvalid, match=r"Can't cast value \d+ to type Int64"):
+        archive.sql("SELECT -board FROM steps").to_arrow()
 
 
 @pytest.mark.parametrize(
@@ -168,6 +186,8 @@ def test_the_minus_of_other_types(archive: a2store.Archive) -> None:
     )
     row = [column[0].as_py() for column in pa.table(archive.sql(sql, [5, 0.5])).columns[1:]]
     assert [float(value) for value in (*row[:2], *row[4:])] == [-0.5, -1, -1.5, -5, -0.5]
+    with pytest.raises(a2store.QueryError, match=r"^-: expected a number, found string$"):
+        archive.sql("SELECT -format FROM runs")
     with pytest.raises(a2store.QueryError, match="Invalid function 'negative'"):
         archive.sql("SELECT negative(1)")
 

@@ -2,6 +2,7 @@
 
 use super::super::errors::{did_you_mean, query_error};
 use super::super::refused;
+use super::super::rewrites::UNARY_MINUS;
 use super::plan::{self, MAX_DEPTH};
 use crate::error::{Error, Result};
 use datafusion::execution::SessionState;
@@ -10,7 +11,7 @@ use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArgumentClause, FunctionArguments, Ident, ObjectName, OrderByExpr, OrderByOptions, Query, Select, SetExpr,
-    Statement, TableAlias, TableFactor, Value, Visit, VisitMut, Visitor, VisitorMut,
+    Statement, TableAlias, TableFactor, UnaryOperator, Value, Visit, VisitMut, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::dialect_from_str;
 use std::collections::HashMap;
@@ -100,8 +101,8 @@ fn not_a_query(what: &str) -> Error {
     Error::refused(what, why)
 }
 
-/// Rewrites of a statement: functions of other engines that DataFusion lacks, functions that return unsigned counts, and
-/// names of derived tables.
+/// Rewrites of a statement: the unary minus, functions of other engines that DataFusion lacks, functions that return
+/// unsigned counts, and names of derived tables.
 #[derive(Default)]
 struct Rewrites {
     /// Whether each of the enclosing queries has an ORDER BY.
@@ -148,12 +149,23 @@ impl VisitorMut for Rewrites {
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Box<Error>> {
         self.depth -= 1;
-        if let Expr::Function(function) = expr {
-            let name = function_name(function);
-            replace_function(&name, function)?;
-            if COUNTS.contains(&name.as_str()) {
-                *expr = as_bigint(std::mem::replace(expr, Expr::value(Value::Null)));
+        match expr {
+            Expr::Function(function) => {
+                let name = function_name(function);
+                replace_function(&name, function)?;
+                if COUNTS.contains(&name.as_str()) {
+                    *expr = as_bigint(std::mem::replace(expr, Expr::value(Value::Null)));
+                }
             }
+            // The minus before a number or an interval is part of the literal.
+            Expr::UnaryOp { op: UnaryOperator::Minus, expr: inner }
+                if !matches!(inner.as_ref(), Expr::Value(_) | Expr::Interval(_)) =>
+            {
+                let right = Box::new(std::mem::replace(inner.as_mut(), Expr::value(Value::Null)));
+                let (left, op) = (Box::new(Expr::value(Value::Null)), BinaryOperator::Custom(UNARY_MINUS.into()));
+                *expr = Expr::BinaryOp { left, op, right };
+            }
+            _ => {}
         }
         ControlFlow::Continue(())
     }

@@ -45,7 +45,7 @@ const CORRECTED: [(&str, &str); 14] = [
         "4",
     ),
     ("SELECT run_id FROM runs WHERE 10 / (CAST(run_id AS BIGINT) - 3) > 0 AND run_id <> 3", "4"),
-    ("SELECT 0 - n AS n FROM (SELECT DISTINCT num_steps AS n FROM runs) AS d ORDER BY n LIMIT 2", "-40|-30"),
+    ("SELECT -n AS n FROM (SELECT DISTINCT num_steps AS n FROM runs) AS d ORDER BY n LIMIT 2", "-40|-30"),
     ("SELECT m AS k, k AS m FROM (SELECT run_id AS k, num_steps AS m FROM runs) ORDER BY m LIMIT 1", "40 1"),
     ("SELECT sum(engine = 'a') FROM runs", "2"),
     (

@@ -1,24 +1,30 @@
-//! The types of integer literals.
+//! The types of integer literals, and of the unary minus.
 //!
 //! DataFusion gives an integer literal the type int64. Beside a uint64, such as a board, it casts both to
 //! `DECIMAL(20, 0)`: `board * 3` would fail instead of wrapping around, and `board / 10` would have decimal places. So
-//! a literal of at least 0 is cast to uint64 there. A literal 0 or 1 beside a boolean is cast to a boolean. No upstream
-//! issue was found.
+//! a literal of at least 0 is cast to uint64 there. A literal 0 or 1 beside a boolean is cast to a boolean. An unsigned
+//! operand of the unary minus is cast to int64. No upstream issue was found.
 //!
 //! [`TypeOperands`] does this while the statement is planned, because the planner checks the arguments of functions.
 //! [`TypeLiterals`] does it for the expressions that DataFusion plans itself, and for parameters once they have values.
 //! DataFusion omits casts from column names, so columns keep their names.
 
+use super::super::type_names::type_name;
 use super::columns::{input_schema, map_expressions};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, Result as DataFusionResult};
+use datafusion::common::{DFSchema, Result as DataFusionResult, plan_err};
 use datafusion::logical_expr::expr::Cast;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::type_coercion::is_signed_numeric;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+
+/// The operator that replaces the unary minus, with any left operand. Planners see only operators with two operands.
+pub(in crate::query) const UNARY_MINUS: &str = "unary minus";
 
 /// Types the operands of operators while a statement is planned.
 #[derive(Debug)]
@@ -30,9 +36,21 @@ impl ExprPlanner for TypeOperands {
         mut expr: RawBinaryExpr,
         schema: &DFSchema,
     ) -> DataFusionResult<PlannerResult<RawBinaryExpr>> {
+        if matches!(&expr.op, BinaryOperator::Custom(name) if name == UNARY_MINUS) {
+            return Ok(PlannerResult::Planned(negative(expr.right, schema)?));
+        }
         type_operands(&mut expr.left, &mut expr.right, schema);
         Ok(PlannerResult::Original(expr))
     }
+}
+
+fn negative(operand: Expr, schema: &DFSchema) -> DataFusionResult<Expr> {
+    let operand = match operand.get_type(schema)? {
+        dtype if dtype.is_unsigned_integer() => cast(operand, DataType::Int64),
+        dtype if is_signed_numeric(&dtype) || matches!(dtype, DataType::Null | DataType::Interval(_)) => operand,
+        dtype => return plan_err!("-: expected a number, found {}", type_name(&dtype)),
+    };
+    Ok(Expr::Negative(Box::new(operand)))
 }
 
 /// Types literals in a plan whose parameters have values. It runs before type coercion, which would use decimals.

@@ -15,7 +15,7 @@
 //! | `engine_rules.rs` | DataFusion's rules that give wrong answers, restricted to correct rewrites |
 //! | `opaque.rs` | the plan node that hides something of its input from the optimizer |
 //! | `values.rs` | values that the simplifier would change, and divisions by zero |
-//! | `integer_types.rs` | literals beside uint64, and 0 and 1 beside booleans |
+//! | `integer_types.rs` | literals beside uint64, 0 and 1 beside booleans, and the minus of unsigned integers |
 //! | `group_by_numbers.rs` | GROUP BY on one number instead of several columns |
 //! | `packed_keys.rs`, `text_numbers.rs` | its encodings: small keys packed into 64 bits, texts as numbers |
 //! | `columns.rs` | input columns of a node; keeping the names of columns, and making unique ones |
@@ -32,6 +32,6 @@ mod values;
 pub(super) use columns::{input_schema, map_expressions};
 pub(super) use engine_rules::{logical_rules, physical_rules};
 pub(super) use group_by_numbers::group_by_numbers;
-pub(super) use integer_types::{TypeLiterals, TypeOperands};
+pub(super) use integer_types::{TypeLiterals, TypeOperands, UNARY_MINUS};
 pub(super) use opaque::{Hides, OpaqueExec};
 pub(super) use values::KeepValues;

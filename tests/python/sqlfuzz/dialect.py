@@ -5,14 +5,14 @@ The generator avoids a difference, or ``tree.py`` writes the statement so that b
 
 from __future__ import annotations
 
-from .dtypes import STR, WIDE
+from .dtypes import STR, U64, WIDE
 from .tree import Node
 
 DIFFERENCES = {
     "division of integers": "`/` in the engine, `//` in DuckDB",
     "overflow of integers": "wraps in the engine; DuckDB computes the remainder of 128 bits",
     "types of constants": "1 is a BIGINT, or a UBIGINT beside one, and 0.5 a DOUBLE in the engine; cast so in DuckDB",
-    "minus of unsigned integers": "an error in the engine: cast to DOUBLE in both",
+    "minus of unsigned integers": "a BIGINT in the engine; cast the operand in DuckDB",
     "integers beside floats": "DuckDB is told by casts in which float they meet, as the engine's rules have it",
     "decimals beside floats": "BIGINT UNSIGNED beside signed integers is a decimal, which meets a float as a decimal "
     "of 15 digits behind the point: such operands are cast to DOUBLE in both",
@@ -60,6 +60,8 @@ def has_inner_limit(node: Node) -> bool:
 def may_fail(node: Node) -> bool:
     """Whether an error may be the right answer: a cast that may overflow, or arithmetic with wide decimals."""
     match node.op:
+        case "neg" if node.args[0].type == U64:
+            return True
         case "arith" if WIDE in (node.type, *(arg.type for arg in node.args)):
             return True
         case "cast" if node.value == "CAST":

@@ -207,9 +207,8 @@ class Generator:
 
     def negated(self, scope: Scope, depth: int) -> Node:
         node = self.number(scope, depth)
-        is_unsigned = node.type.is_int and node.type.lo == 0
         # A constant beyond the range of I64 has another type with a sign.
-        return make("neg", cast(node, F64) if node.type == WIDE or node.op == "lit" or is_unsigned else node)
+        return make("neg", cast(node, F64) if node.type == WIDE or node.op == "lit" else node)
 
     def extreme(self, scope: Scope, depth: int) -> Node:
         node = self.number(scope, depth)

@@ -94,7 +94,7 @@ def _of(op: str, args: tuple[Node, ...], value: Any, given: Type) -> Type:
         case "arith":
             return _meeting(args)
         case "neg":
-            return args[0].type
+            return I64 if args[0].type.is_int and args[0].type.lo == 0 else args[0].type
         case "case":
             return _meeting(_branches(args))
         case "switch":
@@ -214,7 +214,10 @@ class _Text:
         return f"{text}::{to}"
 
     def _neg(self, node: Node) -> str:
-        return f"({'0 ' if node.type.is_float else ''}- {self.of(node.args[0])})"
+        text = self.of(node.args[0])
+        if self.duck and node.type != node.args[0].type:
+            text = f"{text}::{node.type.duck}"
+        return f"({'0 ' if node.type.is_float else ''}- {text})"
 
     def _cmp(self, node: Node) -> str:
         left, right = node.args
