@@ -2832,8 +2832,8 @@ class StepTable:
 
     A pickled table is a handle. A process of the same user on the same machine can unpickle it, and gets the same rows
     without a copy. So ``multiprocessing`` can pass tables as arguments. The first pickling moves a table into shared
-    memory, at about the speed of a copy; existing arrays over it stay valid. The handle of a view takes 16 bytes per
-    range of rows.
+    memory, at about the speed of a copy; existing arrays over it stay valid. The handle of a view takes about 20 bytes
+    per range of rows.
 
     A handle is valid while the process that pickled it keeps the table, or while the table's file is unchanged. Later,
     unpickling raises ``OSError`` or ``DamagedError``. A process that has unpickled the table keeps it, even after other
@@ -2982,23 +2982,6 @@ class StepTable:
 
         >>> table.sample(100, seed=1).tokens.shape
         (100, 16)
-        """
-    def iter_batches(
-        self,
-        batch_size: int = 65_536,
-        *,
-        columns: Sequence[str] | None = None,
-        tokens: Literal["uint8", "int32", "int64"] = "uint8",
-    ) -> BatchIterator:
-        """Return an iterator over all rows in the table's order, in batches.
-
-        - ``batch_size``: rows per batch, in ``1..=2**28``; the last batch may have fewer.
-        - ``columns``, ``tokens``: as in ``loader``.
-
-        Raises as ``loader`` does.
-
-        >>> [len(batch) for batch in table.iter_batches(10_000)]
-        [10000, 10000, 9320]
         """
     def _repr_html_(self) -> str:
         """Return the first ten rows as an HTML table, which notebooks display.
@@ -3225,13 +3208,7 @@ class StepTable:
 
     @staticmethod
     def from_session(
-        path: _Path,
-        run_ids: _Indices | None = None,
-        *,
-        extra: Sequence[Literal["max_score", "highest_tile"]] | None = None,
-        memory_limit: int | None = None,
-        workers: int | None = None,
-        progress: _Progress = None,
+        path: _Path, *, memory_limit: int | None = None, progress: _Progress = None
     ) -> StepTable:
         """Read a self-play session into a table that keeps the session's run ids.
 
@@ -3241,20 +3218,16 @@ class StepTable:
         ``tag`` of the session's ``model``. The phases begin at 1024 and 4096.
 
         - ``path``: the session's folder, or a file in it.
-        - ``run_ids``: the ids of the runs; ``None`` = all.
-        - ``extra``: extra columns with metadata of the run: ``max_score`` (int64), ``highest_tile`` (uint32).
         - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
-        - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
         - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
           otherwise a bar is shown if standard error is a terminal.
 
-        Raises ``DecodeError`` or ``OSError`` for a session that cannot be read. Raises ``ValueError`` for an id that is
-        not in the session, and for run ids above 2**32 - 1. Raises ``MemoryLimitError``, and ``KeyboardInterrupt`` on
-        Ctrl-C.
+        Raises ``DecodeError`` or ``OSError`` for a session that cannot be read. Raises ``ValueError`` for run ids above
+        2**32 - 1. Raises ``MemoryLimitError``, and ``KeyboardInterrupt`` on Ctrl-C.
 
-        >>> table = a2store.StepTable.from_session("session", extra=["highest_tile"])
-        >>> table.take([0])["highest_tile"]
-        array([1024], dtype=uint32)
+        >>> table = a2store.StepTable.from_session("session")
+        >>> table.take([0]).step_index
+        array([0], dtype=uint16)
         """
 
     def attach(

@@ -37,7 +37,7 @@ impl PyLoader {
     }
 
     fn __iter__(&self, py: Python<'_>) -> PyResult<PyBatchIterator> {
-        PyBatchIterator::new(py, &self.0)
+        Ok(PyBatchIterator { batches: Mutex::new(Some(py.detach(|| self.0.batches())?)) })
     }
 
     /// The epoch that the next iteration serves.
@@ -267,10 +267,6 @@ pub(super) struct PyBatchIterator {
 }
 
 impl PyBatchIterator {
-    pub(super) fn new(py: Python<'_>, loader: &Loader) -> PyResult<PyBatchIterator> {
-        Ok(PyBatchIterator { batches: Mutex::new(Some(py.detach(|| loader.batches())?)) })
-    }
-
     fn lock(&self) -> MutexGuard<'_, Option<Batches>> {
         self.batches.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -5,7 +5,7 @@ use super::batch::PyBatch;
 use super::indices::{row_indices, run_ids_from};
 use super::integers::{BatchSize, Bounded, NumSamples, Positive, Prefetch, Rank, U64, Workers, WorldSize};
 use super::interrupt::{checking, interruptible};
-use super::loader::{PyBatchIterator, PyLoader, sampling};
+use super::loader::{PyLoader, sampling};
 use super::memory::Memory;
 use super::numpy::array;
 use super::packages::{to_arrow, to_pandas, to_polars};
@@ -19,12 +19,10 @@ use super::values::{is_path, paths_from};
 use crate::archive::Phase;
 use crate::cancellation::CancellationToken;
 use crate::error::Error;
-use crate::loader::{LoaderOptions, Permutation, Sampling};
+use crate::loader::{LoaderOptions, Permutation};
 use crate::machine::filled;
 use crate::query::Preview;
-use crate::table::{
-    AttachedColumn, FromRunsOptions, FromSessionOptions, LoadOptions, RowFilter, SplitUnit, StepTable, TableHandle,
-};
+use crate::table::{AttachedColumn, FromRunsOptions, LoadOptions, RowFilter, SplitUnit, StepTable, TableHandle};
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -53,8 +51,8 @@ use std::sync::Arc;
 ///
 /// A pickled table is a handle. A process of the same user on the same machine can unpickle it, and gets the same rows
 /// without a copy. So ``multiprocessing`` can pass tables as arguments. The first pickling moves a table into shared
-/// memory, at about the speed of a copy; existing arrays over it stay valid. The handle of a view takes 16 bytes per
-/// range of rows.
+/// memory, at about the speed of a copy; existing arrays over it stay valid. The handle of a view takes about 20 bytes
+/// per range of rows.
 ///
 /// A handle is valid while the process that pickled it keeps the table, or while the table's file is unchanged. Later,
 /// unpickling raises ``OSError`` or ``DamagedError``. A process that has unpickled the table keeps it, even after other
@@ -120,7 +118,7 @@ impl PyStepTable {
         dataset.call_method1("__getitems__", (rows,))
     }
 
-    /// Return an iterator over the rows, as dicts. ``iter_batches`` is much faster.
+    /// Return an iterator over the rows, as dicts. ``loader(shuffle=False)`` is much faster.
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let builtins = slf.py().import("builtins")?;
         let rows = builtins.call_method1("range", (slf.get().table.num_rows(),))?;
@@ -337,29 +335,6 @@ impl PyStepTable {
         }
         let permutation = Permutation::new(rows, seed, 0)?;
         self.batch(py, &(0..n).filter_map(|position| permutation.get(position)).collect::<Vec<u64>>())
-    }
-
-    /// Return an iterator over all rows in the table's order, in batches.
-    ///
-    /// - ``batch_size``: rows per batch, in ``1..=2**28``; the last batch may have fewer.
-    /// - ``columns``, ``tokens``: as in ``loader``.
-    ///
-    /// Raises as ``loader`` does.
-    ///
-    /// >>> [len(batch) for batch in table.iter_batches(10_000)]
-    /// [10000, 10000, 9320]
-    #[pyo3(signature = (batch_size=65_536, *, columns=None, tokens="uint8"))]
-    fn iter_batches(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = BatchSize::int)] batch_size: usize,
-        columns: Option<Vec<String>>,
-        tokens: &str,
-    ) -> PyResult<PyBatchIterator> {
-        let options = LoaderOptions { batch_size, tokens: tokens.parse()?, columns, ..LoaderOptions::default() };
-        let options = LoaderOptions { sampling: Sampling::Sequential, ..options };
-        let loader = checking(py, |cancel| self.table.loader_unless_cancelled(options, cancel))?;
-        PyBatchIterator::new(py, &loader)
     }
 
     /// Return the first ten rows as an HTML table, which notebooks display.
@@ -669,38 +644,28 @@ impl PyStepTable {
     /// ``tag`` of the session's ``model``. The phases begin at 1024 and 4096.
     ///
     /// - ``path``: the session's folder, or a file in it.
-    /// - ``run_ids``: the ids of the runs; ``None`` = all.
-    /// - ``extra``: extra columns with metadata of the run: ``max_score`` (int64), ``highest_tile`` (uint32).
     /// - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
-    /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
     /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
     ///   otherwise a bar is shown if standard error is a terminal.
     ///
-    /// Raises ``DecodeError`` or ``OSError`` for a session that cannot be read. Raises ``ValueError`` for an id that is
-    /// not in the session, and for run ids above 2**32 - 1. Raises ``MemoryLimitError``, and ``KeyboardInterrupt`` on
-    /// Ctrl-C.
+    /// Raises ``DecodeError`` or ``OSError`` for a session that cannot be read. Raises ``ValueError`` for run ids above
+    /// 2**32 - 1. Raises ``MemoryLimitError``, and ``KeyboardInterrupt`` on Ctrl-C.
     ///
-    /// >>> table = a2store.StepTable.from_session("session", extra=["highest_tile"])
-    /// >>> table.take([0])["highest_tile"]
-    /// array([1024], dtype=uint32)
+    /// >>> table = a2store.StepTable.from_session("session")
+    /// >>> table.take([0]).step_index
+    /// array([0], dtype=uint16)
     #[staticmethod]
-    #[pyo3(signature = (path, run_ids=None, *, extra=None, memory_limit=None, workers=None, progress=None))]
+    #[pyo3(signature = (path, *, memory_limit=None, progress=None))]
     #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn from_session(
         py: Python<'_>,
         path: PathBuf,
-        run_ids: Option<&Bound<'_, PyAny>>,
-        extra: Option<Vec<String>>,
         memory_limit: Option<U64>,
-        workers: Option<Workers>,
         progress: Option<ProgressOption>,
     ) -> PyResult<PyStepTable> {
-        let mut options = FromSessionOptions::default().with_extra(extra.unwrap_or_default());
-        options.run_ids = run_ids.map(|ids| run_ids_from(py, ids)).transpose()?;
-        options.memory_limit = memory_limit.map(Bounded::get);
-        options.workers = workers.map(Bounded::get);
+        let limit = memory_limit.map(Bounded::get);
         let table =
-            interruptible(py, progress, |progress, cancel| StepTable::from_session(&path, &options, progress, cancel))?;
+            interruptible(py, progress, |progress, cancel| StepTable::from_session(&path, limit, progress, cancel))?;
         Ok(PyStepTable::new(table))
     }
 

@@ -109,7 +109,7 @@ impl StepTable {
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
         WideColumns::retry(|columns, missing| {
-            let layout = RunLayout::new(columns, missing, options.chosen_ev, &[])?;
+            let layout = RunLayout::new(columns, missing, options.chosen_ev);
             let memory = RowMemory::up_to(u64::MAX, memory_limit(options.memory_limit))?;
             let mut rows = RunRows::new(layout, memory);
             let mut run_id = 0_u32;
