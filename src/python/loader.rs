@@ -3,10 +3,11 @@
 use super::batch::PyBatch;
 use super::integers::U64;
 use super::interrupt::checking;
+use crate::error::Error;
 use crate::loader::{Batches, Loader, LoaderState, Position, RankShare, Sampling, Start};
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{IntoPyDict, PyDict, PyInt};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A loader that serves a table's rows in batches, one epoch per iteration.
@@ -112,33 +113,9 @@ impl PyLoader {
     /// >>> state = loader.state_dict()
     /// >>> state["epoch"], state["position"], state["order"]
     /// (0, 100, 'shuffled')
-    fn state_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let LoaderState {
-            version,
-            archive,
-            archive_version,
-            rows,
-            num_rows,
-            num_samples,
-            order,
-            seed,
-            symmetries,
-            epoch,
-            position,
-        } = self.0.state();
-        let dict = PyDict::new(py);
-        dict.set_item("version", version)?;
-        dict.set_item("archive", archive)?;
-        dict.set_item("archive_version", archive_version)?;
-        dict.set_item("rows", rows)?;
-        dict.set_item("num_rows", num_rows)?;
-        dict.set_item("num_samples", num_samples)?;
-        dict.set_item("order", order)?;
-        dict.set_item("seed", seed)?;
-        dict.set_item("symmetries", symmetries)?;
-        dict.set_item("epoch", epoch)?;
-        dict.set_item("position", position)?;
-        Ok(dict)
+    fn state_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let state = serde_json::to_string(&self.0.state()).map_err(Error::other)?;
+        py.import("json")?.call_method1("loads", (state,))
     }
 
     /// Restore a position: the next iteration begins there, in the state's epoch.
@@ -161,28 +138,12 @@ impl PyLoader {
     /// >>> sum(len(batch) for batch in loader) == len(table) - 1024
     /// True
     fn load_state_dict(&self, state: &Bound<'_, PyDict>) -> PyResult<()> {
-        fn field<'py, T: for<'a> FromPyObject<'a, 'py>>(state: &Bound<'py, PyDict>, name: &str) -> PyResult<T> {
-            let value = state.get_item(name)?.ok_or_else(|| missing(name))?;
-            value
-                .extract()
-                .map_err(|_| PyValueError::new_err(format!("loader state: {name}: unexpected type: {value}")))
-        }
-        fn missing(name: &str) -> PyErr {
-            PyValueError::new_err(format!("loader state: {name}: missing"))
-        }
-        let state = LoaderState {
-            version: field(state, "version")?,
-            archive: field(state, "archive")?,
-            archive_version: field(state, "archive_version")?,
-            rows: field(state, "rows")?,
-            num_rows: field(state, "num_rows")?,
-            num_samples: field(state, "num_samples")?,
-            order: field(state, "order")?,
-            seed: field(state, "seed")?,
-            symmetries: field(state, "symmetries")?,
-            epoch: field(state, "epoch")?,
-            position: field(state, "position")?,
-        };
+        let wrong = |error: &dyn std::fmt::Display| PyValueError::new_err(format!("loader state: {error}"));
+        // The numbers may be integers of NumPy.
+        let options = [("default", state.py().get_type::<PyInt>())].into_py_dict(state.py())?;
+        let text = state.py().import("json")?.call_method("dumps", (state,), Some(&options));
+        let text: String = text.map_err(|error| wrong(&error))?.extract()?;
+        let state: LoaderState = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
         Ok(self.0.load_state(&state)?)
     }
 

@@ -22,7 +22,9 @@ use crate::error::Error;
 use crate::loader::{LoaderOptions, Permutation};
 use crate::machine::filled;
 use crate::query::Preview;
-use crate::table::{AttachedColumn, FromRunsOptions, LoadOptions, RowFilter, SplitUnit, StepTable, TableHandle};
+use crate::table::{
+    AttachedColumn, FromRunsOptions, HeldOut, LoadOptions, RowFilter, SplitUnit, StepTable, TableHandle,
+};
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -779,7 +781,7 @@ impl PyStepTable {
     /// 2
     #[getter]
     fn shard(&self) -> Option<PyShard> {
-        self.table.shard().map(PyShard)
+        self.table.shard().map(PyShard::new)
     }
 
     /// Whether this is a view, such as ``filter`` and ``split`` return.
@@ -928,8 +930,8 @@ impl PyStepTable {
         seed: u64,
         unit: SplitUnit,
     ) -> PyResult<(PyStepTable, PyStepTable)> {
-        let (train, test) =
-            checking(py, |cancel| self.table.split_unless_cancelled(argument, share, seed, unit, cancel))?;
+        let held_out = HeldOut::new(argument, share, seed, unit)?;
+        let (train, test) = checking(py, |cancel| self.table.split_by(&held_out, unit, cancel))?;
         Ok((PyStepTable::new(train), PyStepTable::new(test)))
     }
 

@@ -12,6 +12,7 @@
 use super::attached::{AttachedColumn, Places, ValueShard};
 use super::element::ElementType;
 use super::fingerprint::Fingerprint;
+use super::footer::footer;
 use super::region_location::RegionLocation;
 use super::step_table::StepTable;
 use crate::error::{Error, ErrorKind, Location, Result};
@@ -71,8 +72,14 @@ impl StepTable {
                 places,
             })
         };
+        let rows_footer = || {
+            // A table can be shared without its archive. The other process then cannot filter by score or engine.
+            let facts = self.runs.facts().ok().flatten();
+            let (num_rows, fingerprint) = (self.num_all_rows(), &self.whole_fingerprint);
+            footer(num_rows, 0, &self.layout, fingerprint, &self.runs, facts.as_deref(), None)
+        };
         Ok(TableHandle {
-            rows: self.rows.location(|| self.footer_of_memory())?,
+            rows: self.rows.location(rows_footer)?,
             fingerprint: self.whole_fingerprint.clone(),
             attached: self.attached.iter().map(column).collect::<Result<_>>()?,
             selection: self.selection.as_ref().map(|selection| selection.to_words()),

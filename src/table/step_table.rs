@@ -278,7 +278,12 @@ impl StepTable {
         Ok(())
     }
 
-    fn copy_rows(&self, positions: impl Iterator<Item = u64>, rows: &mut Vec<u64>, out: &mut [u8]) -> Result<()> {
+    pub(super) fn copy_rows(
+        &self,
+        positions: impl Iterator<Item = u64>,
+        rows: &mut Vec<u64>,
+        out: &mut [u8],
+    ) -> Result<()> {
         rows.clear();
         reserve(rows, out.len() / self.layout.stride())?;
         rows.extend(positions);
