@@ -3170,11 +3170,6 @@ class StepTable:
     def from_runs(
         paths: _Path | Iterable[_Path],
         *,
-        min_score: int | None = None,
-        max_score: int | None = None,
-        min_steps: int | None = None,
-        max_steps: int | None = None,
-        engine: str | None = None,
         chosen_ev: Literal["stored", "one"] = "stored",
         memory_limit: int | None = None,
         workers: int | None = None,
@@ -3183,13 +3178,10 @@ class StepTable:
     ) -> StepTable:
         """Read runs of any format into a table, without an archive.
 
-        A row's ``run_id`` is the index of the run among all runs, from 0. Runs that the options exclude and runs that
-        cannot be read count too, so for a single pack it is the index in the pack. The phases begin at 1024 and 4096.
+        A row's ``run_id`` is the index of the run among all runs, from 0. Runs that cannot be read count too, so for a
+        single pack it is the index in the pack. The phases begin at 1024 and 4096.
 
         - ``paths``: files and folders, as for ``Archive.ingest``, in the same order.
-        - ``min_score``, ``max_score``: bounds of the score of a run, both inclusive; ``None`` = no bound.
-        - ``min_steps``, ``max_steps``: bounds of the number of steps of a run, both inclusive; ``None`` = no bound.
-        - ``engine``: the engine of the runs; ``None`` = any.
         - ``chosen_ev``: the value of the chosen move, as in ``Query.materialize``.
         - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
         - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
@@ -3202,14 +3194,12 @@ class StepTable:
         ``ValueError`` for a run of more than 65,536 steps, ``MemoryLimitError``, and ``KeyboardInterrupt`` on Ctrl-C.
         Issues warnings as ``Archive.ingest`` does.
 
-        >>> a2store.StepTable.from_runs(["runs", "games.a2pack"], min_score=20_000)
-        StepTable(46932 rows of 32 bytes)
+        >>> a2store.StepTable.from_runs(["runs", "games.a2pack"]).filter(min_score=20_000)
+        StepTable(46932 rows of 32 bytes, a view)
         """
 
     @staticmethod
-    def from_session(
-        path: _Path, *, memory_limit: int | None = None, progress: _Progress = None
-    ) -> StepTable:
+    def from_session(path: _Path, *, memory_limit: int | None = None, progress: _Progress = None) -> StepTable:
         """Read a self-play session into a table that keeps the session's run ids.
 
         The session's rows may be in any order; the table has them in the order of ``run_id`` and ``step_index``. Their

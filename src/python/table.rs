@@ -578,13 +578,10 @@ impl PyStepTable {
 
     /// Read runs of any format into a table, without an archive.
     ///
-    /// A row's ``run_id`` is the index of the run among all runs, from 0. Runs that the options exclude and runs that
-    /// cannot be read count too, so for a single pack it is the index in the pack. The phases begin at 1024 and 4096.
+    /// A row's ``run_id`` is the index of the run among all runs, from 0. Runs that cannot be read count too, so for a
+    /// single pack it is the index in the pack. The phases begin at 1024 and 4096.
     ///
     /// - ``paths``: files and folders, as for ``Archive.ingest``, in the same order.
-    /// - ``min_score``, ``max_score``: bounds of the score of a run, both inclusive; ``None`` = no bound.
-    /// - ``min_steps``, ``max_steps``: bounds of the number of steps of a run, both inclusive; ``None`` = no bound.
-    /// - ``engine``: the engine of the runs; ``None`` = any.
     /// - ``chosen_ev``: the value of the chosen move, as in ``Query.materialize``.
     /// - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
     /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
@@ -597,22 +594,15 @@ impl PyStepTable {
     /// ``ValueError`` for a run of more than 65,536 steps, ``MemoryLimitError``, and ``KeyboardInterrupt`` on Ctrl-C.
     /// Issues warnings as ``Archive.ingest`` does.
     ///
-    /// >>> a2store.StepTable.from_runs(["runs", "games.a2pack"], min_score=20_000)
-    /// StepTable(46932 rows of 32 bytes)
+    /// >>> a2store.StepTable.from_runs(["runs", "games.a2pack"]).filter(min_score=20_000)
+    /// StepTable(46932 rows of 32 bytes, a view)
     #[staticmethod]
     #[pyo3(signature = (
-        paths, *, min_score=None, max_score=None, min_steps=None, max_steps=None, engine=None, chosen_ev="stored",
-        memory_limit=None, workers=None, progress=None, on_error="raise"
+        paths, *, chosen_ev="stored", memory_limit=None, workers=None, progress=None, on_error="raise"
     ))]
-    #[allow(clippy::too_many_arguments)]
     fn from_runs(
         py: Python<'_>,
         paths: &Bound<'_, PyAny>,
-        min_score: Option<U64>,
-        max_score: Option<U64>,
-        min_steps: Option<U64>,
-        max_steps: Option<U64>,
-        engine: Option<String>,
         chosen_ev: &str,
         memory_limit: Option<U64>,
         workers: Option<Workers>,
@@ -620,18 +610,11 @@ impl PyStepTable {
         on_error: &str,
     ) -> PyResult<PyStepTable> {
         let paths = paths_from(paths)?;
-        let chosen_ev = chosen_ev.parse()?;
-        let skip_errors = skips_errors(on_error)?;
         let options = FromRunsOptions {
-            min_score: min_score.map(Bounded::get),
-            max_score: max_score.map(Bounded::get),
-            min_steps: min_steps.map(Bounded::get),
-            max_steps: max_steps.map(Bounded::get),
-            engine,
-            chosen_ev,
+            chosen_ev: chosen_ev.parse()?,
             memory_limit: memory_limit.map(Bounded::get),
             workers: workers.map(Bounded::get),
-            skip_errors,
+            skip_errors: skips_errors(on_error)?,
         };
         let table =
             interruptible(py, progress, |progress, cancel| StepTable::from_runs(&paths, &options, progress, cancel))?;
