@@ -2688,8 +2688,8 @@ class StepTable:
 
     A pickled table is a handle. A process of the same user on the same machine can unpickle it, and gets the same rows
     without a copy. So ``multiprocessing`` can pass tables as arguments. The first pickling moves a table into shared
-    memory, at about the speed of a copy; existing arrays over it stay valid. The handle of a view takes 16 bytes per
-    range of rows.
+    memory, at about the speed of a copy; existing arrays over it stay valid. The handle of a view takes about 20 bytes
+    per range of rows.
 
     A handle is valid while the process that pickled it keeps the table, or while the table's file is unchanged. Later,
     unpickling raises ``OSError`` or ``DamagedError``. A process that has unpickled the table keeps it, even after other
@@ -2838,23 +2838,6 @@ class StepTable:
 
         >>> table.sample(100, seed=1).tokens.shape
         (100, 16)
-        """
-    def iter_batches(
-        self,
-        batch_size: int = 65_536,
-        *,
-        columns: Sequence[str] | None = None,
-        tokens: Literal["uint8", "int32", "int64"] = "uint8",
-    ) -> BatchIterator:
-        """Return an iterator over all rows in the table's order, in batches.
-
-        - ``batch_size``: rows per batch, in ``1..=2**28``; the last batch may have fewer.
-        - ``columns``, ``tokens``: as in ``loader``.
-
-        Raises as ``loader`` does.
-
-        >>> [len(batch) for batch in table.iter_batches(10_000)]
-        [10000, 10000, 9320]
         """
     def _repr_html_(self) -> str:
         """Return the first ten rows as an HTML table, which notebooks display.
@@ -3043,11 +3026,6 @@ class StepTable:
     def from_runs(
         paths: _Path | Iterable[_Path],
         *,
-        min_score: int | None = None,
-        max_score: int | None = None,
-        min_steps: int | None = None,
-        max_steps: int | None = None,
-        engine: str | None = None,
         chosen_ev: Literal["stored", "one"] = "stored",
         memory_limit: int | None = None,
         workers: int | None = None,
@@ -3056,13 +3034,10 @@ class StepTable:
     ) -> StepTable:
         """Read runs of any format into a table, without an archive.
 
-        A row's ``run_id`` is the index of the run among all runs, from 0. Runs that the options exclude and runs that
-        cannot be read count too, so for a single pack it is the index in the pack. The phases begin at 1024 and 4096.
+        A row's ``run_id`` is the index of the run among all runs, from 0. Runs that cannot be read count too, so for a
+        single pack it is the index in the pack. The phases begin at 1024 and 4096.
 
         - ``paths``: files and folders, as for ``Archive.ingest``, in the same order.
-        - ``min_score``, ``max_score``: bounds of the score of a run, both inclusive; ``None`` = no bound.
-        - ``min_steps``, ``max_steps``: bounds of the number of steps of a run, both inclusive; ``None`` = no bound.
-        - ``engine``: the engine of the runs; ``None`` = any.
         - ``chosen_ev``: the value of the chosen move, as in ``Query.materialize``.
         - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
         - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
@@ -3075,20 +3050,12 @@ class StepTable:
         ``ValueError`` for a run of more than 65,536 steps, ``MemoryLimitError``, and ``KeyboardInterrupt`` on Ctrl-C.
         Issues warnings as ``Archive.ingest`` does.
 
-        >>> a2store.StepTable.from_runs(["runs", "games.a2pack"], min_score=20_000)
-        StepTable(46932 rows of 32 bytes)
+        >>> a2store.StepTable.from_runs(["runs", "games.a2pack"]).filter(min_score=20_000)
+        StepTable(46932 rows of 32 bytes, a view)
         """
 
     @staticmethod
-    def from_session(
-        path: _Path,
-        run_ids: _Indices | None = None,
-        *,
-        extra: Sequence[Literal["max_score", "highest_tile"]] | None = None,
-        memory_limit: int | None = None,
-        workers: int | None = None,
-        progress: _Progress = None,
-    ) -> StepTable:
+    def from_session(path: _Path, *, memory_limit: int | None = None, progress: _Progress = None) -> StepTable:
         """Read a self-play session into a table that keeps the session's run ids.
 
         The session's rows may be in any order; the table has them in the order of ``run_id`` and ``step_index``. Their
@@ -3097,20 +3064,16 @@ class StepTable:
         ``tag`` of the session's ``model``. The phases begin at 1024 and 4096.
 
         - ``path``: the session's folder, or a file in it.
-        - ``run_ids``: the ids of the runs; ``None`` = all.
-        - ``extra``: extra columns with metadata of the run: ``max_score`` (int64), ``highest_tile`` (uint32).
         - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
-        - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
         - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
           otherwise a bar is shown if standard error is a terminal.
 
-        Raises ``DecodeError`` or ``OSError`` for a session that cannot be read. Raises ``ValueError`` for an id that is
-        not in the session, and for run ids above 2**32 - 1. Raises ``MemoryLimitError``, and ``KeyboardInterrupt`` on
-        Ctrl-C.
+        Raises ``DecodeError`` or ``OSError`` for a session that cannot be read. Raises ``ValueError`` for run ids above
+        2**32 - 1. Raises ``MemoryLimitError``, and ``KeyboardInterrupt`` on Ctrl-C.
 
-        >>> table = a2store.StepTable.from_session("session", extra=["highest_tile"])
-        >>> table.take([0])["highest_tile"]
-        array([1024], dtype=uint32)
+        >>> table = a2store.StepTable.from_session("session")
+        >>> table.take([0]).step_index
+        array([0], dtype=uint16)
         """
 
     def attach(
@@ -3200,11 +3163,10 @@ class StepTable:
         strata: str | None = None,
         quotas: dict[Any, float] | None = None,
         num_samples: int | None = None,
-        window: int | None = None,
     ) -> Loader:
         """Return a loader, which serves the rows in batches.
 
-        One of ``shuffle``, ``window``, ``replacement``, ``weights`` and ``strata`` determines the rows of an epoch and
+        One of ``shuffle``, ``replacement``, ``weights`` and ``strata`` determines the rows of an epoch and
         their order. Without ``replacement``, ``weights`` and ``strata``, an epoch has every row once.
 
         - ``batch_size``: rows per batch and rank, in ``1..=2**28``.
@@ -3236,9 +3198,6 @@ class StepTable:
           1/65,536 of it. ``None`` = equal shares.
         - ``num_samples``: the rows of an epoch over all ranks, in ``0..=2**62``, with ``replacement``, ``weights`` or
           ``strata``; ``None`` = the number of rows in the table.
-        - ``window``: the approximate number of rows to shuffle at a time, at least 1, for mapped tables larger than
-          memory. A window is 256 blocks of ``2**k`` rows from random places, with the largest ``k`` that fits. Each
-          block is read once per epoch, in one piece. Two windows of rows should fit in memory.
 
         Raises ``ValueError`` for an option out of range, and for options that exclude each other. Raises
         ``ColumnError`` for an invalid weight, with the row, and for too many strata. Raises ``TypeError`` for a quota

@@ -3,10 +3,11 @@
 use super::batch::PyBatch;
 use super::integers::U64;
 use super::interrupt::checking;
+use crate::error::Error;
 use crate::loader::{Batches, Loader, LoaderState, Position, RankShare, Sampling, Start};
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{IntoPyDict, PyDict, PyInt};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A loader that serves a table's rows in batches, one epoch per iteration.
@@ -37,7 +38,7 @@ impl PyLoader {
     }
 
     fn __iter__(&self, py: Python<'_>) -> PyResult<PyBatchIterator> {
-        PyBatchIterator::new(py, &self.0)
+        Ok(PyBatchIterator { batches: Mutex::new(Some(py.detach(|| self.0.batches())?)) })
     }
 
     /// The epoch that the next iteration serves.
@@ -112,33 +113,9 @@ impl PyLoader {
     /// >>> state = loader.state_dict()
     /// >>> state["epoch"], state["position"], state["order"]
     /// (0, 100, 'shuffled')
-    fn state_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let LoaderState {
-            version,
-            archive,
-            archive_version,
-            rows,
-            num_rows,
-            num_samples,
-            order,
-            seed,
-            symmetries,
-            epoch,
-            position,
-        } = self.0.state();
-        let dict = PyDict::new(py);
-        dict.set_item("version", version)?;
-        dict.set_item("archive", archive)?;
-        dict.set_item("archive_version", archive_version)?;
-        dict.set_item("rows", rows)?;
-        dict.set_item("num_rows", num_rows)?;
-        dict.set_item("num_samples", num_samples)?;
-        dict.set_item("order", order)?;
-        dict.set_item("seed", seed)?;
-        dict.set_item("symmetries", symmetries)?;
-        dict.set_item("epoch", epoch)?;
-        dict.set_item("position", position)?;
-        Ok(dict)
+    fn state_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let state = serde_json::to_string(&self.0.state()).map_err(Error::other)?;
+        py.import("json")?.call_method1("loads", (state,))
     }
 
     /// Restore a position: the next iteration begins there, in the state's epoch.
@@ -161,28 +138,12 @@ impl PyLoader {
     /// >>> sum(len(batch) for batch in loader) == len(table) - 1024
     /// True
     fn load_state_dict(&self, state: &Bound<'_, PyDict>) -> PyResult<()> {
-        fn field<'py, T: for<'a> FromPyObject<'a, 'py>>(state: &Bound<'py, PyDict>, name: &str) -> PyResult<T> {
-            let value = state.get_item(name)?.ok_or_else(|| missing(name))?;
-            value
-                .extract()
-                .map_err(|_| PyValueError::new_err(format!("loader state: {name}: unexpected type: {value}")))
-        }
-        fn missing(name: &str) -> PyErr {
-            PyValueError::new_err(format!("loader state: {name}: missing"))
-        }
-        let state = LoaderState {
-            version: field(state, "version")?,
-            archive: field(state, "archive")?,
-            archive_version: field(state, "archive_version")?,
-            rows: field(state, "rows")?,
-            num_rows: field(state, "num_rows")?,
-            num_samples: field(state, "num_samples")?,
-            order: field(state, "order")?,
-            seed: field(state, "seed")?,
-            symmetries: field(state, "symmetries")?,
-            epoch: field(state, "epoch")?,
-            position: field(state, "position")?,
-        };
+        let wrong = |error: &dyn std::fmt::Display| PyValueError::new_err(format!("loader state: {error}"));
+        // The numbers may be integers of NumPy.
+        let options = [("default", state.py().get_type::<PyInt>())].into_py_dict(state.py())?;
+        let text = state.py().import("json")?.call_method("dumps", (state,), Some(&options));
+        let text: String = text.map_err(|error| wrong(&error))?.extract()?;
+        let state: LoaderState = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
         Ok(self.0.load_state(&state)?)
     }
 
@@ -208,13 +169,11 @@ pub(super) fn sampling(
     weights: Option<String>,
     strata: Option<String>,
     quotas: Option<&Bound<'_, PyDict>>,
-    window: Option<u64>,
 ) -> PyResult<Sampling> {
     let asked = [
         ("shuffle=False", !shuffle),
         ("weights", weights.is_some()),
         ("strata", strata.is_some()),
-        ("window", window.is_some()),
         // Weighted rows are always drawn with replacement.
         ("replacement", replacement && weights.is_none()),
     ];
@@ -225,13 +184,12 @@ pub(super) fn sampling(
     if quotas.is_some() && strata.is_none() {
         return Err(PyValueError::new_err("loader: quotas: expected strata too, found none"));
     }
-    Ok(match (weights, strata, window) {
-        (Some(column), ..) => Sampling::Weighted { column },
-        (_, Some(column), _) => {
+    Ok(match (weights, strata) {
+        (Some(column), _) => Sampling::Weighted { column },
+        (_, Some(column)) => {
             let quotas = quotas.map(|quotas| quotas.iter().map(quota).collect::<PyResult<_>>()).transpose()?;
             Sampling::Stratified { column, quotas }
         }
-        (.., Some(window)) => Sampling::Windowed { window },
         _ if replacement => Sampling::Uniform,
         _ if shuffle => Sampling::Shuffled,
         _ => Sampling::Sequential,
@@ -267,10 +225,6 @@ pub(super) struct PyBatchIterator {
 }
 
 impl PyBatchIterator {
-    pub(super) fn new(py: Python<'_>, loader: &Loader) -> PyResult<PyBatchIterator> {
-        Ok(PyBatchIterator { batches: Mutex::new(Some(py.detach(|| loader.batches())?)) })
-    }
-
     fn lock(&self) -> MutexGuard<'_, Option<Batches>> {
         self.batches.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -10,45 +10,37 @@ use pyo3::prelude::*;
 ///
 /// >>> archive.sql("SELECT * FROM steps").materialize(shard=(1, 2)).shard
 /// Shard(rank=1, world_size=2, seed=0, round=0, total_rows=29320)
-#[pyclass(frozen, name = "Shard", module = "a2store", eq)]
+#[pyclass(frozen, name = "Shard", module = "a2store", eq, get_all)]
 #[derive(PartialEq)]
-pub(super) struct PyShard(pub(super) Shard);
+pub(super) struct PyShard {
+    /// The rank of the share, from 0.
+    rank: u32,
+    /// The number of ranks.
+    world_size: u32,
+    /// The seed of the orders of all rounds.
+    seed: u64,
+    /// The number of the round.
+    round: u64,
+    /// The number of rows of all shares. A share has this number divided by ``world_size``, rounded down or up.
+    total_rows: u64,
+}
+
+impl PyShard {
+    pub(super) fn new(shard: Shard) -> PyShard {
+        PyShard {
+            rank: shard.rank(),
+            world_size: shard.world_size(),
+            seed: shard.seed(),
+            round: shard.round(),
+            total_rows: shard.total_rows().unwrap_or_default(),
+        }
+    }
+}
 
 #[pymethods]
 impl PyShard {
-    /// The rank of the share, from 0.
-    #[getter]
-    fn rank(&self) -> u32 {
-        self.0.rank()
-    }
-
-    /// The number of ranks.
-    #[getter]
-    fn world_size(&self) -> u32 {
-        self.0.world_size()
-    }
-
-    /// The seed of the orders of all rounds.
-    #[getter]
-    fn seed(&self) -> u64 {
-        self.0.seed()
-    }
-
-    /// The number of the round.
-    #[getter]
-    fn round(&self) -> u64 {
-        self.0.round()
-    }
-
-    /// The number of rows of all shares. A share has this number divided by ``world_size``, rounded down or up.
-    #[getter]
-    fn total_rows(&self) -> u64 {
-        self.0.total_rows().unwrap_or_default()
-    }
-
     fn __repr__(&self) -> String {
-        let (rank, world_size, seed, round) = (self.rank(), self.world_size(), self.seed(), self.round());
-        let total_rows = self.total_rows();
+        let PyShard { rank, world_size, seed, round, total_rows } = self;
         format!("Shard(rank={rank}, world_size={world_size}, seed={seed}, round={round}, total_rows={total_rows})")
     }
 }

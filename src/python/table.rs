@@ -3,9 +3,9 @@
 use super::arrow::{ArrowArray, ArrowSchema, stream_capsule};
 use super::batch::PyBatch;
 use super::indices::{row_indices, run_ids_from};
-use super::integers::{BatchSize, Bounded, NumSamples, Positive, Prefetch, Rank, U64, Workers, WorldSize};
+use super::integers::{BatchSize, Bounded, NumSamples, Prefetch, Rank, U64, Workers, WorldSize};
 use super::interrupt::{checking, interruptible};
-use super::loader::{PyBatchIterator, PyLoader, sampling};
+use super::loader::{PyLoader, sampling};
 use super::memory::Memory;
 use super::numpy::array;
 use super::packages::{to_arrow, to_pandas, to_polars};
@@ -19,11 +19,11 @@ use super::values::{is_path, paths_from};
 use crate::archive::Phase;
 use crate::cancellation::CancellationToken;
 use crate::error::Error;
-use crate::loader::{LoaderOptions, Permutation, Sampling};
+use crate::loader::{LoaderOptions, Permutation};
 use crate::machine::filled;
 use crate::query::Preview;
 use crate::table::{
-    AttachedColumn, FromRunsOptions, FromSessionOptions, LoadOptions, RowFilter, SplitUnit, StepTable, TableHandle,
+    AttachedColumn, FromRunsOptions, HeldOut, LoadOptions, RowFilter, SplitUnit, StepTable, TableHandle,
 };
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
@@ -53,8 +53,8 @@ use std::sync::Arc;
 ///
 /// A pickled table is a handle. A process of the same user on the same machine can unpickle it, and gets the same rows
 /// without a copy. So ``multiprocessing`` can pass tables as arguments. The first pickling moves a table into shared
-/// memory, at about the speed of a copy; existing arrays over it stay valid. The handle of a view takes 16 bytes per
-/// range of rows.
+/// memory, at about the speed of a copy; existing arrays over it stay valid. The handle of a view takes about 20 bytes
+/// per range of rows.
 ///
 /// A handle is valid while the process that pickled it keeps the table, or while the table's file is unchanged. Later,
 /// unpickling raises ``OSError`` or ``DamagedError``. A process that has unpickled the table keeps it, even after other
@@ -119,7 +119,7 @@ impl PyStepTable {
         slf.py().import("a2store.torch")?.call_method1("_rows", (slf, rows))
     }
 
-    /// Return an iterator over the rows, as dicts. ``iter_batches`` is much faster.
+    /// Return an iterator over the rows, as dicts. ``loader(shuffle=False)`` is much faster.
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let builtins = slf.py().import("builtins")?;
         let rows = builtins.call_method1("range", (slf.get().table.num_rows(),))?;
@@ -336,29 +336,6 @@ impl PyStepTable {
         }
         let permutation = Permutation::new(rows, seed, 0)?;
         self.batch(py, &(0..n).filter_map(|position| permutation.get(position)).collect::<Vec<u64>>())
-    }
-
-    /// Return an iterator over all rows in the table's order, in batches.
-    ///
-    /// - ``batch_size``: rows per batch, in ``1..=2**28``; the last batch may have fewer.
-    /// - ``columns``, ``tokens``: as in ``loader``.
-    ///
-    /// Raises as ``loader`` does.
-    ///
-    /// >>> [len(batch) for batch in table.iter_batches(10_000)]
-    /// [10000, 10000, 9320]
-    #[pyo3(signature = (batch_size=65_536, *, columns=None, tokens="uint8"))]
-    fn iter_batches(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = BatchSize::int)] batch_size: usize,
-        columns: Option<Vec<String>>,
-        tokens: &str,
-    ) -> PyResult<PyBatchIterator> {
-        let options = LoaderOptions { batch_size, tokens: tokens.parse()?, columns, ..LoaderOptions::default() };
-        let options = LoaderOptions { sampling: Sampling::Sequential, ..options };
-        let loader = checking(py, |cancel| self.table.loader_unless_cancelled(options, cancel))?;
-        PyBatchIterator::new(py, &loader)
     }
 
     /// Return the first ten rows as an HTML table, which notebooks display.
@@ -600,13 +577,10 @@ impl PyStepTable {
 
     /// Read runs of any format into a table, without an archive.
     ///
-    /// A row's ``run_id`` is the index of the run among all runs, from 0. Runs that the options exclude and runs that
-    /// cannot be read count too, so for a single pack it is the index in the pack. The phases begin at 1024 and 4096.
+    /// A row's ``run_id`` is the index of the run among all runs, from 0. Runs that cannot be read count too, so for a
+    /// single pack it is the index in the pack. The phases begin at 1024 and 4096.
     ///
     /// - ``paths``: files and folders, as for ``Archive.ingest``, in the same order.
-    /// - ``min_score``, ``max_score``: bounds of the score of a run, both inclusive; ``None`` = no bound.
-    /// - ``min_steps``, ``max_steps``: bounds of the number of steps of a run, both inclusive; ``None`` = no bound.
-    /// - ``engine``: the engine of the runs; ``None`` = any.
     /// - ``chosen_ev``: the value of the chosen move, as in ``Query.materialize``.
     /// - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
     /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
@@ -619,22 +593,15 @@ impl PyStepTable {
     /// ``ValueError`` for a run of more than 65,536 steps, ``MemoryLimitError``, and ``KeyboardInterrupt`` on Ctrl-C.
     /// Issues warnings as ``Archive.ingest`` does.
     ///
-    /// >>> a2store.StepTable.from_runs(["runs", "games.a2pack"], min_score=20_000)
-    /// StepTable(46932 rows of 32 bytes)
+    /// >>> a2store.StepTable.from_runs(["runs", "games.a2pack"]).filter(min_score=20_000)
+    /// StepTable(46932 rows of 32 bytes, a view)
     #[staticmethod]
     #[pyo3(signature = (
-        paths, *, min_score=None, max_score=None, min_steps=None, max_steps=None, engine=None, chosen_ev="stored",
-        memory_limit=None, workers=None, progress=None, on_error="raise"
+        paths, *, chosen_ev="stored", memory_limit=None, workers=None, progress=None, on_error="raise"
     ))]
-    #[allow(clippy::too_many_arguments)]
     fn from_runs(
         py: Python<'_>,
         paths: &Bound<'_, PyAny>,
-        min_score: Option<U64>,
-        max_score: Option<U64>,
-        min_steps: Option<U64>,
-        max_steps: Option<U64>,
-        engine: Option<String>,
         chosen_ev: &str,
         memory_limit: Option<U64>,
         workers: Option<Workers>,
@@ -642,18 +609,11 @@ impl PyStepTable {
         on_error: &str,
     ) -> PyResult<PyStepTable> {
         let paths = paths_from(paths)?;
-        let chosen_ev = chosen_ev.parse()?;
-        let skip_errors = skips_errors(on_error)?;
         let options = FromRunsOptions {
-            min_score: min_score.map(Bounded::get),
-            max_score: max_score.map(Bounded::get),
-            min_steps: min_steps.map(Bounded::get),
-            max_steps: max_steps.map(Bounded::get),
-            engine,
-            chosen_ev,
+            chosen_ev: chosen_ev.parse()?,
             memory_limit: memory_limit.map(Bounded::get),
             workers: workers.map(Bounded::get),
-            skip_errors,
+            skip_errors: skips_errors(on_error)?,
         };
         let table =
             interruptible(py, progress, |progress, cancel| StepTable::from_runs(&paths, &options, progress, cancel))?;
@@ -668,38 +628,28 @@ impl PyStepTable {
     /// ``tag`` of the session's ``model``. The phases begin at 1024 and 4096.
     ///
     /// - ``path``: the session's folder, or a file in it.
-    /// - ``run_ids``: the ids of the runs; ``None`` = all.
-    /// - ``extra``: extra columns with metadata of the run: ``max_score`` (int64), ``highest_tile`` (uint32).
     /// - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
-    /// - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
     /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
     ///   otherwise a bar is shown if standard error is a terminal.
     ///
-    /// Raises ``DecodeError`` or ``OSError`` for a session that cannot be read. Raises ``ValueError`` for an id that is
-    /// not in the session, and for run ids above 2**32 - 1. Raises ``MemoryLimitError``, and ``KeyboardInterrupt`` on
-    /// Ctrl-C.
+    /// Raises ``DecodeError`` or ``OSError`` for a session that cannot be read. Raises ``ValueError`` for run ids above
+    /// 2**32 - 1. Raises ``MemoryLimitError``, and ``KeyboardInterrupt`` on Ctrl-C.
     ///
-    /// >>> table = a2store.StepTable.from_session("session", extra=["highest_tile"])
-    /// >>> table.take([0])["highest_tile"]
-    /// array([1024], dtype=uint32)
+    /// >>> table = a2store.StepTable.from_session("session")
+    /// >>> table.take([0]).step_index
+    /// array([0], dtype=uint16)
     #[staticmethod]
-    #[pyo3(signature = (path, run_ids=None, *, extra=None, memory_limit=None, workers=None, progress=None))]
+    #[pyo3(signature = (path, *, memory_limit=None, progress=None))]
     #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn from_session(
         py: Python<'_>,
         path: PathBuf,
-        run_ids: Option<&Bound<'_, PyAny>>,
-        extra: Option<Vec<String>>,
         memory_limit: Option<U64>,
-        workers: Option<Workers>,
         progress: Option<ProgressOption>,
     ) -> PyResult<PyStepTable> {
-        let mut options = FromSessionOptions::default().with_extra(extra.unwrap_or_default());
-        options.run_ids = run_ids.map(|ids| run_ids_from(py, ids)).transpose()?;
-        options.memory_limit = memory_limit.map(Bounded::get);
-        options.workers = workers.map(Bounded::get);
+        let limit = memory_limit.map(Bounded::get);
         let table =
-            interruptible(py, progress, |progress, cancel| StepTable::from_session(&path, &options, progress, cancel))?;
+            interruptible(py, progress, |progress, cancel| StepTable::from_session(&path, limit, progress, cancel))?;
         Ok(PyStepTable::new(table))
     }
 
@@ -813,7 +763,7 @@ impl PyStepTable {
     /// 2
     #[getter]
     fn shard(&self) -> Option<PyShard> {
-        self.table.shard().map(PyShard)
+        self.table.shard().map(PyShard::new)
     }
 
     /// Whether this is a view, such as ``filter`` and ``split`` return.
@@ -851,7 +801,7 @@ impl PyStepTable {
 
     /// Return a loader, which serves the rows in batches.
     ///
-    /// One of ``shuffle``, ``window``, ``replacement``, ``weights`` and ``strata`` determines the rows of an epoch and
+    /// One of ``shuffle``, ``replacement``, ``weights`` and ``strata`` determines the rows of an epoch and
     /// their order. Without ``replacement``, ``weights`` and ``strata``, an epoch has every row once.
     ///
     /// - ``batch_size``: rows per batch and rank, in ``1..=2**28``.
@@ -883,9 +833,6 @@ impl PyStepTable {
     ///   1/65,536 of it. ``None`` = equal shares.
     /// - ``num_samples``: the rows of an epoch over all ranks, in ``0..=2**62``, with ``replacement``, ``weights`` or
     ///   ``strata``; ``None`` = the number of rows in the table.
-    /// - ``window``: the approximate number of rows to shuffle at a time, at least 1, for mapped tables larger than
-    ///   memory. A window is 256 blocks of ``2**k`` rows from random places, with the largest ``k`` that fits. Each
-    ///   block is read once per epoch, in one piece. Two windows of rows should fit in memory.
     ///
     /// Raises ``ValueError`` for an option out of range, and for options that exclude each other. Raises
     /// ``ColumnError`` for an invalid weight, with the row, and for too many strata. Raises ``TypeError`` for a quota
@@ -903,7 +850,7 @@ impl PyStepTable {
     #[pyo3(signature = (
         batch_size=4096, *, shuffle=true, seed=0, epoch=0, drop_last=false, rank=0, world_size=1, tokens="uint8",
         symmetries=false, columns=None, prefetch=2, replacement=false, weights=None, strata=None, quotas=None,
-        num_samples=None, window=None
+        num_samples=None
     ))]
     #[allow(clippy::too_many_arguments)]
     fn loader(
@@ -925,12 +872,10 @@ impl PyStepTable {
         strata: Option<String>,
         quotas: Option<&Bound<'_, PyDict>>,
         num_samples: Option<NumSamples>,
-        window: Option<Positive>,
     ) -> PyResult<PyLoader> {
-        let window = window.map(Bounded::get);
         let options = LoaderOptions {
             batch_size,
-            sampling: sampling(shuffle, replacement, weights, strata, quotas, window)?,
+            sampling: sampling(shuffle, replacement, weights, strata, quotas)?,
             num_samples: num_samples.map(Bounded::get),
             seed,
             epoch,
@@ -962,8 +907,8 @@ impl PyStepTable {
         seed: u64,
         unit: SplitUnit,
     ) -> PyResult<(PyStepTable, PyStepTable)> {
-        let (train, test) =
-            checking(py, |cancel| self.table.split_unless_cancelled(argument, share, seed, unit, cancel))?;
+        let held_out = HeldOut::new(argument, share, seed, unit)?;
+        let (train, test) = checking(py, |cancel| self.table.split_by(&held_out, unit, cancel))?;
         Ok((PyStepTable::new(train), PyStepTable::new(test)))
     }
 

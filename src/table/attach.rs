@@ -52,9 +52,9 @@ impl StepTable {
     ///
     /// # Examples
     /// ```no_run
-    /// use a2store::{CancellationToken, FromSessionOptions, StepTable};
+    /// use a2store::{CancellationToken, StepTable};
     /// let cancel = CancellationToken::new();
-    /// let table = StepTable::from_session("selfplay/1", &FromSessionOptions::default(), &(), &cancel)?;
+    /// let table = StepTable::from_session("selfplay/1", None, &(), &cancel)?;
     /// let table = table.attach("embedding", "selfplay/1/embeddings.bf16.npy", None, &(), &cancel)?;
     /// let batch = table.take(&[5, 0])?;
     /// assert_eq!(batch.column("embedding").unwrap().dtype, a2store::ElementType::BFloat16);

@@ -15,12 +15,15 @@ pub(crate) type ColumnBuffers<'a> = SmallVec<[&'a mut [u8]; 16]>;
 #[derive(Debug)]
 pub(crate) struct BatchSchema {
     pub(super) columns: Vec<ColumnSpec>,
-    tokens: ElementType,
-    has_all_of_step: bool,
-    has_extras: bool,
-    /// The offset of the masks in a row, if rows have them and the schema has tokens or the masks.
-    mask_offset: Option<usize>,
-    attached: Option<String>,
+    /// The type of tokens; uint8 if there is no such column.
+    pub(super) tokens: ElementType,
+    /// Whether the schema has all columns that every table has.
+    pub(super) has_all_of_step: bool,
+    /// Whether any column is an extra column of the row.
+    pub(super) has_extras: bool,
+    /// The offset of the masks of cells with 65,536 in a row, if rows have them and the schema has tokens or the masks.
+    pub(super) mask_offset: Option<usize>,
+    pub(super) has_attached: bool,
     arrow: SchemaRef,
 }
 
@@ -100,35 +103,9 @@ impl BatchSchema {
         let mask = layout.extra(TILE_MASK).filter(|extra| extra.dtype == ElementType::UInt16).map(|extra| extra.offset);
         let shows = |offset: usize| has(ColumnSource::Step(StepColumn::Tokens)) || has(ColumnSource::Extra(offset));
         let mask_offset = mask.filter(|&offset| shows(offset));
-        let attached = columns.iter().find(|column| matches!(column.source, ColumnSource::Attached(_)));
-        let attached = attached.map(|column| column.name.clone());
+        let has_attached = columns.iter().any(|column| matches!(column.source, ColumnSource::Attached(_)));
         let arrow = Arc::new(Schema::new(columns.iter().map(ColumnSpec::arrow_field).collect::<Vec<_>>()));
-        BatchSchema { columns, tokens, has_all_of_step, has_extras, mask_offset, attached, arrow }
-    }
-
-    /// Returns the type of tokens; uint8 if there is no such column.
-    pub(super) fn tokens(&self) -> ElementType {
-        self.tokens
-    }
-
-    /// Returns whether the schema has all columns that every table has.
-    pub(super) fn has_all_of_step(&self) -> bool {
-        self.has_all_of_step
-    }
-
-    /// Returns whether any column is an extra column of the row.
-    pub(super) fn has_extras(&self) -> bool {
-        self.has_extras
-    }
-
-    /// Returns the offset of the masks of cells with 65,536 in a row, if rows have them and they affect a column.
-    pub(super) fn mask_offset(&self) -> Option<usize> {
-        self.mask_offset
-    }
-
-    /// Returns the name of the first attached column, if any.
-    pub(super) fn attached(&self) -> Option<&str> {
-        self.attached.as_deref()
+        BatchSchema { columns, tokens, has_all_of_step, has_extras, mask_offset, has_attached, arrow }
     }
 
     /// Returns the first column whose values may depend on the board's orientation but are not turned with it: an

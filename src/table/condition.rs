@@ -4,9 +4,7 @@
 //! board, and the run's score and engine. Extra and attached columns have their own types.
 //! Threads evaluate the condition on chunks of rows, and gather only the columns that it uses.
 
-use super::arena::Arena;
 use super::attached::AttachedColumn;
-use super::batch::Batch;
 use super::batch_schema::BatchSchema;
 use super::runs::RunFacts;
 use super::selection::Selection;
@@ -109,10 +107,7 @@ impl ConditionColumns<'_> {
     }
 
     fn of_rows(&self, positions: &[u64]) -> Result<RecordBatch> {
-        let mut arena = Arena::new(&self.gathered, positions.len())?;
-        let columns = arena.columns_mut(&self.gathered, positions.len());
-        self.table.gather(positions, &mut Vec::new(), &self.gathered, columns, None)?;
-        let rows = Batch::new(Arc::new(arena), Arc::clone(&self.gathered), positions.len()).to_record_batch()?;
+        let rows = self.table.gathered(positions, &self.gathered)?.to_record_batch()?;
         let columns = self.schema.fields().iter().map(|field| {
             let own = rows.column_by_name(field.name()).filter(|_| !is_reserved(field.name()));
             let column = own.map_or_else(|| self.derived(field.name(), &rows), |column| Some(Arc::clone(column)));

@@ -50,6 +50,14 @@ impl StepTable {
         Ok(FixedSizeBinaryArray::try_new(self.layout.stride() as i32, buffer, None).map_err(std::io::Error::other)?)
     }
 
+    /// Returns the rows at `positions` in new memory.
+    pub(super) fn gathered(&self, positions: &[u64], schema: &Arc<BatchSchema>) -> Result<Batch> {
+        let mut arena = Arena::new(schema, positions.len())?;
+        let columns = arena.columns_mut(schema, positions.len());
+        self.gather(positions, &mut Vec::new(), schema, columns, None)?;
+        Ok(Batch::new(Arc::new(arena), Arc::clone(schema), positions.len()))
+    }
+
     /// Returns the columns of [`column_reader`](StepTable::column_reader).
     #[must_use]
     pub fn schema(&self) -> SchemaRef {
@@ -116,11 +124,7 @@ impl Iterator for ColumnReader {
 
 impl ColumnReader {
     fn columns(&self, rows: Range<u64>) -> Result<RecordBatch> {
-        let indices: Vec<u64> = rows.collect();
-        let mut arena = Arena::new(&self.schema, indices.len())?;
-        let columns = arena.columns_mut(&self.schema, indices.len());
-        self.table.gather(&indices, &mut Vec::new(), &self.schema, columns, None)?;
-        Batch::new(Arc::new(arena), Arc::clone(&self.schema), indices.len()).to_record_batch()
+        self.table.gathered(&rows.collect::<Vec<u64>>(), &self.schema)?.to_record_batch()
     }
 }
 

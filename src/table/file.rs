@@ -2,8 +2,7 @@
 
 use super::file_identity::FileIdentity;
 use super::fingerprint::Fingerprint;
-use super::footer::{TableMeta, damaged, footer_of_file, read_footer};
-use super::gather;
+use super::footer::{TableMeta, damaged, footer, read_footer};
 use super::layout::RowLayout;
 use super::memory::{FrozenRegion, Region, check_memory, memory_limit};
 use super::npy::{self, NpyHeader};
@@ -76,7 +75,7 @@ impl StepTable {
         progress.end();
         let facts = facts.map(|facts| facts.only(&run_ids));
         let (num_rows, start, fingerprint) = (self.num_rows(), header.len() as u64, self.fingerprint());
-        let footer = footer_of_file(num_rows, start, &self.layout, fingerprint, &self.runs, facts.as_ref(), written?)?;
+        let footer = footer(num_rows, start, &self.layout, fingerprint, &self.runs, facts.as_ref(), Some(written?))?;
         staged.write_all(&footer).map_err(io)?;
         staged.replace(path)
     }
@@ -99,18 +98,13 @@ impl StepTable {
             Some(rows) => rows.chunks(CHUNK / self.layout.stride() * self.layout.stride()).try_for_each(put)?,
             None => {
                 let stride = self.layout.stride();
-                let mut buffer = vec![0; CHUNK / stride * stride];
-                let mut positions = Vec::new();
-                let mut start = 0;
-                while start < self.num_rows() {
-                    let end = self.num_rows().min(start + (CHUNK / stride) as u64);
-                    positions.clear();
-                    positions.extend(start..end);
-                    self.map_positions(&mut positions);
-                    let buffer = &mut buffer[..positions.len() * stride];
-                    gather::gather_rows(self.all_rows(), &positions, buffer);
-                    put(buffer)?;
-                    start = end;
+                let at_once = CHUNK / stride;
+                let (mut buffer, mut positions) = (vec![0; at_once * stride], Vec::new());
+                for start in (0..self.num_rows()).step_by(at_once) {
+                    let end = self.num_rows().min(start + at_once as u64);
+                    let rows = &mut buffer[..(end - start) as usize * stride];
+                    self.copy_rows(start..end, &mut positions, rows)?;
+                    put(rows)?;
                 }
             }
         }

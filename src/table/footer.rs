@@ -4,7 +4,7 @@
 //!  0       NumPy's header, padded with spaces to a multiple of 4096 bytes
 //!  4096    rows, num_rows × stride bytes
 //!          JSON: rows, layout, fingerprint, phases, archive and version, CRC32C of the rows
-//!          runs: id, score, game and engine of each, see `RunFacts::to_bytes`; may be empty
+//!          JSON: id, score, game and engine of each run; may be empty
 //!  -40     offset of the rows u64 | their size u64 | size of the JSON u32 | of the runs u32
 //!  -16     CRC32C of JSON, runs and the 24 bytes before u32 | 0 u32 | "A2TABLE" 01
 //! ```
@@ -16,7 +16,6 @@ use super::fingerprint::Fingerprint;
 use super::layout::RowLayout;
 use super::runs::{Origin, RunFacts, Runs};
 use super::shared_memory::page_size;
-use super::step_table::StepTable;
 use crate::archive::Phases;
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::machine::available_bytes;
@@ -96,15 +95,15 @@ pub(super) fn read_footer(file: &File, path: &Path) -> Result<Option<(TableMeta,
     Ok(Some((meta, TableFooter { rows_offset, rows_len, runs: bytes })))
 }
 
-/// Returns the footer of a file.
-pub(super) fn footer_of_file(
+/// Returns a footer as bytes. Shared memory has no checksum of the rows.
+pub(super) fn footer(
     num_rows: u64,
     rows_offset: u64,
     layout: &RowLayout,
     fingerprint: &Fingerprint,
     runs: &Runs,
     facts: Option<&RunFacts>,
-    rows_crc32c: u32,
+    rows_crc32c: Option<u32>,
 ) -> Result<Vec<u8>> {
     let meta = TableMeta {
         num_rows,
@@ -112,35 +111,13 @@ pub(super) fn footer_of_file(
         fingerprint: fingerprint.clone(),
         phases: runs.phases,
         origin: runs.origin.clone(),
-        rows_crc32c: Some(rows_crc32c),
+        rows_crc32c,
     };
-    footer(&meta, rows_offset, facts)
-}
-
-impl StepTable {
-    /// Returns the footer of the whole table in shared memory.
-    pub(super) fn footer_of_memory(&self) -> Result<Vec<u8>> {
-        let meta = TableMeta {
-            num_rows: self.num_all_rows(),
-            layout: RowLayout::clone(&self.layout),
-            fingerprint: self.whole_fingerprint.clone(),
-            phases: self.runs.phases,
-            origin: self.runs.origin.clone(),
-            rows_crc32c: None,
-        };
-        // A table can be shared without its archive. The other process then cannot filter by score or engine.
-        let runs = self.runs.facts().ok().flatten();
-        footer(&meta, 0, runs.as_deref())
-    }
-}
-
-/// Returns a footer as bytes.
-fn footer(meta: &TableMeta, rows_offset: u64, runs: Option<&RunFacts>) -> Result<Vec<u8>> {
-    let json = serde_json::to_vec(meta).map_err(Error::other)?;
-    let runs = runs.map(RunFacts::to_bytes).unwrap_or_default();
+    let json = serde_json::to_vec(&meta).map_err(Error::other)?;
+    let runs = facts.map(RunFacts::to_bytes).unwrap_or_default();
     let mut bytes = [json.as_slice(), &runs].concat();
     bytes.extend(rows_offset.to_le_bytes());
-    bytes.extend((meta.num_rows * meta.layout.stride() as u64).to_le_bytes());
+    bytes.extend((num_rows * layout.stride() as u64).to_le_bytes());
     bytes.extend((json.len() as u32).to_le_bytes());
     bytes.extend((runs.len() as u32).to_le_bytes());
     bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());

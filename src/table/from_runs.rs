@@ -11,28 +11,16 @@ use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::format::PackReader;
 use crate::progress::Progress;
-use crate::run::Run;
 use derive_setters::Setters;
 use std::path::{Path, PathBuf};
 
 /// The options for loading runs into a table.
 ///
-/// Set fields with the `with_*` methods: `FromRunsOptions::default().with_min_score(20_000)`.
+/// Set fields with the `with_*` methods: `FromRunsOptions::default().with_workers(2)`.
 #[derive(Clone, Debug, Default, PartialEq, Setters)]
 #[setters(prefix = "with_", strip_option)]
 #[non_exhaustive]
 pub struct FromRunsOptions {
-    /// The lowest score of a run, inclusive.
-    pub min_score: Option<u64>,
-    /// The highest score of a run, inclusive.
-    pub max_score: Option<u64>,
-    /// The minimum number of steps of a run.
-    pub min_steps: Option<u64>,
-    /// The maximum number of steps of a run.
-    pub max_steps: Option<u64>,
-    /// The engine of a run.
-    #[setters(into)]
-    pub engine: Option<String>,
     /// The value of the chosen branch.
     pub chosen_ev: ChosenEv,
     /// The memory limit for the rows in bytes; `None` = the memory that the system has available.
@@ -44,23 +32,12 @@ pub struct FromRunsOptions {
     pub skip_errors: bool,
 }
 
-impl FromRunsOptions {
-    fn wants(&self, run: &Run) -> bool {
-        let (score, num_steps) = (run.meta().max_score, run.num_steps() as u64);
-        self.min_score.is_none_or(|min| score >= min)
-            && self.max_score.is_none_or(|max| score <= max)
-            && self.min_steps.is_none_or(|min| num_steps >= min)
-            && self.max_steps.is_none_or(|max| num_steps <= max)
-            && self.engine.as_ref().is_none_or(|engine| run.meta().engine.as_ref() == Some(engine))
-    }
-}
-
 impl StepTable {
     /// Reads run files, packs, pack.dat files, datasets, sessions and logs, and folders of them, directly into
     /// a table.
     ///
-    /// A row's `run_id` is the index of its run among all runs, from 0. Filtered and skipped runs count too, so for a
-    /// single pack the id is the index in the pack. A skipped file counts as one run. Rows are ordered by run. Files
+    /// A row's `run_id` is the index of its run among all runs, from 0. Skipped runs count too, so for a single pack the
+    /// id is the index in the pack. A skipped file counts as one run. Rows are ordered by run. Files
     /// are read in the order of their paths. Phases have the default thresholds of an archive.
     ///
     /// # Errors
@@ -110,7 +87,7 @@ impl StepTable {
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
         WideColumns::retry(|columns, missing| {
-            let layout = RunLayout::new(columns, missing, options.chosen_ev, &[])?;
+            let layout = RunLayout::new(columns, missing, options.chosen_ev);
             let memory = RowMemory::up_to(u64::MAX, memory_limit(options.memory_limit))?;
             let mut rows = RunRows::new(layout, memory);
             let mut run_id = 0_u32;
@@ -122,7 +99,7 @@ impl StepTable {
                         // Runs that were removed from the pack may precede this one.
                         run_id = place as u32;
                     }
-                    if let Some((run, _)) = run.filter(|(run, _)| options.wants(run)) {
+                    if let Some((run, _)) = run {
                         wanted.push((run_id, run));
                     }
                     let next = run_id.checked_add(1);

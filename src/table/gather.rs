@@ -98,7 +98,7 @@ pub(super) fn gather(
     columns: ColumnBuffers<'_>,
     symmetries: RowSymmetries<'_>,
 ) {
-    let num_bytes = if schema.attached().is_some() { indices.len() * schema.width() } else { 0 };
+    let num_bytes = if schema.has_attached { indices.len() * schema.width() } else { 0 };
     let num_threads = (indices.len() / PARALLEL).max(num_bytes / PARALLEL_BYTES).min(MAX_THREADS);
     // Querying the number of cores costs several system calls, so a small gather does not do it.
     if num_threads < 2 || cores() < 2 {
@@ -158,7 +158,7 @@ pub(super) fn naive(
             let row = rows.at(index);
             let mut step: Step = bytemuck::pod_read_unaligned(&row[..STEP_SIZE]);
             let mut wide = schema
-                .mask_offset()
+                .mask_offset
                 .and_then(|offset| WideBoard::new(step.board, bytemuck::pod_read_unaligned(&row[offset..][..2])).ok());
             if let Some((key, ids)) = symmetries {
                 step = super::symmetry::naive(key.symmetry_of(ids[k]), step);
@@ -169,7 +169,7 @@ pub(super) fn naive(
                     let tokens = board.exps().into_iter().map(u64::from);
                     tokens.flat_map(|exp| exp.to_le_bytes().into_iter().take(spec.dtype.width())).collect()
                 }
-                (ColumnSource::Extra(offset), Some(board)) if Some(offset) == schema.mask_offset() => {
+                (ColumnSource::Extra(offset), Some(board)) if Some(offset) == schema.mask_offset => {
                     board.tile_65536_mask().to_le_bytes().to_vec()
                 }
                 (source, _) => match source {
@@ -201,7 +201,7 @@ pub(super) fn gather_part(
     }
     // Choose the type of tokens, and whether to turn boards, once here instead of in the loop over rows.
     let unturned = (SymmetryKey::NONE, indices);
-    match (schema.tokens(), symmetries) {
+    match (schema.tokens, symmetries) {
         (ElementType::Int32, None) => shape::<i32, false>(level, rows, indices, schema, columns, unturned),
         (ElementType::Int64, None) => shape::<i64, false>(level, rows, indices, schema, columns, unturned),
         (_, None) => shape::<u8, false>(level, rows, indices, schema, columns, unturned),
@@ -220,7 +220,7 @@ fn shape<T: Token, const TURN: bool>(
     columns: ColumnBuffers<'_>,
     turns: (SymmetryKey, &[u64]),
 ) {
-    match schema.has_all_of_step() {
+    match schema.has_all_of_step {
         true => dispatch::<T, TURN, true>(level, rows, indices, schema, columns, turns),
         false => dispatch::<T, TURN, false>(level, rows, indices, schema, columns, turns),
     }
@@ -314,16 +314,16 @@ fn gather_blocks<T: Token, const TURN: bool, const ALL: bool>(
                 }
             }
         }
-        if schema.has_extras() {
+        if schema.has_extras {
             for (spec, column) in schema.columns.iter().zip(&mut columns) {
                 let out = &mut column[start * spec.width()..end * spec.width()];
                 copy_extra(rows, &indices[start..end], spec, out);
             }
         }
-        if let Some(offset) = schema.mask_offset() {
+        if let Some(offset) = schema.mask_offset {
             put_masks::<T>(rows, indices, start..end, schema, offset, &mut columns, TURN.then_some(turns));
         }
-        if schema.attached().is_some() {
+        if schema.has_attached {
             for (spec, column) in schema.columns.iter().zip(&mut columns) {
                 if let ColumnSource::Attached(number) = spec.source {
                     let out = &mut column[start * spec.width()..end * spec.width()];

@@ -12,6 +12,7 @@
 use super::attached::{AttachedColumn, Places, ValueShard};
 use super::element::ElementType;
 use super::fingerprint::Fingerprint;
+use super::footer::footer;
 use super::region_location::RegionLocation;
 use super::step_table::StepTable;
 use crate::error::{Error, ErrorKind, Location, Result};
@@ -28,8 +29,7 @@ pub struct TableHandle {
     fingerprint: Fingerprint,
     /// The attached columns, in their order.
     attached: Vec<ColumnHandle>,
-    /// The rows of a view.
-    #[serde(skip)]
+    /// The first row and the length of each range of a view.
     selection: Option<Vec<u64>>,
 }
 
@@ -72,8 +72,14 @@ impl StepTable {
                 places,
             })
         };
+        let rows_footer = || {
+            // A table can be shared without its archive. The other process then cannot filter by score or engine.
+            let facts = self.runs.facts().ok().flatten();
+            let (num_rows, fingerprint) = (self.num_all_rows(), &self.whole_fingerprint);
+            footer(num_rows, 0, &self.layout, fingerprint, &self.runs, facts.as_deref(), None)
+        };
         Ok(TableHandle {
-            rows: self.rows.location(|| self.footer_of_memory())?,
+            rows: self.rows.location(rows_footer)?,
             fingerprint: self.whole_fingerprint.clone(),
             attached: self.attached.iter().map(column).collect::<Result<_>>()?,
             selection: self.selection.as_ref().map(|selection| selection.to_words()),
@@ -136,15 +142,10 @@ impl ColumnHandle {
 }
 
 impl TableHandle {
-    /// Returns the handle as bytes: the length of a JSON object as u32, the object, and for a view the first
-    /// row and the length of each range as u64. All numbers are little-endian.
+    /// Returns the handle as bytes of JSON.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let json = serde_json::to_vec(&(self, self.selection.is_some())).unwrap_or_default();
-        let mut bytes = (json.len() as u32).to_le_bytes().to_vec();
-        bytes.extend(json);
-        bytes.extend(self.selection.iter().flatten().flat_map(|word| word.to_le_bytes()));
-        bytes
+        serde_json::to_vec(self).unwrap_or_default()
     }
 
     /// Parses the result of [`to_bytes`](TableHandle::to_bytes).
@@ -152,18 +153,9 @@ impl TableHandle {
     /// # Errors
     /// [`ErrorKind::Decode`] for anything else.
     pub fn from_bytes(bytes: &[u8]) -> Result<TableHandle> {
-        let parse = || -> Option<TableHandle> {
-            let (len, rest) = bytes.split_first_chunk()?;
-            let (json, words) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
-            let (handle, is_view): (TableHandle, bool) = serde_json::from_slice(json).ok()?;
-            let (words, odd) = words.as_chunks();
-            let words: Vec<u64> = words.iter().copied().map(u64::from_le_bytes).collect();
-            (odd.is_empty() && (is_view || words.is_empty()))
-                .then(|| TableHandle { selection: is_view.then_some(words), ..handle })
-        };
-        parse().ok_or_else(|| {
+        serde_json::from_slice(bytes).map_err(|error| {
             let (location, what) = (Location::default(), "handle of a table");
-            let (expected, found) = ("output of TableHandle::to_bytes".into(), format!("{} other bytes", bytes.len()));
+            let (expected, found) = ("output of TableHandle::to_bytes".into(), error.to_string());
             ErrorKind::Decode { location, what, expected, found }.into()
         })
     }

@@ -329,11 +329,10 @@ impl Materializer<'_> {
                     let base = (start / self.stride()) as u64;
                     self.writer.write(&batch, &mut buffer[start..]).map_err(|error| at_row(error, base))
                 });
-                let mut output = output.wait(place, stop, self.cancel)?;
-                let first_row = output.len() / self.stride() as u64;
-                read.map_err(|error| at_row(error, first_row))?;
-                output.append(&buffer)?;
-                output.next(place + 1);
+                output.in_turn(place, stop, self.cancel, |output| {
+                    read.map_err(|error| at_row(error, output.len() / self.stride() as u64))?;
+                    output.append(&buffer)
+                })?;
                 self.progress.advance(piece.num_rows().saturating_sub(read_rows as u64));
             }
         })?;

@@ -110,14 +110,6 @@ impl TableMix {
         }
     }
 
-    /// Advises the system that rows of a mapped file will be read soon, or not for long.
-    pub(crate) fn advise(&self, rows: std::ops::Range<u64>, soon: bool) {
-        // Only the windowed order reads in large pieces, and several tables have another order.
-        if let [table] = &self.tables[..] {
-            table.advise(rows, soon);
-        }
-    }
-
     /// Fills columns with rows.
     ///
     /// # Errors
@@ -192,28 +184,18 @@ fn scatter(width: usize, values: &[u8], places: &[u32], out: &mut [u8]) {
 
 /// Returns descriptions of the first different column: expected and found.
 fn difference(expected: &BatchSchema, found: &BatchSchema) -> Option<(String, String)> {
-    let shape = |column: &ColumnSpec| (column.name.clone(), column.dtype, column.values_per_row);
-    let text = |column: Option<&ColumnSpec>| {
-        column.map_or_else(
-            || "no other column".to_owned(),
-            |column| match column.values_per_row {
-                1 => format!("{} {}", column.name, column.dtype.numpy()),
-                n => format!("{} {n} × {}", column.name, column.dtype.numpy()),
-            },
-        )
+    let shape =
+        |column: &ColumnSpec| (column.name.clone(), column.dtype, column.values_per_row, column.categories.clone());
+    let text = |column: Option<&ColumnSpec>| match column {
+        None => "no other column".to_owned(),
+        Some(ColumnSpec { name, categories: Some(categories), .. }) => {
+            format!("{name} with the categories {}", categories.join(", "))
+        }
+        Some(ColumnSpec { name, dtype, values_per_row: 1, .. }) => format!("{name} {}", dtype.numpy()),
+        Some(ColumnSpec { name, dtype, values_per_row, .. }) => format!("{name} {values_per_row} × {}", dtype.numpy()),
     };
     let len = expected.columns.len().max(found.columns.len());
-    for k in 0..len {
-        let (a, b) = (expected.columns.get(k), found.columns.get(k));
-        if a.map(shape) != b.map(shape) {
-            return Some((text(a), text(b)));
-        }
-        let categories = |column: Option<&ColumnSpec>| column.and_then(|column| column.categories.clone());
-        if categories(a) != categories(b) {
-            let names = |column| categories(column).map_or_else(|| "none".to_owned(), |names| names.join(", "));
-            let name = a.map_or("", |column| column.name.as_str());
-            return Some((format!("{name} with the categories {}", names(a)), names(b)));
-        }
-    }
-    None
+    let mut pairs = (0..len).map(|k| (expected.columns.get(k), found.columns.get(k)));
+    let (expected, found) = pairs.find(|(a, b)| a.map(shape) != b.map(shape))?;
+    Some((text(expected), text(found)))
 }

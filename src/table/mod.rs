@@ -94,7 +94,6 @@ pub use export::ColumnReader;
 pub use file::LoadOptions;
 pub use fingerprint::Fingerprint;
 pub use from_runs::FromRunsOptions;
-pub use from_session::FromSessionOptions;
 pub use handle::TableHandle;
 pub use layout::{ExtraField, RowLayout};
 pub use materialize_options::{ChosenEv, MaterializeOptions};

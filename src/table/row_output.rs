@@ -1,7 +1,7 @@
 //! The destination of rows while a table is filled: memory or a file.
 
 use super::fingerprint::Fingerprint;
-use super::footer::footer_of_file;
+use super::footer::footer;
 use super::layout::RowLayout;
 use super::memory::{Region, check_memory};
 use super::npy;
@@ -131,7 +131,7 @@ impl RowFile {
         let header = npy::header(layout, num_rows, self.start)?;
         let fingerprint = Fingerprint::of_hash(&self.hasher.finalize(), layout)?;
         let (start, facts) = (self.start as u64, runs.facts()?);
-        let footer = footer_of_file(num_rows, start, layout, &fingerprint, runs, facts.as_deref(), self.crc)?;
+        let footer = footer(num_rows, start, layout, &fingerprint, runs, facts.as_deref(), Some(self.crc))?;
         let io = |error| Error::io(&self.path, error);
         self.staged.file().write_all_at(&header, 0).map_err(io)?;
         self.staged.file().write_all_at(&footer, self.start as u64 + self.len).map_err(io)?;

@@ -1,7 +1,6 @@
 //! Runs → the rows of a table.
 
-use super::element::ElementType;
-use super::layout::{ExtraField, RowLayout};
+use super::layout::RowLayout;
 use super::materialize_options::ChosenEv;
 use super::row_output::RowMemory;
 use super::runs::{RunFacts, Runs};
@@ -10,18 +9,9 @@ use super::wide::{MissingColumns, WideColumns, WideOffsets};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::format::WideStep;
-use crate::run::{Run, RunMeta};
+use crate::run::Run;
 use crate::step::{STEP_SIZE, Step};
 use rayon::prelude::*;
-
-/// A column with a fact on a row's run: its name, its type, and its value. Only the first `width` bytes of the value
-/// count.
-type FactColumn = (&'static str, ElementType, fn(&RunMeta) -> [u8; 8]);
-
-const FACT_COLUMNS: [FactColumn; 2] = [
-    ("max_score", ElementType::Int64, |meta| meta.max_score.to_le_bytes()),
-    ("highest_tile", ElementType::UInt32, |meta| u64::from(meta.highest_tile).to_le_bytes()),
-];
 
 /// The layout of rows that are made from runs.
 pub(super) struct RunLayout<'m> {
@@ -30,7 +20,6 @@ pub(super) struct RunLayout<'m> {
     layout: RowLayout,
     offsets: WideOffsets,
     chosen_ev: ChosenEv,
-    facts: Vec<FactColumn>,
 }
 
 /// A table that is filled run by run.
@@ -41,26 +30,11 @@ pub(super) struct RunRows<'m> {
 }
 
 impl<'m> RunLayout<'m> {
-    /// Returns rows with these wide columns and the extra columns of these names.
-    pub(super) fn new(
-        columns: WideColumns,
-        missing: &'m MissingColumns,
-        chosen_ev: ChosenEv,
-        extra: &[String],
-    ) -> Result<RunLayout<'m>> {
-        let mut facts: Vec<FactColumn> = Vec::with_capacity(extra.len());
-        for name in extra {
-            let known = FACT_COLUMNS.iter().find(|(known, ..)| known == name);
-            let fact = known.ok_or_else(|| Error::argument("extra", "max_score and highest_tile", name))?;
-            if facts.iter().any(|(other, ..)| other == name) {
-                return Err(Error::argument("extra", "each column once", name));
-            }
-            facts.push(*fact);
-        }
-        let field = |&(name, dtype, _): &FactColumn| ExtraField::new(name, dtype, 1);
-        let layout = RowLayout::new(facts.iter().map(field).chain(columns.fields()).collect());
+    /// Returns rows with these wide columns.
+    pub(super) fn new(columns: WideColumns, missing: &'m MissingColumns, chosen_ev: ChosenEv) -> RunLayout<'m> {
+        let layout = RowLayout::new(columns.fields().collect());
         let offsets = WideOffsets::of(&layout);
-        Ok(RunLayout { columns, missing, layout, offsets, chosen_ev, facts })
+        RunLayout { columns, missing, layout, offsets, chosen_ev }
     }
 
     /// Returns the size of a row in bytes.
@@ -79,16 +53,10 @@ impl<'m> RunLayout<'m> {
                 Ok(())
             });
         }
-        let facts = self.facts.iter().zip(self.layout.extras());
-        let facts: Vec<_> =
-            facts.map(|((_, _, value), field)| (field.offset, field.width(), value(run.meta()))).collect();
         rows.chunks_exact_mut(self.stride()).zip(steps).try_for_each(|(row, step)| {
             let mut step = WideStep::from_step(run_id.into(), &step)?;
             self.choose(&mut step.step);
             self.offsets.write(&step, row);
-            for &(offset, width, value) in &facts {
-                row[offset..offset + width].copy_from_slice(&value[..width]);
-            }
             Ok(())
         })
     }

@@ -7,7 +7,7 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, UInt32Type};
 use serde::{Deserialize, Serialize};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -41,7 +41,8 @@ enum RunsSource {
 }
 
 /// Score, game and engine of each run, ordered by id.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct RunFacts {
     run_id: Vec<u32>,
     max_score: Vec<u64>,
@@ -83,7 +84,7 @@ impl Runs {
                 path: path.clone(),
                 what: "the runs of a table",
                 expected: "ids, scores, games and engines".into(),
-                found: format!("{} bytes with lengths that contradict them", bytes.len()),
+                found: format!("{} other bytes", bytes.len()),
             })?,
         };
         Ok(Some(Arc::clone(self.facts.get_or_init(|| Arc::new(facts)))))
@@ -160,68 +161,22 @@ impl RunFacts {
         facts
     }
 
-    /// Returns the runs as bytes: number of runs u32, number of engines u32, the ids u32, the scores u64, the games i64, and each
-    /// run's engine u32 (an index into the engines, or 2^32 - 1 for none). Then come the engines, each as its length
-    /// u32 and its text. All numbers are little-endian.
+    /// Returns the runs as JSON: an object with a list for each field.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
-        let mut places: HashMap<&str, u32> = HashMap::new();
-        let mut engines: Vec<&str> = Vec::new();
-        for name in self.engine.iter().flatten() {
-            places.entry(name).or_insert_with(|| {
-                engines.push(name);
-                engines.len() as u32 - 1
-            });
-        }
-        let mut bytes = (self.run_id.len() as u32).to_le_bytes().to_vec();
-        bytes.extend((engines.len() as u32).to_le_bytes());
-        bytes.extend(self.run_id.iter().flat_map(|id| id.to_le_bytes()));
-        bytes.extend(self.max_score.iter().flat_map(|score| score.to_le_bytes()));
-        bytes.extend(self.game.iter().flat_map(|game| game.to_le_bytes()));
-        let place = |name: &Option<String>| name.as_ref().and_then(|name| places.get(name.as_str()).copied());
-        bytes.extend(self.engine.iter().flat_map(|name| place(name).unwrap_or(u32::MAX).to_le_bytes()));
-        for name in engines {
-            bytes.extend((name.len() as u32).to_le_bytes());
-            bytes.extend(name.as_bytes());
-        }
-        bytes
+        serde_json::to_vec(self).unwrap_or_default()
     }
 
     /// Parses the result of [`to_bytes`](RunFacts::to_bytes); `None` for anything else.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<RunFacts> {
-        fn numbers<const N: usize>(bytes: &mut &[u8], count: usize) -> Option<Vec<[u8; N]>> {
-            let (taken, rest) = bytes.split_at_checked(count.checked_mul(N)?)?;
-            *bytes = rest;
-            Some(taken.as_chunks().0.to_vec())
-        }
-        let mut rest = bytes;
-        let [num_runs, num_engines] = numbers::<4>(&mut rest, 2)?[..] else {
-            return None;
-        };
-        let num_runs = u32::from_le_bytes(num_runs) as usize;
-        let run_id: Vec<u32> = numbers(&mut rest, num_runs)?.into_iter().map(u32::from_le_bytes).collect();
-        let max_score = numbers(&mut rest, num_runs)?.into_iter().map(u64::from_le_bytes).collect();
-        let game = numbers(&mut rest, num_runs)?.into_iter().map(i64::from_le_bytes).collect();
-        let places: Vec<u32> = numbers(&mut rest, num_runs)?.into_iter().map(u32::from_le_bytes).collect();
-        let mut engines = Vec::new();
-        for _ in 0..u32::from_le_bytes(num_engines) {
-            let len = u32::from_le_bytes(*numbers::<4>(&mut rest, 1)?.first()?) as usize;
-            let (text, after) = rest.split_at_checked(len)?;
-            engines.push(std::str::from_utf8(text).ok()?);
-            rest = after;
-        }
-        let engine = |place: u32| match place {
-            u32::MAX => Some(None),
-            place => engines.get(place as usize).map(|name| Some((*name).to_owned())),
-        };
-        let engine = places.into_iter().map(engine).collect::<Option<Vec<_>>>()?;
-        (rest.is_empty() && run_id.is_sorted()).then_some(RunFacts { run_id, max_score, game, engine })
+        let facts: RunFacts = serde_json::from_slice(bytes).ok()?;
+        let lengths = [facts.max_score.len(), facts.game.len(), facts.engine.len()];
+        (lengths == [facts.run_id.len(); 3] && facts.run_id.is_sorted()).then_some(facts)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     fn facts() -> RunFacts {
         let engine = |k: u32| (!k.is_multiple_of(3)).then(|| format!("engine {}", k % 3));
@@ -244,14 +199,13 @@ mod tests {
         assert_eq!(RunFacts::from_bytes(&none.to_bytes()), Some(none));
     }
 
-    proptest! {
-        #[test]
-        fn damaged_bytes_are_rejected_or_parsed(at in 0usize..900, value in any::<u32>(), cut in 0usize..900) {
-            let mut bytes = facts().to_bytes();
-            let len = bytes.len();
-            bytes[at.min(len - 4)..][..4].copy_from_slice(&value.to_le_bytes());
-            let _ = RunFacts::from_bytes(&bytes);
-            prop_assert!(RunFacts::from_bytes(&bytes[..cut.min(len - 1)]).is_none() || cut.min(len - 1) == 8);
+    #[test]
+    fn damaged_bytes_are_rejected() {
+        let text = String::from_utf8(facts().to_bytes()).unwrap();
+        for (old, new) in
+            [("[0,2,", "[2,0,"), ("[0,2,", "[2,"), ("engine 2", "engine \"2"), ("}", ""), ("game", "games")]
+        {
+            assert!(text.contains(old) && RunFacts::from_bytes(text.replacen(old, new, 1).as_bytes()).is_none());
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Splits into rows for training and held-out rows, which stay the same when data is added.
 
-use super::selection::Selection;
 use super::step_table::StepTable;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
@@ -88,7 +87,8 @@ impl StepTable {
     /// # Errors
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) unless `val` is between 0 and 1.
     pub fn split(&self, val: f64, seed: u64) -> Result<(StepTable, StepTable)> {
-        self.split_unless_cancelled("val", val, seed, SplitUnit::Run, CancellationToken::never())
+        let held_out = HeldOut::new("val", val, seed, SplitUnit::Run)?;
+        self.split_by(&held_out, SplitUnit::Run, CancellationToken::never())
     }
 
     /// Splits the table into two views `(train, test)`. They are disjoint and together have all rows. The second view
@@ -104,30 +104,17 @@ impl StepTable {
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) unless `test_size` is between 0 and 1; any error of reading
     /// the archive's runs.
     pub fn train_test_split(&self, test_size: f64, seed: u64, unit: SplitUnit) -> Result<(StepTable, StepTable)> {
-        self.split_unless_cancelled("test_size", test_size, seed, unit, CancellationToken::never())
+        self.split_by(&HeldOut::new("test_size", test_size, seed, unit)?, unit, CancellationToken::never())
     }
 
-    /// Does the same as [`train_test_split`](StepTable::train_test_split), and checks for cancellation every few
-    /// milliseconds. `argument` names the share in an error.
-    pub(crate) fn split_unless_cancelled(
-        &self,
-        argument: &'static str,
-        share: f64,
-        seed: u64,
-        unit: SplitUnit,
-        cancel: &CancellationToken,
-    ) -> Result<(StepTable, StepTable)> {
-        let (train, test) = self.split_by(&HeldOut::new(argument, share, seed, unit)?, unit, cancel)?;
-        Ok((self.of_selection(train), self.of_selection(test)))
-    }
-
-    /// Returns the rows of both sides of a split, first those that are not held out.
+    /// Returns both sides of a split, first the rows that are not held out. Checks for cancellation every few
+    /// milliseconds.
     pub(crate) fn split_by(
         &self,
         held_out: &HeldOut,
         unit: SplitUnit,
         cancel: &CancellationToken,
-    ) -> Result<(Selection, Selection)> {
+    ) -> Result<(StepTable, StepTable)> {
         let facts = self.runs.facts()?;
         let game = |run_id: u32| facts.as_ref()?.game(run_id);
         let side = |is_test: bool| match unit {
@@ -139,6 +126,6 @@ impl StepTable {
                 self.select(|_| true, |step, row| is_held_out(step, row) == is_test, cancel)
             }
         };
-        Ok((side(false)?, side(true)?))
+        Ok((self.of_selection(side(false)?), self.of_selection(side(true)?)))
     }
 }

@@ -278,7 +278,12 @@ impl StepTable {
         Ok(())
     }
 
-    fn copy_rows(&self, positions: impl Iterator<Item = u64>, rows: &mut Vec<u64>, out: &mut [u8]) -> Result<()> {
+    pub(super) fn copy_rows(
+        &self,
+        positions: impl Iterator<Item = u64>,
+        rows: &mut Vec<u64>,
+        out: &mut [u8],
+    ) -> Result<()> {
         rows.clear();
         reserve(rows, out.len() / self.layout.stride())?;
         rows.extend(positions);
@@ -332,21 +337,6 @@ impl StepTable {
             let bytes = self.rows.bytes().get(range.start as usize * stride..range.end as usize * stride);
             bytes.unwrap_or_default().chunks_exact(stride).map(move |row| &row[offset..])
         })
-    }
-
-    /// Advises the system that rows of a mapped file will be read soon, or not for long. Rows in memory are
-    /// unaffected.
-    pub(crate) fn advise(&self, positions: std::ops::Range<u64>, soon: bool) {
-        let is_mapped = self.path().is_some() || self.attached.iter().any(AttachedColumn::is_mapped);
-        if !is_mapped || positions.is_empty() {
-            return;
-        }
-        // A view's rows are in ascending order, and skipping the rows between them would save little.
-        let mut ends = [positions.start, positions.end - 1];
-        self.map_positions(&mut ends);
-        let stride = self.layout.stride();
-        self.rows.advise(ends[0] as usize * stride..(ends[1] + 1) as usize * stride, soon);
-        self.attached.iter().for_each(|column| column.advise(ends[0]..ends[1] + 1, soon));
     }
 
     /// Returns the archive and the version that the rows come from.

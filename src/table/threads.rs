@@ -5,7 +5,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::process::catch_panic;
 use crate::workers;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Returns the number of cores that this process may use.
 pub(super) fn cores() -> usize {
@@ -80,68 +80,40 @@ pub(super) fn in_parts<T: Send>(
     Ok(found.into_iter().map(|(_, value)| value).collect())
 }
 
-/// A value that threads access one after the other, in the order of their partitions.
+/// A value that threads access one after the other, in the order of their places.
 pub(super) struct Sequencer<T> {
-    state: Mutex<SequencerState<T>>,
+    /// The place whose turn it is, and the value.
+    state: Mutex<(usize, T)>,
     changed: Condvar,
-}
-
-struct SequencerState<T> {
-    value: T,
-    /// The partition whose turn it is.
-    partition: usize,
-}
-
-/// The access of one partition's thread to the value.
-pub(super) struct SequencerGuard<'a, T> {
-    state: MutexGuard<'a, SequencerState<T>>,
-    changed: &'a Condvar,
 }
 
 impl<T> Sequencer<T> {
     pub(super) fn new(value: T) -> Self {
-        Self { state: Mutex::new(SequencerState { value, partition: 0 }), changed: Condvar::new() }
+        Self { state: Mutex::new((0, value)), changed: Condvar::new() }
     }
 
-    /// Waits for the turn of a partition.
-    pub(super) fn wait(
+    /// Waits for the turn of a place, and passes the value to `work`. If it succeeds, the next place has its turn.
+    pub(super) fn in_turn(
         &self,
-        partition: usize,
+        place: usize,
         stop: &FirstError,
         cancel: &CancellationToken,
-    ) -> Result<SequencerGuard<'_, T>> {
+        work: impl FnOnce(&mut T) -> Result<()>,
+    ) -> Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        while state.partition != partition {
+        while state.0 != place {
             stop.check(cancel)?;
             // A failed thread never takes its turn, so waiting threads check for errors regularly.
             let pause = std::time::Duration::from_millis(20);
             state = self.changed.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner).0;
         }
-        Ok(SequencerGuard { state, changed: &self.changed })
+        work(&mut state.1)?;
+        state.0 += 1;
+        self.changed.notify_all();
+        Ok(())
     }
 
     pub(super) fn into_inner(self) -> T {
-        self.state.into_inner().unwrap_or_else(PoisonError::into_inner).value
-    }
-}
-
-impl<T> SequencerGuard<'_, T> {
-    /// Passes the turn to a partition.
-    pub(super) fn next(mut self, partition: usize) {
-        self.state.partition = partition;
-        self.changed.notify_all();
-    }
-}
-
-impl<T> std::ops::Deref for SequencerGuard<'_, T> {
-    type Target = T;
-    fn deref(&self) -> &T {
-        &self.state.value
-    }
-}
-
-impl<T> std::ops::DerefMut for SequencerGuard<'_, T> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.state.value
+        self.state.into_inner().unwrap_or_else(PoisonError::into_inner).1
     }
 }

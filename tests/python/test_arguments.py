@@ -179,7 +179,6 @@ CALLS: dict[str, Callable[..., object]] = {
     "StepTable.filter": lambda m, **a: m.table.filter(**a),
     "StepTable.head": lambda m, **a: m.table.head(**a),
     "StepTable.sample": lambda m, **a: m.table.sample(**{"n": 1, **a}),
-    "StepTable.iter_batches": lambda m, **a: m.table.iter_batches(**a),
     "StepTable.train_test_split": lambda m, **a: m.table.train_test_split(**a),
     "StepTable.split": lambda m, **a: m.table.split(**a),
     "StepTable.load": lambda m, **a: a2store.StepTable.load(m.folder / "table.npy", progress=False, **a),

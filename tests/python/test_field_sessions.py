@@ -153,8 +153,7 @@ def test_an_interleaved_session_equals_its_sorted_form(games: list[Game], tmp_pa
     (tmp_path / "sorted" / "metadata.db").write_bytes((tmp_path / "recorded" / "metadata.db").read_bytes())
     one, other = (a2store.StepTable.from_session(tmp_path / name, progress=False) for name in ("recorded", "sorted"))
     assert one.fingerprint == other.fingerprint
-    some = a2store.StepTable.from_session(tmp_path / "recorded", run_ids=[FIRST_ID + 2, FIRST_ID + 9], progress=False)
-    assert len(some) == len(games[2]) + len(games[9])
+    assert len(one.filter(run_ids=[FIRST_ID + 2, FIRST_ID + 9])) == len(games[2]) + len(games[9])
     archive = a2store.Archive.create(tmp_path / "games.a2")
     assert archive.ingest(tmp_path / "sorted", progress=False).accepted == len(games)
     assert archive.ingest(tmp_path / "recorded", progress=False).duplicates == len(games)

@@ -144,16 +144,14 @@ def unsealed(archive: a2store.Archive) -> tuple[int, bytes]:
     """Return an unsealed copy of a table's memory file, and a handle that refers to it."""
     table = archive.sql("SELECT * FROM steps WHERE run_id < 3").materialize(progress=False)
     handle = table.__reduce__()[1][0]
-    (length,) = struct.unpack("<I", handle[:4])
-    place = json.loads(handle[4 : 4 + length])
-    file = place[0]["rows"]["file"]
+    place = json.loads(handle)
+    file = place["rows"]["file"]
     data = Path(file["path"]).read_bytes()
     copy = os.memfd_create("copy")
     os.write(copy, data)
     status = os.stat(copy)
     file.update(path=f"/proc/{os.getpid()}/fd/{copy}", modified_ns=status.st_mtime_ns, inode=status.st_ino)
-    text = json.dumps(place).encode()
-    return copy, struct.pack("<I", len(text)) + text
+    return copy, json.dumps(place).encode()
 
 
 def test_memory_that_may_change(archive: a2store.Archive) -> None:

@@ -348,7 +348,7 @@ def test_sessions_hold_the_tile(tmp_path: Path) -> None:
     assert with_games.ingest(tmp_path / "session", progress=False).accepted == 1
     table = with_games.sql("SELECT * FROM steps").materialize(progress=False)
     assert_same(table.take(range(len(table))).tokens, rows["exps"])
-    direct = a2store.StepTable.from_session(tmp_path / "session", extra=["max_score"], progress=False)
+    direct = a2store.StepTable.from_session(tmp_path / "session", progress=False)
     assert_same(direct.take(range(len(direct))).tokens, rows["exps"])
     with_games.export_runs("SELECT * FROM runs", tmp_path / "back", format="session", progress=False)
     (path,) = (tmp_path / "back").glob("**/steps*.npy")

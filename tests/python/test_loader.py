@@ -66,7 +66,7 @@ def test_columns(table: a2store.StepTable, columns: list[str]) -> None:
             assert name not in batch
 
 
-INTEGERS = ["batch_size", "seed", "rank", "world_size", "epoch", "prefetch", "num_samples", "window"]
+INTEGERS = ["batch_size", "seed", "rank", "world_size", "epoch", "prefetch", "num_samples"]
 
 
 @pytest.mark.parametrize("name", INTEGERS)
@@ -83,7 +83,7 @@ def test_every_argument_accepts_any_integer_type(table: a2store.StepTable, name:
     for other in (1.0, np.float64(1), "1", [1], np.array([1, 2])):
         with pytest.raises(TypeError):
             loader(other)
-    for large in {"seed": (), "epoch": (), "window": ()}.get(name, (2**63,)):
+    for large in {"seed": (), "epoch": ()}.get(name, (2**63,)):
         with pytest.raises(ValueError, match=f"{name}: expected"):
             loader(large)
 

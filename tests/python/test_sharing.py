@@ -134,7 +134,7 @@ def test_a_file_that_was_replaced_before_pickling(own: a2store.StepTable, tmp_pa
     assert found == digest(mapped)
 
 
-@pytest.mark.parametrize("handle", [b"", b"\0\0\0\0", b"\xff\xff\xff\xff{}", b"\2\0\0\0{}", bytes(100)])
+@pytest.mark.parametrize("handle", [b"", b"{}", b"\xff{}", b"[1]", bytes(100)])
 def test_bytes_that_are_not_a_handle(handle: bytes) -> None:
     from a2store._a2store import _attach
 

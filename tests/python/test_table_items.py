@@ -144,13 +144,13 @@ def test_first_random_and_all_rows(table: a2store.StepTable) -> None:
             table.sample(n)
     with pytest.raises(ValueError, match="n: expected"):
         table.head(-1)
-    batches = list(table.iter_batches(1000))
+    batches = list(table.loader(1000, shuffle=False))
     assert [len(batch) for batch in batches] == [1000] * (len(table) // 1000) + [len(table) % 1000] * (
         len(table) % 1000 > 0
     )
     for start, batch in zip(range(0, len(table), 1000), batches, strict=True):
         check_batch(batch, rows[start : start + 1000])
-    few = list(table.iter_batches(700, columns=["move", "tokens"], tokens="int64"))
+    few = list(table.loader(700, shuffle=False, columns=["move", "tokens"], tokens="int64"))
     assert all(batch.keys() == ["move", "tokens"] and batch.tokens.dtype == np.int64 for batch in few)
 
 
