@@ -79,9 +79,9 @@ impl ArrayFiles {
     /// Returns an error unless the array has one row per key. With as many files as the keys have, each file must have
     /// one row per key of its counterpart.
     pub(super) fn check_rows(&self, keys: &StepKeys) -> Result<()> {
-        let (num_files, num_key_files) = (1 + self.rest.len(), keys.files().count());
+        let (num_files, num_key_files) = (1 + self.rest.len(), keys.files().len());
         if num_files == num_key_files {
-            return self.iter().zip(keys.files()).try_for_each(|(file, (path, rows))| file.check_rows(rows, path));
+            return self.iter().zip(keys.files()).try_for_each(|(file, (path, rows))| file.check_rows(*rows, path));
         }
         let num_rows: u64 = self.iter().map(|file| file.num_rows).sum();
         if num_rows == keys.num_rows() {

@@ -7,8 +7,8 @@ use super::array_file::ArrayFiles;
 use super::attached::{AttachedColumn, NO_PLACE, Places};
 use super::memory::Region;
 use super::step_column::is_reserved;
-use super::step_keys::{KeyIndex, StepKey, StepKeys};
-use super::step_table::StepTable;
+use super::step_keys::{StepKey, StepKeys, key_of};
+use super::step_table::{StepTable, within};
 use crate::board::Board;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
@@ -16,12 +16,11 @@ use crate::progress::{Progress, Unit};
 use crate::publish::parent;
 use crate::workers;
 use rayon::prelude::*;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Rows that are aligned together.
-const CHUNK: u64 = 1 << 16;
+const CHUNK: usize = 1 << 16;
 
 impl StepTable {
     /// Returns this table with one more column, whose values lie in a `.npy` file of `[rows, D]` numbers. For a
@@ -35,7 +34,7 @@ impl StepTable {
     /// index. It is a `.npy` file of records with integers `run_id` and `step_idx` or `step_index`, or a folder with
     /// `steps.npy` or its shards; `None` = the folder of the array. If the array has the table's rows
     /// contiguously and in the same order, the column takes no memory. Otherwise it takes four bytes per row of
-    /// the table, and the array must have less than 2^32 - 1 rows. The array may have additional rows.
+    /// the table. The array must have less than 2^32 - 1 rows, and may have rows that the table does not have.
     ///
     /// The elements are floats of 2, 4 or 8 bytes, integers, or **bfloat16**, which NumPy lacks. A bfloat16
     /// array has type `<u2`, and its description says so in `dtype_bits` or `dtype`. The description is a JSON
@@ -79,7 +78,7 @@ impl StepTable {
         // The array is opened first, so that a missing array is reported before an error of the folder beside
         // it.
         let array = ArrayFiles::open(&path)?;
-        let keys = StepKeys::open(&steps)?;
+        let keys = StepKeys::open(&steps, cancel)?;
         array.check_rows(&keys)?;
         let places = self.places(name, Some(array.path()), &keys, progress, cancel)?;
         self.with_column(AttachedColumn {
@@ -111,96 +110,56 @@ impl StepTable {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<Places> {
-        progress.begin("attach", Unit::Rows, self.num_rows());
-        let places = self.find_places(name, path, keys, progress, cancel);
-        progress.end();
-        places
-    }
-
-    fn find_places(
-        &self,
-        name: &str,
-        path: Option<&Path>,
-        keys: &StepKeys,
-        progress: &dyn Progress,
-        cancel: &CancellationToken,
-    ) -> Result<Places> {
         let ranges = self.ranges();
         let (Some(first), Some(end)) = (ranges.first().map(|range| range.start), ranges.last().map(|range| range.end))
         else {
             return Ok(Places::Shifted(0));
         };
-        // The index also rejects duplicate steps, even if the array has the table's order.
-        let index = KeyIndex::new(keys, cancel)?;
-        let missing = |row: u64| {
-            let before = ranges.iter().take_while(|range| range.start <= row);
-            let position = before.map(|range| range.end.min(row) - range.start).sum();
-            let (run_id, step) = self.key(row);
-            let keys = keys.name();
-            let found = match index.find((run_id, step), &mut 0) {
-                Some(place) => format!("another board in row {place} of {keys}"),
-                None => format!("none in {keys}"),
-            };
-            let expected = format!("a row of run {run_id}, step {step}");
-            let (path, column) = (path.map(Path::to_owned), name.to_owned());
-            ErrorKind::Column { path, column, row: Some(position), expected, found }.into()
-        };
-        let start = index.find(self.key(first), &mut 0).ok_or_else(|| missing(first))?;
-        let by = start.wrapping_sub(first);
-        let is_shifted = |row: u64| {
-            let place = row.wrapping_add(by);
-            keys.get(place) == Some(self.key(row)) && keys.is_of(place, self.board(row))
-        };
-        let chunks =
-            (first..end).step_by(CHUNK as usize).map(|start| start..end.min(start + CHUNK)).collect::<Vec<_>>();
-        let threads = workers::shared()?;
-        let all_shifted = threads.install(|| {
-            chunks.par_iter().all(|chunk| !cancel.is_cancelled() && within(&ranges, chunk).flatten().all(is_shifted))
-        });
-        cancel.check()?;
-        if all_shifted {
-            return Ok(Places::Shifted(by));
-        }
         if keys.num_rows() >= NO_PLACE.into() {
-            let expected = format!("less than {NO_PLACE} rows, or rows in the table's order");
-            return Err(Error::argument("path", expected, keys.num_rows()));
+            return Err(Error::argument("path", format!("less than {NO_PLACE} rows"), keys.num_rows()));
         }
+        let index = keys.index()?;
         let len = (end - first) as usize * size_of::<u32>();
         let mut places = Region::reserve(len as u64)?;
         let slots: &mut [u32] = bytemuck::cast_slice_mut(&mut places.bytes_mut()[..len]);
-        let fill = |(chunk, slots): (&Range<u64>, &mut [u32])| {
+        // Fills the places of a chunk of rows. Returns the first row without a place, if any.
+        let fill = |(number, slots): (usize, &mut [u32])| {
             if cancel.is_cancelled() {
                 return None;
             }
+            let start = first + (number * CHUNK) as u64;
             // Rows that the view does not show have no place.
             slots.fill(NO_PLACE);
             let mut next = 0;
-            for row in within(&ranges, chunk).flatten() {
+            for row in within(&ranges, start..start + slots.len() as u64).flatten() {
                 match index.find(self.key(row), &mut next) {
-                    Some(found) if keys.is_of(found, self.board(row)) => {
-                        slots[(row - chunk.start) as usize] = found as u32;
-                    }
+                    Some(found) if keys.is_of(found, self.board(row)) => slots[(row - start) as usize] = found as u32,
                     _ => return Some(row),
                 }
             }
-            progress.advance(chunk.end - chunk.start);
+            progress.advance(slots.len() as u64);
             None
         };
-        let first_missing =
-            threads.install(|| chunks.par_iter().zip(slots.par_chunks_mut(CHUNK as usize)).filter_map(fill).min());
+        progress.begin("attach", Unit::Rows, end - first);
+        let missing = workers::shared()?.install(|| slots.par_chunks_mut(CHUNK).enumerate().filter_map(fill).min());
+        progress.end();
         cancel.check()?;
-        match first_missing {
-            Some(row) => Err(missing(row)),
-            None => Ok(Places::Listed(first, Arc::new(places.freeze(len)?))),
+        if let Some(row) = missing {
+            let before = ranges.iter().take_while(|range| range.start <= row);
+            let position = before.map(|range| range.end.min(row) - range.start).sum();
+            let key = self.key(row);
+            let found = match index.find(key, &mut 0) {
+                Some(place) => format!("another board in row {place} of {}", keys.name()),
+                None => format!("none in {}", keys.name()),
+            };
+            let expected = format!("a row of run {}, step {}", key >> 32, key as u32);
+            let (path, column) = (path.map(Path::to_owned), name.to_owned());
+            return Err(ErrorKind::Column { path, column, row: Some(position), expected, found }.into());
         }
-    }
-
-    /// Returns the ranges of the mapping's rows that this table or view shows.
-    fn ranges(&self) -> Vec<Range<u64>> {
-        match &self.selection {
-            None if self.is_empty() => Vec::new(),
-            None => std::iter::once(0..self.num_all_rows()).collect(),
-            Some(selection) => selection.ranges().collect(),
+        let is_shifted = |(slot, &place): (u32, &u32)| place == NO_PLACE || place.wrapping_sub(slot) == slots[0];
+        match (0..).zip(slots.iter()).all(is_shifted) {
+            true => Ok(Places::Shifted(u64::from(slots[0]).wrapping_sub(first))),
+            false => Ok(Places::Listed(first, Arc::new(places.freeze(len)?))),
         }
     }
 
@@ -208,19 +167,11 @@ impl StepTable {
     #[inline]
     fn key(&self, row: u64) -> StepKey {
         let row = self.all_rows().at(row);
-        (self.layout.step_of(row).run_id.into(), self.layout.step_index_of(row).into())
+        key_of(Some(self.layout.step_of(row).run_id), Some(self.layout.step_index_of(row)))
     }
 
     #[inline]
     fn board(&self, row: u64) -> Board {
         self.layout.step_of(self.all_rows().at(row)).board
     }
-}
-
-/// Returns the parts of ascending ranges that lie in a chunk.
-fn within(ranges: &[Range<u64>], chunk: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
-    let (start, end) = (chunk.start, chunk.end);
-    let from = ranges.partition_point(|range| range.end <= start);
-    let touched = ranges[from..].iter().take_while(move |range| range.start < end);
-    touched.map(move |range| range.start.max(start)..range.end.min(end))
 }

@@ -7,17 +7,14 @@ use super::element::ElementType;
 use super::layout::ExtraField;
 use super::memory::{Region, memory_limit as bytes_allowed};
 use super::row_writer::{at_row, write_values};
-use super::step_keys::{BOARD, STEPS, StepKeys};
+use super::step_keys::{BOARD, RUN_ID, STEPS, StepKeys, key_of};
 use super::step_table::StepTable;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
-use crate::machine::reserve;
 use crate::progress::{Progress, Unit};
-use arrow::array::RecordBatch;
-use arrow::datatypes::Schema;
-
-/// The name of the column of run ids.
-const RUN_ID: &str = "run_id";
+use arrow::array::{Array, AsArray, RecordBatch, UInt32Array};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Schema, UInt32Type, UInt64Type};
 
 impl StepTable {
     /// Returns this table with one more column, whose values are in batches of rows of this schema. The rows have the integers
@@ -27,7 +24,7 @@ impl StepTable {
     ///
     /// The column behaves as one of [`attach`](StepTable::attach), but its values are in memory. The rows may
     /// have any order, and the stream may have additional rows. While the keys are aligned, they take eight bytes per
-    /// row of the stream if run ids and step indices are uint32. `memory_limit` bounds the bytes of values and keys;
+    /// row of the stream, and boards take eight more. `memory_limit` bounds the bytes of values and keys;
     /// `None` = the memory that the system has available.
     ///
     /// # Errors
@@ -73,47 +70,38 @@ impl StepTable {
     }
 }
 
-/// The columns of a stream: those of a key as fields of a packed row, and the values.
+/// The columns of a stream: those of a key, and the values.
 struct KeyedColumns {
-    key: Vec<ExtraField>,
-    key_columns: Vec<usize>,
-    /// The size of a key in bytes.
-    key_width: usize,
+    run_id: usize,
+    step: usize,
+    board: Option<usize>,
     values: ExtraField,
     value_column: usize,
 }
 
 impl KeyedColumns {
     fn find(schema: &Schema) -> Result<KeyedColumns> {
-        let steps: Vec<&str> = STEPS.into_iter().filter(|name| schema.index_of(name).is_ok()).collect();
-        let is_key = |name: &str| name == RUN_ID || name == BOARD || STEPS.contains(&name);
         let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-        let values: Vec<usize> = (0..names.len()).filter(|&column| !is_key(names[column])).collect();
-        let keys: Vec<usize> = (0..names.len()).filter(|&column| is_key(names[column])).collect();
-        let has_run_id = names.iter().filter(|name| **name == RUN_ID).count() == 1;
-        let is_once = |column: &usize| names.iter().filter(|name| **name == names[*column]).count() == 1;
-        let ([value_column], [_], true, true) = (&values[..], &steps[..], has_run_id, keys.iter().all(is_once)) else {
+        let of_names = |wanted: &[&str]| (0..names.len()).filter(|&k| wanted.contains(&names[k])).collect::<Vec<_>>();
+        let (run_id, step, board) = (of_names(&[RUN_ID]), of_names(&STEPS), of_names(&[BOARD]));
+        let values = (0..names.len()).filter(|k| ![&run_id, &step, &board].iter().any(|columns| columns.contains(k)));
+        let values: Vec<usize> = values.collect();
+        let (&[run_id], &[step], &[value_column], true) = (&run_id[..], &step[..], &values[..], board.len() < 2) else {
             let expected = "the columns run_id and step_index, one column of values, and board or nothing else";
             return Err(Error::argument("rows", expected, names.join(", ")));
         };
-        let mut offset = 0;
-        let mut key = Vec::new();
-        for &column in &keys {
+        let board = board.first().copied();
+        let check = |column: usize, expected: &str, fits: fn(&DataType) -> bool| {
             let found = schema.field(column).data_type();
-            let is_board = names[column] == BOARD;
-            let dtype = ElementType::of_arrow(names[column], found).map(|(dtype, _)| dtype).ok();
-            let fits = if is_board { dtype == Some(ElementType::UInt64) } else { found.is_integer() };
-            let Some(dtype) = dtype.filter(|_| fits) else {
-                let expected = if is_board { "uint64" } else { "integers" };
-                return Err(Error::column(names[column], None, expected, found));
-            };
-            key.push(ExtraField { offset, ..ExtraField::new(names[column], dtype, 1) });
-            offset += dtype.width();
-        }
+            if fits(found) { Ok(()) } else { Err(Error::column(names[column], None, expected, found)) }
+        };
+        check(run_id, "integers", DataType::is_integer)?;
+        check(step, "integers", DataType::is_integer)?;
+        board.map_or(Ok(()), |board| check(board, "uint64", |dtype| *dtype == DataType::UInt64))?;
         let (dtype, values_per_row) =
-            ElementType::of_arrow(names[*value_column], schema.field(*value_column).data_type())?;
-        let values = ExtraField::new(names[*value_column], dtype, values_per_row);
-        Ok(KeyedColumns { key, key_columns: keys, key_width: offset, values, value_column: *value_column })
+            ElementType::of_arrow(names[value_column], schema.field(value_column).data_type())?;
+        let values = ExtraField::new(names[value_column], dtype, values_per_row);
+        Ok(KeyedColumns { run_id, step, board, values, value_column })
     }
 
     /// Reads all rows: their values, and their keys.
@@ -126,35 +114,49 @@ impl KeyedColumns {
     ) -> Result<(ValueShard, StepKeys)> {
         let (mut region, reserved) = Region::reserve_up_to(limit)?;
         let limit = limit.min(reserved);
-        let (mut keys, mut len, mut num_rows) = (Vec::new(), 0, 0);
+        let (mut keys, mut len) = (StepKeys::default(), 0);
         for batch in rows {
             cancel.check()?;
             let batch = batch?;
-            let width = self.values.width() + self.key_width;
-            let needed = (len + keys.len() + batch.num_rows() * width) as u64;
+            let first_row = keys.num_rows();
+            let end = len + batch.num_rows() * self.values.width();
+            let values = region.bytes_mut().get_mut(len..end).unwrap_or_default();
+            let needed = end as u64 + keys.num_bytes() + (batch.num_rows() * self.key_width()) as u64;
             if needed > limit {
                 return Err(ErrorKind::MemoryLimit { needed, limit }.into());
             }
-            let end = len + batch.num_rows() * self.values.width();
-            let values = region.bytes_mut().get_mut(len..end).unwrap_or_default();
-            self.write(&batch, values, &mut keys).map_err(|error| at_row(error, num_rows))?;
+            self.write(&batch, values, &mut keys).map_err(|error| at_row(error, first_row))?;
             len = end;
-            num_rows += batch.num_rows() as u64;
             progress.advance(batch.num_rows() as u64);
         }
-        let keys = StepKeys::of_rows(keys, &self.key)?;
         Ok((ValueShard { first_row: 0, values: region.freeze(len)? }, keys))
     }
 
-    fn write(&self, batch: &RecordBatch, values: &mut [u8], keys: &mut Vec<u8>) -> Result<()> {
+    /// Returns the size of a key and its board in bytes.
+    fn key_width(&self) -> usize {
+        size_of::<u64>() * if self.board.is_some() { 2 } else { 1 }
+    }
+
+    fn write(&self, batch: &RecordBatch, values: &mut [u8], keys: &mut StepKeys) -> Result<()> {
         write_values(batch.column(self.value_column), &self.values, self.values.width(), values)?;
-        let start = keys.len();
-        let len = batch.num_rows() * self.key_width;
-        reserve(keys, len)?;
-        keys.resize(start + len, 0);
-        for (field, &column) in self.key.iter().zip(&self.key_columns) {
-            write_values(batch.column(column), field, self.key_width, &mut keys[start..])?;
-        }
-        Ok(())
+        let column = |column: usize| {
+            let (array, schema) = (batch.column(column), batch.schema());
+            match (0..array.len()).find(|&row| array.is_null(row)).filter(|_| array.null_count() > 0) {
+                Some(row) => Err(Error::column(schema.field(column).name(), Some(row as u64), "a value", "NULL")),
+                None => Ok(array),
+            }
+        };
+        // Values that are no uint32 become nulls.
+        let integers = |number: usize| -> Result<_> {
+            let array = cast(column(number)?, &DataType::UInt32).map_err(std::io::Error::other)?;
+            Ok(array.as_primitive::<UInt32Type>().clone())
+        };
+        let (run_ids, steps) = (integers(self.run_id)?, integers(self.step)?);
+        let boards = self.board.map(column).transpose()?.map(|boards| boards.as_primitive::<UInt64Type>().values());
+        let key = |row: usize| {
+            let value = |array: &UInt32Array| array.is_valid(row).then(|| array.value(row));
+            key_of(value(&run_ids), value(&steps))
+        };
+        keys.push((0..batch.num_rows()).map(key), boards.map(|boards| &boards[..]))
     }
 }

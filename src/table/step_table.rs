@@ -19,6 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::machine::reserve;
 use crate::step::Step;
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -331,9 +332,7 @@ impl StepTable {
     /// Iterates over all values of an extra column, in row order. Each slice begins with the value.
     pub(crate) fn extra_bytes(&self, extra: &ExtraField) -> impl Iterator<Item = &[u8]> {
         let (stride, offset) = (self.layout.stride(), extra.offset);
-        let whole = self.selection.is_none().then(|| 0..self.num_all_rows());
-        let ranges = whole.into_iter().chain(self.selection.iter().flat_map(|selection| selection.ranges()));
-        ranges.flat_map(move |range| {
+        self.ranges().into_iter().flat_map(move |range| {
             let bytes = self.rows.bytes().get(range.start as usize * stride..range.end as usize * stride);
             bytes.unwrap_or_default().chunks_exact(stride).map(move |row| &row[offset..])
         })
@@ -363,6 +362,15 @@ impl StepTable {
         Ok(StepTable { attached, batch: Arc::new(batch), pool, ..self.clone() })
     }
 
+    /// Returns the ranges of the mapping's rows that this table or view shows.
+    pub(super) fn ranges(&self) -> Vec<Range<u64>> {
+        match &self.selection {
+            None if self.is_empty() => Vec::new(),
+            None => std::iter::once(0..self.num_all_rows()).collect(),
+            Some(selection) => selection.ranges().collect(),
+        }
+    }
+
     pub(super) fn all_rows(&self) -> TableRows<'_> {
         TableRows { bytes: self.rows.bytes(), stride: self.layout.stride(), attached: &self.attached }
     }
@@ -385,6 +393,13 @@ impl StepTable {
         };
         Err(ErrorKind::IndexOutOfBounds { index: index.into(), len }.into())
     }
+}
+
+/// Returns the parts of ascending ranges that lie in a chunk.
+pub(super) fn within(ranges: &[Range<u64>], chunk: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let from = ranges.partition_point(|range| range.end <= chunk.start);
+    let touched = ranges[from..].iter().take_while(move |range| range.start < chunk.end);
+    touched.map(move |range| range.start.max(chunk.start)..range.end.min(chunk.end))
 }
 
 impl fmt::Debug for StepTable {

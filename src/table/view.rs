@@ -3,7 +3,7 @@
 use super::gather::TableRows;
 use super::runs::RunFacts;
 use super::selection::Selection;
-use super::step_table::StepTable;
+use super::step_table::{StepTable, within};
 use super::threads::in_parts;
 use crate::archive::{Phase, Phases};
 use crate::cancellation::CancellationToken;
@@ -110,18 +110,10 @@ impl StepTable {
         step: impl Fn(&Step, &[u8]) -> bool + Sync,
         cancel: &CancellationToken,
     ) -> Result<Selection> {
-        let num_rows = self.num_all_rows();
-        let ranges: Vec<Range<u64>> = match &self.selection {
-            None => std::iter::once(0..num_rows).collect(),
-            Some(selection) => selection.ranges().collect(),
-        };
+        let (num_rows, ranges) = (self.num_all_rows(), self.ranges());
         let part = |number: usize| {
             let start = number as u64 * PART;
-            let end = num_rows.min(start + PART);
-            let from = ranges.partition_point(|range| range.end <= start);
-            let within = ranges[from..].iter().take_while(|range| range.start < end);
-            let within = within.map(|range| range.start.max(start)..range.end.min(end));
-            Ok(scan(self.all_rows(), within, &run, &step))
+            Ok(scan(self.all_rows(), within(&ranges, start..num_rows.min(start + PART)), &run, &step))
         };
         let found = in_parts(num_rows.div_ceil(PART) as usize, cancel, part)?;
         Ok(Selection::new(found.into_iter().flatten()))

@@ -12,12 +12,15 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
+/// A run and a step.
+type Key = (u64, u64);
+
 fn never() -> &'static CancellationToken {
     CancellationToken::never()
 }
 
 /// Returns a table of these steps without extra columns.
-fn table(keys: &[StepKey]) -> StepTable {
+fn table(keys: &[Key]) -> StepTable {
     let mut region = Region::reserve((keys.len() * STEP_SIZE) as u64).unwrap();
     for (row, &(run_id, step)) in region.bytes_mut().chunks_exact_mut(STEP_SIZE).zip(keys) {
         let step = Step { run_id: run_id as u32, step_index: step as u16, ..Step::default() };
@@ -32,7 +35,7 @@ fn table(keys: &[StepKey]) -> StepTable {
     StepTable::new(rows, layout, fingerprint, Runs::of_facts(facts)).unwrap()
 }
 
-fn write_keys(path: &Path, keys: &[StepKey]) {
+fn write_keys(path: &Path, keys: &[Key]) {
     let field =
         |name: &str, dtype: &str, offset| NpyField { name: name.into(), dtype: dtype.into(), values: 1, offset };
     let fields = [field("run_id", "<u8", 0), field("step_idx", "<u4", 8)];
@@ -57,14 +60,14 @@ fn write_array(path: &Path, dtype: &str, shape: &str, values: &[u8]) {
 }
 
 /// Returns pseudorandom bytes that differ for each step.
-fn values_of((run_id, step): StepKey, width: usize) -> Vec<u8> {
+fn values_of((run_id, step): Key, width: usize) -> Vec<u8> {
     let mut values = vec![0; width];
     blake3::Hasher::new().update(&run_id.to_le_bytes()).update(&step.to_le_bytes()).finalize_xof().fill(&mut values);
     values
 }
 
 /// Writes a folder of keys and of `d` two-byte values per key, and returns it with the path of the values.
-fn session(keys: &[StepKey], d: usize) -> (TempDir, PathBuf) {
+fn session(keys: &[Key], d: usize) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     write_keys(&folder.path().join("steps.npy"), keys);
     let path = folder.path().join("embeddings.bf16.npy");
@@ -75,7 +78,7 @@ fn session(keys: &[StepKey], d: usize) -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-fn dense(runs: impl IntoIterator<Item = (u64, u64)>) -> Vec<StepKey> {
+fn dense(runs: impl IntoIterator<Item = (u64, u64)>) -> Vec<Key> {
     runs.into_iter().flat_map(|(run, len)| (0..len).map(move |step| (run, step))).collect()
 }
 
@@ -110,7 +113,7 @@ proptest! {
         d in prop::sample::select(vec![1usize, 3, 8, 33, 700]),
         min_score in prop::option::of(0u64..40),
     ) {
-        let keys: Vec<StepKey> = runs.iter().flat_map(|(run, steps)| steps.iter().map(|step| (*run, *step))).collect();
+        let keys: Vec<Key> = runs.iter().flat_map(|(run, steps)| steps.iter().map(|step| (*run, *step))).collect();
         let ordered = |order: u64| {
             let mut keys = keys.clone();
             match order {
@@ -140,7 +143,7 @@ proptest! {
         check_values(&shared, "embedding", 2 * d);
 
         // Only the rows that a view shows need values.
-        let shown: Vec<StepKey> = ordered(array_order).into_iter().filter(|key| min_score.is_none_or(|min| key.0 >= min)).collect();
+        let shown: Vec<Key> = ordered(array_order).into_iter().filter(|key| min_score.is_none_or(|min| key.0 >= min)).collect();
         let (_folder, path) = session(&shown, d);
         let of_view = plain.filter(&filter).unwrap().attach("embedding", &path, None, &(), never()).unwrap();
         check_values(&of_view, "embedding", 2 * d);
@@ -149,7 +152,7 @@ proptest! {
 }
 
 /// Writes a folder with shards of these numbers of rows: the keys, and `d` four-byte floats per key.
-fn sharded(keys: &[StepKey], lens: &[usize], d: usize) -> TempDir {
+fn sharded(keys: &[Key], lens: &[usize], d: usize) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let mut rest = keys;
     for (number, &len) in lens.iter().enumerate() {
@@ -228,7 +231,7 @@ fn shards_that_do_not_match_the_steps_are_rejected() {
 fn takes_no_memory_where_the_order_is_the_same() {
     let keys = dense([(3, 500), (4, 700), (9, 100)]);
     let (_folder, path) = session(&keys, 4);
-    let num_bytes = |keys: &[StepKey]| {
+    let num_bytes = |keys: &[Key]| {
         let table = table(keys).attach("e", &path, None, &(), never()).unwrap();
         check_values(&table, "e", 8);
         table.attached()[0].num_bytes()
@@ -236,7 +239,7 @@ fn takes_no_memory_where_the_order_is_the_same() {
     assert_eq!(num_bytes(&keys), 0);
     assert_eq!(num_bytes(&keys[450..1250]), 0);
     assert_eq!(num_bytes(&[]), 0);
-    let swapped: Vec<StepKey> = keys[500..].iter().chain(&keys[..500]).copied().collect();
+    let swapped: Vec<Key> = keys[500..].iter().chain(&keys[..500]).copied().collect();
     assert_eq!(num_bytes(&swapped), 4 * 1300);
 }
 
@@ -245,7 +248,7 @@ fn takes_no_memory_where_the_order_is_the_same() {
 fn large_batches_have_every_value() {
     let keys = dense((0..8).map(|run| (run, 1000)));
     let (_folder, path) = session(&keys, 768);
-    let keys: Vec<StepKey> = keys.into_iter().rev().collect();
+    let keys: Vec<Key> = keys.into_iter().rev().collect();
     let table = table(&keys).attach("e", &path, None, &(), never()).unwrap();
     check_values(&table, "e", 1536);
     for sampling in [Sampling::Shuffled, Sampling::Sequential] {
@@ -268,7 +271,7 @@ fn large_batches_have_every_value() {
 fn arrays_that_do_not_match_are_rejected() {
     let keys = dense([(3, 5), (4, 7)]);
     let (folder, path) = session(&keys, 4);
-    let attach = |keys: &[StepKey]| table(keys).attach("e", &path, None, &(), never());
+    let attach = |keys: &[Key]| table(keys).attach("e", &path, None, &(), never());
     let error = refused(attach(&[(3, 1), (4, 2), (4, 7), (5, 0)]));
     let message = "embeddings.bf16.npy: column e, row 2: expected a row of run 4, step 7, found none in ";
     assert!(matches!(error.kind(), ErrorKind::Column { .. }) && error.to_string().contains(message), "{error}");
