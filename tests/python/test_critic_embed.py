@@ -22,7 +22,7 @@ import formats
 from a2store.critic.__main__ import main
 from a2store.critic.bf16 import to_bf16
 from a2store.critic.embed import embed_session, embed_table
-from a2store.critic.encoder import Runner, encoder_sha, load_encoder
+from a2store.critic.encoder import encoder_sha, load_encoder
 from a2store.critic.transformer import BoardTransformer
 from games import play
 from oracle import Game
@@ -276,12 +276,6 @@ def test_rejected_arguments(session: Path, tmp_path: Path) -> None:
         embed_session(session, linear, pooling="mean", progress=False)
     with pytest.raises(ValueError, match="cls needs 17"):
         embed_session(session, BoardTransformer(4, 1, 1), pooling="cls", progress=False)
-    with pytest.raises(ValueError, match="batch_size"):
-        embed_session(session, linear, batch_size=0)
-    with pytest.raises(ValueError, match="dtype: expected bf16 or f32"):
-        embed_session(session, linear, dtype="f16")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="device"):
-        embed_session(session, linear, device="cuda")
     with pytest.raises(ValueError, match=r"no steps\.npy"):
         embed_session(tmp_path, linear)
     np.save(tmp_path / "steps.npy", np.zeros(3, formats.DATASET_ROW))
@@ -344,36 +338,6 @@ def test_encoder_names() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             load_encoder(name)
-
-
-def test_transformer_is_deterministic_and_sees_all_cells() -> None:
-    torch.manual_seed(1)
-    one = BoardTransformer(8, 2, 2, seed=4)
-    torch.manual_seed(2)
-    state = torch.get_rng_state()
-    two = BoardTransformer(8, 2, 2, seed=4)
-    for name, weight in one.state_dict().items():
-        assert torch.equal(weight, two.state_dict()[name]), name
-    assert not torch.equal(one.cell, BoardTransformer(8, 2, 2, seed=5).cell)
-    assert state.shape == torch.get_rng_state().shape
-    # Every cell, with every legal exponent, affects every vector.
-    tokens = torch.zeros(1, 16, dtype=torch.int64)
-    base = one(tokens)
-    for cell in range(16):
-        changed = tokens.clone()
-        changed[0, cell] = 17
-        assert ((one(changed) - base).abs().amax(2) > 0).all()
-    with pytest.raises(ValueError, match="heads: expected a divisor of dim"):
-        BoardTransformer(10, 1, 4)
-
-
-def test_runner_leaves_no_gradients() -> None:
-    encoder = BoardTransformer(4, 1, 1, dropout=0.5)
-    encoder.train()
-    tokens = np.zeros((2, 16), np.uint8)
-    runner = Runner(encoder, None, "f32", "cpu")
-    np.testing.assert_array_equal(runner(tokens)[0], runner(tokens)[0])
-    assert not encoder.training
 
 
 def test_the_command_embeds_several_sessions(
@@ -463,12 +427,3 @@ def test_signals_keep_finished_work(session: Path, number: signal.Signals) -> No
     assert finished.returncode == 0
     assert finished.stderr.count("batch") == -(-(len(exps(session)) - done) // 10)
     np.testing.assert_array_equal(np.load(session / "embeddings.bf16.npy"), to_bf16(exps(session)[:, :4]))
-
-
-def test_fixture_session(fixtures: Path, tmp_path: Path) -> None:
-    for name in ("steps.npy", "metadata.db", "embeddings.bf16.npy", "embeddings.json"):
-        shutil.copyfile(fixtures / "session" / name, tmp_path / name)
-    with pytest.raises(FileExistsError):
-        embed_session(tmp_path, linear, progress=False)
-    report = embed_session(tmp_path, linear, overwrite=True, progress=False)
-    np.testing.assert_array_equal(np.load(report.path), to_bf16(linear(exps(tmp_path))))

@@ -24,7 +24,7 @@ from faults.checks import LONG
 LENGTHS = (9, 1, 14, 6)
 BINS = 2
 KINDS = {"policy_p1": 1, "policy_logp": 2, "policy_hard": 4}
-CASES_OF_FOLDERS, CASES_OF_TABLES, GROUPS = (900, 200, 10) if LONG else (180, 40, 2)
+CASES_OF_FOLDERS, GROUPS = (900, 10) if LONG else (120, 2)
 
 
 @pytest.fixture(scope="module")
@@ -53,15 +53,6 @@ def truncate(rng: random.Random, data: bytearray) -> None:
     del data[rng.randrange(len(data)) :]
 
 
-def lengthen(rng: random.Random, data: bytearray) -> None:
-    data += rng.randbytes(rng.choice([1, 4, 64, 640]))
-
-
-def cut_out(rng: random.Random, data: bytearray) -> None:
-    start = rng.randrange(len(data))
-    del data[start : start + rng.choice([1, 24, 64, 128])]
-
-
 def zero(rng: random.Random, data: bytearray) -> None:
     start = rng.randrange(len(data))
     length = min(len(data) - start, rng.choice([1, 8, 64, 512]))
@@ -74,7 +65,7 @@ def repeat_row(rng: random.Random, data: bytearray) -> None:
 
 
 DAMAGES: list[Callable[[random.Random, bytearray], None]] = [
-    flip, flip, flip_start, truncate, lengthen, cut_out, zero, repeat_row,
+    flip, flip, flip_start, truncate, zero, repeat_row,
 ]  # fmt: skip
 
 
@@ -199,33 +190,6 @@ def test_damaged_folders(pool: Path, tmp_path: Path, group: int) -> None:
             rejected += 1
     assert rejected > CASES_OF_FOLDERS // GROUPS // 3
     assert archive.verify(progress=False).problems == []
-
-
-@pytest.mark.parametrize("group", range(GROUPS))
-def test_damaged_tables(pool: Path, tmp_path: Path, group: int) -> None:
-    archive = a2store.Archive.open(copied(pool / "games.a2", tmp_path / "games.a2"))
-    rows = rows_of(pool / "p")
-    rejected = 0
-    for case in range(CASES_OF_TABLES // GROUPS):
-        rng = random.Random(-1 - 1000 * group - case)
-        changed = rows.copy()
-        for _ in range(rng.choice([1, 2])):
-            name = rng.choice(changed.dtype.names)
-            changed[name][rng.randrange(len(changed))] = rng.choice([0, 1, 3, 4, 16, 255])
-        if rng.random() < 0.3:
-            changed = changed[
-                np.array(rng.sample(range(len(changed)), rng.randrange(len(changed) - 2, len(changed) + 1)))
-            ]
-        if attempt(archive, pa.table(columns(changed))):
-            found = pa.table(archive.sql("SELECT * FROM annotations ORDER BY run_id, step_index"))
-            expected = columns(np.sort(changed, order=["run_id", "step_index"]))
-            for name, values in expected.items():
-                column = found[name].combine_chunks()
-                present = values != 255 if name == "teacher_move" else np.ones(len(values), bool)
-                assert_same(column.drop_null().to_numpy(zero_copy_only=False), values[present], name)
-        else:
-            rejected += 1
-    assert rejected > 0
 
 
 def test_a_run_needs_no_annotations(pool: Path, tmp_path: Path) -> None:

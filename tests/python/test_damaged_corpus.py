@@ -15,7 +15,6 @@ import a2store
 import archives
 import damage
 import formats
-import logs
 import macroxue_packs
 import oracle
 import packs
@@ -220,24 +219,6 @@ def test_errors_name_the_offset_of_a_wrong_value(
             query = f"SELECT num_steps FROM runs WHERE id = {entry.run}"
             ((num_steps,),) = formats.query(folder / "dataset" / "metadata.db", query)
             assert error.step == num_steps // 2
-
-
-def test_errors_name_the_place_in_logs(
-    rejected: dict[tuple[Path, int | None], a2store.Rejected], corpus: Corpus
-) -> None:
-    for entry in of_kind(corpus, *damage.CONTAINER_DAMAGES["macroxue"]):
-        error = rejected[entry.path, None]
-        assert error.kind == "decode"
-        if entry.kind == "macroxue_tile_131072":
-            (rows,) = entry.path.parent.glob(entry.path.name.split(".")[0] + ".jsonl*")
-            lines = logs.read_text(rows).splitlines()
-            # The offset refers to the uncompressed text.
-            assert error.step == len(lines) - 1
-            assert error.offset is not None
-            assert len("\n".join(lines[:-1])) < error.offset < len("\n".join(lines))
-            assert "found 17 (tile 131072)" in error.message
-        elif entry.kind == "macroxue_row_missing":
-            assert error.step is not None or error.offset is not None
 
 
 # Other readers

@@ -51,8 +51,6 @@ def lose(path: Path, version: int) -> None:
 DAMAGES: dict[str, tuple[int, dict[int, Callable[[Path, int], None]], int]] = {
     "a torn commit": (6, {4: spoil}, 5),
     "two commits": (6, {4: spoil, 6: lose}, 4),
-    "commits on both sides of a checkpoint": (20, {1: lose, 18: spoil}, 19),
-    "the newest commits, one of them with a checkpoint": (16, {16: lose, 17: lose}, 15),
 }
 """Ingests of one run each, the commits that are then damaged, and the number of runs after a repair."""
 

@@ -123,15 +123,9 @@ def test_the_page_needs_the_token(client: Client, folder: Path) -> None:
     assert page.status == 200
     for target in (
         "/",
-        "/?",
-        "/?token=",
         "/?token=x",
         f"/?token={client.token}x",
         f"/?token={client.token[:-1]}",
-        f"/?token={client.token}%00",
-        f"/?token=%20{client.token}",
-        f"/?TOKEN={client.token}",
-        f"/?x=token={client.token}",
         f"/?token=x&token={client.token}",
         f"/?token={client.token.swapcase()}",
     ):
@@ -154,24 +148,15 @@ def test_wrong_cookies(client: Client, impatient: Server) -> None:
     assert (name, token) == (f"a2store-{client.port}", client.token)
     for cookie in (
         name,
-        f"{name}=",
         f"{name}={token}x",
         f"{name}={token[:-1]}",
         f"{name}={token.swapcase()}",
-        f'{name}="{token}"',
-        f"{name}={token} {token}",
-        f"{name}= {token}",
-        f"{name.upper()}={token}",
         f"x{name}={token}",
         f"a2store={token}",
         f"a2store-{client.port + 1}={token}",
-        f"token={token}",
-        token,
         f"{name}={impatient.client.token}",
         impatient.client.cookie,
         f"{name}=x, {name}={token}",
-        "=".join(["a"] * 1000),
-        ";" * 8000,
     ):
         client.get("/api/archive", cookie=cookie).refusal(UNAUTHORIZED, "unauthorized")
     # Other programs on this machine set cookies for all ports.
@@ -179,7 +164,6 @@ def test_wrong_cookies(client: Client, impatient: Server) -> None:
         f"a=b; {name}={token}",
         f"{name}=old; {impatient.client.cookie};{name}={token} ;a",
         f"x=\xff\xfe; {name}={token}; y=\xe9",
-        f";;=;\t{name}={token}",
     ):
         assert client.get("/api/archive", cookie=cookie).status == 200, cookie
     lines = f"GET /api/archive HTTP/1.1\r\nHost: {client.host}\r\nConnection: close\r\nCookie: a=b\r\n"
@@ -210,33 +194,18 @@ def test_the_cookie(client: Client, folder: Path) -> None:
 
 WRONG_HOSTS = [
     "evil.example",
-    "evil.example:PORT",
     "127.0.0.1.evil.example",
-    "127.0.0.1.evil.example:PORT",
-    "localhost.evil.example",
     "127.0.0.1:PORT@evil.example",
-    "127.0.0.1:PORT@evil.example:PORT",
-    "127.0.0.1:@evil.example",
     "evil.example@127.0.0.1:PORT",
     "127.0.0.1:PORT,evil.example",
-    "127.0.0.1:PORT, 127.0.0.1:PORT",
-    "127.0.0.1:PORT/evil.example",
     "127.0.0.1:x",
-    "127.0.0.1:99999",
     "127.0.0.1:PORT:PORT",
     "127.0.0.2:PORT",
-    "127.1:PORT",
-    "2130706433:PORT",
-    "0x7f000001:PORT",
     "0.0.0.0:PORT",
     "[::1]:PORT",
-    "[::ffff:127.0.0.1]:PORT",
     "localhost.:PORT",
-    "local\xadhost:PORT",
     "localhost\xff:PORT",
-    ":PORT",
     "",
-    "127.0.0.1 :PORT",
     "http://127.0.0.1:PORT",
 ]
 
@@ -287,10 +256,6 @@ def test_targets_with_another_host(client: Client) -> None:
         f"http://evil.example/?token={client.token}",
         f"http://evil.example:{client.port}/api/archive",
         f"http://{client.host}@evil.example/api/archive",
-        f"http://127.0.0.1.evil.example:{client.port}/api/archive",
-        f"https://evil.example:{client.port}/api/archive",
-        f"http://127.0.0.2:{client.port}/api/archive",
-        f"http://[::1]:{client.port}/api/archive",
     ):
         for cookie in (client.cookie, None):
             answer = client.get(target, cookie=cookie)
@@ -299,17 +264,6 @@ def test_targets_with_another_host(client: Client) -> None:
         # The host of the target counts too if the header names another one.
         client.get(target, host="evil.example").refusal(403, "forbidden")
     client.send("CONNECT", "evil.example:80").refusal(403, "forbidden")
-    # A target without a path or host is malformed, or is an address that does not exist.
-    for target in (
-        "api/archive",
-        "*",
-        "evil.example",
-        "//evil.example/api/archive",
-        "?",
-        "http://",
-        "file:///etc/passwd",
-    ):
-        assert client.get(target).status in (400, 403, 404), target
 
 
 def test_other_origins(client: Client, folder: Path) -> None:
@@ -317,19 +271,11 @@ def test_other_origins(client: Client, folder: Path) -> None:
         "null",
         "",
         "http://evil.example",
-        f"http://evil.example:{client.port}",
         f"http://{client.host}.evil.example",
-        f"http://{client.host}@evil.example",
         f"https://{client.host}",
         f"http://127.0.0.1:{client.port + 1}",
-        "http://127.0.0.1",
         f"http://localhost:{client.port}",
-        f"http://{client.host}/",
-        f"http://{client.host} http://evil.example",
-        f"HTTP://{client.host}",
-        client.host,
         "file://",
-        "chrome-extension://abc",
         "http://\xff",
     ):
         for answer in (
@@ -349,7 +295,7 @@ def test_other_origins(client: Client, folder: Path) -> None:
 
 
 def test_other_sites(client: Client) -> None:
-    for site in ("cross-site", "same-site", "", "x", "Same-Origin, cross-site", "\xff"):
+    for site in ("cross-site", "same-site", "", "Same-Origin, cross-site"):
         for method, target in ADDRESSES:
             body = None if method == "GET" else {"limit": 1}
             client.send(method, target, body, sec_fetch_site=site).refusal(403, "forbidden")
@@ -375,72 +321,26 @@ def test_the_server_listens_on_the_loopback_interface_only(client: Client) -> No
     "target",
     [
         "/../../../../../../etc/passwd",
-        "/%2e%2e/%2e%2e/%2e%2e/etc/passwd",
         "/..%2f..%2f..%2fetc%2fpasswd",
-        "/%2e%2e%2f%2e%2e%2fetc%2fpasswd",
-        "/..%5c..%5cetc%5cpasswd",
         "/..\\..\\etc\\passwd",
-        "/%252e%252e%252fetc%252fpasswd",
-        "/%c0%ae%c0%ae/etc/passwd",
-        "/....//....//etc/passwd",
         "//etc/passwd",
-        "/etc/passwd",
         "/app.js/../../../etc/passwd",
-        "/app.js/..",
-        "/./app.js",
-        "/app.js%00",
-        "/app.js%2f",
-        "/app.js/",
-        "/APP.JS",
-        "/%00",
-        "/\xff",
         "/other.csv",
         "/games.a2/_log/00000000000000000001.json",
         "/api/../other.csv",
-        "/api/archive/",
-        "/api//archive",
-        "/api/archive%00",
         "/api/runs/..%2fnotes",
-        "/api/runs/0%2fannotations",
-        "/api/runs/%00",
         "/api/runs/%ff",
-        "/api/runs/0/annotations/..",
         "/api/runs/" + "9" * 10_000,
-        "/api/runs/%2e%2e",
-        "/api/runs/%ff/annotations?from=0&to=1",
         "/report/..%2f..%2f..%2fetc%2fpasswd",
-        "/report/%2fetc%2fpasswd",
-        "/report/%ff",
-        "/report/",
-        "/download/../../etc/passwd",
-        "/download/..%2f..%2fetc/passwd.csv",
         "/download/x/..%2f..%2fetc%2fpasswd.csv",
-        "/download/%2e%2e/%2e%2e",
-        "/download/%ff/x.csv",
         "/download/x/%ff.csv",
     ],
 )
 def test_paths_outside(client: Client, folder: Path, target: str) -> None:
     answer = client.get(target)
     assert answer.status in (400, 404)
-    # A target with other bytes is not valid HTTP. Its answer has no body.
-    if target.isascii():
-        answer.refusal(answer.status, "not_found" if answer.status == 404 else "argument")
+    answer.refusal(answer.status, "not_found" if answer.status == 404 else "argument")
     reveals_nothing(client, answer, folder)
-
-
-@pytest.mark.parametrize(("method", "target"), [("GET", "/"), *ADDRESSES])
-def test_wrong_methods(client: Client, method: str, target: str) -> None:
-    allowed = {method, "HEAD" if method == "GET" else method} | ({"GET", "HEAD", "PUT"} if "notes" in target else set())
-    for other in ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND", "get", "X" * 100):
-        if other in allowed:
-            continue
-        body = {"limit": 1} if other in ("POST", "PUT", "PATCH") else None
-        answer = client.send(other, target, body, access_control_request_method="GET", x_http_method_override=method)
-        assert answer.status == 405, other
-        assert not [name for name, _ in answer.headers if name.startswith("access-control-allow")]
-        if other != "HEAD":
-            assert other in answer.refusal(405, "argument")
 
 
 # Bodies
@@ -449,16 +349,10 @@ def test_wrong_methods(client: Client, method: str, target: str) -> None:
 def test_types_of_bodies(client: Client) -> None:
     for kind in (
         None,
-        "",
         "text/plain",
         "application/x-www-form-urlencoded",
-        "multipart/form-data; boundary=x",
         "application/jsonx",
-        "text/json",
-        "text/plain; application/json",
         "text/plain, application/json",
-        "application/csp-report",
-        "application/json\xff",
     ):
         for method, target in ADDRESSES:
             if method != "GET" and target != "/api/policy":
@@ -503,43 +397,17 @@ def test_sizes_of_bodies(client: Client) -> None:
     assert is_alive(client)
 
 
-def test_bodies_without_end(client: Client) -> None:
-    with Connection(client.port) as connection:
-        connection.send(client.bytes_of("POST", "/api/sql", b"", **CHUNKED))
-        sent = 0
-        while not select.select([connection.socket], [], [], 0)[0]:
-            try:
-                connection.send(chunked(b" " * 65_536))
-            except ConnectionError:
-                break
-            sent += 65_536
-            assert sent < 512 * MOST_BYTES
-        assert sent > MOST_BYTES // 2
-    assert is_alive(client)
-
-
 @pytest.mark.parametrize(
     "body",
     [
         b"[" * 100_000,
-        b'{"sql":' * 100_000,
-        b'{"sql": "SELECT 1", "params": {"a": ' + b"[" * 10_000 + b"]" * 10_000 + b"}}",
         b'{"sql": "SELECT 1", "params": {"a": 1e999}}',
-        b'{"sql": "SELECT 1", "params": {"a": ' + b"9" * 100_000 + b"}}",
-        b'{"sql": "SELECT 1", "limit": 1e999}',
         b'{"sql": "SELECT 1", "limit": 18446744073709551616}',
-        b'{"sql": "SELECT 1", "limit": -1}',
-        b'{"sql": "\\ud800"}',
-        b'{"sql": "SELECT 1"} {"sql": "SELECT 1"}',
         b'{"sql": "SELECT 1", "sql": "SELECT 2"}',
-        b"\xef\xbb\xbf{}",
-        b"\x00" * 1000,
-        b"NaN",
         b"sql=SELECT+1",
-        b"null",
         b"",
     ],
-    ids=range(17),
+    ids=range(6),
 )
 def test_broken_bodies(client: Client, folder: Path, body: bytes) -> None:
     for target in ("/api/sql", "/api/download", "/api/runs", "/api/position", "/api/report"):
@@ -553,80 +421,20 @@ def test_broken_bodies(client: Client, folder: Path, body: bytes) -> None:
 # Malformed requests
 
 
-def lines_of(client: Client, *lines: bytes) -> bytes:
-    """Return a request with the right host and cookie after its first line, and with more headers after these."""
-    right = [f"Host: {client.host}".encode(), f"Cookie: {client.cookie}".encode()]
-    return b"\r\n".join([lines[0], *right, *lines[1:], b"", b""])
-
-
-GET = b"GET /api/archive HTTP/1.1"
-POST = b"POST /api/sql HTTP/1.1"
-JSON = b"Content-Type: application/json"
-MALFORMED: dict[str, list[bytes]] = {
-    "version": [b"GET /api/archive HTTP/9.9"],
-    "no version": [b"GET /api/archive"],
-    "no target": [b"GET HTTP/1.1"],
-    "no method": [b" /api/archive HTTP/1.1"],
-    "space first": [b" " + GET],
-    "tabs": [b"GET\t/api/archive\tHTTP/1.1"],
-    "NUL in the target": [b"GET /api/archive\0 HTTP/1.1"],
-    "NUL in a header": [GET, b"X: a\0b"],
-    "NUL in a name": [GET, b"X\0: a"],
-    "carriage return": [GET, b"X: a\rb"],
-    "folded": [GET, b"X: a\r\n b"],
-    "space before the colon": [GET, b"X : a"],
-    "no colon": [GET, b"X"],
-    "no name": [GET, b": a"],
-    "method": [b"G\xffT /api/archive HTTP/1.1"],
-    "two lengths": [POST, JSON, b"Content-Length: 18", b"Content-Length: 19"],
-    "negative length": [POST, JSON, b"Content-Length: -1"],
-    "length with sign": [POST, JSON, b"Content-Length: +2"],
-    "text as length": [POST, JSON, b"Content-Length: x"],
-    "list of lengths": [POST, JSON, b"Content-Length: 2, 3"],
-    "long length": [POST, JSON, b"Content-Length: 99999999999999999999"],
-    "unknown coding": [POST, JSON, b"Transfer-Encoding: gzip"],
-    "wrong order of codings": [POST, JSON, b"Transfer-Encoding: chunked, gzip"],
-    "long target": [b"GET /" + b"a" * 100_000 + b" HTTP/1.1"],
-    "long header": [GET, b"X: " + b"a" * 100_000],
-    "long name": [GET, b"X" * 100_000 + b": a"],
-    "many headers": [GET, *[b"X%d: a" % number for number in range(1000)]],
-    "long cookie": [GET, b"Cookie: " + b"a=b;" * 25_000],
-}
-
-
 def is_refused(data: bytes) -> bool:
     """Return whether a server sent nothing or one refusal."""
     return data == b"" or bool(re.match(rb"HTTP/1\.[01] 4\d\d ", data) and data.count(b"HTTP/1.") == 1)
 
 
-@pytest.mark.parametrize("name", MALFORMED)
-def test_malformed_requests(client: Client, name: str) -> None:
-    with Connection(client.port) as connection:
-        try:
-            connection.send(lines_of(client, *MALFORMED[name]))
-            data = connection.rest()
-        except ConnectionError:
-            data = b""
-        assert is_refused(data), data[:300]
-    assert is_alive(client)
-
-
 OTHER_PROTOCOLS = [
     b"\0" * 100_000,
-    b"\xff" * 100_000,
-    b"a" * 100_000,
-    b"\r\n" * 50_000,
     b"GET " * 50_000,
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 500,
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0",
-    b"SSH-2.0-OpenSSH_9.0\r\n",
     b"GET /\r\n\r\n",
-    b"{}\r\n\r\n",
-    b"",
-    b"\r\n",
-    b"G",
-    b"GET / HTTP/1.1\r\n",
+    b"GET / HTTP/1.1\r\nX: " + b"a" * 100_000,
     b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ",
+    b"",
 ]
 
 
@@ -640,59 +448,6 @@ def test_other_protocols(impatient: Server) -> None:
         for connection, data in zip(connections, OTHER_PROTOCOLS, strict=True):
             answer = connection.rest()
             assert is_refused(answer), (data[:50], answer[:300])
-
-
-BROKEN_CHUNKS = {
-    "no number": b"zz\r\n{}\r\n0\r\n\r\n",
-    "negative": b"-1\r\n{}\r\n0\r\n\r\n",
-    "long number": b"f" * 40 + b"\r\n{}\r\n0\r\n\r\n",
-    "no line end": b"2\r\n{}0\r\n\r\n",
-    "longer than announced": b"1\r\n{}\r\n0\r\n\r\n",
-    "endless extension": b"2;" + b"a" * 100_000 + b"\r\n{}\r\n0\r\n\r\n",
-    "endless trailers": b"2\r\n{}\r\n0\r\n" + b"X: a\r\n" * 20_000 + b"\r\n",
-}
-
-
-@pytest.mark.parametrize("name", BROKEN_CHUNKS)
-def test_broken_chunks(client: Client, name: str) -> None:
-    hidden = lines_of(client, b"PUT /api/notes HTTP/1.1", JSON, b"Content-Length: 2") + b"{}"
-    with Connection(client.port) as connection:
-        connection.send(client.bytes_of("POST", "/api/sql", b"", **CHUNKED, connection=None))
-        with suppress(ConnectionError):
-            connection.send(BROKEN_CHUNKS[name] + hidden)
-        # The bytes after the broken body are no request.
-        answer = connection.answer()
-        assert connection.rest() == b""
-    assert answer.status in (400, 413)
-    answer.refusal(answer.status, "argument")
-
-
-def test_two_lengths_of_a_body(client: Client) -> None:
-    """A length in addition to chunks must not define another border between two requests."""
-    head = client.bytes_of("POST", "/api/sql", b"", transfer_encoding="chunked", content_length="4")
-    with Connection(client.port) as connection:
-        connection.send(
-            head.replace(b"connection: close\r\n", b"") + chunked(json.dumps(STATEMENT).encode()) + b"0\r\n\r\n"
-        )
-        connection.send(client.bytes_of("GET", "/nothing"))
-        data = connection.rest()
-    statuses = re.findall(rb"HTTP/1\.1 (\d+)", data)
-    assert statuses in ([b"400"], [b"200"], [b"200", b"404"])
-
-
-def test_requests_in_a_row(client: Client) -> None:
-    """The server answers pipelined requests in their order."""
-    targets = ["/api/archive", "/nothing", "/api/notes", "/app.js", "/api/runs/0", "/api/runs/77"]
-    with Connection(client.port) as connection:
-        connection.send(b"".join(client.bytes_of("GET", target, connection=None) for target in targets * 5))
-        answers = [connection.answer() for _ in targets * 5]
-    assert [answer.status for answer in answers] == [200, 404, 200, 200, 200, 404] * 5
-    assert [answer.body for answer in answers[:6]] == [client.get(target).body for target in targets]
-    # A malformed one ends the connection after the answers before it.
-    with Connection(client.port) as connection:
-        connection.send(client.bytes_of("GET", "/nothing", connection=None) + b"\0\r\n\r\n")
-        connection.answer().refusal(404, "not_found")
-        assert is_refused(connection.rest())
 
 
 # Slow clients
@@ -814,14 +569,9 @@ def test_addresses_of_downloads(client: Client, folder: Path) -> None:
         client.get(url, host="evil.example").refusal(403, "forbidden")
         number, name = url.split("/")[2:]
         for guess in (
-            "",
-            "0",
             number[:-1],
-            number + "0",
             number[:-1] + "!",
             number.swapcase() + "A",
-            "%2e%2e",
-            number + "%00",
         ):
             client.get(f"/download/{guess}/{name}").refusal(404, "not_found")
         answer = client.get(url)
@@ -831,15 +581,6 @@ def test_addresses_of_downloads(client: Client, folder: Path) -> None:
         again = client.get(url)
         again.refusal(404, "not_found")
         reveals_nothing(client, again, folder)
-
-
-def test_a_download_cannot_become_a_page(client: Client) -> None:
-    url = address(client, f"SELECT '{MARKUP.replace(chr(39), '')}' AS x")
-    for name in ("result.html", "result.js", "result.svg", "index"):
-        answer = client.get(f"{url.rpartition('/')[0]}/{name}")
-        kind = answer.header("content-type") or ""
-        assert kind in ("application/json", "application/octet-stream")
-        assert answer.status in (400, 404) or (answer.header("content-disposition") or "").startswith("attachment")
 
 
 def test_two_clients_that_ask_for_one_download(client: Client) -> None:
