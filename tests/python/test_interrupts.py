@@ -71,7 +71,6 @@ def path(template: Path, tmp_path: Path) -> Path:
         "a2store.Archive.open(path)",
         "a2store.Archive.open(path, version=2)",
         "a2store.verify(path)",
-        "a2store.verify(path, progress=False)",
         "a2store.repair(path)",
     ],
 )

@@ -124,9 +124,7 @@ def test_a_policy_owns_its_arrays() -> None:
     [
         lambda tokens, legal: mixed(tokens, legal).astype(np.float64),
         lambda tokens, legal: mixed(tokens, legal).tolist(),
-        lambda tokens, legal: np.asfortranarray(mixed(tokens, legal)),
         lambda tokens, legal: np.where(legal, mixed(tokens, legal), -np.inf),
-        lambda tokens, legal: np.where(legal, mixed(tokens, legal), -np.inf).argmax(axis=1),
         lambda tokens, legal: np.where(legal, mixed(tokens, legal), -np.inf).argmax(axis=1).astype(np.uint8).tolist(),
         lambda tokens, legal: np.repeat(np.where(legal, mixed(tokens, legal), -1).argmax(axis=1), 2)[::2],
     ],
@@ -140,16 +138,11 @@ def test_a_policy_may_return_many_types(answer: Policy) -> None:
     [
         (lambda moves: moves[:-1], ValueError, "moves: expected 6 rows, found 5"),
         (lambda moves: np.where(np.arange(6) == 4, 7, moves), ValueError, "moves: expected 0..=3 in row 4, found 7"),
-        (lambda moves: np.where(np.arange(6) == 2, -1, moves), ValueError, "moves: expected 0..=3 in row 2, found -1"),
         (lambda moves: moves.astype(float), TypeError, r"shape \(6,\), or logits.*found float64 of shape \(6,\)"),
-        (lambda moves: moves[:, None], TypeError, r"found int64 of shape \(6, 1\)"),
         (lambda moves: np.zeros((6, 4), int), TypeError, r"found int64 of shape \(6, 4\)"),
-        (lambda moves: moves.astype(bool), TypeError, "found bool"),
         (lambda moves: None, TypeError, "found object"),
-        (lambda moves: np.zeros((6, 3)), TypeError, r"found float64 of shape \(6, 3\)"),
         (lambda moves: np.zeros((7, 4)), ValueError, "logits: expected 6 rows, found 7"),
         (lambda moves: np.array([[0, 0, 0, 0]] * 5 + [[0, np.nan, 0, 0]]), ValueError, "numbers or -inf in row 5"),
-        (lambda moves: np.array([[0, np.inf, 0, 0]] + [[0, 0, 0, 0]] * 5), ValueError, "numbers or -inf in row 0"),
         (lambda moves: np.full((6, 4), -np.inf), ValueError, "logits: expected a number for .* in row 0"),
     ],
 )
@@ -204,22 +197,6 @@ def test_errors_of_the_policy_are_raised_unchanged() -> None:
     with pytest.raises(MineError) as caught:
         play(policy, 6, **QUIET)
     assert caught.value is raised
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"batch_size": 0}, "batch_size: expected 1..=16777216, found 0"),
-        ({"tokens": "int32"}, 'tokens: expected "uint8" or "int64", found "int32"'),
-        ({"max_steps": 0}, r"max_steps: expected 1\.\.="),
-        ({"temperature": -1.0}, "temperature: expected a number from 0"),
-        ({"temperature": float("nan")}, "temperature"),
-        ({"temperature": 1.0}, "policy: expected logits"),
-    ],
-)
-def test_wrong_options_are_rejected(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        play(first_legal, 3, **QUIET, **options)
 
 
 def test_a_policy_is_callable() -> None:

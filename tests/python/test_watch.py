@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import a2store
-from archives import command, contents, copied, grow, names, run_command, short_runs
+from archives import command, contents, copied, grow, names, short_runs
 from faults.checks import LONG
 from faults.shim import Call, Fault, Shim, last_of_data, read_log
 from threads import HANGS, eventually
@@ -156,18 +156,6 @@ def test_unchanged_files_are_not_read_again(files: list[Path], inbox: Path, watc
     assert second["num_bytes"] == extra.stat().st_size
 
 
-def test_a_file_that_is_touched_is_a_duplicate(files: list[Path], inbox: Path, watching: Watching) -> None:
-    path = appear(files[0], inbox)
-    with watching(inbox) as watcher:
-        watcher.wait_for(1)
-        path.touch()
-        watcher.look_twice()
-        appear(files[1], inbox)
-        watcher.wait_for(2)
-        assert watcher.stop() == 0
-        assert a2store.Archive.open(watcher.archive).version == 3
-
-
 def test_a_file_that_grows(files: list[Path], inbox: Path, watching: Watching) -> None:
     data = files[0].read_bytes()
     path = inbox / files[0].name
@@ -209,16 +197,6 @@ def test_watching_beside_another_writer(files: list[Path], inbox: Path, watching
     archive.refresh()
     assert pa.table(archive.sql("SELECT run_id FROM runs"))["run_id"].to_pylist() == list(range(9))
     assert_tidy(archive.path)
-
-
-def test_an_empty_folder(inbox: Path, watching: Watching) -> None:
-    with watching(inbox) as watcher:
-        watcher.wait_for(0)
-        watcher.look_twice()
-        assert watcher.stop() == 0
-        # One message is enough, however long the folder stays empty.
-        assert len(watcher.reports()) <= 1
-    assert a2store.Archive.open(watcher.archive).version == 1
 
 
 # Signals during the work, each at a certain system call
@@ -264,12 +242,3 @@ def test_interrupted(files: list[Path], shim: Shim, tmp_path: Path, number: sign
         assert "cancelled" in done.stderr
         assert "panicked" not in done.stderr
         assert contents(path) == before
-
-
-def test_wrong_periods(files: list[Path], tmp_path: Path) -> None:
-    for period in ("soon", "-1s", "1"):
-        done = run_command("ingest", files[0], tmp_path / "games.a2", f"--watch={period}", status=2)
-        assert "--watch" in done.stderr
-    assert not (tmp_path / "games.a2").exists()
-    run_command("ingest", tmp_path / "absent", tmp_path / "games.a2", "--watch", "1s", status=2)
-    assert not (tmp_path / "games.a2").exists()
