@@ -126,20 +126,6 @@ def test_every_pair_of_types(archive: a2store.Archive, first: str, second: str) 
         assert found == pytest.approx(expected, rel=2e-7 if is_float else 0), sql
 
 
-def test_a_column_of_branches_is_materialized_whole(archive: a2store.Archive) -> None:
-    sql = "SELECT run_id, step_index, board, CASE WHEN move > 1 THEN move ELSE 300 END AS value FROM steps"
-    table = archive.sql(sql).materialize(extra=["value"], progress=False)
-    found = np.asarray(table)["value"]
-    assert found.tolist() == [row[3] for row in asked(archive, f"{sql} ORDER BY run_id, step_index")]
-    assert 300 in found
-
-
-def test_the_schema_is_that_of_the_rows(archive: a2store.Archive) -> None:
-    query = archive.sql("SELECT CASE WHEN move > 1 THEN 1 ELSE 0.75 END AS value FROM steps LIMIT 1")
-    assert pa.schema(query) == pa.table(query).schema
-    assert pa.schema(query).field("value").type == pa.float64()
-
-
 # Filters on runs, with divisions by zero in some of them.
 
 
@@ -371,19 +357,6 @@ def test_filters_above_joins(
 @pytest.mark.parametrize(
     "sql",
     [
-        "SELECT DISTINCT (move > 1) IS TRUE FROM steps",
-        "SELECT DISTINCT (ev_up > 0.5) IS NOT TRUE, move FROM steps",
-        "SELECT (move > 1) IS UNKNOWN, count(*) FROM steps GROUP BY 1",
-        "SELECT count(*) FROM (SELECT DISTINCT move IS NULL FROM steps)",
-    ],
-)
-def test_conditions_as_keys(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, sql: str) -> None:
-    assert sorted(asked(archive, sql), key=repr) == sorted(duck.execute(sql).fetchall(), key=repr)
-
-
-@pytest.mark.parametrize(
-    "sql",
-    [
         "SELECT run_id, CAST(run_id AS BIGINT), count(*) FROM runs GROUP BY run_id, CAST(run_id AS BIGINT)",
         "SELECT sum(num_steps) OVER (PARTITION BY max_score) AS a, "
         "sum(num_steps) OVER (PARTITION BY CAST(max_score AS DOUBLE)) AS b FROM runs",
@@ -517,18 +490,6 @@ def test_literals_on_the_left(archive: a2store.Archive, duck: duckdb.DuckDBPyCon
     assert asked(archive, sql) == duck.execute(sql).fetchall()
 
 
-def test_correlation_by_joins_is_answered(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection) -> None:
-    for condition in (
-        "0 = (SELECT count(*) FROM u WHERE u.run_id = r.run_id)",
-        "(SELECT max(weight) FROM u WHERE u.run_id = r.run_id) IS NULL",
-        "EXISTS (SELECT 1 FROM u WHERE u.run_id = r.run_id)",
-        "EXISTS (SELECT 1 FROM u WHERE u.run_id < r.run_id)",
-        "NOT EXISTS (SELECT s.run_id FROM steps s WHERE s.run_id = r.run_id AND s.step_index > 100) OR run_id = 3",
-    ):
-        sql = f"SELECT run_id FROM runs r WHERE {condition} ORDER BY 1"
-        assert asked(archive, sql) == duck.execute(sql).fetchall(), sql
-
-
 AGGREGATES = ["count(*)", "count(1)", "count({0})", "sum({0})", "min({0})", "max({0})", "count(DISTINCT {0})"]
 
 
@@ -616,18 +577,3 @@ def test_a_sort_by_an_output_name(
         sql = f"SELECT {items} FROM {source} ORDER BY {key}{direction}"
         found = [tuple(map(int, row)) for row in asked(archive, sql)]
         assert found == duck.execute(sql).fetchall(), sql
-
-
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "SELECT count(*) FROM runs r WHERE EXISTS (SELECT 1 FROM (SELECT step_index FROM steps s "
-        "WHERE s.run_id = r.run_id AND move = 1) WHERE step_index > 5)",
-        "SELECT count(*) FROM runs r WHERE r.max_score > (SELECT avg(v) FROM (SELECT max_score AS v FROM runs z "
-        "WHERE z.engine = r.engine))",
-    ],
-)
-def test_correlated_subqueries_over_derived_tables(
-    archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, sql: str
-) -> None:
-    assert asked(archive, sql) == duck.execute(sql).fetchall()

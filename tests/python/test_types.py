@@ -134,31 +134,6 @@ def test_every_class_has_a_repr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     print(f"{len(made)} classes")
 
 
-def test_reprs_of_iterators_and_games(tmp_path: Path) -> None:
-    a2store.simulate(tmp_path / "runs", runs=3, seed=1, depth=0, progress=False)
-    a2store.convert(tmp_path / "runs", tmp_path / "games.a2pack", format="a2pack", progress=False)
-    pack = a2store.PackReader.open(tmp_path / "games.a2pack")
-    runs = iter(pack)
-    next(runs)
-    assert repr(runs) == "PackIterator(3 runs, 1 returned)"
-    assert len(list(runs)) == 2
-    assert repr(runs) == "PackIterator(3 runs, 3 returned)"
-    assert repr(pack.iter_batches(2)) == "PackBatchIterator(2 batches of 2 runs)"
-    table = pack.to_table()
-    batches = iter(table.loader(batch_size=len(table) // 2 + 1))
-    assert repr(batches) == "BatchIterator(2 batches left)"
-    next(batches)
-    assert repr(batches) == "BatchIterator(1 batches left)"
-    meta = pack[0].meta
-    assert repr(meta).startswith(f"RunMeta(num_steps={meta.num_steps}, max_score={meta.max_score}, highest_tile=")
-    with selfplay.Recorder(tmp_path / "recorded", tag="v1") as recorder:
-        game = recorder.begin()
-        game.push(1, 0)
-        assert (repr(game), len(game)) == ("Game(1 steps)", 1)
-        game.abandon()
-        assert (repr(game), len(game)) == ("Game(ended)", 0)
-
-
 def test_times_are_datetimes(tmp_path: Path) -> None:
     before = datetime.now(UTC) - timedelta(milliseconds=1)
     archive = a2store.Archive.create(tmp_path / "games.a2")

@@ -13,7 +13,6 @@ this folder's parent.
 | ``generator.py`` | random statements |
 | ``comparison.py`` | whether two answers are the same |
 | ``oracles.py`` | the checks |
-| ``minimizer.py`` | shrinking a statement that fails |
 | ``worker.py``, ``cores.c`` | the same statements in processes with other numbers of threads |
 | ``campaign.py`` | running many statements, and their coverage |
 """

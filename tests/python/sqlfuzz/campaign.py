@@ -12,7 +12,6 @@ from pathlib import Path
 from . import data, oracles, worker
 from .defects import known
 from .generator import Generator
-from .minimizer import minimized
 from .oracles import Engine, Finding
 from .tree import Node, duck_sql, engine_sql
 
@@ -105,36 +104,15 @@ def check(engine: Engine, node: Node, name: str) -> Finding | None:
     return oracles.CHECKS[name](engine, node)
 
 
-def smaller(engine: Engine, finding: Finding, budget: int = 400) -> Finding:
-    """Return the same finding for a smaller statement."""
-    last = finding
-
-    def fails(node: Node) -> bool:
-        nonlocal last
-        met, engine.met = engine.met, Counter()
-        try:
-            found = check(engine, node, finding.check)
-        finally:
-            engine.met = met
-        if found is None or found.signature != finding.signature:
-            return False
-        last = found
-        return True
-
-    minimized(finding.statement, fails, budget)
-    return last
-
-
 def run(
     engine: Engine,
     seed: int,
     indices: Iterator[int] | range,
     told: Callable[[int, Finding], None] = lambda _index, _finding: None,
     most: int | None = None,
-    budget: int = 400,
     strict: bool = False,
 ) -> Report:
-    """Check statements of a seed. Shrink each finding within ``budget`` tries, then pass it to ``told``.
+    """Check statements of a seed, and pass each finding to ``told``.
 
     Findings that show a known defect are only counted, unless ``strict``.
     """
@@ -150,7 +128,6 @@ def run(
             if defect is not None:
                 engine.met[f"known: {defect.what}"] += 1
             elif finding is not None:
-                finding = smaller(engine, finding, budget)
                 report.findings.append((index, finding))
                 told(index, finding)
                 break
