@@ -72,15 +72,12 @@ def path(template: Path, tmp_path: Path) -> Path:
         "a2store.Archive.open(path, version=2)",
         "a2store.verify(path)",
         "a2store.repair(path)",
+        "archive.refresh()",
     ],
 )
 def test_reading_the_log(path: Path, work: str) -> None:
-    interrupted(f"pipe(commit(2))\n{work}", path)
-
-
-def test_refresh(path: Path) -> None:
-    work = "archive = a2store.Archive.open(path)\npipe(commit(4))\narchive.refresh()"
-    interrupted(work, path)
+    opened = "archive = a2store.Archive.open(path)\n" if "refresh" in work else ""
+    interrupted(f"{opened}pipe(commit({4 if opened else 2}))\n{work}", path)
 
 
 def test_repair_that_waits_for_a_lock(path: Path) -> None:

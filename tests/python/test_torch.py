@@ -63,31 +63,6 @@ def test_extra_columns(archive: a2store.Archive) -> None:
         np.testing.assert_array_equal(tensors[name].numpy(), rows[name])
 
 
-def test_tensors_are_never_overwritten(table: a2store.StepTable) -> None:
-    kept = list(StepLoader(table, 500, seed=1, columns=["board", "ev_values"]))
-    copies = [{name: tensor.clone() for name, tensor in tensors.items()} for tensors in kept]
-    for epoch in range(1, 3):
-        for _ in StepLoader(table, 500, seed=1, epoch=epoch):
-            pass
-    for tensors, clone in zip(kept, copies, strict=True):
-        assert torch.equal(tensors["board"], clone["board"])
-        assert torch.equal(tensors["ev_values"].view(torch.int32), clone["ev_values"].view(torch.int32))
-
-
-def test_state(table: a2store.StepTable) -> None:
-    whole = torch.cat([tensors["board"] for tensors in StepLoader(table, 1000, seed=1, epoch=2)])
-    loader = StepLoader(table, 1000, seed=1, epoch=2)
-    for _ in islice(loader, 4):
-        pass
-    state = loader.state_dict()
-    resumed = StepLoader(table, 777, seed=1)
-    resumed.load_state_dict(state)
-    assert resumed.state_dict() == state
-    assert torch.equal(torch.cat([tensors["board"] for tensors in resumed]), whole[4000:])
-    with pytest.raises(a2store.StateMismatchError, match="seed"):
-        StepLoader(table, 777, seed=2).load_state_dict(state)
-
-
 # Rows by index
 
 

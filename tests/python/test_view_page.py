@@ -1124,32 +1124,6 @@ def test_a_server_that_stops_is_found_again(page: Page, growing: a2store.Archive
         server.stop()
 
 
-def test_two_tabs(view: Explorer, archive: a2store.Archive) -> None:
-    browser = view.page.browser
-    view.open("#/run/4/step/7")
-    view.wait_for(".position-text strong", "Step 7")
-    first = browser.current_window_handle
-    browser.switch_to.new_window("tab")
-    try:
-        browser.get(f"{view.server.origin}/#/run/4/step/9")
-        view.wait_for(".position-text strong", "Step 9")
-        write_note(view, "!", "from the second tab")
-        browser.switch_to.window(first)
-        assert view.text(".position-text strong") == "Step 7"
-        view.wait_for(".mark-steps option[value=note]", "Notes (1)")
-        view.press("5", "n")
-        view.wait_for(".position-text strong", "Step 9")
-        assert view.js(READ_NOTE) == ["!", "from the second tab"]
-        write_note(view, "", "")
-    finally:
-        for handle in browser.window_handles:
-            if handle != first:
-                browser.switch_to.window(handle)
-                browser.close()
-        browser.switch_to.window(first)
-    assert saved_notes(archive) == []
-
-
 # Texts and accessibility
 
 

@@ -23,7 +23,7 @@ def statement(seed: int, index: int) -> tuple[Node, list[str]]:
     if draw < 0.25:
         return generator.steps(), ["duck", *oracles.TABLES]
     if draw < 0.45:
-        return generator.filters(), ["duck", *rng.sample([*oracles.FILTERS], 3)]
+        return generator.filters(), ["duck", *oracles.FILTERS]
     checks = ["duck", rng.choice([*oracles.SELF])]
     checks += rng.sample([*oracles.FILTERS], 1)
     return generator.statement(), checks

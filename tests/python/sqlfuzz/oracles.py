@@ -18,7 +18,7 @@ import a2store
 from . import comparison, dialect, worker
 from .comparison import Row, rows_of
 from .data import Data
-from .dtypes import F64, U32
+from .dtypes import U32
 from .tree import NONE, Node, duck_sql, engine_sql, lit, make, outputs, with_parameters
 
 
@@ -352,65 +352,6 @@ def tlp(engine: Engine, node: Node) -> Finding | None:
     return None if comparison.same_rows(parts, whole) else _wrong("tlp", node, parts, whole)
 
 
-def tlp_sums(engine: Engine, node: Node) -> Finding | None:
-    """Compare aggregates of all rows with the combined ones of p, NOT p and p IS NULL."""
-    filtered = _filtered(node)
-    if filtered is None or not dialect.is_definite(node):
-        return None
-    body, where = filtered
-    number = next((item.args[0] for item in body.args[0].args if item.args[0].type.is_int), lit(1))
-    # A sum of floats, small enough to be exact.
-    small = make("arith", make("cast", number, value="CAST", type=F64), lit(0.5), value="*")
-    exprs = [
-        make("agg", NONE, NONE, value=("count", False)),
-        make("agg", number, NONE, value=("count", False)),
-        make("agg", number, NONE, value=("min", False)),
-        make("agg", number, NONE, value=("max", False)),
-        make("agg", small, NONE, value=("sum", False)),
-    ]
-    items = make("items", *(make("item", expr, value=f"c{place}") for place, expr in enumerate(exprs)))
-    whole = _answer(engine, "tlp_sums", node, _with_where(node, NONE, items, False))
-    if not isinstance(whole, list):
-        return whole
-    parts: list[Row] = []
-    for condition in _partition(where):
-        rows = _answer(engine, "tlp_sums", node, _with_where(node, condition, items, False))
-        if not isinstance(rows, list):
-            return rows
-        parts += rows
-    folds: list[Callable[[list[Any]], Any]] = [sum, sum, min, max, sum]
-    columns = zip(folds, zip(*parts, strict=True), strict=True)
-    together = [tuple(fold(values) if (values := [v for v in column if v is not None]) else None
-                      for fold, column in columns)]  # fmt: skip
-    engine.met["tlp_sums: compared"] += 1
-    return None if comparison.same_rows(together, whole) else _wrong("tlp_sums", node, together, whole)
-
-
-def norec(engine: Engine, node: Node) -> Finding | None:
-    """Compare a filter with the same condition computed for every row."""
-    filtered = _filtered(node)
-    if filtered is None:
-        return None
-    _, where = filtered
-
-    def asked(condition: Node, expr: Node) -> str:
-        return _with_where(node, condition, make("items", make("item", expr, value="c0")), False)
-
-    counted = _answer(engine, "norec", node, asked(where, make("agg", NONE, NONE, value=("count", False))))
-    of_each = make("case", where, lit(1), lit(0))
-    summed = _answer(engine, "norec", node, asked(NONE, make("agg", of_each, NONE, value=("sum", False))))
-    for answer in (counted, summed):
-        if not isinstance(answer, list):
-            return answer
-    assert isinstance(counted, list)
-    assert isinstance(summed, list)
-    engine.met["norec: compared"] += 1
-    found, expected = counted[0][0], summed[0][0] or 0
-    if found == expected:
-        return None
-    return Finding("norec", "wrong", node, f"{found} rows filtered", f"{expected} rows for which it is true")
-
-
 def row_level(engine: Engine, node: Node) -> Finding | None:
     """Compare a filter with the same filter wrapped so that it is evaluated per row, never per run."""
     filtered = _filtered(node)
@@ -562,7 +503,7 @@ def fingerprint(engine: Engine, node: Node) -> Finding | None:
 
 
 ROWS: dict[str, Check] = {"duck": duck}
-FILTERS: dict[str, Check] = {"tlp": tlp, "tlp_sums": tlp_sums, "norec": norec, "row_level": row_level}
+FILTERS: dict[str, Check] = {"tlp": tlp, "row_level": row_level}
 SELF: dict[str, Check] = {"count": count, "compacted": compacted, "params": params}
 TABLES: dict[str, Check] = {"fingerprint": fingerprint, "materialize": materialize, "limited": limited}
 CHECKS: dict[str, Check] = {**ROWS, **FILTERS, **SELF, **TABLES}
