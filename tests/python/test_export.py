@@ -316,6 +316,8 @@ def test_a_run_without_all_moves_or_steps_is_rejected(mixed: a2store.Archive, tm
         "SELECT run_id + 100000 AS run_id FROM runs",
         "SELECT -1 AS run_id",
         "SELECT 'one' AS run_id",
+        "SELECT 1.5 AS run_id",
+        "SELECT CAST(NULL AS INT) AS run_id",
     ],
 )
 @pytest.mark.parametrize("format_name", ["original", "a2pack"])

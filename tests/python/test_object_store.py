@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Set
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -267,44 +266,6 @@ def test_one_of_several_concurrent_creations_succeeds(url: str) -> None:
     printed = race(*[(CREATE, url)] * 8)
     assert sorted(printed) == ["created"] + ["there is one"] * 7
     assert a2store.Archive.open(url).version == 1
-
-
-def test_repeated_ingest_adds_nothing_and_makes_no_version(url: str, few: Few) -> None:
-    files, expected = few
-    archive = a2store.Archive.create(url)
-    assert archive.ingest(files[:4], progress=False).accepted == 4
-    again = a2store.Archive.open(url).ingest(files, progress=False)
-    assert (again.accepted, again.duplicates) == (2, 4)
-    again = archive.ingest(files, progress=False)
-    assert (again.accepted, again.duplicates, again.num_steps, archive.version) == (0, 6, 0, 3)
-    pinned = a2store.Archive.open(url, version=2)
-    assert (pinned.version, pinned.num_runs, pinned.sql("SELECT * FROM runs").count()) == (2, 4, 4)
-    assert pinned.files("steps") == archive.files("steps")[:1]
-    pinned.refresh()
-    assert pinned.num_runs == 6
-    with pytest.raises(a2store.VersionNotFoundError):
-        a2store.Archive.open(url, version=4)
-    assert assert_whole(url, expected).version == 3
-
-
-def test_compact_and_expire(url: str, few: Few) -> None:
-    files, expected = few
-    archive = a2store.Archive.create(url, phases=PHASES)
-    for file in files:
-        archive.ingest(file, progress=False)
-    before = {name: rows(archive, f"SELECT * FROM {name}") for name in ("runs", "steps")}
-    small = archive.files("steps")
-    assert len(small) == 6
-    archive.compact()
-    assert (len(archive.files("steps")), archive.version) == (1, 8)
-    assert a2store.Archive.open(url, version=7).files("steps") == small
-    archive.expire(older_than=timedelta(0))
-    with pytest.raises(a2store.VersionNotFoundError):
-        a2store.Archive.open(url, version=7)
-    opened = assert_whole(url, expected)
-    assert len(opened.files("steps")) == 1
-    for name, table in before.items():
-        assert_equal(rows(opened, f"SELECT * FROM {name}"), table)
 
 
 def test_the_command(url: str, run_folders: list[Path], archive: a2store.Archive) -> None:

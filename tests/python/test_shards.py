@@ -198,7 +198,7 @@ def test_shares_of_a_users_file(archive: a2store.Archive, tmp_path: Path) -> Non
     expected = all_bytes(query.materialize(progress=False)).tolist()
     assert len(expected) == len(table)
     # The order is that of the file, each time.
-    for _ in range(10):
+    for _ in range(3):
         assert all_bytes(query.materialize(progress=False)).tolist() == expected
         assert pa.table(query).to_pydict() == table.to_pydict()
     for world_size in (1, 3, 6):
@@ -372,13 +372,6 @@ def test_a_loader_makes_each_share_once(archive: a2store.Archive, monkeypatch: p
             assert len(loader) == len(loader)
             loader.state_dict()
     assert made == [0, 1]
-    state = loader.state_dict()
-    (resumed, *_) = loaders(query, 2, prefetch_share=False)
-    made.clear()
-    monkeypatch.setattr(resumed, "_query", Counted())
-    resumed.load_state_dict(state)
-    list(resumed)
-    assert made == [2]
 
 
 @pytest.mark.parametrize(
