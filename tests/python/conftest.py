@@ -46,13 +46,6 @@ def fixtures() -> Path:
     return FIXTURES
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    skipped = terminalreporter.stats.get("skipped", [])
-    count = sum(WITHOUT_FIXTURES in str(report.longrepr) for report in skipped)
-    if count:
-        terminalreporter.write_line(f"{count} tests were skipped because {WITHOUT_FIXTURES}")
-
-
 def varied(game: Game, index: int) -> Game:
     """Return the game with data that the simulator never writes: times, steps without values, sometimes no engine."""
     branches = tuple(None if step % 10 == 3 else values for step, values in enumerate(game.branches))

@@ -56,7 +56,7 @@ def boards_of(pack: packs.Pack) -> list[bytes]:
 
 @pytest.mark.parametrize("shards", [None, (40, 25)], ids=["one file", "shards"])
 def test_an_interrupted_append_keeps_all_runs(
-    shim: Shim, scratch: Path, tmp_path: Path, tally: Counter[str], shards: tuple[int, ...] | None
+    shim: Shim, scratch: Path, tmp_path: Path, shards: tuple[int, ...] | None
 ) -> None:
     old, new = made(NUM_OLD), made(NUM_NEW, seed=8)
     new.types = {"deep": 0, "search": 1, "tuple10": 2}
@@ -77,7 +77,6 @@ def test_an_interrupted_append_keeps_all_runs(
     tried = faults(read_log(log))
     for fault in tried:
         done, boards, errors = append(fault)
-        tally[fault.kind] += 1
         if boards == after:
             states["new"] += 1
             assert errors == [], fault
@@ -94,9 +93,7 @@ def test_an_interrupted_append_keeps_all_runs(
     assert min(states["old"], states["new"], states["stray rows"]) > 0, states
 
 
-def test_a_new_pack_appears_completely_or_not_at_all(
-    shim: Shim, scratch: Path, tmp_path: Path, tally: Counter[str]
-) -> None:
+def test_a_new_pack_appears_completely_or_not_at_all(shim: Shim, scratch: Path, tmp_path: Path) -> None:
     pack = made(NUM_NEW)
     source, target, log = write(tmp_path / "source", pack), scratch / "pack", tmp_path / "log"
 
@@ -113,7 +110,6 @@ def test_a_new_pack_appears_completely_or_not_at_all(
     states: Counter[bool] = Counter()
     for fault in faults(read_log(log)):
         done = create(fault)
-        tally[fault.kind] += 1
         exists = target.exists()
         states[exists] += 1
         assert exists or not done, fault

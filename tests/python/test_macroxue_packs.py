@@ -495,22 +495,6 @@ def test_an_error_names_the_row_in_its_shard(tmp_path: Path) -> None:
     assert error.message == f"run 2: byte {offset} (step 2): move_dir: expected 0..=3, found 200"
 
 
-def test_a_missing_row_is_an_error_of_the_file_of_rows(tmp_path: Path) -> None:
-    pack = made()
-    short = np.delete(pack.rows, 40)
-    folder = write(tmp_path / "pack", Pack(short, pack.runs, pack.session, pack.types))
-    _, report = ingest(tmp_path, folder)
-    [error] = report.errors
-    path = folder / "steps.npy"
-    offset = path.stat().st_size - (len(short) - 30) * 46
-    assert error.path == path
-    assert error.message == f"run 1: byte {offset}: rows of the run: expected 35 (runs.steps), found 34"
-    # No file has a row of the run, so the error names the folder.
-    empty = write(tmp_path / "empty", Pack(pack.rows[30:], pack.runs, pack.session, pack.types))
-    table = a2store.StepTable.from_runs([empty], progress=False, on_error="skip")
-    assert [error.path for error in table.errors] == [empty]
-
-
 WHOLE = [
     (lambda folder: (folder / "valuation_types.json").unlink(), "valuation_types.json"),
     (lambda folder: (folder / "metadata.db").unlink(), "metadata.db"),

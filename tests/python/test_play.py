@@ -18,7 +18,7 @@ import pytest
 
 import a2store
 from a2store.selfplay import Player, PlayResult, Recorder, play
-from oracle import Array, cells, legal_mask, packed, slide, spawns
+from oracle import Array, cells, legal_mask, packed, reward, slide, spawns
 
 Policy = Callable[[Array, Array], Any]
 QUIET: dict[str, Any] = {"progress": False}
@@ -65,8 +65,7 @@ def test_every_step_obeys_the_rules() -> None:
         slid = slide(board, move)
         assert slid != board
         assert spawns(slid, int(after))
-        merged = sorted(cells(board), reverse=True), sorted(cells(slid), reverse=True)
-        score += earned(*merged)
+        score += reward(board, move)
     final = int(result.final_boards[0])
     assert legal_mask(final) == 0
     assert result.scores.tolist() == [score]
@@ -76,15 +75,6 @@ def test_every_step_obeys_the_rules() -> None:
     assert result.total_steps == len(boards)
     assert result.steps_per_second == pytest.approx(result.total_steps / result.seconds)
     assert len(play(first_legal, 0, **QUIET)) == 0
-
-
-def earned(before: list[int], after: list[int]) -> int:
-    """Return the score of a move from the exponents before and after: a merge replaces two tiles by their sum."""
-    made = pairs = 0
-    for exp in range(1, 15):
-        pairs = (before.count(exp) + pairs - after.count(exp)) // 2
-        made += pairs * 2 ** (exp + 1)
-    return made
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.6])

@@ -252,13 +252,12 @@ print((found == expected).all(), loader.state_dict()["position"])
 @pytest.mark.parametrize(
     "order", [{}, {"window": 5000}, {"replacement": True}, {"weights": "weight"}, {"strata": "stratum"}], ids=str
 )
-@pytest.mark.parametrize("prefetch", [0, 2])
-def test_a_batch_made_in_pieces_is_the_same(many: Path, order: dict[str, Any], prefetch: int) -> None:
+def test_a_batch_made_in_pieces_is_the_same(many: Path, order: dict[str, Any]) -> None:
     table = a2store.StepTable.load(many / "rows.npy", mmap=True)
     view = table.filter(run_ids=range(0, 2000, 3))
     for rows in (table, view):
         options: dict[str, Any] = {"seed": 2, "columns": KEYS, **order}
         if "window" not in order and order:
             options["num_samples"] = LARGE
-        whole = row_keys(rows.loader(LARGE, prefetch=prefetch, **options))
+        whole = row_keys(rows.loader(LARGE, **options))
         assert_same(whole, row_keys(rows.loader(65_537, **options)))

@@ -345,6 +345,7 @@ def test_a_stateful_data_loader_resumes(stateful: Any, table: a2store.StepTable,
     if served:
         batches = iter(before)
         assert_same_keys(islice(batches, served), whole[2][:served])
+        assert served < len(whole[2]) or next(batches, None) is None
     state = pickle.loads(pickle.dumps(before.state_dict()))
     del before
 

@@ -99,10 +99,6 @@ def cover(report: Report, node: Node) -> set[str]:
     return parts
 
 
-def check(engine: Engine, node: Node, name: str) -> Finding | None:
-    return oracles.CHECKS[name](engine, node)
-
-
 def run(
     engine: Engine,
     seed: int,
@@ -118,7 +114,7 @@ def run(
         parts = cover(report, node)
         compared = engine.met["duck: compared"]
         for name in checks:
-            finding = check(engine, node, name)
+            finding = oracles.CHECKS[name](engine, node)
             if finding is not None:
                 report.findings.append((index, finding))
                 told(index, finding)

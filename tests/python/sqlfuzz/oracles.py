@@ -91,8 +91,6 @@ class Engine:
     """Processes with other numbers of threads."""
     met: Counter[str] = field(default_factory=Counter)
     """Counters of the checks' outcomes."""
-    spoil: Callable[[Any, str], Any] | None = None
-    """A planted fault, to test the fuzzer itself: turns an answer and its SQL into a wrong answer."""
 
     def query(
         self, sql: str, *, compacted: bool = False, divided: bool = False, params: list[Any] | None = None
@@ -111,7 +109,7 @@ class Engine:
             raise failure_of(error) from error
         if not table.schema.equals(pa.schema(query.schema)):
             raise NoAnswerError("internal", f"schema mismatch: {table.schema} instead of {pa.schema(query.schema)}")
-        return self.spoil(table, sql) if self.spoil else table
+        return table
 
     def rows(self, sql: str, **where: Any) -> list[Row]:
         return rows_of(self.table(sql, **where))
@@ -487,8 +485,6 @@ def fingerprint(engine: Engine, node: Node) -> Finding | None:
         if other is None:
             return Finding("fingerprint", "unstable", node, f"{how}: an error", "a table, as at first")
         name, rows = other
-        if engine.spoil:
-            rows = engine.spoil(rows, how)
         if name != first[0]:
             engine.met["fingerprint: another each time"] += 1
             continue
