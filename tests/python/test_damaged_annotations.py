@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import random
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,28 +42,8 @@ def flip(rng: random.Random, data: bytearray) -> None:
         data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
 
 
-def flip_start(rng: random.Random, data: bytearray) -> None:
-    data[rng.randrange(min(len(data), 160))] = rng.randrange(256)
-
-
 def truncate(rng: random.Random, data: bytearray) -> None:
     del data[rng.randrange(len(data)) :]
-
-
-def zero(rng: random.Random, data: bytearray) -> None:
-    start = rng.randrange(len(data))
-    length = min(len(data) - start, rng.choice([1, 8, 64, 512]))
-    data[start : start + length] = bytes(length)
-
-
-def repeat_row(rng: random.Random, data: bytearray) -> None:
-    start = len(data) - 64 * rng.randrange(1, 4)
-    data[max(start - 64, 0) : max(start, 64)] = data[start : start + 64]
-
-
-DAMAGES: list[Callable[[random.Random, bytearray], None]] = [
-    flip, flip, flip_start, truncate, zero, repeat_row,
-]  # fmt: skip
 
 
 def damage_rows(rng: random.Random, folder: Path) -> None:
@@ -84,56 +61,13 @@ def damage_rows(rng: random.Random, folder: Path) -> None:
     np.save(path, rows)
 
 
-def damage_manifest(rng: random.Random, folder: Path) -> None:
-    path = folder / "annotation_manifest.json"
-    manifest = json.loads(path.read_text())
-    run = rng.choice(manifest["runs"])
-    match rng.randrange(6):
-        case 0:
-            run["policy_kind_mask"] = rng.randrange(16)
-        case 1:
-            run["run_id"] = rng.choice([-1, 0, 1, 9, 2**32, "0", None])
-        case 2:
-            manifest["runs"].remove(run)
-        case 3:
-            manifest["runs"].append(run)
-        case 4:
-            manifest["student_bins"]["num_bins"] = rng.choice([0, 1, 3, 2**62, -1, "2"])
-        case _:
-            manifest["runs"] = rng.choice([None, {}, 3, "x"])
-    path.write_text(json.dumps(manifest))
-
-
-def damage_files(rng: random.Random, folder: Path) -> None:
-    files = sorted(folder.iterdir())
-    path, other = rng.sample(files, 2)
-    match rng.randrange(4):
-        case 0:
-            path.unlink()
-        case 1:
-            path.replace(other)
-        case 2:
-            shutil.copy(
-                path, folder / rng.choice(["annotations.npy", "annotations-00002.npy", "annotations-student.npy"])
-            )
-        case _:
-            held = path.read_bytes()
-            path.write_bytes(other.read_bytes())
-            other.write_bytes(held)
-
-
 def damage_folder(rng: random.Random, folder: Path) -> None:
-    choice = rng.random()
-    if choice < 0.3:
+    if rng.random() < 0.4:
         damage_rows(rng, folder)
-    elif choice < 0.45:
-        damage_manifest(rng, folder)
-    elif choice < 0.55:
-        damage_files(rng, folder)
     else:
         path = rng.choice(sorted(folder.iterdir()))
         data = bytearray(path.read_bytes())
-        rng.choice(DAMAGES)(rng, data)
+        rng.choice([flip, flip, truncate])(rng, data)
         path.write_bytes(data)
 
 

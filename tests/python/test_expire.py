@@ -202,18 +202,6 @@ def test_any_order_of_work(runs: list[Path], tmp_path: Path, seed: int) -> None:
     assert len(left) == 2
 
 
-def test_the_archive_works_after_expiry(archive: a2store.Archive, runs: list[Path]) -> None:
-    archive.expire(**NOW)
-    report = archive.ingest(runs[:20], progress=False)
-    assert (report.accepted, report.duplicates) == (7, 13)
-    ids = tables(archive)["runs"]["run_id"].to_pylist()
-    assert ids == list(range(20))
-    archive.compact(progress=False)
-    assert tables(archive)["runs"]["run_id"].to_pylist() == ids
-    assert archive.expire(**NOW).first_version == 12
-    assert archive.verify(deep=True, progress=False).problems == []
-
-
 def test_files_that_an_earlier_expiry_left_are_removed(runs: list[Path], tmp_path: Path) -> None:
     """They belong to expired versions, not to an interrupted writer, so they have no grace period."""
     archive = grow(tmp_path / "games.a2", chunks(runs[:6], 2))

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
-import pickle
 import random
 import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import a2store
@@ -151,21 +148,3 @@ def test_memory_that_may_change(archive: a2store.Archive) -> None:
     with pytest.raises(a2store.DamagedError, match="sealed"):
         _attach(handle)
     os.close(copy)
-
-
-def _length(data: bytes) -> None:
-    os._exit(0 if len(pickle.loads(data)) > 0 else 1)
-
-
-def test_plain_files_are_attached_without_reading_them(archive: a2store.Archive, tmp_path: Path) -> None:
-    """A process that attaches takes the fingerprint from the handle; the rows are unchanged."""
-    rows = np.asarray(archive.sql("SELECT * FROM steps").materialize(progress=False))
-    np.save(tmp_path / "plain.npy", rows)
-    table = a2store.StepTable.load(tmp_path / "plain.npy", mmap=True)
-    again = pickle.loads(pickle.dumps(table))
-    assert again.fingerprint == table.fingerprint
-    assert np.asarray(again).tobytes() == rows.tobytes()
-    process = multiprocessing.get_context("spawn").Process(target=_length, args=(pickle.dumps(table),))
-    process.start()
-    process.join()
-    assert process.exitcode == 0
