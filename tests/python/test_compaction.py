@@ -124,20 +124,6 @@ def test_compaction_reaches_the_target_size(hourly: a2store.Archive, file_rows: 
     assert hourly.verify(progress=False).problems == []
 
 
-def test_half_full_files_are_left_alone(tmp_path: Path, runs: list[Path]) -> None:
-    # The groups with 200 and 100 steps are at least half of 150; the others are smaller.
-    groups = [runs[:1], runs[1:2], runs[2:12], runs[12:13], runs[13:18], runs[18:19], runs[19:21]]
-    archive = grow(tmp_path / "games.a2", groups)
-    old = archive.files("steps")
-    before = tables(archive)
-    archive.compact(file_rows=150, progress=False)
-    new = archive.files("steps")
-    assert new[1:4] == old[2:5]
-    assert len(new) == 5
-    assert [pq.read_metadata(file).num_rows for file in new] == [40, 200, 20, 100, 60]
-    assert_same_tables(tables(archive), before)
-
-
 def test_row_groups_hold_whole_runs(large: Path, tmp_path: Path) -> None:
     archive = a2store.Archive.open(copied(large, tmp_path / "games.a2"))
     before = tables(archive)

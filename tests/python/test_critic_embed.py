@@ -154,19 +154,6 @@ def test_resume(session: Path) -> None:
     assert "nothing was done" in again.remark
 
 
-def test_a_killed_run_removes_older_embeddings(session: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(StoppedError):
-        embed_session(session, Failing(3), batch_size=50, progress=False)
-    with monkeypatch.context() as patch:
-        # Like SIGKILL before the rows are counted for the first time.
-        patch.setattr("a2store.critic.embed._Job._save", lambda *_: None)
-        with pytest.raises(StoppedError):
-            embed_session(session, Failing(2), batch_size=50, model_sha="other", progress=False)
-    report = embed_session(session, Failing(None), batch_size=50, progress=False)
-    assert report.resumed_at == 0
-    np.testing.assert_array_equal(np.load(report.path), to_bf16(linear(exps(session))))
-
-
 @pytest.mark.parametrize("change", ["sha", "dtype", "steps", "rows", "state", "part"])
 def test_embedding_starts_over_after_any_change(played: list[Game], tmp_path: Path, change: str) -> None:
     session = tmp_path / "session"

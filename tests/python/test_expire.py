@@ -202,20 +202,6 @@ def test_any_order_of_work(runs: list[Path], tmp_path: Path, seed: int) -> None:
     assert len(left) == 2
 
 
-def test_files_that_an_earlier_expiry_left_are_removed(runs: list[Path], tmp_path: Path) -> None:
-    """They belong to expired versions, not to an interrupted writer, so they have no grace period."""
-    archive = grow(tmp_path / "games.a2", chunks(runs[:6], 2))
-    assert archive.expire(older_than=0).num_files == 0
-    old = {name for name in names(archive.path) if name.endswith(".parquet")}
-    archive.compact(progress=False)
-    archive.ingest(runs[6], progress=False)
-    last = tables(archive)
-    report = archive.expire(older_than=0)
-    assert (report.num_versions, report.num_files) == (3, len(old))
-    assert archive.verify(progress=False).unnamed_files == 0
-    assert_same_tables(tables(a2store.Archive.open(archive.path)), last)
-
-
 def test_the_command(archive: a2store.Archive) -> None:
     text = run_command("expire", archive.path, "--older-than", "0s").stdout
     assert text.startswith("8 versions and 12 data files (")

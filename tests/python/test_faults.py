@@ -18,8 +18,7 @@ from pathlib import Path
 import pytest
 
 import a2store
-from faults import mounts
-from faults.checks import LONG, WITHOUT, Inputs, Unsound, assert_none, expect, failures, sound
+from faults.checks import LONG, Inputs, Unsound, assert_none, expect, failures, sound
 from faults.power_loss import EXTREMES, NOTHING, Disk, read_tree, write_tree
 from faults.shim import CLASSES, FAILURES, KILLS, Call, Fault, Shim, read_log, was_killed
 
@@ -208,25 +207,3 @@ def test_writes_that_are_short_or_store_wrong_bytes(start: Start, scratch: Path,
         expect(sound(disk / ARCHIVE, start.inputs)[1] == start.all, "runs are missing")
 
     assert_none(failures(one, faults), len(faults))
-
-
-# Disks
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> mounts.Namespace:
-    """A folder on which a process can mount a file system that no other process sees."""
-    namespace = mounts.namespace(tmp_path / "disk")
-    if namespace is None:
-        pytest.skip(WITHOUT + "no disk can be mounted")
-    return namespace
-
-
-@pytest.mark.parametrize("what", ["bytes", "files"])
-def test_a_full_disk(disk: mounts.Namespace, inputs: Inputs, what: str) -> None:
-    disk.run("size=8m,nr_inodes=200", "full", inputs, what)
-
-
-def test_a_read_only_disk(disk: mounts.Namespace, inputs: Inputs) -> None:
-    a2store.Archive.create(disk.folder / ARCHIVE).ingest(inputs.groups[0], progress=False)
-    disk.run("ro", "read_only", inputs)

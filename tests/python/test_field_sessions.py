@@ -246,18 +246,3 @@ def test_a_step_beyond_the_end_of_its_game_is_reported(games: list[Game], tmp_pa
     assert report.accepted == len(games) - 1
     steps = len(games[number])
     assert f"step index: expected at most {steps} (runs.steps), found {steps + 3}" in error.message
-
-
-def test_rows_that_are_missing_or_twice_are_reported(games: list[Game], tmp_path: Path) -> None:
-    recorded = record(tmp_path / "session", games, shard_rows=10_000)
-    rows = recorded.rows
-    one, other = [number for number, game in enumerate(games) if len(game) > 20][:2]
-    twice, missing = (np.flatnonzero(rows["run_id"] == FIRST_ID + number)[-1] for number in (one, other))
-    rows["step_idx"][twice] = 0
-    np.save(tmp_path / "session" / "steps-000001.npy", np.delete(rows, missing))
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    report = archive.ingest(tmp_path / "session", progress=False)
-    messages = [error.message for error in report.errors]
-    assert (report.accepted, len(messages)) == (len(games) - 2, 2)
-    assert "step index: expected an index above the previous one, found 0" in messages[0]
-    assert f"rows of the run: expected {len(games[other])} (runs.steps), found {len(games[other]) - 1}" in messages[1]

@@ -59,8 +59,6 @@ FORGED_COMMITS: list[tuple[str, Callable[[dict[str, Any]], object], str]] = [
     ("phases", lambda fields: fields.update(phases={"mid": 2, "late": 4}), "phases"),
     ("version", lambda fields: fields.update(version=7), "version"),
     ("parent", lambda fields: fields.update(parent="00000000"), "CRC32C of the commit before"),
-    ("first_version", lambda fields: fields.update(first_version=9), "first_version"),
-    ("removed", lambda fields: fields.update(remove=["steps/none.parquet"]), "removed file"),
     ("fields", lambda fields: fields.pop("txn"), "commit"),
     ("operation", lambda fields: fields.update(operation="explode"), "commit"),
 ]

@@ -265,29 +265,3 @@ def test_progress_is_lines_without_a_terminal(runs: Path, tmp_path: Path) -> Non
     shown = python(lines.format("None"), tmp_path / "a", A2STORE_PROGRESS_SECONDS="0").stderr.splitlines()
     assert shown[-1].startswith("simulate: 3 runs in ")
     assert python(lines.format("False"), tmp_path / "b", A2STORE_PROGRESS_SECONDS="0").stderr == ""
-
-
-def test_an_interrupt_while_levels_are_read_is_not_lost(runs: Path, tmp_path: Path) -> None:
-    done = python(
-        """
-import logging, os, signal, sys
-import a2store
-
-class Interrupting(logging.Logger):
-    def getEffectiveLevel(self):
-        os.kill(os.getpid(), signal.SIGINT)
-        return super().getEffectiveLevel()
-
-archive = a2store.Archive.create(sys.argv[2])
-logging.getLogger("a2store.ingest").__class__ = Interrupting
-try:
-    archive.ingest(sys.argv[1], progress=False)
-    for _ in range(9):
-        pass
-except KeyboardInterrupt:
-    print("interrupted")
-""",
-        runs,
-        tmp_path / "games.a2",
-    )
-    assert done.stdout == "interrupted\n"

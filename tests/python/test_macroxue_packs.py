@@ -281,17 +281,6 @@ def test_logs_become_the_rows_of_the_fields_packer(
     assert_same_tables(tmp_path / "exported", tmp_path / "out")
 
 
-@pytest.mark.parametrize("name", PACKS)
-def test_packs_of_the_field_go_out_with_their_contents(field: Path, tmp_path: Path, name: str) -> None:
-    expected = packs.read(field / name)
-    archive, _ = ingest(tmp_path, field / name)
-    report = export(archive, tmp_path / "out")
-    assert (report.runs, report.num_files) == (len(expected.runs), 1)
-    assert_same_content(tmp_path / "out", expected)
-    assert convert([field / name], tmp_path / "converted").runs == report.runs
-    assert np.array_equal(packs.read(tmp_path / "converted").rows, expected.rows)
-
-
 def test_some_runs_of_a_pack_become_another(tmp_path: Path) -> None:
     pack = made(dtype=ALIGNED)
     archive, _ = ingest(tmp_path, write(tmp_path / "pack", pack, shards=(50, 100)))

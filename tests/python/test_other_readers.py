@@ -21,8 +21,6 @@ from oracle import EV_COLUMNS
 ENGINES = ("alpha", "beta", "gamma")
 RUNS_PER_ENGINE = 800
 SHORT = 12
-PAGE = 20_000
-"""The number of rows in a full page."""
 
 WITHOUT_STATISTICS = {
     "steps": {"board", *EV_COLUMNS, "step_index", "move", "ev_legal", "has_evs"},

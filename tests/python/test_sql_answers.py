@@ -22,23 +22,6 @@ import oracle
 from conftest import PHASES
 from sqlfuzz import worker
 
-# Types that are combined, each with a value that the types before it cannot hold.
-VALUES = {
-    "UTINYINT": "200",
-    "TINYINT": "-100",
-    "USMALLINT": "60000",
-    "SMALLINT": "-30000",
-    "UINTEGER": "4000000000",
-    "INTEGER": "-2000000000",
-    "BIGINT": "-9000000000",
-    "FLOAT": "0.5",
-    "DOUBLE": "0.1",
-}
-ENGINE_NAMES = {
-    "UTINYINT": "TINYINT UNSIGNED",
-    "USMALLINT": "SMALLINT UNSIGNED",
-    "UINTEGER": "INT UNSIGNED",
-}
 USERS = pa.table({
     "run_id": pa.array([1, 2, None, 4000], pa.uint32()),
     "label": ["a", "b", "a", "a"],
@@ -58,10 +41,6 @@ def duck(archive: a2store.Archive) -> duckdb.DuckDBPyConnection:
 def asked(archive: a2store.Archive, sql: str) -> list[tuple[Any, ...]]:
     columns = pa.table(archive.sql(sql, tables={"u": USERS})).to_pydict()
     return list(zip(*columns.values(), strict=True))
-
-
-def literal(dtype: str, engine: bool) -> str:
-    return f"CAST('{VALUES[dtype]}' AS {ENGINE_NAMES.get(dtype, dtype) if engine else dtype})"
 
 
 # CASE and similar expressions: the type of the result can hold the values of all branches.
@@ -104,26 +83,6 @@ def test_branches_of_several_types(
     found = [tuple(None if v is None else float(v) for v in row) for row in asked(archive, sql)]
     expected = [tuple(None if v is None else float(v) for v in row) for row in duck.execute(sql).fetchall()]
     assert found == expected
-
-
-@pytest.mark.parametrize("first", VALUES)
-@pytest.mark.parametrize("second", VALUES)
-def test_every_pair_of_types(archive: a2store.Archive, first: str, second: str) -> None:
-    """CASE, COALESCE and UNION keep a value unchanged beside a value of any other type."""
-    one, other = literal(first, True), literal(second, True)
-    # Both are compared as doubles, which hold all these values exactly except FLOAT's.
-    expected = [float(np.float32(VALUES[t])) if t == "FLOAT" else float(VALUES[t]) for t in (first, second)]
-    # The common type of FLOAT and integers is FLOAT, as in DuckDB, with 24 bits.
-    is_float = "FLOAT" in (first, second) and "DOUBLE" not in (first, second)
-    for sql in (
-        f"SELECT CASE WHEN run_id = 0 THEN {one} ELSE {other} END FROM runs WHERE run_id < 2 ORDER BY run_id",
-        f"SELECT coalesce(nullif({one}, CASE WHEN run_id = 1 THEN {one} END), {other}) FROM runs WHERE run_id < 2 "
-        "ORDER BY run_id",
-        f"SELECT v FROM (SELECT 0 AS k, {one} AS v UNION ALL SELECT 1, {other}) ORDER BY k",
-        f"SELECT v FROM (SELECT 1 AS k, {other} AS v UNION ALL SELECT 0, {one}) ORDER BY k",
-    ):
-        found = [float(row[0]) for row in asked(archive, sql)]
-        assert found == pytest.approx(expected, rel=2e-7 if is_float else 0), sql
 
 
 # Filters on runs, with divisions by zero in some of them.

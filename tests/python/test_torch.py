@@ -368,31 +368,6 @@ def test_a_stateful_data_loader_resumes(stateful: Any, table: a2store.StepTable,
         assert_same_keys(after, whole[2][served + 2 :])
 
 
-@forks
-@without_warning
-def test_a_stateful_data_loader_with_persistent_workers(stateful: Any, table: a2store.StepTable) -> None:
-    whole = {epoch: keys(StepLoader(table, 1000, seed=1, epoch=epoch)) for epoch in (4, 5)}
-
-    def make() -> tuple[StepLoader, Any]:
-        loader = StepLoader(table, 1000, seed=1)
-        return loader, stateful.StatefulDataLoader(
-            loader, batch_size=None, num_workers=2, persistent_workers=True, snapshot_every_n_steps=3
-        )
-
-    loader, before = make()
-    loader.set_epoch(4)
-    assert_same_keys(before, whole[4])
-    loader.set_epoch(5)
-    batches = iter(before)
-    assert_same_keys(islice(batches, 4), whole[5][:4])
-    state = before.state_dict()
-    loader, after = make()
-    after.load_state_dict(state)
-    assert_same_keys(after, whole[5][4:])
-    loader.set_epoch(4)
-    assert_same_keys(after, whole[4])
-
-
 def test_states_equal_those_of_the_inner_loader(table: a2store.StepTable) -> None:
     ours, theirs = StepLoader(table, 700, seed=1), table.loader(700, seed=1)
     for count, _ in enumerate(zip(ours, theirs, strict=True), 1):

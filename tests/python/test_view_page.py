@@ -23,7 +23,7 @@ from numpy.lib.recfunctions import repack_fields
 import a2store
 import duck
 import oracle
-from annotations import predictions, write_annotations, write_pool
+from annotations import predictions
 from browser import Page
 from oracle import Game
 from test_large_tiles import GAMES, packed, write_log
@@ -59,7 +59,7 @@ def doubtful(game: Game, seed: int) -> Game:
 
 
 def fill(archive: a2store.Archive, root: Path) -> None:
-    """Add games of four engines, and predictions of three models."""
+    """Add games of four engines, and predictions of two models."""
     options: dict[str, Any] = {"runs": RUNS, "depth": 0, "progress": False}
     for seed, engine in enumerate(("shallow", "middle", "plain")):
         a2store.simulate(root / engine, seed=seed, engine=engine, **options)
@@ -79,14 +79,6 @@ def fill(archive: a2store.Archive, root: Path) -> None:
     rows = predictions(annotated, 1, 1)
     plain = [name for name in rows.dtype.names or () if name not in ("policy_logp", "policy_hard")]
     archive.annotate("top-bin", repack_fields(rows[plain]), progress=False)
-    # Distributions over bins come from a folder, which names runs by their seeds.
-    last = GAMES[-1]
-    boards = tuple(packed(cells)[0] for cells in last.boards)
-    final = sum((exp - 1) * 2**exp for exp in last.final if exp)
-    whole = Game(boards, tuple(last.moves), (), 0, 0, 0, final, 2 ** max(last.final), None)
-    write_annotations(root / "bins", predictions({0: whole}, 2), bins=8)
-    write_pool(root / "bins" / "metadata.db", {0: (6 + len(GAMES), whole)})
-    archive.annotate("bins", root / "bins", progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -515,18 +507,6 @@ def test_the_figures_of_models(view: Explorer, archive: a2store.Archive) -> None
             assert float(logp) == pytest.approx(two[f"policy_logp_{name}"], abs=6e-4)
             probability = np.exp(float(two[f"policy_logp_{name}"]))
             assert float(p.removesuffix(" %")) == pytest.approx(100 * probability, abs=0.06)
-
-
-def test_distributions_over_bins(view: Explorer) -> None:
-    last = GAMES[-1]
-    bins = np.random.default_rng(5).random((len(last.boards), 4, 8), dtype="f4")
-    view.open(f"#/run/{TOTAL - 1}/step/11")
-    labels = "return [...document.querySelectorAll('.bin-bars')].map((each) => each.getAttribute('aria-label'))"
-    view.find(".scrubber")
-    for at in (11, 12, 0):
-        view.js(MOVE_SLIDER, at)
-        expected = [f"fullest bin {row.argmax() + 1} of 8, {100 * row.max():.0f} %" for row in bins[at]]
-        eventually(lambda: view.js(labels), expected)
 
 
 def test_keys_of_the_replay(view: Explorer, archive: a2store.Archive) -> None:

@@ -216,19 +216,6 @@ def middle(calls: list[Call]) -> int:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_stopped_during_an_ingest(
-    files: list[Path], shim: Shim, watching: Watching, tmp_path: Path, number: signal.Signals
-) -> None:
-    runs = files[0].parent
-    at = middle(recorded(shim, tmp_path, [runs], tmp_path / "games.a2"))
-    with watching(runs, Fault(at, number.name)) as watcher:
-        assert watcher.process.wait(timeout=HANGS) == 0
-        assert "/steps/.staged" in read_log(watcher.log)[at - 1].path
-    assert a2store.Archive.open(watcher.archive).version == 1
-    assert_tidy(watcher.archive)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted(files: list[Path], shim: Shim, tmp_path: Path, number: signal.Signals) -> None:
     archive = grow(tmp_path / "template" / "games.a2", [files[:3]])
     before, path = contents(archive.path), tmp_path / "games.a2"

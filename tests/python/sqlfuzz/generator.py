@@ -100,8 +100,6 @@ class Generator:
             (2.0, lambda: self.cast_number(scope, depth - 1)),
             (0.4, lambda: self.length(scope, depth - 1)),
             (0.5, lambda: self.negated(scope, depth - 1)),
-            (0.5, lambda: self.extreme(scope, depth - 1)),
-            (0.3, lambda: self.part_of_time(scope)),
         ]
         if self.subqueries > 0:
             choices.append((0.8, lambda: self.scalar(scope)))
@@ -199,16 +197,6 @@ class Generator:
         node = self.number(scope, depth)
         # A constant beyond the range of I64 has another type with a sign.
         return make("neg", cast(node, F64) if node.type == WIDE or node.op == "lit" else node)
-
-    def extreme(self, scope: Scope, depth: int) -> Node:
-        node = self.number(scope, depth)
-        return make("func", cast(node, F64), value="abs", type=F64)
-
-    def part_of_time(self, scope: Scope) -> Node:
-        column = self.column(scope, lambda dtype: dtype == TIME)
-        if column is None:
-            return self.number_literal()
-        return make("func", lit(self.rng.choice(["year", "month", "hour"])), column, value="date_part", type=I64)
 
     def string(self, scope: Scope, depth: int) -> Node:
         column = self.column(scope, lambda dtype: dtype == STR)
