@@ -508,13 +508,3 @@ def test_a_damaged_pack_is_one_error(tmp_path: Path, change: Callable[[Path], An
     with pytest.raises((a2store.Error, OSError)):
         convert([folder], tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_a_gap_between_shards_is_an_error(tmp_path: Path) -> None:
-    folder = write(tmp_path / "pack", made(), shards=(60, 60, 30))
-    (folder / "steps-00001.npy").unlink()
-    _, report = ingest(tmp_path, folder)
-    assert "expected shard 1 after shard 0, found steps-00002.npy" in report.errors[0].message
-    np.save(folder / "steps-00001.npy", np.load(folder / "steps-00002.npy").astype(ALIGNED))
-    with pytest.raises(a2store.DecodeError, match="fields of a row"):
-        a2store.StepTable.from_runs([folder], progress=False)

@@ -473,25 +473,20 @@ def test_aggregates_of_aggregates(archive: a2store.Archive, duck: duckdb.DuckDBP
 # all groups.
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 7, 1000])
+@pytest.mark.parametrize("limit", [1, 3, 1000])
 @pytest.mark.parametrize("direction", ["ASC NULLS LAST", "DESC NULLS LAST", "ASC NULLS FIRST", "DESC NULLS FIRST"])
 @pytest.mark.parametrize(
     "sql",
     [
         "SELECT 9 - n AS n FROM (SELECT DISTINCT CAST(move AS BIGINT) AS n FROM steps) ORDER BY n",
         "SELECT n % 3 AS n FROM (SELECT DISTINCT step_index AS n FROM steps) ORDER BY n",
-        "SELECT n % 3 AS n FROM (SELECT step_index AS n FROM steps GROUP BY step_index) ORDER BY n",
-        "SELECT move % 3 AS move FROM (SELECT DISTINCT move FROM steps) ORDER BY move",
         "SELECT CASE WHEN n BETWEEN 1 AND 9 THEN 'x' END AS n FROM (SELECT DISTINCT run_id AS n FROM steps) ORDER BY n",
         "SELECT n % 5 AS n FROM (SELECT step_index AS n FROM steps UNION SELECT max_score FROM runs) ORDER BY n",
         "SELECT n + 0 AS n FROM (SELECT DISTINCT 9 - CAST(step_index AS BIGINT) AS n FROM steps) ORDER BY n",
         "SELECT m AS k, k AS m FROM (SELECT move AS k, max(step_index) AS m FROM steps GROUP BY move) ORDER BY k, m",
-        "SELECT m AS k, k AS m "
-        "FROM (SELECT move AS k, min(9 - CAST(step_index AS BIGINT)) AS m FROM steps GROUP BY move) ORDER BY m",
         "SELECT k, -m AS m "
         "FROM (SELECT run_id AS k, max(CAST(step_index AS BIGINT)) AS m FROM steps GROUP BY run_id) ORDER BY m, k",
         "SELECT k, count(*) OVER () AS n FROM (SELECT DISTINCT step_index AS k FROM steps) ORDER BY k",
-        "SELECT k, sum(k) OVER () AS n FROM (SELECT move AS k FROM steps GROUP BY move) ORDER BY k",
         "SELECT k, row_number() OVER (ORDER BY k DESC) AS n FROM (SELECT DISTINCT run_id AS k FROM steps) ORDER BY k",
         "SELECT k "
         "FROM (SELECT DISTINCT move AS k FROM steps "

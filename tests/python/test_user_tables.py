@@ -262,10 +262,6 @@ def test_unquoted_names_are_lower_case(archive: a2store.Archive) -> None:
     assert rows(archive.sql('SELECT count(*) FROM "Labels"', tables={"Labels": LABELS})) == [(8,)]
     with pytest.raises(a2store.QueryError, match="Labels"):
         archive.sql("SELECT count(*) FROM Labels", tables={"Labels": LABELS})
-    tables = {"l": LABELS, "L": LABELS.slice(3)}
-    assert rows(
-        archive.sql('SELECT (SELECT count(*) FROM l) AS l, (SELECT count(*) FROM "L") AS u', tables=tables)
-    ) == [(8, 5)]
 
 
 @pytest.mark.parametrize("name", ["runs", "steps", "", "\0", "a\0b"])
