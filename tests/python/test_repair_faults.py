@@ -34,7 +34,7 @@ pytest_plugins = ["faults.plugin"]
 ARCHIVE = "games.a2"
 FIRST_ID = 1000
 """The first id of ``formats.write_session``."""
-SOME = 5
+SOME = 3
 """The number of calls that the short form disturbs if it does not take all."""
 
 
