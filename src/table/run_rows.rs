@@ -7,7 +7,7 @@ use super::runs::{RunFacts, Runs};
 use super::step_table::StepTable;
 use super::wide::{MissingColumns, WideColumns, WideOffsets};
 use crate::cancellation::CancellationToken;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::WideStep;
 use crate::run::Run;
 use crate::step::{STEP_SIZE, Step};

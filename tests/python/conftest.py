@@ -15,7 +15,7 @@ import pytest
 
 import a2store
 import oracle
-from archives import grow, short_runs
+from archives import short_runs
 from oracle import Array, Game
 
 pytest_plugins = ["browser", "faults.plugin", "object_store.plugin"]
@@ -44,13 +44,6 @@ def fixtures() -> Path:
     if not FIXTURES.is_dir():
         pytest.skip(WITHOUT_FIXTURES)
     return FIXTURES
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    skipped = terminalreporter.stats.get("skipped", [])
-    count = sum(WITHOUT_FIXTURES in str(report.longrepr) for report in skipped)
-    if count:
-        terminalreporter.write_line(f"{count} tests were skipped because {WITHOUT_FIXTURES}")
 
 
 def varied(game: Game, index: int) -> Game:
@@ -117,15 +110,6 @@ def table(archive: a2store.Archive) -> a2store.StepTable:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Sixty short runs in both formats, in the order of their names."""
     return short_runs(tmp_path_factory.mktemp("short") / "runs", 60)
-
-
-@pytest.fixture(scope="session")
-def eighteen_commits(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive of 17 runs in as many ingests, with a checkpoint and digests at version 16. Tests change copies."""
-    archive = grow(tmp_path_factory.mktemp("eighteen") / "games.a2", [[run] for run in runs[:17]])
-    for suffix in ("checkpoint.json", "digests"):
-        assert (archive.path / "_log" / f"{16:020}.{suffix}").exists()
-    return Path(archive.path)
 
 
 @pytest.fixture

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 import a2store
 import formats
 from formats import A2RUN2, A2T1, ENTRY, Payload
@@ -52,7 +50,7 @@ def as_packed(games: Iterable[Game]) -> list[Game]:
 
 def write(path: Path, games: Sequence[Game], *, align: int = 8, stats: bool = True) -> list[Payload]:
     payloads = payloads_of(games)
-    stats_of = nearest([len(game) for game in games]) if stats else None
+    stats_of = formats.stats_of([len(game) for game in games]) if stats else None
     formats.write_pack(path, payloads, align=align, stats=stats_of)
     return payloads
 
@@ -74,9 +72,4 @@ def places(runs: Iterable[a2store.Run]) -> list[int]:
     return [run.meta.start_unix_s - FIRST for run in runs]
 
 
-def nearest(lengths: Sequence[int]) -> formats.Stats:
-    """Compute the statistics with NumPy. A percentile is the length at the nearest rank, rounded half up."""
-    ordered = np.sort(np.array(lengths))
-    percentiles = (int(ordered[int(share * (len(ordered) - 1) + 0.5)]) for share in (0.5, 0.9, 0.99))
-    facts = (len(ordered), int(ordered.sum()), int(ordered.min()), int(ordered.max()), float(ordered.mean()))
-    return formats.Stats(*facts, *percentiles)
+nearest = formats.stats_of

@@ -80,14 +80,6 @@ def test_a_query_can_be_read_repeatedly(query: a2store.Query, steps: dict[str, A
     assert pa.table(query) == first
 
 
-def test_readers_of_one_query_do_not_disturb_each_other(query: a2store.Query) -> None:
-    whole = pa.table(query)
-    one, two = pa.RecordBatchReader.from_stream(query), pa.RecordBatchReader.from_stream(query)
-    first = one.read_next_batch()
-    assert pa.Table.from_batches(list(two)) == whole
-    assert pa.Table.from_batches([first, *one]) == whole
-
-
 def test_empty_results_keep_their_columns(archive: a2store.Archive) -> None:
     query = archive.sql(f"{SQL} AND run_id > 1000000")
     table = pa.table(query)
@@ -106,15 +98,6 @@ def test_a_requested_schema_casts(archive: a2store.Archive, steps: dict[str, Arr
     np.testing.assert_array_equal(column(table, "ev_up"), steps["ev_up"][:9000].astype("f8"))
 
 
-def test_a_requested_schema_casts_a_table(table: a2store.StepTable, steps: dict[str, Array]) -> None:
-    schema = pa.table(table).schema
-    index = schema.get_field_index("step_index")
-    wide = schema.set(index, schema.field("step_index").with_type(pa.int64()))
-    found = pa.RecordBatchReader.from_stream(table, schema=wide).read_all()
-    assert found.schema.field("step_index").type == pa.int64()
-    assert column(found, "step_index").tolist() == steps["step_index"].tolist()
-
-
 def test_a_stream_outlives_query_and_archive(run_files: list[Path], tmp_path: Path) -> None:
     archive = a2store.Archive.create(tmp_path / "games.a2")
     archive.ingest(run_files, progress=False)
@@ -128,14 +111,6 @@ def test_a_stream_outlives_query_and_archive(run_files: list[Path], tmp_path: Pa
     del reader
     gc.collect()
     assert first.column("board").to_pylist() == expected["board"].to_pylist()[: len(first)]
-
-
-def test_a_stream_may_be_left_unread(query: a2store.Query) -> None:
-    for _ in range(20):
-        reader = pa.RecordBatchReader.from_stream(query)
-        reader.read_next_batch()
-        del reader
-    gc.collect()
 
 
 def test_a_failure_while_running_reaches_the_reader(archive: a2store.Archive) -> None:

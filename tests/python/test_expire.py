@@ -30,8 +30,7 @@ from faults.checks import LONG
 
 NOW: dict[str, Any] = {"older_than": 0, "grace": 0}
 DAY = 24 * 60 * 60
-SEEDS, ROUNDS = (12, 25) if LONG else (2, 15)
-KILLED = 60 if LONG else 6
+SEEDS, ROUNDS = (12, 25) if LONG else (1, 15)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +80,7 @@ def test_nothing_is_old_enough(archive: a2store.Archive) -> None:
     assert (archive.version, contents(archive.path)) == (9, there)
 
 
-@pytest.mark.parametrize("older_than", [0, 0.0, timedelta(0)])
+@pytest.mark.parametrize("older_than", [0, timedelta(0)])
 def test_expire_all_versions_except_the_newest(archive: a2store.Archive, older_than: float | timedelta) -> None:
     last = tables(archive)
     before = contents(archive.path)
@@ -135,24 +134,6 @@ def test_a_dry_run_lists_the_files_to_remove(archive: a2store.Archive) -> None:
     assert all(name.startswith("_log/") for name in added)
 
 
-def test_the_history_remains(archive: a2store.Archive) -> None:
-    def lines(archive: a2store.Archive) -> list[tuple[object, ...]]:
-        return [
-            (each.version, each.time, each.operation, each.txn, each.added_runs, each.added_steps, each.num_runs)
-            for each in archive.history()
-        ]
-
-    before = lines(archive)
-    archive.expire(**NOW)
-    for opened in (archive, a2store.Archive.open(archive.path)):
-        assert lines(opened)[1:] == before
-        newest = opened.history()[0]
-        assert (newest.version, newest.operation) == (10, "expire")
-        assert (newest.added_runs, newest.added_files, newest.removed_files) == (0, 0, 0)
-    pinned = a2store.Archive.open(archive.path, version=9)
-    assert lines(pinned) == before
-
-
 def test_expired_versions(archive: a2store.Archive) -> None:
     archive.expire(**NOW)
     for version in (0, 1, 8, 11, 2**63):
@@ -190,13 +171,6 @@ def test_leftovers_stay_for_their_grace_period(archive: a2store.Archive) -> None
     assert archive.verify(progress=False).problems == []
 
 
-def test_files_with_a_future_time_are_kept(archive: a2store.Archive) -> None:
-    path = archive.path / "steps" / ".staged-future.tmp"
-    path.write_bytes(b"clocks differ")
-    backdate(path, -DAY)
-    assert archive.expire(older_than=10**9, grace=0).paths == []
-
-
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_any_order_of_work(runs: list[Path], tmp_path: Path, seed: int) -> None:
     draw = random.Random(seed)
@@ -226,61 +200,6 @@ def test_any_order_of_work(runs: list[Path], tmp_path: Path, seed: int) -> None:
     archive.expire(**NOW)
     left = {name for name in names(archive.path) if name.endswith(".parquet")}
     assert len(left) == 2
-
-
-def test_the_archive_works_after_expiry(archive: a2store.Archive, runs: list[Path]) -> None:
-    archive.expire(**NOW)
-    report = archive.ingest(runs[:20], progress=False)
-    assert (report.accepted, report.duplicates) == (7, 13)
-    ids = tables(archive)["runs"]["run_id"].to_pylist()
-    assert ids == list(range(20))
-    archive.compact(progress=False)
-    assert tables(archive)["runs"]["run_id"].to_pylist() == ids
-    assert archive.expire(**NOW).first_version == 12
-    assert archive.verify(progress=False).problems == []
-
-
-def test_files_that_an_earlier_expiry_left_are_removed(runs: list[Path], tmp_path: Path) -> None:
-    """They belong to expired versions, not to an interrupted writer, so they have no grace period."""
-    archive = grow(tmp_path / "games.a2", chunks(runs[:6], 2))
-    assert archive.expire(older_than=0).num_files == 0
-    old = {name for name in names(archive.path) if name.endswith(".parquet")}
-    archive.compact(progress=False)
-    archive.ingest(runs[6], progress=False)
-    last = tables(archive)
-    report = archive.expire(older_than=0)
-    assert (report.num_versions, report.num_files) == (3, len(old))
-    assert archive.verify(progress=False).unnamed_files == 0
-    assert_same_tables(tables(a2store.Archive.open(archive.path)), last)
-
-
-@pytest.mark.parametrize("version", [2, 4, 8])
-def test_a_damaged_commit_of_an_expired_version(archive: a2store.Archive, version: int) -> None:
-    """A checkpoint covers the later versions, so the archive still works; the damage is reported too."""
-    last = tables(archive)
-    path = archive.path / "_log" / f"{version:020}.json"
-    path.write_bytes(path.read_bytes()[:-5])
-    archive.expire(**NOW)
-    assert_versions(archive.path, {9: last, 10: last})
-    report = archive.verify(progress=False)
-    assert [problem.path for problem in report.problems] == [f"_log/{path.name}"]
-    assert report.unnamed_files == 0
-    assert archive.expire(**NOW).paths == []
-
-
-@pytest.mark.parametrize("name", ["older_than", "grace", "wait"])
-def test_wrong_arguments(archive: a2store.Archive, name: str) -> None:
-    there = contents(archive.path)
-    expire: Any = archive.expire
-    for value in (-1, -0.001, timedelta(seconds=-1), float("nan"), float("inf"), 1e30):
-        with pytest.raises(ValueError, match=f"^{name}: "):
-            expire(**{name: value})
-    for other in ("soon", b"1", [1]):
-        with pytest.raises(TypeError, match=f"^{name}: "):
-            expire(**{name: other})
-    with pytest.raises(TypeError):
-        expire(timedelta(0))
-    assert contents(archive.path) == there
 
 
 def test_the_command(archive: a2store.Archive) -> None:

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import json
 import random
-import re
 import shutil
 import subprocess
-import sys
-from collections import Counter
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -21,11 +18,9 @@ from pathlib import Path
 import pytest
 
 import a2store
-from faults import mounts
-from faults.checks import LONG, WITHOUT, Inputs, Unsound, assert_none, expect, failures, sound
+from faults.checks import LONG, Inputs, Unsound, assert_none, expect, failures, sound
 from faults.power_loss import EXTREMES, NOTHING, Disk, read_tree, write_tree
-from faults.shim import CLASSES, FAILURES, KILLS, Call, Fault, Shim, count, read_log, was_killed
-from threads import HANGS
+from faults.shim import CLASSES, FAILURES, KILLS, Call, Fault, Shim, read_log, was_killed
 
 ARCHIVE = "games.a2"
 PER_CLASS = 2
@@ -165,7 +160,7 @@ def check_durable(start: Start, disk: Disk, calls: list[Call], folder: Path) -> 
     expect(durable == start.all, f"{len(start.all) - len(durable)} acknowledged runs are not durable")
 
 
-def test_killed_at_each_call(start: Start, scratch: Path, tally: Counter[str]) -> None:
+def test_killed_at_each_call(start: Start, scratch: Path) -> None:
     faults = [
         Fault(call.number, kind)
         for call in sample(start.calls, random.Random(1))
@@ -173,11 +168,10 @@ def test_killed_at_each_call(start: Start, scratch: Path, tally: Counter[str]) -
         if kind != "kill-midwrite" or call.kind == "write"
         if LONG or call.changes
     ]
-    tally["kills at system calls"] += len(faults)
     assert_none(failures(partial(disturb, start, scratch), faults), len(faults))
 
 
-def test_a_call_fails(start: Start, scratch: Path, tally: Counter[str]) -> None:
+def test_a_call_fails(start: Start, scratch: Path) -> None:
     faults = [
         Fault(call.number, kind, for_good)
         for call in sample(start.calls, random.Random(2))
@@ -187,14 +181,11 @@ def test_a_call_fails(start: Start, scratch: Path, tally: Counter[str]) -> None:
     if not LONG:
         # Each call fails in about half of the possible ways.
         faults = sorted(random.Random(3).sample(faults, len(faults) // 2), key=str)
-    tally["system calls that fail"] += len(faults)
     assert_none(failures(partial(disturb, start, scratch), faults), len(faults))
 
 
 @pytest.mark.parametrize("kind", ["short", "flip"])
-def test_writes_that_are_short_or_store_wrong_bytes(
-    start: Start, scratch: Path, tally: Counter[str], kind: str
-) -> None:
+def test_writes_that_are_short_or_store_wrong_bytes(start: Start, scratch: Path, kind: str) -> None:
     """Ingest completes short writes. It reads data back before publication, and so detects wrong bytes."""
     faults = [Fault(call.number, kind) for call in start.calls if call.kind == "write"]
 
@@ -215,69 +206,4 @@ def test_writes_that_are_short_or_store_wrong_bytes(
             expect(done.returncode == 0, f"the repeated ingest: {done.stderr}")
         expect(sound(disk / ARCHIVE, start.inputs)[1] == start.all, "runs are missing")
 
-    tally[f"writes: {kind}"] += len(faults)
     assert_none(failures(one, faults), len(faults))
-
-
-# Disks
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> mounts.Namespace:
-    """A folder on which a process can mount a file system that no other process sees."""
-    namespace = mounts.namespace(tmp_path / "disk")
-    if namespace is None:
-        pytest.skip(WITHOUT + "no disk can be mounted")
-    return namespace
-
-
-@pytest.mark.parametrize("what", ["bytes", "files"])
-def test_a_full_disk(disk: mounts.Namespace, inputs: Inputs, tally: Counter[str], what: str) -> None:
-    tally["full disks"] += disk.run("size=8m,nr_inodes=200", "full", inputs, what)
-
-
-def test_a_read_only_disk(disk: mounts.Namespace, inputs: Inputs) -> None:
-    a2store.Archive.create(disk.folder / ARCHIVE).ingest(inputs.groups[0], progress=False)
-    disk.run("ro", "read_only", inputs)
-
-
-# The shim
-
-
-NAMES = {
-    "openat": "open",
-    "pwrite64": "write",
-    "writev": "write",
-    "fsync": "sync",
-    "fdatasync": "sync",
-    "linkat": "link",
-    "renameat": "rename",
-    "renameat2": "rename",
-    "unlinkat": "unlink",
-    "rmdir": "unlink",
-    "mkdirat": "mkdir",
-    "ftruncate": "truncate",
-}
-"""The classes of system calls that differ from the call's name."""
-
-
-def test_the_shim_sees_what_strace_sees(start: Start, tmp_path: Path) -> None:
-    strace = shutil.which("strace")
-    if strace is None:
-        pytest.skip(WITHOUT + "there is no strace")
-    disk = start.set_up(tmp_path)
-    traced = [kind for kind in CLASSES if kind not in ("read", "sync", "truncate")]
-    command = [strace, "-ff", "-y", "-s", "0", "-o", str(tmp_path / "trace"), f"--trace={','.join([*traced, *NAMES])}"]
-    for name, value in start.shim.environment(disk, tmp_path / "log").items():
-        command += ["-E", f"{name}={value}"]
-    command += [sys.executable, "-m", "a2store", "ingest", *map(str, start.inputs.files), str(disk / ARCHIVE)]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=HANGS, text=True)
-    if "ptrace" in done.stderr:
-        pytest.skip(WITHOUT + "nothing can be traced")
-    assert done.returncode == 0, done.stderr
-    # A call names a file by its path or by a descriptor; strace -y prints the descriptor's path.
-    pattern = re.compile(rf'(\w+)\((?:.*"|\d+<){re.escape(str(disk.resolve()))}["/>]')
-    lines = [line for trace in tmp_path.glob("trace.*") for line in trace.read_text().splitlines()]
-    found = Counter(NAMES.get(match[1], match[1]) for line in lines if (match := pattern.match(line)))
-    counted = count(call for call in read_log(tmp_path / "log") if call.kind != "read")
-    assert found == counted

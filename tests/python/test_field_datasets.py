@@ -118,20 +118,7 @@ def test_a_pack_dat_whose_appended_runs_have_wrong_places(games: list[Game], tmp
     assert (tmp_path / "copy.dat").read_bytes() == (tmp_path / "right.dat").read_bytes()
 
 
-def test_a_pack_dat_that_lacks_rows_of_a_run(games: list[Game], tmp_path: Path) -> None:
-    path = tmp_path / "pack.dat"
-    formats.write_pack_dat(path, games)
-    data = bytearray(path.read_bytes())
-    offset, steps = metas(data)[3]
-    struct.pack_into("<I", data, offset + 8, steps + 1)
-    save_pack_dat(path, data)
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    report = archive.ingest(path, progress=False)
-    assert (report.accepted, len(report.errors)) == (len(games) - 1, 1)
-    assert f"row: expected step {steps} of run 3, found step 0 of run 4" in report.errors[0].message
-
-
-@pytest.mark.parametrize("start", [2**63 // 1000 + 1, 2**63, 2**64 - 1])
+@pytest.mark.parametrize("start", [2**63 // 1000 + 1, 2**64 - 1])
 @pytest.mark.parametrize("kind", ["packdat", "npy"])
 def test_a_start_beyond_the_calendar(
     games: list[Game], tmp_path: Path, start: int, kind: Literal["packdat", "npy"]

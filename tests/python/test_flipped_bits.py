@@ -15,7 +15,6 @@ import a2store
 from archives import Table, copied, grow, plain, short_runs
 from faults.checks import LONG
 from faults.shim import Shim, python, read_log
-from test_command import run
 
 pytest_plugins = ["faults.plugin"]
 
@@ -126,19 +125,6 @@ def test_without_checksums_files_are_not_compared(archive: a2store.Archive) -> N
     for checksums in (None, True):
         with pytest.raises(a2store.DamagedError):
             answer(a2store.Archive.open(archive.path, checksums=checksums), query)
-
-
-def test_the_command(archive: a2store.Archive, tmp_path: Path) -> None:
-    file = Path(archive.files("steps")[0])
-    flip(file, 40)
-    query = "SELECT sum(board % 1000) AS sum FROM steps"
-    done = run("sql", archive.path, query, status=1)
-    assert done.stdout == b""
-    assert str(file).encode() in done.stderr
-    assert b"1 row" in run("sql", "--checksums=false", archive.path, query).stdout
-    export = ["export", archive.path, "--format", "npy", "--out"]
-    assert str(file).encode() in run(*export, tmp_path / "a", status=1).stderr
-    assert not (tmp_path / "a").exists()
 
 
 def test_a_change_after_the_first_read_is_noticed(archive: a2store.Archive) -> None:

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 import a2store
-import formats
 import games
 import logs
 from archives import run_command
@@ -31,53 +30,19 @@ def some(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_row_groups_are_exported_in_parallel(tmp_path: Path) -> None:
-    a2store.simulate(tmp_path / "runs", runs=5_000, seed=1, depth=0, progress=False)
+    a2store.simulate(tmp_path / "runs", runs=2_000, seed=1, depth=0, progress=False)
     archive = a2store.Archive.create(tmp_path / "games.a2")
     archive.ingest(tmp_path / "runs", progress=False)
     assert len(archive.files("steps")) == 1
-    assert archive.num_steps > 3 << 19
+    assert archive.num_steps > 1 << 19
     files = sorted((tmp_path / "runs").rglob("*.a2run2"))
-    for workers in (1, 2, 4):
+    for workers in (1, 4):
         out = tmp_path / str(workers)
         archive.export_runs("SELECT run_id FROM runs", out, format="original", workers=workers, progress=False)
         written = sorted(out.rglob("*.a2run2"))
         assert len(written) == len(files)
         for file, copy in zip(files, written, strict=True):
             assert copy.read_bytes() == file.read_bytes()
-
-
-def test_exporting_a_damaged_archive_raises_an_error(some: Path, tmp_path: Path) -> None:
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    archive.ingest(some, progress=False)
-    (file,) = map(Path, archive.files("steps"))
-    sound = file.read_bytes()
-    good = tmp_path / "good.dat"
-    archive.export_runs("SELECT run_id FROM runs", good, format="packdat", progress=False)
-    random = Random(4)
-    damaged = 0
-    for number in range(150):
-        at = random.randrange(len(sound) - 6_000, len(sound))
-        file.write_bytes(sound[:at] + bytes([sound[at] ^ 1 << random.randrange(8)]) + sound[at + 1 :])
-        out = tmp_path / f"{number}.dat"
-        try:
-            archive.export_runs("SELECT run_id FROM runs", out, format="packdat", progress=False)
-        except a2store.DamagedError:
-            damaged += 1
-            assert not out.exists()
-        else:
-            assert out.read_bytes() == good.read_bytes()
-    assert damaged > 30
-
-
-def test_wrong_stored_statistics_are_not_shown(some: Path, tmp_path: Path) -> None:
-    files = [path.read_bytes() for path in sorted(some.iterdir())]
-    payloads = [formats.Payload(data, 2) for data in files]
-    lie = formats.Stats(len(files), 1 << 45, 1, 2, 1.5, 1, 2, 2)
-    formats.write_pack(tmp_path / "lies.a2pack", payloads, stats=lie)
-    pack = a2store.PackReader.open(tmp_path / "lies.a2pack")
-    steps = sum(len(pack[index]) for index in range(len(pack)))
-    assert pack.stats.total_steps == steps
-    assert any("stats" in problem for problem in pack.validate(progress=False))
 
 
 @pytest.mark.filterwarnings("ignore:.*repeat the game")
@@ -153,17 +118,6 @@ def test_hidden_folders_and_zeros_hold_no_runs(some: Path, tmp_path: Path) -> No
     assert archive.ingest(tree / ".git", progress=False).accepted == 12, "what is named itself is read"
 
 
-def test_a_session_with_missing_rows_is_rejected(tmp_path: Path) -> None:
-    played = [games.play(Random(seed), 40) for seed in range(3)]
-    formats.write_session(tmp_path / "session", played, action=False)
-    rows = np.load(tmp_path / "session" / "steps.npy")
-    np.save(tmp_path / "session" / "steps.npy", rows[:-5])
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    report = archive.ingest(tmp_path / "session", progress=False)
-    assert (report.accepted, [error.run for error in report.errors]) == (2, [2])
-    assert "(runs.steps 40, sample_rate 1)" in report.errors[0].message
-
-
 def test_a_run_with_gaps_in_a_dataset_is_rejected(some: Path, tmp_path: Path) -> None:
     a2store.convert(some, tmp_path / "set", format="npy", progress=False)
     (tmp_path / "set" / "manifest.json").unlink()
@@ -209,25 +163,6 @@ def test_names_that_are_not_unicode_are_printed(some: Path, tmp_path: Path) -> N
     assert json.loads(done.stdout)["rejected"] == 1
 
 
-def test_the_number_of_workers_is_as_requested(some: Path, tmp_path: Path) -> None:
-    a2store.convert(some, tmp_path / "x.a2pack", format="a2pack", progress=False)
-    code = """
-import sys
-from contextlib import suppress
-from pathlib import Path
-import a2store
-pack = a2store.PackReader.open(sys.argv[1])
-assert sum(len(runs) for runs in pack.iter_batches(4, workers=1)) == 12
-for task in Path("/proc/self/task").iterdir():
-    # Other threads may end at any moment.
-    with suppress(OSError):
-        print((task / "comm").read_text().strip())
-"""
-    command = [sys.executable, "-c", code, str(tmp_path / "x.a2pack")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "shared" not in done.stdout
-
-
 def test_an_open_pack_survives_a_rename_and_a_change_of_directory(
     some: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,15 +173,6 @@ def test_an_open_pack_survives_a_rename_and_a_change_of_directory(
     rows = np.asarray(pack.to_table())
     (tmp_path / "x.a2pack").rename(tmp_path / "y.a2pack")
     assert (np.asarray(pack.to_table()) == rows).all()
-
-
-def test_run_ids_are_whole_numbers(some: Path, tmp_path: Path) -> None:
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    archive.ingest(some, progress=False)
-    for query in ("SELECT 1.5 AS run_id", "SELECT CAST(NULL AS INT) AS run_id"):
-        with pytest.raises(ValueError, match="run_id"):
-            archive.export_runs(query, tmp_path / "out", progress=False)
-    assert not (tmp_path / "out").exists()
 
 
 def test_links_and_devices_are_not_replaced(some: Path, tmp_path: Path) -> None:

@@ -37,15 +37,12 @@ def from_runs(paths: Any, **options: Any) -> a2store.StepTable:
     return a2store.StepTable.from_runs(paths, progress=False, **options)
 
 
-def rows_of(runs: Sequence[tuple[int, Expected]], *, one: bool = False) -> dict[str, Array]:
-    """Return the rows of numbered runs; with ``one`` the chosen move has the value 1."""
+def rows_of(runs: Sequence[tuple[int, Expected]]) -> dict[str, Array]:
+    """Return the rows of numbered runs."""
     evs = []
     for _, run in runs:
-        for move, step in zip(run.moves, run.branches, strict=True):
-            values = [np.nan] * 4 if step is None else [0.0 if value is None else value for value in step]
-            if one and step is not None and move is not None:
-                values[move] = 1.0
-            evs.append(values)
+        for step in run.branches:
+            evs.append([np.nan] * 4 if step is None else [0.0 if value is None else value for value in step])
     columns = {
         "board": np.array([board for _, run in runs for board in run.boards], "u8"),
         "ev_values": np.array(evs, "f4").reshape(-1, 4),
@@ -87,11 +84,6 @@ def test_rows_are_those_of_an_archive(tree: Tree, tmp_path: Path) -> None:
         theirs = query.materialize(chosen_ev=chosen_ev, progress=False)
         ours = from_runs(tree.root, chosen_ev=chosen_ev)
         assert np.asarray(ours).tobytes() == np.asarray(theirs).tobytes(), chosen_ev
-
-
-def test_the_chosen_value_is_the_stored_one_or_one(tree: Tree, expected: list[Expected]) -> None:
-    assert_rows(from_runs(tree.root, chosen_ev="stored"), rows_of(list(enumerate(expected))))
-    assert_rows(from_runs(tree.root, chosen_ev="one"), rows_of(list(enumerate(expected)), one=True))
     with pytest.raises(ValueError, match="chosen_ev"):
         from_runs(tree.root, chosen_ev="two")
 
@@ -174,16 +166,6 @@ def test_a_table_has_scores_engines_and_phases_of_its_runs(
     assert not set(np.asarray(train)["run_id"].tolist()) & set(np.asarray(val)["run_id"].tolist())
     assert len(train) + len(val) == len(table)
     assert len(set(row_keys(table.loader(128, seed=2)).tolist())) == len(table)
-
-
-def test_equal_rows_have_equal_fingerprints(tree: Tree, tmp_path: Path) -> None:
-    one = from_runs(tree.root)
-    assert from_runs(tree.root, workers=1).fingerprint == one.fingerprint
-    assert one.filter(min_score=200).fingerprint != one.fingerprint
-    assert from_runs(tree.root, chosen_ev="one").fingerprint != one.fingerprint
-    pack = next(path for path, name in tree.sources.items() if name == "pack")
-    (tmp_path / "b.a2pack").write_bytes(pack.read_bytes())
-    assert from_runs(tmp_path / "b.a2pack").fingerprint == from_runs(pack).fingerprint
 
 
 def test_a_memory_limit_holds(tree: Tree, expected: list[Expected]) -> None:

@@ -46,15 +46,6 @@ def test_every_column_of_every_step(archive: a2store.Archive, steps: dict[str, A
     assert all(table[name].null_count == len(table) for name in of_macroxue)
 
 
-def test_the_report(empty: a2store.Archive, run_folders: list[Path], games: list[Game]) -> None:
-    report = empty.ingest(run_folders, progress=False)
-    assert (report.accepted, report.duplicates, report.rejected, report.ignored) == (len(games), 0, 0, [])
-    assert report.num_steps == sum(map(len, games)) == empty.num_steps
-    assert report.num_bytes == sum(path.stat().st_size for folder in run_folders for path in folder.iterdir())
-    assert report.errors == []
-    assert (empty.version, empty.num_runs) == (2, len(games))
-
-
 def test_repeated_ingest_adds_nothing_and_makes_no_version(
     empty: a2store.Archive, run_folders: list[Path], run_files: list[Path]
 ) -> None:

@@ -34,20 +34,15 @@ def values(archive: a2store.Archive, expression: str, params: Any = None) -> pa.
 OF_BOARDS = [
     ("board * 3", lambda c: c["board"] * U(3)),
     ("3 * board", lambda c: U(3) * c["board"]),
-    ("board + 1", lambda c: c["board"] + U(1)),
     ("1 - board", lambda c: U(1) - c["board"]),
-    ("(board + 1) * 2", lambda c: (c["board"] + U(1)) * U(2)),
     ("(board + 1) & 15", lambda c: (c["board"] + U(1)) & U(15)),
-    ("board >> 60", lambda c: c["board"] >> U(60)),
     ("(board >> (60 - 4 * 3)) & 15", lambda c: c["board"] >> U(48) & U(15)),
-    ("(board >> 4) % 7", lambda c: (c["board"] >> U(4)) % U(7)),
     ("board / 10 * 10", lambda c: c["board"] // U(10) * U(10)),
     ("board | 9223372036854775807", lambda c: c["board"] | U(2**63 - 1)),
     ("board ^ 9223372036854775808", lambda c: c["board"] ^ U(2**63)),
     ("board + 18446744073709551615", lambda c: c["board"] - U(1)),
     ("board * 0 + (18446744073709551615 - 5)", lambda c: c["board"] * U(0) + U(2**64 - 6)),
     ("coalesce(nullif(board, 0), 7)", lambda c: c["board"]),
-    ("coalesce(board, 0) * 3", lambda c: c["board"] * U(3)),
     ("CASE WHEN step_index = 0 THEN board ELSE 5 END", lambda c: np.where(c["step_index"] == 0, c["board"], U(5))),
     ("CASE step_index WHEN 0 THEN 5 ELSE board END", lambda c: np.where(c["step_index"] == 0, U(5), c["board"])),
     ("greatest(board, 1000)", lambda c: np.maximum(c["board"], U(1000))),
@@ -98,18 +93,6 @@ def test_beside_signed_integers_a_board_is_a_decimal(archive: a2store.Archive, c
         assert sorted(map(int, found.to_pylist()))[-len(boards) :] == sorted(boards)
 
 
-def test_bins_of_boards_and_scores(archive: a2store.Archive, columns: dict[str, Any]) -> None:
-    for column, width in (("board", 2**60), ("max_score", 1000), ("num_steps", 7)):
-        bins, counts = np.unique(columns[column] // width, return_counts=True)
-        key = f"{column} / {width}"
-        sql = f"SELECT {key} * {width} AS low, count(*) AS n FROM steps GROUP BY {key} HAVING {key} >= 0 ORDER BY {key}"
-        query = archive.sql(sql)
-        table = pa.table(query)
-        assert pa.types.is_integer(table["low"].type)
-        assert (table["low"].to_pylist(), table["n"].to_pylist()) == ((bins * width).tolist(), counts.tolist())
-        assert query.count() == len(bins)
-
-
 def test_columns_keep_their_names(archive: a2store.Archive) -> None:
     names = {
         "board % 5": "steps.board % Int64(5)",
@@ -122,9 +105,7 @@ def test_columns_keep_their_names(archive: a2store.Archive) -> None:
         assert pa.schema(archive.sql(f"SELECT {expression} FROM steps").schema).names == [name]
     key = "board % 5"
     inner = f"SELECT {key} FROM steps WHERE step_index = 0"
-    sql = (
-        f"SELECT {key}, count(*) FROM steps WHERE {key} IN ({inner}) GROUP BY {key} HAVING {key} > 0 ORDER BY 0 - CAST({key} AS BIGINT)"
-    )
+    sql = f"SELECT {key}, count(*) FROM steps WHERE {key} IN ({inner}) GROUP BY {key} HAVING {key} > 0 ORDER BY 0 - CAST({key} AS BIGINT)"
     found = pa.table(archive.sql(sql)).column(0).to_pylist()
     assert found == sorted(set(found), reverse=True)
     assert set(found) <= {1, 2, 3, 4}
@@ -255,9 +236,3 @@ def test_booleans_beside_0_and_1(archive: a2store.Archive, condition: str, same:
     assert counts[0] == counts[1]
     shown = [pa.table(archive.sql(f"SELECT {what} AS c FROM runs ORDER BY run_id"))["c"] for what in (condition, same)]
     assert shown[0] == shown[1]
-
-
-@pytest.mark.parametrize("value", [1, True, np.int8(1), np.bool_(True)])
-def test_booleans_beside_parameters(archive: a2store.Archive, value: Any) -> None:
-    found = archive.sql("SELECT * FROM runs WHERE verified = $1", [value]).count()
-    assert found == archive.sql("SELECT * FROM runs WHERE verified").count()

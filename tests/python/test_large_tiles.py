@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import a2store
@@ -164,12 +163,6 @@ def test_steps_hold_the_boards(large: a2store.Archive) -> None:
         assert found in {packed(game.final), (None, None)}
 
 
-def test_the_archive_is_sound(large: a2store.Archive, logs: Path, tmp_path: Path) -> None:
-    assert large.verify(progress=False).problems == []
-    again = large.ingest(logs, progress=False)
-    assert (again.accepted, again.duplicates) == (0, len(GAMES))
-
-
 def test_functions_take_the_mask(large: a2store.Archive) -> None:
     def check(call: str, expected: list[Any]) -> None:
         assert asked(large, call) == expected, call
@@ -241,14 +234,6 @@ def test_all_shares_have_the_mask(large: a2store.Archive) -> None:
     assert without.stride == 32
 
 
-def test_runs_become_tables_without_an_archive(logs: Path) -> None:
-    table = a2store.StepTable.from_runs(logs, progress=False)
-    assert table.dtype.itemsize == 40
-    assert_same(table.take(range(len(table))).tokens, np.array(CELLS, "u1"))
-    ordinary = a2store.StepTable.from_runs(logs / "game3.meta.json", progress=False)
-    assert ordinary.dtype.itemsize == 32
-
-
 def test_symmetries_turn_the_mask(large: a2store.Archive) -> None:
     table = large.sql("SELECT * FROM steps").materialize(progress=False)
     (batch,) = table.loader(len(table), shuffle=False, symmetries=True, seed=4)
@@ -317,7 +302,7 @@ def test_a_file_with_a_mask_of_another_type_is_rejected(tmp_path: Path, dtype: s
         a2store.StepTable.load(tmp_path / "rows.npy", progress=False)
 
 
-@pytest.mark.parametrize("name", ["a2t1", "a2run2", "a2pack", "packdat", "npy", "jsonl"])
+@pytest.mark.parametrize("name", ["a2run2", "a2pack", "npy"])
 def test_formats_without_room_reject_the_game(large: a2store.Archive, logs: Path, tmp_path: Path, name: Any) -> None:
     """A format of nibbles cannot hold the tile. The error names the run and the step."""
     with pytest.raises(ValueError, match="tiles of at most 32768, found run 1: 65536 at step 0"):
@@ -353,25 +338,6 @@ def test_sessions_hold_the_tile(tmp_path: Path) -> None:
     with_games.export_runs("SELECT * FROM runs", tmp_path / "back", format="session", progress=False)
     (path,) = (tmp_path / "back").glob("**/steps*.npy")
     assert_same(np.load(path)["exps"], rows["exps"])
-
-
-def test_compaction_keeps_the_masks(large: a2store.Archive, tmp_path: Path, logs: Path) -> None:
-    parts = a2store.Archive.create(tmp_path / "games.a2")
-    for number in range(len(GAMES)):
-        parts.ingest(logs / f"game{number}.meta.json", progress=False)
-    before = asked(parts, "tile_65536_mask")
-    parts.compact(progress=False)
-    assert asked(parts, "tile_65536_mask") == before == asked(large, "tile_65536_mask")
-    (file,) = parts.files("steps")
-    column = pq.read_metadata(file).row_group(0).column(3)
-    assert column.path_in_schema == "tile_65536_mask"
-
-
-def test_masks_of_ordinary_games_take_no_space(archive: a2store.Archive) -> None:
-    for file in archive.files("steps"):
-        metadata = pq.read_metadata(file)
-        sizes = [metadata.row_group(index).column(3).total_compressed_size for index in range(metadata.num_row_groups)]
-        assert sum(sizes) < 200 * metadata.num_row_groups + metadata.num_rows / 100
 
 
 @pytest.mark.skipif(not FIXTURES.is_dir(), reason=WITHOUT_FIXTURES)

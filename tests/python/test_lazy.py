@@ -121,11 +121,6 @@ def test_explain_shows_the_pushdown(query: a2store.Query) -> None:
     assert "ev_up" not in projection
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_other_filters_stay_with_polars(query: a2store.Query, name: str) -> None:
-    assert _polars.translated(OTHERS[name], schema_of(query)) is None
-
-
 @pytest.mark.parametrize(
     "sql",
     [
@@ -147,19 +142,7 @@ def test_order_and_limit_come_before_the_filter(archive: a2store.Archive, sql: s
     assert_frame_equal(query.lazy().filter(c("board") > 10**4).collect(), query.to_polars().filter(c("board") > 10**4))
 
 
-def test_a_large_predicate(query: a2store.Query, files: pl.LazyFrame) -> None:
-    predicate = pl.any_horizontal([c("run_id") == index for index in range(200)]) | (c("board") == 0)
-    for index in range(150):
-        predicate = predicate | (c("board") == index)
-    assert query.lazy().filter(predicate).collect().height == files.filter(predicate).collect().height
-
-
 def test_a_failing_query_raises_polars_own_exception(archive: a2store.Archive) -> None:
     frame = archive.sql("SELECT CAST(source AS INT) AS one FROM runs").lazy()
     with pytest.raises(Exception, match="Cannot cast string"):
         frame.collect()
-
-
-def test_an_explain_is_no_frame(archive: a2store.Archive) -> None:
-    with pytest.raises(a2store.QueryError, match="EXPLAIN"):
-        archive.sql("EXPLAIN SELECT 1").lazy()

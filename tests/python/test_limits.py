@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import a2store
-from archives import command, run_command
+from archives import command
 from attacker import MIB
 from attacks import ENDLESS
 from oracle import Array
@@ -93,12 +93,6 @@ def test_groups_that_spill(archive: a2store.Archive, steps: dict[str, Array], sp
     assert np.array_equal(table["n"].to_numpy()[order], np.repeat(counts, archive.num_runs))
 
 
-def test_a_sort_with_the_smallest_memory_limit(archive: a2store.Archive, spill: Path) -> None:
-    query = archive.sql(SORT, memory_limit=32 * MIB, spill_folder=spill)
-    for _ in range(3):
-        assert len(pa.table(query)) == archive.num_steps * archive.num_runs
-
-
 def test_a_join_that_exceeds_the_memory_limit(archive: a2store.Archive, spill: Path) -> None:
     query = archive.sql(JOIN, memory_limit=32 * MIB, spill_folder=spill)
     with pytest.raises(a2store.QueryLimitError) as caught:
@@ -173,17 +167,6 @@ def test_rows(archive: a2store.Archive, result: str) -> None:
     RESULTS[result](archive.sql("SELECT board FROM steps WHERE false", row_limit=0))
 
 
-def test_rows_of_the_whole_table(archive: a2store.Archive) -> None:
-    for sql in ("SELECT board FROM steps", "SELECT board FROM steps ORDER BY board"):
-        assert len(pa.table(archive.sql(sql, row_limit=archive.num_steps))) == archive.num_steps
-        # Rows within the limit are returned before the error.
-        reader = pa.RecordBatchReader.from_stream(archive.sql(sql, row_limit=archive.num_steps - 1))
-        given: list[int] = []
-        with pytest.raises(pa.ArrowException, match="limit of rows"):
-            given.extend(map(len, reader))
-        assert sum(given) < archive.num_steps
-
-
 def test_bytes(archive: a2store.Archive) -> None:
     size = 8 * archive.num_steps
     for sql in ("SELECT board FROM steps", "SELECT board FROM steps ORDER BY board"):
@@ -230,30 +213,15 @@ def test_the_time_limit_applies_to_each_result(archive: a2store.Archive) -> None
 @pytest.mark.parametrize(
     ("name", "values"),
     [
-        ("memory_limit", [-1, 0, 1, 32 * MIB - 1, 2**64]),
-        ("spill_limit", [-1, 2**64]),
-        ("row_limit", [-1, 2**64]),
-        ("byte_limit", [-1, 2**64]),
-        ("time_limit", [-1, -0.001, float("nan"), float("inf"), 1e30]),
+        ("memory_limit", [32 * MIB - 1, 2**64]),
+        ("time_limit", [-0.001, float("nan"), float("inf"), 1e30]),
     ],
 )
 def test_invalid_limits(archive: a2store.Archive, name: str, values: list[Any]) -> None:
     for value in values:
         with pytest.raises(ValueError, match=name):
             archive.sql("SELECT 1", **{name: value})
-    others: list[Any] = ["1", b"1", [1]]
-    for value in others:
-        with pytest.raises(TypeError):
-            archive.sql("SELECT 1", **{name: value})
     assert archive.sql("SELECT 1", **{name: None}).count() == 1
-
-
-def test_the_largest_limits(archive: a2store.Archive) -> None:
-    most = 2**64 - 1
-    query = archive.sql("SELECT 1", memory_limit=most, spill_limit=most, row_limit=most, byte_limit=most)
-    assert len(pa.table(query)) == 1
-    assert len(pa.table(archive.sql("SELECT 1", time_limit=1e18))) == 1
-    assert len(pa.table(archive.sql("SELECT 1", spill_limit=0))) == 1
 
 
 @pytest.mark.parametrize(
@@ -275,24 +243,13 @@ def test_options_of_the_command(archive: a2store.Archive, option: str, value: st
     assert done.stderr.count("\n") == 1
 
 
-def test_sufficient_limits_of_the_command(archive: a2store.Archive) -> None:
-    limits = ["--row-limit", 8, "--byte-limit", "64b", "--time-limit", "1h", "--memory-limit", "64MiB"]
-    sql = "SELECT board FROM steps LIMIT 8"
-    done = run_command("sql", *limits, "--spill-limit", 0, archive.path, sql, "--format", "csv")
-    assert len(done.stdout.splitlines()) == 9
-
-
 # Stopping
 
 KINDS = {
     "scan": f"SELECT a.board FROM {ENDLESS}",
     "sort": f"SELECT a.board + b.board AS board FROM {ENDLESS} ORDER BY a.board + b.board",
     "group-by": f"SELECT a.board + b.board AS board, count(*) AS n FROM {ENDLESS} GROUP BY a.board + b.board",
-    "cross-join": f"SELECT sum(CAST(a.board + b.board + c.board AS DOUBLE)) AS board FROM {ENDLESS}",
     "nested-loop": f"SELECT a.board FROM {ENDLESS} WHERE a.board + b.step_index + f.step_index < b.board",
-    "inequality": "SELECT count(*) AS board FROM steps a JOIN steps b ON a.board < b.board JOIN steps c "
-    "ON b.board < c.board JOIN steps d ON c.board < d.board JOIN steps e ON d.board < e.board",
-    "window": f"SELECT sum(CAST(a.board AS DOUBLE)) OVER (ROWS 1000 PRECEDING) AS board FROM {ENDLESS}",
     "distinct": f"SELECT DISTINCT a.board * b.step_index AS board FROM {ENDLESS}",
     "regex": f"SELECT sum(regexp_count(CAST(a.board + b.board AS VARCHAR), '([13]*[57]+)+9?')) AS board FROM {ENDLESS}",
     "unnest": f"SELECT unnest([a.board, b.board, 1, 2, 3, 4, 5, 6, 7, 8, 9]) AS board FROM {ENDLESS}",
@@ -389,12 +346,6 @@ def test_ctrl_c_in_every_call(archive: a2store.Archive, tmp_path: Path, call: st
     result = stopped(archive, tmp_path, kind, INTERRUPTED.format(call=CALLS[call]))
     assert result == ["interrupted", True, []]
     assert [path.name for path in tmp_path.iterdir()] == ["spill"]
-
-
-@pytest.mark.parametrize("call", ["to_arrow", "to_pandas", "to_polars"])
-def test_calls_of_other_packages(archive: a2store.Archive, tmp_path: Path, call: str) -> None:
-    result = stopped(archive, tmp_path, "scan", INTERRUPTED.format(call=f"query.{call}()"))
-    assert result == ["interrupted", True, []]
 
 
 @pytest.mark.parametrize("kind", ["scan", "unnest", "nested-loop"])

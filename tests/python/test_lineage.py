@@ -1,10 +1,9 @@
-"""The source of each run and the contents of each version, with and without checkpoints and digests."""
+"""The source of each run, the history, and the contents of each version."""
 
 from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import a2store
-from archives import Tables, assert_same_tables, chunks, copied, grow, names, short_runs, tables
+from archives import Tables, assert_same_tables, chunks, grow, short_runs, tables
 
 COMMITS = 60
 FACTS = ("version", "time", "operation", "txn", "added_runs", "added_steps", "next_run_id")
@@ -25,24 +24,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return short_runs(tmp_path_factory.mktemp("short") / "runs", COMMITS + 20, steps=8)
 
 
-@pytest.fixture(scope="module")
-def long_log(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive of 200 commits, with one run each except for the first, with checkpoints and digests."""
-    return Path(grow(tmp_path_factory.mktemp("log") / "games.a2", chunks(runs[: COMMITS - 1], 1)).path)
-
-
 def lines(archive: a2store.Archive) -> list[tuple[Any, ...]]:
     """Return the history, oldest first."""
     return [tuple(getattr(line, name) for name in FACTS + MORE_FACTS) for line in reversed(archive.history())]
-
-
-def facts(archive: a2store.Archive) -> tuple[Any, ...]:
-    files = archive.files("runs"), archive.files("steps")
-    return archive.version, archive.num_runs, archive.num_steps, archive.phases, files, lines(archive)
-
-
-def shortcuts(path: Path) -> list[Path]:
-    return sorted(path / name for name in names(path) if name.endswith((".checkpoint.json", ".digests")))
 
 
 # History
@@ -128,77 +112,3 @@ def test_digests_depend_only_on_the_run(runs: list[Path], tmp_path: Path) -> Non
     assert digests([runs[11::-1]], "backwards.a2") == together[::-1]
     moved = [Path(shutil.copy(path, tmp_path / f"other-{path.name}")) for path in runs[:12]]
     assert digests([moved], "moved.a2") == together
-
-
-# Shortcuts
-
-
-def test_checkpoints_are_few_and_recent(long_log: Path) -> None:
-    found = [path.name for path in shortcuts(long_log)]
-    assert len([name for name in found if name.endswith(".digests")]) == 2
-    assert len([name for name in found if name.endswith(".checkpoint.json")]) == 2
-    assert all(int(name.split(".")[0]) > COMMITS - 33 for name in found)
-
-
-def flip(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-
-
-@pytest.mark.parametrize("change", [Path.unlink, flip], ids=["deleted", "flipped"])
-@pytest.mark.parametrize("which", [slice(None), slice(0, 2), slice(2, 4)], ids=["all", "older", "newer"])
-def test_without_shortcuts(
-    long_log: Path, runs: list[Path], tmp_path: Path, change: Callable[[Path], object], which: slice
-) -> None:
-    path = copied(long_log, tmp_path / "games.a2")
-    versions = (1, 17, 40, 50, COMMITS, None)
-    expected = [facts(a2store.Archive.open(path, version=version)) for version in versions]
-    whole = tables(a2store.Archive.open(path))
-    found = shortcuts(path)
-    by_age = sorted(found, key=lambda path: (path.name.split(".")[0], path.name))
-    for each in by_age[which]:
-        change(each)
-    assert [facts(a2store.Archive.open(path, version=version)) for version in versions] == expected
-    archive = a2store.Archive.open(path)
-    assert_same_tables(tables(archive), whole)
-    # A writer needs to know the existing runs.
-    report = archive.ingest(runs[: COMMITS + 1], progress=False)
-    assert (report.accepted, report.duplicates) == (2, COMMITS - 1)
-    assert tables(archive)["runs"]["run_id"].to_pylist() == list(range(COMMITS + 1))
-
-
-def test_shortcuts_of_another_history(long_log: Path, runs: list[Path], tmp_path: Path) -> None:
-    """Files of the same name from an archive of equal length, which a careless copy may leave."""
-    other = grow(tmp_path / "other.a2", chunks(runs[20:], 1))
-    assert other.version >= COMMITS
-    path = copied(long_log, tmp_path / "games.a2")
-    expected = facts(a2store.Archive.open(path))
-    found = shortcuts(path)
-    for each in found:
-        shutil.copy(other.path / "_log" / each.name, each)
-    assert facts(a2store.Archive.open(path)) == expected
-    archive = a2store.Archive.open(path)
-    report = archive.ingest(runs, progress=False)
-    assert (report.accepted, report.duplicates) == (len(runs) - COMMITS + 1, COMMITS - 1)
-    assert tables(archive)["runs"]["run_id"].to_pylist() == list(range(len(runs)))
-    assert {each.path for each in a2store.verify(long_log).problems} == set()
-    path = copied(long_log, tmp_path / "games.a2")
-    for each in found:
-        shutil.copy(other.path / "_log" / each.name, path / "_log" / each.name)
-    wrong = {each.path for each in a2store.verify(path).problems}
-    assert wrong == {each.relative_to(path).as_posix() for each in found}
-
-
-def test_an_expired_log_stands_without_checkpoints(long_log: Path, tmp_path: Path) -> None:
-    path = copied(long_log, tmp_path / "games.a2")
-    archive = a2store.Archive.open(path)
-    archive.expire(older_than=0, grace=0)
-    expected = facts(archive)
-    assert len(expected[-1]) == COMMITS + 1
-    assert shortcuts(path)
-    for each in shortcuts(path):
-        each.unlink()
-    assert facts(a2store.Archive.open(path)) == expected
-    with pytest.raises(a2store.VersionNotFoundError):
-        a2store.Archive.open(path, version=COMMITS - 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -66,46 +65,6 @@ def test_columns(table: a2store.StepTable, columns: list[str]) -> None:
             assert name not in batch
 
 
-INTEGERS = ["batch_size", "seed", "rank", "world_size", "epoch", "prefetch", "num_samples"]
-
-
-@pytest.mark.parametrize("name", INTEGERS)
-def test_every_argument_accepts_any_integer_type(table: a2store.StepTable, name: str) -> None:
-    def loader(value: Any) -> a2store.Loader:
-        more = {"replacement": True} if name == "num_samples" else {"world_size": 2} if name == "rank" else {}
-        return table.loader(**{**more, name: value})
-
-    for number in (1, np.int64(1), np.uint8(1), np.int32(1)):
-        assert repr(loader(number)) == repr(loader(1))
-    for negative in (-1, np.int64(-1), 2**64, -(2**64), 10**30):
-        with pytest.raises(ValueError, match=name):
-            loader(negative)
-    for other in (1.0, np.float64(1), "1", [1], np.array([1, 2])):
-        with pytest.raises(TypeError):
-            loader(other)
-    for large in {"seed": (), "epoch": ()}.get(name, (2**63,)):
-        with pytest.raises(ValueError, match=f"{name}: expected"):
-            loader(large)
-
-
-def test_integers_of_tables(table: a2store.StepTable) -> None:
-    loader = table.loader()
-    asked: list[Callable[[Any], object]] = [
-        loader.set_epoch,
-        lambda seed: table.train_test_split(0.1, seed=seed),
-        lambda score: table.filter(min_score=score),
-    ]
-    for ask in asked:
-        for number in (0, np.int64(3), 2**64 - 1):
-            ask(number)
-        for negative in (-1, np.int64(-1), 2**64):
-            with pytest.raises(ValueError, match=r"expected 0\.\.=18446744073709551615"):
-                ask(negative)
-        for other in (1.0, "1", [1]):
-            with pytest.raises(TypeError):
-                ask(other)
-
-
 @pytest.mark.parametrize("prefetch", [0, 1, 4])
 def test_batches_that_are_kept_are_never_overwritten(table: a2store.StepTable, all_keys: Array, prefetch: int) -> None:
     batches = list(table.loader(500, seed=7, prefetch=prefetch))
@@ -135,15 +94,6 @@ def test_an_array_alone_keeps_its_memory(table: a2store.StepTable) -> None:
         del batch
     for view, copy in zip(kept, copies, strict=True):
         assert_same(view, copy)
-
-
-def test_the_length_hint_counts_down(table: a2store.StepTable) -> None:
-    loader = table.loader(1000)
-    batches = iter(loader)
-    for left in range(len(loader), 0, -1):
-        assert batches.__length_hint__() == left
-        next(batches)
-    assert batches.__length_hint__() == 0
 
 
 def test_a_loader_outlives_its_table(archive: a2store.Archive, all_keys: Array) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -33,27 +32,6 @@ def test_the_state_counts_served_batches(table: a2store.StepTable) -> None:
     assert table.loader(shuffle=False).state_dict()["order"] == "sequential"
     loader.set_epoch(1)
     assert (loader.state_dict()["position"], loader.state_dict()["epoch"]) == (0, 1)
-
-
-def test_a_state_with_drop_last(table: a2store.StepTable, stream: Array) -> None:
-    loader = table.loader(1000, seed=1, epoch=2, drop_last=True)
-    for _ in islice(loader, 3):
-        pass
-    resumed = table.loader(1500, seed=1, drop_last=True)
-    resumed.load_state_dict(loader.state_dict())
-    rest = row_keys(resumed)
-    assert len(rest) == (len(stream) - 3000) // 1500 * 1500
-    assert_same(rest, stream[3000 : 3000 + len(rest)])
-
-
-def test_a_state_of_an_equal_table(archive: a2store.Archive, table: a2store.StepTable, stream: Array) -> None:
-    loader = table.loader(1000, seed=1, epoch=2)
-    for _ in islice(loader, 3):
-        pass
-    again = archive.sql("SELECT * FROM steps").materialize(progress=False)
-    resumed = again.loader(1000, seed=1)
-    resumed.load_state_dict(loader.state_dict())
-    assert_same(row_keys(resumed), stream[3000:])
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -156,23 +155,6 @@ def test_a_filter_that_raises_stops_work(runs: Path, tmp_path: Path) -> None:
     assert archive.ingest(runs, progress=False).accepted == 4
 
 
-def test_ctrl_c_in_a_handler_is_raised_after_the_call(tmp_path: Path) -> None:
-    class Interrupted(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            raise KeyboardInterrupt
-
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    logger, handler = logging.getLogger("a2store.query"), Interrupted()
-    logger.setLevel(logging.DEBUG)
-    logger.addHandler(handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            archive.sql("SELECT 1")
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(logging.NOTSET)
-
-
 QUIET = """
 import logging, sys, a2store
 archive = a2store.Archive.create(sys.argv[1])
@@ -220,26 +202,6 @@ def test_a_forked_child_logs_too(runs: Path, tmp_path: Path) -> None:
     assert len({process for process, _ in ended}) == 2
 
 
-def test_threads_log_at_once(runs: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    archive.ingest(runs, progress=False)
-    caplog.set_level(logging.DEBUG, "a2store")
-    barrier = threading.Barrier(8)
-
-    def ask(number: int) -> None:
-        barrier.wait()
-        archive.sql(f"SELECT {number}").to_arrow()
-
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    archive.sql("SELECT 8")
-    planned = [record.fields["sql"] for record in of(caplog, "query") if "sql" in record.fields]  # type: ignore[attr-defined]
-    assert sorted(planned) == [f"SELECT {number}" for number in range(9)]
-
-
 def test_the_page_lists_every_logger() -> None:
     sources = [path.read_text() for path in (ROOT / "src").rglob("*.rs")]
     targets = {target for source in sources for target in re.findall(r'target: "a2store::(\w+)"', source)}
@@ -283,19 +245,6 @@ def test_a_wrong_filter_is_a_usage_error(tmp_path: Path) -> None:
     assert "loud" in done.stderr
 
 
-def test_a_full_device_does_not_stop_the_command(runs: Path, tmp_path: Path) -> None:
-    call = command("ingest", "--json", runs, tmp_path / "games.a2")
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            call,
-            stdout=subprocess.PIPE,
-            stderr=full,
-            timeout=HANGS,
-            env={**os.environ, "A2STORE_PROGRESS_SECONDS": "0", "RUST_LOG": "debug"},
-        )
-    assert (done.returncode, b'"accepted":4' in done.stdout) == (0, True)
-
-
 def test_progress_is_lines_without_a_terminal(runs: Path, tmp_path: Path) -> None:
     def ingest(*options: object, **environment: str) -> str:
         call = command(*options, "ingest", runs, tmp_path / f"{len(list(tmp_path.iterdir()))}.a2")
@@ -316,29 +265,3 @@ def test_progress_is_lines_without_a_terminal(runs: Path, tmp_path: Path) -> Non
     shown = python(lines.format("None"), tmp_path / "a", A2STORE_PROGRESS_SECONDS="0").stderr.splitlines()
     assert shown[-1].startswith("simulate: 3 runs in ")
     assert python(lines.format("False"), tmp_path / "b", A2STORE_PROGRESS_SECONDS="0").stderr == ""
-
-
-def test_an_interrupt_while_levels_are_read_is_not_lost(runs: Path, tmp_path: Path) -> None:
-    done = python(
-        """
-import logging, os, signal, sys
-import a2store
-
-class Interrupting(logging.Logger):
-    def getEffectiveLevel(self):
-        os.kill(os.getpid(), signal.SIGINT)
-        return super().getEffectiveLevel()
-
-archive = a2store.Archive.create(sys.argv[2])
-logging.getLogger("a2store.ingest").__class__ = Interrupting
-try:
-    archive.ingest(sys.argv[1], progress=False)
-    for _ in range(9):
-        pass
-except KeyboardInterrupt:
-    print("interrupted")
-""",
-        runs,
-        tmp_path / "games.a2",
-    )
-    assert done.stdout == "interrupted\n"

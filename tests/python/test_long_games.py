@@ -96,20 +96,6 @@ def test_every_way_into_a_table(
         is_whole(long.sql(sql).materialize(extra=["max_exp", "phase"], progress=False), long_games)
 
 
-@pytest.mark.parametrize("dtype", ["UINT64", "DECIMAL(30, 0)"])
-def test_indices_of_other_types(long: a2store.Archive, long_games: list[Game], dtype: str) -> None:
-    """A query may compute the column, so it may have another type."""
-    sql = f"SELECT * EXCEPT (step_index), CAST(step_index AS {dtype}) AS step_index FROM steps".replace(
-        "UINT64", "BIGINT UNSIGNED"
-    )
-    is_whole(long.sql(sql).materialize(progress=False), long_games)
-    is_whole(
-        long.sql(f"SELECT * FROM ({sql}) AS d ORDER BY run_id, step_index").materialize(progress=False), long_games
-    )
-    offset = long.sql("SELECT board, step_index + 70000 AS step_index FROM steps").materialize(progress=False)
-    assert_same(np.asarray(offset)["step_index"], STEP_INDEX + np.uint32(70_000))
-
-
 def test_tables_of_short_games_stay_narrow(long: a2store.Archive) -> None:
     """Index 65,535 still fits."""
     short = long.sql("SELECT * FROM steps WHERE run_id IN (0, 2, 4)").materialize(progress=False)
@@ -183,15 +169,6 @@ def test_attached_by_step(table: a2store.StepTable, tmp_path: Path) -> None:
             batch.run_id.astype("u8") << np.uint64(32) | batch.step_index,
         )
         assert_same(batch["value"], at.astype("f4"))
-
-
-def test_tensors(table: a2store.StepTable) -> None:
-    torch = pytest.importorskip("torch")
-    from a2store.torch import StepLoader
-
-    batch = next(iter(StepLoader(table, batch_size=4096, seed=1)))
-    assert batch["step_index"].dtype == torch.int64
-    assert int(batch["step_index"].max()) > 65_535
 
 
 def test_exports(long: a2store.Archive, long_games: list[Game], tmp_path: Path) -> None:

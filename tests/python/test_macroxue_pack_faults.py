@@ -11,8 +11,6 @@ import warnings
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 import a2store
 import macroxue_packs as packs
 from faults.checks import LONG

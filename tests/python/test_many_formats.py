@@ -65,23 +65,6 @@ def test_files_of_unknown_content_are_ignored(tree: Tree, tmp_path: Path) -> Non
     assert len(tree.others) == 10
 
 
-def test_both_tables_have_the_data_of_the_files(
-    ingested: tuple[a2store.Archive, a2store.IngestReport], expected: list[Expected]
-) -> None:
-    assert_archive(ingested[0], expected)
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_the_number_of_workers_does_not_matter(
-    ingested: tuple[a2store.Archive, a2store.IngestReport], tree: Tree, tmp_path: Path, workers: int
-) -> None:
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    report = archive.ingest(tree.root, workers=workers, progress=False)
-    names = ("accepted", "duplicates", "rejected", "ignored", "num_steps", "num_bytes")
-    assert [getattr(report, name) for name in names] == [getattr(ingested[1], name) for name in names]
-    archives.assert_same_tables(archives.tables(archive), archives.tables(ingested[0]), but=["ingested_at"])
-
-
 def test_a_second_ingest_adds_nothing(
     ingested: tuple[a2store.Archive, a2store.IngestReport], tree: Tree, expected: list[Expected], tmp_path: Path
 ) -> None:

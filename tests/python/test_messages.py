@@ -162,7 +162,7 @@ def test_a_full_disk_is_named(shim: Shim, tmp_path: Path, scratch: Path, maker: 
     assert make(scratch / "calm") == ""
     writes = [call.number for call in read_log(scratch / "calm.log") if call.kind in ("write", "mkdir", "link")]
     assert writes
-    chosen = writes if LONG else sorted({writes[at * (len(writes) - 1) // 5] for at in range(6)})
+    chosen = writes if LONG else sorted({writes[at * (len(writes) - 1) // 2] for at in range(3)})
 
     def one(number: int) -> None:
         said = make(scratch / str(number), Fault(number, "ENOSPC", for_good=True))
@@ -184,10 +184,8 @@ OTHERS = {
         json.dumps({"run_id": 1, "steps": [{"board": 1, "move": 2}]}).encode(),
         "expected a run, found JSON",
     ),
-    "rows.json": (b'[\n  {"run_id": 1, "steps": []}\n]\n', "expected a run, found JSON"),
     "rows.csv": (b"run_id,step_index,board,move\n0,0,17,2\n", "expected a run, found text"),
     "renamed.a2run2": (b"# Games of last week, see the wiki\n", "expected a run, found text"),
-    "renamed.bin": (json.dumps({"run": list(range(99))}).encode(), "expected a run, found JSON"),
     "empty.a2run2": (b"", "expected a run, found an empty file"),
     "cut.a2run2": (
         b"\x05\x00\x00\x00\x00\x00\x00\x00\x07",

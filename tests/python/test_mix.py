@@ -66,15 +66,6 @@ def test_shares_and_rows(tables: list[a2store.StepTable], shares: list[float]) -
             assert sum(counts.values()) == drawn
 
 
-def test_every_window_has_its_shares(tables: list[a2store.StepTable]) -> None:
-    loader = a2store.mix({tables[0]: 7, tables[1]: 3}, 500, columns=COLUMNS)
-    is_first = (sources(tables, stream(loader)) == 0).astype(int)
-    before = np.concatenate([[0], np.cumsum(is_first)])
-    for length in (1, 2, 3, 10, 11, 77, 1000):
-        counts = before[length:] - before[:-length]
-        assert np.abs(counts - 0.7 * length).max() < 1
-
-
 def test_values_are_those_of_the_tables(tables: list[a2store.StepTable]) -> None:
     for batch_size, tokens, prefetch in [(1, "uint8", 0), (4095, "int32", 2), (9000, "int64", 0)]:
         options: dict[str, Any] = {"tokens": tokens, "prefetch": prefetch, "columns": COLUMNS, "num_samples": 20_000}

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Set
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -22,13 +21,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyarrow import fs
 
 import a2store
 import formats
 import games
 from annotations import POLICIES, predictions, write_annotations
-from archives import short_runs
 from compare import assert_same, assert_steps, column
 from conftest import PHASES, Steps
 from object_store.processes import CREATE, INGEST, READ, WRITE, race
@@ -271,44 +268,6 @@ def test_one_of_several_concurrent_creations_succeeds(url: str) -> None:
     assert a2store.Archive.open(url).version == 1
 
 
-def test_repeated_ingest_adds_nothing_and_makes_no_version(url: str, few: Few) -> None:
-    files, expected = few
-    archive = a2store.Archive.create(url)
-    assert archive.ingest(files[:4], progress=False).accepted == 4
-    again = a2store.Archive.open(url).ingest(files, progress=False)
-    assert (again.accepted, again.duplicates) == (2, 4)
-    again = archive.ingest(files, progress=False)
-    assert (again.accepted, again.duplicates, again.num_steps, archive.version) == (0, 6, 0, 3)
-    pinned = a2store.Archive.open(url, version=2)
-    assert (pinned.version, pinned.num_runs, pinned.sql("SELECT * FROM runs").count()) == (2, 4, 4)
-    assert pinned.files("steps") == archive.files("steps")[:1]
-    pinned.refresh()
-    assert pinned.num_runs == 6
-    with pytest.raises(a2store.VersionNotFoundError):
-        a2store.Archive.open(url, version=4)
-    assert assert_whole(url, expected).version == 3
-
-
-def test_compact_and_expire(url: str, few: Few) -> None:
-    files, expected = few
-    archive = a2store.Archive.create(url, phases=PHASES)
-    for file in files:
-        archive.ingest(file, progress=False)
-    before = {name: rows(archive, f"SELECT * FROM {name}") for name in ("runs", "steps")}
-    small = archive.files("steps")
-    assert len(small) == 6
-    archive.compact()
-    assert (len(archive.files("steps")), archive.version) == (1, 8)
-    assert a2store.Archive.open(url, version=7).files("steps") == small
-    archive.expire(older_than=timedelta(0))
-    with pytest.raises(a2store.VersionNotFoundError):
-        a2store.Archive.open(url, version=7)
-    opened = assert_whole(url, expected)
-    assert len(opened.files("steps")) == 1
-    for name, table in before.items():
-        assert_equal(rows(opened, f"SELECT * FROM {name}"), table)
-
-
 def test_the_command(url: str, run_folders: list[Path], archive: a2store.Archive) -> None:
     first, *more = run_folders
     options = ("--mid", PHASES["mid"], "--late", PHASES["late"])
@@ -327,17 +286,6 @@ def test_the_command(url: str, run_folders: list[Path], archive: a2store.Archive
     assert_whole(url, archive)
     missing = run("info", url + "/none", status=2)
     assert f"{url}/none" in missing.stderr.decode()
-
-
-def test_the_command_annotates(url: str, pool: Pool) -> None:
-    run("ingest", pool.session, url)
-    assert report("annotate", url, "m", pool.folders["whole"])["num_rows"] == pool.num_rows
-    assert report("annotate", url, "m", pool.folders["other"], "--replace")["replaced_rows"] == pool.num_rows
-    assert report("info", url)["annotations"][0]["num_rows"] == pool.num_rows
-    run("verify", url)
-    run("compact", url)
-    assert report("annotate", url, "m", "--drop")["num_rows"] == pool.num_rows
-    assert a2store.Archive.open(url).annotations() == []
 
 
 def test_a_file_of_several_parts(url: str, through: Through, tmp_path: Path) -> None:
@@ -573,181 +521,3 @@ def test_an_unreachable_store(url: str, monkeypatch: pytest.MonkeyPatch, wrong: 
         getattr(a2store.Archive, name)(url)
     # The client stops retrying after half a minute.
     assert time.monotonic() - start < HANGS
-
-
-def grown(url: str, files: list[Path]) -> list[int]:
-    """Make an archive with a commit per file; return the ids of its runs."""
-    archive = a2store.Archive.create(url, phases=PHASES)
-    for file in files:
-        archive.ingest(file, progress=False)
-    ids: list[int] = rows(archive, "SELECT run_id FROM runs ORDER BY run_id")["run_id"].to_pylist()
-    return ids
-
-
-def damage(url: str, version: int, filesystem: Any) -> None:
-    path = f"{url.removeprefix('s3://')}/_log/{version:020}.json"
-    with filesystem.open_input_stream(path) as stream:
-        data = stream.read()
-    with filesystem.open_output_stream(path) as stream:
-        stream.write(data[:-30])
-
-
-REPAIR = "import sys, a2store; a2store.repair(sys.argv[1], dry_run=False)"
-
-
-@pytest.mark.parametrize("performed", [False, True], ids=["before", "after"])
-def test_a_repair_that_is_killed(url: str, through: Through, few: Few, filesystem: Any, performed: bool) -> None:
-    """Kill a repair at each request that changes something, and repeat it: no intact run and no run id is lost."""
-    files, template = few[0][:4], f"{url}/template"
-    ids = grown(template, files)
-    damage(template, 3, filesystem)
-
-    def command(place: str) -> list[str]:
-        old, new = (each.removeprefix("s3://") for each in (template, place))
-        fs.copy_files(old, new, source_filesystem=filesystem, destination_filesystem=filesystem)
-        return [REPAIR, place]
-
-    kills = 0
-    for place in until_survived(through, url, performed, command):
-        kills += 1
-        with suppress(a2store.DamagedError):
-            assert a2store.Archive.open(place).num_runs == 3
-        a2store.repair(place, dry_run=False)
-        archive = a2store.Archive.open(place)
-        assert (archive.version, archive.num_runs) == (3, 3)
-        assert archive.verify(progress=False).problems == []
-        assert archive.ingest(files, progress=False).accepted == 1
-        found = rows(archive, "SELECT run_id FROM runs ORDER BY run_id")["run_id"].to_pylist()
-        assert found == [*ids[:1], *ids[2:], 4]
-    # A copy and the new commit, then a copy and a removal for each of the two later commits.
-    assert kills == 6
-
-
-def test_a_repair_downloads_no_data(url: str, through: Through, few: Few, filesystem: Any) -> None:
-    grown(url, few[0][:4])
-    damage(url, 3, filesystem)
-    for dry_run in (True, False):
-        proxy = through(lambda _: None)
-        assert a2store.repair(url, dry_run=dry_run).steps
-        data = [request for request in proxy.requests if ".parquet" in request and "list-type" not in request]
-        # The last bytes of the lost commit's two files.
-        assert len(data) == 2
-        assert all(request.startswith("GET") for request in data)
-
-
-# Long logs
-
-
-def lines(archive: a2store.Archive) -> list[tuple[str, str]]:
-    return [(repr(line), line.txn) for line in archive.history()]
-
-
-def log_listings(proxy: Proxy) -> list[str]:
-    return [request for request in proxy.requests if "list-type" in request and "_log" in request]
-
-
-@pytest.fixture
-def long_log(url: str, tmp_path: Path) -> a2store.Archive:
-    """An archive of 40 commits, with checkpoints and digests."""
-    return grow(url, [[path] for path in short_runs(tmp_path / "long", 39)])
-
-
-def grow(url: str, groups: list[list[Path]]) -> a2store.Archive:
-    archive = a2store.open(url, create=True)
-    for group in groups:
-        archive.ingest(group, progress=False)
-    return archive
-
-
-def test_opening_and_appending_list_the_end_of_the_log(
-    url: str, long_log: a2store.Archive, through: Through, tmp_path: Path, filesystem: Any
-) -> None:
-    new = short_runs(tmp_path / "new", 42)[40:]
-    proxy = through(lambda _: None)
-    archive = a2store.open(url)
-    assert (archive.version, archive.num_runs) == (40, 39)
-    archive.ingest(new[:1], progress=False)
-    archive.refresh()
-    assert len(log_listings(proxy)) >= 2
-    # 1 to 15 are before the first checkpoint.
-    assert all("start-after" in request for request in log_listings(proxy))
-    assert not any(f"{version:020}.json" in request for request in proxy.requests for version in range(1, 16))
-    # Without the pointer, the whole log is listed. The content is the same.
-    filesystem.delete_file(f"{url.removeprefix('s3://')}/_log/_last_checkpoint")
-    proxy.requests.clear()
-    again = a2store.open(url)
-    assert any("start-after" not in request for request in log_listings(proxy))
-    assert rows(again, "SELECT * FROM runs ORDER BY run_id") == rows(archive, "SELECT * FROM runs ORDER BY run_id")
-    assert lines(again) == lines(archive)
-    report = again.ingest([*new, *new], progress=False)
-    assert (report.accepted, report.duplicates) == (1, 3)
-    assert again.verify(progress=False).problems == []
-
-
-POINTERS = [
-    b"",
-    b"{",
-    b'{"checkpoint": -1, "digests": 3}',
-    b'{"checkpoint": 0, "digests": 0}',
-    b'{"checkpoint": 39, "digests": 39}',
-    b'{"checkpoint": 41, "digests": 99}',
-    b'{"checkpoint": 18446744073709551615, "digests": 18446744073709551615}',
-    b'{"checkpoint": 1, "digests": 1}',
-]
-
-
-def test_wrong_pointers_and_damaged_checkpoints(
-    url: str, long_log: a2store.Archive, tmp_path: Path, filesystem: Any
-) -> None:
-    folder = f"{url.removeprefix('s3://')}/_log"
-    with filesystem.open_input_stream(f"{folder}/_last_checkpoint") as opened:
-        right = opened.read()
-    for content in POINTERS:
-        with filesystem.open_output_stream(f"{folder}/_last_checkpoint") as stream:
-            stream.write(content)
-        archive = a2store.open(url)
-        assert (archive.version, archive.num_runs, lines(archive)) == (40, 39, lines(long_log)), content
-    assert archive.ingest(short_runs(tmp_path / "new", 41), progress=False).accepted == 2
-    assert (archive.version, archive.num_runs, a2store.open(url, version=3).num_runs) == (41, 41, 2)
-    assert archive.verify(progress=False).problems == []
-
-    names = [info.path for info in filesystem.get_file_info(fs.FileSelector(folder))]
-    checkpoints = [name for name in names if name.endswith((".checkpoint.json", ".digests"))]
-    assert len(checkpoints) >= 2
-    for name, content in [(f"{folder}/_last_checkpoint", right), *((name, b"{}") for name in checkpoints)]:
-        with filesystem.open_output_stream(name) as stream:
-            stream.write(content)
-    again = a2store.open(url)
-    assert (again.version, again.num_runs, lines(again)) == (41, 41, lines(archive))
-
-
-def test_a_lost_commit_behind_the_pointer(url: str, long_log: a2store.Archive, filesystem: Any) -> None:
-    filesystem.delete_file(f"{url.removeprefix('s3://')}/_log/{39:020}.json")
-    with pytest.raises(a2store.DamagedError, match="no file"):
-        a2store.open(url)
-    long_log.refresh()
-    assert long_log.version == 40
-
-
-def test_a_lost_race_reads_only_what_is_new(
-    url: str, long_log: a2store.Archive, through: Through, tmp_path: Path
-) -> None:
-    files = short_runs(tmp_path / "new", 45)[40:]
-    others = iter(files[1:3])
-
-    def other_commits(request: str) -> None:
-        # Another writer commits just before.
-        if request.startswith("PUT") and re.search(r"_log/0*4[12]\.json", request):
-            path = next(others, None)
-            if path is not None:
-                long_log.ingest(path, progress=False)
-
-    proxy = through(other_commits)
-    archive = a2store.open(url)
-    report = archive.ingest(files[:2], progress=False)
-    # The second file was ingested by the other writer in the meantime.
-    assert (report.accepted, report.duplicates, archive.version, archive.num_runs) == (1, 1, 43, 42)
-    gets = [request for request in proxy.requests if request.startswith("GET")]
-    assert sum(".digests" in request for request in gets) == 1
-    assert sum(f"{41:020}.json" in request for request in gets) <= 4
-    assert archive.verify(progress=False).problems == []

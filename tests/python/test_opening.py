@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ import pytest
 
 import a2store
 from object_store.plugin import KEY, REGION, SECRET
-
 
 # Opening
 
@@ -54,18 +51,6 @@ def test_versions_out_of_range(archive: a2store.Archive) -> None:
         a2store.open(archive.path, version=99)
     with pytest.raises(ValueError, match="version: expected no version"):
         a2store.open(archive.path, version=1, create=True)
-
-
-def test_the_constructor_names_the_way() -> None:
-    archive: Any = a2store.Archive
-    for args in ((), ("games.a2",)):
-        with pytest.raises(TypeError, match=r"Archive\.open or Archive\.create"):
-            archive(*args)
-    with pytest.raises(TypeError, match=r"Archive\.open or Archive\.create"):
-        archive(path="games.a2")
-
-
-# Options of an object store
 
 
 def test_options_instead_of_environment_variables(
@@ -145,11 +130,3 @@ def test_a_pickled_named_query(archive: a2store.Archive) -> None:
     again = pickle.loads(pickle.dumps(query))
     assert np.asarray(again.materialize()).tobytes() == np.asarray(query.materialize()).tobytes()
     assert again.materialize().fingerprint == query.materialize().fingerprint
-
-
-def test_another_process_unpickles_a_query(archive: a2store.Archive, tmp_path: Path) -> None:
-    query = archive.sql("SELECT board FROM steps WHERE phase = $1", ["late"])
-    (tmp_path / "query.pickle").write_bytes(pickle.dumps(query))
-    code = "import pickle, pathlib; print(pickle.loads(pathlib.Path('query.pickle').read_bytes()).count())"
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert int(done.stdout) == query.count() > 0

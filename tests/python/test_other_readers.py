@@ -11,7 +11,6 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
@@ -22,8 +21,6 @@ from oracle import EV_COLUMNS
 ENGINES = ("alpha", "beta", "gamma")
 RUNS_PER_ENGINE = 800
 SHORT = 12
-PAGE = 20_000
-"""The number of rows in a full page."""
 
 WITHOUT_STATISTICS = {
     "steps": {"board", *EV_COLUMNS, "step_index", "move", "ev_legal", "has_evs"},
@@ -103,12 +100,6 @@ def test_all_rows(archive: a2store.Archive, expected: Tables, read: Any, which: 
         assert column.cast(expected[table][name].type).equals(expected[table][name].combine_chunks()), name
 
 
-def test_files_are_in_the_order_of_their_ids(archive: a2store.Archive, expected: Tables) -> None:
-    for table in TABLES:
-        found = pa.concat_tables([plain(pq.read_table(file)) for file in archive.files(table)])
-        assert found.combine_chunks().equals(expected[table].combine_chunks())
-
-
 def test_the_files_have_the_documented_types(archive: a2store.Archive) -> None:
     for table in TABLES:
         schema = pa.schema(archive.schema(table))
@@ -185,21 +176,6 @@ def check_statistics(statistics: Any, values: Any, name: str) -> None:
         assert (statistics.min, statistics.max) == (bounds["min"], bounds["max"]), name
 
 
-def test_pages_are_small_enough_to_skip(archive: a2store.Archive) -> None:
-    with duckdb.connect() as connection:
-        rows = connection.execute(
-            "SELECT path_in_schema, row_group_num_rows, list_sum([stat.count for stat in encoding_stats "
-            "if stat.page_type ILIKE 'data%']) FROM parquet_metadata(?)",
-            [archive.files("steps")[0]],
-        ).fetchall()
-    pages = {(name, num_rows): count for name, num_rows, count in rows}
-    for name in ("run_id", "max_score", "phase", "engine", "num_steps"):
-        for (column, num_rows), count in pages.items():
-            if column == name:
-                assert count is not None
-                assert count >= num_rows // PAGE // 2, (name, num_rows, count)
-
-
 def test_the_files_declare_their_sort_order(archive: a2store.Archive) -> None:
     expected: list[tuple[Table, list[int]]] = [("steps", [0, 1]), ("runs", [0])]
     for table, columns in expected:
@@ -264,15 +240,6 @@ def number(text: str) -> int:
     return round(float(digits) * {"": 1, "K": 1_000, "M": 1_000_000}[unit])
 
 
-@pytest.mark.parametrize("name", FILTERS)
-def test_our_own_scan_skips_row_groups(archive: a2store.Archive, name: str) -> None:
-    where, groups = FILTERS[name]
-    found = metrics(archive, where)
-    # Files excluded by their footers are not opened to check their row groups.
-    _, matched = found["row_groups_pruned_statistics"]
-    assert matched <= groups
-
-
 def test_our_own_scan_skips_pages(archive: a2store.Archive) -> None:
     where = "max_exp >= 10"
     total, matched = metrics(archive, where)["page_index_rows_pruned"]
@@ -293,35 +260,3 @@ def test_filters_on_runs_read_less(archive: a2store.Archive, where: str, share: 
         return number(found)
 
     assert 0 < scanned(where) < share * scanned("true")
-
-
-def test_filters_on_runs(archive: a2store.Archive, expected: Tables) -> None:
-    with duckdb.connect() as connection:
-        relation = connection.read_parquet(glob(archive, "runs"))
-        for where in ("version = 6", "engine = 'beta' AND max_score > 5000", "NOT verified", "format = 'a2t1'"):
-            found = archive.sql(f"SELECT run_id FROM runs WHERE {where} ORDER BY run_id")
-            rows = relation.filter(where).order("run_id").project("run_id").fetchall()
-            assert pa.table(found)["run_id"].to_pylist() == [run_id for (run_id,) in rows], where
-    assert archive.sql("SELECT * FROM runs WHERE version = 6").count() == SHORT
-    assert len(expected["runs"]) == 3 * RUNS_PER_ENGINE + SHORT
-
-
-def test_filters_by_pyarrow_and_polars(archive: a2store.Archive, expected: Tables) -> None:
-    steps = expected["steps"]
-    wanted = pc.and_(pc.equal(steps["phase"], "mid"), pc.greater(steps["max_score"], 10_000))
-    count = pc.sum(wanted).as_py()
-    assert count > 0
-    dataset = ds.dataset(archive.files("steps"), format="parquet")
-    where = (ds.field("phase") == "mid") & (ds.field("max_score") > 10_000)
-    assert dataset.count_rows(filter=where) == count
-    frame = pl.scan_parquet(archive.files("steps"))
-    frame = frame.filter((pl.col("phase") == "mid") & (pl.col("max_score") > 10_000))
-    assert frame.select(pl.len()).collect().item() == count
-    (fragment, *_) = dataset.get_fragments(filter=ds.field("run_id") >= 3 * RUNS_PER_ENGINE)
-    pruned = [
-        group
-        for each in dataset.get_fragments()
-        for group in each.split_by_row_group(filter=ds.field("run_id") == 2 * RUNS_PER_ENGINE)
-    ]
-    assert fragment.count_rows() > 0
-    assert len(pruned) == 1

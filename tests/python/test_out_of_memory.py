@@ -68,7 +68,6 @@ def test_the_file_is_replaced_only_when_complete(archive: a2store.Archive, tmp_p
     wrong = "SELECT * EXCEPT (move), CASE WHEN run_id = 59 THEN 97 ELSE move END AS move FROM steps"
     failures: list[tuple[str, dict[str, Any], Any]] = [
         (wrong, {}, a2store.ColumnError),
-        (f"{wrong} WHERE max_score > 0", {}, a2store.ColumnError),
         (f"{wrong} ORDER BY board", {}, a2store.ColumnError),
         ("SELECT *, CAST(engine AS INT) AS never FROM steps", {"extra": ["never"]}, a2store.QueryError),
         ("SELECT move FROM steps", {}, a2store.ColumnError),

@@ -92,15 +92,6 @@ def test_an_exception_cancels_the_work(runs: Path, tmp_path: Path) -> None:
     assert (report.accepted, archive.verify(progress=False).problems) == (5, [])
 
 
-def test_other_values(runs: Path, tmp_path: Path) -> None:
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    for value in (None, True, False):
-        archive.ingest(runs, progress=value)
-    for wrong in (1, "yes", [print]):
-        with pytest.raises(TypeError, match="progress: expected None, a bool or a function, found"):
-            archive.ingest(runs, progress=wrong)  # type: ignore[arg-type]
-
-
 class Shown:
     """A stand-in for the display of a notebook: the objects that it shows, and their states."""
 
@@ -148,15 +139,3 @@ def test_a_notebook_shows_text(notebook: Shown, tmp_path: Path, capfd: Any) -> N
     # At the end, the text is removed.
     assert notebook.texts[-1] == ""
     assert capfd.readouterr().err == ""
-
-
-def test_a_broken_display_does_not_stop_the_work(notebook: Shown, runs: Path, tmp_path: Path) -> None:
-    def broken(*_: object, **__: object) -> None:
-        raise RuntimeError("the frontend has gone")
-
-    sys.modules["IPython.display"].__dict__["display"] = broken
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    assert archive.ingest(runs).accepted == 5
-    bar = a2store._progress.NotebookBar()
-    bar({"what": "ingest", "unit": "runs", "done": 1, "total": 2, "seconds": 9.0})
-    assert repr(bar) == "NotebookBar(closed)"

@@ -59,12 +59,6 @@ def test_the_command_describes_queries(texts: dict[str, str], folder: Path) -> N
     assert [query["name"] for query in report("queries", "--folder", folder)] == ["all", "best_of"]
 
 
-def test_a_line_for_each_query(texts: dict[str, str], folder: Path) -> None:
-    for args, names in [([], sorted(texts)), (["--folder", folder], ["all", "best_of"])]:
-        lines = run("queries", *args).stdout.decode().splitlines()
-        assert [line.split()[0] for line in lines] == names
-
-
 def test_the_command_runs_queries(made: a2store.Archive, folder: Path, tmp_path: Path) -> None:
     def printed(*args: object) -> list[dict[str, Any]]:
         return [json.loads(line) for line in run("query", made.path, *args, "--format", "json").stdout.splitlines()]
@@ -96,8 +90,6 @@ def test_the_command_runs_queries(made: a2store.Archive, folder: Path, tmp_path:
     [
         (["high_scores"], "high_score"),
         (["high_score", "-p", "minimum=1"], "minimum"),
-        (["high_score", "-p", "min_score=many"], "min_score"),
-        (["score_histogram", "-p", "width=-1"], "width"),
         (["high_score", "-p", "min_score"], "min_score"),
         (["high_score", "--folder", "absent"], "absent"),
     ],
@@ -106,12 +98,6 @@ def test_wrong_usage_of_the_command(made: a2store.Archive, args: list[str], name
     done = run("query", made.path, *args, status=2)
     assert done.stdout == b""
     assert named in done.stderr.decode()
-
-
-def test_the_command_names_an_unknown_query() -> None:
-    done = run("queries", "high_scores", status=2)
-    assert b"high_score" in done.stderr
-    assert done.stdout == b""
 
 
 def test_the_command_queries_with_tables(made: a2store.Archive, folder: Path, tmp_path: Path) -> None:

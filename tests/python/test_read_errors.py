@@ -9,6 +9,7 @@ import pytest
 
 import a2store
 from archives import GOLDEN, grow
+from faults.checks import LONG
 from faults.shim import Fault, Shim, read_log, run
 
 SQL = "SELECT phase, count(*), max(step_index) FROM steps WHERE move <> 1 GROUP BY phase"
@@ -20,26 +21,24 @@ def path(tmp_path: Path) -> Path:
     return Path(grow(tmp_path / "disk" / "games.a2", [runs[:3], runs[3:]]).path)
 
 
-@pytest.mark.parametrize("checksums", ["true", "false"])
-@pytest.mark.parametrize("command", ["sql", "verify"])
-def test_each_failing_read_is_an_error_of_the_system(
-    shim: Shim, path: Path, tmp_path: Path, command: str, checksums: str
-) -> None:
+@pytest.mark.parametrize("work", ["with checksums", "without checksums", "verify"])
+def test_each_failing_read_is_an_error_of_the_system(shim: Shim, path: Path, tmp_path: Path, work: str) -> None:
     """A failing disk is not reported as a damaged file."""
-    args: tuple[object, ...] = ("verify", path) if command == "verify" else (
-        "sql", path, SQL, "--format", "csv", "--checksums", checksums,
-    )  # fmt: skip
+    checksums = "true" if work == "with checksums" else "false"
+    sql = ("sql", path, SQL, "--format", "csv", "--checksums", checksums)
+    args: tuple[object, ...] = ("verify", path) if work == "verify" else sql
     log = tmp_path / "log"
     whole = shim.run(path.parent, *args, log=log)
     assert whole.returncode == 0, whole.stderr
     reads = [call.number for call in read_log(log) if call.kind == "read" and "/steps/" in call.path]
     assert len(reads) >= 4
-    for at in reads:
+    # Of many equal reads, the first, the last and some between.
+    for at in reads if LONG else sorted({reads[place * (len(reads) - 1) // 5] for place in range(6)}):
         done = shim.run(path.parent, *args, fault=Fault(at, "EIO"))
         said = done.stdout + done.stderr
         assert done.returncode == 1, (at, said)
         assert "Input/output error" in said, (at, said)
-        if command == "sql":
+        if work != "verify":
             assert "damaged" not in said, (at, said)
     # Rows of groups have no order.
     assert sorted(run(*args).stdout.splitlines()) == sorted(whole.stdout.splitlines())

@@ -17,8 +17,6 @@ import pytest
 
 import a2store
 import formats
-import recorder_script
-from a2store import selfplay
 from a2store.selfplay import Recorder
 from faults.shim import Shim, python
 from games import score
@@ -153,14 +151,6 @@ def test_rotations(tmp_path: Path) -> None:
     assert (stats.ended, stats.steps) == (40, sum(len(steps) for steps, _ in GAMES))
     assert stats.rotations == len(recorder.sessions) == len(list(tmp_path.iterdir())) >= 4
     assert stats.disk_bytes == sum(path.stat().st_size for path in tmp_path.rglob("*.*") if path.is_file())
-
-
-def test_a_recorder_without_games_writes_nothing(tmp_path: Path) -> None:
-    with Recorder(tmp_path / "root", tag="v1") as recorder:
-        assert recorder.rotate() == 0
-    assert recorder.sessions == list((tmp_path / "root").iterdir()) == []
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    assert archive.ingest(recorder.sessions, progress=False).accepted == 0
 
 
 def test_many_threads(tmp_path: Path) -> None:
@@ -324,35 +314,10 @@ def test_equal_games_are_all_kept(shim: Shim, tmp_path: Path) -> None:
     assert (archive.num_runs, archive.verify(progress=False).problems) == (218, [])
 
 
-def test_games_of_a_crashed_recorder(tmp_path: Path) -> None:
-    """A crash loses the games that no rotation has written, and the archive or the sessions have all others."""
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    code = """
-import os, sys
-import a2store
-from a2store.selfplay import Recorder
-from test_recorder import record
-recorders = [Recorder(target, tag="v1", engine="first") for target in (sys.argv[1], a2store.Archive.open(sys.argv[2]))]
-for recorder in recorders:
-    record(recorder, range(10))
-    assert recorder.rotate() == 10
-    record(recorder, range(10, 25))
-os._exit(1)
-"""
-    done = python("-c", code, tmp_path / "sessions", archive.path, environment=IMPORTS)
-    assert (done.returncode, done.stderr) == (1, "")
-    archive.refresh()
-    runs = pa.table(archive.sql("SELECT seed FROM runs WHERE engine = 'first' ORDER BY run_id"))
-    assert runs["seed"].to_pylist() == list(range(10))
-    (folder,) = (tmp_path / "sessions").iterdir()
-    assert [run[1] for run in formats.query(folder / "metadata.db", RUNS)] == list(range(10))
-
-
 @pytest.mark.parametrize(
     "options",
     [
-        {"tag": ""}, {"tag": "a/b"}, {"tag": ".a"}, {"sample_rate": 0}, {"rotate_steps": 0}, {"rotate_secs": 0},
-        {"rotate_secs": -1}, {"rotate_secs": float("nan")}, {"max_ram_mb": 1}, {"max_disk_mb": 0},
+        {"tag": ""}, {"tag": "a/b"}, {"sample_rate": 0}, {"rotate_secs": float("nan")}, {"max_ram_mb": 1},
         {"meta": {"model": 1}}, {"meta": {"a": float("nan")}}, {"meta": {"a": {"b": [1, (2**64,)]}}},
     ],
     ids=str,
@@ -382,11 +347,8 @@ def test_invalid_steps(tmp_path: Path) -> None:
             recorded.push("board", 0)  # type: ignore[arg-type]
         for batch in (
             (boards, moves[:2]),
-            (boards, moves + 4),
             (boards, moves + 0.5),
             (boards, moves.astype(np.int64) + 300),
-            (boards, moves.astype(np.int64) - 2),
-            (boards, ["1", "2", "3"]),
             (boards,),
             (np.full((3, 16), 16), moves),
             (np.zeros((3, 15)), moves),
@@ -399,8 +361,3 @@ def test_invalid_steps(tmp_path: Path) -> None:
         assert len(recorded) == 3
         recorded.end()
     assert len(rows_of(recorder)) == 3
-
-
-def test_the_module_lists_its_names() -> None:
-    assert {"Recorder", "play", "Player", "VectorEnv"} <= set(selfplay.__all__)
-    assert all(hasattr(selfplay, name) for name in selfplay.__all__)

@@ -206,7 +206,7 @@ def disturb(start: Start, scratch: Path, fault: Fault) -> None:
     shutil.rmtree(folder)
 
 
-def test_killed_at_each_call(start: Start, scratch: Path, tally: Counter[str]) -> None:
+def test_killed_at_each_call(start: Start, scratch: Path) -> None:
     faults = [
         Fault(call.number, kind)
         for call in sample([call for call in start.calls if LONG or call.changes])
@@ -214,12 +214,11 @@ def test_killed_at_each_call(start: Start, scratch: Path, tally: Counter[str]) -
         if kind != "kill-midwrite" or call.kind == "write"
         if LONG or kind != "kill-after" or call.kind in ("link", "rename")
     ]
-    tally["kills of recorders"] += len(faults)
     assert len(faults) > 15
     assert_none(failures(lambda fault: disturb(start, scratch, fault), faults), len(faults))
 
 
-def test_a_call_fails(start: Start, scratch: Path, tally: Counter[str]) -> None:
+def test_a_call_fails(start: Start, scratch: Path) -> None:
     faults = [
         Fault(call.number, kind, for_good)
         for call in sample([call for call in start.calls if LONG or call.changes])
@@ -229,7 +228,6 @@ def test_a_call_fails(start: Start, scratch: Path, tally: Counter[str]) -> None:
     if not LONG:
         # Each call in about one sixth of the faults.
         faults = sorted(random.Random(3).sample(faults, len(faults) // 6), key=str)
-    tally["system calls of recorders that fail"] += len(faults)
     assert_none(failures(lambda fault: disturb(start, scratch, fault), faults), len(faults))
 
 

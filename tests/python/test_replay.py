@@ -102,20 +102,6 @@ def test_wrong_arguments(games: a2store.Archive, arguments: tuple[object, ...], 
         assert text in run_command(name, games.path, *arguments, status=2).stderr
 
 
-def test_show_fits_with_several_models(tmp_path: Path) -> None:
-    name = "an engine with a name that fills most of a line of eighty columns, as some do"
-    a2store.simulate(tmp_path / "runs", runs=1, depth=0, seed=4, engine=name, progress=False)
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    archive.ingest(tmp_path / "runs", progress=False)
-    rows = np.zeros(len(archive.run(0)), [("run_id", "u4"), ("step_index", "u4"), ("argmax_head", "u1")])
-    rows["step_index"] = np.arange(len(rows))
-    for model in ("one", "two", "three"):
-        archive.annotate(model, rows, progress=False)
-    text = plain(on_terminal(80, "show", archive.path, 0, "--step", 30))
-    assert all(len(line) <= 80 for line in text.splitlines()), text
-    assert all(model in text for model in ("one", "two", "three"))
-
-
 def raw_archive(folder: Path) -> a2store.Archive:
     """Make an archive of one game with raw values of any size."""
     rng = random.Random(5)
@@ -228,15 +214,6 @@ def test_a_board_is_text_and_a_picture() -> None:
         board.to_svg(colors="red")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="size: "):
         board.to_svg(0)
-
-
-def test_positions_are_text_and_html(games: a2store.Archive) -> None:
-    position = games.run(0).position(7)
-    assert repr(position).startswith("Position(step 7: ")
-    html = position._repr_html_()
-    assert html.count("<svg") == 1
-    assert html.count("<tr>") == 5
-    assert "played" in html
 
 
 def test_a_game_is_a_gif(games: a2store.Archive, tmp_path: Path) -> None:

@@ -86,15 +86,6 @@ def test_keys_and_the_slider(page: Page, archive: a2store.Archive) -> None:
     assert page.axe() == []
 
 
-def test_the_page_opens_again_at_the_shown_position(page: Page, archive: a2store.Archive) -> None:
-    run = archive.run(1)
-    page.open(run.replay().to_html())
-    page.press("]")
-    page.wait("return location.hash === '#/run/1/step/10'")
-    page.browser.refresh()
-    assert page.js(READ)["tiles"] == tiles_at(run, 10)
-
-
 def test_a_notebook_shows_the_page_in_a_frame(page: Page, archive: a2store.Archive) -> None:
     run = archive.run(0)
     page.open(f"<!doctype html><title>t</title>{run.replay(5)._repr_html_()}")

@@ -37,23 +37,6 @@ def test_formats_convert_into_each_other(run_files: list[Path], games: list[Game
         assert run.to_bytes("a2run2") == oracle.encode_a2run2(game)
 
 
-def test_save(run_files: list[Path], tmp_path: Path) -> None:
-    run = a2store.read_run(run_files[0])
-    run.save(tmp_path / "copy")
-    assert (tmp_path / "copy").read_bytes() == run_files[0].read_bytes()
-    run.save(tmp_path / "copy", format="a2t1")
-    assert a2store.read_run(tmp_path / "copy").meta.format == "a2t1"
-    with pytest.raises(ValueError, match="format"):
-        run.to_bytes("a2pack")  # type: ignore[arg-type]
-
-
-def test_the_caller_owns_the_arrays(run_files: list[Path]) -> None:
-    run = a2store.read_run(run_files[0])
-    first = int(run.boards[0])
-    run.boards[0] = 7
-    assert run.boards[0] == first
-
-
 def test_a_large_board_and_an_empty_run(games: list[Game]) -> None:
     full = replace(games[0], boards=(2**64 - 1,), moves=(3,), branches=(None,), final_board=2**64 - 1, engine="")
     run = a2store.read_run(oracle.encode_a2run2(full))
@@ -117,11 +100,3 @@ def test_errors_have_a_location(games: list[Game], tmp_path: Path) -> None:
         a2store.read_run(oracle.encode_a2run2(games[0]) + b"\0")
     assert caught.value.path is None
     assert caught.value.offset == len(oracle.encode_a2run2(games[0]))
-
-
-def test_arguments_that_are_not_paths(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError) as caught:
-        a2store.read_run(tmp_path / "absent.bin")
-    assert caught.value.filename == str(tmp_path / "absent.bin")
-    with pytest.raises(TypeError):
-        a2store.read_run(7)  # type: ignore[arg-type]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +9,6 @@ import pytest
 
 import a2store
 from archives import copied
-from faults.checks import LONG
 from test_query import duckdb_rows, rows
 
 COLUMNS = "run_id, step_index, board, move, ev_up, phase"
@@ -67,15 +65,6 @@ def conditions(archive: a2store.Archive) -> list[str]:
     ]
 
 
-def combined(archive: a2store.Archive, seed: int) -> str:
-    chance = random.Random(seed)
-    chosen = chance.sample(conditions(archive), chance.randint(1, 4))
-    text = chosen[0]
-    for condition in chosen[1:]:
-        text = f"({text}) {chance.choice(['AND', 'AND', 'AND', 'OR'])} ({condition})"
-    return text
-
-
 @pytest.fixture(scope="module", params=["as it came", "compacted", "an older version"])
 def shaped(
     request: pytest.FixtureRequest, archive: a2store.Archive, tmp_path_factory: pytest.TempPathFactory
@@ -98,23 +87,6 @@ def test_each_condition(shaped: a2store.Archive) -> None:
         query = shaped.sql(f"SELECT {COLUMNS} FROM steps WHERE {condition}")
         assert rows(query) == expected, condition
         assert query.count() == len(expected), condition
-
-
-@pytest.mark.parametrize("seed", range(40 if LONG else 12))
-def test_conditions_together(shaped: a2store.Archive, seed: int) -> None:
-    condition = combined(shaped, seed)
-    where = f"FROM steps WHERE {condition}"
-    expected = duckdb_rows(shaped, f"SELECT {COLUMNS} {where} ORDER BY run_id, step_index")
-    query = shaped.sql(f"SELECT {COLUMNS} {where}")
-    assert rows(query) == expected, condition
-    assert query.count() == len(expected), condition
-    groups = f"SELECT engine, phase, count(*), sum(step_index) {where} GROUP BY ALL ORDER BY ALL"
-    mine = groups.replace("GROUP BY ALL ORDER BY ALL", "GROUP BY engine, phase ORDER BY engine, phase")
-    assert rows(shaped.sql(mine)) == duckdb_rows(shaped, groups), condition
-    if expected:
-        table = query.materialize()
-        assert len(table) == len(expected)
-        assert table.take([len(expected) - 1]).board.tolist() == [expected[-1][2]]
 
 
 def test_numeric_names_match_no_column(shaped: a2store.Archive) -> None:

@@ -84,25 +84,15 @@ def test_invalid_weights(table: a2store.StepTable, name: str) -> None:
     ("options", "message"),
     [
         ({"weights": "phase"}, "weights.*phase"),
-        ({"weights": "missing"}, "weights.*missing"),
-        ({"weights": "run_id"}, "weights.*run_id"),
         ({"strata": "missing"}, "strata.*missing"),
         ({"strata": "phase", "quotas": {"early": 1, "midle": 1}}, "quotas.*midle"),
-        ({"strata": "phase", "quotas": {"early": 0, "mid": 0.0}}, "quotas"),
         ({"strata": "phase", "quotas": {"early": -1, "mid": 2}}, "quotas.*early"),
         ({"strata": "phase", "quotas": {"early": float("nan")}}, "quotas.*early"),
-        ({"strata": "phase", "quotas": {"early": float("inf")}}, "quotas.*early"),
-        ({"strata": "phase", "quotas": {"early": 1e-9, "mid": 1}}, "quotas"),
-        ({"strata": "phase", "quotas": {}}, "quotas"),
         ({"strata": "phase", "quotas": {"early": 1e308, "mid": 1.5e308}}, "quotas.*finite sum"),
-        ({"strata": "phase", "quotas": {"early": 10**400}}, "quotas.*early"),
         ({"quotas": {"early": 1}}, "quotas.*strata"),
         ({"weights": "w_mod", "strata": "phase"}, "weights.*strata"),
-        ({"weights": "w_mod", "shuffle": False}, "shuffle.*weights"),
         ({"replacement": True, "shuffle": False}, "shuffle.*replacement"),
         ({"num_samples": 5}, "num_samples"),
-        ({"num_samples": 5, "shuffle": False}, "num_samples"),
-        ({"num_samples": 2**63, "replacement": True}, "num_samples"),
     ],
 )
 def test_invalid_options_are_rejected(table: a2store.StepTable, options: Any, message: str) -> None:
@@ -110,23 +100,8 @@ def test_invalid_options_are_rejected(table: a2store.StepTable, options: Any, me
         table.loader(**options)
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"strata": "phase", "quotas": {"early": "much"}}, TypeError),
-        ({"strata": "phase", "quotas": ["early"]}, TypeError),
-        ({"weights": ["w_mod"]}, TypeError),
-        ({"strata": 3}, TypeError),
-        ({"replacement": True, "num_samples": -1}, ValueError),
-    ],
-)
-def test_options_of_other_types(table: a2store.StepTable, options: Any, error: Any) -> None:
-    with pytest.raises(error):
-        table.loader(**options)
-
-
 @pytest.mark.parametrize("options", [{"replacement": True}, {"weights": "w_score"}, {"strata": "phase"}], ids=str)
-@pytest.mark.parametrize("num_samples", [0, 1, 1000, 50_000])
+@pytest.mark.parametrize("num_samples", [0, 1000, 50_000])
 def test_num_samples(table: a2store.StepTable, all_keys: Array, options: Any, num_samples: int) -> None:
     ranks = [
         table.loader(300, num_samples=num_samples, rank=rank, world_size=2, seed=1, **options) for rank in range(2)

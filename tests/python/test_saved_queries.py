@@ -48,6 +48,7 @@ class Asked:
     name: str
 
 
+REAL = ["session", "macroxue/logs", "runs/example.a2run2", "runs/run-00272.bin", "runs/ai2048-1.a2run2"]
 ARCHIVES = {make.__name__: make for make in (generated, single, bare, no_steps)}
 
 
@@ -58,7 +59,8 @@ def asked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         archive = ARCHIVES[request.param](folder)
     else:
         archive = a2store.Archive.create(folder / "games.a2")
-        archive.ingest(request.getfixturevalue("fixtures"), progress=False)
+        fixtures: Path = request.getfixturevalue("fixtures")
+        archive.ingest([fixtures / name for name in REAL], progress=False)
         annotate(archive)
     with duck.connect(archive) as connection:
         ((engine,),) = connection.execute(

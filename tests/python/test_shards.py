@@ -171,15 +171,10 @@ def test_codes_of_strings_are_the_same_in_all_shares(archive: a2store.Archive) -
     ("arguments", "error", "message"),
     [
         ({"shard": (2, 2)}, ValueError, r"shard: rank: expected 0\.\.=1, found 2"),
-        ({"shard": (-1, 2)}, ValueError, r"shard: rank: expected 0\.\.=1, found -1"),
         ({"shard": (0, 0)}, ValueError, r"shard: world_size: expected 1\.\.=16777216, found 0"),
-        ({"shard": (0, 2**40)}, ValueError, "shard: world_size: expected"),
         ({"shard": (0.0, 2)}, TypeError, "shard: rank: expected an int, found float"),
         ({"shard": 1}, TypeError, "shard: expected a rank and a world size, found 1"),
-        ({"shard": (0, 1, 2)}, TypeError, r"shard: expected a rank and a world size, found \(0, 1, 2\)"),
-        ({"shard": (0, 1), "round": -1}, ValueError, "round: expected"),
         ({"shard": (0, 1), "seed": 2**64}, ValueError, "seed: expected"),
-        ({"shard": (0, 1), "seed": True}, TypeError, "seed: expected an int, found bool"),
     ],
 )
 def test_wrong_shares(
@@ -196,12 +191,6 @@ def test_a_seed_or_round_without_a_shard(archive: a2store.Archive, options: dict
         archive.sql(SQL).materialize(**options, progress=False)
 
 
-def test_codes_of_strings_below_a_limit(archive: a2store.Archive) -> None:
-    query = archive.sql("SELECT * FROM steps LIMIT 500")
-    found = {str(share.categories) for _ in range(5) for share in shares_of(query, 3, extra="engine")}
-    assert len(found) == 1
-
-
 def test_shares_of_a_users_file(archive: a2store.Archive, tmp_path: Path) -> None:
     table = pa.table(archive.sql("SELECT board, move, run_id, step_index FROM steps"))
     pq.write_table(table, tmp_path / "u.parquet", row_group_size=100)
@@ -209,7 +198,7 @@ def test_shares_of_a_users_file(archive: a2store.Archive, tmp_path: Path) -> Non
     expected = all_bytes(query.materialize(progress=False)).tolist()
     assert len(expected) == len(table)
     # The order is that of the file, each time.
-    for _ in range(10):
+    for _ in range(3):
         assert all_bytes(query.materialize(progress=False)).tolist() == expected
         assert pa.table(query).to_pydict() == table.to_pydict()
     for world_size in (1, 3, 6):
@@ -229,12 +218,6 @@ def test_a_share_that_does_not_fit(archive: a2store.Archive) -> None:
         sql.materialize(shard=(0, 3), memory_limit=share.nbytes, progress=False)
         with pytest.raises(a2store.MemoryLimitError):
             sql.materialize(shard=(0, 3), memory_limit=share.nbytes - 32, progress=False)
-
-
-def test_progress_of_a_share(archive: a2store.Archive) -> None:
-    seen: list[Any] = []
-    share = archive.sql("SELECT * FROM steps WHERE move <> 2").materialize(shard=(1, 3), progress=seen.append)
-    assert (seen[-1]["done"], seen[-1]["total"]) == (len(share), len(share))
 
 
 # Loaders
@@ -307,25 +290,14 @@ def test_a_loader_of_shares_passes_the_options_on(archive: a2store.Archive) -> N
     [
         ({"rank": 0, "world_size": 1}, ValueError, "rank and world_size: expected none for a query"),
         ({"replacement": True}, ValueError, "replacement: expected the default for a query"),
-        ({"weights": "max_score"}, ValueError, "weights: expected the default for a query"),
-        ({"num_samples": 5}, ValueError, "num_samples: expected the default for a query"),
         ({"shard": (3, 3)}, ValueError, r"shard: rank: expected 0\.\.=2, found 3"),
         ({"materialize": {"shard": (0, 1)}}, ValueError, "materialize: expected no shard"),
         ({"transform": 3}, TypeError, "transform: expected a function"),
-        ({"batch_size": 0}, ValueError, "batch_size: expected"),
     ],
 )
 def test_wrong_options(archive: a2store.Archive, options: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         StepLoader(archive.sql(SQL), **options)
-
-
-def test_tables_have_no_shares_to_load(archive: a2store.Archive) -> None:
-    table = archive.sql(SQL).materialize(progress=False)
-    wrong: list[dict[str, Any]] = [{"shard": (0, 1)}, {"materialize": {}}, {"prefetch_share": False}]
-    for options in wrong:
-        with pytest.raises(ValueError, match=f"{next(iter(options))}: expected none"):
-            StepLoader(table, **options)
 
 
 def test_states_in_the_middle_of_an_epoch(archive: a2store.Archive) -> None:
@@ -400,13 +372,6 @@ def test_a_loader_makes_each_share_once(archive: a2store.Archive, monkeypatch: p
             assert len(loader) == len(loader)
             loader.state_dict()
     assert made == [0, 1]
-    state = loader.state_dict()
-    (resumed, *_) = loaders(query, 2, prefetch_share=False)
-    made.clear()
-    monkeypatch.setattr(resumed, "_query", Counted())
-    resumed.load_state_dict(state)
-    list(resumed)
-    assert made == [2]
 
 
 @pytest.mark.parametrize(
@@ -414,14 +379,8 @@ def test_a_loader_makes_each_share_once(archive: a2store.Archive, monkeypatch: p
     [
         ({"position": 10**6}, a2store.StateMismatchError),
         ({"position": 65}, a2store.StateMismatchError),
-        ({"world_size": 0}, ValueError),
         ({"batch_size": 0}, ValueError),
-        ({"world_size": "2"}, TypeError),
-        ({"batch_size": None}, TypeError),
-        ({"total_rows": -1}, ValueError),
-        ({"epoch": 2**63 - 1, "position": -1}, ValueError),
         ({"version": 99}, a2store.StateMismatchError),
-        ({"extra": 1}, ValueError),
     ],
 )
 def test_forged_states(archive: a2store.Archive, change: dict[str, Any], error: type[Exception]) -> None:
@@ -432,14 +391,6 @@ def test_forged_states(archive: a2store.Archive, change: dict[str, Any], error: 
     (elsewhere, *_) = loaders(archive.sql(SQL + " ORDER BY board"), 2)
     with pytest.raises(a2store.StateMismatchError, match="query"):
         elsewhere.load_state_dict(loader.state_dict())
-
-
-def test_a_subclass_needs_a_table(archive: a2store.Archive) -> None:
-    class Mine(StepLoader):
-        pass
-
-    with pytest.raises(TypeError, match="expected a table for Mine, a subclass of StepLoader, found a query"):
-        Mine(archive.sql(SQL))
 
 
 def test_a_forked_child_makes_its_own_share(archive: a2store.Archive) -> None:
@@ -501,7 +452,7 @@ def grouped(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], a2store
     return make
 
 
-@pytest.mark.parametrize("num_groups", [1, 2, 9, 200])
+@pytest.mark.parametrize("num_groups", [1, 9, 60])
 def test_ranks_shuffle_independently(grouped: Callable[[int], a2store.Archive], num_groups: int) -> None:
     """Two rows at any distance are in one step as often as in a shuffle of all rows."""
     query = grouped(num_groups).sql("SELECT * FROM steps")
@@ -527,31 +478,6 @@ def test_ranks_shuffle_independently(grouped: Callable[[int], a2store.Archive], 
     share_of_rank_1 = rank_of.mean(axis=0)
     assert share_of_rank_1.min() >= 0.05
     assert share_of_rank_1.max() <= 0.95
-
-
-def test_ranks_turn_the_same_boards_differently(archive: a2store.Archive) -> None:
-    query = archive.sql("SELECT * FROM steps")
-    options: dict[str, Any] = {"symmetries": True, "shuffle": False, "prefetch_share": False}
-    served = [torch.cat([batch["tokens"] for batch in loader]) for loader in loaders(query, 2, **options)]
-    plain = [
-        torch.cat([batch["tokens"] for batch in loader])
-        for loader in loaders(query, 2, **options | {"symmetries": False})
-    ]
-    symmetries = [symmetry_of(before.numpy(), after.numpy()) for before, after in zip(plain, served, strict=True)]
-    clear = (symmetries[0] >= 0) & (symmetries[1] >= 0)
-    assert clear.sum() > 300
-    agree = (symmetries[0] == symmetries[1])[clear].mean()
-    # Independent draws of eight symmetries, within six standard errors.
-    assert abs(agree - 1 / 8) < 6 * (1 / 8 * 7 / 8 / clear.sum()) ** 0.5
-
-
-def symmetry_of(plain: Array, served: Array) -> Array:
-    """Return which of the eight symmetries turned each board; -1 if several did."""
-    grids = plain.reshape(-1, 4, 4)
-    turned = [np.rot90(grid, k, axes=(1, 2)) for grid in (grids, grids.transpose(0, 2, 1)) for k in range(4)]
-    equal = np.stack([(board.reshape(-1, 16) == served).all(1) for board in turned])
-    assert equal.any(axis=0).all()
-    return np.where(equal.sum(axis=0) == 1, equal.argmax(axis=0), -1)
 
 
 def share_threads() -> list[threading.Thread]:
@@ -603,11 +529,6 @@ def test_workers_of_a_data_loader_need_a_table(archive: a2store.Archive) -> None
     )
     with pytest.raises(ValueError, match="expected a table in a worker of a DataLoader, found a query"):
         next(iter(loader))
-
-
-def test_a_data_loader_without_workers(archive: a2store.Archive) -> None:
-    (loader, other) = loaders(archive.sql(SQL), 1) + loaders(archive.sql(SQL), 1)
-    assert rows_of(list(DataLoader(loader, batch_size=None))) == rows_of(list(other))
 
 
 # Object stores

@@ -22,23 +22,6 @@ import oracle
 from conftest import PHASES
 from sqlfuzz import worker
 
-# Types that are combined, each with a value that the types before it cannot hold.
-VALUES = {
-    "UTINYINT": "200",
-    "TINYINT": "-100",
-    "USMALLINT": "60000",
-    "SMALLINT": "-30000",
-    "UINTEGER": "4000000000",
-    "INTEGER": "-2000000000",
-    "BIGINT": "-9000000000",
-    "FLOAT": "0.5",
-    "DOUBLE": "0.1",
-}
-ENGINE_NAMES = {
-    "UTINYINT": "TINYINT UNSIGNED",
-    "USMALLINT": "SMALLINT UNSIGNED",
-    "UINTEGER": "INT UNSIGNED",
-}
 USERS = pa.table({
     "run_id": pa.array([1, 2, None, 4000], pa.uint32()),
     "label": ["a", "b", "a", "a"],
@@ -58,10 +41,6 @@ def duck(archive: a2store.Archive) -> duckdb.DuckDBPyConnection:
 def asked(archive: a2store.Archive, sql: str) -> list[tuple[Any, ...]]:
     columns = pa.table(archive.sql(sql, tables={"u": USERS})).to_pydict()
     return list(zip(*columns.values(), strict=True))
-
-
-def literal(dtype: str, engine: bool) -> str:
-    return f"CAST('{VALUES[dtype]}' AS {ENGINE_NAMES.get(dtype, dtype) if engine else dtype})"
 
 
 # CASE and similar expressions: the type of the result can hold the values of all branches.
@@ -104,40 +83,6 @@ def test_branches_of_several_types(
     found = [tuple(None if v is None else float(v) for v in row) for row in asked(archive, sql)]
     expected = [tuple(None if v is None else float(v) for v in row) for row in duck.execute(sql).fetchall()]
     assert found == expected
-
-
-@pytest.mark.parametrize("first", VALUES)
-@pytest.mark.parametrize("second", VALUES)
-def test_every_pair_of_types(archive: a2store.Archive, first: str, second: str) -> None:
-    """CASE, COALESCE and UNION keep a value unchanged beside a value of any other type."""
-    one, other = literal(first, True), literal(second, True)
-    # Both are compared as doubles, which hold all these values exactly except FLOAT's.
-    expected = [float(np.float32(VALUES[t])) if t == "FLOAT" else float(VALUES[t]) for t in (first, second)]
-    # The common type of FLOAT and integers is FLOAT, as in DuckDB, with 24 bits.
-    is_float = "FLOAT" in (first, second) and "DOUBLE" not in (first, second)
-    for sql in (
-        f"SELECT CASE WHEN run_id = 0 THEN {one} ELSE {other} END FROM runs WHERE run_id < 2 ORDER BY run_id",
-        f"SELECT coalesce(nullif({one}, CASE WHEN run_id = 1 THEN {one} END), {other}) FROM runs WHERE run_id < 2 "
-        "ORDER BY run_id",
-        f"SELECT v FROM (SELECT 0 AS k, {one} AS v UNION ALL SELECT 1, {other}) ORDER BY k",
-        f"SELECT v FROM (SELECT 1 AS k, {other} AS v UNION ALL SELECT 0, {one}) ORDER BY k",
-    ):
-        found = [float(row[0]) for row in asked(archive, sql)]
-        assert found == pytest.approx(expected, rel=2e-7 if is_float else 0), sql
-
-
-def test_a_column_of_branches_is_materialized_whole(archive: a2store.Archive) -> None:
-    sql = "SELECT run_id, step_index, board, CASE WHEN move > 1 THEN move ELSE 300 END AS value FROM steps"
-    table = archive.sql(sql).materialize(extra=["value"], progress=False)
-    found = np.asarray(table)["value"]
-    assert found.tolist() == [row[3] for row in asked(archive, f"{sql} ORDER BY run_id, step_index")]
-    assert 300 in found
-
-
-def test_the_schema_is_that_of_the_rows(archive: a2store.Archive) -> None:
-    query = archive.sql("SELECT CASE WHEN move > 1 THEN 1 ELSE 0.75 END AS value FROM steps LIMIT 1")
-    assert pa.schema(query) == pa.table(query).schema
-    assert pa.schema(query).field("value").type == pa.float64()
 
 
 # Filters on runs, with divisions by zero in some of them.
@@ -371,19 +316,6 @@ def test_filters_above_joins(
 @pytest.mark.parametrize(
     "sql",
     [
-        "SELECT DISTINCT (move > 1) IS TRUE FROM steps",
-        "SELECT DISTINCT (ev_up > 0.5) IS NOT TRUE, move FROM steps",
-        "SELECT (move > 1) IS UNKNOWN, count(*) FROM steps GROUP BY 1",
-        "SELECT count(*) FROM (SELECT DISTINCT move IS NULL FROM steps)",
-    ],
-)
-def test_conditions_as_keys(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, sql: str) -> None:
-    assert sorted(asked(archive, sql), key=repr) == sorted(duck.execute(sql).fetchall(), key=repr)
-
-
-@pytest.mark.parametrize(
-    "sql",
-    [
         "SELECT run_id, CAST(run_id AS BIGINT), count(*) FROM runs GROUP BY run_id, CAST(run_id AS BIGINT)",
         "SELECT sum(num_steps) OVER (PARTITION BY max_score) AS a, "
         "sum(num_steps) OVER (PARTITION BY CAST(max_score AS DOUBLE)) AS b FROM runs",
@@ -517,18 +449,6 @@ def test_literals_on_the_left(archive: a2store.Archive, duck: duckdb.DuckDBPyCon
     assert asked(archive, sql) == duck.execute(sql).fetchall()
 
 
-def test_correlation_by_joins_is_answered(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection) -> None:
-    for condition in (
-        "0 = (SELECT count(*) FROM u WHERE u.run_id = r.run_id)",
-        "(SELECT max(weight) FROM u WHERE u.run_id = r.run_id) IS NULL",
-        "EXISTS (SELECT 1 FROM u WHERE u.run_id = r.run_id)",
-        "EXISTS (SELECT 1 FROM u WHERE u.run_id < r.run_id)",
-        "NOT EXISTS (SELECT s.run_id FROM steps s WHERE s.run_id = r.run_id AND s.step_index > 100) OR run_id = 3",
-    ):
-        sql = f"SELECT run_id FROM runs r WHERE {condition} ORDER BY 1"
-        assert asked(archive, sql) == duck.execute(sql).fetchall(), sql
-
-
 AGGREGATES = ["count(*)", "count(1)", "count({0})", "sum({0})", "min({0})", "max({0})", "count(DISTINCT {0})"]
 
 
@@ -553,25 +473,20 @@ def test_aggregates_of_aggregates(archive: a2store.Archive, duck: duckdb.DuckDBP
 # all groups.
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 7, 1000])
+@pytest.mark.parametrize("limit", [1, 3, 1000])
 @pytest.mark.parametrize("direction", ["ASC NULLS LAST", "DESC NULLS LAST", "ASC NULLS FIRST", "DESC NULLS FIRST"])
 @pytest.mark.parametrize(
     "sql",
     [
         "SELECT 9 - n AS n FROM (SELECT DISTINCT CAST(move AS BIGINT) AS n FROM steps) ORDER BY n",
         "SELECT n % 3 AS n FROM (SELECT DISTINCT step_index AS n FROM steps) ORDER BY n",
-        "SELECT n % 3 AS n FROM (SELECT step_index AS n FROM steps GROUP BY step_index) ORDER BY n",
-        "SELECT move % 3 AS move FROM (SELECT DISTINCT move FROM steps) ORDER BY move",
         "SELECT CASE WHEN n BETWEEN 1 AND 9 THEN 'x' END AS n FROM (SELECT DISTINCT run_id AS n FROM steps) ORDER BY n",
         "SELECT n % 5 AS n FROM (SELECT step_index AS n FROM steps UNION SELECT max_score FROM runs) ORDER BY n",
         "SELECT n + 0 AS n FROM (SELECT DISTINCT 9 - CAST(step_index AS BIGINT) AS n FROM steps) ORDER BY n",
         "SELECT m AS k, k AS m FROM (SELECT move AS k, max(step_index) AS m FROM steps GROUP BY move) ORDER BY k, m",
-        "SELECT m AS k, k AS m "
-        "FROM (SELECT move AS k, min(9 - CAST(step_index AS BIGINT)) AS m FROM steps GROUP BY move) ORDER BY m",
         "SELECT k, -m AS m "
         "FROM (SELECT run_id AS k, max(CAST(step_index AS BIGINT)) AS m FROM steps GROUP BY run_id) ORDER BY m, k",
         "SELECT k, count(*) OVER () AS n FROM (SELECT DISTINCT step_index AS k FROM steps) ORDER BY k",
-        "SELECT k, sum(k) OVER () AS n FROM (SELECT move AS k FROM steps GROUP BY move) ORDER BY k",
         "SELECT k, row_number() OVER (ORDER BY k DESC) AS n FROM (SELECT DISTINCT run_id AS k FROM steps) ORDER BY k",
         "SELECT k "
         "FROM (SELECT DISTINCT move AS k FROM steps "
@@ -616,18 +531,3 @@ def test_a_sort_by_an_output_name(
         sql = f"SELECT {items} FROM {source} ORDER BY {key}{direction}"
         found = [tuple(map(int, row)) for row in asked(archive, sql)]
         assert found == duck.execute(sql).fetchall(), sql
-
-
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "SELECT count(*) FROM runs r WHERE EXISTS (SELECT 1 FROM (SELECT step_index FROM steps s "
-        "WHERE s.run_id = r.run_id AND move = 1) WHERE step_index > 5)",
-        "SELECT count(*) FROM runs r WHERE r.max_score > (SELECT avg(v) FROM (SELECT max_score AS v FROM runs z "
-        "WHERE z.engine = r.engine))",
-    ],
-)
-def test_correlated_subqueries_over_derived_tables(
-    archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, sql: str
-) -> None:
-    assert asked(archive, sql) == duck.execute(sql).fetchall()

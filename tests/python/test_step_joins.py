@@ -80,7 +80,6 @@ JOINS = {
     f"ON {KEYS} AND model = 'most' WHERE s.run_id = 11",
     "scattered steps": f"SELECT s.run_id, s.step_index, a.argmax_head FROM steps s JOIN annotations a ON {KEYS} "
     "WHERE model = 'most' AND s.move = 2 AND a.argmax_head <> 3",
-    "a parameter": f"SELECT s.run_id, s.step_index FROM steps s JOIN annotations a ON {KEYS} WHERE model IN ('most')",
     "a reversed order": f"SELECT s.run_id, s.step_index, argmax_head FROM steps s JOIN annotations a ON {KEYS} "
     "WHERE model = 'most' ORDER BY s.run_id DESC, s.step_index DESC LIMIT 25",
 }
@@ -199,21 +198,6 @@ def test_rows_that_depend_on_the_order(archive: a2store.Archive) -> None:
     assert len(table) == query.count()
     steps = table.take(np.arange(len(table))).step_index
     assert bool((steps[:-1] >= steps[1:]).all())
-
-
-@pytest.mark.parametrize(
-    "condition",
-    [
-        "CAST(s.move * 0 AS FLOAT) = -CAST(a.move * 0 AS FLOAT)",
-        "[s.move] = [a.move]",
-        "(s.move, s.phase) = (a.move, a.phase)",
-        "s.engine IS NOT DISTINCT FROM a.engine",
-    ],
-)
-def test_equal_values(archive: a2store.Archive, condition: str) -> None:
-    query = archive.sql(f"SELECT count(*) AS n FROM steps s JOIN steps a ON {KEYS} AND {condition}")
-    assert "StepJoinExec" in query.explain()
-    assert pa.table(query)["n"].to_pylist() == [archive.num_steps]
 
 
 def test_an_archive_without_annotations(tmp_path: Path) -> None:

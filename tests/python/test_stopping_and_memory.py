@@ -261,19 +261,3 @@ def test_a_batch_made_in_pieces_is_the_same(many: Path, order: dict[str, Any], p
             options["num_samples"] = LARGE
         whole = row_keys(rows.loader(LARGE, prefetch=prefetch, **options))
         assert_same(whole, row_keys(rows.loader(65_537, **options)))
-
-
-def test_many_rows_at_once(many: Path) -> None:
-    table = a2store.StepTable.load(many / "rows.npy", mmap=True)
-    rows = np.asarray(table)
-    indices = np.random.default_rng(1).integers(0, ROWS, LARGE // 2)
-    batch = table.take(indices)
-    assert (rows["run_id"][indices] == batch.run_id).all()
-    assert (rows["step_index"][indices] == batch.step_index).all()
-    # NumPy does not define the bytes between fields and rows, so values are compared.
-    assert (table.take_rows(indices) == rows[indices]).all()
-    view = table.filter(run_ids=range(0, 2000, 3))
-    expected = rows[rows["run_id"] % 3 == 0]
-    assert (np.asarray(view) == expected).all()
-    some = indices % len(view)
-    assert (view.take_rows(some) == expected[some]).all()

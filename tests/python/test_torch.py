@@ -51,34 +51,6 @@ def test_tensors_equal_the_arrays(table: a2store.StepTable) -> None:
     assert count == len(table)
 
 
-def test_boards_keep_their_bits(table: a2store.StepTable) -> None:
-    (tensors,) = StepLoader(table, len(table), shuffle=False, columns=["board"])
-    boards = np.asarray(table)["board"]
-    assert (boards >= 2**63).any()
-    assert_same(tensors["board"].numpy().view("u8"), boards)
-
-
-@pytest.mark.parametrize("device", ["cpu", torch.device("cpu"), None])
-@pytest.mark.parametrize("tokens", ["uint8", "int32", "int64"])
-def test_options(table: a2store.StepTable, tokens: Any, device: Any) -> None:
-    loader = StepLoader(table, 4096, tokens=tokens, device=device, columns=("tokens", "move"), drop_last=True)
-    batches = list(loader)
-    assert len(batches) == len(loader) == len(table) // 4096
-    for tensors in batches:
-        assert list(tensors) == ["tokens", "move"]
-        assert tensors["tokens"].dtype == getattr(torch, tokens)
-        assert tensors["tokens"].shape == (4096, 16)
-
-
-def test_ranks_and_epochs(table: a2store.StepTable) -> None:
-    loaders = [StepLoader(table, 1000, seed=1, rank=rank, world_size=2, epoch=1) for rank in range(2)]
-    for rank, loader in enumerate(loaders):
-        loader.set_epoch(4)
-        expected = table.loader(1000, seed=1, rank=rank, world_size=2, epoch=4)
-        for tensors, batch in zip(loader, expected, strict=True):
-            assert_same(tensors["board"].numpy().view("u8"), batch.board)
-
-
 def test_extra_columns(archive: a2store.Archive) -> None:
     extra = ["max_score", "highest_tile", "has_evs", "ev_up", "short"]
     sql = "SELECT *, CAST(num_steps AS SMALLINT UNSIGNED) AS short FROM steps"
@@ -89,45 +61,6 @@ def test_extra_columns(archive: a2store.Archive) -> None:
     assert [tensors[name].dtype for name in extra] == types
     for name in extra:
         np.testing.assert_array_equal(tensors[name].numpy(), rows[name])
-
-
-def test_tensors_are_never_overwritten(table: a2store.StepTable) -> None:
-    kept = list(StepLoader(table, 500, seed=1, columns=["board", "ev_values"]))
-    copies = [{name: tensor.clone() for name, tensor in tensors.items()} for tensors in kept]
-    for epoch in range(1, 3):
-        for _ in StepLoader(table, 500, seed=1, epoch=epoch):
-            pass
-    for tensors, clone in zip(kept, copies, strict=True):
-        assert torch.equal(tensors["board"], clone["board"])
-        assert torch.equal(tensors["ev_values"].view(torch.int32), clone["ev_values"].view(torch.int32))
-
-
-def test_state(table: a2store.StepTable) -> None:
-    whole = torch.cat([tensors["board"] for tensors in StepLoader(table, 1000, seed=1, epoch=2)])
-    loader = StepLoader(table, 1000, seed=1, epoch=2)
-    for _ in islice(loader, 4):
-        pass
-    state = loader.state_dict()
-    resumed = StepLoader(table, 777, seed=1)
-    resumed.load_state_dict(state)
-    assert resumed.state_dict() == state
-    assert torch.equal(torch.cat([tensors["board"] for tensors in resumed]), whole[4000:])
-    with pytest.raises(a2store.StateMismatchError, match="seed"):
-        StepLoader(table, 777, seed=2).load_state_dict(state)
-
-
-def test_a_training_step(table: a2store.StepTable) -> None:
-    torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Embedding(16, 4), torch.nn.Flatten(), torch.nn.Linear(64, 4))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    losses = []
-    for tensors in StepLoader(table, 1000, seed=1, drop_last=True):
-        loss = torch.nn.functional.cross_entropy(model(tensors["tokens"]), tensors["move"].long())
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < losses[0]
 
 
 # Rows by index
@@ -249,13 +182,11 @@ def assert_same_keys(found: Iterable[Tensors], expected: Iterable[torch.Tensor])
 
 
 @many_workers
-@pytest.mark.parametrize(
-    "workers", [0, pytest.param(1, marks=forks), pytest.param(2, marks=forks), pytest.param(3, marks=forks)]
-)
+@pytest.mark.parametrize("workers", [0, pytest.param(3, marks=forks)])
 @pytest.mark.parametrize("drop_last", [False, True])
 def test_each_row_once_with_any_number_of_workers(table: a2store.StepTable, workers: int, drop_last: bool) -> None:
     every = np.sort(row_keys(table.loader(4096)).astype("i8"))
-    for batch_size, world_size in [(1000, 1), (len(table) // 10 - 1, 1), (len(table) // 7, 2), (len(table), 3)]:
+    for batch_size, world_size in [(len(table) // 10 - 1, 1), (len(table) // 7, 2), (len(table), 3)]:
         ranks: list[list[torch.Tensor]] = []
         for rank in range(world_size):
             options: dict[str, Any] = {"seed": 2, "rank": rank, "world_size": world_size, "drop_last": drop_last}
@@ -313,7 +244,7 @@ def stateful() -> Any:
 
 
 @workers_0_2
-@pytest.mark.parametrize("served", [0, 1, 4, 9, "all but one"])
+@pytest.mark.parametrize("served", [0, 4, "all but one", "all"])
 @without_warning
 def test_a_stateful_data_loader_resumes(stateful: Any, table: a2store.StepTable, workers: int, served: Any) -> None:
 
@@ -322,21 +253,24 @@ def test_a_stateful_data_loader_resumes(stateful: Any, table: a2store.StepTable,
         return loader, stateful.StatefulDataLoader(loader, batch_size=None, num_workers=workers)
 
     whole = [keys(StepLoader(table, 1000, seed=1, epoch=epoch)) for epoch in range(4)]
-    served = len(whole[2]) - 1 if served == "all but one" else served
+    served = {"all but one": len(whole[2]) - 1, "all": len(whole[2])}.get(served, served)
     _, before = make(2)
     if served:
         batches = iter(before)
         assert_same_keys(islice(batches, served), whole[2][:served])
+        assert served < len(whole[2]) or next(batches, None) is None
     state = pickle.loads(pickle.dumps(before.state_dict()))
     del before
 
     loader, after = make(0)
     after.load_state_dict(state)
-    for number, batch in enumerate(after, served):
-        assert torch.equal(keys([batch])[0], whole[2][number])
-        if number == served + 1:
-            again = after.state_dict()
-    assert number == len(whole[2]) - 1
+    # After a whole epoch, the next iteration begins an epoch.
+    if served < len(whole[2]):
+        for number, batch in enumerate(after, served):
+            assert torch.equal(keys([batch])[0], whole[2][number])
+            if number == served + 1:
+                again = after.state_dict()
+        assert number == len(whole[2]) - 1
     # Whole epochs follow.
     loader.set_epoch(3)
     assert_same_keys(after, whole[3])
@@ -345,45 +279,6 @@ def test_a_stateful_data_loader_resumes(stateful: Any, table: a2store.StepTable,
         loader, after = make(0)
         after.load_state_dict(again)
         assert_same_keys(after, whole[2][served + 2 :])
-
-
-@workers_0_2
-@without_warning
-def test_a_stateful_data_loader_at_the_end_of_an_epoch(stateful: Any, table: a2store.StepTable, workers: int) -> None:
-    loader = StepLoader(table, 1000, seed=1, epoch=2)
-    before = stateful.StatefulDataLoader(loader, batch_size=None, num_workers=workers)
-    assert_same_keys(before, keys(StepLoader(table, 1000, seed=1, epoch=2)))
-    state = before.state_dict()
-    loader = StepLoader(table, 1000, seed=1)
-    after = stateful.StatefulDataLoader(loader, batch_size=None, num_workers=workers)
-    after.load_state_dict(state)
-    loader.set_epoch(3)
-    assert_same_keys(after, keys(StepLoader(table, 1000, seed=1, epoch=3)))
-
-
-@forks
-@without_warning
-def test_a_stateful_data_loader_with_persistent_workers(stateful: Any, table: a2store.StepTable) -> None:
-    whole = {epoch: keys(StepLoader(table, 1000, seed=1, epoch=epoch)) for epoch in (4, 5)}
-
-    def make() -> tuple[StepLoader, Any]:
-        loader = StepLoader(table, 1000, seed=1)
-        return loader, stateful.StatefulDataLoader(
-            loader, batch_size=None, num_workers=2, persistent_workers=True, snapshot_every_n_steps=3
-        )
-
-    loader, before = make()
-    loader.set_epoch(4)
-    assert_same_keys(before, whole[4])
-    loader.set_epoch(5)
-    batches = iter(before)
-    assert_same_keys(islice(batches, 4), whole[5][:4])
-    state = before.state_dict()
-    loader, after = make()
-    after.load_state_dict(state)
-    assert_same_keys(after, whole[5][4:])
-    loader.set_epoch(4)
-    assert_same_keys(after, whole[4])
 
 
 def test_states_equal_those_of_the_inner_loader(table: a2store.StepTable) -> None:
@@ -400,17 +295,6 @@ def test_states_equal_those_of_the_inner_loader(table: a2store.StepTable) -> Non
         with pytest.raises((ValueError, TypeError), match="epoch"):
             ours.set_epoch(epoch)  # type: ignore[arg-type]
         assert ours.state_dict() == state
-
-
-def test_options_of_numpy(table: a2store.StepTable) -> None:
-    """The product of the options would overflow their type."""
-    loader = StepLoader(table, np.uint8(200), rank=np.uint8(1), world_size=np.uint8(2), seed=np.int64(1))  # type: ignore[arg-type]
-    theirs = table.loader(200, rank=1, world_size=2, seed=1)
-    for count, _ in enumerate(zip(loader, theirs, strict=True), 1):
-        assert loader.state_dict() == theirs.state_dict()
-        assert loader.state_dict()["position"] == min(400 * count, len(table))
-    with pytest.raises(TypeError):
-        StepLoader(table, 2.0)  # type: ignore[arg-type]
 
 
 def test_pickled_loaders(rich: a2store.StepTable) -> None:
@@ -461,25 +345,6 @@ def test_options_pass_through(rich: a2store.StepTable, options: dict[str, Any], 
             assert_same_tensors(tensors, as_tensors(batch))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"weights": "nothing"}, "weights: expected an extra column"),
-        ({"weights": "age", "strata": "phase"}, "weights and strata cannot be combined"),
-        ({"num_samples": 5}, "num_samples: expected None"),
-        ({"rank": 0}, "rank and world_size: expected both or none"),
-        ({"world_size": 2}, "rank and world_size: expected both or none"),
-        ({"rank": 2, "world_size": 2}, "rank: expected 0..2"),
-        ({"batch_size": 0}, "batch_size: expected 1"),
-        ({"columns": ["nothing"]}, "columns: expected tokens"),
-        ({"tokens": "float"}, "tokens: expected uint8"),
-    ],
-)
-def test_wrong_options(rich: a2store.StepTable, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        StepLoader(rich, **options)
-
-
 def test_ranks_of_a_process_group(table: a2store.StepTable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/group", rank=0, world_size=1)
     try:
@@ -509,22 +374,6 @@ def test_tensors_share_the_memory_of_their_batch(rich: a2store.StepTable) -> Non
     assert len(served) == len(watched.batches) > 5
     for tensors, batch in zip(served, watched.batches, strict=True):
         assert_shared(tensors, batch)
-
-
-def test_pinning_without_cuda_does_nothing(table: a2store.StepTable) -> None:
-    if torch.cuda.is_available():
-        pytest.skip("CUDA is available")
-    for tensors, expected in zip(StepLoader(table, pin_memory=True), StepLoader(table, device="cpu"), strict=True):
-        assert_same_tensors(tensors, expected)
-
-
-def test_another_device(table: a2store.StepTable) -> None:
-    loader = StepLoader(table, 1000, device="meta")
-    for tensors, expected in zip(loader, StepLoader(table, 1000), strict=True):
-        assert {tensor.device.type for tensor in tensors.values()} == {"meta"}
-        assert {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()} == {
-            name: (tensor.dtype, tensor.shape) for name, tensor in expected.items()
-        }
 
 
 class Streams:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,7 +77,7 @@ def check(path: Path, format_name: str, games: Sequence[Game], files: Sequence[b
         assert [run.boards for run in runs if isinstance(run, formats.Run)] == [game.boards for game in games]
 
 
-@pytest.mark.parametrize("format_name", ["original", "a2t1", "a2run2", "a2pack", "packdat", "npy", "jsonl"])
+@pytest.mark.parametrize("format_name", ["original", "a2run2", "a2pack", "npy", "jsonl"])
 def test_export_and_convert_write_every_format(kept: Kept, tmp_path: Path, format_name: str) -> None:
     out = tmp_path / "exported"
     done = report("export", kept.archive, "--format", format_name, "--out", out, "--workers", 2)
@@ -137,6 +136,8 @@ def test_options_of_each_format(kept: Kept, tmp_path: Path) -> None:
         shards = sorted((out / "npy").glob("steps-*.npy"))
         assert [len(np.load(shard)) for shard in shards[:-1]] == [100] * (len(shards) - 1)
         assert len(shards) > 3
+        run(*command, "--format", "session", "--out", out / "plain", "--moves", "false")
+        assert np.load(out / "plain" / "steps.npy").dtype == formats.SESSION_ROW
         for compress in ("zstd", "lz4", "none"):
             run(*command, "--format", "a2pack", "--out", out / compress, "--compress", compress)
             found = a2store.PackReader.open(out / compress)
@@ -176,34 +177,6 @@ def test_bad_input_is_status_1_and_leaves_nothing(kept: Kept, tmp_path: Path) ->
     assert (error["path"], error["run"], f"{bad}: run 4" in said) == (str(bad), 4, True)
     entries = formats.read_pack(bad)[0]
     assert formats.read_pack(out)[0] == [entry for place, entry in enumerate(entries) if place != 4]
-
-
-def test_help_lists_the_formats_that_a_command_accepts(kept: Kept, tmp_path: Path) -> None:
-    offered = {}
-    for name, source in (("export", kept.archive), ("convert", kept.pack)):
-        said = " ".join(run(name, "--help")[0].split())
-        (listed,) = re.findall(r"\[possible values: ((?:original|a2t1)[^]]*)\]", said)
-        offered[name] = listed.split(", ")
-        for format_name in offered[name]:
-            assert report(name, source, "--format", format_name, "--out", tmp_path / name / format_name)["runs"] > 0
-    assert offered["export"] == ["original", *offered["convert"]]
-    assert "session" in offered["convert"]
-
-
-def test_sessions_with_and_without_moves(kept: Kept, tmp_path: Path) -> None:
-    for name, source in (("export", kept.archive), ("convert", kept.pack)):
-        for flags, has_moves in (([], True), (["--moves"], True), (["--moves", "false"], False)):
-            out = tmp_path / f"{name}{''.join(flags)}"
-            report(name, source, "--format", "session", "--out", out, *flags)
-            row = formats.SESSION_ROW_ACTION if has_moves else formats.SESSION_ROW
-            assert np.load(out / "steps.npy").dtype == row
-    # A session without moves becomes a session again.
-    plain = tmp_path / "export--movesfalse"
-    report("convert", plain, "--format", "session", "--out", tmp_path / "again")
-    assert formats.read_session(tmp_path / "again") == formats.read_session(plain)
-    _, said = run("convert", plain, "--format", "session", "--out", tmp_path / "moves", "--moves", status=2)
-    assert "an unknown move at step" in said
-    assert not (tmp_path / "moves").exists()
 
 
 @pytest.mark.parametrize(

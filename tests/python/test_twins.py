@@ -77,13 +77,11 @@ def test_the_command_counts_twins(folder: Path, tmp_path: Path) -> None:
 
 
 def test_many_commits_remember_games(games: list[Game], tmp_path: Path) -> None:
-    """The games of older commits come from the digests that the archive keeps."""
     archive = a2store.Archive.create(tmp_path / "games.a2")
     for index, game in enumerate(games):
         path = tmp_path / f"{index}.a2run2"
         path.write_bytes(oracle.encode_a2run2(game))
         archive.ingest(path, progress=False)
-    assert list((archive.path / "_log").glob("*.digests"))
     twins = tmp_path / "twins"
     twins.mkdir()
     for index, game in enumerate(games):
@@ -156,16 +154,6 @@ def test_packs_and_their_tables_split_alike(folder: Path, tmp_path: Path) -> Non
         assert boards[0].isdisjoint(boards[1])
         assert len(boards[0]) + len(boards[1]) == NUM_GAMES
         assert set(test.tolist()) == set(np.asarray(table.train_test_split(0.4, seed=seed)[1])["run_id"].tolist())
-
-
-def test_a_split_survives_new_runs_and_compaction(folder: Path, tmp_path: Path) -> None:
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    archive.ingest(folder / "a2t1", progress=False)
-    query = "SELECT * FROM steps"
-    before = sides(archive.sql(query).materialize(progress=False), "run", 3)
-    archive.ingest(folder / "a2run2", progress=False)
-    archive.compact(progress=False)
-    assert sides(archive.sql(query).materialize(progress=False), "run", 3) == before
 
 
 def test_a_conversion_counts_repeated_games(folder: Path, tmp_path: Path) -> None:

@@ -115,17 +115,6 @@ def test_invalid_moves_are_rejected_before_any_step() -> None:
             VectorEnv(num_envs)
 
 
-def test_arrays_are_copies() -> None:
-    env = VectorEnv(4)
-    tokens, legal, boards = env.tokens(), env.legal(), env.boards
-    kept = tokens.copy()
-    boards[:] = 0
-    legal[:] = False
-    env.step(env.legal().argmax(axis=1))
-    assert (tokens == kept).all()
-    assert (env.boards != 0).all()
-
-
 # Gymnasium
 
 
@@ -251,18 +240,6 @@ def test_illegal_actions(gym_env: Any) -> None:
             envs["ignore"].step(bad)
     with pytest.raises(ValueError, match="illegal: expected"):
         gym_env(2, illegal="whatever")
-
-
-def test_long_games_are_truncated(gym_env: Any) -> None:
-    env = gym_env(5, max_episode_steps=10)
-    _, infos = env.reset(seed=1)
-    for step in range(1, 34):
-        _, _, terminations, truncations, infos = env.step(infos["action_mask"].argmax(axis=1))
-        # Ten steps, and one step in which the next game begins.
-        assert truncations.all() == (step % 11 == 10)
-        assert not terminations.any()
-    with pytest.raises(ValueError, match="max_episode_steps"):
-        gym_env(1, max_episode_steps=0)
 
 
 def test_gymnasiums_wrappers_take_it(gym_env: Any) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import select
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -20,8 +19,8 @@ import oracle
 from archives import short_games
 from attacks import REFUSED
 from test_guard import filled
-from threads import HANGS, eventually
-from viewing import UNAUTHORIZED, Answer, Client, ClosedError, Connection, Events, Server
+from threads import eventually
+from viewing import UNAUTHORIZED, Answer, Client, Connection, Events, Server
 
 MARKUP = "<script>alert(1)</script>&\"'</style>"
 SECRET = "this file belongs to nobody"
@@ -120,15 +119,9 @@ def test_the_page_needs_the_token(client: Client, folder: Path) -> None:
     assert page.status == 200
     for target in (
         "/",
-        "/?",
-        "/?token=",
         "/?token=x",
         f"/?token={client.token}x",
         f"/?token={client.token[:-1]}",
-        f"/?token={client.token}%00",
-        f"/?token=%20{client.token}",
-        f"/?TOKEN={client.token}",
-        f"/?x=token={client.token}",
         f"/?token=x&token={client.token}",
         f"/?token={client.token.swapcase()}",
     ):
@@ -151,24 +144,15 @@ def test_wrong_cookies(client: Client, impatient: Server) -> None:
     assert (name, token) == (f"a2store-{client.port}", client.token)
     for cookie in (
         name,
-        f"{name}=",
         f"{name}={token}x",
         f"{name}={token[:-1]}",
         f"{name}={token.swapcase()}",
-        f'{name}="{token}"',
-        f"{name}={token} {token}",
-        f"{name}= {token}",
-        f"{name.upper()}={token}",
         f"x{name}={token}",
         f"a2store={token}",
         f"a2store-{client.port + 1}={token}",
-        f"token={token}",
-        token,
         f"{name}={impatient.client.token}",
         impatient.client.cookie,
         f"{name}=x, {name}={token}",
-        "=".join(["a"] * 1000),
-        ";" * 8000,
     ):
         client.get("/api/archive", cookie=cookie).refusal(UNAUTHORIZED, "unauthorized")
     # Other programs on this machine set cookies for all ports.
@@ -176,7 +160,6 @@ def test_wrong_cookies(client: Client, impatient: Server) -> None:
         f"a=b; {name}={token}",
         f"{name}=old; {impatient.client.cookie};{name}={token} ;a",
         f"x=\xff\xfe; {name}={token}; y=\xe9",
-        f";;=;\t{name}={token}",
     ):
         assert client.get("/api/archive", cookie=cookie).status == 200, cookie
     lines = f"GET /api/archive HTTP/1.1\r\nHost: {client.host}\r\nConnection: close\r\nCookie: a=b\r\n"
@@ -207,33 +190,18 @@ def test_the_cookie(client: Client, folder: Path) -> None:
 
 WRONG_HOSTS = [
     "evil.example",
-    "evil.example:PORT",
     "127.0.0.1.evil.example",
-    "127.0.0.1.evil.example:PORT",
-    "localhost.evil.example",
     "127.0.0.1:PORT@evil.example",
-    "127.0.0.1:PORT@evil.example:PORT",
-    "127.0.0.1:@evil.example",
     "evil.example@127.0.0.1:PORT",
     "127.0.0.1:PORT,evil.example",
-    "127.0.0.1:PORT, 127.0.0.1:PORT",
-    "127.0.0.1:PORT/evil.example",
     "127.0.0.1:x",
-    "127.0.0.1:99999",
     "127.0.0.1:PORT:PORT",
     "127.0.0.2:PORT",
-    "127.1:PORT",
-    "2130706433:PORT",
-    "0x7f000001:PORT",
     "0.0.0.0:PORT",
     "[::1]:PORT",
-    "[::ffff:127.0.0.1]:PORT",
     "localhost.:PORT",
-    "local\xadhost:PORT",
     "localhost\xff:PORT",
-    ":PORT",
     "",
-    "127.0.0.1 :PORT",
     "http://127.0.0.1:PORT",
 ]
 
@@ -284,10 +252,6 @@ def test_targets_with_another_host(client: Client) -> None:
         f"http://evil.example/?token={client.token}",
         f"http://evil.example:{client.port}/api/archive",
         f"http://{client.host}@evil.example/api/archive",
-        f"http://127.0.0.1.evil.example:{client.port}/api/archive",
-        f"https://evil.example:{client.port}/api/archive",
-        f"http://127.0.0.2:{client.port}/api/archive",
-        f"http://[::1]:{client.port}/api/archive",
     ):
         for cookie in (client.cookie, None):
             answer = client.get(target, cookie=cookie)
@@ -296,17 +260,6 @@ def test_targets_with_another_host(client: Client) -> None:
         # The host of the target counts too if the header names another one.
         client.get(target, host="evil.example").refusal(403, "forbidden")
     client.send("CONNECT", "evil.example:80").refusal(403, "forbidden")
-    # A target without a path or host is malformed, or is an address that does not exist.
-    for target in (
-        "api/archive",
-        "*",
-        "evil.example",
-        "//evil.example/api/archive",
-        "?",
-        "http://",
-        "file:///etc/passwd",
-    ):
-        assert client.get(target).status in (400, 403, 404), target
 
 
 def test_other_origins(client: Client, folder: Path) -> None:
@@ -344,7 +297,7 @@ def test_other_origins(client: Client, folder: Path) -> None:
 
 
 def test_other_sites(client: Client) -> None:
-    for site in ("cross-site", "same-site", "", "x", "Same-Origin, cross-site", "\xff"):
+    for site in ("cross-site", "same-site", "", "Same-Origin, cross-site"):
         for method, target in ADDRESSES:
             body = None if method == "GET" else {"limit": 1}
             client.send(method, target, body, sec_fetch_site=site).refusal(403, "forbidden")
@@ -418,36 +371,13 @@ def test_paths_outside(client: Client, folder: Path, target: str) -> None:
     reveals_nothing(client, answer, folder)
 
 
-@pytest.mark.parametrize(("method", "target"), [("GET", "/"), *ADDRESSES])
-def test_wrong_methods(client: Client, method: str, target: str) -> None:
-    allowed = {method, "HEAD" if method == "GET" else method}
-    for other in ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND", "get", "X" * 100):
-        if other in allowed:
-            continue
-        body = {"limit": 1} if other in ("POST", "PUT", "PATCH") else None
-        answer = client.send(other, target, body, access_control_request_method="GET", x_http_method_override=method)
-        assert answer.status == 405, other
-        assert not [name for name, _ in answer.headers if name.startswith("access-control-allow")]
-        if other != "HEAD":
-            assert other in answer.refusal(405, "argument")
-
-
-# Bodies
-
-
 def test_types_of_bodies(client: Client) -> None:
     for kind in (
         None,
-        "",
         "text/plain",
         "application/x-www-form-urlencoded",
-        "multipart/form-data; boundary=x",
         "application/jsonx",
-        "text/json",
-        "text/plain; application/json",
         "text/plain, application/json",
-        "application/csp-report",
-        "application/json\xff",
     ):
         for method, target in ADDRESSES:
             if method != "GET" and target != "/api/policy":
@@ -492,21 +422,6 @@ def test_sizes_of_bodies(client: Client) -> None:
     assert is_alive(client)
 
 
-def test_bodies_without_end(client: Client) -> None:
-    with Connection(client.port) as connection:
-        connection.send(client.bytes_of("POST", "/api/sql", b"", **CHUNKED))
-        sent = 0
-        while not select.select([connection.socket], [], [], 0)[0]:
-            try:
-                connection.send(chunked(b" " * 65_536))
-            except ConnectionError:
-                break
-            sent += 65_536
-            assert sent < 512 * MOST_BYTES
-        assert sent > MOST_BYTES // 2
-    assert is_alive(client)
-
-
 @pytest.mark.parametrize(
     "body",
     [
@@ -539,151 +454,6 @@ def test_broken_bodies(client: Client, folder: Path, body: bytes) -> None:
 
 
 # Malformed requests
-
-
-def lines_of(client: Client, *lines: bytes) -> bytes:
-    """Return a request with the right host and cookie after its first line, and with more headers after these."""
-    right = [f"Host: {client.host}".encode(), f"Cookie: {client.cookie}".encode()]
-    return b"\r\n".join([lines[0], *right, *lines[1:], b"", b""])
-
-
-GET = b"GET /api/archive HTTP/1.1"
-POST = b"POST /api/sql HTTP/1.1"
-JSON = b"Content-Type: application/json"
-MALFORMED: dict[str, list[bytes]] = {
-    "version": [b"GET /api/archive HTTP/9.9"],
-    "no version": [b"GET /api/archive"],
-    "no target": [b"GET HTTP/1.1"],
-    "no method": [b" /api/archive HTTP/1.1"],
-    "space first": [b" " + GET],
-    "tabs": [b"GET\t/api/archive\tHTTP/1.1"],
-    "NUL in the target": [b"GET /api/archive\0 HTTP/1.1"],
-    "NUL in a header": [GET, b"X: a\0b"],
-    "NUL in a name": [GET, b"X\0: a"],
-    "carriage return": [GET, b"X: a\rb"],
-    "folded": [GET, b"X: a\r\n b"],
-    "space before the colon": [GET, b"X : a"],
-    "no colon": [GET, b"X"],
-    "no name": [GET, b": a"],
-    "method": [b"G\xffT /api/archive HTTP/1.1"],
-    "two lengths": [POST, JSON, b"Content-Length: 18", b"Content-Length: 19"],
-    "negative length": [POST, JSON, b"Content-Length: -1"],
-    "length with sign": [POST, JSON, b"Content-Length: +2"],
-    "text as length": [POST, JSON, b"Content-Length: x"],
-    "list of lengths": [POST, JSON, b"Content-Length: 2, 3"],
-    "long length": [POST, JSON, b"Content-Length: 99999999999999999999"],
-    "unknown coding": [POST, JSON, b"Transfer-Encoding: gzip"],
-    "wrong order of codings": [POST, JSON, b"Transfer-Encoding: chunked, gzip"],
-    "long target": [b"GET /" + b"a" * 100_000 + b" HTTP/1.1"],
-    "long header": [GET, b"X: " + b"a" * 100_000],
-    "long name": [GET, b"X" * 100_000 + b": a"],
-    "many headers": [GET, *[b"X%d: a" % number for number in range(1000)]],
-    "long cookie": [GET, b"Cookie: " + b"a=b;" * 25_000],
-}
-
-
-def is_refused(data: bytes) -> bool:
-    """Return whether a server sent nothing or one refusal."""
-    return data == b"" or bool(re.match(rb"HTTP/1\.[01] 4\d\d ", data) and data.count(b"HTTP/1.") == 1)
-
-
-@pytest.mark.parametrize("name", MALFORMED)
-def test_malformed_requests(client: Client, name: str) -> None:
-    with Connection(client.port) as connection:
-        try:
-            connection.send(lines_of(client, *MALFORMED[name]))
-            data = connection.rest()
-        except ConnectionError:
-            data = b""
-        assert is_refused(data), data[:300]
-    assert is_alive(client)
-
-
-OTHER_PROTOCOLS = [
-    b"\0" * 100_000,
-    b"\xff" * 100_000,
-    b"a" * 100_000,
-    b"\r\n" * 50_000,
-    b"GET " * 50_000,
-    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 500,
-    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0",
-    b"SSH-2.0-OpenSSH_9.0\r\n",
-    b"GET /\r\n\r\n",
-    b"{}\r\n\r\n",
-    b"",
-    b"\r\n",
-    b"G",
-    b"GET / HTTP/1.1\r\n",
-    b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ",
-]
-
-
-def test_other_protocols(impatient: Server) -> None:
-    """The server closes each connection, at the latest when the time for the headers is over."""
-    with ExitStack() as stack:
-        connections = [stack.enter_context(Connection(impatient.port)) for _ in OTHER_PROTOCOLS]
-        for connection, data in zip(connections, OTHER_PROTOCOLS, strict=True):
-            with suppress(ConnectionError):
-                connection.send(data)
-        for connection, data in zip(connections, OTHER_PROTOCOLS, strict=True):
-            answer = connection.rest()
-            assert is_refused(answer), (data[:50], answer[:300])
-
-
-BROKEN_CHUNKS = {
-    "no number": b"zz\r\n{}\r\n0\r\n\r\n",
-    "negative": b"-1\r\n{}\r\n0\r\n\r\n",
-    "long number": b"f" * 40 + b"\r\n{}\r\n0\r\n\r\n",
-    "no line end": b"2\r\n{}0\r\n\r\n",
-    "longer than announced": b"1\r\n{}\r\n0\r\n\r\n",
-    "endless extension": b"2;" + b"a" * 100_000 + b"\r\n{}\r\n0\r\n\r\n",
-    "endless trailers": b"2\r\n{}\r\n0\r\n" + b"X: a\r\n" * 20_000 + b"\r\n",
-}
-
-
-@pytest.mark.parametrize("name", BROKEN_CHUNKS)
-def test_broken_chunks(client: Client, name: str) -> None:
-    hidden = lines_of(client, b"POST /api/sql HTTP/1.1", JSON, b"Content-Length: 2") + b"{}"
-    with Connection(client.port) as connection:
-        connection.send(client.bytes_of("POST", "/api/sql", b"", **CHUNKED, connection=None))
-        with suppress(ConnectionError):
-            connection.send(BROKEN_CHUNKS[name] + hidden)
-        # The bytes after the broken body are no request.
-        answer = connection.answer()
-        assert connection.rest() == b""
-    assert answer.status in (400, 413)
-    answer.refusal(answer.status, "argument")
-
-
-def test_two_lengths_of_a_body(client: Client) -> None:
-    """A length in addition to chunks must not define another border between two requests."""
-    head = client.bytes_of("POST", "/api/sql", b"", transfer_encoding="chunked", content_length="4")
-    with Connection(client.port) as connection:
-        connection.send(
-            head.replace(b"connection: close\r\n", b"") + chunked(json.dumps(STATEMENT).encode()) + b"0\r\n\r\n"
-        )
-        connection.send(client.bytes_of("GET", "/nothing"))
-        data = connection.rest()
-    statuses = re.findall(rb"HTTP/1\.1 (\d+)", data)
-    assert statuses in ([b"400"], [b"200"], [b"200", b"404"])
-
-
-def test_requests_in_a_row(client: Client) -> None:
-    """The server answers pipelined requests in their order."""
-    targets = ["/api/archive", "/nothing", "/api/schema", "/app.js", "/api/runs/0", "/api/runs/77"]
-    with Connection(client.port) as connection:
-        connection.send(b"".join(client.bytes_of("GET", target, connection=None) for target in targets * 5))
-        answers = [connection.answer() for _ in targets * 5]
-    assert [answer.status for answer in answers] == [200, 404, 200, 200, 200, 404] * 5
-    assert [answer.body for answer in answers[:6]] == [client.get(target).body for target in targets]
-    # A malformed one ends the connection after the answers before it.
-    with Connection(client.port) as connection:
-        connection.send(client.bytes_of("GET", "/nothing", connection=None) + b"\0\r\n\r\n")
-        connection.answer().refusal(404, "not_found")
-        assert is_refused(connection.rest())
-
-
-# Slow clients
 
 
 def is_closed(connection: Connection) -> bool:
@@ -727,98 +497,12 @@ def test_slow_clients(impatient: Server) -> None:
         eventually(all_end, "the end of all connections")
 
 
-def test_a_slow_body_gets_a_refusal(impatient: Server) -> None:
-    client = impatient.client
-    with Connection(client.port) as connection:
-        connection.send(client.bytes_of("POST", "/api/sql", b"", content_length="100") + b"{")
-        assert "time limit" in connection.answer().refusal(408, "argument")
-        assert connection.rest() == b""
-
-
-def test_many_clients_at_once(client: Client) -> None:
-    """Of 130 connections, 70 are slow, broken or leave early. The server answers the other 60."""
-    assert client.cookie
-    bad = [
-        b"",
-        b"GET / HTTP/1.1\r\nHost",
-        b"\0\1\2",
-        client.bytes_of("POST", "/api/sql", b"", content_length="1000") + b"{",
-        client.bytes_of("POST", "/api/sql", STATEMENT)[:-3],
-        client.bytes_of("GET", "/api/events"),
-        client.bytes_of("GET", "/app.js", cookie=None),
-    ]
-    statuses: list[int] = []
-
-    def ask(number: int) -> None:
-        statuses.append(client.post("/api/sql", {"sql": f"SELECT count(*) + {number} FROM steps"}).status)
-
-    with ExitStack() as stack:
-        for number in range(70):
-            connection = stack.enter_context(Connection(client.port))
-            connection.send(bad[number % len(bad)])
-            if number % 3 == 0:
-                connection.close()
-        askers = [threading.Thread(target=ask, args=(number,)) for number in range(60)]
-        for asker in askers:
-            asker.start()
-        for asker in askers:
-            asker.join(HANGS)
-    assert statuses == [200] * 60
-
-
-def test_more_connections_than_places(impatient: Server) -> None:
-    """The server closes connections that send nothing, and then serves those that wait for a place."""
-    with ExitStack() as stack:
-        for _ in range(400):
-            stack.enter_context(Connection(impatient.port))
-
-        def is_served() -> bool:
-            try:
-                return impatient.client.get("/app.js").status == 200
-            except ClosedError:
-                return False
-
-        eventually(is_served)
-
-
 # Downloads
 
 
 def csv_of(sql: str = "SELECT 1 AS x") -> dict[str, str]:
     """Return the body of a request for a download."""
     return {"sql": sql, "format": "csv"}
-
-
-def test_a_download_cannot_become_a_page(client: Client) -> None:
-    answer = client.download(csv_of(f"SELECT '{MARKUP.replace(chr(39), '')}' AS x"))
-    assert answer.header("content-type") == "text/csv; charset=utf-8"
-    assert (answer.header("content-disposition") or "").startswith("attachment")
-    check_headers(answer)
-    for format_ in ("html", "js", "svg", "../x"):
-        client.post("/api/download", csv_of() | {"format": format_}).refusal(400, "argument")
-
-
-def test_slow_downloads_have_their_own_places(folder: Path) -> None:
-    with Server(folder / "games.a2", env={"A2STORE_VIEW_TIMEOUT_SECONDS": "2"}) as server, ExitStack() as stack:
-        client = server.client
-        readers = [stack.enter_context(Connection(client.port)) for _ in range(4)]
-        for reader in readers:
-            reader.send(client.bytes_of("POST", "/api/download", csv_of(ENDLESS)))
-            assert reader.head().status == 200
-        client.post("/api/download", csv_of()).refusal(503, "busy")
-        assert is_alive(client)
-        readers[0].close()
-        answers = []
-
-        def has_place() -> bool:
-            answers.append(client.post("/api/download", csv_of()))
-            return answers[-1].status != 503
-
-        eventually(has_place)
-        assert answers[-1].body == b"x\n1\n"
-
-
-# Statements and markup
 
 
 @pytest.fixture(scope="module")

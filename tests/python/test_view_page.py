@@ -12,7 +12,7 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote, unquote_plus
+from urllib.parse import quote, unquote_plus
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from numpy.lib.recfunctions import repack_fields
 import a2store
 import duck
 import oracle
-from annotations import predictions, write_annotations, write_pool
+from annotations import predictions
 from browser import Page
 from oracle import Game
 from test_large_tiles import GAMES, packed, write_log
@@ -59,7 +59,7 @@ def doubtful(game: Game, seed: int) -> Game:
 
 
 def fill(archive: a2store.Archive, root: Path) -> None:
-    """Add games of four engines, and predictions of three models."""
+    """Add games of four engines, and predictions of two models."""
     options: dict[str, Any] = {"runs": RUNS, "depth": 0, "progress": False}
     for seed, engine in enumerate(("shallow", "middle", "plain")):
         a2store.simulate(root / engine, seed=seed, engine=engine, **options)
@@ -79,14 +79,6 @@ def fill(archive: a2store.Archive, root: Path) -> None:
     rows = predictions(annotated, 1, 1)
     plain = [name for name in rows.dtype.names or () if name not in ("policy_logp", "policy_hard")]
     archive.annotate("top-bin", repack_fields(rows[plain]), progress=False)
-    # Distributions over bins come from a folder, which names runs by their seeds.
-    last = GAMES[-1]
-    boards = tuple(packed(cells)[0] for cells in last.boards)
-    final = sum((exp - 1) * 2**exp for exp in last.final if exp)
-    whole = Game(boards, tuple(last.moves), (), 0, 0, 0, final, 2 ** max(last.final), None)
-    write_annotations(root / "bins", predictions({0: whole}, 2), bins=8)
-    write_pool(root / "bins" / "metadata.db", {0: (6 + len(GAMES), whole)})
-    archive.annotate("bins", root / "bins", progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -517,43 +509,6 @@ def test_the_figures_of_models(view: Explorer, archive: a2store.Archive) -> None
             assert float(p.removesuffix(" %")) == pytest.approx(100 * probability, abs=0.06)
 
 
-def test_a_phone_shows_that_the_columns_go_on(view: Explorer) -> None:
-    view.open(f"#/run/{FIRST_EVIL + 1}/step/7", width=390)
-    view.find(".scroll-frame.has-more")
-    # Columns that arrive later move the end, so each look scrolls again.
-    to_the_end = "document.querySelector('.scroll-frame .scroll').scrollLeft = 1e4;"
-    eventually(lambda: view.js(f"{to_the_end} return document.querySelector('.scroll-frame.has-more')"), None)
-    meanings = view.text(".meanings") or ""
-    assert "T = the move of the annotated game" in meanings
-    assert "Top bin The probability that the value is in the highest value bin" in meanings
-
-
-def test_addresses_without_a_page(view: Explorer) -> None:
-    view.open("#/run/1")
-    view.find(".scrubber")
-    view.open("#/run/abc")
-    view.wait_for("[role=alert].error", "There is no run abc: expected the number of a run.")
-    assert view.hash() == "#/run/abc"
-    view.open("#/positions/" + "0" * 14 + "11")
-    view.wait_hash("#/position/" + "0" * 14 + "11")
-    view.find(".page-position")
-    view.open("#/nothing")
-    view.wait_for("h1", "Unknown address")
-    assert view.js("return document.querySelector('.page a').hash") == "#/runs"
-
-
-def test_distributions_over_bins(view: Explorer) -> None:
-    last = GAMES[-1]
-    bins = np.random.default_rng(5).random((len(last.boards), 4, 8), dtype="f4")
-    view.open(f"#/run/{TOTAL - 1}/step/11")
-    labels = "return [...document.querySelectorAll('.bin-bars')].map((each) => each.getAttribute('aria-label'))"
-    view.find(".scrubber")
-    for at in (11, 12, 0):
-        view.js(MOVE_SLIDER, at)
-        expected = [f"fullest bin {row.argmax() + 1} of 8, {100 * row.max():.0f} %" for row in bins[at]]
-        eventually(lambda: view.js(labels), expected)
-
-
 def test_keys_of_the_replay(view: Explorer, archive: a2store.Archive) -> None:
     run_id = 3
     figures = Figures(archive, run_id)
@@ -573,15 +528,6 @@ def test_keys_of_the_replay(view: Explorer, archive: a2store.Archive) -> None:
     view.press("r")
     check_position(view, figures, (last + 1) // 4)
 
-    # Plus and minus change the speed, and c the colours.
-    view.press("+")
-    assert view.js("return document.querySelector('.choices select').value") == "10"
-    view.press("-", "-")
-    assert view.js("return document.querySelector('.choices select').value") == "2"
-    view.press("c")
-    assert view.js("return document.querySelector('.settings label:nth-of-type(2) select').value") == "safe"
-    view.press("c", "+")
-
     # Space plays, and pauses.
     at = (last + 1) // 4
     view.press(" ")
@@ -594,11 +540,6 @@ def test_keys_of_the_replay(view: Explorer, archive: a2store.Archive) -> None:
     view.press("g")
     check_position(view, figures, 0)
 
-    for number, kind in enumerate(("blunder", "hard", "tile")):
-        view.press("1234"[number + (number > 1)])
-        assert view.js("return document.querySelector('.mark-steps select').value") == kind
-    view.press("s")
-    assert view.js("return document.querySelector('.choices label:nth-of-type(2) select').value") == "1"
     view.press("J")
     check_position(view, Figures(archive, run_id + 1), 0)
     view.wait_hash(f"#/run/{run_id + 1}/step/0")
@@ -649,14 +590,6 @@ def test_jumps_to_marks(view: Explorer, archive: a2store.Archive) -> None:
             view.press("p")
             walked.append(at())
         assert walked == [each for each in reversed(marks[kind]) if each < len(figures.run)][:12]
-    # The buttons do the same, and stop at the end.
-    view.press("G", "4", "p")
-    newest = at()
-    view.click("button[aria-label='Next mark']")
-    assert at() == newest == marks["tile"][-1]
-    view.click("button[aria-label='Previous mark']")
-    assert at() == marks["tile"][-2]
-
     view.click(".limits summary")
     view.find(".limits input").clear()
     view.find(".limits input").send_keys("0.5")
@@ -758,7 +691,12 @@ def check_found(view: Explorer, digits: str, mask: int = 0) -> None:
         assert float(mean.replace(",", "")) == pytest.approx(move["mean_score"], rel=1e-3)
     assert {cells[0] for cells in shown.values()} <= {"0"}
     places = [
-        [f"Run {each['run_id']}, step {each['step_index']}", each["engine"], f"{each['max_score']:,}", names[each["move"]]]
+        [
+            f"Run {each['run_id']}, step {each['step_index']}",
+            each["engine"],
+            f"{each['max_score']:,}",
+            names[each["move"]],
+        ]
         for each in answer["places"]
     ]
     seen = view.js(READ_PLACES)
@@ -843,12 +781,6 @@ def test_keys_of_positions(view: Explorer) -> None:
     view.press("r")
     assert view.js("return document.activeElement.value") == "r"
     view.js("document.activeElement.blur()")
-    view.press("e")
-    view.press("+", "\ue014", "+", "+", "-", "\ue015", "4")
-    cells = view.js("return [...document.querySelectorAll('.editor .tile')].map((cell) => cell.textContent)")
-    assert (cells[0], cells[1], cells[5]) == ("2", "2", "4")
-    view.press("\ue003")
-    eventually(lambda: view.text(".editor [data-cell='5']"), "")
 
 
 def test_boards_are_read_from_text(view: Explorer) -> None:
@@ -977,25 +909,6 @@ def test_a_chart_appears_and_files_are_offered(view: Explorer, archive: a2store.
     assert list(zip(table["engine"].to_pylist(), table["mean_score"].to_pylist(), strict=True)) == expected
 
 
-BARS = """
-const bars = [...document.querySelectorAll(".chart-plot svg rect")].map((rect) =>
-  [Number(rect.getAttribute("y")), Number(rect.getAttribute("x")), rect.getAttribute("fill")]);
-return bars.sort(([y, x], [otherY, otherX]) => y - otherY || x - otherX).map(([, , fill]) => fill);
-"""
-
-
-def test_stacked_bars_have_the_same_order(view: Explorer) -> None:
-    rows = (
-        "('a', 'late', 1), ('a', 'early', 1), ('b', 'early', 1), ('b', 'late', 1), ('c', 'late', 1), ('c', 'early', 1)"
-    )
-    view.open("#/sql?q=" + quote(f"SELECT * FROM (VALUES {rows}) AS t(name, phase, n)"))
-    eventually(lambda: len(view.js(READ_GRID)), 6)
-    view.click(".view-choice button:last-child")
-    eventually(lambda: view.js(BARS), ["var(--series-0)", "var(--series-1)"] * 3)
-    entries = "return [...document.querySelectorAll('.chart-legend .entry')].map((entry) => entry.textContent)"
-    assert view.js(entries) == ["early", "late"]
-
-
 def test_a_named_query(view: Explorer, archive: a2store.Archive) -> None:
     view.open("#/sql?query=score_histogram&p.width=500&p.engine=" + quote(EVIL))
     rows = pa.table(archive.query("score_histogram", width=500, engine=EVIL)).to_pylist()
@@ -1068,21 +981,6 @@ def test_the_overview_follows_commits(page: Page, growing: a2store.Archive) -> N
         view.click(".report-form button[type=submit]")
         eventually(lambda: unquote_plus(view.hash()), "#/overview?where=run_id > 1")
         eventually(lambda: json.loads(view.wait(READ_REPORT)[2])["where"], "run_id > 1")
-
-
-def test_a_link_of_the_report_leads_to_the_runs(page: Page, growing: a2store.Archive) -> None:
-    with showing(page, growing) as view:
-        view.open("#/overview")
-        version_of_report(view)
-        links = view.wait("""
-            const links = document.querySelector("iframe").contentDocument.querySelectorAll("svg a");
-            return [...links].map((link) => link.getAttribute("href") ?? link.getAttribute("xlink:href"));""")
-        address = next(link for link in links if "highest_tile" in link)
-        assert address.startswith(("/#/runs?where=", f"{view.server.origin}/#/runs?where="))
-        view.page.visit(view.server.origin + "/" + address[address.index("#") :])
-        condition = unquote(address.split("where=")[1])
-        [(number,)] = asked(growing, f"SELECT count(*) FROM runs WHERE {condition}")
-        eventually(lambda: (view.text(".found strong") or "").split()[0], str(number))
 
 
 def test_a_commit_is_announced(page: Page, growing: a2store.Archive) -> None:
