@@ -126,6 +126,7 @@ def duckdb_tool() -> Tool:
         where = "" if job.phase is None else f" WHERE max_score >= {job.min_score} AND phase = '{job.phase}'"
         # A relation streams; ``execute`` would materialize the whole result first.
         relation = duckdb.sql(f"SELECT {columns} FROM read_parquet({job.files!r}){where}")
+        assert relation is not None, "the statement is a SELECT"
         yield from relation.to_arrow_reader(CHUNK)
 
     return Tool(batches, put_ready)

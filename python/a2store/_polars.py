@@ -54,7 +54,7 @@ def narrowed(query: Query, columns: list[str] | None, predicate: pl.Expr | None,
 
 
 def translated(predicate: pl.Expr, schema: pl.Schema) -> str | None:
-    """Return a condition in SQL that holds wherever the predicate does; ``None`` if polars has to evaluate all of it."""
+    """Return a condition in SQL that holds wherever the predicate does; ``None`` if polars must evaluate all of it."""
     try:
         tree = json.loads(predicate.meta.serialize(format="json"))
     except (AttributeError, ValueError, pl.exceptions.PolarsError):
@@ -148,7 +148,8 @@ def comparison(sign: str | None, name: str, literal: Any, schema: pl.Schema) -> 
     """Return the comparison of a column with a literal; ``None`` if SQL would compare them in another way."""
     match literal:
         case {"Scalar": {**of_type}} | {"Dyn": {**of_type}} if len(of_type) == 1:
-            [(kind, value)] = of_type.items()
+            values: dict[Any, Any] = of_type
+            kind, value = next(iter(values.items()))
         case _:
             return None
     if kind not in ("String", "Boolean") and "Int" not in str(kind):

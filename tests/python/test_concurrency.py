@@ -240,7 +240,7 @@ def test_writers_fail_after_their_wait_time(locked: Any, runs: list[Path]) -> No
     with pytest.raises(ValueError, match="wait"):
         archive.ingest(runs[2], wait=-1, progress=False)
     with pytest.raises(TypeError, match="wait"):
-        archive.ingest(runs[2], wait="soon", progress=False)  # type: ignore[arg-type]
+        archive.ingest(runs[2], wait="soon", progress=False)
     start = time.monotonic()
     with pytest.raises(a2store.ConflictError, match=r"after 0\.3 s of waiting"):
         archive.ingest(runs[2], wait=0.3, progress=False)

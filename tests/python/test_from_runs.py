@@ -111,13 +111,14 @@ def test_bounds_are_included(tmp_path: Path) -> None:
     games = [replace(game, max_score=100 + place) for place, game in enumerate(Games(52).take(6))]
     games = [replace(game, boards=game.boards[:1], moves=game.moves[:1], branches=(None,)) for game in games]
     formats.write_pack(tmp_path / "a.a2pack", packs.payloads_of(games))
-    for options, ids in (
+    cases: list[tuple[dict[str, Any], list[int]]] = [
         ({"min_score": 102}, [2, 3, 4, 5]),
         ({"max_score": 102}, [0, 1, 2]),
         ({"min_score": 103, "max_score": 103}, [3]),
         ({"min_score": 104, "max_score": 103}, []),
         ({"min_score": 2**64 - 1}, []),
-    ):
+    ]
+    for options, ids in cases:
         view = from_runs(tmp_path / "a.a2pack").filter(**options)
         assert np.asarray(view)["run_id"].tolist() == ids, options
 

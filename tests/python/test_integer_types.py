@@ -105,7 +105,9 @@ def test_columns_keep_their_names(archive: a2store.Archive) -> None:
         assert pa.schema(archive.sql(f"SELECT {expression} FROM steps").schema).names == [name]
     key = "board % 5"
     inner = f"SELECT {key} FROM steps WHERE step_index = 0"
-    sql = f"SELECT {key}, count(*) FROM steps WHERE {key} IN ({inner}) GROUP BY {key} HAVING {key} > 0 ORDER BY 0 - CAST({key} AS BIGINT)"
+    sql = (
+        f"SELECT {key}, count(*) FROM steps WHERE {key} IN ({inner}) GROUP BY {key} HAVING {key} > 0 ORDER BY -({key})"
+    )
     found = pa.table(archive.sql(sql)).column(0).to_pylist()
     assert found == sorted(set(found), reverse=True)
     assert set(found) <= {1, 2, 3, 4}
