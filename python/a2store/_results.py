@@ -504,10 +504,6 @@ class SqlFunction:
     example: tuple[str, str] = field(repr=False)
 
 
-for _name in __all__:
-    globals()[_name].__module__ = "a2store"
-
-
 @dataclass(frozen=True)
 class SimulateReport:
     """A summary of what ``simulate`` wrote.
@@ -560,3 +556,7 @@ class RecorderStats:
     disk_bytes: int = field(repr=False)
     ram_bytes: int = field(repr=False)
     failure: str | None = field(repr=False)
+
+
+for _name in __all__:
+    globals()[_name].__module__ = "a2store"
