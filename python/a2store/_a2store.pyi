@@ -3163,10 +3163,11 @@ class StepTable:
         strata: str | None = None,
         quotas: dict[Any, float] | None = None,
         num_samples: int | None = None,
+        window: int | None = None,
     ) -> Loader:
         """Return a loader, which serves the rows in batches.
 
-        One of ``shuffle``, ``replacement``, ``weights`` and ``strata`` determines the rows of an epoch and
+        One of ``shuffle``, ``window``, ``replacement``, ``weights`` and ``strata`` determines the rows of an epoch and
         their order. Without ``replacement``, ``weights`` and ``strata``, an epoch has every row once.
 
         - ``batch_size``: rows per batch and rank, in ``1..=2**28``.
@@ -3198,6 +3199,9 @@ class StepTable:
           1/65,536 of it. ``None`` = equal shares.
         - ``num_samples``: the rows of an epoch over all ranks, in ``0..=2**62``, with ``replacement``, ``weights`` or
           ``strata``; ``None`` = the number of rows in the table.
+        - ``window``: the approximate number of rows to shuffle at a time, at least 1, for mapped tables larger than
+          memory. A window is 256 blocks of ``2**k`` rows from random places, with the largest ``k`` that fits. Each
+          block is read once per epoch, in one piece. Two windows of rows should fit in memory.
 
         Raises ``ValueError`` for an option out of range, and for options that exclude each other. Raises
         ``ColumnError`` for an invalid weight, with the row, and for too many strata. Raises ``TypeError`` for a quota

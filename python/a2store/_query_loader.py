@@ -33,7 +33,7 @@ _FIXED = ("version", "archive", "archive_version", "query", "total_rows", "seed"
 """The fields of a state that any loader of the same rows must have."""
 _NUMBERS = {"epoch": (0, 2**63 - 1), "position": (0, 2**64 - 1), "batch_size": (1, 1 << 28), "world_size": (1, 1 << 24)}
 """The fields of a state that are numbers, and their ranges."""
-_TOPOLOGY = ("world_size", "batch_size", "drop_last")
+_TOPOLOGY = ("world_size", "batch_size", "drop_last", "window")
 """The fields of a state that a loader must have to continue in the middle of an epoch."""
 
 
@@ -55,6 +55,7 @@ class QueryLoader(StepLoader):
         symmetries: bool = False,
         columns: Sequence[str] | None = None,
         prefetch: int = 2,
+        window: int | None = None,
         pin_memory: bool = False,
         device: torch.device | str | None = None,
         transform: Callable[[_Tensors], _Tensors] | None = None,
@@ -94,6 +95,7 @@ class QueryLoader(StepLoader):
             "symmetries": symmetries,
             "columns": None if columns is None else list(columns),
             "prefetch": prefetch,
+            "window": window,
             "pin_memory": pin_memory,
             "device": device,
             "transform": transform,
@@ -183,6 +185,7 @@ class QueryLoader(StepLoader):
             "world_size": self._shard[1],
             "batch_size": self.batch_size,
             "drop_last": self._drops_last,
+            "window": self._made_options["window"],
             "epoch": epoch,
             "position": position,
         }

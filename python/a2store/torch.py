@@ -56,6 +56,7 @@ _OTHERS_OF_A_TABLE: dict[str, Any] = {
     "weights": None,
     "strata": None,
     "quotas": None,
+    "window": None,
 }
 
 
@@ -120,7 +121,7 @@ class StepLoader(IterableDataset[_Tensors]):
 
     - ``table``: the rows, a table or a view; several tables with their shares, as in ``a2store.mix``; or a query.
     - ``batch_size``, ``shuffle``, ``seed``, ``epoch``, ``drop_last``, ``symmetries``, ``columns``, ``prefetch``,
-      ``replacement``, ``weights``, ``strata``, ``quotas``, ``num_samples``: as in ``StepTable.loader``,
+      ``replacement``, ``weights``, ``strata``, ``quotas``, ``num_samples``, ``window``: as in ``StepTable.loader``,
       with the same defaults.
     - ``rank``, ``world_size``: ``None`` = the rank and size of the default group of ``torch.distributed`` if it is
       initialised, else 0 and 1. Give both or none. To serve all rows on every rank, give 0 and 1.
@@ -181,6 +182,7 @@ class StepLoader(IterableDataset[_Tensors]):
         strata: str | None = None,
         quotas: dict[Any, float] | None = None,
         num_samples: int | None = None,
+        window: int | None = None,
         pin_memory: bool = False,
         device: torch.device | str | None = None,
         transform: Callable[[_Tensors], _Tensors] | None = None,
@@ -235,6 +237,7 @@ class StepLoader(IterableDataset[_Tensors]):
             "strata": strata,
             "quotas": quotas,
             "num_samples": num_samples,
+            "window": window,
         }
         if isinstance(self._rows, list):
             others = _OTHERS_OF_A_TABLE.items()

@@ -67,7 +67,7 @@ impl BatchMaker {
                 cancel.check()?;
             }
             self.positions.resize(at_once.min(num_rows - start), 0);
-            self.order.fill(positions.start + start as u64, &mut self.positions)?;
+            self.order.fill(&self.rows, positions.start + start as u64, &mut self.positions)?;
             let part = self.schema.split_front(&mut columns, self.positions.len());
             self.rows.gather(&self.positions, &mut self.buffers, part, self.symmetries)?;
         }

@@ -19,6 +19,7 @@
 //! | `stream.rs` | the stream of rows and each rank's share of it |
 //! | `position.rs` | the position of a loader: the state machine that all loaders share |
 //! | `permutation.rs` | every row once, in a computed shuffled order |
+//! | `windowed.rs` | the same within windows, for tables on disk |
 //! | `draws.rs`, `alias.rs` | independent draws, uniform or weighted |
 //! | `extra_column.rs`, `strata.rs` | reading an extra column; strata with quotas |
 //! | `order.rs` | position → row |
@@ -40,6 +41,7 @@ mod producer;
 mod state;
 mod strata;
 mod stream;
+mod windowed;
 
 #[cfg(test)]
 mod tests;

@@ -72,6 +72,14 @@ pub enum Sampling {
     /// Every row once, in a different order in each epoch: a [`Permutation`](crate::Permutation).
     #[default]
     Shuffled,
+    /// Every row once, shuffled among about `window` rows at a time. This is for tables that are mapped from a
+    /// file and larger than memory. A window is 256 blocks of rows from random places of the table; the block
+    /// size is a power of two. An epoch reads each block once and contiguously. The larger the window, the
+    /// closer to [`Shuffled`](Self::Shuffled).
+    Windowed {
+        /// Rows that are shuffled together, at least 1. Two windows should fit in memory.
+        window: u64,
+    },
     /// Rows drawn independently with equal probability: sampling with replacement.
     Uniform,
     /// Rows drawn independently in proportion to their weights. Takes eight bytes per row, and two passes over
@@ -97,6 +105,7 @@ impl fmt::Display for Sampling {
         match self {
             Sampling::Sequential => write!(f, "sequential"),
             Sampling::Shuffled => write!(f, "shuffled"),
+            Sampling::Windowed { window } => write!(f, "windowed {window}"),
             Sampling::Uniform => write!(f, "uniform"),
             Sampling::Weighted { column } => write!(f, "weighted by {column}"),
             Sampling::Stratified { column, quotas: None } => write!(f, "stratified by {column}"),

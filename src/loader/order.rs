@@ -5,9 +5,10 @@ use super::draws::{Draws, scale};
 use super::options::{LoaderOptions, Sampling};
 use super::permutation::{LastPermutation, Permutation};
 use super::strata::{Strata, StratifiedOrder};
+use super::windowed::{self, WindowedOrder};
 use crate::cancellation::CancellationToken;
-use crate::error::Result;
-use crate::table::StepTable;
+use crate::error::{Error, Result};
+use crate::table::{StepTable, TableMix};
 use std::sync::Arc;
 
 /// The shared part of the orders of all epochs: [`Sampling`] with the data that it needs of the table.
@@ -15,6 +16,10 @@ use std::sync::Arc;
 pub(super) enum SamplingPlan {
     Sequential,
     Shuffled(Arc<LastPermutation>),
+    Windowed {
+        /// The binary logarithm of the rows of a block.
+        shift: u32,
+    },
     Uniform,
     Weighted(Arc<AliasTable>),
     Stratified(Arc<Strata>),
@@ -25,6 +30,7 @@ pub(super) enum SamplingPlan {
 pub(super) enum EpochOrder {
     Sequential,
     Shuffled(Permutation),
+    Windowed(Box<WindowedOrder>),
     Uniform { draws: Draws, num_rows: u64 },
     Weighted { draws: Draws, table: Arc<AliasTable> },
     Stratified(Box<StratifiedOrder>),
@@ -35,6 +41,12 @@ impl SamplingPlan {
         Ok(match &options.sampling {
             Sampling::Sequential => SamplingPlan::Sequential,
             Sampling::Shuffled => SamplingPlan::Shuffled(Arc::default()),
+            Sampling::Windowed { window } => {
+                if *window == 0 {
+                    return Err(Error::argument("window", "at least 1", window));
+                }
+                SamplingPlan::Windowed { shift: windowed::block_shift(*window, table.num_rows()) }
+            }
             Sampling::Uniform => SamplingPlan::Uniform,
             Sampling::Weighted { column } => SamplingPlan::Weighted(Arc::new(AliasTable::new(table, column, cancel)?)),
             Sampling::Stratified { column, quotas } => {
@@ -51,6 +63,7 @@ impl SamplingPlan {
     /// Returns the name of the orders, which identifies a state. Plans with equal names have equal orders.
     pub(super) fn name(&self, sampling: &Sampling) -> String {
         match self {
+            SamplingPlan::Windowed { shift } => Sampling::Windowed { window: windowed::BLOCKS << shift }.to_string(),
             SamplingPlan::Stratified(strata) => strata.name(),
             // Equal orders have equal options here, so the options are the name.
             SamplingPlan::Sequential
@@ -65,6 +78,9 @@ impl SamplingPlan {
         Ok(match self {
             SamplingPlan::Sequential => EpochOrder::Sequential,
             SamplingPlan::Shuffled(last) => EpochOrder::Shuffled(last.keyed(num_rows, &[seed, epoch])?),
+            SamplingPlan::Windowed { shift } => {
+                EpochOrder::Windowed(Box::new(WindowedOrder::new(num_rows, *shift, seed, epoch)?))
+            }
             SamplingPlan::Uniform => EpochOrder::Uniform { draws: Draws::new(seed, epoch), num_rows },
             SamplingPlan::Weighted(table) => {
                 EpochOrder::Weighted { draws: Draws::new(seed, epoch), table: Arc::clone(table) }
@@ -78,10 +94,13 @@ impl SamplingPlan {
 
 impl EpochOrder {
     /// Sets each slot of `out` to the row at its position, from `start` on.
-    pub(super) fn fill(&mut self, start: u64, out: &mut [u64]) -> Result<()> {
+    pub(super) fn fill(&mut self, rows: &TableMix, start: u64, out: &mut [u64]) -> Result<()> {
         match self {
             EpochOrder::Sequential => out.iter_mut().zip(start..).for_each(|(slot, position)| *slot = position),
             EpochOrder::Shuffled(permutation) => permutation.fill(start, out),
+            EpochOrder::Windowed(windowed) => {
+                windowed.fill(start, out, |positions, soon| rows.advise(positions, soon))?;
+            }
             EpochOrder::Uniform { draws, num_rows } => {
                 draws.fill(start, out);
                 out.iter_mut().for_each(|word| *word = scale(*word, *num_rows));

@@ -23,7 +23,7 @@ pub struct LoaderState {
     /// The number of rows of an epoch.
     pub num_samples: u64,
     /// The name of the order: the loader's [`Sampling`](crate::Sampling) in its simplest form. Equal orders have equal
-    /// names, regardless of the spelling of quotas. A name of more than 80 bytes, or with bytes that JSON
+    /// names, regardless of the spelling of quotas or a window. A name of more than 80 bytes, or with bytes that JSON
     /// escapes, is replaced by its beginning and a hash.
     pub order: String,
     /// The loader's `seed`.

@@ -169,11 +169,13 @@ pub(super) fn sampling(
     weights: Option<String>,
     strata: Option<String>,
     quotas: Option<&Bound<'_, PyDict>>,
+    window: Option<u64>,
 ) -> PyResult<Sampling> {
     let asked = [
         ("shuffle=False", !shuffle),
         ("weights", weights.is_some()),
         ("strata", strata.is_some()),
+        ("window", window.is_some()),
         // Weighted rows are always drawn with replacement.
         ("replacement", replacement && weights.is_none()),
     ];
@@ -184,12 +186,13 @@ pub(super) fn sampling(
     if quotas.is_some() && strata.is_none() {
         return Err(PyValueError::new_err("loader: quotas: expected strata too, found none"));
     }
-    Ok(match (weights, strata) {
-        (Some(column), _) => Sampling::Weighted { column },
-        (_, Some(column)) => {
+    Ok(match (weights, strata, window) {
+        (Some(column), ..) => Sampling::Weighted { column },
+        (_, Some(column), _) => {
             let quotas = quotas.map(|quotas| quotas.iter().map(quota).collect::<PyResult<_>>()).transpose()?;
             Sampling::Stratified { column, quotas }
         }
+        (.., Some(window)) => Sampling::Windowed { window },
         _ if replacement => Sampling::Uniform,
         _ if shuffle => Sampling::Shuffled,
         _ => Sampling::Sequential,

@@ -3,7 +3,7 @@
 use super::arrow::{ArrowArray, ArrowSchema, stream_capsule};
 use super::batch::PyBatch;
 use super::indices::{row_indices, run_ids_from};
-use super::integers::{BatchSize, Bounded, NumSamples, Prefetch, Rank, U64, Workers, WorldSize};
+use super::integers::{BatchSize, Bounded, NumSamples, Positive, Prefetch, Rank, U64, Workers, WorldSize};
 use super::interrupt::{checking, interruptible};
 use super::loader::{PyLoader, sampling};
 use super::memory::Memory;
@@ -801,7 +801,7 @@ impl PyStepTable {
 
     /// Return a loader, which serves the rows in batches.
     ///
-    /// One of ``shuffle``, ``replacement``, ``weights`` and ``strata`` determines the rows of an epoch and
+    /// One of ``shuffle``, ``window``, ``replacement``, ``weights`` and ``strata`` determines the rows of an epoch and
     /// their order. Without ``replacement``, ``weights`` and ``strata``, an epoch has every row once.
     ///
     /// - ``batch_size``: rows per batch and rank, in ``1..=2**28``.
@@ -833,6 +833,9 @@ impl PyStepTable {
     ///   1/65,536 of it. ``None`` = equal shares.
     /// - ``num_samples``: the rows of an epoch over all ranks, in ``0..=2**62``, with ``replacement``, ``weights`` or
     ///   ``strata``; ``None`` = the number of rows in the table.
+    /// - ``window``: the approximate number of rows to shuffle at a time, at least 1, for mapped tables larger than
+    ///   memory. A window is 256 blocks of ``2**k`` rows from random places, with the largest ``k`` that fits. Each
+    ///   block is read once per epoch, in one piece. Two windows of rows should fit in memory.
     ///
     /// Raises ``ValueError`` for an option out of range, and for options that exclude each other. Raises
     /// ``ColumnError`` for an invalid weight, with the row, and for too many strata. Raises ``TypeError`` for a quota
@@ -850,7 +853,7 @@ impl PyStepTable {
     #[pyo3(signature = (
         batch_size=4096, *, shuffle=true, seed=0, epoch=0, drop_last=false, rank=0, world_size=1, tokens="uint8",
         symmetries=false, columns=None, prefetch=2, replacement=false, weights=None, strata=None, quotas=None,
-        num_samples=None
+        num_samples=None, window=None
     ))]
     #[allow(clippy::too_many_arguments)]
     fn loader(
@@ -872,10 +875,12 @@ impl PyStepTable {
         strata: Option<String>,
         quotas: Option<&Bound<'_, PyDict>>,
         num_samples: Option<NumSamples>,
+        window: Option<Positive>,
     ) -> PyResult<PyLoader> {
+        let window = window.map(Bounded::get);
         let options = LoaderOptions {
             batch_size,
-            sampling: sampling(shuffle, replacement, weights, strata, quotas)?,
+            sampling: sampling(shuffle, replacement, weights, strata, quotas, window)?,
             num_samples: num_samples.map(Bounded::get),
             seed,
             epoch,

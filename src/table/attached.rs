@@ -214,4 +214,34 @@ impl AttachedColumn {
             out.copy_from_slice(&bytes[row as usize * width..][..width]);
         }
     }
+
+    /// Advises the system that mapped values of some rows will be read soon, or not for long.
+    pub(super) fn advise(&self, rows: Range<u64>, soon: bool) {
+        if !self.is_mapped() {
+            return;
+        }
+        let width = self.width() as u64;
+        let advise = |rows: Range<u64>| {
+            for (k, ValueShard { first_row, values }) in self.values.iter().enumerate() {
+                let end = self.values.get(k + 1).map_or(u64::MAX, |next| next.first_row);
+                let own = rows.start.max(*first_row)..rows.end.min(end);
+                if own.start < own.end {
+                    let (start, end) = (own.start - first_row, own.end - first_row);
+                    values.advise((start * width) as usize..(end * width) as usize, soon);
+                }
+            }
+        };
+        match &self.places {
+            Places::Shifted(by) => advise(rows.start.wrapping_add(*by)..rows.end.wrapping_add(*by)),
+            Places::Listed(first, places) => {
+                let places: &[u32] = bytemuck::cast_slice(places.bytes());
+                let places = &places[rows.start.saturating_sub(*first) as usize..];
+                let places = &places[..places.len().min((rows.end - rows.start) as usize)];
+                // Adjacent rows usually have adjacent values.
+                for run in places.chunk_by(|a, b| a.checked_add(1) == Some(*b)).filter(|run| run[0] != NO_PLACE) {
+                    advise(run[0].into()..u64::from(run[0]) + run.len() as u64);
+                }
+            }
+        }
+    }
 }

@@ -164,6 +164,25 @@ impl FrozenRegion {
         }
     }
 
+    /// Advises the system that bytes of a mapped file will be read soon, or not for long.
+    #[cfg(unix)]
+    pub(super) fn advise(&self, bytes: std::ops::Range<usize>, soon: bool) {
+        use memmap2::{Advice, UncheckedAdvice};
+        let end = bytes.end.min(self.len);
+        if !matches!(self.backing, Backing::File(..)) || bytes.start >= end {
+            return;
+        }
+        let (start, len) = (self.start + bytes.start, end - bytes.start);
+        if soon {
+            let _ = self.map.advise_range(Advice::WillNeed, start, len);
+        } else {
+            #[allow(unsafe_code)]
+            // SAFETY: the mapping is read-only and has a file behind it, so dropped pages are read from the
+            // file again.
+            let _ = unsafe { self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, len) };
+        }
+    }
+
     pub(super) fn path(&self) -> Option<&Path> {
         match &self.backing {
             Backing::File(identity, _) => Some(&identity.path),

@@ -110,6 +110,14 @@ impl TableMix {
         }
     }
 
+    /// Advises the system that rows of a mapped file will be read soon, or not for long.
+    pub(crate) fn advise(&self, rows: std::ops::Range<u64>, soon: bool) {
+        // Only the windowed order reads in large pieces, and several tables have another order.
+        if let [table] = &self.tables[..] {
+            table.advise(rows, soon);
+        }
+    }
+
     /// Fills columns with rows.
     ///
     /// # Errors

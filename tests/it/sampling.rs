@@ -18,6 +18,7 @@ fn every_sampling() -> Vec<Sampling> {
     vec![
         Sampling::Sequential,
         Sampling::Shuffled,
+        Sampling::Windowed { window: 1024 },
         Sampling::Uniform,
         Sampling::Weighted { column: "weight".into() },
         Sampling::Stratified { column: "phase".into(), quotas },
@@ -99,7 +100,7 @@ fn other_epochs_and_seeds_have_other_orders() {
 fn only_drawing_with_replacement_repeats_rows() {
     let games = Games::new();
     let table = table(&games.archive);
-    for sampling in [Sampling::Sequential, Sampling::Shuffled] {
+    for sampling in [Sampling::Sequential, Sampling::Shuffled, Sampling::Windowed { window: 300 }] {
         let options = LoaderOptions::default().with_sampling(sampling);
         let mut rows = stream(&table, &options, None);
         rows.sort_unstable_by_key(|&(_, run, step)| (run, step));
@@ -223,6 +224,7 @@ fn invalid_weights_and_strata_are_rejected() {
         (strata("engine", &[("alpha", -1.0)]), "quotas: expected finite numbers"),
         (strata("engine", &[("alpha", 0.0)]), "quotas: expected at least one above 0"),
         (strata("engine", &[("alpha", 1e-9), ("beta", 0.5)]), "quotas: expected shares of at least 1 in 65536"),
+        (Sampling::Windowed { window: 0 }, "window: expected at least 1"),
     ] {
         let error = table.loader(LoaderOptions::default().with_sampling(sampling)).unwrap_err();
         assert!(error.to_string().starts_with(message), "{error}");

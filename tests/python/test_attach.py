@@ -108,7 +108,7 @@ def test_every_access_to_the_column(session: Path, order: str) -> None:
     check(table.take([5, 0, 5, len(table) - 1]))
     for view in (table.filter(run_ids=[1002, 1005]), *table.split(0.5, seed=1)):
         check(view.take(range(len(view))))
-    for options in ({}, {"shuffle": False}, {"columns": ["embedding", "run_id", "step_index"]}):
+    for options in ({}, {"shuffle": False}, {"window": 64}, {"columns": ["embedding", "run_id", "step_index"]}):
         loader = table.loader(64, **options)
         batches = list(loader)
         assert sum(map(len, batches)) == len(table)

@@ -1,4 +1,4 @@
-"""Tables larger than memory: materialized into a file, and mapped from it."""
+"""Tables larger than memory: materialized into a file, mapped from it, shuffled within windows."""
 
 from __future__ import annotations
 
@@ -150,19 +150,22 @@ def test_a_limit_on_the_size_of_files(archive: a2store.Archive, tmp_path: Path) 
     assert (done.stdout, done.stderr) == (f"{EFBIG} True\n" * 2, "")
 
 
-def test_batches_of_a_file(archive: a2store.Archive, tmp_path: Path) -> None:
+@pytest.mark.parametrize("window", [300, 5000])
+def test_windows_over_a_file(archive: a2store.Archive, tmp_path: Path, window: int) -> None:
     table = archive.sql(STEPS).materialize(extra=["label"], path=tmp_path / "table.npy", progress=False)
     rows = np.asarray(archive.sql(STEPS).materialize(extra=["label"], progress=False))
     keys = rows["run_id"].astype("u8") << np.uint64(32) | rows["step_index"]
     for source, expected in ((table, keys), (table.filter(phase="late"), row_keys([late(table)]))):
         for epoch in range(2):
-            batches = list(source.loader(700, seed=1, epoch=epoch))
+            batches = list(source.loader(700, window=window, seed=1, epoch=epoch))
             served = row_keys(batches)
             assert_same(np.sort(served), expected)
             for batch in batches:
                 at = np.searchsorted(keys, row_keys([batch]))
                 for name in ("board", "move", "ev_values", "label"):
                     assert_same(batch[name], rows[name][at], name)
+            # Released pages are read again.
+            assert np.asarray(table)["board"].tobytes() == rows["board"].tobytes()
 
 
 def late(table: a2store.StepTable) -> a2store.Batch:

@@ -1,4 +1,4 @@
-"""The rows of an epoch: drawn with replacement, by weight or by strata."""
+"""The rows of an epoch: drawn with replacement, by weight, by strata, or shuffled within windows."""
 
 from __future__ import annotations
 
@@ -90,6 +90,10 @@ def test_invalid_weights(table: a2store.StepTable, name: str) -> None:
         ({"strata": "phase", "quotas": {"early": float("nan")}}, "quotas.*early"),
         ({"strata": "phase", "quotas": {"early": 1e308, "mid": 1.5e308}}, "quotas.*finite sum"),
         ({"quotas": {"early": 1}}, "quotas.*strata"),
+        ({"window": 0}, "window"),
+        ({"window": 100, "shuffle": False}, "shuffle.*window"),
+        ({"window": 100, "replacement": True}, "replacement"),
+        ({"window": 100, "strata": "phase"}, "strata.*window"),
         ({"weights": "w_mod", "strata": "phase"}, "weights.*strata"),
         ({"replacement": True, "shuffle": False}, "shuffle.*replacement"),
         ({"num_samples": 5}, "num_samples"),
@@ -181,6 +185,17 @@ def test_equal_orders_accept_each_others_states(
             assert_same(rows_of(loader, all_keys), orders[0][2100:])
 
 
+@pytest.mark.parametrize("windows", [(512, 700, 1023), (1, 300, 511), (2 * 10**7, 10**9, 2**64 - 1)])
+def test_windows_of_one_size(table: a2store.StepTable, all_keys: Array, windows: tuple[int, ...]) -> None:
+    loaders = [table.loader(700, window=window, seed=4) for window in windows]
+    orders = [rows_of(loader, all_keys) for loader in loaders]
+    states = [loader.state_dict() for loader in loaders]
+    for loader, order in zip(loaders, orders, strict=True):
+        assert_same(order, orders[0])
+        for state in states:
+            loader.load_state_dict(state)
+
+
 def test_strata_of_a_view(table: a2store.StepTable, all_keys: Array, steps: dict[str, Array]) -> None:
     view = table.filter(engine=["alpha", "beta"], phase=["mid", "late"])
     rows = rows_of(view.loader(100, strata="phase", quotas={"mid": 1, "late": 3}), all_keys)
@@ -198,3 +213,23 @@ def test_too_many_strata(archive: a2store.Archive) -> None:
     table = archive.sql(f"{sql} 4097").materialize(extra=["number"], progress=False)
     with pytest.raises(a2store.ColumnError, match=r"number.*4096"):
         table.loader(strata="number")
+
+
+@pytest.mark.parametrize(("num_rows", "window"), [(1, 1), (255, 300), (20_000, 1), (20_003, 1024), (20_003, 2000)])
+def test_windows(archive: a2store.Archive, all_keys: Array, num_rows: int, window: int) -> None:
+    table = archive.sql(f"SELECT * FROM steps LIMIT {num_rows}").materialize(progress=False)
+    rows = rows_of(table.loader(256, window=window, seed=1), all_keys)
+    assert_same(np.sort(rows), np.arange(num_rows))
+    assert_same(rows_of(table.loader(999, window=window, seed=1), all_keys), rows)
+    if num_rows < 1000:
+        return
+    # Rows are shuffled within a window, whose rows come from the whole table.
+    assert (np.diff(rows) == 1).sum() < 100
+    assert 0.4 * num_rows < rows[:256].mean() < 0.6 * num_rows
+    for seed, epoch in [(2, 0), (1, 1)]:
+        other = rows_of(table.loader(256, window=window, seed=seed, epoch=epoch), all_keys)
+        assert (other == rows).sum() < 12
+    view = table.filter(run_ids=range(0, 40, 2))
+    run_ids = all_keys[:num_rows] >> np.uint64(32)
+    expected = np.flatnonzero((run_ids < 40) & (run_ids % np.uint64(2) == 0))
+    assert_same(np.sort(rows_of(view.loader(100, window=window), all_keys)), expected)

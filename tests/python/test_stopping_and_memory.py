@@ -227,6 +227,7 @@ WORKS = [
     "partial(next, iter(table.loader(3_500_000, replacement=True, num_samples=2**40, prefetch=0)))",
     "partial(next, iter(table.loader(1_900_000, prefetch=0)))",
     "partial(next, iter(view.loader(1_900_000, prefetch=0)))",
+    "partial(next, iter(table.loader(1_900_000, window=4096, prefetch=0)))",
     "partial(next, iter(table.loader(1_900_000, strata='stratum', prefetch=0)))",
 ]
 
@@ -250,14 +251,16 @@ print((found == expected).all(), loader.state_dict()["position"])
     assert pending(many, work) == f"True 0\nTrue 0\nTrue {ROWS}\n"
 
 
-@pytest.mark.parametrize("order", [{}, {"replacement": True}, {"weights": "weight"}, {"strata": "stratum"}], ids=str)
+@pytest.mark.parametrize(
+    "order", [{}, {"window": 5000}, {"replacement": True}, {"weights": "weight"}, {"strata": "stratum"}], ids=str
+)
 @pytest.mark.parametrize("prefetch", [0, 2])
 def test_a_batch_made_in_pieces_is_the_same(many: Path, order: dict[str, Any], prefetch: int) -> None:
     table = a2store.StepTable.load(many / "rows.npy", mmap=True)
     view = table.filter(run_ids=range(0, 2000, 3))
     for rows in (table, view):
         options: dict[str, Any] = {"seed": 2, "columns": KEYS, **order}
-        if order:
+        if "window" not in order and order:
             options["num_samples"] = LARGE
         whole = row_keys(rows.loader(LARGE, prefetch=prefetch, **options))
         assert_same(whole, row_keys(rows.loader(65_537, **options)))

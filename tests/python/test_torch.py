@@ -329,6 +329,7 @@ def test_pickled_loaders(rich: a2store.StepTable) -> None:
         {"weights": "age", "num_samples": 3000, "symmetries": True},
         {"strata": "engine", "quotas": {"alpha": 3, None: 1}},
         {"strata": "phase"},
+        {"window": 4096},
         {"shuffle": False},
         {"rank": 1, "world_size": 3, "drop_last": True, "prefetch": 0},
     ],

@@ -251,7 +251,7 @@ fn large_batches_have_every_value() {
     let keys: Vec<Key> = keys.into_iter().rev().collect();
     let table = table(&keys).attach("e", &path, None, &(), never()).unwrap();
     check_values(&table, "e", 1536);
-    for sampling in [Sampling::Shuffled, Sampling::Sequential] {
+    for sampling in [Sampling::Shuffled, Sampling::Sequential, Sampling::Windowed { window: 2000 }] {
         let columns = Some(vec!["e".to_owned(), "step_index".to_owned(), "run_id".to_owned()]);
         let options = LoaderOptions { batch_size: 6000, sampling, columns, ..LoaderOptions::default() };
         let mut rows = 0;
