@@ -2149,8 +2149,8 @@ class Report:
     def data(self) -> dict[str, ArrowBatch]:
         """The tables behind the page: a dict of ``ArrowBatch`` by the name of the query.
 
-        ``pyarrow.record_batch(...)`` and ``polars.DataFrame(...)`` accept them. A table is absent if its query exceeded a
-        limit; ``errors`` has the reason.
+        ``pyarrow.record_batch(...)`` and ``polars.DataFrame(...)`` accept them. A table is absent if its query exceeded
+        a limit; ``errors`` has the reason.
 
         >>> import pyarrow
         >>> reach = pyarrow.record_batch(archive.report().data["tile_reach"])

@@ -24,7 +24,6 @@
 //! | `picture` | boards as SVG |
 //! | `tile_colors` | the colours of tiles |
 //! | `wide` | [`WideBoard`]: boards with tiles up to 65,536 |
-//! | `tests/naive.rs` | the rules without tables, for tests |
 
 mod direction;
 mod packed;

@@ -1,7 +1,6 @@
 //! Query rows as a table, CSV, JSON, Parquet or Arrow.
 
 use super::print::count;
-use super::sql::OutputFormat;
 use super::table::table;
 use super::terminal::Look;
 use crate::cancellation::CancellationToken;
@@ -9,8 +8,18 @@ use crate::publish::Output;
 use crate::query::{FirstError, QueryStream, RowFormat};
 use anyhow::Result;
 use arrow::array::RecordBatch;
+use clap::ValueEnum;
 use std::io::{self, Write};
 use std::path::Path;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum OutputFormat {
+    Table,
+    Csv,
+    Json,
+    Parquet,
+    Arrow,
+}
 
 /// Writes a query's rows to a file or to standard output. The complete file replaces an existing one.
 pub(super) fn write(rows: QueryStream, format: OutputFormat, path: Option<&Path>, max_rows: usize) -> Result<()> {

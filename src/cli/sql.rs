@@ -2,7 +2,7 @@
 
 use super::exit::UsageError;
 use super::open::{ArchiveArgs, check_output};
-use super::rows;
+use super::rows::{self, OutputFormat};
 use super::values::{bytes, duration};
 use crate::explore::scalar;
 use crate::{Archive, Query, QueryOptions, SavedQuery, ScalarValue, UserTable};
@@ -123,15 +123,6 @@ impl QueryArgs {
             })
             .collect()
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum OutputFormat {
-    Table,
-    Csv,
-    Json,
-    Parquet,
-    Arrow,
 }
 
 /// Runs a query.

@@ -234,8 +234,8 @@ fn malformed<T>(what: &'static str, expected: &'static str, found: impl Into<Str
 
 /// Parses the type and shape of an array in C order.
 fn parse_text(text: &str) -> Result<(Value, Vec<Value>), Malformed> {
-    let Some(Value::Object(mut entries)) = parse_literal(text.trim()) else {
-        let found: String = text.trim().chars().take(200).collect();
+    let Some(Value::Object(mut entries)) = parse_literal(text.trim_ascii()) else {
+        let found: String = text.trim_ascii().chars().take(200).collect();
         return malformed("NumPy's header", "a dict of descr, fortran_order and shape", found);
     };
     match entries.get("fortran_order") {

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::loader::{Batches, Loader, LoaderState, Position, RankShare, Sampling, Start};
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyDict, PyInt};
+use pyo3::types::PyDict;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A loader that serves a table's rows in batches, one epoch per iteration.
@@ -138,12 +138,24 @@ impl PyLoader {
     /// >>> sum(len(batch) for batch in loader) == len(table) - 1024
     /// True
     fn load_state_dict(&self, state: &Bound<'_, PyDict>) -> PyResult<()> {
-        let wrong = |error: &dyn std::fmt::Display| PyValueError::new_err(format!("loader state: {error}"));
-        // The numbers may be integers of NumPy.
-        let options = [("default", state.py().get_type::<PyInt>())].into_py_dict(state.py())?;
-        let text = state.py().import("json")?.call_method("dumps", (state,), Some(&options));
-        let text: String = text.map_err(|error| wrong(&error))?.extract()?;
-        let state: LoaderState = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
+        fn field<'py, T: for<'a> FromPyObject<'a, 'py>>(state: &Bound<'py, PyDict>, name: &str) -> PyResult<T> {
+            let wrong = |what: &str| PyValueError::new_err(format!("loader state: {name}: {what}"));
+            let value = state.get_item(name)?.ok_or_else(|| wrong("missing"))?;
+            value.extract().map_err(|_| wrong(&format!("unexpected type: {value}")))
+        }
+        let state = LoaderState {
+            version: field(state, "version")?,
+            archive: field(state, "archive")?,
+            archive_version: field(state, "archive_version")?,
+            rows: field(state, "rows")?,
+            num_rows: field(state, "num_rows")?,
+            num_samples: field(state, "num_samples")?,
+            order: field(state, "order")?,
+            seed: field(state, "seed")?,
+            symmetries: field(state, "symmetries")?,
+            epoch: field(state, "epoch")?,
+            position: field(state, "position")?,
+        };
         Ok(self.0.load_state(&state)?)
     }
 

@@ -1,8 +1,10 @@
 //! Tables that the user adds to a query.
 
 use crate::error::{Error, ErrorKind, Result};
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::datatypes::{DataType, Field, SchemaRef};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StructArray};
+use arrow::compute::nullif;
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+use arrow::error::ArrowError;
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -45,20 +47,26 @@ impl UserTable {
     /// Makes a table from record batches in memory, without a copy.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`] if a batch has another schema, or a null struct hides values.
+    /// [`ErrorKind::Argument`] if a batch has another schema.
     pub fn from_batches(schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<UserTable> {
         if let Some(other) = batches.iter().find(|batch| batch.schema().fields() != schema.fields()) {
             let fields = |schema: &SchemaRef| schema.fields().iter().map(ToString::to_string).collect::<Vec<_>>();
             let (expected, found) = (fields(&schema).join(", "), fields(&other.schema()).join(", "));
             return Err(Error::argument("batches", expected, found));
         }
-        // DataFusion would return such values (apache/datafusion#25120, fixed in a version after 55).
-        let hides = |(_, column): &(_, &ArrayRef)| hides_values(column);
-        let columns = batches.iter().flat_map(|batch| schema.fields().iter().zip(batch.columns()));
-        if let Some((field, _)) = columns.into_iter().find(hides) {
-            let found = format!("the column {}", field.name());
-            return Err(Error::argument("tables", "nulls in the fields of null structs", found));
+        if !schema.fields().iter().any(|field| matches!(field.data_type(), DataType::Struct(_))) {
+            return Ok(UserTable(UserTableSource::Batches { schema, batches }));
         }
+        let fields: Fields = schema.fields().iter().map(with_nullable_fields).collect();
+        let schema = Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()));
+        let visible = |batch: RecordBatch| {
+            let fields = schema.fields().iter().zip(batch.columns());
+            let columns =
+                fields.map(|(field, column)| without_hidden_values(field, column)).collect::<Result<_, _>>()?;
+            RecordBatch::try_new(Arc::clone(&schema), columns)
+        };
+        let batches = batches.into_iter().map(visible).collect::<Result<_, ArrowError>>();
+        let batches = batches.map_err(|error| Error::query(error.to_string()))?;
         Ok(UserTable(UserTableSource::Batches { schema, batches }))
     }
 
@@ -80,15 +88,30 @@ impl UserTable {
     }
 }
 
-/// Returns whether a column has a null struct with a field that is not null.
-fn hides_values(column: &ArrayRef) -> bool {
-    let Some(structs) = column.as_struct_opt() else { return false };
-    let hides = |column: &ArrayRef| {
-        let nulls = column.logical_nulls();
-        let is_valid = |row: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
-        hides_values(column) || (0..structs.len()).any(|row| structs.is_null(row) && is_valid(row))
+/// Returns a field whose structs have nullable fields, if they may be null.
+fn with_nullable_fields(field: &FieldRef) -> FieldRef {
+    let DataType::Struct(fields) = field.data_type() else { return Arc::clone(field) };
+    let nullable = |inner: &FieldRef| {
+        let inner = with_nullable_fields(inner);
+        let is_nullable = field.is_nullable() || inner.is_nullable();
+        Arc::new(Field::clone(&inner).with_nullable(is_nullable))
     };
-    structs.columns().iter().any(hides)
+    Arc::new(Field::clone(field).with_data_type(DataType::Struct(fields.iter().map(nullable).collect())))
+}
+
+/// Makes the fields of null structs null. DataFusion would return the values that Arrow may store there
+/// (apache/datafusion#25120, fixed in a version after 55).
+fn without_hidden_values(field: &FieldRef, column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    let (DataType::Struct(fields), Some(structs)) = (field.data_type(), column.as_struct_opt()) else {
+        return Ok(Arc::clone(column));
+    };
+    let is_null = structs.nulls().map(|nulls| BooleanArray::new(!nulls.inner(), None));
+    let visible = |(field, column): (&FieldRef, &ArrayRef)| {
+        let column = is_null.as_ref().map_or_else(|| Ok(Arc::clone(column)), |is_null| nullif(column, is_null))?;
+        without_hidden_values(field, &column)
+    };
+    let columns = fields.iter().zip(structs.columns()).map(visible).collect::<Result<_, _>>()?;
+    Ok(Arc::new(StructArray::try_new(fields.clone(), columns, structs.nulls().cloned())?))
 }
 
 /// Returns whether a file may have null structs with fields that are not null.

@@ -49,10 +49,10 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("large")
     groups = []
     for seed in range(3):
-        a2store.simulate(folder / str(seed), runs=700, seed=seed, depth=0, progress=False)
+        a2store.simulate(folder / str(seed), runs=900, seed=seed, depth=0, progress=False)
         groups.append([folder / str(seed)])
     archive = grow(folder / "games.a2", groups)
-    assert archive.num_steps > 1.1 * ROW_GROUP
+    assert archive.num_steps > 1.5 * ROW_GROUP
     return Path(archive.path)
 
 

@@ -188,7 +188,7 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...], str | None]] = {
     "a new model": ("annotate", ("new", "whole"), "found annotations of runs"),
     "more runs of a model": ("annotate", ("early", "last"), "found annotations of runs"),
     "a replaced model": ("annotate", ("split", "other", "--replace"), None),
-    "a dropped model": ("annotate", ("split", "--drop"), "MODEL: expected"),
+    "a dropped model": ("annotate", ("split", "--drop"), "model: expected"),
     "compaction": ("compact", ("--workers", "1"), None),
     "expiry": ("expire", ("--yes", "--older-than", "0s", "--grace", "0s"), None),
 }

@@ -186,7 +186,7 @@ def test_the_command(games: a2store.Archive, tmp_path: Path) -> None:
     # An existing file is replaced only with --overwrite, and not by a failed command.
     before = out.read_bytes()
     done = run_command("report", games.path, "-o", out, "--overwrite", "--compare", "greedy", "nobody", status=2)
-    assert done.stderr == 'a2store: --compare: expected an engine with runs, found "nobody"\n'
+    assert done.stderr == 'a2store: compare: expected an engine with runs, found "nobody"\n'
     assert out.read_bytes() == before
     done = run_command("report", games.path, "-o", out, status=2)
     assert done.stderr == f"a2store: -o {out}: the file exists: --overwrite replaces it\n"

@@ -547,7 +547,7 @@ def test_named_queries(client: Client, archive: a2store.Archive) -> None:
     parameters = {query.name: query.parameters for query in a2store.queries()}
     for name, query in queries.items():
         params = required.get(name, {})
-        missing = {each.name for each in parameters[name] if each.default is None} - set(params)
+        missing = {each.name for each in parameters[name] if each.required} - set(params)
         if missing or "random(" in query["sql"]:
             continue
         answer = client.ask("/api/sql", {"name": name, "params": params})

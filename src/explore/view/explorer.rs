@@ -1,7 +1,6 @@
 //! The state that all requests share: the archive, the limits of queries, and the policy.
 
 use super::failure::Failure;
-use super::reports::CachedReport;
 use crate::archive::Archive;
 use crate::board::WideBoard;
 use crate::error::Result;
@@ -30,6 +29,17 @@ pub(crate) trait LivePolicy: Send + Sync {
     /// # Errors
     /// The errors of the policy.
     fn values(&self, boards: &[WideBoard]) -> Result<Vec<[Option<f32>; 4]>>;
+}
+
+/// A report that is complete.
+pub(super) struct CachedReport {
+    /// The version and the request.
+    pub(super) choice: String,
+    /// The description of the report, with its address.
+    pub(super) answer: serde_json::Value,
+    /// The last part of the address.
+    pub(super) id: String,
+    pub(super) html: Arc<str>,
 }
 
 /// The state of a server.

@@ -1,6 +1,6 @@
 //! Reports: computed when a page requests them, and cached.
 
-use super::explorer::Explorer;
+use super::explorer::{CachedReport, Explorer};
 use super::failure::{Answer, Failure};
 use super::request::{Body, Parts, blocking};
 use crate::random;
@@ -16,17 +16,6 @@ use std::time::Instant;
 
 /// The maximum number of cached reports.
 const MAX_REPORTS: usize = 4;
-
-/// A report that is complete.
-pub(super) struct CachedReport {
-    /// The version and the request.
-    choice: String,
-    /// The description of the report, with its address.
-    answer: Value,
-    /// The last part of the address.
-    id: String,
-    html: Arc<str>,
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -4,7 +4,6 @@
 //! range into nulls, or into an error that does not name the function and the argument. So this module converts
 //! them.
 
-use super::function::Function;
 use super::loops::map;
 use crate::archive::Phases;
 use crate::board::{Board, WideBoard};
@@ -16,6 +15,7 @@ use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::compute::cast;
 use arrow::datatypes::{ArrowNativeType, DataType, UInt64Type};
 use std::fmt;
+use std::sync::Arc;
 
 /// An argument of a [`Function`](crate::Function).
 ///
@@ -88,18 +88,25 @@ impl ArgumentKind {
 
 /// The arguments of a call. All arrays have the same length.
 pub(super) struct Arguments<'a> {
-    function: &'a Function,
+    function: &'static str,
+    required: &'static [Argument],
+    optional: &'static [Argument],
     arrays: &'a [ArrayRef],
     phases: Phases,
 }
 
 impl<'a> Arguments<'a> {
     /// Checks that all arrays have the same length. The caller has checked their number.
-    pub(super) fn new(function: &'a Function, arrays: &'a [ArrayRef], phases: Phases) -> Result<Arguments<'a>> {
-        let arguments = Arguments { function, arrays, phases };
+    pub(super) fn new(
+        function: &'static str,
+        [required, optional]: [&'static [Argument]; 2],
+        arrays: &'a [ArrayRef],
+        phases: Phases,
+    ) -> Result<Arguments<'a>> {
+        let arguments = Arguments { function, required, optional, arrays, phases };
         for (index, array) in arrays.iter().enumerate() {
             if array.len() != arguments.num_rows() {
-                let expected = format!("{} rows as in {}", arguments.num_rows(), function.arguments[0].name);
+                let expected = format!("{} rows as in {}", arguments.num_rows(), required[0].name);
                 return Err(arguments.error(index, expected, array.len()));
             }
         }
@@ -121,11 +128,11 @@ impl<'a> Arguments<'a> {
 
     /// Returns whether the call has optional arguments.
     pub(super) fn has_optional(&self) -> bool {
-        self.arrays.len() > self.function.arguments.len()
+        self.arrays.len() > self.required.len()
     }
 
     fn argument(&self, index: usize) -> Option<&'static Argument> {
-        self.function.arguments.iter().chain(self.function.optional).nth(index)
+        self.required.iter().chain(self.optional).nth(index)
     }
 
     /// Returns the kind of an argument.
@@ -135,7 +142,7 @@ impl<'a> Arguments<'a> {
 
     /// Returns the rows in which a required argument other than an EV or a mask is null.
     pub(super) fn nulls(&self) -> Option<NullBuffer> {
-        let arguments = self.function.arguments.iter().zip(self.arrays);
+        let arguments = self.required.iter().zip(self.arrays);
         let counts = |kind| !matches!(kind, ArgumentKind::Ev | ArgumentKind::Mask);
         arguments.filter(|(argument, _)| counts(argument.kind)).fold(None, |nulls, (_, array)| {
             NullBuffer::union(nulls.as_ref(), array.logical_nulls().as_ref()).filter(|nulls| nulls.null_count() > 0)
@@ -228,7 +235,7 @@ impl<'a> Arguments<'a> {
     }
 
     fn error(&self, index: usize, expected: impl fmt::Display, found: impl fmt::Display) -> Error {
-        let (function, argument) = (self.function.name, self.argument(index).map_or("argument", |a| a.name));
+        let (function, argument) = (self.function, self.argument(index).map_or("argument", |a| a.name));
         Error::query(format!("{function}: {argument}: expected {expected}, found {found}"))
     }
 }
@@ -262,4 +269,8 @@ fn extended(value: impl ArrowNativeType) -> u64 {
 #[allow(clippy::needless_pass_by_value, reason = "what `map_err` asks for")]
 pub(super) fn arrow_error(error: arrow::error::ArrowError) -> Error {
     Error::query(error.to_string())
+}
+
+pub(super) fn array<T: ArrowPrimitiveType>(values: Vec<T::Native>, nulls: Option<NullBuffer>) -> ArrayRef {
+    Arc::new(PrimitiveArray::<T>::new(values.into(), nulls))
 }

@@ -1,7 +1,7 @@
 //! Functions of boards that return lists, structs or text.
 
-use super::arguments::{Arguments, arrow_error};
-use super::kernels::{array, slides, tile_of};
+use super::arguments::{Arguments, array, arrow_error};
+use super::kernels::{slides, tile_of};
 use super::loops::{map, zip};
 use super::masked::{Row, rows};
 use crate::board::Board;

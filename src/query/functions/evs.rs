@@ -3,8 +3,7 @@
 //!
 //! In the loops, an absent branch is NaN, whether its EV was null or NaN.
 
-use super::arguments::Arguments;
-use super::kernels::array;
+use super::arguments::{Arguments, array};
 use super::loops::wide;
 use crate::error::Result;
 use crate::run::normalize;

@@ -78,7 +78,7 @@ impl Function {
         if !self.takes(arguments.len()) {
             return Err(Error::query(self.wrong_count(arguments.len())));
         }
-        let arguments = Arguments::new(self, arguments, phases)?;
+        let arguments = Arguments::new(self.name, [self.arguments, self.optional], arguments, phases)?;
         let result = (self.kernel)(&arguments)?;
         debug_assert_eq!((result.len(), result.data_type()), (arguments.num_rows(), &self.return_type()));
         Ok(result)

@@ -3,13 +3,13 @@
 //! Loops run over plain slices and compute null slots too, because every uint64 is a valid board. An argument
 //! with the same value in all rows, such as a literal, is checked once and gets a specialized loop.
 
-use super::arguments::{Arguments, constant};
+use super::arguments::{Arguments, array, constant};
 use super::loops::{map, map_wide, zip, zip_wide};
 use super::masked::{Row, corrected, rows};
 use crate::board::{Board, Move, Symmetry};
 use crate::error::Result;
-use arrow::array::{ArrayRef, ArrowPrimitiveType, BooleanArray, PrimitiveArray};
-use arrow::buffer::{BooleanBuffer, NullBuffer};
+use arrow::array::{ArrayRef, ArrowPrimitiveType, BooleanArray};
+use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{Int64Type, UInt8Type, UInt32Type, UInt64Type};
 use std::sync::Arc;
 
@@ -318,8 +318,4 @@ fn of_boards_wide<T: ArrowPrimitiveType>(
     masked: impl Fn(&Row) -> T::Native,
 ) -> Result<ArrayRef> {
     corrected::<T>(arguments, map_wide(&arguments.boards(0)?, value), masked)
-}
-
-pub(super) fn array<T: ArrowPrimitiveType>(values: Vec<T::Native>, nulls: Option<NullBuffer>) -> ArrayRef {
-    Arc::new(PrimitiveArray::<T>::new(values.into(), nulls))
 }

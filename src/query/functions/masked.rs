@@ -3,8 +3,7 @@
 //! Almost no board has such a tile. So each kernel first computes all rows without the mask, and then corrects the rows
 //! that need the mask.
 
-use super::arguments::{ArgumentKind, Arguments};
-use super::kernels::array;
+use super::arguments::{ArgumentKind, Arguments, array};
 use crate::board::{Move, Symmetry, WideBoard, has_two_of_15};
 use crate::error::Result;
 use arrow::array::{ArrayRef, ArrowPrimitiveType};
