@@ -296,12 +296,6 @@ def test_a_structured_array(archive: a2store.Archive) -> None:
             archive.sql(sql, tables={"mine": mine})
 
 
-def test_two_columns_of_one_name(archive: a2store.Archive) -> None:
-    twice = pa.table([pa.array([1]), pa.array([2])], names=["a", "a"])
-    with pytest.raises(a2store.QueryError, match=r"duplicate.*\ba\b"):
-        archive.sql("SELECT count(*) FROM labels", tables={"labels": twice})
-
-
 # Tables for training
 
 LABELLED = "SELECT s.*, label = 'good' AS good FROM steps s JOIN labels USING (run_id)"

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import data, oracles, worker
+from .defects import known
 from .generator import Generator
+from .minimizer import minimized
 from .oracles import Engine, Finding
 from .tree import Node, duck_sql, engine_sql
 
@@ -23,7 +25,7 @@ def statement(seed: int, index: int) -> tuple[Node, list[str]]:
     if draw < 0.25:
         return generator.steps(), ["duck", *oracles.TABLES]
     if draw < 0.45:
-        return generator.filters(), ["duck", *oracles.FILTERS]
+        return generator.filters(), ["duck", *rng.sample([*oracles.FILTERS], 3)]
     checks = ["duck", rng.choice([*oracles.SELF])]
     checks += rng.sample([*oracles.FILTERS], 1)
     return generator.statement(), checks
@@ -68,7 +70,7 @@ def engine_in(folder: Path) -> Iterator[Engine]:
             process.close()
 
 
-MEETING = ("cmp", "arith", "between", "in", "inq", "case", "coalesce", "nullif", "setop")
+MEETING = ("cmp", "arith", "between", "in", "inq", "case", "switch", "coalesce", "nullif", "setop")
 
 
 def cover(report: Report, node: Node) -> set[str]:
@@ -76,13 +78,13 @@ def cover(report: Report, node: Node) -> set[str]:
     parts = set()
     for part in node.walk():
         name = part.op
-        if part.op in ("join", "setop", "exists", "inq", "isnull", "is", "between", "in", "like"):
+        if part.op in ("join", "setop", "exists", "inq", "isnull", "is", "between", "in", "like", "group"):
             name = f"{part.op} {part.value}".strip()
         elif part.op == "cmp" and part.value.startswith("IS"):
             name = f"cmp {part.value}"
-        elif part.op == "agg":
-            name = f"agg {part.value[0]}"
-            if part.args[1].op != "none":
+        elif part.op in ("agg", "window"):
+            name = f"{part.op} {part.value[0]}"
+            if part.op == "agg" and part.args[1].op != "none":
                 parts.add("FILTER")
         elif part.op == "select":
             parts |= {name for name, place in [("WHERE", 2), ("HAVING", 4)] if part.args[place].op != "none"}
@@ -99,14 +101,43 @@ def cover(report: Report, node: Node) -> set[str]:
     return parts
 
 
+def check(engine: Engine, node: Node, name: str) -> Finding | None:
+    return oracles.CHECKS[name](engine, node)
+
+
+def smaller(engine: Engine, finding: Finding, budget: int = 400) -> Finding:
+    """Return the same finding for a smaller statement."""
+    last = finding
+
+    def fails(node: Node) -> bool:
+        nonlocal last
+        met, engine.met = engine.met, Counter()
+        try:
+            found = check(engine, node, finding.check)
+        finally:
+            engine.met = met
+        if found is None or found.signature != finding.signature:
+            return False
+        last = found
+        return True
+
+    minimized(finding.statement, fails, budget)
+    return last
+
+
 def run(
     engine: Engine,
     seed: int,
     indices: Iterator[int] | range,
     told: Callable[[int, Finding], None] = lambda _index, _finding: None,
     most: int | None = None,
+    budget: int = 400,
+    strict: bool = False,
 ) -> Report:
-    """Check statements of a seed, and pass each finding to ``told``."""
+    """Check statements of a seed. Shrink each finding within ``budget`` tries, then pass it to ``told``.
+
+    Findings that show a known defect are only counted, unless ``strict``.
+    """
     report = Report()
     for index in indices:
         node, checks = statement(seed, index)
@@ -114,8 +145,12 @@ def run(
         parts = cover(report, node)
         compared = engine.met["duck: compared"]
         for name in checks:
-            finding = oracles.CHECKS[name](engine, node)
-            if finding is not None:
+            finding = check(engine, node, name)
+            defect = None if finding is None or strict else known(node, finding.kind, finding.found)
+            if defect is not None:
+                engine.met[f"known: {defect.what}"] += 1
+            elif finding is not None:
+                finding = smaller(engine, finding, budget)
                 report.findings.append((index, finding))
                 told(index, finding)
                 break

@@ -1,4 +1,4 @@
-"""Random statements: the clauses that read tables, and combinations of all numeric types."""
+"""Random statements: all clauses, and combinations of all numeric types."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from . import data
-from .dtypes import BOOL, F64, I64, NULL, NUMBERS, STR, TIME, U64, WIDE, Type, common
+from .dtypes import BOOL, F32, F64, I64, NULL, NUMBERS, STR, TIME, U64, WIDE, Type, common, common_of
 from .tree import NONE, ClashError, Node, cast, engine_sql, lit, make, met_type, outputs
 
 SMALL = [0, 1, 2, 3, 4, 5, 7, 9, 10, -1]
@@ -95,11 +95,14 @@ class Generator:
         choices = [
             (4.0, lambda: self.arithmetic(scope, depth - 1)),
             (4.0, lambda: self.case(scope, depth - 1, self.number)),
+            (1.5, lambda: self.switch(scope, depth - 1)),
             (2.0, lambda: self.coalesce(scope, depth - 1)),
             (1.5, lambda: self.nullif(scope, depth - 1)),
             (2.0, lambda: self.cast_number(scope, depth - 1)),
             (0.4, lambda: self.length(scope, depth - 1)),
             (0.5, lambda: self.negated(scope, depth - 1)),
+            (0.5, lambda: self.extreme(scope, depth - 1)),
+            (0.3, lambda: self.part_of_time(scope)),
         ]
         if self.subqueries > 0:
             choices.append((0.8, lambda: self.scalar(scope)))
@@ -166,6 +169,15 @@ class Generator:
             return nodes
         return [cast(node, F64) if node.type.is_int or node.type == WIDE else node for node in nodes]
 
+    def switch(self, scope: Scope, depth: int) -> Node:
+        value, *options = self.meeting(scope, min(depth, 1), 3)
+        if self.chance(0.7):
+            options = [lit(option) for option in self.rng.sample(SMALL, 2)]
+        value, *options = self.together([value, *options])
+        results = self.meeting(scope, depth, 3)
+        other = NONE if self.chance(0.3) else results[2]
+        return make("switch", value, options[0], results[0], options[1], results[1], other)
+
     def coalesce(self, scope: Scope, depth: int) -> Node:
         nodes = self.meeting(scope, depth, self.rng.choice([2, 2, 3]))
         if self.chance(0.5):
@@ -197,6 +209,16 @@ class Generator:
         node = self.number(scope, depth)
         # A constant beyond the range of I64 has another type with a sign.
         return make("neg", cast(node, F64) if node.type == WIDE or node.op == "lit" else node)
+
+    def extreme(self, scope: Scope, depth: int) -> Node:
+        node = self.number(scope, depth)
+        return make("func", cast(node, F64), value="abs", type=F64)
+
+    def part_of_time(self, scope: Scope) -> Node:
+        column = self.column(scope, lambda dtype: dtype == TIME)
+        if column is None:
+            return self.number_literal()
+        return make("func", lit(self.rng.choice(["year", "month", "hour"])), column, value="date_part", type=I64)
 
     def string(self, scope: Scope, depth: int) -> Node:
         column = self.column(scope, lambda dtype: dtype == STR)
@@ -277,6 +299,12 @@ class Generator:
                 return make(
                     "cmp", column, make("cast", lit("2024-01-01T00:00:00Z"), value="CAST", type=TIME), value="<"
                 )
+        if self.chance(0.04):
+            column = self.column(scope, lambda dtype: dtype.is_number)
+            if column is not None:
+                return make(
+                    "text_cmp", column, value=(self.rng.choice(["=", "<", ">="]), self.rng.choice(["0", "7", "3"]))
+                )
         left, right = self.meeting(scope, depth, 2)
         if self.chance(0.5):
             left, right = self.together([left, self.number_literal()])
@@ -339,11 +367,15 @@ class Generator:
 
     # Subqueries
 
+    def small_source(self, outer: Scope | None = None) -> tuple[Node, Scope]:
+        """Return one table for a subquery."""
+        name = self.rng.choices(["runs", "u", "v", "e", "steps", "annotations"], [3, 4, 1, 0.5, 2, 1])[0]
+        return self.table(name)
+
     def inner(self, scope: Scope, correlated: bool) -> tuple[Node, Scope, Node]:
         """Return the source, scope and condition of a subquery."""
         self.subqueries -= 1
-        name = self.rng.choices(["runs", "u", "v", "e", "steps", "annotations"], [3, 4, 1, 0.5, 2, 1])[0]
-        source, inside = self.table(name)
+        source, inside = self.small_source()
         conditions = []
         if correlated and scope.columns:
             own = self.column(inside, lambda dtype: dtype.is_int)
@@ -401,7 +433,7 @@ class Generator:
             found = make("agg", found.args[0], NONE, value=("count", False))
         return make("scalar", self.select_of(found, source, where))
 
-    # Aggregates
+    # Aggregates and windows
 
     def aggregate(self, scope: Scope) -> Node:
         condition = self.boolean(scope, 1) if self.chance(0.2) else NONE
@@ -422,6 +454,47 @@ class Generator:
         if argument.type in (U64, WIDE) or (argument.type == I64 and self.chance(0.2)) or argument.type == NULL:
             return cast(argument, F64)
         return argument
+
+    def window(self, scope: Scope) -> Node:
+        saved, self.subqueries = self.subqueries, 0
+        name = self.rng.choice(
+            ["row_number", "rank", "dense_rank", "lag", "lead", "first_value", "last_value", "sum", "count", "min",
+             "max", "avg"]
+        )  # fmt: skip
+        total = scope.keys is not None
+        if name in ("row_number", "lag", "lead", "first_value", "last_value") and not total:
+            name = "rank"
+        partition = [self.group_key(scope) for _ in range(self.rng.choice([0, 1, 1, 2]))]
+        order = [self.key(self.group_key(scope))] if self.chance(0.5) or name in ("rank", "dense_rank") else []
+        frame = ""
+        if total and scope.keys and (name not in ("rank", "dense_rank")) and (name in ("row_number", "lag", "lead",
+                "first_value", "last_value") or self.chance(0.5)):  # fmt: skip
+            order += [self.key(key) for key in scope.keys]
+            if self.chance(0.4) and name not in ("row_number", "lag", "lead"):
+                frame = self.rng.choice([
+                    "ROWS BETWEEN 2 PRECEDING AND CURRENT ROW", "ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING",
+                    "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+                    "ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
+                ])  # fmt: skip
+        argument, default, more = NONE, NONE, None
+        if name in ("lag", "lead"):
+            argument, more = self.number(scope, 1), self.rng.choice([1, 2, 3])
+            if self.chance(0.5):
+                default = self.number_literal()
+                met = common(argument.type, default.type) or F64
+                if met != argument.type:
+                    # The default value gets the argument's type.
+                    argument = cast(argument, met)
+        elif name not in ("row_number", "rank", "dense_rank", "count") or (name == "count" and self.chance(0.7)):
+            argument = self.number(scope, 2)
+            if name in ("sum", "avg"):
+                argument = self.summable(argument)
+                if argument.type in (F32, F64) and "UNBOUNDED PRECEDING" not in frame:
+                    # The engine subtracts what leaves a frame, and keeps its rounding errors: see dialect.py.
+                    frame = ""
+        self.subqueries = saved
+        value = (name, False, more, frame)
+        return make("window", argument, default, make("list", *partition), make("list", *order), value=value)
 
     def key(self, node: Node) -> Node:
         nulls = self.rng.choice([None, None, "FIRST", "LAST"])
@@ -457,6 +530,8 @@ class Generator:
             name, columns = self.rng.choice(self.ctes)
             alias = self.alias("w")
             return make("table", value=(name, alias)), Scope([Column(alias, *each) for each in columns])
+        if draw > 0.96:
+            return self.values()
         name = self.rng.choices(["steps", "runs", "annotations", "u", "v", "e"], [5, 2.5, 2, 3, 1, 0.4])[0]
         return self.of_model() if name == "annotations" and self.chance(0.7) else self.table(name)
 
@@ -475,6 +550,22 @@ class Generator:
         keys = [column.node() for column in columns if column.name in data.KEYS["annotations"]]
         return make("derived", query, value=alias), Scope(columns, keys)
 
+    def values(self) -> tuple[Node, Scope]:
+        """Return rows of constants, with mixed types in a column."""
+        rows = [
+            [self.number_literal(), lit(self.rng.choice([*STRINGS, None]))] for _ in range(self.rng.choice([1, 2, 3]))
+        ]
+        met = common_of([row[0].type for row in rows])
+        if met is None or met == NULL:
+            rows = [[lit(place), row[1]] for place, row in enumerate(rows)]
+        text = common_of([row[1].type for row in rows])
+        if text == NULL:
+            rows[0][1] = lit("alpha")
+        alias = self.alias("x")
+        columns = [("n", common_of([row[0].type for row in rows]) or I64), ("t", STR)]
+        node = make("values", *(make("row", *row) for row in rows), value=(alias, columns))
+        return node, Scope([Column(alias, *each) for each in columns])
+
     def joined(self, depth: int) -> tuple[Node, Scope]:
         source, scope = self.source(depth)
         joins = self.rng.choices([0, 1, 2], [6, 3, 0.6])[0]
@@ -484,6 +575,9 @@ class Generator:
             on = self.join_condition(scope, more, kind)
             if on is None:
                 continue
+            sides = [[column.name for column in side.columns] for side in (scope, more)]
+            if kind in ("INNER", "LEFT") and [names.count("run_id") for names in sides] == [1, 1] and self.chance(0.15):
+                on = make("using", value="run_id")
             source = make("join", source, other, on, value=kind)
             if kind in ("SEMI", "ANTI"):
                 continue
@@ -518,15 +612,12 @@ class Generator:
 
     # Queries
 
-    def valid(self, make_one: Callable[[], Node]) -> Node:
+    def statement(self) -> Node:
         while True:
             try:
-                return make_one()
+                return self.query(2, top=True)
             except ClashError:
                 continue
-
-    def statement(self) -> Node:
-        return self.valid(lambda: self.query(2, top=True))
 
     def query(self, depth: int, top: bool = False, limited: bool = False) -> Node:
         ctes = []
@@ -595,6 +686,8 @@ class Generator:
             of = self.rng.choices([self.number, self.boolean, self.string], [5, 1.5, 1])[0]
             exprs.append(of(scope, 2))
         distinct = self.chance(0.15)
+        if self.chance(0.2) and not distinct:
+            exprs.append(self.window(scope))
         if not distinct and scope.keys and self.chance(0.7):
             exprs += scope.keys
         return make("select", self.items(exprs), source, where, NONE, NONE, value=distinct)
@@ -612,8 +705,11 @@ class Generator:
         # A constant would be a column number.
         keys = [key for key in keys if key.op != "lit"] or [scope.columns[0].node()]
         keys = list({engine_sql(key): key for key in keys}.values())
-        group = make("group", *keys)
+        kind = self.rng.choices(["", "ROLLUP", "CUBE", "SETS"], [8, 1, 1, 1])[0]
+        group = make("group", *keys, value=kind)
         exprs = [*keys, *(self.aggregate(scope) for _ in range(self.rng.choice([1, 2])))]
+        if kind and self.chance(0.5):
+            exprs.append(make("func", keys[0], value="grouping", type=I64))
         having = NONE
         if self.chance(0.3):
             total = self.aggregate(scope)
@@ -627,7 +723,11 @@ class Generator:
     # Statements for the checks of conditions
 
     def filters(self) -> Node:
-        return self.valid(self.filtered)
+        while True:
+            try:
+                return self.filtered()
+            except ClashError:
+                continue
 
     def filtered(self) -> Node:
         """Return a statement with a condition, often one that is evaluated once per run."""
@@ -647,7 +747,11 @@ class Generator:
     # Statements that can be materialized
 
     def steps(self) -> Node:
-        return self.valid(self.materializable)
+        while True:
+            try:
+                return self.materializable()
+            except ClashError:
+                continue
 
     def sum_of_floats(self, scope: Scope) -> Node:
         name = self.rng.choice(["ev_up", "ev_left"])
@@ -664,7 +768,7 @@ class Generator:
         found = [("board", board), ("c0", key), ("c1", self.sum_of_floats(scope)), ("c2", self.aggregate(scope))]
         items = make("items", *(make("item", expr, value=name) for name, expr in found))
         where = self.where(scope, 1) if self.chance(0.4) else NONE
-        body = make("select", items, source, where, make("group", key), NONE, value=False)
+        body = make("select", items, source, where, make("group", key, value=""), NONE, value=False)
         return make("query", make("ctes"), body, make("order"), NONE)
 
     def materializable(self) -> Node:
@@ -694,6 +798,9 @@ class Generator:
             of = self.rng.choices([self.number, self.boolean, self.string], [5, 1.5, 1])[0]
             exprs.append(of(scope, 2))
             names.append(f"c{place}")
+        if self.chance(0.1):
+            exprs.append(self.window(scope))
+            names.append("c9")
         if self.chance(0.08):
             # One sum of floats, whose last bits depend on the order of the rows.
             inner, inside = self.table("steps")

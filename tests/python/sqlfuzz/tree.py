@@ -1,6 +1,7 @@
 """Statements as trees, and their text in both dialects.
 
-All parts of a statement are nodes of one class. A node's type follows from its arguments.
+All parts of a statement are nodes of one class, so the minimizer needs no special code for each part. A node's type
+follows from its arguments, so replacing them updates the type.
 """
 
 from __future__ import annotations
@@ -65,9 +66,9 @@ def _branches(args: tuple[Node, ...]) -> tuple[Node, ...]:
 
 
 def _aggregate(name: str, argument: Type) -> Type:
-    if name == "count":
+    if name in ("count", "row_number", "rank", "dense_rank"):
         return I64
-    if name in ("min", "max"):
+    if name in ("min", "max", "first_value", "last_value", "nth_value"):
         return argument
     if name in ("bool_and", "bool_or"):
         return BOOL
@@ -88,7 +89,7 @@ def _of(op: str, args: tuple[Node, ...], value: Any, given: Type) -> Type:
             if common(args[0].type, outputs(args[1])[0][1]) is None:
                 raise ClashError
             return BOOL
-        case "and" | "or" | "not" | "isnull" | "like" | "is" | "exists":
+        case "and" | "or" | "not" | "isnull" | "like" | "is" | "exists" | "text_cmp":
             return BOOL
         case "arith":
             return _meeting(args)
@@ -96,9 +97,16 @@ def _of(op: str, args: tuple[Node, ...], value: Any, given: Type) -> Type:
             return I64 if args[0].type.is_int and args[0].type.lo == 0 else args[0].type
         case "case":
             return _meeting(_branches(args))
+        case "switch":
+            _compared((args[0], *args[1:-1:2]))
+            return _meeting(_branches(args[1:]))
         case "coalesce" | "nullif":
             return _meeting(args)
         case "agg":
+            return _aggregate(value[0], args[0].type)
+        case "window":
+            if value[0] in ("lag", "lead"):
+                return args[0].type
             return _aggregate(value[0], args[0].type)
         case "scalar":
             return outputs(args[0])[0][1]
@@ -216,6 +224,11 @@ class _Text:
         met = met_type(node.args)
         return f"({self.meeting(left, met)} {node.value} {self.meeting(right, met)})"
 
+    def _text_cmp(self, node: Node) -> str:
+        """Compare a number with a number in quotes; both dialects cast the text to the number's type."""
+        operator, text = node.value
+        return f"({self.of(node.args[0])} {operator} '{text}')"
+
     def _and(self, node: Node) -> str:
         return f"({self.many(node.args, ' AND ')})"
 
@@ -267,6 +280,18 @@ class _Text:
             arms.append(f"ELSE {self.meeting(other, node.type)}")
         return f"CASE {' '.join(arms)} END"
 
+    def _switch(self, node: Node) -> str:
+        """Write a CASE with a value."""
+        value, *pairs, other = node.args
+        met = common_of([value.type, *(option.type for option in pairs[::2])])
+        arms = [
+            f"WHEN {self.meeting(option, met)} THEN {self.meeting(result, node.type)}"
+            for option, result in zip(pairs[::2], pairs[1::2], strict=True)
+        ]
+        if other.op != "none":
+            arms.append(f"ELSE {self.meeting(other, node.type)}")
+        return f"CASE {self.meeting(value, met)} {' '.join(arms)} END"
+
     def _coalesce(self, node: Node) -> str:
         return f"coalesce({', '.join(self.meeting(arg, node.type) for arg in node.args)})"
 
@@ -307,6 +332,28 @@ class _Text:
             text = f"({text})::{node.type.duck}"
         return text
 
+    def _window(self, node: Node) -> str:
+        name, distinct, more, frame = node.value
+        argument, default, partition, order = node.args
+        inside = "" if name in ("row_number", "rank", "dense_rank") else "*"
+        if argument.op != "none":
+            inside = self.of(argument)
+        if more is not None:
+            inside += f", {more}"
+        if default.op != "none":
+            inside += f", {self.meeting(default, argument.type)}"
+        over = []
+        if partition.args:
+            over.append(f"PARTITION BY {self.many(partition.args)}")
+        if order.args:
+            over.append(f"ORDER BY {self.many(order.args)}")
+        if frame:
+            over.append(frame)
+        text = f"{name}({'DISTINCT ' if distinct else ''}{inside}) OVER ({' '.join(over)})"
+        if self.duck and name == "sum" and argument.type.is_int:
+            text = f"({text})::{node.type.duck}"
+        return text
+
     # Queries
 
     def _query(self, node: Node) -> str:
@@ -343,13 +390,22 @@ class _Text:
         if where.op != "none":
             text += f" WHERE {self.of(where)}"
         if group.op != "none":
-            text += f" GROUP BY {self.many(group.args)}"
+            text += f" GROUP BY {self._groups(group)}"
         if having.op != "none":
             text += f" HAVING {self.of(having)}"
         return text
 
     def _item(self, node: Node) -> str:
         return f"{self.of(node.args[0])} AS {node.value}"
+
+    def _groups(self, node: Node) -> str:
+        keys = [self.of(key) for key in node.args]
+        if node.value in ("ROLLUP", "CUBE"):
+            return f"{node.value} ({', '.join(keys)})"
+        if node.value == "SETS":
+            sets = [keys[:end] for end in range(len(keys), -1, -1)] + [[key] for key in keys[1:]]
+            return f"GROUPING SETS ({', '.join('(' + ', '.join(each) + ')' for each in sets)})"
+        return ", ".join(keys)
 
     def _setop(self, node: Node) -> str:
         left, right = node.args
@@ -376,4 +432,17 @@ class _Text:
         kind = node.value
         if not self.duck and kind in ("SEMI", "ANTI"):
             kind = f"LEFT {kind}"
-        return f"{self.of(left)} {kind} JOIN {self.of(right)} ON {self.of(on)}"
+        text = f"{self.of(left)} {kind} JOIN {self.of(right)}"
+        if kind == "CROSS":
+            return text
+        return f"{text} USING ({on.value})" if on.op == "using" else f"{text} ON {self.of(on)}"
+
+    def _values(self, node: Node) -> str:
+        """Write a VALUES table."""
+        names = ", ".join(name for name, _ in node.value[1])
+        columns = [common_of([row.args[place].type for row in node.args]) for place in range(len(node.value[1]))]
+        rows = (
+            ", ".join(self.meeting(value, met) for value, met in zip(row.args, columns, strict=True))
+            for row in node.args
+        )
+        return f"(VALUES {', '.join(f'({row})' for row in rows)}) AS {node.value[0]}({names})"

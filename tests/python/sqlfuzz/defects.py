@@ -1,0 +1,97 @@
+"""Known defects of the engine. A campaign counts them and does not report them.
+
+Each entry has an example with its right answer. If the engine answers an example rightly, ``test_sql_fuzz.py`` fails.
+Then remove the entry, so that such statements are reported again. ``python -m sqlfuzz --strict`` reports all findings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .tree import Node
+
+
+@dataclass(frozen=True)
+class Defect:
+    """A defect: its description, an example, and a test for affected statements."""
+
+    what: str
+    example: str
+    expected: list[tuple[Any, ...]]
+    concerns: Callable[[Node], bool]
+    """Whether a statement may trigger it."""
+    message: str = ""
+    """A pattern of the error message; empty = the answer is wrong."""
+
+
+def _has(*ops: str) -> Callable[[Node], bool]:
+    return lambda node: any(part.op in ops for part in node.walk())
+
+
+def _groups(*kinds: str) -> Callable[[Node], bool]:
+    return lambda node: any(part.op == "group" and part.value in kinds for part in node.walk())
+
+
+def _always(_: Node) -> bool:
+    return True
+
+
+DEFECTS: list[Defect] = [
+    Defect(
+        "DISTINCT with LIMIT over a window",
+        "SELECT DISTINCT id, lag(id, 2) OVER (ORDER BY id DESC NULLS LAST) AS c FROM e LIMIT 1 OFFSET 3",
+        [],
+        _has("window"),
+        "Ordering direction required for DISTINCT with limit",
+    ),
+    Defect(
+        "keys of ROLLUP, CUBE and GROUPING SETS that are rewritten are not found again",
+        "SELECT (a_s || a_s) AS c FROM e GROUP BY CUBE ((a_s || a_s), a_i64)",
+        [(None,)],
+        _groups("ROLLUP", "CUBE", "SETS"),
+        "No field named|wrong number of fields",
+    ),
+    Defect(
+        "names leave casts out",
+        "SELECT count(*) FROM (SELECT 1 AS x FROM e GROUP BY a_u32, CAST(a_u32 AS BIGINT)) AS d",
+        [(0,)],
+        _has("cast"),
+        "require unique expression names|duplicate unqualified field name",
+    ),
+    Defect(
+        "|| of two NULLs without a type",
+        "SELECT c || c AS c FROM (SELECT NULL AS c FROM u WHERE id = 3) AS d",
+        [(None,)],
+        _has("concat"),
+        "Cannot infer common string type for string concat operation Null",
+    ),
+    Defect(
+        "a filter above an outer join without keys to an empty table",
+        "SELECT CASE e.a_u32 WHEN 1 THEN e.a_u16 END AS x, r.run_id AS y, e.id AS z FROM runs AS r LEFT JOIN e ON TRUE "
+        "WHERE (1 <> e.run_id) IS NULL AND r.run_id = 1",
+        [(None, 1, None)],
+        _has("join"),
+        "Input field name .* does not match with the projection expression",
+    ),
+    Defect(
+        "ORDER BY of a column whose name the result gives to another",
+        "SELECT 1 AS run_id FROM e ORDER BY e.run_id",
+        [],
+        _always,
+        "would be ambiguous",
+    ),
+]
+
+
+def known(statement: Node, kind: str, found: str) -> Defect | None:
+    """Return the known defect that explains a finding, if any."""
+    for defect in DEFECTS:
+        if defect.message:
+            if kind in ("error", "internal") and re.search(defect.message, found) and defect.concerns(statement):
+                return defect
+        elif kind in ("wrong", "unstable") and defect.concerns(statement):
+            return defect
+    return None
