@@ -305,7 +305,7 @@ impl Annotating<'_> {
                 sender.send(TableName::Annotations, group)
             }
         };
-        self.each_run(&mut |run_id, rows, steps| {
+        self.each_run(|run_id, rows, steps| {
             self.cancel.check()?;
             let batch = self.source.batch(rows, run_id, self.model)?;
             report.missing_steps += compare(self.source, steps, &batch, self.options.partial)?;
@@ -334,7 +334,7 @@ impl Annotating<'_> {
 
     /// Calls `each` for every annotated run, in order, with its rows in the source and its steps in the archive. Reads only
     /// the row groups that may have annotated runs.
-    fn each_run(&self, each: &mut dyn FnMut(u32, &Range<u64>, &RunSteps<'_>) -> Result<()>) -> Result<()> {
+    fn each_run(&self, mut each: impl FnMut(u32, &Range<u64>, &RunSteps<'_>) -> Result<()>) -> Result<()> {
         let has_runs = |(first, last): (u32, u32)| self.runs.range(first..=last).next().is_some();
         for file in self.snapshot.files(TableName::Steps) {
             if !has_runs((file.first_run_id, file.last_run_id)) {

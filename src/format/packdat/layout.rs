@@ -51,7 +51,7 @@ impl PackDatRow {
     }
 
     #[inline]
-    pub(super) fn to_step(&self) -> Result<RunStep> {
+    pub(super) fn to_step(self) -> Result<RunStep> {
         let ev_q = self.ev_q;
         let values = ev_q.map(|q| f32::from(q) / f32::from(ONE));
         let fields = ("ev_mask", offset_of!(PackDatRow, chosen), offset_of!(PackDatRow, ev_mask));

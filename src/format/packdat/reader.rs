@@ -89,7 +89,7 @@ impl PackDat {
         let meta = entry.meta().map_err(in_entry)?;
         let (first, rows) = self.rows(index, &entry).map_err(in_entry)?;
         check_rows(rows, index)
-            .and_then(|()| rebuild(rows.iter().map(PackDatRow::to_step), ROW_LEN, meta))
+            .and_then(|()| rebuild(rows.iter().copied().map(PackDatRow::to_step), ROW_LEN, meta))
             .map_err(|error| self.located(error.in_run(index as u64, row_offset(first))))
     }
 

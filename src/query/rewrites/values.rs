@@ -6,6 +6,7 @@
 //! | `CAST(d AS INT) = 2` for a decimal or a finer timestamp | `d = 2.0`: the cast does not round | `nullif(CAST(…), NULL) = 2`, which the optimizer does not unwrap | #23095 |
 //! | `TRY_CAST(70000 AS SMALLINT) > 5` | true | null, in the same way | #24702 |
 //! | `CAST(70000 AS SMALLINT) > 5` for a column with this value | true | an error, in the same way | #24702 |
+//! | `a OR x IN (SELECT DISTINCT …)` | an error about equal names | the subquery without DISTINCT | none found |
 //! | `x IN (1, coalesce(a, b))` | takes a list with columns for constant | `x = 1 OR x = coalesce(a, b)` | none found |
 //! | `ORDER BY -f(x)` | an error about orders if it knows no bounds of `f`, and a lost sort at the least integer | `f(x) * -1` | #24683 |
 //! | `a / b`, `a % b` of integers and decimals | an error if any `b` is 0, even in a row that another condition excludes | `a / nullif(b, 0)`: null, as in DuckDB and SQLite | none: SQL leaves the order of evaluation open |
@@ -18,8 +19,9 @@ use datafusion::common::{DFSchema, Result as DataFusionResult, ScalarValue};
 use datafusion::functions::expr_fn::nullif;
 use datafusion::logical_expr::expr::{InList, ScalarFunction};
 use datafusion::logical_expr::utils::disjunction;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, lit, not};
+use datafusion::logical_expr::{BinaryExpr, Distinct, Expr, ExprSchemable, LogicalPlan, Operator, lit, not};
 use datafusion::optimizer::AnalyzerRule;
+use std::sync::Arc;
 
 /// Rewrites the expressions of a plan whose types are resolved.
 #[derive(Debug)]
@@ -55,6 +57,14 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>>
                 Ok(Transformed::no(Expr::Negative(value)))
             }
         }
+        Expr::InSubquery(mut subquery) => {
+            let plan = without_distinct(&subquery.subquery.subquery)?;
+            let is_changed = plan.is_some();
+            if let Some(plan) = plan {
+                subquery.subquery.subquery = Arc::new(plan);
+            }
+            Ok(Transformed::new_transformed(Expr::InSubquery(subquery), is_changed))
+        }
         Expr::InList(InList { expr, list, negated }) if has_columns(&list)? && !expr.is_volatile() => {
             let equal = list.into_iter().map(|value| expr.as_ref().clone().eq(value));
             let is_in = disjunction(equal).unwrap_or_else(|| lit(false));
@@ -68,6 +78,19 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>>
             Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right })))
         }
         other => Ok(Transformed::no(other)),
+    }
+}
+
+/// Returns the plan of a subquery without its DISTINCT; `None` if it has none.
+fn without_distinct(plan: &LogicalPlan) -> DataFusionResult<Option<LogicalPlan>> {
+    match plan {
+        LogicalPlan::Distinct(Distinct::All(input)) => Ok(Some(LogicalPlan::clone(input))),
+        // A cast to the type of the other side.
+        LogicalPlan::Projection(projection) => {
+            let input = without_distinct(&projection.input)?;
+            input.map(|input| plan.with_new_exprs(plan.expressions(), vec![input])).transpose()
+        }
+        _ => Ok(None),
     }
 }
 
