@@ -83,6 +83,20 @@ DEFECTS: list[Defect] = [
         _always,
         "would be ambiguous",
     ),
+    Defect(
+        "a constant IN a subquery with DISTINCT, beside OR",
+        "SELECT id FROM e WHERE 1 IN (SELECT DISTINCT a_i16 AS c FROM e WHERE FALSE) OR id < 0",
+        [],
+        _has("inq"),
+        "require unique expression names but the expression .__correlated_sq",
+    ),
+    Defect(
+        "a comparison with the result of a function as a sort key",
+        "SELECT rank() OVER (ORDER BY a_i64 / id < 1) AS c FROM e WHERE id < 0",
+        [],
+        _always,
+        "does not satisfy order requirements",
+    ),
 ]
 
 

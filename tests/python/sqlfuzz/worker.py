@@ -45,12 +45,15 @@ class Worker:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
 
     def held(self, sql: str, extras: list[str], *, divided: bool) -> Any:
-        """Return the fingerprint and rows of a statement's table, or ``None`` after an error."""
+        """Return the fingerprint and rows of a statement's table; ``None`` after an error. Raise a ``ColumnError``."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         pickle.dump((sql, extras, divided), self.process.stdin)
         self.process.stdin.flush()
-        return pickle.load(self.process.stdout)
+        answer = pickle.load(self.process.stdout)
+        if isinstance(answer, a2store.ColumnError):
+            raise answer
+        return answer
 
     def close(self) -> None:
         assert self.process.stdin is not None
@@ -76,8 +79,8 @@ def main() -> None:
             return
         try:
             answer: Any = held(data, sql, extras, divided=divided)
-        except a2store.Error:
-            answer = None
+        except a2store.Error as error:
+            answer = error if isinstance(error, a2store.ColumnError) else None
         pickle.dump(answer, sys.stdout.buffer)
         sys.stdout.buffer.flush()
 
