@@ -559,4 +559,4 @@ class RecorderStats:
 
 
 for _name in __all__:
-    globals()[_name].__module__ = "a2store"
+    globals()[_name].__module__ = "a2store.selfplay" if _name == "RecorderStats" else "a2store"

@@ -332,10 +332,11 @@ impl Annotating<'_> {
         send(parts)
     }
 
-    /// Calls `each` for every annotated run, in order, with its rows in the source and its steps in the archive. Reads only
-    /// the row groups that may have annotated runs.
+    /// Calls `each` for every annotated run, in order, with its rows in the source and its steps in the archive. Reads
+    /// only the row groups that may have annotated runs.
     fn each_run(&self, mut each: impl FnMut(u32, &Range<u64>, &RunSteps<'_>) -> Result<()>) -> Result<()> {
-        let has_runs = |(first, last): (u32, u32)| self.runs.range(first..=last).next().is_some();
+        // Damaged statistics may have a minimum above the maximum.
+        let has_runs = |(first, last): (u32, u32)| first <= last && self.runs.range(first..=last).next().is_some();
         for file in self.snapshot.files(TableName::Steps) {
             if !has_runs((file.first_run_id, file.last_run_id)) {
                 continue;

@@ -188,8 +188,8 @@ fn check_names(rows: &RecordBatch) -> Result<()> {
     Ok(())
 }
 
-/// Replaces predictions that a row does not have, according to `policy_kind_mask`, with nulls, in columns that cannot have
-/// nulls in the source, such as those of a structured array.
+/// Replaces predictions that a row does not have, according to `policy_kind_mask`, with nulls, in columns that cannot
+/// have nulls in the source, such as those of a structured array.
 fn without_absent(rows: RecordBatch, source: &Schema) -> Result<RecordBatch> {
     let masks = rows.column_by_name("policy_kind_mask").and_then(|column| column.as_primitive_opt::<UInt8Type>());
     let Some(masks) = masks.filter(|masks| masks.null_count() < masks.len()) else { return Ok(rows) };

@@ -353,7 +353,7 @@ impl Archive {
     ///
     /// Checks every commit and the chain of commits. Checks every data file of versions that have not expired:
     /// presence, length, checksum, number of rows and ids. Builds every run from its rows, and compares it with its
-    /// digest, with `runs.verified`, and with the rows that an ingest of it makes.
+    /// digest, with `runs.verified`, and with the rows that an ingest of it would write.
     ///
     /// `workers` is the number of threads; `None` = one per core.
     ///

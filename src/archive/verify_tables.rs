@@ -196,8 +196,8 @@ impl<'a> TablesVerifier<'a> {
     }
 }
 
-/// Compares the columns of a run's rows. Returns the name, the expected and the found value of each column that differs,
-/// at the first step with a difference.
+/// Compares the columns of a run's rows. Returns the name, the expected and the found value of each column that
+/// differs, at the first step with a difference.
 fn differences(expected: &RecordBatch, found: &RecordBatch) -> Result<Vec<(String, String, String)>> {
     let mut differences = Vec::new();
     for ((field, expected), found) in expected.schema().fields().iter().zip(expected.columns()).zip(found.columns()) {

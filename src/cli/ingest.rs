@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 #[derive(Args, Debug)]
 pub(super) struct IngestArgs {
-    /// Run files, packs, datasets, sessions and logs, or folders of them. The archive comes last: like `cp`, this command
-    /// has any number of sources and one target.
+    /// Run files, packs, datasets, sessions and logs, or folders of them. The archive comes last: like `cp`, this
+    /// command has any number of sources and one target.
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<PathBuf>,
     /// The archive.
@@ -26,9 +26,6 @@ pub(super) struct IngestArgs {
     /// Add nothing if any file fails to decode.
     #[arg(long)]
     strict: bool,
-    /// Keep or skip a new run of a game that the archive already has, for example in another format.
-    #[arg(long, value_name = "ACTION", default_value = "keep", value_parser = ["keep", "skip"])]
-    on_twin: String,
     /// How long to wait for another writer's lock on the archive.
     #[arg(long, default_value = "10m", value_parser = duration)]
     wait: Duration,

@@ -26,7 +26,8 @@ pub(super) struct Table {
     pub(super) num_hidden: usize,
 }
 
-/// Formats rows as a table. If it is wider than the terminal, texts are shortened, and columns in the middle are hidden.
+/// Formats rows as a table. If it is wider than the terminal, texts are shortened, and columns in the middle are
+/// hidden.
 pub(super) fn table(batches: &[RecordBatch], look: Look) -> Result<Table> {
     let Some(first) = batches.first() else { return Ok(Table { text: String::new(), num_hidden: 0 }) };
     let mut columns: Vec<Column> = Vec::new();

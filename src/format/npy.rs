@@ -65,8 +65,8 @@ pub(crate) struct NpyField {
     pub(crate) offset: usize,
 }
 
-/// Returns the header of an array of records. The bytes equal NumPy's own, unless `min_len` demands more padding.
-/// The length does not depend on the number of rows. Fields must be in the order of their offsets. Gaps between them, and
+/// Returns the header of an array of records. The bytes equal NumPy's own, unless `min_len` demands more padding. The
+/// length does not depend on the number of rows. Fields must be in the order of their offsets. Gaps between them, and
 /// the rest of the stride, are padding.
 pub(crate) fn header(fields: &[NpyField], stride: usize, num_rows: u64, min_len: usize) -> Result<Vec<u8>> {
     let (mut descr, mut end) = (Vec::with_capacity(fields.len() + 1), 0);

@@ -29,8 +29,8 @@ pub(super) fn rebuild(
     steps.finish(meta, None)
 }
 
-/// Returns the move of a step, its mask, and the values of its legal moves, as rows without exact values of chosen moves
-/// hold them: with 1 for the chosen move, and with an empty mask for a step without branches.
+/// Returns the move of a step, its mask, and the values of its legal moves, as rows without exact values of chosen
+/// moves hold them: with 1 for the chosen move, and with an empty mask for a step without branches.
 #[inline]
 pub(super) fn row_branches(step: &RunStep) -> Result<(Move, u8, [f32; 4])> {
     let chosen = known_move(step)?;
@@ -45,8 +45,8 @@ pub(super) fn row_branches(step: &RunStep) -> Result<(Move, u8, [f32; 4])> {
     Ok((chosen, legal, values))
 }
 
-/// Returns the step in such a row. `fields` are the name of the mask, and the offsets of move and mask in the row. A row
-/// has no branches if its mask is empty, or has only the chosen move although the rules allow another one.
+/// Returns the step in such a row. `fields` are the name of the mask, and the offsets of move and mask in the row. A
+/// row has no branches if its mask is empty, or has only the chosen move although the rules allow another one.
 #[inline]
 pub(super) fn row_step(
     index: u32,

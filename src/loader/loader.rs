@@ -189,8 +189,8 @@ impl Loader {
     }
 
     /// Skips batches of the epoch: the next [`batches`](Loader::batches) begin after them, at most at the end of the
-    /// epoch. They are counted from the loader's position, which [`state`](Loader::state) returns. For example, skip the
-    /// batches that caused a loss spike. `skip_batches(0)` continues an interrupted iteration.
+    /// epoch. They are counted from the loader's position, which [`state`](Loader::state) returns. For example, skip
+    /// the batches that caused a loss spike. `skip_batches(0)` continues an interrupted iteration.
     pub fn skip_batches(&self, num_batches: u64) {
         self.position.skip(num_batches);
     }

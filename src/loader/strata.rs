@@ -186,9 +186,9 @@ fn checked_counts(argument: &'static str, shares: &[f64], needs_any: bool) -> Re
     })
 }
 
-/// Returns the smallest whole numbers in the proportion of the shares, whose sum is finite. If no multiple of the shares is
-/// within rounding errors of whole numbers that fit a cycle, the shares are rounded: 0.7 and 0.3 are 7 and 3. Returns
-/// `None` if a positive share would become 0.
+/// Returns the smallest whole numbers in the proportion of the shares, whose sum is finite. If no multiple of the
+/// shares is within rounding errors of whole numbers that fit a cycle, the shares are rounded: 0.7 and 0.3 are 7 and 3.
+/// Returns `None` if a positive share would become 0.
 fn counts(shares: &[f64]) -> Option<Vec<u64>> {
     let sum: f64 = shares.iter().sum();
     let multiple = |total: u64| -> Option<Vec<u64>> {

@@ -72,7 +72,8 @@ fn system_error(error: &DataFusionError) -> Option<io::Error> {
     None
 }
 
-/// Returns the end of a message about an unknown name: a question about the most similar of the known names, or nothing.
+/// Returns the end of a message about an unknown name: a question about the most similar of the known names, or
+/// nothing.
 pub(super) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     similar(name, known).map(|similar| format!("; did you mean {similar}?")).unwrap_or_default()
 }

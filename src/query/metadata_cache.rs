@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The maximum number of run indexes.
 const MAX_RUN_INDEXES: usize = 4;
-/// The maximum number of bytes of footers and page indexes. A small file takes about 30 KiB, and a file of 16M steps takes
-/// 100 KiB.
+/// The maximum number of bytes of footers and page indexes. A small file takes about 30 KiB, and a file of 16M steps
+/// takes 100 KiB.
 pub(super) const METADATA_BYTES: usize = 256 << 20;
 
 pub(super) struct MetadataCache {

@@ -23,7 +23,8 @@ impl Partition {
     /// The usual number of buffered batches.
     pub(crate) const AHEAD: usize = 8;
 
-    /// Starts a partition of a plan, or all partitions merged into one. `ahead` is the maximum number of buffered batches.
+    /// Starts a partition of a plan, or all partitions merged into one. `ahead` is the maximum number of buffered
+    /// batches.
     pub(crate) fn start(
         plan: &Arc<dyn ExecutionPlan>,
         context: &Arc<TaskContext>,

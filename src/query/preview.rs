@@ -74,8 +74,8 @@ impl Preview {
         Ok(preview)
     }
 
-    /// Returns the rows as an HTML table, with the types of the columns. Boards are small pictures; pointing at one shows
-    /// its number.
+    /// Returns the rows as an HTML table, with the types of the columns. Boards are small pictures; pointing at one
+    /// shows its number.
     ///
     /// # Errors
     /// [`ErrorKind::Query`](crate::ErrorKind::Query) for values that cannot be shown as text.

@@ -4,8 +4,8 @@
 //! without this list answers it wrongly or fails. So a test fails when a new version of DataFusion answers it rightly;
 //! then remove the entry.
 //!
-//! A statement of the list is recognized before it is planned ([`check_query`], [`check_select`], [`check_expr`]), before
-//! types are resolved ([`check_plan`]), or afterwards ([`check_types`]).
+//! A statement of the list is recognized before it is planned ([`check_query`], [`check_select`], [`check_expr`]),
+//! before types are resolved ([`check_plan`]), or afterwards ([`check_types`]).
 
 use super::errors::external;
 use super::rewrites::input_schema;
@@ -365,8 +365,8 @@ enum Place {
     Value,
 }
 
-/// Refuses IN conditions whose null DataFusion confuses with false. It evaluates them as joins that return true or false,
-/// except NOT IN as a whole condition.
+/// Refuses IN conditions whose null DataFusion confuses with false. It evaluates them as joins that return true or
+/// false, except NOT IN as a whole condition.
 fn check_in(expr: &Expr, place: Place) -> DataFusionResult<()> {
     match expr {
         Expr::InSubquery(InSubquery { expr: value, negated, .. }) => {
@@ -434,8 +434,8 @@ fn check_part(part: &Expr, node: &LogicalPlan) -> DataFusionResult<()> {
     refuse_if(!is_join(&subquery.subquery, is_scalar)?, &CORRELATED)
 }
 
-/// Returns whether DataFusion rewrites a correlated subquery to a join that gives the same rows. A join is not enough for
-/// an aggregate, which returns a row even for no input, and for windows and limits, which apply to each outer row.
+/// Returns whether DataFusion rewrites a correlated subquery to a join that gives the same rows. A join is not enough
+/// for an aggregate, which returns a row even for no input, and for windows and limits, which apply to each outer row.
 fn is_join(plan: &LogicalPlan, is_scalar: bool) -> DataFusionResult<bool> {
     let mut num_totals = 0;
     let mut is_join = true;

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 impl Query {
     /// Returns a query for the rows that meet a condition in SQL on columns of the result, in the same order. `None` if
-    /// the plan has a LIMIT, or a sort by columns that are not in the result: a filter above them is no part of the scan.
+    /// the plan has a LIMIT, or a sort by columns that are not in the result: a filter above them is no part of the
+    /// scan.
     pub(crate) fn filter(&self, condition: &str) -> Result<Option<Query>> {
         fn filtered(plan: LogicalPlan, expr: Expr) -> DataFusionResult<Option<LogicalPlan>> {
             Ok(match plan {

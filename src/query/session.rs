@@ -1,6 +1,7 @@
 //! The DataFusion session of a query: tables, object stores, settings and rules.
 //!
-//! A statement sees the tables `runs`, `steps` and `annotations` and the user's tables. The object stores reach only their files.
+//! A statement sees the tables `runs`, `steps` and `annotations` and the user's tables. The object stores reach only
+//! their files.
 
 use super::annotation_view::annotations;
 use super::archive_table::ArchiveTable;

@@ -17,10 +17,10 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Schema, UInt32Type, UInt64Type};
 
 impl StepTable {
-    /// Returns this table with one more column, whose values are in batches of rows of this schema. The rows have the integers
-    /// `run_id` and `step_index` (or `step_idx`), one column of values, and may have `board`, uint64, which must then
-    /// equal the table's boards. Each value is a number, a boolean or a fixed-size list of these; a null is NaN in
-    /// floats.
+    /// Returns this table with one more column, whose values are in batches of rows of this schema. The rows have the
+    /// integers `run_id` and `step_index` (or `step_idx`), one column of values, and may have `board`, uint64, which
+    /// must then equal the table's boards. Each value is a number, a boolean or a fixed-size list of these; a null is
+    /// NaN in floats.
     ///
     /// The column behaves as one of [`attach`](StepTable::attach), but its values are in memory. The rows may
     /// have any order, and the stream may have additional rows. While the keys are aligned, they take eight bytes per

@@ -90,8 +90,8 @@ impl AttachedColumn {
         self.values.iter().any(|shard| shard.values.path().is_some())
     }
 
-    /// Returns the column's memory in bytes. Values in memory count. Places count four bytes per row of the table, unless
-    /// the array has the table's order.
+    /// Returns the column's memory in bytes. Values in memory count. Places count four bytes per row of the table,
+    /// unless the array has the table's order.
     #[must_use]
     pub fn num_bytes(&self) -> u64 {
         let values = self.values.iter().map(|shard| shard.values.bytes().len()).sum();

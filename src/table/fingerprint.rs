@@ -11,7 +11,8 @@ use std::fmt;
 /// The fingerprint of a table's rows and their order. Tables of equal fingerprint have equal rows.
 ///
 /// It is a BLAKE3 hash of the rows and of their layout. A view has a hash of the table's fingerprint and of the ranges
-/// of rows that it shows. A saved view keeps this fingerprint when it is loaded. Its `Display` is 32 hexadecimal digits.
+/// of rows that it shows. A saved view keeps this fingerprint when it is loaded. Its `Display` is 32 hexadecimal
+/// digits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Fingerprint(String);

@@ -36,9 +36,9 @@ impl StepTable {
     /// Reads run files, packs, pack.dat files, datasets, sessions and logs, and folders of them, directly into
     /// a table.
     ///
-    /// A row's `run_id` is the index of its run among all runs, from 0. Skipped runs count too, so for a single pack the
-    /// id is the index in the pack. A skipped file counts as one run. Rows are ordered by run. Files
-    /// are read in the order of their paths. Phases have the default thresholds of an archive.
+    /// A row's `run_id` is the index of its run among all runs, from 0. Skipped runs count too, so for a single pack
+    /// the id is the index in the pack. A skipped file counts as one run. Rows are ordered by run. Files are read in
+    /// the order of their paths. Phases have the default thresholds of an archive.
     ///
     /// # Errors
     /// The error of the first file or run that cannot be read, unless skipped;

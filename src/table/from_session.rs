@@ -26,10 +26,10 @@ impl StepTable {
     /// step's index in its game, so the session's embeddings can be [attached](StepTable::attach). Rows are
     /// ordered by both, whatever their order in the session.
     ///
-    /// The values are NaN. A move that the session lacks is derived if the rules allow only one; otherwise it
-    /// is 255. [`filter`](StepTable::filter) can filter by the scores and engines of the runs. Phases have the
-    /// default thresholds of an archive. `memory_limit` is the limit for the rows in bytes; `None` = the memory that the
-    /// system has available.
+    /// The values are NaN. A move that the session lacks is derived if the rules allow only one; otherwise it is 255.
+    /// [`filter`](StepTable::filter) can filter by the scores and engines of the runs. Phases have the default
+    /// thresholds of an archive. `memory_limit` is the limit for the rows in bytes; `None` = the memory that the system
+    /// has available.
     ///
     /// # Errors
     /// Any error of [`Session::open`] and [`Session::decode`];

@@ -10,8 +10,8 @@ use std::sync::Arc;
 /// The byte layout of a row.
 ///
 /// The first 32 bytes are a [`Step`](crate::Step). Extra columns follow, ordered by the width of a value, so each is
-/// aligned without gaps. The stride is the next multiple of 8. If a step index exceeds 65,535, all indices are in an extra column
-/// `step_index`, uint32, and those in the steps are at most 65,535.
+/// aligned without gaps. The stride is the next multiple of 8. If a step index exceeds 65,535, all indices are in an
+/// extra column `step_index`, uint32, and those in the steps are at most 65,535.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowLayout {
     stride: usize,

@@ -49,15 +49,16 @@ impl Query {
     /// from the user's tables, and that the rows leave out, unless the options choose the columns of a row.
     ///
     /// If a query only filters and selects rows of one table, they have that table's order: `steps` is in the order of
-    /// `(run_id, step_index)`. With an ORDER BY, rows have its order. Any other table is sorted by run, step and the bytes
-    /// of the rows. So a query that determines its rows, and the order of rows that its ORDER BY leaves equal, always
-    /// gives the same table, on any number of threads.
+    /// `(run_id, step_index)`. With an ORDER BY, rows have its order. Any other table is sorted by run, step and the
+    /// bytes of the rows. So a query that determines its rows, and the order of rows that its ORDER BY leaves equal,
+    /// always gives the same table, on any number of threads.
     ///
     /// # Errors
     /// [`ErrorKind::Column`](crate::ErrorKind::Column) if a column is missing, or its type or a value does not fit;
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for columns of a row that contradict each other;
-    /// [`ErrorKind::MemoryLimit`](crate::ErrorKind::MemoryLimit), before any allocation if the number of rows is known in advance;
-    /// [`ErrorKind::Query`](crate::ErrorKind::Query); [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
+    /// [`ErrorKind::MemoryLimit`](crate::ErrorKind::MemoryLimit), before any allocation if the number of rows is known
+    /// in advance; [`ErrorKind::Query`](crate::ErrorKind::Query);
+    /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
     pub fn materialize(
         &self,
         options: &MaterializeOptions,

@@ -78,8 +78,8 @@ impl Region {
         Ok(Region { map, start })
     }
 
-    /// Reserves as much memory as possible, up to the given bytes, for an unknown number of rows. Reserved pages take no
-    /// memory. The process's address space limit can be far below the system's memory.
+    /// Reserves as much memory as possible, up to the given bytes, for an unknown number of rows. Reserved pages take
+    /// no memory. The process's address space limit can be far below the system's memory.
     pub(super) fn reserve_up_to(num_bytes: u64) -> Result<(Region, u64)> {
         const LEAST: u64 = 1 << 24;
         let mut reserved = num_bytes.min(available_bytes().unwrap_or(1 << 40).max(1 << 30));

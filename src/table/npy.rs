@@ -121,7 +121,8 @@ impl Conversion {
     }
 }
 
-/// Returns an error if a row has an invalid move, an invalid mask, or a tile of 65,536 in a cell whose nibble is not 15.
+/// Returns an error if a row has an invalid move, an invalid mask, or a tile of 65,536 in a cell whose nibble is not
+/// 15.
 pub(super) fn check_steps(rows: &[u8], layout: &RowLayout) -> Result<()> {
     let masks = layout.extra(TILE_MASK).map(|extra| extra.offset);
     (0..).zip(rows.chunks_exact(layout.stride())).try_for_each(|(row, bytes)| {

@@ -23,7 +23,8 @@ pub(super) struct RegionLocation {
 }
 
 impl FrozenRegion {
-    /// Returns the region's place. The first call moves private memory into a memory file, in place, and appends `footer`.
+    /// Returns the region's place. The first call moves private memory into a memory file, in place, and appends
+    /// `footer`.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if the system has no sealed memory files.

@@ -10,8 +10,8 @@
 //! | `step_index` | uint32 | 0 |
 //! | `tile_65536_mask` | uint16 | 0 |
 //!
-//! A column `tile_65536_mask` becomes an extra column of the rows if a value in it is not 0, and `step_index` if a value
-//! exceeds 65,535.
+//! A column `tile_65536_mask` becomes an extra column of the rows if a value in it is not 0, and `step_index` if a
+//! value exceeds 65,535.
 //!
 //! A null `move` or `ev_legal` gets the same default. A null among the four values becomes 0.0, as for an
 //! illegal branch. If all four are null, the step has no values and gets four NaNs. A null in an extra column

@@ -22,14 +22,14 @@ use std::sync::Arc;
 /// The share of one rank: the rows that [`Query::materialize`] copies with this option.
 ///
 /// The shares of a round are disjoint and complete, and their sizes differ by at most one row. `seed` and `round`
-/// determine them, so another round has other shares. All ranks must read the same version of the archive, and the query
-/// must determine its rows.
+/// determine them, so another round has other shares. All ranks must read the same version of the archive, and the
+/// query must determine its rows.
 ///
-/// If a query only filters and selects rows of `steps`, a round puts the row groups in a random order and cuts the whole
-/// sequence into `world_size` shares. If there are fewer than 4 row groups for each rank, they are first divided into
-/// about 4 parts for each rank. The rows of a share are in the order of `steps`. Any other query runs on each rank, which
-/// keeps the rows whose hashes are in its range. They are sorted by run, step and bytes, and the query's ORDER BY is
-/// ignored.
+/// If a query only filters and selects rows of `steps`, a round puts the row groups in a random order and cuts the
+/// whole sequence into `world_size` shares. If there are fewer than 4 row groups for each rank, they are first divided
+/// into about 4 parts for each rank. The rows of a share are in the order of `steps`. Any other query runs on each
+/// rank, which keeps the rows whose hashes are in its range. They are sorted by run, step and bytes, and the query's
+/// ORDER BY is ignored.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -317,8 +317,8 @@ impl HashedRows {
 }
 
 impl Shard {
-    /// Returns the shard's rows of a query, and the shard with the number of all rows. Counts the rows first, unless the
-    /// plan states their number.
+    /// Returns the shard's rows of a query, and the shard with the number of all rows. Counts the rows first, unless
+    /// the plan states their number.
     pub(super) fn of_query(
         self,
         query: &Query,
@@ -373,8 +373,8 @@ pub(super) fn exact_rows(plan: &Arc<dyn ExecutionPlan>, num_partitions: usize) -
         .collect()
 }
 
-/// Counts the rows of each partition of a plan. Reads the columns of the query's conditions only, if a plan for these has
-/// the same partitions.
+/// Counts the rows of each partition of a plan. Reads the columns of the query's conditions only, if a plan for these
+/// has the same partitions.
 fn count_partitions(
     query: &Query,
     plan: &Arc<dyn ExecutionPlan>,

@@ -75,8 +75,9 @@ impl View {
     /// Starts a server on the loopback interface.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the port is in use. [`ErrorKind::Argument`](crate::ErrorKind::Argument)
-    /// if the token is too short, or has characters other than letters, digits, `-` and `_`.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the port is in use.
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the token is too short, or has characters other than
+    /// letters, digits, `-` and `_`.
     pub(crate) fn start(archive: Archive, options: ViewOptions) -> Result<View> {
         let token = options.token.unwrap_or_else(random::id);
         check_token(&token)?;

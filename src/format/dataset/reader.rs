@@ -33,8 +33,8 @@ impl Dataset {
     /// An outdated manifest is ignored if the rows and the runs agree with each other.
     ///
     /// # Errors
-    /// [`ErrorKind::Header`](crate::ErrorKind::Header) if a shard is missing, a file is damaged or has the wrong format or
-    /// size, or the manifest disagrees with the files while the files disagree with each other;
+    /// [`ErrorKind::Header`](crate::ErrorKind::Header) if a shard is missing, a file is damaged or has the wrong format
+    /// or size, or the manifest disagrees with the files while the files disagree with each other;
     /// [`ErrorKind::Checksum`](crate::ErrorKind::Checksum) for the first file that differs from its checksum;
     /// [`ErrorKind::Io`](crate::ErrorKind::Io).
     pub fn open(path: impl AsRef<Path>) -> Result<Dataset> {

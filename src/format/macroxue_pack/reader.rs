@@ -31,8 +31,8 @@ impl MacroxuePack {
     /// Opens a pack by its folder.
     ///
     /// # Errors
-    /// [`ErrorKind::Header`](crate::ErrorKind::Header) if a shard is missing, or if a file is damaged or has the wrong format or size;
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io).
+    /// [`ErrorKind::Header`](crate::ErrorKind::Header) if a shard is missing, or if a file is damaged or has the wrong
+    /// format or size; [`ErrorKind::Io`](crate::ErrorKind::Io).
     pub fn open(folder: impl AsRef<Path>) -> Result<MacroxuePack> {
         let folder = folder.as_ref();
         let database = Database::open(&folder.join(METADATA))?;
@@ -63,8 +63,9 @@ impl MacroxuePack {
     /// Decodes a run. Runs are in the order of their rows. A run has raw values and details, and no final board.
     ///
     /// # Errors
-    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) with the run, and with the step and the offset in the file if a row holds no valid step.
-    /// It is also returned if rows are missing, out of order, or belong to no run. [`ErrorKind::IndexOutOfBounds`](crate::ErrorKind::IndexOutOfBounds).
+    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) with the run, and with the step and the offset in the file if a
+    /// row holds no valid step. It is also returned if rows are missing, out of order, or belong to no run.
+    /// [`ErrorKind::IndexOutOfBounds`](crate::ErrorKind::IndexOutOfBounds).
     pub fn decode(&self, index: usize) -> Result<Run> {
         let steps = &self.runs.steps;
         if let Some(stray) = index.checked_sub(self.runs.runs.len()) {

@@ -77,7 +77,8 @@ impl MacroxuePackWriter {
     ///
     /// # Errors
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for an unknown move, for values that are not finite, for
-    /// more than 256 valuation types, for the seed 2^64 - 1, and for a score above 2^63 - 1. The pack is then unchanged.
+    /// more than 256 valuation types, for the seed 2^64 - 1, and for a score above 2^63 - 1. The pack is then
+    /// unchanged.
     ///
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if a write fails. The pack must then not be finished.
     pub fn push(&mut self, run: &Run) -> Result<()> {

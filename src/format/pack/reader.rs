@@ -74,8 +74,8 @@ impl PackReader {
     /// index.
     ///
     /// # Errors
-    /// [`ErrorKind::Header`](crate::ErrorKind::Header) and [`ErrorKind::Checksum`](crate::ErrorKind::Checksum), with the offset, if header, index or footer is invalid;
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io).
+    /// [`ErrorKind::Header`](crate::ErrorKind::Header) and [`ErrorKind::Checksum`](crate::ErrorKind::Checksum), with
+    /// the offset, if header, index or footer is invalid; [`ErrorKind::Io`](crate::ErrorKind::Io).
     pub fn open(path: impl AsRef<Path>) -> Result<PackReader> {
         let path = path.as_ref();
         let bytes = FileBytes::map(path)?;
@@ -131,7 +131,8 @@ impl PackReader {
     /// Returns the format of a run, from the index.
     ///
     /// # Errors
-    /// [`ErrorKind::IndexOutOfBounds`](crate::ErrorKind::IndexOutOfBounds); [`ErrorKind::Decode`](crate::ErrorKind::Decode) for a tombstone.
+    /// [`ErrorKind::IndexOutOfBounds`](crate::ErrorKind::IndexOutOfBounds);
+    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) for a tombstone.
     pub fn format(&self, index: usize) -> Result<RunFormat> {
         let entry = self.entry(index)?;
         self.format_of(&entry).map_err(|error| self.about(error, index, &entry))
@@ -140,9 +141,10 @@ impl PackReader {
     /// Returns the bytes of a run file. Copies nothing unless the run is compressed.
     ///
     /// # Errors
-    /// [`ErrorKind::IndexOutOfBounds`](crate::ErrorKind::IndexOutOfBounds); [`ErrorKind::Checksum`](crate::ErrorKind::Checksum) unless disabled; [`ErrorKind::Decode`](crate::ErrorKind::Decode) for a
-    /// tombstone or a damaged frame. A decompressed size above three times the stored length plus 256 KiB is also
-    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode).
+    /// [`ErrorKind::IndexOutOfBounds`](crate::ErrorKind::IndexOutOfBounds);
+    /// [`ErrorKind::Checksum`](crate::ErrorKind::Checksum) unless disabled;
+    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) for a tombstone or a damaged frame. A decompressed size above
+    /// three times the stored length plus 256 KiB is also [`ErrorKind::Decode`](crate::ErrorKind::Decode).
     pub fn get_slice(&self, index: usize) -> Result<RunSlice<'_>> {
         let entry = self.entry(index)?;
         self.slice(&entry).map_err(|error| self.about(error, index, &entry))
@@ -151,8 +153,8 @@ impl PackReader {
     /// Decodes a run of either kind. A run of kind 1 has no branches.
     ///
     /// # Errors
-    /// The errors of [`PackReader::get_slice`]; [`ErrorKind::Decode`](crate::ErrorKind::Decode) and [`ErrorKind::Checksum`](crate::ErrorKind::Checksum) if it is not a valid
-    /// run.
+    /// The errors of [`PackReader::get_slice`]; [`ErrorKind::Decode`](crate::ErrorKind::Decode) and
+    /// [`ErrorKind::Checksum`](crate::ErrorKind::Checksum) if it is not a valid run.
     pub fn decode(&self, index: usize) -> Result<Run> {
         let entry = self.entry(index)?;
         let decoded = self.slice(&entry).and_then(|run| run.decode());

@@ -62,8 +62,8 @@ impl PackReader {
     /// skipped.
     ///
     /// # Errors
-    /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled); [`ErrorKind::Argument`](crate::ErrorKind::Argument) for an invalid number of workers. Problems of the pack
-    /// are in the report.
+    /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled); [`ErrorKind::Argument`](crate::ErrorKind::Argument) for
+    /// an invalid number of workers. Problems of the pack are in the report.
     pub fn validate(
         &self,
         options: &ValidateOptions,

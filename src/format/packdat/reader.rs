@@ -41,8 +41,9 @@ impl PackDat {
     /// Opens a file. This reads the whole file to verify its checksum.
     ///
     /// # Errors
-    /// [`ErrorKind::Checksum`](crate::ErrorKind::Checksum) if the checksum does not match; [`ErrorKind::Header`](crate::ErrorKind::Header) if the file is not a
-    /// pack.dat or has another size than it declares; [`ErrorKind::Io`](crate::ErrorKind::Io).
+    /// [`ErrorKind::Checksum`](crate::ErrorKind::Checksum) if the checksum does not match;
+    /// [`ErrorKind::Header`](crate::ErrorKind::Header) if the file is not a pack.dat or has another size than it
+    /// declares; [`ErrorKind::Io`](crate::ErrorKind::Io).
     pub fn open(path: impl AsRef<Path>) -> Result<PackDat> {
         PackDat::open_with(path.as_ref(), CancellationToken::never())
     }
@@ -80,8 +81,9 @@ impl PackDat {
     /// Decodes a run. The run has no final board, because the file holds none.
     ///
     /// # Errors
-    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) with the run, the step and the offset in the file, if rows are missing, belong to
-    /// another run, or hold no valid step; [`ErrorKind::IndexOutOfBounds`](crate::ErrorKind::IndexOutOfBounds).
+    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) with the run, the step and the offset in the file, if rows are
+    /// missing, belong to another run, or hold no valid step;
+    /// [`ErrorKind::IndexOutOfBounds`](crate::ErrorKind::IndexOutOfBounds).
     pub fn decode(&self, index: usize) -> Result<Run> {
         let start = self.start(index)?;
         let in_entry = |error: Error| self.located(error.in_run(index as u64, start));

@@ -48,7 +48,8 @@ const EXPECTED: [(&str, &str); 5] = [
     ("runs.highest_tile", "NULL or an INTEGER in 0..=4294967295"),
 ];
 
-/// The maximum length of a text that is parsed as JSON, in bytes. Parsed JSON takes up to a hundred times as much memory.
+/// The maximum length of a text that is parsed as JSON, in bytes. Parsed JSON takes up to a hundred times as much
+/// memory.
 const MAX_JSON_LEN: usize = 1 << 16;
 
 /// Reads the runs of a `metadata.db`. An invalid value is an error.

@@ -33,8 +33,8 @@ impl Session {
     /// Opens a session by its folder, or by any file in it.
     ///
     /// # Errors
-    /// [`ErrorKind::Header`](crate::ErrorKind::Header) if a shard is missing, or if a file is damaged or has the wrong format or size;
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io).
+    /// [`ErrorKind::Header`](crate::ErrorKind::Header) if a shard is missing, or if a file is damaged or has the wrong
+    /// format or size; [`ErrorKind::Io`](crate::ErrorKind::Io).
     pub fn open(path: impl AsRef<Path>) -> Result<Session> {
         let path = path.as_ref();
         let folder = if path.is_dir() { path } else { parent(path) };
@@ -107,9 +107,9 @@ impl Session {
     /// A cancelled game may have one row more than steps. The run then has that row as its last step.
     ///
     /// # Errors
-    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) with the run, the step and the offset in the file, if a row holds no valid step or a step
-    /// that another row holds. The same error occurs if the run's rows are missing, or if it has at least two rows
-    /// more than steps. [`ErrorKind::IndexOutOfBounds`](crate::ErrorKind::IndexOutOfBounds).
+    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) with the run, the step and the offset in the file, if a row
+    /// holds no valid step or a step that another row holds. The same error occurs if the run's rows are missing, or if
+    /// it has at least two rows more than steps. [`ErrorKind::IndexOutOfBounds`](crate::ErrorKind::IndexOutOfBounds).
     pub fn decode(&self, index: usize) -> Result<Run> {
         let (meta, num_steps) = self.runs.meta(index)?;
         let meta = RunMeta { engine: self.engine.clone(), ..meta };

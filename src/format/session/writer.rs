@@ -177,8 +177,8 @@ impl SessionWriter {
         publish::sync_parent(&self.finish_as([name])?)
     }
 
-    /// Finishes the session, makes its files durable and gives it the first of the names that is free. Returns the name,
-    /// which is durable after the next sync of its parent.
+    /// Finishes the session, makes its files durable and gives it the first of the names that is free. Returns the
+    /// name, which is durable after the next sync of its parent.
     pub(crate) fn finish_as(self, names: impl IntoIterator<Item = PathBuf>) -> Result<PathBuf> {
         self.folder.finish()?.0.rename_to_first_free(names)
     }

@@ -32,8 +32,8 @@ impl Row {
     }
 }
 
-/// Returns the rows to correct: those with a mask, and those with two tiles of 32,768, which merge only where a mask can
-/// hold the result. There are none in a call without masks. The boards are the first argument.
+/// Returns the rows to correct: those with a mask, and those with two tiles of 32,768, which merge only where a mask
+/// can hold the result. There are none in a call without masks. The boards are the first argument.
 pub(super) fn rows(arguments: &Arguments<'_>) -> Result<Vec<Row>> {
     let Some(first) = arguments.first_mask() else { return Ok(Vec::new()) };
     let (boards, masks) = (arguments.boards(0)?, arguments.masks(first)?);

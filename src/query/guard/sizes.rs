@@ -1,8 +1,8 @@
 //! A bound on the texts and lists that functions return.
 //!
-//! Thirty short expressions, each of which doubles a text, make a gigabyte. So a check above each function and each `||`
-//! that returns texts or lists fails the query if a batch of its results is too large. Functions that can multiply their
-//! arguments at once have a literal as the multiplier, and a smaller bound on the multiplied argument.
+//! Thirty short expressions, each of which doubles a text, make a gigabyte. So a check above each function and each
+//! `||` that returns texts or lists fails the query if a batch of its results is too large. Functions that can multiply
+//! their arguments at once have a literal as the multiplier, and a smaller bound on the multiplied argument.
 
 use super::super::errors::external;
 use super::super::functions::functions;
@@ -164,7 +164,8 @@ fn refused(name: &str, why: String) -> DataFusionError {
     external(Error::refused(format!("the function {name}"), why))
 }
 
-/// Returns a function that returns its argument, or fails if it is too large. `of` is the function that made the argument.
+/// Returns a function that returns its argument, or fails if it is too large. `of` is the function that made the
+/// argument.
 fn checked(of: &str, most: u64, expr: Expr) -> Expr {
     let made_by = of.to_owned();
     let check = move |args: &[ColumnarValue]| {

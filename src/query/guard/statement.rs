@@ -126,10 +126,10 @@ impl VisitorMut for Rewrites {
         ControlFlow::Continue(())
     }
 
-    /// Gives an alias to each derived table without one in the FROM of a query with ORDER BY, so that its columns have a
-    /// qualifier. Without qualifiers, DataFusion resolves a name in ORDER BY to the input column, even if an output column
-    /// has it, as in `SELECT m AS k, k AS m FROM (SELECT 1 AS k, 2 AS m) ORDER BY m`. No upstream issue was found.
-    /// Subqueries in expressions stay as they are, because they may refer to columns of their outer query.
+    /// Gives an alias to each derived table without one in the FROM of a query with ORDER BY, so that its columns have
+    /// a qualifier. Without qualifiers, DataFusion resolves a name in ORDER BY to the input column, even if an output
+    /// column has it, as in `SELECT m AS k, k AS m FROM (SELECT 1 AS k, 2 AS m) ORDER BY m`. No upstream issue was
+    /// found. Subqueries in expressions stay as they are, because they may refer to columns of their outer query.
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<Box<Error>> {
         if let TableFactor::Derived { alias: alias @ None, .. } = table
             && self.depth == 0
@@ -171,8 +171,8 @@ impl VisitorMut for Rewrites {
     }
 }
 
-/// Functions that return a uint64, or a number with the dictionary of their text. A cast to int64 makes a plain column of
-/// it, and lets differences be negative: `row_number() OVER (…) - 10`.
+/// Functions that return a uint64, or a number with the dictionary of their text. A cast to int64 makes a plain column
+/// of it, and lets differences be negative: `row_number() OVER (…) - 10`.
 const COUNTS: [&str; 18] = [
     "row_number",
     "rank",

@@ -16,8 +16,8 @@ use futures::stream::try_unfold;
 use std::fmt;
 use std::sync::Arc;
 
-/// A join of two inputs by run and step. Partition `i` joins partitions `i` of both inputs. Build partition `i` has every
-/// build row whose key occurs in probe partition `i`.
+/// A join of two inputs by run and step. Partition `i` joins partitions `i` of both inputs. Build partition `i` has
+/// every build row whose key occurs in probe partition `i`.
 #[derive(Debug)]
 pub(super) struct StepJoinExec {
     probe: Arc<dyn ExecutionPlan>,

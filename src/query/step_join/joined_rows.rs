@@ -184,7 +184,8 @@ fn narrowed(all: &BooleanArray, verdicts: &BooleanArray) -> BooleanArray {
     all.values().iter().map(|met| Some(met && next.next() == Some(true))).collect()
 }
 
-/// Returns, for each of the probe rows, the position of its pair; `None` if it has no pair, or its pair fails a condition.
+/// Returns, for each of the probe rows, the position of its pair; `None` if it has no pair, or its pair fails a
+/// condition.
 fn positions(pairs: &Pairs, met: Option<&BooleanArray>, num_rows: usize) -> Vec<Option<u32>> {
     let mut positions = vec![None; num_rows];
     let is_met = |pair: usize| met.is_none_or(|met| met.value(pair));

@@ -1,8 +1,8 @@
 //! Joins of `steps` and `annotations` by run and step.
 //!
-//! The rows of `steps` and the annotations of one model are sorted by `(run_id, step_index)`, and no key occurs twice. So
-//! a join on these two columns needs no hash table: it reads both sides once, in order, and compares keys. Where both
-//! sides have the same keys, it copies no column.
+//! The rows of `steps` and the annotations of one model are sorted by `(run_id, step_index)`, and no key occurs twice.
+//! So a join on these two columns needs no hash table: it reads both sides once, in order, and compares keys. Where
+//! both sides have the same keys, it copies no column.
 //!
 //! The *probe* side is cut into partitions of whole row groups, by number of rows. Each partition of the *build* side
 //! gets the row groups that may have the same runs. Row groups at a boundary are read by both partitions.

@@ -201,8 +201,8 @@ fn index_of(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
     expr.downcast_ref::<Column>().map(Column::index)
 }
 
-/// Returns the input of a node that keeps the order and the keys of rows: a filter, a projection, a barrier, or a join by
-/// run and step.
+/// Returns the input of a node that keeps the order and the keys of rows: a filter, a projection, a barrier, or a join
+/// by run and step.
 fn below(node: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn ExecutionPlan>> {
     if let Some(join) = node.downcast_ref::<StepJoinExec>() {
         return Some(join.probe());

@@ -58,8 +58,8 @@ impl GameRecording {
         self.push_all(std::iter::once((board, action, ev)))
     }
 
-    /// Adds several steps, or none of them on an error: boards, moves and values, as [`push`](GameRecording::push) takes
-    /// them.
+    /// Adds several steps, or none of them on an error: boards, moves and values, as [`push`](GameRecording::push)
+    /// takes them.
     ///
     /// # Errors
     /// The errors of [`push`](GameRecording::push).

@@ -66,8 +66,8 @@ impl Recorder {
     /// Begins a recording into an archive. The runs have the session name `recording-<id>`, and `source_id` is the
     /// game's id. `engine` is the engine of the options, or else the tag.
     ///
-    /// A rotation takes the memory of an ingest in addition to `max_ram_mb`. As in a session, every ended game becomes a
-    /// run. Games are distinguished by id, so equal games are all kept, even if they equal runs of files.
+    /// A rotation takes the memory of an ingest in addition to `max_ram_mb`. As in a session, every ended game becomes
+    /// a run. Games are distinguished by id, so equal games are all kept, even if they equal runs of files.
     ///
     /// # Errors
     /// [`ErrorKind::Argument`] for an invalid option.
@@ -104,8 +104,9 @@ impl Recorder {
     /// Begins a game. If memory is used up, it waits for a rotation.
     ///
     /// # Errors
-    /// [`ErrorKind::RecorderLimit`] if a limit is reached. [`ErrorKind::Argument`] if the recorder is closed, and for the
-    /// seed 2^64 - 1, which a session cannot store. The error of a failed rotation, once per failure; no game is lost.
+    /// [`ErrorKind::RecorderLimit`] if a limit is reached. [`ErrorKind::Argument`] if the recorder is closed, and for
+    /// the seed 2^64 - 1, which a session cannot store. The error of a failed rotation, once per failure; no game is
+    /// lost.
     pub fn begin(&self, seed: Option<u64>) -> Result<GameRecording> {
         // A session stores 2^64 - 1 for an unknown seed.
         if seed == Some(u64::MAX) {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 /// Options of a [`Recorder`](super::Recorder), and the metadata of its sessions.
 ///
-/// A recorder writes whole games. Once `max_games`, `max_steps` or `max_wall_ms` is reached, no game begins, and running
-/// games may end. Only `max_disk_mb` is exact: a game that would exceed it is rejected at its end.
+/// A recorder writes whole games. Once `max_games`, `max_steps` or `max_wall_ms` is reached, no game begins, and
+/// running games may end. Only `max_disk_mb` is exact: a game that would exceed it is rejected at its end.
 ///
 /// Set fields with the `with_*` methods: `RecorderOptions::new("v7").with_max_games(64)`.
 #[derive(Clone, Debug, PartialEq, Setters)]
