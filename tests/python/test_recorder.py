@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import random
 import sys
 import threading
@@ -198,7 +199,9 @@ def test_limits(tmp_path: Path, limit: dict[str, int], name: str) -> None:
         with pytest.raises(a2store.RecorderLimitError, match=name):
             record_on(recorder)
         assert recorder.is_full == name
-        ended = recorder.stats().ended
+        stats = recorder.stats()
+        assert pickle.loads(pickle.dumps(stats)) == stats
+        ended = stats.ended
     # A limit ends the recording, but not the running games.
     assert len(runs_of(recorder)) == ended <= 40
     if name == "games":
