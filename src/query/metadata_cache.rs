@@ -21,7 +21,7 @@ pub(super) const METADATA_BYTES: usize = 256 << 20;
 pub(super) struct MetadataCache {
     /// Drops the least recently used footers first.
     footers: Arc<DefaultCache<StorePath, CachedFileMetadataEntry>>,
-    /// Run indexes, newest first, each with the transaction and the checksum of its version's commit.
+    /// Run indexes, the most recently used first, each with the transaction and the checksum of its version's commit.
     run_indexes: Mutex<Vec<(String, String, Arc<RunIndex>)>>,
 }
 
@@ -42,13 +42,16 @@ impl MetadataCache {
     }
 
     pub(super) fn run_index(&self, of: &Snapshot) -> Option<Arc<RunIndex>> {
-        let indexes = self.run_indexes();
-        let found = indexes.iter().find(|(txn, crc, _)| (&of.newest().txn, of.crc()) == (txn, crc));
-        found.map(|(_, _, index)| Arc::clone(index))
+        let mut indexes = self.run_indexes();
+        let found = indexes.iter().position(|(txn, crc, _)| (&of.newest().txn, of.crc()) == (txn, crc))?;
+        indexes[..=found].rotate_right(1);
+        Some(Arc::clone(&indexes[0].2))
     }
 
     pub(super) fn keep_run_index(&self, of: &Snapshot, index: &Arc<RunIndex>) {
         let mut indexes = self.run_indexes();
+        // Threads that miss together make the same index.
+        indexes.retain(|(txn, crc, _)| (&of.newest().txn, of.crc()) != (txn, crc));
         indexes.insert(0, (of.newest().txn.clone(), of.crc().to_owned(), Arc::clone(index)));
         indexes.truncate(MAX_RUN_INDEXES);
     }

@@ -118,7 +118,7 @@ impl StepTable {
         if keys.num_rows() >= NO_PLACE.into() {
             return Err(Error::argument("path", format!("less than {NO_PLACE} rows"), keys.num_rows()));
         }
-        let index = keys.index()?;
+        let (index, threads) = (keys.index(cancel)?, workers::shared()?);
         let len = (end - first) as usize * size_of::<u32>();
         let mut places = Region::reserve(len as u64)?;
         let slots: &mut [u32] = bytemuck::cast_slice_mut(&mut places.bytes_mut()[..len]);
@@ -141,7 +141,7 @@ impl StepTable {
             None
         };
         progress.begin("attach", Unit::Rows, end - first);
-        let missing = workers::shared()?.install(|| slots.par_chunks_mut(CHUNK).enumerate().filter_map(fill).min());
+        let missing = threads.install(|| slots.par_chunks_mut(CHUNK).enumerate().filter_map(fill).min());
         progress.end();
         cancel.check()?;
         if let Some(row) = missing {

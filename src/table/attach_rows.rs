@@ -141,7 +141,7 @@ impl KeyedColumns {
         write_values(batch.column(self.value_column), &self.values, self.values.width(), values)?;
         let column = |column: usize| {
             let (array, schema) = (batch.column(column), batch.schema());
-            match (0..array.len()).find(|&row| array.is_null(row)).filter(|_| array.null_count() > 0) {
+            match (0..array.len()).find(|&row| array.is_null(row)) {
                 Some(row) => Err(Error::column(schema.field(column).name(), Some(row as u64), "a value", "NULL")),
                 None => Ok(array),
             }

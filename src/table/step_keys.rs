@@ -88,13 +88,22 @@ impl StepKeys {
             self.keys.extend(rows.clone().map(|row| key_of(part(row, run_id), part(row, step))));
             if let Some(field) = exps {
                 reserve(&mut self.boards, rows.len())?;
-                let exps = rows.map(|row| &row[field.offset..field.offset + 16]);
-                self.boards
-                    .extend(exps.map(|exps| exps.iter().fold(0, |board, exp| board << 4 | u64::from(*exp.min(&15)))));
+                for row in rows {
+                    let exps = &row[field.offset..field.offset + 16];
+                    if let Some(wrong) = exps.iter().find(|exp| **exp > 16) {
+                        return Err(header_error("exps of a key", "0..=16", wrong.to_string(), &path));
+                    }
+                    // A tile of 65,536 counts as 32,768 in a packed board.
+                    self.boards.push(exps.iter().fold(0, |board, exp| board << 4 | u64::from(*exp.min(&15))));
+                }
             } else if let Some((_, offset)) = packed {
                 reserve(&mut self.boards, rows.len())?;
                 self.boards.extend(rows.map(|row| bytemuck::pod_read_unaligned::<u64>(&row[offset..offset + 8])));
             }
+        }
+        if !self.boards.is_empty() && self.boards.len() != self.keys.len() {
+            let found = "boards in some files".to_owned();
+            return Err(header_error("fields of a key", "boards in all files or in none", found, &path));
         }
         self.files.push((path, header.num_rows));
         Ok(())
@@ -143,8 +152,8 @@ impl StepKeys {
     /// Returns an index of the keys.
     ///
     /// # Errors
-    /// [`ErrorKind::Column`] with both rows if two rows have the same step.
-    pub(super) fn index(&self) -> Result<KeyIndex<'_>> {
+    /// [`ErrorKind::Column`] with both rows if two rows have the same step; [`ErrorKind::Cancelled`].
+    pub(super) fn index(&self, cancel: &CancellationToken) -> Result<KeyIndex<'_>> {
         let keys = &self.keys[..];
         let mut row = 0;
         let mut spans: Vec<Range<usize>> = Vec::new();
@@ -155,13 +164,16 @@ impl StepKeys {
             }
             row += span.len();
         }
+        cancel.check()?;
         spans.sort_unstable_by_key(|span| (keys[span.start], span.start));
         let overlap = |pair: &&[Range<usize>; 2]| keys[pair[0].end - 1] >= keys[pair[1].start];
         if spans.array_windows().any(|pair| overlap(&pair)) {
             // Two spans interleave, so each row becomes its own span.
+            drop(spans);
             let mut rows = Vec::new();
             reserve(&mut rows, keys.len())?;
             rows.extend((0..keys.len()).filter(|&row| keys[row] != NO_KEY).map(|row| row..row + 1));
+            cancel.check()?;
             rows.sort_unstable_by_key(|row| (keys[row.start], row.start));
             if let Some([first, second]) = rows.array_windows().find(overlap) {
                 return Err(self.twice(first.start, second.start));
@@ -261,7 +273,7 @@ mod tests {
             }
             let packed = |&(run, step): &(u64, u64)| key_of(Some(run as u32), Some(step as u32));
             prop_assert_eq!(&found.keys, &keys.iter().map(packed).collect::<Vec<_>>());
-            let index = found.index().unwrap();
+            let index = found.index(CancellationToken::never()).unwrap();
             let places: HashMap<(u64, u64), usize> = keys.iter().copied().zip(0..).collect();
             let mut next = 0;
             for key in asked.iter().chain(&keys) {
@@ -282,7 +294,7 @@ mod tests {
             let file = folder.path().join("steps.npy");
             write(&file, &keys, (3, 3), "step_idx");
             let keys_of_file = StepKeys::open(&file, CancellationToken::never()).unwrap();
-            let error = keys_of_file.index().err().expect("refused").to_string();
+            let error = keys_of_file.index(CancellationToken::never()).err().expect("refused").to_string();
             let rows: Vec<usize> = (0..keys.len()).filter(|&row| keys[row] == key).collect();
             let message = format!(
                 "column run_id, row {}: expected each step of each run once, found run {}, step {} in row {} too",
@@ -299,7 +311,7 @@ mod tests {
         write(&file, &[(u64::MAX, 0), (0, u64::MAX), (7, 7)], (4, 2), "step_idx");
         let keys = StepKeys::open(&file, CancellationToken::never()).unwrap();
         assert_eq!(keys.keys, [NO_KEY, NO_KEY, key_of(Some(7), Some(7))]);
-        let index = keys.index().unwrap();
+        let index = keys.index(CancellationToken::never()).unwrap();
         assert_eq!(index.search(key_of(Some(7), Some(7))), Some(2));
         assert_eq!(index.search(key_of(Some(0), Some(u32::MAX))), None);
     }

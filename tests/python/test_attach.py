@@ -238,6 +238,20 @@ def test_mismatches_are_rejected(session: Path) -> None:
     assert view.attach("embedding", session / NAME).take([3]).embedding.shape == (1, WIDTH)
 
 
+def test_boards_of_keys_that_cannot_be_compared(session: Path, tmp_path: Path) -> None:
+    table = a2store.StepTable.from_session(session, progress=False)
+    keys = np.zeros(2, [("run_id", "<u4"), ("step_index", "<u4"), ("exps", "u1", 16)])
+    np.save(tmp_path / "values.npy", np.zeros((4, 3), "<f4"))
+    np.save(tmp_path / "steps-00000.npy", keys)
+    np.save(tmp_path / "steps-00001.npy", np.zeros(2, [("run_id", "<u4"), ("step_index", "<u4")]))
+    with pytest.raises(a2store.DecodeError, match="boards in all files or in none"):
+        table.attach("values", tmp_path / "values.npy")
+    keys["exps"][1, 3] = 17
+    np.save(tmp_path / "steps-00001.npy", keys)
+    with pytest.raises(a2store.DecodeError, match=r"exps of a key: expected 0\.\.=16, found 17"):
+        table.attach("values", tmp_path / "values.npy")
+
+
 def test_files_that_are_missing(session: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = a2store.StepTable.from_session(session, progress=False)
     monkeypatch.chdir(tmp_path / "session")

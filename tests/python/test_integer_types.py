@@ -163,6 +163,13 @@ def test_rows_in_the_order_of_the_minus_of_a_function(archive: a2store.Archive, 
     assert known == sorted(known, reverse=True) == found[: len(known)]
 
 
+def test_groups_by_the_minus_of_a_column(archive: a2store.Archive) -> None:
+    numbers = "(SELECT CAST(step_index % 3 AS INT) AS n FROM steps) AS d"
+    for sets in ("ROLLUP (-n)", "CUBE (-n)", "GROUPING SETS ((-n), ())"):
+        table = pa.table(archive.sql(f"SELECT -n AS k, count(*) AS c FROM {numbers} GROUP BY {sets} ORDER BY k"))
+        assert table["k"].to_pylist() == [-2, -1, 0, None]
+
+
 def test_the_minus_of_other_types(archive: a2store.Archive) -> None:
     sql = (
         "SELECT -ev_up, -0.5, -(1), - INTERVAL '1' DAY, -NULL, -CAST(1.5 AS DECIMAL(5, 2)), -$1, -$2 FROM steps LIMIT 1"

@@ -35,7 +35,11 @@ impl AnalyzerRule for KeepValues {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DataFusionResult<LogicalPlan> {
         let rewritten = plan.transform_up_with_subqueries(|node| {
             let schema = input_schema(&node);
-            map_expressions(node, |expr| expr.transform_up(|part| rewrite(part, &schema)))
+            // The planner finds the keys of a grouping set by their names, so they stay as they are.
+            map_expressions(node, |expr| match expr {
+                Expr::GroupingSet(_) => Ok(Transformed::no(expr)),
+                expr => expr.transform_up(|part| rewrite(part, &schema)),
+            })
         })?;
         Ok(rewritten.data)
     }
