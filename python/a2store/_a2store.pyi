@@ -1623,6 +1623,8 @@ class Archive:
     def annotations(self) -> list[ModelInfo]:
         """Return the models with annotations, in the order of their names.
 
+        It reads no files, so it raises no error of the archive.
+
         >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
         >>> report = archive.annotate("model-v1", predictions, partial=True)
         >>> archive.annotations()
@@ -1727,6 +1729,8 @@ class Archive:
 
     def history(self) -> list[CommitInfo]:
         """Return the commits up to this version, newest first, including those of expired versions.
+
+        It reads no files, so it raises no error of the archive.
 
         >>> for commit in archive.history():
         ...     print(commit.version, commit.operation, commit.added_runs)

@@ -546,6 +546,8 @@ impl PyArchive {
 
     /// Return the models with annotations, in the order of their names.
     ///
+    /// It reads no files, so it raises no error of the archive.
+    ///
     /// >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
     /// >>> report = archive.annotate("model-v1", predictions, partial=True)
     /// >>> archive.annotations()
@@ -689,6 +691,8 @@ impl PyArchive {
     }
 
     /// Return the commits up to this version, newest first, including those of expired versions.
+    ///
+    /// It reads no files, so it raises no error of the archive.
     ///
     /// >>> for commit in archive.history():
     /// ...     print(commit.version, commit.operation, commit.added_runs)

@@ -79,13 +79,13 @@ impl ArchiveTable {
     /// Returns the run index of this version of `runs`, from the cache if possible.
     async fn run_index(&self, state: &dyn Session) -> DataFusionResult<Arc<RunIndex>> {
         let cache = self.cache()?;
-        if let Some(index) = cache.run_index(self.snapshot()) {
+        if let Some(index) = cache.run_index(&self.archive) {
             return Ok(index);
         }
         let plan = self.scan(state, Some(&RunIndex::columns()?), &[], None).await?;
         let batches = collect(Arc::clone(&plan), state.task_ctx()).await?;
         let index = Arc::new(RunIndex::new(&concat_batches(&plan.schema(), &batches)?)?);
-        cache.keep_run_index(self.snapshot(), &index);
+        cache.keep_run_index(&self.archive, &index);
         Ok(index)
     }
 

@@ -1,15 +1,16 @@
 //! Per-process cache of archive metadata: footers with page indexes, and run indexes.
 //!
 //! A data file never changes, and its name is unique among all archives. So entries stay valid, and archives share the
-//! cache.
+//! cache. Copies of an archive share footers of files with the same size and time, but no run indexes.
 
 use super::run_index::RunIndex;
-use crate::archive::{Archive, Snapshot};
+use crate::archive::Archive;
 use crate::error::Result;
 use crate::process::PerProcess;
 use datafusion::execution::cache::cache_manager::{CachedFileMetadataEntry, FileMetadataCache};
 use datafusion::execution::cache::default_cache::DefaultCache;
 use object_store::path::Path as StorePath;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The maximum number of run indexes.
@@ -21,8 +22,19 @@ pub(super) const METADATA_BYTES: usize = 256 << 20;
 pub(super) struct MetadataCache {
     /// Drops the least recently used footers first.
     footers: Arc<DefaultCache<StorePath, CachedFileMetadataEntry>>,
-    /// Run indexes, the most recently used first, each with the transaction and the checksum of its version's commit.
-    run_indexes: Mutex<Vec<(String, String, Arc<RunIndex>)>>,
+    /// Run indexes, the most recently used first.
+    run_indexes: Mutex<Vec<(VersionKey, Arc<RunIndex>)>>,
+}
+
+/// A version: the path of its archive, and the transaction and the checksum of its commit.
+#[derive(PartialEq, Eq)]
+struct VersionKey(PathBuf, String, String);
+
+impl VersionKey {
+    fn of(archive: &Archive) -> VersionKey {
+        let snapshot = archive.snapshot();
+        VersionKey(archive.path().to_owned(), snapshot.newest().txn.clone(), snapshot.crc().to_owned())
+    }
 }
 
 impl MetadataCache {
@@ -41,22 +53,22 @@ impl MetadataCache {
         Arc::clone(&self.footers) as Arc<FileMetadataCache>
     }
 
-    pub(super) fn run_index(&self, of: &Snapshot) -> Option<Arc<RunIndex>> {
-        let mut indexes = self.run_indexes();
-        let found = indexes.iter().position(|(txn, crc, _)| (&of.newest().txn, of.crc()) == (txn, crc))?;
+    pub(super) fn run_index(&self, archive: &Archive) -> Option<Arc<RunIndex>> {
+        let (version, mut indexes) = (VersionKey::of(archive), self.run_indexes());
+        let found = indexes.iter().position(|(known, _)| *known == version)?;
         indexes[..=found].rotate_right(1);
-        Some(Arc::clone(&indexes[0].2))
+        Some(Arc::clone(&indexes[0].1))
     }
 
-    pub(super) fn keep_run_index(&self, of: &Snapshot, index: &Arc<RunIndex>) {
-        let mut indexes = self.run_indexes();
+    pub(super) fn keep_run_index(&self, archive: &Archive, index: &Arc<RunIndex>) {
+        let (version, mut indexes) = (VersionKey::of(archive), self.run_indexes());
         // Threads that miss together make the same index.
-        indexes.retain(|(txn, crc, _)| (&of.newest().txn, of.crc()) != (txn, crc));
-        indexes.insert(0, (of.newest().txn.clone(), of.crc().to_owned(), Arc::clone(index)));
+        indexes.retain(|(known, _)| *known != version);
+        indexes.insert(0, (version, Arc::clone(index)));
         indexes.truncate(MAX_RUN_INDEXES);
     }
 
-    fn run_indexes(&self) -> MutexGuard<'_, Vec<(String, String, Arc<RunIndex>)>> {
+    fn run_indexes(&self) -> MutexGuard<'_, Vec<(VersionKey, Arc<RunIndex>)>> {
         self.run_indexes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -72,7 +84,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut archive = Archive::create(folder.path().join("games.a2"), Phases::default()).unwrap();
         let cache = MetadataCache::new();
-        let mut snapshots = Vec::new();
+        let mut versions = Vec::new();
         for seed in 0..6 {
             let runs = folder.path().join(format!("runs-{seed}"));
             let never = CancellationToken::never();
@@ -82,12 +94,12 @@ mod tests {
             let columns = RunIndex::columns().unwrap();
             let schema = crate::archive::table_schema(crate::archive::TableName::Runs).project(&columns).unwrap();
             let index = RunIndex::new(&RecordBatch::new_empty(Arc::new(schema))).unwrap();
-            cache.keep_run_index(archive.snapshot(), &Arc::new(index));
-            snapshots.push(Arc::clone(archive.snapshot()));
+            cache.keep_run_index(&archive, &Arc::new(index));
+            versions.push(archive.clone());
         }
-        let is_kept: Vec<bool> = snapshots.iter().map(|snapshot| cache.run_index(snapshot).is_some()).collect();
+        let is_kept: Vec<bool> = versions.iter().map(|version| cache.run_index(version).is_some()).collect();
         assert_eq!(is_kept, [false, false, true, true, true, true]);
         // The same version, opened again.
-        assert!(cache.run_index(Archive::open(archive.path()).unwrap().snapshot()).is_some());
+        assert!(cache.run_index(&Archive::open(archive.path()).unwrap()).is_some());
     }
 }

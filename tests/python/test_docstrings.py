@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import inspect
 import re
 import shutil
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +16,8 @@ from typing import Any, NamedTuple
 import pytest
 
 import reference
+
+SOURCES = reference.ROOT / "src" / "python"
 
 
 class Item(NamedTuple):
@@ -114,6 +118,47 @@ def test_every_parameter_is_described() -> None:
                 missing.append(f"{item.name}: {name}")
     assert count > 250
     assert missing == []
+
+
+def fallible() -> set[str]:
+    """Return the functions and methods of the extension that can fail, as ``Class.method`` or ``function``."""
+    names, classes = set(), {}
+    for path in SOURCES.glob("*.rs"):
+        source = path.read_text()
+        for attribute, struct in re.findall(r"^#\[pyclass\((.*?)\)\].*?struct (\w+)", source, re.MULTILINE | re.DOTALL):
+            named = re.search(r'name = "(\w+)"', attribute)
+            classes[struct] = named[1] if named else struct
+    for path in SOURCES.glob("*.rs"):
+        source = path.read_text()
+        methods = re.findall(r"^#\[pymethods\].*?^impl (\w+) \{\n(.*?)^\}", source, re.MULTILINE | re.DOTALL)
+        for struct, body in methods:
+            for name, returns in re.findall(r"^    fn (\w+)[^{]*?-> (.*?) \{$", body, re.MULTILINE | re.DOTALL):
+                if "Result<" in returns:
+                    names.add(f"{classes[struct]}.{name}")
+        functions = r"^#\[pyfunction\](.*?)^(?:pub\(super\) )?fn (\w+)[^{]*?-> (.*?) \{$"
+        for attributes, name, returns in re.findall(functions, source, re.MULTILINE | re.DOTALL):
+            renamed = re.search(r'name = "(\w+)"', attributes)
+            if "Result<" in returns:
+                names.add(renamed[1] if renamed else name)
+    return names
+
+
+def raises(value: Any) -> bool:
+    """Return whether a Python function, or the constructor of a Python class, has a ``raise`` statement."""
+    function = value.__init__ if inspect.isclass(value) else value
+    if not inspect.isfunction(function) or function.__code__.co_filename == "<string>":
+        return False
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    return any(isinstance(node, ast.Raise) for node in ast.walk(tree))
+
+
+def test_errors_are_described() -> None:
+    names = fallible()
+    in_rust = [item for item in CALLED if ".".join(item.name.split(".")[1:]).removeprefix("selfplay.") in names]
+    in_python = [item for item in CALLED if raises(item.value)]
+    assert len(in_rust) > 60
+    assert len(in_python) > 8
+    assert [item.name for item in [*in_rust, *in_python] if not re.search(r"\braises?\b", item.doc, re.I)] == []
 
 
 def test_references_to_members_exist() -> None:

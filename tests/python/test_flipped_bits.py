@@ -106,8 +106,8 @@ def test_a_query_raises_an_error_with_the_file_or_returns_the_right_answer(
             else:
                 assert found == right, f"{file}: {name}"
                 answers += 1
-    # A query succeeds if it does not read the file. The run index of a copy is that of the sound archive.
-    assert errors > 3 * POSITIONS if not LONG else errors > 0
+    # A query that does not need the file succeeds.
+    assert errors > 5 * POSITIONS if not LONG else errors > 0
     assert answers > 0
 
 
