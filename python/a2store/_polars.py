@@ -14,6 +14,8 @@ from ._a2store import Query
 
 COMPARISONS = {"Eq": "=", "NotEq": "<>", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
 MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+AND = ("And", "LogicalAnd")
+OR = ("Or", "LogicalOr")
 MAX_CONDITIONS = 100
 """Larger predicates stay with polars, because the planner is slow on them."""
 MAX_DEPTH = 20
@@ -60,7 +62,7 @@ def translated(predicate: pl.Expr, schema: pl.Schema) -> str | None:
     except (AttributeError, ValueError, pl.exceptions.PolarsError):
         # The form of a serialized expression is not stable.
         return None
-    known = [found for part in conjuncts(tree) if (found := exact(part, schema)) is not None]
+    known = [found for part in flat(tree, *AND) if (found := exact(part, schema)) is not None]
     return conjunction(known) if 0 < len(known) <= MAX_CONDITIONS else None
 
 
@@ -78,13 +80,13 @@ def value_of(value: bool | int | str) -> str:
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
-def conjuncts(tree: Any) -> list[Any]:
-    """Return the operands of the conjunctions at the top of an expression."""
+def flat(tree: Any, *ops: str) -> list[Any]:
+    """Return the operands at the top of an expression, which these operators connect."""
     found, rest = [], [tree]
     while rest:
         node = rest.pop()
         match node:
-            case {"BinaryExpr": {"left": left, "op": "And" | "LogicalAnd", "right": right}}:
+            case {"BinaryExpr": {"left": left, "op": op, "right": right}} if op in ops:
                 rest += [right, left]
             case _:
                 found.append(node)
@@ -99,20 +101,20 @@ def exact(tree: Any, schema: pl.Schema, depth: int = 0) -> str | None:
     if depth > MAX_DEPTH:
         return None
 
-    def operands(*trees: Any) -> list[str] | None:
-        found = [exact(tree, schema, depth + 1) for tree in trees]
-        known = [condition for condition in found if condition is not None]
-        return known if len(known) == len(found) else None
+    def operands(*ops: str) -> list[str] | None:
+        parts = flat(tree, *ops)
+        known = [found for part in parts if (found := exact(part, schema, depth + 1)) is not None]
+        return known if len(known) == len(parts) <= MAX_CONDITIONS else None
 
     match tree:
         case {"Column": str(name)} if schema.get(name) == pl.Boolean:
             return f"{quoted(name)} = True"
-        case {"BinaryExpr": {"left": left, "op": "And" | "LogicalAnd", "right": right}}:
-            both = operands(left, right)
-            return conjunction(both) if both else None
-        case {"BinaryExpr": {"left": left, "op": "Or" | "LogicalOr", "right": right}}:
-            both = operands(left, right)
-            return " OR ".join(both) if both else None
+        case {"BinaryExpr": {"op": "And" | "LogicalAnd"}}:
+            parts = operands(*AND)
+            return conjunction(parts) if parts else None
+        case {"BinaryExpr": {"op": "Or" | "LogicalOr"}}:
+            parts = operands(*OR)
+            return " OR ".join(parts) if parts else None
         case {"BinaryExpr": {"left": {"Column": str(name)}, "op": str(op), "right": {"Literal": literal}}}:
             return comparison(COMPARISONS.get(op), name, literal, schema)
         case {"BinaryExpr": {"left": {"Literal": literal}, "op": str(op), "right": {"Column": str(name)}}}:

@@ -205,7 +205,9 @@ impl Visit for Fields {
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.named.push((field.name(), value.into()));
+        // JSON has no numbers that are not finite.
+        let value = if value.is_finite() { value.into() } else { value.to_string().into() };
+        self.named.push((field.name(), value));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {

@@ -210,3 +210,9 @@ def test_limits_and_tables_are_options(made: a2store.Archive, tmp_path: Path) ->
     (tmp_path / "labelled.sql").write_text(taken + sql, encoding="utf-8")
     with pytest.raises(a2store.DecodeError, match=r"labelled\.sql.*a name that is not an option"):
         made.query("labelled", folder=tmp_path, row_limit=1)
+
+
+def test_text_that_is_not_utf_8(made: a2store.Archive, tmp_path: Path) -> None:
+    (tmp_path / "latin.sql").write_bytes(MINE.replace("engine,", "Größe").encode("latin-1"))
+    with pytest.raises(a2store.DecodeError, match=r"latin\.sql"):
+        a2store.queries(tmp_path)

@@ -141,24 +141,24 @@ fn is_join(plan: &PhysicalPlan) -> bool {
         || plan.is::<SortMergeJoinExec>()
 }
 
-/// Inserts nodes that hide the properties of groups and of outer joins where DataFusion claims some wrongly.
+/// Inserts nodes that hide properties which DataFusion claims wrongly.
 #[derive(Debug)]
 struct HideFalseProperties;
 
 impl PhysicalOptimizerRule for HideFalseProperties {
     fn optimize(&self, plan: PhysicalPlan, _: &ConfigOptions) -> DataFusionResult<PhysicalPlan> {
         let above = |plan: PhysicalPlan| {
-            let is_false = match plan.downcast_ref::<AggregateExec>() {
+            let hides = match plan.downcast_ref::<AggregateExec>() {
                 Some(aggregate) => match aggregate.group_expr() {
-                    keys if keys.is_empty() => false,
-                    // DataFusion combines a partial aggregate with the final one above it.
-                    keys => keys.has_grouping_set() || *aggregate.mode() != AggregateMode::Partial,
+                    keys if keys.is_empty() => None,
+                    keys if keys.has_grouping_set() => Some(Hides::Order),
+                    _ => (*aggregate.mode() != AggregateMode::Partial).then_some(Hides::Uniqueness),
                 },
-                None => fills_equal_columns(&plan),
+                None => fills_equal_columns(&plan).then_some(Hides::Order),
             };
-            Ok(match is_false {
-                true => Transformed::yes(OpaqueExec::over(plan, Hides::Order)),
-                false => Transformed::no(plan),
+            Ok(match hides {
+                Some(hides) => Transformed::yes(OpaqueExec::over(plan, hides)),
+                None => Transformed::no(plan),
             })
         };
         Ok(plan.transform_up(above)?.data)

@@ -2,7 +2,7 @@
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result as DataFusionResult, Statistics};
+use datafusion::common::{Constraints, Result as DataFusionResult, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::CardinalityEffect;
@@ -27,7 +27,9 @@ pub(in crate::query) enum Hides {
     Input,
     /// The same, until the rule has run that inserted the node.
     InputOnce,
-    /// The sort order, the constant columns and the unique columns.
+    /// That the keys of groups are unique.
+    Uniqueness,
+    /// The sort order and the constant columns.
     Order,
 }
 
@@ -36,6 +38,7 @@ impl OpaqueExec {
         let properties = input.properties();
         let equivalences = match hides {
             Hides::Input | Hides::InputOnce => properties.eq_properties.clone(),
+            Hides::Uniqueness => properties.eq_properties.clone().with_constraints(Constraints::default()),
             Hides::Order => EquivalenceProperties::new(input.schema()),
         };
         let properties = Arc::new(PlanProperties::clone(properties).with_eq_properties(equivalences));
@@ -116,7 +119,7 @@ impl ExecutionPlan for OpaqueExec {
     }
 
     fn supports_limit_pushdown(&self) -> bool {
-        self.hides == Hides::Order
+        self.hides == Hides::Uniqueness
     }
 
     fn gather_filters_for_pushdown(
@@ -127,7 +130,7 @@ impl ExecutionPlan for OpaqueExec {
     ) -> DataFusionResult<FilterDescription> {
         match self.hides {
             Hides::Input | Hides::InputOnce => Ok(FilterDescription::all_unsupported(&filters, &self.children())),
-            Hides::Order => FilterDescription::from_children(filters, &self.children()),
+            Hides::Uniqueness | Hides::Order => FilterDescription::from_children(filters, &self.children()),
         }
     }
 }

@@ -27,6 +27,19 @@ pub(super) fn parse(name: &str, text: &str, path: Option<&Path>) -> Result<Saved
         .map(|()| query)
 }
 
+/// Returns a file's text.
+pub(super) fn text<'a>(bytes: &'a [u8], path: &Path) -> Result<&'a str> {
+    std::str::from_utf8(bytes).map_err(|error| {
+        let location = Location {
+            path: Some(path.to_path_buf()),
+            offset: Some(error.valid_up_to() as u64),
+            ..Location::default()
+        };
+        let (expected, found) = ("UTF-8".to_owned(), error.to_string());
+        ErrorKind::Header { location, what: "text of a query", expected, found }.into()
+    })
+}
+
 /// Keyword arguments of calls, which parameters must not shadow.
 const OPTIONS: [&str; 8] =
     ["folder", "tables", "memory_limit", "spill_limit", "spill_folder", "row_limit", "byte_limit", "time_limit"];

@@ -34,8 +34,8 @@ impl SavedQuery {
             let path = entry.map_err(as_io)?.path();
             let name = path.file_stem().and_then(|name| name.to_str());
             if let Some(name) = name.filter(|_| path.extension().is_some_and(|extension| extension == "sql")) {
-                let text = std::fs::read_to_string(&path).map_err(|source| Error::io(&path, source))?;
-                queries.push(header::parse(name, &text, Some(&path))?);
+                let bytes = std::fs::read(&path).map_err(|source| Error::io(&path, source))?;
+                queries.push(header::parse(name, header::text(&bytes, &path)?, Some(&path))?);
             }
         }
         queries.sort_by(|a, b| a.name.cmp(&b.name));
