@@ -352,8 +352,8 @@ impl Archive {
     /// Checks an archive and reports every problem, including damage that keeps the archive from being opened.
     ///
     /// Checks every commit and the chain of commits. Checks every data file of versions that have not expired:
-    /// presence, length, checksum, number of rows and ids. Builds every run from its rows, and compares it with its
-    /// digest, with `runs.verified`, and with the rows that an ingest of it would write.
+    /// presence, length, checksum, number of rows and ids. Builds every run of the newest version that has a row in
+    /// `runs`, and compares it with its digest, with `runs.verified`, and with the rows that an ingest would write.
     ///
     /// `workers` is the number of threads; `None` = one per core.
     ///

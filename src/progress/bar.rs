@@ -29,7 +29,7 @@ pub struct ProgressBar {
 #[derive(Debug)]
 struct Lines {
     unit: Unit,
-    /// The time of the last line, or of the start if there is none yet.
+    /// The time of the last line; before the first line, the time of the start.
     last: Instant,
     has_lines: bool,
 }

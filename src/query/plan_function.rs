@@ -17,7 +17,7 @@ pub(super) struct PlanFunction {
     name: &'static str,
     /// Tells functions of one name apart.
     key: String,
-    /// The field of the result; `None` if it is that of the first argument.
+    /// The field of the result; `None` = the field of the first argument.
     returns: Option<FieldRef>,
     signature: Signature,
     call: Box<Call>,

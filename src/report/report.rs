@@ -37,7 +37,7 @@ pub struct Report {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReportTable {
-    /// The named query, whose name is also that of the table.
+    /// The named query. The table has its name.
     pub query: &'static str,
     /// The parameters that the report sets, with their values.
     pub parameters: Vec<(&'static str, ScalarValue)>,

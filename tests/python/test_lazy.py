@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
+from operator import or_
 
 import polars as pl
 import pytest
@@ -32,6 +34,7 @@ PREDICATES: dict[str, pl.Expr] = {
     "bool": c("has_evs") == False,  # noqa: E712
     "negative": c("step_index") > -1,
     "none": c("run_id") > 2**31,
+    "long or": reduce(or_, [c("step_index") == step for step in range(60)]),
 }
 """Predicates that the query evaluates in full."""
 PARTLY: dict[str, pl.Expr] = {

@@ -86,7 +86,7 @@ pub(in crate::format) fn read_runs(database: &Database) -> Result<Vec<SessionRun
     Ok(runs)
 }
 
-/// Reads an entry of the table `session`. Returns `None` if there is none, or if its value is not JSON.
+/// Reads an entry of the table `session`. Returns `None` if the table lacks it, or if its value is not JSON.
 pub(super) fn read_entry(database: &Database, key: &str) -> Result<Option<Value>> {
     database.check_table("session", &["meta_key", "meta_value"], false)?;
     let mut entry = None;
