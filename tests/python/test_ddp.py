@@ -25,7 +25,7 @@ def test_the_recipe_for_torchrun(tmp_path: Path) -> None:
     a2store.Archive.create(tmp_path / "games.a2").ingest(tmp_path / "runs", progress=False)
     text = (Path(__file__).parents[2] / "docs" / "distributed.md").read_text().split("### Recipes")[1]
     common, torchrun, *_ = re.findall("```python\n(.*?)```", text, re.DOTALL)
-    # On a busy machine, threads of gloo abort one in six processes at their end, also without a2store
+    # On a busy machine, threads of gloo abort some processes at their end, also without a2store
     # (pytorch/pytorch#179291).
     (tmp_path / "train.py").write_text(f"{common}\n{torchrun}\nos._exit(0)\n")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py"]
