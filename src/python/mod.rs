@@ -50,7 +50,6 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     crate::query::build_tables();
     crate::selfplay::build_tables();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    error::add_to(module)?;
     module.add_class::<archive::PyArchive>()?;
     module.add_class::<position::PyBoard>()?;
     module.add_class::<position::PyPosition>()?;

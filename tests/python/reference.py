@@ -22,6 +22,7 @@ from a2store import _a2store
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "a2store"
 STUB = PACKAGE / "_a2store.pyi"
+ERRORS = PACKAGE / "_errors.py"
 API = ROOT / "docs" / "api.md"
 WIDTH = 120
 
@@ -249,7 +250,7 @@ def section(path: Path, name: str, place: int, heading: str) -> Iterator[str]:
         if made:
             yield f"```python\n{signature(path, made[0], name)}\n```"
         bases = [ast.unparse(base) for base in node.bases]
-        if bases and path == STUB:
+        if bases and path in (STUB, ERRORS):
             yield f"Base class: `{bases[0]}`."
     yield markdown(ast.get_docstring(node) or "")
     if isinstance(node, ast.FunctionDef):
