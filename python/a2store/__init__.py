@@ -53,17 +53,13 @@ from ._a2store import (
     ArrowSchema,
     Batch,
     BatchIterator,
-    Board,
     Loader,
     PackBatchIterator,
     PackIterator,
     PackReader,
     PackStepIterator,
-    Position,
     Query,
     QueryBatches,
-    Replay,
-    Report,
     Run,
     RunMeta,
     Shard,
@@ -80,6 +76,7 @@ from ._a2store import (
     simulate,
     verify,
 )
+from ._boards import Board, Position
 from ._errors import (
     ArchiveError,
     ArchiveExistsError,
@@ -97,6 +94,7 @@ from ._errors import (
     UnconfirmedError,
     VersionNotFoundError,
 )
+from ._pages import Replay, Report
 from ._results import (
     AnnotateReport,
     CommitInfo,

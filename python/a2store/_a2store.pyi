@@ -9,6 +9,8 @@ from typing import Any, Literal, Self, TypeAlias, final, overload
 import numpy as np
 import numpy.typing as npt
 
+from ._boards import Position
+from ._pages import Replay, Report
 from ._results import (
     AnnotateReport,
     CommitInfo,
@@ -35,7 +37,6 @@ __all__ = [
     "ArrowSchema",
     "Batch",
     "BatchIterator",
-    "Board",
     "Game",
     "Loader",
     "PackBatchIterator",
@@ -44,12 +45,9 @@ __all__ = [
     "PackStepIterator",
     "PlayResult",
     "Player",
-    "Position",
     "Query",
     "QueryBatches",
     "Recorder",
-    "Replay",
-    "Report",
     "Run",
     "RunMeta",
     "Shard",
@@ -58,8 +56,11 @@ __all__ = [
     "View",
     "__version__",
     "_attach",
+    "_board_svg",
+    "_exponents",
     "_play",
     "_run_command",
+    "_write_page",
     "convert",
     "functions",
     "mix",
@@ -1803,187 +1804,6 @@ class View:
     def _repr_html_(self) -> str:
         """Return a link to the explorer."""
 
-@final
-class Board:
-    """A board that is shown as text in a terminal and as a picture in a notebook.
-
-    - ``board``: the board as a uint64 of sixteen 4-bit exponents.
-    - ``tile_65536_mask``: the cells with a tile of 65536, bit ``i`` for cell ``i``.
-
-    Raises ``ValueError`` if a cell of the mask does not have the exponent 15.
-
-    >>> board = a2store.Board(0x1020_0000_0000_00AB)
-    >>> print(board)
-        2     .     4     .
-        .     .     .     .
-        .     .     .     .
-        .     .  1024  2048
-    >>> int(board) == 0x1020_0000_0000_00AB
-    True
-    """
-
-    def __new__(cls, board: int, tile_65536_mask: int = 0) -> Self: ...
-    @property
-    def tiles(self) -> list[list[int]]:
-        """The tiles, row by row: a list of four lists of four integers; 0 = an empty cell."""
-    @property
-    def tile_65536_mask(self) -> int:
-        """The cells with a tile of 65536, bit ``i`` for cell ``i``."""
-    def to_svg(self, size: int = 240, *, colors: Literal["classic", "viridis"] = "classic") -> str:
-        """Return the board as SVG.
-
-        - ``size``: the width and height in pixels, in ``1..=10_000``.
-        - ``colors``: ``"classic"`` = the colours of the game; ``"viridis"`` = colours ordered by lightness, for
-          every kind of colour vision.
-
-        Raises ``ValueError`` for other sizes or colours.
-
-        >>> a2store.Board(0x12).to_svg()[:4]
-        '<svg'
-        """
-    def save(self, path: _Path) -> None:
-        """Write the board to an SVG file. An existing file is replaced.
-
-        - ``path``: the file.
-
-        Raises ``OSError`` if the file cannot be written.
-
-        >>> a2store.Board(0x12).save("board.svg")
-        """
-    def __index__(self) -> int: ...
-    def __eq__(self, other: object, /) -> bool: ...
-    def __hash__(self) -> int: ...
-    def _repr_svg_(self) -> str: ...
-
-@final
-class Position:
-    """One position of a run: a board, the values of the four moves, and the move that was played.
-
-    A notebook shows the board and a table of the moves.
-
-    >>> position = a2store.read_run("runs/run-00000.a2run2").position(0)
-    >>> position.played, position.best
-    (3, 3)
-    """
-
-    @property
-    def step(self) -> int | None:
-        """The index of the step in its game; ``None`` for the final board."""
-    @property
-    def board(self) -> Board:
-        """The board."""
-    @property
-    def score(self) -> int | None:
-        """The score before the move: the sum of the tiles that merges have made; ``None`` = unknown.
-
-        It is unknown if an earlier step or move is missing, or if the game does not begin with one or two tiles of 2
-        or 4.
-
-        The score that the engine states, ``run.meta.max_score``, may differ, because engines count differently.
-        """
-    @property
-    def played(self) -> int | None:
-        """The played move, 0 to 3 in the order UDLR; ``None`` if it is unknown, and for the final board."""
-    @property
-    def best(self) -> int | None:
-        """The move with the largest value, 0 to 3; ``None`` without values."""
-    @property
-    def values(self) -> list[float | None]:
-        """The engine's values of up, down, left and right; ``None`` for an illegal move or an unknown value."""
-    @property
-    def loss(self) -> float | None:
-        """The best value minus the value of the played move; ``None`` if the values or the move are unknown.
-
-        Raw values are normalised first: the least value of the step is 0, and the best value is 1.
-        """
-    def _repr_html_(self) -> str: ...
-
-@final
-class Replay:
-    """A page that replays a run.
-
-    >>> a2store.read_run("runs/run-00000.a2run2").replay()
-    Replay(647 positions)
-    """
-
-    def to_html(self) -> str:
-        """Return the page: HTML that needs no other file and no network.
-
-        >>> a2store.read_run("runs/run-00000.a2run2").replay().to_html()[:15]
-        '<!doctype html>'
-        """
-
-    def save(self, path: _Path) -> None:
-        """Write the page to a file. An existing file is replaced.
-
-        - ``path``: the file.
-
-        Raises ``OSError`` if the file cannot be written.
-
-        >>> a2store.read_run("runs/run-00000.a2run2").replay().save("replay.html")
-        """
-
-    def _repr_html_(self) -> str:
-        """Return the page in a frame, which separates its styles and scripts from those of the notebook."""
-
-@final
-class Report:
-    """A report on an archive: the results of named queries, and a page that shows them.
-
-    A notebook shows the page below the cell.
-
-    >>> report = archive.report()
-    >>> report.save("report.html")
-    >>> sorted(report.data)[:4]
-    ['archive_summary', 'blunder_rate', 'blunders', 'corner_occupancy']
-    """
-
-    @property
-    def data(self) -> dict[str, ArrowBatch]:
-        """The tables behind the page: a dict of ``ArrowBatch`` by the name of the query.
-
-        ``pyarrow.record_batch(...)`` and ``polars.DataFrame(...)`` accept them. A table is absent if its query exceeded
-        a limit; ``errors`` has the reason.
-
-        >>> import pyarrow
-        >>> reach = pyarrow.record_batch(archive.report().data["tile_reach"])
-        >>> reach.schema.names[:4]
-        ['engine', 'tile', 'num_runs', 'num_reached']
-        """
-    @property
-    def errors(self) -> dict[str, str]:
-        """The reasons why tables are absent: a dict of texts.
-
-        >>> archive.report().errors
-        {}
-        """
-    @property
-    def version(self) -> int:
-        """The version of the archive that the report describes.
-
-        >>> archive.report().version == archive.version
-        True
-        """
-    def save(self, path: _Path) -> None:
-        """Write the page to a file.
-
-        - ``path``: the file. An existing file is replaced.
-
-        Raises ``OSError`` if the file cannot be written.
-
-        >>> archive.report().save("report.html")
-        """
-    def to_html(self) -> str:
-        """Return the page: HTML that needs no other file and no network.
-
-        Raises ``QueryError`` for rows that JSON cannot hold. Named queries have no such rows.
-
-        >>> archive.report().to_html().startswith("<!doctype html>")
-        True
-        """
-    def _repr_html_(self) -> str:
-        """Return the page in a frame, which separates its styles and scripts from those of the notebook."""
-
 def open(  # noqa: A001
     path: _Path,
     *,
@@ -3424,6 +3244,15 @@ class ArrowSchema:
 
     def __arrow_c_schema__(self) -> object:
         """Return the schema as an ``arrow_schema`` capsule."""
+
+def _board_svg(board: int, tile_65536_mask: int, size: int, colors: Literal["classic", "viridis"]) -> str:
+    """Return a board as SVG."""
+
+def _exponents(board: int, tile_65536_mask: int) -> bytes:
+    """Return the exponents of a board, 16 for a tile of 65536."""
+
+def _write_page(path: _Path, page: str) -> None:
+    """Write text to a file. Replace an existing file atomically."""
 
 def _attach(handle: bytes) -> StepTable:
     """Return the table of a handle; unpickling calls this.

@@ -1,11 +1,10 @@
 //! Archives, `a2store.Archive`, and functions over archives and runs.
 
-use super::arrow::ArrowSchema;
+use super::arrow::{ArrowBatch, ArrowSchema};
 use super::integers::{Bounded, Positive, U16, U32, U64, Workers};
 use super::interrupt::{abandonable, cancellable, interruptible};
 use super::progress::ProgressOption;
 use super::query_call::{PyQuery, QueryCall};
-use super::report::{PyReport, report};
 use super::results::{IntoInstance, instances, is_first, skips_errors};
 use super::run::PyRun;
 use super::sql::{LimitArguments, batches_of, named_params};
@@ -865,17 +864,28 @@ impl PyArchive {
     /// >>> report = archive.report(where="max_score >= 1000", by="format")
     /// >>> report.save("report.html")
     #[pyo3(signature = (*, r#where=None, by="engine", compare=None, progress=None))]
-    fn report(
+    fn report<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         r#where: Option<String>,
         by: &str,
         compare: Option<[String; 2]>,
         progress: Option<ProgressOption>,
-    ) -> PyResult<PyReport> {
+    ) -> PyResult<Bound<'py, PyAny>> {
         let mut options = ReportOptions::default().with_groups(by.parse()?);
         (options.condition, options.compare) = (r#where, compare);
-        report(py, &self.archive(), &options, progress)
+        let archive = self.archive();
+        let report = interruptible(py, progress, |progress, cancel| archive.report(&options, progress, cancel))?;
+        let page = py.detach(|| report.to_html())?;
+        let (data, errors) = (PyDict::new(py), PyDict::new(py));
+        for table in report.tables {
+            match table.rows {
+                Ok(batch) => data.set_item(table.query, ArrowBatch { batch })?,
+                Err(reason) => errors.set_item(table.query, reason)?,
+            }
+        }
+        let values = (report.archive, report.version, data, errors, page);
+        py.import("a2store._pages")?.call_method1("Report", values)
     }
 
     /// Plan a named query from ``a2store.queries()``.

@@ -25,7 +25,6 @@ mod progress;
 mod query;
 mod query_call;
 mod recorder;
-mod report;
 mod results;
 mod run;
 mod shard;
@@ -51,10 +50,6 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     crate::selfplay::build_tables();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<archive::PyArchive>()?;
-    module.add_class::<position::PyBoard>()?;
-    module.add_class::<position::PyPosition>()?;
-    module.add_class::<position::PyReplay>()?;
-    module.add_class::<report::PyReport>()?;
     module.add_class::<view::PyView>()?;
     module.add_class::<arrow::ArrowArray>()?;
     module.add_class::<arrow::ArrowBatch>()?;
@@ -84,6 +79,9 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(table::attach, module)?)?;
     module.add_function(wrap_pyfunction!(mix::mix, module)?)?;
     module.add_function(wrap_pyfunction!(play::play, module)?)?;
+    module.add_function(wrap_pyfunction!(position::exponents, module)?)?;
+    module.add_function(wrap_pyfunction!(position::svg, module)?)?;
+    module.add_function(wrap_pyfunction!(position::write_page, module)?)?;
     module.add_function(wrap_pyfunction!(run::read_run, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(archive::convert, module)?)?;

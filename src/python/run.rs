@@ -5,7 +5,7 @@ use super::integers::AnyInt;
 use super::interrupt::cancellable;
 use super::numpy::copied_array;
 use super::packages::needed;
-use super::position::{PyPosition, PyReplay, SIZE};
+use super::position::position;
 use super::view::CallablePolicy;
 use crate::archive::Archive;
 use crate::board::{Palette, WideBoard};
@@ -17,6 +17,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+
+/// The width of an animated picture in pixels.
+const GIF_SIZE: u32 = 240;
 
 /// A run as a list, for errors.
 const POSITIONS: (&str, &str) = ("run", "positions");
@@ -284,10 +287,10 @@ impl PyRun {
     /// (0, 3, 0)
     /// >>> run.position(-1).step is None
     /// True
-    fn position(&self, py: Python<'_>, index: AnyInt) -> PyResult<PyPosition> {
+    fn position<'py>(&self, py: Python<'py>, index: AnyInt) -> PyResult<Bound<'py, PyAny>> {
         let game = self.game(py)?;
         let place = place(index.get(), game.positions.len(), POSITIONS)?;
-        Ok(PyPosition(game.positions[place].clone()))
+        position(py, &game.positions[place])
     }
 
     /// Return a page that replays the run: the explorer's replay in one file.
@@ -306,13 +309,13 @@ impl PyRun {
     /// >>> run = a2store.read_run("runs/run-00000.a2run2")
     /// >>> run.replay(100).save("replay.html")
     #[pyo3(signature = (index=0, *, min_loss=0.1, policy=None))]
-    fn replay(
+    fn replay<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         #[pyo3(from_py_with = AnyInt::int)] index: i128,
         min_loss: f32,
         policy: Option<Py<PyAny>>,
-    ) -> PyResult<PyReplay> {
+    ) -> PyResult<Bound<'py, PyAny>> {
         let game = self.game(py)?;
         let at = place(index, game.positions.len(), POSITIONS)?;
         if !(min_loss > 0.0 && min_loss.is_finite()) {
@@ -326,7 +329,7 @@ impl PyRun {
         let values = policy.as_ref().map(|policy| policy.values_of(py, game)).transpose()?;
         let policy = policy.as_ref().map(LivePolicy::name).zip(values);
         let page = ReplayPage { replay: game, at, min_loss, predictions, policy };
-        Ok(PyReplay { page: page.to_html(), num_positions: game.positions.len() })
+        py.import("a2store._pages")?.call_method1("Replay", (page.to_html(), game.positions.len()))
     }
 
     /// Write the run as a picture in which the boards follow one another: an animated GIF. Needs ``pillow``.
@@ -354,7 +357,7 @@ impl PyRun {
         let boards: Vec<_> = boards.into_iter().map(|board| PyBytes::new(py, &board.exps())).collect();
         let colors = |exp| (Palette::Classic.background(exp).hex(), Palette::Classic.text(exp).hex());
         let colors: Vec<_> = (0..=16).map(colors).collect();
-        let gif = py.import("a2store._pictures")?.call_method1("animated_gif", (boards, colors, SIZE, seconds))?;
+        let gif = py.import("a2store._pictures")?.call_method1("animated_gif", (boards, colors, GIF_SIZE, seconds))?;
         let gif: &[u8] = gif.cast::<PyBytes>()?.as_bytes();
         Ok(std::fs::write(&path, gif).map_err(|source| Error::io(&path, source))?)
     }

@@ -26,6 +26,8 @@ OF_ANOTHER_TYPE = (True, 1.5, "a", np.bool_(True), 1j)
 INDICES = {"index", "indices", "steps"}
 """Arguments that are indices: out of range, they raise ``IndexError``, as for a list."""
 EXEMPT = {
+    "_board_svg": "internal: Board has its public name",
+    "_exponents": "internal: Board checks its arguments with it",
     "_play": "internal: play is its public name",
     "_Position": "internal: the loaders check their own arguments",
     "StepTable.__getitem__": "an operator: names and masks are keys too",
@@ -71,7 +73,8 @@ def annotated() -> Iterator[tuple[str, str, str]]:
                 for parameter in inspect.signature(function).parameters.values():
                     yield called, parameter.name, str(parameter.annotation)
 
-    every = [*of_stub(ast.parse(reference.STUB.read_text()).body, ""), *of_modules()]
+    of_board = of_value("Board", a2store.Board)
+    every = [*of_stub(ast.parse(reference.STUB.read_text()).body, ""), *of_board, *of_modules()]
     yield from (found for found in every if is_int.search(found[2]))
 
 
@@ -169,7 +172,7 @@ CALLS: dict[str, Callable[..., object]] = {
     "Archive.view": lambda m, **a: m.archive.view(open_browser=False, **a).close(),
     "Run.position": lambda m, **a: m.archive.run(0).position(**a),
     "Run.replay": lambda m, **a: m.archive.run(0).replay(**a),
-    "Board.__new__": lambda m, **a: a2store.Board(**{"board": 1, **a}),
+    "Board.__init__": lambda m, **a: a2store.Board(**{"board": 1, **a}),
     "Board.to_svg": lambda m, **a: a2store.Board(1).to_svg(**a),
     "Query.limit": lambda m, **a: m.query.limit(**a),
     "Query.show": lambda m, **a: m.query.show(**a),
