@@ -21,10 +21,13 @@ from ._results import (
     JsonlReport,
     ModelInfo,
     PackStats,
+    PlayResult,
     RecorderStats,
     Rejected,
     RepairReport,
+    RunMeta,
     SavedQuery,
+    Shard,
     SimulateReport,
     SqlFunction,
     VerifyReport,
@@ -43,14 +46,11 @@ __all__ = [
     "PackIterator",
     "PackReader",
     "PackStepIterator",
-    "PlayResult",
     "Player",
     "Query",
     "QueryBatches",
     "Recorder",
     "Run",
-    "RunMeta",
-    "Shard",
     "StepTable",
     "VectorEnv",
     "View",
@@ -290,51 +290,6 @@ class Run:
         >>> a2store.read_run("runs/run-00000.a2run2").verify() is None
         True
         """
-
-@final
-class RunMeta:
-    """The metadata of a run file, as the engine wrote it. It is not checked against the steps.
-
-    >>> meta = a2store.read_run("runs/run-00000.a2run2").meta
-    >>> meta.num_steps, meta.max_score, meta.highest_tile, meta.format
-    (646, 11308, 1024, 'a2run2')
-    """
-
-    @property
-    def num_steps(self) -> int:
-        """The number of steps."""
-
-    @property
-    def start_unix_s(self) -> int:
-        """The time at which the game began, in seconds since 1970 UTC; 0 = unknown."""
-
-    @property
-    def elapsed_s(self) -> float:
-        """The duration of the game, in seconds."""
-
-    @property
-    def max_score(self) -> int:
-        """The final score as the engine counts it."""
-
-    @property
-    def highest_tile(self) -> int:
-        """The largest tile reached, such as 2048."""
-
-    @property
-    def engine(self) -> str | None:
-        """The engine's name; ``None`` = the file has none. In a2run2, ``None`` differs from an empty name."""
-
-    @property
-    def seed(self) -> int | None:
-        """The seed of the game. Run files do not store one."""
-
-    @property
-    def raw_evs(self) -> bool:
-        """Whether the values are the engine's raw numbers, not normalised to [0, 1). Run files do not store this."""
-
-    @property
-    def format(self) -> _RunFormat:
-        """The format from which the run was read."""
 
 def convert(
     paths: _Path | Iterable[_Path],
@@ -1013,64 +968,6 @@ class Player:
 
     def __call__(self, tokens: npt.NDArray[Any], legal: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.uint8]:
         """Return the player's moves for boards: shape (B,), uint8."""
-
-@final
-class PlayResult:
-    """The result of ``a2store.selfplay.play``.
-
-    The arrays have one row per finished game, in the order of the games' numbers.
-
-    >>> from a2store import selfplay
-    >>> result = selfplay.play(selfplay.Player(depth=0), 10, seed=1)
-    >>> len(result), int(result.scores.max()), result.terminated.dtype
-    (10, 7092, dtype('bool'))
-    """
-
-    def __len__(self) -> int:
-        """Return the number of finished games."""
-
-    @property
-    def games(self) -> npt.NDArray[np.uint64]:
-        """The numbers of the games: ``0..len`` unless ``stopped``."""
-
-    @property
-    def scores(self) -> npt.NDArray[np.int64]:
-        """The score of each game: the sum over its merges.
-
-        The ``max_score`` of an archive is derived from the final board. It is higher by 4 for each spawned 4.
-        """
-
-    @property
-    def highest_tiles(self) -> npt.NDArray[np.int64]:
-        """The largest tile of each final board, such as 2048 (not its exponent 11)."""
-
-    @property
-    def num_steps(self) -> npt.NDArray[np.int64]:
-        """The number of steps of each game."""
-
-    @property
-    def final_boards(self) -> npt.NDArray[np.uint64]:
-        """The board after the last step of each game."""
-
-    @property
-    def terminated(self) -> npt.NDArray[np.bool_]:
-        """Whether the game ended without a legal move; false for a game that was truncated at ``max_steps``."""
-
-    @property
-    def total_steps(self) -> int:
-        """The number of steps made, including the steps of abandoned games."""
-
-    @property
-    def seconds(self) -> float:
-        """The duration in seconds, including the policy's time."""
-
-    @property
-    def steps_per_second(self) -> float:
-        """``total_steps / seconds``."""
-
-    @property
-    def stopped(self) -> str | None:
-        """The recorder's limit that stopped play early, such as ``"games"`` or ``"disk"``; else ``None``."""
 
 @final
 class VectorEnv:
@@ -2247,37 +2144,6 @@ class QueryBatches:
         """Return the next batch."""
 
 # Table
-
-@final
-class Shard:
-    """The share of a query's rows that a table is, from ``Query.materialize``.
-
-    >>> archive.sql("SELECT * FROM steps").materialize(shard=(1, 2)).shard
-    Shard(rank=1, world_size=2, seed=0, round=0, total_rows=29320)
-    """
-
-    @property
-    def rank(self) -> int:
-        """The rank of the share, from 0."""
-
-    @property
-    def world_size(self) -> int:
-        """The number of ranks."""
-
-    @property
-    def seed(self) -> int:
-        """The seed of the orders of all rounds."""
-
-    @property
-    def round(self) -> int:
-        """The number of the round."""
-
-    @property
-    def total_rows(self) -> int:
-        """The number of rows of all shares. A share has this number divided by ``world_size``, rounded down or up."""
-
-    def __eq__(self, other: object, /) -> bool:
-        """Return whether the shares are equal."""
 
 @final
 class StepTable:

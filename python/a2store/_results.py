@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 __all__ = [
     "AnnotateReport",
@@ -17,14 +21,17 @@ __all__ = [
     "JsonlReport",
     "ModelInfo",
     "PackStats",
+    "PlayResult",
     "Problem",
     "RecorderStats",
     "Rejected",
     "Repair",
     "RepairReport",
+    "RunMeta",
     "SavedColumn",
     "SavedParameter",
     "SavedQuery",
+    "Shard",
     "SimulateReport",
     "SqlFunction",
     "VerifyReport",
@@ -399,6 +406,59 @@ class PackStats:
 
 
 @dataclass(frozen=True)
+class RunMeta:
+    """The metadata of a run file, as the engine wrote it. It is not checked against the steps.
+
+    - ``num_steps``: the number of steps.
+    - ``start_unix_s``: the time at which the game began, in seconds since 1970 UTC; 0 = unknown.
+    - ``elapsed_s``: the duration of the game, in seconds.
+    - ``max_score``: the final score as the engine counts it.
+    - ``highest_tile``: the largest tile reached, such as 2048.
+    - ``engine``: the engine's name; ``None`` = the file has none. In a2run2, ``None`` differs from an empty name.
+    - ``seed``: the seed of the game. Run files do not store one.
+    - ``raw_evs``: whether the values are the engine's raw numbers, not normalised to [0, 1). Run files do not store
+      this.
+    - ``format``: the format from which the run was read.
+
+    >>> meta = a2store.read_run("runs/run-00000.a2run2").meta
+    >>> meta.num_steps, meta.max_score, meta.highest_tile, meta.format
+    (646, 11308, 1024, 'a2run2')
+    """
+
+    num_steps: int
+    start_unix_s: int = field(repr=False)
+    elapsed_s: float = field(repr=False)
+    max_score: int
+    highest_tile: int
+    engine: str | None
+    seed: int | None = field(repr=False)
+    raw_evs: bool = field(repr=False)
+    format: Literal["a2t1", "a2run2"]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The share of a query's rows that a table is, from ``Query.materialize``.
+
+    - ``rank``: the rank of the share, from 0.
+    - ``world_size``: the number of ranks.
+    - ``seed``: the seed of the orders of all rounds.
+    - ``round``: the number of the round.
+    - ``total_rows``: the number of rows of all shares. A share has this number divided by ``world_size``, rounded down
+      or up.
+
+    >>> archive.sql("SELECT * FROM steps").materialize(shard=(1, 2)).shard
+    Shard(rank=1, world_size=2, seed=0, round=0, total_rows=29320)
+    """
+
+    rank: int
+    world_size: int
+    seed: int
+    round: int
+    total_rows: int
+
+
+@dataclass(frozen=True)
 class JsonlReport:
     """A summary of what ``PackReader.to_jsonl`` wrote.
 
@@ -522,6 +582,55 @@ class SimulateReport:
     num_bytes: int
 
 
+@dataclass(frozen=True, repr=False, eq=False)
+class PlayResult:
+    """The result of ``a2store.selfplay.play``.
+
+    The arrays have one row per finished game, in the order of the games' numbers.
+
+    - ``games``: the numbers of the games: ``0..len`` unless ``stopped``.
+    - ``scores``: the score of each game: the sum over its merges. The ``max_score`` of an archive is derived from the
+      final board. It is higher by 4 for each spawned 4.
+    - ``highest_tiles``: the largest tile of each final board, such as 2048 (not its exponent 11).
+    - ``num_steps``: the number of steps of each game.
+    - ``final_boards``: the board after the last step of each game.
+    - ``terminated``: whether the game ended without a legal move; false for a game that was truncated at
+      ``max_steps``.
+    - ``total_steps``: the number of steps made, including the steps of abandoned games.
+    - ``seconds``: the duration in seconds, including the policy's time.
+    - ``stopped``: the recorder's limit that stopped play early, such as ``"games"`` or ``"disk"``; else ``None``.
+
+    >>> from a2store import selfplay
+    >>> result = selfplay.play(selfplay.Player(depth=0), 10, seed=1)
+    >>> len(result), int(result.scores.max()), result.terminated.dtype
+    (10, 7092, dtype('bool'))
+    """
+
+    games: npt.NDArray[np.uint64]
+    scores: npt.NDArray[np.int64]
+    highest_tiles: npt.NDArray[np.int64]
+    num_steps: npt.NDArray[np.int64]
+    final_boards: npt.NDArray[np.uint64]
+    terminated: npt.NDArray[np.bool_]
+    total_steps: int
+    seconds: float
+    stopped: str | None
+
+    def __len__(self) -> int:
+        """Return the number of finished games."""
+        return len(self.games)
+
+    @property
+    def steps_per_second(self) -> float:
+        """``total_steps / seconds``."""
+        # The maximum avoids a division by zero.
+        return self.total_steps / max(self.seconds, 1e-9)
+
+    def __repr__(self) -> str:
+        mean = self.scores.mean() if len(self) else float("nan")
+        return f"PlayResult({len(self)} games, {self.total_steps} steps, mean score {mean:.1f})"
+
+
 @dataclass(frozen=True)
 class RecorderStats:
     """The counters of a recorder.
@@ -559,4 +668,5 @@ class RecorderStats:
 
 
 for _name in __all__:
-    globals()[_name].__module__ = "a2store.selfplay" if _name == "RecorderStats" else "a2store"
+    _is_of_selfplay = _name in ("PlayResult", "RecorderStats")
+    globals()[_name].__module__ = "a2store.selfplay" if _is_of_selfplay else "a2store"

@@ -64,16 +64,13 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<pack_iterators::PyPackIterator>()?;
     module.add_class::<pack_iterators::PyPackStepIterator>()?;
     module.add_class::<pack::PyPackReader>()?;
-    module.add_class::<play::PyPlayResult>()?;
     module.add_class::<play::PyPlayer>()?;
     module.add_class::<query_call::PyQuery>()?;
     module.add_class::<query::PyQueryBatches>()?;
     module.add_class::<run::PyRun>()?;
-    module.add_class::<run::PyRunMeta>()?;
     module.add_class::<recorder::PyGame>()?;
     module.add_class::<recorder::PyRecorder>()?;
     module.add_class::<table::PyStepTable>()?;
-    module.add_class::<shard::PyShard>()?;
     module.add_function(wrap_pyfunction!(sql::queries, module)?)?;
     module.add_function(wrap_pyfunction!(sql::sql_functions, module)?)?;
     module.add_function(wrap_pyfunction!(table::attach, module)?)?;

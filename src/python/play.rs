@@ -6,11 +6,12 @@ use super::logging::{deliver, deliver_all, listen};
 use super::numpy::{as_array, copied_array, type_and_shape, values};
 use super::progress::{ProgressOption, Reporter};
 use super::recorder::PyRecorder;
+use super::results::IntoInstance;
 use super::steps::{legal_array, tokens_array};
 use crate::board::Board;
 use crate::cancellation::CancellationToken;
 use crate::error::Error;
-use crate::selfplay::{Choices, PlayOptions, PlayReport, Player, Positions, play as play_with, play_games};
+use crate::selfplay::{Choices, PlayOptions, Player, Positions, play as play_with, play_games};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
@@ -83,114 +84,12 @@ impl PyPlayer {
     }
 }
 
-/// The result of ``a2store.selfplay.play``.
-///
-/// The arrays have one row per finished game, in the order of the games' numbers.
-///
-/// >>> from a2store import selfplay
-/// >>> result = selfplay.play(selfplay.Player(depth=0), 10, seed=1)
-/// >>> len(result), int(result.scores.max()), result.terminated.dtype
-/// (10, 7092, dtype('bool'))
-#[pyclass(frozen, name = "PlayResult", module = "a2store.selfplay")]
-pub(super) struct PyPlayResult {
-    report: PlayReport,
-}
-
-impl PyPlayResult {
-    fn column<'py, T: bytemuck::NoUninit>(
-        &self,
-        py: Python<'py>,
-        dtype: &str,
-        of: impl FnMut(&crate::selfplay::PlayedGame) -> T,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        copied_array(py, &self.report.games.iter().map(of).collect::<Vec<T>>(), dtype, None)
-    }
-}
-
-#[pymethods]
-impl PyPlayResult {
-    fn __len__(&self) -> usize {
-        self.report.games.len()
-    }
-
-    /// The numbers of the games: ``0..len`` unless ``stopped``.
-    #[getter]
-    fn games<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.column(py, "=u8", |game| game.number)
-    }
-
-    /// The score of each game: the sum over its merges.
-    ///
-    /// The ``max_score`` of an archive is derived from the final board. It is higher by 4 for each spawned 4.
-    #[getter]
-    fn scores<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.column(py, "=i8", |game| i64::from(game.score))
-    }
-
-    /// The largest tile of each final board, such as 2048 (not its exponent 11).
-    #[getter]
-    fn highest_tiles<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.column(py, "=i8", |game| i64::from(game.final_board.highest_tile()))
-    }
-
-    /// The number of steps of each game.
-    #[getter]
-    fn num_steps<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.column(py, "=i8", |game| i64::from(game.num_steps))
-    }
-
-    /// The board after the last step of each game.
-    #[getter]
-    fn final_boards<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.column(py, "=u8", |game| game.final_board.0)
-    }
-
-    /// Whether the game ended without a legal move; false for a game that was truncated at ``max_steps``.
-    #[getter]
-    fn terminated<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.column(py, "|b1", |game| u8::from(game.final_board.is_terminal()))
-    }
-
-    /// The number of steps made, including the steps of abandoned games.
-    #[getter]
-    fn total_steps(&self) -> u64 {
-        self.report.num_steps
-    }
-
-    /// The duration in seconds, including the policy's time.
-    #[getter]
-    fn seconds(&self) -> f64 {
-        self.report.elapsed.as_secs_f64()
-    }
-
-    /// ``total_steps / seconds``.
-    #[getter]
-    fn steps_per_second(&self) -> f64 {
-        // The maximum avoids a division by zero.
-        self.report.num_steps as f64 / self.seconds().max(1e-9)
-    }
-
-    /// The recorder's limit that stopped play early, such as ``"games"`` or ``"disk"``; else ``None``.
-    #[getter]
-    fn stopped(&self) -> Option<&str> {
-        self.report.stopped
-    }
-
-    fn __repr__(&self) -> String {
-        let games = &self.report.games;
-        let sum: f64 = games.iter().map(|game| f64::from(game.score)).sum();
-        let mean = if games.is_empty() { f64::NAN } else { sum / games.len() as f64 };
-        let steps = self.report.num_steps;
-        format!("PlayResult({} games, {steps} steps, mean score {mean:.1})", games.len())
-    }
-}
-
 /// Play games; the implementation of ``a2store.selfplay.play``.
 #[pyfunction]
 #[pyo3(name = "_play")]
 #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // The signature is Python's.
-pub(super) fn play(
-    py: Python<'_>,
+pub(super) fn play<'py>(
+    py: Python<'py>,
     policy: &Bound<'_, PyAny>,
     num_games: U64,
     batch_size: NumEnvs,
@@ -200,7 +99,7 @@ pub(super) fn play(
     max_steps: Option<Bounded<u32, 1, { u32::MAX as i128 }>>,
     temperature: f32,
     progress: Option<ProgressOption>,
-) -> PyResult<PyPlayResult> {
+) -> PyResult<Bound<'py, PyAny>> {
     let wide = match tokens {
         "uint8" => false,
         "int64" => true,
@@ -246,7 +145,7 @@ pub(super) fn play(
         deliver_all(py);
         reporter.end(py, outcome)?
     };
-    Ok(PyPlayResult { report })
+    report.into_instance(py)
 }
 
 /// Passes boards to a policy, in new arrays that the policy may keep.

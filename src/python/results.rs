@@ -1,15 +1,19 @@
 //! Reports and descriptions for Python: instances of the dataclasses in `python/a2store/_results.py`, which lists and
 //! documents their fields.
 
+use super::numpy::copied_array;
 use crate::archive::{
     AnnotateReport, CommitInfo, CompactReport, ExpireReport, IngestReport, ModelInfo, Problem, Rejected, Repair,
     RepairReport, VerifyReport,
 };
 use crate::error::{Error, Result};
 use crate::export::ExportReport;
-use crate::format::{JsonlReport, PackStats};
+use crate::format::{JsonlReport, PackStats, RunFormat};
 use crate::query::{Function, SavedQuery, ScalarValue};
-use crate::selfplay::{RecorderStats, SimulateReport};
+use crate::run::Run;
+use crate::selfplay::{PlayReport, PlayedGame, RecorderStats, SimulateReport};
+use crate::table::Shard;
+use bytemuck::NoUninit;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyTuple};
 
@@ -139,6 +143,49 @@ impl IntoInstance for RecorderStats {
     fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         instance! { py, RecorderStats, self:
             begun, live, ended, abandoned, steps, durable, rotations, disk_bytes, ram_bytes, failure
+        }
+    }
+}
+
+impl IntoInstance for (&Run, RunFormat) {
+    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        let (run, format) = self;
+        let meta = run.meta();
+        instance! { py, RunMeta, meta:
+            num_steps = run.num_steps(), start_unix_s, elapsed_s, max_score, highest_tile, engine = &meta.engine, seed,
+            raw_evs, format = format.name()
+        }
+    }
+}
+
+impl IntoInstance for Shard {
+    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        instance! { py, Shard, self:
+            rank = self.rank(), world_size = self.world_size(), seed = self.seed(), round = self.round(),
+            total_rows = self.total_rows().unwrap_or_default()
+        }
+    }
+}
+
+impl IntoInstance for PlayReport {
+    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        fn column<'py, T: NoUninit>(
+            py: Python<'py>,
+            games: &[PlayedGame],
+            dtype: &str,
+            of: impl Fn(&PlayedGame) -> T,
+        ) -> PyResult<Bound<'py, PyAny>> {
+            copied_array(py, &games.iter().map(of).collect::<Vec<T>>(), dtype, None)
+        }
+        let games = &self.games;
+        instance! { py, PlayResult, self:
+            games = column(py, games, "=u8", |game| game.number)?,
+            scores = column(py, games, "=i8", |game| i64::from(game.score))?,
+            highest_tiles = column(py, games, "=i8", |game| i64::from(game.final_board.highest_tile()))?,
+            num_steps = column(py, games, "=i8", |game| i64::from(game.num_steps))?,
+            final_boards = column(py, games, "=u8", |game| game.final_board.0)?,
+            terminated = column(py, games, "|b1", |game| u8::from(game.final_board.is_terminal()))?,
+            total_steps = self.num_steps, seconds = self.elapsed.as_secs_f64(), stopped
         }
     }
 }

@@ -6,6 +6,7 @@ use super::interrupt::cancellable;
 use super::numpy::copied_array;
 use super::packages::needed;
 use super::position::position;
+use super::results::IntoInstance;
 use super::view::CallablePolicy;
 use crate::archive::Archive;
 use crate::board::{Palette, WideBoard};
@@ -44,50 +45,6 @@ pub(super) struct PyRun {
     stored: Option<(Archive, u32)>,
     /// The positions, with the predictions of models.
     game: OnceLock<Replay>,
-}
-
-/// The metadata of a run file, as the engine wrote it. It is not checked against the steps.
-///
-/// >>> meta = a2store.read_run("runs/run-00000.a2run2").meta
-/// >>> meta.num_steps, meta.max_score, meta.highest_tile, meta.format
-/// (646, 11308, 1024, 'a2run2')
-#[pyclass(frozen, get_all, name = "RunMeta", module = "a2store")]
-pub(super) struct PyRunMeta {
-    /// The number of steps.
-    num_steps: usize,
-    /// The time at which the game began, in seconds since 1970 UTC; 0 = unknown.
-    start_unix_s: u64,
-    /// The duration of the game, in seconds.
-    elapsed_s: f32,
-    /// The final score as the engine counts it.
-    max_score: u64,
-    /// The largest tile reached, such as 2048.
-    highest_tile: u32,
-    /// The engine's name; ``None`` = the file has none. In a2run2, ``None`` differs from an empty name.
-    engine: Option<String>,
-    /// The seed of the game. Run files do not store one.
-    seed: Option<u64>,
-    /// Whether the values are the engine's raw numbers, not normalised to [0, 1). Run files do not store this.
-    raw_evs: bool,
-    /// The format from which the run was read.
-    format: &'static str,
-}
-
-#[pymethods]
-impl PyRunMeta {
-    fn __repr__(&self) -> String {
-        let PyRunMeta { num_steps, max_score, highest_tile, engine, format, .. } = self;
-        let engine = engine_text(engine.as_deref());
-        format!(
-            "RunMeta(num_steps={num_steps}, max_score={max_score}, highest_tile={highest_tile}, engine={engine}, \
-             {format})"
-        )
-    }
-}
-
-/// Returns an engine's name for a `repr`.
-fn engine_text(engine: Option<&str>) -> String {
-    engine.map_or_else(|| "None".to_owned(), |engine| format!("{engine:?}"))
 }
 
 /// Decode one run from a file or from the bytes of a run file.
@@ -164,19 +121,8 @@ impl PyRun {
 impl PyRun {
     /// The metadata of the run file.
     #[getter]
-    fn meta(&self) -> PyRunMeta {
-        let meta = self.run.meta();
-        PyRunMeta {
-            num_steps: self.run.num_steps(),
-            start_unix_s: meta.start_unix_s,
-            elapsed_s: meta.elapsed_s,
-            max_score: meta.max_score,
-            highest_tile: meta.highest_tile,
-            engine: meta.engine.clone(),
-            seed: meta.seed,
-            raw_evs: meta.raw_evs,
-            format: self.format.name(),
-        }
+    fn meta<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        (&self.run, self.format).into_instance(py)
     }
 
     /// The board before each move: shape (steps,), uint64.
@@ -364,7 +310,7 @@ impl PyRun {
 
     fn __repr__(&self) -> String {
         let meta = self.run.meta();
-        let engine = engine_text(meta.engine.as_deref());
+        let engine = meta.engine.as_ref().map_or_else(|| "None".to_owned(), |engine| format!("{engine:?}"));
         format!("Run({} steps, max_score={}, engine={engine}, {})", self.run.num_steps(), meta.max_score, self.format)
     }
 }

@@ -11,8 +11,7 @@ use super::numpy::array;
 use super::packages::{to_arrow, to_pandas, to_polars};
 use super::progress::ProgressOption;
 use super::query_call::{NOTEBOOK_ROWS, PyQuery};
-use super::results::{instances, skips_errors};
-use super::shard::PyShard;
+use super::results::{IntoInstance, instances, skips_errors};
 use super::sql::stream_of;
 use super::table_items::rows_at;
 use super::values::{is_path, paths_from};
@@ -762,8 +761,8 @@ impl PyStepTable {
     /// >>> query.materialize(shard=(0, 4), round=2).shard.round
     /// 2
     #[getter]
-    fn shard(&self) -> Option<PyShard> {
-        self.table.shard().map(PyShard::new)
+    fn shard<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.table.shard().map(|shard| shard.into_instance(py)).transpose()
     }
 
     /// Whether this is a view, such as ``filter`` and ``split`` return.

@@ -33,6 +33,7 @@ EXEMPT = {
     "StepTable.__getitem__": "an operator: names and masks are keys too",
     "StepTable.__getitems__": "called by the DataLoader of PyTorch with indices of its sampler",
     "EmbedReport": "a result, not called by users",
+    "PlayResult": "a result, not called by users",
     "RecorderStats": "a result, not called by users",
     "TrainReport": "a result, not called by users",
     "config": "load_config checks the options; the constructors do not, and say so",

@@ -22,12 +22,11 @@ import numpy.typing as npt
 from .._a2store import (
     Game,
     Player,
-    PlayResult,
     Recorder,
     VectorEnv,
     _play,
 )
-from .._results import RecorderStats
+from .._results import PlayResult, RecorderStats
 
 if TYPE_CHECKING:
     import torch
