@@ -4,7 +4,9 @@ use super::indices::{place, row_indices};
 use super::integers::{AnyInt, Bounded, Positive, U64, Workers, exact_integer};
 use super::interrupt::{cancellable, checking, interruptible};
 use super::numpy::copied_array;
-use super::pack_iterators::{BATCH_RUNS, PyPackBatchIterator, PyPackIterator, PyPackStepIterator, decode_all, pyrun};
+use super::pack_iterators::{
+    BATCH_RUNS, BatchOrder, PyPackBatchIterator, PyPackIterator, PyPackStepIterator, decode_all, pyrun,
+};
 use super::progress::ProgressOption;
 use super::results::{IntoInstance, skips_errors};
 use super::run::PyRun;
@@ -59,11 +61,6 @@ impl PyPackReader {
         let options = FromRunsOptions { workers, skip_errors, ..FromRunsOptions::default() };
         let pack = self.pack()?;
         interruptible(py, Some(false), |progress, cancel| StepTable::from_pack(&pack, &options, progress, cancel))
-    }
-
-    fn total_steps(&self, py: Python<'_>) -> PyResult<u64> {
-        let pack = self.pack()?;
-        Ok(interruptible(py, Some(false), |progress, cancel| pack.stats(progress, cancel))?.total_steps)
     }
 }
 
@@ -261,10 +258,13 @@ impl PyPackReader {
         indices: Option<&Bound<'_, PyAny>>,
         on_error: &str,
     ) -> PyResult<PyPackBatchIterator> {
-        let (batch_size, skip_errors) = (batch_size.get(), skips_errors(on_error)?);
-        let (seed, workers) = (seed.map(Bounded::get), workers.map(Bounded::get));
+        let skip_errors = skips_errors(on_error)?;
         let chosen = indices.map(|indices| self.places(indices)).transpose()?;
-        Ok(PyPackBatchIterator::new(&self.pack()?, batch_size, chosen, shuffle, seed, workers, skip_errors)?)
+        let chosen = chosen.map(|places| places.into_iter().map(|place| place as u64).collect());
+        let pack = self.pack()?;
+        let (total, seed) = (pack.len() as u64, seed.map(Bounded::get));
+        let runs = BatchOrder::new(total, chosen, shuffle, seed, batch_size.get())?;
+        Ok(PyPackBatchIterator::new(pack, runs, workers.map(Bounded::get), skip_errors))
     }
 
     /// Return an iterator over batches of steps; first it reads all steps into memory, 32 bytes each.
@@ -295,14 +295,15 @@ impl PyPackReader {
         indices: Option<&Bound<'_, PyAny>>,
         on_error: &str,
     ) -> PyResult<PyPackStepIterator> {
-        let (batch_size, seed) = (batch_size.get(), seed.map(Bounded::get));
         let table = self.table(py, workers, on_error)?;
         let chosen = indices.map(|indices| row_indices(py, indices, table.num_rows())).transpose()?;
         if let Some(&index) = chosen.iter().flatten().find(|&&index| index >= table.num_rows()) {
             let error = Error::from(ErrorKind::IndexOutOfBounds { index: index.into(), len: table.num_rows() });
             return Err(error.into());
         }
-        Ok(PyPackStepIterator::new(table, batch_size, chosen, shuffle, seed)?)
+        let seed = seed.map(Bounded::get);
+        let rows = BatchOrder::new(table.num_rows(), chosen, shuffle, seed, batch_size.get())?;
+        Ok(PyPackStepIterator::new(table, rows))
     }
 
     /// Return the steps of all runs as a table. A row's ``run_id`` is the index of the run in the pack.
@@ -345,7 +346,10 @@ impl PyPackReader {
         let test_size = test_size.map(Bounded::get);
         let total = match unit {
             "run" => self.pack()?.len() as u64,
-            "step" => self.total_steps(py)?,
+            "step" => {
+                let pack = self.pack()?;
+                interruptible(py, Some(false), |progress, cancel| pack.stats(progress, cancel))?.total_steps
+            }
             other => return Err(Error::argument("unit", "run or step", other).into()),
         };
         let test_size = match (test_pct, test_size) {

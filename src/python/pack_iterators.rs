@@ -47,13 +47,9 @@ pub(super) struct PyPackIterator {
 #[pyclass(frozen, name = "PackBatchIterator", module = "a2store")]
 pub(super) struct PyPackBatchIterator {
     pack: PackReader,
-    /// The indices of the runs, in order.
-    places: Vec<usize>,
-    batch_size: u64,
+    runs: BatchOrder,
     workers: Option<usize>,
     skip_errors: bool,
-    /// The number of runs that were decoded.
-    next: Mutex<usize>,
     /// Decoded batches that were not returned yet, and errors that were not raised yet.
     ready: Mutex<VecDeque<Result<RunBatch>>>,
     /// The errors of the runs that were skipped.
@@ -68,12 +64,57 @@ pub(super) struct PyPackBatchIterator {
 #[pyclass(frozen, name = "PackStepIterator", module = "a2store")]
 pub(super) struct PyPackStepIterator {
     table: StepTable,
-    /// The rows to return; `None` means all.
+    rows: BatchOrder,
+}
+
+/// The order in which runs or rows are taken, one batch at a time.
+pub(super) struct BatchOrder {
+    /// The indices to take; `None` means all.
     chosen: Option<Vec<u64>>,
+    len: u64,
     permutation: Option<Permutation>,
     batch_size: u64,
-    /// The number of returned rows.
-    next: Mutex<u64>,
+    /// The number of indices that were taken.
+    taken: Mutex<u64>,
+}
+
+impl BatchOrder {
+    /// Takes the indices `chosen`, or all below `total`. Without a seed, a shuffled order has a random one.
+    pub(super) fn new(
+        total: u64,
+        chosen: Option<Vec<u64>>,
+        shuffle: bool,
+        seed: Option<u64>,
+        batch_size: u64,
+    ) -> Result<BatchOrder> {
+        let len = chosen.as_ref().map_or(total, |chosen| chosen.len() as u64);
+        let permutation =
+            if shuffle { Some(Permutation::new(len, seed.map_or_else(random::seed, Ok)?, 0)?) } else { None };
+        Ok(BatchOrder { chosen, len, permutation, batch_size, taken: Mutex::new(0) })
+    }
+
+    fn num_batches(&self) -> usize {
+        self.len.div_ceil(self.batch_size) as usize
+    }
+
+    /// Takes the indices of the next batch; none at the end.
+    fn take(&self) -> Vec<u64> {
+        let mut taken = lock(&self.taken);
+        let end = self.len.min(taken.saturating_add(self.batch_size));
+        let index = |position| {
+            let place = match &self.permutation {
+                Some(permutation) => permutation.get(position)?,
+                None => position,
+            };
+            match &self.chosen {
+                Some(chosen) => chosen.get(place as usize).copied(),
+                None => Some(place),
+            }
+        };
+        let indices = (*taken..end).filter_map(index).collect();
+        *taken = end;
+        indices
+    }
 }
 
 impl PyPackIterator {
@@ -110,32 +151,8 @@ impl PyPackIterator {
 }
 
 impl PyPackBatchIterator {
-    /// Iterates over the runs at `chosen`, or over all.
-    pub(super) fn new(
-        pack: &PackReader,
-        batch_size: u64,
-        chosen: Option<Vec<usize>>,
-        shuffle: bool,
-        seed: Option<u64>,
-        workers: Option<usize>,
-        skip_errors: bool,
-    ) -> Result<PyPackBatchIterator> {
-        workers::check(workers)?;
-        let mut places = chosen.unwrap_or_else(|| (0..pack.len()).collect());
-        let len = places.len() as u64;
-        if let Some(permutation) = permutation(shuffle, len, seed)? {
-            places = (0..len).filter_map(|position| Some(places[permutation.get(position)? as usize])).collect();
-        }
-        Ok(PyPackBatchIterator {
-            pack: pack.clone(),
-            places,
-            batch_size,
-            workers,
-            skip_errors,
-            next: Mutex::new(0),
-            ready: Mutex::default(),
-            errors: Mutex::default(),
-        })
+    pub(super) fn new(pack: PackReader, runs: BatchOrder, workers: Option<usize>, skip_errors: bool) -> Self {
+        PyPackBatchIterator { pack, runs, workers, skip_errors, ready: Mutex::default(), errors: Mutex::default() }
     }
 
     /// Returns the next batch with sound runs. The error of a damaged run comes before its batch.
@@ -144,17 +161,11 @@ impl PyPackBatchIterator {
             if let Some(ready) = lock(&self.ready).pop_front() {
                 return ready.map(Some);
             }
-            let places = {
-                let mut next = lock(&self.next);
-                let rest = self.places.get(*next..).unwrap_or_default();
-                let places = rest.get(..self.batch_size as usize).unwrap_or(rest);
-                *next += places.len();
-                places
-            };
+            let places: Vec<usize> = self.runs.take().into_iter().map(|place| place as usize).collect();
             if places.is_empty() {
                 return Ok(None);
             }
-            let runs = decode_all(&self.pack, places, self.workers, cancel)?;
+            let runs = decode_all(&self.pack, &places, self.workers, cancel)?;
             let (mut sound, mut ready) = (Vec::with_capacity(runs.len()), VecDeque::new());
             for (&place, run) in places.iter().zip(runs) {
                 match run {
@@ -183,7 +194,7 @@ impl PyPackBatchIterator {
     }
 
     fn __len__(&self) -> usize {
-        (self.places.len() as u64).div_ceil(self.batch_size) as usize
+        self.runs.num_batches()
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Vec<PyRun>>> {
@@ -192,7 +203,7 @@ impl PyPackBatchIterator {
     }
 
     fn __repr__(&self) -> String {
-        format!("PackBatchIterator({} batches of {} runs)", self.__len__(), self.batch_size)
+        format!("PackBatchIterator({} batches of {} runs)", self.__len__(), self.runs.batch_size)
     }
 
     /// The runs that were skipped so far with ``on_error="skip"``, in order.
@@ -203,41 +214,8 @@ impl PyPackBatchIterator {
 }
 
 impl PyPackStepIterator {
-    /// Iterates over the rows at `chosen`, or over all.
-    pub(super) fn new(
-        table: StepTable,
-        batch_size: u64,
-        chosen: Option<Vec<u64>>,
-        shuffle: bool,
-        seed: Option<u64>,
-    ) -> Result<PyPackStepIterator> {
-        let len = chosen.as_ref().map_or(table.num_rows(), |chosen| chosen.len() as u64);
-        let permutation = permutation(shuffle, len, seed)?;
-        Ok(PyPackStepIterator { table, chosen, permutation, batch_size, next: Mutex::new(0) })
-    }
-
-    /// Returns the number of rows to return.
-    fn num_rows(&self) -> u64 {
-        self.chosen.as_ref().map_or(self.table.num_rows(), |chosen| chosen.len() as u64)
-    }
-
-    /// Takes the rows of the next batch; none at the end.
-    fn next_rows(&self) -> Vec<u64> {
-        let mut next = lock(&self.next);
-        let end = self.num_rows().min(next.saturating_add(self.batch_size));
-        let row = |position| {
-            let place = match &self.permutation {
-                Some(permutation) => permutation.get(position)?,
-                None => position,
-            };
-            match &self.chosen {
-                Some(chosen) => chosen.get(place as usize).copied(),
-                None => Some(place),
-            }
-        };
-        let rows = (*next..end).filter_map(row).collect();
-        *next = end;
-        rows
+    pub(super) fn new(table: StepTable, rows: BatchOrder) -> PyPackStepIterator {
+        PyPackStepIterator { table, rows }
     }
 }
 
@@ -254,28 +232,20 @@ impl PyPackStepIterator {
     }
 
     fn __len__(&self) -> usize {
-        self.num_rows().div_ceil(self.batch_size) as usize
+        self.rows.num_batches()
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<PyBatch>> {
         let batch = py.detach(|| {
-            let rows = self.next_rows();
+            let rows = self.rows.take();
             if rows.is_empty() { Ok(None) } else { self.table.take(&rows).map(Some) }
         })?;
         Ok(batch.map(PyBatch::new))
     }
 
     fn __repr__(&self) -> String {
-        format!("PackStepIterator({} batches of {} rows)", self.__len__(), self.batch_size)
+        format!("PackStepIterator({} batches of {} rows)", self.__len__(), self.rows.batch_size)
     }
-}
-
-/// Returns the order of a shuffled iterator.
-fn permutation(shuffle: bool, len: u64, seed: Option<u64>) -> Result<Option<Permutation>> {
-    if !shuffle {
-        return Ok(None);
-    }
-    Permutation::new(len, seed.map_or_else(random::seed, Ok)?, 0).map(Some)
 }
 
 /// Returns a decoded run with the format of its index entry.
