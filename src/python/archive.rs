@@ -4,7 +4,7 @@ use super::arrow::{ArrowBatch, ArrowSchema};
 use super::integers::{Bounded, Positive, U16, U32, U64, Workers};
 use super::interrupt::{abandonable, cancellable, interruptible};
 use super::progress::ProgressOption;
-use super::query_call::{PyQuery, QueryCall};
+use super::query_call::PyQuery;
 use super::results::{IntoInstance, instances, is_first, skips_errors};
 use super::run::PyRun;
 use super::sql::{LimitArguments, batches_of, named_params};
@@ -789,7 +789,7 @@ impl PyArchive {
         let archive = self.archive();
         let planned = cancellable(py, |cancel| archive.sql_unless_cancelled(query, params, &options, cancel))?;
         let owner = Bound::new(py, PyArchive::new(archive))?.into_any();
-        Ok(PyQuery::called(planned, QueryCall::new(&owner, "sql", (query, values), keywords)?))
+        PyQuery::called(planned, &owner, "sql", (query, values), &keywords)
     }
 
     /// Read one run.
@@ -942,7 +942,7 @@ impl PyArchive {
             archive.query_unless_cancelled(&query, params, &options, cancel)
         })?;
         let owner = Bound::new(py, PyArchive::new(archive))?.into_any();
-        Ok(PyQuery::called(planned, QueryCall::new(&owner, "query", (name,), keywords)?))
+        PyQuery::called(planned, &owner, "query", (name,), &keywords)
     }
 
     /// Write the runs that a query selects, in the order of their ids, as files of any format.

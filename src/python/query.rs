@@ -5,7 +5,7 @@ use super::integers::{Bounded, Positive, U64};
 use super::interrupt::{cancellable, checking, interruptible, signals};
 use super::packages::{needed, signal_or, to_arrow, to_pandas, to_polars};
 use super::progress::ProgressOption;
-use super::query_call::{NOTEBOOK_ROWS, PyQuery, QueryCall};
+use super::query_call::{NOTEBOOK_ROWS, PyQuery};
 use super::shard::shard_from;
 use super::table::PyStepTable;
 use super::values::names_from;
@@ -14,7 +14,7 @@ use crate::query::{ArrowReader, QueryStream, RowFormat, WriteRowsOptions};
 use crate::table::{ChosenEv, MaterializeOptions};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict, PyTuple};
+use pyo3::types::{PyCapsule, PyDict};
 use pyo3_arrow::error::PyArrowResult;
 use pyo3_arrow::ffi::to_schema_pycapsule;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ impl PyQuery {
     fn limited(slf: &Bound<'_, Self>, n: u64) -> PyResult<PyQuery> {
         let (py, query) = (slf.py(), &slf.get().query);
         let limited = py.detach(|| query.limit(n))?;
-        Ok(PyQuery::called(limited, QueryCall::new(slf.as_any(), "limit", (n,), PyDict::new(py))?))
+        PyQuery::called(limited, slf.as_any(), "limit", (n,), &PyDict::new(py))
     }
 
     fn write(&self, py: Python<'_>, path: PathBuf, options: &WriteRowsOptions) -> PyResult<u64> {
@@ -103,11 +103,9 @@ impl PyQuery {
     }
 
     /// Return the call that made the query, for ``pickle``; unpickling plans the query again.
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Py<PyTuple>)> {
+    fn __reduce__(&self, py: Python<'_>) -> PyResult<(Py<PyAny>, ())> {
         let call = self.call.as_ref().ok_or_else(|| PyTypeError::new_err("cannot pickle an internal query"))?;
-        let QueryCall { method, args, keywords } = call;
-        let partial = py.import("functools")?.getattr("partial")?;
-        Ok((partial.call((method,), Some(keywords.bind(py)))?, args.clone_ref(py)))
+        Ok((call.clone_ref(py), ()))
     }
 
     /// Run the query and return an iterator over its record batches, which arrive as they are computed.

@@ -30,32 +30,24 @@ pub(super) const NOTEBOOK_ROWS: usize = 10;
 #[pyclass(frozen, name = "Query", module = "a2store")]
 pub(super) struct PyQuery {
     pub(super) query: Query,
-    /// `None` for queries that the package makes for itself.
-    pub(super) call: Option<QueryCall>,
-}
-
-/// The call that returned a query. A pickled query repeats it.
-pub(super) struct QueryCall {
-    pub(super) method: Py<PyAny>,
-    pub(super) args: Py<PyTuple>,
-    pub(super) keywords: Py<PyDict>,
-}
-
-impl QueryCall {
-    pub(super) fn new<'py>(
-        owner: &Bound<'py, PyAny>,
-        method: &str,
-        args: impl IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>, Error = PyErr>,
-        keywords: Bound<'py, PyDict>,
-    ) -> PyResult<QueryCall> {
-        let method = owner.getattr(method)?.unbind();
-        Ok(QueryCall { method, args: args.into_pyobject(owner.py())?.unbind(), keywords: keywords.unbind() })
-    }
+    /// The call that returned the query, a `functools.partial`; `None` for queries that the package makes for itself.
+    pub(super) call: Option<Py<PyAny>>,
 }
 
 impl PyQuery {
-    pub(super) fn called(query: Query, call: QueryCall) -> PyQuery {
-        PyQuery { query, call: Some(call) }
+    /// Returns a query that pickles as the call of `method` of `owner`.
+    pub(super) fn called<'py>(
+        query: Query,
+        owner: &Bound<'py, PyAny>,
+        method: &str,
+        args: impl IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>, Error = PyErr>,
+        keywords: &Bound<'py, PyDict>,
+    ) -> PyResult<PyQuery> {
+        let py = owner.py();
+        let mut whole = vec![owner.getattr(method)?];
+        whole.extend(args.into_pyobject(py)?);
+        let call = py.import("functools")?.getattr("partial")?.call(PyTuple::new(py, whole)?, Some(keywords))?;
+        Ok(PyQuery { query, call: Some(call.unbind()) })
     }
 
     pub(super) fn internal(query: Query) -> PyQuery {
