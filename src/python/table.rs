@@ -14,7 +14,7 @@ use super::query_call::{NOTEBOOK_ROWS, PyQuery};
 use super::results::{IntoInstance, instances, skips_errors};
 use super::sql::stream_of;
 use super::table_items::rows_at;
-use super::values::{is_path, paths_from};
+use super::values::{is_path, names_from, paths_from};
 use crate::archive::Phase;
 use crate::cancellation::CancellationToken;
 use crate::error::Error;
@@ -27,7 +27,7 @@ use crate::table::{
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyCapsule, PyDict, PyString};
+use pyo3::types::{PyBytes, PyCapsule, PyDict};
 use pyo3_arrow::error::PyArrowResult;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -209,21 +209,18 @@ impl PyStepTable {
         dtype: Option<Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        if self.table.is_view() {
-            if copy == Some(false) {
-                return Err(PyValueError::new_err(
-                    "copy: expected None or True, because the rows of a view are not contiguous",
-                ));
-            }
-            let len = self.table.num_rows() as usize;
-            let rows = self.copied_rows(py, len, |rows, cancel| self.table.copy_all_rows(rows, cancel))?;
-            return match dtype {
-                Some(dtype) => rows.call_method1("astype", (dtype,)),
-                None => Ok(rows),
-            };
+        let (len, is_view) = (self.table.num_rows() as usize, self.table.is_view());
+        if is_view && copy == Some(false) {
+            return Err(PyValueError::new_err(
+                "copy: expected None or True, because the rows of a view are not contiguous",
+            ));
         }
-        let memory = Bound::new(py, Memory::of_table(self.table.clone()))?;
-        let rows = array(memory.as_any(), self.dtype(py)?, 0, (self.table.num_rows() as usize, None))?;
+        let rows = if is_view {
+            self.copied_rows(py, len, |rows, cancel| self.table.copy_all_rows(rows, cancel))?
+        } else {
+            let memory = Bound::new(py, Memory::of_table(self.table.clone()))?;
+            array(memory.as_any(), self.dtype(py)?, 0, (len, None))?
+        };
         match (dtype, copy) {
             (Some(dtype), _) if !rows.getattr("dtype")?.eq(&dtype)? => {
                 if copy == Some(false) {
@@ -231,7 +228,7 @@ impl PyStepTable {
                 }
                 rows.call_method1("astype", (dtype,))
             }
-            (_, Some(true)) => rows.call_method0("copy"),
+            (_, Some(true)) if !is_view => rows.call_method0("copy"),
             _ => Ok(rows),
         }
     }
@@ -434,7 +431,7 @@ impl PyStepTable {
             let phase = Phase::ALL.into_iter().find(|phase| phase.name() == name);
             phase.ok_or_else(|| PyValueError::new_err(format!("phase: expected early, mid or late, found {name:?}")))
         };
-        let phases = phase.map(names).transpose()?;
+        let phases = phase.map(|names| names_from("phase", names)).transpose()?;
         let to_id = |id: u64| {
             u32::try_from(id)
                 .map_err(|_| PyValueError::new_err(format!("run_ids: expected 0..=4294967295, found {id}")))
@@ -443,7 +440,7 @@ impl PyStepTable {
         let filter = RowFilter {
             min_score: min_score.map(Bounded::get),
             max_score: max_score.map(Bounded::get),
-            engines: engine.map(names).transpose()?,
+            engines: engine.map(|names| names_from("engine", names)).transpose()?,
             phases: phases.map(|names| names.into_iter().map(to_phase).collect::<PyResult<_>>()).transpose()?,
             run_ids: run_ids.map(|ids| ids.into_iter().map(to_id).collect::<PyResult<_>>()).transpose()?,
             condition,
@@ -947,12 +944,4 @@ impl PyStepTable {
 pub(super) fn attach(py: Python<'_>, handle: &Bound<'_, PyBytes>) -> PyResult<PyStepTable> {
     let handle = TableHandle::from_bytes(handle.as_bytes())?;
     Ok(PyStepTable::new(py.detach(|| StepTable::from_handle(&handle))?))
-}
-
-/// Extracts one name or several.
-fn names(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
-    match value.cast::<PyString>() {
-        Ok(name) => Ok(vec![name.extract()?]),
-        Err(_) => value.try_iter()?.map(|name| name?.extract()).collect(),
-    }
 }

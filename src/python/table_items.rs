@@ -14,16 +14,10 @@ use pyo3::types::{PyDict, PySlice, PyTuple};
 pub(super) fn rows_at<'py>(table: &StepTable, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let (py, len) = (key.py(), table.num_rows());
     if let Ok(slice) = key.cast::<PySlice>() {
-        let (start, stop, step): (i128, i128, i128) = slice.call_method1("indices", (len,))?.extract()?;
-        let every = usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX);
-        let range = if step > 0 { start..stop } else { stop + 1..start + 1 };
+        let at = slice.indices(len as isize)?;
         let mut rows = Vec::new();
-        reserve(&mut rows, (range.end - range.start).max(0) as usize / every + 1)?;
-        let row = |row| row as u64;
-        match step > 0 {
-            true => rows.extend(range.step_by(every).map(row)),
-            false => rows.extend(range.rev().step_by(every).map(row)),
-        }
+        reserve(&mut rows, at.slicelength)?;
+        rows.extend((0..at.slicelength as isize).map(|place| (at.start + place * at.step) as u64));
         return batch(py, table, &rows);
     }
     match row_index(key, len) {

@@ -113,7 +113,7 @@ pub(super) fn names_from(argument: &str, names: &Bound<'_, PyAny>) -> PyResult<V
     }
     let wrong = |found: &Bound<'_, PyAny>| {
         let found = found.get_type().name()?;
-        let message = format!("{argument}: expected a column's name or an iterable of names, found {found}");
+        let message = format!("{argument}: expected a name or an iterable of names, found {found}");
         Ok::<_, PyErr>(PyTypeError::new_err(message))
     };
     let Ok(items) = names.try_iter() else { return Err(wrong(names)?) };

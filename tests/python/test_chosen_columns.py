@@ -94,7 +94,7 @@ def test_a_choice_does_not_warn(archive: a2store.Archive) -> None:
         (["board", "nope"], None, a2store.ColumnError, "column nope: expected a column of that name"),
         (["board", "ev_up"], None, ValueError, "columns: expected ev_values, or ev_up, ev_down, .*, found no ev_down"),
         (["board", "tokens"], None, a2store.ColumnError, "column tokens"),
-        (["board", 3], None, TypeError, "columns: expected a column's name or an iterable of names, found int"),
+        (["board", 3], None, TypeError, "columns: expected a name or an iterable of names, found int"),
     ],
 )
 def test_wrong_choices(

@@ -267,7 +267,7 @@ def test_extra_may_be_one_name(archive: a2store.Archive) -> None:
     assert one.categories == several.categories
     bad: list[Any] = [5, [5], [["engine"]], b"engine"]
     for extra in bad:
-        with pytest.raises(TypeError, match="extra: expected a column's name or an iterable of names, found "):
+        with pytest.raises(TypeError, match="extra: expected a name or an iterable of names, found "):
             query.materialize(extra=extra)
 
 
