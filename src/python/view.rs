@@ -8,9 +8,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::explore::{LivePolicy, Replay, View, ViewOptions};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyCFunction, PyDict, PyTuple};
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A running explorer of an archive, from ``Archive.view``.
@@ -24,11 +25,9 @@ use std::time::{Duration, Instant};
 #[pyclass(frozen, name = "View", module = "a2store")]
 pub(super) struct PyView {
     url: String,
-    view: Arc<Mutex<Option<View>>>,
+    /// `None` once it is closed. An open view runs even if Python no longer refers to it, so it is never dropped.
+    view: Mutex<Option<ManuallyDrop<View>>>,
 }
-
-/// The open views. They run until they are closed, even if Python no longer refers to them.
-static OPEN: Mutex<Vec<Arc<Mutex<Option<View>>>>> = Mutex::new(Vec::new());
 
 fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
     value.lock().unwrap_or_else(PoisonError::into_inner)
@@ -45,18 +44,21 @@ pub(super) fn view(
     if let Some(policy) = policy {
         let policy = Arc::new(CallablePolicy::new(py, policy)?);
         options.policy = Some(Arc::clone(&policy) as Arc<dyn LivePolicy>);
-        // The interpreter must not end during a call from another thread.
-        let end = EndOfPolicy { policy: Arc::downgrade(&policy), process: std::process::id() };
-        py.import("atexit")?.call_method1("register", (Py::new(py, end)?,))?;
+        // The interpreter must not end during a call from another thread. A forked child does not have the threads that
+        // call the policy.
+        let (policy, process) = (Arc::downgrade(&policy), std::process::id());
+        let end = move |args: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| match policy.upgrade() {
+            Some(policy) if process == std::process::id() => policy.end(args.py()),
+            _ => Ok(()),
+        };
+        py.import("atexit")?.call_method1("register", (PyCFunction::new_closure(py, None, None, end)?,))?;
     }
     let view = py.detach(|| View::start(archive, options))?;
     let url = view.url();
     if open_browser {
         py.import("webbrowser")?.call_method1("open", (&url,))?;
     }
-    let view = Arc::new(Mutex::new(Some(view)));
-    lock(&OPEN).push(Arc::clone(&view));
-    Ok(PyView { url, view })
+    Ok(PyView { url, view: Mutex::new(Some(ManuallyDrop::new(view))) })
 }
 
 #[pymethods]
@@ -85,8 +87,7 @@ impl PyView {
     /// >>> archive.view(open_browser=False).close()
     fn close(&self, py: Python<'_>) {
         // A request that calls the policy may be waiting for the interpreter's lock.
-        py.detach(|| drop(lock(&self.view).take()));
-        lock(&OPEN).retain(|view| !Arc::ptr_eq(view, &self.view));
+        py.detach(|| drop(lock(&self.view).take().map(ManuallyDrop::into_inner)));
     }
 
     /// Return the view itself.
@@ -114,29 +115,6 @@ impl PyView {
     }
 }
 
-/// Rejects further calls of a policy, and waits up to 5 seconds for the running call. Python calls it at exit.
-#[pyclass(frozen)]
-struct EndOfPolicy {
-    policy: Weak<CallablePolicy>,
-    /// The process that registered this. A forked child does not have the threads that call the policy.
-    process: u32,
-}
-
-#[pymethods]
-impl EndOfPolicy {
-    fn __call__(&self, py: Python<'_>) -> PyResult<()> {
-        const LONGEST: Duration = Duration::from_secs(5);
-        let Some(policy) = self.policy.upgrade().filter(|_| self.process == std::process::id()) else { return Ok(()) };
-        policy.is_ending.store(true, Ordering::SeqCst);
-        let started = Instant::now();
-        while policy.turn.try_lock().is_err() && started.elapsed() < LONGEST {
-            py.detach(|| std::thread::sleep(Duration::from_millis(10)));
-            py.check_signals()?;
-        }
-        Ok(())
-    }
-}
-
 /// A Python function as a policy.
 pub(super) struct CallablePolicy {
     name: String,
@@ -157,6 +135,18 @@ impl CallablePolicy {
         let of_type = || bound.get_type().name().map(|name| name.to_string());
         let name = bound.getattr("__name__").and_then(|name| name.extract()).or_else(|_| of_type())?;
         Ok(CallablePolicy { name, function, turn: Mutex::default(), is_ending: AtomicBool::new(false) })
+    }
+
+    /// Rejects further calls, and waits up to 5 seconds for the running call. Python calls it at exit.
+    fn end(&self, py: Python<'_>) -> PyResult<()> {
+        const LONGEST: Duration = Duration::from_secs(5);
+        self.is_ending.store(true, Ordering::SeqCst);
+        let started = Instant::now();
+        while self.turn.try_lock().is_err() && started.elapsed() < LONGEST {
+            py.detach(|| std::thread::sleep(Duration::from_millis(10)));
+            py.check_signals()?;
+        }
+        Ok(())
     }
 
     /// Returns the values for all positions of a game.
