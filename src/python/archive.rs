@@ -3,6 +3,7 @@
 use super::arrow::{ArrowBatch, ArrowSchema};
 use super::integers::{Bounded, Positive, U16, U32, U64, Workers};
 use super::interrupt::{abandonable, cancellable, interruptible};
+use super::lock;
 use super::progress::ProgressOption;
 use super::query_call::PyQuery;
 use super::results::{IntoInstance, instances, is_first, skips_errors};
@@ -27,7 +28,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyInt, PyString, PyTuple, PyType};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A growing collection of runs in a folder or an object store, seen at one version.
@@ -53,6 +54,7 @@ use std::time::Duration;
 /// 3 rows
 #[pyclass(frozen, name = "Archive", module = "a2store")]
 pub(super) struct PyArchive {
+    /// A thread holds this lock only briefly, and never while it waits for the interpreter's lock.
     archive: Mutex<Archive>,
 }
 
@@ -61,13 +63,8 @@ impl PyArchive {
         PyArchive { archive: Mutex::new(archive) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Archive> {
-        // A thread holds this lock only briefly, and never while it waits for the interpreter's lock.
-        self.archive.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn archive(&self) -> Archive {
-        self.lock().clone()
+        lock(&self.archive).clone()
     }
 
     /// Does work that may make a new version, and moves to that version.
@@ -86,7 +83,7 @@ impl PyArchive {
 
     /// Replaces `before` with `archive`, unless another thread has moved to a later version.
     fn move_on(&self, before: &Archive, archive: Archive) {
-        let mut current = self.lock();
+        let mut current = lock(&self.archive);
         // After a repair the newest version can have a lower number.
         if Arc::ptr_eq(current.snapshot(), before.snapshot()) || archive.version() > current.version() {
             *current = archive;

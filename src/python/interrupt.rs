@@ -1,5 +1,6 @@
 //! Long operations that Ctrl-C can stop.
 
+use super::lock;
 use super::logging::{deliver, deliver_all, listen};
 use super::progress::{ProgressOption, Reporter};
 use crate::cancellation::CancellationToken;
@@ -9,7 +10,7 @@ use pyo3::exceptions::{PyRuntimeError, PyUserWarning};
 use pyo3::prelude::*;
 use std::ffi::CString;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The time between two checks for signals.
@@ -134,7 +135,7 @@ pub(super) fn checking<T: Send>(
     let cancel = {
         let kept = Arc::clone(&kept);
         CancellationToken::polling(move || {
-            let mut signal = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut signal = lock(&kept);
             if signal.is_none() {
                 *signal = Python::attach(|py| py.check_signals()).err();
             }
@@ -143,7 +144,7 @@ pub(super) fn checking<T: Send>(
     };
     let outcome = py.detach(|| work(&cancel));
     deliver_all(py);
-    let signal = kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let signal = lock(&kept).take();
     signal.map_or_else(|| outcome.map_err(PyErr::from), Err)
 }
 

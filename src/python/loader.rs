@@ -3,12 +3,13 @@
 use super::batch::PyBatch;
 use super::integers::U64;
 use super::interrupt::checking;
+use super::lock;
 use crate::error::Error;
 use crate::loader::{Batches, Loader, LoaderState, Position, RankShare, Sampling, Start};
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 /// A loader that serves a table's rows in batches, one epoch per iteration.
 ///
@@ -239,12 +240,6 @@ pub(super) struct PyBatchIterator {
     batches: Mutex<Option<Batches>>,
 }
 
-impl PyBatchIterator {
-    fn lock(&self) -> MutexGuard<'_, Option<Batches>> {
-        self.batches.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 #[pymethods]
 impl PyBatchIterator {
     fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -256,7 +251,7 @@ impl PyBatchIterator {
             return Err(PyRuntimeError::new_err("the loader has failed; create a new one"));
         }
         let next = checking(py, |cancel| {
-            let mut batches = self.lock();
+            let mut batches = lock(&self.batches);
             let next = match batches.as_mut() {
                 Some(batches) => batches.next_unless_cancelled(cancel)?,
                 None => None,

@@ -4,6 +4,7 @@
 //! adds events to a queue. [`deliver`] empties the queue on a Python thread: while a call waits for its work,
 //! and before it returns.
 
+use super::lock;
 use crate::clock;
 use crate::process::PerProcess;
 use pyo3::exceptions::PyKeyboardInterrupt;
@@ -12,7 +13,7 @@ use pyo3::types::PyModule;
 use serde_json::{Value, json};
 use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::{Interest, set_global_default};
@@ -52,7 +53,7 @@ struct Queue {
 /// Returns the queue, or `None` if it cannot be created.
 fn queue() -> Option<MutexGuard<'static, Queue>> {
     let queue = QUEUE.get_or_make(|| Ok(Mutex::default())).ok()?;
-    Some(queue.lock().unwrap_or_else(PoisonError::into_inner))
+    Some(lock(queue))
 }
 
 /// Starts receiving events of the levels that the loggers handle now.

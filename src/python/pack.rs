@@ -3,6 +3,7 @@
 use super::indices::{place, row_indices};
 use super::integers::{AnyInt, Bounded, Positive, U64, Workers, exact_integer};
 use super::interrupt::{cancellable, checking, interruptible};
+use super::lock;
 use super::numpy::copied_array;
 use super::pack_iterators::{
     BATCH_RUNS, BatchOrder, PyPackBatchIterator, PyPackIterator, PyPackStepIterator, decode_all, pyrun,
@@ -20,7 +21,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 /// A reader of the run files in an ``.a2pack``, which it maps into memory.
 ///
@@ -43,11 +44,7 @@ pub(super) struct PyPackReader {
 
 impl PyPackReader {
     fn pack(&self) -> PyResult<PackReader> {
-        self.lock().clone().ok_or_else(|| PyValueError::new_err("the pack is closed"))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<PackReader>> {
-        self.pack.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pack).clone().ok_or_else(|| PyValueError::new_err("the pack is closed"))
     }
 
     /// Returns a run's index; a negative one counts from the end.
@@ -93,7 +90,7 @@ impl PyPackReader {
     }
 
     fn __repr__(&self) -> String {
-        match self.lock().as_ref() {
+        match lock(&self.pack).as_ref() {
             Some(pack) => format!("PackReader({:?}, {} runs)", self.path, pack.len()),
             None => format!("PackReader({:?}, closed)", self.path),
         }
@@ -117,7 +114,7 @@ impl PyPackReader {
     /// Traceback (most recent call last):
     /// ValueError: the pack is closed
     fn close(&self) {
-        self.lock().take();
+        lock(&self.pack).take();
     }
 
     /// Return the reader itself.

@@ -2,6 +2,7 @@
 
 use super::batch::PyBatch;
 use super::interrupt::signals;
+use super::lock;
 use super::results::instances;
 use super::run::PyRun;
 use crate::archive::Rejected;
@@ -16,7 +17,7 @@ use crate::workers;
 use pyo3::prelude::*;
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 /// Runs with their indices in the pack.
 type RunBatch = Vec<(usize, Run)>;
@@ -251,10 +252,6 @@ impl PyPackStepIterator {
 /// Returns a decoded run with the format of its index entry.
 pub(super) fn pyrun(pack: &PackReader, index: usize, run: Run) -> PyRun {
     PyRun::new(run, pack.format(index).unwrap_or(RunFormat::A2run2))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The number of runs between two checks for cancellation.

@@ -1,11 +1,12 @@
 //! The argument `progress`: show a bar in a terminal or notebook, show lines in a log, show nothing, or call a
 //! function.
 
+use super::lock;
 use crate::progress::{Progress, ProgressBar, Unit};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// The time between two calls of a function.
@@ -83,14 +84,10 @@ impl Reporter {
         Reporter { bar, function, is_notebook, begun, called, warnings }
     }
 
-    fn called(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.called.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Calls the function if the work has begun and at least `PERIOD` has passed since the last call.
     pub(super) fn call(&self, py: Python<'_>) -> PyResult<()> {
         let has_begun = !self.bar.counts().0.is_empty();
-        let is_due = has_begun && self.called().is_none_or(|called| called.elapsed() >= PERIOD);
+        let is_due = has_begun && lock(&self.called).is_none_or(|called| called.elapsed() >= PERIOD);
         if is_due { self.call_now(py) } else { Ok(()) }
     }
 
@@ -108,7 +105,7 @@ impl Reporter {
 
     fn call_now(&self, py: Python<'_>) -> PyResult<()> {
         let Some(function) = &self.function else { return Ok(()) };
-        *self.called() = Some(Instant::now());
+        *lock(&self.called) = Some(Instant::now());
         let (what, unit, done, total) = self.bar.counts();
         let state = PyDict::new(py);
         state.set_item("what", what)?;
@@ -120,7 +117,7 @@ impl Reporter {
     }
 
     pub(super) fn take_warnings(&self) -> Vec<String> {
-        std::mem::take(&mut self.warnings.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut lock(&self.warnings))
     }
 }
 
@@ -142,6 +139,6 @@ impl Progress for Reporter {
     }
 
     fn warn(&self, text: &str) {
-        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(text.to_owned());
+        lock(&self.warnings).push(text.to_owned());
     }
 }

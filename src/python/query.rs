@@ -3,6 +3,7 @@
 use super::arrow::{ArrowBatch, ArrowSchema, columns_and_types, stream_capsule};
 use super::integers::{Bounded, Positive, U64};
 use super::interrupt::{cancellable, checking, interruptible, signals};
+use super::lock;
 use super::packages::{needed, signal_or, to_arrow, to_pandas, to_polars};
 use super::progress::ProgressOption;
 use super::query_call::{NOTEBOOK_ROWS, PyQuery};
@@ -18,7 +19,7 @@ use pyo3::types::{PyCapsule, PyDict};
 use pyo3_arrow::error::PyArrowResult;
 use pyo3_arrow::ffi::to_schema_pycapsule;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 impl PyQuery {
     fn limited(slf: &Bound<'_, Self>, n: u64) -> PyResult<PyQuery> {
@@ -48,14 +49,12 @@ impl PyQueryBatches {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<ArrowBatch>> {
-        let next = checking(py, |cancel| {
-            self.stream.lock().unwrap_or_else(PoisonError::into_inner).next_unless_cancelled(cancel)
-        })?;
+        let next = checking(py, |cancel| lock(&self.stream).next_unless_cancelled(cancel))?;
         Ok(next.map(|batch| ArrowBatch { batch }))
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        let schema = py.detach(|| self.stream.lock().unwrap_or_else(PoisonError::into_inner).schema());
+        let schema = py.detach(|| lock(&self.stream).schema());
         format!("QueryBatches({})", columns_and_types(&schema))
     }
 }

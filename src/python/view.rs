@@ -1,5 +1,6 @@
 //! The explorer of an archive in a browser.
 
+use super::lock;
 use super::numpy::{as_array, copied_array, type_and_shape, values};
 use super::steps::legal_array;
 use crate::archive::Archive;
@@ -11,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyTuple};
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// A running explorer of an archive, from ``Archive.view``.
@@ -27,10 +28,6 @@ pub(super) struct PyView {
     url: String,
     /// `None` once it is closed. An open view runs even if Python no longer refers to it, so it is never dropped.
     view: Mutex<Option<ManuallyDrop<View>>>,
-}
-
-fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
-    value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Starts the server.
