@@ -9,7 +9,7 @@ use crate::archive::{
 use crate::error::{Error, Result};
 use crate::export::ExportReport;
 use crate::format::{JsonlReport, PackStats, RunFormat};
-use crate::query::{Function, SavedQuery, ScalarValue};
+use crate::query::{Function, SavedColumn, SavedParameter, SavedQuery, ScalarValue};
 use crate::run::Run;
 use crate::selfplay::{PlayReport, PlayedGame, RecorderStats, SimulateReport};
 use crate::table::Shard;
@@ -28,6 +28,17 @@ macro_rules! instance {
     (@value $from:ident, $field:ident) => { $from.$field };
 }
 
+/// Implements [`IntoInstance`] for types, with the class and the fields of each, as in `instance!`.
+macro_rules! into_instance {
+    ($self:ident, $py:ident: $($type:ty as $class:ident { $($field:ident $(= $other:expr)?),* $(,)? })*) => {
+        $(impl IntoInstance for $type {
+            fn into_instance($self, $py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+                instance! { $py, $class, $self: $($field $(= $other)?),* }
+            }
+        })*
+    };
+}
+
 /// A value that becomes an instance of a dataclass.
 pub(super) trait IntoInstance {
     fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>>;
@@ -41,109 +52,71 @@ pub(super) fn instances<T: IntoInstance>(
     values.into_iter().map(|value| value.into_instance(py)).collect()
 }
 
-impl IntoInstance for CommitInfo {
-    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        let time = py.import("datetime")?.getattr("datetime")?.call_method1("fromisoformat", (self.time,))?;
-        let operation = self.operation.name();
-        instance! { py, CommitInfo, self:
-            version, time = time, operation = operation, txn, added_runs, added_steps, next_run_id, num_runs,
-            num_steps, added_files, removed_files
-        }
+into_instance! { self, py:
+    AnnotateReport as AnnotateReport { model, num_runs, num_rows, missing_steps, replaced_rows }
+    CommitInfo as CommitInfo {
+        version,
+        time = py.import("datetime")?.getattr("datetime")?.call_method1("fromisoformat", (self.time,))?,
+        operation = self.operation.name(),
+        txn, added_runs, added_steps, next_run_id, num_runs, num_steps, added_files, removed_files,
     }
-}
-
-impl IntoInstance for IngestReport {
-    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        let errors = instances(py, &self.errors)?;
-        instance! { py, IngestReport, self:
-            accepted, duplicates, twins, rejected, ignored, num_steps, num_bytes, errors = errors
-        }
+    CompactReport as CompactReport { files_before, files_after, bytes_before, bytes_after, num_rows }
+    ExpireReport as ExpireReport { first_version, num_versions, num_files, num_bytes, paths }
+    ExportReport as ExportReport { path, runs, num_steps, num_files, errors = instances(py, &self.errors)? }
+    &Function as SqlFunction {
+        name, signature = self.signature(), returns = self.return_type().to_string(), doc, example,
     }
-}
-
-impl IntoInstance for &Rejected {
-    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        let location = self.error.location();
-        instance! { py, Rejected, self:
-            path = &self.path, offset = location.and_then(|location| location.offset),
-            run = location.and_then(|location| location.run), step = location.and_then(|location| location.step),
-            kind = self.error.kind_name(), message = self.message()
-        }
+    IngestReport as IngestReport {
+        accepted, duplicates, twins, rejected, ignored, num_steps, num_bytes, errors = instances(py, &self.errors)?,
     }
-}
-
-/// Implements the conversion of values whose fields are plain.
-macro_rules! plain {
-    ($($class:ident { $($field:ident),* })*) => {
-        $(impl IntoInstance for $class {
-            fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-                instance! { py, $class, self: $($field),* }
-            }
-        })*
-    };
-}
-
-plain! {
-    AnnotateReport { model, num_runs, num_rows, missing_steps, replaced_rows }
-    ModelInfo { model, num_rows, num_files, num_bytes, first_run_id, last_run_id }
-    CompactReport { files_before, files_after, bytes_before, bytes_after, num_rows }
-    ExpireReport { first_version, num_versions, num_files, num_bytes, paths }
-    Problem { path, run_id, what, expected, found }
-    Repair { path, action, reason }
-}
-
-impl IntoInstance for ExportReport {
-    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        let errors = instances(py, &self.errors)?;
-        instance! { py, ExportReport, self: path, runs, num_steps, num_files, errors = errors }
+    JsonlReport as JsonlReport {
+        num_runs, num_steps, num_bytes, errors = self.errors.iter().map(ToString::to_string).collect::<Vec<_>>(),
     }
-}
-
-impl IntoInstance for VerifyReport {
-    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        let problems = instances(py, self.problems)?;
-        instance! { py, VerifyReport, self:
-            problems = problems, version, num_commits, num_files, num_bytes, num_runs, num_steps, unnamed_files
-        }
+    ModelInfo as ModelInfo { model, num_rows, num_files, num_bytes, first_run_id, last_run_id }
+    PackStats as PackStats {
+        count, total_steps, min_len, max_len, mean_len, p50, p90, p99, unreadable,
+        highest_tiles = self.highest_tiles.into_py_dict(py)?, engines = self.engines.into_py_dict(py)?,
     }
-}
-
-impl IntoInstance for RepairReport {
-    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        let steps = instances(py, self.steps)?;
-        instance! { py, RepairReport, self: version, steps = steps, done }
+    PlayReport as PlayResult {
+        games = column(py, &self.games, "=u8", |game| game.number)?,
+        scores = column(py, &self.games, "=i8", |game| i64::from(game.score))?,
+        highest_tiles = column(py, &self.games, "=i8", |game| i64::from(game.final_board.highest_tile()))?,
+        num_steps = column(py, &self.games, "=i8", |game| i64::from(game.num_steps))?,
+        final_boards = column(py, &self.games, "=u8", |game| game.final_board.0)?,
+        terminated = column(py, &self.games, "|b1", |game| u8::from(game.final_board.is_terminal()))?,
+        total_steps = self.num_steps, seconds = self.elapsed.as_secs_f64(), stopped,
     }
-}
-
-impl IntoInstance for PackStats {
-    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        let highest_tiles = self.highest_tiles.into_py_dict(py)?;
-        let engines = self.engines.into_py_dict(py)?;
-        instance! { py, PackStats, self:
-            count, total_steps, min_len, max_len, mean_len, p50, p90, p99, unreadable, highest_tiles = highest_tiles,
-            engines = engines
-        }
+    Problem as Problem { path, run_id, what, expected, found }
+    RecorderStats as RecorderStats {
+        begun, live, ended, abandoned, steps, durable, rotations, disk_bytes, ram_bytes, failure,
     }
-}
-
-impl IntoInstance for JsonlReport {
-    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        let errors: Vec<String> = self.errors.iter().map(ToString::to_string).collect();
-        instance! { py, JsonlReport, self: num_runs, num_steps, num_bytes, errors = errors }
+    &Rejected as Rejected {
+        path = &self.path,
+        offset = self.error.location().and_then(|location| location.offset),
+        run = self.error.location().and_then(|location| location.run),
+        step = self.error.location().and_then(|location| location.step),
+        kind = self.error.kind_name(), message = self.message(),
     }
-}
-
-impl IntoInstance for SimulateReport {
-    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        instance! { py, SimulateReport, self: runs, num_steps, num_bytes }
+    Repair as Repair { path, action, reason }
+    RepairReport as RepairReport { version, steps = instances(py, self.steps)?, done }
+    SavedColumn as SavedColumn { name, type = self.dtype, doc }
+    SavedParameter as SavedParameter {
+        name, type = self.dtype, required = self.default.is_none(), default = default_value(py, self.default)?, doc,
     }
-}
-
-impl IntoInstance for RecorderStats {
-    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        instance! { py, RecorderStats, self:
-            begun, live, ended, abandoned, steps, durable, rotations, disk_bytes, ram_bytes, failure
-        }
+    SavedQuery as SavedQuery {
+        name, purpose,
+        parameters = PyTuple::new(py, instances(py, self.parameters)?)?,
+        columns = PyTuple::new(py, instances(py, self.columns)?)?,
+        sql,
+    }
+    Shard as Shard {
+        rank = self.rank(), world_size = self.world_size(), seed = self.seed(), round = self.round(),
+        total_rows = self.total_rows().unwrap_or_default(),
+    }
+    SimulateReport as SimulateReport { runs, num_steps, num_bytes }
+    VerifyReport as VerifyReport {
+        problems = instances(py, self.problems)?,
+        version, num_commits, num_files, num_bytes, num_runs, num_steps, unnamed_files,
     }
 }
 
@@ -158,54 +131,14 @@ impl IntoInstance for (&Run, RunFormat) {
     }
 }
 
-impl IntoInstance for Shard {
-    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        instance! { py, Shard, self:
-            rank = self.rank(), world_size = self.world_size(), seed = self.seed(), round = self.round(),
-            total_rows = self.total_rows().unwrap_or_default()
-        }
-    }
-}
-
-impl IntoInstance for PlayReport {
-    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        fn column<'py, T: NoUninit>(
-            py: Python<'py>,
-            games: &[PlayedGame],
-            dtype: &str,
-            of: impl Fn(&PlayedGame) -> T,
-        ) -> PyResult<Bound<'py, PyAny>> {
-            copied_array(py, &games.iter().map(of).collect::<Vec<T>>(), dtype, None)
-        }
-        let games = &self.games;
-        instance! { py, PlayResult, self:
-            games = column(py, games, "=u8", |game| game.number)?,
-            scores = column(py, games, "=i8", |game| i64::from(game.score))?,
-            highest_tiles = column(py, games, "=i8", |game| i64::from(game.final_board.highest_tile()))?,
-            num_steps = column(py, games, "=i8", |game| i64::from(game.num_steps))?,
-            final_boards = column(py, games, "=u8", |game| game.final_board.0)?,
-            terminated = column(py, games, "|b1", |game| u8::from(game.final_board.is_terminal()))?,
-            total_steps = self.num_steps, seconds = self.elapsed.as_secs_f64(), stopped
-        }
-    }
-}
-
-impl IntoInstance for SavedQuery {
-    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        let parameter = |parameter: crate::query::SavedParameter| {
-            instance! { py, SavedParameter, parameter:
-                name, type = parameter.dtype, required = parameter.default.is_none(),
-                default = default_value(py, parameter.default)?, doc
-            }
-        };
-        let column =
-            |column: crate::query::SavedColumn| instance! { py, SavedColumn, column: name, type = column.dtype, doc };
-        let parameters = self.parameters.into_iter().map(parameter).collect::<PyResult<Vec<_>>>()?;
-        let columns = self.columns.into_iter().map(column).collect::<PyResult<Vec<_>>>()?;
-        instance! { py, SavedQuery, self:
-            name, purpose, parameters = PyTuple::new(py, parameters)?, columns = PyTuple::new(py, columns)?, sql
-        }
-    }
+/// Returns a value of each game as an array.
+fn column<'py, T: NoUninit>(
+    py: Python<'py>,
+    games: &[PlayedGame],
+    dtype: &str,
+    of: impl Fn(&PlayedGame) -> T,
+) -> PyResult<Bound<'py, PyAny>> {
+    copied_array(py, &games.iter().map(of).collect::<Vec<T>>(), dtype, None)
 }
 
 fn default_value(py: Python<'_>, value: Option<ScalarValue>) -> PyResult<Py<PyAny>> {
@@ -217,13 +150,6 @@ fn default_value(py: Python<'_>, value: Option<ScalarValue>) -> PyResult<Py<PyAn
         Some(ScalarValue::Utf8(Some(value))) => value.into_pyobject(py)?.into_any().unbind(),
         _ => py.None(),
     })
-}
-
-impl IntoInstance for &Function {
-    fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        let returns = self.return_type().to_string();
-        instance! { py, SqlFunction, self: name, signature = self.signature(), returns = returns, doc, example }
-    }
 }
 
 /// Returns whether `on_error` is `"skip"`, and not `"raise"`.
