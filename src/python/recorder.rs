@@ -4,7 +4,7 @@ use super::archive::PyArchive;
 use super::integers::{AnyInt, Bounded, Positive, U64};
 use super::logging::{deliver_all, logged};
 use super::results::IntoInstance;
-use super::steps::{Boards, Moves, board_from, branches, cells, floats, move_from};
+use super::steps::{board_from, boards_from, branches, move_from, moves_from, values_from};
 use crate::error::Error;
 use crate::selfplay::{GameRecording, Recorder, RecorderOptions};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -308,26 +308,19 @@ impl PyGame {
         moves: Option<&Bound<'_, PyAny>>,
         ev_values: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        let boards = Boards::of(boards)?;
-        let moves = moves.map(|moves| Moves::of(moves, boards.len())).transpose()?;
-        let evs = ev_values.map(|values| floats(values, boards.len())).transpose()?;
-        let evs = evs.as_ref().map(|evs| cells(py, evs)).transpose()?;
-        let (boards, moves) = (boards.cells(py)?, moves.as_ref().map(|moves| moves.cells(py)).transpose()?);
+        let boards = boards_from(boards)?;
         let len = boards.len();
-        (0..len).try_for_each(|place| boards.check(place))?;
-        if let Some(moves) = &moves {
-            (0..len).try_for_each(|place| moves.check(place))?;
-        }
+        let moves = moves.map(|moves| moves_from(moves, len)).transpose()?;
+        let evs = ev_values.map(|values| values_from(values, len)).transpose()?;
         let mut guard = self.lock(py);
         let game = open(&mut guard)?;
         if !game.has_room(len) {
             py.detach(|| game.make_room(len))?;
         }
         let step = |place: usize| {
-            let board = boards.get(place);
-            let values = evs.and_then(|evs| evs.get(4 * place..4 * place + 4));
-            let ev = values.and_then(|values| branches(board, std::array::from_fn(|at| values[at].get())));
-            (board, moves.as_ref().and_then(|moves| moves.get(place)), ev)
+            let board = boards[place];
+            let ev = evs.as_ref().and_then(|evs| branches(board, evs[place]));
+            (board, moves.as_ref().and_then(|moves| moves[place]), ev)
         };
         Ok(game.push_all((0..len).map(step))?)
     }

@@ -6,7 +6,7 @@ use crate::board::{Board, Move};
 use crate::error::Error;
 use crate::run::Branches;
 use crate::selfplay::{write_legal, write_tokens};
-use pyo3::buffer::{Element, PyBuffer, ReadOnlyCell};
+use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray};
@@ -58,138 +58,72 @@ pub(super) fn branches(board: Board, values: [f32; 4]) -> Option<Branches> {
     (!is_none).then(|| Branches { values, legal: board.legal_moves() })
 }
 
-/// An array of boards, or of their exponents.
-pub(super) enum Boards {
-    Bits(PyBuffer<u64>),
-    Exps(PyBuffer<u8>),
-}
-
-pub(super) enum BoardCells<'a> {
-    Bits(&'a [ReadOnlyCell<u64>]),
-    Exps(&'a [ReadOnlyCell<u8>]),
-}
-
-impl Boards {
-    pub(super) fn of(boards: &Bound<'_, PyAny>) -> PyResult<Boards> {
-        if let Some(bits) = buffer(boards, &[None]) {
-            return Ok(Boards::Bits(bits));
-        }
-        if let Some(exps) = buffer(boards, &[None, Some(16)]) {
-            return Ok(Boards::Exps(exps));
-        }
-        if buffer::<i64>(boards, &[None]).is_some() {
-            // The view has the same memory.
-            return Boards::of(&contiguous(boards, None)?.call_method1("view", ("u8",))?);
-        }
-        let array = contiguous(boards, None)?;
+/// Converts an array of boards, or of their exponents.
+pub(super) fn boards_from(boards: &Bound<'_, PyAny>) -> PyResult<Vec<Board>> {
+    if let Some(boards) = native_boards(boards)? {
+        return Ok(boards);
+    }
+    let array = contiguous(boards, None)?;
+    let array = if buffer::<i64>(&array, &[None]).is_some() {
+        // The bits of a board may be a negative integer of 64 bits.
+        array.call_method1("view", ("u8",))?
+    } else {
         let dimensions: usize = array.getattr("ndim")?.extract()?;
-        let dtype = if dimensions == 2 { "u1" } else { "u8" };
-        let array = exact(&array, dtype)?;
-        let found = if dimensions == 2 {
-            buffer(&array, &[None, Some(16)]).map(Boards::Exps)
-        } else {
-            buffer(&array, &[None]).map(Boards::Bits)
-        };
-        found.ok_or_else(|| PyValueError::new_err("boards: expected an array of shape (n,) or (n, 16)"))
-    }
-
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Boards::Bits(bits) => bits.item_count(),
-            Boards::Exps(exps) => exps.item_count() / 16,
-        }
-    }
-
-    pub(super) fn cells<'a>(&'a self, py: Python<'a>) -> PyResult<BoardCells<'a>> {
-        Ok(match self {
-            Boards::Bits(bits) => BoardCells::Bits(cells(py, bits)?),
-            Boards::Exps(exps) => BoardCells::Exps(cells(py, exps)?),
-        })
-    }
+        exact(&array, if dimensions == 2 { "u1" } else { "u8" })?
+    };
+    native_boards(&array)?.ok_or_else(|| PyValueError::new_err("boards: expected an array of shape (n,) or (n, 16)"))
 }
 
-impl BoardCells<'_> {
-    pub(super) fn len(&self) -> usize {
-        match self {
-            BoardCells::Bits(bits) => bits.len(),
-            BoardCells::Exps(exps) => exps.len() / 16,
-        }
+/// Converts an array of shape (n,), uint64, or (n, 16), uint8; `None` for another array.
+fn native_boards(boards: &Bound<'_, PyAny>) -> PyResult<Option<Vec<Board>>> {
+    let py = boards.py();
+    if let Some(bits) = buffer::<u64>(boards, &[None]) {
+        return Ok(Some(bytemuck::cast_vec(bits.to_vec(py)?)));
     }
+    let Some(exps) = buffer::<u8>(boards, &[None, Some(16)]) else { return Ok(None) };
+    let board = |(row, exps): (usize, &[u8])| match exps.iter().find(|&&exp| exp > 15) {
+        Some(exp) => Err(PyValueError::new_err(format!("boards, row {row}: expected exponents 0..=15, found {exp}"))),
+        None => Ok(Board(exps.iter().fold(0, |board, &exp| board << 4 | u64::from(exp)))),
+    };
+    exps.to_vec(py)?.chunks_exact(16).enumerate().map(board).collect::<PyResult<_>>().map(Some)
+}
 
-    pub(super) fn check(&self, place: usize) -> PyResult<()> {
-        let BoardCells::Exps(exps) = self else { return Ok(()) };
-        match exps.iter().skip(16 * place).take(16).map(ReadOnlyCell::get).find(|&exp| exp > 15) {
-            Some(exp) => {
-                Err(PyValueError::new_err(format!("boards, row {place}: expected exponents 0..=15, found {exp}")))
+/// Converts an array of `len` moves.
+pub(super) fn moves_from(moves: &Bound<'_, PyAny>, len: usize) -> PyResult<Vec<Option<Move>>> {
+    let shape = [Some(len)];
+    let native = match buffer::<u8>(moves, &shape) {
+        Some(native) => native,
+        None => {
+            let array = contiguous(moves, None)?;
+            let dtype = array.getattr("dtype")?;
+            if !["i", "u"].contains(&dtype.getattr("kind")?.extract::<String>()?.as_str()) {
+                return Err(PyTypeError::new_err(format!("moves: expected integers, found {dtype}")));
             }
-            None => Ok(()),
-        }
-    }
-
-    #[inline]
-    pub(super) fn get(&self, place: usize) -> Board {
-        match self {
-            BoardCells::Bits(bits) => Board(bits.get(place).map_or(0, ReadOnlyCell::get)),
-            BoardCells::Exps(exps) => {
-                let exps = exps.get(16 * place..16 * place + 16).unwrap_or_default();
-                Board(exps.iter().fold(0, |board, exp| board << 4 | u64::from(exp.get())))
+            // -1 and 255 mean none. Any other value that does not fit a byte is not a move.
+            let (least, most) = (array.call_method0("min"), array.call_method0("max"));
+            for extreme in [least, most].into_iter().flatten() {
+                if !(-1..=255).contains(&extreme.extract::<i128>()?) {
+                    return Err(Error::argument("move", "0..=3, or 255 for none", extreme).into());
+                }
             }
+            let array = array.call_method1("astype", ("u1",))?;
+            let refuse = || PyValueError::new_err(format!("moves: expected an array of shape ({len},), like boards"));
+            buffer(&array, &shape).ok_or_else(refuse)?
         }
-    }
+    };
+    native.to_vec(moves.py())?.into_iter().map(|index| move_from(index.into())).collect()
 }
 
-/// An array of moves.
-pub(super) struct Moves(PyBuffer<u8>);
-
-pub(super) struct MoveCells<'a>(&'a [ReadOnlyCell<u8>]);
-
-impl Moves {
-    pub(super) fn of(moves: &Bound<'_, PyAny>, len: usize) -> PyResult<Moves> {
-        let shape = [Some(len)];
-        if let Some(buffer) = buffer(moves, &shape) {
-            return Ok(Moves(buffer));
-        }
-        let array = contiguous(moves, None)?;
-        let dtype = array.getattr("dtype")?;
-        if !["i", "u"].contains(&dtype.getattr("kind")?.extract::<String>()?.as_str()) {
-            return Err(PyTypeError::new_err(format!("moves: expected integers, found {dtype}")));
-        }
-        // -1 and 255 mean none. Any other value that does not fit a byte is not a move.
-        let (least, most) = (array.call_method0("min"), array.call_method0("max"));
-        for extreme in [least, most].into_iter().flatten() {
-            if !(-1..=255).contains(&extreme.extract::<i128>()?) {
-                return Err(Error::argument("move", "0..=3, or 255 for none", extreme).into());
-            }
-        }
-        let array = array.call_method1("astype", ("u1",))?;
-        let refuse = || PyValueError::new_err(format!("moves: expected an array of shape ({len},), like boards"));
-        buffer(&array, &shape).map(Moves).ok_or_else(refuse)
-    }
-
-    pub(super) fn cells<'a>(&'a self, py: Python<'a>) -> PyResult<MoveCells<'a>> {
-        Ok(MoveCells(cells(py, &self.0)?))
-    }
-}
-
-impl MoveCells<'_> {
-    pub(super) fn check(&self, place: usize) -> PyResult<()> {
-        move_from(self.0.get(place).map_or(u8::MAX, ReadOnlyCell::get).into()).map(drop)
-    }
-
-    #[inline]
-    pub(super) fn get(&self, place: usize) -> Option<Move> {
-        self.0.get(place).and_then(|index| Move::from_index(index.get()))
-    }
-}
-
-pub(super) fn floats(values: &Bound<'_, PyAny>, len: usize) -> PyResult<PyBuffer<f32>> {
+/// Converts an array of values, four for each of `len` boards.
+pub(super) fn values_from(values: &Bound<'_, PyAny>, len: usize) -> PyResult<Vec<[f32; 4]>> {
     let shape = [Some(len), Some(4)];
-    if let Some(buffer) = buffer(values, &shape) {
-        return Ok(buffer);
-    }
-    let refuse =
-        || PyValueError::new_err(format!("ev_values: expected an array of shape ({len}, 4), one row per board"));
-    buffer(&contiguous(values, Some("f4"))?, &shape).ok_or_else(refuse)
+    let native = match buffer::<f32>(values, &shape) {
+        Some(native) => native,
+        None => buffer(&contiguous(values, Some("f4"))?, &shape).ok_or_else(|| {
+            PyValueError::new_err(format!("ev_values: expected an array of shape ({len}, 4), one row per board"))
+        })?,
+    };
+    Ok(native.to_vec(values.py())?.chunks_exact(4).map(|four| std::array::from_fn(|at| four[at])).collect())
 }
 
 /// Returns the memory of a C-contiguous array with this type and shape.
@@ -200,10 +134,6 @@ fn buffer<T: Element>(array: &Bound<'_, PyAny>, shape: &[Option<usize>]) -> Opti
     let fits = buffer.dimensions() == shape.len()
         && buffer.shape().iter().zip(shape).all(|(&found, expected)| expected.is_none_or(|expected| found == expected));
     (is_native && fits && buffer.is_c_contiguous()).then_some(buffer)
-}
-
-pub(super) fn cells<'a, T: Element>(py: Python<'a>, buffer: &'a PyBuffer<T>) -> PyResult<&'a [ReadOnlyCell<T>]> {
-    buffer.as_slice(py).ok_or_else(|| PyValueError::new_err("expected a C-contiguous array"))
 }
 
 /// Converts an array to another type, if no value changes.
