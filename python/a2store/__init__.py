@@ -54,10 +54,7 @@ from ._a2store import (
     Batch,
     BatchIterator,
     Loader,
-    PackBatchIterator,
     PackIterator,
-    PackReader,
-    PackStepIterator,
     Query,
     QueryBatches,
     Run,
@@ -92,6 +89,7 @@ from ._errors import (
     UnconfirmedError,
     VersionNotFoundError,
 )
+from ._packs import PackBatchIterator, PackReader, PackStepIterator
 from ._pages import Replay, Report
 from ._results import (
     AnnotateReport,

@@ -42,10 +42,7 @@ __all__ = [
     "BatchIterator",
     "Game",
     "Loader",
-    "PackBatchIterator",
     "PackIterator",
-    "PackReader",
-    "PackStepIterator",
     "Player",
     "Query",
     "QueryBatches",
@@ -58,7 +55,9 @@ __all__ = [
     "_attach",
     "_board_svg",
     "_exponents",
+    "_permutation",
     "_play",
+    "_row_indices",
     "_run_command",
     "_write_page",
     "convert",
@@ -328,319 +327,31 @@ def convert(
     """
 
 @final
-class PackReader:
-    """A reader of the run files in an ``.a2pack``, which it maps into memory.
+class _Pack:
+    """An open pack."""
 
-    Access to any run takes constant time. ``len(pack)`` is the number of runs, and ``pack[i]`` is ``pack.decode(i)``.
-    ``for run in pack`` returns all runs in order and decodes ahead in parallel. A reader may be shared between threads,
-    survives ``fork``, and pickles as its path. The file must not change while it is open.
+    def __new__(cls, path: _Path, checksums: bool) -> Self: ...
+    def __len__(self) -> int: ...
+    def kind(self, place: int) -> Literal["v1", "v2"]: ...
+    def decode(self, place: int) -> Run: ...
+    def decode_batch(
+        self, places: Sequence[int], workers: int | None, skip_errors: bool
+    ) -> tuple[list[Run], list[Any]]:
+        """Decode runs in parallel. Return the sound runs, and the exceptions of the others.
 
-    >>> pack = a2store.PackReader.open("games.a2pack")
-    >>> len(pack), pack[0].meta.max_score
-    (20, 11308)
-    >>> max(run.meta.max_score for run in pack)
-    82292
-    """
-
-    @staticmethod
-    def open(path: _Path, checksums: bool = True) -> PackReader:
-        """Open a pack, and check its header, index and footer, but not its runs.
-
-        Opening a pack of 100,000 runs takes milliseconds.
-
-        - ``path``: the file.
-        - ``checksums``: whether to compare the checksum of each run that is read. ``False`` suits packs that
-          ``validate`` has checked.
-
-        Raises ``DecodeError``, whose ``kind`` is ``"header"`` or ``"checksum"``, and ``OSError``.
-
-        >>> a2store.PackReader.open("games.a2pack", checksums=False)
-        PackReader(".../games.a2pack", 20 runs)
+        With ``skip_errors``, return instances of ``Rejected`` instead of exceptions, and none for removed runs.
         """
 
-    def close(self) -> None:
-        """Close the pack. Every later operation on this object raises ``ValueError``.
-
-        Iterators and runs of the pack stay valid. The file is unmapped when the last of them is gone. A second call has
-        no effect. ``with`` calls it at the end.
-
-        >>> with a2store.PackReader.open("games.a2pack") as pack:
-        ...     len(pack)
-        20
-        >>> len(pack)
-        Traceback (most recent call last):
-        ValueError: the pack is closed
-        """
-    def __enter__(self) -> Self:
-        """Return the reader itself.
-
-        Raises ``ValueError`` if it is closed.
-        """
-    def __exit__(self, *_error: object) -> None:
-        """Close the pack."""
-    def __len__(self) -> int:
-        """Return the number of runs, including damaged ones."""
-
-    def __getitem__(self, index: int, /) -> Run:
-        """Return ``decode(index)``."""
-
-    def __iter__(self) -> PackIterator:
-        """Return ``iter()``."""
-
-    @property
-    def path(self) -> Path:
-        """The path of the file."""
-
-    def kind(self, index: int) -> Literal["v1", "v2"]:
-        """Return the format of a run according to the index: ``"v1"`` is A2T1, ``"v2"`` is a2run2.
-
-        - ``index``: the index of the run; a negative one counts from the end.
-
-        Raises ``IndexError`` for an index that is out of bounds.
-
-        >>> a2store.PackReader.open("games.a2pack").kind(0)
-        'v2'
-        """
-
-    def decode(self, index: int) -> Run:
-        """Decode and return a run.
-
-        - ``index``: the index of the run; a negative one counts from the end.
-
-        Raises ``IndexError`` for an index that is out of bounds. Raises ``DecodeError``, with path, run and offset, for
-        a damaged run.
-
-        >>> a2store.PackReader.open("games.a2pack").decode(-1)
-        Run(934 steps, max_score=16248, engine="a2store-expectimax-1", a2run2)
-        """
-
-    def decode_batch(self, indices: Iterable[int]) -> list[Run]:
-        """Decode runs in parallel and return them in the order of ``indices``.
-
-        - ``indices``: the indices of the runs, with repetitions; negative ones count from the end.
-
-        Raises as ``decode`` does, for the first damaged run, and ``KeyboardInterrupt`` on Ctrl-C.
-
-        >>> pack = a2store.PackReader.open("games.a2pack")
-        >>> [len(run) for run in pack.decode_batch([3, 0])]
-        [1302, 646]
-        """
-
-    def iter(self, indices: _Indices | None = None) -> PackIterator:
-        """Return an iterator over runs; it decodes some megabytes ahead in parallel.
-
-        At a damaged run the iterator raises ``DecodeError``; the next call continues with the following run.
-
-        - ``indices``: the indices of the runs, in this order, with repetitions; negative ones count from the end.
-          ``None`` = all runs, in order.
-
-        Raises ``IndexError`` at once for an index that is out of bounds.
-
-        >>> pack = a2store.PackReader.open("games.a2pack")
-        >>> sum(len(run) for run in pack.iter())
-        29320
-        >>> [run.meta.max_score for run in pack.iter([3, 0])]
-        [25888, 11308]
-        """
-
-    def iter_indices(self, indices: Iterable[int]) -> PackIterator:
-        """Return an iterator over the runs at ``indices``, as ``iter`` does.
-
-        - ``indices``: as in ``iter``.
-
-        Raises as ``iter`` does.
-
-        >>> pack = a2store.PackReader.open("games.a2pack")
-        >>> [run.meta.max_score for run in pack.iter_indices([3, 0])]
-        [25888, 11308]
-        """
-
-    def iter_batches(
-        self,
-        batch_size: int,
-        shuffle: bool = False,
-        seed: int | None = None,
-        workers: int | None = None,
-        *,
-        indices: Iterable[int] | None = None,
-        on_error: Literal["raise", "skip"] = "raise",
-    ) -> PackBatchIterator:
-        """Return an iterator over lists of ``batch_size`` runs; the last list may be shorter.
-
-        - ``batch_size``: the number of runs in a list, at least 1.
-        - ``shuffle``: whether to shuffle the runs. The order depends on ``seed`` alone.
-        - ``seed``: in ``0..2**64``; ``None`` = a new seed each time.
-        - ``workers``: threads to decode with, 1 to 1,024; ``None`` = a pool shared by all readers, one thread per core.
-        - ``indices``: the indices of the runs, such as one part of ``split``; ``None`` = all.
-        - ``on_error``: the effect of a damaged run. ``"raise"`` raises its error; the next call continues with the
-          other runs of the same list. ``"skip"`` leaves the run out of its list and adds its error to ``errors`` of the
-          iterator.
-
-        Raises ``ValueError`` for an option out of range, and ``IndexError`` for an index that is out of bounds. The
-        iterator raises ``DecodeError``.
-
-        >>> pack = a2store.PackReader.open("games.a2pack")
-        >>> [len(runs) for runs in pack.iter_batches(8, shuffle=True, seed=1)]
-        [8, 8, 4]
-        """
-
-    def iter_step_batches(
-        self,
-        batch_size: int,
-        shuffle: bool = False,
-        seed: int | None = None,
-        workers: int | None = None,
-        *,
-        indices: Sequence[int] | npt.NDArray[np.integer[Any]] | None = None,
-        on_error: Literal["raise", "skip"] = "raise",
-    ) -> PackStepIterator:
-        """Return an iterator over batches of steps; first it reads all steps into memory, 32 bytes each.
-
-        A row's ``run_id`` is the index of the run in the pack. For training, ``to_table().loader(…)`` offers more.
-
-        - ``batch_size``: rows per batch, at least 1; the last batch may have fewer.
-        - ``shuffle``, ``seed``: as in ``iter_batches``, over all steps.
-        - ``workers``: threads to read with, 1 to 1,024; ``None`` = one per core.
-        - ``indices``: the steps to return, numbered through all runs that were read; ``None`` = all.
-        - ``on_error``: as in ``to_table``.
-
-        Raises ``DecodeError`` for a damaged run, and ``MemoryLimitError``. Otherwise raises as ``iter_batches`` does.
-
-        >>> pack = a2store.PackReader.open("games.a2pack")
-        >>> batch = next(pack.iter_step_batches(512, shuffle=True, seed=1))
-        >>> batch.tokens.shape, batch.ev_values.dtype
-        ((512, 16), dtype('float32'))
-        """
-
-    def to_table(self, *, workers: int | None = None, on_error: Literal["raise", "skip"] = "raise") -> StepTable:
-        """Return the steps of all runs as a table. A row's ``run_id`` is the index of the run in the pack.
-
-        - ``workers``, ``on_error``: as in ``StepTable.from_runs``.
-
-        Raises as ``StepTable.from_runs`` does.
-
-        >>> a2store.PackReader.open("games.a2pack").to_table()
-        StepTable(29320 rows of 32 bytes)
-        """
-
-    def train_test_split(
-        self, test_size: float = 0.1, *, seed: int = 0
-    ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-        """Split the runs, and return the ascending indices of the two parts, ``(train, test)``.
-
-        The same runs are in ``test`` as in ``to_table().train_test_split(…)``. They stay there when runs are appended
-        to the pack. Runs of one game are on one side.
-
-        - ``test_size``: the approximate share of runs in ``test``, in ``0..=1``.
-        - ``seed``: the seed of the split, in ``0..2**64``.
-
-        Raises ``ValueError`` for a share out of range, and ``DecodeError`` for a damaged run.
-
-        >>> pack = a2store.PackReader.open("games.a2pack")
-        >>> train, test = pack.train_test_split(0.2, seed=1)
-        >>> set(test.tolist()) == set(pack.to_table().train_test_split(0.2, seed=1)[1]["run_id"].tolist())
-        True
-        """
-    def split(
-        self,
-        unit: Literal["run", "step"] = "run",
-        *,
-        test_pct: float | None = None,
-        test_size: int | None = None,
-        seed: int = 0,
-    ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-        """Split the indices of all runs, or of all steps, at random; return (train, test), each in ascending order.
-
-        - ``unit``: ``"run"`` or ``"step"``: whether to split runs or steps. ``"run"`` keeps all steps of a run on one
-          side.
-        - ``test_pct``: the test part as a fraction between 0 and 1. Its size is rounded down, but is at least one.
-        - ``test_size``: the size of the test part as a number, instead of ``test_pct``.
-        - ``seed``: in ``0..2**64``; equal seeds give equal splits.
-
-        Raises ``ValueError`` unless exactly one of ``test_pct`` and ``test_size`` is given and in range, and for
-        another ``unit``.
-
-        >>> pack = a2store.PackReader.open("games.a2pack")
-        >>> train, test = pack.split(test_pct=0.2, seed=1)
-        >>> train.dtype, len(train), len(test)
-        (dtype('uint64'), 16, 4)
-        """
+    def iter(self, places: Sequence[int] | None) -> PackIterator: ...
+    def to_table(self, workers: int | None, on_error: str) -> StepTable: ...
+    def held_out(self, test_size: float, seed: int) -> npt.NDArray[np.bool_]:
+        """Return whether each run is held out by a split of this share."""
 
     def to_jsonl(
-        self,
-        path: _Path,
-        parallel: bool = True,
-        by_step: bool = False,
-        workers: int | None = None,
-        progress: _Progress = None,
-        *,
-        compact: bool = False,
-    ) -> JsonlReport:
-        """Write the runs in order as JSON Lines, with one line per run or per step, in bounded memory.
-
-        docs/formats.md lists the keys. A damaged run is skipped and reported. The file is written atomically and
-        replaces an existing one.
-
-        - ``path``: the file.
-        - ``parallel``: ``False`` = use one thread.
-        - ``by_step``: ``True`` = one line per step.
-        - ``workers``: the number of threads, 1 to 1,024; ``None`` = one per core.
-        - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
-          otherwise a bar is shown if standard error is a terminal.
-        - ``compact``: ``True`` = boards are uint64 and values are four numbers or nulls. ``False`` = both are lists, of
-          cells and of objects.
-
-        Raises ``OSError`` if the file cannot be written, ``ValueError`` for an option out of range, and
-        ``KeyboardInterrupt`` on Ctrl-C.
-
-        >>> report = a2store.PackReader.open("games.a2pack").to_jsonl("games.jsonl")
-        >>> report.num_runs, report.num_steps
-        (20, 29320)
-        """
-
-    @property
-    def stats(self) -> PackStats:
-        """The statistics. They are read from the pack if it has them, and otherwise computed once, in parallel.
-
-        Raises ``KeyboardInterrupt`` on Ctrl-C.
-
-        >>> a2store.PackReader.open("games.a2pack").stats
-        PackStats(count=20, total_steps=29320, min_len=482, max_len=3773, mean_len=1466.0)
-        """
-
-    def validate(
-        self, *, sample: int | None = None, workers: int | None = None, progress: _Progress = None
-    ) -> list[str]:
-        """Decode every run, compare every checksum, and return a list of all problems.
-
-        - ``sample``: check only this number of runs, evenly spread; ``None`` = all.
-        - ``workers``, ``progress``: as in ``to_jsonl``.
-
-        Raises ``KeyboardInterrupt`` on Ctrl-C.
-
-        >>> a2store.PackReader.open("games.a2pack").validate()
-        []
-        """
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Return the path and the options for ``pickle``; unpickling opens the pack again."""
-
-@final
-class PackStepIterator:
-    """An iterator over batches of steps of a pack. ``len`` is the total number of batches; it never decreases.
-
-    >>> batches = a2store.PackReader.open("games.a2pack").iter_step_batches(4096)
-    >>> len(batches), len(next(batches))
-    (8, 4096)
-    """
-
-    @property
-    def errors(self) -> list[Rejected]:
-        """The runs that were skipped with ``on_error="skip"``, in order."""
-
-    def __iter__(self) -> PackStepIterator: ...
-    def __len__(self) -> int: ...
-    def __next__(self) -> Batch: ...
+        self, path: _Path, parallel: bool, by_step: bool, workers: int | None, progress: _Progress, compact: bool
+    ) -> JsonlReport: ...
+    def stats(self) -> PackStats: ...
+    def validate(self, sample: int | None, workers: int | None, progress: _Progress) -> list[str]: ...
 
 @final
 class PackIterator:
@@ -655,25 +366,6 @@ class PackIterator:
 
     def __iter__(self) -> PackIterator: ...
     def __next__(self) -> Run: ...
-
-@final
-class PackBatchIterator:
-    """An iterator over lists of runs of a pack. ``len`` is the total number of lists; it never decreases.
-
-    A list whose runs are all skipped is left out, although ``len`` counts it.
-
-    >>> batches = a2store.PackReader.open("games.a2pack").iter_batches(8, on_error="skip")
-    >>> len(batches), len(next(batches)), batches.errors
-    (3, 8, [])
-    """
-
-    @property
-    def errors(self) -> list[Rejected]:
-        """The runs that were skipped so far with ``on_error="skip"``, in order."""
-
-    def __iter__(self) -> PackBatchIterator: ...
-    def __len__(self) -> int: ...
-    def __next__(self) -> list[Run]: ...
 
 def simulate(
     out: _Path,
@@ -3116,6 +2808,12 @@ def _board_svg(board: int, tile_65536_mask: int, size: int, colors: Literal["cla
 
 def _exponents(board: int, tile_65536_mask: int) -> bytes:
     """Return the exponents of a board, 16 for a tile of 65536."""
+
+def _permutation(length: int, seed: int, begin: int, end: int) -> npt.NDArray[np.uint64]:
+    """Return the places ``begin..end`` of a permutation of ``0..length`` as an array."""
+
+def _row_indices(indices: _Indices, length: int) -> npt.NDArray[np.uint64]:
+    """Return indices of rows as an array of places; negative ones count from the end."""
 
 def _write_page(path: _Path, page: str) -> None:
     """Write text to a file. Replace an existing file atomically."""

@@ -17,7 +17,6 @@ mod memory;
 mod mix;
 mod numpy;
 mod pack;
-mod pack_iterators;
 mod packages;
 mod play;
 mod position;
@@ -64,12 +63,10 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<env::PyVectorEnv>()?;
     module.add_class::<loader::PyBatchIterator>()?;
     module.add_class::<loader::PyLoader>()?;
-    // `add_class` would export the private name.
+    // `add_class` would export the private names.
+    module.setattr("_Pack", module.py().get_type::<pack::PyPack>())?;
     module.setattr("_Position", module.py().get_type::<loader::PyPosition>())?;
-    module.add_class::<pack_iterators::PyPackBatchIterator>()?;
-    module.add_class::<pack_iterators::PyPackIterator>()?;
-    module.add_class::<pack_iterators::PyPackStepIterator>()?;
-    module.add_class::<pack::PyPackReader>()?;
+    module.add_class::<pack::PyPackIterator>()?;
     module.add_class::<play::PyPlayer>()?;
     module.add_class::<query_call::PyQuery>()?;
     module.add_class::<query::PyQueryBatches>()?;
@@ -81,6 +78,8 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(sql::sql_functions, module)?)?;
     module.add_function(wrap_pyfunction!(table::attach, module)?)?;
     module.add_function(wrap_pyfunction!(mix::mix, module)?)?;
+    module.add_function(wrap_pyfunction!(pack::permutation, module)?)?;
+    module.add_function(wrap_pyfunction!(pack::places_of_rows, module)?)?;
     module.add_function(wrap_pyfunction!(play::play, module)?)?;
     module.add_function(wrap_pyfunction!(position::exponents, module)?)?;
     module.add_function(wrap_pyfunction!(position::svg, module)?)?;

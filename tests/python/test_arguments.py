@@ -28,6 +28,9 @@ INDICES = {"index", "indices", "steps"}
 EXEMPT = {
     "_board_svg": "internal: Board has its public name",
     "_exponents": "internal: Board checks its arguments with it",
+    "_Pack": "internal: PackReader checks its own arguments",
+    "_permutation": "internal: PackReader checks its own arguments",
+    "_row_indices": "internal: PackReader.iter_step_batches has its arguments",
     "_play": "internal: play is its public name",
     "_Position": "internal: the loaders check their own arguments",
     "StepTable.__getitem__": "an operator: names and masks are keys too",
@@ -74,8 +77,8 @@ def annotated() -> Iterator[tuple[str, str, str]]:
                 for parameter in inspect.signature(function).parameters.values():
                     yield called, parameter.name, str(parameter.annotation)
 
-    of_board = of_value("Board", a2store.Board)
-    every = [*of_stub(ast.parse(reference.STUB.read_text()).body, ""), *of_board, *of_modules()]
+    of_classes = [*of_value("Board", a2store.Board), *of_value("PackReader", a2store.PackReader)]
+    every = [*of_stub(ast.parse(reference.STUB.read_text()).body, ""), *of_classes, *of_modules()]
     yield from (found for found in every if is_int.search(found[2]))
 
 

@@ -79,7 +79,8 @@ def test_the_walk_reaches_everything() -> None:
     )
     assert len(classes) > 60
     assert len(CALLED) - len(classes) > 80
-    assert len(getters) > 95
+    # The fields of dataclasses are no properties.
+    assert len(getters) > 55
     assert len({item.name for item in ITEMS}) == len(ITEMS)
 
 
