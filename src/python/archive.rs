@@ -9,7 +9,7 @@ use super::query_call::PyQuery;
 use super::results::{IntoInstance, instances, is_first, skips_errors};
 use super::run::PyRun;
 use super::sql::{LimitArguments, batches_of, named_params};
-use super::values::{Location, is_path, params as bound_params, paths_from};
+use super::values::{Location, is_path, params as bound_params, paths_from, seconds};
 use super::view::{PyView, view};
 use crate::archive::{
     AnnotateOptions, AnnotationInput, Archive, CompactOptions, ExpireOptions, IngestOptions, Phases, StorageOptions,
@@ -298,8 +298,7 @@ fn duration(name: &'static str, value: Option<&Bound<'_, PyAny>>, default: Durat
             PyTypeError::new_err(format!("{name}: expected a number of seconds or a datetime.timedelta"))
         })?,
     };
-    Duration::try_from_secs_f64(secs)
-        .map_err(|_| PyValueError::new_err(format!("{name}: expected a duration of at least 0 s, found {secs} s")))
+    Ok(seconds(name, secs)?)
 }
 
 #[pymethods]

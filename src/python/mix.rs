@@ -59,25 +59,20 @@ pub(super) fn mix(
         Ok(shares) => shares.items()?.into_any(),
         Err(_) => tables.clone(),
     };
-    let wrong = |found: &Bound<'_, PyAny>| {
-        let found = found.get_type().name()?;
-        let expected = "pairs of a StepTable and its share, or a dict";
-        Ok::<_, PyErr>(PyTypeError::new_err(format!("tables: expected {expected}, found {found}")))
-    };
-    let Ok(items) = pairs.try_iter() else { return Err(wrong(tables)?) };
-    let mut parts: Vec<(StepTable, f64)> = Vec::new();
-    for item in items {
-        let item = item?;
-        let Ok((table, share)) = item.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() else {
-            return Err(wrong(&item)?);
-        };
-        let Ok(table) = table.cast::<PyStepTable>() else { return Err(wrong(&table)?) };
-        let Ok(share) = share.extract::<f64>() else {
+    let parts = pairs.try_iter().and_then(|pairs| pairs.map(|pair| pair?.extract()).collect());
+    let parts: Vec<(Bound<'_, PyStepTable>, Bound<'_, PyAny>)> = parts.map_err(|error: PyErr| {
+        let wrong = PyTypeError::new_err("tables: expected pairs of a StepTable and its share, or a dict");
+        wrong.set_cause(py, Some(error));
+        wrong
+    })?;
+    let part = |(table, share): (Bound<'_, PyStepTable>, Bound<'_, PyAny>)| match share.extract::<f64>() {
+        Ok(share) => Ok((table.get().table().clone(), share)),
+        Err(_) => {
             let found = share.repr()?;
-            return Err(PyTypeError::new_err(format!("tables: expected a number as a table's share, found {found}")));
-        };
-        parts.push((table.get().table().clone(), share));
-    }
+            Err(PyTypeError::new_err(format!("tables: expected a number as a table's share, found {found}")))
+        }
+    };
+    let parts: Vec<(StepTable, f64)> = parts.into_iter().map(part).collect::<PyResult<_>>()?;
     let options = LoaderOptions {
         batch_size,
         sampling: Sampling::Shuffled,

@@ -3,8 +3,7 @@
 use super::integers::{Bounded, U64};
 use super::results::instances;
 use super::structured;
-use super::values::{is_path, scalar};
-use crate::error::Error;
+use super::values::{is_path, scalar, seconds};
 use crate::query::{QueryOptions, SavedQuery, ScalarValue, UserTable, functions};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -15,7 +14,6 @@ use pyo3::types::PyDict;
 use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader};
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// Keyword arguments of `Archive.sql` that limit a query.
 #[derive(Default)]
@@ -48,13 +46,6 @@ impl LimitArguments {
 
     pub(super) fn options(self, tables: Option<&Bound<'_, PyDict>>) -> PyResult<QueryOptions> {
         let LimitArguments { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit } = self;
-        let time_limit = match time_limit {
-            Some(secs) => Some(
-                Duration::try_from_secs_f64(secs)
-                    .map_err(|_| PyErr::from(Error::argument("time_limit", "seconds, 0 or more", secs)))?,
-            ),
-            None => None,
-        };
         let mut options = QueryOptions {
             tables: Vec::new(),
             memory_limit: memory_limit.map(Bounded::get),
@@ -62,7 +53,7 @@ impl LimitArguments {
             spill_folder,
             row_limit: row_limit.map(Bounded::get),
             byte_limit: byte_limit.map(Bounded::get),
-            time_limit,
+            time_limit: time_limit.map(|secs| seconds("time_limit", secs)).transpose()?,
         };
         for (name, table) in tables.into_iter().flatten() {
             let name: String = name.extract()?;

@@ -1,11 +1,13 @@
 //! Conversion of Python values to query parameters and paths.
 
+use crate::error::{Error, Result};
 use crate::query::{ParamValues, ScalarValue, no_params};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyMapping, PySet, PyString};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The location of a file or a folder: a `pathlib.Path` in Python, or a str for a URL, because a path would merge the
 /// two slashes of a URL.
@@ -99,6 +101,11 @@ pub(super) fn scalar(argument: &str, value: &Bound<'_, PyAny>) -> PyResult<Scala
     let name = value.get_type().name()?;
     let expected = "None, bool, int, float, str, bytes or a date";
     Err(PyTypeError::new_err(format!("{argument}: expected {expected}, found {name}")))
+}
+
+/// Converts a number of seconds.
+pub(super) fn seconds(argument: &'static str, secs: f64) -> Result<Duration> {
+    Duration::try_from_secs_f64(secs).map_err(|_| Error::argument(argument, "seconds, 0 or more", secs))
 }
 
 /// Returns whether a value is a path.
