@@ -5,6 +5,7 @@ use super::integers::{AnyInt, Bounded, Positive, U64};
 use super::logging::{deliver_all, logged};
 use super::results::IntoInstance;
 use super::steps::{board_from, boards_from, branches, move_from, moves_from, values_from};
+use super::values::seconds;
 use crate::error::Error;
 use crate::selfplay::{GameRecording, Recorder, RecorderOptions};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -13,7 +14,6 @@ use pyo3::sync::MutexExt;
 use pyo3::types::{PyDict, PyInt, PyList, PyTuple};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 /// A recorder of games while they are played, many at once and from any number of threads.
 ///
@@ -115,10 +115,6 @@ impl PyRecorder {
         rotate_secs: Option<f64>,
         moves: bool,
     ) -> PyResult<PyRecorder> {
-        let rotate_every = rotate_secs.map(|secs| {
-            Duration::try_from_secs_f64(secs)
-                .map_err(|_| PyValueError::new_err(format!("rotate_secs: expected seconds above 0, found {secs:e}")))
-        });
         let mut options = RecorderOptions::new(tag);
         (options.engine, options.model_hash, options.with_action) = (engine, model_hash, moves);
         options.entries = meta.map_or_else(|| Ok(Vec::new()), entries)?;
@@ -128,7 +124,7 @@ impl PyRecorder {
         options.max_wall_ms = max_wall_ms.map(Bounded::get);
         options.max_disk_mb = max_disk_mb.map(Bounded::get);
         (options.sample_rate, options.rotate_steps) = (sample_rate, rotate_steps);
-        options.rotate_every = rotate_every.transpose()?;
+        options.rotate_every = rotate_secs.map(|secs| seconds("rotate_secs", secs)).transpose()?;
         let recorder = match target {
             RecorderTarget::Archive(archive) => {
                 let archive = archive.get().archive();
