@@ -6,6 +6,7 @@
 mod archive;
 mod arrow;
 mod batch;
+mod display;
 mod env;
 mod error;
 mod indices;
@@ -19,7 +20,6 @@ mod numpy;
 mod pack;
 mod packages;
 mod play;
-mod position;
 mod progress;
 mod query;
 mod query_call;
@@ -81,9 +81,9 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(pack::permutation, module)?)?;
     module.add_function(wrap_pyfunction!(pack::places_of_rows, module)?)?;
     module.add_function(wrap_pyfunction!(play::play, module)?)?;
-    module.add_function(wrap_pyfunction!(position::exponents, module)?)?;
-    module.add_function(wrap_pyfunction!(position::svg, module)?)?;
-    module.add_function(wrap_pyfunction!(position::write_page, module)?)?;
+    module.add_function(wrap_pyfunction!(display::exponents, module)?)?;
+    module.add_function(wrap_pyfunction!(display::svg, module)?)?;
+    module.add_function(wrap_pyfunction!(display::write_page, module)?)?;
     module.add_function(wrap_pyfunction!(run::read_run, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(archive::convert, module)?)?;

@@ -1,11 +1,11 @@
 //! Runs and their metadata, `a2store.Run`.
 
+use super::display::position;
 use super::indices::place;
 use super::integers::AnyInt;
 use super::interrupt::cancellable;
 use super::numpy::copied_array;
 use super::packages::needed;
-use super::position::position;
 use super::results::IntoInstance;
 use super::view::CallablePolicy;
 use crate::archive::Archive;
