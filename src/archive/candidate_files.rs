@@ -85,7 +85,7 @@ fn look_at(found: FoundFile) -> CandidateFile {
     let is_file = found.metadata.as_ref().is_none_or(Metadata::is_file);
     let content = if found.unfinished {
         Content::Other
-    } else if found.is_named_as_run() || found.problem.is_some() || !is_file {
+    } else if found.is_named_as_run() && !found.named || found.problem.is_some() || !is_file {
         // The content is checked when the file is read.
         Content::Run
     } else {

@@ -6,7 +6,7 @@ use super::run_discovery::{DiscoveredRun, RunPlace};
 use super::runs_batch::{RunInfo, start_time_fits};
 use crate::error::{Error, Result};
 use crate::format::{
-    ContainerKind, MAX_RUN_BYTES, PREFIX_LEN, RunFormat, SourceFacts, SourceFormat, SourceRun, decode_run, encode_run,
+    ContainerKind, MAX_RUN_BYTES, RunFormat, SourceFacts, SourceFormat, SourceRun, decode_run, encode_run,
 };
 use crate::run::{Run, RunMeta};
 use std::borrow::Cow;
@@ -17,13 +17,6 @@ use std::sync::Arc;
 /// The longest engine name. A2T1 cannot hold a longer one either.
 const MAX_ENGINE_BYTES: usize = u16::MAX as usize;
 
-/// The result of reading a discovered run.
-pub(super) enum DecodeOutcome<T> {
-    Value(T),
-    /// A container of runs under the name of a run file.
-    Container(ContainerKind),
-}
-
 /// A run, with the archive's facts about it.
 pub(super) struct DecodedRun {
     pub(super) run: Run,
@@ -31,10 +24,7 @@ pub(super) struct DecodedRun {
 }
 
 /// Reads a run for an archive. Returns `None` if the run is known.
-pub(super) fn decode_source(
-    source: &mut DiscoveredRun,
-    known: &KnownRuns,
-) -> Result<DecodeOutcome<Option<Box<DecodedRun>>>> {
+pub(super) fn decode_source(source: &mut DiscoveredRun, known: &KnownRuns) -> Result<Option<Box<DecodedRun>>> {
     let of_run = |run: Run, source: &DiscoveredRun| {
         let run = if start_time_fits(run.meta().start_unix_s) { run } else { without_start(&run)? };
         let digest = run_digest(&run)?;
@@ -58,7 +48,7 @@ fn without_start(run: &Run) -> Result<Run> {
 pub(super) type RunAndFile = (Run, Option<(RunFormat, Vec<u8>)>);
 
 /// Reads a run without an archive.
-pub(super) fn decode_alone(source: &mut DiscoveredRun, with_file: bool) -> Result<DecodeOutcome<RunAndFile>> {
+pub(super) fn decode_alone(source: &mut DiscoveredRun, with_file: bool) -> Result<RunAndFile> {
     let of_file = |bytes: Cow<'_, [u8]>, source: &DiscoveredRun| {
         let (run, format) = decode_run(&bytes).map_err(|error| in_source(error, source))?;
         Ok((run, with_file.then(|| (format, bytes.into_owned()))))
@@ -71,7 +61,7 @@ fn read<T>(
     source: &mut DiscoveredRun,
     of_file: impl Fn(Cow<'_, [u8]>, &DiscoveredRun) -> Result<T>,
     of_run: impl Fn(Run, &DiscoveredRun) -> Result<T>,
-) -> Result<DecodeOutcome<T>> {
+) -> Result<T> {
     let path = source.path.clone();
     let read = match &mut source.place {
         RunPlace::File => read_file(source, of_file),
@@ -81,32 +71,31 @@ fn read<T>(
         RunPlace::Of { runs, index } => {
             let (runs, index) = (Arc::clone(runs), *index);
             runs.source.read(index).and_then(|run| match run {
-                SourceRun::File(bytes) => of_file(bytes, source).map(DecodeOutcome::Value),
-                SourceRun::Run(run) => of_run(run, source).map(DecodeOutcome::Value),
+                SourceRun::File(bytes) => of_file(bytes, source),
+                SourceRun::Run(run) => of_run(run, source),
             })
         }
     };
     read.map_err(|error| error.with_path(&path))
 }
 
-fn read_file<T>(
-    source: &DiscoveredRun,
-    of_file: impl Fn(Cow<'_, [u8]>, &DiscoveredRun) -> Result<T>,
-) -> Result<DecodeOutcome<T>> {
+fn read_file<T>(source: &DiscoveredRun, of_file: impl Fn(Cow<'_, [u8]>, &DiscoveredRun) -> Result<T>) -> Result<T> {
     let mut bytes = Vec::with_capacity(source.num_bytes.min(MAX_RUN_BYTES) as usize + 1);
     File::open(&source.path).and_then(|file| file.take(MAX_RUN_BYTES + 1).read_to_end(&mut bytes))?;
-    let prefix = bytes.get(..PREFIX_LEN).unwrap_or(&bytes).to_vec();
+    let has_many_runs = ContainerKind::of(&bytes).is_some();
     let value = if bytes.len() as u64 > MAX_RUN_BYTES {
         let expected = format!("at most {MAX_RUN_BYTES} bytes in a run's file");
         Err(Error::decode(MAX_RUN_BYTES, "length of the file", expected, "a longer file"))
     } else {
         of_file(Cow::Owned(bytes), source)
     };
-    // A file under the name of a run file may be a container.
-    value.map(DecodeOutcome::Value).or_else(|error| match ContainerKind::of(&prefix) {
-        Some(kind) => Ok(DecodeOutcome::Container(kind)),
-        None => Err(error),
-    })
+    match value {
+        Err(_) if has_many_runs => {
+            let expected = "one run, as the extension says";
+            Err(Error::decode(0, "content", expected, "a file of many runs; rename it"))
+        }
+        value => value,
+    }
 }
 
 /// Adds the place of the run to an error, if the run is in a container.

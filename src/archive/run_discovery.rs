@@ -114,8 +114,6 @@ enum PendingRuns {
     Source(DiscoveredRun),
     /// The runs of a file, from an index on.
     Runs(Arc<Container>, usize),
-    /// A file whose content does not match its name.
-    Renamed(PathBuf, ContainerKind),
 }
 
 impl PendingRuns {
@@ -156,12 +154,6 @@ impl<'a> RunDiscovery<'a> {
         fill_window(sources, usize::MAX, num_bytes, |source| source.num_bytes + 4096)
     }
 
-    /// Puts unused runs back, to be returned next. The runs of the renamed file come first, then the others.
-    pub(super) fn put_back(&mut self, renamed: PathBuf, kind: ContainerKind, rest: Vec<DiscoveredRun>) {
-        self.pending.extend(rest.into_iter().rev().map(PendingRuns::Source));
-        self.pending.push(PendingRuns::Renamed(renamed, kind));
-    }
-
     fn next(&mut self, cancel: &CancellationToken) -> Result<Option<DiscoveredRun>> {
         loop {
             cancel.check()?;
@@ -178,7 +170,6 @@ impl<'a> RunDiscovery<'a> {
                     let (path, num_bytes) = (runs.path.clone(), runs.source.num_bytes(index));
                     return Ok(Some(DiscoveredRun { path, num_bytes, place: RunPlace::Of { runs, index } }));
                 }
-                Some(PendingRuns::Renamed(path, kind)) => self.open(path, kind, true, cancel),
                 None => {
                     let Some(candidate) = self.candidates.next(cancel)? else { return Ok(None) };
                     let CandidateFile { path, num_bytes, content, named, problem } = candidate;
