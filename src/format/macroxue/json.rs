@@ -17,7 +17,6 @@ pub(super) struct LogMeta {
     pub(super) max_rank: Option<u32>,
     pub(super) sum_tile: Option<u64>,
     pub(super) depth: Option<u32>,
-    pub(super) steps_file: Option<String>,
     seconds: Option<f64>,
     #[serde(skip)]
     pub(super) elapsed_s: f32,
