@@ -7,9 +7,9 @@
 //!                         "board": [16 exponents], "branch_evs": {"up", "left", "right", "down"}}    one per line
 //! ```
 //!
-//! Keys may come in any order, and unknown keys are ignored. The keys `game_index`, `steps_file`, `valuation` and a row's
-//! `max_rank` are not used. Offsets in errors count bytes of the decompressed text. A step in an error is the position of
-//! its row.
+//! Keys may come in any order, and unknown keys are ignored. The keys `game_index`, `steps_file`, `valuation` and a
+//! row's `max_rank` are not used. Offsets in errors count bytes of the decompressed text. A step in an error is the
+//! position of its row.
 //!
 //! The search depth becomes part of the engine's name, such as `"macroxue-d6"`, because a run has no other field
 //! for it. Without a depth the name is `"macroxue"`.

@@ -2,8 +2,8 @@
 //! another process.
 //!
 //! The code follows SQLite's [advice for untrusted files][advice]. Nothing in the schema may run or write, and
-//! every limit is low. `quick_check` runs before any read. A statement that runs too long is interrupted. Only
-//! tables of the expected shape are read. SQLite does not enforce column types, so each value is checked.
+//! every limit is low. `quick_check` runs before any read. A statement that runs too long is interrupted. SQLite does
+//! not enforce column types, so each value is checked.
 //!
 //! Reading never changes a file and creates no file beside it. A file in WAL mode without a log is read as
 //! immutable. A file whose writer died is copied together with its journal or log. In both cases, a change of the
@@ -131,63 +131,6 @@ impl Database {
         inserted.map(|_| ()).map_err(|error| refused(&self.path, &error))
     }
 
-    /// Checks that a table has these columns. The first column must be its key, as an INTEGER PRIMARY KEY if
-    /// `by_id` is set.
-    pub(super) fn check_table(&self, name: &'static str, columns: &[&str], by_id: bool) -> Result<()> {
-        let refuse = |expected: &str, found: &str| {
-            let found = format!("{found} {name}");
-            Err(header_error("tables", expected, found, &self.path))
-        };
-        let mut kinds = Vec::new();
-        let sql = "SELECT type, rootpage FROM sqlite_schema WHERE name = ?1 COLLATE NOCASE AND type <> 'index'";
-        self.each(sql, [name], |row| {
-            let root = matches!(row.get_ref(1), Ok(ValueRef::Integer(1..)));
-            kinds.push(if root {
-                text(row, 0).unwrap_or("unknown").to_owned()
-            } else {
-                "virtual table or view".into()
-            });
-            Ok(())
-        })?;
-        match &kinds[..] {
-            [kind] if kind == "table" => {}
-            [] => return refuse(&format!("a table {name}"), "none named"),
-            [kind, ..] => return refuse(&format!("a table {name}"), kind),
-        }
-        let (mut missing, mut is_usual) = (columns.to_vec(), true);
-        let (mut has_key, mut key) = (!by_id, Vec::new());
-        // `name` is a constant of this crate, so it needs no quoting.
-        self.each(&format!("PRAGMA table_xinfo({name})"), [], |row| {
-            let column = text(row, 1).unwrap_or_default();
-            missing.retain(|name| !name.eq_ignore_ascii_case(column));
-            let is_integer = text(row, 2).is_some_and(|kind| kind.eq_ignore_ascii_case("INTEGER"));
-            let is_key = matches!(row.get_ref(5), Ok(ValueRef::Integer(1)));
-            if matches!(row.get_ref(5), Ok(ValueRef::Integer(1..))) {
-                key.push(format!("{column} {}", text(row, 2).unwrap_or_default()));
-            }
-            has_key |= is_integer && is_key && columns.first().is_some_and(|key| key.eq_ignore_ascii_case(column));
-            is_usual &= matches!(row.get_ref(6), Ok(ValueRef::Integer(0)));
-            Ok(())
-        })?;
-        if by_id {
-            // A key that is the rowid has no index. Any other key may hold values of any type, as in a table
-            // WITHOUT ROWID.
-            self.each(&format!("PRAGMA index_list({name})"), [], |row| {
-                has_key &= text(row, 3) != Some("pk");
-                Ok(())
-            })?;
-        }
-        match missing.first() {
-            Some(column) => refuse(&format!("a column {column}"), "none in table"),
-            None if !is_usual => refuse("stored columns only", "a generated or hidden column in table"),
-            None if !has_key && key.is_empty() => refuse("an INTEGER PRIMARY KEY", "no key of table"),
-            None if !has_key => {
-                refuse("an INTEGER PRIMARY KEY", &format!("the separately indexed key ({}) of table", key.join(", ")))
-            }
-            None => Ok(()),
-        }
-    }
-
     /// Returns the number of rows of a table.
     pub(super) fn num_rows(&self, table: &'static str) -> Result<usize> {
         let mut count = 0;
@@ -196,6 +139,11 @@ impl Database {
             Ok(())
         })?;
         Ok(usize::try_from(count).unwrap_or(0))
+    }
+
+    /// Returns an error about the content of the file.
+    pub(super) fn error(&self, what: &'static str, expected: &'static str, found: String) -> Error {
+        header_error(what, expected, found, &self.path)
     }
 
     /// Calls `hear` with each row of a query.
@@ -389,6 +337,10 @@ fn refused(path: &Path, error: &rusqlite::Error) -> Error {
             | Code::FileLockingProtocolFailed
             | Code::NoLargeFileSupport,
         ) if !is_short => Error::io(path, io::Error::other(error.to_string())),
+        // A statement of this crate does not fit the file.
+        Some(Code::Unknown) => {
+            header_error("SQLite database", "the tables and columns of the format", error.to_string(), path)
+        }
         _ => header_error("SQLite database", "an undamaged file", error.to_string(), path),
     }
 }
