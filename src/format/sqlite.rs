@@ -5,9 +5,8 @@
 //! every limit is low. `quick_check` runs before any read. A statement that runs too long is interrupted. SQLite does
 //! not enforce column types, so each value is checked.
 //!
-//! Reading never changes a file and creates no file beside it. A file in WAL mode without a log is read as
-//! immutable. A file whose writer died is copied together with its journal or log. In both cases, a change of the
-//! file during the read is an error.
+//! Reading works on a temporary copy, so it never changes a file and creates no file beside it. The journal or log of a
+//! writer is copied too, and SQLite applies it to the copy. A change of the file during the copy is an error.
 //!
 //! [advice]: https://www.sqlite.org/security.html
 
@@ -16,10 +15,11 @@ mod file;
 #[cfg(test)]
 mod tests;
 
+use super::mapped::open_regular;
 use super::shards::header_error;
 use crate::error::{Error, Result};
 pub(super) use file::MAGIC;
-use file::{Stamp, beside, examine, uri};
+use file::{beside, examine};
 use rusqlite::config::DbConfig;
 use rusqlite::ffi;
 use rusqlite::limits::Limit;
@@ -35,9 +35,7 @@ use tempfile::TempDir;
 pub(super) struct Database {
     connection: Connection,
     path: PathBuf,
-    /// The state of the file when it was opened, unless SQLite's locks protect it from changes.
-    stamp: Option<Stamp>,
-    /// The folder of the copy, if the writer died.
+    /// The folder of the copy that is read.
     _copy: Option<TempDir>,
 }
 
@@ -79,33 +77,32 @@ const BASE_TICKS: u64 = 10_000;
 const BYTES_PER_TICK: u64 = 32;
 
 impl Database {
-    /// Opens a file for reading, and checks its integrity.
+    /// Copies a file together with its journal or log, opens the copy for reading, and checks its integrity.
     pub(super) fn open(path: &Path) -> Result<Database> {
         let path = std::path::absolute(path).map_err(|source| Error::io(path, source))?;
-        let (stamp, is_wal) = examine(&path)?;
-        if stamp.has_log && !beside(&path, "-shm").exists() {
-            // Without `-shm`, no process has the file open. SQLite would create the log's index beside it.
-            return Database::open_copy(path, "-wal", stamp);
-        }
-        let immutable = is_wal && !stamp.has_log;
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = match immutable {
-            // A file in WAL mode would otherwise need the log's index beside it.
-            true => Connection::open_with_flags(uri(&path), flags | OpenFlags::SQLITE_OPEN_URI),
-            false => Connection::open_with_flags(&path, flags),
-        };
-        let connection = connection.map_err(|error| refused(&path, &error))?;
-        match harden(&connection, stamp.len).and_then(|()| connection.execute_batch(PRAGMAS)).and_then(|()| {
-            // The first statement that reads the file.
-            connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
-        }) {
-            Ok(()) => {}
-            Err(error) if has_code(&error, ffi::SQLITE_READONLY_ROLLBACK) => {
-                return Database::open_copy(path, "-journal", stamp);
+        let io = |source| Error::io(&path, source);
+        let before = examine(&path)?;
+        let folder = tempfile::tempdir().map_err(io)?;
+        let copy = folder.path().join("copy.db");
+        for suffix in ["", "-wal", "-journal"] {
+            match open_regular(&beside(&path, suffix)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && !suffix.is_empty() => {}
+                from => {
+                    let mut from = from.map_err(io)?;
+                    let copied = File::create(beside(&copy, suffix)).and_then(|mut to| io::copy(&mut from, &mut to));
+                    copied.map_err(io)?;
+                }
             }
-            Err(error) => return Err(refused(&path, &error)),
         }
-        let database = Database { connection, path, stamp: immutable.then_some(stamp), _copy: None };
+        if examine(&path)? != before {
+            let message = "another process changed the file while it was read";
+            return Err(io(io::Error::new(io::ErrorKind::ResourceBusy, message)));
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&copy, flags).map_err(|error| refused(&path, &error))?;
+        let open = harden(&connection, before.len).and_then(|()| connection.execute_batch(PRAGMAS));
+        open.map_err(|error| refused(&path, &error))?;
+        let database = Database { connection, path, _copy: Some(folder) };
         database.check_sound()?;
         Ok(database)
     }
@@ -115,7 +112,7 @@ impl Database {
         let path = std::path::absolute(path).map_err(|source| Error::io(path, source))?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&path, flags).map_err(|error| refused(&path, &error))?;
-        let database = Database { connection, path, stamp: None, _copy: None };
+        let database = Database { connection, path, _copy: None };
         database.execute("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; BEGIN IMMEDIATE")?;
         database.execute(schema)?;
         Ok(database)
@@ -162,39 +159,12 @@ impl Database {
         Ok(())
     }
 
-    /// Ends reading. Returns an error if a file that was read without locks has changed.
-    pub(super) fn finish_reading(self) -> Result<()> {
-        match &self.stamp {
-            Some(before) if examine(&self.path)?.0 != *before => {
-                let message = "another process changed the file while it was read";
-                Err(Error::io(&self.path, io::Error::new(io::ErrorKind::ResourceBusy, message)))
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Closes a file that was written and makes it durable. No journal remains.
     pub(super) fn finish_writing(self) -> Result<()> {
         let Database { connection, path, .. } = self;
         connection.flush_prepared_statement_cache();
         connection.close().map_err(|(_, error)| refused(&path, &error))?;
         File::open(&path).and_then(|file| file.sync_all()).map_err(|source| Error::io(&path, source))
-    }
-
-    /// Opens a copy of a file and of its journal or log. SQLite then applies the journal or log to the copy.
-    fn open_copy(path: PathBuf, suffix: &str, stamp: Stamp) -> Result<Database> {
-        let io = |source| Error::io(&path, source);
-        let folder = tempfile::tempdir().map_err(io)?;
-        let copy = folder.path().join("copy.db");
-        std::fs::copy(&path, &copy).map_err(io)?;
-        std::fs::copy(beside(&path, suffix), beside(&copy, suffix)).map_err(io)?;
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(&copy, flags).map_err(|error| refused(&path, &error))?;
-        let open = harden(&connection, stamp.len).and_then(|()| connection.execute_batch(PRAGMAS));
-        open.map_err(|error| refused(&path, &error))?;
-        let database = Database { connection, path, stamp: Some(stamp), _copy: Some(folder) };
-        database.check_sound()?;
-        Ok(database)
     }
 
     fn check_sound(&self) -> Result<()> {
@@ -297,7 +267,6 @@ pub(super) fn text<'a>(row: &'a Row<'_>, column: usize) -> Option<&'a str> {
 }
 
 fn harden(connection: &Connection, len: u64) -> rusqlite::Result<()> {
-    connection.busy_timeout(std::time::Duration::from_secs(5))?;
     for (limit, most) in LIMITS {
         connection.set_limit(limit, most)?;
     }
@@ -326,7 +295,6 @@ fn refused(path: &Path, error: &rusqlite::Error) -> Error {
     match error.sqlite_error_code() {
         // Uses the system's error text, as for any other file.
         Some(Code::DiskFull) => Error::io(path, io::Error::from_raw_os_error(libc::ENOSPC)),
-        Some(Code::ReadOnly) => Error::io(path, io::Error::other("SQLite could open it for reading only")),
         Some(
             Code::PermissionDenied
             | Code::DatabaseBusy

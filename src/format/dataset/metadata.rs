@@ -51,7 +51,6 @@ impl Metadata {
             runs.push(DatasetRun::of(row));
             Ok(())
         })?;
-        database.finish_reading()?;
         Ok(Metadata(runs))
     }
 

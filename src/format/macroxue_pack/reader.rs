@@ -37,7 +37,6 @@ impl MacroxuePack {
         let folder = folder.as_ref();
         let database = Database::open(&folder.join(METADATA))?;
         let runs = read_runs(&database)?;
-        database.finish_reading()?;
         let types = ValuationTypes::read(folder)?;
         let steps = RowShards::open(files_in(folder)?, &layouts())?;
         let mut runs = IndexedRuns::new::<Head>(folder, steps, runs);

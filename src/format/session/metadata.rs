@@ -55,7 +55,6 @@ const MAX_JSON_LEN: usize = 1 << 16;
 pub(in crate::format) fn runs_in(path: &Path) -> Result<Vec<SessionRun>> {
     let database = Database::open(path)?;
     let runs = read_runs(&database)?;
-    database.finish_reading()?;
     match runs.iter().find_map(|run| Some((run.id, run.problem.as_deref()?))) {
         None => Ok(runs),
         Some((id, InvalidValue { what, expected, found })) => {

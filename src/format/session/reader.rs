@@ -41,7 +41,6 @@ impl Session {
         let database = Database::open(&folder.join(METADATA))?;
         let runs = read_runs(&database)?;
         let (model, rate) = (read_entry(&database, "model")?, read_entry(&database, "sample_rate")?);
-        database.finish_reading()?;
         let engine = model.and_then(|model| model.get("tag")?.as_str().map(str::to_owned));
         let rate = rate.as_ref().and_then(Value::as_u64);
         let sample_rate = rate.and_then(|rate| u32::try_from(rate).ok()).filter(|&rate| rate > 0);

@@ -1,4 +1,3 @@
-use super::file::uri;
 use super::*;
 use crate::error::ErrorKind;
 
@@ -70,9 +69,4 @@ fn detects_a_damaged_tree_before_reading_it() {
     std::fs::write(&path, bytes).unwrap();
     let error = Database::open(&path).err().unwrap();
     assert!(matches!(error.kind(), ErrorKind::Header { .. }), "{error:?}");
-}
-
-#[test]
-fn paths_are_escaped_in_uris() {
-    assert_eq!(uri(Path::new("/a b/c?d#e%41/é.db")), "file:/a%20b/c%3Fd%23e%2541/%C3%A9.db?immutable=1");
 }
