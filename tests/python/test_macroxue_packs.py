@@ -443,12 +443,12 @@ WHOLE = [
     (lambda folder: (folder / "valuation_types.json").unlink(), "valuation_types.json"),
     (lambda folder: (folder / "metadata.db").unlink(), "metadata.db"),
     (typed("[]"), "valuation types: expected an object"),
-    (typed('{"search": 256}'), "the id 256"),
+    (typed('{"search": 256}'), "integer `256`"),
     (typed('{"search": 0, "tuple10": 0}'), 'the id 0 of both "search" and "tuple10"'),
     (lambda folder: shutil.copyfile(folder / "steps.npy", folder / "steps-00000.npy"), "not both"),
     (lambda folder: (folder / "steps.npy").rename(folder / "steps-00002.npy"), "shards numbered from 0 or 1"),
     (lambda folder: (folder / "steps.npy").write_bytes((folder / "steps.npy").read_bytes()[:-1]), "length of the file"),
-    (executed("DROP TABLE runs"), "a table runs"),
+    (executed("DROP TABLE runs"), "no such table: runs"),
     (lambda folder: (folder / "metadata.db").write_bytes(b"SQLite format 3\0" + b"x" * 5000), "schema: "),
 ]
 
