@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 /// A Macroxue pack with memory-mapped rows. Any number of threads may read its runs in any order.
 ///
-/// Opening reads `metadata.db` and scans all rows once to locate each run. Reading a run then reads only its rows, which
-/// may be in any order and in any shard. The index takes 24 bytes per stretch of consecutive rows of one run. The files
-/// must not be modified while the pack is open.
+/// Opening reads `metadata.db` and scans all rows once to locate each run. Reading a run then reads only its rows,
+/// which may be in any order and in any shard. The index takes 24 bytes per stretch of consecutive rows of one run. The
+/// files must not be modified while the pack is open.
 #[derive(Debug)]
 pub struct MacroxuePack {
     runs: IndexedRuns,
