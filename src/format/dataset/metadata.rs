@@ -45,8 +45,7 @@ struct DatasetRun {
 impl Metadata {
     pub(super) fn read(path: &Path) -> Result<Metadata> {
         let database = Database::open(path)?;
-        // `quick_check` has visited every row, so this count can be trusted.
-        let mut runs = Vec::with_capacity(database.num_rows("runs")?);
+        let mut runs = Vec::new();
         database.each(SELECT, [], |row| {
             runs.push(DatasetRun::of(row));
             Ok(())

@@ -64,8 +64,7 @@ pub(in crate::format) fn runs_in(path: &Path) -> Result<Vec<SessionRun>> {
 }
 
 pub(in crate::format) fn read_runs(database: &Database) -> Result<Vec<SessionRun>> {
-    // `quick_check` has visited every row, so this count can be trusted.
-    let mut runs = Vec::with_capacity(database.num_rows("runs")?);
+    let mut runs = Vec::new();
     database.each(SELECT, [], |row| {
         let mut values = Values::of(row);
         let mut get = |column: usize, least: i64, most: i64| {
