@@ -103,11 +103,6 @@ pub(super) fn models(batch: &RecordBatch) -> Result<Words<'_>> {
     TypedColumns(batch).words("model")
 }
 
-/// Returns the column `source` of `runs`.
-pub(super) fn sources(batch: &RecordBatch) -> Result<&StringArray> {
-    TypedColumns(batch).text("source")
-}
-
 fn mistyped(name: &str) -> Error {
     Error::other(format!("column {name} is missing or has the wrong type"))
 }
