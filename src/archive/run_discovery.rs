@@ -1,11 +1,11 @@
 //! Discovery of runs, in order. They come from run files, and from files and folders of
 //! many runs.
 
-use super::candidate_files::{CandidateFile, CandidateFiles, measure};
+use super::candidate_files::{CandidateFiles, candidates, measure};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::format::{
-    Container, ContainerKind, Content, PackReader, RunFormat, SourceFormat, fill_window, is_companion,
+    Container, ContainerKind, Content, FoundFile, PackReader, RunFormat, SourceFormat, fill_window, is_companion,
     is_named_as_unfinished, open_container,
 };
 use crate::progress::{Progress, Unit};
@@ -49,9 +49,9 @@ pub(crate) enum RunInput<'a> {
 impl<'a> RunInput<'a> {
     pub(super) fn sources(self) -> Result<RunDiscovery<'a>> {
         match self {
-            RunInput::Paths(paths) => Ok(RunDiscovery::over(CandidateFiles::new(paths)?, Vec::new())),
+            RunInput::Paths(paths) => Ok(RunDiscovery::over(candidates(paths)?, Vec::new())),
             RunInput::Open { runs, .. } => {
-                Ok(RunDiscovery::over(CandidateFiles::none(), vec![PendingRuns::Runs(Arc::clone(runs), 0)]))
+                Ok(RunDiscovery::over(Box::new(std::iter::empty()), vec![PendingRuns::Runs(Arc::clone(runs), 0)]))
             }
         }
     }
@@ -168,8 +168,9 @@ impl<'a> RunDiscovery<'a> {
                     return Ok(Some(DiscoveredRun { path, num_bytes, place: RunPlace::Of { runs, index } }));
                 }
                 None => {
-                    let Some(candidate) = self.candidates.next(cancel)? else { return Ok(None) };
-                    let CandidateFile { path, num_bytes, content, named, problem } = candidate;
+                    let Some((file, content)) = self.candidates.next().transpose()? else { return Ok(None) };
+                    let num_bytes = file.num_bytes();
+                    let FoundFile { path, named, problem, .. } = file;
                     if problem.is_some() {
                         return Ok(Some(DiscoveredRun { path, num_bytes, place: RunPlace::Failed(problem) }));
                     }
