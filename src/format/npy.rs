@@ -371,24 +371,10 @@ fn parse_string(chars: &mut std::str::Chars<'_>, quote: char) -> Option<String> 
     let mut text = String::new();
     loop {
         match chars.next()? {
-            '\\' => match chars.next()? {
-                escaped @ ('\\' | '\'' | '"') => text.push(escaped),
-                't' => text.push('\t'),
-                'n' => text.push('\n'),
-                'r' => text.push('\r'),
-                'x' => text.push(escaped_number(chars, 2)?),
-                'u' => text.push(escaped_number(chars, 4)?),
-                'U' => text.push(escaped_number(chars, 8)?),
-                _ => return None,
-            },
+            // Python also escapes unprintable characters. A name with them is rejected.
+            '\\' => text.push(chars.next().filter(|escaped| matches!(escaped, '\\' | '\'' | '"'))?),
             c if c == quote => return Some(text),
             c => text.push(c),
         }
     }
-}
-
-/// Reads a character from its hexadecimal number. Python escapes unprintable characters in this form.
-fn escaped_number(chars: &mut std::str::Chars<'_>, digits: usize) -> Option<char> {
-    let number = (0..digits).try_fold(0_u32, |number, _| Some(number << 4 | chars.next()?.to_digit(16)?))?;
-    char::from_u32(number)
 }
