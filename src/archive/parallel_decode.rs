@@ -2,9 +2,9 @@
 
 use super::decode::{RunAndFile, decode_alone};
 use super::ingest_report::Rejected;
-use super::run_discovery::{DiscoveredRun, RunDiscovery, RunInput};
+use super::run_discovery::{DiscoveredRun, RunDiscovery, RunInput, RunPlace};
 use crate::cancellation::CancellationToken;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
 use crate::workers::pool;
 use rayon::prelude::*;
@@ -19,12 +19,18 @@ pub(super) fn decode_next<T: Send>(
     window_bytes: u64,
     progress: &dyn Progress,
     cancel: &CancellationToken,
-    decode_one: impl Fn(&mut DiscoveredRun) -> Result<T> + Sync,
+    decode_one: impl Fn(&DiscoveredRun) -> Result<T> + Sync,
 ) -> Result<Vec<(DiscoveredRun, Result<T>)>> {
     let window = sources.window(window_bytes, cancel)?;
     sources.warnings.drain(..).for_each(|text| progress.warn(&text));
     let decode = |mut source: DiscoveredRun| {
-        let outcome = cancel.check().and_then(|()| decode_one(&mut source));
+        let outcome = cancel.check().and_then(|()| match &mut source.place {
+            RunPlace::Failed(error) => {
+                let error = error.take().unwrap_or_else(|| Error::other("a file that cannot be read"));
+                Err(error.with_path(&source.path))
+            }
+            _ => decode_one(&source),
+        });
         progress.advance(source.num_bytes);
         (source, outcome)
     };
@@ -67,7 +73,7 @@ pub(crate) fn each_window(
         let window_bytes = WINDOW_BYTES * threads.current_num_threads() as u64;
         threads.install(|| {
             loop {
-                let decode_one = |source: &mut DiscoveredRun| decode_alone(source, with_files);
+                let decode_one = |source: &DiscoveredRun| decode_alone(source, with_files);
                 let decoded = decode_next(&mut sources, window_bytes, progress, cancel, decode_one)?;
                 if decoded.is_empty() {
                     return Ok(());
