@@ -41,30 +41,23 @@ pub(super) struct Database {
 
 /// The maximum length of a value or a row in bytes.
 const MAX_VALUE: i32 = 1 << 20;
-const LIMITS: [(Limit, i32); 11] = [
+const LIMITS: [(Limit, i32); 7] = [
     (Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE),
     (Limit::SQLITE_LIMIT_SQL_LENGTH, 1 << 16),
     (Limit::SQLITE_LIMIT_COLUMN, 100),
     (Limit::SQLITE_LIMIT_EXPR_DEPTH, 20),
-    (Limit::SQLITE_LIMIT_COMPOUND_SELECT, 4),
     (Limit::SQLITE_LIMIT_VDBE_OP, 25_000),
     (Limit::SQLITE_LIMIT_FUNCTION_ARG, 8),
     (Limit::SQLITE_LIMIT_ATTACHED, 0),
-    (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 50),
-    (Limit::SQLITE_LIMIT_VARIABLE_NUMBER, 10),
-    (Limit::SQLITE_LIMIT_TRIGGER_DEPTH, 1),
 ];
 
-const SWITCHES: [(DbConfig, bool); 9] = [
+const SWITCHES: [(DbConfig, bool); 6] = [
     (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
     (DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false),
     (DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false),
     (DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false),
     (DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA, false),
     (DbConfig::SQLITE_DBCONFIG_ENABLE_FTS3_TOKENIZER, false),
-    (DbConfig::SQLITE_DBCONFIG_ENABLE_ATTACH_CREATE, false),
-    (DbConfig::SQLITE_DBCONFIG_ENABLE_ATTACH_WRITE, false),
-    (DbConfig::SQLITE_DBCONFIG_DQS_DML, false),
 ];
 
 const PRAGMAS: &str = "PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0; PRAGMA cache_size = -1024; \
