@@ -950,7 +950,6 @@ class Archive:
         model: str,
         annotations: _Path | object,
         *,
-        source: _Path | None = None,
         replace: bool = False,
         partial: bool = False,
         progress: _Progress = None,
@@ -968,7 +967,6 @@ class Archive:
           ``model``. There, ``policy_p1``, ``policy_logp`` and ``policy_hard`` may have 4 numbers per row. In an
           array, which has no nulls, they become null where ``policy_kind_mask`` lacks their bit. Rows may be in any
           order.
-        - ``source``: for folders, the path that the runs were ingested from, or a folder above it; ``None`` = any.
         - ``replace``: ``True`` = replaces the model's annotations. Otherwise, a model that has annotations can get
           more of them only for later runs.
         - ``partial``: ``True`` = allows annotated runs to have steps without annotations.

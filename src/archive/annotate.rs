@@ -9,7 +9,7 @@ use super::checkpoint_writer::write_checkpoint;
 use super::commit::Operation;
 use super::parquet_reader::{OpenDataFile, RowGroups, open_sound};
 use super::parquet_writer::{FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
-use super::row_views::{StepRows, run_facts, sources};
+use super::row_views::{StepRows, run_facts};
 use super::snapshot::Snapshot;
 use super::storage::Storage;
 use super::table_name::TableName;
@@ -24,7 +24,7 @@ use derive_setters::Setters;
 use std::collections::HashMap;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Options of [`Archive::annotate`](super::Archive::annotate).
 ///
@@ -33,8 +33,6 @@ use std::path::{Path, PathBuf};
 #[setters(prefix = "with_", strip_option)]
 #[non_exhaustive]
 pub struct AnnotateOptions {
-    /// The path that the annotated runs were ingested from, or a folder above it; `None` = any. For folders only.
-    pub source: Option<PathBuf>,
     /// Whether to replace the model's annotations. Otherwise new annotations must be of later runs.
     pub replace: bool,
     /// Whether runs may have steps without annotations.
@@ -106,7 +104,7 @@ pub(super) fn annotate(
         return Err(source.refuse("rows", "at least one annotated step", "none".into()));
     }
     let outcome = transact(storage, DEFAULT_WAIT, cancel, |_, snapshot| {
-        let runs = archive_runs(storage, snapshot, &source, options)?;
+        let runs = archive_runs(storage, snapshot, &source)?;
         let mut commit = snapshot.next(Operation::Annotate);
         let own = |snapshot: &Snapshot| models(snapshot).into_iter().find(|known| known.model == model);
         let mut report = AnnotateReport { model: model.to_owned(), ..AnnotateReport::default() };
@@ -190,16 +188,11 @@ fn check_name(model: &str) -> Result<()> {
 
 /// Returns the annotated runs by their ids in the archive, each with its rows in the source. Runs of the pool that are
 /// one run of the archive must have equal annotations; the rows of the first are returned.
-fn archive_runs(
-    storage: &Storage,
-    snapshot: &Snapshot,
-    source: &AnnotationRows,
-    options: &AnnotateOptions,
-) -> Result<BTreeMap<u32, Range<u64>>> {
+fn archive_runs(storage: &Storage, snapshot: &Snapshot, source: &AnnotationRows) -> Result<BTreeMap<u32, Range<u64>>> {
     let AnnotationRows::Folder(folder) = source else {
         return Ok(source.runs().into_iter().collect());
     };
-    let known = KnownRun::read(storage, snapshot, options.source.as_deref())?;
+    let known = KnownRun::read(storage, snapshot)?;
     let pool: HashMap<i64, SessionRun> = folder.pool()?.into_iter().map(|run| (run.id, run)).collect();
     let mut runs: BTreeMap<u32, (u32, Range<u64>)> = BTreeMap::new();
     for (id, rows) in source.runs() {
@@ -222,7 +215,7 @@ fn archive_runs(
                 match (own.next(), own.next()) {
                     (Some(only), None) => only,
                     _ => {
-                        let found = format!("{} of them; `source` selects some", same.len());
+                        let found = format!("{} of them; annotate rows with run ids", same.len());
                         return Err(source.refuse("run", format!("one {facts} in the archive"), found));
                     }
                 }
@@ -254,27 +247,20 @@ struct KnownRun {
 type RunKey = (Option<u64>, u64, u32);
 
 impl KnownRun {
-    /// Reads the runs that were ingested from `source` or from files below it.
-    fn read(storage: &Storage, snapshot: &Snapshot, source: Option<&Path>) -> Result<HashMap<RunKey, Vec<KnownRun>>> {
-        let source =
-            source.map(|path| std::path::absolute(path).map_err(|error| Error::io(path, error))).transpose()?;
+    /// Reads all runs.
+    fn read(storage: &Storage, snapshot: &Snapshot) -> Result<HashMap<RunKey, Vec<KnownRun>>> {
         let mut runs: HashMap<RunKey, Vec<KnownRun>> = HashMap::new();
         let files: Vec<_> = snapshot.files(TableName::Runs).collect();
         let mut groups = RowGroups::new(storage, &files);
         while let Some(batch) = groups.next()? {
-            let sources = sources(&batch)?;
-            for (row, (run, _)) in run_facts(&batch)?.into_iter().enumerate() {
-                let path = Path::new(sources.value(row));
-                if source.as_ref().is_none_or(|source| path.starts_with(source)) {
-                    runs.entry((run.meta.seed, run.meta.max_score, run.meta.highest_tile)).or_default().push(
-                        KnownRun {
-                            run_id: run.run_id,
-                            num_steps: run.num_steps,
-                            game_steps: run.game_steps,
-                            source_id: run.source_id,
-                        },
-                    );
-                }
+            for (run, _) in run_facts(&batch)? {
+                let key = (run.meta.seed, run.meta.max_score, run.meta.highest_tile);
+                runs.entry(key).or_default().push(KnownRun {
+                    run_id: run.run_id,
+                    num_steps: run.num_steps,
+                    game_steps: run.game_steps,
+                    source_id: run.source_id,
+                });
             }
         }
         Ok(runs)

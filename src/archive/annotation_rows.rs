@@ -10,6 +10,7 @@ use arrow::array::{
 };
 use arrow::compute::{CastOptions, SortColumn, cast, cast_with_options, lexsort_to_indices, nullif, take_record_batch};
 use arrow::datatypes::{DataType, FieldRef, Float32Type, Schema, UInt8Type, UInt32Type};
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -49,7 +50,36 @@ impl AnnotationRows {
         let names = Arc::new(StringArray::from(vec![model]));
         let models = DictionaryArray::try_new(Int32Array::from_value(0, len), names).map_err(Error::other)?;
         columns.insert(2, Arc::new(models));
-        RecordBatch::try_new(table_schema(TableName::Annotations), columns).map_err(Error::other)
+        let batch = RecordBatch::try_new(table_schema(TableName::Annotations), columns).map_err(Error::other)?;
+        self.check_ranges(&batch, run_id)?;
+        Ok(batch)
+    }
+
+    /// Checks the ranges of the values of a run.
+    fn check_ranges(&self, rows: &RecordBatch, run_id: u32) -> Result<()> {
+        let steps = rows.column(1).as_primitive::<UInt32Type>().values();
+        let refuse = |name: &'static str, expected: String, row: usize, value: &dyn fmt::Display| {
+            let found = format!("{value} at step {} of archive run {run_id}", steps[row]);
+            match self {
+                AnnotationRows::Folder(_) => Err(self.refuse(name, expected, found)),
+                AnnotationRows::Table(_) => Err(Error::column(name, None, expected, found)),
+            }
+        };
+        for (name, most) in [("teacher_move", 3), ("legal_mask", 15), ("policy_kind_mask", 15), ("argmax_head", 3)] {
+            let values = rows.column_by_name(name).and_then(|column| column.as_primitive_opt::<UInt8Type>());
+            for (row, value) in values.into_iter().flatten().enumerate() {
+                if let Some(value) = value.filter(|&value| value > most) {
+                    return refuse(name, format!("0..={most} or null"), row, &value);
+                }
+            }
+        }
+        let probs = rows.column_by_name("argmax_prob").and_then(|column| column.as_primitive_opt::<Float32Type>());
+        for (row, prob) in probs.into_iter().flatten().enumerate() {
+            if let Some(prob) = prob.filter(|prob| !(0.0..=1.0).contains(prob)) {
+                return refuse("argmax_prob", "0..=1 or null".into(), row, &prob);
+            }
+        }
+        Ok(())
     }
 
     /// Returns an error unless two runs of the pool, which are one run of the archive, have equal annotations. Each run
@@ -137,7 +167,7 @@ impl AnnotationTable {
         }
         let all = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(Error::other)?;
         let table = AnnotationTable(sorted(without_absent(all, &rows.schema())?)?);
-        table.check_values()?;
+        table.check_keys()?;
         Ok(table)
     }
 
@@ -145,30 +175,13 @@ impl AnnotationTable {
         self.0.column(0).as_primitive::<UInt32Type>().values()
     }
 
-    /// Checks the ranges of the values, and that no key occurs twice.
-    fn check_values(&self) -> Result<()> {
+    /// Checks that no key occurs twice.
+    fn check_keys(&self) -> Result<()> {
         let (ids, steps) = (self.run_ids(), self.0.column(1).as_primitive::<UInt32Type>().values());
         for row in 1..ids.len() {
             if (ids[row - 1], steps[row - 1]) == (ids[row], steps[row]) {
                 let found = format!("step {} of run {} twice", steps[row], ids[row]);
                 return Err(Error::argument("annotations", "each step once", found));
-            }
-        }
-        for (name, most) in [("teacher_move", 3), ("legal_mask", 15), ("policy_kind_mask", 15), ("argmax_head", 3)] {
-            let values = self.0.column_by_name(name).and_then(|column| column.as_primitive_opt::<UInt8Type>());
-            for (row, value) in values.into_iter().flatten().enumerate() {
-                if let Some(value) = value.filter(|&value| value > most) {
-                    let expected = format!("0..={most} or null");
-                    let found = format!("{value} at step {} of run {}", steps[row], ids[row]);
-                    return Err(Error::column(name, None, expected, found));
-                }
-            }
-        }
-        let probs = self.0.column_by_name("argmax_prob").and_then(|column| column.as_primitive_opt::<Float32Type>());
-        for (row, prob) in probs.into_iter().flatten().enumerate() {
-            if let Some(prob) = prob.filter(|prob| !(0.0..=1.0).contains(prob)) {
-                let found = format!("{prob} at step {} of run {}", steps[row], ids[row]);
-                return Err(Error::column("argmax_prob", None, "0..=1 or null", found));
             }
         }
         Ok(())

@@ -88,9 +88,8 @@ pub(super) fn compact(
         let output = TransactionFiles { storage, txn: &commit.txn, file_rows: u64::MAX };
         let rewritten = threads.install(|| rewrite(&output, &groups, progress, cancel));
         progress.end();
-        let (add, remove) = rewritten?;
-        commit.remove = remove;
-        commit.add = add;
+        commit.add = rewritten?;
+        commit.remove = groups.iter().flatten().map(|file| file.path.clone()).collect();
         let removed_bytes: u64 = groups.iter().flatten().map(|file| file.num_bytes).sum();
         let (added_files, added_bytes) = sizes(&commit.add);
         report.files_after = files_before - commit.remove.len() as u64 + added_files;
@@ -129,45 +128,30 @@ fn plan(snapshot: &Snapshot, table: TableName, file_rows: u64) -> Vec<Vec<&DataF
     groups
 }
 
-/// Writes each group as one file. Returns the files to add and the paths
-/// to remove.
+/// Writes each group as one file. If anything fails, removes all files.
 fn rewrite(
     output: &TransactionFiles<'_>,
     groups: &[Vec<&DataFile>],
     progress: &dyn Progress,
     cancel: &CancellationToken,
-) -> Result<(Vec<DataFile>, Vec<String>)> {
+) -> Result<Vec<DataFile>> {
     let mut added = Vec::new();
-    for group in groups {
-        let outcome = rewrite_group(output, group, progress, cancel);
-        match outcome {
-            Ok(file) => added.push(file),
-            Err(error) => {
-                added.iter().for_each(|file: &DataFile| drop(output.storage.remove(&file.path)));
-                return Err(error);
-            }
+    let outcome = groups.iter().try_for_each(|group| {
+        let table = group[0].table;
+        let (_, files) = output.write(cancel, |sender| copy(output.storage, table, group, sender, progress, cancel))?;
+        let expected: u64 = group.iter().map(|file| file.num_rows).sum();
+        let found: u64 = files.iter().map(|file| file.num_rows).sum();
+        added.extend(files);
+        if found != expected {
+            let path = output.storage.path(table.name());
+            return Err(damaged(&path, "number of rows", expected.to_string(), found.to_string()));
         }
+        Ok(())
+    });
+    if outcome.is_err() {
+        added.iter().for_each(|file: &DataFile| drop(output.storage.remove(&file.path)));
     }
-    Ok((added, groups.iter().flatten().map(|file| file.path.clone()).collect()))
-}
-
-fn rewrite_group(
-    output: &TransactionFiles<'_>,
-    group: &[&DataFile],
-    progress: &dyn Progress,
-    cancel: &CancellationToken,
-) -> Result<DataFile> {
-    let table = group[0].table;
-    let (_, files) = output.write(cancel, |sender| copy(output.storage, table, group, sender, progress, cancel))?;
-    let [file] = <[DataFile; 1]>::try_from(files)
-        .map_err(|files| Error::other(format!("{} files instead of one", files.len())))?;
-    let num_rows: u64 = group.iter().map(|file| file.num_rows).sum();
-    if file.num_rows != num_rows {
-        drop(output.storage.remove(&file.path));
-        let path = output.storage.path(&file.path);
-        return Err(damaged(&path, "number of rows", num_rows.to_string(), file.num_rows.to_string()));
-    }
-    Ok(file)
+    outcome.map(|()| added)
 }
 
 /// Encodes the rows of several files as row groups of full size. Small row groups hold whole runs, so the

@@ -6,23 +6,15 @@ use super::run_discovery::{DiscoveredRun, RunPlace};
 use super::runs_batch::{RunInfo, start_time_fits};
 use crate::error::{Error, Result};
 use crate::format::{
-    ContainerKind, MAX_RUN_BYTES, PREFIX_LEN, RunFormat, SourceFacts, SourceFormat, SourceRun, decode_run, encode_run,
+    ContainerKind, MAX_RUN_BYTES, RunFormat, SourceFacts, SourceFormat, SourceRun, decode_run, encode_run,
 };
 use crate::run::{Run, RunMeta};
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
-use std::sync::Arc;
 
 /// The longest engine name. A2T1 cannot hold a longer one either.
 const MAX_ENGINE_BYTES: usize = u16::MAX as usize;
-
-/// The result of reading a discovered run.
-pub(super) enum DecodeOutcome<T> {
-    Value(T),
-    /// A container of runs under the name of a run file.
-    Container(ContainerKind),
-}
 
 /// A run, with the archive's facts about it.
 pub(super) struct DecodedRun {
@@ -31,19 +23,19 @@ pub(super) struct DecodedRun {
 }
 
 /// Reads a run for an archive. Returns `None` if the run is known.
-pub(super) fn decode_source(
-    source: &mut DiscoveredRun,
-    known: &KnownRuns,
-) -> Result<DecodeOutcome<Option<Box<DecodedRun>>>> {
-    let of_run = |run: Run, source: &DiscoveredRun| {
-        let run = if start_time_fits(run.meta().start_unix_s) { run } else { without_start(&run)? };
-        let digest = run_digest(&run)?;
-        let (RunPlace::Of { runs, .. }, false) = (&source.place, known.has(&digest)) else {
-            return Ok(None);
-        };
-        finish(run, digest, runs.format, None, source).map(Some)
-    };
-    read(source, |bytes, source| decode_file(bytes, source, known), of_run)
+pub(super) fn decode_source(source: &DiscoveredRun, known: &KnownRuns) -> Result<Option<Box<DecodedRun>>> {
+    let decoded = read(source).and_then(|run| match run {
+        SourceRun::File(bytes) => decode_file(bytes, source, known),
+        SourceRun::Run(run) => {
+            let run = if start_time_fits(run.meta().start_unix_s) { run } else { without_start(&run)? };
+            let digest = run_digest(&run)?;
+            let (RunPlace::Of { runs, .. }, false) = (&source.place, known.has(&digest)) else {
+                return Ok(None);
+            };
+            finish(run, digest, runs.format, None, source).map(Some)
+        }
+    });
+    decoded.map_err(|error| error.with_path(&source.path))
 }
 
 /// Returns the run with an unknown start time, because the archive cannot hold the run's start time.
@@ -58,54 +50,42 @@ fn without_start(run: &Run) -> Result<Run> {
 pub(super) type RunAndFile = (Run, Option<(RunFormat, Vec<u8>)>);
 
 /// Reads a run without an archive.
-pub(super) fn decode_alone(source: &mut DiscoveredRun, with_file: bool) -> Result<DecodeOutcome<RunAndFile>> {
-    let of_file = |bytes: Cow<'_, [u8]>, source: &DiscoveredRun| {
-        let (run, format) = decode_run(&bytes).map_err(|error| in_source(error, source))?;
-        Ok((run, with_file.then(|| (format, bytes.into_owned()))))
-    };
-    read(source, of_file, |run, _| Ok((run, None)))
+pub(super) fn decode_alone(source: &DiscoveredRun, with_file: bool) -> Result<RunAndFile> {
+    let decoded = read(source).and_then(|run| match run {
+        SourceRun::File(bytes) => {
+            let (run, format) = decode_bytes(&bytes, source)?;
+            Ok((run, with_file.then(|| (format, bytes.into_owned()))))
+        }
+        SourceRun::Run(run) => Ok((run, None)),
+    });
+    decoded.map_err(|error| error.with_path(&source.path))
 }
 
-/// Reads a run and converts it. `of_file` converts the bytes of a run file, and `of_run` a run of a container.
-fn read<T>(
-    source: &mut DiscoveredRun,
-    of_file: impl Fn(Cow<'_, [u8]>, &DiscoveredRun) -> Result<T>,
-    of_run: impl Fn(Run, &DiscoveredRun) -> Result<T>,
-) -> Result<DecodeOutcome<T>> {
-    let path = source.path.clone();
-    let read = match &mut source.place {
-        RunPlace::File => read_file(source, of_file),
-        RunPlace::Failed(error) => {
-            Err(error.take().unwrap_or_else(|| std::io::Error::other("a file that cannot be read").into()))
-        }
-        RunPlace::Of { runs, index } => {
-            let (runs, index) = (Arc::clone(runs), *index);
-            runs.source.read(index).and_then(|run| match run {
-                SourceRun::File(bytes) => of_file(bytes, source).map(DecodeOutcome::Value),
-                SourceRun::Run(run) => of_run(run, source).map(DecodeOutcome::Value),
-            })
-        }
-    };
-    read.map_err(|error| error.with_path(&path))
-}
-
-fn read_file<T>(
-    source: &DiscoveredRun,
-    of_file: impl Fn(Cow<'_, [u8]>, &DiscoveredRun) -> Result<T>,
-) -> Result<DecodeOutcome<T>> {
+/// Reads the bytes of a run file, or a run of a container.
+fn read(source: &DiscoveredRun) -> Result<SourceRun<'_>> {
+    if let RunPlace::Of { runs, index } = &source.place {
+        return runs.source.read(*index);
+    }
     let mut bytes = Vec::with_capacity(source.num_bytes.min(MAX_RUN_BYTES) as usize + 1);
     File::open(&source.path).and_then(|file| file.take(MAX_RUN_BYTES + 1).read_to_end(&mut bytes))?;
-    let prefix = bytes.get(..PREFIX_LEN).unwrap_or(&bytes).to_vec();
-    let value = if bytes.len() as u64 > MAX_RUN_BYTES {
+    Ok(SourceRun::File(bytes.into()))
+}
+
+/// Decodes the bytes of a run file.
+fn decode_bytes(bytes: &[u8], source: &DiscoveredRun) -> Result<(Run, RunFormat)> {
+    let is_too_long = matches!(source.place, RunPlace::File) && bytes.len() as u64 > MAX_RUN_BYTES;
+    let decoded = if is_too_long {
         let expected = format!("at most {MAX_RUN_BYTES} bytes in a run's file");
         Err(Error::decode(MAX_RUN_BYTES, "length of the file", expected, "a longer file"))
     } else {
-        of_file(Cow::Owned(bytes), source)
+        decode_run(bytes)
     };
-    // A file under the name of a run file may be a container.
-    value.map(DecodeOutcome::Value).or_else(|error| match ContainerKind::of(&prefix) {
-        Some(kind) => Ok(DecodeOutcome::Container(kind)),
-        None => Err(error),
+    decoded.map_err(|error| match &source.place {
+        RunPlace::File if ContainerKind::of(bytes).is_some() => {
+            let expected = "one run, as the extension says";
+            Error::decode(0, "content", expected, "a file of many runs; rename it")
+        }
+        _ => in_source(error, source),
     })
 }
 
@@ -117,13 +97,13 @@ fn in_source(error: Error, source: &DiscoveredRun) -> Error {
     }
 }
 
-/// Decodes the bytes of a run file.
+/// Decodes a run file for an archive.
 fn decode_file(bytes: Cow<'_, [u8]>, source: &DiscoveredRun, known: &KnownRuns) -> Result<Option<Box<DecodedRun>>> {
     let hash = *blake3::hash(&bytes).as_bytes();
     if known.has(&hash) {
         return Ok(None);
     }
-    let (run, format) = decode_run(&bytes).map_err(|error| in_source(error, source))?;
+    let (run, format) = decode_bytes(&bytes, source)?;
     let encoded = encode_run(&run, format)?;
     let same = encoded == *bytes;
     let digest = match format {

@@ -200,28 +200,16 @@ impl Digests {
         fits.then(|| (digests(), number(8), format!("{commit_crc:08x}")))
     }
 
-    /// Adds a digest and returns whether it was new.
-    pub(super) fn insert(&mut self, digest: &[u8; 32]) -> bool {
-        self.0.insert(short(digest))
+    pub(super) fn insert(&mut self, digest: &[u8; 32]) {
+        self.0.insert(short(digest));
     }
 
-    /// Adds a game and returns whether it was new.
-    pub(super) fn insert_game(&mut self, game: i64) -> bool {
-        self.0.insert(key_of_game(game))
-    }
-
-    /// Removes a game that `insert_game` has added.
-    pub(super) fn remove_game(&mut self, game: i64) {
-        self.0.remove(&key_of_game(game));
+    pub(super) fn insert_game(&mut self, game: i64) {
+        self.0.insert(key_of_game(game));
     }
 
     pub(super) fn contains_game(&self, game: i64) -> bool {
         self.0.contains(&key_of_game(game))
-    }
-
-    /// Removes a digest that `insert` has added.
-    pub(super) fn remove(&mut self, digest: &[u8; 32]) {
-        self.0.remove(&short(digest));
     }
 
     pub(super) fn len(&self) -> usize {

@@ -32,14 +32,10 @@ pub(super) fn ingest(
     // Reports a missing path before it waits for the lock.
     input.sources()?;
     let threads = pool("ingest", options.workers)?;
-    let outcome = transact_from(storage, Some(base), options.wait, cancel, |log, snapshot, lost: Option<Ingested>| {
-        if let Some(Ingested { known, base, .. }) = lost {
-            kept.keep(base, known.without_added());
-        }
+    let outcome = transact_from(storage, Some(base), options.wait, cancel, |log, snapshot| {
         let known = KnownRuns::of(storage, log, snapshot, input, kept)?;
         let mut commit = snapshot.next(Operation::Ingest);
-        let pipeline =
-            Pipeline { storage, commit: &commit, base: DigestsBase::of(snapshot), strict: options.strict, input };
+        let pipeline = Pipeline { storage, commit: &commit, strict: options.strict, input };
         let ingested = pipeline.run(&threads, known, progress, cancel)?;
         if ingested.files.is_empty() {
             return Ok((None, ingested));

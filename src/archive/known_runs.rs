@@ -19,8 +19,6 @@ pub(super) struct KnownRuns {
     digests: Digests,
     /// The ids of the recording's runs in the archive. `None` if runs are compared by content.
     ids: Option<BTreeSet<u64>>,
-    /// The digests and games that `insert` has added.
-    added: (Vec<[u8; 32]>, Vec<i64>),
 }
 
 /// Whether a run or its game is new.
@@ -47,7 +45,7 @@ impl KnownRuns {
                 Some(source_ids(storage, snapshot, runs.session.as_deref().unwrap_or_default(), since)?)
             }
         };
-        Ok(KnownRuns { digests: Digests::of(storage, log, snapshot, kept)?, ids, added: Default::default() })
+        Ok(KnownRuns { digests: Digests::of(storage, log, snapshot, kept)?, ids })
     }
 
     /// Returns whether a run can be skipped early, because its digest is known.
@@ -65,24 +63,15 @@ impl KnownRuns {
             return Novelty::Duplicate;
         }
         let is_twin = run.game.is_some_and(|game| self.digests.contains_game(game));
-        if self.digests.insert(&run.digest) {
-            self.added.0.push(run.digest);
-        }
-        if let Some(game) = run.game.filter(|&game| self.digests.insert_game(game)) {
-            self.added.1.push(game);
+        self.digests.insert(&run.digest);
+        if let Some(game) = run.game {
+            self.digests.insert_game(game);
         }
         if is_twin { Novelty::Twin } else { Novelty::New }
     }
 
     pub(super) fn digests(&self) -> &Digests {
         &self.digests
-    }
-
-    /// Returns the digests of the runs that the archive held before.
-    pub(super) fn without_added(mut self) -> Digests {
-        self.added.0.iter().for_each(|digest| self.digests.remove(digest));
-        self.added.1.iter().for_each(|&game| self.digests.remove_game(game));
-        self.digests
     }
 
     pub(super) fn into_digests(self) -> Digests {

@@ -1,10 +1,10 @@
 //! Runs of files and folders, decoded in parallel and returned in order.
 
-use super::decode::{DecodeOutcome, RunAndFile, decode_alone};
+use super::decode::{RunAndFile, decode_alone};
 use super::ingest_report::Rejected;
 use super::run_discovery::{DiscoveredRun, RunDiscovery, RunInput, RunPlace};
 use crate::cancellation::CancellationToken;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
 use crate::workers::pool;
 use rayon::prelude::*;
@@ -19,45 +19,22 @@ pub(super) fn decode_next<T: Send>(
     window_bytes: u64,
     progress: &dyn Progress,
     cancel: &CancellationToken,
-    decode_one: impl Fn(&mut DiscoveredRun) -> Result<DecodeOutcome<T>> + Sync,
+    decode_one: impl Fn(&DiscoveredRun) -> Result<T> + Sync,
 ) -> Result<Vec<(DiscoveredRun, Result<T>)>> {
-    loop {
-        let window = sources.window(window_bytes, cancel)?;
-        sources.warnings.drain(..).for_each(|text| progress.warn(&text));
-        let last = window.is_empty();
-        let outcome_of = |mut source: DiscoveredRun| {
-            let outcome = cancel.check().and_then(|()| decode_one(&mut source));
-            progress.advance(source.num_bytes);
-            (source, outcome)
-        };
-        let outcomes: Vec<(DiscoveredRun, Result<DecodeOutcome<T>>)> = window.into_par_iter().map(outcome_of).collect();
-        let mut decoded = Vec::with_capacity(outcomes.len());
-        let mut outcomes = outcomes.into_iter();
-        while let Some((source, outcome)) = outcomes.next() {
-            match outcome {
-                Ok(DecodeOutcome::Value(value)) => decoded.push((source, Ok(value))),
-                Err(error) => decoded.push((source, Err(error))),
-                Ok(DecodeOutcome::Container(kind)) => {
-                    // The runs of this file come next. The runs after it were read too early and are read again
-                    // later.
-                    let rest: Vec<DiscoveredRun> = outcomes.by_ref().map(unread).collect();
-                    progress.expect(source.num_bytes + rest.iter().map(|source| source.num_bytes).sum::<u64>());
-                    sources.put_back(source.path, kind, rest);
-                }
+    let window = sources.window(window_bytes, cancel)?;
+    sources.warnings.drain(..).for_each(|text| progress.warn(&text));
+    let decode = |mut source: DiscoveredRun| {
+        let outcome = cancel.check().and_then(|()| match &mut source.place {
+            RunPlace::Failed(error) => {
+                let error = error.take().unwrap_or_else(|| Error::other("a file that cannot be read"));
+                Err(error.with_path(&source.path))
             }
-        }
-        if last || !decoded.is_empty() {
-            return Ok(decoded);
-        }
-    }
-}
-
-/// Resets a run to its state before it was read.
-fn unread<T>((mut source, outcome): (DiscoveredRun, Result<T>)) -> DiscoveredRun {
-    if let (RunPlace::Failed(reason), Err(error)) = (&mut source.place, outcome) {
-        *reason = Some(error);
-    }
-    source
+            _ => decode_one(&source),
+        });
+        progress.advance(source.num_bytes);
+        (source, outcome)
+    };
+    Ok(window.into_par_iter().map(decode).collect())
 }
 
 /// A run that was read.
@@ -96,7 +73,7 @@ pub(crate) fn each_window(
         let window_bytes = WINDOW_BYTES * threads.current_num_threads() as u64;
         threads.install(|| {
             loop {
-                let decode_one = |source: &mut DiscoveredRun| decode_alone(source, with_files);
+                let decode_one = |source: &DiscoveredRun| decode_alone(source, with_files);
                 let decoded = decode_next(&mut sources, window_bytes, progress, cancel, decode_one)?;
                 if decoded.is_empty() {
                     return Ok(());

@@ -14,7 +14,6 @@
 use super::commit::Commit;
 use super::data_file::DataFile;
 use super::decode::{DecodedRun, decode_source};
-use super::digests::DigestsBase;
 use super::ingest_report::{IngestReport, Rejected};
 use super::known_runs::{KnownRuns, Novelty};
 use super::parallel_decode::decode_next;
@@ -43,7 +42,6 @@ const ROW_GROUP_RUNS_BYTES: usize = 16 << 20;
 pub(super) struct Pipeline<'a> {
     pub(super) storage: &'a Storage,
     pub(super) commit: &'a Commit,
-    pub(super) base: DigestsBase,
     pub(super) strict: bool,
     pub(super) input: RunInput<'a>,
 }
@@ -53,8 +51,6 @@ pub(super) struct Ingested {
     pub(super) report: IngestReport,
     /// All runs of the archive, including the new ones.
     pub(super) known: KnownRuns,
-    /// The version of the archive without the new runs.
-    pub(super) base: DigestsBase,
     pub(super) next_run_id: u64,
     /// Published files that no commit names yet.
     pub(super) files: Vec<DataFile>,
@@ -106,13 +102,7 @@ impl<'a> IngestJob<'a> {
             steps: RowGroupEncoder::new(TableName::Steps)?,
             runs: RowGroupEncoder::new(TableName::Runs)?,
             ingested_at_ms: clock::now().timestamp_millis(),
-            ingested: Ingested {
-                report: IngestReport::default(),
-                known,
-                base: pipeline.base.clone(),
-                next_run_id,
-                files: Vec::new(),
-            },
+            ingested: Ingested { report: IngestReport::default(), known, next_run_id, files: Vec::new() },
             rows: Vec::new(),
             rows_bytes: 0,
             pending: Vec::new(),

@@ -30,13 +30,6 @@ pub(crate) struct StoredRun {
     original: Option<Vec<u8>>,
 }
 
-/// The facts about a run that are available without its steps.
-pub(crate) struct StoredMeta {
-    pub(crate) run_id: u32,
-    pub(crate) format: Option<SourceFormat>,
-    pub(crate) has_final_board: bool,
-}
-
 impl StoredRun {
     /// Returns the format of run files that fits the run: the format of its source, if that was a run file.
     #[cfg(feature = "python")]
@@ -105,18 +98,14 @@ impl Archive {
         &self,
         run_ids: &[u32],
         cancel: &CancellationToken,
-        mut examine: impl FnMut(&StoredMeta) -> Result<()>,
+        mut examine: impl FnMut(&RunFacts) -> Result<()>,
     ) -> Result<()> {
         let mut missing = run_ids.iter().copied().peekable();
         self.each_group(TableName::Runs, run_ids, &mut |file, index| {
             cancel.check()?;
             for (facts, _) in run_facts(&file.read(index)?)? {
                 if missing.next_if_eq(&facts.run_id).is_some() {
-                    examine(&StoredMeta {
-                        run_id: facts.run_id,
-                        format: facts.source_format(),
-                        has_final_board: facts.final_board.is_some(),
-                    })?;
+                    examine(&facts)?;
                 }
             }
             Ok(())

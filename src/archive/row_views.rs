@@ -31,14 +31,14 @@ pub(super) struct StepRows<'a> {
 
 /// A row of `runs`.
 #[derive(Clone, Debug)]
-pub(super) struct RunFacts {
-    pub(super) run_id: u32,
+pub(crate) struct RunFacts {
+    pub(crate) run_id: u32,
     pub(super) digest: [u8; 32],
     pub(super) game: Option<i64>,
     pub(super) format: String,
     pub(super) meta: RunMeta,
     pub(super) num_steps: u32,
-    pub(super) final_board: Option<WideBoard>,
+    pub(crate) final_board: Option<WideBoard>,
     pub(super) verified: bool,
     /// Whether the archive keeps the original file, because the columns cannot reproduce it.
     pub(super) has_original: bool,
@@ -101,11 +101,6 @@ impl<'a> TypedColumns<'a> {
 /// Returns the column `model` of `annotations`.
 pub(super) fn models(batch: &RecordBatch) -> Result<Words<'_>> {
     TypedColumns(batch).words("model")
-}
-
-/// Returns the column `source` of `runs`.
-pub(super) fn sources(batch: &RecordBatch) -> Result<&StringArray> {
-    TypedColumns(batch).text("source")
 }
 
 fn mistyped(name: &str) -> Error {
@@ -243,7 +238,7 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
 
 impl RunFacts {
     /// Returns the format of the run's source; `None` if no version up to this one has known it.
-    pub(super) fn source_format(&self) -> Option<SourceFormat> {
+    pub(crate) fn source_format(&self) -> Option<SourceFormat> {
         SourceFormat::ALL.into_iter().find(|format| format.name() == self.format)
     }
 }

@@ -1,16 +1,15 @@
 //! Discovery of runs, in order. They come from run files, and from files and folders of
 //! many runs.
 
-use super::candidate_files::{CandidateFile, CandidateFiles, measure};
+use super::candidate_files::{CandidateFiles, candidates, measure};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::format::{
-    Container, ContainerKind, Content, Opened, PackReader, RunFormat, SourceFormat, fill_window, is_companion,
-    is_named_as_unfinished, open_container, open_folder,
+    Container, ContainerKind, Content, FoundFile, PackReader, RunFormat, SourceFormat, fill_window, is_companion,
+    is_named_as_unfinished, open_container,
 };
 use crate::progress::{Progress, Unit};
 use std::collections::HashSet;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,9 +49,9 @@ pub(crate) enum RunInput<'a> {
 impl<'a> RunInput<'a> {
     pub(super) fn sources(self) -> Result<RunDiscovery<'a>> {
         match self {
-            RunInput::Paths(paths) => Ok(RunDiscovery::over(CandidateFiles::new(paths)?, Vec::new())),
+            RunInput::Paths(paths) => Ok(RunDiscovery::over(candidates(paths)?, Vec::new())),
             RunInput::Open { runs, .. } => {
-                Ok(RunDiscovery::over(CandidateFiles::none(), vec![PendingRuns::Runs(Arc::clone(runs), 0)]))
+                Ok(RunDiscovery::over(Box::new(std::iter::empty()), vec![PendingRuns::Runs(Arc::clone(runs), 0)]))
             }
         }
     }
@@ -98,10 +97,8 @@ pub(super) struct RunDiscovery<'a> {
     candidates: CandidateFiles<'a>,
     /// Runs that come before all candidates. The last element is next.
     pending: Vec<PendingRuns>,
-    /// Runs of several files that were opened through one of these files.
+    /// Containers of several files that were opened through one of the files.
     wholes: HashSet<PathBuf>,
-    /// A folder, and the names of the row files to which its logs refer.
-    logs: Option<(PathBuf, HashSet<OsString>)>,
     /// Problems in opened files that do not affect the files' runs.
     pub(super) warnings: Vec<String>,
     /// The files skipped so far because their content is unknown.
@@ -114,8 +111,6 @@ enum PendingRuns {
     Source(DiscoveredRun),
     /// The runs of a file, from an index on.
     Runs(Arc<Container>, usize),
-    /// A file whose content does not match its name.
-    Renamed(PathBuf, ContainerKind),
 }
 
 impl PendingRuns {
@@ -146,7 +141,7 @@ impl DiscoveredRun {
 impl<'a> RunDiscovery<'a> {
     fn over(candidates: CandidateFiles<'a>, pending: Vec<PendingRuns>) -> Self {
         let (wholes, warnings, ignored) = (HashSet::new(), Vec::new(), Vec::new());
-        RunDiscovery { candidates, pending, wholes, logs: None, warnings, ignored, is_strict: false }
+        RunDiscovery { candidates, pending, wholes, warnings, ignored, is_strict: false }
     }
 
     /// Returns the next runs, of about `num_bytes` bytes together; at least one, unless there are no more.
@@ -154,12 +149,6 @@ impl<'a> RunDiscovery<'a> {
         let sources = std::iter::from_fn(|| self.next(cancel).transpose());
         // Opening and closing a file costs about as much as reading 4 KiB.
         fill_window(sources, usize::MAX, num_bytes, |source| source.num_bytes + 4096)
-    }
-
-    /// Puts unused runs back, to be returned next. The runs of the renamed file come first, then the others.
-    pub(super) fn put_back(&mut self, renamed: PathBuf, kind: ContainerKind, rest: Vec<DiscoveredRun>) {
-        self.pending.extend(rest.into_iter().rev().map(PendingRuns::Source));
-        self.pending.push(PendingRuns::Renamed(renamed, kind));
     }
 
     fn next(&mut self, cancel: &CancellationToken) -> Result<Option<DiscoveredRun>> {
@@ -178,10 +167,10 @@ impl<'a> RunDiscovery<'a> {
                     let (path, num_bytes) = (runs.path.clone(), runs.source.num_bytes(index));
                     return Ok(Some(DiscoveredRun { path, num_bytes, place: RunPlace::Of { runs, index } }));
                 }
-                Some(PendingRuns::Renamed(path, kind)) => self.open(path, kind, true, cancel),
                 None => {
-                    let Some(candidate) = self.candidates.next(cancel)? else { return Ok(None) };
-                    let CandidateFile { path, num_bytes, content, named, problem } = candidate;
+                    let Some((file, content)) = self.candidates.next().transpose()? else { return Ok(None) };
+                    let num_bytes = file.num_bytes();
+                    let FoundFile { path, named, problem, .. } = file;
                     if problem.is_some() {
                         return Ok(Some(DiscoveredRun { path, num_bytes, place: RunPlace::Failed(problem) }));
                     }
@@ -209,39 +198,18 @@ impl<'a> RunDiscovery<'a> {
         self.ignored.push(path);
     }
 
-    /// Returns whether a log in the same folder names this file of rows.
-    fn is_named_by_a_log(&mut self, rows: &Path, kind: ContainerKind) -> bool {
-        let (Some(folder), Some(name)) = (rows.parent(), rows.file_name()) else { return false };
-        if self.logs.as_ref().is_none_or(|(of, _)| of != folder) {
-            self.logs = Some((folder.to_path_buf(), kind.parts_named_in(folder)));
-        }
-        self.logs.as_ref().is_some_and(|(_, names)| names.contains(name))
-    }
-
-    /// Returns whether these runs of several files were opened before, through another of the files. Marks them
-    /// as opened.
+    /// Returns whether this container of several files was opened before, through another of the files. Marks it as
+    /// opened.
     fn is_done(&mut self, whole: &Path) -> bool {
         !self.wholes.insert(whole.canonicalize().unwrap_or_else(|_| whole.to_path_buf()))
     }
 
-    /// Makes the runs of a container the next ones.
+    /// Makes the runs of the container that a file belongs to the next ones.
     fn open(&mut self, path: PathBuf, kind: ContainerKind, named: bool, cancel: &CancellationToken) {
-        let opened = match open_container(&path, kind, cancel) {
-            Ok(Opened::Folder(folder)) if self.is_done(&folder) => return,
-            Ok(Opened::Folder(folder)) => open_folder(&folder),
-            // The main file lies in the same folder and opens this one.
-            Ok(Opened::Part(_)) if !named => return,
-            Ok(Opened::Part(whole)) if self.is_done(&whole) => return,
-            Ok(Opened::Part(whole)) => match open_container(&whole, kind.main().unwrap_or(kind), cancel) {
-                Ok(Opened::Container(container)) => Ok(Some(container)),
-                Ok(_) => Ok(None),
-                Err(error) => Err(error),
-            },
-            Ok(Opened::Container(_)) if named && kind.has_parts() && self.is_done(&path) => return,
-            Ok(Opened::Container(container)) => Ok(Some(container)),
-            Err(_) if !named && kind.main().is_some() && self.is_named_by_a_log(&path, kind) => return,
-            Ok(Opened::Nothing) => Ok(None),
-            Err(error) => Err(error),
+        let opened = match kind.container_of(&path) {
+            Some(container) if kind.has_parts() && self.is_done(&container) => return,
+            Some(container) => open_container(&container, kind, cancel),
+            None => Ok(None),
         };
         match opened {
             Ok(Some(container)) => {

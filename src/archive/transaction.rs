@@ -38,19 +38,18 @@ pub(super) fn transact<T>(
     storage: &Storage,
     wait: Duration,
     cancel: &CancellationToken,
-    mut attempt: impl FnMut(&Log, &Snapshot) -> Result<(Option<Commit>, T)>,
+    attempt: impl FnMut(&Log, &Snapshot) -> Result<(Option<Commit>, T)>,
 ) -> Result<TransactionOutcome<T>> {
-    transact_from(storage, None, wait, cancel, |log, snapshot, _| attempt(log, snapshot))
+    transact_from(storage, None, wait, cancel, attempt)
 }
 
-/// Runs a transaction like [`transact`], but reads only the commits after `base`, an earlier version. An attempt gets
-/// the value of the one before, which lost the race.
+/// Runs a transaction like [`transact`], but reads only the commits after `base`, an earlier version.
 pub(super) fn transact_from<T>(
     storage: &Storage,
     base: Option<&Snapshot>,
     wait: Duration,
     cancel: &CancellationToken,
-    mut attempt: impl FnMut(&Log, &Snapshot, Option<T>) -> Result<(Option<Commit>, T)>,
+    mut attempt: impl FnMut(&Log, &Snapshot) -> Result<(Option<Commit>, T)>,
 ) -> Result<TransactionOutcome<T>> {
     let log = Log::new(storage);
     // A folder that is not an archive must not get a lock file.
@@ -58,12 +57,12 @@ pub(super) fn transact_from<T>(
         log.names()?;
     }
     let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_secs(2));
-    let (mut lost, mut read): (Option<T>, Option<Snapshot>) = (None, None);
+    let mut read: Option<Snapshot> = None;
     for attempts in 1..=ATTEMPTS {
         cancel.check()?;
         let lock = storage.lock(LOG_LOCK, wait, cancel)?;
         let snapshot = log.replay_durable(read.as_ref().or(base))?;
-        let (commit, value) = attempt(&log, &snapshot, lost.take())?;
+        let (commit, value) = attempt(&log, &snapshot)?;
         let Some(commit) = commit else {
             return Ok(TransactionOutcome { snapshot, value, committed: false, lock });
         };
@@ -84,7 +83,6 @@ pub(super) fn transact_from<T>(
             "another writer committed this version first"
         );
         drop(lock);
-        lost = Some(value);
         discard(storage, &commit);
         backoff.sleep();
     }

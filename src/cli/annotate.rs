@@ -19,9 +19,6 @@ pub(super) struct AnnotateArgs {
     /// A folder with annotations.npy or shards of it, and with the metadata.db of the annotated games.
     #[arg(value_name = "FOLDER")]
     annotations: Option<PathBuf>,
-    /// The path that the annotated games were ingested from, or a folder above it [default: any].
-    #[arg(long)]
-    source: Option<PathBuf>,
     /// Replace the model's annotations.
     #[arg(long)]
     replace: bool,
@@ -29,7 +26,7 @@ pub(super) struct AnnotateArgs {
     #[arg(long)]
     partial: bool,
     /// Drop the model's annotations.
-    #[arg(long, conflicts_with_all = ["annotations", "source", "replace", "partial"])]
+    #[arg(long, conflicts_with_all = ["annotations", "replace", "partial"])]
     drop: bool,
     /// Print the report as JSON.
     #[arg(long)]
@@ -38,7 +35,7 @@ pub(super) struct AnnotateArgs {
 
 pub(super) fn annotate(args: &AnnotateArgs, quiet: bool) -> Result<u8> {
     let mut archive = Archive::open(&args.archive)?;
-    let options = AnnotateOptions { source: args.source.clone(), replace: args.replace, partial: args.partial };
+    let options = AnnotateOptions { replace: args.replace, partial: args.partial };
     match (&args.model, &args.annotations) {
         (None, _) if args.drop => bail!(UsageError("--drop: expected a model".into())),
         (None, _) => list(&archive, args.json),

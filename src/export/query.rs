@@ -73,14 +73,14 @@ impl Query {
     ) -> Result<Vec<(u32, Error)>> {
         let (mut unfit, mut without_final_board) = (Vec::new(), Vec::new());
         self.archive().examine_runs(run_ids, cancel, |run| {
-            match (options.needs(), run.format) {
+            match (options.needs(), run.source_format()) {
                 (Needs::Nothing, _) | (Needs::RunFile, Some(SourceFormat::File(_))) => {}
                 (Needs::RunFile, format) => {
                     let found = format!("run {}, from {}", run.run_id, format.map_or("another format", |it| it.name()));
                     let expected = "for original, runs that came from run files";
                     unfit.push((run.run_id, Error::argument("format", expected, found)));
                 }
-                (Needs::WholeGame, _) if run.has_final_board => {}
+                (Needs::WholeGame, _) if run.final_board.is_some() => {}
                 (Needs::WholeGame, _) => without_final_board.push(run.run_id),
             }
             Ok(())

@@ -57,11 +57,6 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Run> {
     steps.finish(meta, final_board)
 }
 
-/// Decodes the number of steps and the metadata. Skips the steps.
-pub(super) fn decode_meta(bytes: &[u8]) -> Result<(u32, RunMeta)> {
-    read_meta(&mut ByteReader::new(bytes))
-}
-
 /// Returns whether a file with this prefix may be an a2run2: its metadata must be complete and consistent. Runs
 /// without steps do not count, because a prefix of zeros would decode as one.
 pub(super) fn begins(prefix: &[u8]) -> bool {
@@ -77,7 +72,7 @@ pub(super) fn begins(prefix: &[u8]) -> bool {
 
 /// Reads everything before the steps. Checks that the remaining bytes can hold the steps before the caller
 /// allocates memory for them.
-fn read_meta(reader: &mut ByteReader<'_>) -> Result<(u32, RunMeta)> {
+pub(super) fn read_meta(reader: &mut ByteReader<'_>) -> Result<(u32, RunMeta)> {
     let (declared, meta) = account(reader)?;
     let before = reader.offset();
     let num_steps = reader.varint_u64("number of steps")?;

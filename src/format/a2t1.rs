@@ -47,13 +47,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Run> {
     steps.finish(meta, final_board)
 }
 
-/// Decodes the number of steps and the metadata. Skips the steps and does not verify the checksum.
-pub(super) fn decode_meta(bytes: &[u8]) -> Result<(u32, RunMeta)> {
-    read_meta(&mut ByteReader::new(bytes))
-}
-
-/// Reads everything before the steps, and checks the length of the file.
-fn read_meta(reader: &mut ByteReader<'_>) -> Result<(u32, RunMeta)> {
+/// Reads everything before the steps, and checks the length of the file. Does not verify the checksum.
+pub(super) fn read_meta(reader: &mut ByteReader<'_>) -> Result<(u32, RunMeta)> {
     let magic = reader.array::<4>("magic")?;
     if magic != *MAGIC {
         return Err(reader.error(4, "magic", "A2T1", format_args!("{}", magic.escape_ascii())));

@@ -78,31 +78,9 @@ impl AnnotationRow {
     pub(crate) fn policy(&self, policy: usize) -> Option<[f32; 4]> {
         (self.policy_kind_mask >> policy & 1 == 1).then_some(self.policies[policy])
     }
-
-    /// Returns the first invalid field: its offset, its name, what was expected and what was found.
-    fn invalid(&self) -> Option<(usize, &'static str, &'static str, String)> {
-        let Self { teacher_move, legal_mask, policy_kind_mask, argmax_head, argmax_prob, .. } = *self;
-        if teacher_move > 3 && teacher_move != UNKNOWN_MOVE {
-            return Some((offset_of!(Self, teacher_move), "teacher_move", "0..=3 or 255", teacher_move.to_string()));
-        }
-        if legal_mask > 15 {
-            return Some((offset_of!(Self, legal_mask), "legal_mask", "0..=15", legal_mask.to_string()));
-        }
-        if policy_kind_mask > 15 {
-            let found = policy_kind_mask.to_string();
-            return Some((offset_of!(Self, policy_kind_mask), "policy_kind_mask", "0..=15", found));
-        }
-        if argmax_head > 3 {
-            return Some((offset_of!(Self, argmax_head), "argmax_head", "0..=3", argmax_head.to_string()));
-        }
-        if !(0.0..=1.0).contains(&argmax_prob) {
-            return Some((offset_of!(Self, argmax_prob), "argmax_prob", "0..=1", argmax_prob.to_string()));
-        }
-        None
-    }
 }
 
-/// A folder of annotations, memory-mapped. Every row has been checked.
+/// A folder of annotations, memory-mapped. The order of its rows and its manifest have been checked.
 #[derive(Debug)]
 pub(crate) struct AnnotationFolder {
     path: PathBuf,
@@ -142,7 +120,7 @@ struct ManifestBins {
 }
 
 impl AnnotationFolder {
-    /// Opens a folder, and checks every row and the manifest, if there is one.
+    /// Opens a folder, and checks the order of the rows and the manifest, if there is one.
     ///
     /// # Errors
     /// [`ErrorKind::Decode`](crate::ErrorKind::Decode), [`ErrorKind::Header`](crate::ErrorKind::Header),
@@ -205,7 +183,7 @@ impl AnnotationFolder {
         Ok(())
     }
 
-    /// Checks every row, and returns the rows of each run.
+    /// Checks the order of the rows, and returns the rows of each run.
     fn find_runs(&self, cancel: &CancellationToken) -> Result<Vec<(u32, Range<u64>)>> {
         let mut runs: Vec<(u32, Range<u64>)> = Vec::new();
         let (mut seen, mut last_step) = (HashSet::new(), 0);
@@ -217,9 +195,6 @@ impl AnnotationFolder {
                 let (path, offset) = self.rows.place(number).unwrap_or((&self.path, 0));
                 Err(Error::decode(offset + field as u64, what, expected, found).with_path(path))
             };
-            if let Some((field, what, expected, found)) = row.invalid() {
-                return at(field, what, expected, found);
-            }
             if row.policy_kind_mask & STUDENT_BINS != 0 && self.bins_of(number).is_none() {
                 let path = self.rows.place(number).map_or(self.path.as_path(), |(path, _)| path);
                 let found = format!("no {}", bins_name(path));

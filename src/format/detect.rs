@@ -5,9 +5,8 @@ use super::run_file::{self, PREFIX_LEN, RunFormat};
 use super::source::RunSource;
 use super::{macroxue, npy, numpy_folder, pack, packdat, shards, sqlite};
 use crate::cancellation::CancellationToken;
-use crate::error::{Error, Result};
-use std::collections::HashSet;
-use std::ffi::OsString;
+use crate::error::Result;
+use crate::publish::parent;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -44,17 +43,6 @@ pub(crate) struct Container {
     pub(crate) format: SourceFormat,
     /// The name of the session or Macroxue pack.
     pub(crate) session: Option<Arc<str>>,
-}
-
-/// The result of opening a file of a known kind.
-pub(crate) enum Opened {
-    Container(Container),
-    /// The file belongs to this folder, which must be opened as a whole.
-    Folder(PathBuf),
-    /// The file is a part of a container. Open the container by this main file.
-    Part(PathBuf),
-    /// The file holds no runs, or its runs cannot be read without other files.
-    Nothing,
 }
 
 impl Content {
@@ -104,53 +92,42 @@ impl ContainerKind {
         })
     }
 
-    /// Returns whether this is the main file of a container of several files.
+    /// Returns whether several files belong to the container of a file of this kind.
     pub(crate) fn has_parts(self) -> bool {
-        self == ContainerKind::LogMeta
+        !matches!(self, ContainerKind::Pack | ContainerKind::PackDat)
     }
 
-    /// Returns the kind of the main file, if this is a part of a container.
-    pub(crate) fn main(self) -> Option<ContainerKind> {
-        (self == ContainerKind::LogRows).then_some(ContainerKind::LogMeta)
-    }
-
-    /// Returns the names of the parts of this kind that the main files in a folder refer to.
-    pub(crate) fn parts_named_in(self, folder: &Path) -> HashSet<OsString> {
-        if self == ContainerKind::LogRows { macroxue::rows_named_in(folder) } else { HashSet::new() }
-    }
-}
-
-impl Container {
-    fn new(source: Box<dyn RunSource>, path: &Path, format: SourceFormat) -> Container {
-        let session = source.session();
-        Container { source, path: path.to_path_buf(), format, session }
-    }
-}
-
-/// Opens a file of many runs.
-pub(crate) fn open_container(path: &Path, kind: ContainerKind, cancel: &CancellationToken) -> Result<Opened> {
-    let opened = |source, format| Ok(Opened::Container(Container::new(source, path, format)));
-    match kind {
-        ContainerKind::Pack => {
-            // Each entry states its own format.
-            opened(Box::new(pack::PackReader::open(path)?), SourceFormat::File(RunFormat::A2run2))
+    /// Returns the path of the container that a file of this kind belongs to: the file, the folder of a dataset or
+    /// session, or the meta file of a log. Returns `None` for an array that holds no steps, according to its name.
+    pub(crate) fn container_of(self, path: &Path) -> Option<PathBuf> {
+        match self {
+            ContainerKind::Steps => numpy_folder::is_named_as_steps(path).then(|| parent(path).to_path_buf()),
+            ContainerKind::Metadata => Some(parent(path).to_path_buf()),
+            ContainerKind::LogRows => Some(macroxue::meta_of(path)),
+            ContainerKind::Pack | ContainerKind::PackDat | ContainerKind::LogMeta => Some(path.to_path_buf()),
         }
-        ContainerKind::PackDat => opened(Box::new(packdat::PackDat::open_with(path, cancel)?), SourceFormat::PackDat),
-        ContainerKind::LogMeta => opened(Box::new(macroxue::Macroxue::open(path)?), SourceFormat::Macroxue),
-        ContainerKind::LogRows => match macroxue::meta_of(path) {
-            Some(meta) => Ok(Opened::Part(meta)),
-            None => {
-                let expected = "NAME.meta.json beside its NAME.jsonl";
-                Err(Error::decode(0, "meta file of these steps", expected, "none").with_path(path))
-            }
-        },
-        ContainerKind::Steps => Ok(numpy_folder::folder_of_steps(path)?.map_or(Opened::Nothing, Opened::Folder)),
-        ContainerKind::Metadata => numpy_folder::folder_of_metadata(path).map(Opened::Folder),
     }
 }
 
-/// Opens a dataset, a session or a Macroxue pack. Returns `None` if the folder holds none of them.
-pub(crate) fn open_folder(folder: &Path) -> Result<Option<Container>> {
-    let opened = numpy_folder::open(folder)?;
-    Ok(opened.map(|(format, source)| Container::new(source, folder, format)))
+/// Opens the container of a file of this kind ([`ContainerKind::container_of`]). Returns `None` if a folder holds no
+/// runs.
+pub(crate) fn open_container(
+    container: &Path,
+    kind: ContainerKind,
+    cancel: &CancellationToken,
+) -> Result<Option<Container>> {
+    let (format, source): (SourceFormat, Box<dyn RunSource>) = match kind {
+        // Each entry states its own format.
+        ContainerKind::Pack => (SourceFormat::File(RunFormat::A2run2), Box::new(pack::PackReader::open(container)?)),
+        ContainerKind::PackDat => (SourceFormat::PackDat, Box::new(packdat::PackDat::open_with(container, cancel)?)),
+        ContainerKind::LogMeta | ContainerKind::LogRows => {
+            (SourceFormat::Macroxue, Box::new(macroxue::Macroxue::open(container)?))
+        }
+        ContainerKind::Steps | ContainerKind::Metadata => match numpy_folder::open(container)? {
+            Some(opened) => opened,
+            None => return Ok(None),
+        },
+    };
+    let session = source.session();
+    Ok(Some(Container { source, path: container.to_path_buf(), format, session }))
 }

@@ -7,9 +7,9 @@
 //!                         "board": [16 exponents], "branch_evs": {"up", "left", "right", "down"}}    one per line
 //! ```
 //!
-//! Keys may come in any order, and unknown keys are ignored. The keys `game_index`, `valuation` and a row's `max_rank`
-//! are not used. Offsets in errors count bytes of the decompressed text. A step in an
-//! error is the position of its row.
+//! Keys may come in any order, and unknown keys are ignored. The keys `game_index`, `steps_file`, `valuation` and a
+//! row's `max_rank` are not used. Offsets in errors count bytes of the decompressed text. A step in an error is the
+//! position of its row.
 //!
 //! The search depth becomes part of the engine's name, such as `"macroxue-d6"`, because a run has no other field
 //! for it. Without a depth the name is `"macroxue"`.
@@ -25,8 +25,6 @@ use crate::run::{Run, RunMeta, RunStep, final_board_after};
 use crate::step_details::{StepDetail, StepDetails};
 use json::{LogMeta, LogRow};
 use lines::LineReader;
-use std::collections::HashSet;
-use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -60,8 +58,7 @@ pub struct Macroxue {
 }
 
 impl Macroxue {
-    /// Opens a log by its meta file. The rows lie in the same folder, in the file that `steps_file` names, or
-    /// else in `NAME.jsonl.gz` or `NAME.jsonl`. Only the last component of `steps_file` is used.
+    /// Opens a log by its meta file. The rows lie in the same folder, in `NAME.jsonl.gz` or `NAME.jsonl`.
     /// [`decode`](Macroxue::decode) reads the rows.
     ///
     /// # Errors
@@ -77,7 +74,7 @@ impl Macroxue {
         let file = open_file(path)?;
         let meta = LogMeta::read(file).map_err(|error| error.with_path(path))?;
 
-        let candidates = rows_names(path, meta.steps_file.as_deref());
+        let candidates = rows_names(path);
         let found = candidates.iter().find_map(|name| {
             let path = path.with_file_name(name);
             let metadata = std::fs::metadata(&path).ok().filter(|metadata| metadata.is_file())?;
@@ -227,28 +224,15 @@ pub(super) fn is_rows(prefix: &[u8]) -> bool {
         .any(|line| is_object(line) && has_key(line, "branch_evs") && has_key(line, "board"))
 }
 
-/// Returns the meta file beside these rows, if it has the usual name.
-pub(super) fn meta_of(rows_path: &Path) -> Option<PathBuf> {
-    let name = rows_path.file_name()?.to_str()?;
-    let name = name.strip_suffix(".gz").unwrap_or(name);
+/// Returns the path of the meta file beside these rows.
+pub(super) fn meta_of(rows_path: &Path) -> PathBuf {
+    let name = rows_path.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
     let name = name.strip_suffix(".jsonl").unwrap_or(name);
-    let metas = [".meta.json", ".meta.json.gz"].map(|end| rows_path.with_file_name(format!("{name}{end}")));
-    metas.into_iter().find(|meta| meta.is_file())
-}
-
-/// Returns the names of the row files that the meta files of a folder refer to.
-pub(super) fn rows_named_in(folder: &Path) -> HashSet<OsString> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return HashSet::new() };
-    let is_meta = |path: &PathBuf| {
-        let name = path.file_name().and_then(|name| name.to_str());
-        name.is_some_and(|name| name.ends_with(".json") || name.ends_with(".json.gz"))
-    };
-    let metas = entries.flatten().map(|entry| entry.path()).filter(is_meta);
-    let rows = metas.filter_map(|path| {
-        let meta = LogMeta::read(open_file(&path).ok()?).ok()?;
-        rows_names(&path, meta.steps_file.as_deref()).into_iter().next()
-    });
-    rows.map(OsString::from).collect()
+    let beside = |end| rows_path.with_file_name(format!("{name}{end}"));
+    let existing =
+        [".meta.json", ".meta.json.gz", ".json", ".json.gz"].map(beside).into_iter().find(|meta| meta.is_file());
+    existing.unwrap_or_else(|| beside(".meta.json"))
 }
 
 /// The number of steps that any log may have, regardless of the size of its files.
@@ -268,21 +252,13 @@ fn has_key(text: &[u8], key: &str) -> bool {
     })
 }
 
-/// Returns the possible names of the file of rows, the most likely first.
-fn rows_names(meta_path: &Path, steps_file: Option<&str>) -> Vec<String> {
-    let named =
-        steps_file.and_then(|path| path.rsplit(['/', '\\']).next()).filter(|name| !matches!(*name, "" | "." | ".."));
-    let mut names: Vec<String> = named.map(str::to_owned).into_iter().collect();
-    if let Some(file_name) = meta_path.file_name().and_then(|name| name.to_str()) {
-        let name = file_name.strip_suffix(".gz").unwrap_or(file_name);
-        let name = name.strip_suffix(".meta.json").or_else(|| name.strip_suffix(".json")).unwrap_or(name);
-        for name in [format!("{name}.jsonl.gz"), format!("{name}.jsonl")] {
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-    }
-    names
+/// Returns the possible names of the file of rows.
+fn rows_names(meta_path: &Path) -> [String; 2] {
+    let name = meta_path.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
+    let name = name.strip_suffix(".json").unwrap_or(name);
+    let name = name.strip_suffix(".meta").unwrap_or(name);
+    [format!("{name}.jsonl.gz"), format!("{name}.jsonl")]
 }
 
 fn not_found(path: &Path, what: &'static str, expected: impl Into<String>, found: &str) -> Error {

@@ -47,7 +47,7 @@ mod walk;
 
 pub(crate) use annotations::AnnotationFolder;
 pub use dataset::{Dataset, DatasetWriter};
-pub(crate) use detect::{Container, ContainerKind, Content, Opened, open_container, open_folder};
+pub(crate) use detect::{Container, ContainerKind, Content, open_container};
 pub use jsonl::JsonlOptions;
 pub(crate) use jsonl::{put_run, put_steps, run_uuid};
 pub use macroxue::Macroxue;

@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::io::{Read, Seek};
 
 pub(super) const MAGIC: &[u8; 6] = b"\x93NUMPY";
 /// NumPy aligns the first row to a multiple of this many bytes.
@@ -153,18 +153,11 @@ fn check_file_len(start: u64, num_rows: u64, stride: u64, file_len: u64) -> Resu
 }
 
 /// Reads the maximum length of a header from the start of a file.
-fn start_of(file: &File) -> Result<Vec<u8>> {
-    let mut start = vec![0; 12 + MAX_TEXT];
-    let mut len = 0;
-    while let Some(rest) = start.get_mut(len..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, len as u64) {
-            Ok(0) => break,
-            Ok(read) => len += read,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    start.truncate(len);
+fn start_of(mut file: &File) -> Result<Vec<u8>> {
+    let mut start = Vec::new();
+    file.rewind()?;
+    file.take(12 + MAX_TEXT as u64).read_to_end(&mut start)?;
+    file.rewind()?;
     Ok(start)
 }
 
@@ -371,24 +364,10 @@ fn parse_string(chars: &mut std::str::Chars<'_>, quote: char) -> Option<String> 
     let mut text = String::new();
     loop {
         match chars.next()? {
-            '\\' => match chars.next()? {
-                escaped @ ('\\' | '\'' | '"') => text.push(escaped),
-                't' => text.push('\t'),
-                'n' => text.push('\n'),
-                'r' => text.push('\r'),
-                'x' => text.push(escaped_number(chars, 2)?),
-                'u' => text.push(escaped_number(chars, 4)?),
-                'U' => text.push(escaped_number(chars, 8)?),
-                _ => return None,
-            },
+            // Python also escapes unprintable characters. A name with them is rejected.
+            '\\' => text.push(chars.next().filter(|escaped| matches!(escaped, '\\' | '\'' | '"'))?),
             c if c == quote => return Some(text),
             c => text.push(c),
         }
     }
-}
-
-/// Reads a character from its hexadecimal number. Python escapes unprintable characters in this form.
-fn escaped_number(chars: &mut std::str::Chars<'_>, digits: usize) -> Option<char> {
-    let number = (0..digits).try_fold(0_u32, |number, _| Some(number << 4 | chars.next()?.to_digit(16)?))?;
-    char::from_u32(number)
 }

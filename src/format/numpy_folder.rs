@@ -7,39 +7,18 @@ use super::source::RunSource;
 use super::{annotations, dataset, macroxue_pack, session, shards};
 use crate::error::{Error, Result};
 use crate::publish::parent;
-use std::path::{Path, PathBuf};
-
-/// Returns the folder whose steps a NumPy array holds, or `None` for another array.
-pub(super) fn folder_of_steps(path: &Path) -> Result<Option<PathBuf>> {
-    if is_named_as_steps(path) {
-        return Ok(Some(parent(path).to_path_buf()));
-    }
-    match open_file(path).and_then(|file| NpyHeader::read(&file)) {
-        Ok(header) if format_of(&header).is_some() => {
-            let found = path.file_name().unwrap_or_default().to_string_lossy();
-            let error = Error::decode(0, "name of the file of steps", "steps.npy or steps-<number>.npy", found);
-            Err(error.with_path(path))
-        }
-        _ => Ok(None),
-    }
-}
-
-/// Returns the folder of a database.
-pub(super) fn folder_of_metadata(path: &Path) -> Result<PathBuf> {
-    let folder = parent(path);
-    // A folder of annotations has a copy of its pool's database.
-    let may_lack_steps = folder.join(annotations::MANIFEST).exists();
-    if path.file_name().is_some_and(|name| name == shards::METADATA) && !may_lack_steps && !has_steps(folder)? {
-        let expected = "steps.npy or steps-<number>.npy beside it";
-        return Err(Error::decode(0, "file of steps", expected, "no such file").with_path(path));
-    }
-    Ok(folder.to_path_buf())
-}
+use std::path::Path;
 
 /// Opens a folder of runs and detects its format from its rows. Returns `None` if the folder holds no runs.
 pub(super) fn open(folder: &Path) -> Result<Option<(SourceFormat, Box<dyn RunSource>)>> {
     if !has_steps(folder)? {
-        return Ok(None);
+        let metadata = folder.join(shards::METADATA);
+        // A folder of annotations has a copy of its pool's database.
+        if !metadata.exists() || folder.join(annotations::MANIFEST).exists() {
+            return Ok(None);
+        }
+        let expected = "steps.npy or steps-<number>.npy beside it";
+        return Err(Error::decode(0, "file of steps", expected, "no such file").with_path(metadata));
     }
     let files = shards::files_in(folder)?;
     // `files_in` returns at least one file.
@@ -75,7 +54,7 @@ pub(super) fn is_name_of_steps(name: &str) -> bool {
     name.strip_suffix(".npy").is_some_and(|name| name == "steps" || name.starts_with("steps-"))
 }
 
-fn is_named_as_steps(path: &Path) -> bool {
+pub(super) fn is_named_as_steps(path: &Path) -> bool {
     path.file_name().and_then(|name| name.to_str()).is_some_and(is_name_of_steps)
 }
 

@@ -2,12 +2,11 @@
 //! another process.
 //!
 //! The code follows SQLite's [advice for untrusted files][advice]. Nothing in the schema may run or write, and
-//! every limit is low. `quick_check` runs before any read. A statement that runs too long is interrupted. Only
-//! tables of the expected shape are read. SQLite does not enforce column types, so each value is checked.
+//! every limit is low. `quick_check` runs before any read. A statement that runs too long is interrupted. SQLite does
+//! not enforce column types, so each value is checked.
 //!
-//! Reading never changes a file and creates no file beside it. A file in WAL mode without a log is read as
-//! immutable. A file whose writer died is copied together with its journal or log. In both cases, a change of the
-//! file during the read is an error.
+//! Reading works on a temporary copy, so it never changes a file and creates no file beside it. The journal or log of a
+//! writer is copied too, and SQLite applies it to the copy. A change of the file during the copy is an error.
 //!
 //! [advice]: https://www.sqlite.org/security.html
 
@@ -16,10 +15,11 @@ mod file;
 #[cfg(test)]
 mod tests;
 
+use super::mapped::open_regular;
 use super::shards::header_error;
 use crate::error::{Error, Result};
 pub(super) use file::MAGIC;
-use file::{Stamp, beside, examine, uri};
+use file::{beside, examine};
 use rusqlite::config::DbConfig;
 use rusqlite::ffi;
 use rusqlite::limits::Limit;
@@ -35,38 +35,29 @@ use tempfile::TempDir;
 pub(super) struct Database {
     connection: Connection,
     path: PathBuf,
-    /// The state of the file when it was opened, unless SQLite's locks protect it from changes.
-    stamp: Option<Stamp>,
-    /// The folder of the copy, if the writer died.
+    /// The folder of the copy that is read.
     _copy: Option<TempDir>,
 }
 
 /// The maximum length of a value or a row in bytes.
 const MAX_VALUE: i32 = 1 << 20;
-const LIMITS: [(Limit, i32); 11] = [
+const LIMITS: [(Limit, i32); 7] = [
     (Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE),
     (Limit::SQLITE_LIMIT_SQL_LENGTH, 1 << 16),
     (Limit::SQLITE_LIMIT_COLUMN, 100),
     (Limit::SQLITE_LIMIT_EXPR_DEPTH, 20),
-    (Limit::SQLITE_LIMIT_COMPOUND_SELECT, 4),
     (Limit::SQLITE_LIMIT_VDBE_OP, 25_000),
     (Limit::SQLITE_LIMIT_FUNCTION_ARG, 8),
     (Limit::SQLITE_LIMIT_ATTACHED, 0),
-    (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 50),
-    (Limit::SQLITE_LIMIT_VARIABLE_NUMBER, 10),
-    (Limit::SQLITE_LIMIT_TRIGGER_DEPTH, 1),
 ];
 
-const SWITCHES: [(DbConfig, bool); 9] = [
+const SWITCHES: [(DbConfig, bool); 6] = [
     (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
     (DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false),
     (DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false),
     (DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false),
     (DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA, false),
     (DbConfig::SQLITE_DBCONFIG_ENABLE_FTS3_TOKENIZER, false),
-    (DbConfig::SQLITE_DBCONFIG_ENABLE_ATTACH_CREATE, false),
-    (DbConfig::SQLITE_DBCONFIG_ENABLE_ATTACH_WRITE, false),
-    (DbConfig::SQLITE_DBCONFIG_DQS_DML, false),
 ];
 
 const PRAGMAS: &str = "PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0; PRAGMA cache_size = -1024; \
@@ -79,33 +70,32 @@ const BASE_TICKS: u64 = 10_000;
 const BYTES_PER_TICK: u64 = 32;
 
 impl Database {
-    /// Opens a file for reading, and checks its integrity.
+    /// Copies a file together with its journal or log, opens the copy for reading, and checks its integrity.
     pub(super) fn open(path: &Path) -> Result<Database> {
         let path = std::path::absolute(path).map_err(|source| Error::io(path, source))?;
-        let (stamp, is_wal) = examine(&path)?;
-        if stamp.has_log && !beside(&path, "-shm").exists() {
-            // Without `-shm`, no process has the file open. SQLite would create the log's index beside it.
-            return Database::open_copy(path, "-wal", stamp);
-        }
-        let immutable = is_wal && !stamp.has_log;
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = match immutable {
-            // A file in WAL mode would otherwise need the log's index beside it.
-            true => Connection::open_with_flags(uri(&path), flags | OpenFlags::SQLITE_OPEN_URI),
-            false => Connection::open_with_flags(&path, flags),
-        };
-        let connection = connection.map_err(|error| refused(&path, &error))?;
-        match harden(&connection, stamp.len).and_then(|()| connection.execute_batch(PRAGMAS)).and_then(|()| {
-            // The first statement that reads the file.
-            connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
-        }) {
-            Ok(()) => {}
-            Err(error) if has_code(&error, ffi::SQLITE_READONLY_ROLLBACK) => {
-                return Database::open_copy(path, "-journal", stamp);
+        let io = |source| Error::io(&path, source);
+        let before = examine(&path)?;
+        let folder = tempfile::tempdir().map_err(io)?;
+        let copy = folder.path().join("copy.db");
+        for suffix in ["", "-wal", "-journal"] {
+            match open_regular(&beside(&path, suffix)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && !suffix.is_empty() => {}
+                from => {
+                    let mut from = from.map_err(io)?;
+                    let copied = File::create(beside(&copy, suffix)).and_then(|mut to| io::copy(&mut from, &mut to));
+                    copied.map_err(io)?;
+                }
             }
-            Err(error) => return Err(refused(&path, &error)),
         }
-        let database = Database { connection, path, stamp: immutable.then_some(stamp), _copy: None };
+        if examine(&path)? != before {
+            let message = "another process changed the file while it was read";
+            return Err(io(io::Error::new(io::ErrorKind::ResourceBusy, message)));
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&copy, flags).map_err(|error| refused(&path, &error))?;
+        let open = harden(&connection, before.len).and_then(|()| connection.execute_batch(PRAGMAS));
+        open.map_err(|error| refused(&path, &error))?;
+        let database = Database { connection, path, _copy: Some(folder) };
         database.check_sound()?;
         Ok(database)
     }
@@ -115,7 +105,7 @@ impl Database {
         let path = std::path::absolute(path).map_err(|source| Error::io(path, source))?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&path, flags).map_err(|error| refused(&path, &error))?;
-        let database = Database { connection, path, stamp: None, _copy: None };
+        let database = Database { connection, path, _copy: None };
         database.execute("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; BEGIN IMMEDIATE")?;
         database.execute(schema)?;
         Ok(database)
@@ -131,71 +121,9 @@ impl Database {
         inserted.map(|_| ()).map_err(|error| refused(&self.path, &error))
     }
 
-    /// Checks that a table has these columns. The first column must be its key, as an INTEGER PRIMARY KEY if
-    /// `by_id` is set.
-    pub(super) fn check_table(&self, name: &'static str, columns: &[&str], by_id: bool) -> Result<()> {
-        let refuse = |expected: &str, found: &str| {
-            let found = format!("{found} {name}");
-            Err(header_error("tables", expected, found, &self.path))
-        };
-        let mut kinds = Vec::new();
-        let sql = "SELECT type, rootpage FROM sqlite_schema WHERE name = ?1 COLLATE NOCASE AND type <> 'index'";
-        self.each(sql, [name], |row| {
-            let root = matches!(row.get_ref(1), Ok(ValueRef::Integer(1..)));
-            kinds.push(if root {
-                text(row, 0).unwrap_or("unknown").to_owned()
-            } else {
-                "virtual table or view".into()
-            });
-            Ok(())
-        })?;
-        match &kinds[..] {
-            [kind] if kind == "table" => {}
-            [] => return refuse(&format!("a table {name}"), "none named"),
-            [kind, ..] => return refuse(&format!("a table {name}"), kind),
-        }
-        let (mut missing, mut is_usual) = (columns.to_vec(), true);
-        let (mut has_key, mut key) = (!by_id, Vec::new());
-        // `name` is a constant of this crate, so it needs no quoting.
-        self.each(&format!("PRAGMA table_xinfo({name})"), [], |row| {
-            let column = text(row, 1).unwrap_or_default();
-            missing.retain(|name| !name.eq_ignore_ascii_case(column));
-            let is_integer = text(row, 2).is_some_and(|kind| kind.eq_ignore_ascii_case("INTEGER"));
-            let is_key = matches!(row.get_ref(5), Ok(ValueRef::Integer(1)));
-            if matches!(row.get_ref(5), Ok(ValueRef::Integer(1..))) {
-                key.push(format!("{column} {}", text(row, 2).unwrap_or_default()));
-            }
-            has_key |= is_integer && is_key && columns.first().is_some_and(|key| key.eq_ignore_ascii_case(column));
-            is_usual &= matches!(row.get_ref(6), Ok(ValueRef::Integer(0)));
-            Ok(())
-        })?;
-        if by_id {
-            // A key that is the rowid has no index. Any other key may hold values of any type, as in a table
-            // WITHOUT ROWID.
-            self.each(&format!("PRAGMA index_list({name})"), [], |row| {
-                has_key &= text(row, 3) != Some("pk");
-                Ok(())
-            })?;
-        }
-        match missing.first() {
-            Some(column) => refuse(&format!("a column {column}"), "none in table"),
-            None if !is_usual => refuse("stored columns only", "a generated or hidden column in table"),
-            None if !has_key && key.is_empty() => refuse("an INTEGER PRIMARY KEY", "no key of table"),
-            None if !has_key => {
-                refuse("an INTEGER PRIMARY KEY", &format!("the separately indexed key ({}) of table", key.join(", ")))
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Returns the number of rows of a table.
-    pub(super) fn num_rows(&self, table: &'static str) -> Result<usize> {
-        let mut count = 0;
-        self.each(&format!("SELECT count(*) FROM {table}"), [], |row| {
-            count = if let Ok(ValueRef::Integer(count)) = row.get_ref(0) { count } else { 0 };
-            Ok(())
-        })?;
-        Ok(usize::try_from(count).unwrap_or(0))
+    /// Returns an error about the content of the file.
+    pub(super) fn error(&self, what: &'static str, expected: &'static str, found: String) -> Error {
+        header_error(what, expected, found, &self.path)
     }
 
     /// Calls `hear` with each row of a query.
@@ -214,17 +142,6 @@ impl Database {
         Ok(())
     }
 
-    /// Ends reading. Returns an error if a file that was read without locks has changed.
-    pub(super) fn finish_reading(self) -> Result<()> {
-        match &self.stamp {
-            Some(before) if examine(&self.path)?.0 != *before => {
-                let message = "another process changed the file while it was read";
-                Err(Error::io(&self.path, io::Error::new(io::ErrorKind::ResourceBusy, message)))
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Closes a file that was written and makes it durable. No journal remains.
     pub(super) fn finish_writing(self) -> Result<()> {
         let Database { connection, path, .. } = self;
@@ -233,34 +150,12 @@ impl Database {
         File::open(&path).and_then(|file| file.sync_all()).map_err(|source| Error::io(&path, source))
     }
 
-    /// Opens a copy of a file and of its journal or log. SQLite then applies the journal or log to the copy.
-    fn open_copy(path: PathBuf, suffix: &str, stamp: Stamp) -> Result<Database> {
-        let io = |source| Error::io(&path, source);
-        let folder = tempfile::tempdir().map_err(io)?;
-        let copy = folder.path().join("copy.db");
-        std::fs::copy(&path, &copy).map_err(io)?;
-        std::fs::copy(beside(&path, suffix), beside(&copy, suffix)).map_err(io)?;
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(&copy, flags).map_err(|error| refused(&path, &error))?;
-        let open = harden(&connection, stamp.len).and_then(|()| connection.execute_batch(PRAGMAS));
-        open.map_err(|error| refused(&path, &error))?;
-        let database = Database { connection, path, stamp: Some(stamp), _copy: Some(folder) };
-        database.check_sound()?;
-        Ok(database)
-    }
-
     fn check_sound(&self) -> Result<()> {
         let mut problem = None;
         // `quick_check` would run the code of virtual tables, so they are rejected first.
-        let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND rootpage IS NOT 0 OR type <> 'table'";
-        let mut num_objects = 0;
-        self.each(sql, [], |row| {
-            num_objects = if let Ok(ValueRef::Integer(count)) = row.get_ref(0) { count } else { 0 };
-            Ok(())
+        self.each("SELECT 1 FROM sqlite_schema WHERE type IS NULL OR type = 'table' AND rootpage IS 0", [], |_| {
+            Err(self.error("tables", "no virtual tables", "a virtual table".into()))
         })?;
-        if usize::try_from(num_objects).unwrap_or(0) != self.num_rows("sqlite_schema")? {
-            return Err(header_error("tables", "no virtual tables", "a virtual table".into(), &self.path));
-        }
         self.each("PRAGMA quick_check(1)", [], |row| {
             problem = Some(text(row, 0).unwrap_or("nothing").to_owned()).filter(|said| said != "ok");
             Ok(())
@@ -349,7 +244,6 @@ pub(super) fn text<'a>(row: &'a Row<'_>, column: usize) -> Option<&'a str> {
 }
 
 fn harden(connection: &Connection, len: u64) -> rusqlite::Result<()> {
-    connection.busy_timeout(std::time::Duration::from_secs(5))?;
     for (limit, most) in LIMITS {
         connection.set_limit(limit, most)?;
     }
@@ -378,7 +272,6 @@ fn refused(path: &Path, error: &rusqlite::Error) -> Error {
     match error.sqlite_error_code() {
         // Uses the system's error text, as for any other file.
         Some(Code::DiskFull) => Error::io(path, io::Error::from_raw_os_error(libc::ENOSPC)),
-        Some(Code::ReadOnly) => Error::io(path, io::Error::other("SQLite could open it for reading only")),
         Some(
             Code::PermissionDenied
             | Code::DatabaseBusy
@@ -389,6 +282,10 @@ fn refused(path: &Path, error: &rusqlite::Error) -> Error {
             | Code::FileLockingProtocolFailed
             | Code::NoLargeFileSupport,
         ) if !is_short => Error::io(path, io::Error::other(error.to_string())),
+        // A statement of this crate does not fit the file.
+        Some(Code::Unknown) => {
+            header_error("SQLite database", "the tables and columns of the format", error.to_string(), path)
+        }
         _ => header_error("SQLite database", "an undamaged file", error.to_string(), path),
     }
 }

@@ -476,7 +476,6 @@ impl PyArchive {
     ///   ``model``. There, ``policy_p1``, ``policy_logp`` and ``policy_hard`` may have 4 numbers per row. In an
     ///   array, which has no nulls, they become null where ``policy_kind_mask`` lacks their bit. Rows may be in any
     ///   order.
-    /// - ``source``: for folders, the path that the runs were ingested from, or a folder above it; ``None`` = any.
     /// - ``replace``: ``True`` = replaces the model's annotations. Otherwise, a model that has annotations can get
     ///   more of them only for later runs.
     /// - ``partial``: ``True`` = allows annotated runs to have steps without annotations.
@@ -491,20 +490,18 @@ impl PyArchive {
     /// >>> archive.annotate("model-v1", pa.table(columns), partial=True)
     /// AnnotateReport(model='model-v1', num_runs=1, num_rows=3)
     #[pyo3(signature = (
-        model, annotations, *, source=None, replace=false, partial=false, progress=None
+        model, annotations, *, replace=false, partial=false, progress=None
     ))]
-    #[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn annotate<'py>(
         &self,
         py: Python<'py>,
         model: &str,
         annotations: &Bound<'_, PyAny>,
-        source: Option<PathBuf>,
         replace: bool,
         partial: bool,
         progress: Option<ProgressOption>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let options = AnnotateOptions { source, replace, partial };
+        let options = AnnotateOptions { replace, partial };
         let report = if is_path(annotations)? {
             let folder: PathBuf = annotations.extract()?;
             self.change(py, progress, |archive, progress, cancel| {

@@ -192,23 +192,23 @@ def test_runs_of_logs_are_found_by_their_facts(tmp_path: Path) -> None:
     rows = predictions({10 * number: game for number, game in enumerate(played)})
     write_annotations(tmp_path / "p", rows)
     write_pool(tmp_path / "p" / "metadata.db", {10 * number: (number, game) for number, game in enumerate(played)})
-    archive.annotate("m", tmp_path / "p", source=tmp_path / "logs", progress=False)
+    archive.annotate("m", tmp_path / "p", progress=False)
     found = stored(archive)
     # The files are in the order of their names, so the last game has id 0.
     in_archive = np.concatenate([rows[rows["run_id"] == 10 * number] for number in (3, 2, 1, 0)])
     assert_same(found["argmax_prob"].to_numpy(), in_archive["argmax_prob"])
+    empty = a2store.Archive.create(tmp_path / "empty.a2")
     with pytest.raises(a2store.DecodeError, match=r"run: expected run 0 with seed 0, 20 steps .* found no such run"):
-        archive.annotate("other", tmp_path / "p", source=tmp_path / "elsewhere", progress=False)
+        empty.annotate("m", tmp_path / "p", progress=False)
 
 
-def test_equal_runs_are_told_apart_by_their_source(made: Made, tmp_path: Path) -> None:
+def test_equal_runs_of_two_sources_need_run_ids(made: Made, tmp_path: Path) -> None:
     archive = made.archive(tmp_path)
     formats.write_session(tmp_path / "pool", made.games, action=False)
     archive.ingest(tmp_path / "pool", progress=False)
-    with pytest.raises(a2store.DecodeError, match="2 of them; `source` selects some"):
+    with pytest.raises(a2store.DecodeError, match="2 of them; annotate rows with run ids"):
         archive.annotate("m", made.folder / "predicted", progress=False)
-    archive.annotate("m", made.folder / "predicted", source=made.folder / "pool", progress=False)
-    assert archive.annotations()[0].first_run_id == 3
+    assert archive.annotations() == []
 
 
 def test_a_pool_that_holds_a_game_twice(made: Made, tmp_path: Path) -> None:
@@ -321,12 +321,12 @@ def swapped(rows: Array) -> Array:
 
 
 WRONG: dict[str, tuple[Change, str]] = {
-    "move": (first("teacher_move", 4), r"teacher_move: expected 0\.\.=3 or 255, found 4"),
-    "mask": (first("legal_mask", 16), r"legal_mask: expected 0\.\.=15, found 16"),
-    "kinds": (first("policy_kind_mask", 16), r"policy_kind_mask: expected 0\.\.=15, found 16"),
-    "head": (first("argmax_head", 4), r"argmax_head: expected 0\.\.=3, found 4"),
-    "nan": (first("argmax_prob", np.nan), r"argmax_prob: expected 0\.\.=1, found NaN"),
-    "probability": (first("argmax_prob", 1.5), r"argmax_prob: expected 0\.\.=1, found 1\.5"),
+    "move": (first("teacher_move", 4), r"teacher_move: expected 0\.\.=3 or null, found 4"),
+    "mask": (first("legal_mask", 16), r"legal_mask: expected 0\.\.=15 or null, found 16"),
+    "kinds": (first("policy_kind_mask", 16), r"policy_kind_mask: expected 0\.\.=15 or null, found 16"),
+    "head": (first("argmax_head", 4), r"argmax_head: expected 0\.\.=3 or null, found 4"),
+    "nan": (first("argmax_prob", np.nan), r"argmax_prob: expected 0\.\.=1 or null, found NaN"),
+    "probability": (first("argmax_prob", 1.5), r"argmax_prob: expected 0\.\.=1 or null, found 1\.5"),
     "other legal moves": (flipped("legal_mask"), "legal_mask: expected"),
     "another move": (
         flipped("teacher_move"),
@@ -409,7 +409,7 @@ def test_tables_that_contradict_the_archive(made: Made, tmp_path: Path) -> None:
     refused(good | {"surprise": good["run_id"]}, "found a column surprise")
     for wrong in (np.nan, 1.5, -0.25, np.inf):
         probs = np.where(good["step_index"] == 3, wrong, good["argmax_prob"]).astype("f4")
-        refused(good | {"argmax_prob": probs}, r"argmax_prob: expected 0\.\.=1 or null, found .* at step 3 of run 3")
+        refused(good | {"argmax_prob": probs}, r"argmax_prob: expected 0\.\.=1 or null, found .* at step 3 of archive run 3")
     refused({"run_id": good["run_id"]}, "expected a column step_index")
     refused(good | {"run_id": good["run_id"] + 100}, "run_id: expected runs of the archive with steps, found run 103")
     refused(good | {"step_index": good["step_index"] * 0}, "each step once, found step 0 of run 3 twice")

@@ -135,7 +135,7 @@ def test_a_run_with_gaps_in_a_dataset_is_rejected(some: Path, tmp_path: Path) ->
     assert [error.kind for error in report.errors] == ["header"]
 
 
-def test_logs_whose_files_arrive_separately_or_are_renamed(tmp_path: Path) -> None:
+def test_logs_whose_files_arrive_separately(tmp_path: Path) -> None:
     folder = tmp_path / "logs"
     folder.mkdir()
     meta = logs.write_macroxue(folder, "one", games.play(Random(1), 30, raw=True), 7)
@@ -146,13 +146,6 @@ def test_logs_whose_files_arrive_separately_or_are_renamed(tmp_path: Path) -> No
     assert archive.ingest(folder, progress=False).rejected == 1
     later.rename(rows)
     assert archive.ingest(folder, progress=False).accepted == 1
-    other = rows.with_name("other.jsonl" + (".gz" if rows.suffix == ".gz" else ""))
-    rows.rename(other)
-    fields = json.loads(logs.read_text(meta)) | {"steps_file": f"/elsewhere/{other.name}"}
-    meta.unlink()
-    (folder / "one.meta.json").write_text(json.dumps(fields))
-    report = a2store.Archive.create(tmp_path / "again.a2").ingest(folder, progress=False)
-    assert (report.accepted, report.rejected, report.ignored) == (1, 0, [])
 
 
 def test_names_that_are_not_unicode_are_printed(some: Path, tmp_path: Path) -> None:

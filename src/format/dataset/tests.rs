@@ -191,15 +191,13 @@ fn damaged_metadata_affects_one_run_only() {
 fn rejects_databases_with_another_schema() {
     let copy = "CREATE TABLE copy AS SELECT * FROM runs; DROP TABLE runs;";
     for (statements, message) in [
-        ("DROP TABLE runs", "tables: expected a table runs, found none named runs"),
         (
-            &format!("{copy} CREATE VIEW runs AS SELECT * FROM copy"),
-            "expected a table runs, found virtual table or view",
+            "DROP TABLE runs",
+            "SQLite database: expected the tables and columns of the format, found no such table: runs",
         ),
+        (&format!("{copy} CREATE VIEW runs AS SELECT * FROM copy"), "access to view \"runs\" prohibited"),
         (&format!("{copy} CREATE VIRTUAL TABLE runs USING fts5(id)"), "tables: expected no virtual tables"),
-        ("ALTER TABLE runs DROP COLUMN elapsed_s", "expected a column elapsed_s, found none in table runs"),
-        ("ALTER TABLE runs ADD COLUMN x AS (abs(num_steps))", "expected stored columns only, found a generated"),
-        (&format!("{copy} ALTER TABLE copy RENAME TO runs"), "expected an INTEGER PRIMARY KEY"),
+        ("ALTER TABLE runs DROP COLUMN elapsed_s", "found no such column: elapsed_s"),
         (
             "UPDATE runs SET first_step_idx = 0, num_steps = 90; INSERT INTO runs SELECT id + 3, 0, 90, 0, 0, '', 0, 0 \
           FROM runs",

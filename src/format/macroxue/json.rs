@@ -17,7 +17,6 @@ pub(super) struct LogMeta {
     pub(super) max_rank: Option<u32>,
     pub(super) sum_tile: Option<u64>,
     pub(super) depth: Option<u32>,
-    pub(super) steps_file: Option<String>,
     seconds: Option<f64>,
     #[serde(skip)]
     pub(super) elapsed_s: f32,
@@ -96,15 +95,12 @@ impl LogRow {
             MoveName::Right => Move::Right,
         };
         let mut exps = [0; 16];
-        for ((what, exp), cell) in CELLS.into_iter().zip(self.board).zip(&mut exps) {
+        for (cell, (exp, stored)) in self.board.into_iter().zip(&mut exps).enumerate() {
             if exp > 16 {
-                let expected = "an exponent of at most 16 (tile 65536)";
-                return Err(match tile(exp) {
-                    Some(tile) => lines.error(0, step, what, expected, format_args!("{exp} (tile {tile})")),
-                    None => lines.error(0, step, what, expected, exp),
-                });
+                let expected = "exponents of at most 16 (tile 65536)";
+                return Err(lines.error(0, step, "board", expected, format_args!("{exp} in cell {cell}")));
             }
-            *cell = exp as u8;
+            *stored = exp as u8;
         }
         let board = WideBoard::from_exps(exps)?;
         let branches = match self.branch_evs {
@@ -127,11 +123,6 @@ impl LogRow {
         Ok(RunStep { index: self.index, board, chosen: Some(chosen), branches })
     }
 }
-
-const CELLS: [&str; 16] = [
-    "cell 0", "cell 1", "cell 2", "cell 3", "cell 4", "cell 5", "cell 6", "cell 7", "cell 8", "cell 9", "cell 10",
-    "cell 11", "cell 12", "cell 13", "cell 14", "cell 15",
-];
 
 /// Returns the tile of an exponent, or `None` if it exceeds a u64.
 fn tile(exp: u64) -> Option<u64> {

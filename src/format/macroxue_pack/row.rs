@@ -4,7 +4,6 @@ use crate::board::{Board, Move, WideBoard};
 use crate::error::{Error, Result};
 use crate::format::npy::NpyHeader;
 use crate::format::rows::known_move;
-use crate::format::session::OfRun;
 use crate::format::shards::{RowFields, ShardNumbering, part_of};
 use crate::run::{Branches, RunStep};
 use std::mem::offset_of;
@@ -78,16 +77,10 @@ pub(in crate::format) fn has_rows(header: &NpyHeader) -> bool {
     layouts().iter().any(|layout| layout.are_of(header))
 }
 
-impl OfRun for Head {
-    #[inline]
-    fn run_id(&self) -> u64 {
-        u64::from(self.run_id)
-    }
-
-    #[inline]
-    fn step_idx(&self) -> u32 {
-        self.step_index
-    }
+/// Returns the id of the run and the index of the step in a row.
+pub(super) fn key(row: &[u8]) -> (u64, u32) {
+    let &Head { run_id, step_index, .. } = part_of(row, 0);
+    (u64::from(run_id), step_index)
 }
 
 impl PackedRow {

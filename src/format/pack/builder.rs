@@ -185,19 +185,11 @@ impl PackBuilder {
         self
     }
 
-    /// Adds a run file. After an error the pack is unchanged.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) and [`ErrorKind::Checksum`](crate::ErrorKind::Checksum) if
-    /// the file is not a run or exceeds 32 MiB; [`ErrorKind::Io`](crate::ErrorKind::Io).
-    pub fn add_file(&mut self, path: impl AsRef<Path>) -> Result<()> {
-        self.add(Payload::of_file(path.as_ref(), self.options.compression)?)
-    }
-
     /// Adds a run from the bytes of its file. After an error the pack is unchanged.
     ///
     /// # Errors
-    /// The errors of [`PackBuilder::add_file`].
+    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) and [`ErrorKind::Checksum`](crate::ErrorKind::Checksum) if
+    /// the bytes are not a run or exceed 32 MiB; [`ErrorKind::Io`](crate::ErrorKind::Io).
     pub fn add_run_bytes(&mut self, bytes: &[u8]) -> Result<()> {
         self.add(Payload::new(bytes.to_vec(), self.options.compression)?)
     }

@@ -4,6 +4,7 @@ use super::compression::{decompress, payload_len};
 use super::layout::{ENTRY_LEN, HEADER_LEN, IndexEntry, PackLayout, check_crc};
 use super::{Compression, PackStats};
 use crate::error::{Error, Result};
+use crate::format::bytes::ByteReader;
 use crate::format::mapped::FileBytes;
 use crate::format::run_file::RunFormat;
 use crate::format::source::{RunSource, SourceRun};
@@ -233,8 +234,8 @@ impl PackReader {
         // Verifying the checksum of an uncompressed entry would read all of it.
         let reader = self.clone().with_checksums(self.checksums && entry.flags != 0);
         let meta = reader.slice(&entry).and_then(|run| match run.format {
-            RunFormat::A2t1 => a2t1::decode_meta(&run.bytes),
-            RunFormat::A2run2 => a2run2::decode_meta(&run.bytes),
+            RunFormat::A2t1 => a2t1::read_meta(&mut ByteReader::new(&run.bytes)),
+            RunFormat::A2run2 => a2run2::read_meta(&mut ByteReader::new(&run.bytes)),
         });
         meta.map_err(|error| self.about(error, index, &entry))
     }

@@ -1,13 +1,13 @@
 //! The runs of a session or a Macroxue pack: their rows, and their metadata in `metadata.db`.
 
-use super::index::{RowIndex, RowsOfRun};
+use super::index::{RowIndex, RowKey};
 use super::metadata::SessionRun;
-use super::row::OfRun;
 use crate::error::{Error, Result};
+use crate::format::rows::rebuild;
 use crate::format::shards::{METADATA, RowShards};
 use crate::format::source::SourceFacts;
 use crate::format::sqlite::InvalidValue;
-use crate::run::RunMeta;
+use crate::run::{Run, RunMeta, RunStep};
 use std::path::{Path, PathBuf};
 
 /// The runs of a folder, with the rows of each.
@@ -15,19 +15,16 @@ use std::path::{Path, PathBuf};
 pub(in crate::format) struct IndexedRuns {
     folder: PathBuf,
     pub(in crate::format) steps: RowShards,
-    pub(in crate::format) index: RowIndex,
+    index: RowIndex,
+    key: RowKey,
     pub(in crate::format) runs: Vec<SessionRun>,
 }
 
 impl IndexedRuns {
-    /// Scans all rows, which begin with an `R`.
-    pub(in crate::format) fn new<R: OfRun>(folder: &Path, steps: RowShards, runs: Vec<SessionRun>) -> IndexedRuns {
-        let index = RowIndex::new::<R>(&steps);
-        IndexedRuns { folder: folder.to_owned(), steps, index, runs }
-    }
-
-    pub(in crate::format) fn folder(&self) -> &Path {
-        &self.folder
+    /// Scans all rows.
+    pub(in crate::format) fn new(folder: &Path, steps: RowShards, runs: Vec<SessionRun>, key: RowKey) -> IndexedRuns {
+        let index = RowIndex::new(&steps, key);
+        IndexedRuns { folder: folder.to_owned(), steps, index, key, runs }
     }
 
     /// Returns the name of the folder, also for a path such as `.`.
@@ -41,15 +38,54 @@ impl IndexedRuns {
         self.runs.get(index).map(|record| record.id as u64)
     }
 
-    pub(in crate::format) fn rows_of(&self, index: usize) -> Option<RowsOfRun<'_>> {
-        self.index.rows_of(self.id(index)?)
+    /// Returns the number of rows of a run.
+    pub(in crate::format) fn num_rows(&self, index: usize) -> u64 {
+        self.id(index).map_or(0, |id| self.index.spans_of(id).iter().map(|span| span.len).sum())
     }
 
-    /// Returns the rows of the runs that `metadata.db` lacks, in the order of ids. `runs` must be in that order too.
-    pub(in crate::format) fn rows_without_run(&self) -> impl Iterator<Item = RowsOfRun<'_>> {
+    /// Returns the rows of a run in the order of steps, each with its number.
+    pub(in crate::format) fn rows(&self, index: usize) -> Vec<(u64, &[u8])> {
+        let spans = self.id(index).map_or(&[][..], |id| self.index.spans_of(id));
+        let numbers = spans.iter().flat_map(|span| span.first..span.first + span.len);
+        let mut rows: Vec<(u64, &[u8])> =
+            numbers.filter_map(|number| Some((number, self.steps.row(number)?))).collect();
+        rows.sort_by_key(|(_, row)| (self.key)(row).1);
+        rows
+    }
+
+    /// Builds a run from its rows.
+    pub(in crate::format) fn rebuild(
+        &self,
+        index: usize,
+        rows: &[(u64, &[u8])],
+        to_step: fn(&[u8]) -> Result<RunStep>,
+        meta: RunMeta,
+    ) -> Result<Run> {
+        let steps = rows.iter().map(|(_, row)| to_step(row));
+        rebuild(steps, self.steps.stride(), meta).map_err(|error| self.in_rows(error, index, rows))
+    }
+
+    /// Adds the run, the file and the offset in the file to an error about these rows of a run.
+    pub(in crate::format) fn in_rows(&self, error: Error, index: usize, rows: &[(u64, &[u8])]) -> Error {
+        let number = |place: u64| rows.get(place as usize).map_or(u64::MAX, |(number, _)| *number);
+        self.steps.in_run(error, index as u64, number)
+    }
+
+    /// Returns the id and the number of rows of each run that `metadata.db` lacks, in the order of ids.
+    pub(in crate::format) fn rows_without_run(&self) -> impl Iterator<Item = (u64, u64)> {
         // Runs are sorted by their ids as signed numbers.
         let has_run = |id: u64| self.runs.binary_search_by_key(&(id as i64), |record| record.id).is_ok();
-        self.index.iter().filter(move |own| !has_run(own.run_id))
+        self.index.runs().filter(move |&(id, _)| !has_run(id))
+    }
+
+    /// Returns a description of the rows that belong to no run, if there are any.
+    pub(in crate::format) fn ignored_rows(&self) -> Option<String> {
+        let without: Vec<(u64, u64)> = self.rows_without_run().collect();
+        let &(id, _) = without.first()?;
+        let num_rows: u64 = without.iter().map(|(_, num_rows)| num_rows).sum();
+        let others = if without.len() > 1 { format!(" and {} others", without.len() - 1) } else { String::new() };
+        let folder = self.folder.display();
+        Some(format!("{folder}: {num_rows} rows are ignored, because metadata.db lacks their run {id}{others}"))
     }
 
     /// Returns the metadata of a run, and its number of steps.
@@ -78,12 +114,13 @@ impl IndexedRuns {
 
     /// Returns the offset of the first row of a run in its file.
     pub(in crate::format) fn offset(&self, index: usize) -> u64 {
-        self.rows_of(index).and_then(|own| self.steps.place(own.first())).map_or(0, |(_, offset)| offset)
+        let span = self.id(index).and_then(|id| self.index.spans_of(id).first());
+        span.and_then(|span| self.steps.place(span.first)).map_or(0, |(_, offset)| offset)
     }
 
     /// Returns the size of the rows of a run.
     pub(in crate::format) fn num_bytes(&self, index: usize) -> u64 {
-        self.rows_of(index).map_or(0, |own| own.num_rows * self.steps.stride() as u64)
+        self.num_rows(index) * self.steps.stride() as u64
     }
 
     pub(in crate::format) fn facts(&self, index: usize) -> SourceFacts {

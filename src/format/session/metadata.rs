@@ -35,7 +35,6 @@ pub(crate) struct SessionRun {
     pub(in crate::format) problem: Option<Box<InvalidValue>>,
 }
 
-const COLUMNS: [&str; 5] = ["id", "seed", "steps", "max_score", "highest_tile"];
 const SELECT: &str = "SELECT id, seed, steps, max_score, highest_tile FROM runs ORDER BY id";
 const SELECT_SESSION: &str = "SELECT meta_value FROM session WHERE meta_key = ?1";
 
@@ -56,7 +55,6 @@ const MAX_JSON_LEN: usize = 1 << 16;
 pub(in crate::format) fn runs_in(path: &Path) -> Result<Vec<SessionRun>> {
     let database = Database::open(path)?;
     let runs = read_runs(&database)?;
-    database.finish_reading()?;
     match runs.iter().find_map(|run| Some((run.id, run.problem.as_deref()?))) {
         None => Ok(runs),
         Some((id, InvalidValue { what, expected, found })) => {
@@ -66,9 +64,7 @@ pub(in crate::format) fn runs_in(path: &Path) -> Result<Vec<SessionRun>> {
 }
 
 pub(in crate::format) fn read_runs(database: &Database) -> Result<Vec<SessionRun>> {
-    database.check_table("runs", &COLUMNS, true)?;
-    // `quick_check` has visited every row, so this count can be trusted.
-    let mut runs = Vec::with_capacity(database.num_rows("runs")?);
+    let mut runs = Vec::new();
     database.each(SELECT, [], |row| {
         let mut values = Values::of(row);
         let mut get = |column: usize, least: i64, most: i64| {
@@ -83,12 +79,14 @@ pub(in crate::format) fn read_runs(database: &Database) -> Result<Vec<SessionRun
         runs.push(SessionRun { id, seed, max_score, num_steps, highest_tile, problem: values.finish() });
         Ok(())
     })?;
+    if let Some(pair) = runs.windows(2).find(|pair| pair[0].id == pair[1].id) {
+        return Err(database.error("runs.id", "unique ids", format!("{} twice", pair[0].id)));
+    }
     Ok(runs)
 }
 
 /// Reads an entry of the table `session`. Returns `None` if the table lacks it, or if its value is not JSON.
 pub(super) fn read_entry(database: &Database, key: &str) -> Result<Option<Value>> {
-    database.check_table("session", &["meta_key", "meta_value"], false)?;
     let mut entry = None;
     database.each(SELECT_SESSION, [key], |row| {
         entry = match row.get_ref(0) {

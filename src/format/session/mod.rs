@@ -36,6 +36,6 @@ pub(super) use indexed_runs::IndexedRuns;
 pub(crate) use metadata::SessionRun;
 pub(super) use metadata::{read_runs, runs_in, stored_seed};
 pub use reader::Session;
-pub(super) use row::{OfRun, has_rows};
+pub(super) use row::has_rows;
 pub(crate) use writer::NewRun;
 pub use writer::{SessionOptions, SessionWriter};

@@ -1,12 +1,10 @@
 //! Reading self-play sessions.
 
-use super::index::RowsOfRun;
 use super::indexed_runs::IndexedRuns;
 use super::metadata::{read_entry, read_runs};
-use super::row::{BoardRow, fields, has_action, to_step};
+use super::row::{fields, has_action, key, to_step};
 use crate::board::Move;
 use crate::error::Result;
-use crate::format::rows::rebuild;
 use crate::format::shards::{METADATA, RowShards, files_in};
 use crate::format::source::{RunSource, SourceFacts, SourceRun};
 use crate::format::sqlite::Database;
@@ -41,12 +39,11 @@ impl Session {
         let database = Database::open(&folder.join(METADATA))?;
         let runs = read_runs(&database)?;
         let (model, rate) = (read_entry(&database, "model")?, read_entry(&database, "sample_rate")?);
-        database.finish_reading()?;
         let engine = model.and_then(|model| model.get("tag")?.as_str().map(str::to_owned));
         let rate = rate.as_ref().and_then(Value::as_u64);
         let sample_rate = rate.and_then(|rate| u32::try_from(rate).ok()).filter(|&rate| rate > 0);
         let steps = RowShards::open(files_in(folder)?, &[fields(false), fields(true)])?;
-        Ok(Session { runs: IndexedRuns::new::<BoardRow>(folder, steps, runs), engine, sample_rate })
+        Ok(Session { runs: IndexedRuns::new(folder, steps, runs, key), engine, sample_rate })
     }
 
     /// Returns the session's name, which is the name of its folder.
@@ -70,7 +67,7 @@ impl Session {
     /// Returns the number of rows of a run; 0 past the last run.
     #[must_use]
     pub fn num_rows_of(&self, index: usize) -> u64 {
-        self.runs.rows_of(index).map_or(0, |own| own.num_rows)
+        self.runs.num_rows(index)
     }
 
     /// Returns whether the rows hold the moves.
@@ -89,17 +86,12 @@ impl Session {
     /// of its rows.
     #[must_use]
     pub fn rows_without_run(&self) -> Vec<(u64, u64)> {
-        self.runs.rows_without_run().map(|own| (own.run_id, own.num_rows)).collect()
+        self.runs.rows_without_run().collect()
     }
 
     /// Returns a description of the rows that belong to no run, if there are any.
     pub(crate) fn ignored_rows(&self) -> Option<String> {
-        let without = self.rows_without_run();
-        let &(id, _) = without.first()?;
-        let num_rows: u64 = without.iter().map(|(_, num_rows)| num_rows).sum();
-        let others = if without.len() > 1 { format!(" and {} others", without.len() - 1) } else { String::new() };
-        let folder = self.runs.folder().display();
-        Some(format!("{folder}: {num_rows} rows are ignored, because metadata.db lacks their run {id}{others}"))
+        self.runs.ignored_rows()
     }
 
     /// Decodes a run. The run has no final board and no branches. Without stored actions, some moves are unknown.
@@ -114,9 +106,8 @@ impl Session {
         let (meta, num_steps) = self.runs.meta(index)?;
         let meta = RunMeta { engine: self.engine.clone(), ..meta };
         let refuse = |what, expected: &str, found: String| Err(self.runs.damaged(index, what, expected, found));
-        let own = self.runs.rows_of(index);
-        let len = own.map_or(0, |own| own.num_rows);
-        if own.is_none() && num_steps != Some(0) {
+        let len = self.runs.num_rows(index);
+        if len == 0 && num_steps != Some(0) {
             let id = self.id(index).unwrap_or_default();
             return refuse("rows of the run", "at least one", format!("none with run_id {id}"));
         }
@@ -125,7 +116,7 @@ impl Session {
         if len > most {
             return refuse("rows of the run", &format!("at most {most}, one more than runs.steps"), len.to_string());
         }
-        let run = self.rebuild(own, meta, index)?;
+        let run = self.runs.rebuild(index, &self.runs.rows(index), to_step, meta)?;
         let run = if self.has_actions() { run } else { derive_moves(&run)? };
         let Some(num_steps) = num_steps else { return Ok(run) };
         if let Some(last) = run.last_step().filter(|last| last.index > num_steps) {
@@ -150,14 +141,6 @@ impl Session {
             None => {}
         }
         Ok(run)
-    }
-
-    fn rebuild(&self, own: Option<RowsOfRun<'_>>, meta: RunMeta, index: usize) -> Result<Run> {
-        let Some(own) = own else { return Run::builder(0).finish(meta, None) };
-        let steps = &self.runs.steps;
-        let (rows, numbers) = own.read::<BoardRow>(steps);
-        rebuild(rows.chunks_exact(steps.stride()).map(to_step), steps.stride(), meta)
-            .map_err(|error| steps.in_run(error, index as u64, |place| numbers.get(place)))
     }
 }
 

@@ -27,13 +27,6 @@ const ACTION: usize = size_of::<BoardRow>();
 const FIELDS: [(&str, &str, usize); 4] =
     [("run_id", "<u8", 1), ("step_idx", "<u4", 1), ("exps", "|u1", 16), ("action", "|u1", 1)];
 
-/// The start of a row that holds the id of its run and the index of its step in it.
-pub(in crate::format) trait OfRun: bytemuck::Pod {
-    fn run_id(&self) -> u64;
-
-    fn step_idx(&self) -> u32;
-}
-
 /// Returns the layout of rows with or without moves.
 pub(super) fn fields(with_action: bool) -> RowFields {
     RowFields::packed(&FIELDS[..if with_action { 4 } else { 3 }])
@@ -49,16 +42,10 @@ pub(in crate::format) fn has_rows(header: &NpyHeader) -> bool {
     [false, true].into_iter().any(|with_action| fields(with_action).are_of(header))
 }
 
-impl OfRun for BoardRow {
-    #[inline]
-    fn run_id(&self) -> u64 {
-        self.run_id
-    }
-
-    #[inline]
-    fn step_idx(&self) -> u32 {
-        self.step_idx
-    }
+/// Returns the id of the run and the index of the step in a row.
+pub(super) fn key(row: &[u8]) -> (u64, u32) {
+    let &BoardRow { run_id, step_idx, .. } = part_of(row, 0);
+    (run_id, step_idx)
 }
 
 /// Appends the row of a step. Rows with moves need a known one.

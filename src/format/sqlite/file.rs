@@ -5,7 +5,6 @@ use crate::format::shards::header_error;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -14,7 +13,6 @@ use std::time::SystemTime;
 pub(super) struct Stamp {
     pub(super) len: u64,
     modified: Option<SystemTime>,
-    pub(super) has_log: bool,
 }
 
 pub(in crate::format) const MAGIC: &[u8; 16] = b"SQLite format 3\0";
@@ -23,8 +21,8 @@ const HEADER_LEN: usize = 108;
 /// The page type of a leaf page, which holds rows.
 const LEAF: u8 = 0x0d;
 
-/// Checks the header of the file. Returns its state, and whether it is in WAL mode.
-pub(super) fn examine(path: &Path) -> Result<(Stamp, bool)> {
+/// Checks the header of the file. Returns the state of the file.
+pub(super) fn examine(path: &Path) -> Result<Stamp> {
     let io = |source| Error::io(path, source);
     let metadata = std::fs::metadata(path).map_err(io)?;
     if !metadata.is_file() {
@@ -53,8 +51,7 @@ pub(super) fn examine(path: &Path) -> Result<(Stamp, bool)> {
     if let Some(expected) = expected {
         return refuse("length of the file", &format!("{expected} bytes"), format!("{} bytes", metadata.len()));
     }
-    let is_wal = header.get(18..20).is_some_and(|versions| versions.contains(&2));
-    Ok((Stamp { len: metadata.len(), modified: metadata.modified().ok(), has_log }, is_wal))
+    Ok(Stamp { len: metadata.len(), modified: metadata.modified().ok() })
 }
 
 /// Returns the file size that the header declares, if it is up to date.
@@ -65,19 +62,6 @@ fn file_len(header: &[u8]) -> Option<u64> {
         size => u64::from(size),
     };
     (u32_at(24)? == u32_at(92)?).then_some(page_size * u32_at(28)?)
-}
-
-/// Returns the path as a URI that declares the file immutable.
-pub(super) fn uri(path: &Path) -> String {
-    let mut uri = String::from("file:");
-    for &byte in path.as_os_str().as_bytes() {
-        if byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte) {
-            uri.push(char::from(byte));
-        } else {
-            uri += &format!("%{byte:02X}");
-        }
-    }
-    uri + "?immutable=1"
 }
 
 /// Returns the path of a file that SQLite keeps beside another.
