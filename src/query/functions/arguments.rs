@@ -4,7 +4,6 @@
 //! range into nulls, or into an error that does not name the function and the argument. So this module converts
 //! them.
 
-use super::loops::map;
 use crate::archive::Phases;
 use crate::board::{Board, WideBoard};
 use crate::error::{Error, Result};
@@ -162,7 +161,7 @@ impl<'a> Arguments<'a> {
                     let expected = "a uint64, as a board uses the top bit";
                     return Err(self.error(index, expected, format!("{found} ({})", array.data_type())));
                 }
-                Ok(map(array.values(), extended).into())
+                Ok(array.values().iter().map(|value| extended(*value)).collect())
             }
             DataType::Null => Ok(vec![0; array.len()].into()),
             other => Err(self.error(index, "an integer", other)),
@@ -180,7 +179,7 @@ impl<'a> Arguments<'a> {
                     return Err(self.error(index, format_args!("0..={limit}"), found));
                 }
                 // This changes only null slots.
-                Ok(map(array.values(), |value| extended(value) as u8 & bits).into())
+                Ok(array.values().iter().map(|value| extended(*value) as u8 & bits).collect())
             }
             DataType::Null => Ok(vec![0; array.len()].into()),
             other => Err(self.error(index, "an integer", other)),
@@ -238,13 +237,6 @@ impl<'a> Arguments<'a> {
         let (function, argument) = (self.function, self.argument(index).map_or("argument", |a| a.name));
         Error::query(format!("{function}: {argument}: expected {expected}, found {found}"))
     }
-}
-
-/// Returns the value that all rows share, if there is one; `None` for no rows.
-pub(super) fn constant(values: &[u8]) -> Option<u8> {
-    let &first = values.first()?;
-    let same = |chunk: &[u8]| chunk.iter().fold(0, |differing, value| differing | (value ^ first)) == 0;
-    values.chunks(256).all(same).then_some(first)
 }
 
 /// Returns the first value that is bad and not null. A loop without branches first checks whether any value is
