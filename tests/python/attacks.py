@@ -182,12 +182,6 @@ def doubled(levels: int, expression: str, last: str = "x", first: str = "board")
     return f"WITH c0 AS (SELECT {first} AS x FROM steps){made} SELECT {last} FROM c{levels}"
 
 
-def through(inner: str, levels: int = 17) -> str:
-    """Do the same with a query around each common table expression, and with a filter at the top."""
-    made = "".join(f", c{i + 1} AS (SELECT x + x AS x FROM ({inner.format(f'c{i}')}) t)" for i in range(levels))
-    return f"WITH c0 AS (SELECT CAST(board AS DOUBLE) AS x FROM steps){made} SELECT x FROM c{levels} WHERE x > 1"
-
-
 def deep(around: str, levels: int, core: str = "1") -> str:
     before, after = around.split("_")
     return f"SELECT {before * levels}{core}{after * levels}"
@@ -365,19 +359,6 @@ DANGEROUS = {
     "approx_percentile_cont": "SELECT approx_percentile_cont(0.5, 1000000) WITHIN GROUP (ORDER BY a.board + b.board) "
     f"FROM {SQUARE}",
     "a wide CUBE": f"SELECT count(*) FROM steps GROUP BY CUBE ({', '.join(f'board + {i}' for i in range(12))})",
-    "a doubled filter": doubled(17, "x + x", first=REAL) + " WHERE x > 1",
-    "a doubled filter of a group": f"SELECT x FROM ({doubled(17, 'x + x', first=REAL)}) t GROUP BY x HAVING x > 1",
-    "a doubled filter of a join": "SELECT 1 FROM runs r JOIN ("
-    + doubled(17, "x + x", first=REAL)
-    + ") t ON r.max_score < t.x",
-    "a doubled filter of a union": "SELECT x FROM (SELECT CAST(1 AS DOUBLE) AS x UNION ALL ("
-    + doubled(17, "x + x", first=REAL)
-    + ")) t WHERE x > 1",
-    "a doubled CASE": doubled(17, "CASE WHEN x > 1 THEN x ELSE x * 2 END", first=REAL) + " WHERE x > 1",
-    "a doubled filter of a window": through("SELECT x, row_number() OVER (PARTITION BY x) AS r FROM {}"),
-    "a doubled filter of unnested lists": through("SELECT x, unnest([1]) AS u FROM {}"),
-    "a doubled filter of a subquery": "SELECT count(*) FROM (" + doubled(17, "x + x", first=REAL) + ") o "
-    "WHERE EXISTS (SELECT 1 FROM runs r WHERE r.max_score = o.x)",
     # Too large for memory.
     "a window of lists": "SELECT array_agg(board) OVER () FROM steps",
     "a list of a fixed size": "SELECT CAST(NULL AS INT[2147483647])",

@@ -14,17 +14,14 @@
 //! | `statement.rs` | checks and rewrites of a statement's syntax tree, before it is planned |
 //! | `plan.rs` | checks of a plan, before it is analyzed; the excluded functions |
 //! | `configure.rs` | restricting a session to what statements may use |
-//! | `large_filters.rs` | a bound on filters after inlining |
 //! | `sizes.rs` | a bound on the texts and lists that functions return |
 //! | `signed_sums.rs` | sums of integers and booleans as int64 |
 
 mod configure;
-mod large_filters;
 mod plan;
 mod signed_sums;
 mod sizes;
 mod statement;
 
 pub(super) use configure::{configure, quoted};
-pub(super) use large_filters::check_filters;
 pub(super) use statement::{check_length, planned};
