@@ -24,24 +24,11 @@ const MAX_SQL_BYTES: usize = 64 << 10;
 const MAX_TABLES: u64 = 64;
 /// The maximum number of SELECTs of a statement.
 const MAX_SELECTS: usize = 256;
-/// The maximum number of structs of columns.
-const MAX_STRUCTS: usize = 8;
-/// The maximum number of columns of a CUBE. `n` columns make `2^n` groupings.
-const MAX_CUBE: usize = 8;
-/// The maximum number of type constructors of a statement, such as `[]` and `array<`. Each builds a type from another
-/// type.
-const MAX_NESTED_TYPES: usize = 32;
 
 /// Rejects a text that is too long to be parsed.
 pub(in crate::query) fn check_length(text: &str) -> Result<()> {
     if text.len() > MAX_SQL_BYTES {
         let why = format!("it has {} bytes, expected at most {MAX_SQL_BYTES}", text.len());
-        return Err(Error::refused("the statement", why));
-    }
-    let lower = text.to_ascii_lowercase();
-    let nested = ["[]", "array<", "struct<", "map<"].iter().map(|part| lower.matches(part).count()).sum::<usize>();
-    if nested > MAX_NESTED_TYPES {
-        let why = format!("it has {nested} nested types, expected at most {MAX_NESTED_TYPES}");
         return Err(Error::refused("the statement", why));
     }
     Ok(())
@@ -284,7 +271,6 @@ struct Checks<'a> {
     /// The names of common table expressions that have not been visited yet, by the address of their query.
     bodies: HashMap<*const Query, String>,
     num_selects: usize,
-    num_structs: usize,
     /// The number of expressions that enclose the current node.
     depth: usize,
 }
@@ -367,22 +353,7 @@ impl Visitor for Checks<'_> {
             let why = format!("expressions are nested more than {MAX_DEPTH} deep");
             return refuse("the statement", &why);
         }
-        match expr {
-            expr if makes_struct(expr) => {
-                self.num_structs += 1;
-                match self.num_structs > MAX_STRUCTS {
-                    true => refuse("the statement", &format!("it makes more than {MAX_STRUCTS} structs")),
-                    false => ControlFlow::Continue(()),
-                }
-            }
-            Expr::Cube(columns) if columns.len() > MAX_CUBE => {
-                refuse("CUBE", &format!("it has {} columns, expected at most {MAX_CUBE}", columns.len()))
-            }
-            Expr::GroupingSets(sets) | Expr::Rollup(sets) if sets.len() > 1 << MAX_CUBE => {
-                refuse("GROUPING SETS", &format!("expected at most {} groupings", 1 << MAX_CUBE))
-            }
-            expr => broken(refused::check_expr(expr)),
-        }
+        broken(refused::check_expr(expr))
     }
 
     fn post_visit_expr(&mut self, _: &Expr) -> ControlFlow<Box<Error>> {
@@ -421,16 +392,6 @@ impl Checks<'_> {
         let names: Vec<String> = self.tables.iter().map(as_written).collect();
         let hint = asked.map(|asked| did_you_mean(asked, names.iter().map(String::as_str))).unwrap_or_default();
         format!("a query only reads these tables: {}{hint}", names.join(", "))
-    }
-}
-
-/// Returns whether an expression makes a struct of columns. A struct of two equal structs has twice their type.
-fn makes_struct(expr: &Expr) -> bool {
-    match expr {
-        Expr::Function(function) => ["struct", "named_struct", "row"].contains(&function_name(function).as_str()),
-        Expr::Tuple(values) => !values.iter().all(|value| matches!(value, Expr::Value(_))),
-        Expr::Struct { .. } | Expr::Dictionary(_) | Expr::Map(_) => true,
-        _ => false,
     }
 }
 
