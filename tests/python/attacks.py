@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 # Statements that are rejected before anything runs, grouped by what they try. Each has a word that the message must
 # contain. {path} is a file of the archive, {folder} the archive, {host} a file beside it.
 
@@ -187,18 +185,9 @@ def deep(around: str, levels: int, core: str = "1") -> str:
     return f"SELECT {before * levels}{core}{after * levels}"
 
 
-def joined(levels: int, select: str, first: str) -> str:
-    """Return common table expressions; each uses the previous one twice."""
-    made = "".join(f", c{new} AS ({select.format(old=f'c{old}')})" for old, new in pairwise(range(levels + 1)))
-    return f"WITH c0 AS ({first}){made} SELECT count(*) FROM c{levels}"
-
-
 SHAPES = [
     ("WITH RECURSIVE r AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM r) SELECT * FROM r", "RECURSIVE"),
     ("SELECT * FROM (WITH RECURSIVE r AS (SELECT 1 AS x UNION ALL SELECT x FROM r) SELECT * FROM r) s", "RECURSIVE"),
-    (joined(30, "SELECT a.board FROM {old} a, {old} b", "SELECT board FROM steps"), "tables"),
-    (joined(30, "SELECT * FROM {old} UNION ALL SELECT * FROM {old}", "SELECT board FROM steps"), "tables"),
-    (joined(60, "SELECT * FROM {old} a JOIN {old} b USING (run_id)", "SELECT run_id FROM runs"), "tables"),
     (" UNION ALL ".join(["SELECT run_id FROM runs"] * 300), "SELECTs"),
     (" UNION ALL ".join(["SELECT 1"] * 5000), "bytes"),
     (f"SELECT '{'x' * 65_600}'", "65536"),
@@ -353,7 +342,6 @@ DANGEROUS = {
     "a chain of casts": f"SELECT 1{'::INT' * 12_000}",
     "a chain of UNION": chain(" UNION ", 2000, "SELECT 1"),
     "a chain of EXCEPT": chain(" EXCEPT ", 2000, "SELECT 1"),
-    "many tables": f"SELECT count(*) FROM {', '.join(f'runs AS r{i}' for i in range(250))}",
     "constants": "SELECT strpos(lpad('', 15000000, 'a'), lpad('b', 7000000, 'a'))",
     "approx_percentile_cont": "SELECT approx_percentile_cont(0.5, 1000000) WITHIN GROUP (ORDER BY a.board + b.board) "
     f"FROM {SQUARE}",

@@ -5,6 +5,7 @@ use super::super::refused;
 use super::super::rewrites::UNARY_MINUS;
 use super::plan::{self, MAX_DEPTH};
 use crate::error::{Error, Result};
+use datafusion::common::TableReference;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};
@@ -14,14 +15,10 @@ use datafusion::sql::sqlparser::ast::{
     Statement, TableAlias, TableFactor, UnaryOperator, Value, Visit, VisitMut, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::dialect_from_str;
-use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 /// The longest statement in bytes. Long lists of values belong in a table.
 const MAX_SQL_BYTES: usize = 64 << 10;
-/// The maximum number of tables of a plan, with common table expressions expanded. Each table costs planning time and
-/// threads.
-const MAX_TABLES: u64 = 64;
 /// The maximum number of SELECTs of a statement.
 const MAX_SELECTS: usize = 256;
 
@@ -38,12 +35,13 @@ pub(in crate::query) fn check_length(text: &str) -> Result<()> {
 pub(in crate::query) async fn planned(text: &str, tables: &[&str], state: &SessionState) -> Result<LogicalPlan> {
     let mut parsed = parse(text, state)?;
     let statement = query_of(&mut parsed)?;
-    if let ControlFlow::Break(error) = Visit::visit(&*statement, &mut Checks { tables, ..Checks::default() }) {
+    if let ControlFlow::Break(error) = Visit::visit(&*statement, &mut Checks::default()) {
         return Err(*error);
     }
     if let ControlFlow::Break(error) = VisitMut::visit(statement, &mut Rewrites::default()) {
         return Err(*error);
     }
+    check_tables(&parsed, tables, state)?;
     let plan = state.statement_to_plan(parsed).await.map_err(query_error)?;
     plan::check(&plan).and_then(|()| refused::check_plan(&plan)).map_err(query_error)?;
     Ok(plan)
@@ -76,6 +74,22 @@ fn query_of(parsed: &mut Parsed) -> Result<&mut Statement> {
         Statement::Query(_) => Ok(statement),
         other => Err(not_a_query(&first_words(&other.to_string()))),
     }
+}
+
+/// Rejects a statement over other tables than these.
+fn check_tables(parsed: &Parsed, known: &[&str], state: &SessionState) -> Result<()> {
+    let used = state.resolve_table_references(parsed).map_err(query_error)?;
+    let is_unknown = |table: &&TableReference| match table {
+        TableReference::Bare { table } => !known.contains(&table.as_ref()),
+        TableReference::Partial { .. } | TableReference::Full { .. } => true,
+    };
+    let Some(table) = used.iter().find(is_unknown) else { return Ok(()) };
+    // A name that is not in lower case needs quotes.
+    let as_written = |name: &&str| if *name == name.to_lowercase() { (*name).into() } else { format!("{name:?}") };
+    let names: Vec<String> = known.iter().map(as_written).collect();
+    let hint = did_you_mean(table.table(), names.iter().map(String::as_str));
+    let why = format!("a query only reads these tables: {}{hint}", names.join(", "));
+    Err(Error::refused(shown(&format!("the table {table}")), why))
 }
 
 fn not_a_query(what: &str) -> Error {
@@ -259,23 +273,15 @@ fn first_words(text: &str) -> String {
     shown(&words.join(" "))
 }
 
-/// Checks of a statement's syntax tree, and the number of its tables with common table expressions expanded. DataFusion
-/// plans a common table expression again wherever it is used.
+/// Checks of a statement's syntax tree.
 #[derive(Default)]
-struct Checks<'a> {
-    tables: &'a [&'a str],
-    /// The number of tables of each enclosing query so far, from the outermost to the innermost.
-    num_tables: Vec<u64>,
-    /// The common table expressions that are visible, each with its number of tables, for each enclosing query.
-    names: Vec<HashMap<String, u64>>,
-    /// The names of common table expressions that have not been visited yet, by the address of their query.
-    bodies: HashMap<*const Query, String>,
+struct Checks {
     num_selects: usize,
     /// The number of expressions that enclose the current node.
     depth: usize,
 }
 
-impl Visitor for Checks<'_> {
+impl Visitor for Checks {
     type Break = Box<Error>;
 
     fn pre_visit_statement(&mut self, statement: &Statement) -> ControlFlow<Box<Error>> {
@@ -286,11 +292,6 @@ impl Visitor for Checks<'_> {
     }
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Box<Error>> {
-        for table in query.with.iter().flat_map(|with| &with.cte_tables) {
-            self.bodies.insert(table.query.as_ref(), name_of(&table.alias.name));
-        }
-        self.num_tables.push(0);
-        self.names.push(HashMap::new());
         let refused = match query {
             query if query.with.as_ref().is_some_and(|with| with.recursive) => ("WITH RECURSIVE", "it may never end"),
             query if !query.locks.is_empty() => ("FOR UPDATE", "a query only reads, so it needs no locks"),
@@ -301,21 +302,6 @@ impl Visitor for Checks<'_> {
             query => return broken(refused::check_query(query)),
         };
         refuse(refused.0, refused.1)
-    }
-
-    fn post_visit_query(&mut self, query: &Query) -> ControlFlow<Box<Error>> {
-        self.names.pop();
-        let num_tables = self.num_tables.pop().unwrap_or_default();
-        if num_tables > MAX_TABLES {
-            let why = format!("expected at most {MAX_TABLES}, with common table expressions expanded");
-            return refuse(&format!("a statement over {num_tables} tables"), &why);
-        }
-        if let (Some(name), Some(names)) = (self.bodies.remove(&std::ptr::from_ref(query)), self.names.last_mut()) {
-            names.insert(name, num_tables + 1);
-        } else {
-            self.use_tables(num_tables);
-        }
-        ControlFlow::Continue(())
     }
 
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Box<Error>> {
@@ -337,12 +323,13 @@ impl Visitor for Checks<'_> {
             TableFactor::Table { version: Some(_), .. } => {
                 refuse("a table's version, such as FOR SYSTEM_TIME", "open the archive at that version instead")
             }
-            TableFactor::Table { name, args: None, .. } => self.use_relation(name),
-            TableFactor::Table { name, .. } | TableFactor::Function { name, .. } => {
+            TableFactor::Table { name, args: Some(_), .. } | TableFactor::Function { name, .. } => {
                 refuse(&format!("the table function {name}"), "a query only reads the given tables")
             }
             TableFactor::NestedJoin { table_with_joins, .. } => broken(refused::check_joins(&table_with_joins.joins)),
-            TableFactor::Derived { .. } | TableFactor::UNNEST { .. } => ControlFlow::Continue(()),
+            TableFactor::Table { .. } | TableFactor::Derived { .. } | TableFactor::UNNEST { .. } => {
+                ControlFlow::Continue(())
+            }
             other => refuse(&first_words(&other.to_string()), "a query only reads the given tables"),
         }
     }
@@ -359,39 +346,6 @@ impl Visitor for Checks<'_> {
     fn post_visit_expr(&mut self, _: &Expr) -> ControlFlow<Box<Error>> {
         self.depth -= 1;
         ControlFlow::Continue(())
-    }
-}
-
-impl Checks<'_> {
-    fn use_tables(&mut self, number: u64) {
-        if let Some(num_tables) = self.num_tables.last_mut() {
-            *num_tables = num_tables.saturating_add(number);
-        }
-    }
-
-    fn use_relation(&mut self, name: &ObjectName) -> ControlFlow<Box<Error>> {
-        let identifier = match name.0.as_slice() {
-            [part] => part.as_ident(),
-            _ => None,
-        };
-        let Some(identifier) = identifier else {
-            return refuse(&format!("the table {name}"), &self.what_there_is(None));
-        };
-        let known = name_of(identifier);
-        let made = self.names.iter().rev().find_map(|names| names.get(&known).copied());
-        if made.is_none() && !self.tables.contains(&known.as_str()) {
-            return refuse(&format!("the table {name}"), &self.what_there_is(Some(&known)));
-        }
-        self.use_tables(made.unwrap_or(1));
-        ControlFlow::Continue(())
-    }
-
-    fn what_there_is(&self, asked: Option<&str>) -> String {
-        // A name that is not in lower case needs quotes.
-        let as_written = |name: &&str| if *name == name.to_lowercase() { (*name).into() } else { format!("{name:?}") };
-        let names: Vec<String> = self.tables.iter().map(as_written).collect();
-        let hint = asked.map(|asked| did_you_mean(asked, names.iter().map(String::as_str))).unwrap_or_default();
-        format!("a query only reads these tables: {}{hint}", names.join(", "))
     }
 }
 
