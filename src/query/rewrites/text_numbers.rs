@@ -91,16 +91,10 @@ impl TextDictionary {
 
     fn texts_of(&self, numbers: &UInt32Array) -> DataFusionResult<DictionaryArray<Int32Type>> {
         let guard = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        if guard.texts.len() > numbers.len() {
-            // One text per row is cheaper here than the whole dictionary.
-            let text =
-                |number: Option<u32>| number.and_then(|number| guard.texts.get(number as usize)).map(|text| &**text);
-            let values: StringArray = numbers.iter().map(text).collect();
-            let keys = Int32Array::new((0..numbers.len() as i32).collect(), numbers.nulls().cloned());
-            return Ok(DictionaryArray::try_new(keys, Arc::new(values))?);
-        }
-        let values = StringArray::from_iter_values(&guard.texts);
-        let keys: Int32Array = numbers.iter().map(|number| number.map(|number| number as i32)).collect();
+        // There are few groups, so each has a text of its own in the dictionary.
+        let text = |number: Option<u32>| number.and_then(|number| guard.texts.get(number as usize)).map(|text| &**text);
+        let values: StringArray = numbers.iter().map(text).collect();
+        let keys = Int32Array::new((0..numbers.len() as i32).collect(), numbers.nulls().cloned());
         Ok(DictionaryArray::try_new(keys, Arc::new(values))?)
     }
 }
