@@ -3,7 +3,7 @@
 use super::super::errors::{did_you_mean, query_error};
 use super::super::refused;
 use super::super::rewrites::UNARY_MINUS;
-use super::plan::{self, MAX_DEPTH};
+use super::plan;
 use crate::error::{Error, Result};
 use datafusion::common::TableReference;
 use datafusion::execution::SessionState;
@@ -18,6 +18,8 @@ use std::ops::ControlFlow;
 
 /// The longest statement in bytes. Long lists of values belong in a table.
 const MAX_SQL_BYTES: usize = 64 << 10;
+/// The deepest nesting of expressions. Dropping deeper ones would overflow the stack of their thread.
+const MAX_DEPTH: usize = 500;
 /// The maximum number of SELECTs of a statement.
 const MAX_SELECTS: usize = 256;
 
