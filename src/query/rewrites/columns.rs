@@ -1,6 +1,6 @@
-//! Columns of plan nodes: the inputs of a node, expressions that keep their names, and new unique names.
+//! Columns of plan nodes: the inputs of a node, and expressions that keep their names.
 
-use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result as DataFusionResult};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan};
@@ -22,30 +22,4 @@ pub(in crate::query) fn map_expressions(
         let name = names.save(&expr);
         Ok(rewrite(expr)?.update_data(|expr| name.restore(expr)))
     })
-}
-
-/// A generator of column names that do not occur in a plan. They must be unique, because DataFusion looks up
-/// columns by name across nodes.
-pub(super) struct UniqueNames {
-    prefix: String,
-    used: usize,
-}
-
-impl UniqueNames {
-    /// Makes a generator of names with this prefix, extended until no column of the plan starts with it.
-    pub(super) fn unlike(plan: &LogicalPlan, prefix: &str) -> DataFusionResult<UniqueNames> {
-        let mut prefix = prefix.to_owned();
-        plan.apply_with_subqueries(|plan| {
-            while plan.schema().fields().iter().any(|field| field.name().starts_with(&prefix)) {
-                prefix.push('_');
-            }
-            Ok(TreeNodeRecursion::Continue)
-        })?;
-        Ok(UniqueNames { prefix, used: 0 })
-    }
-
-    pub(super) fn next(&mut self) -> String {
-        self.used += 1;
-        format!("{}{}", self.prefix, self.used)
-    }
 }

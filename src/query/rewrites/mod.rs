@@ -18,7 +18,7 @@
 //! | `integer_types.rs` | literals beside uint64, 0 and 1 beside booleans, and the minus of unsigned integers |
 //! | `group_by_numbers.rs` | GROUP BY on one number instead of several columns |
 //! | `packed_keys.rs`, `text_numbers.rs` | its encodings: small keys packed into 64 bits, texts as numbers |
-//! | `columns.rs` | input columns of a node; keeping the names of columns, and making unique ones |
+//! | `columns.rs` | input columns of a node; keeping the names of columns |
 
 mod columns;
 mod engine_rules;
