@@ -110,13 +110,14 @@ struct FilterPushdown(PhysicalRule);
 
 impl PhysicalOptimizerRule for FilterPushdown {
     fn optimize(&self, plan: PhysicalPlan, config: &ConfigOptions) -> DataFusionResult<PhysicalPlan> {
-        let mark = |plan| OpaqueExec::over(plan, Hides::InputOnce);
+        let mark = |plan| OpaqueExec::over(plan, Hides::Input);
         let marked = plan.transform_up(|plan| {
             Ok(if is_join(&plan) { Transformed::yes(mark(plan)) } else { Transformed::no(plan) })
         })?;
         let optimized = self.0.optimize(marked.data, config)?;
         let without_marks = |plan: PhysicalPlan| {
-            let node = plan.downcast_ref::<OpaqueExec>().filter(|node| node.hides() == Hides::InputOnce);
+            let node =
+                plan.downcast_ref::<OpaqueExec>().filter(|node| node.hides() == Hides::Input && is_join(node.input()));
             Ok(match node {
                 Some(node) => Transformed::yes(Arc::clone(node.input())),
                 None => Transformed::no(plan),
