@@ -71,7 +71,7 @@ mod write;
 
 pub use datafusion::common::ParamValues;
 pub use datafusion::scalar::ScalarValue;
-pub use functions::{Argument, ArgumentKind, Function, functions};
+pub use functions::{Function, functions};
 pub use options::QueryOptions;
 pub use planned::{Query, no_params};
 pub use preview::Preview;

@@ -16,39 +16,24 @@ use arrow::datatypes::{ArrowNativeType, DataType, UInt64Type};
 use std::fmt;
 use std::sync::Arc;
 
-/// An argument of a [`Function`](crate::Function).
-///
-/// ```
-/// let tile = a2store::functions().iter().find(|function| function.name == "tile").unwrap();
-/// let cell = tile.arguments[1];
-/// assert_eq!((cell.name, cell.kind), ("cell", a2store::ArgumentKind::Cell));
-/// ```
+/// An argument of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Argument {
-    /// The name.
-    pub name: &'static str,
+pub(crate) struct Argument {
+    pub(crate) name: &'static str,
     /// The kind, which determines the valid values.
-    pub kind: ArgumentKind,
+    pub(crate) kind: ArgumentKind,
 }
 
 /// The kind of an [`Argument`].
-///
-/// ```
-/// use a2store::{ArgumentKind, functions};
-/// let of_values = functions().iter().filter(|f| f.arguments.iter().any(|argument| argument.kind == ArgumentKind::Ev));
-/// assert!(of_values.map(|function| function.name).any(|name| name == "ev_gap"));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ArgumentKind {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ArgumentKind {
     /// A board of sixteen exponents; any uint64 is valid.
     Board,
     /// A move, 0..=3: up, down, left, right.
     Move,
     /// A cell, 0..=15 in row-major order.
     Cell,
-    /// A [`Symmetry`](crate::Symmetry), 0..=7.
+    /// A symmetry, 0..=7.
     Symmetry,
     /// An exponent, 0..=16.
     Exponent,

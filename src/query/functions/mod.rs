@@ -35,6 +35,6 @@ mod masked;
 #[cfg(test)]
 mod tests;
 
-pub use arguments::{Argument, ArgumentKind};
+pub(crate) use arguments::ArgumentKind;
 pub use function::Function;
 pub use list::functions;
