@@ -12,8 +12,8 @@
 //! | file | owns |
 //! | --- | --- |
 //! | `statement.rs` | checks and rewrites of a statement's syntax tree, before it is planned |
-//! | `plan.rs` | checks of a plan, before it is analyzed; the excluded functions |
-//! | `configure.rs` | restricting a session to what statements may use |
+//! | `plan.rs` | checks of a plan, before it is analyzed |
+//! | `configure.rs` | restricting a session to what statements may use; the excluded functions |
 //! | `sizes.rs` | a bound on the texts and lists that functions return |
 //! | `signed_sums.rs` | sums of integers and booleans as int64 |
 
