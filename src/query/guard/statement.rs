@@ -1,13 +1,14 @@
-//! Checks of a statement's syntax tree, before it is planned.
+//! Checks of a statement's syntax tree before it is planned, and of its plan before it is analyzed.
 
-use super::super::errors::{did_you_mean, query_error};
+use super::super::errors::{did_you_mean, external, query_error};
 use super::super::refused;
 use super::super::rewrites::UNARY_MINUS;
-use super::plan;
 use crate::error::{Error, Result};
-use datafusion::common::TableReference;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result as DataFusionResult, TableReference};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{self, LogicalPlan};
+use datafusion::prelude::SQLOptions;
 use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, Expr, Function, Ident, Query, Select, SetExpr, Statement, TableAlias,
@@ -44,7 +45,7 @@ pub(in crate::query) async fn planned(text: &str, tables: &[&str], state: &Sessi
     }
     check_tables(&parsed, tables, state)?;
     let plan = state.statement_to_plan(parsed).await.map_err(query_error)?;
-    plan::check(&plan).and_then(|()| refused::check_plan(&plan)).map_err(query_error)?;
+    check_plan(&plan).and_then(|()| refused::check_plan(&plan)).map_err(query_error)?;
     Ok(plan)
 }
 
@@ -91,6 +92,26 @@ fn check_tables(parsed: &Parsed, known: &[&str], state: &SessionState) -> Result
     let hint = did_you_mean(table.table(), names.iter().map(String::as_str));
     let why = format!("a query only reads these tables: {}{hint}", names.join(", "));
     Err(Error::refused(shown(&format!("the table {table}")), why))
+}
+
+/// Checks a plan before it is analyzed.
+fn check_plan(plan: &LogicalPlan) -> DataFusionResult<()> {
+    let read_only = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+    read_only.verify_plan(plan)?;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|part| match part {
+                logical_expr::Expr::WindowFunction(window)
+                    if ["array_agg", "string_agg"].contains(&window.fun.name()) =>
+                {
+                    let what = format!("the function {} over a window", window.fun.name());
+                    Err(external(Error::refused(what, "each row would hold all rows before it")))
+                }
+                _ => Ok(TreeNodeRecursion::Continue),
+            })
+        })
+    })?;
+    Ok(())
 }
 
 fn not_a_query(what: &str) -> Error {
