@@ -68,10 +68,7 @@ impl KeyLayout {
     pub(super) fn unpack(&self, key: usize, name: &str) -> Option<Expr> {
         let place = self.0.get(key)?.clone()?;
         let field = Arc::clone(&place.field);
-        let unpack = move |numbers: &[ArrayRef]| match numbers.first().and_then(|numbers| numbers.as_primitive_opt()) {
-            Some(numbers) => place.take(numbers),
-            None => exec_err!("key_of_number: expected a uint64"),
-        };
+        let unpack = move |numbers: &[ArrayRef]| place.take(numbers[0].as_primitive());
         let number = Expr::Column(Column::new_unqualified(name));
         Some(PlanFunction::of_arrays("key_of_number", format!("{name} {key}"), field, unpack).over(vec![number]))
     }
@@ -97,20 +94,16 @@ impl KeyBits {
     /// Packs a key into the numbers of the rows.
     fn add(&self, key: &dyn Array, numbers: &mut [u64]) -> DataFusionResult<()> {
         if key.data_type() != self.field.data_type() || key.len() != numbers.len() {
+            let (name, expected, found) = (self.field.name(), self.field.data_type(), key.data_type());
             return exec_err!(
-                "{}: expected {} rows of {}, found {} rows of {}",
-                self.field.name(),
+                "{name}: expected {} rows of {expected}, found {} rows of {found}",
                 numbers.len(),
-                self.field.data_type(),
-                key.len(),
-                key.data_type()
+                key.len()
             );
         }
         if key.null_count() > 0 && !self.field.is_nullable() {
-            return exec_err!(
-                "GROUP BY {}: found a null in an expression that is not nullable in the plan",
-                self.field.name()
-            );
+            let name = self.field.name();
+            return exec_err!("GROUP BY {name}: found a null in an expression that is not nullable in the plan");
         }
         match key.data_type() {
             DataType::Boolean => {

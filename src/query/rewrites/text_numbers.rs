@@ -37,9 +37,9 @@ impl TextDictionary {
     /// Encodes a text as a number. `name` is unique in the plan.
     pub(super) fn to_number(self: &Arc<TextDictionary>, text: Expr, like: &FieldRef, name: &str) -> Expr {
         let texts = Arc::clone(self);
-        let encode = move |arrays: &[ArrayRef]| match arrays.first().and_then(|rows| rows.as_dictionary_opt()) {
-            Some(rows) => Ok(Arc::new(texts.numbers_of(rows)?) as ArrayRef),
-            None => exec_err!("number_of_text: expected a dictionary"),
+        let encode = move |arrays: &[ArrayRef]| {
+            let numbers = texts.numbers_of(arrays[0].as_dictionary())?;
+            Ok(Arc::new(numbers) as ArrayRef)
         };
         PlanFunction::of_arrays("number_of_text", name.to_owned(), number_field(like), encode).over(vec![text])
     }
@@ -47,9 +47,9 @@ impl TextDictionary {
     /// Decodes a number to a text, as a column like `like`. `name` is unique in the plan.
     pub(super) fn to_text(self: &Arc<TextDictionary>, number: Expr, like: &FieldRef, name: &str) -> Expr {
         let texts = Arc::clone(self);
-        let decode = move |arrays: &[ArrayRef]| match arrays.first().and_then(|numbers| numbers.as_primitive_opt()) {
-            Some(numbers) => Ok(Arc::new(texts.texts_of(numbers)?) as ArrayRef),
-            None => exec_err!("text_of_number: expected a uint32"),
+        let decode = move |arrays: &[ArrayRef]| {
+            let texts = texts.texts_of(arrays[0].as_primitive())?;
+            Ok(Arc::new(texts) as ArrayRef)
         };
         PlanFunction::of_arrays("text_of_number", name.to_owned(), Arc::clone(like), decode).over(vec![number])
     }
