@@ -10,7 +10,7 @@
 
 use crate::archive::{DataFile, TableName, table_schema};
 use crate::format::SourceFormat;
-use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, UInt32Array};
+use arrow::array::{Array, AsArray, BooleanArray, RecordBatch};
 use arrow::buffer::{BooleanBuffer, ScalarBuffer};
 use arrow::compute::{
     SortColumn, cast, filter_record_batch, lexsort_to_indices, prep_null_mask_filter, take_record_batch,
@@ -18,7 +18,7 @@ use arrow::compute::{
 use arrow::datatypes::{DataType, UInt32Type};
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{DFSchema, Result as DataFusionResult, ScalarValue, exec_datafusion_err};
+use datafusion::common::{DFSchema, Result as DataFusionResult, ScalarValue};
 use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
 use datafusion::physical_plan::PhysicalExpr;
 use std::ops::Range;
@@ -74,17 +74,8 @@ impl RunIndex {
         let by_id = [SortColumn { values: Arc::clone(all.column(0)), options: None }];
         let all = take_record_batch(all, &lexsort_to_indices(&by_id, None)?)?;
 
-        let numbers = |i: usize| -> DataFusionResult<ScalarBuffer<u32>> {
-            let column: Option<&UInt32Array> = all.column(i).as_primitive_opt::<UInt32Type>();
-            let column = column.filter(|column| column.null_count() == 0);
-            Ok(column
-                .ok_or_else(|| {
-                    exec_datafusion_err!("runs: {}: expected a uint32 column without nulls", RUN_COLUMNS[i])
-                })?
-                .values()
-                .clone())
-        };
-        let (run_ids, num_steps) = (numbers(0)?, numbers(3)?);
+        let numbers = |i: usize| all.column(i).as_primitive::<UInt32Type>().values().clone();
+        let (run_ids, num_steps) = (numbers(0), numbers(3));
         let formats = cast(all.column(RUN_COLUMNS.len()), &DataType::Utf8)?;
         let formats = formats.as_string::<i32>();
         let sampled = BooleanBuffer::collect_bool(formats.len(), |run| {

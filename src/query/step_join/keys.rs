@@ -2,7 +2,7 @@
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::UInt32Type;
-use datafusion::common::{Result as DataFusionResult, exec_datafusion_err, exec_err};
+use datafusion::common::{Result as DataFusionResult, exec_err};
 use std::ops::Range;
 
 /// Returns the key of each row: the run in the upper half, the step in the lower.
@@ -10,13 +10,8 @@ use std::ops::Range;
 /// # Errors
 /// If the keys do not ascend from `before`.
 pub(super) fn keys_of(rows: &RecordBatch, columns: [usize; 2], before: Option<u64>) -> DataFusionResult<Vec<u64>> {
-    let numbers = |column: usize| {
-        let values = rows.column(column).as_primitive_opt::<UInt32Type>();
-        values.map(|values| &values.values()[..]).ok_or_else(|| {
-            exec_datafusion_err!("a join by run and step: expected uint32, found {}", rows.column(column).data_type())
-        })
-    };
-    let (runs, steps) = (numbers(columns[0])?, numbers(columns[1])?);
+    let numbers = |column: usize| rows.column(column).as_primitive::<UInt32Type>().values();
+    let (runs, steps) = (numbers(columns[0]), numbers(columns[1]));
     let keys: Vec<u64> = runs.iter().zip(steps).map(|(&run, &step)| u64::from(run) << 32 | u64::from(step)).collect();
     if let Some((before, key)) = first_descent(&keys, before) {
         let pair = |key: u64| (key >> 32, key & u64::from(u32::MAX));
