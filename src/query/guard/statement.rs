@@ -11,8 +11,9 @@ use datafusion::logical_expr::{self, LogicalPlan};
 use datafusion::prelude::SQLOptions;
 use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, Expr, Function, Ident, Query, Select, SetExpr, Statement, TableAlias,
-    TableFactor, UnaryOperator, Value, Visit, VisitMut, Visitor, VisitorMut,
+    BinaryOperator, CastKind, DataType, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArgumentClause, FunctionArguments, Ident, ObjectName, OrderByExpr, OrderByOptions, Query, Select, SetExpr,
+    Statement, TableAlias, TableFactor, UnaryOperator, Value, Visit, VisitMut, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::dialect_from_str;
 use std::ops::ControlFlow;
@@ -124,7 +125,8 @@ fn not_a_query(what: &str) -> Error {
     Error::refused(what, why)
 }
 
-/// Rewrites of a statement: the unary minus, functions that return unsigned counts, and names of derived tables.
+/// Rewrites of a statement: the unary minus, functions of other engines that DataFusion lacks, functions that return
+/// unsigned counts, and names of derived tables.
 #[derive(Default)]
 struct Rewrites {
     /// Whether each of the enclosing queries has an ORDER BY.
@@ -174,6 +176,7 @@ impl VisitorMut for Rewrites {
         match expr {
             Expr::Function(function) => {
                 let name = function_name(function);
+                replace_function(&name, function)?;
                 if COUNTS.contains(&name.as_str()) {
                     *expr = as_bigint(std::mem::replace(expr, Expr::value(Value::Null)));
                 }
@@ -226,6 +229,54 @@ fn function_name(function: &Function) -> String {
         [part] => part.as_ident().map(name_of).unwrap_or_default(),
         _ => String::new(),
     }
+}
+
+/// Replaces `variance(x)`, `count_if(x)`, `arg_max(x, y)` and `arg_min(x, y)`.
+fn replace_function(name: &str, function: &mut Function) -> ControlFlow<Box<Error>> {
+    let FunctionArguments::List(list) = &mut function.args else { return ControlFlow::Continue(()) };
+    let values = list.args.iter().map(|arg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value.clone()),
+        _ => None,
+    });
+    let values = values.collect::<Option<Vec<Expr>>>().unwrap_or_default();
+    let (replacement, condition) = match (name, values.as_slice()) {
+        ("variance", _) => ("var_samp", None),
+        ("count_if" | "countif", [condition]) => {
+            if list.duplicate_treatment == Some(DuplicateTreatment::Distinct) {
+                return refuse("count_if(DISTINCT …)", "write bool_or(…)");
+            }
+            list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Wildcard)];
+            ("count", Some(condition.clone()))
+        }
+        ("arg_max" | "arg_min" | "max_by" | "min_by", [value, key]) => {
+            if function.over.is_some() {
+                let why = "use it with GROUP BY, or write first_value(…) OVER (… ORDER BY …)";
+                return refuse(&format!("{name}(…) OVER"), why);
+            }
+            let asc = Some(name == "arg_min" || name == "min_by");
+            let options = OrderByOptions { asc, nulls_first: Some(false) };
+            let order = OrderByExpr { expr: key.clone(), options, with_fill: None };
+            list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(value.clone()))];
+            list.clauses = vec![FunctionArgumentClause::OrderBy(vec![order])];
+            // Rows whose value or key is null are ignored.
+            let is_set = |expr: &Expr| Expr::IsNotNull(Box::new(Expr::Nested(Box::new(expr.clone()))));
+            ("first_value", Some(and(is_set(value), is_set(key))))
+        }
+        _ => return ControlFlow::Continue(()),
+    };
+    function.name = ObjectName::from(vec![Ident::new(replacement)]);
+    if let Some(condition) = condition {
+        function.filter = Some(Box::new(match function.filter.take() {
+            None => condition,
+            Some(filter) => and(*filter, condition),
+        }));
+    }
+    ControlFlow::Continue(())
+}
+
+fn and(left: Expr, right: Expr) -> Expr {
+    let [left, right] = [left, right].map(|side| Box::new(Expr::Nested(Box::new(side))));
+    Expr::BinaryOp { left, op: BinaryOperator::And, right }
 }
 
 /// Shortens a part of a statement and replaces control characters, so that an error message can show it.
