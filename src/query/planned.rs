@@ -132,6 +132,7 @@ impl Archive {
                 plan => Ok(plan.clone()),
             }
             .and_then(|plan| refused::check_types(&plan))
+            .and_then(|()| guard::check_filters(&plan))
             .map_err(query_error)?;
             Ok(plan)
         };

@@ -1,6 +1,7 @@
 //! Filters on columns that a consumer adds to a planned query.
 
 use super::errors::query_error;
+use super::guard;
 use super::planned::Query;
 use crate::error::Result;
 use datafusion::common::Result as DataFusionResult;
@@ -30,6 +31,7 @@ impl Query {
         let state = self.context()?.state();
         let expr = state.create_logical_expr(condition, self.plan().schema()).map_err(query_error)?;
         let plan = filtered(self.plan().clone(), expr).map_err(query_error)?;
-        plan.map(|plan| self.with_plan(plan)).transpose()
+        let query = plan.map(|plan| self.with_plan(plan)).transpose()?;
+        Ok(query.filter(|query| guard::check_filters(query.plan()).is_ok()))
     }
 }

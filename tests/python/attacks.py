@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 # Statements that are rejected before anything runs, grouped by what they try. Each has a word that the message must
 # contain. {path} is a file of the archive, {folder} the archive, {host} a file beside it.
 
@@ -135,6 +137,8 @@ HOST = [
             "pg_read_file('/etc/passwd')", "read_text('/etc/passwd')", "read_blob('x')", "glob('*')",
             "pg_sleep(100)", "sleep(100)", "benchmark(1, 1)", "inet_server_addr()", "load_extension('x')", "md5('x')",
             "sha512('x')", "digest('x', 'md5')", "current_timezone()",
+            "arrow_cast(1, 'FixedSizeList(9, Int8)')",
+            "arrow_try_cast(1, 'FixedSizeList(9, Int8)')",
         )
     ],
     ("SELECT * FROM runs ORDER BY input_file_name()", "input_file_name"),
@@ -142,6 +146,7 @@ HOST = [
     ("SELECT count(*) FILTER (WHERE version() = '') FROM runs", "version"),
     ("SELECT sum(num_steps) OVER (ORDER BY version()) FROM runs", "version"),
     ("VALUES (version())", "version"),
+    ("SELECT arrow_cast(NULL, 'Union(Sparse)') FROM steps", "arrow_cast"),
     ("EXPLAIN SELECT version()", "version"),
 ]  # fmt: skip
 ENLARGING = [
@@ -177,14 +182,29 @@ def doubled(levels: int, expression: str, last: str = "x", first: str = "board")
     return f"WITH c0 AS (SELECT {first} AS x FROM steps){made} SELECT {last} FROM c{levels}"
 
 
+def through(inner: str, levels: int = 17) -> str:
+    """Do the same with a query around each common table expression, and with a filter at the top."""
+    made = "".join(f", c{i + 1} AS (SELECT x + x AS x FROM ({inner.format(f'c{i}')}) t)" for i in range(levels))
+    return f"WITH c0 AS (SELECT CAST(board AS DOUBLE) AS x FROM steps){made} SELECT x FROM c{levels} WHERE x > 1"
+
+
 def deep(around: str, levels: int, core: str = "1") -> str:
     before, after = around.split("_")
     return f"SELECT {before * levels}{core}{after * levels}"
 
 
+def joined(levels: int, select: str, first: str) -> str:
+    """Return common table expressions; each uses the previous one twice."""
+    made = "".join(f", c{new} AS ({select.format(old=f'c{old}')})" for old, new in pairwise(range(levels + 1)))
+    return f"WITH c0 AS ({first}){made} SELECT count(*) FROM c{levels}"
+
+
 SHAPES = [
     ("WITH RECURSIVE r AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM r) SELECT * FROM r", "RECURSIVE"),
     ("SELECT * FROM (WITH RECURSIVE r AS (SELECT 1 AS x UNION ALL SELECT x FROM r) SELECT * FROM r) s", "RECURSIVE"),
+    (joined(30, "SELECT a.board FROM {old} a, {old} b", "SELECT board FROM steps"), "tables"),
+    (joined(30, "SELECT * FROM {old} UNION ALL SELECT * FROM {old}", "SELECT board FROM steps"), "tables"),
+    (joined(60, "SELECT * FROM {old} a JOIN {old} b USING (run_id)", "SELECT run_id FROM runs"), "tables"),
     (" UNION ALL ".join(["SELECT run_id FROM runs"] * 300), "SELECTs"),
     (" UNION ALL ".join(["SELECT 1"] * 5000), "bytes"),
     (f"SELECT '{'x' * 65_600}'", "65536"),
@@ -238,6 +258,12 @@ LENGTH = "octet_length(x)"
 WIDE = "[" + ", ".join(["1"] * 500) + "]"
 
 BOUNDED = {
+    "a regex for each row": (
+        r"SELECT 1 FROM steps WHERE regexp_like(CAST(board AS VARCHAR), '\w{200}' || CAST(board AS VARCHAR))"
+    ),
+    "an operator with a regex for each row": (
+        r"SELECT 1 FROM steps WHERE CAST(board AS VARCHAR) ~ ('\w{200}' || CAST(board AS VARCHAR))"
+    ),
     "||": doubled(18, "x || x", LENGTH, TEXT),
     "|| of constants": doubled(18, "x || x", LENGTH, f"'{'a' * 30}'"),
     "concat": doubled(18, "concat(x, x)", LENGTH, TEXT),
@@ -333,11 +359,37 @@ DANGEROUS = {
     "a chain of casts": f"SELECT 1{'::INT' * 12_000}",
     "a chain of UNION": chain(" UNION ", 2000, "SELECT 1"),
     "a chain of EXCEPT": chain(" EXCEPT ", 2000, "SELECT 1"),
+    "many tables": f"SELECT count(*) FROM {', '.join(f'runs AS r{i}' for i in range(250))}",
+    "CUBE": f"SELECT count(*) FROM steps GROUP BY CUBE ({', '.join(f'board + {i}' for i in range(25))})",
     "constants": "SELECT strpos(lpad('', 15000000, 'a'), lpad('b', 7000000, 'a'))",
+    "approx_percentile_cont": "SELECT approx_percentile_cont(0.5, 1000000) WITHIN GROUP (ORDER BY a.board + b.board) "
+    f"FROM {SQUARE}",
+    "a wide CUBE": f"SELECT count(*) FROM steps GROUP BY CUBE ({', '.join(f'board + {i}' for i in range(12))})",
+    "a doubled filter": doubled(17, "x + x", first=REAL) + " WHERE x > 1",
+    "a doubled filter of a group": f"SELECT x FROM ({doubled(17, 'x + x', first=REAL)}) t GROUP BY x HAVING x > 1",
+    "a doubled filter of a join": "SELECT 1 FROM runs r JOIN ("
+    + doubled(17, "x + x", first=REAL)
+    + ") t ON r.max_score < t.x",
+    "a doubled filter of a union": "SELECT x FROM (SELECT CAST(1 AS DOUBLE) AS x UNION ALL ("
+    + doubled(17, "x + x", first=REAL)
+    + ")) t WHERE x > 1",
+    "a doubled CASE": doubled(17, "CASE WHEN x > 1 THEN x ELSE x * 2 END", first=REAL) + " WHERE x > 1",
+    "a doubled filter of a window": through("SELECT x, row_number() OVER (PARTITION BY x) AS r FROM {}"),
+    "a doubled filter of unnested lists": through("SELECT x, unnest([1]) AS u FROM {}"),
+    "a doubled filter of a subquery": "SELECT count(*) FROM (" + doubled(17, "x + x", first=REAL) + ") o "
+    "WHERE EXISTS (SELECT 1 FROM runs r WHERE r.max_score = o.x)",
     # Too large for memory.
     "a window of lists": "SELECT array_agg(board) OVER () FROM steps",
+    "a list of a fixed size": "SELECT CAST(NULL AS INT[2147483647])",
+    "lists of a fixed size": "SELECT CAST(NULL AS INT[100000000]) FROM steps",
     "a list that is a constant": f"SELECT string_to_array({BIG}, 'b') FROM steps",
     "a text that is a constant": f"SELECT {BIG} FROM steps",
+    "too many centroids": "SELECT approx_percentile_cont(board, 0.5, 1000000000) FROM steps",
+    # Deep or odd enough to crash the engine.
+    "a type of many lists": f"SELECT CAST(NULL AS INT{'[]' * 30_000})",
+    "a type of many arrays": f"SELECT CAST(NULL AS {'ARRAY<' * 8000}INT{'>' * 8000})",
+    "a type of many structs": f"SELECT CAST(NULL AS {'STRUCT<a ' * 5000}INT{'>' * 5000})",
+    "a doubled type": doubled(18, "struct(x, x)", "arrow_typeof(x)"),
 }
 """Statements that would exhaust or crash the engine without the guard."""
 

@@ -2,6 +2,7 @@
 
 use super::super::rewrites::{KEEP_VALUES, TYPE_LITERALS, TypeOperands, logical_rules};
 use super::super::udf::board_udfs;
+use super::plan::EXCLUDED;
 use super::signed_sums::SignedSum;
 use super::sizes::BOUND_SIZES;
 use crate::archive::Phases;
@@ -12,22 +13,6 @@ use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer};
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// DataFusion's scalar functions that statements cannot call. They reveal files or the host, or make values of
-/// any size from a few words.
-const EXCLUDED: [&str; 11] = [
-    "array_repeat",
-    "array_resize",
-    "arrow_metadata",
-    "cast_to_type",
-    "file_row_index",
-    "generate_series",
-    "input_file_name",
-    "range",
-    "repeat",
-    "try_cast_to_type",
-    "version",
-];
 
 /// Returns a reference that always means one of our tables, for names in any case and with any characters.
 pub(in crate::query) fn quoted(name: &str) -> TableReference {

@@ -32,6 +32,8 @@ const MULTIPLYING: [(&str, usize, u64); 6] = [
     ("rpad", 1, 1000),
     ("to_char", 1, 1000),
 ];
+/// The functions whose second argument is a regular expression. The engine keeps each compiled expression of a batch.
+const MATCHING: [&str; 5] = ["regexp_count", "regexp_instr", "regexp_like", "regexp_match", "regexp_replace"];
 /// Functions that return one of their arguments, or a part of it.
 const CHOOSING: [&str; 9] =
     ["array_element", "coalesce", "get_field", "greatest", "least", "lower", "nullif", "nvl", "substr"];
@@ -48,6 +50,15 @@ pub(super) const BOUND_SIZES: ExprRule = ExprRule {
 };
 
 fn bounded(mut expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
+    if let Expr::ScalarFunction(call) = &expr
+        && ["arrow_cast", "arrow_try_cast"].contains(&call.name())
+    {
+        let dtype = expr.get_type(schema)?;
+        if !is_simple(&dtype) {
+            let why = format!("the type {dtype} is not supported");
+            return Err(refused(call.name(), why));
+        }
+    }
     let name = match &mut expr {
         Expr::ScalarFunction(call) => {
             let name = call.name().to_owned();
@@ -61,9 +72,16 @@ fn bounded(mut expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Ex
                 let first = std::mem::take(&mut call.args[0]);
                 call.args[0] = checked(&name, MAX_BYTES / (factor + VALUE_TEXT), first);
             }
+            if MATCHING.contains(&name.as_str()) {
+                call.args.get(1).map_or(Ok(()), |pattern| check_pattern(&name, pattern))?;
+            }
             name
         }
         Expr::BinaryExpr(binary) if binary.op == Operator::StringConcat => "||".to_owned(),
+        Expr::BinaryExpr(binary) if is_match(binary.op) => {
+            check_pattern(&binary.op.to_string(), &binary.right)?;
+            return Ok(Transformed::no(expr));
+        }
         _ => return Ok(Transformed::no(expr)),
     };
     // DataFusion may analyze a plan twice.
@@ -72,6 +90,20 @@ fn bounded(mut expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Ex
         return Ok(Transformed::no(expr));
     }
     Ok(Transformed::yes(checked(&name, MAX_BYTES, expr)))
+}
+
+fn is_match(op: Operator) -> bool {
+    use Operator::{RegexIMatch, RegexMatch, RegexNotIMatch, RegexNotMatch};
+    matches!(op, RegexMatch | RegexIMatch | RegexNotMatch | RegexNotIMatch)
+}
+
+/// Rejects a regular expression that is not a literal.
+fn check_pattern(name: &str, pattern: &Expr) -> DataFusionResult<()> {
+    match pattern {
+        Expr::Literal(..) => Ok(()),
+        Expr::Cast(cast) => check_pattern(name, &cast.expr),
+        _ => Err(refused(name, "its argument 2 must be a literal".to_owned())),
+    }
 }
 
 fn is_ours(name: &str) -> bool {
@@ -91,6 +123,16 @@ fn factor(argument: &Expr) -> Option<u64> {
         },
         Expr::Cast(cast) => factor(&cast.expr),
         _ => None,
+    }
+}
+
+/// Returns whether the size of a value follows from its content, and not from its type.
+fn is_simple(dtype: &DataType) -> bool {
+    match dtype {
+        DataType::Dictionary(_, values) => is_simple(values),
+        DataType::List(field) | DataType::LargeList(field) => is_simple(field.data_type()),
+        DataType::Null | DataType::Boolean | DataType::Binary | DataType::LargeBinary | DataType::BinaryView => true,
+        dtype => dtype.is_numeric() || dtype.is_temporal() || dtype.is_string(),
     }
 }
 

@@ -1,14 +1,12 @@
-//! Checks of a statement's syntax tree before it is planned, and of its plan before it is analyzed.
+//! Checks of a statement's syntax tree, before it is planned.
 
-use super::super::errors::{did_you_mean, external, query_error};
+use super::super::errors::{did_you_mean, query_error};
 use super::super::refused;
 use super::super::rewrites::UNARY_MINUS;
+use super::plan::{self, MAX_DEPTH};
 use crate::error::{Error, Result};
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result as DataFusionResult, TableReference};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::{self, LogicalPlan};
-use datafusion::prelude::SQLOptions;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
@@ -16,19 +14,34 @@ use datafusion::sql::sqlparser::ast::{
     Statement, TableAlias, TableFactor, UnaryOperator, Value, Visit, VisitMut, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::dialect_from_str;
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 /// The longest statement in bytes. Long lists of values belong in a table.
 const MAX_SQL_BYTES: usize = 64 << 10;
-/// The deepest nesting of expressions. Dropping deeper ones would overflow the stack of their thread.
-const MAX_DEPTH: usize = 500;
+/// The maximum number of tables of a plan, with common table expressions expanded. Each table costs planning time and
+/// threads.
+const MAX_TABLES: u64 = 64;
 /// The maximum number of SELECTs of a statement.
 const MAX_SELECTS: usize = 256;
+/// The maximum number of structs of columns.
+const MAX_STRUCTS: usize = 8;
+/// The maximum number of columns of a CUBE. `n` columns make `2^n` groupings.
+const MAX_CUBE: usize = 8;
+/// The maximum number of type constructors of a statement, such as `[]` and `array<`. Each builds a type from another
+/// type.
+const MAX_NESTED_TYPES: usize = 32;
 
 /// Rejects a text that is too long to be parsed.
 pub(in crate::query) fn check_length(text: &str) -> Result<()> {
     if text.len() > MAX_SQL_BYTES {
         let why = format!("it has {} bytes, expected at most {MAX_SQL_BYTES}", text.len());
+        return Err(Error::refused("the statement", why));
+    }
+    let lower = text.to_ascii_lowercase();
+    let nested = ["[]", "array<", "struct<", "map<"].iter().map(|part| lower.matches(part).count()).sum::<usize>();
+    if nested > MAX_NESTED_TYPES {
+        let why = format!("it has {nested} nested types, expected at most {MAX_NESTED_TYPES}");
         return Err(Error::refused("the statement", why));
     }
     Ok(())
@@ -38,15 +51,14 @@ pub(in crate::query) fn check_length(text: &str) -> Result<()> {
 pub(in crate::query) async fn planned(text: &str, tables: &[&str], state: &SessionState) -> Result<LogicalPlan> {
     let mut parsed = parse(text, state)?;
     let statement = query_of(&mut parsed)?;
-    if let ControlFlow::Break(error) = Visit::visit(&*statement, &mut Checks::default()) {
+    if let ControlFlow::Break(error) = Visit::visit(&*statement, &mut Checks { tables, ..Checks::default() }) {
         return Err(*error);
     }
     if let ControlFlow::Break(error) = VisitMut::visit(statement, &mut Rewrites::default()) {
         return Err(*error);
     }
-    check_tables(&parsed, tables, state)?;
     let plan = state.statement_to_plan(parsed).await.map_err(query_error)?;
-    check_plan(&plan).and_then(|()| refused::check_plan(&plan)).map_err(query_error)?;
+    plan::check(&plan).and_then(|()| refused::check_plan(&plan)).map_err(query_error)?;
     Ok(plan)
 }
 
@@ -77,42 +89,6 @@ fn query_of(parsed: &mut Parsed) -> Result<&mut Statement> {
         Statement::Query(_) => Ok(statement),
         other => Err(not_a_query(&first_words(&other.to_string()))),
     }
-}
-
-/// Rejects a statement over other tables than these.
-fn check_tables(parsed: &Parsed, known: &[&str], state: &SessionState) -> Result<()> {
-    let used = state.resolve_table_references(parsed).map_err(query_error)?;
-    let is_unknown = |table: &&TableReference| match table {
-        TableReference::Bare { table } => !known.contains(&table.as_ref()),
-        TableReference::Partial { .. } | TableReference::Full { .. } => true,
-    };
-    let Some(table) = used.iter().find(is_unknown) else { return Ok(()) };
-    // A name that is not in lower case needs quotes.
-    let as_written = |name: &&str| if *name == name.to_lowercase() { (*name).into() } else { format!("{name:?}") };
-    let names: Vec<String> = known.iter().map(as_written).collect();
-    let hint = did_you_mean(table.table(), names.iter().map(String::as_str));
-    let why = format!("a query only reads these tables: {}{hint}", names.join(", "));
-    Err(Error::refused(shown(&format!("the table {table}")), why))
-}
-
-/// Checks a plan before it is analyzed.
-fn check_plan(plan: &LogicalPlan) -> DataFusionResult<()> {
-    let read_only = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
-    read_only.verify_plan(plan)?;
-    plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expr| {
-            expr.apply(|part| match part {
-                logical_expr::Expr::WindowFunction(window)
-                    if ["array_agg", "string_agg"].contains(&window.fun.name()) =>
-                {
-                    let what = format!("the function {} over a window", window.fun.name());
-                    Err(external(Error::refused(what, "each row would hold all rows before it")))
-                }
-                _ => Ok(TreeNodeRecursion::Continue),
-            })
-        })
-    })?;
-    Ok(())
 }
 
 fn not_a_query(what: &str) -> Error {
@@ -296,15 +272,24 @@ fn first_words(text: &str) -> String {
     shown(&words.join(" "))
 }
 
-/// Checks of a statement's syntax tree.
+/// Checks of a statement's syntax tree, and the number of its tables with common table expressions expanded. DataFusion
+/// plans a common table expression again wherever it is used.
 #[derive(Default)]
-struct Checks {
+struct Checks<'a> {
+    tables: &'a [&'a str],
+    /// The number of tables of each enclosing query so far, from the outermost to the innermost.
+    num_tables: Vec<u64>,
+    /// The common table expressions that are visible, each with its number of tables, for each enclosing query.
+    names: Vec<HashMap<String, u64>>,
+    /// The names of common table expressions that have not been visited yet, by the address of their query.
+    bodies: HashMap<*const Query, String>,
     num_selects: usize,
+    num_structs: usize,
     /// The number of expressions that enclose the current node.
     depth: usize,
 }
 
-impl Visitor for Checks {
+impl Visitor for Checks<'_> {
     type Break = Box<Error>;
 
     fn pre_visit_statement(&mut self, statement: &Statement) -> ControlFlow<Box<Error>> {
@@ -315,6 +300,11 @@ impl Visitor for Checks {
     }
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Box<Error>> {
+        for table in query.with.iter().flat_map(|with| &with.cte_tables) {
+            self.bodies.insert(table.query.as_ref(), name_of(&table.alias.name));
+        }
+        self.num_tables.push(0);
+        self.names.push(HashMap::new());
         let refused = match query {
             query if query.with.as_ref().is_some_and(|with| with.recursive) => ("WITH RECURSIVE", "it may never end"),
             query if !query.locks.is_empty() => ("FOR UPDATE", "a query only reads, so it needs no locks"),
@@ -325,6 +315,21 @@ impl Visitor for Checks {
             query => return broken(refused::check_query(query)),
         };
         refuse(refused.0, refused.1)
+    }
+
+    fn post_visit_query(&mut self, query: &Query) -> ControlFlow<Box<Error>> {
+        self.names.pop();
+        let num_tables = self.num_tables.pop().unwrap_or_default();
+        if num_tables > MAX_TABLES {
+            let why = format!("expected at most {MAX_TABLES}, with common table expressions expanded");
+            return refuse(&format!("a statement over {num_tables} tables"), &why);
+        }
+        if let (Some(name), Some(names)) = (self.bodies.remove(&std::ptr::from_ref(query)), self.names.last_mut()) {
+            names.insert(name, num_tables + 1);
+        } else {
+            self.use_tables(num_tables);
+        }
+        ControlFlow::Continue(())
     }
 
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Box<Error>> {
@@ -346,13 +351,12 @@ impl Visitor for Checks {
             TableFactor::Table { version: Some(_), .. } => {
                 refuse("a table's version, such as FOR SYSTEM_TIME", "open the archive at that version instead")
             }
-            TableFactor::Table { name, args: Some(_), .. } | TableFactor::Function { name, .. } => {
+            TableFactor::Table { name, args: None, .. } => self.use_relation(name),
+            TableFactor::Table { name, .. } | TableFactor::Function { name, .. } => {
                 refuse(&format!("the table function {name}"), "a query only reads the given tables")
             }
             TableFactor::NestedJoin { table_with_joins, .. } => broken(refused::check_joins(&table_with_joins.joins)),
-            TableFactor::Table { .. } | TableFactor::Derived { .. } | TableFactor::UNNEST { .. } => {
-                ControlFlow::Continue(())
-            }
+            TableFactor::Derived { .. } | TableFactor::UNNEST { .. } => ControlFlow::Continue(()),
             other => refuse(&first_words(&other.to_string()), "a query only reads the given tables"),
         }
     }
@@ -363,7 +367,22 @@ impl Visitor for Checks {
             let why = format!("expressions are nested more than {MAX_DEPTH} deep");
             return refuse("the statement", &why);
         }
-        broken(refused::check_expr(expr))
+        match expr {
+            expr if makes_struct(expr) => {
+                self.num_structs += 1;
+                match self.num_structs > MAX_STRUCTS {
+                    true => refuse("the statement", &format!("it makes more than {MAX_STRUCTS} structs")),
+                    false => ControlFlow::Continue(()),
+                }
+            }
+            Expr::Cube(columns) if columns.len() > MAX_CUBE => {
+                refuse("CUBE", &format!("it has {} columns, expected at most {MAX_CUBE}", columns.len()))
+            }
+            Expr::GroupingSets(sets) | Expr::Rollup(sets) if sets.len() > 1 << MAX_CUBE => {
+                refuse("GROUPING SETS", &format!("expected at most {} groupings", 1 << MAX_CUBE))
+            }
+            expr => broken(refused::check_expr(expr)),
+        }
     }
 
     fn post_visit_expr(&mut self, _: &Expr) -> ControlFlow<Box<Error>> {
@@ -372,13 +391,60 @@ impl Visitor for Checks {
     }
 }
 
+impl Checks<'_> {
+    fn use_tables(&mut self, number: u64) {
+        if let Some(num_tables) = self.num_tables.last_mut() {
+            *num_tables = num_tables.saturating_add(number);
+        }
+    }
+
+    fn use_relation(&mut self, name: &ObjectName) -> ControlFlow<Box<Error>> {
+        let identifier = match name.0.as_slice() {
+            [part] => part.as_ident(),
+            _ => None,
+        };
+        let Some(identifier) = identifier else {
+            return refuse(&format!("the table {name}"), &self.what_there_is(None));
+        };
+        let known = name_of(identifier);
+        let made = self.names.iter().rev().find_map(|names| names.get(&known).copied());
+        if made.is_none() && !self.tables.contains(&known.as_str()) {
+            return refuse(&format!("the table {name}"), &self.what_there_is(Some(&known)));
+        }
+        self.use_tables(made.unwrap_or(1));
+        ControlFlow::Continue(())
+    }
+
+    fn what_there_is(&self, asked: Option<&str>) -> String {
+        // A name that is not in lower case needs quotes.
+        let as_written = |name: &&str| if *name == name.to_lowercase() { (*name).into() } else { format!("{name:?}") };
+        let names: Vec<String> = self.tables.iter().map(as_written).collect();
+        let hint = asked.map(|asked| did_you_mean(asked, names.iter().map(String::as_str))).unwrap_or_default();
+        format!("a query only reads these tables: {}{hint}", names.join(", "))
+    }
+}
+
+/// Returns whether an expression makes a struct of columns. A struct of two equal structs has twice their type.
+fn makes_struct(expr: &Expr) -> bool {
+    match expr {
+        Expr::Function(function) => ["struct", "named_struct", "row"].contains(&function_name(function).as_str()),
+        Expr::Tuple(values) => !values.iter().all(|value| matches!(value, Expr::Value(_))),
+        Expr::Struct { .. } | Expr::Dictionary(_) | Expr::Map(_) => true,
+        _ => false,
+    }
+}
+
 fn broken(checked: Result<()>) -> ControlFlow<Box<Error>> {
     checked.map_or_else(|error| ControlFlow::Break(Box::new(error)), ControlFlow::Continue)
 }
 
-/// Returns a name as DataFusion compares it.
 fn name_of(name: &Ident) -> String {
-    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
+    normalized(&name.value, name.quote_style.is_some())
+}
+
+/// Returns a name as DataFusion compares it.
+fn normalized(name: &str, is_quoted: bool) -> String {
+    if is_quoted { name.to_owned() } else { name.to_lowercase() }
 }
 
 fn refuse(what: &str, why: &str) -> ControlFlow<Box<Error>> {

@@ -1,0 +1,113 @@
+//! A bound on the size of a plan's filters after the optimizer has inlined the expressions of their columns.
+//!
+//! The optimizer pushes filters below projections and replaces each column by its expression. A chain of `x + x AS x`
+//! doubles the expression each time. So a short statement can produce a filter that is too large to plan.
+
+use super::super::errors::external;
+use crate::error::Error;
+use datafusion::common::Column;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result as DataFusionResult};
+use datafusion::logical_expr::{Expr, LogicalPlan};
+
+/// The maximum number of parts that inlining may add to a filter. Planning a filter of this size takes a second.
+const MAX_FILTER: u64 = 1 << 14;
+
+/// Rejects a plan with a filter that is too large.
+pub(in super::super) fn check_filters(plan: &LogicalPlan) -> DataFusionResult<()> {
+    let size = largest_filter(plan)?;
+    if size <= MAX_FILTER {
+        return Ok(());
+    }
+    let why = format!("the expressions of its columns have {size} parts, expected at most {MAX_FILTER}");
+    Err(external(Error::refused("a filter", why)))
+}
+
+/// Returns the largest number of parts that inlining adds to a filter of a plan.
+fn largest_filter(plan: &LogicalPlan) -> DataFusionResult<u64> {
+    let (mut largest, mut largest_column, mut is_correlated) = (0, 0, false);
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|part| {
+                is_correlated |= matches!(part, Expr::OuterReferenceColumn(..));
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })?;
+        largest_column = columns(node)?.into_iter().fold(largest_column, u64::max);
+        let filters: Vec<&Expr> = match node {
+            LogicalPlan::Filter(filter) => vec![&filter.predicate],
+            LogicalPlan::Join(join) => join.filter.iter().chain(join.on.iter().flat_map(|(l, r)| [l, r])).collect(),
+            _ => return Ok(TreeNodeRecursion::Continue),
+        };
+        let inputs = Inputs::of(node)?;
+        for filter in filters {
+            // The text limits the parts that are written in the filter itself, such as a long list.
+            let written = Inputs(Vec::new()).size(filter)?;
+            largest = largest.max(inputs.size(filter)?.saturating_sub(written));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    // A reference to the outer query may be to any of these columns.
+    Ok(if is_correlated { largest.max(largest_column) } else { largest })
+}
+
+/// The input columns of a node, each with the size of its expression after inlining.
+struct Inputs<'a>(Vec<(&'a DFSchema, Vec<u64>)>);
+
+impl<'a> Inputs<'a> {
+    fn of(node: &'a LogicalPlan) -> DataFusionResult<Inputs<'a>> {
+        let sizes = |input: &'a LogicalPlan| Ok((input.schema().as_ref(), columns(input)?));
+        Ok(Inputs(node.inputs().into_iter().map(sizes).collect::<DataFusionResult<_>>()?))
+    }
+
+    fn size(&self, expr: &Expr) -> DataFusionResult<u64> {
+        let mut size = 0_u64;
+        expr.apply(|part| {
+            size = size.saturating_add(match part {
+                Expr::Column(column) => self.column(column),
+                _ => 1,
+            });
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(size)
+    }
+
+    fn column(&self, column: &Column) -> u64 {
+        let find = |(schema, sizes): &(&DFSchema, Vec<u64>)| {
+            schema.maybe_index_of_column(column).and_then(|index| sizes.get(index).copied())
+        };
+        self.0.iter().find_map(find).unwrap_or(1)
+    }
+}
+
+/// Returns the size of each column of a node's result.
+fn columns(plan: &LogicalPlan) -> DataFusionResult<Vec<u64>> {
+    let of = |exprs: &[Expr]| {
+        let inputs = Inputs::of(plan)?;
+        exprs.iter().map(|expr| inputs.size(expr)).collect::<DataFusionResult<Vec<u64>>>()
+    };
+    Ok(match plan {
+        LogicalPlan::Projection(projection) => of(&projection.expr)?,
+        LogicalPlan::Aggregate(aggregate) => {
+            let mut sizes = of(&aggregate.group_expr)?;
+            sizes.resize(plan.schema().fields().len(), 1);
+            sizes
+        }
+        // The origin of each column is not known here, so take the largest size.
+        LogicalPlan::Union(_) | LogicalPlan::Unnest(_) => {
+            let mut largest = 1;
+            for input in plan.inputs() {
+                largest = columns(input)?.into_iter().fold(largest, u64::max);
+            }
+            vec![largest; plan.schema().fields().len()]
+        }
+        _ => {
+            let mut sizes = Vec::new();
+            for input in plan.inputs() {
+                sizes.extend(columns(input)?);
+            }
+            sizes.resize(plan.schema().fields().len(), 1);
+            sizes
+        }
+    })
+}

@@ -1,0 +1,100 @@
+//! Checks of a plan, before it is analyzed: it only reads, and nothing in it is larger than its text.
+
+use crate::error::Error;
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DataFusionError, Result as DataFusionResult};
+use datafusion::logical_expr::expr::{Cast, TryCast};
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::prelude::SQLOptions;
+
+/// The deepest nesting of expressions. Dropping deeper ones would overflow the stack of their thread.
+pub(super) const MAX_DEPTH: usize = 500;
+/// DataFusion's scalar functions that statements cannot call. They reveal files or the host, or make results or
+/// fixed-size values of any size from a few words.
+pub(super) const EXCLUDED: [&str; 11] = [
+    "array_repeat",
+    "array_resize",
+    "arrow_metadata",
+    "cast_to_type",
+    "file_row_index",
+    "generate_series",
+    "input_file_name",
+    "range",
+    "repeat",
+    "try_cast_to_type",
+    "version",
+];
+
+/// Checks a plan before it is analyzed.
+pub(in crate::query) fn check(plan: &LogicalPlan) -> DataFusionResult<()> {
+    let read_only = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+    read_only.verify_plan(plan)?;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            let depth = depth_of(expr)?;
+            if depth > MAX_DEPTH {
+                let why = format!("expressions are nested {depth} deep, expected at most {MAX_DEPTH}");
+                return Err(refused("the statement", &why));
+            }
+            expr.apply(|part| check_part(part).map(|()| TreeNodeRecursion::Continue))
+        })
+    })?;
+    Ok(())
+}
+
+fn check_part(part: &Expr) -> DataFusionResult<()> {
+    match part {
+        // Operators and syntax become functions too, without a lookup in the registry.
+        Expr::ScalarFunction(call) if EXCLUDED.contains(&call.name()) => {
+            Err(refused(&format!("the function {}", call.name()), "it is not supported"))
+        }
+        Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) if is_wide(field.data_type()) => {
+            let why = format!("expected at most {MAX_FIXED} values in a fixed-size list");
+            Err(refused(&format!("the type {}", field.data_type()), &why))
+        }
+        Expr::AggregateFunction(call)
+            if matches!(
+                (call.func.name(), call.params.args.len()),
+                ("approx_percentile_cont", 3..) | ("approx_percentile_cont_with_weight", 4..)
+            ) =>
+        {
+            Err(refused(&format!("the function {}", call.func.name()), "leave out the number of centroids"))
+        }
+        Expr::WindowFunction(window) if ["array_agg", "string_agg"].contains(&window.fun.name()) => {
+            let what = format!("the function {} over a window", window.fun.name());
+            Err(refused(&what, "each row would hold all rows before it"))
+        }
+        Expr::ScalarVariable(_, names) => {
+            Err(refused(&format!("the variable {}", names.join(".")), "a query cannot read settings"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The maximum number of values of a fixed-size list or bytes of a fixed-size binary. Even each null takes this
+/// space.
+const MAX_FIXED: i32 = 1024;
+
+fn is_wide(dtype: &DataType) -> bool {
+    match dtype {
+        DataType::FixedSizeBinary(len) => *len > MAX_FIXED,
+        DataType::FixedSizeList(field, len) => *len > MAX_FIXED || is_wide(field.data_type()),
+        DataType::List(field) | DataType::LargeList(field) => is_wide(field.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| is_wide(field.data_type())),
+        _ => false,
+    }
+}
+
+fn refused(what: &str, why: &str) -> DataFusionError {
+    DataFusionError::External(Error::refused(what, why).into())
+}
+
+fn depth_of(expr: &Expr) -> DataFusionResult<usize> {
+    let mut deepest = 0;
+    expr.apply_children(|child| {
+        deepest = deepest.max(depth_of(child)?);
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(deepest + 1)
+}
