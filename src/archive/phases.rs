@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// assert_eq!((phases.mid, phases.late), (1024, 4096));
 /// assert_eq!(phases.of_max_exp(10), Phase::Mid);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Phases {
     /// The smallest tile of `mid`. Smaller tiles are `early`.
     pub mid: u32,

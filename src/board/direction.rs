@@ -22,13 +22,7 @@ impl Move {
     #[must_use]
     #[inline]
     pub const fn from_index(index: u8) -> Option<Move> {
-        match index {
-            0 => Some(Move::Up),
-            1 => Some(Move::Down),
-            2 => Some(Move::Left),
-            3 => Some(Move::Right),
-            _ => None,
-        }
+        if index < 4 { Some(Move::ALL[index as usize]) } else { None }
     }
 
     /// Returns the numbers of moves.

@@ -27,7 +27,7 @@ fn cells(board: WideBoard, palette: Palette) -> String {
         if exp > 0 {
             let number = (1_u32 << exp).to_string();
             let font = [46, 46, 46, 40, 33, 28][number.len().min(5)];
-            let (x, y, color) = (x + CELL / 2, y + CELL / 2 + font * 36 / 100, palette.text(exp).hex());
+            let (x, y, color) = (x + CELL / 2, y + CELL / 2 + font * 36 / 100, Palette::text(exp).hex());
             let _ = write!(svg, "<text x=\"{x}\" y=\"{y}\" font-size=\"{font}\" fill=\"{color}\">{number}</text>");
         }
     }

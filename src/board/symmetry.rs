@@ -49,6 +49,7 @@ impl Symmetry {
 
     /// Returns the transformed board.
     #[must_use]
+    #[inline(always)]
     pub const fn apply(self, board: Board) -> Board {
         Symmetry::apply_index(self as u8, board)
     }
@@ -99,14 +100,27 @@ impl Symmetry {
 impl Board {
     /// Returns the board under one of the eight symmetries of the square.
     #[must_use]
+    #[inline(always)]
     pub const fn transform(self, symmetry: Symmetry) -> Board {
         symmetry.apply(self)
     }
 
     /// Returns the smallest of the eight symmetric boards. Symmetric positions have the same canonical board.
     #[must_use]
-    pub fn canonical(self) -> Board {
-        Symmetry::ALL.into_iter().map(|symmetry| symmetry.apply(self)).min().unwrap_or(self)
+    #[inline(always)]
+    pub const fn canonical(self) -> Board {
+        #[inline(always)]
+        const fn smaller(a: u64, b: u64) -> u64 {
+            if a < b { a } else { b }
+        }
+        /// Returns the smallest of the boards with rows and columns flipped or not.
+        #[inline(always)]
+        const fn smallest(board: Board) -> u64 {
+            let flipped = flip_columns(board);
+            smaller(smaller(board.0, flip_rows(board).0), smaller(flipped.0, flip_rows(flipped).0))
+        }
+        // The eight boards are the board and its transpose, each with rows and columns flipped or not.
+        Board(smaller(smallest(self), smallest(self.transpose())))
     }
 }
 

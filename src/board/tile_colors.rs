@@ -37,11 +37,9 @@ impl Palette {
         Rgb(red, green, blue)
     }
 
-    /// Returns the colour of the tile's number: black or white, the one with more contrast.
-    pub(crate) fn text(self, exp: u8) -> Rgb {
-        let luminance = self.background(exp).luminance();
-        // The contrast ratio of WCAG 2: (lighter + 0.05) / (darker + 0.05).
-        if (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) { Rgb(0, 0, 0) } else { Rgb(255, 255, 255) }
+    /// Returns the colour of the tile's number, which has the most contrast: black on light tiles, white from 4096 on.
+    pub(crate) fn text(exp: u8) -> Rgb {
+        if exp < 12 { Rgb(0, 0, 0) } else { Rgb(255, 255, 255) }
     }
 }
 
@@ -51,32 +49,32 @@ impl Rgb {
         let Rgb(red, green, blue) = self;
         format!("#{red:02x}{green:02x}{blue:02x}")
     }
-
-    /// Returns the relative luminance of WCAG 2, 0 to 1.
-    fn luminance(self) -> f64 {
-        let linear = |part: u8| {
-            let part = f64::from(part) / 255.0;
-            if part <= 0.04045 { part / 12.92 } else { ((part + 0.055) / 1.055).powf(2.4) }
-        };
-        0.2126 * linear(self.0) + 0.7152 * linear(self.1) + 0.0722 * linear(self.2)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Returns the relative luminance of WCAG 2, 0 to 1.
+    fn luminance(Rgb(red, green, blue): Rgb) -> f64 {
+        let linear = |part: u8| {
+            let part = f64::from(part) / 255.0;
+            if part <= 0.04045 { part / 12.92 } else { ((part + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue)
+    }
+
     #[test]
     fn every_number_is_legible() {
         for palette in [Palette::Classic, Palette::Viridis] {
             for exp in 1..=16 {
-                let (a, b) = (palette.background(exp).luminance(), palette.text(exp).luminance());
+                let (a, b) = (luminance(palette.background(exp)), luminance(Palette::text(exp)));
                 let contrast = (a.max(b) + 0.05) / (a.min(b) + 0.05);
                 // WCAG 2 asks for 4.5 for normal text.
                 assert!(contrast >= 4.5, "{palette:?} {exp}: {contrast}");
             }
         }
-        let lightness = (1..=16).map(|exp| Palette::Viridis.background(exp).luminance()).collect::<Vec<_>>();
+        let lightness = (1..=16).map(|exp| luminance(Palette::Viridis.background(exp))).collect::<Vec<_>>();
         assert!(lightness.is_sorted_by(|a, b| a > b), "{lightness:?}");
     }
 }

@@ -51,7 +51,6 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     // A child that is forked while another thread builds these tables would wait for them forever.
     crate::board::build_tables();
     TableName::ALL.into_iter().for_each(|table| drop(table_schema(table)));
-    crate::query::build_tables();
     crate::selfplay::build_tables();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<archive::PyArchive>()?;

@@ -11,6 +11,7 @@ use super::rewrites::{Hides, OpaqueExec};
 use super::run_index::{RunIndex, is_about_runs, step_range, verdicts};
 use super::scan::{ARCHIVE_URL, ParquetScan, RowGroupPart, archive_file, footers, parts_of};
 use crate::archive::{Archive, DataFile, Snapshot, TableName, table_schema};
+use crate::error::ErrorKind;
 use arrow::array::{RecordBatch, StringArray};
 use arrow::compute::{cast, concat_batches};
 use arrow::datatypes::{Schema, SchemaRef};
@@ -19,11 +20,8 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{DFSchema, DataFusionError, Result as DataFusionResult};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::logical_expr::utils::conjunction;
-use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType, lit};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_plan::filter::FilterExec;
-use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use futures::StreamExt;
 use std::ops::Range;
@@ -99,36 +97,42 @@ impl ArchiveTable {
         Ok(ParquetScan { url: ARCHIVE_URL.to_owned(), schema: table_schema(self.table), sorted_by, footers })
     }
 
-    /// Returns, for each file, the rows of the runs, steps and models that pass the filters. Returns `None` if filters
-    /// must be evaluated row by row. That is so if the files have other runs than `runs`, or if a filter fails
-    /// on a run or a model.
-    async fn choose_rows(&self, state: &dyn Session, filters: &[Expr]) -> DataFusionResult<Option<Vec<RowsOfFile>>> {
+    /// Returns, for each file, the rows of the runs, steps and models that pass the filters.
+    async fn choose_rows(&self, state: &dyn Session, filters: &[Expr]) -> DataFusionResult<Vec<RowsOfFile>> {
         if self.table == TableName::Annotations {
             return self.files_of_models(state, filters);
         }
         let decided: Vec<&Expr> = filters.iter().filter(|filter| self.is_decided(filter)).collect();
         let steps = step_range(filters);
-        let Some(runs) = &self.runs else { return Ok(Some(self.every_row())) };
+        let Some(runs) = &self.runs else { return Ok(self.every_row()) };
         if decided.is_empty() && steps == (0..u64::MAX) {
-            return Ok(Some(self.every_row()));
+            return Ok(self.every_row());
         }
         let index = runs.run_index(state).await?;
-        let Some(matching) = index.matching(&decided, state)? else { return Ok(None) };
-        Ok(self.files().map(|file| index.rows_of(file, &matching, &steps).map(Some)).collect())
+        let matching = index.matching(&decided, state)?;
+        let rows = |file: &DataFile| match index.rows_of(file, &matching, &steps) {
+            Some(rows) => Ok(Some(rows)),
+            None => {
+                let (path, what) = (self.archive.path().join(&file.path), "data file");
+                let (expected, found) = ("the steps of its runs".to_owned(), format!("{} rows", file.num_rows));
+                Err(external(ErrorKind::Damaged { path, what, expected, found }.into()))
+            }
+        };
+        self.files().map(rows).collect()
     }
 
-    /// Returns all rows of the files whose model passes the filters; `None` if evaluating a filter raises an error.
-    fn files_of_models(&self, state: &dyn Session, filters: &[Expr]) -> DataFusionResult<Option<Vec<RowsOfFile>>> {
+    /// Returns all rows of the files whose model passes the filters.
+    fn files_of_models(&self, state: &dyn Session, filters: &[Expr]) -> DataFusionResult<Vec<RowsOfFile>> {
         let Some(filter) = conjunction(filters.iter().filter(|filter| self.is_decided(filter)).cloned()) else {
-            return Ok(Some(self.every_row()));
+            return Ok(self.every_row());
         };
         let field = table_schema(self.table).field_with_name(MODEL)?.clone();
         let models = StringArray::from_iter(self.files().map(|file| file.model.as_deref()));
         let models = cast(&models, field.data_type())?;
         let files = RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![models])?;
         let filter = state.create_physical_expr(filter, &DFSchema::try_from(files.schema())?)?;
-        let Ok(verdicts) = verdicts(filter.as_ref(), &files) else { return Ok(None) };
-        Ok(Some(verdicts.iter().map(|passes| if passes { None } else { Some(Vec::new()) }).collect()))
+        let verdicts = verdicts(filter.as_ref(), &files)?;
+        Ok(verdicts.iter().map(|passes| if passes { None } else { Some(Vec::new()) }).collect())
     }
 
     fn every_row(&self) -> Vec<RowsOfFile> {
@@ -224,29 +228,14 @@ impl TableProvider for ArchiveTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        if let Some(rows) = self.choose_rows(state, filters).await? {
-            let parts = self.parts(state, &rows).await?;
-            let scan = self.parquet_scan()?;
-            let Some(inside) = self.filters_for_reader(state, &parts, filters).await? else {
-                return scan.plan(state, parts, projection, limit, None);
-            };
-            let plan = scan.plan(state, parts, projection, limit, inside)?;
-            return Ok(OpaqueExec::over(plan, Hides::Input));
-        }
-        let every_row = self.parts(state, &self.every_row()).await?;
-        let scan = self.parquet_scan()?.plan(state, every_row, None, None, None)?;
-        let decided = filters.iter().filter(|filter| self.is_decided(filter)).cloned();
-        let schema = DFSchema::try_from(table_schema(self.table))?;
-        let decided = conjunction(decided).unwrap_or_else(|| lit(true));
-        let filter = state.create_physical_expr(decided, &schema)?;
-        let filtered: Arc<dyn ExecutionPlan> = Arc::new(FilterExec::try_new(filter, scan)?);
-        let Some(columns) = projection else { return Ok(filtered) };
-        let schema = filtered.schema();
-        let column = |&i: &usize| {
-            let name = schema.field(i).name();
-            (Arc::new(Column::new(name, i)) as Arc<dyn PhysicalExpr>, name.clone())
+        let rows = self.choose_rows(state, filters).await?;
+        let parts = self.parts(state, &rows).await?;
+        let scan = self.parquet_scan()?;
+        let Some(inside) = self.filters_for_reader(state, &parts, filters).await? else {
+            return scan.plan(state, parts, projection, limit, None);
         };
-        Ok(Arc::new(ProjectionExec::try_new(columns.iter().map(column).collect::<Vec<_>>(), filtered)?))
+        let plan = scan.plan(state, parts, projection, limit, inside)?;
+        Ok(OpaqueExec::over(plan, Hides::Input))
     }
 }
 

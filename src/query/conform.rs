@@ -34,7 +34,7 @@ pub(super) fn conform(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBa
 }
 
 /// Returns whether values of these types differ only in their encoding.
-fn is_encoding_of(one: &DataType, other: &DataType) -> bool {
+pub(super) fn is_encoding_of(one: &DataType, other: &DataType) -> bool {
     fn plain(dtype: &DataType) -> &DataType {
         match dtype {
             DataType::Dictionary(_, values) => plain(values),

@@ -75,17 +75,13 @@ fn system_error(error: &DataFusionError) -> Option<io::Error> {
 /// Returns the end of a message about an unknown name: a question about the most similar of the known names, or
 /// nothing.
 pub(super) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    similar(name, known).map(|similar| format!("; did you mean {similar}?")).unwrap_or_default()
-}
-
-/// Returns the most similar of the known names, unless none is similar.
-fn similar<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     /// DataFusion suggests names of columns and functions from this similarity on.
     const SIMILAR: f64 = 0.5;
     let name = name.to_lowercase();
     let similarity = |other: &str| normalized_levenshtein(&name, &other.to_lowercase());
     let best = known.into_iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
-    best.filter(|best| similarity(best) >= SIMILAR)
+    let similar = best.filter(|best| similarity(best) >= SIMILAR);
+    similar.map(|similar| format!("; did you mean {similar}?")).unwrap_or_default()
 }
 
 /// Wraps an error of this crate for DataFusion; `query_error` unwraps it.

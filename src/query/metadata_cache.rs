@@ -27,14 +27,11 @@ pub(super) struct MetadataCache {
 }
 
 /// A version: the path of its archive, and the transaction and the checksum of its commit.
-#[derive(PartialEq, Eq)]
-struct VersionKey(PathBuf, String, String);
+type VersionKey = (PathBuf, String, String);
 
-impl VersionKey {
-    fn of(archive: &Archive) -> VersionKey {
-        let snapshot = archive.snapshot();
-        VersionKey(archive.path().to_owned(), snapshot.newest().txn.clone(), snapshot.crc().to_owned())
-    }
+fn key(archive: &Archive) -> VersionKey {
+    let snapshot = archive.snapshot();
+    (archive.path().to_owned(), snapshot.newest().txn.clone(), snapshot.crc().to_owned())
 }
 
 impl MetadataCache {
@@ -54,14 +51,14 @@ impl MetadataCache {
     }
 
     pub(super) fn run_index(&self, archive: &Archive) -> Option<Arc<RunIndex>> {
-        let (version, mut indexes) = (VersionKey::of(archive), self.run_indexes());
+        let (version, mut indexes) = (key(archive), self.run_indexes());
         let found = indexes.iter().position(|(known, _)| *known == version)?;
         indexes[..=found].rotate_right(1);
         Some(Arc::clone(&indexes[0].1))
     }
 
     pub(super) fn keep_run_index(&self, archive: &Archive, index: &Arc<RunIndex>) {
-        let (version, mut indexes) = (VersionKey::of(archive), self.run_indexes());
+        let (version, mut indexes) = (key(archive), self.run_indexes());
         // Threads that miss together make the same index.
         indexes.retain(|(known, _)| *known != version);
         indexes.insert(0, (version, Arc::clone(index)));

@@ -71,7 +71,7 @@ mod write;
 
 pub use datafusion::common::ParamValues;
 pub use datafusion::scalar::ScalarValue;
-pub use functions::{Argument, ArgumentKind, Function, functions};
+pub use functions::{Function, functions};
 pub use options::QueryOptions;
 pub use planned::{Query, no_params};
 pub use preview::Preview;
@@ -81,8 +81,6 @@ pub use user_tables::UserTable;
 pub use write::{RowCompression, RowFormat, WriteRowsOptions};
 
 pub(crate) use errors::query_error;
-#[cfg(feature = "python")]
-pub(crate) use functions::build_tables;
 pub(crate) use json_rows::{is_board, json_rows, json_scalar, short};
 pub(crate) use limits::QueryLimits;
 pub(crate) use order::Execution;

@@ -4,7 +4,7 @@ use super::errors::query_error;
 use crate::error::{Error, Result};
 use crate::runtime::{PERIOD, Threads, block_for, runtime};
 use arrow::array::RecordBatch;
-use datafusion::common::DataFusionError;
+use datafusion::common::Result as DataFusionResult;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::StreamExt;
@@ -48,9 +48,7 @@ impl Partition {
             check().inspect_err(|_| self.threads.retire())?;
             match block_for(PERIOD, self.receiver.recv()) {
                 None => {}
-                Some(Some(PartitionMessage::Batch(batch))) => return Ok(Some(batch)),
-                Some(Some(PartitionMessage::End)) => return Ok(None),
-                Some(Some(PartitionMessage::Failed(error))) => return Err(query_error(error)),
+                Some(Some(message)) => return message.map_err(query_error),
                 Some(None) => return Err(Error::query("the query engine failed: a worker ended early")),
             }
         }
@@ -74,26 +72,20 @@ async fn send_batches(
         Some(partition) => plan.execute(partition, context),
         None => execute_stream(plan, context),
     };
-    let mut stream = match stream {
-        Ok(stream) => stream,
-        Err(error) => {
-            let _ = sender.send(PartitionMessage::Failed(error)).await;
-            return;
+    match stream {
+        Ok(mut stream) => {
+            while let Some(batch) = stream.next().await {
+                if sender.send(batch.map(Some)).await.is_err() {
+                    return;
+                }
+            }
+            let _ = sender.send(Ok(None)).await;
         }
-    };
-    while let Some(batch) = stream.next().await {
-        let message = batch.map_or_else(PartitionMessage::Failed, PartitionMessage::Batch);
-        if sender.send(message).await.is_err() {
-            return;
+        Err(error) => {
+            let _ = sender.send(Err(error)).await;
         }
     }
-    let _ = sender.send(PartitionMessage::End).await;
 }
 
-/// A message of a partition's task: batches, then the end. A channel closed before the end means that the task
-/// died.
-enum PartitionMessage {
-    Batch(RecordBatch),
-    Failed(DataFusionError),
-    End,
-}
+/// A message of a partition's task: batches, then `None`. A channel closed before means that the task died.
+type PartitionMessage = DataFusionResult<Option<RecordBatch>>;

@@ -7,6 +7,7 @@
 //! A statement of the list is recognized before it is planned ([`check_query`], [`check_select`], [`check_expr`]),
 //! before types are resolved ([`check_plan`]), or afterwards ([`check_types`]).
 
+use super::conform::is_encoding_of;
 use super::errors::external;
 use super::rewrites::input_schema;
 use crate::error::{Error, Result};
@@ -325,15 +326,9 @@ fn is_over_total(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Returns whether two types have different values, not only different encodings of texts.
+/// Returns whether two types have different values, not only different encodings.
 fn differ(left: &DataType, right: &DataType) -> bool {
-    fn plain(dtype: &DataType) -> &DataType {
-        if let DataType::Dictionary(_, values) = dtype { plain(values) } else { dtype }
-    }
-    let (left, right) = (plain(left), plain(right));
-    let is_null = *left == DataType::Null || *right == DataType::Null;
-    let same_values = left.equals_datatype(right) || left.is_string() && right.is_string();
-    !is_null && !same_values
+    !is_encoding_of(left, right) && *right != DataType::Null
 }
 
 fn is_choice(expr: &Expr) -> bool {

@@ -6,11 +6,11 @@
 //! every step of a run was recorded, `step_index` is the position of a step in its run. A bound on `step_index`
 //! then narrows the ranges too.
 //!
-//! Invariant: an index is used for a file only if the file's runs have as many rows as the file.
+//! Invariant: the runs of a file have as many rows as the file.
 
 use crate::archive::{DataFile, TableName, table_schema};
 use crate::format::SourceFormat;
-use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, UInt32Array};
+use arrow::array::{Array, AsArray, BooleanArray, RecordBatch};
 use arrow::buffer::{BooleanBuffer, ScalarBuffer};
 use arrow::compute::{
     SortColumn, cast, filter_record_batch, lexsort_to_indices, prep_null_mask_filter, take_record_batch,
@@ -18,7 +18,7 @@ use arrow::compute::{
 use arrow::datatypes::{DataType, UInt32Type};
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{DFSchema, Result as DataFusionResult, ScalarValue, exec_datafusion_err};
+use datafusion::common::{DFSchema, Result as DataFusionResult, ScalarValue};
 use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
 use datafusion::physical_plan::PhysicalExpr;
 use std::ops::Range;
@@ -74,17 +74,8 @@ impl RunIndex {
         let by_id = [SortColumn { values: Arc::clone(all.column(0)), options: None }];
         let all = take_record_batch(all, &lexsort_to_indices(&by_id, None)?)?;
 
-        let numbers = |i: usize| -> DataFusionResult<ScalarBuffer<u32>> {
-            let column: Option<&UInt32Array> = all.column(i).as_primitive_opt::<UInt32Type>();
-            let column = column.filter(|column| column.null_count() == 0);
-            Ok(column
-                .ok_or_else(|| {
-                    exec_datafusion_err!("runs: {}: expected a uint32 column without nulls", RUN_COLUMNS[i])
-                })?
-                .values()
-                .clone())
-        };
-        let (run_ids, num_steps) = (numbers(0)?, numbers(3)?);
+        let numbers = |i: usize| all.column(i).as_primitive::<UInt32Type>().values().clone();
+        let (run_ids, num_steps) = (numbers(0), numbers(3));
         let formats = cast(all.column(RUN_COLUMNS.len()), &DataType::Utf8)?;
         let formats = formats.as_string::<i32>();
         let sampled = BooleanBuffer::collect_bool(formats.len(), |run| {
@@ -95,33 +86,23 @@ impl RunIndex {
         Ok(RunIndex { runs, schema, run_ids, num_steps, sampled })
     }
 
-    /// Returns the runs that have steps and meet all conditions. Returns `None` if a filter fails, so that it
-    /// must be evaluated row by row.
-    pub(super) fn matching(&self, filters: &[&Expr], state: &dyn Session) -> DataFusionResult<Option<BooleanBuffer>> {
+    /// Returns the runs that have steps and meet all conditions. Evaluates each condition for the runs that meet the
+    /// conditions before it.
+    pub(super) fn matching(&self, filters: &[&Expr], state: &dyn Session) -> DataFusionResult<BooleanBuffer> {
         let mut matching = BooleanBuffer::collect_bool(self.num_steps.len(), |run| self.num_steps[run] > 0);
         for filter in filters {
             let condition = state.create_physical_expr((*filter).clone(), &self.schema)?;
-            let Ok(narrowed) = self.narrowed(condition.as_ref(), &matching) else { return Ok(None) };
-            matching = narrowed;
+            let chosen = filter_record_batch(&self.runs, &BooleanArray::new(matching.clone(), None))?;
+            let verdicts = verdicts(condition.as_ref(), &chosen)?;
+            let mut next = verdicts.iter();
+            let holds = |run| matching.value(run) && next.next() == Some(true);
+            matching = BooleanBuffer::collect_bool(matching.len(), holds);
         }
-        Ok(Some(matching))
-    }
-
-    /// Returns the given runs that meet a condition. Evaluates it for all runs, or only for the given runs if
-    /// that fails.
-    fn narrowed(&self, condition: &dyn PhysicalExpr, matching: &BooleanBuffer) -> DataFusionResult<BooleanBuffer> {
-        if let Ok(verdicts) = verdicts(condition, &self.runs) {
-            return Ok(matching & &verdicts);
-        }
-        let chosen = filter_record_batch(&self.runs, &BooleanArray::new(matching.clone(), None))?;
-        let verdicts = verdicts(condition, &chosen)?;
-        let mut next = verdicts.iter();
-        let holds = |run| matching.value(run) && next.next() == Some(true);
-        Ok(BooleanBuffer::collect_bool(matching.len(), holds))
+        Ok(matching)
     }
 
     /// Returns the rows of a file that belong to these runs, limited to these steps in runs with every step
-    /// recorded. Returns `None` if the index does not match the file's runs.
+    /// recorded. Returns `None` if the runs have more or fewer rows than the file.
     pub(super) fn rows_of(
         &self,
         file: &DataFile,

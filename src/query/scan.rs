@@ -22,7 +22,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use futures::{StreamExt, TryStreamExt};
 use object_store::{ObjectMeta, ObjectStore, path::Path as StorePath};
-use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
+use parquet::arrow::arrow_reader::RowSelection;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::file::statistics::Statistics as ParquetStatistics;
 use std::ops::Range;
@@ -75,10 +75,9 @@ impl RowGroupPart {
         let (index, count, len) = self.row_group;
         let num_rows = len.min(SAMPLE_ROWS);
         let before = (len - num_rows) / 2;
-        let (skip, select) = (RowSelector::skip, RowSelector::select);
-        let selection = vec![skip(before), select(num_rows), skip(len - before - num_rows)];
+        let selection = RowSelection::from_consecutive_ranges(std::iter::once(before..before + num_rows), len);
         let mut plan = ParquetAccessPlan::new_none(count);
-        plan.set(index, RowGroupAccess::Selection(RowSelection::from(selection)));
+        plan.set(index, RowGroupAccess::Selection(selection));
         RowGroupPart { file: self.file.clone().with_extension(plan), num_rows, row_group: self.row_group }
     }
 }
@@ -230,24 +229,13 @@ fn run_ids_of(row_group: &RowGroupMetaData, data: &DataFile) -> (u32, u32) {
 /// Returns the rows of a row group that lie in `ranges`, and their number.
 fn access_to(ranges: &[Range<usize>], rows: Range<usize>) -> (RowGroupAccess, usize) {
     let first = ranges.partition_point(|range| range.end <= rows.start);
-    let mut selectors = Vec::new();
-    let (mut at, mut selected) = (rows.start, 0);
-    for range in ranges[first..].iter().take_while(|range| range.start < rows.end) {
-        let (from, to) = (range.start.max(rows.start), range.end.min(rows.end));
-        if from > at {
-            selectors.push(RowSelector::skip(from - at));
-        }
-        selectors.push(RowSelector::select(to - from));
-        selected += to - from;
-        at = to;
+    let inside = ranges[first..].iter().take_while(|range| range.start < rows.end);
+    let inside = inside.map(|range| range.start.max(rows.start) - rows.start..range.end.min(rows.end) - rows.start);
+    let selection = RowSelection::from_consecutive_ranges(inside, rows.len());
+    match selection.row_count() {
+        all if all == rows.len() => (RowGroupAccess::Scan, all),
+        selected => (RowGroupAccess::Selection(selection), selected),
     }
-    if selected == rows.len() {
-        return (RowGroupAccess::Scan, selected);
-    }
-    if at < rows.end {
-        selectors.push(RowSelector::skip(rows.end - at));
-    }
-    (RowGroupAccess::Selection(RowSelection::from(selectors)), selected)
 }
 
 fn statistics(schema: &SchemaRef, num_rows: usize, run_ids: Option<(u32, u32)>) -> Statistics {
@@ -267,6 +255,7 @@ fn statistics(schema: &SchemaRef, num_rows: usize, run_ids: Option<(u32, u32)>) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use parquet::arrow::arrow_reader::RowSelector;
 
     #[test]
     #[allow(clippy::single_range_in_vec_init)]

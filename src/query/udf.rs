@@ -8,41 +8,33 @@ use arrow::datatypes::DataType;
 use datafusion::common::{Result as DataFusionResult, plan_err};
 use datafusion::functions::utils::make_scalar_function;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// Returns all board functions, for an archive with these phases.
 pub(super) fn board_udfs(phases: Phases) -> impl Iterator<Item = Arc<ScalarUDF>> {
-    functions().iter().map(move |function| {
+    (0..functions().len()).map(move |index| {
         let signature = Signature::user_defined(Volatility::Immutable);
-        Arc::new(ScalarUDF::new_from_impl(BoardUdf { function, phases, signature }))
+        Arc::new(ScalarUDF::new_from_impl(BoardUdf { index, phases, signature }))
     })
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 struct BoardUdf {
-    function: &'static Function,
+    /// The position in the list of functions.
+    index: usize,
     phases: Phases,
     signature: Signature,
 }
 
-impl PartialEq for BoardUdf {
-    fn eq(&self, other: &BoardUdf) -> bool {
-        self.function.name == other.function.name && self.phases == other.phases
-    }
-}
-
-impl Eq for BoardUdf {}
-
-impl Hash for BoardUdf {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.function.name.hash(state);
+impl BoardUdf {
+    fn function(&self) -> &'static Function {
+        &functions()[self.index]
     }
 }
 
 impl ScalarUDFImpl for BoardUdf {
     fn name(&self) -> &str {
-        self.function.name
+        self.function().name
     }
 
     fn signature(&self) -> &Signature {
@@ -50,16 +42,16 @@ impl ScalarUDFImpl for BoardUdf {
     }
 
     fn return_type(&self, _: &[DataType]) -> DataFusionResult<DataType> {
-        Ok(self.function.return_type())
+        Ok(self.function().return_type())
     }
 
     fn coerce_types(&self, arg_types: &[DataType]) -> DataFusionResult<Vec<DataType>> {
-        let call = self.function.signature();
-        let arguments = self.function.arguments.iter().chain(self.function.optional);
-        if !self.function.takes(arg_types.len()) {
-            return plan_err!("{}", self.function.wrong_count(arg_types.len()));
+        let call = self.function().signature();
+        let arguments = self.function().arguments.iter().chain(self.function().optional);
+        if !self.function().takes(arg_types.len()) {
+            return plan_err!("{}", self.function().wrong_count(arg_types.len()));
         }
-        let best = self.function.argument_types();
+        let best = self.function().argument_types();
         let coerced = arg_types.iter().zip(arguments).zip(best).map(|((found, argument), best)| {
             let fits = match argument.kind {
                 ArgumentKind::Ev => found.is_numeric(),
@@ -79,7 +71,7 @@ impl ScalarUDFImpl for BoardUdf {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
-        let call = |arrays: &[ArrayRef]| self.function.call(arrays, self.phases).map_err(external);
+        let call = |arrays: &[ArrayRef]| self.function().call(arrays, self.phases).map_err(external);
         make_scalar_function(call, Vec::new())(&args.args)
     }
 }

@@ -4,7 +4,6 @@
 //! range into nulls, or into an error that does not name the function and the argument. So this module converts
 //! them.
 
-use super::loops::map;
 use crate::archive::Phases;
 use crate::board::{Board, WideBoard};
 use crate::error::{Error, Result};
@@ -17,39 +16,24 @@ use arrow::datatypes::{ArrowNativeType, DataType, UInt64Type};
 use std::fmt;
 use std::sync::Arc;
 
-/// An argument of a [`Function`](crate::Function).
-///
-/// ```
-/// let tile = a2store::functions().iter().find(|function| function.name == "tile").unwrap();
-/// let cell = tile.arguments[1];
-/// assert_eq!((cell.name, cell.kind), ("cell", a2store::ArgumentKind::Cell));
-/// ```
+/// An argument of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Argument {
-    /// The name.
-    pub name: &'static str,
+pub(crate) struct Argument {
+    pub(crate) name: &'static str,
     /// The kind, which determines the valid values.
-    pub kind: ArgumentKind,
+    pub(crate) kind: ArgumentKind,
 }
 
 /// The kind of an [`Argument`].
-///
-/// ```
-/// use a2store::{ArgumentKind, functions};
-/// let of_values = functions().iter().filter(|f| f.arguments.iter().any(|argument| argument.kind == ArgumentKind::Ev));
-/// assert!(of_values.map(|function| function.name).any(|name| name == "ev_gap"));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ArgumentKind {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ArgumentKind {
     /// A board of sixteen exponents; any uint64 is valid.
     Board,
     /// A move, 0..=3: up, down, left, right.
     Move,
     /// A cell, 0..=15 in row-major order.
     Cell,
-    /// A [`Symmetry`](crate::Symmetry), 0..=7.
+    /// A symmetry, 0..=7.
     Symmetry,
     /// An exponent, 0..=16.
     Exponent,
@@ -155,52 +139,43 @@ impl<'a> Arguments<'a> {
         if let Some(array) = array.as_primitive_opt::<UInt64Type>() {
             return Ok(array.values().clone());
         }
-        downcast_integer_array! {
-            array => {
-                let negative = |value| value < Default::default();
-                if let Some(found) = first_bad(array, negative) {
-                    let expected = "a uint64, as a board uses the top bit";
-                    return Err(self.error(index, expected, format!("{found} ({})", array.data_type())));
-                }
-                Ok(map(array.values(), extended).into())
-            }
-            DataType::Null => Ok(vec![0; array.len()].into()),
-            other => Err(self.error(index, "an integer", other)),
-        }
+        let values = self.integers(index, i64::MAX.cast_unsigned(), |found| {
+            ("a uint64, as a board uses the top bit".to_owned(), format!("{found} ({})", array.data_type()))
+        })?;
+        Ok(values.into())
     }
 
     /// Returns an argument of moves, cells, symmetries or exponents. Null slots are in range too.
     pub(super) fn numbers(&self, index: usize) -> Result<ScalarBuffer<u8>> {
-        let array = &self.arrays[index];
         let limit = self.kind(index).and_then(ArgumentKind::limit).unwrap_or(u8::MAX);
         let bits = u8::MAX >> limit.leading_zeros();
-        downcast_integer_array! {
-            array => {
-                if let Some(found) = first_bad(array, |value| extended(value) > u64::from(limit)) {
-                    return Err(self.error(index, format_args!("0..={limit}"), found));
-                }
-                // This changes only null slots.
-                Ok(map(array.values(), |value| extended(value) as u8 & bits).into())
-            }
-            DataType::Null => Ok(vec![0; array.len()].into()),
-            other => Err(self.error(index, "an integer", other)),
-        }
+        let values = self.integers(index, limit.into(), |found| (format!("0..={limit}"), found.to_owned()))?;
+        // This changes only null slots.
+        Ok(values.into_iter().map(|value| value as u8 & bits).collect())
     }
 
     /// Returns an argument of masks. Null slots are 0.
     pub(super) fn masks(&self, index: usize) -> Result<ScalarBuffer<u16>> {
-        let array = &self.arrays[index];
-        let valid = array.logical_nulls();
+        let values = self.integers(index, u16::MAX.into(), |found| ("0..=65535".to_owned(), found.to_owned()))?;
+        let valid = self.arrays[index].logical_nulls();
         let is_valid = |row: usize| valid.as_ref().is_none_or(|valid| valid.is_valid(row));
+        let mask = |(row, value): (usize, u64)| if is_valid(row) { value as u16 } else { 0 };
+        Ok(values.into_iter().enumerate().map(mask).collect())
+    }
+
+    /// Returns an argument of integers, with their signs extended to 64 bits. Null slots hold any value. Other values
+    /// above the limit are an error, for which `wrong` makes the expected and the found value.
+    fn integers(&self, index: usize, limit: u64, wrong: impl Fn(&str) -> (String, String)) -> Result<Vec<u64>> {
+        let array = &self.arrays[index];
         downcast_integer_array! {
             array => {
-                if let Some(found) = first_bad(array, |value| extended(value) > u64::from(u16::MAX)) {
-                    return Err(self.error(index, "0..=65535", found));
+                if let Some(found) = first_bad(array, |value| extended(value) > limit) {
+                    let (expected, found) = wrong(&found.to_string());
+                    return Err(self.error(index, expected, found));
                 }
-                let values = array.values().iter().enumerate();
-                Ok(values.map(|(row, value)| if is_valid(row) { extended(*value) as u16 } else { 0 }).collect())
+                Ok(array.values().iter().map(|value| extended(*value)).collect())
             }
-            DataType::Null => Ok(vec![0; array.len()].into()),
+            DataType::Null => Ok(vec![0; array.len()]),
             other => Err(self.error(index, "an integer", other)),
         }
     }
@@ -238,13 +213,6 @@ impl<'a> Arguments<'a> {
         let (function, argument) = (self.function, self.argument(index).map_or("argument", |a| a.name));
         Error::query(format!("{function}: {argument}: expected {expected}, found {found}"))
     }
-}
-
-/// Returns the value that all rows share, if there is one; `None` for no rows.
-pub(super) fn constant(values: &[u8]) -> Option<u8> {
-    let &first = values.first()?;
-    let same = |chunk: &[u8]| chunk.iter().fold(0, |differing, value| differing | (value ^ first)) == 0;
-    values.chunks(256).all(same).then_some(first)
 }
 
 /// Returns the first value that is bad and not null. A loop without branches first checks whether any value is

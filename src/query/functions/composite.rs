@@ -1,14 +1,11 @@
 //! Functions of boards that return lists, structs or text.
 
-use super::arguments::{Arguments, array, arrow_error};
-use super::kernels::{slides, tile_of};
-use super::loops::{map, zip};
-use super::masked::{Row, rows};
+use super::arguments::{Arguments, arrow_error};
+use super::masked::{Row, direction, rows};
 use crate::board::Board;
 use crate::error::{Error, Result};
-use arrow::array::{ArrayRef, FixedSizeListArray, StringArray, StructArray, UInt8Array};
-use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::datatypes::{DataType, Field, FieldRef, Fields, UInt8Type, UInt32Type};
+use arrow::array::{Array, ArrayRef, FixedSizeListArray, StringArray, StructArray, UInt8Array, UInt32Array};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use std::sync::Arc;
 
 fn exps_item() -> FieldRef {
@@ -20,7 +17,7 @@ pub(super) fn exps_type() -> DataType {
 }
 
 pub(super) fn exps(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    let mut cells: Vec<[u8; 16]> = map(&arguments.boards(0)?, |board| Board(board).exps());
+    let mut cells: Vec<[u8; 16]> = arguments.boards(0)?.iter().map(|&board| Board(board).exps()).collect();
     rows(arguments)?.iter().for_each(|row| cells[row.at] = row.board.exps());
     let cells = UInt8Array::from(bytemuck::allocation::cast_vec::<[u8; 16], u8>(cells));
     let lists = FixedSizeListArray::try_new(exps_item(), 16, Arc::new(cells), arguments.nulls());
@@ -39,106 +36,61 @@ pub(super) fn spawn_type() -> DataType {
 
 pub(super) fn spawn(arguments: &Arguments<'_>) -> Result<ArrayRef> {
     let (boards, moves, next) = (arguments.boards(0)?, arguments.numbers(1)?, arguments.boards(2)?);
-    let slid = slides(&boards, &moves);
-    let spawned = zip(&slid, &next, |slid, next| slid ^ next);
-    let mut cells = map(&spawned, |spawned| 15 - (spawned.trailing_zeros() as u8 / 4).min(15));
-    let mut tiles = map(&spawned, |spawned| tile_of(spawned >> (spawned.trailing_zeros() & 60) & 15));
-    let is_legal = zip(&slid, &boards, |slid, board| slid != board);
-    let is_spawn = zip(&slid, &next, |slid, next| Board(slid).spawns_into(Board(next)));
-    let mut valid = zip(&is_legal, &is_spawn, |legal, spawn| legal & spawn);
+    let nulls = arguments.nulls();
+    let is_valid = |at: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(at));
+    let mut spawns: Vec<Option<(u8, u32)>> = (0..boards.len())
+        .map(|at| {
+            let (board, next) = (Board(boards[at]), Board(next[at]));
+            let after = board.slide(direction(moves[at]));
+            let is_spawn = is_valid(at) && after != board && after.spawns_into(next);
+            is_spawn.then(|| new_tile(after.exps(), next.exps())).flatten()
+        })
+        .collect();
     if let Some(first) = arguments.first_mask() {
         let next_masks = arguments.masks(first + 1)?;
-        for row in rows(arguments)? {
-            let Row { at, board, .. } = row;
+        for Row { at, board, number } in rows(arguments)? {
             let next = arguments.wide_board(first + 1, next[at], next_masks[at])?;
-            let after = board.slide(row.direction());
-            valid[at] = after != board && after.spawns_into(next);
-            let spawned = after.exps().into_iter().zip(next.exps()).position(|(before, now)| before != now);
-            if let Some(cell) = spawned.filter(|_| valid[at]) {
-                (cells[at], tiles[at]) = (cell as u8, 1 << next.exps()[cell]);
-            }
+            let after = board.slide(direction(number));
+            let is_spawn = after != board && after.spawns_into(next);
+            spawns[at] = is_spawn.then(|| new_tile(after.exps(), next.exps())).flatten();
         }
     }
-    let nulls = NullBuffer::union(arguments.nulls().as_ref(), Some(&NullBuffer::from(valid)));
-    let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
-    let columns = vec![array::<UInt8Type>(cells, nulls.clone()), array::<UInt32Type>(tiles, nulls.clone())];
+    let cells: UInt8Array = spawns.iter().map(|spawn| spawn.map(|(cell, _)| cell)).collect();
+    let tiles: UInt32Array = spawns.iter().map(|spawn| spawn.map(|(_, tile)| tile)).collect();
+    let nulls = cells.nulls().cloned();
+    let columns: Vec<ArrayRef> = vec![Arc::new(cells), Arc::new(tiles)];
     Ok(Arc::new(StructArray::try_new(spawn_fields(), columns, nulls).map_err(arrow_error)?))
 }
 
-pub(super) fn board_text(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    const ROW: &str = " / ";
-    let (within, at_end) = (words(" "), words(ROW));
-    let boards = arguments.boards(0)?;
-    let mut texts = TextBuilder::with_capacity(boards.len(), 48);
-    // The longest text has 101 bytes. The rest is room for the padding of the last word.
-    let mut text = [0; 128];
-    let mut masked = rows(arguments)?.into_iter().peekable();
-    for (at, &board) in boards.iter().enumerate() {
-        if let Some(row) = masked.next_if(|row| row.at == at) {
-            texts.push(row.board.to_string().as_bytes());
-            continue;
-        }
-        let (exps, mut end) = (Board(board).exps(), 0);
-        for cell in 0..16 {
-            let words = if cell % 4 < 3 { &within } else { &at_end };
-            let (word, len) = &words[usize::from(exps[cell] & 15)];
-            // Copies all eight bytes, because a copy of constant size is one instruction. The next word
-            // overwrites the padding.
-            text[end..end + 8].copy_from_slice(word);
-            end += len;
-        }
-        texts.push(&text[..end - ROW.len()]);
-    }
-    texts.finish(arguments.nulls())
+/// Returns the first cell in which two boards differ, and its tile on the second board.
+fn new_tile(before: [u8; 16], after: [u8; 16]) -> Option<(u8, u32)> {
+    let cell = (0..16).find(|&cell| before[cell] != after[cell])?;
+    Some((cell as u8, 1 << after[cell]))
 }
 
-/// Returns the text of each tile with the divider that follows it, padded to eight bytes, and its length.
-fn words(divider: &str) -> [([u8; 8], usize); 16] {
-    std::array::from_fn(|exp| {
-        let tile = if exp == 0 { ".".to_owned() } else { (1 << exp).to_string() } + divider;
-        let mut word = [0; 8];
-        word[..tile.len()].copy_from_slice(tile.as_bytes());
-        (word, tile.len())
+pub(super) fn board_text(arguments: &Arguments<'_>) -> Result<ArrayRef> {
+    let boards = arguments.boards(0)?;
+    let mut masked = rows(arguments)?.into_iter().peekable();
+    texts(arguments, |at| match masked.next_if(|row| row.at == at) {
+        Some(row) => row.board.to_string(),
+        None => Board(boards[at]).to_string(),
     })
 }
 
 pub(super) fn phase_of(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    let names: [&str; 17] = std::array::from_fn(|exp| arguments.phases().of_max_exp(exp as u8).name());
     let exps = arguments.numbers(0)?;
-    let mut texts = TextBuilder::with_capacity(exps.len(), 5);
-    for &exp in &exps[..] {
-        texts.push(names[usize::from(exp.min(16))].as_bytes());
-    }
-    texts.finish(arguments.nulls())
+    texts(arguments, |at| arguments.phases().of_max_exp(exps[at]).name())
 }
 
-/// A builder of a string array.
-struct TextBuilder {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-}
-
-impl TextBuilder {
-    fn with_capacity(num_rows: usize, usual_len: usize) -> TextBuilder {
-        let mut ends = Vec::with_capacity(num_rows + 1);
-        ends.push(0);
-        TextBuilder { bytes: Vec::with_capacity(num_rows.saturating_mul(usual_len)), ends }
+/// Returns a text for each row without nulls. `text` is called for these rows in order.
+fn texts<T: AsRef<str>>(arguments: &Arguments<'_>, mut text: impl FnMut(usize) -> T) -> Result<ArrayRef> {
+    /// The largest number of rows whose texts surely fit. The longest text has 101 bytes.
+    const MAX_ROWS: usize = i32::MAX as usize / 101;
+    let (num_rows, nulls) = (arguments.num_rows(), arguments.nulls());
+    if num_rows > MAX_ROWS {
+        return Err(Error::query(format!("texts: expected at most {MAX_ROWS} rows, found {num_rows}")));
     }
-
-    fn push(&mut self, text: &[u8]) {
-        self.bytes.extend_from_slice(text);
-        self.ends.push(self.bytes.len());
-    }
-
-    fn finish(self, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
-        if i32::try_from(self.bytes.len()).is_err() {
-            let (rows, bytes) = (self.ends.len() - 1, self.bytes.len());
-            return Err(Error::query(format!(
-                "{rows} rows of text: expected at most {} bytes, found {bytes}",
-                i32::MAX
-            )));
-        }
-        let offsets = OffsetBuffer::new(self.ends.iter().map(|&end| end as i32).collect());
-        Ok(Arc::new(StringArray::try_new(offsets, self.bytes.into(), nulls).map_err(arrow_error)?))
-    }
+    let is_valid = |at: &usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(*at));
+    let texts: StringArray = (0..num_rows).map(|at| Some(at).filter(is_valid).map(&mut text)).collect();
+    Ok(Arc::new(texts))
 }

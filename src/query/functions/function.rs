@@ -27,9 +27,9 @@ pub struct Function {
     /// The name in SQL.
     pub name: &'static str,
     /// The required arguments.
-    pub arguments: &'static [Argument],
+    pub(crate) arguments: &'static [Argument],
     /// Arguments that may follow the required ones. A call has all or none of them.
-    pub optional: &'static [Argument],
+    pub(crate) optional: &'static [Argument],
     /// The meaning and range of the result, in one or two sentences.
     pub doc: &'static str,
     /// A call with SQL literals, and its value as text.
@@ -55,8 +55,7 @@ impl Function {
 
     /// Returns the natural types of the arguments, required and optional. [`call`](Function::call) accepts other types
     /// too, so no cast is needed.
-    #[must_use]
-    pub fn argument_types(&self) -> Vec<DataType> {
+    pub(crate) fn argument_types(&self) -> Vec<DataType> {
         self.arguments.iter().chain(self.optional).map(|argument| argument.kind.data_type()).collect()
     }
 

@@ -1,36 +1,25 @@
 //! The loops of all kernels, which compute one value per row.
 //!
 //! They index slices of equal length. The compiler calls iterator adapters instead of inlining them, unless it
-//! compiles the whole crate as one unit. Loops for arithmetic are also compiled for wider registers, where they
-//! are two to ten times faster. Table lookups gain nothing from wider registers.
+//! compiles the whole crate as one unit. Loops are also compiled for wider registers, where arithmetic is two to ten
+//! times faster.
 
-#[inline(always)]
-pub(super) fn map<T: Copy, U: Copy + Default>(values: &[T], f: impl Fn(T) -> U) -> Vec<U> {
-    // A vector of units takes no memory.
-    zip(values, &vec![(); values.len()], |value, ()| f(value))
-}
-
-/// Runs [`map`] with wide registers, for arithmetic.
-#[inline(always)]
-pub(super) fn map_wide<T: Copy, U: Copy + Default>(values: &[T], f: impl Fn(T) -> U) -> Vec<U> {
-    zip_wide(values, &vec![(); values.len()], |value, ()| f(value))
-}
-
+/// Computes a value of each pair.
 #[inline(always)]
 pub(super) fn zip<A: Copy, B: Copy, U: Copy + Default>(a: &[A], b: &[B], f: impl Fn(A, B) -> U) -> Vec<U> {
     let len = a.len().min(b.len());
     let mut results = vec![U::default(); len];
-    let (a, b, out) = (&a[..len], &b[..len], &mut results[..len]);
-    for i in 0..len {
-        out[i] = f(a[i], b[i]);
-    }
+    wide(|| zip_into(&a[..len], &b[..len], f, &mut results));
     results
 }
 
-/// Runs [`zip`] with wide registers, for arithmetic.
 #[inline(always)]
-pub(super) fn zip_wide<A: Copy, B: Copy, U: Copy + Default>(a: &[A], b: &[B], f: impl Fn(A, B) -> U) -> Vec<U> {
-    wide(|| zip(a, b, f))
+fn zip_into<A: Copy, B: Copy, U>(a: &[A], b: &[B], f: impl Fn(A, B) -> U, results: &mut [U]) {
+    let len = results.len();
+    let (a, b) = (&a[..len], &b[..len]);
+    for i in 0..len {
+        results[i] = f(a[i], b[i]);
+    }
 }
 
 /// Runs a loop that is compiled for the widest registers of the processor. Every AArch64 has NEON, so there the
@@ -72,15 +61,18 @@ mod tests {
         let mix = |a: u64, b: u64| (a.min(b) ^ a << 5) as u32;
         let expected: Vec<u32> = boards.iter().map(|&board| mix(board, !board)).collect();
         let others: Vec<u64> = boards.iter().map(|board| !board).collect();
+        let narrow = || {
+            let mut results = vec![0; boards.len()];
+            zip_into(&boards, &others, mix, &mut results);
+            results
+        };
         assert_eq!(zip(&boards, &others, mix), expected);
-        assert_eq!(zip_wide(&boards, &others, mix), expected);
-        assert_eq!(map(&boards, |board| mix(board, !board)), expected);
-        assert_eq!(map_wide(&boards, |board| mix(board, !board)), expected);
+        assert_eq!(narrow(), expected);
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") {
             #[allow(unsafe_code)]
             // SAFETY: the processor has AVX2.
-            let found = unsafe { in_avx2(|| zip(&boards, &others, mix)) };
+            let found = unsafe { in_avx2(narrow) };
             assert_eq!(found, expected);
         }
         assert_eq!(zip(&boards, &others[..7], mix), expected[..7]);

@@ -7,6 +7,7 @@ use super::arguments::{ArgumentKind, Arguments, array};
 use crate::board::{Move, Symmetry, WideBoard, has_two_of_15};
 use crate::error::Result;
 use arrow::array::{ArrayRef, ArrowPrimitiveType};
+use arrow::buffer::ScalarBuffer;
 use arrow::datatypes::UInt16Type;
 
 /// A row that needs its mask: its position, its board and its second argument.
@@ -16,19 +17,21 @@ pub(super) struct Row {
     pub(super) number: u8,
 }
 
-impl Row {
-    pub(super) fn direction(&self) -> Move {
-        Move::from_index(self.number).unwrap_or(Move::Up)
-    }
+/// Returns the move with this number.
+pub(super) fn direction(number: u8) -> Move {
+    Move::from_index(number).unwrap_or(Move::Up)
+}
 
-    pub(super) fn symmetry(&self) -> Symmetry {
-        Symmetry::from_index(self.number).unwrap_or(Symmetry::Identity)
-    }
+/// Returns the symmetry with this number.
+pub(super) fn symmetry(number: u8) -> Symmetry {
+    Symmetry::from_index(number).unwrap_or(Symmetry::Identity)
+}
 
-    /// Returns the symmetries that make the board canonical, in order.
-    pub(super) fn to_canonical(&self) -> impl Iterator<Item = Symmetry> + use<> {
-        let (board, canonical) = (self.board, self.board.canonical());
-        Symmetry::ALL.into_iter().filter(move |&symmetry| board.transform(symmetry) == canonical)
+/// Returns the second argument of each row if it is a move, a symmetry or a cell, else 0.
+pub(super) fn second(arguments: &Arguments<'_>) -> Result<ScalarBuffer<u8>> {
+    match arguments.kind(1) {
+        Some(ArgumentKind::Move | ArgumentKind::Symmetry | ArgumentKind::Cell) => arguments.numbers(1),
+        _ => Ok(vec![0; arguments.num_rows()].into()),
     }
 }
 
@@ -44,15 +47,12 @@ pub(super) fn rows(arguments: &Arguments<'_>) -> Result<Vec<Row>> {
     if !(0..boards.len()).any(needs) {
         return Ok(Vec::new());
     }
-    let numbers = match arguments.kind(1) {
-        Some(ArgumentKind::Move | ArgumentKind::Symmetry | ArgumentKind::Cell) => Some(arguments.numbers(1)?),
-        _ => None,
-    };
+    let numbers = second(arguments)?;
     let nulls = arguments.nulls();
     let is_valid = |at: &usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(*at));
     let row = |at: usize| {
         let board = arguments.wide_board(first, boards[at], masks[at])?;
-        Ok(Row { at, board, number: numbers.as_ref().map_or(0, |numbers| numbers[at]) })
+        Ok(Row { at, board, number: numbers[at] })
     };
     (0..boards.len()).filter(|&at| needs(at)).filter(is_valid).map(row).collect()
 }
@@ -73,11 +73,11 @@ fn masks(arguments: &Arguments<'_>, made: impl Fn(&Row) -> WideBoard) -> Result<
 }
 
 pub(super) fn afterstate_mask(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    masks(arguments, |row| row.board.slide(row.direction()))
+    masks(arguments, |row| row.board.slide(direction(row.number)))
 }
 
 pub(super) fn transform_mask(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    masks(arguments, |row| row.board.transform(row.symmetry()))
+    masks(arguments, |row| row.board.transform(symmetry(row.number)))
 }
 
 pub(super) fn canonical_mask(arguments: &Arguments<'_>) -> Result<ArrayRef> {

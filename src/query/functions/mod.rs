@@ -17,10 +17,10 @@
 //! | `list.rs` | the list of all functions |
 //! | `arguments.rs` | arguments and their kinds; arrays of any numeric type as checked slices |
 //! | `loops.rs` | loops over rows, compiled for the widest registers |
-//! | `kernels.rs` | functions of boards that return a number or a board: sums, masks, slides, symmetries |
+//! | `kernels.rs` | functions of boards that return a number or a board |
 //! | `composite.rs` | functions of boards that return lists, structs or text |
 //! | `masked.rs` | the rows that need the mask of tiles of 65,536, and functions that return masks |
-//! | `features.rs` | monotonicity and smoothness, by tables of rows |
+//! | `features.rs` | monotonicity and smoothness, of a board |
 //! | `evs.rs` | functions of the EVs of the four branches |
 
 mod arguments;
@@ -35,8 +35,6 @@ mod masked;
 #[cfg(test)]
 mod tests;
 
-pub use arguments::{Argument, ArgumentKind};
-#[cfg(feature = "python")]
-pub(crate) use features::build_tables;
+pub(crate) use arguments::ArgumentKind;
 pub use function::Function;
 pub use list::functions;

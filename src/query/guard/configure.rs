@@ -1,10 +1,10 @@
 //! Restriction of a session to what statements may use.
 
-use super::super::rewrites::{KeepValues, TypeLiterals, TypeOperands, logical_rules};
+use super::super::rewrites::{KEEP_VALUES, TYPE_LITERALS, TypeOperands, logical_rules};
 use super::super::udf::board_udfs;
 use super::plan::EXCLUDED;
 use super::signed_sums::SignedSum;
-use super::sizes::BoundSizes;
+use super::sizes::BOUND_SIZES;
 use crate::archive::Phases;
 use datafusion::common::TableReference;
 use datafusion::execution::{SessionStateBuilder, SessionStateDefaults};
@@ -28,7 +28,7 @@ pub(in crate::query) fn configure(state: SessionStateBuilder, phases: Phases) ->
     let aggregates = SessionStateDefaults::default_aggregate_functions().into_iter().chain([sum]).collect();
     let planners = std::iter::once(Arc::new(TypeOperands) as Arc<dyn ExprPlanner>);
     let planners = planners.chain(SessionStateDefaults::default_expr_planners()).collect();
-    let first = std::iter::once(Arc::new(TypeLiterals) as Arc<dyn AnalyzerRule + Send + Sync>);
+    let first = std::iter::once(Arc::new(TYPE_LITERALS) as Arc<dyn AnalyzerRule + Send + Sync>);
     state
         .with_default_features()
         .with_analyzer_rules(first.chain(Analyzer::new().rules).collect())
@@ -40,6 +40,6 @@ pub(in crate::query) fn configure(state: SessionStateBuilder, phases: Phases) ->
         .with_scalar_functions(scalars)
         .with_aggregate_functions(aggregates)
         .with_expr_planners(planners)
-        .with_analyzer_rule(Arc::new(KeepValues))
-        .with_analyzer_rule(Arc::new(BoundSizes))
+        .with_analyzer_rule(Arc::new(KEEP_VALUES))
+        .with_analyzer_rule(Arc::new(BOUND_SIZES))
 }

@@ -10,10 +10,9 @@ use datafusion::common::types::{
 };
 use datafusion::functions_aggregate::sum::Sum;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDFImpl, Coercion, GroupsAccumulator, ReversedUDAF, Signature, TypeSignature,
-    TypeSignatureClass, Volatility,
+    Accumulator, AggregateUDFImpl, Coercion, GroupsAccumulator, Signature, TypeSignature, TypeSignatureClass,
+    Volatility,
 };
 
 /// Sums booleans and integers as int64, uint64 as uint64, and other numbers as DataFusion does.
@@ -71,13 +70,5 @@ impl AggregateUDFImpl for SignedSum {
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs<'_>) -> DataFusionResult<Box<dyn Accumulator>> {
         self.inner.create_sliding_accumulator(args)
-    }
-
-    fn reverse_expr(&self) -> ReversedUDAF {
-        self.inner.reverse_expr()
-    }
-
-    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        self.inner.order_sensitivity()
     }
 }

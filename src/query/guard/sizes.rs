@@ -7,15 +7,13 @@
 use super::super::errors::external;
 use super::super::functions::functions;
 use super::super::plan_function::PlanFunction;
-use super::super::rewrites::{input_schema, map_expressions};
+use super::super::rewrites::ExprRule;
 use crate::error::Error;
 use arrow::array::Array;
 use arrow::datatypes::DataType;
-use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, DataFusionError, Result as DataFusionResult, ScalarValue, internal_err};
-use datafusion::logical_expr::{ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator};
-use datafusion::optimizer::AnalyzerRule;
+use datafusion::logical_expr::{ColumnarValue, Expr, ExprSchemable, Operator};
 
 /// The maximum number of bytes of the results of one function for one batch of rows.
 const MAX_BYTES: u64 = 64 << 20;
@@ -45,22 +43,11 @@ const SIZE_CHECK: &str = "size_check";
 const VALUE_TEXT: u64 = 24;
 
 /// Adds the checks to a plan whose types are resolved.
-#[derive(Debug)]
-pub(super) struct BoundSizes;
-
-impl AnalyzerRule for BoundSizes {
-    fn name(&self) -> &'static str {
-        "bound_sizes"
-    }
-
-    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DataFusionResult<LogicalPlan> {
-        let rewritten = plan.transform_up_with_subqueries(|node| {
-            let schema = input_schema(&node);
-            map_expressions(node, |expr| expr.transform_up(|part| bounded(part, &schema)))
-        })?;
-        Ok(rewritten.data)
-    }
-}
+pub(super) const BOUND_SIZES: ExprRule = ExprRule {
+    name: "bound_sizes",
+    rewrite: |expr, schema| expr.transform_up(|part| bounded(part, schema)),
+    changes_types: false,
+};
 
 fn bounded(mut expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
     if let Expr::ScalarFunction(call) = &expr

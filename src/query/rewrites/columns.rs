@@ -1,9 +1,11 @@
-//! Columns of plan nodes: the inputs of a node, expressions that keep their names, and new unique names.
+//! Input columns of plan nodes, and analyzer rules that rewrite expressions and keep the names of columns.
 
-use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result as DataFusionResult};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::optimizer::AnalyzerRule;
 
 /// Returns the input columns of a node's expressions.
 pub(in crate::query) fn input_schema(node: &LogicalPlan) -> DFSchema {
@@ -12,40 +14,30 @@ pub(in crate::query) fn input_schema(node: &LogicalPlan) -> DFSchema {
     schema
 }
 
-/// Rewrites the expressions of a node. The resulting columns keep their names.
-pub(in crate::query) fn map_expressions(
-    node: LogicalPlan,
-    mut rewrite: impl FnMut(Expr) -> DataFusionResult<Transformed<Expr>>,
-) -> DataFusionResult<Transformed<LogicalPlan>> {
-    let names = NamePreserver::new(&node);
-    node.map_expressions(|expr| {
-        let name = names.save(&expr);
-        Ok(rewrite(expr)?.update_data(|expr| name.restore(expr)))
-    })
+/// A rule of the analyzer that rewrites the expressions of each node. The resulting columns keep their names.
+#[derive(Debug)]
+pub(in crate::query) struct ExprRule {
+    pub(in crate::query) name: &'static str,
+    /// Rewrites an expression over these input columns.
+    pub(in crate::query) rewrite: fn(Expr, &DFSchema) -> DataFusionResult<Transformed<Expr>>,
+    /// Whether the types of columns may change.
+    pub(in crate::query) changes_types: bool,
 }
 
-/// A generator of column names that do not occur in a plan. They must be unique, because DataFusion looks up
-/// columns by name across nodes.
-pub(super) struct UniqueNames {
-    prefix: String,
-    used: usize,
-}
-
-impl UniqueNames {
-    /// Makes a generator of names with this prefix, extended until no column of the plan starts with it.
-    pub(super) fn unlike(plan: &LogicalPlan, prefix: &str) -> DataFusionResult<UniqueNames> {
-        let mut prefix = prefix.to_owned();
-        plan.apply_with_subqueries(|plan| {
-            while plan.schema().fields().iter().any(|field| field.name().starts_with(&prefix)) {
-                prefix.push('_');
-            }
-            Ok(TreeNodeRecursion::Continue)
-        })?;
-        Ok(UniqueNames { prefix, used: 0 })
+impl AnalyzerRule for ExprRule {
+    fn name(&self) -> &str {
+        self.name
     }
 
-    pub(super) fn next(&mut self) -> String {
-        self.used += 1;
-        format!("{}{}", self.prefix, self.used)
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DataFusionResult<LogicalPlan> {
+        let rewritten = plan.transform_up_with_subqueries(|node| {
+            let (schema, names) = (input_schema(&node), NamePreserver::new(&node));
+            let node = node.map_expressions(|expr| {
+                let name = names.save(&expr);
+                Ok((self.rewrite)(expr, &schema)?.update_data(|expr| name.restore(expr)))
+            })?;
+            if self.changes_types { node.map_data(LogicalPlan::recompute_schema) } else { Ok(node) }
+        })?;
+        Ok(rewritten.data)
     }
 }

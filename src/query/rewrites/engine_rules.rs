@@ -36,7 +36,7 @@ pub(in crate::query) fn logical_rules(rules: Vec<LogicalRule>) -> Vec<LogicalRul
     rules.into_iter().map(restricted).collect()
 }
 
-/// Returns DataFusion's physical rules, restricted, and [`HideFalseProperties`] and [`YieldAboveJoins`].
+/// Returns DataFusion's physical rules, restricted, and two rules that insert nodes: [`hiding`] and [`yielding`].
 pub(in crate::query) fn physical_rules(rules: Vec<PhysicalRule>) -> Vec<PhysicalRule> {
     let restricted = |rule: PhysicalRule| match rule.name() {
         name if name.starts_with("FilterPushdown") => Arc::new(FilterPushdown(rule)) as PhysicalRule,
@@ -46,8 +46,8 @@ pub(in crate::query) fn physical_rules(rules: Vec<PhysicalRule>) -> Vec<Physical
     // This rule runs before every rule that uses sort orders, but after the rule that expects a GROUP BY directly
     // under a limit.
     let at = rules.iter().position(|rule| rule.name() == "LimitedDistinctAggregation").map_or(0, |at| at + 1);
-    rules.insert(at, Arc::new(HideFalseProperties));
-    rules.push(Arc::new(YieldAboveJoins));
+    rules.insert(at, Arc::new(InsertAbove { name: "hide_false_properties", above: hiding }));
+    rules.push(Arc::new(InsertAbove { name: "yield_above_joins", above: yielding }));
     rules
 }
 
@@ -110,13 +110,14 @@ struct FilterPushdown(PhysicalRule);
 
 impl PhysicalOptimizerRule for FilterPushdown {
     fn optimize(&self, plan: PhysicalPlan, config: &ConfigOptions) -> DataFusionResult<PhysicalPlan> {
-        let mark = |plan| OpaqueExec::over(plan, Hides::InputOnce);
+        let mark = |plan| OpaqueExec::over(plan, Hides::Input);
         let marked = plan.transform_up(|plan| {
             Ok(if is_join(&plan) { Transformed::yes(mark(plan)) } else { Transformed::no(plan) })
         })?;
         let optimized = self.0.optimize(marked.data, config)?;
         let without_marks = |plan: PhysicalPlan| {
-            let node = plan.downcast_ref::<OpaqueExec>().filter(|node| node.hides() == Hides::InputOnce);
+            let node =
+                plan.downcast_ref::<OpaqueExec>().filter(|node| node.hides() == Hides::Input && is_join(node.input()));
             Ok(match node {
                 Some(node) => Transformed::yes(Arc::clone(node.input())),
                 None => Transformed::no(plan),
@@ -141,36 +142,44 @@ fn is_join(plan: &PhysicalPlan) -> bool {
         || plan.is::<SortMergeJoinExec>()
 }
 
-/// Inserts nodes that hide properties which DataFusion claims wrongly.
+/// A rule that inserts a node above each node for which `above` returns one.
 #[derive(Debug)]
-struct HideFalseProperties;
+struct InsertAbove {
+    name: &'static str,
+    above: fn(&PhysicalPlan) -> Option<PhysicalPlan>,
+}
 
-impl PhysicalOptimizerRule for HideFalseProperties {
+impl PhysicalOptimizerRule for InsertAbove {
     fn optimize(&self, plan: PhysicalPlan, _: &ConfigOptions) -> DataFusionResult<PhysicalPlan> {
-        let above = |plan: PhysicalPlan| {
-            let hides = match plan.downcast_ref::<AggregateExec>() {
-                Some(aggregate) => match aggregate.group_expr() {
-                    keys if keys.is_empty() => None,
-                    keys if keys.has_grouping_set() => Some(Hides::Order),
-                    _ => (*aggregate.mode() != AggregateMode::Partial).then_some(Hides::Uniqueness),
-                },
-                None => fills_equal_columns(&plan).then_some(Hides::Order),
-            };
-            Ok(match hides {
-                Some(hides) => Transformed::yes(OpaqueExec::over(plan, hides)),
+        let inserted = plan.transform_up(|plan| {
+            Ok(match (self.above)(&plan) {
+                Some(above) => Transformed::yes(above),
                 None => Transformed::no(plan),
             })
-        };
-        Ok(plan.transform_up(above)?.data)
+        })?;
+        Ok(inserted.data)
     }
 
-    fn name(&self) -> &'static str {
-        "hide_false_properties"
+    fn name(&self) -> &str {
+        self.name
     }
 
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+/// Returns a node that hides properties of a plan which DataFusion claims wrongly.
+fn hiding(plan: &PhysicalPlan) -> Option<PhysicalPlan> {
+    let hides = match plan.downcast_ref::<AggregateExec>() {
+        Some(aggregate) => match aggregate.group_expr() {
+            keys if keys.is_empty() => None,
+            keys if keys.has_grouping_set() => Some(Hides::Order),
+            _ => (*aggregate.mode() != AggregateMode::Partial).then_some(Hides::Uniqueness),
+        },
+        None => fills_equal_columns(plan).then_some(Hides::Order),
+    };
+    hides.map(|hides| OpaqueExec::over(Arc::clone(plan), hides))
 }
 
 /// Returns whether a plan is an outer join that fills a side with nulls in which a column equals a constant or another
@@ -189,29 +198,10 @@ fn fills_equal_columns(plan: &PhysicalPlan) -> bool {
     filled.iter().any(|&side| !inputs[side].equivalence_properties().eq_group().is_empty())
 }
 
-/// Inserts a yielding node above each join and each UNNEST, so that a stopped query ends.
+/// Returns a yielding node above a join or an UNNEST, so that a stopped query ends.
 ///
 /// A cancelled task ends only when it yields. A join without keys makes many batches from rows in memory, and the nodes
 /// above it may consume them without ever waiting.
-#[derive(Debug)]
-struct YieldAboveJoins;
-
-impl PhysicalOptimizerRule for YieldAboveJoins {
-    fn optimize(&self, plan: PhysicalPlan, _: &ConfigOptions) -> DataFusionResult<PhysicalPlan> {
-        let above = |plan: PhysicalPlan| {
-            Ok(match is_join(&plan) || plan.is::<UnnestExec>() {
-                true => Transformed::yes(Arc::new(CooperativeExec::new(plan)) as PhysicalPlan),
-                false => Transformed::no(plan),
-            })
-        };
-        Ok(plan.transform_up(above)?.data)
-    }
-
-    fn name(&self) -> &'static str {
-        "yield_above_joins"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
+fn yielding(plan: &PhysicalPlan) -> Option<PhysicalPlan> {
+    (is_join(plan) || plan.is::<UnnestExec>()).then(|| Arc::new(CooperativeExec::new(Arc::clone(plan))) as PhysicalPlan)
 }

@@ -5,7 +5,6 @@
 //! packed into one 64-bit number (`packed_keys.rs`). A projection above the aggregate decodes the keys of the groups,
 //! which are few.
 
-use super::columns::UniqueNames;
 use super::packed_keys::{self, KeyLayout};
 use super::text_numbers::{self, TextDictionary};
 use arrow::datatypes::FieldRef;
@@ -16,13 +15,13 @@ use std::sync::Arc;
 
 /// Rewrites the aggregates of a fully optimized plan. No rule of DataFusion may run after it.
 pub(in crate::query) fn group_by_numbers(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
-    let mut names = UniqueNames::unlike(&plan, "number of keys ")?;
-    Ok(plan.transform_down_with_subqueries(|plan| rewrite(plan, &mut names))?.data)
+    let mut num_groups = 0;
+    Ok(plan.transform_down_with_subqueries(|plan| rewrite(plan, &mut num_groups))?.data)
 }
 
-fn rewrite(plan: LogicalPlan, names: &mut UniqueNames) -> DataFusionResult<Transformed<LogicalPlan>> {
+fn rewrite(plan: LogicalPlan, num_groups: &mut usize) -> DataFusionResult<Transformed<LogicalPlan>> {
     match plan {
-        LogicalPlan::Aggregate(aggregate) => group(aggregate, names),
+        LogicalPlan::Aggregate(aggregate) => group(aggregate, num_groups),
         // `DISTINCT … LIMIT` stops early only on plain keys, so leave it alone.
         LogicalPlan::Limit(limit) if is_distinct(&limit.input) => {
             Ok(Transformed::new(LogicalPlan::Limit(limit), false, TreeNodeRecursion::Jump))
@@ -35,13 +34,15 @@ fn is_distinct(plan: &LogicalPlan) -> bool {
     matches!(plan, LogicalPlan::Aggregate(aggregate) if aggregate.aggr_expr.is_empty())
 }
 
-fn group(aggregate: Aggregate, names: &mut UniqueNames) -> DataFusionResult<Transformed<LogicalPlan>> {
+fn group(aggregate: Aggregate, num_groups: &mut usize) -> DataFusionResult<Transformed<LogicalPlan>> {
     let keys = GroupKeys::of(&aggregate);
     if keys.texts.is_none() && keys.layout.is_none() {
         return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
     }
     let Aggregate { input, group_expr, aggr_expr, schema, .. } = aggregate;
-    let number = names.next();
+    *num_groups += 1;
+    // DataFusion looks up columns by name across nodes, so the name must be unique.
+    let number = format!("a2store: number of keys {num_groups}");
     let text_number = |key: usize| format!("{number}.{key}");
     let (mut grouped, mut packed) = (Vec::new(), Vec::new());
     for (i, (expr, field)) in group_expr.into_iter().zip(schema.fields()).enumerate() {

@@ -6,20 +6,18 @@
 //! operand of the unary minus is cast to int64. No upstream issue was found.
 //!
 //! [`TypeOperands`] does this while the statement is planned, because the planner checks the arguments of functions.
-//! [`TypeLiterals`] does it for the expressions that DataFusion plans itself, and for parameters once they have values.
+//! [`TYPE_LITERALS`] does it for the expressions that DataFusion plans itself, and for parameters once they have values.
 //! DataFusion omits casts from column names, so columns keep their names.
 
 use super::super::type_names::type_name;
-use super::columns::{input_schema, map_expressions};
+use super::columns::ExprRule;
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result as DataFusionResult, plan_err};
 use datafusion::logical_expr::expr::Cast;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::type_coercion::is_signed_numeric;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan};
-use datafusion::optimizer::AnalyzerRule;
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable};
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
@@ -54,24 +52,11 @@ fn negative(operand: Expr, schema: &DFSchema) -> DataFusionResult<Expr> {
 }
 
 /// Types literals in a plan whose parameters have values. It runs before type coercion, which would use decimals.
-#[derive(Debug)]
-pub(in crate::query) struct TypeLiterals;
-
-impl AnalyzerRule for TypeLiterals {
-    fn name(&self) -> &'static str {
-        "type_literals"
-    }
-
-    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DataFusionResult<LogicalPlan> {
-        let typed = plan.transform_up_with_subqueries(|node| {
-            let schema = input_schema(&node);
-            let node = map_expressions(node, |expr| expr.transform_up(|part| Ok(typed(part, &schema))))?;
-            // The types of the inputs may have changed too.
-            node.map_data(LogicalPlan::recompute_schema)
-        })?;
-        Ok(typed.data)
-    }
-}
+pub(in crate::query) const TYPE_LITERALS: ExprRule = ExprRule {
+    name: "type_literals",
+    rewrite: |expr, schema| expr.transform_up(|part| Ok(typed(part, schema))),
+    changes_types: true,
+};
 
 fn typed(mut expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let is_typed = match &mut expr {

@@ -2,7 +2,7 @@
 //!
 //! They run in this order:
 //!
-//! 1. Analyzer rules: [`TypeLiterals`] before DataFusion's own rules, [`KeepValues`] after them.
+//! 1. Analyzer rules: [`TYPE_LITERALS`] before DataFusion's own rules, [`KEEP_VALUES`] after them.
 //! 2. DataFusion's logical rules, restricted ([`logical_rules`]).
 //! 3. [`group_by_numbers()`] on the optimized logical plan.
 //! 4. DataFusion's physical rules, restricted, with two more ([`physical_rules`]).
@@ -18,7 +18,7 @@
 //! | `integer_types.rs` | literals beside uint64, 0 and 1 beside booleans, and the minus of unsigned integers |
 //! | `group_by_numbers.rs` | GROUP BY on one number instead of several columns |
 //! | `packed_keys.rs`, `text_numbers.rs` | its encodings: small keys packed into 64 bits, texts as numbers |
-//! | `columns.rs` | input columns of a node; keeping the names of columns, and making unique ones |
+//! | `columns.rs` | input columns of a node; analyzer rules that keep the names of columns |
 
 mod columns;
 mod engine_rules;
@@ -29,9 +29,9 @@ mod packed_keys;
 mod text_numbers;
 mod values;
 
-pub(super) use columns::{input_schema, map_expressions};
+pub(super) use columns::{ExprRule, input_schema};
 pub(super) use engine_rules::{logical_rules, physical_rules};
 pub(super) use group_by_numbers::group_by_numbers;
-pub(super) use integer_types::{TypeLiterals, TypeOperands, UNARY_MINUS};
+pub(super) use integer_types::{TYPE_LITERALS, TypeOperands, UNARY_MINUS};
 pub(super) use opaque::{Hides, OpaqueExec};
-pub(super) use values::KeepValues;
+pub(super) use values::KEEP_VALUES;

@@ -25,8 +25,6 @@ pub(in crate::query) struct OpaqueExec {
 pub(in crate::query) enum Hides {
     /// The input itself from filters: filters above the node stay there and run on whole batches.
     Input,
-    /// The same, until the rule has run that inserted the node.
-    InputOnce,
     /// That the keys of groups are unique.
     Uniqueness,
     /// The sort order and the constant columns.
@@ -37,7 +35,7 @@ impl OpaqueExec {
     pub(in crate::query) fn over(input: Arc<dyn ExecutionPlan>, hides: Hides) -> Arc<dyn ExecutionPlan> {
         let properties = input.properties();
         let equivalences = match hides {
-            Hides::Input | Hides::InputOnce => properties.eq_properties.clone(),
+            Hides::Input => properties.eq_properties.clone(),
             Hides::Uniqueness => properties.eq_properties.clone().with_constraints(Constraints::default()),
             Hides::Order => EquivalenceProperties::new(input.schema()),
         };
@@ -129,7 +127,7 @@ impl ExecutionPlan for OpaqueExec {
         _: &ConfigOptions,
     ) -> DataFusionResult<FilterDescription> {
         match self.hides {
-            Hides::Input | Hides::InputOnce => Ok(FilterDescription::all_unsupported(&filters, &self.children())),
+            Hides::Input => Ok(FilterDescription::all_unsupported(&filters, &self.children())),
             Hides::Uniqueness | Hides::Order => FilterDescription::from_children(filters, &self.children()),
         }
     }

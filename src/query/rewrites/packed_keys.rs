@@ -12,9 +12,7 @@ use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, BooleanBufferBuilder, PrimitiveArray, UInt64Array,
 };
 use arrow::buffer::{NullBuffer, ScalarBuffer};
-use arrow::datatypes::{
-    DataType, Date32Type, Field, FieldRef, Int8Type, Int16Type, Int32Type, UInt8Type, UInt16Type, UInt32Type,
-};
+use arrow::datatypes::{DataType, Field, FieldRef, UInt8Type, UInt16Type, UInt32Type};
 use datafusion::common::{Column, Result as DataFusionResult, exec_err};
 use datafusion::logical_expr::Expr;
 use std::sync::Arc;
@@ -70,10 +68,7 @@ impl KeyLayout {
     pub(super) fn unpack(&self, key: usize, name: &str) -> Option<Expr> {
         let place = self.0.get(key)?.clone()?;
         let field = Arc::clone(&place.field);
-        let unpack = move |numbers: &[ArrayRef]| match numbers.first().and_then(|numbers| numbers.as_primitive_opt()) {
-            Some(numbers) => place.take(numbers),
-            None => exec_err!("key_of_number: expected a uint64"),
-        };
+        let unpack = move |numbers: &[ArrayRef]| place.take(numbers[0].as_primitive());
         let number = Expr::Column(Column::new_unqualified(name));
         Some(PlanFunction::of_arrays("key_of_number", format!("{name} {key}"), field, unpack).over(vec![number]))
     }
@@ -83,9 +78,9 @@ impl KeyLayout {
 pub(super) fn width(data_type: &DataType) -> Option<u32> {
     match data_type {
         DataType::Boolean => Some(1),
-        DataType::Int8 | DataType::UInt8 => Some(8),
-        DataType::Int16 | DataType::UInt16 => Some(16),
-        DataType::Int32 | DataType::UInt32 | DataType::Date32 => Some(32),
+        DataType::UInt8 => Some(8),
+        DataType::UInt16 => Some(16),
+        DataType::UInt32 => Some(32),
         _ => None,
     }
 }
@@ -99,46 +94,33 @@ impl KeyBits {
     /// Packs a key into the numbers of the rows.
     fn add(&self, key: &dyn Array, numbers: &mut [u64]) -> DataFusionResult<()> {
         if key.data_type() != self.field.data_type() || key.len() != numbers.len() {
+            let (name, expected, found) = (self.field.name(), self.field.data_type(), key.data_type());
             return exec_err!(
-                "{}: expected {} rows of {}, found {} rows of {}",
-                self.field.name(),
+                "{name}: expected {} rows of {expected}, found {} rows of {found}",
                 numbers.len(),
-                self.field.data_type(),
-                key.len(),
-                key.data_type()
+                key.len()
             );
         }
         if key.null_count() > 0 && !self.field.is_nullable() {
-            return exec_err!(
-                "GROUP BY {}: found a null in an expression that is not nullable in the plan",
-                self.field.name()
-            );
+            let name = self.field.name();
+            return exec_err!("GROUP BY {name}: found a null in an expression that is not nullable in the plan");
         }
         match key.data_type() {
             DataType::Boolean => {
                 let values = key.as_boolean().values();
                 self.add_values(values.iter().map(u64::from), key.nulls(), numbers);
             }
-            DataType::Int8 => self.add_primitive::<Int8Type>(key, numbers, |value| u64::from(value as u8)),
-            DataType::UInt8 => self.add_primitive::<UInt8Type>(key, numbers, u64::from),
-            DataType::Int16 => self.add_primitive::<Int16Type>(key, numbers, |value| u64::from(value as u16)),
-            DataType::UInt16 => self.add_primitive::<UInt16Type>(key, numbers, u64::from),
-            DataType::Int32 => self.add_primitive::<Int32Type>(key, numbers, |value| u64::from(value as u32)),
-            DataType::Date32 => self.add_primitive::<Date32Type>(key, numbers, |value| u64::from(value as u32)),
-            DataType::UInt32 => self.add_primitive::<UInt32Type>(key, numbers, u64::from),
+            DataType::UInt8 => self.add_primitive::<UInt8Type>(key, numbers),
+            DataType::UInt16 => self.add_primitive::<UInt16Type>(key, numbers),
+            DataType::UInt32 => self.add_primitive::<UInt32Type>(key, numbers),
             _ => return exec_err!("{}: type {} cannot be packed", self.field.name(), self.field.data_type()),
         }
         Ok(())
     }
 
-    fn add_primitive<T: ArrowPrimitiveType>(
-        &self,
-        key: &dyn Array,
-        numbers: &mut [u64],
-        bits: impl Fn(T::Native) -> u64,
-    ) {
+    fn add_primitive<T: ArrowPrimitiveType<Native: Into<u64>>>(&self, key: &dyn Array, numbers: &mut [u64]) {
         let values = key.as_primitive::<T>().values();
-        self.add_values(values.iter().map(|value| bits(*value)), key.nulls(), numbers);
+        self.add_values(values.iter().map(|&value| value.into()), key.nulls(), numbers);
     }
 
     fn add_values(&self, values: impl Iterator<Item = u64>, nulls: Option<&NullBuffer>, numbers: &mut [u64]) {
@@ -165,12 +147,8 @@ impl KeyBits {
         let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
         Ok(match self.field.data_type() {
             DataType::Boolean => Arc::new(BooleanArray::new(values().map(|value| value != 0).collect(), nulls)),
-            DataType::Int8 => primitive::<Int8Type>(values().map(|value| value as i8), nulls),
             DataType::UInt8 => primitive::<UInt8Type>(values().map(|value| value as u8), nulls),
-            DataType::Int16 => primitive::<Int16Type>(values().map(|value| value as i16), nulls),
             DataType::UInt16 => primitive::<UInt16Type>(values().map(|value| value as u16), nulls),
-            DataType::Int32 => primitive::<Int32Type>(values().map(|value| value as i32), nulls),
-            DataType::Date32 => primitive::<Date32Type>(values().map(|value| value as i32), nulls),
             DataType::UInt32 => primitive::<UInt32Type>(values().map(|value| value as u32), nulls),
             _ => return exec_err!("{}: type {} cannot be packed", self.field.name(), self.field.data_type()),
         })
@@ -184,7 +162,7 @@ fn primitive<T: ArrowPrimitiveType>(values: impl Iterator<Item = T::Native>, nul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::array::{Int16Array, UInt8Array, UInt32Array};
+    use arrow::array::{UInt8Array, UInt16Array, UInt32Array};
 
     fn field(data_type: DataType, nullable: bool) -> FieldRef {
         Arc::new(Field::new("key", data_type, nullable))
@@ -201,7 +179,7 @@ mod tests {
         let has = |keys: &[FieldRef]| layout(keys).map(|layout| (0..keys.len()).map(|key| layout.has(key)).collect());
         assert_eq!(has(&[word.clone(), byte.clone()]), Some(vec![true, true]));
         assert_eq!(has(&[word.clone(), word.clone(), byte.clone()]), Some(vec![true, true, false]));
-        assert_eq!(has(&[word.clone(), field(DataType::Int32, true), byte.clone()]), Some(vec![true, false, true]));
+        assert_eq!(has(&[word.clone(), field(DataType::UInt32, true), byte.clone()]), Some(vec![true, false, true]));
         assert_eq!(has(&[wide.clone(), byte.clone(), word]), Some(vec![false, true, true]));
         assert_eq!(has(&[wide, byte.clone()]), None);
         assert_eq!(has(&[byte]), None);
@@ -211,7 +189,7 @@ mod tests {
     fn packed_keys_unpack_unchanged() {
         let keys: Vec<ArrayRef> = vec![
             Arc::new(UInt8Array::from(vec![Some(255), None, Some(0), Some(7)])),
-            Arc::new(Int16Array::from(vec![-1, i16::MIN, 0, i16::MAX])),
+            Arc::new(UInt16Array::from(vec![1, 256, 0, u16::MAX])),
             Arc::new(BooleanArray::from(vec![Some(true), Some(false), None, None])),
             Arc::new(UInt32Array::from(vec![u32::MAX, 0, 1, 1 << 31])),
         ];

@@ -37,9 +37,9 @@ impl TextDictionary {
     /// Encodes a text as a number. `name` is unique in the plan.
     pub(super) fn to_number(self: &Arc<TextDictionary>, text: Expr, like: &FieldRef, name: &str) -> Expr {
         let texts = Arc::clone(self);
-        let encode = move |arrays: &[ArrayRef]| match arrays.first().and_then(|rows| rows.as_dictionary_opt()) {
-            Some(rows) => Ok(Arc::new(texts.numbers_of(rows)?) as ArrayRef),
-            None => exec_err!("number_of_text: expected a dictionary"),
+        let encode = move |arrays: &[ArrayRef]| {
+            let numbers = texts.numbers_of(arrays[0].as_dictionary())?;
+            Ok(Arc::new(numbers) as ArrayRef)
         };
         PlanFunction::of_arrays("number_of_text", name.to_owned(), number_field(like), encode).over(vec![text])
     }
@@ -47,9 +47,9 @@ impl TextDictionary {
     /// Decodes a number to a text, as a column like `like`. `name` is unique in the plan.
     pub(super) fn to_text(self: &Arc<TextDictionary>, number: Expr, like: &FieldRef, name: &str) -> Expr {
         let texts = Arc::clone(self);
-        let decode = move |arrays: &[ArrayRef]| match arrays.first().and_then(|numbers| numbers.as_primitive_opt()) {
-            Some(numbers) => Ok(Arc::new(texts.texts_of(numbers)?) as ArrayRef),
-            None => exec_err!("text_of_number: expected a uint32"),
+        let decode = move |arrays: &[ArrayRef]| {
+            let texts = texts.texts_of(arrays[0].as_primitive())?;
+            Ok(Arc::new(texts) as ArrayRef)
         };
         PlanFunction::of_arrays("text_of_number", name.to_owned(), Arc::clone(like), decode).over(vec![number])
     }
@@ -91,16 +91,10 @@ impl TextDictionary {
 
     fn texts_of(&self, numbers: &UInt32Array) -> DataFusionResult<DictionaryArray<Int32Type>> {
         let guard = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        if guard.texts.len() > numbers.len() {
-            // One text per row is cheaper here than the whole dictionary.
-            let text =
-                |number: Option<u32>| number.and_then(|number| guard.texts.get(number as usize)).map(|text| &**text);
-            let values: StringArray = numbers.iter().map(text).collect();
-            let keys = Int32Array::new((0..numbers.len() as i32).collect(), numbers.nulls().cloned());
-            return Ok(DictionaryArray::try_new(keys, Arc::new(values))?);
-        }
-        let values = StringArray::from_iter_values(&guard.texts);
-        let keys: Int32Array = numbers.iter().map(|number| number.map(|number| number as i32)).collect();
+        // There are few groups, so each has a text of its own in the dictionary.
+        let text = |number: Option<u32>| number.and_then(|number| guard.texts.get(number as usize)).map(|text| &**text);
+        let values: StringArray = numbers.iter().map(text).collect();
+        let keys = Int32Array::new((0..numbers.len() as i32).collect(), numbers.nulls().cloned());
         Ok(DictionaryArray::try_new(keys, Arc::new(values))?)
     }
 }

@@ -11,39 +11,26 @@
 //! | `ORDER BY -f(x)` | an error about orders if it knows no bounds of `f`, and a lost sort at the least integer | `f(x) * -1` | #24683 |
 //! | `a / b`, `a % b` of integers and decimals | an error if any `b` is 0, even in a row that another condition excludes | `a / nullif(b, 0)`: null, as in DuckDB and SQLite | none: SQL leaves the order of evaluation open |
 
-use super::columns::{input_schema, map_expressions};
+use super::columns::ExprRule;
 use arrow::datatypes::{DataType, TimeUnit};
-use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result as DataFusionResult, ScalarValue};
 use datafusion::functions::expr_fn::nullif;
 use datafusion::logical_expr::expr::{InList, ScalarFunction};
 use datafusion::logical_expr::utils::disjunction;
 use datafusion::logical_expr::{BinaryExpr, Distinct, Expr, ExprSchemable, LogicalPlan, Operator, lit, not};
-use datafusion::optimizer::AnalyzerRule;
 use std::sync::Arc;
 
 /// Rewrites the expressions of a plan whose types are resolved.
-#[derive(Debug)]
-pub(in crate::query) struct KeepValues;
-
-impl AnalyzerRule for KeepValues {
-    fn name(&self) -> &'static str {
-        "keep_values"
-    }
-
-    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DataFusionResult<LogicalPlan> {
-        let rewritten = plan.transform_up_with_subqueries(|node| {
-            let schema = input_schema(&node);
-            // The planner finds the keys of a grouping set by their names, so they stay as they are.
-            map_expressions(node, |expr| match expr {
-                Expr::GroupingSet(_) => Ok(Transformed::no(expr)),
-                expr => expr.transform_up(|part| rewrite(part, &schema)),
-            })
-        })?;
-        Ok(rewritten.data)
-    }
-}
+pub(in crate::query) const KEEP_VALUES: ExprRule = ExprRule {
+    name: "keep_values",
+    rewrite: |expr, schema| match expr {
+        // The planner finds the keys of a grouping set by their names, so they stay as they are.
+        Expr::GroupingSet(_) => Ok(Transformed::no(expr)),
+        expr => expr.transform_up(|part| rewrite(part, schema)),
+    },
+    changes_types: false,
+};
 
 fn rewrite(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
     match expr {
@@ -69,7 +56,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>>
             }
             Ok(Transformed::new_transformed(Expr::InSubquery(subquery), is_changed))
         }
-        Expr::InList(InList { expr, list, negated }) if has_columns(&list)? && !expr.is_volatile() => {
+        Expr::InList(InList { expr, list, negated }) if !list.iter().all(is_literal) && !expr.is_volatile() => {
             let equal = list.into_iter().map(|value| expr.as_ref().clone().eq(value));
             let is_in = disjunction(equal).unwrap_or_else(|| lit(false));
             Ok(Transformed::yes(if negated { not(is_in) } else { is_in }))
@@ -128,16 +115,13 @@ fn can_be_zero(divisor: &Expr, schema: &DFSchema) -> bool {
     }
 }
 
-/// Returns whether a list has columns, or expressions that become columns.
-fn has_columns(list: &[Expr]) -> DataFusionResult<bool> {
-    let is_column =
-        |expr: &Expr| matches!(expr, Expr::Column(_) | Expr::OuterReferenceColumn(..) | Expr::ScalarSubquery(_));
-    for value in list {
-        if value.exists(|expr| Ok(is_column(expr)))? {
-            return Ok(true);
-        }
+/// Returns whether a value of a list is a literal, or a cast of one.
+fn is_literal(value: &Expr) -> bool {
+    match value {
+        Expr::Literal(..) => true,
+        Expr::Cast(cast) => is_literal(&cast.expr),
+        _ => false,
     }
-    Ok(false)
 }
 
 /// Returns whether a cast of a column may make different numbers equal, or return null for a number.

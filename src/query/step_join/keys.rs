@@ -2,7 +2,7 @@
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::UInt32Type;
-use datafusion::common::{Result as DataFusionResult, exec_datafusion_err, exec_err};
+use datafusion::common::{Result as DataFusionResult, exec_err};
 use std::ops::Range;
 
 /// Returns the key of each row: the run in the upper half, the step in the lower.
@@ -10,13 +10,8 @@ use std::ops::Range;
 /// # Errors
 /// If the keys do not ascend from `before`.
 pub(super) fn keys_of(rows: &RecordBatch, columns: [usize; 2], before: Option<u64>) -> DataFusionResult<Vec<u64>> {
-    let numbers = |column: usize| {
-        let values = rows.column(column).as_primitive_opt::<UInt32Type>();
-        values.map(|values| &values.values()[..]).ok_or_else(|| {
-            exec_datafusion_err!("a join by run and step: expected uint32, found {}", rows.column(column).data_type())
-        })
-    };
-    let (runs, steps) = (numbers(columns[0])?, numbers(columns[1])?);
+    let numbers = |column: usize| rows.column(column).as_primitive::<UInt32Type>().values();
+    let (runs, steps) = (numbers(columns[0]), numbers(columns[1]));
     let keys: Vec<u64> = runs.iter().zip(steps).map(|(&run, &step)| u64::from(run) << 32 | u64::from(step)).collect();
     if let Some((before, key)) = first_descent(&keys, before) {
         let pair = |key: u64| (key >> 32, key & u64::from(u32::MAX));
@@ -52,7 +47,9 @@ pub(super) fn pairs(probe: &[u64], build: &[u64]) -> Pairs {
     let (mut probe_rows, mut build_rows) = (Vec::new(), Vec::new());
     let mut at = 0;
     for (row, &key) in (0..).zip(probe) {
-        at += first_at_least(&build[at..], key);
+        while build.get(at).is_some_and(|&found| found < key) {
+            at += 1;
+        }
         match build.get(at) {
             None => break,
             Some(&found) if found == key => {
@@ -68,17 +65,6 @@ pub(super) fn pairs(probe: &[u64], build: &[u64]) -> Pairs {
         return Pairs::Slices { probe, build };
     }
     Pairs::Rows { probe: probe_rows, build: build_rows }
-}
-
-/// Returns the number of leading keys less than `key`. The time grows with the logarithm of that number.
-fn first_at_least(keys: &[u64], key: u64) -> usize {
-    let mut step = 1;
-    while keys.get(step - 1).is_some_and(|&found| found < key) {
-        step *= 2;
-    }
-    let start = step / 2;
-    let end = step.min(keys.len());
-    start + keys[start..end].partition_point(|&found| found < key)
 }
 
 /// Returns the range of positions that follow each other; `None` if there is a gap.
@@ -117,12 +103,6 @@ mod tests {
                 }
             }
             prop_assert_eq!(listed(&pairs(&probe, &build)), expected);
-        }
-
-        #[test]
-        fn first_at_least_is_the_partition_point(keys in btree_set(0_u64..100, 0..60), key in 0_u64..110) {
-            let keys: Vec<u64> = keys.into_iter().collect();
-            prop_assert_eq!(first_at_least(&keys, key), keys.partition_point(|&found| found < key));
         }
     }
 

@@ -1,6 +1,7 @@
 //! Calls of every function with nulls, all types, wrong lengths, invalid values, and the documented examples.
 
 use super::*;
+use crate::query::functions::arguments::Argument;
 use arrow::compute::cast;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
