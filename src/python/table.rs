@@ -396,11 +396,6 @@ impl PyStepTable {
     /// This costs one pass over the table and about 20 bytes per range of rows. The first use of scores or engines
     /// reads them from the archive, at the table's version. A file that ``save`` wrote contains them.
     ///
-    /// - ``condition``: a condition in SQL, like a WHERE: rows for which it is true, not null. It may use these columns
-    ///   of ``steps``: ``run_id``, ``step_index``, ``board``, ``move``, ``ev_up``, ``ev_down``, ``ev_left``,
-    ///   ``ev_right``, ``ev_legal``, ``has_evs``, ``max_exp``, ``phase``, ``max_score``, ``engine`` and
-    ///   ``tile_65536_mask``; the extra and attached columns; and the functions of queries. Subqueries, aggregates,
-    ///   window functions, parameters, ``random()`` and ``now()`` are rejected.
     /// - ``min_score``, ``max_score``: bounds of the score of the run, both inclusive. The score is ``runs.max_score``.
     /// - ``engine``: the run's engine, a str, or several allowed ones. Runs without an engine never match.
     /// - ``phase``: the phase of the game, ``"early"``, ``"mid"`` or ``"late"``, or several. It depends on the largest
@@ -408,23 +403,17 @@ impl PyStepTable {
     /// - ``run_ids``: the ids of the runs, in any order, in ``0..2**32``.
     ///
     /// Raises ``ValueError`` for an unknown phase, for ids outside ``0..2**32``, and for scores or engines if the rows
-    /// come from a file without metadata of runs. Raises ``QueryRefusedError`` for a condition with a subquery or
-    /// ``random()``, and ``QueryError`` for one that does not parse or fails on a row. Raises ``TypeError`` for values
-    /// of another type. Raises ``QueryError``, ``DamagedError`` or ``OSError`` if the archive's runs can no longer be
-    /// read.
+    /// come from a file without metadata of runs. Raises ``TypeError`` for values of another type. Raises
+    /// ``QueryError``, ``DamagedError`` or ``OSError`` if the archive's runs can no longer be read.
     ///
     /// >>> table.filter(min_score=20_000, phase=["mid", "late"])
     /// StepTable(16514 rows of 32 bytes, a view)
     /// >>> len(table.filter(engine="a2store-expectimax-1", run_ids=[3, 7]))
     /// 2952
-    /// >>> len(table.filter("empty_cells(board) = 0 AND move IN (0, 2)"))
-    /// 942
-    #[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
-    #[pyo3(signature = (condition=None, *, min_score=None, max_score=None, engine=None, phase=None, run_ids=None))]
+    #[pyo3(signature = (*, min_score=None, max_score=None, engine=None, phase=None, run_ids=None))]
     fn filter(
         &self,
         py: Python<'_>,
-        condition: Option<String>,
         min_score: Option<U64>,
         max_score: Option<U64>,
         engine: Option<&Bound<'_, PyAny>>,
@@ -447,7 +436,6 @@ impl PyStepTable {
             engines: engine.map(names).transpose()?,
             phases: phases.map(|names| names.into_iter().map(to_phase).collect::<PyResult<_>>()).transpose()?,
             run_ids: run_ids.map(|ids| ids.into_iter().map(to_id).collect::<PyResult<_>>()).transpose()?,
-            condition,
         };
         let view = checking(py, |cancel| self.table.filter_unless_cancelled(&filter, cancel))?;
         Ok(PyStepTable::new(view))

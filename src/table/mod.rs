@@ -26,7 +26,6 @@
 //! | `step_table.rs` | [`StepTable`]: taking rows, whole or as columns |
 //! | `view.rs` | views: some of a table's rows, selected by run without a copy |
 //! | `split.rs` | splits into views for training and testing |
-//! | `condition.rs` | the rows that meet a condition in SQL |
 //! | `mix.rs` | rows of several tables in batches of one schema |
 //! | `export.rs` | a whole table as Arrow data |
 //! | `npy.rs`, `footer.rs`, `file.rs` | tables in `.npy` files |
@@ -48,7 +47,6 @@ mod batch_schema;
 mod categories;
 mod chosen_columns;
 mod column_pointers;
-mod condition;
 mod element;
 mod export;
 mod file;

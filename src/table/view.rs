@@ -25,11 +25,6 @@ pub struct RowFilter {
     pub phases: Option<Vec<Phase>>,
     /// The run ids.
     pub run_ids: Option<Vec<u32>>,
-    /// A condition in SQL on the columns of `steps` that a row has: `run_id`, `step_index`, `board`, `move`,
-    /// `ev_legal`, `ev_up`, `ev_down`, `ev_left`, `ev_right`, `has_evs`, `max_exp`, `phase`, `tile_65536_mask`; its
-    /// run's `max_score` and `engine`; and the extra and attached columns. Like a WHERE, it selects the rows for which
-    /// it is true, not null.
-    pub condition: Option<String>,
 }
 
 /// Rows that are scanned between two cancellation checks.
@@ -41,9 +36,7 @@ impl StepTable {
     ///
     /// # Errors
     /// [`ErrorKind::Argument`] for a condition on scores, engines or phases if the rows came from a file
-    /// without runs; [`ErrorKind::QueryRefused`] for a condition in SQL with subqueries, random numbers or the time;
-    /// [`ErrorKind::Query`] for one that does not parse, has other columns, or fails on a row;
-    /// [`ErrorKind::Query`] or [`ErrorKind::Io`] if the archive's runs can no longer be read.
+    /// without runs; [`ErrorKind::Query`] or [`ErrorKind::Io`] if the archive's runs can no longer be read.
     pub fn filter(&self, filter: &RowFilter) -> Result<StepTable> {
         self.filter_unless_cancelled(filter, CancellationToken::never())
     }
@@ -53,7 +46,7 @@ impl StepTable {
     /// # Errors
     /// The errors of [`filter`](StepTable::filter), and [`ErrorKind::Cancelled`].
     pub fn filter_unless_cancelled(&self, filter: &RowFilter, cancel: &CancellationToken) -> Result<StepTable> {
-        let RowFilter { min_score, max_score, engines, phases, run_ids, condition } = filter;
+        let RowFilter { min_score, max_score, engines, phases, run_ids } = filter;
         let sorted = |ids: &Vec<u32>| {
             let mut ids = ids.clone();
             ids.sort_unstable();
@@ -86,11 +79,7 @@ impl StepTable {
                 self.select(run, |step, _| wanted >> step.board.max_exp() & 1 == 1, cancel)?
             }
         };
-        let view = self.of_selection(selection);
-        match condition {
-            Some(condition) => Ok(view.of_selection(view.meeting(condition, cancel)?)),
-            None => Ok(view),
-        }
+        Ok(self.of_selection(selection))
     }
 
     /// Returns a view of this whole table from ranges that another process described.
@@ -121,7 +110,7 @@ impl StepTable {
 }
 
 /// Returns the error of a filter by facts that the table does not know.
-pub(super) fn unknown(what: &str) -> Error {
+fn unknown(what: &str) -> Error {
     let found = "a table of a file without them, or whose archive is missing";
     Error::argument("filter", format!("a table with {what}"), found)
 }
