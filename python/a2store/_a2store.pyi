@@ -2921,25 +2921,15 @@ class StepTable:
         2952
         """
 
-    def train_test_split(
-        self, test_size: float = 0.1, *, seed: int = 0, unit: Literal["run", "step"] = "run"
-    ) -> tuple[StepTable, StepTable]:
-        """Split the rows into two disjoint views, ``(train, test)``, and return them.
+    def train_test_split(self, test_size: float = 0.1, *, seed: int = 0) -> tuple[StepTable, StepTable]:
+        """Split the rows by run into two disjoint views, ``(train, test)``, and return them.
 
-        The seed and the run's game (``runs.game``) determine the side, for ``unit="step"`` together with the step's
-        index. So a run or step keeps its side when the archive grows, and none leaves ``test`` when ``test_size``
-        grows. Runs of one game are divided alike: equal steps are on the same side. In a table whose runs are unknown,
-        such as a NumPy array, the run's id replaces the game. Use another seed to split a view again. ``split`` and
-        ``PackReader.train_test_split`` choose the same runs.
+        ``split(test_size, seed=seed)`` returns the same views. ``PackReader.train_test_split`` chooses the same runs.
 
-        - ``test_size``: the approximate share of runs or steps in ``test``, in ``0..=1``.
+        - ``test_size``: the approximate share of runs in ``test``, in ``0..=1``.
         - ``seed``: the seed of the split, in ``0..2**64``.
-        - ``unit``: ``"run"`` = all steps of a game are on one side. ``"step"`` = each step is assigned separately.
-          Steps of one run resemble each other, so a test on such a split overrates a model. A view takes about 20 bytes
-          per range of consecutive rows.
 
-        Raises ``ValueError`` for a share out of range or an unknown unit, ``MemoryError``, and the errors of reading
-        the archive's runs.
+        Raises as ``split`` does.
 
         >>> train, test = table.train_test_split(0.2, seed=1)
         >>> set(train["run_id"]) & set(test["run_id"])
@@ -2955,7 +2945,7 @@ class StepTable:
         - ``val``: the approximate share of held-out runs, in ``0..=1``.
         - ``seed``: the seed of the split, in ``0..2**64``.
 
-        Raises ``ValueError`` for a share out of range, and ``MemoryError``.
+        Raises ``ValueError`` for a share out of range, ``MemoryError``, and the errors of reading the archive's runs.
 
         >>> train, val = table.split(0.2)
         >>> len(train) + len(val) == len(table)

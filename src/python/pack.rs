@@ -13,7 +13,7 @@ use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind};
 use crate::format::{JsonlOptions, PackReader, RunFormat, ValidateOptions};
 use crate::loader::Permutation;
-use crate::table::{FromRunsOptions, HeldOut, SplitUnit, StepTable};
+use crate::table::{FromRunsOptions, HeldOut, StepTable};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -391,11 +391,11 @@ impl PyPackReader {
         test_size: f64,
         #[pyo3(from_py_with = U64::int)] seed: u64,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
-        let held_out = HeldOut::new("test_size", test_size, seed, SplitUnit::Run)?;
+        let held_out = HeldOut::new("test_size", test_size, seed)?;
         let pack = self.pack()?;
         let games = checking(py, |cancel| pack.games(cancel))?;
         let (test, train): (Vec<u64>, Vec<u64>) =
-            (0..pack.len() as u64).partition(|&run| held_out.run(games[run as usize], run as u32));
+            (0..pack.len() as u64).partition(|&run| held_out.has(games[run as usize], run as u32));
         Ok((copied_array(py, &train, "<u8", None)?, copied_array(py, &test, "<u8", None)?))
     }
 

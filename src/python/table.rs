@@ -22,9 +22,7 @@ use crate::error::Error;
 use crate::loader::{LoaderOptions, Permutation};
 use crate::machine::filled;
 use crate::query::Preview;
-use crate::table::{
-    AttachedColumn, FromRunsOptions, HeldOut, LoadOptions, RowFilter, SplitUnit, StepTable, TableHandle,
-};
+use crate::table::{AttachedColumn, FromRunsOptions, HeldOut, LoadOptions, RowFilter, StepTable, TableHandle};
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -450,7 +448,7 @@ impl PyStepTable {
     /// - ``val``: the approximate share of held-out runs, in ``0..=1``.
     /// - ``seed``: the seed of the split, in ``0..2**64``.
     ///
-    /// Raises ``ValueError`` for a share out of range, and ``MemoryError``.
+    /// Raises ``ValueError`` for a share out of range, ``MemoryError``, and the errors of reading the archive's runs.
     ///
     /// >>> train, val = table.split(0.2)
     /// >>> len(train) + len(val) == len(table)
@@ -462,38 +460,29 @@ impl PyStepTable {
         val: f64,
         #[pyo3(from_py_with = U64::int)] seed: u64,
     ) -> PyResult<(PyStepTable, PyStepTable)> {
-        self.views_of_split(py, "val", val, seed, SplitUnit::Run)
+        self.views_of_split(py, "val", val, seed)
     }
 
-    /// Split the rows into two disjoint views, ``(train, test)``, and return them.
+    /// Split the rows by run into two disjoint views, ``(train, test)``, and return them.
     ///
-    /// The seed and the run's game (``runs.game``) determine the side, for ``unit="step"`` together with the step's
-    /// index. So a run or step keeps its side when the archive grows, and none leaves ``test`` when ``test_size``
-    /// grows. Runs of one game are divided alike: equal steps are on the same side. In a table whose runs are unknown,
-    /// such as a NumPy array, the run's id replaces the game. Use another seed to split a view again. ``split`` and
-    /// ``PackReader.train_test_split`` choose the same runs.
+    /// ``split(test_size, seed=seed)`` returns the same views. ``PackReader.train_test_split`` chooses the same runs.
     ///
-    /// - ``test_size``: the approximate share of runs or steps in ``test``, in ``0..=1``.
+    /// - ``test_size``: the approximate share of runs in ``test``, in ``0..=1``.
     /// - ``seed``: the seed of the split, in ``0..2**64``.
-    /// - ``unit``: ``"run"`` = all steps of a game are on one side. ``"step"`` = each step is assigned separately.
-    ///   Steps of one run resemble each other, so a test on such a split overrates a model. A view takes about 20 bytes
-    ///   per range of consecutive rows.
     ///
-    /// Raises ``ValueError`` for a share out of range or an unknown unit, ``MemoryError``, and the errors of reading
-    /// the archive's runs.
+    /// Raises as ``split`` does.
     ///
     /// >>> train, test = table.train_test_split(0.2, seed=1)
     /// >>> set(train["run_id"]) & set(test["run_id"])
     /// set()
-    #[pyo3(signature = (test_size=0.1, *, seed=0, unit="run"))]
+    #[pyo3(signature = (test_size=0.1, *, seed=0))]
     fn train_test_split(
         &self,
         py: Python<'_>,
         test_size: f64,
         #[pyo3(from_py_with = U64::int)] seed: u64,
-        unit: &str,
     ) -> PyResult<(PyStepTable, PyStepTable)> {
-        self.views_of_split(py, "test_size", test_size, seed, unit.parse()?)
+        self.views_of_split(py, "test_size", test_size, seed)
     }
 
     /// Write the rows to a ``.npy`` file, which ``numpy.load`` opens as a structured array.
@@ -898,10 +887,9 @@ impl PyStepTable {
         argument: &'static str,
         share: f64,
         seed: u64,
-        unit: SplitUnit,
     ) -> PyResult<(PyStepTable, PyStepTable)> {
-        let held_out = HeldOut::new(argument, share, seed, unit)?;
-        let (train, test) = checking(py, |cancel| self.table.split_by(&held_out, unit, cancel))?;
+        let held_out = HeldOut::new(argument, share, seed)?;
+        let (train, test) = checking(py, |cancel| self.table.split_by(&held_out, cancel))?;
         Ok((PyStepTable::new(train), PyStepTable::new(test)))
     }
 

@@ -96,7 +96,6 @@ pub use handle::TableHandle;
 pub use layout::{ExtraField, RowLayout};
 pub use materialize_options::{ChosenEv, MaterializeOptions};
 pub use shard::Shard;
-pub use split::SplitUnit;
 pub use step_column::TokenType;
 pub use step_table::StepTable;
 pub use view::RowFilter;

@@ -70,13 +70,13 @@ impl StepTable {
                 })
         };
         let selection = match phases {
-            None => self.select(run, |_, _| true, cancel)?,
+            None => self.select(run, |_| true, cancel)?,
             Some(phases) => {
                 let thresholds: Phases = self.runs.phases.ok_or_else(|| unknown("thresholds of the game phases"))?;
                 let wanted: u16 = (0..16_u8)
                     .filter(|&exp| phases.contains(&thresholds.of_max_exp(exp)))
                     .fold(0, |wanted, exp| wanted | 1 << exp);
-                self.select(run, |step, _| wanted >> step.board.max_exp() & 1 == 1, cancel)?
+                self.select(run, |step| wanted >> step.board.max_exp() & 1 == 1, cancel)?
             }
         };
         Ok(self.of_selection(selection))
@@ -92,11 +92,11 @@ impl StepTable {
         Ok(self.of_selection(selection))
     }
 
-    /// Selects rows by run, and by step and row. It evaluates `run` once per span of rows of one run.
+    /// Selects rows by run and by step. It evaluates `run` once per span of rows of one run.
     pub(super) fn select(
         &self,
         run: impl Fn(u32) -> bool + Sync,
-        step: impl Fn(&Step, &[u8]) -> bool + Sync,
+        step: impl Fn(&Step) -> bool + Sync,
         cancel: &CancellationToken,
     ) -> Result<Selection> {
         let (num_rows, ranges) = (self.num_all_rows(), self.ranges());
@@ -120,7 +120,7 @@ fn scan(
     rows: TableRows<'_>,
     within: impl Iterator<Item = Range<u64>>,
     run: impl Fn(u32) -> bool,
-    step: impl Fn(&Step, &[u8]) -> bool,
+    step: impl Fn(&Step) -> bool,
 ) -> Vec<Range<u64>> {
     let mut found: Vec<Range<u64>> = Vec::new();
     let mut last: Option<(u32, bool)> = None;
@@ -137,7 +137,7 @@ fn scan(
                     wanted
                 }
             };
-            match (wanted && step(&value, row), open) {
+            match (wanted && step(&value), open) {
                 (true, None) => open = Some(index),
                 (false, Some(start)) => {
                     found.push(start..index);

@@ -16,30 +16,24 @@ def table(archive: a2store.Archive) -> a2store.StepTable:
     return archive.sql("SELECT * FROM steps").materialize(progress=False)
 
 
-@pytest.mark.parametrize("unit", ["run", "step"])
-def test_train_test_split(archive: a2store.Archive, table: a2store.StepTable, unit: str) -> None:
+def test_train_test_split(archive: a2store.Archive, table: a2store.StepTable) -> None:
     before: set[int] = set()
     for share in (0.0, 0.1, 0.25, 0.5, 1.0):
-        train, test = table.train_test_split(share, seed=5, unit=unit)  # type: ignore[arg-type]
+        train, test = table.train_test_split(share, seed=5)
         sides = [keys(side).tolist() for side in (train, test)]
         assert sorted(sides[0] + sides[1]) == keys(table).tolist()
         assert sides[0] == sorted(sides[0])
         assert before <= set(sides[1])
         before = set(sides[1])
-        if unit == "run":
-            assert not set(train["run_id"].tolist()) & set(test["run_id"].tolist())
-            assert [side.fingerprint for side in (train, test)] == [
-                side.fingerprint for side in table.split(share, seed=5)
-            ]
-        else:
-            # Five standard deviations of a binomial distribution.
-            spread = 5 * (share * (1 - share) / len(table)) ** 0.5
-            assert abs(len(test) / len(table) - share) <= spread
+        assert not set(train["run_id"].tolist()) & set(test["run_id"].tolist())
+        assert [side.fingerprint for side in (train, test)] == [
+            side.fingerprint for side in table.split(share, seed=5)
+        ]
     assert len(before) == len(table)
     # A part of the archive has the same sides.
     part = archive.sql("SELECT * FROM steps WHERE run_id % 3 = 1 AND step_index > 9").materialize(progress=False)
-    held_out = set(keys(table.train_test_split(0.3, seed=5, unit=unit)[1]).tolist())  # type: ignore[arg-type]
-    for side, is_test in zip(part.train_test_split(0.3, seed=5, unit=unit), (False, True), strict=True):  # type: ignore[arg-type]
+    held_out = set(keys(table.train_test_split(0.3, seed=5)[1]).tolist())
+    for side, is_test in zip(part.train_test_split(0.3, seed=5), (False, True), strict=True):
         assert all((key in held_out) == is_test for key in keys(side).tolist())
 
 
@@ -61,5 +55,3 @@ def test_wrong_splits(table: a2store.StepTable, archive: a2store.Archive, tmp_pa
         for share in (-0.1, 1.5, 200, float("nan")):
             with pytest.raises(ValueError, match=r"test_size: expected 0\.0\.\.=1\.0"):
                 rows.train_test_split(share)
-    with pytest.raises(ValueError, match='unit: expected "run" or "step", found "games"'):
-        table.train_test_split(0.1, unit="games")  # type: ignore[arg-type]
