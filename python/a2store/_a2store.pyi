@@ -3063,13 +3063,12 @@ class StepTable:
     def attach(
         self,
         name: str,
-        path: _Path | object,
+        path: _Path,
         steps: _Path | None = None,
         *,
-        memory_limit: int | None = None,
         progress: _Progress = None,
     ) -> StepTable:
-        """Return this table with an attached column: values of a ``.npy`` array of shape (rows, D), or of rows.
+        """Return this table with an attached column: values of a ``.npy`` array of shape (rows, D).
 
         Batches, ``take`` and Arrow data of the returned table have the column ``name`` of shape (n, D). So do its
         views, its loaders, and its copies in other processes. The rows themselves do not change: ``numpy.asarray``,
@@ -3087,20 +3086,11 @@ class StepTable:
         uint16; in Arrow, the field's metadata has ``a2store.dtype``. ``a2store.torch`` converts them to
         ``torch.bfloat16``.
 
-        Instead of an array, ``path`` may be rows: a ``Query``, any table with the Arrow C interface, or a NumPy
-        structured array. They have the integers ``run_id`` and ``step_index``, and one column of values: numbers,
-        bools, or fixed-size lists of D of them. A column ``board``, uint64, is compared with the table's boards. The
-        rows are read once, one batch at a time, and only their values stay in memory. A null is NaN in floats and
-        raises in other types.
-
-        - ``name``: the name of the new column.
+                - ``name``: the name of the new column.
         - ``path``: the array, which is mapped and must not change; or a folder with ``embeddings.npy``, or with its
           shards ``embeddings-<number>.npy``. The first shard has the rows of the first shard of ``steps.npy``, and so
-          on. Or rows, as above.
+          on.
         - ``steps``: the file of the keys, or a folder with ``steps.npy`` or its shards; ``None`` = the array's folder.
-          Rows have their own keys.
-        - ``memory_limit``: the maximum number of bytes of the values and keys of rows; ``None`` = the memory that the
-          system has available.
         - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
           otherwise a bar is shown if standard error is a terminal.
 
@@ -3109,8 +3099,7 @@ class StepTable:
 
         Raises ``ColumnError``, with the row, if a row's step is not in the array, and if the keys have a step twice.
         Raises ``DecodeError`` for files of another kind, with different numbers of rows, or that contradict the JSON.
-        Raises ``ValueError`` if the name is taken, and for rows with other columns. Raises ``MemoryLimitError``,
-        ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C. A query's own errors are raised too.
+        Raises ``ValueError`` if the name is taken. Raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
 
         >>> steps = np.zeros(len(table), [("run_id", "<u4"), ("step_index", "<u4")])
         >>> steps["run_id"], steps["step_index"] = np.asarray(table)["run_id"], np.asarray(table)["step_index"]
@@ -3119,9 +3108,6 @@ class StepTable:
         >>> table = table.attach("embedding", "embeddings.npy", "steps.npy")
         >>> table.take([0]).embedding.shape
         (1, 8)
-        >>> rows = archive.sql("SELECT run_id, step_index, empty_cells(board) AS empty FROM steps")
-        >>> table.attach("empty", rows).take([0])["empty"]
-        array([14], dtype=uint8)
         """
 
     @property

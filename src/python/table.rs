@@ -10,12 +10,11 @@ use super::memory::Memory;
 use super::numpy::array;
 use super::packages::{to_arrow, to_pandas, to_polars};
 use super::progress::ProgressOption;
-use super::query_call::{NOTEBOOK_ROWS, PyQuery};
+use super::query_call::NOTEBOOK_ROWS;
 use super::results::{instances, skips_errors};
 use super::shard::PyShard;
-use super::sql::stream_of;
 use super::table_items::rows_at;
-use super::values::{is_path, paths_from};
+use super::values::paths_from;
 use crate::archive::Phase;
 use crate::cancellation::CancellationToken;
 use crate::error::Error;
@@ -630,7 +629,7 @@ impl PyStepTable {
         Ok(PyStepTable::new(table))
     }
 
-    /// Return this table with an attached column: values of a ``.npy`` array of shape (rows, D), or of rows.
+    /// Return this table with an attached column: values of a ``.npy`` array of shape (rows, D).
     ///
     /// Batches, ``take`` and Arrow data of the returned table have the column ``name`` of shape (n, D). So do its
     /// views, its loaders, and its copies in other processes. The rows themselves do not change: ``numpy.asarray``,
@@ -648,20 +647,11 @@ impl PyStepTable {
     /// uint16; in Arrow, the field's metadata has ``a2store.dtype``. ``a2store.torch`` converts them to
     /// ``torch.bfloat16``.
     ///
-    /// Instead of an array, ``path`` may be rows: a ``Query``, any table with the Arrow C interface, or a NumPy
-    /// structured array. They have the integers ``run_id`` and ``step_index``, and one column of values: numbers,
-    /// bools, or fixed-size lists of D of them. A column ``board``, uint64, is compared with the table's boards. The
-    /// rows are read once, one batch at a time, and only their values stay in memory. A null is NaN in floats and
-    /// raises in other types.
-    ///
-    /// - ``name``: the name of the new column.
+    ///  - ``name``: the name of the new column.
     /// - ``path``: the array, which is mapped and must not change; or a folder with ``embeddings.npy``, or with its
     ///   shards ``embeddings-<number>.npy``. The first shard has the rows of the first shard of ``steps.npy``, and so
-    ///   on. Or rows, as above.
+    ///   on.
     /// - ``steps``: the file of the keys, or a folder with ``steps.npy`` or its shards; ``None`` = the array's folder.
-    ///   Rows have their own keys.
-    /// - ``memory_limit``: the maximum number of bytes of the values and keys of rows; ``None`` = the memory that the
-    ///   system has available.
     /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
     ///   otherwise a bar is shown if standard error is a terminal.
     ///
@@ -670,8 +660,7 @@ impl PyStepTable {
     ///
     /// Raises ``ColumnError``, with the row, if a row's step is not in the array, and if the keys have a step twice.
     /// Raises ``DecodeError`` for files of another kind, with different numbers of rows, or that contradict the JSON.
-    /// Raises ``ValueError`` if the name is taken, and for rows with other columns. Raises ``MemoryLimitError``,
-    /// ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C. A query's own errors are raised too.
+    /// Raises ``ValueError`` if the name is taken. Raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
     ///
     /// >>> steps = np.zeros(len(table), [("run_id", "<u4"), ("step_index", "<u4")])
     /// >>> steps["run_id"], steps["step_index"] = np.asarray(table)["run_id"], np.asarray(table)["step_index"]
@@ -680,45 +669,19 @@ impl PyStepTable {
     /// >>> table = table.attach("embedding", "embeddings.npy", "steps.npy")
     /// >>> table.take([0]).embedding.shape
     /// (1, 8)
-    /// >>> rows = archive.sql("SELECT run_id, step_index, empty_cells(board) AS empty FROM steps")
-    /// >>> table.attach("empty", rows).take([0])["empty"]
-    /// array([14], dtype=uint8)
-    #[pyo3(signature = (name, path, steps=None, *, memory_limit=None, progress=None))]
+    #[pyo3(signature = (name, path, steps=None, *, progress=None))]
     #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn attach(
         &self,
         py: Python<'_>,
         name: &str,
-        path: &Bound<'_, PyAny>,
+        path: PathBuf,
         steps: Option<PathBuf>,
-        memory_limit: Option<U64>,
         progress: Option<ProgressOption>,
     ) -> PyResult<PyStepTable> {
-        let memory_limit = memory_limit.map(Bounded::get);
-        if let (Some(steps), false) = (&steps, is_path(path)?) {
-            let expected = "none, because the rows have the keys";
-            return Err(Error::argument("steps", expected, steps.display()).into());
-        }
-        let table = if is_path(path)? {
-            let path: PathBuf = path.extract()?;
-            interruptible(py, progress, |progress, cancel| {
-                self.table.attach(name, &path, steps.as_deref(), progress, cancel)
-            })?
-        } else if let Ok(query) = path.cast::<PyQuery>() {
-            let query = &query.get().query;
-            interruptible(py, progress, |progress, cancel| {
-                let mut stream = query.stream_unless_cancelled(cancel)?;
-                let schema = stream.schema();
-                let rows = std::iter::from_fn(|| stream.next_unless_cancelled(cancel).transpose());
-                self.table.attach_rows(name, &schema, rows, memory_limit, progress, cancel)
-            })?
-        } else {
-            let (schema, batches) = stream_of(("path", "a file's path"), name, path)?;
-            let rows = batches.map(|batch| batch.map_err(|error| Error::argument("path", "readable rows", error)));
-            interruptible(py, progress, |progress, cancel| {
-                self.table.attach_rows(name, &schema, rows, memory_limit, progress, cancel)
-            })?
-        };
+        let table = interruptible(py, progress, |progress, cancel| {
+            self.table.attach(name, &path, steps.as_deref(), progress, cancel)
+        })?;
         Ok(PyStepTable::new(table))
     }
 

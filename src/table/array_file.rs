@@ -87,7 +87,7 @@ impl ArrayFiles {
         if num_rows == keys.num_rows() {
             return Ok(());
         }
-        let expected = format!("{} in {num_key_files} files, as {} has", keys.num_rows(), keys.name());
+        let expected = format!("{} in {num_key_files} files, as {} has", keys.num_rows(), keys.path().display());
         Err(header_error("rows of the array", expected, format!("{num_rows} in {num_files}"), self.path()))
     }
 

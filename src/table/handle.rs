@@ -6,8 +6,8 @@
 //! The file has no name in any folder, so the system frees its memory when the last process ends. Rows in a file are
 //! shared by its path.
 //!
-//! The memory file holds the rows from byte 0 on, then a [`footer`](super::footer). Attached columns are shared in the
-//! same way: their values, and the list of places if there is one.
+//! The memory file holds the rows from byte 0 on, then a [`footer`](super::footer). Attached columns are shared by the
+//! path of their files, and a list of places in the same way as rows.
 
 use super::attached::{AttachedColumn, Places, ValueShard};
 use super::element::ElementType;
@@ -48,8 +48,7 @@ struct ColumnHandle {
 
 impl StepTable {
     /// Returns a handle with which another process opens this table without a copy. The first call moves the
-    /// rows, and attached values in memory, into shared memory in place, at about the speed of a copy. References to
-    /// the rows stay valid.
+    /// rows into shared memory in place, at about the speed of a copy. References to the rows stay valid.
     ///
     /// A forked process already has its parent's tables and needs no handle.
     ///

@@ -30,7 +30,6 @@
 //! | `export.rs` | a whole table as Arrow data |
 //! | `npy.rs`, `footer.rs`, `file.rs` | tables in `.npy` files |
 //! | `step_keys.rs`, `array_file.rs`, `attach.rs` | aligning an array with the rows by run and step |
-//! | `attach_rows.rs` | the same for an Arrow stream |
 //! | `shared_memory.rs`, `region_location.rs`, `handle.rs` | one copy of a table for many processes |
 //! | `categories.rs`, `row_writer.rs` | string columns → codes; record batches → rows |
 //! | `threads.rs`, `row_output.rs`, `row_order.rs`, `materialize.rs` | running a query into a table on all cores |
@@ -40,7 +39,6 @@
 mod arena;
 mod array_file;
 mod attach;
-mod attach_rows;
 mod attached;
 mod batch;
 mod batch_schema;

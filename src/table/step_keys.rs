@@ -1,6 +1,6 @@
 //! The keys (run and step) of an array's rows, and an index from a key to its row.
 //!
-//! The keys come from NumPy files or from record batches, and are in memory, eight bytes each. The index has one entry
+//! The keys come from NumPy files, and are in memory, eight bytes each. The index has one entry
 //! per span: consecutive rows of one run with ascending steps. Usual files have one span per run. In the worst order
 //! there is one span per row.
 
@@ -109,23 +109,8 @@ impl StepKeys {
         Ok(())
     }
 
-    /// Appends keys in memory, and their boards if they have any.
-    pub(super) fn push(&mut self, keys: impl ExactSizeIterator<Item = StepKey>, boards: Option<&[u64]>) -> Result<()> {
-        reserve(&mut self.keys, keys.len())?;
-        self.keys.extend(keys);
-        let boards = boards.unwrap_or_default();
-        reserve(&mut self.boards, boards.len())?;
-        self.boards.extend(boards);
-        Ok(())
-    }
-
     pub(super) fn num_rows(&self) -> u64 {
         self.keys.len() as u64
-    }
-
-    /// Returns the size of the keys and boards in bytes.
-    pub(super) fn num_bytes(&self) -> u64 {
-        ((self.keys.len() + self.boards.len()) * size_of::<u64>()) as u64
     }
 
     /// Returns each file with the number of its keys.
@@ -133,14 +118,9 @@ impl StepKeys {
         &self.files
     }
 
-    /// Returns the file of the first key; `None` for keys in memory.
-    fn path(&self) -> Option<&Path> {
-        self.files.first().map(|(path, _)| path.as_path())
-    }
-
-    /// Returns the name of the keys in messages.
-    pub(super) fn name(&self) -> String {
-        self.path().map_or_else(|| "the attached rows".to_owned(), |path| path.display().to_string())
+    /// Returns the file of the first key.
+    pub(super) fn path(&self) -> &Path {
+        self.files.first().map_or(Path::new(""), |(path, _)| path.as_path())
     }
 
     /// Returns whether a row has this board. Rows without boards match every board.
@@ -187,7 +167,7 @@ impl StepKeys {
     fn twice(&self, first: usize, second: usize) -> Error {
         let key = self.keys[first];
         ErrorKind::Column {
-            path: self.path().map(Path::to_owned),
+            path: Some(self.path().to_owned()),
             column: RUN_ID.into(),
             row: Some(second as u64),
             expected: "each step of each run once".into(),

@@ -341,7 +341,7 @@ impl StepTable {
     /// Advises the system that rows of a mapped file will be read soon, or not for long. Rows in memory are
     /// unaffected.
     pub(crate) fn advise(&self, positions: std::ops::Range<u64>, soon: bool) {
-        let is_mapped = self.path().is_some() || self.attached.iter().any(AttachedColumn::is_mapped);
+        let is_mapped = self.path().is_some() || !self.attached.is_empty();
         if !is_mapped || positions.is_empty() {
             return;
         }
