@@ -1,9 +1,9 @@
 //! Moving memory into a memory file (`memfd_create(2)`) that processes share, and mapping such a file.
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{is_sealed, map_shared, move_to_file, page_size};
+pub(super) use linux::{map_shared, move_to_file};
 #[cfg(not(target_os = "linux"))]
-pub(super) use unsupported::{is_sealed, map_shared, move_to_file, page_size};
+pub(super) use unsupported::{map_shared, move_to_file};
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -45,8 +45,8 @@ mod linux {
             // SAFETY: the call moves the pages and does not change their content.
             unsafe { libc::madvise(piece.as_ptr().cast_mut().cast(), piece.len(), libc::MADV_COLLAPSE) };
         }
-        let pages = bytes.len().next_multiple_of(page_size());
-        file.write_all_at(footer, pages as u64)?;
+        // A reader of the last page may see the footer behind the rows, where no row is.
+        file.write_all_at(footer, bytes.len() as u64)?;
         // SAFETY: sealing restricts the descriptor and does not touch memory.
         let sealed = unsafe {
             libc::fcntl(
@@ -89,21 +89,6 @@ mod linux {
         }
         Ok(())
     }
-
-    /// Returns whether a file can no longer change or shrink.
-    #[allow(unsafe_code)]
-    pub(in super::super) fn is_sealed(file: &File) -> bool {
-        let needed = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
-        // SAFETY: the call only reads the seals of the descriptor.
-        let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
-        seals >= 0 && seals & needed == needed
-    }
-
-    #[allow(unsafe_code)]
-    pub(in super::super) fn page_size() -> usize {
-        // SAFETY: the call reads a constant of the system.
-        usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
-    }
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -119,13 +104,5 @@ mod unsupported {
 
     pub(in super::super) fn map_shared(_: File, _: usize) -> Result<FrozenRegion> {
         Err(io::Error::from(io::ErrorKind::Unsupported).into())
-    }
-
-    pub(in super::super) fn is_sealed(_: &File) -> bool {
-        false
-    }
-
-    pub(in super::super) fn page_size() -> usize {
-        4096
     }
 }
