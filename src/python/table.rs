@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::loader::{LoaderOptions, Permutation};
 use crate::machine::filled;
 use crate::query::Preview;
-use crate::table::{AttachedColumn, FromRunsOptions, HeldOut, LoadOptions, RowFilter, StepTable, TableHandle};
+use crate::table::{AttachedColumn, FromRunsOptions, HeldOut, RowFilter, StepTable, TableHandle};
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -545,9 +545,11 @@ impl PyStepTable {
         memory_limit: Option<U64>,
         progress: Option<ProgressOption>,
     ) -> PyResult<PyStepTable> {
-        let mut options = LoadOptions::default().with_mmap(mmap);
-        options.memory_limit = memory_limit.map(Bounded::get);
-        let table = interruptible(py, progress, |progress, cancel| StepTable::load(&path, &options, progress, cancel))?;
+        let limit = memory_limit.map(Bounded::get);
+        let table = interruptible(py, progress, |progress, cancel| match mmap {
+            true => StepTable::map(&path),
+            false => StepTable::load(&path, limit, progress, cancel),
+        })?;
         Ok(PyStepTable::new(table))
     }
 

@@ -17,30 +17,15 @@ use crate::format::open_file;
 use crate::progress::{Progress, Unit};
 use crate::publish::{Staged, parent};
 use crate::step::{STEP_SIZE, Step};
-use derive_setters::Setters;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 /// The number of bytes that are written or read at a time.
 const CHUNK: usize = 8 << 20;
-
-/// The options for loading a table.
-///
-/// Set fields with the `with_*` methods: `LoadOptions::default().with_mmap(true)`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Setters)]
-#[setters(prefix = "with_", strip_option)]
-#[non_exhaustive]
-pub struct LoadOptions {
-    /// Whether to map the file instead of reading it. Processes that map the same file share its pages, and the
-    /// file may be larger than memory. It must not change while it is mapped. Its checksum is not verified.
-    pub mmap: bool,
-    /// The memory limit for rows that are read, in bytes; `None` = the memory that the system has available.
-    pub memory_limit: Option<u64>,
-}
 
 impl StepTable {
     /// Writes the rows to a `.npy` file that NumPy opens as a structured array. [`load`](StepTable::load)
@@ -111,7 +96,8 @@ impl StepTable {
         Ok(crc)
     }
 
-    /// Reads a table from a `.npy` file. A file of [`save`](StepTable::save) keeps its fingerprint.
+    /// Reads a table from a `.npy` file. A file of [`save`](StepTable::save) keeps its fingerprint. `memory_limit` is
+    /// the limit for the rows in bytes; `None` = the memory that the system has available.
     ///
     /// Any other structured array works too if it has the fields of a row by name and type, in any order. Its
     /// fingerprint is computed from its content, and fields that a row lacks become extra columns.
@@ -119,31 +105,36 @@ impl StepTable {
     /// # Errors
     /// [`ErrorKind::Io`], [`ErrorKind::Decode`] and [`ErrorKind::Checksum`] if the file is not such an array,
     /// was truncated or was changed; [`ErrorKind::Column`] if a field is missing or has another type;
-    /// [`ErrorKind::Argument`] if the file cannot be mapped because its rows have another layout;
     /// [`ErrorKind::MemoryLimit`]; [`ErrorKind::Cancelled`].
     pub fn load(
         path: impl AsRef<Path>,
-        options: &LoadOptions,
+        memory_limit: Option<u64>,
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
-        let path = &std::path::absolute(path.as_ref()).map_err(|error| Error::io(path.as_ref(), error))?;
-        if options.mmap {
-            let table = StepTable::map(path, None)?;
-            table.rows.populate();
-            return Ok(table);
-        }
-        let source = TableFile::open(path)?;
+        let path = absolute(path.as_ref())?;
+        let source = TableFile::open(&path)?;
         let needed = source.num_rows.saturating_mul(source.layout.stride() as u64);
-        check_memory(needed, memory_limit(options.memory_limit))?;
+        check_memory(needed, self::memory_limit(memory_limit))?;
         progress.begin("load", Unit::Bytes, source.rows_len());
         let rows = source.read_rows(progress, cancel);
         progress.end();
         source.into_table(rows?, None, cancel)
     }
 
+    /// Maps the table in a `.npy` file instead of reading it. Processes that map the same file share its pages, and the
+    /// file may be larger than memory. It must not change while it is mapped. The checksum of the rows is not verified.
+    ///
+    /// # Errors
+    /// The errors of [`load`](StepTable::load); [`ErrorKind::Argument`] if the file's rows have another layout.
+    pub fn map(path: impl AsRef<Path>) -> Result<StepTable> {
+        let table = StepTable::of_file(&absolute(path.as_ref())?, None)?;
+        table.rows.populate();
+        Ok(table)
+    }
+
     /// Maps the table in a file. Without a footer, the rows are hashed for a fingerprint, unless it is `known`.
-    pub(super) fn map(path: &Path, known: Option<&Fingerprint>) -> Result<StepTable> {
+    pub(super) fn of_file(path: &Path, known: Option<&Fingerprint>) -> Result<StepTable> {
         let source = TableFile::open(path)?;
         if let Some(conversion) = &source.conversion {
             let found = format!("rows of {} bytes in another layout", conversion.stride);
@@ -287,6 +278,10 @@ impl<'a> TableFile<'a> {
         };
         StepTable::new(rows, self.layout, fingerprint, Runs::of_bytes(phases, origin, self.runs, self.path))
     }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|error| Error::io(path, error))
 }
 
 fn decode(offset: u64, what: &'static str, expected: String) -> impl FnOnce(String) -> Error {

@@ -89,7 +89,7 @@ impl StepTable {
             true => StepTable::of_memory(&handle.rows)?,
             false => {
                 handle.rows.open()?;
-                StepTable::map(handle.rows.path(), Some(&handle.fingerprint))?
+                StepTable::of_file(handle.rows.path(), Some(&handle.fingerprint))?
             }
         };
         for column in &handle.attached {

@@ -87,7 +87,6 @@ pub use attached::AttachedColumn;
 pub use batch::{Batch, BatchColumn};
 pub use element::ElementType;
 pub use export::ColumnReader;
-pub use file::LoadOptions;
 pub use fingerprint::Fingerprint;
 pub use from_runs::FromRunsOptions;
 pub use handle::TableHandle;

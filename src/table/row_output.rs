@@ -136,7 +136,7 @@ impl RowFile {
         self.staged.file().write_all_at(&header, 0).map_err(io)?;
         self.staged.file().write_all_at(&footer, self.start as u64 + self.len).map_err(io)?;
         self.staged.replace(&self.path)?;
-        StepTable::map(&self.path, None)
+        StepTable::of_file(&self.path, None)
     }
 }
 

@@ -428,7 +428,7 @@ fn the_whole_table_has_the_column_too() {
     let saved = tempfile::tempdir().unwrap();
     let file = saved.path().join("rows.npy");
     table.save(&file, &(), never()).unwrap();
-    let loaded = StepTable::load(&file, &crate::table::LoadOptions::default().with_mmap(true), &(), never()).unwrap();
+    let loaded = StepTable::map(&file).unwrap();
     assert!(loaded.attached().is_empty() && loaded.fingerprint() == table.fingerprint());
     // A loader's state does not depend on the column.
     let state = table.loader(LoaderOptions::default()).unwrap().state();
