@@ -16,8 +16,6 @@ use crate::error::{Error, ErrorKind, Location, Result};
 use crate::format::open_file;
 use crate::progress::{Progress, Unit};
 use crate::publish::{Staged, parent};
-use crate::step::{STEP_SIZE, Step};
-use std::collections::HashSet;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -46,21 +44,10 @@ impl StepTable {
         let header = npy::header(&self.layout, self.num_rows(), 0)?;
         staged.write_all(&header).map_err(io)?;
         progress.begin("save", Unit::Bytes, self.num_bytes());
-        let (mut run_ids, mut last) = (HashSet::new(), None);
-        let written = self.write_rows(progress, cancel, |bytes| {
-            for row in bytes.chunks_exact(self.layout.stride()) {
-                let run_id = bytemuck::pod_read_unaligned::<Step>(&row[..STEP_SIZE]).run_id;
-                if last != Some(run_id) {
-                    run_ids.insert(run_id);
-                    last = Some(run_id);
-                }
-            }
-            staged.write_all(bytes).map_err(io)
-        });
+        let written = self.write_rows(progress, cancel, |bytes| staged.write_all(bytes).map_err(io));
         progress.end();
-        let facts = facts.map(|facts| facts.only(&run_ids));
         let (num_rows, start, fingerprint) = (self.num_rows(), header.len() as u64, self.fingerprint());
-        let footer = footer(num_rows, start, &self.layout, fingerprint, &self.runs, facts.as_ref(), Some(written?))?;
+        let footer = footer(num_rows, start, &self.layout, fingerprint, &self.runs, facts.as_deref(), Some(written?))?;
         staged.write_all(&footer).map_err(io)?;
         staged.replace(path)
     }
