@@ -59,26 +59,17 @@ impl StepTable {
         cancel: &CancellationToken,
         mut write: impl FnMut(&[u8]) -> Result<()>,
     ) -> Result<u32> {
-        let mut crc = 0;
-        let mut put = |bytes: &[u8]| {
+        let (stride, mut crc) = (self.layout.stride(), 0);
+        let at_once = CHUNK / stride;
+        let (mut buffer, mut positions) = (vec![0; at_once * stride], Vec::new());
+        for start in (0..self.num_rows()).step_by(at_once) {
             cancel.check()?;
-            crc = crc32c::crc32c_append(crc, bytes);
-            progress.advance(bytes.len() as u64);
-            write(bytes)
-        };
-        match self.rows() {
-            Some(rows) => rows.chunks(CHUNK / self.layout.stride() * self.layout.stride()).try_for_each(put)?,
-            None => {
-                let stride = self.layout.stride();
-                let at_once = CHUNK / stride;
-                let (mut buffer, mut positions) = (vec![0; at_once * stride], Vec::new());
-                for start in (0..self.num_rows()).step_by(at_once) {
-                    let end = self.num_rows().min(start + at_once as u64);
-                    let rows = &mut buffer[..(end - start) as usize * stride];
-                    self.copy_rows(start..end, &mut positions, rows)?;
-                    put(rows)?;
-                }
-            }
+            let end = self.num_rows().min(start + at_once as u64);
+            let rows = &mut buffer[..(end - start) as usize * stride];
+            self.copy_rows(start..end, &mut positions, rows)?;
+            crc = crc32c::crc32c_append(crc, rows);
+            progress.advance(rows.len() as u64);
+            write(rows)?;
         }
         Ok(crc)
     }
