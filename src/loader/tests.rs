@@ -104,10 +104,10 @@ fn a_take_is_cancelled_between_its_pieces() {
         assert_eq!(stop.asked(), 1);
         let mut rows = vec![0; indices.len() * 32];
         let stop = StopsAt::new(4);
-        let error = table.take_rows_unless_cancelled(&indices, &mut rows, &stop.cancel).unwrap_err();
+        let error = table.take_rows(&indices, &mut rows, &stop.cancel).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Cancelled));
         assert_eq!(stop.asked(), 4);
-        table.take_rows(&indices, &mut rows).unwrap();
+        table.take_rows(&indices, &mut rows, CancellationToken::never()).unwrap();
         for at in [0, (1 << 18) - 1, 1 << 18, 1 << 20, indices.len() - 1] {
             assert_eq!(rows[32 * at..][..32], row(table, indices[at]));
         }
@@ -116,7 +116,7 @@ fn a_take_is_cancelled_between_its_pieces() {
 
 fn row(table: &StepTable, index: u64) -> Vec<u8> {
     let mut row = vec![0; 32];
-    table.take_rows(&[index], &mut row).unwrap();
+    table.take_rows(&[index], &mut row, CancellationToken::never()).unwrap();
     row
 }
 

@@ -383,9 +383,7 @@ impl PyStepTable {
     /// ((3,), array([5, 0, 5], dtype=uint16))
     fn take_rows<'py>(&self, py: Python<'py>, indices: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let indices = row_indices(py, indices, self.table.num_rows())?;
-        self.copied_rows(py, indices.len(), |rows, cancel| {
-            self.table.take_rows_unless_cancelled(&indices, rows, cancel)
-        })
+        self.copied_rows(py, indices.len(), |rows, cancel| self.table.take_rows(&indices, rows, cancel))
     }
 
     /// Return a view of the rows that meet all given conditions, in the same order.
@@ -434,7 +432,7 @@ impl PyStepTable {
             phases: phases.map(|names| names.into_iter().map(to_phase).collect::<PyResult<_>>()).transpose()?,
             run_ids: run_ids.map(|ids| ids.into_iter().map(to_id).collect::<PyResult<_>>()).transpose()?,
         };
-        let view = checking(py, |cancel| self.table.filter_unless_cancelled(&filter, cancel))?;
+        let view = checking(py, |cancel| self.table.filter(&filter, cancel))?;
         Ok(PyStepTable::new(view))
     }
 

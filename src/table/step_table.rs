@@ -230,21 +230,8 @@ impl StepTable {
     ///
     /// # Errors
     /// [`ErrorKind::IndexOutOfBounds`] with the first index that is out of bounds; [`ErrorKind::Argument`] if
-    /// `out` does not have exactly the size of the rows; [`ErrorKind::OutOfMemory`].
-    pub fn take_rows(&self, indices: &[u64], out: &mut [u8]) -> Result<()> {
-        self.take_rows_unless_cancelled(indices, out, CancellationToken::never())
-    }
-
-    /// Does the same as [`take_rows`](StepTable::take_rows), and checks for cancellation every few milliseconds.
-    ///
-    /// # Errors
-    /// The errors of [`take_rows`](StepTable::take_rows), and [`ErrorKind::Cancelled`].
-    pub fn take_rows_unless_cancelled(
-        &self,
-        indices: &[u64],
-        out: &mut [u8],
-        cancel: &CancellationToken,
-    ) -> Result<()> {
+    /// `out` does not have exactly the size of the rows; [`ErrorKind::OutOfMemory`]; [`ErrorKind::Cancelled`].
+    pub fn take_rows(&self, indices: &[u64], out: &mut [u8], cancel: &CancellationToken) -> Result<()> {
         self.check_indices(indices)?;
         let expected = indices.len().saturating_mul(self.layout.stride());
         if out.len() != expected {

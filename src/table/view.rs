@@ -36,16 +36,9 @@ impl StepTable {
     ///
     /// # Errors
     /// [`ErrorKind::Argument`] for a condition on scores, engines or phases if the rows came from a file
-    /// without runs; [`ErrorKind::Query`] or [`ErrorKind::Io`] if the archive's runs can no longer be read.
-    pub fn filter(&self, filter: &RowFilter) -> Result<StepTable> {
-        self.filter_unless_cancelled(filter, CancellationToken::never())
-    }
-
-    /// Does the same as [`filter`](StepTable::filter), and checks for cancellation every few milliseconds.
-    ///
-    /// # Errors
-    /// The errors of [`filter`](StepTable::filter), and [`ErrorKind::Cancelled`].
-    pub fn filter_unless_cancelled(&self, filter: &RowFilter, cancel: &CancellationToken) -> Result<StepTable> {
+    /// without runs; [`ErrorKind::Query`] or [`ErrorKind::Io`] if the archive's runs can no longer be read;
+    /// [`ErrorKind::Cancelled`].
+    pub fn filter(&self, filter: &RowFilter, cancel: &CancellationToken) -> Result<StepTable> {
         let RowFilter { min_score, max_score, engines, phases, run_ids } = filter;
         let sorted = |ids: &Vec<u32>| {
             let mut ids = ids.clone();

@@ -240,7 +240,7 @@ fn views_and_loaded_tables_serve_the_same_rows() {
     let games = Games::new();
     let table = table(&games.archive);
     let filter = RowFilter { engines: Some(vec!["beta".into()]), ..Default::default() };
-    let view = table.filter(&filter).unwrap();
+    let view = table.filter(&filter, &CancellationToken::new()).unwrap();
     let path = games.folder.path().join("view.npy");
     view.save(&path, &(), &CancellationToken::new()).unwrap();
     let loaded = StepTable::load(&path, None, &(), &CancellationToken::new()).unwrap();

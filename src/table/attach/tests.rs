@@ -134,7 +134,7 @@ proptest! {
 
         // A view of the table, and the same view opened by another process.
         let filter = RowFilter { min_score, ..RowFilter::default() };
-        let view = attached.filter(&filter).unwrap();
+        let view = attached.filter(&filter, never()).unwrap();
         check_values(&view, "embedding", 2 * d);
         let handle = TableHandle::from_bytes(&view.handle().unwrap().to_bytes()).unwrap();
         let shared = StepTable::from_handle(&handle).unwrap();
@@ -144,7 +144,7 @@ proptest! {
         // Only the rows that a view shows need values.
         let shown: Vec<Key> = ordered(array_order).into_iter().filter(|key| min_score.is_none_or(|min| key.0 >= min)).collect();
         let (_folder, path) = session(&shown, d);
-        let of_view = plain.filter(&filter).unwrap().attach("embedding", &path, None, &(), never()).unwrap();
+        let of_view = plain.filter(&filter, never()).unwrap().attach("embedding", &path, None, &(), never()).unwrap();
         check_values(&of_view, "embedding", 2 * d);
         drop(folder);
     }
@@ -278,8 +278,8 @@ fn arrays_that_do_not_match_are_rejected() {
     assert!(error.to_string().contains("row 0: expected a row of run 2, step 0"), "{error}");
 
     // The error counts rows within the view.
-    let view =
-        table(&[(3, 1), (4, 2), (3, 2), (4, 9)]).filter(&RowFilter { min_score: Some(4), ..RowFilter::default() });
+    let view = table(&[(3, 1), (4, 2), (3, 2), (4, 9)])
+        .filter(&RowFilter { min_score: Some(4), ..RowFilter::default() }, never());
     let error = refused(view.unwrap().attach("e", &path, None, &(), never()));
     assert!(error.to_string().contains("row 1: expected a row of run 4, step 9"), "{error}");
 
