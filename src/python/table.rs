@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::loader::{LoaderOptions, Permutation};
 use crate::machine::filled;
 use crate::query::Preview;
-use crate::table::{AttachedColumn, FromRunsOptions, HeldOut, RowFilter, StepTable, TableHandle};
+use crate::table::{AttachedColumn, FromRunsOptions, HeldOut, RowFilter, StepTable};
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -736,7 +736,7 @@ impl PyStepTable {
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
         let handle = py.detach(|| self.table.handle())?;
         let attach = py.import("a2store._a2store")?.getattr("_attach")?;
-        Ok((attach, (PyBytes::new(py, &handle.to_bytes()),)))
+        Ok((attach, (PyBytes::new(py, &handle),)))
     }
 
     /// Return a loader, which serves the rows in batches.
@@ -885,8 +885,8 @@ impl PyStepTable {
 #[pyfunction]
 #[pyo3(name = "_attach")]
 pub(super) fn attach(py: Python<'_>, handle: &Bound<'_, PyBytes>) -> PyResult<PyStepTable> {
-    let handle = TableHandle::from_bytes(handle.as_bytes())?;
-    Ok(PyStepTable::new(py.detach(|| StepTable::from_handle(&handle))?))
+    let handle = handle.as_bytes();
+    Ok(PyStepTable::new(py.detach(|| StepTable::from_handle(handle))?))
 }
 
 /// Extracts one name or several.

@@ -18,12 +18,9 @@ use super::step_table::StepTable;
 use crate::error::{Error, ErrorKind, Location, Result};
 use std::sync::Arc;
 
-/// A small, serializable handle to a table. Another process of the same user on the same machine can open the table
-/// with it.
-///
-/// It is valid while a process that holds the table lives, or while the mapped files stay unchanged.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct TableHandle {
+/// A handle to a table.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct TableHandle {
     rows: RegionLocation,
     /// The fingerprint of all rows, including those that a view does not show.
     fingerprint: Fingerprint,
@@ -34,7 +31,7 @@ pub struct TableHandle {
 }
 
 /// A handle to an attached column.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(serde::Serialize, serde::Deserialize)]
 struct ColumnHandle {
     name: String,
     dtype: ElementType,
@@ -45,14 +42,16 @@ struct ColumnHandle {
 }
 
 impl StepTable {
-    /// Returns a handle with which another process opens this table without a copy. The first call moves the
-    /// rows into shared memory in place, at about the speed of a copy. References to the rows stay valid.
+    /// Returns a small handle, bytes of JSON, with which another process of the same user on the same machine opens
+    /// this table without a copy. It is valid while a process that holds the table lives, or while the mapped files
+    /// stay unchanged. The first call moves the rows into shared memory in place, at about the speed of a copy.
+    /// References to the rows stay valid.
     ///
     /// A forked process already has its parent's tables and needs no handle.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if the system has no sealed memory files, as outside of Linux.
-    pub fn handle(&self) -> Result<TableHandle> {
+    pub fn handle(&self) -> Result<Vec<u8>> {
         let no_footer = || Ok(Vec::new());
         let column = |column: &AttachedColumn| {
             let value = |shard: &ValueShard| Ok((shard.first_row, shard.values.location(no_footer)?));
@@ -70,12 +69,13 @@ impl StepTable {
             let (num_rows, fingerprint) = (self.num_all_rows(), &self.whole_fingerprint);
             footer(num_rows, 0, &self.layout, fingerprint, &self.runs, facts.as_deref(), None)
         };
-        Ok(TableHandle {
+        let handle = TableHandle {
             rows: self.rows.location(rows_footer)?,
             fingerprint: self.whole_fingerprint.clone(),
             attached: self.attached.iter().map(column).collect::<Result<_>>()?,
             selection: self.selection.as_ref().map(|selection| selection.to_words()),
-        })
+        };
+        serde_json::to_vec(&handle).map_err(Error::other)
     }
 
     /// Opens the table of a handle. It neither reads nor copies rows. It takes a few milliseconds at most, for
@@ -83,8 +83,13 @@ impl StepTable {
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if no process holds the table any more, or a file is missing; [`ErrorKind::Damaged`]
-    /// if something else is in its place.
-    pub fn from_handle(handle: &TableHandle) -> Result<StepTable> {
+    /// if something else is in its place; [`ErrorKind::Decode`] for bytes that are no handle.
+    pub fn from_handle(handle: &[u8]) -> Result<StepTable> {
+        let handle: TableHandle = serde_json::from_slice(handle).map_err(|error| {
+            let (location, what) = (Location::default(), "handle of a table");
+            let (expected, found) = ("the result of StepTable::handle".into(), error.to_string());
+            Error::from(ErrorKind::Decode { location, what, expected, found })
+        })?;
         let mut table = match handle.rows.is_memory() {
             true => StepTable::of_memory(&handle.rows)?,
             false => {
@@ -118,26 +123,6 @@ impl ColumnHandle {
             values_per_row: self.values_per_row,
             values: self.values.iter().map(value).collect::<Result<_>>()?,
             places,
-        })
-    }
-}
-
-impl TableHandle {
-    /// Returns the handle as bytes of JSON.
-    #[must_use]
-    pub fn to_bytes(&self) -> Vec<u8> {
-        serde_json::to_vec(self).unwrap_or_default()
-    }
-
-    /// Parses the result of [`to_bytes`](TableHandle::to_bytes).
-    ///
-    /// # Errors
-    /// [`ErrorKind::Decode`] for anything else.
-    pub fn from_bytes(bytes: &[u8]) -> Result<TableHandle> {
-        serde_json::from_slice(bytes).map_err(|error| {
-            let (location, what) = (Location::default(), "handle of a table");
-            let (expected, found) = ("output of TableHandle::to_bytes".into(), error.to_string());
-            ErrorKind::Decode { location, what, expected, found }.into()
         })
     }
 }

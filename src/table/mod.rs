@@ -89,7 +89,6 @@ pub use element::ElementType;
 pub use export::ColumnReader;
 pub use fingerprint::Fingerprint;
 pub use from_runs::FromRunsOptions;
-pub use handle::TableHandle;
 pub use layout::{ExtraField, RowLayout};
 pub use materialize_options::{ChosenEv, MaterializeOptions};
 pub use shard::Shard;

@@ -6,7 +6,7 @@ use crate::loader::{LoaderOptions, Sampling};
 use crate::step::{STEP_SIZE, Step};
 use crate::table::memory::Region;
 use crate::table::runs::{RunFacts, Runs};
-use crate::table::{ElementType, Fingerprint, RowFilter, RowLayout, TableHandle};
+use crate::table::{ElementType, Fingerprint, RowFilter, RowLayout};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -136,7 +136,7 @@ proptest! {
         let filter = RowFilter { min_score, ..RowFilter::default() };
         let view = attached.filter(&filter, never()).unwrap();
         check_values(&view, "embedding", 2 * d);
-        let handle = TableHandle::from_bytes(&view.handle().unwrap().to_bytes()).unwrap();
+        let handle = view.handle().unwrap();
         let shared = StepTable::from_handle(&handle).unwrap();
         prop_assert_eq!(shared.num_rows(), view.num_rows());
         check_values(&shared, "embedding", 2 * d);
@@ -182,7 +182,7 @@ fn shards_of_embeddings_belong_to_the_shards_of_steps() {
         let batches = loader.batches().unwrap();
         let rows: usize = batches.map(|batch| batch.column("e").unwrap().bytes.len()).sum();
         assert_eq!(rows, 20 * 125);
-        let handle = TableHandle::from_bytes(&attached.handle().unwrap().to_bytes()).unwrap();
+        let handle = attached.handle().unwrap();
         check_values(&StepTable::from_handle(&handle).unwrap(), "e", 20);
     }
 }
