@@ -156,8 +156,9 @@ impl<'a> TableFile<'a> {
         let header = NpyHeader::read(&file).map_err(|error| error.with_path(path))?;
         let rows_len = header.num_rows.checked_mul(header.stride as u64);
         if rows_len.and_then(|len| len.checked_add(header.len)).is_none_or(|end| end > size) {
-            let error = decode(header.len, "rows", format!("{} of {} bytes", header.num_rows, header.stride));
-            return Err(error(format!("a file of {size} bytes")).with_path(path));
+            let expected = format!("{} of {} bytes", header.num_rows, header.stride);
+            let found = format!("a file of {size} bytes");
+            return Err(Error::decode(header.len, "rows", expected, found).with_path(path));
         }
         let footer = read_footer(&file, path)?;
         let (num_rows, rows_offset) = (header.num_rows, header.len);
@@ -258,9 +259,4 @@ impl<'a> TableFile<'a> {
 
 fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|error| Error::io(path, error))
-}
-
-fn decode(offset: u64, what: &'static str, expected: String) -> impl FnOnce(String) -> Error {
-    let location = Location { offset: Some(offset), ..Location::default() };
-    move |found| ErrorKind::Decode { location, what, expected, found }.into()
 }

@@ -16,7 +16,7 @@ use super::fingerprint::Fingerprint;
 use super::layout::RowLayout;
 use super::runs::{Origin, RunFacts, Runs};
 use crate::archive::Phases;
-use crate::error::{Error, ErrorKind, Location, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::machine::available_bytes;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -77,8 +77,7 @@ pub(super) fn read_footer(file: &File, path: &Path) -> Result<Option<(TableMeta,
     let found = crc32c::crc32c_append(crc32c::crc32c(&bytes), &tail[..24]);
     let expected = u32_at(24);
     if found != expected {
-        let location = Location { path: Some(path.into()), offset: Some(start), ..Location::default() };
-        return Err(ErrorKind::Checksum { location, what: "the footer", expected, found }.into());
+        return Err(Error::checksum(start, "the footer", expected, found).with_path(path));
     }
     let meta: TableMeta = serde_json::from_slice(&bytes[..json_len as usize])
         .map_err(|error| damaged(path, "a footer's fields", &error.to_string()))?;

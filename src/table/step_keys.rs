@@ -72,8 +72,7 @@ impl StepKeys {
         let find = |names: &[&str]| header.fields.iter().find(|field| names.contains(&&*field.name));
         let (run_id, step) = (find(&[RUN_ID]).and_then(integers), find(&STEPS).and_then(integers));
         let (Some(run_id), Some(step)) = (run_id, step) else {
-            let name = |field: &NpyField| format!("{} {}×{}", field.name, field.values, field.dtype);
-            let found = header.fields.iter().map(name).collect::<Vec<_>>().join(", ");
+            let found = NpyField::shown(&header.fields);
             return Err(header_error("fields of a key", "integers run_id and step_idx or step_index", found, &path));
         };
         let exps = find(&["exps"]).filter(|field| (&*field.dtype, field.values) == ("|u1", 16));
