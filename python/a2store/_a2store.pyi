@@ -1598,7 +1598,7 @@ class Archive:
         Raises ``DecodeError`` for a folder, and ``ValueError`` or ``ColumnError`` for a table, that is damaged or
         contradicts the archive. Otherwise raises as ``ingest`` does. The archive is then unchanged.
 
-        >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index", "ev_legal"]]
+        >>> predictions = np.asarray(table)[[0, 1, 2]][["run_id", "step_index", "ev_legal"]]
         >>> columns = {"run_id": predictions["run_id"], "step_index": predictions["step_index"].astype("u4")}
         >>> columns |= {"legal_mask": predictions["ev_legal"], "argmax_head": np.array([3, 0, 3], "u1")}
         >>> archive.annotate("model-v1", pa.table(columns), partial=True)
@@ -1614,7 +1614,7 @@ class Archive:
 
         Raises ``ValueError`` for a model without annotations. Otherwise raises as ``ingest`` does.
 
-        >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
+        >>> predictions = np.asarray(table)[[0, 1, 2]][["run_id", "step_index"]]
         >>> report = archive.annotate("model-v1", predictions, partial=True)
         >>> archive.drop_annotations("model-v1")
         ModelInfo(model='model-v1', num_rows=3, first_run_id=0, last_run_id=0)
@@ -1625,7 +1625,7 @@ class Archive:
 
         It reads no files, so it raises no error of the archive.
 
-        >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
+        >>> predictions = np.asarray(table)[[0, 1, 2]][["run_id", "step_index"]]
         >>> report = archive.annotate("model-v1", predictions, partial=True)
         >>> archive.annotations()
         [ModelInfo(model='model-v1', num_rows=3, first_run_id=0, last_run_id=0)]
@@ -2866,20 +2866,6 @@ class StepTable:
         IndexError: index 29320 is out of bounds for a table of 29320 rows
         """
 
-    def take_rows(self, indices: _Indices) -> npt.NDArray[np.void]:
-        """Return the rows at ``indices`` as a structured array, in that order, with repetitions.
-
-        The array is new and writable: shape (indices,), of type ``table.dtype``.
-
-        - ``indices``: as for ``take``.
-
-        Raises as ``take`` does.
-
-        >>> rows = table.take_rows([5, 0, 5])
-        >>> rows.shape, rows["step_index"]
-        ((3,), array([5, 0, 5], dtype=uint16))
-        """
-
     def rows_array(self) -> ArrowArray:
         """Return the rows as an Arrow array of ``FixedSizeBinary(stride)``.
 
@@ -3072,7 +3058,7 @@ class StepTable:
 
         Batches, ``take`` and Arrow data of the returned table have the column ``name`` of shape (n, D). So do its
         views, its loaders, and its copies in other processes. The rows themselves do not change: ``numpy.asarray``,
-        ``take_rows``, ``dtype``, ``fingerprint``, the states of loaders and ``save`` omit the column. Attach it again
+        ``dtype``, ``fingerprint``, the states of loaders and ``save`` omit the column. Attach it again
         after ``load``.
 
         A structured array of the same length holds the keys: the integers ``run_id`` and ``step_idx`` or

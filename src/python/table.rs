@@ -213,8 +213,7 @@ impl PyStepTable {
                     "copy: expected None or True, because the rows of a view are not contiguous",
                 ));
             }
-            let len = self.table.num_rows() as usize;
-            let rows = self.copied_rows(py, len, |rows, cancel| self.table.copy_all_rows(rows, cancel))?;
+            let rows = self.copied_rows(py)?;
             return match dtype {
                 Some(dtype) => rows.call_method1("astype", (dtype,)),
                 None => Ok(rows),
@@ -368,22 +367,6 @@ impl PyStepTable {
     /// IndexError: index 29320 is out of bounds for a table of 29320 rows
     fn take(&self, py: Python<'_>, indices: &Bound<'_, PyAny>) -> PyResult<PyBatch> {
         self.batch(py, &row_indices(py, indices, self.table.num_rows())?)
-    }
-
-    /// Return the rows at ``indices`` as a structured array, in that order, with repetitions.
-    ///
-    /// The array is new and writable: shape (indices,), of type ``table.dtype``.
-    ///
-    /// - ``indices``: as for ``take``.
-    ///
-    /// Raises as ``take`` does.
-    ///
-    /// >>> rows = table.take_rows([5, 0, 5])
-    /// >>> rows.shape, rows["step_index"]
-    /// ((3,), array([5, 0, 5], dtype=uint16))
-    fn take_rows<'py>(&self, py: Python<'py>, indices: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let indices = row_indices(py, indices, self.table.num_rows())?;
-        self.copied_rows(py, indices.len(), |rows, cancel| self.table.take_rows(&indices, rows, cancel))
     }
 
     /// Return a view of the rows that meet all given conditions, in the same order.
@@ -633,7 +616,7 @@ impl PyStepTable {
     ///
     /// Batches, ``take`` and Arrow data of the returned table have the column ``name`` of shape (n, D). So do its
     /// views, its loaders, and its copies in other processes. The rows themselves do not change: ``numpy.asarray``,
-    /// ``take_rows``, ``dtype``, ``fingerprint``, the states of loaders and ``save`` omit the column. Attach it again
+    /// ``dtype``, ``fingerprint``, the states of loaders and ``save`` omit the column. Attach it again
     /// after ``load``.
     ///
     /// A structured array of the same length holds the keys: the integers ``run_id`` and ``step_idx`` or
@@ -860,18 +843,14 @@ impl PyStepTable {
         Ok(PyBatch::new(checking(py, |cancel| self.table.take_unless_cancelled(rows, cancel))?))
     }
 
-    /// Returns a new structured array of `num_rows` rows, filled by `copy`.
-    fn copied_rows<'py>(
-        &self,
-        py: Python<'py>,
-        num_rows: usize,
-        copy: impl FnOnce(&mut [u8], &CancellationToken) -> crate::Result<()> + Send,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    /// Returns a new structured array of all rows.
+    fn copied_rows<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let num_rows = self.table.num_rows() as usize;
         // A stride is a multiple of eight bytes.
         let len = num_rows.saturating_mul(self.table.layout().stride() / size_of::<u64>());
         let rows = checking(py, |cancel| {
             let mut rows = filled(len, 0_u64)?;
-            copy(bytemuck::cast_slice_mut(&mut rows), cancel).map(|()| rows)
+            self.table.copy_all_rows(bytemuck::cast_slice_mut(&mut rows), cancel).map(|()| rows)
         })?;
         let memory = Bound::new(py, Memory::of_rows(rows))?;
         array(memory.as_any(), self.dtype(py)?, 0, (num_rows, None))

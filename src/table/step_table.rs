@@ -15,7 +15,7 @@ use super::step_column::TokenType;
 use super::symmetry::SymmetryKey;
 use crate::archive::Rejected;
 use crate::cancellation::CancellationToken;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::machine::reserve;
 use crate::step::Step;
 use std::fmt;
@@ -223,32 +223,6 @@ impl StepTable {
             pool.keep(&arena);
         }
         Ok(Batch::new(arena, Arc::clone(&self.batch), indices.len()))
-    }
-
-    /// Copies the rows at `indices` to `out`, [`stride`](RowLayout::stride) bytes each, in the order of
-    /// `indices` and with repetitions.
-    ///
-    /// # Errors
-    /// [`ErrorKind::IndexOutOfBounds`] with the first index that is out of bounds; [`ErrorKind::Argument`] if
-    /// `out` does not have exactly the size of the rows; [`ErrorKind::OutOfMemory`]; [`ErrorKind::Cancelled`].
-    pub fn take_rows(&self, indices: &[u64], out: &mut [u8], cancel: &CancellationToken) -> Result<()> {
-        self.check_indices(indices)?;
-        let expected = indices.len().saturating_mul(self.layout.stride());
-        if out.len() != expected {
-            return Err(Error::argument("out", format!("{expected} bytes"), out.len()));
-        }
-        let mut rows = Vec::new();
-        let chunks = indices.chunks(ROWS_AT_ONCE).zip(out.chunks_mut(ROWS_AT_ONCE * self.layout.stride()));
-        for (k, (indices, out)) in chunks.enumerate() {
-            if k > 0 {
-                cancel.check()?;
-            }
-            match &self.selection {
-                None => gather::gather_rows(self.all_rows(), indices, out),
-                Some(_) => self.copy_rows(indices.iter().copied(), &mut rows, out)?,
-            }
-        }
-        Ok(())
     }
 
     /// Copies all rows, in order, to `out`, which has exactly their size.

@@ -174,7 +174,6 @@ CALLS: dict[str, Callable[..., object]] = {
     "Query.write_parquet": lambda m, **a: m.query.write_parquet(m.folder / "o", **a),
     "Query.materialize": lambda m, **a: m.query.materialize(progress=False, **a),
     "StepTable.take": lambda m, **a: m.table.take(**a),
-    "StepTable.take_rows": lambda m, **a: m.table.take_rows(**a),
     "StepTable.filter": lambda m, **a: m.table.filter(**a),
     "StepTable.head": lambda m, **a: m.table.head(**a),
     "StepTable.sample": lambda m, **a: m.table.sample(**{"n": 1, **a}),
