@@ -41,7 +41,7 @@ impl StepTable {
         // Reading the archive's runs may fail, so it comes before all other work.
         let facts = self.runs.facts()?;
         let mut staged = Staged::new(parent(path))?;
-        let header = npy::header(&self.layout, self.num_rows(), 0)?;
+        let header = npy::header(&self.layout, self.num_rows())?;
         staged.write_all(&header).map_err(io)?;
         progress.begin("save", Unit::Bytes, self.num_bytes());
         let written = self.write_rows(progress, cancel, |bytes| staged.write_all(bytes).map_err(io));
@@ -154,40 +154,37 @@ impl<'a> TableFile<'a> {
         let file = open_file(path)?;
         let size = file.metadata().map_err(|error| Error::io(path, error))?.len();
         let header = NpyHeader::read(&file).map_err(|error| error.with_path(path))?;
-        let rows_len = header.num_rows.checked_mul(header.stride as u64);
-        if rows_len.and_then(|len| len.checked_add(header.len)).is_none_or(|end| end > size) {
-            let expected = format!("{} of {} bytes", header.num_rows, header.stride);
-            let found = format!("a file of {size} bytes");
-            return Err(Error::decode(header.len, "rows", expected, found).with_path(path));
-        }
-        let footer = read_footer(&file, path)?;
         let (num_rows, rows_offset) = (header.num_rows, header.len);
-        if let Some((meta, footer)) = footer {
-            let found = (footer.rows_offset, footer.rows_len, meta.num_rows, meta.layout.stride());
-            let expected = (rows_offset, rows_len.unwrap_or(0), num_rows, header.stride);
-            if found != expected || !header.is_of(&meta.layout) {
-                return Err(damaged(path, &format!("rows as the header says, {expected:?}"), &format!("{found:?}")));
+        let end = num_rows.checked_mul(header.stride as u64).and_then(|len| len.checked_add(rows_offset));
+        let Some(end) = end.filter(|&end| end <= size) else {
+            let expected = format!("{num_rows} of {} bytes", header.stride);
+            let found = format!("a file of {size} bytes");
+            return Err(Error::decode(rows_offset, "rows", expected, found).with_path(path));
+        };
+        let (layout, conversion, meta, runs) = match read_footer(&file, path)? {
+            Some((meta, footer)) => {
+                let found = (footer.rows_offset, footer.rows_len, meta.num_rows, meta.layout.stride());
+                let expected = (rows_offset, end - rows_offset, num_rows, header.stride);
+                if found != expected || !header.is_of(&meta.layout) {
+                    return Err(damaged(
+                        path,
+                        &format!("rows as the header says, {expected:?}"),
+                        &format!("{found:?}"),
+                    ));
+                }
+                (meta.layout.clone(), None, Some(meta), footer.runs)
             }
-            let (layout, runs) = (meta.layout.clone(), footer.runs);
-            return Ok(TableFile {
-                path,
-                file,
-                num_rows,
-                rows_offset,
-                layout,
-                conversion: None,
-                meta: Some(meta),
-                runs,
-            });
-        }
-        // NumPy writes nothing after the rows, so the extra bytes were a footer.
-        let end = rows_offset + rows_len.unwrap_or(0);
-        if size > end {
-            let found = format!("{} bytes without a footer", size - end);
-            return Err(damaged(path, &format!("the end of the file or a footer at byte {end}"), &found));
-        }
-        let (layout, conversion) = header.layout().map_err(|error| error.with_path(path))?;
-        Ok(TableFile { path, file, num_rows, rows_offset, layout, conversion, meta: None, runs: Vec::new() })
+            // NumPy writes nothing after the rows, so the extra bytes were a footer.
+            None if size > end => {
+                let found = format!("{} bytes without a footer", size - end);
+                return Err(damaged(path, &format!("the end of the file or a footer at byte {end}"), &found));
+            }
+            None => {
+                let (layout, conversion) = header.layout().map_err(|error| error.with_path(path))?;
+                (layout, conversion, None, Vec::new())
+            }
+        };
+        Ok(TableFile { path, file, num_rows, rows_offset, layout, conversion, meta, runs })
     }
 
     /// Returns the stride of the file's rows.
