@@ -14,7 +14,6 @@
 use super::batch_schema::{ColumnSource, ColumnSpec};
 use super::element::ElementType;
 use super::memory::FrozenRegion;
-use std::path::Path;
 use std::sync::Arc;
 
 /// A column of a table whose values lie in an array beside the rows; see
@@ -58,18 +57,6 @@ impl AttachedColumn {
     #[must_use]
     pub fn values_per_row(&self) -> usize {
         self.values_per_row
-    }
-
-    /// Returns the file of the values, or the first one of several.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        self.values.first().and_then(|shard| shard.values.path()).unwrap_or(Path::new(""))
-    }
-
-    /// Returns the column's memory in bytes: four bytes per row of the table. The values are mapped from their files.
-    #[must_use]
-    pub fn num_bytes(&self) -> u64 {
-        self.places.bytes().len() as u64
     }
 
     /// Returns the descriptions of a table's attached columns for the schema of its batches.
