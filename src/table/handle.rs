@@ -50,7 +50,7 @@ impl StepTable {
     /// A forked process already has its parent's tables and needs no handle.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if the system has no sealed memory files, as outside of Linux.
+    /// [`ErrorKind::Io`] if the system cannot create a memory file.
     pub fn handle(&self) -> Result<Vec<u8>> {
         let no_footer = || Ok(Vec::new());
         let column = |column: &AttachedColumn| {
