@@ -26,9 +26,7 @@ def test_train_test_split(archive: a2store.Archive, table: a2store.StepTable) ->
         assert before <= set(sides[1])
         before = set(sides[1])
         assert not set(train["run_id"].tolist()) & set(test["run_id"].tolist())
-        assert [side.fingerprint for side in (train, test)] == [
-            side.fingerprint for side in table.split(share, seed=5)
-        ]
+        assert [side.fingerprint for side in (train, test)] == [side.fingerprint for side in table.split(share, seed=5)]
     assert len(before) == len(table)
     # A part of the archive has the same sides.
     part = archive.sql("SELECT * FROM steps WHERE run_id % 3 = 1 AND step_index > 9").materialize(progress=False)
