@@ -161,19 +161,14 @@ fn declared(path: &Path, of_numpy: ElementType, values_per_row: u64) -> Result<E
     Ok(dtype)
 }
 
-/// Returns the type of a common name, such as `bf16`, `float32`, `u8` or NumPy's `<f4`.
+/// Returns the type of a common name, such as `bf16`, `float32` or NumPy's `<f4`.
 fn element(name: &str) -> Option<ElementType> {
-    let digits = name.trim_start_matches(|c: char| !c.is_ascii_digit());
-    let bits: Option<usize> = digits.parse().ok();
-    let kind = match name.strip_suffix(digits)? {
-        "bf" | "bfloat" if bits == Some(16) => return Some(ElementType::BFloat16),
-        "f" | "fp" | "float" => 'f',
-        "i" | "int" => 'i',
-        "u" | "uint" => 'u',
-        _ => return ElementType::of_numpy(name),
-    };
-    let bytes = bits.filter(|bits| bits % 8 == 0)? / 8;
-    ElementType::of_numpy(&format!("{}{kind}{bytes}", if bytes == 1 { '|' } else { '<' }))
+    match name {
+        "bf16" => Some(ElementType::BFloat16),
+        "f16" => Some(ElementType::Float16),
+        "f32" => Some(ElementType::Float32),
+        name => ElementType::of_numpy(name).or_else(|| serde_json::from_value(name.into()).ok()),
+    }
 }
 
 /// Returns whether the file name has one of these tags between its stem and `.npy`.
