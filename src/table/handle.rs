@@ -27,7 +27,7 @@ struct TableHandle {
     /// The attached columns, in their order.
     attached: Vec<ColumnHandle>,
     /// The first row and the length of each range of a view.
-    selection: Option<Vec<u64>>,
+    selection: Option<Vec<[u64; 2]>>,
 }
 
 /// A handle to an attached column.
@@ -73,7 +73,7 @@ impl StepTable {
             rows: self.rows.location(rows_footer)?,
             fingerprint: self.whole_fingerprint.clone(),
             attached: self.attached.iter().map(column).collect::<Result<_>>()?,
-            selection: self.selection.as_ref().map(|selection| selection.to_words()),
+            selection: self.selection.as_ref().map(|selection| selection.to_pairs()),
         };
         serde_json::to_vec(&handle).map_err(Error::other)
     }
@@ -102,7 +102,7 @@ impl StepTable {
         }
         match &handle.selection {
             None => Ok(table),
-            Some(words) => table.with_selection(words),
+            Some(pairs) => table.with_selection(pairs),
         }
     }
 }

@@ -76,8 +76,8 @@ impl StepTable {
     }
 
     /// Returns a view of this whole table from ranges that another process described.
-    pub(super) fn with_selection(&self, words: &[u64]) -> Result<StepTable> {
-        let selection = Selection::from_words(words, self.num_all_rows()).map_err(|found| {
+    pub(super) fn with_selection(&self, pairs: &[[u64; 2]]) -> Result<StepTable> {
+        let selection = Selection::from_pairs(pairs, self.num_all_rows()).map_err(|found| {
             let (location, what) = (Location::default(), "rows of a view");
             let expected = format!("ascending ranges below {}", self.num_all_rows());
             Error::from(ErrorKind::Decode { location, what, expected, found })
