@@ -630,7 +630,7 @@ impl PyStepTable {
     /// uint16; in Arrow, the field's metadata has ``a2store.dtype``. ``a2store.torch`` converts them to
     /// ``torch.bfloat16``.
     ///
-    ///  - ``name``: the name of the new column.
+    /// - ``name``: the name of the new column.
     /// - ``path``: the array, which is mapped and must not change; or a folder with ``embeddings.npy``, or with its
     ///   shards ``embeddings-<number>.npy``. The first shard has the rows of the first shard of ``steps.npy``, and so
     ///   on.
