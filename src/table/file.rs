@@ -106,7 +106,9 @@ impl StepTable {
     /// # Errors
     /// The errors of [`load`](StepTable::load); [`ErrorKind::Argument`] if the file's rows have another layout.
     pub fn map(path: impl AsRef<Path>) -> Result<StepTable> {
-        StepTable::of_file(&absolute(path.as_ref())?, None)
+        let table = StepTable::of_file(&absolute(path.as_ref())?, None)?;
+        table.rows.populate();
+        Ok(table)
     }
 
     /// Maps the table in a file. Without a footer, the rows are hashed for a fingerprint, unless it is `known`.

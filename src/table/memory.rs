@@ -144,6 +144,15 @@ impl FrozenRegion {
         Ok(FrozenRegion { map, start: 0, len, backing: Backing::File(identity, offset) })
     }
 
+    /// Reads a mapped file into memory and into the page tables if it fits, so that later reads never wait.
+    pub(super) fn populate(&self) {
+        #[cfg(target_os = "linux")]
+        if available_bytes().is_none_or(|available| (self.len as u64) < available / 2) {
+            // This is advice only. A kernel that does not know it reads the pages on first access.
+            let _ = self.map.advise(memmap2::Advice::PopulateRead);
+        }
+    }
+
     /// Advises the system that bytes of a mapped file will be read soon, or not for long.
     pub(super) fn advise(&self, bytes: std::ops::Range<usize>, soon: bool) {
         use memmap2::{Advice, UncheckedAdvice};
