@@ -4,8 +4,8 @@
 mod tests;
 
 use super::array_file::ArrayFiles;
-use super::attached::{AttachedColumn, NO_PLACE};
-use super::memory::{FrozenRegion, Region};
+use super::attached::{AttachedColumn, NO_PLACE, Places};
+use super::memory::Region;
 use super::step_column::is_reserved;
 use super::step_keys::{StepKey, StepKeys, key_of};
 use super::step_table::{StepTable, within};
@@ -32,7 +32,8 @@ impl StepTable {
     ///
     /// A row gets the values of its step. The key file `steps` names the step of each array row by `run_id` and step
     /// index. It is a `.npy` file of records with integers `run_id` and `step_idx` or `step_index`, or a folder with
-    /// `steps.npy` or its shards; `None` = the folder of the array. The column takes four bytes per row of
+    /// `steps.npy` or its shards; `None` = the folder of the array. If the array has the table's rows
+    /// contiguously and in the same order, the column takes no memory. Otherwise it takes four bytes per row of
     /// the table. The array must have less than 2^32 - 1 rows, and may have rows that the table does not have.
     ///
     /// The elements are floats of 2, 4 or 8 bytes, integers, or **bfloat16**, which NumPy lacks. A bfloat16
@@ -85,7 +86,7 @@ impl StepTable {
             dtype: array.dtype(),
             values_per_row: array.values_per_row(),
             values: array.map()?.into(),
-            places: Arc::new(places),
+            places,
         })
     }
 
@@ -100,7 +101,7 @@ impl StepTable {
         }
     }
 
-    /// Lists the array's row for each row of the mapping. Rows that the view does not show have [`NO_PLACE`].
+    /// Finds the array's row for each row of the table or view.
     fn places(
         &self,
         name: &str,
@@ -108,13 +109,17 @@ impl StepTable {
         keys: &StepKeys,
         progress: &dyn Progress,
         cancel: &CancellationToken,
-    ) -> Result<FrozenRegion> {
+    ) -> Result<Places> {
         let ranges = self.ranges();
+        let (Some(first), Some(end)) = (ranges.first().map(|range| range.start), ranges.last().map(|range| range.end))
+        else {
+            return Ok(Places::Shifted(0));
+        };
         if keys.num_rows() >= NO_PLACE.into() {
             return Err(Error::argument("path", format!("less than {NO_PLACE} rows"), keys.num_rows()));
         }
         let (index, threads) = (keys.index(cancel)?, workers::shared()?);
-        let len = self.num_all_rows() as usize * size_of::<u32>();
+        let len = (end - first) as usize * size_of::<u32>();
         let mut places = Region::reserve(len as u64)?;
         let slots: &mut [u32] = bytemuck::cast_slice_mut(&mut places.bytes_mut()[..len]);
         // Fills the places of a chunk of rows. Returns the first row without a place, if any.
@@ -122,7 +127,8 @@ impl StepTable {
             if cancel.is_cancelled() {
                 return None;
             }
-            let start = (number * CHUNK) as u64;
+            let start = first + (number * CHUNK) as u64;
+            // Rows that the view does not show have no place.
             slots.fill(NO_PLACE);
             let mut next = 0;
             for row in within(&ranges, start..start + slots.len() as u64).flatten() {
@@ -134,7 +140,7 @@ impl StepTable {
             progress.advance(slots.len() as u64);
             None
         };
-        progress.begin("attach", Unit::Rows, self.num_all_rows());
+        progress.begin("attach", Unit::Rows, end - first);
         let missing = threads.install(|| slots.par_chunks_mut(CHUNK).enumerate().filter_map(fill).min());
         progress.end();
         cancel.check()?;
@@ -150,7 +156,11 @@ impl StepTable {
             let (path, column) = (Some(path.to_owned()), name.to_owned());
             return Err(ErrorKind::Column { path, column, row: Some(position), expected, found }.into());
         }
-        places.freeze(len)
+        let is_shifted = |(slot, &place): (u32, &u32)| place == NO_PLACE || place.wrapping_sub(slot) == slots[0];
+        match (0..).zip(slots.iter()).all(is_shifted) {
+            true => Ok(Places::Shifted(u64::from(slots[0]).wrapping_sub(first))),
+            false => Ok(Places::Listed(first, Arc::new(places.freeze(len)?))),
+        }
     }
 
     /// Returns the key of a row of the mapping.

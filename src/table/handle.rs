@@ -7,9 +7,9 @@
 //! shared by its path.
 //!
 //! The memory file holds the rows from byte 0 on, then a [`footer`](super::footer). Attached columns are shared by the
-//! path of their files, and lists of places in the same way as rows.
+//! path of their files, and a list of places in the same way as rows.
 
-use super::attached::{AttachedColumn, ValueShard};
+use super::attached::{AttachedColumn, Places, ValueShard};
 use super::element::ElementType;
 use super::fingerprint::Fingerprint;
 use super::footer::footer;
@@ -38,7 +38,9 @@ struct ColumnHandle {
     values_per_row: usize,
     /// The first row and the place of each file of values.
     values: Vec<(u64, RegionLocation)>,
-    places: RegionLocation,
+    /// The shift of the rows, or the first row of the table that has a place, and the list of places.
+    shift: u64,
+    places: Option<RegionLocation>,
 }
 
 impl StepTable {
@@ -55,12 +57,17 @@ impl StepTable {
         let no_footer = || Ok(Vec::new());
         let column = |column: &AttachedColumn| {
             let value = |shard: &ValueShard| Ok((shard.first_row, shard.values.location(no_footer)?));
+            let (shift, places) = match &column.places {
+                Places::Shifted(by) => (*by, None),
+                Places::Listed(first, places) => (*first, Some(places.location(no_footer)?)),
+            };
             Ok(ColumnHandle {
                 name: column.name().to_owned(),
                 dtype: column.dtype(),
                 values_per_row: column.values_per_row(),
                 values: column.values.iter().map(value).collect::<Result<_>>()?,
-                places: column.places.location(no_footer)?,
+                shift,
+                places,
             })
         };
         let rows_footer = || {
@@ -98,7 +105,7 @@ impl StepTable {
             }
         };
         for column in &handle.attached {
-            table = table.with_column(column.open(table.num_all_rows())?)?;
+            table = table.with_column(column.open(table.num_all_rows(), handle.selection.as_deref())?)?;
         }
         match &handle.selection {
             None => Ok(table),
@@ -109,20 +116,31 @@ impl StepTable {
 
 impl ColumnHandle {
     /// Opens the column of a table with `num_rows` rows.
-    fn open(&self, num_rows: u64) -> Result<AttachedColumn> {
+    fn open(&self, num_rows: u64, selection: Option<&[[u64; 2]]>) -> Result<AttachedColumn> {
         let value = |(first_row, location): &(u64, RegionLocation)| {
             Ok(ValueShard { first_row: *first_row, values: location.map()? })
         };
-        let places = Arc::new(self.places.map()?);
-        if places.bytes().len() as u64 != num_rows * size_of::<u32>() as u64 {
-            return Err(Error::argument("handle", "values for each row of the table", &self.name));
-        }
-        Ok(AttachedColumn {
+        let places = match &self.places {
+            None => Places::Shifted(self.shift),
+            Some(places) => Places::Listed(self.shift, Arc::new(places.map()?)),
+        };
+        let column = AttachedColumn {
             name: self.name.as_str().into(),
             dtype: self.dtype,
             values_per_row: self.values_per_row,
             values: self.values.iter().map(value).collect::<Result<_>>()?,
             places,
-        })
+        };
+        // The rows of a view begin at its first range and end with its last range.
+        let rows = match selection {
+            None => 0..num_rows,
+            Some([[first, len]]) => *first..first.saturating_add(*len),
+            Some([[first, _], .., [start, len]]) => *first..start.saturating_add(*len),
+            Some([]) => 0..0,
+        };
+        match column.covers(rows) {
+            true => Ok(column),
+            false => Err(Error::argument("handle", "values for each row of the table", &self.name)),
+        }
     }
 }

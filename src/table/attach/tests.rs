@@ -177,6 +177,7 @@ fn shards_of_embeddings_belong_to_the_shards_of_steps() {
         let plain = table(&sorted);
         let attached = plain.attach("e", folder.path(), None, &(), never()).unwrap();
         check_values(&attached, "e", 20);
+        assert_eq!(attached.attached()[0].num_bytes(), if order == 0 { 0 } else { 4 * 125 });
         let loader = attached.loader(LoaderOptions { batch_size: 32, ..LoaderOptions::default() }).unwrap();
         let batches = loader.batches().unwrap();
         let rows: usize = batches.map(|batch| batch.column("e").unwrap().bytes.len()).sum();
@@ -226,14 +227,19 @@ fn shards_that_do_not_match_the_steps_are_rejected() {
 }
 
 #[test]
-fn tables_may_have_a_part_of_the_rows_or_another_order() {
+fn takes_no_memory_where_the_order_is_the_same() {
     let keys = dense([(3, 500), (4, 700), (9, 100)]);
     let (_folder, path) = session(&keys, 4);
-    let swapped: Vec<Key> = keys[500..].iter().chain(&keys[..500]).copied().collect();
-    for keys in [&keys, &keys[450..1250], &[], &swapped] {
+    let num_bytes = |keys: &[Key]| {
         let table = table(keys).attach("e", &path, None, &(), never()).unwrap();
         check_values(&table, "e", 8);
-    }
+        table.attached()[0].num_bytes()
+    };
+    assert_eq!(num_bytes(&keys), 0);
+    assert_eq!(num_bytes(&keys[450..1250]), 0);
+    assert_eq!(num_bytes(&[]), 0);
+    let swapped: Vec<Key> = keys[500..].iter().chain(&keys[..500]).copied().collect();
+    assert_eq!(num_bytes(&swapped), 4 * 1300);
 }
 
 /// Several threads gather wide columns, in sections.
