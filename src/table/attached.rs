@@ -14,6 +14,7 @@
 use super::batch_schema::{ColumnSource, ColumnSpec};
 use super::element::ElementType;
 use super::memory::FrozenRegion;
+use super::prefetch::prefetch_bytes;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -48,6 +49,13 @@ pub(super) enum Places {
 
 /// The place of a row that the view does not show.
 pub(super) const NO_PLACE: u32 = u32::MAX;
+
+/// The prefetch distance of places, in rows.
+const PLACES_AHEAD: usize = 64;
+/// The prefetch distance of values, in bytes.
+const BYTES_AHEAD: usize = 4096;
+/// The maximum prefetched bytes of one row's values. The hardware prefetcher fetches the rest.
+const MAX_PREFETCH: usize = 512;
 
 impl AttachedColumn {
     /// Returns the column's name.
@@ -119,25 +127,100 @@ impl AttachedColumn {
         self.values_per_row * self.dtype.width()
     }
 
-    /// Copies the values of the table's rows at `indices` to `out`.
+    /// Copies the values of the table's rows at `indices[range]` to `out`.
     ///
     /// # Panics
     /// If an index is out of bounds or outside of the view that the column was attached to.
-    pub(super) fn gather(&self, indices: &[u64], out: &mut [u8]) {
-        let width = self.width();
-        for (&index, out) in indices.iter().zip(out.chunks_exact_mut(width)) {
-            let place = self.place(index);
-            let shard = &self.values[self.values.partition_point(|shard| shard.first_row <= place) - 1];
-            out.copy_from_slice(&shard.values.bytes()[(place - shard.first_row) as usize * width..][..width]);
+    pub(super) fn gather(&self, indices: &[u64], range: Range<usize>, out: &mut [u8]) {
+        match &self.places {
+            Places::Shifted(by) => self.copy(indices, range, out, |_| (), |index| index.wrapping_add(*by)),
+            Places::Listed(first, places) => {
+                let places: &[u32] = bytemuck::cast_slice(places.bytes());
+                let place = |index: u64| (index - first) as usize;
+                let ahead = |index: u64| prefetch_bytes(places.as_ptr().wrapping_add(place(index)).cast());
+                self.copy(indices, range, out, ahead, |index| u64::from(places[place(index)]));
+            }
         }
     }
 
-    /// Returns the row of the array that belongs to a row of the table.
-    fn place(&self, index: u64) -> u64 {
+    #[inline(always)]
+    fn copy(
+        &self,
+        indices: &[u64],
+        range: Range<usize>,
+        out: &mut [u8],
+        prefetch_place: impl Fn(u64),
+        place: impl Fn(u64) -> u64,
+    ) {
+        match &self.values[..] {
+            [only] => {
+                let bytes = only.values.bytes();
+                self.copy_from(indices, range, out, prefetch_place, |index| (bytes, place(index)));
+            }
+            shards => self.copy_from(indices, range, out, prefetch_place, |index| {
+                let row = place(index);
+                let shard = &shards[shards.partition_point(|shard| shard.first_row <= row) - 1];
+                (shard.values.bytes(), row - shard.first_row)
+            }),
+        }
+    }
+
+    /// Copies values. `place` returns the bytes of a file and the row in it.
+    #[inline(always)]
+    fn copy_from<'a>(
+        &self,
+        indices: &[u64],
+        range: Range<usize>,
+        out: &mut [u8],
+        prefetch_place: impl Fn(u64),
+        place: impl Fn(u64) -> (&'a [u8], u64),
+    ) {
+        let width = self.width();
+        let ahead = (BYTES_AHEAD / width).clamp(4, 16);
+        let prefetch = |index: u64| {
+            let (bytes, row) = place(index);
+            let row = bytes.as_ptr().wrapping_add((row as usize).wrapping_mul(width));
+            (0..width.min(MAX_PREFETCH)).step_by(64).for_each(|at| prefetch_bytes(row.wrapping_add(at)));
+        };
+        if range.start == 0 {
+            indices.iter().take(PLACES_AHEAD).for_each(|&index| prefetch_place(index));
+            indices.iter().take(ahead).for_each(|&index| prefetch(index));
+        }
+        for (k, out) in range.zip(out.chunks_exact_mut(width)) {
+            if let Some(&index) = indices.get(k + PLACES_AHEAD) {
+                prefetch_place(index);
+            }
+            if let Some(&index) = indices.get(k + ahead) {
+                prefetch(index);
+            }
+            let (bytes, row) = place(indices[k]);
+            out.copy_from_slice(&bytes[row as usize * width..][..width]);
+        }
+    }
+
+    /// Advises the system that mapped values of some rows will be read soon, or not for long.
+    pub(super) fn advise(&self, rows: Range<u64>, soon: bool) {
+        let width = self.width() as u64;
+        let advise = |rows: Range<u64>| {
+            for (k, ValueShard { first_row, values }) in self.values.iter().enumerate() {
+                let end = self.values.get(k + 1).map_or(u64::MAX, |next| next.first_row);
+                let own = rows.start.max(*first_row)..rows.end.min(end);
+                if own.start < own.end {
+                    let (start, end) = (own.start - first_row, own.end - first_row);
+                    values.advise((start * width) as usize..(end * width) as usize, soon);
+                }
+            }
+        };
         match &self.places {
-            Places::Shifted(by) => index.wrapping_add(*by),
+            Places::Shifted(by) => advise(rows.start.wrapping_add(*by)..rows.end.wrapping_add(*by)),
             Places::Listed(first, places) => {
-                bytemuck::cast_slice::<u8, u32>(places.bytes())[(index - first) as usize].into()
+                let places: &[u32] = bytemuck::cast_slice(places.bytes());
+                let places = &places[rows.start.saturating_sub(*first) as usize..];
+                let places = &places[..places.len().min((rows.end - rows.start) as usize)];
+                // Adjacent rows usually have adjacent values.
+                for run in places.chunk_by(|a, b| a.checked_add(1) == Some(*b)).filter(|run| run[0] != NO_PLACE) {
+                    advise(run[0].into()..u64::from(run[0]) + run.len() as u64);
+                }
             }
         }
     }

@@ -177,7 +177,7 @@ pub(super) fn naive(
                     ColumnSource::Extra(offset) => row[offset..offset + spec.width()].to_vec(),
                     ColumnSource::Attached(number) => {
                         let mut values = vec![0; spec.width()];
-                        rows.attached[number].gather(&[index], &mut values);
+                        rows.attached[number].gather(&[index], 0..1, &mut values);
                         values
                     }
                 },
@@ -327,7 +327,7 @@ fn gather_blocks<T: Token, const TURN: bool, const ALL: bool>(
             for (spec, column) in schema.columns.iter().zip(&mut columns) {
                 if let ColumnSource::Attached(number) = spec.source {
                     let out = &mut column[start * spec.width()..end * spec.width()];
-                    rows.attached[number].gather(&indices[start..end], out);
+                    rows.attached[number].gather(indices, start..end, out);
                 }
             }
         }

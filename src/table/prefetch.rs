@@ -19,6 +19,12 @@ pub(crate) fn prefetch<T>(slice: &[T], index: usize) {
     prefetch_line::<NEAR_HINT>(slice.as_ptr().wrapping_add(index).cast());
 }
 
+/// Prefetches the cache line of an address, which need not be valid.
+#[inline(always)]
+pub(super) fn prefetch_bytes(address: *const u8) {
+    prefetch_line::<NEAR_HINT>(address);
+}
+
 /// Prefetches the cache line of an address, which need not be valid, into the cache that `HINT` names.
 #[inline(always)]
 #[allow(unsafe_code)]

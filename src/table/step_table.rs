@@ -299,10 +299,11 @@ impl StepTable {
         })
     }
 
-    /// Advises the system that rows of a mapped file will be read soon, or not for long. Rows in memory and attached
-    /// columns are unaffected.
+    /// Advises the system that rows of a mapped file will be read soon, or not for long. Rows in memory are
+    /// unaffected.
     pub(crate) fn advise(&self, positions: std::ops::Range<u64>, soon: bool) {
-        if self.path().is_none() || positions.is_empty() {
+        let is_mapped = self.path().is_some() || !self.attached.is_empty();
+        if !is_mapped || positions.is_empty() {
             return;
         }
         // A view's rows are in ascending order, and skipping the rows between them would save little.
@@ -310,6 +311,7 @@ impl StepTable {
         self.map_positions(&mut ends);
         let stride = self.layout.stride();
         self.rows.advise(ends[0] as usize * stride..(ends[1] + 1) as usize * stride, soon);
+        self.attached.iter().for_each(|column| column.advise(ends[0]..ends[1] + 1, soon));
     }
 
     /// Returns the archive and the version that the rows come from.
