@@ -152,5 +152,5 @@ pub use step::Step;
 pub use step_details::{StepDetail, StepDetails};
 pub use table::{
     AttachedColumn, Batch, BatchColumn, ChosenEv, ColumnReader, ElementType, ExtraField, Fingerprint, FromRunsOptions,
-    LoadOptions, MaterializeOptions, RowFilter, RowLayout, Shard, SplitUnit, StepTable, TableHandle, TokenType,
+    MaterializeOptions, RowFilter, RowLayout, Shard, StepTable, TokenType,
 };

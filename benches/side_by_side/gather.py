@@ -80,9 +80,6 @@ def competitors(steps: a2store.StepTable, folder: Path) -> Iterator[Competitor]:
         return unpack(np.frombuffer(b"".join(result.to_pylist()), rows.dtype))
 
     yield Competitor("a2store take", "columns", steps.take, lambda batch: dict(batch.to_dict()))
-    take_rows = getattr(steps, "take_rows", None)  # older versions do not have it
-    if take_rows is not None:
-        yield Competitor("a2store take_rows", "rows", take_rows, unpack)
     yield Competitor(REFERENCE, "rows", lambda indices: np.take(rows, indices), unpack)
     yield Competitor(
         "np.take, unchecked, buffer kept", "rows", lambda indices: np.take(rows, indices, out=kept, mode="clip"), unpack

@@ -975,7 +975,7 @@ class Archive:
         Raises ``DecodeError`` for a folder, and ``ValueError`` or ``ColumnError`` for a table, that is damaged or
         contradicts the archive. Otherwise raises as ``ingest`` does. The archive is then unchanged.
 
-        >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index", "ev_legal"]]
+        >>> predictions = np.asarray(table)[[0, 1, 2]][["run_id", "step_index", "ev_legal"]]
         >>> columns = {"run_id": predictions["run_id"], "step_index": predictions["step_index"].astype("u4")}
         >>> columns |= {"legal_mask": predictions["ev_legal"], "argmax_head": np.array([3, 0, 3], "u1")}
         >>> archive.annotate("model-v1", pa.table(columns), partial=True)
@@ -991,7 +991,7 @@ class Archive:
 
         Raises ``ValueError`` for a model without annotations. Otherwise raises as ``ingest`` does.
 
-        >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
+        >>> predictions = np.asarray(table)[[0, 1, 2]][["run_id", "step_index"]]
         >>> report = archive.annotate("model-v1", predictions, partial=True)
         >>> archive.drop_annotations("model-v1")
         ModelInfo(model='model-v1', num_rows=3, first_run_id=0, last_run_id=0)
@@ -1002,7 +1002,7 @@ class Archive:
 
         It reads no files, so it raises no error of the archive.
 
-        >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
+        >>> predictions = np.asarray(table)[[0, 1, 2]][["run_id", "step_index"]]
         >>> report = archive.annotate("model-v1", predictions, partial=True)
         >>> archive.annotations()
         [ModelInfo(model='model-v1', num_rows=3, first_run_id=0, last_run_id=0)]
@@ -2031,20 +2031,6 @@ class StepTable:
         IndexError: index 29320 is out of bounds for a table of 29320 rows
         """
 
-    def take_rows(self, indices: _Indices) -> npt.NDArray[np.void]:
-        """Return the rows at ``indices`` as a structured array, in that order, with repetitions.
-
-        The array is new and writable: shape (indices,), of type ``table.dtype``.
-
-        - ``indices``: as for ``take``.
-
-        Raises as ``take`` does.
-
-        >>> rows = table.take_rows([5, 0, 5])
-        >>> rows.shape, rows["step_index"]
-        ((3,), array([5, 0, 5], dtype=uint16))
-        """
-
     def rows_array(self) -> ArrowArray:
         """Return the rows as an Arrow array of ``FixedSizeBinary(stride)``.
 
@@ -2058,7 +2044,6 @@ class StepTable:
 
     def filter(
         self,
-        condition: str | None = None,
         *,
         min_score: int | None = None,
         max_score: int | None = None,
@@ -2071,11 +2056,6 @@ class StepTable:
         This costs one pass over the table and about 20 bytes per range of rows. The first use of scores or engines
         reads them from the archive, at the table's version. A file that ``save`` wrote contains them.
 
-        - ``condition``: a condition in SQL, like a WHERE: rows for which it is true, not null. It may use these columns
-          of ``steps``: ``run_id``, ``step_index``, ``board``, ``move``, ``ev_up``, ``ev_down``, ``ev_left``,
-          ``ev_right``, ``ev_legal``, ``has_evs``, ``max_exp``, ``phase``, ``max_score``, ``engine`` and
-          ``tile_65536_mask``; the extra and attached columns; and the functions of queries. Subqueries, aggregates,
-          window functions, parameters, ``random()`` and ``now()`` are rejected.
         - ``min_score``, ``max_score``: bounds of the score of the run, both inclusive. The score is ``runs.max_score``.
         - ``engine``: the run's engine, a str, or several allowed ones. Runs without an engine never match.
         - ``phase``: the phase of the game, ``"early"``, ``"mid"`` or ``"late"``, or several. It depends on the largest
@@ -2083,38 +2063,24 @@ class StepTable:
         - ``run_ids``: the ids of the runs, in any order, in ``0..2**32``.
 
         Raises ``ValueError`` for an unknown phase, for ids outside ``0..2**32``, and for scores or engines if the rows
-        come from a file without metadata of runs. Raises ``QueryRefusedError`` for a condition with a subquery or
-        ``random()``, and ``QueryError`` for one that does not parse or fails on a row. Raises ``TypeError`` for values
-        of another type. Raises ``QueryError``, ``DamagedError`` or ``OSError`` if the archive's runs can no longer be
-        read.
+        come from a file without metadata of runs. Raises ``TypeError`` for values of another type. Raises
+        ``QueryError``, ``DamagedError`` or ``OSError`` if the archive's runs can no longer be read.
 
         >>> table.filter(min_score=20_000, phase=["mid", "late"])
         StepTable(16514 rows of 32 bytes, a view)
         >>> len(table.filter(engine="a2store-expectimax-1", run_ids=[3, 7]))
         2952
-        >>> len(table.filter("empty_cells(board) = 0 AND move IN (0, 2)"))
-        942
         """
 
-    def train_test_split(
-        self, test_size: float = 0.1, *, seed: int = 0, unit: Literal["run", "step"] = "run"
-    ) -> tuple[StepTable, StepTable]:
-        """Split the rows into two disjoint views, ``(train, test)``, and return them.
+    def train_test_split(self, test_size: float = 0.1, *, seed: int = 0) -> tuple[StepTable, StepTable]:
+        """Split the rows by run into two disjoint views, ``(train, test)``, and return them.
 
-        The seed and the run's game (``runs.game``) determine the side, for ``unit="step"`` together with the step's
-        index. So a run or step keeps its side when the archive grows, and none leaves ``test`` when ``test_size``
-        grows. Runs of one game are divided alike: equal steps are on the same side. In a table whose runs are unknown,
-        such as a NumPy array, the run's id replaces the game. Use another seed to split a view again. ``split`` and
-        ``PackReader.train_test_split`` choose the same runs.
+        ``split(test_size, seed=seed)`` returns the same views. ``PackReader.train_test_split`` chooses the same runs.
 
-        - ``test_size``: the approximate share of runs or steps in ``test``, in ``0..=1``.
+        - ``test_size``: the approximate share of runs in ``test``, in ``0..=1``.
         - ``seed``: the seed of the split, in ``0..2**64``.
-        - ``unit``: ``"run"`` = all steps of a game are on one side. ``"step"`` = each step is assigned separately.
-          Steps of one run resemble each other, so a test on such a split overrates a model. A view takes about 20 bytes
-          per range of consecutive rows.
 
-        Raises ``ValueError`` for a share out of range or an unknown unit, ``MemoryError``, and the errors of reading
-        the archive's runs.
+        Raises as ``split`` does.
 
         >>> train, test = table.train_test_split(0.2, seed=1)
         >>> set(train["run_id"]) & set(test["run_id"])
@@ -2130,7 +2096,7 @@ class StepTable:
         - ``val``: the approximate share of held-out runs, in ``0..=1``.
         - ``seed``: the seed of the split, in ``0..2**64``.
 
-        Raises ``ValueError`` for a share out of range, and ``MemoryError``.
+        Raises ``ValueError`` for a share out of range, ``MemoryError``, and the errors of reading the archive's runs.
 
         >>> train, val = table.split(0.2)
         >>> len(train) + len(val) == len(table)
@@ -2248,17 +2214,16 @@ class StepTable:
     def attach(
         self,
         name: str,
-        path: _Path | object,
+        path: _Path,
         steps: _Path | None = None,
         *,
-        memory_limit: int | None = None,
         progress: _Progress = None,
     ) -> StepTable:
-        """Return this table with an attached column: values of a ``.npy`` array of shape (rows, D), or of rows.
+        """Return this table with an attached column: values of a ``.npy`` array of shape (rows, D).
 
         Batches, ``take`` and Arrow data of the returned table have the column ``name`` of shape (n, D). So do its
         views, its loaders, and its copies in other processes. The rows themselves do not change: ``numpy.asarray``,
-        ``take_rows``, ``dtype``, ``fingerprint``, the states of loaders and ``save`` omit the column. Attach it again
+        ``dtype``, ``fingerprint``, the states of loaders and ``save`` omit the column. Attach it again
         after ``load``.
 
         A structured array of the same length holds the keys: the integers ``run_id`` and ``step_idx`` or
@@ -2272,20 +2237,11 @@ class StepTable:
         uint16; in Arrow, the field's metadata has ``a2store.dtype``. ``a2store.torch`` converts them to
         ``torch.bfloat16``.
 
-        Instead of an array, ``path`` may be rows: a ``Query``, any table with the Arrow C interface, or a NumPy
-        structured array. They have the integers ``run_id`` and ``step_index``, and one column of values: numbers,
-        bools, or fixed-size lists of D of them. A column ``board``, uint64, is compared with the table's boards. The
-        rows are read once, one batch at a time, and only their values stay in memory. A null is NaN in floats and
-        raises in other types.
-
         - ``name``: the name of the new column.
         - ``path``: the array, which is mapped and must not change; or a folder with ``embeddings.npy``, or with its
           shards ``embeddings-<number>.npy``. The first shard has the rows of the first shard of ``steps.npy``, and so
-          on. Or rows, as above.
+          on.
         - ``steps``: the file of the keys, or a folder with ``steps.npy`` or its shards; ``None`` = the array's folder.
-          Rows have their own keys.
-        - ``memory_limit``: the maximum number of bytes of the values and keys of rows; ``None`` = the memory that the
-          system has available.
         - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
           otherwise a bar is shown if standard error is a terminal.
 
@@ -2294,8 +2250,7 @@ class StepTable:
 
         Raises ``ColumnError``, with the row, if a row's step is not in the array, and if the keys have a step twice.
         Raises ``DecodeError`` for files of another kind, with different numbers of rows, or that contradict the JSON.
-        Raises ``ValueError`` if the name is taken, and for rows with other columns. Raises ``MemoryLimitError``,
-        ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C. A query's own errors are raised too.
+        Raises ``ValueError`` if the name is taken. Raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
 
         >>> steps = np.zeros(len(table), [("run_id", "<u4"), ("step_index", "<u4")])
         >>> steps["run_id"], steps["step_index"] = np.asarray(table)["run_id"], np.asarray(table)["step_index"]
@@ -2304,9 +2259,6 @@ class StepTable:
         >>> table = table.attach("embedding", "embeddings.npy", "steps.npy")
         >>> table.take([0]).embedding.shape
         (1, 8)
-        >>> rows = archive.sql("SELECT run_id, step_index, empty_cells(board) AS empty FROM steps")
-        >>> table.attach("empty", rows).take([0])["empty"]
-        array([14], dtype=uint8)
         """
 
     @property

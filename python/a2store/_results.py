@@ -139,7 +139,7 @@ class AnnotateReport:
     - ``missing_steps``: the number of steps of these runs without annotations.
     - ``replaced_rows``: the number of rows that were replaced.
 
-    >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
+    >>> predictions = np.asarray(table)[[0, 1, 2]][["run_id", "step_index"]]
     >>> report = archive.annotate("model-v1", predictions, partial=True)
     >>> report.num_rows, report.missing_steps
     (3, 643)
@@ -163,7 +163,7 @@ class ModelInfo:
     - ``first_run_id``: the first annotated run.
     - ``last_run_id``: the last annotated run.
 
-    >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
+    >>> predictions = np.asarray(table)[[0, 1, 2]][["run_id", "step_index"]]
     >>> report = archive.annotate("model-v1", predictions, partial=True)
     >>> model = archive.annotations()[0]
     >>> model.model, model.num_rows, model.first_run_id

@@ -190,7 +190,7 @@ fn parse_start<T>(bytes: &[u8], parse: impl Fn(&str) -> Result<T, Malformed>) ->
 
 impl NpyField {
     /// Returns fields for a message.
-    pub(super) fn shown(fields: &[NpyField]) -> String {
+    pub(crate) fn shown(fields: &[NpyField]) -> String {
         let field = |field: &NpyField| format!("{} {}×{}", field.name, field.values, field.dtype);
         fields.iter().map(field).collect::<Vec<_>>().join(", ")
     }

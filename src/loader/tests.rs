@@ -102,22 +102,7 @@ fn a_take_is_cancelled_between_its_pieces() {
         let stop = StopsAt::new(1);
         assert!(matches!(num_pieces(&stop).unwrap_err().kind(), ErrorKind::Cancelled));
         assert_eq!(stop.asked(), 1);
-        let mut rows = vec![0; indices.len() * 32];
-        let stop = StopsAt::new(4);
-        let error = table.take_rows_unless_cancelled(&indices, &mut rows, &stop.cancel).unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::Cancelled));
-        assert_eq!(stop.asked(), 4);
-        table.take_rows(&indices, &mut rows).unwrap();
-        for at in [0, (1 << 18) - 1, 1 << 18, 1 << 20, indices.len() - 1] {
-            assert_eq!(rows[32 * at..][..32], row(table, indices[at]));
-        }
     }
-}
-
-fn row(table: &StepTable, index: u64) -> Vec<u8> {
-    let mut row = vec![0; 32];
-    table.take_rows(&[index], &mut row).unwrap();
-    row
 }
 
 #[test]

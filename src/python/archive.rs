@@ -484,7 +484,7 @@ impl PyArchive {
     /// Raises ``DecodeError`` for a folder, and ``ValueError`` or ``ColumnError`` for a table, that is damaged or
     /// contradicts the archive. Otherwise raises as ``ingest`` does. The archive is then unchanged.
     ///
-    /// >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index", "ev_legal"]]
+    /// >>> predictions = np.asarray(table)[[0, 1, 2]][["run_id", "step_index", "ev_legal"]]
     /// >>> columns = {"run_id": predictions["run_id"], "step_index": predictions["step_index"].astype("u4")}
     /// >>> columns |= {"legal_mask": predictions["ev_legal"], "argmax_head": np.array([3, 0, 3], "u1")}
     /// >>> archive.annotate("model-v1", pa.table(columns), partial=True)
@@ -525,7 +525,7 @@ impl PyArchive {
     ///
     /// Raises ``ValueError`` for a model without annotations. Otherwise raises as ``ingest`` does.
     ///
-    /// >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
+    /// >>> predictions = np.asarray(table)[[0, 1, 2]][["run_id", "step_index"]]
     /// >>> report = archive.annotate("model-v1", predictions, partial=True)
     /// >>> archive.drop_annotations("model-v1")
     /// ModelInfo(model='model-v1', num_rows=3, first_run_id=0, last_run_id=0)
@@ -540,7 +540,7 @@ impl PyArchive {
     ///
     /// It reads no files, so it raises no error of the archive.
     ///
-    /// >>> predictions = table.take_rows([0, 1, 2])[["run_id", "step_index"]]
+    /// >>> predictions = np.asarray(table)[[0, 1, 2]][["run_id", "step_index"]]
     /// >>> report = archive.annotate("model-v1", predictions, partial=True)
     /// >>> archive.annotations()
     /// [ModelInfo(model='model-v1', num_rows=3, first_run_id=0, last_run_id=0)]

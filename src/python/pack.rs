@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::{JsonlOptions, PackIter, PackReader, RunFormat, RunSource, ValidateOptions};
 use crate::loader::Permutation;
 use crate::run::Run;
-use crate::table::{FromRunsOptions, HeldOut, SplitUnit, StepTable};
+use crate::table::{FromRunsOptions, HeldOut, StepTable};
 use crate::workers;
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};
@@ -100,9 +100,9 @@ impl PyPack {
 
     /// Return whether each run is held out by a split of this share.
     fn held_out<'py>(&self, py: Python<'py>, test_size: f64, seed: U64) -> PyResult<Bound<'py, PyAny>> {
-        let held_out = HeldOut::new("test_size", test_size, seed.get(), SplitUnit::Run)?;
+        let held_out = HeldOut::new("test_size", test_size, seed.get())?;
         let games = checking(py, |cancel| self.0.games(cancel))?;
-        let is_held_out: Vec<u8> = (0_u32..).zip(games).map(|(run, game)| u8::from(held_out.run(game, run))).collect();
+        let is_held_out: Vec<u8> = (0_u32..).zip(games).map(|(run, game)| u8::from(held_out.has(game, run))).collect();
         copied_array(py, &is_held_out, "|b1", None)
     }
 

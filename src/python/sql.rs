@@ -89,11 +89,7 @@ pub(super) fn batches_of(
 type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + Send>;
 
 /// Opens an object as [`batches_of`] reads it.
-pub(super) fn stream_of(
-    (argument, path): (&str, &str),
-    name: &str,
-    table: &Bound<'_, PyAny>,
-) -> PyResult<(SchemaRef, Batches)> {
+fn stream_of((argument, path): (&str, &str), name: &str, table: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Batches)> {
     let one = |batch: RecordBatch| (batch.schema(), Box::new(std::iter::once(Ok(batch))) as Batches);
     if table.hasattr("__arrow_c_stream__")? {
         let reader = table.extract::<PyRecordBatchReader>().and_then(PyRecordBatchReader::into_reader);

@@ -10,20 +10,17 @@ use super::memory::Memory;
 use super::numpy::array;
 use super::packages::{to_arrow, to_pandas, to_polars};
 use super::progress::ProgressOption;
-use super::query_call::{NOTEBOOK_ROWS, PyQuery};
+use super::query_call::NOTEBOOK_ROWS;
 use super::results::{IntoInstance, instances, skips_errors};
-use super::sql::stream_of;
 use super::table_items::rows_at;
-use super::values::{is_path, names_from, paths_from};
+use super::values::{names_from, paths_from};
 use crate::archive::Phase;
 use crate::cancellation::CancellationToken;
 use crate::error::Error;
 use crate::loader::{LoaderOptions, Permutation};
 use crate::machine::filled;
 use crate::query::Preview;
-use crate::table::{
-    AttachedColumn, FromRunsOptions, HeldOut, LoadOptions, RowFilter, SplitUnit, StepTable, TableHandle,
-};
+use crate::table::{AttachedColumn, FromRunsOptions, HeldOut, RowFilter, StepTable};
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -216,7 +213,7 @@ impl PyStepTable {
             ));
         }
         let rows = if is_view {
-            self.copied_rows(py, len, |rows, cancel| self.table.copy_all_rows(rows, cancel))?
+            self.copied_rows(py)?
         } else {
             let memory = Bound::new(py, Memory::of_table(self.table.clone()))?;
             array(memory.as_any(), self.dtype(py)?, 0, (len, None))?
@@ -369,34 +366,11 @@ impl PyStepTable {
         self.batch(py, &row_indices(py, indices, self.table.num_rows())?)
     }
 
-    /// Return the rows at ``indices`` as a structured array, in that order, with repetitions.
-    ///
-    /// The array is new and writable: shape (indices,), of type ``table.dtype``.
-    ///
-    /// - ``indices``: as for ``take``.
-    ///
-    /// Raises as ``take`` does.
-    ///
-    /// >>> rows = table.take_rows([5, 0, 5])
-    /// >>> rows.shape, rows["step_index"]
-    /// ((3,), array([5, 0, 5], dtype=uint16))
-    fn take_rows<'py>(&self, py: Python<'py>, indices: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let indices = row_indices(py, indices, self.table.num_rows())?;
-        self.copied_rows(py, indices.len(), |rows, cancel| {
-            self.table.take_rows_unless_cancelled(&indices, rows, cancel)
-        })
-    }
-
     /// Return a view of the rows that meet all given conditions, in the same order.
     ///
     /// This costs one pass over the table and about 20 bytes per range of rows. The first use of scores or engines
     /// reads them from the archive, at the table's version. A file that ``save`` wrote contains them.
     ///
-    /// - ``condition``: a condition in SQL, like a WHERE: rows for which it is true, not null. It may use these columns
-    ///   of ``steps``: ``run_id``, ``step_index``, ``board``, ``move``, ``ev_up``, ``ev_down``, ``ev_left``,
-    ///   ``ev_right``, ``ev_legal``, ``has_evs``, ``max_exp``, ``phase``, ``max_score``, ``engine`` and
-    ///   ``tile_65536_mask``; the extra and attached columns; and the functions of queries. Subqueries, aggregates,
-    ///   window functions, parameters, ``random()`` and ``now()`` are rejected.
     /// - ``min_score``, ``max_score``: bounds of the score of the run, both inclusive. The score is ``runs.max_score``.
     /// - ``engine``: the run's engine, a str, or several allowed ones. Runs without an engine never match.
     /// - ``phase``: the phase of the game, ``"early"``, ``"mid"`` or ``"late"``, or several. It depends on the largest
@@ -404,23 +378,17 @@ impl PyStepTable {
     /// - ``run_ids``: the ids of the runs, in any order, in ``0..2**32``.
     ///
     /// Raises ``ValueError`` for an unknown phase, for ids outside ``0..2**32``, and for scores or engines if the rows
-    /// come from a file without metadata of runs. Raises ``QueryRefusedError`` for a condition with a subquery or
-    /// ``random()``, and ``QueryError`` for one that does not parse or fails on a row. Raises ``TypeError`` for values
-    /// of another type. Raises ``QueryError``, ``DamagedError`` or ``OSError`` if the archive's runs can no longer be
-    /// read.
+    /// come from a file without metadata of runs. Raises ``TypeError`` for values of another type. Raises
+    /// ``QueryError``, ``DamagedError`` or ``OSError`` if the archive's runs can no longer be read.
     ///
     /// >>> table.filter(min_score=20_000, phase=["mid", "late"])
     /// StepTable(16514 rows of 32 bytes, a view)
     /// >>> len(table.filter(engine="a2store-expectimax-1", run_ids=[3, 7]))
     /// 2952
-    /// >>> len(table.filter("empty_cells(board) = 0 AND move IN (0, 2)"))
-    /// 942
-    #[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
-    #[pyo3(signature = (condition=None, *, min_score=None, max_score=None, engine=None, phase=None, run_ids=None))]
+    #[pyo3(signature = (*, min_score=None, max_score=None, engine=None, phase=None, run_ids=None))]
     fn filter(
         &self,
         py: Python<'_>,
-        condition: Option<String>,
         min_score: Option<U64>,
         max_score: Option<U64>,
         engine: Option<&Bound<'_, PyAny>>,
@@ -443,9 +411,8 @@ impl PyStepTable {
             engines: engine.map(|names| names_from("engine", names)).transpose()?,
             phases: phases.map(|names| names.into_iter().map(to_phase).collect::<PyResult<_>>()).transpose()?,
             run_ids: run_ids.map(|ids| ids.into_iter().map(to_id).collect::<PyResult<_>>()).transpose()?,
-            condition,
         };
-        let view = checking(py, |cancel| self.table.filter_unless_cancelled(&filter, cancel))?;
+        let view = checking(py, |cancel| self.table.filter(&filter, cancel))?;
         Ok(PyStepTable::new(view))
     }
 
@@ -458,7 +425,7 @@ impl PyStepTable {
     /// - ``val``: the approximate share of held-out runs, in ``0..=1``.
     /// - ``seed``: the seed of the split, in ``0..2**64``.
     ///
-    /// Raises ``ValueError`` for a share out of range, and ``MemoryError``.
+    /// Raises ``ValueError`` for a share out of range, ``MemoryError``, and the errors of reading the archive's runs.
     ///
     /// >>> train, val = table.split(0.2)
     /// >>> len(train) + len(val) == len(table)
@@ -470,38 +437,29 @@ impl PyStepTable {
         val: f64,
         #[pyo3(from_py_with = U64::int)] seed: u64,
     ) -> PyResult<(PyStepTable, PyStepTable)> {
-        self.views_of_split(py, "val", val, seed, SplitUnit::Run)
+        self.views_of_split(py, "val", val, seed)
     }
 
-    /// Split the rows into two disjoint views, ``(train, test)``, and return them.
+    /// Split the rows by run into two disjoint views, ``(train, test)``, and return them.
     ///
-    /// The seed and the run's game (``runs.game``) determine the side, for ``unit="step"`` together with the step's
-    /// index. So a run or step keeps its side when the archive grows, and none leaves ``test`` when ``test_size``
-    /// grows. Runs of one game are divided alike: equal steps are on the same side. In a table whose runs are unknown,
-    /// such as a NumPy array, the run's id replaces the game. Use another seed to split a view again. ``split`` and
-    /// ``PackReader.train_test_split`` choose the same runs.
+    /// ``split(test_size, seed=seed)`` returns the same views. ``PackReader.train_test_split`` chooses the same runs.
     ///
-    /// - ``test_size``: the approximate share of runs or steps in ``test``, in ``0..=1``.
+    /// - ``test_size``: the approximate share of runs in ``test``, in ``0..=1``.
     /// - ``seed``: the seed of the split, in ``0..2**64``.
-    /// - ``unit``: ``"run"`` = all steps of a game are on one side. ``"step"`` = each step is assigned separately.
-    ///   Steps of one run resemble each other, so a test on such a split overrates a model. A view takes about 20 bytes
-    ///   per range of consecutive rows.
     ///
-    /// Raises ``ValueError`` for a share out of range or an unknown unit, ``MemoryError``, and the errors of reading
-    /// the archive's runs.
+    /// Raises as ``split`` does.
     ///
     /// >>> train, test = table.train_test_split(0.2, seed=1)
     /// >>> set(train["run_id"]) & set(test["run_id"])
     /// set()
-    #[pyo3(signature = (test_size=0.1, *, seed=0, unit="run"))]
+    #[pyo3(signature = (test_size=0.1, *, seed=0))]
     fn train_test_split(
         &self,
         py: Python<'_>,
         test_size: f64,
         #[pyo3(from_py_with = U64::int)] seed: u64,
-        unit: &str,
     ) -> PyResult<(PyStepTable, PyStepTable)> {
-        self.views_of_split(py, "test_size", test_size, seed, unit.parse()?)
+        self.views_of_split(py, "test_size", test_size, seed)
     }
 
     /// Write the rows to a ``.npy`` file, which ``numpy.load`` opens as a structured array.
@@ -565,9 +523,11 @@ impl PyStepTable {
         memory_limit: Option<U64>,
         progress: Option<ProgressOption>,
     ) -> PyResult<PyStepTable> {
-        let mut options = LoadOptions::default().with_mmap(mmap);
-        options.memory_limit = memory_limit.map(Bounded::get);
-        let table = interruptible(py, progress, |progress, cancel| StepTable::load(&path, &options, progress, cancel))?;
+        let limit = memory_limit.map(Bounded::get);
+        let table = interruptible(py, progress, |progress, cancel| match mmap {
+            true => StepTable::map(&path),
+            false => StepTable::load(&path, limit, progress, cancel),
+        })?;
         Ok(PyStepTable::new(table))
     }
 
@@ -649,11 +609,11 @@ impl PyStepTable {
         Ok(PyStepTable::new(table))
     }
 
-    /// Return this table with an attached column: values of a ``.npy`` array of shape (rows, D), or of rows.
+    /// Return this table with an attached column: values of a ``.npy`` array of shape (rows, D).
     ///
     /// Batches, ``take`` and Arrow data of the returned table have the column ``name`` of shape (n, D). So do its
     /// views, its loaders, and its copies in other processes. The rows themselves do not change: ``numpy.asarray``,
-    /// ``take_rows``, ``dtype``, ``fingerprint``, the states of loaders and ``save`` omit the column. Attach it again
+    /// ``dtype``, ``fingerprint``, the states of loaders and ``save`` omit the column. Attach it again
     /// after ``load``.
     ///
     /// A structured array of the same length holds the keys: the integers ``run_id`` and ``step_idx`` or
@@ -667,20 +627,11 @@ impl PyStepTable {
     /// uint16; in Arrow, the field's metadata has ``a2store.dtype``. ``a2store.torch`` converts them to
     /// ``torch.bfloat16``.
     ///
-    /// Instead of an array, ``path`` may be rows: a ``Query``, any table with the Arrow C interface, or a NumPy
-    /// structured array. They have the integers ``run_id`` and ``step_index``, and one column of values: numbers,
-    /// bools, or fixed-size lists of D of them. A column ``board``, uint64, is compared with the table's boards. The
-    /// rows are read once, one batch at a time, and only their values stay in memory. A null is NaN in floats and
-    /// raises in other types.
-    ///
     /// - ``name``: the name of the new column.
     /// - ``path``: the array, which is mapped and must not change; or a folder with ``embeddings.npy``, or with its
     ///   shards ``embeddings-<number>.npy``. The first shard has the rows of the first shard of ``steps.npy``, and so
-    ///   on. Or rows, as above.
+    ///   on.
     /// - ``steps``: the file of the keys, or a folder with ``steps.npy`` or its shards; ``None`` = the array's folder.
-    ///   Rows have their own keys.
-    /// - ``memory_limit``: the maximum number of bytes of the values and keys of rows; ``None`` = the memory that the
-    ///   system has available.
     /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
     ///   otherwise a bar is shown if standard error is a terminal.
     ///
@@ -689,8 +640,7 @@ impl PyStepTable {
     ///
     /// Raises ``ColumnError``, with the row, if a row's step is not in the array, and if the keys have a step twice.
     /// Raises ``DecodeError`` for files of another kind, with different numbers of rows, or that contradict the JSON.
-    /// Raises ``ValueError`` if the name is taken, and for rows with other columns. Raises ``MemoryLimitError``,
-    /// ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C. A query's own errors are raised too.
+    /// Raises ``ValueError`` if the name is taken. Raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
     ///
     /// >>> steps = np.zeros(len(table), [("run_id", "<u4"), ("step_index", "<u4")])
     /// >>> steps["run_id"], steps["step_index"] = np.asarray(table)["run_id"], np.asarray(table)["step_index"]
@@ -699,45 +649,19 @@ impl PyStepTable {
     /// >>> table = table.attach("embedding", "embeddings.npy", "steps.npy")
     /// >>> table.take([0]).embedding.shape
     /// (1, 8)
-    /// >>> rows = archive.sql("SELECT run_id, step_index, empty_cells(board) AS empty FROM steps")
-    /// >>> table.attach("empty", rows).take([0])["empty"]
-    /// array([14], dtype=uint8)
-    #[pyo3(signature = (name, path, steps=None, *, memory_limit=None, progress=None))]
+    #[pyo3(signature = (name, path, steps=None, *, progress=None))]
     #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn attach(
         &self,
         py: Python<'_>,
         name: &str,
-        path: &Bound<'_, PyAny>,
+        path: PathBuf,
         steps: Option<PathBuf>,
-        memory_limit: Option<U64>,
         progress: Option<ProgressOption>,
     ) -> PyResult<PyStepTable> {
-        let memory_limit = memory_limit.map(Bounded::get);
-        if let (Some(steps), false) = (&steps, is_path(path)?) {
-            let expected = "none, because the rows have the keys";
-            return Err(Error::argument("steps", expected, steps.display()).into());
-        }
-        let table = if is_path(path)? {
-            let path: PathBuf = path.extract()?;
-            interruptible(py, progress, |progress, cancel| {
-                self.table.attach(name, &path, steps.as_deref(), progress, cancel)
-            })?
-        } else if let Ok(query) = path.cast::<PyQuery>() {
-            let query = &query.get().query;
-            interruptible(py, progress, |progress, cancel| {
-                let mut stream = query.stream_unless_cancelled(cancel)?;
-                let schema = stream.schema();
-                let rows = std::iter::from_fn(|| stream.next_unless_cancelled(cancel).transpose());
-                self.table.attach_rows(name, &schema, rows, memory_limit, progress, cancel)
-            })?
-        } else {
-            let (schema, batches) = stream_of(("path", "a file's path"), name, path)?;
-            let rows = batches.map(|batch| batch.map_err(|error| Error::argument("path", "readable rows", error)));
-            interruptible(py, progress, |progress, cancel| {
-                self.table.attach_rows(name, &schema, rows, memory_limit, progress, cancel)
-            })?
-        };
+        let table = interruptible(py, progress, |progress, cancel| {
+            self.table.attach(name, &path, steps.as_deref(), progress, cancel)
+        })?;
         Ok(PyStepTable::new(table))
     }
 
@@ -792,7 +716,7 @@ impl PyStepTable {
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
         let handle = py.detach(|| self.table.handle())?;
         let attach = py.import("a2store._a2store")?.getattr("_attach")?;
-        Ok((attach, (PyBytes::new(py, &handle.to_bytes()),)))
+        Ok((attach, (PyBytes::new(py, &handle),)))
     }
 
     /// Return a loader, which serves the rows in batches.
@@ -906,10 +830,9 @@ impl PyStepTable {
         argument: &'static str,
         share: f64,
         seed: u64,
-        unit: SplitUnit,
     ) -> PyResult<(PyStepTable, PyStepTable)> {
-        let held_out = HeldOut::new(argument, share, seed, unit)?;
-        let (train, test) = checking(py, |cancel| self.table.split_by(&held_out, unit, cancel))?;
+        let held_out = HeldOut::new(argument, share, seed)?;
+        let (train, test) = checking(py, |cancel| self.table.split_by(&held_out, cancel))?;
         Ok((PyStepTable::new(train), PyStepTable::new(test)))
     }
 
@@ -917,18 +840,14 @@ impl PyStepTable {
         Ok(PyBatch::new(checking(py, |cancel| self.table.take_unless_cancelled(rows, cancel))?))
     }
 
-    /// Returns a new structured array of `num_rows` rows, filled by `copy`.
-    fn copied_rows<'py>(
-        &self,
-        py: Python<'py>,
-        num_rows: usize,
-        copy: impl FnOnce(&mut [u8], &CancellationToken) -> crate::Result<()> + Send,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    /// Returns a new structured array of all rows.
+    fn copied_rows<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let num_rows = self.table.num_rows() as usize;
         // A stride is a multiple of eight bytes.
         let len = num_rows.saturating_mul(self.table.layout().stride() / size_of::<u64>());
         let rows = checking(py, |cancel| {
             let mut rows = filled(len, 0_u64)?;
-            copy(bytemuck::cast_slice_mut(&mut rows), cancel).map(|()| rows)
+            self.table.copy_all_rows(bytemuck::cast_slice_mut(&mut rows), cancel).map(|()| rows)
         })?;
         let memory = Bound::new(py, Memory::of_rows(rows))?;
         array(memory.as_any(), self.dtype(py)?, 0, (num_rows, None))
@@ -942,6 +861,6 @@ impl PyStepTable {
 #[pyfunction]
 #[pyo3(name = "_attach")]
 pub(super) fn attach(py: Python<'_>, handle: &Bound<'_, PyBytes>) -> PyResult<PyStepTable> {
-    let handle = TableHandle::from_bytes(handle.as_bytes())?;
-    Ok(PyStepTable::new(py.detach(|| StepTable::from_handle(&handle))?))
+    let handle = handle.as_bytes();
+    Ok(PyStepTable::new(py.detach(|| StepTable::from_handle(handle))?))
 }

@@ -28,7 +28,6 @@
 //! | `conform.rs` | converting batches to the schema of a result |
 //! | `plan_function.rs` | scalar functions that plans use and statements cannot call |
 //! | `explain.rs`, `plan_text.rs` | EXPLAIN; plans as text without file names |
-//! | `row_condition.rs` | a condition in SQL on the rows of a table in memory |
 //! | `preview.rs`, `type_names.rs` | the first rows of a result, as a table; names of types for people |
 //! | `write.rs`, `json_rows.rs` | a result as a file; rows as JSON, for pages |
 //! | `errors.rs` | DataFusion's errors as errors of this crate |
@@ -56,7 +55,6 @@ mod refused;
 #[cfg(feature = "python")]
 mod result_filter;
 mod rewrites;
-mod row_condition;
 mod run_index;
 mod saved;
 mod scan;
@@ -85,7 +83,6 @@ pub(crate) use json_rows::{is_board, json_rows, json_scalar, short};
 pub(crate) use limits::QueryLimits;
 pub(crate) use order::Execution;
 pub(crate) use partition::Partition;
-pub(crate) use row_condition::RowCondition;
 #[cfg(feature = "python")]
 pub(crate) use stream::ArrowReader;
 #[cfg(feature = "explore")]

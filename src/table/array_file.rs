@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// The maximum size of a row in bytes. Embeddings are smaller.
 const MAX_WIDTH: u64 = 1 << 20;
-/// The maximum size of a description in bytes.
+/// The bytes of a description that are read.
 const MAX_DESCRIPTION: u64 = 1 << 20;
 
 /// An array file whose header was read.
@@ -29,11 +29,8 @@ struct ArrayFile {
 }
 
 /// The files of an array in order: one file, or numbered shards of it. All have the same type and number of values per
-/// row. Some programs write one shard of embeddings for each shard of steps.
-pub(super) struct ArrayFiles {
-    first: ArrayFile,
-    rest: Vec<ArrayFile>,
-}
+/// row, and there is at least one. Some programs write one shard of embeddings for each shard of steps.
+pub(super) struct ArrayFiles(Vec<ArrayFile>);
 
 /// The fields of `embeddings.json` that matter here.
 #[derive(Debug, Default, Deserialize)]
@@ -51,43 +48,45 @@ impl ArrayFiles {
             true => numbered_files(path, "embeddings", "files of the embeddings")?,
             false => vec![path.to_owned()],
         };
-        let Some((first, rest)) = paths.split_first() else {
-            return Err(header_error("files of an array", "at least one", "none".into(), path));
-        };
-        let first = ArrayFile::open(first)?;
-        let rest = rest.iter().map(|path| ArrayFile::open(path)).collect::<Result<Vec<_>>>()?;
+        let files = paths.iter().map(|path| ArrayFile::open(path)).collect::<Result<Vec<_>>>()?;
+        let first = &files[0];
         let values_of = |file: &ArrayFile| format!("{} × {}", file.values_per_row, file.dtype.numpy());
-        if let Some(other) = rest.iter().find(|other| values_of(other) != values_of(&first)) {
-            let expected = format!("{}, as {} has", values_of(&first), first.identity.path.display());
+        if let Some(other) = files.iter().find(|other| values_of(other) != values_of(first)) {
+            let expected = format!("{}, as {} has", values_of(first), first.identity.path.display());
             return Err(header_error("values of a row", expected, values_of(other), &other.identity.path));
         }
-        Ok(ArrayFiles { first, rest })
+        Ok(ArrayFiles(files))
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.first.identity.path
+        &self.0[0].identity.path
     }
 
     pub(super) fn dtype(&self) -> ElementType {
-        self.first.dtype
+        self.0[0].dtype
     }
 
     pub(super) fn values_per_row(&self) -> usize {
-        self.first.values_per_row
+        self.0[0].values_per_row
     }
 
     /// Returns an error unless the array has one row per key. With as many files as the keys have, each file must have
     /// one row per key of its counterpart.
     pub(super) fn check_rows(&self, keys: &StepKeys) -> Result<()> {
-        let (num_files, num_key_files) = (1 + self.rest.len(), keys.files().len());
+        let (num_files, num_key_files) = (self.0.len(), keys.files().len());
         if num_files == num_key_files {
-            return self.iter().zip(keys.files()).try_for_each(|(file, (path, rows))| file.check_rows(*rows, path));
+            let mut pairs = self.0.iter().zip(keys.files());
+            let Some((file, (path, num_keys))) = pairs.find(|(file, (_, num_keys))| file.num_rows != *num_keys) else {
+                return Ok(());
+            };
+            let expected = format!("{num_keys}, as many as {}", path.display());
+            return Err(header_error("rows of the array", expected, file.num_rows.to_string(), &file.identity.path));
         }
-        let num_rows: u64 = self.iter().map(|file| file.num_rows).sum();
+        let num_rows: u64 = self.0.iter().map(|file| file.num_rows).sum();
         if num_rows == keys.num_rows() {
             return Ok(());
         }
-        let expected = format!("{} in {num_key_files} files, as {} has", keys.num_rows(), keys.name());
+        let expected = format!("{} in {num_key_files} files, as {} has", keys.num_rows(), keys.path().display());
         Err(header_error("rows of the array", expected, format!("{num_rows} in {num_files}"), self.path()))
     }
 
@@ -99,11 +98,7 @@ impl ArrayFiles {
             first_row += file.num_rows;
             Ok(shard)
         };
-        self.iter().map(shard).collect()
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &ArrayFile> {
-        std::iter::once(&self.first).chain(&self.rest)
+        self.0.iter().map(shard).collect()
     }
 }
 
@@ -132,15 +127,6 @@ impl ArrayFile {
         header.check_file_len(width, identity.num_bytes).map_err(located)?;
         let (start, num_rows, values_per_row) = (header.len, header.num_rows, header.values_per_row as usize);
         Ok(ArrayFile { file, identity, start, num_rows, values_per_row, dtype })
-    }
-
-    /// Returns an error unless the array has one row per key.
-    fn check_rows(&self, num_keys: u64, keys: &Path) -> Result<()> {
-        if self.num_rows == num_keys {
-            return Ok(());
-        }
-        let expected = format!("{num_keys}, as many as {}", keys.display());
-        Err(header_error("rows of the array", expected, self.num_rows.to_string(), &self.identity.path))
     }
 
     fn map(&self) -> Result<FrozenRegion> {
@@ -175,19 +161,14 @@ fn declared(path: &Path, of_numpy: ElementType, values_per_row: u64) -> Result<E
     Ok(dtype)
 }
 
-/// Returns the type of a common name, such as `bf16`, `float32`, `u8` or NumPy's `<f4`.
+/// Returns the type of a common name, such as `bf16`, `float32` or NumPy's `<f4`.
 fn element(name: &str) -> Option<ElementType> {
-    let digits = name.trim_start_matches(|c: char| !c.is_ascii_digit());
-    let bits: Option<usize> = digits.parse().ok();
-    let kind = match name.strip_suffix(digits)? {
-        "bf" | "bfloat" if bits == Some(16) => return Some(ElementType::BFloat16),
-        "f" | "fp" | "float" => 'f',
-        "i" | "int" => 'i',
-        "u" | "uint" => 'u',
-        _ => return ElementType::of_numpy(name),
-    };
-    let bytes = bits.filter(|bits| bits % 8 == 0)? / 8;
-    ElementType::of_numpy(&format!("{}{kind}{bytes}", if bytes == 1 { '|' } else { '<' }))
+    match name {
+        "bf16" => Some(ElementType::BFloat16),
+        "f16" => Some(ElementType::Float16),
+        "f32" => Some(ElementType::Float32),
+        name => ElementType::of_numpy(name).or_else(|| serde_json::from_value(name.into()).ok()),
+    }
 }
 
 /// Returns whether the file name has one of these tags between its stem and `.npy`.
@@ -214,12 +195,8 @@ impl Description {
             _ => {}
         }
         let mut text = Vec::new();
-        let read = open_file(&path)?.take(MAX_DESCRIPTION + 1).read_to_end(&mut text);
+        let read = open_file(&path)?.take(MAX_DESCRIPTION).read_to_end(&mut text);
         read.map_err(|error| Error::io(&path, error))?;
-        if text.len() as u64 > MAX_DESCRIPTION {
-            let expected = format!("at most {MAX_DESCRIPTION} bytes");
-            return Err(header_error("description of an array", expected, "more".into(), &path));
-        }
         let description = serde_json::from_slice(&text).map_err(|error| {
             let expected = "an object whose D is an integer, dtype and dtype_bits names";
             header_error("description of an array", expected, error.to_string(), &path)

@@ -80,7 +80,7 @@ impl StepTable {
         let array = ArrayFiles::open(&path)?;
         let keys = StepKeys::open(&steps, cancel)?;
         array.check_rows(&keys)?;
-        let places = self.places(name, Some(array.path()), &keys, progress, cancel)?;
+        let places = self.places(name, array.path(), &keys, progress, cancel)?;
         self.with_column(AttachedColumn {
             name: name.into(),
             dtype: array.dtype(),
@@ -91,7 +91,7 @@ impl StepTable {
     }
 
     /// Returns an error if a new column cannot have this name.
-    pub(super) fn check_unused(&self, name: &str) -> Result<()> {
+    fn check_unused(&self, name: &str) -> Result<()> {
         let is_taken = is_reserved(name)
             || self.layout.extra(name).is_some()
             || self.attached.iter().any(|column| column.name() == name);
@@ -102,10 +102,10 @@ impl StepTable {
     }
 
     /// Finds the array's row for each row of the table or view.
-    pub(super) fn places(
+    fn places(
         &self,
         name: &str,
-        path: Option<&Path>,
+        path: &Path,
         keys: &StepKeys,
         progress: &dyn Progress,
         cancel: &CancellationToken,
@@ -149,11 +149,11 @@ impl StepTable {
             let position = before.map(|range| range.end.min(row) - range.start).sum();
             let key = self.key(row);
             let found = match index.find(key, &mut 0) {
-                Some(place) => format!("another board in row {place} of {}", keys.name()),
-                None => format!("none in {}", keys.name()),
+                Some(place) => format!("another board in row {place} of {}", keys.path().display()),
+                None => format!("none in {}", keys.path().display()),
             };
             let expected = format!("a row of run {}, step {}", key >> 32, key as u32);
-            let (path, column) = (path.map(Path::to_owned), name.to_owned());
+            let (path, column) = (Some(path.to_owned()), name.to_owned());
             return Err(ErrorKind::Column { path, column, row: Some(position), expected, found }.into());
         }
         let is_shifted = |(slot, &place): (u32, &u32)| place == NO_PLACE || place.wrapping_sub(slot) == slots[0];

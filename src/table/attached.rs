@@ -5,7 +5,7 @@
 //!            │     ╲   ╱
 //!  places    0      2 1      3      …      none where the array has the table's order, else u32 a row
 //!            │      ╱ ╲
-//!  values    0     1     2     3    …      D values each, in a mapping of the file or in memory
+//!  values    0     1     2     3    …      D values each, in a mapping of the file
 //! ```
 //!
 //! Invariant: each row of the table, or of the view that the column was attached to, has a place. Each place is
@@ -16,7 +16,6 @@ use super::element::ElementType;
 use super::memory::FrozenRegion;
 use super::prefetch::prefetch_bytes;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 
 /// A column of a table whose values lie in an array beside the rows; see
@@ -77,30 +76,14 @@ impl AttachedColumn {
         self.values_per_row
     }
 
-    /// Returns the file of the values, or the first one of several; an empty path for values of
-    /// [`attach_rows`](crate::StepTable::attach_rows).
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        self.values.first().and_then(|shard| shard.values.path()).unwrap_or(Path::new(""))
-    }
-
-    /// Returns whether the values are mapped from the file instead of being in memory.
-    #[must_use]
-    pub fn is_mapped(&self) -> bool {
-        self.values.iter().any(|shard| shard.values.path().is_some())
-    }
-
-    /// Returns the column's memory in bytes. Values in memory count. Places count four bytes per row of the table,
-    /// unless the array has the table's order.
-    #[must_use]
-    pub fn num_bytes(&self) -> u64 {
-        let values = self.values.iter().map(|shard| shard.values.bytes().len()).sum();
-        let values: usize = if self.is_mapped() { 0 } else { values };
-        let places = match &self.places {
+    /// Returns the column's memory in bytes: four bytes per row of the table, unless the array has the table's order.
+    /// The values are mapped from their files.
+    #[cfg(test)]
+    pub(super) fn num_bytes(&self) -> u64 {
+        match &self.places {
             Places::Shifted(_) => 0,
-            Places::Listed(_, places) => places.bytes().len(),
-        };
-        (values + places) as u64
+            Places::Listed(_, places) => places.bytes().len() as u64,
+        }
     }
 
     /// Returns whether each of these rows of the table has values.
@@ -217,9 +200,6 @@ impl AttachedColumn {
 
     /// Advises the system that mapped values of some rows will be read soon, or not for long.
     pub(super) fn advise(&self, rows: Range<u64>, soon: bool) {
-        if !self.is_mapped() {
-            return;
-        }
         let width = self.width() as u64;
         let advise = |rows: Range<u64>| {
             for (k, ValueShard { first_row, values }) in self.values.iter().enumerate() {

@@ -124,17 +124,6 @@ impl ElementType {
         }
     }
 
-    /// Returns the integer at the start of `bytes`; `None` if it is no uint32.
-    #[inline]
-    pub(super) fn to_u32(self, bytes: &[u8]) -> Option<u32> {
-        match self {
-            // The usual types need no key.
-            ElementType::UInt32 => Some(bytemuck::pod_read_unaligned(&bytes[..4])),
-            ElementType::UInt16 => Some(u32::from(bytemuck::pod_read_unaligned::<u16>(&bytes[..2]))),
-            _ => u32::try_from(self.to_key(bytes)).ok(),
-        }
-    }
-
     /// Returns the text of the value that has this key.
     pub(crate) fn key_name(self, key: i128) -> String {
         match self {

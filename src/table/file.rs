@@ -16,31 +16,14 @@ use crate::error::{Error, ErrorKind, Location, Result};
 use crate::format::open_file;
 use crate::progress::{Progress, Unit};
 use crate::publish::{Staged, parent};
-use crate::step::{STEP_SIZE, Step};
-use derive_setters::Setters;
-use std::collections::HashSet;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 /// The number of bytes that are written or read at a time.
 const CHUNK: usize = 8 << 20;
-
-/// The options for loading a table.
-///
-/// Set fields with the `with_*` methods: `LoadOptions::default().with_mmap(true)`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Setters)]
-#[setters(prefix = "with_", strip_option)]
-#[non_exhaustive]
-pub struct LoadOptions {
-    /// Whether to map the file instead of reading it. Processes that map the same file share its pages, and the
-    /// file may be larger than memory. It must not change while it is mapped. Its checksum is not verified.
-    pub mmap: bool,
-    /// The memory limit for rows that are read, in bytes; `None` = the memory that the system has available.
-    pub memory_limit: Option<u64>,
-}
 
 impl StepTable {
     /// Writes the rows to a `.npy` file that NumPy opens as a structured array. [`load`](StepTable::load)
@@ -58,24 +41,13 @@ impl StepTable {
         // Reading the archive's runs may fail, so it comes before all other work.
         let facts = self.runs.facts()?;
         let mut staged = Staged::new(parent(path))?;
-        let header = npy::header(&self.layout, self.num_rows(), 0)?;
+        let header = npy::header(&self.layout, self.num_rows())?;
         staged.write_all(&header).map_err(io)?;
         progress.begin("save", Unit::Bytes, self.num_bytes());
-        let (mut run_ids, mut last) = (HashSet::new(), None);
-        let written = self.write_rows(progress, cancel, |bytes| {
-            for row in bytes.chunks_exact(self.layout.stride()) {
-                let run_id = bytemuck::pod_read_unaligned::<Step>(&row[..STEP_SIZE]).run_id;
-                if last != Some(run_id) {
-                    run_ids.insert(run_id);
-                    last = Some(run_id);
-                }
-            }
-            staged.write_all(bytes).map_err(io)
-        });
+        let written = self.write_rows(progress, cancel, |bytes| staged.write_all(bytes).map_err(io));
         progress.end();
-        let facts = facts.map(|facts| facts.only(&run_ids));
         let (num_rows, start, fingerprint) = (self.num_rows(), header.len() as u64, self.fingerprint());
-        let footer = footer(num_rows, start, &self.layout, fingerprint, &self.runs, facts.as_ref(), Some(written?))?;
+        let footer = footer(num_rows, start, &self.layout, fingerprint, &self.runs, facts.as_deref(), Some(written?))?;
         staged.write_all(&footer).map_err(io)?;
         staged.replace(path)
     }
@@ -87,31 +59,23 @@ impl StepTable {
         cancel: &CancellationToken,
         mut write: impl FnMut(&[u8]) -> Result<()>,
     ) -> Result<u32> {
-        let mut crc = 0;
-        let mut put = |bytes: &[u8]| {
+        let (stride, mut crc) = (self.layout.stride(), 0);
+        let at_once = CHUNK / stride;
+        let (mut buffer, mut positions) = (vec![0; at_once * stride], Vec::new());
+        for start in (0..self.num_rows()).step_by(at_once) {
             cancel.check()?;
-            crc = crc32c::crc32c_append(crc, bytes);
-            progress.advance(bytes.len() as u64);
-            write(bytes)
-        };
-        match self.rows() {
-            Some(rows) => rows.chunks(CHUNK / self.layout.stride() * self.layout.stride()).try_for_each(put)?,
-            None => {
-                let stride = self.layout.stride();
-                let at_once = CHUNK / stride;
-                let (mut buffer, mut positions) = (vec![0; at_once * stride], Vec::new());
-                for start in (0..self.num_rows()).step_by(at_once) {
-                    let end = self.num_rows().min(start + at_once as u64);
-                    let rows = &mut buffer[..(end - start) as usize * stride];
-                    self.copy_rows(start..end, &mut positions, rows)?;
-                    put(rows)?;
-                }
-            }
+            let end = self.num_rows().min(start + at_once as u64);
+            let rows = &mut buffer[..(end - start) as usize * stride];
+            self.copy_rows(start..end, &mut positions, rows)?;
+            crc = crc32c::crc32c_append(crc, rows);
+            progress.advance(rows.len() as u64);
+            write(rows)?;
         }
         Ok(crc)
     }
 
-    /// Reads a table from a `.npy` file. A file of [`save`](StepTable::save) keeps its fingerprint.
+    /// Reads a table from a `.npy` file. A file of [`save`](StepTable::save) keeps its fingerprint. `memory_limit` is
+    /// the limit for the rows in bytes; `None` = the memory that the system has available.
     ///
     /// Any other structured array works too if it has the fields of a row by name and type, in any order. Its
     /// fingerprint is computed from its content, and fields that a row lacks become extra columns.
@@ -119,31 +83,36 @@ impl StepTable {
     /// # Errors
     /// [`ErrorKind::Io`], [`ErrorKind::Decode`] and [`ErrorKind::Checksum`] if the file is not such an array,
     /// was truncated or was changed; [`ErrorKind::Column`] if a field is missing or has another type;
-    /// [`ErrorKind::Argument`] if the file cannot be mapped because its rows have another layout;
     /// [`ErrorKind::MemoryLimit`]; [`ErrorKind::Cancelled`].
     pub fn load(
         path: impl AsRef<Path>,
-        options: &LoadOptions,
+        memory_limit: Option<u64>,
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
-        let path = &std::path::absolute(path.as_ref()).map_err(|error| Error::io(path.as_ref(), error))?;
-        if options.mmap {
-            let table = StepTable::map(path, None)?;
-            table.rows.populate();
-            return Ok(table);
-        }
-        let source = TableFile::open(path)?;
+        let path = absolute(path.as_ref())?;
+        let source = TableFile::open(&path)?;
         let needed = source.num_rows.saturating_mul(source.layout.stride() as u64);
-        check_memory(needed, memory_limit(options.memory_limit))?;
+        check_memory(needed, self::memory_limit(memory_limit))?;
         progress.begin("load", Unit::Bytes, source.rows_len());
         let rows = source.read_rows(progress, cancel);
         progress.end();
         source.into_table(rows?, None, cancel)
     }
 
+    /// Maps the table in a `.npy` file instead of reading it. Processes that map the same file share its pages, and the
+    /// file may be larger than memory. It must not change while it is mapped. The checksum of the rows is not verified.
+    ///
+    /// # Errors
+    /// The errors of [`load`](StepTable::load); [`ErrorKind::Argument`] if the file's rows have another layout.
+    pub fn map(path: impl AsRef<Path>) -> Result<StepTable> {
+        let table = StepTable::of_file(&absolute(path.as_ref())?, None)?;
+        table.rows.populate();
+        Ok(table)
+    }
+
     /// Maps the table in a file. Without a footer, the rows are hashed for a fingerprint, unless it is `known`.
-    pub(super) fn map(path: &Path, known: Option<&Fingerprint>) -> Result<StepTable> {
+    pub(super) fn of_file(path: &Path, known: Option<&Fingerprint>) -> Result<StepTable> {
         let source = TableFile::open(path)?;
         if let Some(conversion) = &source.conversion {
             let found = format!("rows of {} bytes in another layout", conversion.stride);
@@ -187,39 +156,37 @@ impl<'a> TableFile<'a> {
         let file = open_file(path)?;
         let size = file.metadata().map_err(|error| Error::io(path, error))?.len();
         let header = NpyHeader::read(&file).map_err(|error| error.with_path(path))?;
-        let rows_len = header.num_rows.checked_mul(header.stride as u64);
-        if rows_len.and_then(|len| len.checked_add(header.len)).is_none_or(|end| end > size) {
-            let error = decode(header.len, "rows", format!("{} of {} bytes", header.num_rows, header.stride));
-            return Err(error(format!("a file of {size} bytes")).with_path(path));
-        }
-        let footer = read_footer(&file, path)?;
         let (num_rows, rows_offset) = (header.num_rows, header.len);
-        if let Some((meta, footer)) = footer {
-            let found = (footer.rows_offset, footer.rows_len, meta.num_rows, meta.layout.stride());
-            let expected = (rows_offset, rows_len.unwrap_or(0), num_rows, header.stride);
-            if found != expected || !header.is_of(&meta.layout) {
-                return Err(damaged(path, &format!("rows as the header says, {expected:?}"), &format!("{found:?}")));
+        let end = num_rows.checked_mul(header.stride as u64).and_then(|len| len.checked_add(rows_offset));
+        let Some(end) = end.filter(|&end| end <= size) else {
+            let expected = format!("{num_rows} of {} bytes", header.stride);
+            let found = format!("a file of {size} bytes");
+            return Err(Error::decode(rows_offset, "rows", expected, found).with_path(path));
+        };
+        let (layout, conversion, meta, runs) = match read_footer(&file, path)? {
+            Some((meta, footer)) => {
+                let found = (footer.rows_offset, footer.rows_len, meta.num_rows, meta.layout.stride());
+                let expected = (rows_offset, end - rows_offset, num_rows, header.stride);
+                if found != expected || !header.is_of(&meta.layout) {
+                    return Err(damaged(
+                        path,
+                        &format!("rows as the header says, {expected:?}"),
+                        &format!("{found:?}"),
+                    ));
+                }
+                (meta.layout.clone(), None, Some(meta), footer.runs)
             }
-            let (layout, runs) = (meta.layout.clone(), footer.runs);
-            return Ok(TableFile {
-                path,
-                file,
-                num_rows,
-                rows_offset,
-                layout,
-                conversion: None,
-                meta: Some(meta),
-                runs,
-            });
-        }
-        // NumPy writes nothing after the rows, so the extra bytes were a footer.
-        let end = rows_offset + rows_len.unwrap_or(0);
-        if size > end {
-            let found = format!("{} bytes without a footer", size - end);
-            return Err(damaged(path, &format!("the end of the file or a footer at byte {end}"), &found));
-        }
-        let (layout, conversion) = header.layout().map_err(|error| error.with_path(path))?;
-        Ok(TableFile { path, file, num_rows, rows_offset, layout, conversion, meta: None, runs: Vec::new() })
+            // NumPy writes nothing after the rows, so the extra bytes were a footer.
+            None if size > end => {
+                let found = format!("{} bytes without a footer", size - end);
+                return Err(damaged(path, &format!("the end of the file or a footer at byte {end}"), &found));
+            }
+            None => {
+                let (layout, conversion) = header.layout().map_err(|error| error.with_path(path))?;
+                (layout, conversion, None, Vec::new())
+            }
+        };
+        Ok(TableFile { path, file, num_rows, rows_offset, layout, conversion, meta, runs })
     }
 
     /// Returns the stride of the file's rows.
@@ -289,7 +256,6 @@ impl<'a> TableFile<'a> {
     }
 }
 
-fn decode(offset: u64, what: &'static str, expected: String) -> impl FnOnce(String) -> Error {
-    let location = Location { offset: Some(offset), ..Location::default() };
-    move |found| ErrorKind::Decode { location, what, expected, found }.into()
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|error| Error::io(path, error))
 }

@@ -43,7 +43,7 @@ impl Fingerprint {
 
     /// Returns the fingerprint of a view of this whole table.
     pub(super) fn of_view(&self, selection: &Selection) -> Fingerprint {
-        Fingerprint::of_parts(&[self.0.as_bytes(), bytemuck::cast_slice(&selection.to_words())])
+        Fingerprint::of_parts(&[self.0.as_bytes(), bytemuck::cast_slice(&selection.to_pairs())])
     }
 
     fn of_parts(parts: &[&[u8]]) -> Fingerprint {

@@ -10,14 +10,13 @@
 //! ```
 //!
 //! All numbers are little-endian. NumPy reads the rows that its header counts and ignores the rest. Shared
-//! memory has the same content without NumPy's header; its footer begins at the next page.
+//! memory has the same content without NumPy's header.
 
 use super::fingerprint::Fingerprint;
 use super::layout::RowLayout;
 use super::runs::{Origin, RunFacts, Runs};
-use super::shared_memory::page_size;
 use crate::archive::Phases;
-use crate::error::{Error, ErrorKind, Location, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::machine::available_bytes;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -66,9 +65,7 @@ pub(super) fn read_footer(file: &File, path: &Path) -> Result<Option<(TableMeta,
         return Err(damaged(path, "a footer inside of the file", &format!("one of {} bytes", json_len + runs_len)));
     };
     let (rows_offset, rows_len) = (u64_at(0), u64_at(8));
-    // In shared memory the footer begins at a page.
-    let rows_end = rows_offset.saturating_add(rows_len);
-    if start != rows_end && Some(start) != rows_end.checked_next_multiple_of(page_size() as u64) {
+    if Some(start) != rows_offset.checked_add(rows_len) {
         return Err(damaged(path, "rows just before the footer", &format!("{rows_len} bytes from byte {rows_offset}")));
     }
     let mut bytes = Vec::new();
@@ -80,8 +77,7 @@ pub(super) fn read_footer(file: &File, path: &Path) -> Result<Option<(TableMeta,
     let found = crc32c::crc32c_append(crc32c::crc32c(&bytes), &tail[..24]);
     let expected = u32_at(24);
     if found != expected {
-        let location = Location { path: Some(path.into()), offset: Some(start), ..Location::default() };
-        return Err(ErrorKind::Checksum { location, what: "the footer", expected, found }.into());
+        return Err(Error::checksum(start, "the footer", expected, found).with_path(path));
     }
     let meta: TableMeta = serde_json::from_slice(&bytes[..json_len as usize])
         .map_err(|error| damaged(path, "a footer's fields", &error.to_string()))?;

@@ -6,8 +6,8 @@
 //! The file has no name in any folder, so the system frees its memory when the last process ends. Rows in a file are
 //! shared by its path.
 //!
-//! The memory file holds the rows from byte 0 on, then a [`footer`](super::footer). Attached columns are shared in the
-//! same way: their values, and the list of places if there is one.
+//! The memory file holds the rows from byte 0 on, then a [`footer`](super::footer). Attached columns are shared by the
+//! path of their files, and a list of places in the same way as rows.
 
 use super::attached::{AttachedColumn, Places, ValueShard};
 use super::element::ElementType;
@@ -18,23 +18,20 @@ use super::step_table::StepTable;
 use crate::error::{Error, ErrorKind, Location, Result};
 use std::sync::Arc;
 
-/// A small, serializable handle to a table. Another process of the same user on the same machine can open the table
-/// with it.
-///
-/// It is valid while a process that holds the table lives, or while the mapped files stay unchanged.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct TableHandle {
+/// A handle to a table.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct TableHandle {
     rows: RegionLocation,
     /// The fingerprint of all rows, including those that a view does not show.
     fingerprint: Fingerprint,
     /// The attached columns, in their order.
     attached: Vec<ColumnHandle>,
     /// The first row and the length of each range of a view.
-    selection: Option<Vec<u64>>,
+    selection: Option<Vec<[u64; 2]>>,
 }
 
 /// A handle to an attached column.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(serde::Serialize, serde::Deserialize)]
 struct ColumnHandle {
     name: String,
     dtype: ElementType,
@@ -47,15 +44,16 @@ struct ColumnHandle {
 }
 
 impl StepTable {
-    /// Returns a handle with which another process opens this table without a copy. The first call moves the
-    /// rows, and attached values in memory, into shared memory in place, at about the speed of a copy. References to
-    /// the rows stay valid.
+    /// Returns a small handle, bytes of JSON, with which another process of the same user on the same machine opens
+    /// this table without a copy. It is valid while a process that holds the table lives, or while the mapped files
+    /// stay unchanged. The first call moves the rows into shared memory in place, at about the speed of a copy.
+    /// References to the rows stay valid.
     ///
     /// A forked process already has its parent's tables and needs no handle.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if the system has no sealed memory files, as outside of Linux.
-    pub fn handle(&self) -> Result<TableHandle> {
+    /// [`ErrorKind::Io`] if the system cannot create a memory file.
+    pub fn handle(&self) -> Result<Vec<u8>> {
         let no_footer = || Ok(Vec::new());
         let column = |column: &AttachedColumn| {
             let value = |shard: &ValueShard| Ok((shard.first_row, shard.values.location(no_footer)?));
@@ -78,12 +76,13 @@ impl StepTable {
             let (num_rows, fingerprint) = (self.num_all_rows(), &self.whole_fingerprint);
             footer(num_rows, 0, &self.layout, fingerprint, &self.runs, facts.as_deref(), None)
         };
-        Ok(TableHandle {
+        let handle = TableHandle {
             rows: self.rows.location(rows_footer)?,
             fingerprint: self.whole_fingerprint.clone(),
             attached: self.attached.iter().map(column).collect::<Result<_>>()?,
-            selection: self.selection.as_ref().map(|selection| selection.to_words()),
-        })
+            selection: self.selection.as_ref().map(|selection| selection.to_pairs()),
+        };
+        serde_json::to_vec(&handle).map_err(Error::other)
     }
 
     /// Opens the table of a handle. It neither reads nor copies rows. It takes a few milliseconds at most, for
@@ -91,13 +90,18 @@ impl StepTable {
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if no process holds the table any more, or a file is missing; [`ErrorKind::Damaged`]
-    /// if something else is in its place.
-    pub fn from_handle(handle: &TableHandle) -> Result<StepTable> {
+    /// if something else is in its place; [`ErrorKind::Decode`] for bytes that are no handle.
+    pub fn from_handle(handle: &[u8]) -> Result<StepTable> {
+        let handle: TableHandle = serde_json::from_slice(handle).map_err(|error| {
+            let (location, what) = (Location::default(), "handle of a table");
+            let (expected, found) = ("the result of StepTable::handle".into(), error.to_string());
+            Error::from(ErrorKind::Decode { location, what, expected, found })
+        })?;
         let mut table = match handle.rows.is_memory() {
             true => StepTable::of_memory(&handle.rows)?,
             false => {
                 handle.rows.open()?;
-                StepTable::map(handle.rows.path(), Some(&handle.fingerprint))?
+                StepTable::of_file(handle.rows.path(), Some(&handle.fingerprint))?
             }
         };
         for column in &handle.attached {
@@ -105,14 +109,14 @@ impl StepTable {
         }
         match &handle.selection {
             None => Ok(table),
-            Some(words) => table.with_selection(words),
+            Some(pairs) => table.with_selection(pairs),
         }
     }
 }
 
 impl ColumnHandle {
     /// Opens the column of a table with `num_rows` rows.
-    fn open(&self, num_rows: u64, selection: Option<&[u64]>) -> Result<AttachedColumn> {
+    fn open(&self, num_rows: u64, selection: Option<&[[u64; 2]]>) -> Result<AttachedColumn> {
         let value = |(first_row, location): &(u64, RegionLocation)| {
             Ok(ValueShard { first_row: *first_row, values: location.map()? })
         };
@@ -130,33 +134,13 @@ impl ColumnHandle {
         // The rows of a view begin at its first range and end with its last range.
         let rows = match selection {
             None => 0..num_rows,
-            Some([first, .., start, len]) => *first..start.saturating_add(*len),
-            Some([first, len]) => *first..first.saturating_add(*len),
-            Some(_) => 0..0,
+            Some([[first, len]]) => *first..first.saturating_add(*len),
+            Some([[first, _], .., [start, len]]) => *first..start.saturating_add(*len),
+            Some([]) => 0..0,
         };
         match column.covers(rows) {
             true => Ok(column),
             false => Err(Error::argument("handle", "values for each row of the table", &self.name)),
         }
-    }
-}
-
-impl TableHandle {
-    /// Returns the handle as bytes of JSON.
-    #[must_use]
-    pub fn to_bytes(&self) -> Vec<u8> {
-        serde_json::to_vec(self).unwrap_or_default()
-    }
-
-    /// Parses the result of [`to_bytes`](TableHandle::to_bytes).
-    ///
-    /// # Errors
-    /// [`ErrorKind::Decode`] for anything else.
-    pub fn from_bytes(bytes: &[u8]) -> Result<TableHandle> {
-        serde_json::from_slice(bytes).map_err(|error| {
-            let (location, what) = (Location::default(), "handle of a table");
-            let (expected, found) = ("output of TableHandle::to_bytes".into(), error.to_string());
-            ErrorKind::Decode { location, what, expected, found }.into()
-        })
     }
 }

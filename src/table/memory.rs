@@ -70,11 +70,8 @@ impl Region {
             _ => Error::from(error),
         })?;
         let start = map.as_ptr().align_offset(HUGE_PAGE).min(HUGE_PAGE);
-        #[cfg(target_os = "linux")]
-        {
-            // A kernel without huge pages rejects this, and the rows use pages of usual size.
-            let _ = map.advise(memmap2::Advice::HugePage);
-        }
+        // A kernel without huge pages rejects this, and the rows use pages of usual size.
+        let _ = map.advise(memmap2::Advice::HugePage);
         Ok(Region { map, start })
     }
 
@@ -105,7 +102,6 @@ impl Region {
         Ok(FrozenRegion { start: self.start, map: self.map.make_read_only()?, len, backing })
     }
 
-    #[cfg(target_os = "linux")]
     #[allow(unsafe_code)]
     fn truncate(&mut self, len: usize) -> Result<()> {
         if len < self.map.len() {
@@ -115,17 +111,10 @@ impl Region {
         }
         Ok(())
     }
-
-    /// Other systems keep the address space reserved; unwritten pages take no memory.
-    #[cfg(not(target_os = "linux"))]
-    fn truncate(&mut self, _: usize) -> Result<()> {
-        Ok(())
-    }
 }
 
 impl FrozenRegion {
     /// Returns the `len` bytes of a mapping from `start` on.
-    #[cfg(target_os = "linux")]
     pub(super) fn new(map: Mmap, start: usize, len: usize, backing: Backing) -> FrozenRegion {
         FrozenRegion { map, start, len, backing }
     }
@@ -165,7 +154,6 @@ impl FrozenRegion {
     }
 
     /// Advises the system that bytes of a mapped file will be read soon, or not for long.
-    #[cfg(unix)]
     pub(super) fn advise(&self, bytes: std::ops::Range<usize>, soon: bool) {
         use memmap2::{Advice, UncheckedAdvice};
         let end = bytes.end.min(self.len);

@@ -26,12 +26,10 @@
 //! | `step_table.rs` | [`StepTable`]: taking rows, whole or as columns |
 //! | `view.rs` | views: some of a table's rows, selected by run without a copy |
 //! | `split.rs` | splits into views for training and testing |
-//! | `condition.rs` | the rows that meet a condition in SQL |
 //! | `mix.rs` | rows of several tables in batches of one schema |
 //! | `export.rs` | a whole table as Arrow data |
 //! | `npy.rs`, `footer.rs`, `file.rs` | tables in `.npy` files |
 //! | `step_keys.rs`, `array_file.rs`, `attach.rs` | aligning an array with the rows by run and step |
-//! | `attach_rows.rs` | the same for an Arrow stream |
 //! | `shared_memory.rs`, `region_location.rs`, `handle.rs` | one copy of a table for many processes |
 //! | `categories.rs`, `row_writer.rs` | string columns → codes; record batches → rows |
 //! | `threads.rs`, `row_output.rs`, `row_order.rs`, `materialize.rs` | running a query into a table on all cores |
@@ -41,14 +39,12 @@
 mod arena;
 mod array_file;
 mod attach;
-mod attach_rows;
 mod attached;
 mod batch;
 mod batch_schema;
 mod categories;
 mod chosen_columns;
 mod column_pointers;
-mod condition;
 mod element;
 mod export;
 mod file;
@@ -91,14 +87,11 @@ pub use attached::AttachedColumn;
 pub use batch::{Batch, BatchColumn};
 pub use element::ElementType;
 pub use export::ColumnReader;
-pub use file::LoadOptions;
 pub use fingerprint::Fingerprint;
 pub use from_runs::FromRunsOptions;
-pub use handle::TableHandle;
 pub use layout::{ExtraField, RowLayout};
 pub use materialize_options::{ChosenEv, MaterializeOptions};
 pub use shard::Shard;
-pub use split::SplitUnit;
 pub use step_column::TokenType;
 pub use step_table::StepTable;
 pub use view::RowFilter;

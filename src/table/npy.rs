@@ -26,11 +26,11 @@ pub(super) struct Conversion {
     extras: Vec<(usize, usize, usize)>,
 }
 
-/// Returns the header of a file of rows, at least `min_len` bytes long.
-pub(super) fn header(layout: &RowLayout, num_rows: u64, min_len: usize) -> Result<Vec<u8>> {
+/// Returns the header of a file of rows. Its length does not depend on their number.
+pub(super) fn header(layout: &RowLayout, num_rows: u64) -> Result<Vec<u8>> {
     let fields = fields_of(layout);
     let len = npy::header(&fields, layout.stride(), num_rows, 0)?.len();
-    npy::header(&fields, layout.stride(), num_rows, len.next_multiple_of(ALIGN).max(min_len))
+    npy::header(&fields, layout.stride(), num_rows, len.next_multiple_of(ALIGN))
 }
 
 /// Returns the fields of a row, ordered by offset.

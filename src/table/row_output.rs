@@ -93,7 +93,7 @@ impl RowMemory {
 impl RowFile {
     pub(super) fn create(path: &Path, layout: &RowLayout) -> Result<RowFile> {
         let staged = Staged::new(parent(path))?;
-        let start = npy::header(layout, u64::MAX, 0)?.len();
+        let start = npy::header(layout, u64::MAX)?.len();
         Ok(RowFile { staged, path: path.to_owned(), start, len: 0, crc: 0, hasher: blake3::Hasher::new() })
     }
 
@@ -128,7 +128,7 @@ impl RowFile {
             self.change(change)?;
         }
         let num_rows = self.len / layout.stride() as u64;
-        let header = npy::header(layout, num_rows, self.start)?;
+        let header = npy::header(layout, num_rows)?;
         let fingerprint = Fingerprint::of_hash(&self.hasher.finalize(), layout)?;
         let (start, facts) = (self.start as u64, runs.facts()?);
         let footer = footer(num_rows, start, layout, &fingerprint, runs, facts.as_deref(), Some(self.crc))?;
@@ -136,7 +136,7 @@ impl RowFile {
         self.staged.file().write_all_at(&header, 0).map_err(io)?;
         self.staged.file().write_all_at(&footer, self.start as u64 + self.len).map_err(io)?;
         self.staged.replace(&self.path)?;
-        StepTable::map(&self.path, None)
+        StepTable::of_file(&self.path, None)
     }
 }
 

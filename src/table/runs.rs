@@ -7,7 +7,6 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, UInt32Type};
 use serde::{Deserialize, Serialize};
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -149,18 +148,6 @@ impl RunFacts {
         self.game.get(at).copied().filter(|&game| game != NO_GAME)
     }
 
-    /// Returns the runs with these ids.
-    pub(super) fn only(&self, run_ids: &HashSet<u32>) -> RunFacts {
-        let mut facts = RunFacts::default();
-        for (k, run_id) in self.run_id.iter().enumerate().filter(|(_, run_id)| run_ids.contains(run_id)) {
-            facts.run_id.push(*run_id);
-            facts.max_score.push(self.max_score[k]);
-            facts.game.push(self.game[k]);
-            facts.engine.push(self.engine[k].clone());
-        }
-        facts
-    }
-
     /// Returns the runs as JSON: an object with a list for each field.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
@@ -193,8 +180,6 @@ mod tests {
         let facts = facts();
         assert_eq!(RunFacts::from_bytes(&facts.to_bytes()).as_ref(), Some(&facts));
         assert_eq!(facts.get(4), Some((2 << 33, Some("engine 2"))));
-        let only = facts.only(&HashSet::from([4, 5]));
-        assert_eq!((only.run_id.as_slice(), only.get(4)), ([4].as_slice(), facts.get(4)));
         let none = RunFacts::default();
         assert_eq!(RunFacts::from_bytes(&none.to_bytes()), Some(none));
     }

@@ -57,13 +57,7 @@ impl Selection {
             let bucket = (position >> self.shift) as usize;
             let mut range = self.guide[bucket] as usize;
             let last = self.guide.get(bucket + 1).map_or(self.rows.len() - 1, |&range| range as usize);
-            if last - range > 8 {
-                range += self.positions[range + 1..=last].partition_point(|&first| first <= position);
-            } else {
-                while range < last && self.positions[range + 1] <= position {
-                    range += 1;
-                }
-            }
+            range += self.positions[range + 1..=last].partition_point(|&first| first <= position);
             *slot = self.rows[range] + (position - self.positions[range]);
         }
     }
@@ -74,17 +68,13 @@ impl Selection {
     }
 
     /// Returns the first row and the length of each range.
-    pub(super) fn to_words(&self) -> Vec<u64> {
-        self.ranges().flat_map(|range| [range.start, range.end - range.start]).collect()
+    pub(super) fn to_pairs(&self) -> Vec<[u64; 2]> {
+        self.ranges().map(|range| [range.start, range.end - range.start]).collect()
     }
 
-    /// Parses the result of [`to_words`](Selection::to_words); `None` for anything else, or for rows not below
-    /// `num_rows`.
-    pub(super) fn from_words(words: &[u64], num_rows: u64) -> Result<Selection, String> {
-        let (pairs, odd) = words.as_chunks::<2>();
-        if !odd.is_empty() {
-            return Err(format!("{} numbers, which are no pairs", words.len()));
-        }
+    /// Checks the result of [`to_pairs`](Selection::to_pairs). Ranges that overlap, descend or end above `num_rows` are
+    /// rejected with a description.
+    pub(super) fn from_pairs(pairs: &[[u64; 2]], num_rows: u64) -> Result<Selection, String> {
         let mut end = 0;
         let mut ranges = Vec::with_capacity(pairs.len());
         for &[first, len] in pairs {
@@ -119,19 +109,18 @@ mod tests {
             selection.map(&mut positions);
             prop_assert_eq!(&positions, &list);
             prop_assert_eq!(selection.ranges().flatten().collect::<Vec<_>>(), list);
-            let again = Selection::from_words(&selection.to_words(), at + 5 + big);
+            let again = Selection::from_pairs(&selection.to_pairs(), at + 5 + big);
             prop_assert_eq!(again.as_ref(), Ok(&selection));
             if big > 0 {
-                prop_assert!(Selection::from_words(&selection.to_words(), at + 4 + big).is_err());
+                prop_assert!(Selection::from_pairs(&selection.to_pairs(), at + 4 + big).is_err());
             }
         }
     }
 
     #[test]
-    fn overlapping_or_truncated_ranges_are_rejected() {
-        assert!(Selection::from_words(&[0, 5, 5, 1], 10).is_ok());
-        assert_eq!(Selection::from_words(&[0, 5, 4, 1], 10), Err("1 rows from row 4 on, after row 5".into()));
-        assert!(Selection::from_words(&[0, 5, 4], 10).is_err());
-        assert!(Selection::from_words(&[u64::MAX, 5], 10).is_err());
+    fn overlapping_ranges_are_rejected() {
+        assert!(Selection::from_pairs(&[[0, 5], [5, 1]], 10).is_ok());
+        assert_eq!(Selection::from_pairs(&[[0, 5], [4, 1]], 10), Err("1 rows from row 4 on, after row 5".into()));
+        assert!(Selection::from_pairs(&[[u64::MAX, 5]], 10).is_err());
     }
 }

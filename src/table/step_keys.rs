@@ -1,8 +1,6 @@
 //! The keys (run and step) of an array's rows, and an index from a key to its row.
 //!
-//! The keys come from NumPy files or from record batches, and are in memory, eight bytes each. The index has one entry
-//! per span: consecutive rows of one run with ascending steps. Usual files have one span per run. In the worst order
-//! there is one span per row.
+//! The keys come from NumPy files, and are in memory, eight bytes each. The index takes four bytes per row.
 
 use super::element::ElementType;
 use crate::board::Board;
@@ -11,7 +9,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::npy::{NpyField, NpyHeader};
 use crate::format::{FileBytes, header_error, step_files_in};
 use crate::machine::reserve;
-use std::ops::Range;
+use crate::workers;
+use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 
 /// A step as one number: its run id above its step index.
@@ -33,8 +32,8 @@ pub(super) struct StepKeys {
 /// An index from keys to rows.
 pub(super) struct KeyIndex<'a> {
     keys: &'a [StepKey],
-    /// Consecutive rows of one run with ascending steps, ordered by key. No two of them interleave.
-    spans: Vec<Range<usize>>,
+    /// The rows that have a key, ordered by it.
+    rows: Vec<u32>,
 }
 
 /// The names of a run id, of a step index, of which a key has one, and of a board.
@@ -73,8 +72,7 @@ impl StepKeys {
         let find = |names: &[&str]| header.fields.iter().find(|field| names.contains(&&*field.name));
         let (run_id, step) = (find(&[RUN_ID]).and_then(integers), find(&STEPS).and_then(integers));
         let (Some(run_id), Some(step)) = (run_id, step) else {
-            let name = |field: &NpyField| format!("{} {}×{}", field.name, field.values, field.dtype);
-            let found = header.fields.iter().map(name).collect::<Vec<_>>().join(", ");
+            let found = NpyField::shown(&header.fields);
             return Err(header_error("fields of a key", "integers run_id and step_idx or step_index", found, &path));
         };
         let exps = find(&["exps"]).filter(|field| (&*field.dtype, field.values) == ("|u1", 16));
@@ -84,7 +82,8 @@ impl StepKeys {
             cancel.check()?;
             reserve(&mut self.keys, rows.len() / header.stride)?;
             let rows = rows.chunks_exact(header.stride);
-            let part = |row: &[u8], (dtype, offset): (ElementType, usize)| dtype.to_u32(&row[offset..]);
+            let part =
+                |row: &[u8], (dtype, offset): (ElementType, usize)| u32::try_from(dtype.to_key(&row[offset..])).ok();
             self.keys.extend(rows.clone().map(|row| key_of(part(row, run_id), part(row, step))));
             if let Some(field) = exps {
                 reserve(&mut self.boards, rows.len())?;
@@ -109,23 +108,8 @@ impl StepKeys {
         Ok(())
     }
 
-    /// Appends keys in memory, and their boards if they have any.
-    pub(super) fn push(&mut self, keys: impl ExactSizeIterator<Item = StepKey>, boards: Option<&[u64]>) -> Result<()> {
-        reserve(&mut self.keys, keys.len())?;
-        self.keys.extend(keys);
-        let boards = boards.unwrap_or_default();
-        reserve(&mut self.boards, boards.len())?;
-        self.boards.extend(boards);
-        Ok(())
-    }
-
     pub(super) fn num_rows(&self) -> u64 {
         self.keys.len() as u64
-    }
-
-    /// Returns the size of the keys and boards in bytes.
-    pub(super) fn num_bytes(&self) -> u64 {
-        ((self.keys.len() + self.boards.len()) * size_of::<u64>()) as u64
     }
 
     /// Returns each file with the number of its keys.
@@ -133,14 +117,9 @@ impl StepKeys {
         &self.files
     }
 
-    /// Returns the file of the first key; `None` for keys in memory.
-    fn path(&self) -> Option<&Path> {
-        self.files.first().map(|(path, _)| path.as_path())
-    }
-
-    /// Returns the name of the keys in messages.
-    pub(super) fn name(&self) -> String {
-        self.path().map_or_else(|| "the attached rows".to_owned(), |path| path.display().to_string())
+    /// Returns the file of the first key.
+    pub(super) fn path(&self) -> &Path {
+        self.files.first().map_or(Path::new(""), |(path, _)| path.as_path())
     }
 
     /// Returns whether a row has this board. Rows without boards match every board.
@@ -155,39 +134,23 @@ impl StepKeys {
     /// [`ErrorKind::Column`] with both rows if two rows have the same step; [`ErrorKind::Cancelled`].
     pub(super) fn index(&self, cancel: &CancellationToken) -> Result<KeyIndex<'_>> {
         let keys = &self.keys[..];
-        let mut row = 0;
-        let mut spans: Vec<Range<usize>> = Vec::new();
-        for span in keys.chunk_by(|a, b| a < b && a >> 32 == b >> 32) {
-            if span[0] != NO_KEY {
-                reserve(&mut spans, 1)?;
-                spans.push(row..row + span.len());
-            }
-            row += span.len();
-        }
+        let mut rows: Vec<u32> = Vec::new();
+        reserve(&mut rows, keys.len())?;
+        rows.extend((0..).zip(keys).filter(|(_, key)| **key != NO_KEY).map(|(row, _)| row));
         cancel.check()?;
-        spans.sort_unstable_by_key(|span| (keys[span.start], span.start));
-        let overlap = |pair: &&[Range<usize>; 2]| keys[pair[0].end - 1] >= keys[pair[1].start];
-        if spans.array_windows().any(|pair| overlap(&pair)) {
-            // Two spans interleave, so each row becomes its own span.
-            drop(spans);
-            let mut rows = Vec::new();
-            reserve(&mut rows, keys.len())?;
-            rows.extend((0..keys.len()).filter(|&row| keys[row] != NO_KEY).map(|row| row..row + 1));
-            cancel.check()?;
-            rows.sort_unstable_by_key(|row| (keys[row.start], row.start));
-            if let Some([first, second]) = rows.array_windows().find(overlap) {
-                return Err(self.twice(first.start, second.start));
-            }
-            spans = rows;
+        workers::shared()?.install(|| rows.par_sort_unstable_by_key(|&row| (keys[row as usize], row)));
+        cancel.check()?;
+        if let Some([first, second]) = rows.array_windows().find(|[a, b]| keys[*a as usize] == keys[*b as usize]) {
+            return Err(self.twice(*first as usize, *second as usize));
         }
-        Ok(KeyIndex { keys, spans })
+        Ok(KeyIndex { keys, rows })
     }
 
     #[cold]
     fn twice(&self, first: usize, second: usize) -> Error {
         let key = self.keys[first];
         ErrorKind::Column {
-            path: self.path().map(Path::to_owned),
+            path: Some(self.path().to_owned()),
             column: RUN_ID.into(),
             row: Some(second as u64),
             expected: "each step of each run once".into(),
@@ -207,10 +170,8 @@ impl KeyIndex<'_> {
     }
 
     fn search(&self, key: StepKey) -> Option<usize> {
-        let after = self.spans.partition_point(|span| self.keys[span.start] <= key);
-        let span = self.spans.get(after.checked_sub(1)?)?;
-        let place = self.keys[span.clone()].binary_search(&key).ok()?;
-        Some(span.start + place)
+        let place = self.rows.binary_search_by_key(&key, |&row| self.keys[row as usize]).ok()?;
+        Some(self.rows[place] as usize)
     }
 }
 

@@ -15,7 +15,7 @@ use super::step_column::TokenType;
 use super::symmetry::SymmetryKey;
 use crate::archive::Rejected;
 use crate::cancellation::CancellationToken;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::machine::reserve;
 use crate::step::Step;
 use std::fmt;
@@ -225,45 +225,6 @@ impl StepTable {
         Ok(Batch::new(arena, Arc::clone(&self.batch), indices.len()))
     }
 
-    /// Copies the rows at `indices` to `out`, [`stride`](RowLayout::stride) bytes each, in the order of
-    /// `indices` and with repetitions.
-    ///
-    /// # Errors
-    /// [`ErrorKind::IndexOutOfBounds`] with the first index that is out of bounds; [`ErrorKind::Argument`] if
-    /// `out` does not have exactly the size of the rows; [`ErrorKind::OutOfMemory`].
-    pub fn take_rows(&self, indices: &[u64], out: &mut [u8]) -> Result<()> {
-        self.take_rows_unless_cancelled(indices, out, CancellationToken::never())
-    }
-
-    /// Does the same as [`take_rows`](StepTable::take_rows), and checks for cancellation every few milliseconds.
-    ///
-    /// # Errors
-    /// The errors of [`take_rows`](StepTable::take_rows), and [`ErrorKind::Cancelled`].
-    pub fn take_rows_unless_cancelled(
-        &self,
-        indices: &[u64],
-        out: &mut [u8],
-        cancel: &CancellationToken,
-    ) -> Result<()> {
-        self.check_indices(indices)?;
-        let expected = indices.len().saturating_mul(self.layout.stride());
-        if out.len() != expected {
-            return Err(Error::argument("out", format!("{expected} bytes"), out.len()));
-        }
-        let mut rows = Vec::new();
-        let chunks = indices.chunks(ROWS_AT_ONCE).zip(out.chunks_mut(ROWS_AT_ONCE * self.layout.stride()));
-        for (k, (indices, out)) in chunks.enumerate() {
-            if k > 0 {
-                cancel.check()?;
-            }
-            match &self.selection {
-                None => gather::gather_rows(self.all_rows(), indices, out),
-                Some(_) => self.copy_rows(indices.iter().copied(), &mut rows, out)?,
-            }
-        }
-        Ok(())
-    }
-
     /// Copies all rows, in order, to `out`, which has exactly their size.
     pub(crate) fn copy_all_rows(&self, out: &mut [u8], cancel: &CancellationToken) -> Result<()> {
         let mut rows = Vec::new();
@@ -341,7 +302,7 @@ impl StepTable {
     /// Advises the system that rows of a mapped file will be read soon, or not for long. Rows in memory are
     /// unaffected.
     pub(crate) fn advise(&self, positions: std::ops::Range<u64>, soon: bool) {
-        let is_mapped = self.path().is_some() || self.attached.iter().any(AttachedColumn::is_mapped);
+        let is_mapped = self.path().is_some() || !self.attached.is_empty();
         if !is_mapped || positions.is_empty() {
             return;
         }

@@ -25,11 +25,6 @@ pub struct RowFilter {
     pub phases: Option<Vec<Phase>>,
     /// The run ids.
     pub run_ids: Option<Vec<u32>>,
-    /// A condition in SQL on the columns of `steps` that a row has: `run_id`, `step_index`, `board`, `move`,
-    /// `ev_legal`, `ev_up`, `ev_down`, `ev_left`, `ev_right`, `has_evs`, `max_exp`, `phase`, `tile_65536_mask`; its
-    /// run's `max_score` and `engine`; and the extra and attached columns. Like a WHERE, it selects the rows for which
-    /// it is true, not null.
-    pub condition: Option<String>,
 }
 
 /// Rows that are scanned between two cancellation checks.
@@ -41,19 +36,10 @@ impl StepTable {
     ///
     /// # Errors
     /// [`ErrorKind::Argument`] for a condition on scores, engines or phases if the rows came from a file
-    /// without runs; [`ErrorKind::QueryRefused`] for a condition in SQL with subqueries, random numbers or the time;
-    /// [`ErrorKind::Query`] for one that does not parse, has other columns, or fails on a row;
-    /// [`ErrorKind::Query`] or [`ErrorKind::Io`] if the archive's runs can no longer be read.
-    pub fn filter(&self, filter: &RowFilter) -> Result<StepTable> {
-        self.filter_unless_cancelled(filter, CancellationToken::never())
-    }
-
-    /// Does the same as [`filter`](StepTable::filter), and checks for cancellation every few milliseconds.
-    ///
-    /// # Errors
-    /// The errors of [`filter`](StepTable::filter), and [`ErrorKind::Cancelled`].
-    pub fn filter_unless_cancelled(&self, filter: &RowFilter, cancel: &CancellationToken) -> Result<StepTable> {
-        let RowFilter { min_score, max_score, engines, phases, run_ids, condition } = filter;
+    /// without runs; [`ErrorKind::Query`] or [`ErrorKind::Io`] if the archive's runs can no longer be read;
+    /// [`ErrorKind::Cancelled`].
+    pub fn filter(&self, filter: &RowFilter, cancel: &CancellationToken) -> Result<StepTable> {
+        let RowFilter { min_score, max_score, engines, phases, run_ids } = filter;
         let sorted = |ids: &Vec<u32>| {
             let mut ids = ids.clone();
             ids.sort_unstable();
@@ -77,25 +63,21 @@ impl StepTable {
                 })
         };
         let selection = match phases {
-            None => self.select(run, |_, _| true, cancel)?,
+            None => self.select(run, |_| true, cancel)?,
             Some(phases) => {
                 let thresholds: Phases = self.runs.phases.ok_or_else(|| unknown("thresholds of the game phases"))?;
                 let wanted: u16 = (0..16_u8)
                     .filter(|&exp| phases.contains(&thresholds.of_max_exp(exp)))
                     .fold(0, |wanted, exp| wanted | 1 << exp);
-                self.select(run, |step, _| wanted >> step.board.max_exp() & 1 == 1, cancel)?
+                self.select(run, |step| wanted >> step.board.max_exp() & 1 == 1, cancel)?
             }
         };
-        let view = self.of_selection(selection);
-        match condition {
-            Some(condition) => Ok(view.of_selection(view.meeting(condition, cancel)?)),
-            None => Ok(view),
-        }
+        Ok(self.of_selection(selection))
     }
 
     /// Returns a view of this whole table from ranges that another process described.
-    pub(super) fn with_selection(&self, words: &[u64]) -> Result<StepTable> {
-        let selection = Selection::from_words(words, self.num_all_rows()).map_err(|found| {
+    pub(super) fn with_selection(&self, pairs: &[[u64; 2]]) -> Result<StepTable> {
+        let selection = Selection::from_pairs(pairs, self.num_all_rows()).map_err(|found| {
             let (location, what) = (Location::default(), "rows of a view");
             let expected = format!("ascending ranges below {}", self.num_all_rows());
             Error::from(ErrorKind::Decode { location, what, expected, found })
@@ -103,11 +85,11 @@ impl StepTable {
         Ok(self.of_selection(selection))
     }
 
-    /// Selects rows by run, and by step and row. It evaluates `run` once per span of rows of one run.
+    /// Selects rows by run and by step. It evaluates `run` once per span of rows of one run.
     pub(super) fn select(
         &self,
         run: impl Fn(u32) -> bool + Sync,
-        step: impl Fn(&Step, &[u8]) -> bool + Sync,
+        step: impl Fn(&Step) -> bool + Sync,
         cancel: &CancellationToken,
     ) -> Result<Selection> {
         let (num_rows, ranges) = (self.num_all_rows(), self.ranges());
@@ -121,7 +103,7 @@ impl StepTable {
 }
 
 /// Returns the error of a filter by facts that the table does not know.
-pub(super) fn unknown(what: &str) -> Error {
+fn unknown(what: &str) -> Error {
     let found = "a table of a file without them, or whose archive is missing";
     Error::argument("filter", format!("a table with {what}"), found)
 }
@@ -131,7 +113,7 @@ fn scan(
     rows: TableRows<'_>,
     within: impl Iterator<Item = Range<u64>>,
     run: impl Fn(u32) -> bool,
-    step: impl Fn(&Step, &[u8]) -> bool,
+    step: impl Fn(&Step) -> bool,
 ) -> Vec<Range<u64>> {
     let mut found: Vec<Range<u64>> = Vec::new();
     let mut last: Option<(u32, bool)> = None;
@@ -148,7 +130,7 @@ fn scan(
                     wanted
                 }
             };
-            match (wanted && step(&value, row), open) {
+            match (wanted && step(&value), open) {
                 (true, None) => open = Some(index),
                 (false, Some(start)) => {
                     found.push(start..index);

@@ -2,8 +2,8 @@
 
 use crate::support::Games;
 use a2store::{
-    Archive, CancellationToken, ErrorKind, LoadOptions, Loader, LoaderOptions, LoaderState, MaterializeOptions,
-    RowFilter, Sampling, StepTable, no_params,
+    Archive, CancellationToken, ErrorKind, Loader, LoaderOptions, LoaderState, MaterializeOptions, RowFilter, Sampling,
+    StepTable, no_params,
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -240,12 +240,11 @@ fn views_and_loaded_tables_serve_the_same_rows() {
     let games = Games::new();
     let table = table(&games.archive);
     let filter = RowFilter { engines: Some(vec!["beta".into()]), ..Default::default() };
-    let view = table.filter(&filter).unwrap();
+    let view = table.filter(&filter, &CancellationToken::new()).unwrap();
     let path = games.folder.path().join("view.npy");
     view.save(&path, &(), &CancellationToken::new()).unwrap();
-    for mmap in [false, true] {
-        let loaded =
-            StepTable::load(&path, &LoadOptions::default().with_mmap(mmap), &(), &CancellationToken::new()).unwrap();
+    let loaded = StepTable::load(&path, None, &(), &CancellationToken::new()).unwrap();
+    for loaded in [loaded, StepTable::map(&path).unwrap()] {
         assert_eq!(loaded.fingerprint(), view.fingerprint());
         for sampling in every_sampling() {
             let options = LoaderOptions::default().with_sampling(sampling).with_symmetries(true).with_seed(9);

@@ -98,8 +98,6 @@ class Made:
         self.query = self.archive.sql("SELECT * FROM steps")
         self.table = self.query.materialize(progress=False)
         self.table.save(folder / "table.npy", progress=False)
-        np.save(folder / "column.npy", np.zeros((len(self.table), 2), np.float32))
-        np.save(folder / "keys.npy", np.asarray(self.table)[["run_id", "step_index"]])
         self.recorder = selfplay.Recorder(folder / "recorded", tag="v1")
         self.loader = self.table.loader()
         self.env = selfplay.VectorEnv(1)
@@ -183,7 +181,6 @@ CALLS: dict[str, Callable[..., object]] = {
     "Query.write_parquet": lambda m, **a: m.query.write_parquet(m.folder / "o", **a),
     "Query.materialize": lambda m, **a: m.query.materialize(progress=False, **a),
     "StepTable.take": lambda m, **a: m.table.take(**a),
-    "StepTable.take_rows": lambda m, **a: m.table.take_rows(**a),
     "StepTable.filter": lambda m, **a: m.table.filter(**a),
     "StepTable.head": lambda m, **a: m.table.head(**a),
     "StepTable.sample": lambda m, **a: m.table.sample(**{"n": 1, **a}),
@@ -192,9 +189,6 @@ CALLS: dict[str, Callable[..., object]] = {
     "StepTable.load": lambda m, **a: a2store.StepTable.load(m.folder / "table.npy", progress=False, **a),
     "StepTable.from_runs": lambda m, **a: a2store.StepTable.from_runs(m.runs, progress=False, **a),
     "StepTable.from_session": lambda m, **a: a2store.StepTable.from_session(m.folder / "session", progress=False, **a),
-    "StepTable.attach": lambda m, **a: m.table.attach(
-        "e", m.folder / "column.npy", m.folder / "keys.npy", progress=False, **a
-    ),
     "StepTable.loader": lambda m, **a: m.table.loader(**{"replacement": "num_samples" in a, **a}),
     "mix": lambda m, **a: a2store.mix([(m.table, 1)], **a),
     "Loader.skip_batches": lambda m, **a: m.loader.skip_batches(**a),

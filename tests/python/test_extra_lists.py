@@ -67,7 +67,6 @@ def test_lists_of_every_type_and_length(
     batch = table.take(order)
     assert batch["x"].shape == (len(table), length)
     assert_same(batch["x"], values[order])
-    assert_same(table.take_rows(order)["x"], values[order])
     for exported, expected in ((pa.table(table), values), (pa.record_batch(batch), values[order])):
         column = exported["x"].combine_chunks() if isinstance(exported, pa.Table) else exported["x"]
         assert column.type == pa.list_(pa.field("item", pa.from_numpy_dtype(np.dtype(dtype)), nullable=False), length)

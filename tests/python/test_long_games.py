@@ -133,7 +133,6 @@ def test_batches(table: a2store.StepTable, long_games: list[Game], columns: list
 def test_rows_views_and_copies(table: a2store.StepTable, long_games: list[Game], tmp_path: Path) -> None:
     picks = np.array([len(RUN_ID) - 1, 40 + 131_071, 0, 40 + 65_536], "i8")
     assert_same(table.take(picks).step_index, STEP_INDEX[picks])
-    assert_same(table.take_rows(picks)["step_index"], STEP_INDEX[picks])
     arrow = pa.table(table)
     assert arrow.schema.field("step_index").type == pa.uint32()
     assert_same(arrow["step_index"].to_numpy(), STEP_INDEX)

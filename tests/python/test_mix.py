@@ -27,7 +27,7 @@ def tables(archive: a2store.Archive) -> list[a2store.StepTable]:
     first = archive.sql(sql + "engine = 'alpha'").materialize(extra=["age"], progress=False)
     second = archive.sql(sql + "engine = 'beta'").materialize(extra=["cells", "max_score", "age"], progress=False)
     third = archive.sql(sql + "run_id IN (44, 59)").materialize(extra=["num_steps", "age"], progress=False)
-    return [first, second.filter("step_index % 3 < 2"), third]
+    return [first, second.split(0.3, seed=4)[0], third]
 
 
 COLUMNS = ["tokens", "move", "ev_values", "ev_legal", "run_id", "step_index", "board", "age"]

@@ -29,7 +29,6 @@ def test_more_indices_than_memory_holds(table: a2store.StepTable) -> None:
     asked: list[Callable[[], object]] = [
         lambda: table.take(ENDLESS),
         lambda: table.take(ENDLESS.view("u8")),
-        lambda: table.take_rows(ENDLESS),
         lambda: table.filter(run_ids=ENDLESS.view("u8")),
     ]
     for ask in asked:
@@ -68,7 +67,7 @@ folder, more = sys.argv[1], int(sys.argv[2])
 table = a2store.StepTable.load(folder + "/rows.npy", mmap=True)
 first = np.asarray(table)["board"][:5].copy()
 len(next(iter(table.loader(16, columns=["run_id", "step_index"]))))
-table.take(range(10)), table.take_rows(range(10)), table.filter(run_ids=[1])
+table.take(range(10)), table.filter(run_ids=[1])
 def limit():
     gc.collect()
     with open("/proc/self/statm") as statm:
@@ -110,7 +109,6 @@ ASKED = [
     "table.loader(weights='weight')",
     "table.loader(strata='stratum')",
     "table.take(indices)",
-    "table.take_rows(indices)",
     "np.asarray(view)",
     "view.rows_array()",
     "next(iter(table.loader(1_500_000, prefetch=0)))",
@@ -216,8 +214,6 @@ def pending(folder: Path, work: str) -> str:
 WORKS = [
     "partial(table.take, indices)",
     "partial(view.take, indices)",
-    "partial(table.take_rows, indices)",
-    "partial(view.take_rows, indices)",
     "view.__array__",
     "partial(table.filter, run_ids=range(0, 2000, 3))",
     "partial(view.filter, run_ids=[1])",

@@ -133,17 +133,6 @@ def test_take(table: a2store.StepTable, expected: dict[str, Array], indices: Any
     assert_same(batch.ev_legal, oracle.mask_bits(expected["ev_legal"][rows]))
 
 
-@pytest.mark.parametrize("indices", [[5, 0, 5, 20_000], (), np.array([9, 1], "i4"), np.arange(1000, dtype="u8")[::-3]])
-def test_take_rows(table: a2store.StepTable, indices: Any) -> None:
-    rows = table.take_rows(indices)
-    assert (rows.dtype, rows.shape) == (table.dtype, (len(indices),))
-    assert rows.tobytes() == np.asarray(table)[np.asarray(indices, "i8")].tobytes()
-    # The caller owns the array.
-    rows["move"] = 77
-    assert (np.asarray(table)["move"] < 4).all()
-    assert rows.tobytes() != table.take_rows(indices).tobytes() or len(rows) == 0
-
-
 def test_take_of_every_row_in_a_random_order(table: a2store.StepTable, expected: dict[str, Array]) -> None:
     order = np.random.default_rng(2).permutation(len(table))
     assert_same(table.take(order).board, expected["board"][order])
@@ -159,12 +148,11 @@ def test_take_out_of_bounds(table: a2store.StepTable, dtype: str) -> None:
 
 def test_take_of_negative_and_huge_indices(table: a2store.StepTable) -> None:
     length = len(table)
-    for take in (table.take, table.take_rows):
-        ends = take([-1, 0, -length])
-        assert [len(ends), *ends["step_index"][1:]] == [3, 0, 0]
-        assert ends["board"][0] == np.asarray(table)["board"][-1]
-        with pytest.raises(IndexError, match=str(-length - 1)):
-            take([0, -length - 1])
+    ends = table.take([-1, 0, -length])
+    assert [len(ends), *ends["step_index"][1:]] == [3, 0, 0]
+    assert ends["board"][0] == np.asarray(table)["board"][-1]
+    with pytest.raises(IndexError, match=str(-length - 1)):
+        table.take([0, -length - 1])
     with pytest.raises(IndexError):
         table.take(np.array([2**64 - 1], "u8"))
     with pytest.raises(IndexError):
@@ -177,17 +165,14 @@ def test_take_of_negative_and_huge_indices(table: a2store.StepTable) -> None:
         table.take([-1, 2**63])
     with pytest.raises(IndexError):
         table.take([2**200])
-    with pytest.raises(IndexError, match=str(length)):
-        table.take_rows([0, length])
 
 
 @pytest.mark.parametrize(
     "indices", [[0.0], np.array([1.5]), ["0"], [None], np.array([True, False]), [1, 2.0], [True], [2**64, True]]
 )
 def test_take_of_non_integers(table: a2store.StepTable, indices: Any) -> None:
-    for take in (table.take, table.take_rows):
-        with pytest.raises(TypeError):
-            take(indices)
+    with pytest.raises(TypeError):
+        table.take(indices)
 
 
 def test_take_of_more_dimensions(table: a2store.StepTable) -> None:

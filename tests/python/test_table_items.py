@@ -22,12 +22,18 @@ SQL = "SELECT *, exps(board) AS cells FROM steps"
 
 
 @pytest.fixture(scope="module", params=["table", "view", "attached", "no rows"])
-def table(request: pytest.FixtureRequest, archive: a2store.Archive) -> a2store.StepTable:
+def table(
+    request: pytest.FixtureRequest, archive: a2store.Archive, tmp_path_factory: pytest.TempPathFactory
+) -> a2store.StepTable:
     table = archive.sql(SQL).materialize(extra=["engine", "max_score", "cells"], progress=False)
     if request.param == "view":
         return table.filter(phase=["mid", "late"], min_score=500)
     if request.param == "attached":
-        return table.attach("empty", archive.sql("SELECT run_id, step_index, empty_cells(board) AS n FROM steps"))
+        folder = tmp_path_factory.mktemp("attached")
+        np.save(folder / "steps.npy", np.asarray(table)[["run_id", "step_index"]])
+        empty = archive.sql("SELECT empty_cells(board) AS n FROM steps ORDER BY run_id, step_index").to_numpy()["n"]
+        np.save(folder / "empty.npy", empty.reshape(-1, 1))
+        return table.attach("empty", folder / "empty.npy", progress=False)
     return table.filter(run_ids=[]) if request.param == "no rows" else table
 
 

@@ -117,12 +117,12 @@ def of_session(folder: Path, tmp_path: Path) -> Table:
     return a2store.StepTable.from_session(tmp_path / "session", progress=False)
 
 
-def sides(table: Table, unit: Any, seed: int) -> list[set[tuple[int, int]]]:
+def sides(table: Table, seed: int) -> list[set[tuple[int, int]]]:
     """Return the steps of both sides: the number of the game and the index in it.
 
     Runs k and k + NUM_GAMES are twins.
     """
-    parts = table.train_test_split(0.4, seed=seed, unit=unit)
+    parts = table.train_test_split(0.4, seed=seed)
     assert sum(map(len, parts)) == len(table)
     first = int(np.asarray(table)["run_id"].min())
     rows = [np.asarray(part) for part in parts]
@@ -134,12 +134,11 @@ def sides(table: Table, unit: Any, seed: int) -> list[set[tuple[int, int]]]:
 def test_splits_keep_a_game_on_one_side(make: Callable[[Path, Path], Table], folder: Path, tmp_path: Path) -> None:
     table = make(folder, tmp_path)
     assert len(table) == 2 * NUM_GAMES * 20
-    for unit in ("run", "step"):
-        for seed in range(5):
-            train, test = sides(table, unit, seed)
-            assert train
-            assert test
-            assert train.isdisjoint(test), (unit, seed)
+    for seed in range(5):
+        train, test = sides(table, seed)
+        assert train
+        assert test
+        assert train.isdisjoint(test), seed
 
 
 def test_packs_and_their_tables_split_alike(folder: Path, tmp_path: Path) -> None:

@@ -63,12 +63,9 @@ def assert_view(view: a2store.StepTable, table: a2store.StepTable, expected: Arr
     assert_same(batch.board, rows["board"][order])
     assert_same(batch.ev_values, rows["ev_values"][order])
     assert_same(batch["engine"], rows["engine"][order])
-    assert_rows(view.take_rows(order), rows[order])
     for index in (len(rows), len(table)):
         with pytest.raises(IndexError, match=str(index)):
             view.take([index])
-        with pytest.raises(IndexError, match=str(index)):
-            view.take_rows([index])
 
     columns = pa.table(view)
     assert_same(keys(columns), expected)
@@ -287,7 +284,7 @@ def test_fingerprints_of_views(archive: a2store.Archive, table: a2store.StepTabl
     # The fingerprint depends on the rows, not on the conditions.
     assert (
         table.filter(engine="alpha").filter(phase="mid").fingerprint
-        == table.filter("engine = 'alpha' AND phase = 'mid'").fingerprint
+        == table.filter(engine="alpha", phase="mid").fingerprint
     )
 
 

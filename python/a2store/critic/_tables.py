@@ -116,6 +116,7 @@ def limited(table: StepTable, limit: int, seed: int) -> StepTable:
     rows = spread_rows(run_ids(table), limit, seed)
     names = [*FIELDS, *([MASK] if MASK in (table.dtype.names or ()) else [])]
     dtype = np.dtype([(name, table.dtype[name]) for name in names])
+    whole = np.asarray(table)
     # Python code cannot create a table from arrays, so this writes a file and loads it.
     with tempfile.TemporaryDirectory(prefix="a2store-") as folder:
         path = Path(folder) / "rows.npy"
@@ -124,7 +125,7 @@ def limited(table: StepTable, limit: int, seed: int) -> StepTable:
                 file, {"descr": dtype.descr, "fortran_order": False, "shape": (len(rows),)}
             )
             for start in range(0, len(rows), _CHUNK):
-                part = table.take_rows(rows[start : start + _CHUNK])
+                part = whole[rows[start : start + _CHUNK]]
                 plain = np.empty(len(part), dtype)
                 for name in dtype.names or ():
                     plain[name] = part[name]

@@ -6,7 +6,7 @@ use crate::loader::{LoaderOptions, Sampling};
 use crate::step::{STEP_SIZE, Step};
 use crate::table::memory::Region;
 use crate::table::runs::{RunFacts, Runs};
-use crate::table::{ElementType, Fingerprint, RowFilter, RowLayout, TableHandle};
+use crate::table::{ElementType, Fingerprint, RowFilter, RowLayout};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -129,15 +129,14 @@ proptest! {
         let (folder, path) = session(&ordered(array_order), d);
         let plain = table(&of_table);
         let attached = plain.attach("embedding", &path, None, &(), never()).unwrap();
-        prop_assert!(attached.attached()[0].is_mapped());
         prop_assert_eq!(attached.fingerprint(), plain.fingerprint());
         check_values(&attached, "embedding", 2 * d);
 
         // A view of the table, and the same view opened by another process.
         let filter = RowFilter { min_score, ..RowFilter::default() };
-        let view = attached.filter(&filter).unwrap();
+        let view = attached.filter(&filter, never()).unwrap();
         check_values(&view, "embedding", 2 * d);
-        let handle = TableHandle::from_bytes(&view.handle().unwrap().to_bytes()).unwrap();
+        let handle = view.handle().unwrap();
         let shared = StepTable::from_handle(&handle).unwrap();
         prop_assert_eq!(shared.num_rows(), view.num_rows());
         check_values(&shared, "embedding", 2 * d);
@@ -145,7 +144,7 @@ proptest! {
         // Only the rows that a view shows need values.
         let shown: Vec<Key> = ordered(array_order).into_iter().filter(|key| min_score.is_none_or(|min| key.0 >= min)).collect();
         let (_folder, path) = session(&shown, d);
-        let of_view = plain.filter(&filter).unwrap().attach("embedding", &path, None, &(), never()).unwrap();
+        let of_view = plain.filter(&filter, never()).unwrap().attach("embedding", &path, None, &(), never()).unwrap();
         check_values(&of_view, "embedding", 2 * d);
         drop(folder);
     }
@@ -183,7 +182,7 @@ fn shards_of_embeddings_belong_to_the_shards_of_steps() {
         let batches = loader.batches().unwrap();
         let rows: usize = batches.map(|batch| batch.column("e").unwrap().bytes.len()).sum();
         assert_eq!(rows, 20 * 125);
-        let handle = TableHandle::from_bytes(&attached.handle().unwrap().to_bytes()).unwrap();
+        let handle = attached.handle().unwrap();
         check_values(&StepTable::from_handle(&handle).unwrap(), "e", 20);
     }
 }
@@ -279,8 +278,8 @@ fn arrays_that_do_not_match_are_rejected() {
     assert!(error.to_string().contains("row 0: expected a row of run 2, step 0"), "{error}");
 
     // The error counts rows within the view.
-    let view =
-        table(&[(3, 1), (4, 2), (3, 2), (4, 9)]).filter(&RowFilter { min_score: Some(4), ..RowFilter::default() });
+    let view = table(&[(3, 1), (4, 2), (3, 2), (4, 9)])
+        .filter(&RowFilter { min_score: Some(4), ..RowFilter::default() }, never());
     let error = refused(view.unwrap().attach("e", &path, None, &(), never()));
     assert!(error.to_string().contains("row 1: expected a row of run 4, step 9"), "{error}");
 
@@ -429,7 +428,7 @@ fn the_whole_table_has_the_column_too() {
     let saved = tempfile::tempdir().unwrap();
     let file = saved.path().join("rows.npy");
     table.save(&file, &(), never()).unwrap();
-    let loaded = StepTable::load(&file, &crate::table::LoadOptions::default().with_mmap(true), &(), never()).unwrap();
+    let loaded = StepTable::map(&file).unwrap();
     assert!(loaded.attached().is_empty() && loaded.fingerprint() == table.fingerprint());
     // A loader's state does not depend on the column.
     let state = table.loader(LoaderOptions::default()).unwrap().state();

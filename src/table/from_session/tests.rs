@@ -65,7 +65,7 @@ fn rows_keep_the_ids_and_the_steps_of_the_session() {
     assert!(batch.column("move").unwrap().bytes.contains(&255));
 
     let filter = RowFilter { min_score: Some(700), engines: Some(vec!["deep".into()]), ..RowFilter::default() };
-    let some = table.filter(&filter).unwrap();
+    let some = table.filter(&filter, CancellationToken::never()).unwrap();
     assert_eq!(some.num_rows(), 20 + runs[1].1.num_steps() as u64);
     assert_eq!(load(&folder, None).unwrap().fingerprint(), table.fingerprint());
 }
