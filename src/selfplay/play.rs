@@ -14,7 +14,7 @@ use crate::progress::{Progress, Unit};
 use derive_setters::Setters;
 use std::time::{Duration, Instant};
 
-/// Options of [`play`] and [`play_games`](crate::play_games).
+/// Options of [`play`].
 ///
 /// Set fields with the `with_*` methods: `PlayOptions::default().with_num_games(64)`.
 #[derive(Clone, Debug, Setters)]
@@ -31,17 +31,15 @@ pub struct PlayOptions {
     pub max_steps: Option<u32>,
     /// The temperature of the softmax that moves are drawn from; 0 = the move with the greatest logit.
     pub temperature: f32,
-    /// The number of threads for the built-in player; `None` = one per core.
-    pub workers: Option<usize>,
 }
 
 impl Default for PlayOptions {
     fn default() -> Self {
-        Self { num_games: 1000, seed: 0, batch_size: 1024, max_steps: None, temperature: 0.0, workers: None }
+        Self { num_games: 1000, seed: 0, batch_size: 1024, max_steps: None, temperature: 0.0 }
     }
 }
 
-/// The result of [`play`] and [`play_games`](crate::play_games).
+/// The result of [`play`].
 #[derive(Clone, Debug, Default)]
 pub struct PlayReport {
     /// The games, sorted by number.
@@ -101,7 +99,7 @@ pub fn play<E: From<Error>>(
 }
 
 impl PlayOptions {
-    pub(super) fn check(&self) -> Result<()> {
+    fn check(&self) -> Result<()> {
         if !(1..=MAX_ENVS).contains(&self.batch_size) {
             return Err(Error::argument("batch_size", format!("1..={MAX_ENVS}"), self.batch_size));
         }
@@ -117,7 +115,7 @@ impl PlayOptions {
 
 impl PlayReport {
     /// Returns whether the recorder has reached a limit, and stores that limit. Any other error is returned.
-    pub(super) fn stops_at(&mut self, recorded: Result<()>) -> Result<bool> {
+    fn stops_at(&mut self, recorded: Result<()>) -> Result<bool> {
         let Err(error) = recorded else { return Ok(false) };
         match error.kind() {
             ErrorKind::RecorderLimit { limit, .. } => self.stopped = Some(limit),

@@ -72,15 +72,13 @@ def play(
         does not need ``legal`` still gets it.
       - a ``torch.nn.Module`` that returns logits (B, 4) for tokens (B, 16) int64 alone. It is called in eval mode under
         ``torch.inference_mode``, on the device of its parameters. Afterwards its previous mode is restored.
-      - a ``Player``, which plays in Rust on several threads. Its values of the moves are recorded too.
+      - a ``Player``, which chooses moves in Rust on several threads. ``simulate`` writes its values of the moves too.
 
     - ``num_games``: the number of games, in ``0..2**64``.
-    - ``batch_size``: the maximum number of boards in one call of the policy, in ``1..=2**24``. A ``Player`` has no
-      batches.
+    - ``batch_size``: the maximum number of boards in one call of the policy, in ``1..=2**24``.
     - ``seed``: the seed of all games, in ``0..2**64``.
     - ``recorder``: the recorder of every step; ``None`` = nothing is recorded. Games are stored in the order in which
-      they end, and those of a ``Player`` in the order of their numbers. Once the recorder reaches a limit, no game
-      begins, and ``PlayResult.stopped`` names the limit.
+      they end. Once the recorder reaches a limit, no game begins, and ``PlayResult.stopped`` names the limit.
     - ``tokens``: the type of ``tokens`` for a callable, ``"uint8"`` or ``"int64"``.
     - ``max_steps``: truncates games after this many steps, at least 1; ``None`` = no limit.
     - ``temperature``: above 0, moves are drawn from the softmax of ``logits / temperature`` over the legal moves. At 0
