@@ -9,7 +9,7 @@ use super::recorder::{GameRecording, Recorder};
 use super::spawner::Spawner;
 use crate::board::{Board, Move};
 use crate::cancellation::CancellationToken;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::progress::{Progress, Unit};
 use derive_setters::Setters;
 use std::time::{Duration, Instant};
@@ -46,8 +46,6 @@ pub struct PlayReport {
     pub games: Vec<PlayedGame>,
     /// The number of steps, including steps of games that did not end.
     pub num_steps: u64,
-    /// The recorder limit that was reached, if it stopped play before all games were played.
-    pub stopped: Option<&'static str>,
     /// The elapsed time.
     pub elapsed: Duration,
 }
@@ -70,8 +68,7 @@ pub struct PlayedGame {
 /// When a game ends, the next one begins in its slot. The batches shrink when no games are left to begin. Each step
 /// goes to the recorder, which stores games in the order in which they end.
 ///
-/// When the recorder reaches a limit, no more games begin, and the running games are played to their end. If the
-/// recorder cannot accept those either, they are abandoned. They are also abandoned after an error.
+/// After an error, the running games are abandoned.
 ///
 /// # Errors
 /// Any error of the policy or of the recorder. [`ErrorKind::Argument`](crate::ErrorKind::Argument) for an invalid
@@ -113,18 +110,6 @@ impl PlayOptions {
     }
 }
 
-impl PlayReport {
-    /// Returns whether the recorder has reached a limit, and stores that limit. Any other error is returned.
-    fn stops_at(&mut self, recorded: Result<()>) -> Result<bool> {
-        let Err(error) = recorded else { return Ok(false) };
-        match error.kind() {
-            ErrorKind::RecorderLimit { limit, .. } => self.stopped = Some(limit),
-            _ => return Err(error),
-        }
-        Ok(true)
-    }
-}
-
 /// The games that are being played with a policy.
 struct PolicyGames<'a> {
     options: &'a PlayOptions,
@@ -147,14 +132,8 @@ impl<'a> PolicyGames<'a> {
         let chooser = Chooser::new(options.temperature, &env);
         let (recorded, report) = (Vec::new(), PlayReport::default());
         let mut batch = PolicyGames { options, env, chooser, recorder, recorded, report };
-        for slot in 0..num_envs as u64 {
-            if !batch.record_next(slot)? {
-                // The remaining slots have no game in the recorder.
-                for slot in (slot as usize..num_envs).rev() {
-                    batch.drop_slot(slot);
-                }
-                break;
-            }
+        for number in 0..num_envs as u64 {
+            batch.record_next(number)?;
         }
         Ok(Some(batch))
     }
@@ -181,10 +160,8 @@ impl<'a> PolicyGames<'a> {
             // `step` rejects illegal moves, so nothing is recorded before it succeeds.
             self.env.step(&moves, IllegalMoves::Refused, &mut rewards)?;
             self.report.num_steps += moves.len() as u64;
-            let recorded = self.record(&before, &moves).and_then(|()| self.end_games(progress));
-            if self.report.stops_at(recorded)? {
-                break;
-            }
+            self.record(&before, &moves)?;
+            self.end_games(progress)?;
         }
         Ok(())
     }
@@ -221,10 +198,12 @@ impl<'a> PolicyGames<'a> {
     /// Begins the next game in a slot without a game in the recorder, or removes the slot.
     fn begin_next(&mut self, slot: usize) -> Result<()> {
         let number = self.env.num_games();
-        if number == self.options.num_games || !self.record_next(number)? {
-            self.drop_slot(slot);
+        if number == self.options.num_games {
+            self.env.remove(slot);
+            self.chooser.remove(slot);
             return Ok(());
         }
+        self.record_next(number)?;
         self.env.restart(slot);
         self.chooser.restart(slot, &self.env);
         if self.recorder.is_some() {
@@ -234,20 +213,12 @@ impl<'a> PolicyGames<'a> {
         Ok(())
     }
 
-    /// Begins a game in the recorder, if there is one. Returns whether the game may be played.
-    fn record_next(&mut self, number: u64) -> Result<bool> {
-        if self.report.stopped.is_some() {
-            return Ok(false);
+    /// Begins a game in the recorder, if there is one.
+    fn record_next(&mut self, number: u64) -> Result<()> {
+        if let Some(recorder) = self.recorder {
+            self.recorded.push(recorder.begin(Some(Spawner::seed_of(self.options.seed, number)))?);
         }
-        let Some(recorder) = self.recorder else { return Ok(true) };
-        let begun = recorder.begin(Some(Spawner::seed_of(self.options.seed, number)));
-        let begun = begun.map(|game| self.recorded.push(game));
-        Ok(!self.report.stops_at(begun)?)
-    }
-
-    fn drop_slot(&mut self, slot: usize) {
-        self.env.remove(slot);
-        self.chooser.remove(slot);
+        Ok(())
     }
 }
 

@@ -125,10 +125,6 @@ impl Sink for MemorySink {
         Ok(())
     }
 
-    fn num_bytes(&self) -> u64 {
-        0
-    }
-
     fn format(&self) -> SinkFormat {
         SinkFormat { with_evs: true, ..SinkFormat::default() }
     }
