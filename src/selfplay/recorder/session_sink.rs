@@ -2,7 +2,7 @@
 
 use super::buffer::FinishedGame;
 use super::options::RecorderOptions;
-use super::sink::{Sink, SinkFormat};
+use super::sink::Sink;
 use crate::clock;
 use crate::error::Result;
 use crate::format::{NewRun, SessionOptions, SessionWriter, StagedFolder};
@@ -42,8 +42,7 @@ impl SessionSink {
 
     /// Writes a session and gives it its name.
     fn write_session(&mut self, games: &[FinishedGame]) -> Result<()> {
-        let options = SessionOptions::default().with_action(self.options.with_action);
-        let mut writer = SessionWriter::create_in(&self.folder, &self.entries(), options)?;
+        let mut writer = SessionWriter::create_in(&self.folder, &self.entries(), SessionOptions::default())?;
         for game in games {
             let run = NewRun {
                 id: game.id,
@@ -102,7 +101,7 @@ impl Sink for SessionSink {
         &self.sessions
     }
 
-    fn format(&self) -> SinkFormat {
-        SinkFormat { with_action: self.options.with_action, with_evs: false }
+    fn with_evs(&self) -> bool {
+        false
     }
 }
