@@ -78,7 +78,7 @@ impl Permutation {
             hasher.update(&part.to_le_bytes());
         }
         let mut random = hasher.finalize_xof();
-        if Permutation::is_stored(n) {
+        if n < FEW {
             let stored = Some(shuffled(n as u16, &mut random)?.into());
             return Ok(Permutation { n, a: a as u32, b: b as u32, keys: [0; ROUNDS], stored });
         }
@@ -91,11 +91,6 @@ impl Permutation {
         }
         // `n` is at most 2^62, so `a` is at most 2^31, and `b` at most `a`.
         Ok(Permutation { n, a: a as u32, b: b as u32, keys, stored: None })
-    }
-
-    /// Returns whether permutations of this length are stored.
-    fn is_stored(n: u64) -> bool {
-        n < FEW
     }
 
     /// Returns the length of the domain.

@@ -69,28 +69,23 @@ impl VectorEnv {
         if !(1..=MAX_ENVS).contains(&num_envs) {
             return Err(Error::argument("num_envs", format!("1..={MAX_ENVS}"), num_envs));
         }
-        let mut env = VectorEnv { seed, next_game: 0, boards: Vec::new(), legal: Vec::new(), games: Vec::new() };
-        env.fill(num_envs);
-        Ok(env)
+        Ok(VectorEnv::begun(num_envs, seed))
     }
 
     /// Restarts with the first games of a seed.
     pub fn reset(&mut self, seed: u64) {
-        let num_envs = self.len();
-        (self.seed, self.next_game) = (seed, 0);
-        self.boards.clear();
-        self.legal.clear();
-        self.games.clear();
-        self.fill(num_envs);
+        *self = VectorEnv::begun(self.len(), seed);
     }
 
-    fn fill(&mut self, num_envs: usize) {
+    fn begun(num_envs: usize, seed: u64) -> VectorEnv {
+        let mut env = VectorEnv { seed, next_game: 0, boards: Vec::new(), legal: Vec::new(), games: Vec::new() };
         for _ in 0..num_envs {
-            let (board, game) = self.next();
-            self.legal.push(board.legal_moves());
-            self.boards.push(board);
-            self.games.push(game);
+            let (board, game) = env.next();
+            env.legal.push(board.legal_moves());
+            env.boards.push(board);
+            env.games.push(game);
         }
+        env
     }
 
     fn next(&mut self) -> (Board, EnvGame) {
