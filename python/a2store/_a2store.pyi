@@ -1392,7 +1392,6 @@ def _play(
     recorder: Recorder | None,
     tokens: str,
     max_steps: int | None,
-    temperature: float,
     progress: _Progress,
 ) -> PlayResult:
     """Play games; the implementation of ``a2store.selfplay.play``."""

@@ -194,7 +194,6 @@ pub(super) fn play(
     recorder: Option<Bound<'_, PyRecorder>>,
     tokens: &str,
     max_steps: Option<Bounded<u32, 1, { u32::MAX as i128 }>>,
-    temperature: f32,
     progress: Option<ProgressOption>,
 ) -> PyResult<PyPlayResult> {
     let wide = match tokens {
@@ -208,7 +207,6 @@ pub(super) fn play(
         batch_size: batch_size.get(),
         seed: seed.get(),
         max_steps: max_steps.map(Bounded::get),
-        temperature,
     };
     let report = if let Ok(player) = policy.cast::<PyPlayer>() {
         let PyPlayer { depth, workers } = *player.get();

@@ -10,7 +10,6 @@
 use super::spawner::Spawner;
 use crate::board::{Board, Move};
 use crate::error::{Error, Result};
-use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// The largest number of slots: more boards than any policy evaluates at once.
 pub(super) const MAX_ENVS: usize = 1 << 24;
@@ -175,12 +174,6 @@ impl VectorEnv {
     pub(super) fn game(&self, slot: usize) -> (u64, u32, u32) {
         let game = &self.games[slot];
         (game.number, game.score, game.num_steps)
-    }
-
-    /// Returns a new random generator for a slot's game, independent of its spawns. It always starts at the same
-    /// state.
-    pub(super) fn chance(&self, slot: usize) -> Xoshiro256PlusPlus {
-        Spawner::of_game(self.seed, self.games[slot].number).beside()
     }
 
     /// Makes a move in every game that is not over, and writes the rewards.

@@ -3,7 +3,7 @@
 //! Invariant: the seed, the number `g` and the policy's answers to the boards of game `g` determine that game. The
 //! batch size and the number of threads make no difference.
 
-use super::choice::{Choices, Chooser, Positions};
+use super::choice::{Choices, Positions, choose};
 use super::env::{IllegalMoves, MAX_ENVS, VectorEnv};
 use super::recorder::{GameRecording, Recorder};
 use super::spawner::Spawner;
@@ -29,13 +29,11 @@ pub struct PlayOptions {
     pub batch_size: usize,
     /// Truncates games after this many steps; `None` = no limit.
     pub max_steps: Option<u32>,
-    /// The temperature of the softmax that moves are drawn from; 0 = the move with the greatest logit.
-    pub temperature: f32,
 }
 
 impl Default for PlayOptions {
     fn default() -> Self {
-        Self { num_games: 1000, seed: 0, batch_size: 1024, max_steps: None, temperature: 0.0 }
+        Self { num_games: 1000, seed: 0, batch_size: 1024, max_steps: None }
     }
 }
 
@@ -103,9 +101,6 @@ impl PlayOptions {
         if self.max_steps == Some(0) {
             return Err(Error::argument("max_steps", "at least 1", 0));
         }
-        if !(0.0..f32::INFINITY).contains(&self.temperature) {
-            return Err(Error::argument("temperature", "a number from 0", self.temperature));
-        }
         Ok(())
     }
 }
@@ -114,7 +109,6 @@ impl PlayOptions {
 struct PolicyGames<'a> {
     options: &'a PlayOptions,
     env: VectorEnv,
-    chooser: Chooser,
     recorder: Option<&'a Recorder>,
     /// The recorder's game for each slot, if there is a recorder. Dropping a game abandons it.
     recorded: Vec<GameRecording>,
@@ -129,9 +123,8 @@ impl<'a> PolicyGames<'a> {
             return Ok(None);
         }
         let env = VectorEnv::new(num_envs, options.seed)?;
-        let chooser = Chooser::new(options.temperature, &env);
         let (recorded, report) = (Vec::new(), PlayReport::default());
-        let mut batch = PolicyGames { options, env, chooser, recorder, recorded, report };
+        let mut batch = PolicyGames { options, env, recorder, recorded, report };
         for number in 0..num_envs as u64 {
             batch.record_next(number)?;
         }
@@ -151,7 +144,7 @@ impl<'a> PolicyGames<'a> {
             cancel.check()?;
             let positions = Positions { boards: self.env.boards(), legal: self.env.legal_moves() };
             let choices = policy(positions)?;
-            self.chooser.choose(positions, &choices, &mut moves)?;
+            choose(positions, &choices, &mut moves)?;
             before.clear();
             if self.recorder.is_some() {
                 before.extend_from_slice(self.env.boards());
@@ -200,12 +193,10 @@ impl<'a> PolicyGames<'a> {
         let number = self.env.num_games();
         if number == self.options.num_games {
             self.env.remove(slot);
-            self.chooser.remove(slot);
             return Ok(());
         }
         self.record_next(number)?;
         self.env.restart(slot);
-        self.chooser.restart(slot, &self.env);
         if self.recorder.is_some() {
             let last = self.recorded.len() - 1;
             self.recorded.swap(slot, last);
