@@ -27,13 +27,8 @@ pub(super) struct PyShard {
 
 impl PyShard {
     pub(super) fn new(shard: Shard) -> PyShard {
-        PyShard {
-            rank: shard.rank(),
-            world_size: shard.world_size(),
-            seed: shard.seed(),
-            round: shard.round(),
-            total_rows: shard.total_rows().unwrap_or_default(),
-        }
+        let Shard { rank, world_size, seed, round, total_rows } = shard;
+        PyShard { rank, world_size, seed, round, total_rows: total_rows.unwrap_or_default() }
     }
 }
 

@@ -40,7 +40,7 @@ use std::sync::Arc;
 /// for rank in 0..2 {
 ///     let shard = Shard::new(rank, 2)?.with_round(7);
 ///     let table = query.materialize(&MaterializeOptions::default().with_shard(shard), &(), &cancel)?;
-///     assert_eq!(table.shard().unwrap().total_rows(), Some(query.count()?));
+///     assert_eq!(table.shard().unwrap().total_rows, Some(query.count()?));
 ///     num_rows += table.num_rows();
 /// }
 /// assert_eq!(num_rows, query.count()?);
@@ -48,17 +48,21 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Setters)]
 #[setters(prefix = "with_")]
+#[non_exhaustive]
 pub struct Shard {
+    /// The rank of the process, from 0.
     #[setters(skip)]
-    rank: u32,
+    pub rank: u32,
+    /// The number of ranks.
     #[setters(skip)]
-    world_size: u32,
+    pub world_size: u32,
     /// The seed of the orders of all rounds, 0 by default.
-    seed: u64,
+    pub seed: u64,
     /// The number of the round, 0 by default.
-    round: u64,
+    pub round: u64,
+    /// The number of rows of all shares; `None` before a table was made.
     #[setters(skip)]
-    total_rows: Option<u64>,
+    pub total_rows: Option<u64>,
 }
 
 impl Shard {
@@ -71,36 +75,6 @@ impl Shard {
             return Err(Error::argument("shard", format!("a rank below the world size {world_size}"), rank));
         }
         Ok(Shard { rank, world_size, seed: 0, round: 0, total_rows: None })
-    }
-
-    /// Returns the rank of the process, from 0.
-    #[must_use]
-    pub fn rank(&self) -> u32 {
-        self.rank
-    }
-
-    /// Returns the number of ranks.
-    #[must_use]
-    pub fn world_size(&self) -> u32 {
-        self.world_size
-    }
-
-    /// Returns the seed of the orders of all rounds.
-    #[must_use]
-    pub fn seed(&self) -> u64 {
-        self.seed
-    }
-
-    /// Returns the number of the round.
-    #[must_use]
-    pub fn round(&self) -> u64 {
-        self.round
-    }
-
-    /// Returns the number of rows of all shares; `None` before a table was made.
-    #[must_use]
-    pub fn total_rows(&self) -> Option<u64> {
-        self.total_rows
     }
 
     /// Returns the share's places in a sequence of `total` rows.
@@ -236,6 +210,7 @@ impl Shard {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<(Shard, Vec<Piece>)> {
+        Shard::new(self.rank, self.world_size)?;
         if query.is_volatile()? {
             let expected = "a query without random numbers and the time, so that all ranks have the same rows";
             return Err(Error::argument("shard", expected, "another query"));
