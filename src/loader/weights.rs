@@ -75,8 +75,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn sums(weights: &[f64]) -> WeightSums {
-        let mut sum = 0.0;
-        WeightSums(weights.iter().map(|weight| (sum += weight, sum).1).collect())
+        WeightSums((1..=weights.len()).map(|len| weights[..len].iter().sum()).collect())
     }
 
     proptest! {

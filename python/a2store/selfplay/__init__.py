@@ -67,9 +67,8 @@ def play(
 
       - a callable that takes ``tokens``, (B, 16) exponents row by row, and ``legal``, (B, 4) bool in the order UDLR. It
         returns either moves, (B,) integers, all legal, or logits, (B, 4) floats. Then the legal move with the greatest
-        logit is made, the first one in a tie.
-        It may return NumPy arrays, or PyTorch tensors on any device. It may keep or modify its arguments. A policy that
-        does not need ``legal`` still gets it.
+        logit is made, the first one in a tie. It may return NumPy arrays, or PyTorch tensors on any device. It may keep
+        or modify its arguments. A policy that does not need ``legal`` still gets it.
       - a ``torch.nn.Module`` that returns logits (B, 4) for tokens (B, 16) int64 alone. It is called in eval mode under
         ``torch.inference_mode``, on the device of its parameters. Afterwards its previous mode is restored.
       - a ``Player``, which chooses moves in Rust on several threads. ``simulate`` writes its values of the moves too.
