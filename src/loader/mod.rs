@@ -20,13 +20,14 @@
 //! | `position.rs` | the position of a loader: the state machine that all loaders share |
 //! | `permutation.rs` | every row once, in a computed shuffled order |
 //! | `windowed.rs` | the same within windows, for tables on disk |
-//! | `draws.rs`, `weights.rs` | independent draws, uniform or weighted |
+//! | `draws.rs`, `alias.rs` | independent draws, uniform or weighted |
 //! | `extra_column.rs`, `strata.rs` | reading an extra column; strata with quotas |
 //! | `order.rs` | position → row |
 //! | `batch_maker.rs`, `producer.rs` | making a batch; making batches ahead |
 //! | `loader.rs` | [`Loader`]: its options checked, its epochs |
 //! | `state.rs` | a loader's state: saving it, and checking that it belongs to a loader |
 
+mod alias;
 mod batch_maker;
 mod draws;
 mod extra_column;
@@ -40,7 +41,6 @@ mod producer;
 mod state;
 mod strata;
 mod stream;
-mod weights;
 mod windowed;
 
 #[cfg(test)]

@@ -82,8 +82,8 @@ pub enum Sampling {
     },
     /// Rows drawn independently with equal probability: sampling with replacement.
     Uniform,
-    /// Rows drawn independently in proportion to their weights. Takes eight bytes per row, and one pass over the
-    /// table to make the loader.
+    /// Rows drawn independently in proportion to their weights. Takes eight bytes per row, and two passes over
+    /// the table to make the loader.
     Weighted {
         /// An extra column of finite numbers of at least 0.
         column: String,

@@ -1,10 +1,10 @@
-//! The order of an epoch: position → row, a function of seed, epoch and position.
+//! The order of an epoch: position → row, a function of seed, epoch and position, in constant time.
 
+use super::alias::AliasTable;
 use super::draws::{Draws, scale};
 use super::options::{LoaderOptions, Sampling};
 use super::permutation::{LastPermutation, Permutation};
 use super::strata::{Strata, StratifiedOrder};
-use super::weights::WeightSums;
 use super::windowed::{self, WindowedOrder};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
@@ -21,7 +21,7 @@ pub(super) enum SamplingPlan {
         shift: u32,
     },
     Uniform,
-    Weighted(Arc<WeightSums>),
+    Weighted(Arc<AliasTable>),
     Stratified(Arc<Strata>),
 }
 
@@ -32,7 +32,7 @@ pub(super) enum EpochOrder {
     Shuffled(Permutation),
     Windowed(Box<WindowedOrder>),
     Uniform { draws: Draws, num_rows: u64 },
-    Weighted { draws: Draws, weights: Arc<WeightSums> },
+    Weighted { draws: Draws, table: Arc<AliasTable> },
     Stratified(Box<StratifiedOrder>),
 }
 
@@ -48,7 +48,7 @@ impl SamplingPlan {
                 SamplingPlan::Windowed { shift: windowed::block_shift(*window, table.num_rows()) }
             }
             Sampling::Uniform => SamplingPlan::Uniform,
-            Sampling::Weighted { column } => SamplingPlan::Weighted(Arc::new(WeightSums::new(table, column, cancel)?)),
+            Sampling::Weighted { column } => SamplingPlan::Weighted(Arc::new(AliasTable::new(table, column, cancel)?)),
             Sampling::Stratified { column, quotas } => {
                 SamplingPlan::Stratified(Arc::new(Strata::new(table, column, quotas.as_deref(), cancel)?))
             }
@@ -82,8 +82,8 @@ impl SamplingPlan {
                 EpochOrder::Windowed(Box::new(WindowedOrder::new(num_rows, *shift, seed, epoch)?))
             }
             SamplingPlan::Uniform => EpochOrder::Uniform { draws: Draws::new(seed, epoch), num_rows },
-            SamplingPlan::Weighted(weights) => {
-                EpochOrder::Weighted { draws: Draws::new(seed, epoch), weights: Arc::clone(weights) }
+            SamplingPlan::Weighted(table) => {
+                EpochOrder::Weighted { draws: Draws::new(seed, epoch), table: Arc::clone(table) }
             }
             SamplingPlan::Stratified(strata) => {
                 EpochOrder::Stratified(Box::new(StratifiedOrder::new(Arc::clone(strata), seed, epoch)))
@@ -105,7 +105,7 @@ impl EpochOrder {
                 draws.fill(start, out);
                 out.iter_mut().for_each(|word| *word = scale(*word, *num_rows));
             }
-            EpochOrder::Weighted { draws, weights } => weights.fill(*draws, start, out),
+            EpochOrder::Weighted { draws, table } => table.fill(*draws, start, out),
             EpochOrder::Stratified(strata) => strata.fill(start, out)?,
         }
         Ok(())

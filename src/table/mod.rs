@@ -105,6 +105,7 @@ pub use view::RowFilter;
 pub(crate) use arena::{Arena, ArenaPool};
 pub(crate) use batch_schema::BatchSchema;
 pub(crate) use mix::{MixBuffers, TableMix};
+pub(crate) use prefetch::prefetch;
 pub(crate) use runs::Origin;
 #[cfg(feature = "python")]
 pub(crate) use split::HeldOut;

@@ -13,6 +13,12 @@ pub(super) const FAR_HINT: i32 = 2;
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) const NEAR_HINT: i32 = 1;
 
+/// Prefetches the cache line of a slice's element.
+#[inline(always)]
+pub(crate) fn prefetch<T>(slice: &[T], index: usize) {
+    prefetch_line::<NEAR_HINT>(slice.as_ptr().wrapping_add(index).cast());
+}
+
 /// Prefetches the cache line of an address, which need not be valid.
 #[inline(always)]
 pub(super) fn prefetch_bytes(address: *const u8) {
