@@ -978,8 +978,8 @@ class Recorder:
       final boards; ``refresh`` shows the games. Every ended game becomes a run, even if it equals another: ``session``
       and ``source_id`` identify it. A rotation needs the memory of an ingest in addition to ``max_ram_mb``.
     - ``tag``: the model's name; letters, digits and ``._+-`` are allowed, but no dot at the beginning.
-    - ``engine``, ``model_hash``: further metadata of each session, each at most 65,535 bytes. In an archive, ``engine`` is
-      the engine of the runs; ``None`` = the tag.
+    - ``engine``, ``model_hash``, ``meta``: further metadata of each session, together at most 131,072 bytes. ``meta``
+      maps keys to JSON values. In an archive, ``engine`` is the engine of the runs; ``None`` = the tag.
     - ``max_ram_mb``: memory for unwritten steps in millions of bytes, at least 16. Pushes wait if it is used up.
       ``None`` = half of the available memory.
     - ``rotate_steps``, ``rotate_secs``: rotate once this many steps are unwritten, at least 1, or once a game has
@@ -1006,6 +1006,7 @@ class Recorder:
         tag: str,
         engine: str | None = None,
         model_hash: str | None = None,
+        meta: dict[str, Any] | None = None,
         max_ram_mb: int | None = None,
         rotate_steps: int = 10_000_000,
         rotate_secs: float | None = 600.0,

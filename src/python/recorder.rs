@@ -6,10 +6,12 @@ use super::logging::{deliver_all, logged};
 use super::results::IntoInstance;
 use super::steps::{Boards, board_from, branches, cells, floats, move_from, moves_from};
 use crate::board::Move;
+use crate::error::Error;
 use crate::selfplay::{GameRecording, Recorder, RecorderOptions};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
+use pyo3::types::{PyDict, PyInt, PyList, PyTuple};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,8 +26,8 @@ use std::time::Duration;
 ///   final boards; ``refresh`` shows the games. Every ended game becomes a run, even if it equals another: ``session``
 ///   and ``source_id`` identify it. A rotation needs the memory of an ingest in addition to ``max_ram_mb``.
 /// - ``tag``: the model's name; letters, digits and ``._+-`` are allowed, but no dot at the beginning.
-/// - ``engine``, ``model_hash``: further metadata of each session, each at most 65,535 bytes. In an archive, ``engine`` is
-///   the engine of the runs; ``None`` = the tag.
+/// - ``engine``, ``model_hash``, ``meta``: further metadata of each session, together at most 131,072 bytes. ``meta``
+///   maps keys to JSON values. In an archive, ``engine`` is the engine of the runs; ``None`` = the tag.
 /// - ``max_ram_mb``: memory for unwritten steps in millions of bytes, at least 16. Pushes wait if it is used up.
 ///   ``None`` = half of the available memory.
 /// - ``rotate_steps``, ``rotate_secs``: rotate once this many steps are unwritten, at least 1, or once a game has
@@ -85,7 +87,7 @@ pub(super) struct PyGame(Mutex<Option<GameRecording>>);
 impl PyRecorder {
     #[new]
     #[pyo3(signature = (
-        target, *, tag, engine=None, model_hash=None, max_ram_mb=None, rotate_steps=10_000_000,
+        target, *, tag, engine=None, model_hash=None, meta=None, max_ram_mb=None, rotate_steps=10_000_000,
         rotate_secs=600.0
     ))]
     #[allow(clippy::too_many_arguments)] // The signature is Python's.
@@ -95,6 +97,7 @@ impl PyRecorder {
         tag: String,
         engine: Option<String>,
         model_hash: Option<String>,
+        meta: Option<&Bound<'_, PyDict>>,
         max_ram_mb: Option<Bounded<u64, 16, { u64::MAX as i128 }>>,
         #[pyo3(from_py_with = Positive::int)] rotate_steps: u64,
         rotate_secs: Option<f64>,
@@ -105,6 +108,7 @@ impl PyRecorder {
         });
         let mut options = RecorderOptions::new(tag);
         (options.engine, options.model_hash) = (engine, model_hash);
+        options.entries = meta.map_or_else(|| Ok(Vec::new()), entries)?;
         options.max_ram_mb = max_ram_mb.map(Bounded::get);
         options.rotate_steps = rotate_steps;
         options.rotate_every = rotate_every.transpose()?;
@@ -357,4 +361,28 @@ impl PyGame {
 
 fn open<'a>(game: &'a mut MutexGuard<'_, Option<GameRecording>>) -> PyResult<&'a mut GameRecording> {
     game.as_mut().ok_or_else(|| PyValueError::new_err("game: expected a running game, found one that has ended"))
+}
+
+/// Rejects integers outside 64 bits, which JSON would convert to floats.
+fn check_integers(value: &Bound<'_, PyAny>) -> PyResult<()> {
+    if let Ok(dict) = value.cast::<PyDict>() {
+        return dict.values().iter().try_for_each(|value| check_integers(&value));
+    }
+    if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+        return value.try_iter()?.try_for_each(|value| check_integers(&value?));
+    }
+    if value.is_instance_of::<PyInt>() && value.extract::<i64>().is_err() && value.extract::<u64>().is_err() {
+        return Err(Error::argument("meta", format!("integers of {} to {}", i64::MIN, u64::MAX), value).into());
+    }
+    Ok(())
+}
+
+/// Converts the metadata of a session to JSON values by key.
+fn entries(meta: &Bound<'_, PyDict>) -> PyResult<Vec<(String, serde_json::Value)>> {
+    // `json.dumps` rejects cyclic values.
+    let text: String = meta.py().import("json")?.call_method1("dumps", (meta,))?.extract()?;
+    check_integers(meta.as_any())?;
+    let value: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(&text).map_err(|error| PyValueError::new_err(format!("meta: expected JSON, {error}")))?;
+    Ok(value.into_iter().collect())
 }

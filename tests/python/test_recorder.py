@@ -79,7 +79,7 @@ def runs_of(recorder: Recorder) -> list[tuple[Any, ...]]:
 
 
 def test_a_session_follows_the_documented_format(tmp_path: Path) -> None:
-    with Recorder(tmp_path, tag="v1", engine="greedy", model_hash="ab") as recorder:
+    with Recorder(tmp_path, tag="v1", engine="greedy", model_hash="ab", meta={"note": [1, None]}) as recorder:
         record(recorder)
     (folder,) = recorder.sessions
     assert [folder] == list(tmp_path.iterdir())
@@ -97,7 +97,7 @@ def test_a_session_follows_the_documented_format(tmp_path: Path) -> None:
     ]
     said = {key: json.loads(value) for key, value in formats.query(folder / "metadata.db", "SELECT * FROM session")}
     assert (said["model"], said["engine"]) == ({"tag": "v1", "sha": "ab"}, "greedy")
-    assert said["sample_rate"] == 1
+    assert (said["note"], said["sample_rate"]) == ([1, None], 1)
     assert said["started"] <= said["ended"]
     archive = a2store.Archive.create(tmp_path / "games.a2")
     assert archive.ingest(recorder.sessions, progress=False).accepted == len(GAMES)
@@ -268,12 +268,12 @@ def test_equal_games_are_all_kept(shim: Shim, tmp_path: Path) -> None:
     "options",
     [
         {"tag": ""}, {"tag": "a/b"}, {"rotate_steps": 0}, {"rotate_secs": float("nan")}, {"max_ram_mb": 1},
-        {"engine": "x" * 65_536},
+        {"meta": {"model": 1}}, {"meta": {"a": float("nan")}}, {"meta": {"a": {"b": [1, (2**64,)]}}},
     ],
     ids=str,
 )  # fmt: skip
 def test_invalid_options(tmp_path: Path, options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"expected .*"):
+    with pytest.raises(ValueError, match=r"expected .*|.*NaN.*"):
         Recorder(tmp_path, **{"tag": "v1", **options})
     assert list(tmp_path.iterdir()) == []
 

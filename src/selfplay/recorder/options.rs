@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use derive_setters::Setters;
+use serde_json::Value;
 use std::time::Duration;
 
 /// Options of a [`Recorder`](super::Recorder), and the metadata of its sessions.
@@ -20,6 +21,8 @@ pub struct RecorderOptions {
     /// A hash of the model.
     #[setters(into)]
     pub model_hash: Option<String>,
+    /// More metadata of the sessions, by key.
+    pub entries: Vec<(String, Value)>,
     /// The memory for steps that are not yet written, in millions of bytes, at least 16. If it is used up, pushes wait
     /// for a rotation. `None` = half of the memory that is available at the start.
     pub max_ram_mb: Option<u64>,
@@ -29,10 +32,12 @@ pub struct RecorderOptions {
     pub rotate_every: Option<Duration>,
 }
 
+/// The metadata keys that the recorder sets itself.
+const OWN_KEYS: [&str; 6] = ["model", "engine", "sample_rate", "writer", "started", "ended"];
 /// Most file systems limit a name to 255 bytes, which includes the time before the tag.
 const MAX_TAG_LEN: usize = 200;
-/// The maximum size of the engine's name and of the model's hash. Run files hold no longer name.
-const MAX_TEXT_LEN: usize = u16::MAX as usize;
+/// A reader's limit for all metadata of a session, less the recorder's own entries.
+const MAX_ENTRIES_LEN: usize = 1 << 17;
 /// Memory in addition to the buffers of steps: file buffers, SQLite's cache, the recorder's own data.
 const RAM_OVERHEAD: u64 = 6_000_000;
 const MIN_RAM_MB: u64 = 16;
@@ -46,6 +51,7 @@ impl RecorderOptions {
             tag: tag.into(),
             engine: None,
             model_hash: None,
+            entries: Vec::new(),
             max_ram_mb: None,
             rotate_steps: 10_000_000,
             rotate_every: Some(Duration::from_secs(600)),
@@ -53,7 +59,7 @@ impl RecorderOptions {
     }
 
     pub(super) fn check(&self) -> Result<()> {
-        let RecorderOptions { tag, engine, model_hash, .. } = self;
+        let RecorderOptions { tag, entries, .. } = self;
         let is_safe = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
         if tag.is_empty() || tag.starts_with('.') || tag.len() > MAX_TAG_LEN || !tag.chars().all(is_safe) {
             let expected = format!("1 to {MAX_TAG_LEN} letters, digits and any of ._+-, not a dot first");
@@ -68,12 +74,21 @@ impl RecorderOptions {
         if let Some(mb) = self.max_ram_mb.filter(|&mb| mb < MIN_RAM_MB) {
             return Err(Error::argument("max_ram_mb", format!("at least {MIN_RAM_MB}"), mb));
         }
-        for (name, text) in [("engine", engine), ("model_hash", model_hash)] {
-            if let Some(text) = text.as_ref().filter(|text| text.len() > MAX_TEXT_LEN) {
-                return Err(Error::argument(name, format!("at most {MAX_TEXT_LEN} bytes"), text.len()));
-            }
+        let mut keys = std::collections::HashSet::from(OWN_KEYS);
+        if let Some((key, _)) = entries.iter().find(|(key, _)| !keys.insert(key)) {
+            return Err(Error::argument("entries", "unique keys that the recorder does not set itself", key));
+        }
+        let len = self.entries_len();
+        if len > MAX_ENTRIES_LEN {
+            return Err(Error::argument("entries", format!("at most {MAX_ENTRIES_LEN} bytes in all"), len));
         }
         Ok(())
+    }
+
+    /// Returns the size of the metadata of a session that the caller chose.
+    fn entries_len(&self) -> usize {
+        let texts = [&self.engine, &self.model_hash].into_iter().flatten().map(String::len);
+        self.entries.iter().map(|(key, value)| key.len() + value.to_string().len() + 32).chain(texts).sum()
     }
 
     /// Returns the memory for the buffers of steps, in bytes.

@@ -66,7 +66,7 @@ impl SessionSink {
 
     /// Returns the metadata of the next session, as JSON by key.
     fn entries(&self) -> Vec<(String, Value)> {
-        let RecorderOptions { tag, engine, model_hash, .. } = &self.options;
+        let RecorderOptions { tag, engine, model_hash, entries, .. } = &self.options;
         let mut model = json!({ "tag": tag });
         if let Some(sha) = model_hash {
             model["sha"] = json!(sha);
@@ -80,7 +80,8 @@ impl SessionSink {
             ("started", Some(time(self.started))),
             ("ended", Some(time(clock::now()))),
         ];
-        known.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+        let known = known.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+        known.chain(entries.iter().cloned()).collect()
     }
 }
 

@@ -9,6 +9,7 @@ fn a_session_contains_the_pushed_steps() {
     let recorder = recorder(root.path(), |options| {
         options.model_hash = Some("abc".into());
         options.engine = Some("fast".into());
+        options.entries = vec![("note".into(), json!([1, 2]))];
     });
     let lens = [0, 1, 2, 3, 8, 227, 228, 1000];
     for (seed, &len) in lens.iter().enumerate() {
@@ -23,7 +24,7 @@ fn a_session_contains_the_pushed_steps() {
     assert_eq!(names(root.path()), [folder.file_name().unwrap().to_string_lossy()]);
     let entry = |key| entry(folder, key).unwrap();
     assert_eq!(entry("model"), json!({"tag": "v1", "sha": "abc"}));
-    assert_eq!(entry("engine"), json!("fast"));
+    assert_eq!((entry("engine"), entry("note")), (json!("fast"), json!([1, 2])));
     assert!(entry("started").as_str().unwrap() <= entry("ended").as_str().unwrap());
     assert_eq!(recorder.close().unwrap(), stats);
 }
@@ -244,10 +245,11 @@ fn names_and_metadata_are_checked() {
         let error = Recorder::create(root.path(), RecorderOptions::new(tag)).unwrap_err();
         assert!(error.to_string().starts_with("tag: expected"), "{error}");
     }
-    let mut options = RecorderOptions::new("v1");
-    options.engine = Some("x".repeat(1 << 16));
-    let error = Recorder::create(root.path(), options).unwrap_err();
-    assert_eq!(error.to_string(), "engine: expected at most 65535 bytes, found 65536");
+    for (key, value) in [("model", json!(1)), ("note", json!("x".repeat(1 << 18)))] {
+        let mut options = RecorderOptions::new("v1");
+        options.entries = vec![(key.to_owned(), value)];
+        assert_eq!(Recorder::create(root.path(), options).unwrap_err().kind_name(), "argument");
+    }
 }
 
 proptest! {
