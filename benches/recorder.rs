@@ -51,7 +51,7 @@ fn rate(root: &Path, steps: &[(Board, Move)], num_steps: usize) {
                 for seed in 0..games {
                     let mut game = recorder.begin(Some(seed as u64)).unwrap();
                     for &(board, chosen) in steps {
-                        game.push(board, chosen, None).unwrap();
+                        game.push(board, Some(chosen), None).unwrap();
                     }
                     game.end(None).unwrap();
                 }
@@ -95,7 +95,7 @@ fn latency(root: &Path, steps: &[(Board, Move)], pause: u64) {
                         let mut game = recorder.begin(None).unwrap();
                         for &(board, chosen) in steps {
                             let start = Instant::now();
-                            game.push(board, chosen, None).unwrap();
+                            game.push(board, Some(chosen), None).unwrap();
                             taken.push(start.elapsed().as_nanos().min(u128::from(u32::MAX)) as u32);
                         }
                         game.end(None).unwrap();
@@ -148,7 +148,7 @@ fn memory(root: &Path, steps: &[(Board, Move)], max_ram_mb: u64) {
                         }
                         let at = pushed as usize % games.len();
                         for &(board, chosen) in steps.iter().take(97) {
-                            match games[at].push(board, chosen, None) {
+                            match games[at].push(board, Some(chosen), None) {
                                 Ok(()) => pushed += 1,
                                 Err(error) => panic!("{error} {:?}", matches!(error.kind(), ErrorKind::Io { .. })),
                             }

@@ -984,6 +984,8 @@ class Recorder:
       ``None`` = half of the available memory.
     - ``rotate_steps``, ``rotate_secs``: rotate once this many steps are unwritten, at least 1, or once a game has
       waited this many seconds, above 0; ``None`` = not by time. A rotation also starts at two fifths of the memory.
+    - ``moves``: whether a session keeps the moves. If so, every step needs a move. With ``False``, an existing Rust
+      reader of sessions can read it, but ``ingest`` has to derive the moves from the boards. Some stay unknown.
 
     Raises ``ValueError`` for an option out of range, ``TypeError`` for another target, and ``OSError`` if the folder
     cannot be written to.
@@ -1010,6 +1012,7 @@ class Recorder:
         max_ram_mb: int | None = None,
         rotate_steps: int = 10_000_000,
         rotate_secs: float | None = 600.0,
+        moves: bool = True,
     ) -> Recorder: ...
     def begin(self, seed: int | None = None) -> Game:
         """Begin a game.
@@ -1096,16 +1099,18 @@ class Game:
     0
     """
 
-    def push(self, board: int | Sequence[int], move: int, ev_values: Sequence[float] | None = None) -> None:
+    def push(
+        self, board: int | Sequence[int], move: int | None = None, ev_values: Sequence[float] | None = None
+    ) -> None:
         """Add a step.
 
         - ``board``: the board before the move: a packed board, an int in ``0..2**64``, or its sixteen exponents.
-        - ``move``: 0 to 3 in the order UDLR.
+        - ``move``: 0 to 3 in the order UDLR; ``None`` = unknown.
         - ``ev_values``: the values of the four moves in the order UDLR; ``None`` or four NaNs = no values. Values of
           illegal moves are ignored. An archive keeps the values; a session does not.
 
-        Raises ``ValueError`` for an invalid board or move. Raises ``RecorderLimitError`` if running games alone use all
-        memory.
+        Raises ``ValueError`` for an invalid board or move, and for a missing move if moves are kept. Raises
+        ``RecorderLimitError`` if running games alone use all memory.
 
         >>> from a2store import selfplay
         >>> recorder = selfplay.Recorder(archive, tag="v1")
@@ -1118,13 +1123,13 @@ class Game:
     def push_batch(
         self,
         boards: npt.NDArray[Any],
-        moves: npt.NDArray[Any],
+        moves: npt.NDArray[Any] | None = None,
         ev_values: npt.NDArray[Any] | None = None,
     ) -> None:
         """Add steps. If one of them is invalid, none is added.
 
         - ``boards``: shape (n,) uint64, or shape (n, 16) exponents.
-        - ``moves``: shape (n,), integers, 0 to 3 in the order UDLR.
+        - ``moves``: shape (n,), integers, 0 to 3 in the order UDLR; ``None`` = unknown.
         - ``ev_values``: shape (n, 4), float32, in the order UDLR; ``None`` = no values.
 
         Raises as ``push`` does.

@@ -4,8 +4,7 @@ use super::archive::PyArchive;
 use super::integers::{AnyInt, Bounded, Positive};
 use super::logging::{deliver_all, logged};
 use super::results::IntoInstance;
-use super::steps::{Boards, board_from, branches, cells, floats, move_from, moves_from};
-use crate::board::Move;
+use super::steps::{Boards, Moves, board_from, branches, cells, floats, move_from};
 use crate::error::Error;
 use crate::selfplay::{GameRecording, Recorder, RecorderOptions};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -32,6 +31,8 @@ use std::time::Duration;
 ///   ``None`` = half of the available memory.
 /// - ``rotate_steps``, ``rotate_secs``: rotate once this many steps are unwritten, at least 1, or once a game has
 ///   waited this many seconds, above 0; ``None`` = not by time. A rotation also starts at two fifths of the memory.
+/// - ``moves``: whether a session keeps the moves. If so, every step needs a move. With ``False``, an existing Rust
+///   reader of sessions can read it, but ``ingest`` has to derive the moves from the boards. Some stay unknown.
 ///
 /// Raises ``ValueError`` for an option out of range, ``TypeError`` for another target, and ``OSError`` if the folder
 /// cannot be written to.
@@ -88,7 +89,7 @@ impl PyRecorder {
     #[new]
     #[pyo3(signature = (
         target, *, tag, engine=None, model_hash=None, meta=None, max_ram_mb=None, rotate_steps=10_000_000,
-        rotate_secs=600.0
+        rotate_secs=600.0, moves=true
     ))]
     #[allow(clippy::too_many_arguments)] // The signature is Python's.
     fn new(
@@ -101,13 +102,14 @@ impl PyRecorder {
         max_ram_mb: Option<Bounded<u64, 16, { u64::MAX as i128 }>>,
         #[pyo3(from_py_with = Positive::int)] rotate_steps: u64,
         rotate_secs: Option<f64>,
+        moves: bool,
     ) -> PyResult<PyRecorder> {
         let rotate_every = rotate_secs.map(|secs| {
             Duration::try_from_secs_f64(secs)
                 .map_err(|_| PyValueError::new_err(format!("rotate_secs: expected seconds above 0, found {secs:e}")))
         });
         let mut options = RecorderOptions::new(tag);
-        (options.engine, options.model_hash) = (engine, model_hash);
+        (options.engine, options.model_hash, options.with_action) = (engine, model_hash, moves);
         options.entries = meta.map_or_else(|| Ok(Vec::new()), entries)?;
         options.max_ram_mb = max_ram_mb.map(Bounded::get);
         options.rotate_steps = rotate_steps;
@@ -230,12 +232,12 @@ impl PyGame {
     /// Add a step.
     ///
     /// - ``board``: the board before the move: a packed board, an int in ``0..2**64``, or its sixteen exponents.
-    /// - ``move``: 0 to 3 in the order UDLR.
+    /// - ``move``: 0 to 3 in the order UDLR; ``None`` = unknown.
     /// - ``ev_values``: the values of the four moves in the order UDLR; ``None`` or four NaNs = no values. Values of
     ///   illegal moves are ignored. An archive keeps the values; a session does not.
     ///
-    /// Raises ``ValueError`` for an invalid board or move. Raises ``RecorderLimitError`` if running games alone use all
-    /// memory.
+    /// Raises ``ValueError`` for an invalid board or move, and for a missing move if moves are kept. Raises
+    /// ``RecorderLimitError`` if running games alone use all memory.
     ///
     /// >>> from a2store import selfplay
     /// >>> recorder = selfplay.Recorder(archive, tag="v1")
@@ -243,16 +245,16 @@ impl PyGame {
     /// >>> game.push(0x1000_0000_0000_0001, 0, ev_values=[0.5, 0.0, 0.0, 0.25])
     /// >>> len(game)
     /// 1
-    #[pyo3(signature = (board, r#move, ev_values=None))]
+    #[pyo3(signature = (board, r#move=None, ev_values=None))]
     fn push(
         &self,
         py: Python<'_>,
         board: &Bound<'_, PyAny>,
-        r#move: AnyInt,
+        r#move: Option<AnyInt>,
         ev_values: Option<[f32; 4]>,
     ) -> PyResult<()> {
         let board = board_from("board", board)?;
-        let action = move_from(r#move.get())?;
+        let action = r#move.map(|index| move_from(index.get())).transpose()?.flatten();
         let ev = ev_values.and_then(|values| branches(board, values));
         let mut guard = self.lock(py);
         let game = open(&mut guard)?;
@@ -265,7 +267,7 @@ impl PyGame {
     /// Add steps. If one of them is invalid, none is added.
     ///
     /// - ``boards``: shape (n,) uint64, or shape (n, 16) exponents.
-    /// - ``moves``: shape (n,), integers, 0 to 3 in the order UDLR.
+    /// - ``moves``: shape (n,), integers, 0 to 3 in the order UDLR; ``None`` = unknown.
     /// - ``ev_values``: shape (n, 4), float32, in the order UDLR; ``None`` = no values.
     ///
     /// Raises as ``push`` does.
@@ -277,33 +279,36 @@ impl PyGame {
     /// >>> game.push_batch(run.boards, run.moves, run.ev_values)
     /// >>> len(game)
     /// 646
-    #[pyo3(signature = (boards, moves, ev_values=None))]
+    #[pyo3(signature = (boards, moves=None, ev_values=None))]
     fn push_batch(
         &self,
         py: Python<'_>,
         boards: &Bound<'_, PyAny>,
-        moves: &Bound<'_, PyAny>,
+        moves: Option<&Bound<'_, PyAny>>,
         ev_values: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let boards = Boards::of(boards)?;
-        let moves = moves_from(moves, boards.len())?;
+        let moves = moves.map(|moves| Moves::of(moves, boards.len())).transpose()?;
         let evs = ev_values.map(|values| floats(values, boards.len())).transpose()?;
         let evs = evs.as_ref().map(|evs| cells(py, evs)).transpose()?;
-        let boards = boards.cells(py)?;
+        let (boards, moves) = (boards.cells(py)?, moves.as_ref().map(|moves| moves.cells(py)).transpose()?);
         let len = boards.len();
         (0..len).try_for_each(|place| boards.check(place))?;
+        if let Some(moves) = &moves {
+            (0..len).try_for_each(|place| moves.check(place))?;
+        }
         let mut guard = self.lock(py);
         let game = open(&mut guard)?;
         if !game.has_room(len) {
             py.detach(|| game.make_room(len))?;
         }
-        let step = |(place, &action): (usize, &Move)| {
+        let step = |place: usize| {
             let board = boards.get(place);
             let values = evs.and_then(|evs| evs.get(4 * place..4 * place + 4));
             let ev = values.and_then(|values| branches(board, std::array::from_fn(|at| values[at].get())));
-            (board, action, ev)
+            (board, moves.as_ref().and_then(|moves| moves.get(place)), ev)
         };
-        Ok(game.push_all(moves.iter().enumerate().map(step))?)
+        Ok(game.push_all((0..len).map(step))?)
     }
 
     /// End the game and return its id in the session.

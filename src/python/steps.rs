@@ -43,10 +43,13 @@ pub(super) fn board_from(name: &'static str, board: &Bound<'_, PyAny>) -> PyResu
     Err(Error::argument(name, "sixteen exponents", len).into())
 }
 
-/// Converts a move from its number.
-pub(super) fn move_from(index: i128) -> PyResult<Move> {
-    let found = u8::try_from(index).ok().and_then(Move::from_index);
-    Ok(found.ok_or_else(|| Error::argument("move", "0..=3", shown(index)))?)
+/// Converts a move from its number; 255 means none.
+pub(super) fn move_from(index: i128) -> PyResult<Option<Move>> {
+    match u8::try_from(index) {
+        Ok(u8::MAX) => Ok(None),
+        Ok(small @ 0..=3) => Ok(Move::from_index(small)),
+        _ => Err(Error::argument("move", "0..=3, or 255 for none", shown(index)).into()),
+    }
 }
 
 /// Returns the values with the legality mask of the rules; four NaNs mean none.
@@ -135,28 +138,48 @@ impl BoardCells<'_> {
     }
 }
 
-/// Reads an array of moves.
-pub(super) fn moves_from(moves: &Bound<'_, PyAny>, len: usize) -> PyResult<Vec<Move>> {
-    let shape = [Some(len)];
-    let bytes: PyBuffer<u8> = match buffer(moves, &shape) {
-        Some(bytes) => bytes,
-        None => {
-            let array = contiguous(moves, None)?;
-            let dtype = array.getattr("dtype")?;
-            if !["i", "u"].contains(&dtype.getattr("kind")?.extract::<String>()?.as_str()) {
-                return Err(PyTypeError::new_err(format!("moves: expected integers, found {dtype}")));
-            }
-            // A value that does not fit a byte is not a move.
-            let (least, most) = (array.call_method0("min"), array.call_method0("max"));
-            for extreme in [least, most].into_iter().flatten() {
-                move_from(extreme.extract()?)?;
-            }
-            let array = array.call_method1("astype", ("u1",))?;
-            let refuse = || PyValueError::new_err(format!("moves: expected an array of shape ({len},), like boards"));
-            buffer(&array, &shape).ok_or_else(refuse)?
+/// An array of moves.
+pub(super) struct Moves(PyBuffer<u8>);
+
+pub(super) struct MoveCells<'a>(&'a [ReadOnlyCell<u8>]);
+
+impl Moves {
+    pub(super) fn of(moves: &Bound<'_, PyAny>, len: usize) -> PyResult<Moves> {
+        let shape = [Some(len)];
+        if let Some(buffer) = buffer(moves, &shape) {
+            return Ok(Moves(buffer));
         }
-    };
-    cells(moves.py(), &bytes)?.iter().map(|index| move_from(index.get().into())).collect()
+        let array = contiguous(moves, None)?;
+        let dtype = array.getattr("dtype")?;
+        if !["i", "u"].contains(&dtype.getattr("kind")?.extract::<String>()?.as_str()) {
+            return Err(PyTypeError::new_err(format!("moves: expected integers, found {dtype}")));
+        }
+        // -1 and 255 mean none. Any other value that does not fit a byte is not a move.
+        let (least, most) = (array.call_method0("min"), array.call_method0("max"));
+        for extreme in [least, most].into_iter().flatten() {
+            if !(-1..=255).contains(&extreme.extract::<i128>()?) {
+                return Err(Error::argument("move", "0..=3, or 255 for none", extreme).into());
+            }
+        }
+        let array = array.call_method1("astype", ("u1",))?;
+        let refuse = || PyValueError::new_err(format!("moves: expected an array of shape ({len},), like boards"));
+        buffer(&array, &shape).map(Moves).ok_or_else(refuse)
+    }
+
+    pub(super) fn cells<'a>(&'a self, py: Python<'a>) -> PyResult<MoveCells<'a>> {
+        Ok(MoveCells(cells(py, &self.0)?))
+    }
+}
+
+impl MoveCells<'_> {
+    pub(super) fn check(&self, place: usize) -> PyResult<()> {
+        move_from(self.0.get(place).map_or(u8::MAX, ReadOnlyCell::get).into()).map(drop)
+    }
+
+    #[inline]
+    pub(super) fn get(&self, place: usize) -> Option<Move> {
+        self.0.get(place).and_then(|index| Move::from_index(index.get()))
+    }
 }
 
 pub(super) fn floats(values: &Bound<'_, PyAny>, len: usize) -> PyResult<PyBuffer<f32>> {

@@ -161,7 +161,7 @@ impl<'a> PolicyGames<'a> {
 
     fn record(&mut self, boards: &[Board], moves: &[Move]) -> Result<()> {
         for (game, (&board, &direction)) in self.recorded.iter_mut().zip(boards.iter().zip(moves)) {
-            game.push(board, direction, None)?;
+            game.push(board, Some(direction), None)?;
         }
         Ok(())
     }

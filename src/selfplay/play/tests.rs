@@ -2,7 +2,7 @@ use super::*;
 use crate::error::ErrorKind;
 use crate::run::{Run, RunMeta};
 use crate::selfplay::RecorderOptions;
-use crate::selfplay::recorder::{FinishedGame, Sink};
+use crate::selfplay::recorder::{FinishedGame, Sink, SinkFormat};
 use std::sync::{Arc, Mutex};
 
 fn never() -> &'static CancellationToken {
@@ -36,8 +36,8 @@ impl Sink for CollectingSink {
         self.0.lock().unwrap().extend(runs);
         Ok(())
     }
-    fn with_evs(&self) -> bool {
-        true
+    fn format(&self) -> SinkFormat {
+        SinkFormat { with_action: true, with_evs: true }
     }
 }
 

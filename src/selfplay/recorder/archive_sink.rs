@@ -2,7 +2,7 @@
 
 use super::buffer::FinishedGame;
 use super::options::RecorderOptions;
-use super::sink::Sink;
+use super::sink::{Sink, SinkFormat};
 use crate::archive::{Archive, IngestOptions};
 use crate::cancellation::CancellationToken;
 use crate::error::{ErrorKind, Result};
@@ -50,8 +50,8 @@ impl Sink for ArchiveSink {
         Ok(())
     }
 
-    fn with_evs(&self) -> bool {
-        true
+    fn format(&self) -> SinkFormat {
+        SinkFormat { with_action: true, with_evs: true }
     }
 }
 

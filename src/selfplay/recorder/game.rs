@@ -29,7 +29,7 @@ impl GameRecording {
     pub(super) fn begin(shared: Arc<SharedRecorder>, seed: Option<u64>) -> Result<GameRecording> {
         shared.begin_game()?;
         let start_unix_s = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
-        let rows = GameRows::new(shared.with_evs);
+        let rows = GameRows::new(shared.format.with_evs);
         let started = Instant::now();
         Ok(GameRecording { shared, seed, start_unix_s, started, rows, last: None, over: false })
     }
@@ -40,11 +40,12 @@ impl GameRecording {
     /// # Errors
     /// The step is not added, and may be pushed again:
     ///
-    /// - [`ErrorKind::Argument`](crate::ErrorKind::Argument) beyond 2^32 - 1 steps.
+    /// - [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the move is missing and the recorder stores moves, and beyond
+    ///   2^32 - 1 steps.
     /// - [`ErrorKind::RecorderLimit`](crate::ErrorKind::RecorderLimit) if running games alone use up the memory.
     /// - The error of a failed rotation, if memory is used up.
     #[inline]
-    pub fn push(&mut self, board: Board, action: Move, ev: Option<Branches>) -> Result<()> {
+    pub fn push(&mut self, board: Board, action: Option<Move>, ev: Option<Branches>) -> Result<()> {
         self.push_all(std::iter::once((board, action, ev)))
     }
 
@@ -53,9 +54,15 @@ impl GameRecording {
     ///
     /// # Errors
     /// The errors of [`push`](GameRecording::push).
-    pub fn push_all(&mut self, steps: impl ExactSizeIterator<Item = (Board, Move, Option<Branches>)>) -> Result<()> {
+    pub fn push_all(
+        &mut self,
+        steps: impl ExactSizeIterator<Item = (Board, Option<Move>, Option<Branches>)> + Clone,
+    ) -> Result<()> {
         if u32::try_from(steps.len()).ok().and_then(|len| self.rows.len().checked_add(len)).is_none() {
             return Err(Error::argument("steps", "at most 4294967295 per game", "more"));
+        }
+        if self.shared.format.with_action && steps.clone().any(|(_, action, _)| action.is_none()) {
+            return Err(Error::argument("move", "a move, because the recorder stores moves", "none"));
         }
         self.make_room(steps.len())?;
         for (board, action, ev) in steps {

@@ -31,7 +31,7 @@ use tracing::{info, warn};
 /// use a2store::{Board, Move, Recorder, RecorderOptions, Session};
 /// let recorder = Recorder::create(root.path(), RecorderOptions::new("v1"))?;
 /// let mut game = recorder.begin(Some(7))?;
-/// game.push(Board(0x1100_0000_0000_0000), Move::Left, None)?;
+/// game.push(Board(0x1100_0000_0000_0000), Some(Move::Left), None)?;
 /// game.end(Board(0x2100_0000_0000_0000))?;
 /// recorder.close()?;
 ///
@@ -80,7 +80,7 @@ impl Recorder {
     /// let mut archive = Archive::create(root.path().join("games.a2"), Default::default())?;
     /// let recorder = Recorder::into_archive(&archive, RecorderOptions::new("v1"))?;
     /// let mut game = recorder.begin(Some(7))?;
-    /// game.push(Board(0x1100_0000_0000_0000), Move::Left, None)?;
+    /// game.push(Board(0x1100_0000_0000_0000), Some(Move::Left), None)?;
     /// game.end(Board(0x2000_0000_0000_0001))?;
     /// recorder.close()?;
     /// archive.refresh()?;

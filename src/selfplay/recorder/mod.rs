@@ -34,7 +34,7 @@ pub use game::GameRecording;
 pub use handle::Recorder;
 pub use options::RecorderOptions;
 #[cfg(test)]
-pub(super) use sink::Sink;
+pub(super) use sink::{Sink, SinkFormat};
 pub use stats::RecorderStats;
 
 #[cfg(test)]

@@ -30,6 +30,10 @@ pub struct RecorderOptions {
     pub rotate_steps: u64,
     /// Rotates once a game has waited this long. It bounds how much a crash can lose. `None` = no bound.
     pub rotate_every: Option<Duration>,
+    /// Whether a session stores moves. If so, every step needs its move. Without moves, an existing Rust reader of
+    /// sessions can read it, but every reader has to derive the moves from the boards. Some stay unknown.
+    #[setters(rename = "with_action")]
+    pub with_action: bool,
 }
 
 /// The metadata keys that the recorder sets itself.
@@ -55,6 +59,7 @@ impl RecorderOptions {
             max_ram_mb: None,
             rotate_steps: 10_000_000,
             rotate_every: Some(Duration::from_secs(600)),
+            with_action: true,
         }
     }
 

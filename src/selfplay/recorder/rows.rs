@@ -18,6 +18,8 @@ pub(super) const BLOCK_COST: u64 = BLOCK_LEN as u64 + 48;
 
 const WITHOUT_EVS: usize = 9;
 const WITH_EVS: usize = 25;
+/// The value for an unknown move.
+const NO_MOVE: u8 = 4;
 const HAS_EVS: u8 = 8;
 
 /// The steps of a game.
@@ -66,14 +68,14 @@ impl GameRows {
 
     /// Adds a row. The last block must have room for it.
     #[inline]
-    pub(super) fn push(&mut self, board: Board, action: Move, branches: Option<Branches>) {
+    pub(super) fn push(&mut self, board: Board, action: Option<Move>, branches: Option<Branches>) {
         let stride = self.stride();
         if self.offset + stride > BLOCK_LEN {
             (self.block, self.offset) = (self.block + 1, 0);
         }
         let slot = self.blocks.get_mut(self.block).and_then(|block| block.get_mut(self.offset..self.offset + stride));
         let Some(slot) = slot else { return };
-        let mut said = action as u8;
+        let mut said = action.map_or(NO_MOVE, |action| action as u8);
         slot[..8].copy_from_slice(&board.0.to_le_bytes());
         if let (Some(Branches { values, legal }), Some(slot)) = (branches, slot.get_mut(9..WITH_EVS)) {
             said |= HAS_EVS | legal << 4;
@@ -93,7 +95,7 @@ impl GameRows {
 #[inline]
 fn step(row: &[u8], index: u32) -> RunStep {
     let board = row.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-    let said = row.get(8).copied().unwrap_or_default();
+    let said = row.get(8).copied().unwrap_or(NO_MOVE);
     let values = row.get(9..WITH_EVS).filter(|_| said & HAS_EVS != 0);
     let branches = values.map(|bytes| Branches { values: bytemuck::pod_read_unaligned(bytes), legal: said >> 4 });
     RunStep { index, board: Board(board).into(), chosen: Move::from_index(said & 7), branches }

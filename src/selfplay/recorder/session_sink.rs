@@ -2,7 +2,7 @@
 
 use super::buffer::FinishedGame;
 use super::options::RecorderOptions;
-use super::sink::Sink;
+use super::sink::{Sink, SinkFormat};
 use crate::clock;
 use crate::error::Result;
 use crate::format::{NewRun, SessionOptions, SessionWriter, StagedFolder};
@@ -42,7 +42,8 @@ impl SessionSink {
 
     /// Writes a session and gives it its name.
     fn write_session(&mut self, games: &[FinishedGame]) -> Result<()> {
-        let mut writer = SessionWriter::create_in(&self.folder, &self.entries(), SessionOptions::default())?;
+        let options = SessionOptions::default().with_action(self.options.with_action);
+        let mut writer = SessionWriter::create_in(&self.folder, &self.entries(), options)?;
         for game in games {
             let run = NewRun {
                 id: game.id,
@@ -101,7 +102,7 @@ impl Sink for SessionSink {
         &self.sessions
     }
 
-    fn with_evs(&self) -> bool {
-        false
+    fn format(&self) -> SinkFormat {
+        SinkFormat { with_action: self.options.with_action, with_evs: false }
     }
 }

@@ -6,7 +6,7 @@
 use super::buffer::{FinishedGame, GAME_COST, SessionBuffer};
 use super::options::RecorderOptions;
 use super::rows::GameRows;
-use super::sink::Sink;
+use super::sink::{Sink, SinkFormat};
 use super::stats::RecorderStats;
 use crate::error::{Error, ErrorKind, Result};
 use crate::process::ProcessId;
@@ -24,8 +24,7 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct SharedRecorder {
     pub(super) options: RecorderOptions,
-    /// Whether the sink stores the engine's values of the moves.
-    pub(super) with_evs: bool,
+    pub(super) format: SinkFormat,
     ram_budget: u64,
     started: Instant,
     /// The process that created the recorder. A forked child has no thread, and its locks may stay held forever.
@@ -63,7 +62,7 @@ enum Phase {
 impl SharedRecorder {
     pub(super) fn new(options: RecorderOptions, sink: Box<dyn Sink>) -> SharedRecorder {
         SharedRecorder {
-            with_evs: sink.with_evs(),
+            format: sink.format(),
             ram_budget: options.ram_budget(),
             options,
             started: Instant::now(),

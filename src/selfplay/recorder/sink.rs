@@ -19,6 +19,14 @@ pub(crate) trait Sink: Debug + Send {
         &[]
     }
 
-    /// Returns whether the sink stores the engine's values of the moves.
-    fn with_evs(&self) -> bool;
+    fn format(&self) -> SinkFormat;
+}
+
+/// The parts of a game that a sink stores.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SinkFormat {
+    /// Whether every step needs its move.
+    pub(crate) with_action: bool,
+    /// Whether the engine's values of the moves are stored.
+    pub(crate) with_evs: bool,
 }

@@ -41,7 +41,7 @@ fn running_games_that_fill_the_memory_get_an_error() {
     let mut index = 0;
     let error = loop {
         let (board, action) = step(1, index);
-        match game.push(board, action, None) {
+        match game.push(board, Some(action), None) {
             Ok(()) => index += 1,
             Err(error) => break error,
         }
@@ -49,7 +49,7 @@ fn running_games_that_fill_the_memory_get_an_error() {
     assert!(error.to_string().contains("all of them in 1 running games"), "{error}");
     assert_eq!((limit_of(Err::<(), _>(error)), recorder.stats().durable), ("ram", 1));
     assert!(index > 1_000_000);
-    assert_eq!(limit_of(game.push_all(vec![(Board(1), Move::Up, None); 3_000_000].into_iter())), "ram");
+    assert_eq!(limit_of(game.push_all(vec![(Board(1), Some(Move::Up), None); 3_000_000].into_iter())), "ram");
     // The game can still end, which frees its memory for others.
     assert_eq!(game.num_steps(), index);
     game.end(step(1, index).0).unwrap();

@@ -5,28 +5,31 @@ use serde_json::json;
 
 #[test]
 fn a_session_contains_the_pushed_steps() {
-    let root = tempfile::tempdir().unwrap();
-    let recorder = recorder(root.path(), |options| {
-        options.model_hash = Some("abc".into());
-        options.engine = Some("fast".into());
-        options.entries = vec![("note".into(), json!([1, 2]))];
-    });
-    let lens = [0, 1, 2, 3, 8, 227, 228, 1000];
-    for (seed, &len) in lens.iter().enumerate() {
-        assert_eq!(play(&recorder, seed as u64, len).unwrap(), seed as u64);
+    for with_action in [true, false] {
+        let root = tempfile::tempdir().unwrap();
+        let recorder = recorder(root.path(), |options| {
+            options.with_action = with_action;
+            options.model_hash = Some("abc".into());
+            options.engine = Some("fast".into());
+            options.entries = vec![("note".into(), json!([1, 2]))];
+        });
+        let lens = [0, 1, 2, 3, 8, 227, 228, 1000];
+        for (seed, &len) in lens.iter().enumerate() {
+            assert_eq!(play(&recorder, seed as u64, len).unwrap(), seed as u64);
+        }
+        let stats = recorder.close().unwrap();
+        let seeds = check(&recorder, |seed| lens[seed as usize]);
+        assert_eq!(seeds.len(), lens.len());
+        let rows: u32 = lens.iter().sum();
+        assert_eq!((stats.ended, stats.durable, stats.steps, stats.rotations), (8, 8, u64::from(rows), 1));
+        let folder = &recorder.sessions()[0];
+        assert_eq!(names(root.path()), [folder.file_name().unwrap().to_string_lossy()]);
+        let entry = |key| entry(folder, key).unwrap();
+        assert_eq!(entry("model"), json!({"tag": "v1", "sha": "abc"}));
+        assert_eq!((entry("engine"), entry("note")), (json!("fast"), json!([1, 2])));
+        assert!(entry("started").as_str().unwrap() <= entry("ended").as_str().unwrap());
+        assert_eq!(recorder.close().unwrap(), stats);
     }
-    let stats = recorder.close().unwrap();
-    let seeds = check(&recorder, |seed| lens[seed as usize]);
-    assert_eq!(seeds.len(), lens.len());
-    let rows: u32 = lens.iter().sum();
-    assert_eq!((stats.ended, stats.durable, stats.steps, stats.rotations), (8, 8, u64::from(rows), 1));
-    let folder = &recorder.sessions()[0];
-    assert_eq!(names(root.path()), [folder.file_name().unwrap().to_string_lossy()]);
-    let entry = |key| entry(folder, key).unwrap();
-    assert_eq!(entry("model"), json!({"tag": "v1", "sha": "abc"}));
-    assert_eq!((entry("engine"), entry("note")), (json!("fast"), json!([1, 2])));
-    assert!(entry("started").as_str().unwrap() <= entry("ended").as_str().unwrap());
-    assert_eq!(recorder.close().unwrap(), stats);
 }
 
 #[test]
@@ -56,7 +59,7 @@ fn games_of_several_threads_do_not_mix() {
                             continue;
                         }
                         let (board, action) = step(*seed, *index);
-                        game.push(board, action, None).unwrap();
+                        game.push(board, Some(action), None).unwrap();
                         *index += 1;
                     }
                 }
@@ -110,9 +113,13 @@ fn push_all_equals_single_pushes() {
     let mut next = 0;
     for len in [0, 1, 5, 226, 500, 3] {
         let steps: Vec<_> = (next..next + len).map(|index| step(3, index)).collect();
-        game.push_all(steps.into_iter().map(|(board, action)| (board, action, None))).unwrap();
+        game.push_all(steps.into_iter().map(|(board, action)| (board, Some(action), None))).unwrap();
         next += len;
     }
+    // One step without its move.
+    let steps = [(Board(1), Some(Move::Up), None), (Board(1), None, None)].into_iter();
+    assert!(matches!(game.push_all(steps).unwrap_err().kind(), ErrorKind::Argument { .. }));
+    assert!(matches!(game.push(Board(1), None, None).unwrap_err().kind(), ErrorKind::Argument { .. }));
     assert_eq!(game.num_steps(), next);
     game.end(step(3, next).0).unwrap();
     recorder.close().unwrap();
@@ -130,7 +137,7 @@ fn other_sinks_get_values_and_final_boards() {
     let mut game = recorder.begin(Some(9)).unwrap();
     for index in 0..301 {
         let (board, action) = step(9, index);
-        game.push(board, action, evs(index)).unwrap();
+        game.push(board, (index % 5 > 0).then_some(action), evs(index)).unwrap();
     }
     game.end(Board(5)).unwrap();
     recorder.begin(None).unwrap().end(None).unwrap();
@@ -145,7 +152,7 @@ fn other_sinks_get_values_and_final_boards() {
         let found = run.step(index as usize).unwrap();
         let (board, action) = step(9, index);
         assert_eq!((found.index, found.board), (index, board.into()));
-        assert_eq!(found.chosen, Some(action));
+        assert_eq!(found.chosen, (index % 5 > 0).then_some(action));
         assert_eq!(found.branches, evs(index));
     }
     assert_eq!((seen.games[&1].final_board(), seen.games[&1].meta().seed), (None, None));
@@ -255,14 +262,14 @@ fn names_and_metadata_are_checked() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn rows_give_back_the_steps(boards in prop::collection::vec((any::<u64>(), 0..4_u8, any::<[f32; 4]>(), 0..32_u8), 0..600), with_evs: bool) {
+    fn rows_give_back_the_steps(boards in prop::collection::vec((any::<u64>(), 0..5_u8, any::<[f32; 4]>(), 0..32_u8), 0..600), with_evs: bool) {
         use super::super::rows::GameRows;
         let mut rows = GameRows::new(with_evs);
         for &(board, action, values, legal) in &boards {
             let missing = rows.missing_blocks(1);
             rows.add_blocks(missing);
             let branches = (legal < 16).then_some(Branches { values, legal });
-            rows.push(Board(board), Move::ALL[usize::from(action)], branches);
+            rows.push(Board(board), Move::from_index(action), branches);
         }
         prop_assert_eq!((rows.len() as usize, rows.steps().count()), (boards.len(), boards.len()));
         for (place, (step, &(board, action, values, legal))) in rows.steps().zip(&boards).enumerate() {
