@@ -982,6 +982,7 @@ class Recorder:
       maps keys to JSON values. In an archive, ``engine`` is the engine of the runs; ``None`` = the tag.
     - ``max_ram_mb``: memory for unwritten steps in millions of bytes, at least 16. Pushes wait if it is used up.
       ``None`` = half of the available memory.
+    - ``sample_rate``: keep one step out of this many, at least 1, starting with the first.
     - ``rotate_steps``, ``rotate_secs``: rotate once this many steps are unwritten, at least 1, or once a game has
       waited this many seconds, above 0; ``None`` = not by time. A rotation also starts at two fifths of the memory.
     - ``moves``: whether a session keeps the moves. If so, every step needs a move. With ``False``, an existing Rust
@@ -1010,6 +1011,7 @@ class Recorder:
         model_hash: str | None = None,
         meta: dict[str, Any] | None = None,
         max_ram_mb: int | None = None,
+        sample_rate: int = 1,
         rotate_steps: int = 10_000_000,
         rotate_secs: float | None = 600.0,
         moves: bool = True,
@@ -1170,7 +1172,7 @@ class Game:
         """
 
     def __len__(self) -> int:
-        """Return the number of pushed steps."""
+        """Return the number of pushed steps, including steps that are not kept."""
 
 # Games played with a policy
 

@@ -530,7 +530,7 @@ class RecorderStats:
     - ``live``: the number of running games. When the recorder is closed, these games are lost.
     - ``ended``: the number of games that ended and are kept.
     - ``abandoned``: the number of games that were abandoned, or rejected because the recorder was closed.
-    - ``steps``: the number of steps in ended games.
+    - ``steps``: the number of kept steps in ended games.
     - ``durable``: the number of durable games: the games with an id below this number.
     - ``rotations``: the number of rotations that wrote games.
     - ``ram_bytes``: the bytes of steps in memory.

@@ -29,6 +29,7 @@ use std::time::Duration;
 ///   maps keys to JSON values. In an archive, ``engine`` is the engine of the runs; ``None`` = the tag.
 /// - ``max_ram_mb``: memory for unwritten steps in millions of bytes, at least 16. Pushes wait if it is used up.
 ///   ``None`` = half of the available memory.
+/// - ``sample_rate``: keep one step out of this many, at least 1, starting with the first.
 /// - ``rotate_steps``, ``rotate_secs``: rotate once this many steps are unwritten, at least 1, or once a game has
 ///   waited this many seconds, above 0; ``None`` = not by time. A rotation also starts at two fifths of the memory.
 /// - ``moves``: whether a session keeps the moves. If so, every step needs a move. With ``False``, an existing Rust
@@ -88,8 +89,8 @@ pub(super) struct PyGame(Mutex<Option<GameRecording>>);
 impl PyRecorder {
     #[new]
     #[pyo3(signature = (
-        target, *, tag, engine=None, model_hash=None, meta=None, max_ram_mb=None, rotate_steps=10_000_000,
-        rotate_secs=600.0, moves=true
+        target, *, tag, engine=None, model_hash=None, meta=None, max_ram_mb=None, sample_rate=1,
+        rotate_steps=10_000_000, rotate_secs=600.0, moves=true
     ))]
     #[allow(clippy::too_many_arguments)] // The signature is Python's.
     fn new(
@@ -100,6 +101,7 @@ impl PyRecorder {
         model_hash: Option<String>,
         meta: Option<&Bound<'_, PyDict>>,
         max_ram_mb: Option<Bounded<u64, 16, { u64::MAX as i128 }>>,
+        #[pyo3(from_py_with = Bounded::<u32, 1, { u32::MAX as i128 }>::int)] sample_rate: u32,
         #[pyo3(from_py_with = Positive::int)] rotate_steps: u64,
         rotate_secs: Option<f64>,
         moves: bool,
@@ -112,7 +114,7 @@ impl PyRecorder {
         (options.engine, options.model_hash, options.with_action) = (engine, model_hash, moves);
         options.entries = meta.map_or_else(|| Ok(Vec::new()), entries)?;
         options.max_ram_mb = max_ram_mb.map(Bounded::get);
-        options.rotate_steps = rotate_steps;
+        (options.sample_rate, options.rotate_steps) = (sample_rate, rotate_steps);
         options.rotate_every = rotate_every.transpose()?;
         let recorder = match target {
             RecorderTarget::Archive(archive) => {

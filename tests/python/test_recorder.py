@@ -1,4 +1,4 @@
-"""Recorded games: files read by NumPy and SQLite alone; memory, archives, errors."""
+"""Recorded games: files read by NumPy and SQLite alone; memory, sampling, archives, errors."""
 
 from __future__ import annotations
 
@@ -117,6 +117,18 @@ def test_without_moves_and_final_boards(tmp_path: Path) -> None:
             recorder.begin(seed=2**64 - 1)
     assert rows_of(recorder).dtype == formats.SESSION_ROW
     assert runs_of(recorder) == [(0, -1, 3, 16, 8)]
+
+
+@pytest.mark.parametrize("rate", [2, 7, 1000])
+def test_sampling(tmp_path: Path, rate: int) -> None:
+    with Recorder(tmp_path, tag="v1", sample_rate=rate) as recorder:
+        record(recorder)
+    rows = rows_of(recorder)
+    for seed, (steps, _) in enumerate(GAMES):
+        own = rows[rows["run_id"] == seed]
+        assert own["step_idx"].tolist() == list(range(0, len(steps), rate))
+        assert own["exps"].tolist() == [list(cells(board)) for board, _ in steps[::rate]]
+    assert [row[2] for row in runs_of(recorder)] == [len(s) for s, _ in GAMES]
 
 
 def test_rotations(tmp_path: Path) -> None:
@@ -267,7 +279,7 @@ def test_equal_games_are_all_kept(shim: Shim, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"tag": ""}, {"tag": "a/b"}, {"rotate_steps": 0}, {"rotate_secs": float("nan")}, {"max_ram_mb": 1},
+        {"tag": ""}, {"tag": "a/b"}, {"sample_rate": 0}, {"rotate_secs": float("nan")}, {"max_ram_mb": 1},
         {"meta": {"model": 1}}, {"meta": {"a": float("nan")}}, {"meta": {"a": {"b": [1, (2**64,)]}}},
     ],
     ids=str,

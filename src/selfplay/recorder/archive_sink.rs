@@ -70,7 +70,7 @@ impl RunSource for Games {
 
     fn facts(&self, index: usize) -> SourceFacts {
         let game = self.games.get(index);
-        SourceFacts { id: game.map(|game| game.id), num_steps: game.map(|game| game.rows.len()) }
+        SourceFacts { id: game.map(|game| game.id), num_steps: game.map(|game| game.num_steps) }
     }
 
     fn read(&self, index: usize) -> Result<SourceRun<'_>> {

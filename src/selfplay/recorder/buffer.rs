@@ -1,20 +1,23 @@
-//! [`FinishedGame`]: a game that ended, with its steps. [`SessionBuffer`]: the games that the next rotation writes.
+//! [`FinishedGame`]: a game that ended, with its kept steps. [`SessionBuffer`]: the games that the next rotation writes.
 
 use super::rows::GameRows;
 use crate::board::{Board, WideBoard};
 use crate::error::Result;
-use crate::run::{Run, RunMeta};
+use crate::run::{Run, RunMeta, RunStep};
 use std::time::Instant;
 
 /// The memory of a game in addition to its blocks, in bytes.
 pub(super) const GAME_COST: u64 = 384;
 
-/// A game that ended, with its steps.
+/// A game that ended, with its kept steps.
 #[derive(Clone, Debug)]
 pub(crate) struct FinishedGame {
     /// The number of games of the recorder that ended before it.
     pub(super) id: u64,
     pub(super) seed: Option<u64>,
+    /// The number of steps, including steps that are not kept.
+    pub(super) num_steps: u32,
+    pub(super) sample_rate: u32,
     /// The last pushed board.
     pub(super) last: Option<Board>,
     /// The board after the last move, if it is known.
@@ -28,7 +31,7 @@ pub(crate) struct FinishedGame {
 #[derive(Debug, Default)]
 pub(super) struct SessionBuffer {
     pub(super) games: Vec<FinishedGame>,
-    /// The number of steps.
+    /// The number of kept steps.
     pub(super) steps: u64,
     /// The memory of the games, in bytes.
     pub(super) ram: u64,
@@ -47,10 +50,15 @@ impl FinishedGame {
         self.last_board().highest_tile()
     }
 
+    /// Returns the kept steps.
+    pub(super) fn steps(&self) -> impl Iterator<Item = RunStep> {
+        self.rows.steps(self.sample_rate)
+    }
+
     /// Converts the game to a run. The engine and `raw_evs` come from `like`, everything else from the game.
     pub(crate) fn to_run(&self, like: &RunMeta) -> Result<Run> {
         let mut run = Run::builder(self.rows.len() as usize);
-        for step in self.rows.steps() {
+        for step in self.steps() {
             run.push_step(step)?;
         }
         let meta = RunMeta {

@@ -19,6 +19,9 @@ pub struct GameRecording {
     start_unix_s: u64,
     started: Instant,
     rows: GameRows,
+    num_steps: u32,
+    /// The number of steps to skip before the next kept one.
+    skip: u32,
     last: Option<Board>,
     /// Whether the end of the game was reported to the recorder.
     over: bool,
@@ -31,7 +34,7 @@ impl GameRecording {
         let start_unix_s = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
         let rows = GameRows::new(shared.format.with_evs);
         let started = Instant::now();
-        Ok(GameRecording { shared, seed, start_unix_s, started, rows, last: None, over: false })
+        Ok(GameRecording { shared, seed, start_unix_s, started, rows, num_steps: 0, skip: 0, last: None, over: false })
     }
 
     /// Adds a step: the board, the move made on it, and the engine's values of the four moves, which only an
@@ -46,6 +49,12 @@ impl GameRecording {
     /// - The error of a failed rotation, if memory is used up.
     #[inline]
     pub fn push(&mut self, board: Board, action: Option<Move>, ev: Option<Branches>) -> Result<()> {
+        if self.skip > 0 && self.num_steps < u32::MAX && (action.is_some() || !self.shared.format.with_action) {
+            self.skip -= 1;
+            self.num_steps += 1;
+            self.last = Some(board);
+            return Ok(());
+        }
         self.push_all(std::iter::once((board, action, ev)))
     }
 
@@ -58,37 +67,43 @@ impl GameRecording {
         &mut self,
         steps: impl ExactSizeIterator<Item = (Board, Option<Move>, Option<Branches>)> + Clone,
     ) -> Result<()> {
-        if u32::try_from(steps.len()).ok().and_then(|len| self.rows.len().checked_add(len)).is_none() {
+        let rate = self.shared.options.sample_rate;
+        let Some(num_steps) = u32::try_from(steps.len()).ok().and_then(|len| self.num_steps.checked_add(len)) else {
             return Err(Error::argument("steps", "at most 4294967295 per game", "more"));
-        }
+        };
         if self.shared.format.with_action && steps.clone().any(|(_, action, _)| action.is_none()) {
             return Err(Error::argument("move", "a move, because the recorder stores moves", "none"));
         }
         self.make_room(steps.len())?;
         for (board, action, ev) in steps {
-            self.rows.push(board, action, ev);
+            if self.skip == 0 {
+                self.rows.push(board, action, ev);
+                self.skip = rate;
+            }
+            self.skip -= 1;
             self.last = Some(board);
         }
+        self.num_steps = num_steps;
         Ok(())
     }
 
-    /// Returns the number of steps.
+    /// Returns the number of steps, including steps that are not kept.
     #[must_use]
     pub fn num_steps(&self) -> u32 {
-        self.rows.len()
+        self.num_steps
     }
 
     /// Returns whether this many steps can be pushed without waiting.
     #[must_use]
     #[inline]
     pub fn has_room(&self, steps: usize) -> bool {
-        self.rows.missing_blocks(steps) == 0
+        self.rows.missing_blocks(self.num_kept(steps)) == 0
     }
 
     /// Waits until this many steps can be pushed without waiting.
     #[inline]
     pub(crate) fn make_room(&mut self, steps: usize) -> Result<()> {
-        match self.rows.missing_blocks(steps) {
+        match self.rows.missing_blocks(self.num_kept(steps)) {
             0 => Ok(()),
             missing => {
                 self.shared.charge(missing as u64 * BLOCK_COST)?;
@@ -96,6 +111,12 @@ impl GameRecording {
                 Ok(())
             }
         }
+    }
+
+    /// Returns how many of the next `steps` are kept.
+    #[inline]
+    fn num_kept(&self, steps: usize) -> usize {
+        steps.saturating_sub(self.skip as usize).div_ceil(self.shared.options.sample_rate as usize)
     }
 
     /// Ends the game, with the board after its last move if it is known, and returns the game's id. Ids count from
@@ -112,6 +133,8 @@ impl GameRecording {
         let game = FinishedGame {
             id: 0,
             seed: self.seed,
+            num_steps: self.num_steps,
+            sample_rate: self.shared.options.sample_rate,
             last: self.last,
             final_board: final_board.into(),
             start_unix_s: self.start_unix_s,

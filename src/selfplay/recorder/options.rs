@@ -26,7 +26,9 @@ pub struct RecorderOptions {
     /// The memory for steps that are not yet written, in millions of bytes, at least 16. If it is used up, pushes wait
     /// for a rotation. `None` = half of the memory that is available at the start.
     pub max_ram_mb: Option<u64>,
-    /// Rotates once ended games have this many steps.
+    /// Keeps one step out of this many, beginning with the first.
+    pub sample_rate: u32,
+    /// Rotates once ended games have this many kept steps.
     pub rotate_steps: u64,
     /// Rotates once a game has waited this long. It bounds how much a crash can lose. `None` = no bound.
     pub rotate_every: Option<Duration>,
@@ -57,6 +59,7 @@ impl RecorderOptions {
             model_hash: None,
             entries: Vec::new(),
             max_ram_mb: None,
+            sample_rate: 1,
             rotate_steps: 10_000_000,
             rotate_every: Some(Duration::from_secs(600)),
             with_action: true,
@@ -69,6 +72,9 @@ impl RecorderOptions {
         if tag.is_empty() || tag.starts_with('.') || tag.len() > MAX_TAG_LEN || !tag.chars().all(is_safe) {
             let expected = format!("1 to {MAX_TAG_LEN} letters, digits and any of ._+-, not a dot first");
             return Err(Error::argument("tag", expected, format!("{tag:?}")));
+        }
+        if self.sample_rate == 0 {
+            return Err(Error::argument("sample_rate", "at least 1", 0));
         }
         if self.rotate_steps == 0 {
             return Err(Error::argument("rotate_steps", "at least 1", 0));

@@ -22,7 +22,7 @@ const WITH_EVS: usize = 25;
 const NO_MOVE: u8 = 4;
 const HAS_EVS: u8 = 8;
 
-/// The steps of a game.
+/// The kept steps of a game.
 #[derive(Clone, Debug)]
 pub(super) struct GameRows {
     blocks: Vec<Block>,
@@ -86,9 +86,11 @@ impl GameRows {
         self.len += 1;
     }
 
-    pub(super) fn steps(&self) -> impl Iterator<Item = RunStep> {
+    /// Returns the steps. Their indices are multiples of `sample_rate`.
+    pub(super) fn steps(&self, sample_rate: u32) -> impl Iterator<Item = RunStep> {
         let rows = self.blocks.iter().flat_map(|block| block.chunks_exact(self.stride()));
-        rows.take(self.len as usize).zip(0..).map(|(row, index)| step(row, index))
+        let indices = (0_u32..).step_by(sample_rate as usize);
+        rows.take(self.len as usize).zip(indices).map(|(row, index)| step(row, index))
     }
 }
 

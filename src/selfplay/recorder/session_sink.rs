@@ -48,11 +48,11 @@ impl SessionSink {
             let run = NewRun {
                 id: game.id,
                 seed: game.seed,
-                num_steps: Some(game.rows.len()),
+                num_steps: Some(game.num_steps),
                 max_score: game.max_score(),
                 highest_tile: game.highest_tile(),
             };
-            writer.push_steps(&run, game.rows.steps())?;
+            writer.push_steps(&run, game.steps())?;
         }
         let (time, tag) = (self.started.format("%Y%m%dT%H%M%SZ"), &self.options.tag);
         let session = writer.finish_as((1..).map(|number| match number {
@@ -67,7 +67,7 @@ impl SessionSink {
 
     /// Returns the metadata of the next session, as JSON by key.
     fn entries(&self) -> Vec<(String, Value)> {
-        let RecorderOptions { tag, engine, model_hash, entries, .. } = &self.options;
+        let RecorderOptions { tag, engine, model_hash, entries, sample_rate, .. } = &self.options;
         let mut model = json!({ "tag": tag });
         if let Some(sha) = model_hash {
             model["sha"] = json!(sha);
@@ -76,7 +76,7 @@ impl SessionSink {
         let known = [
             ("model", Some(model)),
             ("engine", engine.as_ref().map(|engine| json!(engine))),
-            ("sample_rate", Some(json!(1))),
+            ("sample_rate", Some(json!(sample_rate))),
             ("writer", Some(json!(concat!("a2store ", env!("CARGO_PKG_VERSION"))))),
             ("started", Some(time(self.started))),
             ("ended", Some(time(clock::now()))),

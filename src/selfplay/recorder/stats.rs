@@ -12,7 +12,7 @@ pub struct RecorderStats {
     pub ended: u64,
     /// The number of games that were abandoned, or rejected at their end because the recorder was closed.
     pub abandoned: u64,
-    /// The number of steps of ended games.
+    /// The number of kept steps of ended games.
     pub steps: u64,
     /// The number of durable games: all games whose id is below it.
     pub durable: u64,

@@ -30,7 +30,7 @@ fn pushes_wait_until_a_rotation_frees_memory() {
     });
     let stats = recorder.close().unwrap();
     assert!(stats.rotations >= 5, "{stats:?}");
-    assert_eq!(check(&recorder, |_| 10_000).len(), 540);
+    assert_eq!(check(&recorder, 1, |_| 10_000).len(), 540);
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn running_games_that_fill_the_memory_get_an_error() {
     game.end(step(1, index).0).unwrap();
     play(&recorder, 2, 1000).unwrap();
     recorder.close().unwrap();
-    check(&recorder, |seed| if seed == 1 { index } else { 1000 });
+    check(&recorder, 1, |seed| if seed == 1 { index } else { 1000 });
 }
 
 #[test]
@@ -86,6 +86,7 @@ fn invalid_limits_are_rejected() {
         Recorder::create(root.path(), options).unwrap_err().to_string()
     };
     assert_eq!(refused(|options| options.max_ram_mb = Some(15)), "max_ram_mb: expected at least 16, found 15");
+    assert_eq!(refused(|options| options.sample_rate = 0), "sample_rate: expected at least 1, found 0");
     assert_eq!(refused(|options| options.rotate_steps = 0), "rotate_steps: expected at least 1, found 0");
     assert!(names(root.path()).is_empty());
 }

@@ -41,25 +41,26 @@ fn recorder(root: &Path, change: impl FnOnce(&mut RecorderOptions)) -> Recorder 
 }
 
 /// Checks the steps of all runs in the sessions of a recorder, and returns the seeds by id.
-fn check(recorder: &Recorder, len: impl Fn(u64) -> u32) -> BTreeMap<u64, u64> {
+fn check(recorder: &Recorder, sample_rate: u32, len: impl Fn(u64) -> u32) -> BTreeMap<u64, u64> {
     let mut seeds = BTreeMap::new();
     for folder in recorder.sessions() {
         assert_eq!(names(&folder), ["metadata.db", "steps.npy"]);
-        seeds.append(&mut check_session(&folder, &len));
+        seeds.append(&mut check_session(&folder, sample_rate, &len));
     }
     seeds
 }
 
-fn check_session(folder: &Path, len: impl Fn(u64) -> u32) -> BTreeMap<u64, u64> {
+fn check_session(folder: &Path, sample_rate: u32, len: impl Fn(u64) -> u32) -> BTreeMap<u64, u64> {
     let session = Session::open(folder).unwrap();
     let mut seeds = BTreeMap::new();
     for place in 0..session.num_runs() {
         let (run, id) = (session.decode(place).unwrap(), session.id(place).unwrap());
         let seed = run.meta().seed.unwrap();
         let num_steps = len(seed);
-        assert_eq!(run.num_steps(), num_steps as usize);
-        for index in 0..num_steps {
-            let found = run.step(index as usize).unwrap();
+        let expected: Vec<_> = (0..num_steps).step_by(sample_rate as usize).collect();
+        assert_eq!(run.num_steps(), expected.len());
+        for (place, &index) in expected.iter().enumerate() {
+            let found = run.step(place).unwrap();
             let (board, action) = step(seed, index);
             assert_eq!((found.index, found.board), (index, board.into()));
             assert!(!session.has_actions() || found.chosen == Some(action));

@@ -5,10 +5,10 @@ use serde_json::json;
 
 #[test]
 fn a_session_contains_the_pushed_steps() {
-    for with_action in [true, false] {
+    for (with_action, sample_rate) in [(true, 1), (false, 1), (true, 3), (false, 7)] {
         let root = tempfile::tempdir().unwrap();
         let recorder = recorder(root.path(), |options| {
-            options.with_action = with_action;
+            (options.with_action, options.sample_rate) = (with_action, sample_rate);
             options.model_hash = Some("abc".into());
             options.engine = Some("fast".into());
             options.entries = vec![("note".into(), json!([1, 2]))];
@@ -18,9 +18,9 @@ fn a_session_contains_the_pushed_steps() {
             assert_eq!(play(&recorder, seed as u64, len).unwrap(), seed as u64);
         }
         let stats = recorder.close().unwrap();
-        let seeds = check(&recorder, |seed| lens[seed as usize]);
+        let seeds = check(&recorder, sample_rate, |seed| lens[seed as usize]);
         assert_eq!(seeds.len(), lens.len());
-        let rows: u32 = lens.iter().sum();
+        let rows: u32 = lens.iter().map(|len| len.div_ceil(sample_rate)).sum();
         assert_eq!((stats.ended, stats.durable, stats.steps, stats.rotations), (8, 8, u64::from(rows), 1));
         let folder = &recorder.sessions()[0];
         assert_eq!(names(root.path()), [folder.file_name().unwrap().to_string_lossy()]);
@@ -70,7 +70,7 @@ fn games_of_several_threads_do_not_mix() {
     });
     let stats = recorder.close().unwrap();
     assert!(stats.rotations >= 2, "{stats:?}");
-    let seeds = check(&recorder, len);
+    let seeds = check(&recorder, 1, len);
     assert_eq!(seeds.keys().copied().collect::<Vec<_>>(), (0..200).collect::<Vec<_>>());
     let mut found: Vec<_> = seeds.into_values().collect();
     found.sort_unstable();
@@ -85,7 +85,7 @@ fn each_rotation_writes_a_complete_session() {
     for round in 1..=3 {
         play_all(&recorder, round * 10..round * 10 + 10, 20);
         assert_eq!(recorder.rotate().unwrap(), 10 * round);
-        assert_eq!(check(&recorder, |_| 20), (0..10 * round).map(|id| (id, id + 10)).collect());
+        assert_eq!(check(&recorder, 1, |_| 20), (0..10 * round).map(|id| (id, id + 10)).collect());
     }
     assert_eq!(recorder.rotate().unwrap(), 30, "no game is left to write");
     let stats = recorder.stats();
@@ -108,27 +108,29 @@ fn a_game_waits_at_most_rotate_every() {
 #[test]
 fn push_all_equals_single_pushes() {
     let root = tempfile::tempdir().unwrap();
-    let recorder = recorder(root.path(), |_| {});
-    let mut game = recorder.begin(Some(3)).unwrap();
-    let mut next = 0;
-    for len in [0, 1, 5, 226, 500, 3] {
-        let steps: Vec<_> = (next..next + len).map(|index| step(3, index)).collect();
-        game.push_all(steps.into_iter().map(|(board, action)| (board, Some(action), None))).unwrap();
-        next += len;
+    for sample_rate in [1, 4] {
+        let recorder = recorder(root.path(), |options| options.sample_rate = sample_rate);
+        let mut game = recorder.begin(Some(3)).unwrap();
+        let mut next = 0;
+        for len in [0, 1, 5, 226, 500, 3] {
+            let steps: Vec<_> = (next..next + len).map(|index| step(3, index)).collect();
+            game.push_all(steps.into_iter().map(|(board, action)| (board, Some(action), None))).unwrap();
+            next += len;
+        }
+        // One step without its move.
+        let steps = [(Board(1), Some(Move::Up), None), (Board(1), None, None)].into_iter();
+        assert!(matches!(game.push_all(steps).unwrap_err().kind(), ErrorKind::Argument { .. }));
+        assert!(matches!(game.push(Board(1), None, None).unwrap_err().kind(), ErrorKind::Argument { .. }));
+        assert_eq!(game.num_steps(), next);
+        game.end(step(3, next).0).unwrap();
+        recorder.close().unwrap();
+        assert_eq!(check(&recorder, sample_rate, |_| next).len(), 1);
     }
-    // One step without its move.
-    let steps = [(Board(1), Some(Move::Up), None), (Board(1), None, None)].into_iter();
-    assert!(matches!(game.push_all(steps).unwrap_err().kind(), ErrorKind::Argument { .. }));
-    assert!(matches!(game.push(Board(1), None, None).unwrap_err().kind(), ErrorKind::Argument { .. }));
-    assert_eq!(game.num_steps(), next);
-    game.end(step(3, next).0).unwrap();
-    recorder.close().unwrap();
-    assert_eq!(check(&recorder, |_| next).len(), 1);
 }
 
 #[test]
 fn other_sinks_get_values_and_final_boards() {
-    let (recorder, seen) = memory_sink(|_| {});
+    let (recorder, seen) = memory_sink(|options| options.sample_rate = 2);
     let evs = |index: u32| {
         let legal = step(9, index).0.legal_moves();
         let values = std::array::from_fn(|at| if legal >> at & 1 == 1 { index as f32 + at as f32 } else { 0.0 });
@@ -147,13 +149,13 @@ fn other_sinks_get_values_and_final_boards() {
     assert_eq!((stats.ended, stats.abandoned, stats.live), (2, 1, 1));
     let seen = seen.lock().unwrap();
     let run = &seen.games[&0];
-    assert_eq!((run.final_board(), run.meta().seed, run.num_steps()), (Some(Board(5).into()), Some(9), 301));
-    for index in 0..301 {
-        let found = run.step(index as usize).unwrap();
-        let (board, action) = step(9, index);
-        assert_eq!((found.index, found.board), (index, board.into()));
-        assert_eq!(found.chosen, (index % 5 > 0).then_some(action));
-        assert_eq!(found.branches, evs(index));
+    assert_eq!((run.final_board(), run.meta().seed, run.num_steps()), (Some(Board(5).into()), Some(9), 151));
+    for place in 0..151_u32 {
+        let found = run.step(place as usize).unwrap();
+        let (board, action) = step(9, 2 * place);
+        assert_eq!((found.index, found.board), (2 * place, board.into()));
+        assert_eq!(found.chosen, (2 * place % 5 > 0).then_some(action));
+        assert_eq!(found.branches, evs(2 * place));
     }
     assert_eq!((seen.games[&1].final_board(), seen.games[&1].meta().seed), (None, None));
     assert!(live.end(None).unwrap_err().to_string().contains("a closed one"));
@@ -196,7 +198,7 @@ fn a_session_gets_the_first_free_name() {
     for (seed, recorder) in recorders.iter().enumerate() {
         play(recorder, seed as u64, 10).unwrap();
         recorder.close().unwrap();
-        assert_eq!(check(recorder, |_| 10), BTreeMap::from([(0, seed as u64)]));
+        assert_eq!(check(recorder, 1, |_| 10), BTreeMap::from([(0, seed as u64)]));
     }
     let found = names(root.path());
     assert!(found.len() == 3 && found.iter().all(|name| name.ends_with("_model=v1")), "{found:?}");
@@ -212,7 +214,7 @@ fn a_rotation_into_a_folder_that_vanished_is_repeated() {
     assert_eq!(recorder.rotate().unwrap_err().kind_name(), "io");
     std::fs::create_dir(&root).unwrap();
     assert_eq!(recorder.close().unwrap().durable, 1);
-    assert_eq!(check(&recorder, |_| 10).len(), 1);
+    assert_eq!(check(&recorder, 1, |_| 10).len(), 1);
     std::fs::write(parent.path().join("file"), "").unwrap();
     let error = Recorder::create(parent.path().join("file"), RecorderOptions::new("v1")).unwrap_err();
     assert_eq!(error.kind_name(), "io");
@@ -241,7 +243,7 @@ fn dropping_the_last_recorder_closes_it() {
     assert_eq!(other.stats().live, 1);
     drop(other);
     let [name] = &names(root.path())[..] else { panic!("one session") };
-    assert_eq!(check_session(&root.path().join(name), |_| 30).len(), 1);
+    assert_eq!(check_session(&root.path().join(name), 1, |_| 30).len(), 1);
     drop(game);
 }
 
@@ -271,9 +273,9 @@ proptest! {
             let branches = (legal < 16).then_some(Branches { values, legal });
             rows.push(Board(board), Move::from_index(action), branches);
         }
-        prop_assert_eq!((rows.len() as usize, rows.steps().count()), (boards.len(), boards.len()));
-        for (place, (step, &(board, action, values, legal))) in rows.steps().zip(&boards).enumerate() {
-            prop_assert_eq!((step.index as usize, step.board.board().0), (place, board));
+        prop_assert_eq!((rows.len() as usize, rows.steps(3).count()), (boards.len(), boards.len()));
+        for (place, (step, &(board, action, values, legal))) in rows.steps(3).zip(&boards).enumerate() {
+            prop_assert_eq!((step.index as usize, step.board.board().0), (3 * place, board));
             prop_assert_eq!(step.chosen, Move::from_index(action));
             let found = step.branches.map(|branches| (branches.values.map(f32::to_bits), branches.legal));
             prop_assert_eq!(found, (with_evs && legal < 16).then_some((values.map(f32::to_bits), legal)));
