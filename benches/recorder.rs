@@ -31,11 +31,6 @@ fn rss(line: &str) -> u64 {
     line.trim().strip_suffix(" kB").unwrap().trim().parse::<u64>().unwrap() * 1024
 }
 
-/// Returns the size of the files in a folder.
-fn len_of(folder: &Path) -> u64 {
-    std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum()
-}
-
 /// Removes the sessions of a recorder.
 fn remove(recorder: &Recorder) {
     recorder.sessions().iter().for_each(|folder| std::fs::remove_dir_all(folder).unwrap());
@@ -67,7 +62,7 @@ fn rate(root: &Path, steps: &[(Board, Move)], num_steps: usize) {
         millions / pushed,
         millions / all,
         stats.rotations,
-        recorder.sessions().iter().map(|folder| len_of(folder)).sum::<u64>() as f64 / 1e6 / all
+        stats.disk_bytes as f64 / 1e6 / all
     );
     let start = Instant::now();
     let (mut num_runs, mut num_steps) = (0, 0);

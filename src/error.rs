@@ -223,10 +223,10 @@ pub enum ErrorKind {
         /// The requested number of bytes.
         needed: u64,
     },
-    /// A recorder whose running games alone use up its memory.
+    /// A recorder that reached a limit and accepts no more games or steps.
     #[error("the recorder reached its limit of {limit}: {allowed} allowed, {found}")]
     RecorderLimit {
-        /// The limit: `"ram"`.
+        /// The limit: `"games"`, `"steps"`, `"ram"`, `"wall"` or `"disk"`.
         limit: &'static str,
         /// The allowed amount.
         allowed: String,

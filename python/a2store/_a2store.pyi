@@ -278,14 +278,14 @@ class MemoryLimitError(Error):
     """
 
 class RecorderLimitError(Error):
-    """The running games of a recorder alone use up its memory, and it accepts no more data.
+    """A recorder reached one of its limits and accepts no more data.
 
     >>> from a2store import selfplay
-    >>> recorder = selfplay.Recorder("selfplay", tag="v1", max_ram_mb=16)
+    >>> recorder = selfplay.Recorder("selfplay", tag="v1", max_games=1)
     >>> game = recorder.begin()
-    >>> game.push_batch(np.ones(2_000_000, np.uint64), np.zeros(2_000_000, np.uint8))
+    >>> recorder.begin()
     Traceback (most recent call last):
-    a2store.RecorderLimitError: the recorder reached its limit of ram: 16 MB allowed, ...
+    a2store.RecorderLimitError: the recorder reached its limit of games: 1 allowed, 1 begun
     """
 
 class StateMismatchError(Error):
@@ -980,8 +980,13 @@ class Recorder:
     - ``tag``: the model's name; letters, digits and ``._+-`` are allowed, but no dot at the beginning.
     - ``engine``, ``model_hash``, ``meta``: further metadata of each session, together at most 131,072 bytes. ``meta``
       maps keys to JSON values. In an archive, ``engine`` is the engine of the runs; ``None`` = the tag.
+    - ``max_games``, ``max_steps``, ``max_wall_ms``: limits for new games: games, kept steps of ended games, and
+      milliseconds since the start; ``None`` = no limit. Once a limit is reached, no game can begin, but running games
+      continue, so a session holds whole games.
     - ``max_ram_mb``: memory for unwritten steps in millions of bytes, at least 16. Pushes wait if it is used up.
       ``None`` = half of the available memory.
+    - ``max_disk_mb``: disk space in millions of bytes, at least 1; ``None`` = no limit. A game that would exceed it is
+      rejected when it ends.
     - ``sample_rate``: keep one step out of this many, at least 1, starting with the first.
     - ``rotate_steps``, ``rotate_secs``: rotate once this many steps are unwritten, at least 1, or once a game has
       waited this many seconds, above 0; ``None`` = not by time. A rotation also starts at two fifths of the memory.
@@ -1010,7 +1015,11 @@ class Recorder:
         engine: str | None = None,
         model_hash: str | None = None,
         meta: dict[str, Any] | None = None,
+        max_games: int | None = None,
+        max_steps: int | None = None,
         max_ram_mb: int | None = None,
+        max_wall_ms: int | None = None,
+        max_disk_mb: int | None = None,
         sample_rate: int = 1,
         rotate_steps: int = 10_000_000,
         rotate_secs: float | None = 600.0,
@@ -1021,7 +1030,7 @@ class Recorder:
 
         - ``seed``: the seed of the game, in ``0..2**64 - 1``, which is stored with it; ``None`` = unknown.
 
-        Raises ``RecorderLimitError`` if running games alone use all memory. Raises ``ValueError`` if the recorder is
+        Raises ``RecorderLimitError`` if a limit is reached (see ``is_full``). Raises ``ValueError`` if the recorder is
         closed, and for the seed 2^64 - 1, which stands for an unknown seed in sessions. Raises ``OSError`` once after a
         failed rotation. Such a rotation loses nothing and is retried.
 
@@ -1063,6 +1072,10 @@ class Recorder:
         >>> recorder.close().ended
         0
         """
+
+    @property
+    def is_full(self) -> str | None:
+        """The limit that was reached: ``"games"``, ``"steps"``, ``"wall"`` or ``"disk"``; else ``None``."""
 
     @property
     def sessions(self) -> list[Path]:
@@ -1150,7 +1163,8 @@ class Game:
 
         - ``final_board``: the board after the last move, as for ``push``; ``None`` = unknown.
 
-        The next rotation writes the game. It is not kept if this raises ``ValueError``, because the recorder is closed.
+        The next rotation writes the game. It is not kept if this raises ``RecorderLimitError`` (it would exceed
+        ``max_disk_mb``) or ``ValueError`` (the recorder is closed).
 
         >>> from a2store import selfplay
         >>> recorder = selfplay.Recorder("selfplay", tag="v1")
@@ -1227,7 +1241,7 @@ class PlayResult:
 
     @property
     def games(self) -> npt.NDArray[np.uint64]:
-        """The numbers of the games: ``0..len``."""
+        """The numbers of the games: ``0..len`` unless ``stopped``."""
 
     @property
     def scores(self) -> npt.NDArray[np.int64]:
@@ -1263,6 +1277,10 @@ class PlayResult:
     @property
     def steps_per_second(self) -> float:
         """``total_steps / seconds``."""
+
+    @property
+    def stopped(self) -> str | None:
+        """The recorder's limit that stopped play early, such as ``"games"`` or ``"disk"``; else ``None``."""
 
 @final
 class VectorEnv:

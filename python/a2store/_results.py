@@ -529,10 +529,11 @@ class RecorderStats:
     - ``begun``: the number of games that began.
     - ``live``: the number of running games. When the recorder is closed, these games are lost.
     - ``ended``: the number of games that ended and are kept.
-    - ``abandoned``: the number of games that were abandoned, or rejected because the recorder was closed.
+    - ``abandoned``: the number of games that were abandoned, or rejected at their end.
     - ``steps``: the number of kept steps in ended games.
     - ``durable``: the number of durable games: the games with an id below this number.
     - ``rotations``: the number of rotations that wrote games.
+    - ``disk_bytes``: the size of everything written, in bytes.
     - ``ram_bytes``: the bytes of steps in memory.
     - ``failure``: the error of the last rotation, if it failed; the games stay in memory, and the next rotation writes
       them.
@@ -552,6 +553,7 @@ class RecorderStats:
     steps: int
     durable: int
     rotations: int = field(repr=False)
+    disk_bytes: int = field(repr=False)
     ram_bytes: int = field(repr=False)
     failure: str | None = field(repr=False)
 

@@ -121,14 +121,14 @@ a2store.ColumnError: column board: expected a column of boards, found the column
 >>> query.materialize(memory_limit=500_000)
 Traceback (most recent call last):
 a2store.MemoryLimitError: the table needs at least 938240 bytes, but its memory limit is 500000 bytes"#;
-    RecorderLimitError: A2Error = r#"The running games of a recorder alone use up its memory, and it accepts no more data.
+    RecorderLimitError: A2Error = r#"A recorder reached one of its limits and accepts no more data.
 
 >>> from a2store import selfplay
->>> recorder = selfplay.Recorder("selfplay", tag="v1", max_ram_mb=16)
+>>> recorder = selfplay.Recorder("selfplay", tag="v1", max_games=1)
 >>> game = recorder.begin()
->>> game.push_batch(np.ones(2_000_000, np.uint64), np.zeros(2_000_000, np.uint8))
+>>> recorder.begin()
 Traceback (most recent call last):
-a2store.RecorderLimitError: the recorder reached its limit of ram: 16 MB allowed, ..."#;
+a2store.RecorderLimitError: the recorder reached its limit of games: 1 allowed, 1 begun"#;
     StateMismatchError: A2Error = r#"A loader's state belongs to other rows or to another order.
 
 >>> state = table.loader(seed=1).state_dict()

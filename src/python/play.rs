@@ -115,7 +115,7 @@ impl PyPlayResult {
         self.report.games.len()
     }
 
-    /// The numbers of the games: ``0..len``.
+    /// The numbers of the games: ``0..len`` unless ``stopped``.
     #[getter]
     fn games<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.column(py, "=u8", |game| game.number)
@@ -170,6 +170,12 @@ impl PyPlayResult {
     fn steps_per_second(&self) -> f64 {
         // The maximum avoids a division by zero.
         self.report.num_steps as f64 / self.seconds().max(1e-9)
+    }
+
+    /// The recorder's limit that stopped play early, such as ``"games"`` or ``"disk"``; else ``None``.
+    #[getter]
+    fn stopped(&self) -> Option<&str> {
+        self.report.stopped
     }
 
     fn __repr__(&self) -> String {

@@ -1,7 +1,7 @@
 //! The recorder of games, `a2store.selfplay.Recorder`.
 
 use super::archive::PyArchive;
-use super::integers::{AnyInt, Bounded, Positive};
+use super::integers::{AnyInt, Bounded, Positive, U64};
 use super::logging::{deliver_all, logged};
 use super::results::IntoInstance;
 use super::steps::{Boards, Moves, board_from, branches, cells, floats, move_from};
@@ -27,8 +27,13 @@ use std::time::Duration;
 /// - ``tag``: the model's name; letters, digits and ``._+-`` are allowed, but no dot at the beginning.
 /// - ``engine``, ``model_hash``, ``meta``: further metadata of each session, together at most 131,072 bytes. ``meta``
 ///   maps keys to JSON values. In an archive, ``engine`` is the engine of the runs; ``None`` = the tag.
+/// - ``max_games``, ``max_steps``, ``max_wall_ms``: limits for new games: games, kept steps of ended games, and
+///   milliseconds since the start; ``None`` = no limit. Once a limit is reached, no game can begin, but running games
+///   continue, so a session holds whole games.
 /// - ``max_ram_mb``: memory for unwritten steps in millions of bytes, at least 16. Pushes wait if it is used up.
 ///   ``None`` = half of the available memory.
+/// - ``max_disk_mb``: disk space in millions of bytes, at least 1; ``None`` = no limit. A game that would exceed it is
+///   rejected when it ends.
 /// - ``sample_rate``: keep one step out of this many, at least 1, starting with the first.
 /// - ``rotate_steps``, ``rotate_secs``: rotate once this many steps are unwritten, at least 1, or once a game has
 ///   waited this many seconds, above 0; ``None`` = not by time. A rotation also starts at two fifths of the memory.
@@ -89,8 +94,8 @@ pub(super) struct PyGame(Mutex<Option<GameRecording>>);
 impl PyRecorder {
     #[new]
     #[pyo3(signature = (
-        target, *, tag, engine=None, model_hash=None, meta=None, max_ram_mb=None, sample_rate=1,
-        rotate_steps=10_000_000, rotate_secs=600.0, moves=true
+        target, *, tag, engine=None, model_hash=None, meta=None, max_games=None, max_steps=None, max_ram_mb=None,
+        max_wall_ms=None, max_disk_mb=None, sample_rate=1, rotate_steps=10_000_000, rotate_secs=600.0, moves=true
     ))]
     #[allow(clippy::too_many_arguments)] // The signature is Python's.
     fn new(
@@ -100,7 +105,11 @@ impl PyRecorder {
         engine: Option<String>,
         model_hash: Option<String>,
         meta: Option<&Bound<'_, PyDict>>,
+        max_games: Option<U64>,
+        max_steps: Option<U64>,
         max_ram_mb: Option<Bounded<u64, 16, { u64::MAX as i128 }>>,
+        max_wall_ms: Option<U64>,
+        max_disk_mb: Option<Positive>,
         #[pyo3(from_py_with = Bounded::<u32, 1, { u32::MAX as i128 }>::int)] sample_rate: u32,
         #[pyo3(from_py_with = Positive::int)] rotate_steps: u64,
         rotate_secs: Option<f64>,
@@ -113,7 +122,11 @@ impl PyRecorder {
         let mut options = RecorderOptions::new(tag);
         (options.engine, options.model_hash, options.with_action) = (engine, model_hash, moves);
         options.entries = meta.map_or_else(|| Ok(Vec::new()), entries)?;
+        options.max_games = max_games.map(Bounded::get);
+        options.max_steps = max_steps.map(Bounded::get);
         options.max_ram_mb = max_ram_mb.map(Bounded::get);
+        options.max_wall_ms = max_wall_ms.map(Bounded::get);
+        options.max_disk_mb = max_disk_mb.map(Bounded::get);
         (options.sample_rate, options.rotate_steps) = (sample_rate, rotate_steps);
         options.rotate_every = rotate_every.transpose()?;
         let recorder = match target {
@@ -130,7 +143,7 @@ impl PyRecorder {
     ///
     /// - ``seed``: the seed of the game, in ``0..2**64 - 1``, which is stored with it; ``None`` = unknown.
     ///
-    /// Raises ``RecorderLimitError`` if running games alone use all memory. Raises ``ValueError`` if the recorder is
+    /// Raises ``RecorderLimitError`` if a limit is reached (see ``is_full``). Raises ``ValueError`` if the recorder is
     /// closed, and for the seed 2^64 - 1, which stands for an unknown seed in sessions. Raises ``OSError`` once after a
     /// failed rotation. Such a rotation loses nothing and is retried.
     ///
@@ -178,6 +191,12 @@ impl PyRecorder {
     /// 0
     fn close<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         logged(py, || self.0.close())?.into_instance(py)
+    }
+
+    /// The limit that was reached: ``"games"``, ``"steps"``, ``"wall"`` or ``"disk"``; else ``None``.
+    #[getter]
+    fn is_full(&self) -> Option<&'static str> {
+        self.0.is_full()
     }
 
     /// The folders of the sessions that were written, in order; empty if the games go to an archive.
@@ -317,7 +336,8 @@ impl PyGame {
     ///
     /// - ``final_board``: the board after the last move, as for ``push``; ``None`` = unknown.
     ///
-    /// The next rotation writes the game. It is not kept if this raises ``ValueError``, because the recorder is closed.
+    /// The next rotation writes the game. It is not kept if this raises ``RecorderLimitError`` (it would exceed
+    /// ``max_disk_mb``) or ``ValueError`` (the recorder is closed).
     ///
     /// >>> from a2store import selfplay
     /// >>> recorder = selfplay.Recorder("selfplay", tag="v1")

@@ -138,7 +138,7 @@ impl IntoInstance for SimulateReport {
 impl IntoInstance for RecorderStats {
     fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         instance! { py, RecorderStats, self:
-            begun, live, ended, abandoned, steps, durable, rotations, ram_bytes, failure
+            begun, live, ended, abandoned, steps, durable, rotations, disk_bytes, ram_bytes, failure
         }
     }
 }

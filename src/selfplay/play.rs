@@ -9,7 +9,7 @@ use super::recorder::{GameRecording, Recorder};
 use super::spawner::Spawner;
 use crate::board::{Board, Move};
 use crate::cancellation::CancellationToken;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Progress, Unit};
 use derive_setters::Setters;
 use std::time::{Duration, Instant};
@@ -44,6 +44,8 @@ pub struct PlayReport {
     pub games: Vec<PlayedGame>,
     /// The number of steps, including steps of games that did not end.
     pub num_steps: u64,
+    /// The recorder limit that was reached, if it stopped play before all games were played.
+    pub stopped: Option<&'static str>,
     /// The elapsed time.
     pub elapsed: Duration,
 }
@@ -66,7 +68,8 @@ pub struct PlayedGame {
 /// When a game ends, the next one begins in its slot. The batches shrink when no games are left to begin. Each step
 /// goes to the recorder, which stores games in the order in which they end.
 ///
-/// After an error, the running games are abandoned.
+/// When the recorder reaches a limit, no more games begin, and the running games are played to their end. If the
+/// recorder cannot accept those either, they are abandoned. They are also abandoned after an error.
 ///
 /// # Errors
 /// Any error of the policy or of the recorder. [`ErrorKind::Argument`](crate::ErrorKind::Argument) for an invalid
@@ -105,6 +108,18 @@ impl PlayOptions {
     }
 }
 
+impl PlayReport {
+    /// Returns whether the recorder has reached a limit, and stores that limit. Any other error is returned.
+    fn stops_at(&mut self, recorded: Result<()>) -> Result<bool> {
+        let Err(error) = recorded else { return Ok(false) };
+        match error.kind() {
+            ErrorKind::RecorderLimit { limit, .. } => self.stopped = Some(limit),
+            _ => return Err(error),
+        }
+        Ok(true)
+    }
+}
+
 /// The games that are being played with a policy.
 struct PolicyGames<'a> {
     options: &'a PlayOptions,
@@ -125,8 +140,14 @@ impl<'a> PolicyGames<'a> {
         let env = VectorEnv::new(num_envs, options.seed)?;
         let (recorded, report) = (Vec::new(), PlayReport::default());
         let mut batch = PolicyGames { options, env, recorder, recorded, report };
-        for number in 0..num_envs as u64 {
-            batch.record_next(number)?;
+        for slot in 0..num_envs as u64 {
+            if !batch.record_next(slot)? {
+                // The remaining slots have no game in the recorder.
+                for slot in (slot as usize..num_envs).rev() {
+                    batch.env.remove(slot);
+                }
+                break;
+            }
         }
         Ok(Some(batch))
     }
@@ -153,8 +174,10 @@ impl<'a> PolicyGames<'a> {
             // `step` rejects illegal moves, so nothing is recorded before it succeeds.
             self.env.step(&moves, IllegalMoves::Refused, &mut rewards)?;
             self.report.num_steps += moves.len() as u64;
-            self.record(&before, &moves)?;
-            self.end_games(progress)?;
+            let recorded = self.record(&before, &moves).and_then(|()| self.end_games(progress));
+            if self.report.stops_at(recorded)? {
+                break;
+            }
         }
         Ok(())
     }
@@ -191,11 +214,10 @@ impl<'a> PolicyGames<'a> {
     /// Begins the next game in a slot without a game in the recorder, or removes the slot.
     fn begin_next(&mut self, slot: usize) -> Result<()> {
         let number = self.env.num_games();
-        if number == self.options.num_games {
+        if number == self.options.num_games || !self.record_next(number)? {
             self.env.remove(slot);
             return Ok(());
         }
-        self.record_next(number)?;
         self.env.restart(slot);
         if self.recorder.is_some() {
             let last = self.recorded.len() - 1;
@@ -204,12 +226,15 @@ impl<'a> PolicyGames<'a> {
         Ok(())
     }
 
-    /// Begins a game in the recorder, if there is one.
-    fn record_next(&mut self, number: u64) -> Result<()> {
-        if let Some(recorder) = self.recorder {
-            self.recorded.push(recorder.begin(Some(Spawner::seed_of(self.options.seed, number)))?);
+    /// Begins a game in the recorder, if there is one. Returns whether the game may be played.
+    fn record_next(&mut self, number: u64) -> Result<bool> {
+        if self.report.stopped.is_some() {
+            return Ok(false);
         }
-        Ok(())
+        let Some(recorder) = self.recorder else { return Ok(true) };
+        let begun = recorder.begin(Some(Spawner::seed_of(self.options.seed, number)));
+        let begun = begun.map(|game| self.recorded.push(game));
+        Ok(!self.report.stops_at(begun)?)
     }
 }
 

@@ -236,6 +236,7 @@ def recorded(recorder: Recorder, folder: Path) -> Any:
 def test_recorded_games_equal_the_played_ones(policy: Any, tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "sessions", tag="mixed", engine="mixed")
     result = play(policy, 30, 8, seed=1, recorder=recorder, **QUIET)
+    assert result.stopped is None
     archive = recorded(recorder, tmp_path)
     runs = archive.sql("SELECT run_id, num_steps, highest_tile FROM runs ORDER BY run_id").to_arrow().to_pydict()
     assert sorted(runs["num_steps"]) == sorted(result.num_steps.tolist())
@@ -245,6 +246,17 @@ def test_recorded_games_equal_the_played_ones(policy: Any, tmp_path: Path) -> No
     for first, second in pairwise(steps):
         if first["run_id"] == second["run_id"]:
             assert spawns(slide(int(first["board"]), int(first["move"])), int(second["board"]))
+
+
+def test_a_full_recorder_ends_play(tmp_path: Path) -> None:
+    with Recorder(tmp_path / "sessions", tag="few", max_games=10) as recorder:
+        result = play(mixed, 50, 4, recorder=recorder, **QUIET)
+        assert (len(result), result.stopped) == (10, "games")
+        assert result.terminated.all()
+        assert result.scores.tolist() == play(mixed, 10, **QUIET).scores.tolist()
+        assert recorder.stats().ended == 10
+        again = play(mixed, 50, 4, recorder=recorder, **QUIET)
+        assert (len(again), again.stopped) == (0, "games")
 
 
 def test_running_games_are_abandoned_on_an_error(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Recorded games: files read by NumPy and SQLite alone; memory, sampling, archives, errors."""
+"""Recorded games: files read by NumPy and SQLite alone; limits, sampling, archives, errors."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pickle
 import random
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,14 @@ def record(recorder: Recorder, which: range = range(40), final: bool = True) -> 
             recorded.push_batch(exps[half:], moves[half:])
         assert len(recorded) == len(steps)
         assert recorded.end(last if final else None) >= 0
+
+
+def record_on(recorder: Recorder) -> None:
+    """Record until a limit is reached; a fast machine plays all games before a time limit."""
+    record(recorder)
+    while recorder.is_full is None:
+        time.sleep(0.001)
+    record(recorder, range(1))
 
 
 def rows_of(recorder: Recorder) -> Any:
@@ -142,6 +151,7 @@ def test_rotations(tmp_path: Path) -> None:
     stats = recorder.close()
     assert (stats.ended, stats.steps) == (40, sum(len(steps) for steps, _ in GAMES))
     assert stats.rotations == len(recorder.sessions) == len(list(tmp_path.iterdir())) >= 4
+    assert stats.disk_bytes == sum(path.stat().st_size for path in tmp_path.rglob("*.*") if path.is_file())
 
 
 def test_many_threads(tmp_path: Path) -> None:
@@ -179,19 +189,43 @@ def test_abandoned_games(tmp_path: Path) -> None:
         recorder.begin()
 
 
-def test_statistics_can_be_pickled(tmp_path: Path) -> None:
-    with Recorder(tmp_path, tag="v1") as recorder:
-        record(recorder)
+@pytest.mark.parametrize(
+    ("limit", "name"),
+    [({"max_games": 5}, "games"), ({"max_steps": 60}, "steps"), ({"max_wall_ms": 1}, "wall")],
+    ids=str,
+)
+def test_limits(tmp_path: Path, limit: dict[str, int], name: str) -> None:
+    with Recorder(tmp_path, tag="v1", **limit) as recorder:  # type: ignore[arg-type]
+        with pytest.raises(a2store.RecorderLimitError, match=name):
+            record_on(recorder)
+        assert recorder.is_full == name
         stats = recorder.stats()
         assert pickle.loads(pickle.dumps(stats)) == stats
+        ended = stats.ended
+    # A limit ends the recording, but not the running games.
+    assert len(runs_of(recorder)) == ended <= 40
+    if name == "games":
+        assert ended == 5
 
 
-def test_running_games_that_fill_the_memory(tmp_path: Path) -> None:
-    with Recorder(tmp_path, tag="v1", max_ram_mb=16) as recorder:
-        recorded = recorder.begin()
-        with pytest.raises(a2store.RecorderLimitError, match="ram: 16 MB allowed"):
-            recorded.push_batch(np.ones(2_000_000, np.uint64), np.zeros(2_000_000, np.uint8))
-        assert len(recorded) == 0
+def test_the_limit_on_disk(tmp_path: Path) -> None:
+    with Recorder(tmp_path, tag="v1", max_disk_mb=1) as recorder:
+        refused = 0
+        steps = np.arange(5_000, dtype=np.uint64)
+        for seed in range(12):
+            try:
+                recorded = recorder.begin(seed=seed)
+            except a2store.RecorderLimitError:
+                break
+            recorded.push_batch(steps, np.zeros(5_000, np.uint8))
+            try:
+                recorded.end()
+            except a2store.RecorderLimitError:
+                refused += 1
+        assert recorder.is_full == "disk"
+    size = sum(path.stat().st_size for folder in recorder.sessions for path in folder.iterdir())
+    assert 500_000 < size <= 1_000_000
+    assert (refused, len(rows_of(recorder)) % 5_000) == (1, 0)
 
 
 def test_into_an_archive(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def play(
     - ``batch_size``: the maximum number of boards in one call of the policy, in ``1..=2**24``.
     - ``seed``: the seed of all games, in ``0..2**64``.
     - ``recorder``: the recorder of every step; ``None`` = nothing is recorded. Games are stored in the order in which
-      they end.
+      they end. Once the recorder reaches a limit, no game begins, and ``PlayResult.stopped`` names the limit.
     - ``tokens``: the type of ``tokens`` for a callable, ``"uint8"`` or ``"int64"``.
     - ``max_steps``: truncates games after this many steps, at least 1; ``None`` = no limit.
     - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes.
@@ -90,8 +90,8 @@ def play(
     >>> from a2store import selfplay
     >>> with selfplay.Recorder("selfplay", tag="player") as recorder:
     ...     result = selfplay.play(selfplay.Player(depth=0), 10, seed=1, recorder=recorder)
-    >>> len(result), recorder.stats().durable
-    (10, 10)
+    >>> len(result), result.stopped
+    (10, None)
     """
     # The policy can be a module only if PyTorch has been imported.
     torch: Any = sys.modules.get("torch")

@@ -1,5 +1,4 @@
 use super::*;
-use crate::error::ErrorKind;
 use crate::run::{Run, RunMeta};
 use crate::selfplay::RecorderOptions;
 use crate::selfplay::recorder::{FinishedGame, Sink, SinkFormat};
@@ -36,14 +35,23 @@ impl Sink for CollectingSink {
         self.0.lock().unwrap().extend(runs);
         Ok(())
     }
+    fn num_bytes(&self) -> u64 {
+        0
+    }
     fn format(&self) -> SinkFormat {
-        SinkFormat { with_action: true, with_evs: true }
+        SinkFormat { with_action: true, with_evs: true, bytes_per_game: 200_000, ..SinkFormat::default() }
     }
 }
 
-fn recorder() -> (Recorder, CollectingSink) {
+fn recorder(change: impl FnOnce(&mut RecorderOptions)) -> (Recorder, CollectingSink) {
     let written = CollectingSink::default();
-    (Recorder::with_sink(RecorderOptions::new("test"), Box::new(written.clone())).unwrap(), written)
+    let mut options = RecorderOptions::new("test");
+    change(&mut options);
+    (Recorder::with_sink(options, Box::new(written.clone())).unwrap(), written)
+}
+
+fn max_games(max_games: u64) -> impl FnOnce(&mut RecorderOptions) {
+    move |options| options.max_games = Some(max_games)
 }
 
 /// Checks the recorded runs against the rules. Returns the seed, score, steps and final board of each.
@@ -66,7 +74,7 @@ fn of_report(report: &PlayReport) -> Vec<(u64, u32, u32, Board)> {
 fn games_are_the_same_at_any_batch_size() {
     let play = |batch_size| {
         let report = play(logits, &options(40, batch_size), None, &(), never()).unwrap();
-        assert!(report.games.iter().all(|game| game.final_board.is_terminal()));
+        assert!(report.stopped.is_none() && report.games.iter().all(|game| game.final_board.is_terminal()));
         assert_eq!(report.num_steps, report.games.iter().map(|game| u64::from(game.num_steps)).sum::<u64>());
         report.games
     };
@@ -94,7 +102,7 @@ fn batches_contain_no_finished_games_and_shrink_at_the_end() {
 
 #[test]
 fn recorded_games_equal_played_games() {
-    let (recorder, written) = recorder();
+    let (recorder, written) = recorder(|_| {});
     let report = play(logits, &options(50, 9), Some(&recorder), &(), never()).unwrap();
     let mut recorded = replayed(&recorder, &written);
     recorded.sort_unstable();
@@ -106,8 +114,31 @@ fn recorded_games_equal_played_games() {
 }
 
 #[test]
+fn a_full_recorder_stops_play() {
+    // Games that have begun are played to their end.
+    let (few, written) = recorder(max_games(10));
+    let report = play(logits, &options(50, 4), Some(&few), &(), never()).unwrap();
+    assert_eq!((report.games.len(), report.stopped), (10, Some("games")));
+    assert!(report.games.iter().all(|game| game.final_board.is_terminal()));
+    assert_eq!(few.stats().abandoned, 0);
+    assert_eq!(replayed(&few, &written).len(), 10);
+    // One recorder is full from the start, one has room for part of a batch, and one has just enough room.
+    for (room, expected, stopped) in [(0, 0, true), (3, 3, true), (10, 10, false)] {
+        let report = play(logits, &options(10, 4), Some(&recorder(max_games(room)).0), &(), never()).unwrap();
+        assert_eq!((report.games.len(), report.stopped.is_some()), (expected, stopped));
+        let alone = play(logits, &options(expected as u64, 4), None, &(), never()).unwrap();
+        assert_eq!(report.games, alone.games);
+    }
+    // This recorder has room for five games, and rejects the next one at its end.
+    let (small, _) = recorder(|options| options.max_disk_mb = Some(1));
+    let report = play(logits, &options(50, 4), Some(&small), &(), never()).unwrap();
+    assert_eq!((report.games.len(), report.stopped), (5, Some("disk")));
+    assert_eq!(small.stats().live, 0);
+}
+
+#[test]
 fn games_are_truncated_at_max_steps() {
-    let (recorder, written) = recorder();
+    let (recorder, written) = recorder(|_| {});
     let cut = PlayOptions { max_steps: Some(60), ..options(50, 16) };
     let report = play(logits, &cut, Some(&recorder), &(), never()).unwrap();
     let whole = play(logits, &options(50, 16), None, &(), never()).unwrap();
@@ -146,7 +177,7 @@ fn invalid_answers_are_rejected_and_running_games_abandoned() {
     ];
     for (change, expected) in bad {
         for batch in [1, 10] {
-            let (recorder, _) = recorder();
+            let (recorder, _) = recorder(|_| {});
             let mut asked = 0;
             let policy = |positions: Positions<'_>| {
                 asked += 1;
@@ -176,7 +207,7 @@ fn invalid_answers_are_rejected_and_running_games_abandoned() {
 fn play_can_be_cancelled() {
     let cancel = CancellationToken::new();
     cancel.cancel();
-    let (recorder, _) = recorder();
+    let (recorder, _) = recorder(|_| {});
     let error = play(first_legal, &options(5, 5), Some(&recorder), &(), &cancel).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Cancelled));
     assert_eq!(recorder.stats().abandoned, 5);

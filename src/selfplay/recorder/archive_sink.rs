@@ -3,7 +3,7 @@
 use super::buffer::FinishedGame;
 use super::options::RecorderOptions;
 use super::sink::{Sink, SinkFormat};
-use crate::archive::{Archive, IngestOptions};
+use crate::archive::{Archive, IngestOptions, TableName};
 use crate::cancellation::CancellationToken;
 use crate::error::{ErrorKind, Result};
 use crate::format::{Container, RunSource, SourceFacts, SourceFormat, SourceRun};
@@ -19,6 +19,8 @@ pub(super) struct ArchiveSink {
     /// The session name of the runs. With the id of a game, it identifies the run.
     session: Arc<str>,
     meta: RunMeta,
+    /// The size of the archive before the recording.
+    bytes_before: u64,
 }
 
 /// Finished games as a source for ingest, which converts them to runs one by one.
@@ -35,6 +37,7 @@ impl ArchiveSink {
             archive: archive.clone(),
             session: format!("recording-{}", random::id()).into(),
             meta: RunMeta { engine: Some(engine.clone()), ..RunMeta::default() },
+            bytes_before: num_bytes(archive),
         }
     }
 }
@@ -50,9 +53,24 @@ impl Sink for ArchiveSink {
         Ok(())
     }
 
-    fn format(&self) -> SinkFormat {
-        SinkFormat { with_action: true, with_evs: true }
+    fn num_bytes(&self) -> u64 {
+        num_bytes(&self.archive).saturating_sub(self.bytes_before)
     }
+
+    fn format(&self) -> SinkFormat {
+        // Compressed games take about a third. Incompressible games take slightly more than their raw size.
+        SinkFormat {
+            with_action: true,
+            with_evs: true,
+            bytes_per_write: 1 << 16,
+            bytes_per_game: 512,
+            bytes_per_step: 40,
+        }
+    }
+}
+
+fn num_bytes(archive: &Archive) -> u64 {
+    TableName::ALL.into_iter().map(|table| archive.num_bytes(table)).sum()
 }
 
 impl RunSource for Games {

@@ -35,6 +35,8 @@ pub(super) struct SessionBuffer {
     pub(super) steps: u64,
     /// The memory of the games, in bytes.
     pub(super) ram: u64,
+    /// An upper bound of the disk space of the games, in bytes.
+    pub(super) disk: u64,
     /// The time at which the first of these games ended.
     pub(super) since: Option<Instant>,
 }
@@ -78,10 +80,11 @@ impl FinishedGame {
 }
 
 impl SessionBuffer {
-    /// Adds a game.
-    pub(super) fn push(&mut self, game: FinishedGame) {
+    /// Adds a game that takes at most `disk` bytes of disk space.
+    pub(super) fn push(&mut self, game: FinishedGame, disk: u64) {
         self.steps += u64::from(game.rows.len());
         self.ram += GAME_COST + game.rows.ram();
+        self.disk += disk;
         self.since.get_or_insert_with(Instant::now);
         self.games.push(game);
     }
@@ -91,6 +94,7 @@ impl SessionBuffer {
         self.games.append(&mut later.games);
         self.steps += later.steps;
         self.ram += later.ram;
+        self.disk += later.disk;
         self.since = self.since.or(later.since);
     }
 }

@@ -126,7 +126,8 @@ impl GameRecording {
     /// The next rotation writes the game.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the recorder is closed. The game is not kept.
+    /// The game is not kept: [`ErrorKind::RecorderLimit`](crate::ErrorKind::RecorderLimit) if it would exceed
+    /// `max_disk_mb`, and [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the recorder is closed.
     pub fn end(mut self, final_board: impl Into<Option<Board>>) -> Result<u64> {
         self.over = true;
         let rows = std::mem::replace(&mut self.rows, GameRows::new(false));

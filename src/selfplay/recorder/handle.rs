@@ -8,7 +8,7 @@ use super::shared::SharedRecorder;
 use super::sink::Sink;
 use super::stats::RecorderStats;
 use crate::archive::Archive;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -55,8 +55,7 @@ impl Recorder {
     /// Removes the unfinished sessions that recorders left there when they crashed.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for an invalid option, and
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io).
+    /// [`ErrorKind::Argument`] for an invalid option, and [`ErrorKind::Io`].
     pub fn create(folder: impl AsRef<Path>, options: RecorderOptions) -> Result<Recorder> {
         options.check()?;
         let folder = std::path::absolute(&folder).map_err(|source| Error::io(&folder, source))?;
@@ -71,7 +70,7 @@ impl Recorder {
     /// a run. Games are distinguished by id, so equal games are all kept, even if they equal runs of files.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for an invalid option.
+    /// [`ErrorKind::Argument`] for an invalid option.
     ///
     /// # Examples
     /// ```
@@ -105,9 +104,9 @@ impl Recorder {
     /// Begins a game. If memory is used up, it waits for a rotation.
     ///
     /// # Errors
-    /// [`ErrorKind::RecorderLimit`](crate::ErrorKind::RecorderLimit) if running games alone use up the memory.
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the recorder is closed, and for the seed 2^64 - 1, which a
-    /// session cannot store. The error of a failed rotation, once per failure; no game is lost.
+    /// [`ErrorKind::RecorderLimit`] if a limit is reached. [`ErrorKind::Argument`] if the recorder is closed, and for
+    /// the seed 2^64 - 1, which a session cannot store. The error of a failed rotation, once per failure; no game is
+    /// lost.
     pub fn begin(&self, seed: Option<u64>) -> Result<GameRecording> {
         // A session stores 2^64 - 1 for an unknown seed.
         if seed == Some(u64::MAX) {
@@ -116,12 +115,22 @@ impl Recorder {
         GameRecording::begin(self.0.shared.clone(), seed)
     }
 
+    /// Returns the limit that was reached, if any: `"games"`, `"steps"`, `"wall"` or `"disk"`.
+    #[must_use]
+    pub fn is_full(&self) -> Option<&'static str> {
+        let reached = self.0.shared.check_limits(&self.0.shared.lock());
+        reached.err().and_then(|error| match error.kind() {
+            ErrorKind::RecorderLimit { limit, .. } => Some(*limit),
+            _ => None,
+        })
+    }
+
     /// Writes all ended games, and waits until they are durable. Returns the number of durable games: all games
     /// whose id is below it.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the recorder is closed, and the error of a failed write.
-    /// The games then stay in memory, and the next rotation writes them.
+    /// [`ErrorKind::Argument`] if the recorder is closed, and the error of a failed write. The games then stay in
+    /// memory, and the next rotation writes them.
     pub fn rotate(&self) -> Result<u64> {
         let shared = &self.0.shared;
         shared.check_process()?;

@@ -11,7 +11,7 @@
 //! | `options`, `stats` | [`RecorderOptions`] and [`RecorderStats`] |
 //! | `game`, `rows` | [`GameRecording`], and the steps of a game in memory |
 //! | `buffer` | [`FinishedGame`], and [`SessionBuffer`]: the games that the next rotation writes |
-//! | `shared` | the state that handles and games share: memory and rotations |
+//! | `shared` | the state that handles and games share: limits, memory and rotations |
 //! | `sink`, `session_sink`, `archive_sink` | [`Sink`], and its implementations for sessions and for an archive |
 //!
 //! Invariant: a rotation writes all games of a buffer or none. When [`Recorder::rotate`] returns, the games that ended

@@ -7,6 +7,9 @@ use std::time::Duration;
 
 /// Options of a [`Recorder`](super::Recorder), and the metadata of its sessions.
 ///
+/// A recorder writes whole games. Once `max_games`, `max_steps` or `max_wall_ms` is reached, no game begins, and
+/// running games may end. Only `max_disk_mb` is exact: a game that would exceed it is rejected at its end.
+///
 /// Set fields with the `with_*` methods: `RecorderOptions::new("v7").with_max_games(64)`.
 #[derive(Clone, Debug, PartialEq, Setters)]
 #[setters(prefix = "with_", strip_option)]
@@ -23,6 +26,14 @@ pub struct RecorderOptions {
     pub model_hash: Option<String>,
     /// More metadata of the sessions, by key.
     pub entries: Vec<(String, Value)>,
+    /// The maximum number of games that have begun and were not abandoned; `None` = no limit.
+    pub max_games: Option<u64>,
+    /// The maximum number of kept steps of ended games; `None` = no limit.
+    pub max_steps: Option<u64>,
+    /// The maximum time since the recorder was created, in milliseconds; `None` = no limit.
+    pub max_wall_ms: Option<u64>,
+    /// The maximum size of everything that the recorder writes, in millions of bytes, at least 1; `None` = no limit.
+    pub max_disk_mb: Option<u64>,
     /// The memory for steps that are not yet written, in millions of bytes, at least 16. If it is used up, pushes wait
     /// for a rotation. `None` = half of the memory that is available at the start.
     pub max_ram_mb: Option<u64>,
@@ -58,6 +69,10 @@ impl RecorderOptions {
             engine: None,
             model_hash: None,
             entries: Vec::new(),
+            max_games: None,
+            max_steps: None,
+            max_wall_ms: None,
+            max_disk_mb: None,
             max_ram_mb: None,
             sample_rate: 1,
             rotate_steps: 10_000_000,
@@ -85,6 +100,9 @@ impl RecorderOptions {
         if let Some(mb) = self.max_ram_mb.filter(|&mb| mb < MIN_RAM_MB) {
             return Err(Error::argument("max_ram_mb", format!("at least {MIN_RAM_MB}"), mb));
         }
+        if self.max_disk_mb == Some(0) {
+            return Err(Error::argument("max_disk_mb", "at least 1", 0));
+        }
         let mut keys = std::collections::HashSet::from(OWN_KEYS);
         if let Some((key, _)) = entries.iter().find(|(key, _)| !keys.insert(key)) {
             return Err(Error::argument("entries", "unique keys that the recorder does not set itself", key));
@@ -97,7 +115,7 @@ impl RecorderOptions {
     }
 
     /// Returns the size of the metadata of a session that the caller chose.
-    fn entries_len(&self) -> usize {
+    pub(super) fn entries_len(&self) -> usize {
         let texts = [&self.engine, &self.model_hash].into_iter().flatten().map(String::len);
         self.entries.iter().map(|(key, value)| key.len() + value.to_string().len() + 32).chain(texts).sum()
     }
@@ -106,5 +124,10 @@ impl RecorderOptions {
     pub(super) fn ram_budget(&self) -> u64 {
         let half = || crate::machine::available_bytes().map_or(u64::MAX, |bytes| bytes / 2);
         self.max_ram_mb.map_or_else(half, |mb| mb.saturating_mul(MB) - RAM_OVERHEAD)
+    }
+
+    /// Returns the maximum size of everything written, in bytes.
+    pub(super) fn disk_budget(&self) -> u64 {
+        self.max_disk_mb.map_or(u64::MAX, |mb| mb.saturating_mul(MB))
     }
 }

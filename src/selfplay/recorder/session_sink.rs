@@ -20,9 +20,17 @@ pub(super) struct SessionSink {
     /// The time at which the next session began.
     started: DateTime<Utc>,
     sessions: Vec<PathBuf>,
+    num_bytes: u64,
     /// The number of games, first in the next write, that the last session has already. Its name may not be durable.
     num_written: usize,
 }
+
+/// The bytes of a run in SQLite, including the tree above it.
+const RUN_LEN: u64 = 64;
+/// The bytes of the headers and of an empty SQLite database.
+const FIXED_LEN: u64 = 1 << 16;
+/// The bytes of a row, without and with its move.
+const ROW_LEN: [u64; 2] = [28, 29];
 
 impl SessionSink {
     /// Creates the folder if it is missing. Removes the unfinished sessions of recorders that crashed.
@@ -36,6 +44,7 @@ impl SessionSink {
             options: options.clone(),
             started: clock::now(),
             sessions: Vec::new(),
+            num_bytes: 0,
             num_written: 0,
         })
     }
@@ -60,6 +69,7 @@ impl SessionSink {
             // Put the number between the time and the first `_`, so that the tag still follows the last `=`.
             _ => self.folder.join(format!("{time}-{number}_model={tag}")),
         }))?;
+        self.num_bytes += len_of(&session);
         self.sessions.push(session);
         self.started = clock::now();
         Ok(())
@@ -98,11 +108,27 @@ impl Sink for SessionSink {
         Ok(())
     }
 
+    fn num_bytes(&self) -> u64 {
+        self.num_bytes
+    }
+
     fn sessions(&self) -> &[PathBuf] {
         &self.sessions
     }
 
     fn format(&self) -> SinkFormat {
-        SinkFormat { with_action: self.options.with_action, with_evs: false }
+        SinkFormat {
+            with_action: self.options.with_action,
+            with_evs: false,
+            bytes_per_write: FIXED_LEN + 2 * self.options.entries_len() as u64,
+            bytes_per_game: RUN_LEN,
+            bytes_per_step: ROW_LEN[usize::from(self.options.with_action)],
+        }
     }
+}
+
+/// Returns the size of the files in a folder, in bytes.
+fn len_of(folder: &Path) -> u64 {
+    let files = std::fs::read_dir(folder).into_iter().flatten().filter_map(std::result::Result::ok);
+    files.filter_map(|file| file.metadata().ok()).map(|metadata| metadata.len()).sum()
 }

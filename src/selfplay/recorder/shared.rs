@@ -1,4 +1,4 @@
-//! The state that a recorder, its games and its thread share: memory and rotations.
+//! The state that a recorder, its games and its thread share: limits, memory and rotations.
 //!
 //! Lock order: the sink, then the state. The state's lock is held only for short operations and never during file
 //! access, so a rotation blocks no push unless the memory is used up.
@@ -26,6 +26,7 @@ pub(super) struct SharedRecorder {
     pub(super) options: RecorderOptions,
     pub(super) format: SinkFormat,
     ram_budget: u64,
+    disk_budget: u64,
     started: Instant,
     /// The process that created the recorder. A forked child has no thread, and its locks may stay held forever.
     process: ProcessId,
@@ -44,6 +45,10 @@ pub(super) struct RecorderState {
     pub(super) sessions: Vec<PathBuf>,
     /// The ended games that the next rotation writes.
     buffer: SessionBuffer,
+    /// An upper bound of the disk space of all games that are not written, in bytes.
+    unwritten_disk: u64,
+    /// Whether a game was rejected because of `max_disk_mb`.
+    is_disk_full: bool,
     /// The error of the thread's last rotation, until a caller has received it.
     unreported: Option<Error>,
     /// The earliest time of the next rotation by the thread.
@@ -64,6 +69,7 @@ impl SharedRecorder {
         SharedRecorder {
             format: sink.format(),
             ram_budget: options.ram_budget(),
+            disk_budget: options.disk_budget(),
             options,
             started: Instant::now(),
             process: ProcessId::current(),
@@ -97,7 +103,10 @@ impl SharedRecorder {
         if let Some(error) = state.unreported.take() {
             return Err(error);
         }
+        self.check_limits(&state)?;
         state = self.make_room(state, GAME_COST)?;
+        // Other games may have begun while this thread waited.
+        self.check_limits(&state)?;
         state.stats.ram_bytes += GAME_COST;
         state.stats.begun += 1;
         state.stats.live += 1;
@@ -117,8 +126,10 @@ impl SharedRecorder {
     /// Adds an ended game to the buffer, and returns its id.
     pub(super) fn end_game(&self, mut game: FinishedGame) -> Result<u64> {
         self.check_process()?;
+        let kept = u64::from(game.rows.len());
+        let disk = self.format.bytes_per_game + kept * self.format.bytes_per_step;
         let mut state = self.lock();
-        if let Err(error) = state.check_open() {
+        if let Err(error) = state.check_open().and_then(|()| self.check_disk(&mut state, disk)) {
             state.release(&game.rows);
             return Err(error);
         }
@@ -126,8 +137,9 @@ impl SharedRecorder {
         let id = game.id;
         state.stats.live -= 1;
         state.stats.ended += 1;
-        state.stats.steps += u64::from(game.rows.len());
-        state.buffer.push(game);
+        state.stats.steps += kept;
+        state.unwritten_disk += disk;
+        state.buffer.push(game, disk);
         if state.buffer.games.len() == 1 || self.is_large(&state.buffer) {
             self.wake.notify_one();
         }
@@ -139,6 +151,42 @@ impl SharedRecorder {
         if self.check_process().is_ok() {
             self.lock().release(rows);
         }
+    }
+
+    /// Returns an error if a limit was reached.
+    pub(super) fn check_limits(&self, state: &RecorderState) -> Result<()> {
+        let RecorderOptions { max_games, max_steps, max_wall_ms, .. } = self.options;
+        let begun = state.stats.begun - state.stats.abandoned;
+        if let Some(most) = max_games.filter(|&most| begun >= most) {
+            return Err(limit_error("games", most.to_string(), format!("{begun} begun")));
+        }
+        if let Some(most) = max_steps.filter(|&most| state.stats.steps >= most) {
+            return Err(limit_error("steps", most.to_string(), format!("{} kept", state.stats.steps)));
+        }
+        let elapsed = self.started.elapsed().as_millis();
+        if let Some(most) = max_wall_ms.filter(|&most| elapsed >= u128::from(most)) {
+            return Err(limit_error("wall", format!("{most} ms"), format!("{elapsed} ms")));
+        }
+        if state.is_disk_full {
+            let written = state.stats.disk_bytes + state.unwritten_disk;
+            return Err(self.disk_error(format!("{written} bytes, which the next game would exceed")));
+        }
+        Ok(())
+    }
+
+    fn check_disk(&self, state: &mut RecorderState, more: u64) -> Result<()> {
+        // A rotation may be writing some of the games, and the next one writes the rest.
+        let writes = 2 * self.format.bytes_per_write;
+        let needed = state.stats.disk_bytes + writes + state.unwritten_disk + more;
+        if needed <= self.disk_budget {
+            return Ok(());
+        }
+        state.is_disk_full = true;
+        Err(self.disk_error(format!("{needed} bytes with this game")))
+    }
+
+    fn disk_error(&self, found: String) -> Error {
+        limit_error("disk", format!("{} MB", self.options.max_disk_mb.unwrap_or_default()), found)
     }
 
     /// Waits until this many bytes of memory are free. Writes the ended games if no other thread is doing that.
@@ -163,7 +211,7 @@ impl SharedRecorder {
                     Some(mb) => format!("{mb} MB"),
                     None => "half of the machine's memory".into(),
                 };
-                return Err(ErrorKind::RecorderLimit { limit: "ram", allowed, found }.into());
+                return Err(limit_error("ram", allowed, found));
             }
             drop(state);
             self.rotate_into(&mut **sink)?;
@@ -211,8 +259,10 @@ impl SharedRecorder {
         info!(target: "a2store::recorder", tag = self.options.tag, games = num_games, steps, "wrote games");
         let mut state = self.lock();
         state.stats.ram_bytes -= buffer.ram;
+        state.unwritten_disk -= buffer.disk;
         state.stats.durable += num_games as u64;
         state.stats.rotations += 1;
+        state.stats.disk_bytes = sink.num_bytes();
         state.sessions = sink.sessions().to_vec();
         (state.stats.failure, state.unreported, state.not_before) = (None, None, None);
         Ok(())
@@ -310,4 +360,9 @@ impl RecorderState {
         self.stats.abandoned += 1;
         self.stats.ram_bytes -= GAME_COST + rows.ram();
     }
+}
+
+#[cold]
+fn limit_error(limit: &'static str, allowed: String, found: String) -> Error {
+    ErrorKind::RecorderLimit { limit, allowed, found }.into()
 }

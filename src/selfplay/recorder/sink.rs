@@ -14,6 +14,9 @@ pub(crate) trait Sink: Debug + Send {
     /// sink must not store any game twice.
     fn write(&mut self, games: &Arc<Vec<FinishedGame>>) -> Result<()>;
 
+    /// Returns the size on disk of everything written, in bytes.
+    fn num_bytes(&self) -> u64;
+
     /// Returns the sessions that were written.
     fn sessions(&self) -> &[PathBuf] {
         &[]
@@ -22,11 +25,17 @@ pub(crate) trait Sink: Debug + Send {
     fn format(&self) -> SinkFormat;
 }
 
-/// The parts of a game that a sink stores.
+/// The parts of a game that a sink stores, and an upper bound of the disk space that they take.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SinkFormat {
     /// Whether every step needs its move.
     pub(crate) with_action: bool,
     /// Whether the engine's values of the moves are stored.
     pub(crate) with_evs: bool,
+    /// The bytes of a write without its games.
+    pub(crate) bytes_per_write: u64,
+    /// The bytes of a game without its steps.
+    pub(crate) bytes_per_game: u64,
+    /// The bytes of a kept step.
+    pub(crate) bytes_per_step: u64,
 }

@@ -10,7 +10,7 @@ pub struct RecorderStats {
     pub live: u64,
     /// The number of games that ended and are kept.
     pub ended: u64,
-    /// The number of games that were abandoned, or rejected at their end because the recorder was closed.
+    /// The number of games that were abandoned, or rejected at their end.
     pub abandoned: u64,
     /// The number of kept steps of ended games.
     pub steps: u64,
@@ -18,6 +18,8 @@ pub struct RecorderStats {
     pub durable: u64,
     /// The number of rotations that wrote games.
     pub rotations: u64,
+    /// The size of everything written, in bytes.
+    pub disk_bytes: u64,
     /// The memory of all steps that are not yet written, in bytes.
     pub ram_bytes: u64,
     /// The error of the last rotation, if it failed. The games stay in memory, and the next rotation writes them.

@@ -125,6 +125,10 @@ impl Sink for MemorySink {
         Ok(())
     }
 
+    fn num_bytes(&self) -> u64 {
+        0
+    }
+
     fn format(&self) -> SinkFormat {
         SinkFormat { with_evs: true, ..SinkFormat::default() }
     }
