@@ -104,11 +104,6 @@ def slide_left(row: int) -> int:
     return slid << 4 * (4 - cells)
 
 
-def random_moves(tokens: npt.NDArray[np.uint8], legal: npt.NDArray[np.bool_]) -> npt.NDArray[np.float32]:
-    """Return equal logits, so that at temperature 1 all legal moves are equally likely."""
-    return np.zeros(legal.shape, np.float32)
-
-
 def train(model: Worth, archive: a2store.Archive, number: int, seed: int, epochs: int) -> int:
     """Train on the games of a round and of the previous one, and return the number of training steps."""
     query = archive.sql(STEPS, {"newest": f"round-{number}", "previous": f"round-{number - 1}"})
@@ -155,16 +150,19 @@ def loop(folder: Path, games: int, seed: int, epochs: int) -> list[Round]:
     """Play and train for three rounds, play once more, and return the scores."""
     archive = a2store.Archive.create(folder / "games.a2")
     model = Worth()
+    random = np.random.default_rng(seed)
+
+    def random_moves(tokens: npt.NDArray[np.uint8], legal: npt.NDArray[np.bool_]) -> npt.NDArray[np.float32]:
+        # With random logits, all legal moves are equally likely.
+        return random.random(legal.shape, np.float32)
+
     policy: selfplay.Policy | Worth = random_moves
     scores = []
     for number in range(1, ROUNDS + 1):
         start = time.perf_counter()
         with selfplay.Recorder(folder / "sessions", tag=f"round-{number}", engine=f"round-{number}") as recorder:
             # A different seed in each round, so that no game repeats.
-            temperature = 1.0 if policy is random_moves else 0.0
-            result = selfplay.play(
-                policy, games, seed=10 * seed + number, recorder=recorder, temperature=temperature, progress=False
-            )
+            result = selfplay.play(policy, games, seed=10 * seed + number, recorder=recorder, progress=False)
         scores.append(report(f"round {number}", result))
         played = time.perf_counter()
         archive.ingest(recorder.sessions, progress=False)

@@ -146,7 +146,7 @@ pub use report::{Report, ReportGroups, ReportOptions, ReportTable};
 pub use run::{Branches, Run, RunBuilder, RunMeta, RunStep, Violation};
 pub use selfplay::{
     Choices, GameRecording, IllegalMoves, PlayOptions, PlayReport, PlayedGame, Player, Positions, Recorder,
-    RecorderOptions, RecorderStats, SimulateOptions, SimulateReport, VectorEnv, play, play_games, simulate,
+    RecorderOptions, RecorderStats, SimulateOptions, SimulateReport, VectorEnv, play, simulate,
 };
 pub use step::Step;
 pub use step_details::{StepDetail, StepDetails};

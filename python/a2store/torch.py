@@ -117,7 +117,8 @@ class StepLoader(IterableDataset[_Tensors]):
     For more rows than one machine holds, give a query. Each epoch is then a round: every rank materializes another
     share of the query's rows, as ``Query.materialize`` does with ``shard``, and serves it in random order. Meanwhile a
     thread materializes the next share. All ranks get the same number of batches; a rank that has one row fewer may get
-    an empty last batch. All ranks must read the same version of the archive. Workers of a ``DataLoader`` need a table.
+    an empty last batch. All ranks must read the same version of the archive. The query may only filter and select rows
+    of ``steps``. Workers of a ``DataLoader`` need a table.
 
     - ``table``: the rows, a table or a view; several tables with their shares, as in ``a2store.mix``; or a query.
     - ``batch_size``, ``shuffle``, ``seed``, ``epoch``, ``drop_last``, ``symmetries``, ``columns``, ``prefetch``,

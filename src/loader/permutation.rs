@@ -78,7 +78,7 @@ impl Permutation {
             hasher.update(&part.to_le_bytes());
         }
         let mut random = hasher.finalize_xof();
-        if Permutation::is_stored(n) {
+        if n < FEW {
             let stored = Some(shuffled(n as u16, &mut random)?.into());
             return Ok(Permutation { n, a: a as u32, b: b as u32, keys: [0; ROUNDS], stored });
         }
@@ -91,11 +91,6 @@ impl Permutation {
         }
         // `n` is at most 2^62, so `a` is at most 2^31, and `b` at most `a`.
         Ok(Permutation { n, a: a as u32, b: b as u32, keys, stored: None })
-    }
-
-    /// Returns whether permutations of this length are stored.
-    fn is_stored(n: u64) -> bool {
-        n < FEW
     }
 
     /// Returns the length of the domain.
@@ -118,31 +113,6 @@ impl Permutation {
             self.fill(position, &mut out);
             out[0]
         })
-    }
-
-    /// Returns the position of a value; `None` if the value is not below `n`. Searches a stored permutation, or
-    /// else inverts the rounds, the last first.
-    #[must_use]
-    pub fn position(&self, value: u64) -> Option<u64> {
-        if value >= self.n {
-            return None;
-        }
-        if let Some(stored) = &self.stored {
-            return stored.iter().position(|&other| u64::from(other) == value).map(|position| position as u64);
-        }
-        let a = u64::from(self.a);
-        let mut x = value;
-        loop {
-            let (mut left, mut right) = ((x % a) as u32, (x / a) as u32);
-            for keys in self.round_keys().iter().rev() {
-                right = sub_mod(right, scale(hash(left ^ keys[1]), self.b), self.b);
-                left = sub_mod(left, scale(hash(right ^ keys[0]), self.a), self.a);
-            }
-            x = u64::from(right) * a + u64::from(left);
-            if x < self.n {
-                return Some(x);
-            }
-        }
     }
 
     /// Sets `out` to the values at the positions from `start` on.
@@ -290,12 +260,6 @@ fn add_mod(x: u32, y: u32, m: u32) -> u32 {
     sum.min(sum.wrapping_sub(m))
 }
 
-/// Returns `x - y` modulo `m`. Both are below `m`.
-#[inline(always)]
-fn sub_mod(x: u32, y: u32, m: u32) -> u32 {
-    if x >= y { x - y } else { x + (m - y) }
-}
-
 fn ceil_sqrt(n: u64) -> u64 {
     let root = n.isqrt();
     if root * root < n { root + 1 } else { root }
@@ -358,19 +322,6 @@ mod tests {
             permutation.fill_blocks(n - portable.len() as u64, &mut portable);
             assert_eq!(best, portable);
         }
-    }
-
-    #[test]
-    fn finds_the_position_of_every_value() {
-        for n in [1, 2, 3, 10, 101, 3_001, 65_537] {
-            let permutation = Permutation::new(n, 9, 1).unwrap();
-            for (position, value) in (0..).zip(all(n, 9, 1)) {
-                assert_eq!(permutation.position(value), Some(position));
-            }
-            assert_eq!(permutation.position(n), None);
-        }
-        let permutation = Permutation::new(MAX_LEN, 9, 1).unwrap();
-        assert_eq!(permutation.position(permutation.get(MAX_LEN - 1).unwrap()), Some(MAX_LEN - 1));
     }
 
     /// The values are part of the format of a loader's state: resumed training must meet the same order.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// The maximum number of strata.
 const MAX_STRATA: usize = 4096;
-/// The length of the cycle if quotas are not whole numbers.
+/// The maximum length of the cycle of whole numbers, and the approximate length of any other cycle.
 const CYCLE: u64 = 1 << 16;
 
 /// The rows of each stratum, and the cycle. They take four bytes per row, and two more in strata with stored
@@ -186,8 +186,8 @@ fn checked_counts(argument: &'static str, shares: &[f64], needs_any: bool) -> Re
     })
 }
 
-/// Returns the smallest whole numbers in the proportion of the shares, whose sum is finite. If no multiple of the
-/// shares is within rounding errors of whole numbers that fit a cycle, the shares are rounded: 0.7 and 0.3 are 7 and 3.
+/// Returns the smallest whole numbers in the proportion of the shares, whose sum is finite: 0.7 and 0.3 are 7 and 3. If
+/// no multiple of the shares is within rounding errors of whole numbers that fit a cycle, rounds their parts of a cycle.
 /// Returns `None` if a positive share would become 0.
 fn counts(shares: &[f64]) -> Option<Vec<u64>> {
     let sum: f64 = shares.iter().sum();
@@ -199,31 +199,10 @@ fn counts(shares: &[f64]) -> Option<Vec<u64>> {
     if sum == 0.0 {
         return Some(vec![0; shares.len()]);
     }
-    let counts = (1..=CYCLE).find_map(multiple).unwrap_or_else(|| rounded(shares, sum));
-    // A multiple of a cycle repeats the same cycle.
-    let divisor = counts.iter().fold(0, |a, &b| greatest_common_divisor(a, b)).max(1);
+    let rounded = || shares.iter().map(|share| (share / sum * CYCLE as f64).round() as u64).collect();
+    let counts: Vec<u64> = (1..=CYCLE).find_map(multiple).unwrap_or_else(rounded);
     let is_kept = counts.iter().zip(shares).all(|(count, share)| *count > 0 || *share == 0.0);
-    is_kept.then(|| counts.iter().map(|count| count / divisor).collect())
-}
-
-fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
-    while b > 0 {
-        (a, b) = (b, a % b);
-    }
-    a
-}
-
-/// Returns counts that fill a cycle. The largest remainders get the places that rounding down left over.
-fn rounded(shares: &[f64], sum: f64) -> Vec<u64> {
-    let exact = shares.iter().map(|share| share / sum * CYCLE as f64);
-    let (mut counts, mut remainders): (Vec<u64>, Vec<(f64, usize)>) =
-        exact.enumerate().map(|(k, exact)| (exact as u64, (exact.fract(), k))).unzip();
-    remainders.sort_by(|(a, i), (b, j)| b.total_cmp(a).then(i.cmp(j)));
-    let over = CYCLE - counts.iter().sum::<u64>().min(CYCLE);
-    for (_, k) in remainders.into_iter().take(over as usize) {
-        counts[k] += 1;
-    }
-    counts
+    is_kept.then_some(counts)
 }
 
 /// Returns a cycle with the given counts, spread evenly: each place gets the stratum that lags most behind its

@@ -3,7 +3,8 @@
 //! The table is cut into blocks, and the blocks are shuffled. A window is the next 256 blocks, whose rows are
 //! shuffled together. So an epoch has every row once and reads each block once, contiguously. One window is in
 //! use at a time, and a batch has rows from up to 256 places of the table. One in 256 pairs of a batch's rows
-//! is from the same block. Rows of different blocks meet as in a full shuffle.
+//! is from the same block. Rows of different blocks meet as in a full shuffle. The rows at the end of the table that
+//! fill no block belong to the last window.
 
 use super::permutation::Permutation;
 use crate::error::Result;
@@ -25,9 +26,8 @@ pub(super) struct WindowedOrder {
     shift: u32,
     seed: u64,
     epoch: u64,
+    /// The order of the whole blocks.
     blocks: Permutation,
-    /// The short block: its place in the shuffled order, and its number of missing rows.
-    short: Option<(u64, u64)>,
     /// The current window: its number, the order of its rows, and the first row of each of its blocks.
     current: Option<(u64, Permutation, Vec<u64>)>,
 }
@@ -35,38 +35,30 @@ pub(super) struct WindowedOrder {
 impl WindowedOrder {
     /// Returns an order with blocks of `2^shift` rows.
     pub(super) fn new(num_rows: u64, shift: u32, seed: u64, epoch: u64) -> Result<WindowedOrder> {
-        let num_blocks = num_rows.div_ceil(1 << shift);
-        let blocks = Permutation::keyed(num_blocks, &[seed, epoch, 0])?;
-        let lacking = (num_blocks << shift) - num_rows;
-        let short = match lacking {
-            0 => None,
-            lacking => blocks.position(num_blocks - 1).map(|place| (place, lacking)),
-        };
-        Ok(WindowedOrder { num_rows, shift, seed, epoch, blocks, short, current: None })
+        let blocks = Permutation::keyed(num_rows >> shift, &[seed, epoch, 0])?;
+        Ok(WindowedOrder { num_rows, shift, seed, epoch, blocks, current: None })
+    }
+
+    fn last_window(&self) -> u64 {
+        self.blocks.len().div_ceil(BLOCKS).saturating_sub(1)
     }
 
     /// Returns the number of the window at a position, its first position, and its number of rows.
     fn window_at(&self, position: u64) -> (u64, u64, u64) {
         let full = BLOCKS << self.shift;
-        let short = self.short.map_or((u64::MAX, 0), |(place, lacking)| (place / BLOCKS, lacking));
-        let start = |window: u64| window * full - if window > short.0 { short.1 } else { 0 };
-        let mut window = position / full;
-        if start(window + 1) <= position {
-            window += 1;
-        }
-        let end = start(window + 1).min(self.num_rows);
-        (window, start(window), end - start(window))
+        let window = (position / full).min(self.last_window());
+        let start = window * full;
+        let len = if window == self.last_window() { self.num_rows - start } else { full };
+        (window, start, len)
     }
 
-    /// Returns the first row of each block of a window. The short block comes last.
+    /// Returns the first row of each block of a window; none for a window after the last.
     fn blocks_of(&self, window: u64) -> Vec<u64> {
         let end = self.blocks.len().min((window + 1) * BLOCKS);
-        let mut places: Vec<u64> = (window * BLOCKS..end).collect();
-        if let Some(at) = self.short.and_then(|(place, _)| places.iter().position(|&other| other == place)) {
-            let last = places.len() - 1;
-            places.swap(at, last);
-        }
-        places.into_iter().filter_map(|place| self.blocks.get(place)).map(|block| block << self.shift).collect()
+        let whole = (window * BLOCKS..end).filter_map(|place| self.blocks.get(place));
+        let has_rest = window == self.last_window() && self.blocks.len() << self.shift < self.num_rows;
+        let rest = has_rest.then(|| self.blocks.len());
+        whole.chain(rest).map(|block| block << self.shift).collect()
     }
 
     /// Sets `out` to the rows at the positions from `start` on. Calls `advise` with ranges of rows that will be

@@ -11,9 +11,11 @@ use super::steps::{legal_array, tokens_array};
 use crate::board::Board;
 use crate::cancellation::CancellationToken;
 use crate::error::Error;
-use crate::selfplay::{Choices, PlayOptions, Player, Positions, play as play_with, play_games};
+use crate::selfplay::{Choices, PlayOptions, Player, Positions, play as play_with};
+use crate::workers::pool;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use rayon::prelude::*;
 
 /// The built-in player, a policy for ``a2store.selfplay.play``.
 ///
@@ -97,7 +99,6 @@ pub(super) fn play<'py>(
     recorder: Option<Bound<'_, PyRecorder>>,
     tokens: &str,
     max_steps: Option<Bounded<u32, 1, { u32::MAX as i128 }>>,
-    temperature: f32,
     progress: Option<ProgressOption>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let wide = match tokens {
@@ -106,19 +107,26 @@ pub(super) fn play<'py>(
         _ => return Err(Error::argument("tokens", "\"uint8\" or \"int64\"", format!("{tokens:?}")).into()),
     };
     let recorder = recorder.as_ref().map(|recorder| recorder.get().recorder());
-    let mut options = PlayOptions {
+    let options = PlayOptions {
         num_games: num_games.get(),
         batch_size: batch_size.get(),
         seed: seed.get(),
         max_steps: max_steps.map(Bounded::get),
-        temperature,
-        workers: None,
     };
     let report = if let Ok(player) = policy.cast::<PyPlayer>() {
-        let player = player.get();
-        options.workers = player.workers;
-        let player = Player::new(player.depth);
-        interruptible(py, progress, |progress, cancel| play_games(player, &options, recorder, progress, cancel))?
+        let PyPlayer { depth, workers } = *player.get();
+        let (player, pool) = (Player::new(depth), pool("play", workers)?);
+        interruptible(py, progress, |progress, cancel| {
+            let choose = |&board: &Board| {
+                cancel.check()?;
+                Ok(player.choose(board).map_or(0, |(chosen, _)| chosen as i64))
+            };
+            let policy = |positions: Positions<'_>| {
+                let moves = pool.install(|| positions.boards.par_iter().map(choose).collect::<Result<_, Error>>());
+                moves.map(Choices::Moves)
+            };
+            play_with(policy, &options, recorder, progress, cancel)
+        })?
     } else {
         if !policy.is_callable() {
             return Err(PyTypeError::new_err("policy: expected a callable, a torch.nn.Module or a Player"));

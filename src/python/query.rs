@@ -388,20 +388,19 @@ impl PyQuery {
     ///   it. It is written atomically, is durable, and replaces an existing file.
     /// - ``shard``: the share of one of several processes, as a rank and a world size; ``None`` = all rows. The shares
     ///   of a round are disjoint and complete, and their sizes differ by at most one row. Another round has other
-    ///   shares. If the query filters and selects rows of ``steps``, a rank reads the row groups of its share only, and
-    ///   the rows are in the order of ``steps``. If the number of rows is not known in advance, each rank first reads
-    ///   the columns of the conditions to count them. Any other query is counted and then runs whole on each rank. The
-    ///   hashes of the rows decide which of them the table keeps. It sorts them by run, step and bytes, and ignores the
-    ///   query's ORDER BY. All ranks must read the same version of the archive, and the query must determine its
-    ///   rows. Codes of strings are the same on all ranks and in all rounds.
+    ///   shares. The query may only filter and select rows of ``steps``. A rank reads the row groups of its share only,
+    ///   and the rows are in the order of ``steps``. If the number of rows is not known in advance, each rank first
+    ///   reads the columns of the conditions to count them. All ranks must read the same version of the archive. Codes
+    ///   of strings are the same on all ranks and in all rounds. For any other query, materialize the query once, save
+    ///   the table, load the file with ``mmap=True`` on each rank, and pass ``rank`` and ``world_size`` to its loader.
     /// - ``seed``, ``round``: determine the shares of a round; in ``0..2**64``.
     /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
     ///   otherwise a bar is shown if standard error is a terminal.
     ///
     /// Raises ``ColumnError``, with the row, for a column that is missing, of another type, or has a value that does
     /// not fit. Raises ``ValueError`` for an option out of range, for ``columns`` without ``board`` or beside
-    /// ``extra``, for a column that is named twice or is already part of a row, and for a share of a query with random
-    /// numbers or the time. Raises ``MemoryLimitError``,
+    /// ``extra``, for a column that is named twice or is already part of a row, and for a share of a query that does
+    /// more than filter and select rows, or uses random numbers or the time. Raises ``MemoryLimitError``,
     /// ``QueryError``, ``OSError`` if the file cannot be written, and ``KeyboardInterrupt`` on Ctrl-C. After an
     /// exception no file is left behind.
     ///

@@ -110,8 +110,8 @@ into_instance! { self, py:
         sql,
     }
     Shard as Shard {
-        rank = self.rank(), world_size = self.world_size(), seed = self.seed(), round = self.round(),
-        total_rows = self.total_rows().unwrap_or_default(),
+        rank = self.rank, world_size = self.world_size, seed = self.seed, round = self.round,
+        total_rows = self.total_rows.unwrap_or_default(),
     }
     SimulateReport as SimulateReport { runs, num_steps, num_bytes }
     VerifyReport as VerifyReport {

@@ -1,10 +1,7 @@
 //! The input and the output of a policy, and the conversion of its output into moves.
 
-use super::env::VectorEnv;
 use crate::board::{Board, Move};
 use crate::error::{Error, Result};
-use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::Rng;
 
 /// The boards of a batch, for which a policy chooses moves. None of the games is over.
 #[derive(Clone, Copy, Debug)]
@@ -20,62 +17,26 @@ pub struct Positions<'a> {
 pub enum Choices {
     /// The number of each move. All moves must be legal.
     Moves(Vec<i64>),
-    /// The logits of up, down, left and right. Logits of illegal moves are ignored.
+    /// The logits of up, down, left and right. The legal move with the greatest logit is made.
     Logits(Vec<[f32; 4]>),
 }
 
-/// A chooser of moves: it takes them by number, takes the best one, or draws one.
-pub(super) struct Chooser {
-    temperature: f32,
-    /// The random generator of each slot's game, so that draws do not depend on other games. Empty if nothing is
-    /// drawn.
-    chances: Vec<Xoshiro256PlusPlus>,
-}
-
-impl Chooser {
-    pub(super) fn new(temperature: f32, env: &VectorEnv) -> Chooser {
-        let num_drawn = if temperature > 0.0 { env.len() } else { 0 };
-        Chooser { temperature, chances: (0..num_drawn).map(|slot| env.chance(slot)).collect() }
-    }
-
-    /// Resets the generator of a slot in which another game began.
-    pub(super) fn restart(&mut self, slot: usize, env: &VectorEnv) {
-        if let Some(chance) = self.chances.get_mut(slot) {
-            *chance = env.chance(slot);
+/// Writes the move of each row to `moves`. Moves given by number may still be illegal.
+pub(super) fn choose(positions: Positions<'_>, choices: &Choices, moves: &mut Vec<Move>) -> Result<()> {
+    moves.clear();
+    match choices {
+        Choices::Moves(numbers) => {
+            check_length("moves", positions, numbers.len())?;
+            to_moves(numbers, moves)?;
         }
-    }
-
-    /// Removes a slot; the last slot takes its place.
-    pub(super) fn remove(&mut self, slot: usize) {
-        if slot < self.chances.len() {
-            self.chances.swap_remove(slot);
-        }
-    }
-
-    /// Writes the move of each row to `moves`. Moves given by number may still be illegal.
-    pub(super) fn choose(&mut self, positions: Positions<'_>, choices: &Choices, moves: &mut Vec<Move>) -> Result<()> {
-        moves.clear();
-        match choices {
-            Choices::Moves(_) if self.temperature > 0.0 => {
-                return Err(Error::argument("policy", "logits, because the temperature is above 0", "moves"));
-            }
-            Choices::Moves(numbers) => {
-                check_length("moves", positions, numbers.len())?;
-                to_moves(numbers, moves)?;
-            }
-            Choices::Logits(logits) => {
-                check_length("logits", positions, logits.len())?;
-                for (row, (logits, &legal)) in logits.iter().zip(positions.legal).enumerate() {
-                    let (best, most) = best(logits, legal).ok_or_else(|| bad_logits(row, logits, legal))?;
-                    moves.push(match self.chances.get_mut(row) {
-                        Some(chance) => draw(logits, legal, most, self.temperature, chance).unwrap_or(best),
-                        None => best,
-                    });
-                }
+        Choices::Logits(logits) => {
+            check_length("logits", positions, logits.len())?;
+            for (row, (logits, &legal)) in logits.iter().zip(positions.legal).enumerate() {
+                moves.push(best(logits, legal).ok_or_else(|| bad_logits(row, logits, legal))?);
             }
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// Appends the moves with these numbers.
@@ -93,9 +54,8 @@ fn check_length(what: &'static str, positions: Positions<'_>, found: usize) -> R
     if found == expected { Ok(()) } else { Err(Error::argument(what, format!("{expected} rows"), found)) }
 }
 
-/// Returns the legal move with the greatest logit, and that logit. If several logits are equal, the first wins.
-/// Returns `None` if any logit is NaN or +inf, or if all legal logits are -inf.
-fn best(logits: &[f32; 4], legal: u8) -> Option<(Move, f32)> {
+/// Returns the legal move with the greatest logit. If several logits are equal, the first wins. Returns `None` if any logit is NaN or +inf, or if all legal logits are -inf.
+fn best(logits: &[f32; 4], legal: u8) -> Option<Move> {
     let mut best = None;
     let mut most = f32::NEG_INFINITY;
     for (direction, &logit) in Move::ALL.into_iter().zip(logits) {
@@ -108,33 +68,7 @@ fn best(logits: &[f32; 4], legal: u8) -> Option<(Move, f32)> {
             (best, most) = (Some(direction), logit);
         }
     }
-    best.map(|best| (best, most))
-}
-
-/// Draws a move from the softmax of the legal logits. `most` is the greatest of them.
-fn draw(logits: &[f32; 4], legal: u8, most: f32, temperature: f32, chance: &mut Xoshiro256PlusPlus) -> Option<Move> {
-    let mut weights = [0.0; 4];
-    for direction in Move::ALL {
-        if legal & direction.bit() != 0 {
-            let logit = logits[direction as usize];
-            weights[direction as usize] = (f64::from(logit - most) / f64::from(temperature)).exp();
-        }
-    }
-    let uniform = (chance.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
-    let mut left = uniform * weights.iter().sum::<f64>();
-    // Rounding may leave a remainder after the last weight, so the last move is the fallback.
-    let mut drawn = None;
-    for direction in Move::ALL {
-        let weight = weights[direction as usize];
-        if weight > 0.0 {
-            drawn = Some(direction);
-            if left < weight {
-                break;
-            }
-            left -= weight;
-        }
-    }
-    drawn
+    best
 }
 
 fn bad_logits(row: usize, logits: &[f32; 4], legal: u8) -> Error {
@@ -148,44 +82,15 @@ fn bad_logits(row: usize, logits: &[f32; 4], legal: u8) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::selfplay::spawner::Spawner;
 
     #[test]
     fn best_is_the_first_greatest_legal_logit() {
-        let of = |logits: [f32; 4], legal| best(&logits, legal).map(|(best, _)| best as u8);
+        let of = |logits: [f32; 4], legal| best(&logits, legal).map(|best| best as u8);
         assert_eq!(of([1.0, 5.0, 5.0, 9.0], 0b0111), Some(1));
         assert_eq!(of([f32::NEG_INFINITY, -3.0, 0.0, 0.0], 0b0011), Some(1));
         assert_eq!(of([f32::NEG_INFINITY; 4], 0b1111), None);
         assert_eq!(of([0.0, 0.0, 0.0, f32::NAN], 0b0111), None);
         assert_eq!(of([0.0, f32::INFINITY, 0.0, 0.0], 0b1111), None);
         assert_eq!(of([f32::MIN, f32::NEG_INFINITY, 3.0, 3.0], 0b0011), Some(0));
-    }
-
-    #[test]
-    fn draws_follow_the_softmax_of_the_legal_moves() {
-        let mut chance = Spawner::of_game(3, 0).beside();
-        let logits = [0.0, 9.0, 2.0_f32.ln(), 3.0_f32.ln()];
-        let mut counts = [0_u32; 4];
-        for _ in 0..60_000 {
-            counts[draw(&logits, 0b1101, 3.0_f32.ln(), 1.0, &mut chance).unwrap() as usize] += 1;
-        }
-        // The expected ratio is 1 : 2 : 3. Four standard deviations are less than 500.
-        for (count, expected) in counts.into_iter().zip([10_000, 0, 20_000, 30_000]) {
-            assert!(count.abs_diff(expected) < 500, "{counts:?}");
-        }
-        // At half the temperature the weights are squared.
-        let mut counts = [0_u32; 4];
-        for _ in 0..70_000 {
-            counts[draw(&logits, 0b1101, 3.0_f32.ln(), 0.5, &mut chance).unwrap() as usize] += 1;
-        }
-        for (count, expected) in counts.into_iter().zip([5_000, 0, 20_000, 45_000]) {
-            assert!(count.abs_diff(expected) < 600, "{counts:?}");
-        }
-        // At the lowest temperature the best move is drawn. A logit of -inf is never drawn.
-        let cold = [-1e30, f32::NEG_INFINITY, 3.0, 2.0];
-        for _ in 0..1000 {
-            assert_eq!(draw(&cold, 0b1111, 3.0, f32::MIN_POSITIVE, &mut chance), Some(Move::Left));
-            assert_ne!(draw(&cold, 0b1111, 3.0, 1e30, &mut chance), Some(Move::Down));
-        }
     }
 }

@@ -10,7 +10,6 @@
 use super::spawner::Spawner;
 use crate::board::{Board, Move};
 use crate::error::{Error, Result};
-use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// The largest number of slots: more boards than any policy evaluates at once.
 pub(super) const MAX_ENVS: usize = 1 << 24;
@@ -69,28 +68,23 @@ impl VectorEnv {
         if !(1..=MAX_ENVS).contains(&num_envs) {
             return Err(Error::argument("num_envs", format!("1..={MAX_ENVS}"), num_envs));
         }
-        let mut env = VectorEnv { seed, next_game: 0, boards: Vec::new(), legal: Vec::new(), games: Vec::new() };
-        env.fill(num_envs);
-        Ok(env)
+        Ok(VectorEnv::begun(num_envs, seed))
     }
 
     /// Restarts with the first games of a seed.
     pub fn reset(&mut self, seed: u64) {
-        let num_envs = self.len();
-        (self.seed, self.next_game) = (seed, 0);
-        self.boards.clear();
-        self.legal.clear();
-        self.games.clear();
-        self.fill(num_envs);
+        *self = VectorEnv::begun(self.len(), seed);
     }
 
-    fn fill(&mut self, num_envs: usize) {
+    fn begun(num_envs: usize, seed: u64) -> VectorEnv {
+        let mut env = VectorEnv { seed, next_game: 0, boards: Vec::new(), legal: Vec::new(), games: Vec::new() };
         for _ in 0..num_envs {
-            let (board, game) = self.next();
-            self.legal.push(board.legal_moves());
-            self.boards.push(board);
-            self.games.push(game);
+            let (board, game) = env.next();
+            env.legal.push(board.legal_moves());
+            env.boards.push(board);
+            env.games.push(game);
         }
+        env
     }
 
     fn next(&mut self) -> (Board, EnvGame) {
@@ -180,12 +174,6 @@ impl VectorEnv {
     pub(super) fn game(&self, slot: usize) -> (u64, u32, u32) {
         let game = &self.games[slot];
         (game.number, game.score, game.num_steps)
-    }
-
-    /// Returns a new random generator for a slot's game, independent of its spawns. It always starts at the same
-    /// state.
-    pub(super) fn chance(&self, slot: usize) -> Xoshiro256PlusPlus {
-        Spawner::of_game(self.seed, self.games[slot].number).beside()
     }
 
     /// Makes a move in every game that is not over, and writes the rewards.

@@ -1,6 +1,6 @@
 //! Playing and recording games: vectorized games, the built-in player, policies, and the recorder.
 //!
-//! The entry points are [`simulate`], [`play`], [`play_games`], [`VectorEnv`] and [`Recorder`].
+//! The entry points are [`simulate`], [`play`], [`VectorEnv`] and [`Recorder`].
 //!
 //! | file | owns |
 //! | --- | --- |
@@ -9,7 +9,7 @@
 //! | `simulate` | [`simulate`]: seeded games of the player, each in a run file |
 //! | `env` | [`VectorEnv`]: many games side by side; the caller chooses the moves |
 //! | `choice` | the input and the output of a policy |
-//! | `play`, `play_games` | whole games of a policy, in batches, and of the player, on several threads |
+//! | `play` | whole games of a policy, in batches |
 //! | `recorder` | [`Recorder`]: writes games to a session or an archive while they are played |
 //!
 //! Invariant: the seed, the game number and the moves determine a game, byte for byte. The machine, the number of
@@ -18,7 +18,6 @@
 mod choice;
 mod env;
 mod play;
-mod play_games;
 mod player;
 mod recorder;
 mod simulate;
@@ -31,7 +30,6 @@ pub use env::{IllegalMoves, VectorEnv};
 #[cfg(feature = "python")]
 pub(crate) use env::{write_legal, write_tokens};
 pub use play::{PlayOptions, PlayReport, PlayedGame, play};
-pub use play_games::play_games;
 pub use player::Player;
 #[cfg(feature = "python")]
 pub(crate) use player::build_tables;

@@ -3,7 +3,7 @@
 //! Invariant: the seed, the number `g` and the policy's answers to the boards of game `g` determine that game. The
 //! batch size and the number of threads make no difference.
 
-use super::choice::{Choices, Chooser, Positions};
+use super::choice::{Choices, Positions, choose};
 use super::env::{IllegalMoves, MAX_ENVS, VectorEnv};
 use super::recorder::{GameRecording, Recorder};
 use super::spawner::Spawner;
@@ -14,7 +14,7 @@ use crate::progress::{Progress, Unit};
 use derive_setters::Setters;
 use std::time::{Duration, Instant};
 
-/// Options of [`play`] and [`play_games`](crate::play_games).
+/// Options of [`play`].
 ///
 /// Set fields with the `with_*` methods: `PlayOptions::default().with_num_games(64)`.
 #[derive(Clone, Debug, Setters)]
@@ -29,19 +29,15 @@ pub struct PlayOptions {
     pub batch_size: usize,
     /// Truncates games after this many steps; `None` = no limit.
     pub max_steps: Option<u32>,
-    /// The temperature of the softmax that moves are drawn from; 0 = the move with the greatest logit.
-    pub temperature: f32,
-    /// The number of threads for the built-in player; `None` = one per core.
-    pub workers: Option<usize>,
 }
 
 impl Default for PlayOptions {
     fn default() -> Self {
-        Self { num_games: 1000, seed: 0, batch_size: 1024, max_steps: None, temperature: 0.0, workers: None }
+        Self { num_games: 1000, seed: 0, batch_size: 1024, max_steps: None }
     }
 }
 
-/// The result of [`play`] and [`play_games`](crate::play_games).
+/// The result of [`play`].
 #[derive(Clone, Debug, Default)]
 pub struct PlayReport {
     /// The games, sorted by number.
@@ -101,15 +97,12 @@ pub fn play<E: From<Error>>(
 }
 
 impl PlayOptions {
-    pub(super) fn check(&self) -> Result<()> {
+    fn check(&self) -> Result<()> {
         if !(1..=MAX_ENVS).contains(&self.batch_size) {
             return Err(Error::argument("batch_size", format!("1..={MAX_ENVS}"), self.batch_size));
         }
         if self.max_steps == Some(0) {
             return Err(Error::argument("max_steps", "at least 1", 0));
-        }
-        if !(0.0..f32::INFINITY).contains(&self.temperature) {
-            return Err(Error::argument("temperature", "a number from 0", self.temperature));
         }
         Ok(())
     }
@@ -117,7 +110,7 @@ impl PlayOptions {
 
 impl PlayReport {
     /// Returns whether the recorder has reached a limit, and stores that limit. Any other error is returned.
-    pub(super) fn stops_at(&mut self, recorded: Result<()>) -> Result<bool> {
+    fn stops_at(&mut self, recorded: Result<()>) -> Result<bool> {
         let Err(error) = recorded else { return Ok(false) };
         match error.kind() {
             ErrorKind::RecorderLimit { limit, .. } => self.stopped = Some(limit),
@@ -131,7 +124,6 @@ impl PlayReport {
 struct PolicyGames<'a> {
     options: &'a PlayOptions,
     env: VectorEnv,
-    chooser: Chooser,
     recorder: Option<&'a Recorder>,
     /// The recorder's game for each slot, if there is a recorder. Dropping a game abandons it.
     recorded: Vec<GameRecording>,
@@ -146,14 +138,13 @@ impl<'a> PolicyGames<'a> {
             return Ok(None);
         }
         let env = VectorEnv::new(num_envs, options.seed)?;
-        let chooser = Chooser::new(options.temperature, &env);
         let (recorded, report) = (Vec::new(), PlayReport::default());
-        let mut batch = PolicyGames { options, env, chooser, recorder, recorded, report };
+        let mut batch = PolicyGames { options, env, recorder, recorded, report };
         for slot in 0..num_envs as u64 {
             if !batch.record_next(slot)? {
                 // The remaining slots have no game in the recorder.
                 for slot in (slot as usize..num_envs).rev() {
-                    batch.drop_slot(slot);
+                    batch.env.remove(slot);
                 }
                 break;
             }
@@ -174,7 +165,7 @@ impl<'a> PolicyGames<'a> {
             cancel.check()?;
             let positions = Positions { boards: self.env.boards(), legal: self.env.legal_moves() };
             let choices = policy(positions)?;
-            self.chooser.choose(positions, &choices, &mut moves)?;
+            choose(positions, &choices, &mut moves)?;
             before.clear();
             if self.recorder.is_some() {
                 before.extend_from_slice(self.env.boards());
@@ -224,11 +215,10 @@ impl<'a> PolicyGames<'a> {
     fn begin_next(&mut self, slot: usize) -> Result<()> {
         let number = self.env.num_games();
         if number == self.options.num_games || !self.record_next(number)? {
-            self.drop_slot(slot);
+            self.env.remove(slot);
             return Ok(());
         }
         self.env.restart(slot);
-        self.chooser.restart(slot, &self.env);
         if self.recorder.is_some() {
             let last = self.recorded.len() - 1;
             self.recorded.swap(slot, last);
@@ -245,11 +235,6 @@ impl<'a> PolicyGames<'a> {
         let begun = recorder.begin(Some(Spawner::seed_of(self.options.seed, number)));
         let begun = begun.map(|game| self.recorded.push(game));
         Ok(!self.report.stops_at(begun)?)
-    }
-
-    fn drop_slot(&mut self, slot: usize) {
-        self.env.remove(slot);
-        self.chooser.remove(slot);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Simulation: run files of seeded games of the built-in player.
 
-use super::play_games::play_game;
 use super::player::Player;
+use super::spawner::Spawner;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::format::{RunFormat, encode_run};
@@ -125,19 +125,24 @@ fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 fn play(index: u32, options: &SimulateOptions, cancel: &CancellationToken) -> Result<Run> {
     let mut steps = Run::builder(1024);
-    let on_step = |(board, chosen, branches)| steps.push(board, chosen, Some(branches));
     let player = Player::new(options.depth);
-    let final_board = play_game(player, options.seed, u64::from(index), None, cancel, on_step)?.final_board;
+    let mut spawner = Spawner::of_game(options.seed, u64::from(index));
+    let mut board = spawner.first_board();
+    while let Some((chosen, branches)) = player.choose(board) {
+        cancel.check()?;
+        steps.push(board, chosen, Some(branches));
+        board = spawner.spawn(board.slide(chosen));
+    }
     let engine = options.engine.clone().unwrap_or_else(|| format!("a2store-expectimax-{}", options.depth));
     let meta = RunMeta {
         start_unix_s: 0,
         elapsed_s: 0.0,
-        max_score: final_board.score(),
-        highest_tile: final_board.highest_tile(),
+        max_score: board.score(),
+        highest_tile: board.highest_tile(),
         engine: Some(engine),
         ..RunMeta::default()
     };
-    steps.finish(meta, final_board)
+    steps.finish(meta, board)
 }
 
 #[cfg(test)]

@@ -20,13 +20,6 @@ impl Spawner {
         seed.rotate_left(32) ^ game
     }
 
-    /// Returns a random generator for other draws in the game. Its sequence does not overlap the spawns.
-    pub(super) fn beside(&self) -> Xoshiro256PlusPlus {
-        let mut beside = self.0.clone();
-        beside.jump();
-        beside
-    }
-
     /// Returns a first board, which has two tiles.
     pub(super) fn first_board(&mut self) -> Board {
         let board = self.spawn(Board::default());

@@ -1,5 +1,8 @@
 //! Run files → a table, without an archive.
 
+#[cfg(test)]
+mod tests;
+
 use super::materialize_options::ChosenEv;
 use super::memory::memory_limit;
 use super::row_output::RowMemory;
@@ -9,10 +12,11 @@ use super::wide::WideColumns;
 use crate::archive::{ReadRun, RunInput, each_window, runs_of_pack};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::format::PackReader;
+use crate::format::{Container, PackReader, Session, SourceFormat};
 use crate::progress::Progress;
 use derive_setters::Setters;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The options for loading runs into a table.
 ///
@@ -63,7 +67,7 @@ impl StepTable {
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
         let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_path_buf()).collect();
-        StepTable::of(RunInput::Paths(&paths), options, progress, cancel)
+        StepTable::of(RunInput::Paths(&paths), &[], options, progress, cancel)
     }
 
     /// Reads a pack directly into a table. A row's `run_id` is the run's index in the pack.
@@ -77,11 +81,47 @@ impl StepTable {
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
         let input = RunInput::Open { runs: &runs_of_pack(pack), recorded_since: None };
-        StepTable::of(input, options, progress, cancel)
+        StepTable::of(input, &[], options, progress, cancel)
     }
 
+    /// Reads a session directly into a table. A row has the session's own `run_id`, and `step_index` is the
+    /// step's index in its game, so the session's embeddings can be [attached](StepTable::attach). Rows are
+    /// ordered by both, whatever their order in the session.
+    ///
+    /// The values are NaN. A move that the session lacks is derived if the rules allow only one; otherwise it is 255.
+    /// [`filter`](StepTable::filter) can filter by the scores and engines of the runs. Phases have the default
+    /// thresholds of an archive. `memory_limit` is the limit for the rows in bytes; `None` = the memory that the system
+    /// has available.
+    ///
+    /// # Errors
+    /// Any error of [`Session::open`] and [`Session::decode`];
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a run id above 4,294,967,295, which a row cannot hold;
+    /// [`ErrorKind::MemoryLimit`](crate::ErrorKind::MemoryLimit);
+    /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
+    pub fn from_session(
+        path: impl AsRef<Path>,
+        memory_limit: Option<u64>,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+    ) -> Result<StepTable> {
+        let session = Session::open(&path)?;
+        session.ignored_rows().iter().for_each(|text| progress.warn(text));
+        let run_id = |id: u64| {
+            let expected = "at most 4294967295, the largest run id of a row";
+            u32::try_from(id).map_err(|_| Error::argument("run_id", expected, format!("run {id}")))
+        };
+        let run_ids = (0..session.num_runs()).filter_map(|index| session.id(index).map(run_id));
+        let run_ids = run_ids.collect::<Result<Vec<u32>>>()?;
+        let (source, path) = (Box::new(session), path.as_ref().to_path_buf());
+        let runs = Arc::new(Container { source, path, format: SourceFormat::Session, session: None });
+        let options = FromRunsOptions { memory_limit, ..FromRunsOptions::default() };
+        StepTable::of(RunInput::Open { runs: &runs, recorded_since: None }, &run_ids, &options, progress, cancel)
+    }
+
+    /// Reads runs. `run_ids` are the ids of the runs of a container; without them, the ids are their indices.
     fn of(
         source: RunInput<'_>,
+        run_ids: &[u32],
         options: &FromRunsOptions,
         progress: &dyn Progress,
         cancel: &CancellationToken,
@@ -90,20 +130,21 @@ impl StepTable {
             let layout = RunLayout::new(columns, missing, options.chosen_ev);
             let memory = RowMemory::up_to(u64::MAX, memory_limit(options.memory_limit))?;
             let mut rows = RunRows::new(layout, memory);
-            let mut run_id = 0_u32;
+            let mut next = 0_u32;
             let FromRunsOptions { workers, skip_errors, .. } = *options;
             let errors = each_window(source, workers, false, skip_errors, progress, cancel, |window| {
                 let mut wanted = Vec::with_capacity(window.len());
                 for ReadRun { index, run, .. } in window {
                     if let (RunInput::Open { .. }, Some(place)) = (source, index) {
                         // Runs that were removed from the pack may precede this one.
-                        run_id = place as u32;
+                        next = place as u32;
                     }
                     if let Some((run, _)) = run {
+                        let run_id = run_ids.get(next as usize).copied().unwrap_or(next);
                         wanted.push((run_id, run));
                     }
-                    let next = run_id.checked_add(1);
-                    run_id = next.ok_or_else(|| Error::argument("runs", "at most 4294967295", "more"))?;
+                    let after = next.checked_add(1);
+                    next = after.ok_or_else(|| Error::argument("runs", "at most 4294967295", "more"))?;
                 }
                 rows.append(&wanted)
             })?;

@@ -11,12 +11,12 @@ use super::categories::{MAX_CATEGORIES, is_categorical};
 use super::chosen_columns::ChosenColumns;
 use super::element::ElementType;
 use super::materialize_options::MaterializeOptions;
-use super::memory::{check_memory, memory_limit};
+use super::memory::memory_limit;
 use super::row_order::sort_rows;
 use super::row_output::{FinalChange, RowFile, RowMemory, RowOutput};
 use super::row_writer::{RowWriter, at_row};
 use super::runs::Runs;
-use super::shard::{HashedRows, Piece, PieceRows, ShardRows, exact_rows};
+use super::shard::{Piece, PieceRows, exact_rows};
 use super::step_column::{STEP_INDEX, TILE_MASK};
 use super::step_table::StepTable;
 use super::threads::{FirstError, Sequencer, on_cores};
@@ -32,7 +32,6 @@ use arrow::array::RecordBatch;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::StreamExt;
-use std::cell::RefCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -81,7 +80,7 @@ impl Query {
         let table = wide.or_more(|columns, missing| {
             let writer = RowWriter::new(&needed.schema(), extra, options.chosen_ev, columns, missing)?;
             writer.preset_categories(&categories)?;
-            let shard = shard.as_ref().map(|(_, rows)| rows);
+            let shard = shard.as_ref().map(|(_, pieces)| pieces.as_slice());
             let materializer =
                 Materializer { query: &needed, writer: &writer, limits: needed.limits(), shard, progress, cancel };
             materializer.run(options).map_err(|error| self.archive().blame(error))
@@ -168,7 +167,7 @@ struct Materializer<'a> {
     writer: &'a RowWriter<'a>,
     limits: Arc<QueryLimits>,
     /// The rows to copy; `None` = all.
-    shard: Option<&'a ShardRows>,
+    shard: Option<&'a [Piece]>,
     progress: &'a dyn Progress,
     cancel: &'a CancellationToken,
 }
@@ -190,11 +189,7 @@ impl Materializer<'_> {
             Some(path) => Some(RowFile::create(&path, self.writer.layout())?),
             None => None,
         };
-        let hashed = match self.shard {
-            Some(ShardRows::Hashed(rows)) => Some(RefCell::new(HashedRows::clone(rows))),
-            _ => None,
-        };
-        let is_sorted = execution.has_order() && hashed.is_none();
+        let is_sorted = execution.has_order();
         let output = match execution {
             Execution::InOrder { plan, context, skip: 0, fetch: None, max_rows } => {
                 let exact = self.exact_pieces(&plan, &max_rows);
@@ -215,18 +210,11 @@ impl Materializer<'_> {
                 }
             }
             other => {
-                let output = match (file, &hashed) {
-                    (Some(file), _) => RowOutput::File(file),
-                    (None, None) => RowOutput::Memory(RowMemory::up_to(u64::MAX, limit)?),
-                    (None, Some(rows)) => {
-                        let rows = rows.borrow();
-                        check_memory(self.num_bytes(rows.num_rows()), limit)?;
-                        let kept = self.num_bytes(rows.max_kept_rows());
-                        RowOutput::Memory(RowMemory::exact(kept, u64::MAX)?)
-                    }
+                let output = match file {
+                    Some(file) => RowOutput::File(file),
+                    None => RowOutput::Memory(RowMemory::up_to(u64::MAX, limit)?),
                 };
-                let stream = self.query.stream_of(other, Arc::clone(&self.limits));
-                self.append_stream(stream, hashed.as_ref(), output)
+                self.append_stream(self.query.stream_of(other, Arc::clone(&self.limits)), output)
             }
         };
         self.progress.end();
@@ -235,15 +223,10 @@ impl Materializer<'_> {
             if recoding.is_needed() {
                 recoding.apply(rows)?;
             }
-            let num_rows = match &hashed {
-                Some(hashed) => hashed.borrow().select(rows, layout.stride())?,
-                None => rows.len() / layout.stride(),
-            };
-            let len = num_rows * layout.stride();
             if !is_sorted {
-                sort_rows(&mut rows[..len], &layout)?;
+                sort_rows(rows, &layout)?;
             }
-            Ok(len)
+            Ok(())
         };
         let is_changed = recoding.is_needed() || !is_sorted;
         let change: Option<FinalChange<'_>> = if is_changed { Some(&change) } else { None };
@@ -253,8 +236,8 @@ impl Materializer<'_> {
     /// Returns the rows to read if their number is known in advance.
     fn exact_pieces(&self, plan: &Arc<dyn ExecutionPlan>, max_rows: &[usize]) -> Option<Vec<Piece>> {
         match self.shard {
-            Some(ShardRows::Pieces(pieces)) => Some(pieces.clone()),
-            _ => exact_rows(plan, max_rows.len()).as_deref().map(Piece::all),
+            Some(pieces) => Some(pieces.to_vec()),
+            None => exact_rows(plan, max_rows.len()).as_deref().map(Piece::all),
         }
     }
 
@@ -340,13 +323,8 @@ impl Materializer<'_> {
         Ok(output.into_inner())
     }
 
-    /// Appends the rows of one stream in its order, or those that a shard keeps.
-    fn append_stream(
-        &self,
-        mut stream: QueryStream,
-        hashed: Option<&RefCell<HashedRows>>,
-        mut output: RowOutput,
-    ) -> Result<RowOutput> {
+    /// Appends the rows of one stream in its order.
+    fn append_stream(&self, mut stream: QueryStream, mut output: RowOutput) -> Result<RowOutput> {
         self.progress.begin("materialize", Unit::Rows, 0);
         let mut buffer = Vec::new();
         let mut num_rows = 0;
@@ -355,16 +333,7 @@ impl Materializer<'_> {
             reserve(&mut buffer, batch.num_rows() * self.stride())?;
             buffer.resize(batch.num_rows() * self.stride(), 0);
             self.writer.write(&batch, &mut buffer).map_err(|error| at_row(error, num_rows))?;
-            match hashed.map(RefCell::borrow_mut) {
-                None => output.append(&buffer)?,
-                Some(mut hashed) => {
-                    for row in buffer.chunks_exact(self.stride()) {
-                        if hashed.keeps(row)? {
-                            output.append(row)?;
-                        }
-                    }
-                }
-            }
+            output.append(&buffer)?;
             num_rows += batch.num_rows() as u64;
             self.progress.advance(batch.num_rows() as u64);
         }

@@ -31,7 +31,7 @@ pub struct MaterializeOptions {
     /// [`StepTable::save`](crate::StepTable::save). It may be larger than memory; no limit applies.
     #[setters(into)]
     pub path: Option<PathBuf>,
-    /// The share of one rank; `None` = all rows.
+    /// The share of one rank; `None` = all rows. The query may then only filter and select rows.
     pub shard: Option<Shard>,
 }
 

@@ -34,7 +34,7 @@
 //! | `categories.rs`, `row_writer.rs` | string columns → codes; record batches → rows |
 //! | `threads.rs`, `row_output.rs`, `row_order.rs`, `materialize.rs` | running a query into a table on all cores |
 //! | `shard.rs` | the rows of a query that one of several ranks copies |
-//! | `run_rows.rs`, `from_runs.rs`, `from_session.rs` | run files → a table, without an archive |
+//! | `run_rows.rs`, `from_runs.rs` | run files → a table, without an archive |
 
 mod arena;
 mod array_file;
@@ -52,7 +52,6 @@ mod file_identity;
 mod fingerprint;
 mod footer;
 mod from_runs;
-mod from_session;
 mod gather;
 mod handle;
 mod layout;

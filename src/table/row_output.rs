@@ -41,8 +41,8 @@ pub(super) struct RowFile {
     hasher: blake3::Hasher,
 }
 
-/// A change of all rows after the last one was written. It returns the number of bytes that remain.
-pub(super) type FinalChange<'a> = &'a dyn Fn(&mut [u8]) -> Result<usize>;
+/// A change of all rows after the last one was written.
+pub(super) type FinalChange<'a> = &'a dyn Fn(&mut [u8]) -> Result<()>;
 
 impl RowMemory {
     /// Reserves memory for exactly `num_bytes`.
@@ -82,7 +82,7 @@ impl RowMemory {
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
         if let Some(change) = change {
-            self.len = change(&mut self.region.bytes_mut()[..self.len])?;
+            change(&mut self.region.bytes_mut()[..self.len])?;
         }
         let rows = self.region.freeze(self.len)?;
         let fingerprint = Fingerprint::of_rows(rows.bytes(), &layout, cancel)?;
@@ -106,7 +106,7 @@ impl RowFile {
         Ok(())
     }
 
-    /// Changes the rows, cuts the file after those that remain, and computes the sums of the rows again.
+    /// Changes the rows, and computes the sums of the rows again.
     #[allow(unsafe_code)]
     fn change(&mut self, change: FinalChange<'_>) -> Result<()> {
         let file: &File = self.staged.file();
@@ -114,13 +114,11 @@ impl RowFile {
         // SAFETY: the file is new and has a staging name, so no other process uses it.
         let map = unsafe { MmapOptions::new().offset(self.start as u64).len(self.len as usize).map_mut(file) };
         let mut map = map.map_err(io)?;
-        let len = change(&mut map)?;
-        self.crc = crc32c::crc32c(&map[..len]);
+        change(&mut map)?;
+        self.crc = crc32c::crc32c(&map);
         self.hasher = blake3::Hasher::new();
-        self.hasher.update(&map[..len]);
-        self.len = len as u64;
-        drop(map);
-        file.set_len(self.start as u64 + self.len).map_err(io)
+        self.hasher.update(&map);
+        Ok(())
     }
 
     fn into_table(mut self, layout: &RowLayout, runs: &Runs, change: Option<FinalChange<'_>>) -> Result<StepTable> {

@@ -10,7 +10,7 @@ use crate::cancellation::CancellationToken;
 use crate::error::Result;
 use crate::format::WideStep;
 use crate::run::Run;
-use crate::step::{STEP_SIZE, Step};
+use crate::step::Step;
 use rayon::prelude::*;
 
 /// The layout of rows that are made from runs.
@@ -44,16 +44,7 @@ impl<'m> RunLayout<'m> {
 
     /// Writes the steps of a run to `rows`, which has room for exactly these.
     fn write(&self, run_id: u32, run: &Run, rows: &mut [u8]) -> Result<()> {
-        let steps = run.steps();
-        if self.stride() == STEP_SIZE {
-            return rows.chunks_exact_mut(STEP_SIZE).zip(steps).try_for_each(|(row, step)| {
-                let mut step = Step::from_step(run_id.into(), &step)?;
-                self.choose(&mut step);
-                row.copy_from_slice(bytemuck::bytes_of(&step));
-                Ok(())
-            });
-        }
-        rows.chunks_exact_mut(self.stride()).zip(steps).try_for_each(|(row, step)| {
+        rows.chunks_exact_mut(self.stride()).zip(run.steps()).try_for_each(|(row, step)| {
             let mut step = WideStep::from_step(run_id.into(), &step)?;
             self.choose(&mut step.step);
             self.offsets.write(&step, row);

@@ -1,35 +1,31 @@
 //! The rows of a query that one of several ranks copies, for training on several machines.
 //!
-//! A query that reads `steps` row by row is divided by row groups, so that a rank reads only its own. The result of any
-//! other query is divided row by row, by hashes of the rows.
+//! The query must read one table row by row. It is divided by row groups, so that a rank reads only its own.
 
 use super::threads::in_parts;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::machine::reserve;
 use crate::progress::{Progress, Unit};
 use crate::query::{Execution, Partition, Query};
-use crate::random::mix;
 use arrow::array::RecordBatch;
 use datafusion::common::stats::Precision;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use derive_setters::Setters;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The share of one rank: the rows that [`Query::materialize`] copies with this option.
 ///
 /// The shares of a round are disjoint and complete, and their sizes differ by at most one row. `seed` and `round`
-/// determine them, so another round has other shares. All ranks must read the same version of the archive, and the
-/// query must determine its rows.
+/// determine them, so another round has other shares. All ranks must read the same version of the archive.
 ///
-/// If a query only filters and selects rows of `steps`, a round puts the row groups in a random order and cuts the
+/// The query may only filter and select rows of `steps`. A round puts the row groups in a random order and cuts the
 /// whole sequence into `world_size` shares. If there are fewer than 4 row groups for each rank, they are first divided
-/// into about 4 parts for each rank. The rows of a share are in the order of `steps`. Any other query runs on each
-/// rank, which keeps the rows whose hashes are in its range. They are sorted by run, step and bytes, and the query's
-/// ORDER BY is ignored.
+/// into about 4 parts for each rank. The rows of a share are in the order of `steps`. For any other query, materialize
+/// the query once, [save](crate::StepTable::save) the table, and map the file on each rank. The
+/// [`rank`](crate::LoaderOptions::rank) and the world size of its loader divide the rows.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -44,7 +40,7 @@ use std::sync::Arc;
 /// for rank in 0..2 {
 ///     let shard = Shard::new(rank, 2)?.with_round(7);
 ///     let table = query.materialize(&MaterializeOptions::default().with_shard(shard), &(), &cancel)?;
-///     assert_eq!(table.shard().unwrap().total_rows(), Some(query.count()?));
+///     assert_eq!(table.shard().unwrap().total_rows, Some(query.count()?));
 ///     num_rows += table.num_rows();
 /// }
 /// assert_eq!(num_rows, query.count()?);
@@ -52,17 +48,21 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Setters)]
 #[setters(prefix = "with_")]
+#[non_exhaustive]
 pub struct Shard {
+    /// The rank of the process, from 0.
     #[setters(skip)]
-    rank: u32,
+    pub rank: u32,
+    /// The number of ranks.
     #[setters(skip)]
-    world_size: u32,
+    pub world_size: u32,
     /// The seed of the orders of all rounds, 0 by default.
-    seed: u64,
+    pub seed: u64,
     /// The number of the round, 0 by default.
-    round: u64,
+    pub round: u64,
+    /// The number of rows of all shares; `None` before a table was made.
     #[setters(skip)]
-    total_rows: Option<u64>,
+    pub total_rows: Option<u64>,
 }
 
 impl Shard {
@@ -75,36 +75,6 @@ impl Shard {
             return Err(Error::argument("shard", format!("a rank below the world size {world_size}"), rank));
         }
         Ok(Shard { rank, world_size, seed: 0, round: 0, total_rows: None })
-    }
-
-    /// Returns the rank of the process, from 0.
-    #[must_use]
-    pub fn rank(&self) -> u32 {
-        self.rank
-    }
-
-    /// Returns the number of ranks.
-    #[must_use]
-    pub fn world_size(&self) -> u32 {
-        self.world_size
-    }
-
-    /// Returns the seed of the orders of all rounds.
-    #[must_use]
-    pub fn seed(&self) -> u64 {
-        self.seed
-    }
-
-    /// Returns the number of the round.
-    #[must_use]
-    pub fn round(&self) -> u64 {
-        self.round
-    }
-
-    /// Returns the number of rows of all shares; `None` before a table was made.
-    #[must_use]
-    pub fn total_rows(&self) -> Option<u64> {
-        self.total_rows
     }
 
     /// Returns the share's places in a sequence of `total` rows.
@@ -167,14 +137,6 @@ fn divided(blocks: &[u64], min_parts: u64) -> Vec<(usize, Range<u64>)> {
     blocks.iter().enumerate().flat_map(parts_of).collect()
 }
 
-/// The rows of a query that a shard has.
-pub(super) enum ShardRows {
-    /// Rows of the partitions of a plan that reads them in order.
-    Pieces(Vec<Piece>),
-    /// Rows of a whole result.
-    Hashed(HashedRows),
-}
-
 /// Some rows of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
@@ -235,127 +197,55 @@ impl PieceRows {
     }
 }
 
-/// The rows of a whole result that a shard has: those whose hashes, among all hashes in ascending order, are in the
-/// shard's range. Equal rows have equal hashes, and it does not matter which of them a shard takes.
-///
-/// The hashes are spread evenly. So only rows with a hash near the range are kept until all hashes are known.
-#[derive(Clone)]
-pub(super) struct HashedRows {
-    key: u64,
-    /// The places of the shard's rows in the order of hashes, and the number of all rows.
-    range: Range<u64>,
-    total_rows: u64,
-    /// The hashes that rows of the shard may have.
-    near: RangeInclusive<u64>,
-    seen: u64,
-    /// The number of rows with smaller hashes.
-    num_below: u64,
-    /// The hashes of the rows that were kept.
-    hashes: Vec<u64>,
-}
-
-impl HashedRows {
-    fn new(shard: Shard, total_rows: u64) -> HashedRows {
-        let key = blake3::hash([shard.seed, shard.round].map(u64::to_le_bytes).as_flattened());
-        let key = key.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        let range = shard.range(total_rows);
-        // The place of a hash is known to within six standard deviations, each at most sqrt(n) / 2.
-        let margin = 3.0 / (total_rows.max(1) as f64).sqrt();
-        let at = |place: u64| place as f64 / total_rows.max(1) as f64;
-        // A float that is too large or negative becomes the largest or smallest number.
-        let hash = |share: f64| (share * 2_f64.powi(64)) as u64;
-        let near = hash(at(range.start) - margin)..=hash(at(range.end) + margin);
-        HashedRows { key, range, total_rows, near, seen: 0, num_below: 0, hashes: Vec::new() }
-    }
-
-    pub(super) fn num_rows(&self) -> u64 {
-        self.range.end - self.range.start
-    }
-
-    /// Returns a number of rows that all kept rows never exceed.
-    pub(super) fn max_kept_rows(&self) -> u64 {
-        (self.num_rows() + 20 * self.total_rows.isqrt() + 20).min(self.total_rows)
-    }
-
-    /// Returns whether to keep the next row of the result.
-    pub(super) fn keeps(&mut self, row: &[u8]) -> Result<bool> {
-        let words = row.as_chunks().0.iter();
-        let hash = words.fold(self.key, |hash, word| mix(hash ^ u64::from_le_bytes(*word)));
-        self.seen += 1;
-        self.num_below += u64::from(hash < *self.near.start());
-        let keeps = self.near.contains(&hash);
-        if keeps {
-            reserve(&mut self.hashes, 1)?;
-            self.hashes.push(hash);
-        }
-        Ok(keeps)
-    }
-
-    /// Moves the shard's rows to the front of the kept rows, and returns their number.
-    pub(super) fn select(&self, rows: &mut [u8], stride: usize) -> Result<usize> {
-        let changed = |found: String| Error::query(format!("the shares of a query: expected {found}"));
-        if self.seen != self.total_rows {
-            return Err(changed(format!("{} rows as counted, found {}", self.total_rows, self.seen)));
-        }
-        let mut places: Vec<usize> = Vec::new();
-        reserve(&mut places, self.hashes.len())?;
-        places.extend(0..self.hashes.len());
-        let row = |place: usize| &rows[place * stride..][..stride];
-        places.sort_unstable_by(|&a, &b| self.hashes[a].cmp(&self.hashes[b]).then_with(|| row(a).cmp(row(b))));
-        let bounds = [self.range.start, self.range.end].map(|place| place.checked_sub(self.num_below));
-        let wanted = match bounds {
-            [Some(start), Some(end)] => places.get(start as usize..end as usize),
-            _ => None,
-        };
-        let mut wanted = wanted.ok_or_else(|| changed("hashes that are spread evenly".into()))?.to_vec();
-        wanted.sort_unstable();
-        for (to, from) in wanted.iter().enumerate() {
-            rows.copy_within(from * stride..(from + 1) * stride, to * stride);
-        }
-        Ok(wanted.len())
-    }
-}
-
 impl Shard {
     /// Returns the shard's rows of a query, and the shard with the number of all rows. Counts the rows first, unless
     /// the plan states their number.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the query does not read one table row by row, or uses
+    /// random numbers or the time.
     pub(super) fn of_query(
         self,
         query: &Query,
         progress: &dyn Progress,
         cancel: &CancellationToken,
-    ) -> Result<(Shard, ShardRows)> {
+    ) -> Result<(Shard, Vec<Piece>)> {
+        Shard::new(self.rank, self.world_size)?;
         if query.is_volatile()? {
             let expected = "a query without random numbers and the time, so that all ranks have the same rows";
             return Err(Error::argument("shard", expected, "another query"));
         }
         let limits = query.limits();
-        let execution = query.execution(&limits, cancel)?;
-        if let Execution::InOrder { plan, context, skip: 0, fetch: None, max_rows } = &execution {
-            let blocks: Vec<u64> = match exact_rows(plan, max_rows.len()) {
-                Some(exact) => exact.into_iter().map(|rows| rows as u64).collect(),
-                None => {
-                    let num_rows = max_rows.iter().map(|&rows| rows as u64).sum();
-                    progress.begin("count", Unit::Rows, num_rows);
-                    let counts = count_partitions(query, plan, context, max_rows, progress, cancel);
-                    progress.end();
-                    counts?
-                }
-            };
-            let piece = |(partition, rows): (usize, Vec<Range<u64>>)| {
-                let to_end = rows.last().is_some_and(|last| last.end == blocks[partition]);
-                Piece { partition, rows, to_end }
-            };
-            let pieces = self.rows_of(&blocks).into_iter().map(piece).collect();
-            let total_rows = Some(blocks.iter().sum());
-            return Ok((Shard { total_rows, ..self }, ShardRows::Pieces(pieces)));
-        }
-        progress.begin("count", Unit::Rows, 0);
-        let total_rows = query.unlimited().count_unless_cancelled(cancel);
-        progress.end();
-        let total_rows = total_rows?;
-        let rows = HashedRows::new(self, total_rows);
-        Ok((Shard { total_rows: Some(total_rows), ..self }, ShardRows::Hashed(rows)))
+        let (plan, context, max_rows) = match query.execution(&limits, cancel)? {
+            Execution::InOrder { plan, context, skip: 0, fetch: None, max_rows } => (plan, context, max_rows),
+            // A loader of a query checks its options with a table without rows.
+            Execution::InOrder { fetch: Some(0), .. } => {
+                return Ok((Shard { total_rows: Some(0), ..self }, Vec::new()));
+            }
+            _ => {
+                let expected = "a query that only filters and selects rows of one table";
+                let found = "another query; instead, materialize the query once, save the table, load the file with \
+                             mmap on each rank, and pass rank and world_size to the table's loader";
+                return Err(Error::argument("shard", expected, found));
+            }
+        };
+        let blocks: Vec<u64> = match exact_rows(&plan, max_rows.len()) {
+            Some(exact) => exact.into_iter().map(|rows| rows as u64).collect(),
+            None => {
+                let num_rows = max_rows.iter().map(|&rows| rows as u64).sum();
+                progress.begin("count", Unit::Rows, num_rows);
+                let counts = count_partitions(query, &plan, &context, &max_rows, progress, cancel);
+                progress.end();
+                counts?
+            }
+        };
+        let piece = |(partition, rows): (usize, Vec<Range<u64>>)| {
+            let to_end = rows.last().is_some_and(|last| last.end == blocks[partition]);
+            Piece { partition, rows, to_end }
+        };
+        let pieces = self.rows_of(&blocks).into_iter().map(piece).collect();
+        let total_rows = Some(blocks.iter().sum());
+        Ok((Shard { total_rows, ..self }, pieces))
     }
 }
 
@@ -444,34 +334,5 @@ mod tests {
         let first: Vec<usize> = pieces(1, 2).iter().map(|(block, _)| *block).take(8).collect();
         assert_eq!(first, [0, 1, 3, 5, 7, 9, 11, 12]);
         assert!(Shard::new(2, 2).is_err() && Shard::new(0, 0).is_err());
-    }
-
-    #[test]
-    fn hashed_rows_are_disjoint_complete_and_equal() {
-        for total in [0_u64, 1, 7, 100, 5_000] {
-            // Every third row is a copy of another row.
-            let rows: Vec<u8> = (0..total).flat_map(|row| (row - row % 3 / 2).to_le_bytes()).collect();
-            for world_size in [1, 2, 3, 8, 200] {
-                let mut all = Vec::new();
-                for rank in 0..world_size {
-                    let shard = Shard::new(rank, world_size).unwrap().with_round(5);
-                    let mut hashed = HashedRows::new(shard, total);
-                    let mut kept: Vec<u8> = Vec::new();
-                    for row in rows.chunks(8).rev() {
-                        if hashed.keeps(row).unwrap() {
-                            kept.extend(row);
-                        }
-                    }
-                    assert!(kept.len() as u64 <= 8 * hashed.max_kept_rows());
-                    let len = hashed.select(&mut kept, 8).unwrap();
-                    assert_eq!(len as u64, hashed.num_rows());
-                    all.extend(kept.chunks(8).take(len).map(<[u8]>::to_vec));
-                }
-                all.sort_unstable();
-                let mut expected: Vec<Vec<u8>> = rows.chunks(8).map(<[u8]>::to_vec).collect();
-                expected.sort_unstable();
-                assert_eq!(all, expected);
-            }
-        }
     }
 }

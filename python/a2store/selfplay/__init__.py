@@ -55,7 +55,6 @@ def play(
     *,
     tokens: Literal["uint8", "int64"] = "uint8",
     max_steps: int | None = None,
-    temperature: float = 0.0,
     progress: bool | Callable[[dict[str, Any]], object] | None = None,
 ) -> PlayResult:
     """Play games with a policy, many at the same time.
@@ -66,24 +65,20 @@ def play(
     - ``policy``: one of
 
       - a callable that takes ``tokens``, (B, 16) exponents row by row, and ``legal``, (B, 4) bool in the order UDLR. It
-        returns either moves, (B,) integers, all legal, or logits, (B, 4) floats; logits of illegal moves are ignored.
-        It may return NumPy arrays, or PyTorch tensors on any device. It may keep or modify its arguments. A policy that
-        does not need ``legal`` still gets it.
+        returns either moves, (B,) integers, all legal, or logits, (B, 4) floats. Then the legal move with the greatest
+        logit is made, the first one in a tie. It may return NumPy arrays, or PyTorch tensors on any device. It may keep
+        or modify its arguments. A policy that does not need ``legal`` still gets it.
       - a ``torch.nn.Module`` that returns logits (B, 4) for tokens (B, 16) int64 alone. It is called in eval mode under
         ``torch.inference_mode``, on the device of its parameters. Afterwards its previous mode is restored.
-      - a ``Player``, which plays in Rust on several threads. Its values of the moves are recorded too.
+      - a ``Player``, which chooses moves in Rust on several threads. ``simulate`` writes its values of the moves too.
 
     - ``num_games``: the number of games, in ``0..2**64``.
-    - ``batch_size``: the maximum number of boards in one call of the policy, in ``1..=2**24``. A ``Player`` has no
-      batches.
+    - ``batch_size``: the maximum number of boards in one call of the policy, in ``1..=2**24``.
     - ``seed``: the seed of all games, in ``0..2**64``.
     - ``recorder``: the recorder of every step; ``None`` = nothing is recorded. Games are stored in the order in which
-      they end, and those of a ``Player`` in the order of their numbers. Once the recorder reaches a limit, no game
-      begins, and ``PlayResult.stopped`` names the limit.
+      they end. Once the recorder reaches a limit, no game begins, and ``PlayResult.stopped`` names the limit.
     - ``tokens``: the type of ``tokens`` for a callable, ``"uint8"`` or ``"int64"``.
     - ``max_steps``: truncates games after this many steps, at least 1; ``None`` = no limit.
-    - ``temperature``: above 0, moves are drawn from the softmax of ``logits / temperature`` over the legal moves. At 0
-      the legal move with the greatest logit is made, the first one in a tie. Only for policies that return logits.
     - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes.
 
     Raises ``ValueError`` for an answer of the wrong length, and for an illegal move or a NaN logit, with the row.
@@ -100,7 +95,7 @@ def play(
     # The policy can be a module only if PyTorch has been imported.
     torch: Any = sys.modules.get("torch")
     if torch is None or not isinstance(policy, torch.nn.Module):
-        return _play(policy, num_games, batch_size, seed, recorder, tokens, max_steps, temperature, progress)
+        return _play(policy, num_games, batch_size, seed, recorder, tokens, max_steps, progress)
     modes = [(module, module.training) for module in policy.modules()]
     parameter = next(chain(policy.parameters(), policy.buffers()), None)
     device = torch.device("cpu") if parameter is None else parameter.device
@@ -111,7 +106,7 @@ def play(
     policy.eval()
     try:
         with torch.inference_mode():
-            return _play(ask, num_games, batch_size, seed, recorder, "int64", max_steps, temperature, progress)
+            return _play(ask, num_games, batch_size, seed, recorder, "int64", max_steps, progress)
     finally:
         for module, was_training in modes:
             module.training = was_training

@@ -1,6 +1,7 @@
 use super::*;
 use crate::selfplay::player::Player;
-use rand_xoshiro::rand_core::Rng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 /// Slides a line naively, over cells. It differs from the board's own naive implementation.
 fn naive_slide(board: Board, direction: Move) -> (Board, u32) {
@@ -47,7 +48,7 @@ fn drawn(env: &VectorEnv, random: &mut impl Rng) -> Vec<Move> {
 
 #[test]
 fn steps_obey_the_rules() {
-    let mut random = Spawner::of_game(9, 9).beside();
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(9);
     let mut env = VectorEnv::new(50, 1).unwrap();
     let mut rewards = vec![u32::MAX; 50];
     let mut scores = vec![0; 50];
@@ -86,7 +87,7 @@ fn steps_obey_the_rules() {
 
 #[test]
 fn slide_with_reward_agrees_with_the_naive_rules() {
-    let mut random = Spawner::of_game(2, 2).beside();
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(2);
     for _ in 0..100_000 {
         let board = Board(random.next_u64() & random.next_u64());
         for direction in Move::ALL {
@@ -151,7 +152,7 @@ fn illegal_moves_are_rejected_before_any_step_or_ignored() {
 fn tokens_and_masks_match_the_boards() {
     let mut env = VectorEnv::new(64, 3).unwrap();
     let mut rewards = [0; 64];
-    let mut random = Spawner::of_game(1, 1).beside();
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
     for _ in 0..60 {
         let moves = drawn(&env, &mut random);
         env.step(&moves, IllegalMoves::Refused, &mut rewards).unwrap();

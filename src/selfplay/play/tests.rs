@@ -1,7 +1,7 @@
 use super::*;
 use crate::run::{Run, RunMeta};
+use crate::selfplay::RecorderOptions;
 use crate::selfplay::recorder::{FinishedGame, Sink, SinkFormat};
-use crate::selfplay::{Player, RecorderOptions, play_games};
 use std::sync::{Arc, Mutex};
 
 fn never() -> &'static CancellationToken {
@@ -72,24 +72,17 @@ fn of_report(report: &PlayReport) -> Vec<(u64, u32, u32, Board)> {
 
 #[test]
 fn games_are_the_same_at_any_batch_size() {
-    for temperature in [0.0, 0.7] {
-        let play = |batch_size| {
-            let options = PlayOptions { temperature, ..options(40, batch_size) };
-            let report = play(logits, &options, None, &(), never()).unwrap();
-            assert!(report.stopped.is_none() && report.games.iter().all(|game| game.final_board.is_terminal()));
-            assert_eq!(report.num_steps, report.games.iter().map(|game| u64::from(game.num_steps)).sum::<u64>());
-            report.games
-        };
-        let games = play(40);
-        assert_eq!(games.iter().map(|game| game.number).collect::<Vec<_>>(), (0..40).collect::<Vec<_>>());
-        for batch_size in [1, 7, 64] {
-            assert_eq!(play(batch_size), games, "{batch_size}");
-        }
+    let play = |batch_size| {
+        let report = play(logits, &options(40, batch_size), None, &(), never()).unwrap();
+        assert!(report.stopped.is_none() && report.games.iter().all(|game| game.final_board.is_terminal()));
+        assert_eq!(report.num_steps, report.games.iter().map(|game| u64::from(game.num_steps)).sum::<u64>());
+        report.games
+    };
+    let games = play(40);
+    assert_eq!(games.iter().map(|game| game.number).collect::<Vec<_>>(), (0..40).collect::<Vec<_>>());
+    for batch_size in [1, 7, 64] {
+        assert_eq!(play(batch_size), games, "{batch_size}");
     }
-    let at =
-        |temperature| play(logits, &PlayOptions { temperature, ..options(3, 3) }, None, &(), never()).unwrap().games;
-    assert_ne!(at(0.7), at(0.0));
-    assert_ne!(at(0.7), at(0.9));
 }
 
 #[test]
@@ -135,9 +128,6 @@ fn a_full_recorder_stops_play() {
         assert_eq!((report.games.len(), report.stopped.is_some()), (expected, stopped));
         let alone = play(logits, &options(expected as u64, 4), None, &(), never()).unwrap();
         assert_eq!(report.games, alone.games);
-        let report =
-            play_games(Player::new(0), &options(10, 4), Some(&recorder(max_games(room)).0), &(), never()).unwrap();
-        assert_eq!((report.games.len(), report.stopped.is_some()), (expected, stopped));
     }
     // This recorder has room for five games, and rejects the next one at its end.
     let (small, _) = recorder(|options| options.max_disk_mb = Some(1));
@@ -158,8 +148,6 @@ fn games_are_truncated_at_max_steps() {
     }
     assert!(report.games.iter().any(|game| game.num_steps < 60));
     assert_eq!(replayed(&recorder, &written).len(), 50);
-    let cut = play_games(Player::new(0), &cut, None, &(), never()).unwrap();
-    assert!(cut.games.iter().all(|game| game.num_steps == 60));
 }
 
 #[test]
@@ -208,42 +196,11 @@ fn invalid_answers_are_rejected_and_running_games_abandoned() {
     // An error of the policy is returned unchanged.
     let error = play(|_| Err(Error::query("mine")), &options(5, 5), None, &(), never()).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Query { message } if message == "mine"));
-    let drawn = PlayOptions { temperature: 1.0, ..options(5, 5) };
-    let message = play(first_legal, &drawn, None, &(), never()).unwrap_err().to_string();
-    assert!(message.starts_with("policy: expected logits"), "{message}");
-    for bad in [
-        PlayOptions { batch_size: 0, ..Default::default() },
-        PlayOptions { max_steps: Some(0), ..Default::default() },
-        PlayOptions { temperature: f32::NAN, ..Default::default() },
-        PlayOptions { temperature: -1.0, ..Default::default() },
-    ] {
+    for bad in
+        [PlayOptions { batch_size: 0, ..Default::default() }, PlayOptions { max_steps: Some(0), ..Default::default() }]
+    {
         assert!(matches!(play(logits, &bad, None, &(), never()).unwrap_err().kind(), ErrorKind::Argument { .. }));
-        assert!(play_games(Player::new(0), &bad, None, &(), never()).is_err());
     }
-}
-
-#[test]
-fn the_built_in_player_plays_the_same_on_any_number_of_threads_and_as_a_policy() {
-    let with = |workers| {
-        let (recorder, written) = recorder(|_| {});
-        let options = PlayOptions { workers: Some(workers), ..options(12, 1) };
-        let report = play_games(Player::new(0), &options, Some(&recorder), &(), never()).unwrap();
-        // The games were recorded in the order of their numbers.
-        assert_eq!(replayed(&recorder, &written), of_report(&report));
-        let runs = written.0.lock().unwrap();
-        assert!(runs.iter().flat_map(|run| (0..run.num_steps()).filter_map(|step| run.step(step))).all(|step| {
-            Player::new(0).choose(step.board.board()).map(|(chosen, branches)| (Some(chosen), Some(branches)))
-                == Some((step.chosen, step.branches))
-        }));
-        report.games
-    };
-    let games = with(1);
-    assert_eq!(games, with(3));
-    let policy = |positions: Positions<'_>| {
-        let of = |&board: &Board| Player::new(0).choose(board).map_or(0, |(chosen, _)| chosen as i64);
-        Ok::<_, Error>(Choices::Moves(positions.boards.iter().map(of).collect()))
-    };
-    assert_eq!(play(policy, &options(12, 5), None, &(), never()).unwrap().games, games);
 }
 
 #[test]
@@ -254,6 +211,4 @@ fn play_can_be_cancelled() {
     let error = play(first_legal, &options(5, 5), Some(&recorder), &(), &cancel).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Cancelled));
     assert_eq!(recorder.stats().abandoned, 5);
-    let error = play_games(Player::new(0), &options(5, 5), Some(&recorder), &(), &cancel).unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::Cancelled));
 }

@@ -1,10 +1,9 @@
 use super::*;
 use crate::board::{Board, Move};
-use crate::cancellation::CancellationToken;
 use crate::error::ErrorKind;
 use crate::format::SessionOptions;
 use crate::format::SessionWriter;
-use crate::run::{RunMeta, RunStep};
+use crate::run::{Run, RunMeta, RunStep};
 use crate::table::RowFilter;
 use serde_json::json;
 use std::path::PathBuf;
