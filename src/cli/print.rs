@@ -23,20 +23,7 @@ pub(super) fn path_text(path: &Path) -> String {
 
 /// Formats a number with thousands separators.
 pub(super) fn count(number: u64) -> String {
-    grouped(&number.to_string())
-}
-
-/// Adds separators of thousands to the digits of an integer.
-pub(super) fn grouped(digits: &str) -> String {
-    let (sign, digits) = digits.split_at(usize::from(digits.starts_with('-')));
-    let mut text = sign.to_owned();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    indicatif::HumanCount(number).to_string()
 }
 
 /// Formats a number of bytes in megabytes, in kilobytes below 0.1 MB, or in gigabytes from 1,000 MB.

@@ -125,8 +125,10 @@ impl fmt::Display for Preview {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut batches = vec![RecordBatch::new_empty(self.schema.clone())];
         batches.extend_from_slice(&self.batches);
-        let table = pretty_format_batches(&batches).map_err(|_| fmt::Error)?;
-        write!(f, "{table}\n{}", self.summary())
+        let table = pretty_format_batches(&batches).map_err(|_| fmt::Error)?.to_string();
+        // Control characters of a text could send commands to the terminal.
+        let printable = |c: char| if c.is_control() && c != '\n' { c.escape_default().to_string() } else { c.into() };
+        write!(f, "{}\n{}", table.chars().map(printable).collect::<String>(), self.summary())
     }
 }
 
