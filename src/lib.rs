@@ -139,8 +139,8 @@ pub use format::{
 pub use loader::{Batches, Loader, LoaderOptions, LoaderState, Permutation, Sampling, mix};
 pub use progress::{Progress, ProgressBar, Unit};
 pub use query::{
-    Argument, ArgumentKind, Function, ParamValues, Preview, Query, QueryOptions, QueryStream, RowCompression,
-    RowFormat, SavedColumn, SavedParameter, SavedQuery, ScalarValue, UserTable, WriteRowsOptions, functions, no_params,
+    Argument, ArgumentKind, Function, ParamValues, Preview, Query, QueryOptions, QueryStream, RowFormat, SavedColumn,
+    SavedParameter, SavedQuery, ScalarValue, UserTable, functions, no_params,
 };
 pub use report::{Report, ReportGroups, ReportOptions, ReportTable};
 pub use run::{Branches, Run, RunBuilder, RunMeta, RunStep, Violation};

@@ -2474,24 +2474,16 @@ class Query:
         >>> columns["max_score"][:3], columns["engine"][0]
         (array([11308, 14944, 21612]), 'a2store-expectimax-1')
         """
-    def write_parquet(
-        self,
-        path: _Path,
-        *,
-        compression: Literal["zstd", "snappy", "lz4", "none"] = "zstd",
-        row_group_size: int = 1_048_576,
-    ) -> int:
+    def write_parquet(self, path: _Path) -> int:
         """Run the query, write its rows to a Parquet file as they are computed, and return their number.
 
         The complete file replaces an existing one, durably and in one step. After an exception, an existing file is
         unchanged.
 
         - ``path``: the file, which must not be in the archive. A pipe or a device is written directly.
-        - ``compression``: ``"zstd"``, ``"snappy"``, ``"lz4"`` or ``"none"``.
-        - ``row_group_size``: the maximum number of rows in a row group, at least 1.
 
-        Raises ``ValueError`` for an option out of range and for a path in the archive, and ``OSError`` if the file
-        cannot be written. Otherwise raises as ``count`` does.
+        Raises ``ValueError`` for a path in the archive, and ``OSError`` if the file cannot be written. Otherwise raises as
+        ``count`` does.
 
         >>> archive.sql("SELECT * FROM steps WHERE phase = 'late'").write_parquet("late.parquet")
         1950

@@ -25,7 +25,7 @@ pub(super) fn write(rows: QueryStream, format: OutputFormat, path: Option<&Path>
             let output = Output::create(path)?;
             match format {
                 OutputFormat::Arrow if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("arrow")) => {
-                    rows.write_to(&RowFormat::ArrowFile.into(), output.file(), CancellationToken::never())?;
+                    rows.write_to(RowFormat::ArrowFile, output.file(), CancellationToken::never())?;
                 }
                 format => write_to(rows, format, output.file(), max_rows, str::to_owned)?,
             }
@@ -60,6 +60,6 @@ fn write_to(
         OutputFormat::Parquet => RowFormat::Parquet,
         OutputFormat::Arrow => RowFormat::ArrowStream,
     };
-    rows.write_to(&format.into(), out, CancellationToken::never())?;
+    rows.write_to(format, out, CancellationToken::never())?;
     Ok(())
 }

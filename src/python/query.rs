@@ -1,7 +1,7 @@
 //! The methods of planned queries, `a2store.Query`.
 
 use super::arrow::{ArrowBatch, ArrowSchema, columns_and_types, stream_capsule};
-use super::integers::{Bounded, Positive, U64};
+use super::integers::{Bounded, U64};
 use super::interrupt::{cancellable, checking, interruptible, signals};
 use super::packages::{needed, signal_or, to_arrow, to_pandas, to_polars};
 use super::progress::ProgressOption;
@@ -10,7 +10,7 @@ use super::shard::shard_from;
 use super::table::PyStepTable;
 use super::values::names_from;
 use crate::error::Error;
-use crate::query::{ArrowReader, QueryStream, RowFormat, WriteRowsOptions};
+use crate::query::{ArrowReader, QueryStream, RowFormat};
 use crate::table::{ChosenEv, MaterializeOptions};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -27,8 +27,8 @@ impl PyQuery {
         Ok(PyQuery::called(limited, QueryCall::new(slf.as_any(), "limit", (n,), PyDict::new(py))?))
     }
 
-    fn write(&self, py: Python<'_>, path: PathBuf, options: &WriteRowsOptions) -> PyResult<u64> {
-        cancellable(py, move |cancel| self.query.write(path, options, cancel))
+    fn write(&self, py: Python<'_>, path: PathBuf, format: RowFormat) -> PyResult<u64> {
+        cancellable(py, move |cancel| self.query.write(path, format, cancel))
     }
 }
 
@@ -301,24 +301,14 @@ impl PyQuery {
     /// unchanged.
     ///
     /// - ``path``: the file, which must not be in the archive. A pipe or a device is written directly.
-    /// - ``compression``: ``"zstd"``, ``"snappy"``, ``"lz4"`` or ``"none"``.
-    /// - ``row_group_size``: the maximum number of rows in a row group, at least 1.
     ///
-    /// Raises ``ValueError`` for an option out of range and for a path in the archive, and ``OSError`` if the file
-    /// cannot be written. Otherwise raises as ``count`` does.
+    /// Raises ``ValueError`` for a path in the archive, and ``OSError`` if the file cannot be written. Otherwise raises as
+    /// ``count`` does.
     ///
     /// >>> archive.sql("SELECT * FROM steps WHERE phase = 'late'").write_parquet("late.parquet")
     /// 1950
-    #[pyo3(signature = (path, *, compression="zstd", row_group_size=1_048_576))]
-    fn write_parquet(
-        &self,
-        py: Python<'_>,
-        path: PathBuf,
-        compression: &str,
-        #[pyo3(from_py_with = Positive::int)] row_group_size: u64,
-    ) -> PyResult<u64> {
-        let options = WriteRowsOptions::default().with_compression(compression.parse()?);
-        self.write(py, path, &options.with_row_group_rows(usize::try_from(row_group_size).unwrap_or(usize::MAX)))
+    fn write_parquet(&self, py: Python<'_>, path: PathBuf) -> PyResult<u64> {
+        self.write(py, path, RowFormat::Parquet)
     }
 
     /// Run the query, write its rows to a CSV file as they are computed, and return their number.
@@ -336,7 +326,7 @@ impl PyQuery {
     /// >>> Path("scores.csv").read_text().splitlines()[:2]
     /// ['run_id,max_score', '0,11308']
     fn write_csv(&self, py: Python<'_>, path: PathBuf) -> PyResult<u64> {
-        self.write(py, path, &RowFormat::Csv.into())
+        self.write(py, path, RowFormat::Csv)
     }
 
     /// Run the query, write its rows to an Arrow IPC file as they are computed, and return their number.
@@ -351,7 +341,7 @@ impl PyQuery {
     /// >>> archive.sql("SELECT * FROM runs").write_ipc("runs.arrow")
     /// 20
     fn write_ipc(&self, py: Python<'_>, path: PathBuf) -> PyResult<u64> {
-        self.write(py, path, &RowFormat::ArrowFile.into())
+        self.write(py, path, RowFormat::ArrowFile)
     }
 
     /// Run the query and store its rows in a table in memory or in a file.

@@ -78,7 +78,7 @@ pub use preview::Preview;
 pub use saved::{SavedColumn, SavedParameter, SavedQuery};
 pub use stream::QueryStream;
 pub use user_tables::UserTable;
-pub use write::{RowCompression, RowFormat, WriteRowsOptions};
+pub use write::RowFormat;
 
 pub(crate) use errors::query_error;
 #[cfg(feature = "python")]

@@ -158,20 +158,6 @@ def _umask() -> int:
     return mask
 
 
-@pytest.mark.parametrize("compression", ["zstd", "snappy", "lz4", "none"])
-def test_parquet_options(query: a2store.Query, tmp_path: Path, compression: Any) -> None:
-    path = tmp_path / "rows.parquet"
-    query.write_parquet(path, compression=compression, row_group_size=1000)
-    metadata = pq.ParquetFile(path).metadata
-    sizes = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
-    assert sum(sizes) == query.count()
-    assert set(sizes[:-1]) == {1000}
-    found = metadata.row_group(0).column(0).compression
-    assert found == {"none": "UNCOMPRESSED"}.get(compression, compression.upper())
-    for rows in (pl.read_parquet(path).height, duckdb.read_parquet(str(path)).count("*").fetchall()[0][0]):
-        assert rows == query.count()
-
-
 @pytest.mark.parametrize("format", WRITERS)
 def test_a_failed_query_keeps_the_old_file(archive: a2store.Archive, tmp_path: Path, format: str) -> None:  # noqa: A002
     path = tmp_path / "rows"
