@@ -1882,8 +1882,6 @@ class Archive:
         name: str,
         /,
         *,
-        folder: _Path | None = None,
-        tables: dict[str, Any] | None = None,
         memory_limit: int | None = None,
         spill_limit: int | None = None,
         spill_folder: _Path | None = None,
@@ -1895,14 +1893,13 @@ class Archive:
         """Plan a named query from ``a2store.queries()``.
 
         - ``name``: the query's name.
-        - ``folder``: a folder of your own ``.sql`` files to use instead of the built-in queries.
-        - ``tables``, ``memory_limit``, ``spill_limit``, ``spill_folder``, ``row_limit``, ``byte_limit``,
-          ``time_limit``: as in ``sql``. No query parameter has one of these names.
+        - ``memory_limit``, ``spill_limit``, ``spill_folder``, ``row_limit``, ``byte_limit``, ``time_limit``: as in ``sql``.
+          No query parameter has one of these names.
         - ``params``: the values of the query's parameters; omitted ones have their defaults.
 
         Raises ``ValueError`` for an unknown name, listing the known ones, and for an invalid limit. Raises
-        ``QueryError`` for a parameter that is missing, unknown or of another type. Raises ``DecodeError`` for a file
-        with an invalid header. Exceeding a limit raises ``QueryLimitError`` while the result is read.
+        ``QueryError`` for a parameter that is missing, unknown or of another type. Exceeding a limit raises
+        ``QueryLimitError`` while the result is read.
 
         >>> archive.query("high_score", min_score=20_000).materialize()
         StepTable(23466 rows of 32 bytes)
@@ -2270,12 +2267,10 @@ def repair(path: _Path, *, dry_run: bool = True, storage_options: _StorageOption
 
 # Query
 
-def queries(folder: _Path | None = None) -> list[SavedQuery]:
-    """Return the built-in named queries, or those in the ``.sql`` files of a folder, sorted by name.
+def queries() -> list[SavedQuery]:
+    """Return the named queries, sorted by name.
 
-    - ``folder``: a folder of your own ``.sql`` files; ``None`` = the built-in queries.
-
-    Raises ``DecodeError``, with file and line, for a file with an invalid header, and ``OSError``.
+    Raises ``MemoryError`` if an allocation fails.
 
     >>> [query.name for query in a2store.queries()][:3]
     ['archive_summary', 'blunder_rate', 'blunders']

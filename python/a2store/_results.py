@@ -446,20 +446,18 @@ class SavedParameter:
 
     - ``name``: the name of the parameter.
     - ``type``: the type of the parameter. A value of another type is rejected.
-    - ``default``: the default value; see ``required``.
-    - ``required``: whether the parameter has no default.
+    - ``default``: the default value.
     - ``doc``: the description of the parameter.
 
     >>> query = next(query for query in a2store.queries() if query.name == "high_score")
     >>> parameter = query.parameters[0]
-    >>> parameter.name, parameter.type, parameter.required
-    ('min_score', 'int64', False)
+    >>> parameter.name, parameter.type, parameter.default
+    ('min_score', 'int64', 20000)
     """
 
     name: str
     type: Literal["bool", "int64", "uint64", "float64", "string"]
     default: bool | int | float | str | None
-    required: bool = field(repr=False)
     doc: str = field(repr=False)
 
 

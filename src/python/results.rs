@@ -147,8 +147,7 @@ impl IntoInstance for SavedQuery {
     fn into_instance(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let parameter = |parameter: crate::query::SavedParameter| {
             instance! { py, SavedParameter, parameter:
-                name, type = parameter.dtype, required = parameter.default.is_none(),
-                default = default_value(py, parameter.default)?, doc
+                name, type = parameter.dtype, default = default_value(py, parameter.default)?, doc
             }
         };
         let column =
@@ -161,13 +160,13 @@ impl IntoInstance for SavedQuery {
     }
 }
 
-fn default_value(py: Python<'_>, value: Option<ScalarValue>) -> PyResult<Py<PyAny>> {
+fn default_value(py: Python<'_>, value: ScalarValue) -> PyResult<Py<PyAny>> {
     Ok(match value {
-        Some(ScalarValue::Boolean(Some(value))) => value.into_pyobject(py)?.to_owned().into_any().unbind(),
-        Some(ScalarValue::Int64(Some(value))) => value.into_pyobject(py)?.into_any().unbind(),
-        Some(ScalarValue::UInt64(Some(value))) => value.into_pyobject(py)?.into_any().unbind(),
-        Some(ScalarValue::Float64(Some(value))) => value.into_pyobject(py)?.into_any().unbind(),
-        Some(ScalarValue::Utf8(Some(value))) => value.into_pyobject(py)?.into_any().unbind(),
+        ScalarValue::Boolean(Some(value)) => value.into_pyobject(py)?.to_owned().into_any().unbind(),
+        ScalarValue::Int64(Some(value)) => value.into_pyobject(py)?.into_any().unbind(),
+        ScalarValue::UInt64(Some(value)) => value.into_pyobject(py)?.into_any().unbind(),
+        ScalarValue::Float64(Some(value)) => value.into_pyobject(py)?.into_any().unbind(),
+        ScalarValue::Utf8(Some(value)) => value.into_pyobject(py)?.into_any().unbind(),
         _ => py.None(),
     })
 }

@@ -14,7 +14,7 @@
 //! | `guard/` | what a statement may do |
 //! | `refused.rs` | the statements that DataFusion answers wrongly, and how to say them differently |
 //! | `functions/`, `udf.rs` | the functions over boards, moves and EVs; their form for DataFusion |
-//! | `saved/` | named queries with parameters: those of the crate, and the user's |
+//! | `saved/` | named queries with parameters |
 //! | `session.rs` | the DataFusion session of a query: tables, object stores, settings, rules |
 //! | `archive_table.rs`, `file_table.rs` | the tables of the archive; a user's Parquet file as a table |
 //! | `annotation_view.rs` | the table `annotations` with a list for each policy |

@@ -124,7 +124,7 @@ impl ReportTable {
     ) -> Result<ReportTable> {
         let PlannedTable { query, parameters, note } = planned;
         let started = Instant::now();
-        let saved = with_tables(SavedQuery::find(query, None)?, tables);
+        let saved = with_tables(SavedQuery::find(query)?, tables);
         let rows = match rows(archive, &saved, &parameters, cancel) {
             Ok(rows) => Ok(rows),
             // This query exceeded a limit, but the results of the other queries are still right.

@@ -61,7 +61,7 @@ pub(super) async fn schema(State(explorer): State<Arc<Explorer>>) -> Answer<Valu
             })
             .collect();
         // The page reads the parameters in the header of the SQL, as it does for statements of the editor.
-        let queries: Vec<Value> = SavedQuery::shipped()?
+        let queries: Vec<Value> = SavedQuery::all()
             .iter()
             .map(|query| json!({ "name": query.name, "purpose": query.purpose, "sql": query.sql }))
             .collect();

@@ -73,7 +73,7 @@ fn ask(
     options: &QueryOptions,
     cancel: &CancellationToken,
 ) -> Result<Vec<Map<String, Value>>> {
-    let query = SavedQuery::find(name, None)?;
+    let query = SavedQuery::find(name)?;
     let mut params = HashMap::from([
         ("board".to_owned(), ScalarValue::from(board.board().0)),
         ("tile_65536_mask".to_owned(), ScalarValue::from(u64::from(board.tile_65536_mask()))),

@@ -43,7 +43,7 @@ impl Statement {
                 Ok((query, sql.clone()))
             }
             (None, Some(name)) => {
-                let saved = SavedQuery::find(name, None)?;
+                let saved = SavedQuery::find(name)?;
                 Ok((archive.query_unless_cancelled(&saved, params, options, cancel)?, saved.sql))
             }
             _ => Err(Failure::bad_request("expected either sql or name")),

@@ -11,7 +11,7 @@
 //! SELECT run_id FROM runs WHERE max_score >= $min_score ORDER BY run_id
 //! ```
 //!
-//! The queries in `queries/` are compiled into the crate. Any other folder of such files works too.
+//! The queries in `queries/` are compiled into the crate.
 //!
 //! | file | owns |
 //! | --- | --- |
