@@ -26,7 +26,6 @@ use super::storage::Storage;
 use super::table_name::TableName;
 use super::writer_thread::{RowGroupSender, TransactionFiles};
 use crate::cancellation::CancellationToken;
-use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
 use rayon::ThreadPool;
@@ -105,7 +104,7 @@ impl<'a> IngestJob<'a> {
             sender,
             steps: RowGroupEncoder::new(TableName::Steps)?,
             runs: RowGroupEncoder::new(TableName::Runs)?,
-            ingested_at_ms: clock::now().timestamp_millis(),
+            ingested_at_ms: chrono::Utc::now().timestamp_millis(),
             ingested: Ingested {
                 report: IngestReport::default(),
                 known,

@@ -4,7 +4,6 @@
 //! adds events to a queue. [`deliver`] empties the queue on a Python thread: while a call waits for its work,
 //! and before it returns.
 
-use crate::clock;
 use crate::process::PerProcess;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
@@ -161,7 +160,7 @@ impl Subscriber for ToPython {
         let mut fields = Fields::default();
         event.record(&mut fields);
         let level = ToPython::number(*event.metadata().level());
-        let time = clock::now().timestamp_micros() as f64 / 1e6;
+        let time = chrono::Utc::now().timestamp_micros() as f64 / 1e6;
         let queued = json!([LOGGERS[logger].1, level, time, fields.text, fields.named]);
         let Some(mut queue) = queue() else { return };
         match queue.events.len() < CAPACITY {

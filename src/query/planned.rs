@@ -9,7 +9,6 @@ use super::volatility::is_volatile;
 use super::{guard, refused, session, user_tables};
 use crate::archive::Archive;
 use crate::cancellation::CancellationToken;
-use crate::clock;
 use crate::error::{Error, Result};
 use crate::process::ProcessId;
 use crate::runtime::block_on_unless;
@@ -108,7 +107,6 @@ impl Archive {
         options: &QueryOptions,
         cancel: &CancellationToken,
     ) -> Result<Query> {
-        clock::check()?;
         let limits = QueryLimits::new(options);
         guard::check_length(text)?;
         user_tables::check_names(&options.tables)?;
@@ -331,7 +329,6 @@ impl Query {
 
     /// Makes the execution plan.
     pub(crate) fn execution(&self, limits: &QueryLimits, cancel: &CancellationToken) -> Result<Execution> {
-        clock::check()?;
         let (plan, context) = (self.plan.clone(), self.context()?);
         let planning = async move { order::plan(&context, &plan).await };
         block_on_unless(planning, || limits.check(cancel)).map_err(|error| limits.explain(self.archive.blame(error)))

@@ -1,11 +1,10 @@
 //! `manifest.json`: the size of a dataset and the checksums of its files.
 
-use crate::clock;
 use crate::error::{Error, Result};
 use crate::format::mapped::open_file;
 use crate::format::shards::header_error;
 use crate::publish::Staged;
-use chrono::SecondsFormat;
+use chrono::{SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -31,7 +30,7 @@ pub(super) struct Manifest {
 
 impl Manifest {
     pub(super) fn new(num_steps: u64, num_runs: u64, crc32c: BTreeMap<String, String>) -> Manifest {
-        let created = clock::now().to_rfc3339_opts(SecondsFormat::Secs, true);
+        let created = Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true);
         Manifest { version: VERSION, num_steps, num_runs, created, crc32c }
     }
 

@@ -3,7 +3,6 @@
 use super::buffer::FinishedGame;
 use super::options::RecorderOptions;
 use super::sink::{Sink, SinkFormat};
-use crate::clock;
 use crate::error::Result;
 use crate::format::{NewRun, SessionOptions, SessionWriter, StagedFolder};
 use crate::publish;
@@ -42,7 +41,7 @@ impl SessionSink {
         Ok(SessionSink {
             folder: folder.to_owned(),
             options: options.clone(),
-            started: clock::now(),
+            started: Utc::now(),
             sessions: Vec::new(),
             num_bytes: 0,
             num_written: 0,
@@ -71,7 +70,7 @@ impl SessionSink {
         }))?;
         self.num_bytes += len_of(&session);
         self.sessions.push(session);
-        self.started = clock::now();
+        self.started = Utc::now();
         Ok(())
     }
 
@@ -89,7 +88,7 @@ impl SessionSink {
             ("sample_rate", Some(json!(sample_rate))),
             ("writer", Some(json!(concat!("a2store ", env!("CARGO_PKG_VERSION"))))),
             ("started", Some(time(self.started))),
-            ("ended", Some(time(clock::now()))),
+            ("ended", Some(time(Utc::now()))),
         ];
         let known = known.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
         known.chain(entries.iter().cloned()).collect()
