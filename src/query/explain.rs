@@ -1,7 +1,6 @@
 //! EXPLAIN: the physical plan of a query as text.
 
 use super::errors::query_error;
-use super::plan_text::without_files;
 use super::planned::Query;
 use super::run_index;
 use crate::cancellation::CancellationToken;
@@ -36,6 +35,6 @@ impl Query {
         } else {
             DisplayableExecutionPlan::new(plan.as_ref()).indent(false).to_string()
         };
-        Ok(by_run + &without_files(&text))
+        Ok(by_run + &text)
     }
 }

@@ -27,7 +27,7 @@
 //! | `result_filter.rs` | filters that a consumer adds to a planned query |
 //! | `conform.rs` | converting batches to the schema of a result |
 //! | `plan_function.rs` | scalar functions that plans use and statements cannot call |
-//! | `explain.rs`, `plan_text.rs` | EXPLAIN; plans as text without file names |
+//! | `explain.rs` | EXPLAIN |
 //! | `row_condition.rs` | a condition in SQL on the rows of a table in memory |
 //! | `preview.rs`, `type_names.rs` | the first rows of a result, as a table; names of types for people |
 //! | `write.rs`, `json_rows.rs` | a result as a file; rows as JSON, for pages |
@@ -48,7 +48,6 @@ mod options;
 mod order;
 mod partition;
 mod plan_function;
-mod plan_text;
 mod planned;
 mod preview;
 mod reader_filters;

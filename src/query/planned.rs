@@ -342,7 +342,7 @@ impl Query {
     }
 
     pub(crate) fn stream_of(&self, execution: Execution, limits: Arc<QueryLimits>) -> QueryStream {
-        QueryStream::new(self.archive.clone(), self.schema(), execution, limits, self.is_explain())
+        QueryStream::new(self.archive.clone(), self.schema(), execution, limits)
     }
 
     /// Returns the session for planning. A forked child makes its own, because threads that do not exist in the
