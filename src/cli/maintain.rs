@@ -2,10 +2,10 @@
 
 use super::print::{count, megabytes, print_json};
 use super::progress::{Interrupt, progress};
-use super::values::duration;
 use crate::{Archive, CancellationToken, CompactOptions, ExpireOptions, StorageOptions};
 use anyhow::Result;
 use clap::Args;
+use humantime::parse_duration;
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
@@ -55,10 +55,10 @@ pub(super) struct ExpireArgs {
     /// The archive.
     archive: PathBuf,
     /// Remove versions that were replaced longer ago than this, such as 12h or 30d. The newest version always stays.
-    #[arg(long, default_value = "30d", value_parser = duration)]
+    #[arg(long, default_value = "30d", value_parser = parse_duration)]
     older_than: Duration,
     /// How long unreferenced files stay. They may belong to another machine's commit in progress.
-    #[arg(long, default_value = "1d", value_parser = duration)]
+    #[arg(long, default_value = "1d", value_parser = parse_duration)]
     grace: Duration,
     /// Change the archive. Versions that this removes cannot be restored.
     #[arg(long)]

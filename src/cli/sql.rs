@@ -3,11 +3,12 @@
 use super::exit::UsageError;
 use super::open::{ArchiveArgs, check_output};
 use super::rows::{self, OutputFormat};
-use super::values::{bytes, duration};
+use super::values::bytes;
 use crate::explore::scalar;
 use crate::{Archive, Query, QueryOptions, SavedQuery, ScalarValue, UserTable};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
+use humantime::parse_duration;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -66,7 +67,7 @@ struct QueryArgs {
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     spill_limit: Option<u64>,
     /// Time limit.
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     time_limit: Option<Duration>,
     /// Maximum number of rows in the result.
     #[arg(long, value_name = "ROWS")]
