@@ -139,7 +139,7 @@ pub use format::{
 pub use loader::{Batches, Loader, LoaderOptions, LoaderState, Permutation, Sampling, mix};
 pub use progress::{Progress, ProgressBar, Unit};
 pub use query::{
-    Argument, ArgumentKind, Function, ParamValues, Preview, Query, QueryOptions, QueryStream, RowFormat, SavedColumn,
+    Argument, ArgumentKind, Function, ParamValues, Preview, Query, QueryOptions, QueryStream, RowFormat,
     SavedParameter, SavedQuery, ScalarValue, UserTable, functions, no_params,
 };
 pub use report::{Report, ReportGroups, ReportOptions, ReportTable};

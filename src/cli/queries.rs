@@ -49,12 +49,5 @@ fn as_json(query: &SavedQuery) -> Value {
             })
         })
         .collect();
-    let columns: Vec<Value> = query
-        .columns
-        .iter()
-        .map(|column| json!({"name": column.name, "type": column.dtype, "doc": column.doc}))
-        .collect();
-    json!({
-        "name": query.name, "purpose": query.purpose, "parameters": parameters, "columns": columns, "sql": query.sql,
-    })
+    json!({ "name": query.name, "purpose": query.purpose, "parameters": parameters, "sql": query.sql })
 }

@@ -150,12 +150,9 @@ impl IntoInstance for SavedQuery {
                 name, type = parameter.dtype, default = default_value(py, parameter.default)?, doc
             }
         };
-        let column =
-            |column: crate::query::SavedColumn| instance! { py, SavedColumn, column: name, type = column.dtype, doc };
         let parameters = self.parameters.into_iter().map(parameter).collect::<PyResult<Vec<_>>>()?;
-        let columns = self.columns.into_iter().map(column).collect::<PyResult<Vec<_>>>()?;
         instance! { py, SavedQuery, self:
-            name, purpose, parameters = PyTuple::new(py, parameters)?, columns = PyTuple::new(py, columns)?, sql
+            name, purpose, parameters = PyTuple::new(py, parameters)?, sql
         }
     }
 }

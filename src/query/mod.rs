@@ -74,7 +74,7 @@ pub use functions::{Argument, ArgumentKind, Function, functions};
 pub use options::QueryOptions;
 pub use planned::{Query, no_params};
 pub use preview::Preview;
-pub use saved::{SavedColumn, SavedParameter, SavedQuery};
+pub use saved::{SavedParameter, SavedQuery};
 pub use stream::QueryStream;
 pub use user_tables::UserTable;
 pub use write::RowFormat;

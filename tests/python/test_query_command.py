@@ -32,9 +32,6 @@ def test_the_command_describes_queries(texts: dict[str, str]) -> None:
     (one,) = report("queries", "blunders")
     assert (one["name"], one["purpose"]) == ("blunders", header.purpose)
     assert [p["name"] for p in one["parameters"]] == list(header.parameters)
-    assert [(c["name"], c["type"], c["doc"]) for c in one["columns"]] == [
-        (name, *rest) for name, rest in header.columns.items()
-    ]
     assert one["parameters"][0] == {
         "name": "min_loss",
         "type": "float64",

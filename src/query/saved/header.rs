@@ -1,6 +1,6 @@
 //! The header of a named query's file.
 
-use super::saved_query::{SavedColumn, SavedParameter, SavedQuery};
+use super::saved_query::{SavedParameter, SavedQuery};
 use datafusion::scalar::ScalarValue;
 
 /// Types of parameters.
@@ -8,35 +8,26 @@ const TYPES: [&str; 5] = ["bool", "int64", "uint64", "float64", "string"];
 
 /// Parses a query's file. Returns `None` for an invalid entry of the header; a test parses each file of the crate.
 pub(super) fn parse(name: &str, text: &str) -> Option<SavedQuery> {
-    enum Section {
-        Purpose,
-        Parameters,
-        Columns,
-    }
     let mut purpose = Vec::new();
-    let (mut parameters, mut columns): (Vec<SavedParameter>, Vec<SavedColumn>) = (Vec::new(), Vec::new());
-    let mut section = Section::Purpose;
+    let mut parameters: Vec<SavedParameter> = Vec::new();
+    let mut is_purpose = true;
     for comment in text.lines().map_while(|line| line.strip_prefix("--")) {
         let words = comment.trim();
-        // A deeper indentation continues the description of an entry.
-        let is_continued = comment.starts_with("    ");
-        match (words, &section) {
-            ("", _) => {}
-            ("Parameters:", _) => section = Section::Parameters,
-            ("Columns:", _) => section = Section::Columns,
-            (_, Section::Purpose) => purpose.push(words),
-            (_, Section::Parameters) if is_continued => append(&mut parameters.last_mut()?.doc, words),
-            (_, Section::Parameters) => parameters.push(parameter(words)?),
-            (_, Section::Columns) if is_continued => append(&mut columns.last_mut()?.doc, words),
-            (_, Section::Columns) => columns.push(column(words)?),
+        match words {
+            "" => {}
+            "Parameters:" => is_purpose = false,
+            // Only people read the columns.
+            "Columns:" => break,
+            _ if is_purpose => purpose.push(words),
+            // A deeper indentation continues the description of a parameter.
+            _ if comment.starts_with("    ") => {
+                let doc = &mut parameters.last_mut()?.doc;
+                *doc = format!("{doc} {words}");
+            }
+            _ => parameters.push(parameter(words)?),
         }
     }
-    Some(SavedQuery { name: name.to_owned(), purpose: purpose.join(" "), parameters, columns, sql: text.to_owned() })
-}
-
-fn append(doc: &mut String, words: &str) {
-    doc.push(' ');
-    doc.push_str(words);
+    Some(SavedQuery { name: name.to_owned(), purpose: purpose.join(" "), parameters, sql: text.to_owned() })
 }
 
 /// Parses `name type = default: description`.
@@ -50,18 +41,6 @@ fn parameter(words: &str) -> Option<SavedParameter> {
     let default = scalar(&values.next()?.ok()?, dtype)?;
     let doc = rest.get(values.byte_offset()..)?.strip_prefix(':')?.trim().to_owned();
     Some(SavedParameter { name: name.to_owned(), dtype, default, doc })
-}
-
-/// Parses `name type: description`. A type may have spaces inside brackets.
-fn column(words: &str) -> Option<SavedColumn> {
-    let (name, rest) = words.split_once(' ')?;
-    let mut depth = 0;
-    let end = rest.find(|c| {
-        depth += i32::from(c == '<') - i32::from(c == '>');
-        c == ':' && depth == 0
-    })?;
-    let (dtype, doc) = (rest[..end].trim(), rest[end + 1..].trim());
-    Some(SavedColumn { name: name.to_owned(), dtype: dtype.to_owned(), doc: doc.to_owned() })
 }
 
 fn scalar(value: &serde_json::Value, dtype: &str) -> Option<ScalarValue> {
@@ -106,8 +85,6 @@ mod tests {
                 ("text", "string", ScalarValue::from("a: b"), "a text"),
             ]
         );
-        let found: Vec<_> = query.columns.iter().map(|c| (&*c.name, &*c.dtype, &*c.doc)).collect();
-        assert_eq!(found, [("run_id", "uint32", "the run"), ("s", "struct<a: uint8, b: utf8>", "both")]);
         assert_eq!(query.sql, WHOLE);
     }
 
@@ -118,7 +95,6 @@ mod tests {
             "-- For.\n-- Parameters:\n--   min uint64 = -1: x",
             "-- For.\n-- Parameters:\n--   min uint64 = x: x",
             "-- For.\n-- Parameters:\n--   min uint64: x",
-            "-- For.\n-- Columns:\n--   a\nSELECT 1",
         ] {
             assert_eq!(parse("name", text), None, "{text}");
         }
@@ -130,12 +106,10 @@ mod tests {
         let options = ["memory_limit", "spill_limit", "spill_folder", "row_limit", "time_limit"];
         for (name, text) in FILES {
             let query = parse(name, text).unwrap_or_else(|| panic!("{name}"));
-            assert!(!query.purpose.is_empty() && !query.columns.is_empty(), "{name}");
+            assert!(!query.purpose.is_empty(), "{name}");
             let is_name = |name: &str| name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
             let mut parameters = HashSet::from(options);
-            let mut columns = HashSet::new();
             assert!(query.parameters.iter().all(|p| is_name(&p.name) && parameters.insert(&p.name)), "{name}");
-            assert!(query.columns.iter().all(|c| is_name(&c.name) && columns.insert(&c.name)), "{name}");
         }
     }
 }

@@ -23,9 +23,7 @@ pub struct SavedQuery {
     pub purpose: String,
     /// The parameters.
     pub parameters: Vec<SavedParameter>,
-    /// The columns of the result.
-    pub columns: Vec<SavedColumn>,
-    /// The whole text of the file.
+    /// The whole text of the file. Its header also describes the columns of the result.
     pub sql: String,
 }
 
@@ -46,24 +44,6 @@ pub struct SavedParameter {
     pub dtype: &'static str,
     /// The value if the caller gives none, possibly null.
     pub default: ScalarValue,
-    /// The description.
-    pub doc: String,
-}
-
-/// A column of a [`SavedQuery`]'s result.
-///
-/// ```
-/// let query = a2store::SavedQuery::find("high_score")?;
-/// assert!(query.columns.iter().any(|column| column.name == "max_score" && column.dtype == "int64"));
-/// # Ok::<(), a2store::Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SavedColumn {
-    /// The name.
-    pub name: String,
-    /// The type, by its Arrow name; `"string"` also for dictionaries of strings.
-    pub dtype: String,
     /// The description.
     pub doc: String,
 }
