@@ -4,6 +4,7 @@ use super::exit::UsageError;
 use super::open::{ArchiveArgs, check_output};
 use super::rows::{self, OutputFormat};
 use super::values::bytes;
+use crate::cancellation::CancellationToken;
 use crate::explore::scalar;
 use crate::{Archive, Query, QueryOptions, SavedQuery, ScalarValue, UserTable};
 use anyhow::{Result, bail};
@@ -118,7 +119,7 @@ pub(super) fn sql(args: &SqlArgs) -> Result<u8> {
             text.split_once('=').ok_or_else(|| UsageError(format!("--table {text}: expected NAME=FILE")))?;
         options = options.with_table(name, UserTable::from_parquet(path)?);
     }
-    let query = archive.sql_with(&args.query, params(&args.run.param)?, &options)?;
+    let query = archive.sql_with(&args.query, params(&args.run.param)?, &options, CancellationToken::never())?;
     print_rows(&archive, &query, &args.run)
 }
 
@@ -126,7 +127,8 @@ pub(super) fn sql(args: &SqlArgs) -> Result<u8> {
 pub(super) fn named(args: &NamedQueryArgs) -> Result<u8> {
     let archive = args.archive.open()?;
     let saved = SavedQuery::find(&args.name)?;
-    let query = archive.query_with(&saved, params(&args.run.param)?, &options(&args.run))?;
+    let query =
+        archive.query_with(&saved, params(&args.run.param)?, &options(&args.run), CancellationToken::never())?;
     print_rows(&archive, &query, &args.run)
 }
 
@@ -142,7 +144,7 @@ fn options(args: &QueryArgs) -> QueryOptions {
 fn print_rows(archive: &Archive, query: &Query, args: &QueryArgs) -> Result<u8> {
     if args.explain {
         let mut out = std::io::stdout().lock();
-        write!(out, "{}", query.explain(false)?)?;
+        write!(out, "{}", query.explain(false, CancellationToken::never())?)?;
         return Ok(0);
     }
     if let Some(path) = &args.output {

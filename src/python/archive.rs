@@ -787,7 +787,7 @@ impl PyArchive {
         keywords.set_item("tables", tables.map(PyDictMethods::copy).transpose()?)?;
         let options = limits.options(tables)?;
         let archive = self.archive();
-        let planned = cancellable(py, |cancel| archive.sql_unless_cancelled(query, params, &options, cancel))?;
+        let planned = cancellable(py, |cancel| archive.sql_with(query, params, &options, cancel))?;
         let owner = Bound::new(py, PyArchive::new(archive))?.into_any();
         Ok(PyQuery::called(planned, QueryCall::new(&owner, "sql", (query, values), keywords)?))
     }
@@ -923,7 +923,7 @@ impl PyArchive {
         let archive = self.archive();
         let planned = cancellable(py, |cancel| {
             let query = SavedQuery::find(name)?;
-            archive.query_unless_cancelled(&query, params, &options, cancel)
+            archive.query_with(&query, params, &options, cancel)
         })?;
         let owner = Bound::new(py, PyArchive::new(archive))?.into_any();
         Ok(PyQuery::called(planned, QueryCall::new(&owner, "query", (name,), keywords)?))
@@ -993,7 +993,7 @@ impl PyArchive {
         options.shard_rows = shard_rows.map(Bounded::get);
         (options.moves, options.workers) = (moves, workers.map(Bounded::get));
         let report = interruptible(py, progress, |progress, cancel| {
-            let query = archive.sql_unless_cancelled(query, params, &QueryOptions::default(), cancel)?;
+            let query = archive.sql_with(query, params, &QueryOptions::default(), cancel)?;
             query.export_runs(&out, &options, progress, cancel)
         })?;
         report.into_instance(py)

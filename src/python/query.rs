@@ -158,7 +158,7 @@ impl PyQuery {
     /// >>> archive.sql("SELECT * FROM steps WHERE phase = 'late'").count()
     /// 1950
     fn count(&self, py: Python<'_>) -> PyResult<u64> {
-        cancellable(py, |cancel| self.query.count_unless_cancelled(cancel))
+        cancellable(py, |cancel| self.query.count(cancel))
     }
 
     /// Return the plan as text; it shows which columns are read and where filters are applied.
@@ -175,7 +175,7 @@ impl PyQuery {
     /// DataSourceExec: ... projection=[board], file_type=parquet
     #[pyo3(signature = (*, analyze=false))]
     fn explain(&self, py: Python<'_>, analyze: bool) -> PyResult<String> {
-        cancellable(py, |cancel| self.query.explain_unless_cancelled(analyze, cancel))
+        cancellable(py, |cancel| self.query.explain(analyze, cancel))
     }
 
     /// Print the first rows as a table.
@@ -196,7 +196,7 @@ impl PyQuery {
     #[pyo3(signature = (max_rows=20))]
     fn show(&self, py: Python<'_>, #[pyo3(from_py_with = U64::int)] max_rows: u64) -> PyResult<()> {
         let max_rows = usize::try_from(max_rows).unwrap_or(usize::MAX);
-        let preview = cancellable(py, |cancel| self.query.preview_unless_cancelled(max_rows, cancel))?;
+        let preview = cancellable(py, |cancel| self.query.preview(max_rows, cancel))?;
         py.import("builtins")?.call_method1("print", (preview.to_string(),))?;
         Ok(())
     }
@@ -208,7 +208,7 @@ impl PyQuery {
     /// >>> "<table" in archive.sql("SELECT run_id FROM runs")._repr_html_()
     /// True
     fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {
-        cancellable(py, |cancel| self.query.preview_unless_cancelled(NOTEBOOK_ROWS, cancel)?.to_html())
+        cancellable(py, |cancel| self.query.preview(NOTEBOOK_ROWS, cancel)?.to_html())
     }
 
     /// Run the query and return a ``pyarrow.Table``.

@@ -19,11 +19,7 @@ impl Query {
     ///
     /// # Errors
     /// The errors of [`stream`](Query::stream).
-    pub fn explain(&self, analyze: bool) -> Result<String> {
-        self.explain_unless_cancelled(analyze, CancellationToken::never())
-    }
-
-    pub(crate) fn explain_unless_cancelled(&self, analyze: bool, cancel: &CancellationToken) -> Result<String> {
+    pub fn explain(&self, analyze: bool, cancel: &CancellationToken) -> Result<String> {
         let limits = self.limits();
         let execution = self.execution(&limits, cancel)?;
         let plan = std::sync::Arc::clone(execution.plan());

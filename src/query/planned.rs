@@ -67,7 +67,7 @@ impl Archive {
     /// or EXPLAIN that only reads these tables. [`ErrorKind::Query`](crate::ErrorKind::Query) for text that
     /// does not parse or plan, and for parameters that do not match it.
     pub fn sql(&self, text: &str, params: impl Into<ParamValues>) -> Result<Query> {
-        self.sql_with(text, params, &QueryOptions::default())
+        self.sql_with(text, params, &QueryOptions::default(), CancellationToken::never())
     }
 
     /// Plans a query as [`sql`](Archive::sql) does, with the user's tables and limits.
@@ -88,7 +88,7 @@ impl Archive {
     /// let labels = UserTable::from_batches(labels.schema(), vec![labels])?;
     /// let options = QueryOptions::default().with_table("labels", labels).with_row_limit(10);
     /// let text = "SELECT label, num_steps FROM runs JOIN labels USING (run_id) ORDER BY run_id";
-    /// assert_eq!(archive.sql_with(text, no_params(), &options)?.count()?, 2);
+    /// assert_eq!(archive.sql_with(text, no_params(), &options, &cancel)?.count(&cancel)?, 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -96,17 +96,14 @@ impl Archive {
     /// The errors of [`sql`](Archive::sql), and [`ErrorKind::Argument`](crate::ErrorKind::Argument) for invalid table
     /// names and limits. When the query runs, [`ErrorKind::QueryLimit`](crate::ErrorKind::QueryLimit) if it
     /// exceeds a limit.
-    pub fn sql_with(&self, text: &str, params: impl Into<ParamValues>, options: &QueryOptions) -> Result<Query> {
-        self.sql_unless_cancelled(text, params.into(), options, CancellationToken::never())
-    }
-
-    pub(crate) fn sql_unless_cancelled(
+    pub fn sql_with(
         &self,
         text: &str,
-        params: ParamValues,
+        params: impl Into<ParamValues>,
         options: &QueryOptions,
         cancel: &CancellationToken,
     ) -> Result<Query> {
+        let params = params.into();
         let limits = QueryLimits::new(options);
         guard::check_length(text)?;
         user_tables::check_names(&options.tables)?;
@@ -199,11 +196,7 @@ impl Query {
     ///
     /// # Errors
     /// The errors of [`stream`](Query::stream).
-    pub fn count(&self) -> Result<u64> {
-        self.count_unless_cancelled(CancellationToken::never())
-    }
-
-    pub(crate) fn count_unless_cancelled(&self, cancel: &CancellationToken) -> Result<u64> {
+    pub fn count(&self, cancel: &CancellationToken) -> Result<u64> {
         if self.is_explain() {
             // SQL cannot count the rows of an EXPLAIN.
             return self.sum_of_batches(cancel, |batch| batch.num_rows() as u64);
@@ -292,7 +285,7 @@ impl Query {
     /// # let folder = tempfile::tempdir()?;
     /// # let archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
     /// let query = archive.sql("VALUES (1), (2), (3)", a2store::no_params())?;
-    /// assert_eq!(query.limit(2)?.count()?, 2);
+    /// assert_eq!(query.limit(2)?.count(&a2store::CancellationToken::new())?, 2);
     /// # Ok::<(), a2store::Error>(())
     /// ```
     ///

@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// ```
 /// # let folder = tempfile::tempdir()?;
 /// # let archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
-/// let preview = archive.sql("SELECT 1 AS one", a2store::no_params())?.preview(10)?;
+/// let preview = archive.sql("SELECT 1 AS one", a2store::no_params())?.preview(10, &a2store::CancellationToken::new())?;
 /// assert_eq!((preview.num_rows, preview.has_more), (1, false));
 /// assert!(preview.to_string().contains("| one |"));
 /// # Ok::<(), a2store::Error>(())
@@ -40,11 +40,7 @@ impl Query {
     ///
     /// # Errors
     /// The errors of [`stream`](Query::stream).
-    pub fn preview(&self, max_rows: usize) -> Result<Preview> {
-        self.preview_unless_cancelled(max_rows, CancellationToken::never())
-    }
-
-    pub(crate) fn preview_unless_cancelled(&self, max_rows: usize, cancel: &CancellationToken) -> Result<Preview> {
+    pub fn preview(&self, max_rows: usize, cancel: &CancellationToken) -> Result<Preview> {
         let mut stream = self.stream_unless_cancelled(cancel)?;
         let batches = std::iter::from_fn(|| stream.next_unless_cancelled(cancel).transpose());
         Preview::of_batches(self.schema(), batches, max_rows)

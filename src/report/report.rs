@@ -11,7 +11,7 @@ use crate::query::{QueryOptions, SavedQuery, ScalarValue};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, UInt64Type};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -143,9 +143,7 @@ fn rows(
     parameters: &[(&'static str, ScalarValue)],
     cancel: &CancellationToken,
 ) -> Result<RecordBatch> {
-    let given: HashMap<String, ScalarValue> =
-        parameters.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-    archive.query_unless_cancelled(query, given, &QueryOptions::default(), cancel)?.rows(cancel)
+    archive.query_with(query, parameters.iter().cloned(), &QueryOptions::default(), cancel)?.rows(cancel)
 }
 
 /// Adds common table expressions before those of a named query.

@@ -28,7 +28,10 @@ fn an_archive_is_created_once() {
     let again = Archive::create(&path, Phases::default()).unwrap_err();
     assert!(matches!(again.kind(), ErrorKind::ArchiveExists { .. }), "{again}");
     assert_eq!(Archive::open(&path).unwrap().phases(), Phases { mid: 512, late: 2048 });
-    assert_eq!(archive.sql("SELECT * FROM steps", a2store::no_params()).unwrap().count().unwrap(), 0);
+    assert_eq!(
+        archive.sql("SELECT * FROM steps", a2store::no_params()).unwrap().count(&CancellationToken::new()).unwrap(),
+        0
+    );
 }
 
 #[test]
@@ -77,7 +80,9 @@ fn every_version_stays_readable() {
         (pinned.num_steps(), pinned.files(TableName::Steps)),
         (before.num_steps(), before.files(TableName::Steps))
     );
-    let count = |archive: &Archive| archive.sql("SELECT * FROM steps", a2store::no_params()).unwrap().count().unwrap();
+    let count = |archive: &Archive| {
+        archive.sql("SELECT * FROM steps", a2store::no_params()).unwrap().count(&CancellationToken::new()).unwrap()
+    };
     assert_eq!((count(&pinned), count(&archive)), (before.num_steps(), archive.num_steps()));
 
     let history = archive.history();

@@ -79,7 +79,7 @@ fn ask(
         ("tile_65536_mask".to_owned(), ScalarValue::from(u64::from(board.tile_65536_mask()))),
     ]);
     params.extend(limit.map(|limit| ("limit".to_owned(), ScalarValue::from(limit))));
-    objects(&archive.query_unless_cancelled(&query, params, options, cancel)?.rows(cancel)?)
+    objects(&archive.query_with(&query, params, options, cancel)?.rows(cancel)?)
 }
 
 fn hex(board: WideBoard) -> String {

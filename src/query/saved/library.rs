@@ -9,7 +9,6 @@ use crate::archive::Archive;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use datafusion::scalar::ScalarValue;
-use std::collections::HashMap;
 
 impl SavedQuery {
     /// Returns all named queries, sorted by name.
@@ -44,7 +43,7 @@ impl Archive {
     /// # a2store::simulate(&runs, &a2store::SimulateOptions::default().with_runs(3), &(), &cancel)?;
     /// # archive.ingest([&runs], &Default::default(), &(), &cancel)?;
     /// let query = archive.query("high_score", [("min_score", 1_000_u64.into())])?;
-    /// assert!(query.count()? > 0);
+    /// assert!(query.count(&cancel)? > 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -57,7 +56,7 @@ impl Archive {
         name: &str,
         params: impl IntoIterator<Item = (N, ScalarValue)>,
     ) -> Result<Query> {
-        self.query_with(&SavedQuery::find(name)?, params, &QueryOptions::default())
+        self.query_with(&SavedQuery::find(name)?, params, &QueryOptions::default(), CancellationToken::never())
     }
 
     /// Plans a named query with limits.
@@ -69,19 +68,10 @@ impl Archive {
         query: &SavedQuery,
         params: impl IntoIterator<Item = (N, ScalarValue)>,
         options: &QueryOptions,
-    ) -> Result<Query> {
-        let given = params.into_iter().map(|(name, value)| (name.into(), value)).collect();
-        self.query_unless_cancelled(query, given, options, CancellationToken::never())
-    }
-
-    pub(crate) fn query_unless_cancelled(
-        &self,
-        query: &SavedQuery,
-        params: HashMap<String, ScalarValue>,
-        options: &QueryOptions,
         cancel: &CancellationToken,
     ) -> Result<Query> {
-        let planned = self.sql_unless_cancelled(&query.sql, query.bind(params)?, options, cancel);
+        let given = params.into_iter().map(|(name, value)| (name.into(), value)).collect();
+        let planned = self.sql_with(&query.sql, query.bind(given)?, options, cancel);
         planned.map_err(|error| match error.into_kind() {
             ErrorKind::Query { message } => Error::query(format!("{}: {message}", query.name)),
             kind => kind.into(),
