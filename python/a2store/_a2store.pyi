@@ -250,7 +250,7 @@ class QueryRefusedError(QueryError):
 
     >>> archive.sql("DROP TABLE runs")
     Traceback (most recent call last):
-    a2store.QueryRefusedError: refused: DROP TABLE: a query only reads: expected one SELECT, WITH, VALUES or EXPLAIN
+    a2store.QueryRefusedError: refused: DROP TABLE: a query only reads: expected one SELECT, WITH or VALUES
     """
 
 class QueryLimitError(QueryError):
@@ -1767,7 +1767,7 @@ class Archive:
         """Plan a query over the tables ``runs``, ``steps`` and ``annotations`` at this version.
 
         The dialect is DataFusion's, with additional functions over boards (see ``a2store.functions()``). One SELECT,
-        WITH, VALUES or EXPLAIN statement is allowed, and it can read only these tables and ``tables``. docs/sql.md
+        WITH or VALUES statement is allowed, and it can read only these tables and ``tables``. docs/sql.md
         lists what else is rejected. This call plans the query, so mistakes raise at once. The query runs when its
         result is read.
 
@@ -2322,7 +2322,7 @@ class Query:
 
         - ``n``: the maximum number of rows, in ``0..2**64``.
 
-        Raises ``ValueError`` for ``n`` out of range, and ``QueryError`` for an EXPLAIN.
+        Raises ``ValueError`` for ``n`` out of range.
 
         >>> query = archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC")
         >>> query.limit(2).to_polars().rows()
@@ -2438,7 +2438,7 @@ class Query:
         ``is_null`` and ``is_between``, joined by and, or and not. Polars evaluates all other filters. A query with a
         LIMIT leaves all filters to polars.
 
-        Raises ``ImportError`` if polars is not installed, and ``QueryError`` for an EXPLAIN. If the query fails, polars
+        Raises ``ImportError`` if polars is not installed. If the query fails, polars
         raises its own exception.
 
         >>> import polars as pl

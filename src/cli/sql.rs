@@ -18,7 +18,7 @@ use std::time::Duration;
 pub(super) struct SqlArgs {
     #[command(flatten)]
     archive: ArchiveArgs,
-    /// A single SELECT, WITH, VALUES or EXPLAIN statement.
+    /// A single SELECT, WITH or VALUES statement.
     query: String,
     /// Parquet file to query as a table with this name.
     #[arg(long = "table", value_name = "NAME=FILE")]

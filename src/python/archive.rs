@@ -722,7 +722,7 @@ impl PyArchive {
     /// Plan a query over the tables ``runs``, ``steps`` and ``annotations`` at this version.
     ///
     /// The dialect is DataFusion's, with additional functions over boards (see ``a2store.functions()``). One SELECT,
-    /// WITH, VALUES or EXPLAIN statement is allowed, and it can read only these tables and ``tables``. docs/sql.md
+    /// WITH or VALUES statement is allowed, and it can read only these tables and ``tables``. docs/sql.md
     /// lists what else is rejected. This call plans the query, so mistakes raise at once. The query runs when its
     /// result is read.
     ///

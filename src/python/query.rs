@@ -80,7 +80,7 @@ impl PyQuery {
     ///
     /// - ``n``: the maximum number of rows, in ``0..2**64``.
     ///
-    /// Raises ``ValueError`` for ``n`` out of range, and ``QueryError`` for an EXPLAIN.
+    /// Raises ``ValueError`` for ``n`` out of range.
     ///
     /// >>> query = archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC")
     /// >>> query.limit(2).to_polars().rows()
@@ -248,7 +248,7 @@ impl PyQuery {
     /// ``is_null`` and ``is_between``, joined by and, or and not. Polars evaluates all other filters. A query with a
     /// LIMIT leaves all filters to polars.
     ///
-    /// Raises ``ImportError`` if polars is not installed, and ``QueryError`` for an EXPLAIN. If the query fails, polars
+    /// Raises ``ImportError`` if polars is not installed. If the query fails, polars
     /// raises its own exception.
     ///
     /// >>> import polars as pl

@@ -1,4 +1,4 @@
-//! EXPLAIN: the physical plan of a query as text.
+//! The physical plan of a query as text.
 
 use super::errors::query_error;
 use super::planned::Query;

@@ -27,7 +27,7 @@
 //! | `result_filter.rs` | filters that a consumer adds to a planned query |
 //! | `conform.rs` | converting batches to the schema of a result |
 //! | `plan_function.rs` | scalar functions that plans use and statements cannot call |
-//! | `explain.rs` | EXPLAIN |
+//! | `explain.rs` | the physical plan as text |
 //! | `row_condition.rs` | a condition in SQL on the rows of a table in memory |
 //! | `preview.rs`, `type_names.rs` | the first rows of a result, as a table; names of types for people |
 //! | `write.rs`, `json_rows.rs` | a result as a file; rows as JSON, for pages |

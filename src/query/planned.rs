@@ -63,8 +63,8 @@ impl Archive {
     /// describes them.
     ///
     /// # Errors
-    /// [`ErrorKind::QueryRefused`](crate::ErrorKind::QueryRefused) unless the text is one SELECT, WITH, VALUES
-    /// or EXPLAIN that only reads these tables. [`ErrorKind::Query`](crate::ErrorKind::Query) for text that
+    /// [`ErrorKind::QueryRefused`](crate::ErrorKind::QueryRefused) unless the text is one SELECT, WITH or VALUES
+    /// that only reads these tables. [`ErrorKind::Query`](crate::ErrorKind::Query) for text that
     /// does not parse or plan, and for parameters that do not match it.
     pub fn sql(&self, text: &str, params: impl Into<ParamValues>) -> Result<Query> {
         self.sql_with(text, params, &QueryOptions::default(), CancellationToken::never())
@@ -121,14 +121,7 @@ impl Archive {
             // This runs on the runtime's large stack, so that a rejected plan is dropped there too.
             let plan = guard::planned(&text, &tables, &state).await?;
             let plan = analyzed(bind(plan, params)?, &state).map_err(query_error)?;
-            match &plan {
-                // Only a copy of an explained plan is analyzed here.
-                LogicalPlan::Explain(explain) => analyzed(explain.plan.as_ref().clone(), &state),
-                plan => Ok(plan.clone()),
-            }
-            .and_then(|plan| refused::check_types(&plan))
-            .and_then(|()| guard::check_filters(&plan))
-            .map_err(query_error)?;
+            refused::check_types(&plan).and_then(|()| guard::check_filters(&plan)).map_err(query_error)?;
             Ok(plan)
         };
         let plan = block_on_unless(planning, || limits.check(cancel))?;
@@ -197,40 +190,14 @@ impl Query {
     /// # Errors
     /// The errors of [`stream`](Query::stream).
     pub fn count(&self, cancel: &CancellationToken) -> Result<u64> {
-        if self.is_explain() {
-            // SQL cannot count the rows of an EXPLAIN.
-            return self.sum_of_batches(cancel, |batch| batch.num_rows() as u64);
-        }
-        self.counted()?.sum_of_batches(cancel, Query::count_of)
-    }
-
-    /// Returns a query for the number of rows.
-    fn counted(&self) -> Result<Query> {
         let count = datafusion::functions_aggregate::expr_fn::count(datafusion::logical_expr::lit(1_i64));
         let plan = LogicalPlanBuilder::from(self.plan.clone())
             .aggregate(Vec::<Expr>::new(), [count])
             .and_then(LogicalPlanBuilder::build)
             .map_err(query_error)?;
-        Ok(Query { plan, ..self.clone() })
-    }
-
-    /// Returns the number of rows in the result of [`counted`](Query::counted).
-    fn count_of(batch: &RecordBatch) -> u64 {
-        let counts = batch.column(0).as_primitive_opt::<Int64Type>();
-        counts.map_or(0, |counts| counts.values().iter().sum::<i64>().unsigned_abs())
-    }
-
-    fn sum_of_batches(&self, cancel: &CancellationToken, value: impl Fn(&RecordBatch) -> u64) -> Result<u64> {
-        let mut stream = self.stream_unless_cancelled(cancel)?;
-        let mut total = 0;
-        while let Some(batch) = stream.next_unless_cancelled(cancel)? {
-            total += value(&batch);
-        }
-        Ok(total)
-    }
-
-    fn is_explain(&self) -> bool {
-        matches!(self.plan, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_))
+        let row = Query { plan, ..self.clone() }.rows(cancel)?;
+        let counts = row.column(0).as_primitive_opt::<Int64Type>();
+        Ok(counts.map_or(0, |counts| counts.values().iter().sum::<i64>().unsigned_abs()))
     }
 
     /// Returns a query for the same rows with only these columns, so that no other column is read.
@@ -290,11 +257,8 @@ impl Query {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Query`](crate::ErrorKind::Query) for an EXPLAIN.
+    /// [`ErrorKind::Query`](crate::ErrorKind::Query) if the plan with the limit is invalid.
     pub fn limit(&self, num_rows: u64) -> Result<Query> {
-        if self.is_explain() {
-            return Err(Error::query("limit: expected a query for rows, found an EXPLAIN"));
-        }
         // A LIMIT counts in int64.
         let num_rows = i64::try_from(num_rows).unwrap_or(i64::MAX);
         let plan = limited(self.plan.clone(), num_rows as usize).map_err(query_error)?;
@@ -413,11 +377,6 @@ fn limited(plan: LogicalPlan, num_rows: usize) -> DataFusionResult<LogicalPlan> 
 
 /// Resolves the types of a plan. Before that, a CASE has the type of its first branch, and a UNION has the type
 /// of its first input.
-///
-/// An EXPLAIN stays unchanged, because DataFusion analyzes the explained plan itself and records each step.
 fn analyzed(plan: LogicalPlan, session: &SessionState) -> DataFusionResult<LogicalPlan> {
-    match plan {
-        LogicalPlan::Explain(_) => Ok(plan),
-        plan => session.analyzer().execute_and_check(plan, session.config_options(), |_, _| {}),
-    }
+    session.analyzer().execute_and_check(plan, session.config_options(), |_, _| {})
 }

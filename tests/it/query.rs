@@ -253,15 +253,6 @@ fn a_stream_outlives_its_query_and_can_be_dropped_early() {
 }
 
 #[test]
-fn explain_returns_rows() {
-    let games = Games::new();
-    let query = games.archive.sql("EXPLAIN SELECT * FROM steps WHERE move = 1", no_params()).unwrap();
-    let rows: usize = query.stream().unwrap().map(|batch| batch.unwrap().num_rows()).sum();
-    assert_eq!(query.count(&CancellationToken::new()).unwrap(), rows as u64);
-    assert!(rows > 0);
-}
-
-#[test]
 fn queries_run_inside_another_runtime() {
     let games = Games::new();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -65,11 +65,6 @@ def test_a_limited_table_has_its_own_fingerprint(archive: a2store.Archive) -> No
     np.testing.assert_array_equal(np.asarray(tables[1]), np.asarray(tables[0])[:9])
 
 
-def test_an_explain_has_no_limit(archive: a2store.Archive) -> None:
-    with pytest.raises(a2store.QueryError, match="found an EXPLAIN"):
-        archive.sql("EXPLAIN SELECT 1").limit(1)
-
-
 # Batches
 
 

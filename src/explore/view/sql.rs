@@ -34,8 +34,8 @@ pub(super) async fn rows(State(explorer): State<Arc<Explorer>>, Body(request): B
     blocking(move |cancel| {
         let started = Instant::now();
         let (query, sql) = request.statement.plan(&state.archive(), &limits(), cancel)?;
-        // One extra row shows whether there are more rows. EXPLAIN accepts no limit.
-        let query = query.limit(limit + 1).unwrap_or(query);
+        // One extra row shows whether there are more rows.
+        let query = query.limit(limit + 1)?;
         let schema = query.schema();
         let columns: Vec<Value> = schema
             .fields()
