@@ -26,13 +26,9 @@ pub(super) fn count(number: u64) -> String {
     indicatif::HumanCount(number).to_string()
 }
 
-/// Formats a number of bytes in megabytes, in kilobytes below 0.1 MB, or in gigabytes from 1,000 MB.
+/// Formats a number of bytes with a decimal unit.
 pub(super) fn megabytes(bytes: u64) -> String {
-    match bytes as f64 / 1e6 {
-        mb if mb >= 1000.0 => format!("{:.2} GB", mb / 1000.0),
-        mb if mb < 0.1 => format!("{:.1} kB", mb * 1000.0),
-        mb => format!("{mb:.1} MB"),
-    }
+    indicatif::DecimalBytes(bytes).to_string()
 }
 
 /// Formats `number` per second, rounded to the precision of such a measurement.
