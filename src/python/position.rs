@@ -97,9 +97,7 @@ impl PyBoard {
     }
 
     fn __str__(&self) -> String {
-        let tile = |&exp: &u8| if exp == 0 { ".".to_owned() } else { (1_u32 << exp).to_string() };
-        let row = |row: &[u8]| row.iter().map(|exp| format!("{:>6}", tile(exp))).collect::<String>()[1..].to_owned();
-        self.0.exps().chunks(4).map(row).collect::<Vec<_>>().join("\n")
+        format!("{:#}", self.0)
     }
 
     fn __repr__(&self) -> String {
