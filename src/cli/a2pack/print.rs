@@ -1,7 +1,7 @@
 //! The output of `a2pack`, as text and as JSON.
 
 use super::args::InspectArgs;
-use crate::cli::print::{count, path_text, print_json};
+use crate::cli::print::{path_text, print_json};
 use crate::{Compression, PackStats, Run, RunSlice};
 use anyhow::Result;
 use serde_json::json;
@@ -33,18 +33,6 @@ pub(super) fn print_stats(path: &Path, num_bytes: u64, stats: &PackStats) -> Res
     writeln!(out, "num_bytes: {num_bytes}")?;
     if stats.total_steps > 0 {
         writeln!(out, "bytes_per_step: {:.1}", num_bytes as f64 / stats.total_steps as f64)?;
-    }
-    if !stats.highest_tiles.is_empty() {
-        writeln!(out, "\n{:>12}  {:>12}", "highest tile", "runs")?;
-        for (tile, runs) in &stats.highest_tiles {
-            writeln!(out, "{tile:>12}  {:>12}", count(*runs))?;
-        }
-    }
-    if !stats.engines.is_empty() {
-        writeln!(out, "\n{:>12}  engine", "runs")?;
-        for (engine, runs) in &stats.engines {
-            writeln!(out, "{:>12}  {}", count(*runs), printable(engine.as_deref()))?;
-        }
     }
     Ok(())
 }
