@@ -125,7 +125,9 @@ impl ReportTable {
         let PlannedTable { query, parameters, note } = planned;
         let started = Instant::now();
         let saved = with_tables(SavedQuery::find(query)?, tables);
-        let rows = match rows(archive, &saved, &parameters, cancel) {
+        let given = parameters.iter().cloned();
+        let planned = archive.query_with(&saved, given, &QueryOptions::default(), cancel);
+        let rows = match planned.and_then(|query| query.rows(cancel)) {
             Ok(rows) => Ok(rows),
             // This query exceeded a limit, but the results of the other queries are still right.
             Err(error) if matches!(error.kind(), ErrorKind::QueryLimit { .. } | ErrorKind::MemoryLimit { .. }) => {
@@ -135,15 +137,6 @@ impl ReportTable {
         };
         Ok(ReportTable { query, parameters, rows, elapsed: started.elapsed(), note })
     }
-}
-
-fn rows(
-    archive: &Archive,
-    query: &SavedQuery,
-    parameters: &[(&'static str, ScalarValue)],
-    cancel: &CancellationToken,
-) -> Result<RecordBatch> {
-    archive.query_with(query, parameters.iter().cloned(), &QueryOptions::default(), cancel)?.rows(cancel)
 }
 
 /// Adds common table expressions before those of a named query.
