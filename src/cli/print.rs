@@ -1,10 +1,9 @@
-//! Numbers, paths and reports on standard output.
+//! Numbers and reports on standard output.
 
 use anyhow::Result;
 use serde::Serialize;
 use serde_json::Value;
 use std::io::{self, Write};
-use std::path::Path;
 
 /// Prints a report as one line of JSON with sorted keys. `extra` adds fields or replaces them.
 pub(super) fn print_json<'a>(report: &impl Serialize, extra: impl IntoIterator<Item = (&'a str, Value)>) -> Result<()> {
@@ -14,11 +13,6 @@ pub(super) fn print_json<'a>(report: &impl Serialize, extra: impl IntoIterator<I
     }
     writeln!(io::stdout().lock(), "{json}")?;
     Ok(())
-}
-
-/// Returns a path as Unicode text for JSON; invalid bytes become U+FFFD.
-pub(super) fn path_text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
 }
 
 /// Formats a number with thousands separators.
