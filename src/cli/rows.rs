@@ -20,46 +20,40 @@ pub(super) enum OutputFormat {
 
 /// Writes a query's rows to a file or to standard output. The complete file replaces an existing one.
 pub(super) fn write(rows: QueryStream, format: OutputFormat, path: Option<&Path>, max_rows: usize) -> Result<()> {
-    match path {
-        Some(path) => {
-            let output = Output::create(path)?;
-            match format {
-                OutputFormat::Arrow if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("arrow")) => {
-                    rows.write_to(RowFormat::ArrowFile, output.file(), CancellationToken::never())?;
-                }
-                format => write_to(rows, format, output.file(), max_rows, str::to_owned)?,
-            }
-            Ok(output.publish()?)
-        }
-        None => {
-            let mut stdout = FirstError::new(io::stdout());
-            match write_to(rows, format, &mut stdout, max_rows, fitted) {
-                Err(_) if stdout.kind() == Some(io::ErrorKind::BrokenPipe) => Ok(()),
-                outcome => outcome,
-            }
-        }
+    let is_arrow_file = path.and_then(Path::extension).is_some_and(|ending| ending.eq_ignore_ascii_case("arrow"));
+    let format = match format {
+        OutputFormat::Table => None,
+        OutputFormat::Csv => Some(RowFormat::Csv),
+        OutputFormat::Json => Some(RowFormat::Json),
+        OutputFormat::Parquet => Some(RowFormat::Parquet),
+        OutputFormat::Arrow if is_arrow_file => Some(RowFormat::ArrowFile),
+        OutputFormat::Arrow => Some(RowFormat::ArrowStream),
+    };
+    if let Some(path) = path {
+        let output = Output::create(path)?;
+        write_to(rows, format, output.file(), max_rows, str::to_owned)?;
+        return Ok(output.publish()?);
+    }
+    let mut stdout = FirstError::new(io::stdout());
+    match write_to(rows, format, &mut stdout, max_rows, fitted) {
+        Err(_) if stdout.kind() == Some(io::ErrorKind::BrokenPipe) => Ok(()),
+        outcome => outcome,
     }
 }
 
-/// Writes rows. `fit` shortens the lines of a table.
+/// Writes rows in a format, or as a table. `fit` shortens the lines of a table.
 fn write_to(
     rows: QueryStream,
-    format: OutputFormat,
+    format: Option<RowFormat>,
     mut out: impl Write + Send,
     max_rows: usize,
     fit: fn(&str) -> String,
 ) -> Result<()> {
-    let format = match format {
-        OutputFormat::Table => {
-            let table = Preview::of_batches(rows.schema(), rows, max_rows)?;
-            writeln!(out, "{}", fit(&table.to_string()))?;
-            return Ok(out.flush()?);
-        }
-        OutputFormat::Csv => RowFormat::Csv,
-        OutputFormat::Json => RowFormat::Json,
-        OutputFormat::Parquet => RowFormat::Parquet,
-        OutputFormat::Arrow => RowFormat::ArrowStream,
-    };
-    rows.write_to(format, out, CancellationToken::never())?;
-    Ok(())
+    if let Some(format) = format {
+        rows.write_to(format, out, CancellationToken::never())?;
+        return Ok(());
+    }
+    let table = Preview::of_batches(rows.schema(), rows, max_rows)?;
+    writeln!(out, "{}", fit(&table.to_string()))?;
+    Ok(out.flush()?)
 }
