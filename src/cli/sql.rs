@@ -144,7 +144,7 @@ fn print_rows(archive: &Archive, query: &Query, args: &QueryArgs) -> Result<u8> 
         check_output(path, args.overwrite, archive)?;
     }
     let format = args.output_format()?;
-    rows::write(query.stream()?, format, args.output.as_deref(), args.max_rows)?;
+    rows::write(query.stream(CancellationToken::never())?, format, args.output.as_deref(), args.max_rows)?;
     Ok(0)
 }
 

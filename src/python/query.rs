@@ -122,7 +122,7 @@ impl PyQuery {
     /// ...     print(pa.record_batch(batch)["move"].to_pylist())
     /// [3, 0, 2]
     fn to_batches(&self, py: Python<'_>) -> PyResult<PyQueryBatches> {
-        let stream = cancellable(py, |cancel| self.query.stream_unless_cancelled(cancel))?;
+        let stream = cancellable(py, |cancel| self.query.stream(cancel))?;
         Ok(PyQueryBatches { stream: Mutex::new(stream) })
     }
 
@@ -146,7 +146,7 @@ impl PyQuery {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyArrowResult<Bound<'py, PyCapsule>> {
-        let stream = cancellable(py, |cancel| self.query.stream_unless_cancelled(cancel))?;
+        let stream = cancellable(py, |cancel| self.query.stream(cancel))?;
         stream_capsule(py, ArrowReader { stream, cancel: signals() }, requested_schema)
     }
 

@@ -730,7 +730,7 @@ impl PyStepTable {
         } else if let Ok(query) = path.cast::<PyQuery>() {
             let query = &query.get().query;
             interruptible(py, progress, |progress, cancel| {
-                let mut stream = query.stream_unless_cancelled(cancel)?;
+                let mut stream = query.stream(cancel)?;
                 let schema = stream.schema();
                 let rows = std::iter::from_fn(|| stream.next_unless_cancelled(cancel).transpose());
                 self.table.attach_rows(name, &schema, rows, memory_limit, progress, cancel)

@@ -38,7 +38,7 @@ use tracing::debug;
 ///     "SELECT board, move FROM steps WHERE max_score >= $min",
 ///     vec![("min", a2store::ScalarValue::from(1_000_u64))],
 /// )?;
-/// for batch in query.stream()? {
+/// for batch in query.stream(&cancel)? {
 ///     println!("{} steps", batch?.num_rows());
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -162,22 +162,19 @@ impl Query {
         &self.archive
     }
 
-    /// Runs the query. Batches arrive as they are made, and dropping the stream stops the work.
+    /// Runs the query. Batches arrive as they are made, and dropping the stream stops the work. `cancel` stops the
+    /// planning.
     ///
     /// # Errors
     /// [`ErrorKind::Query`](crate::ErrorKind::Query), here or from the stream.
-    pub fn stream(&self) -> Result<QueryStream> {
-        self.stream_unless_cancelled(CancellationToken::never())
-    }
-
-    pub(crate) fn stream_unless_cancelled(&self, cancel: &CancellationToken) -> Result<QueryStream> {
+    pub fn stream(&self, cancel: &CancellationToken) -> Result<QueryStream> {
         let limits = self.limits();
         Ok(self.stream_of(self.execution(&limits, cancel)?, limits))
     }
 
     /// Returns the result as one batch.
     pub(crate) fn rows(&self, cancel: &CancellationToken) -> Result<RecordBatch> {
-        let mut stream = self.stream_unless_cancelled(cancel)?;
+        let mut stream = self.stream(cancel)?;
         let mut batches = Vec::new();
         while let Some(batch) = stream.next_unless_cancelled(cancel)? {
             batches.push(batch);
@@ -235,7 +232,7 @@ impl Query {
             }
         };
         let query = Query { plan, ..self.unlimited() };
-        let mut stream = query.stream_unless_cancelled(cancel)?;
+        let mut stream = query.stream(cancel)?;
         let mut texts = BTreeSet::new();
         while texts.len() <= most
             && let Some(batch) = stream.next_unless_cancelled(cancel)?

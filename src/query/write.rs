@@ -63,7 +63,7 @@ impl Query {
         if absolute.starts_with(self.archive().path()) {
             return Err(Error::argument("path", "a file outside of the archive", path.display()));
         }
-        let rows = self.stream_unless_cancelled(cancel)?;
+        let rows = self.stream(cancel)?;
         let output = Output::create(path)?;
         let mut file = FirstError::new(output.file());
         let num_rows = rows.write_to(format, &mut file, cancel).map_err(|error| file.explain(path, error))?;

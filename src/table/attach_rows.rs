@@ -37,8 +37,9 @@ impl StepTable {
     /// use a2store::{Archive, CancellationToken, StepTable, no_params};
     /// # fn example(archive: &Archive, table: &StepTable) -> a2store::Result<()> {
     /// let sql = "SELECT run_id, step_index, policy_p1 FROM annotations WHERE model = 'model-v1'";
-    /// let rows = archive.sql(sql, no_params())?.stream()?;
-    /// let (schema, cancel) = (rows.schema(), CancellationToken::new());
+    /// let cancel = CancellationToken::new();
+    /// let rows = archive.sql(sql, no_params())?.stream(&cancel)?;
+    /// let schema = rows.schema();
     /// let table = table.attach_rows("policy_p1", &schema, rows, None, &(), &cancel)?;
     /// assert_eq!(table.take(&[5, 0])?.column("policy_p1").unwrap().values_per_row, 4);
     /// # Ok(())

@@ -264,7 +264,7 @@ fn files_that_columns_cannot_reproduce_are_kept() {
     let report = archive.ingest([folder.path()], &IngestOptions::default(), &(), &CancellationToken::new()).unwrap();
     assert_eq!((report.accepted, report.rejected, report.num_steps), (2, 0, 0));
     let query = archive.sql("SELECT original FROM runs ORDER BY run_id", a2store::no_params()).unwrap();
-    let batches: Vec<_> = query.stream().unwrap().map(Result::unwrap).collect();
+    let batches: Vec<_> = query.stream(&CancellationToken::new()).unwrap().map(Result::unwrap).collect();
     let original = arrow::array::AsArray::as_binary::<i32>(batches[0].column(0).as_ref());
     assert_eq!((original.value(0), original.value(1)), (&far[..], &long[..]));
 }

@@ -4,7 +4,7 @@ use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Int64Type, UInt8Type, UInt32Type, UInt64Type};
 
 fn rows(archive: &Archive, sql: &str) -> Vec<RecordBatch> {
-    archive.sql(sql, no_params()).unwrap().stream().unwrap().map(Result::unwrap).collect()
+    archive.sql(sql, no_params()).unwrap().stream(&CancellationToken::new()).unwrap().map(Result::unwrap).collect()
 }
 
 fn column<T: arrow::datatypes::ArrowPrimitiveType>(batches: &[RecordBatch], name: &str) -> Vec<T::Native> {
@@ -55,7 +55,7 @@ fn filters_return_the_matching_rows_in_order() {
                WHERE max_score >= $1 AND engine = $2 AND phase = $3";
     let params = vec![ScalarValue::from(2_000_i64), ScalarValue::from("beta"), ScalarValue::from("mid")];
     let query = games.archive.sql(sql, params).unwrap();
-    let found: Vec<RecordBatch> = query.stream().unwrap().map(Result::unwrap).collect();
+    let found: Vec<RecordBatch> = query.stream(&CancellationToken::new()).unwrap().map(Result::unwrap).collect();
     let keys: Vec<(u32, u32)> =
         column::<UInt32Type>(&found, "run_id").into_iter().zip(column::<UInt32Type>(&found, "step_index")).collect();
     assert!(!keys.is_empty() && keys.is_sorted());
@@ -163,7 +163,8 @@ fn a_damaged_data_file_is_an_error() {
         let sql = format!("SELECT * FROM {} WHERE run_id >= 0", table.name());
         let error = |checksums| {
             let query = games.archive.clone().with_checksums(checksums).sql(&sql, no_params()).unwrap();
-            let outcome = query.stream().and_then(|stream| stream.collect::<a2store::Result<Vec<_>>>());
+            let outcome =
+                query.stream(&CancellationToken::new()).and_then(|stream| stream.collect::<a2store::Result<Vec<_>>>());
             outcome.unwrap_err()
         };
         for checksums in [true, false] {
@@ -214,7 +215,7 @@ fn order_by_the_natural_order_needs_no_sort() {
     assert!(!plan.contains("Sort"), "{plan}");
     let other = games.archive.sql("SELECT board, run_id FROM steps ORDER BY run_id DESC", no_params()).unwrap();
     assert!(other.explain(false, &CancellationToken::new()).unwrap().contains("Sort"));
-    let batches: Vec<_> = other.stream().unwrap().map(Result::unwrap).collect();
+    let batches: Vec<_> = other.stream(&CancellationToken::new()).unwrap().map(Result::unwrap).collect();
     assert!(column::<UInt32Type>(&batches, "run_id").is_sorted_by(|a, b| a >= b));
 }
 
@@ -234,7 +235,7 @@ fn joins_and_aggregates_work_across_the_tables() {
 fn a_failing_expression_is_an_error_and_ends_the_stream() {
     let games = Games::new();
     let query = games.archive.sql("SELECT CAST(step_index * 20 AS TINYINT) FROM steps", no_params()).unwrap();
-    let mut stream = query.stream().unwrap();
+    let mut stream = query.stream(&CancellationToken::new()).unwrap();
     let error = stream.find_map(Result::err).unwrap();
     assert!(error.to_string().contains("Can't cast value"), "{error}");
     assert!(stream.next().is_none());
@@ -245,7 +246,7 @@ fn a_stream_outlives_its_query_and_can_be_dropped_early() {
     let games = Games::new();
     let mut stream = {
         let query = games.archive.clone().sql("SELECT * FROM steps", no_params()).unwrap();
-        query.stream().unwrap()
+        query.stream(&CancellationToken::new()).unwrap()
     };
     assert!(stream.next().unwrap().unwrap().num_rows() > 0);
     drop(stream);

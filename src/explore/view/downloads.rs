@@ -54,8 +54,7 @@ pub(super) async fn download(
         let _permit = permit;
         let pieces = Pieces(sender.clone());
         let planned = request.statement.plan(&archive, &limits().with_time_limit(TIME), &cancel);
-        let written = planned
-            .and_then(|(query, _)| Ok(query.stream_unless_cancelled(&cancel)?.write_to(format, pieces, &cancel)?));
+        let written = planned.and_then(|(query, _)| Ok(query.stream(&cancel)?.write_to(format, pieces, &cancel)?));
         if let Err(failure) = written {
             _ = sender.blocking_send(Err(failure));
         }

@@ -45,7 +45,7 @@ pub(super) async fn rows(State(explorer): State<Arc<Explorer>>, Body(request): B
                 json!({ "name": field.name(), "type": type_name(field.data_type()), "board": is_board })
             })
             .collect();
-        let mut stream = query.stream_unless_cancelled(cancel)?;
+        let mut stream = query.stream(cancel)?;
         let (mut rows, mut num_bytes, mut has_more) = (Vec::new(), 0, false);
         while let Some(batch) = stream.next_unless_cancelled(cancel)? {
             num_bytes += batch.get_array_memory_size();
