@@ -1,10 +1,9 @@
 //! The header of a named query's file.
 
 use super::saved_query::{SavedParameter, SavedQuery};
+use arrow::datatypes::DataType;
 use datafusion::scalar::ScalarValue;
-
-/// Types of parameters.
-const TYPES: [&str; 5] = ["bool", "int64", "uint64", "float64", "string"];
+use serde_json::Value;
 
 /// Parses a query's file. Returns `None` for an invalid entry of the header; a test parses each file of the crate.
 pub(super) fn parse(name: &str, text: &str) -> Option<SavedQuery> {
@@ -34,32 +33,24 @@ pub(super) fn parse(name: &str, text: &str) -> Option<SavedQuery> {
 fn parameter(words: &str) -> Option<SavedParameter> {
     let (name, rest) = words.split_once(' ')?;
     let (dtype, rest) = rest.split_once(' ')?;
-    let dtype = TYPES.into_iter().find(|known| *known == dtype)?;
+    let (dtype, arrow) = match dtype {
+        "bool" => ("bool", DataType::Boolean),
+        "int64" => ("int64", DataType::Int64),
+        "uint64" => ("uint64", DataType::UInt64),
+        "float64" => ("float64", DataType::Float64),
+        "string" => ("string", DataType::Utf8),
+        _ => return None,
+    };
     let rest = rest.strip_prefix('=')?;
     // A text may contain a colon, so the value ends where its JSON ends.
-    let mut values = serde_json::Deserializer::from_str(rest).into_iter::<serde_json::Value>();
-    let default = scalar(&values.next()?.ok()?, dtype)?;
+    let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
+    let default = match values.next()?.ok()? {
+        Value::Null => ScalarValue::try_new_null(&arrow).ok()?,
+        Value::String(text) => ScalarValue::try_from_string(text, &arrow).ok()?,
+        value => ScalarValue::try_from_string(value.to_string(), &arrow).ok()?,
+    };
     let doc = rest.get(values.byte_offset()..)?.strip_prefix(':')?.trim().to_owned();
     Some(SavedParameter { name: name.to_owned(), dtype, default, doc })
-}
-
-fn scalar(value: &serde_json::Value, dtype: &str) -> Option<ScalarValue> {
-    if value.is_null() {
-        return Some(match dtype {
-            "bool" => ScalarValue::Boolean(None),
-            "int64" => ScalarValue::Int64(None),
-            "uint64" => ScalarValue::UInt64(None),
-            "float64" => ScalarValue::Float64(None),
-            _ => ScalarValue::Utf8(None),
-        });
-    }
-    match dtype {
-        "bool" => value.as_bool().map(ScalarValue::from),
-        "int64" => value.as_i64().map(ScalarValue::from),
-        "uint64" => value.as_u64().map(ScalarValue::from),
-        "float64" => value.as_f64().map(ScalarValue::from),
-        _ => value.as_str().map(ScalarValue::from),
-    }
 }
 
 #[cfg(test)]
