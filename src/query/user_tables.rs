@@ -6,7 +6,6 @@ use arrow::datatypes::{DataType, Schema, SchemaRef};
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 /// A table that a query can join with `runs` and `steps`; see
@@ -63,15 +62,6 @@ impl UserTable {
     /// structs.
     pub fn from_parquet(path: impl AsRef<Path>) -> Result<UserTable> {
         Ok(UserTable(UserTableSource::Parquet(ParquetFile::open(path.as_ref())?)))
-    }
-
-    /// Returns the columns.
-    #[must_use]
-    pub fn schema(&self) -> SchemaRef {
-        match &self.0 {
-            UserTableSource::Batches { schema, .. } => Arc::clone(schema),
-            UserTableSource::Parquet(file) => Arc::clone(&file.schema),
-        }
     }
 }
 
