@@ -15,6 +15,21 @@ pub(super) fn print_json<'a>(report: &impl Serialize, extra: impl IntoIterator<I
     Ok(())
 }
 
+/// Prints a report as JSON or as a line of text, and returns the exit status 0.
+pub(super) fn print_report<'a>(
+    is_json: bool,
+    report: &impl Serialize,
+    extra: impl IntoIterator<Item = (&'a str, Value)>,
+    text: &str,
+) -> Result<u8> {
+    if is_json {
+        print_json(report, extra)?;
+    } else {
+        writeln!(io::stdout().lock(), "{text}")?;
+    }
+    Ok(0)
+}
+
 /// Formats a number with thousands separators.
 pub(super) fn count(number: u64) -> String {
     indicatif::HumanCount(number).to_string()
