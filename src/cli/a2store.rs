@@ -34,7 +34,7 @@ enum StoreCommand {
     Report(report::ReportArgs),
     /// Explore an archive in a browser: runs, replays, positions, SQL, and the report.
     View(view::ViewArgs),
-    /// Print one position of a game: the board and the engine's values.
+    /// Print one position of a game: the board, the engine's values, and the predictions of models.
     Show(show::ShowArgs),
     /// Write a page that replays a game in any browser, without network.
     Replay(replay::ReplayArgs),

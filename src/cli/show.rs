@@ -48,7 +48,7 @@ pub(super) fn show(args: &ShowArgs) -> Result<u8> {
     let last = replay.positions.len() - 1;
     let place = args.step.map_or(Ok(last), |step| place_of(&replay, step))?;
     let position = &replay.positions[place];
-    let moves = moves(position).join("\n");
+    let moves = moves(&replay, position).join("\n");
     let text = format!("{}\n{}\n\n{:#}\n\n{moves}", title(&replay), status(position), position.board);
     writeln!(stdout().lock(), "{}", fitted(&text))?;
     Ok(0)
@@ -87,9 +87,13 @@ fn status(position: &Position) -> String {
     format!("{step}{score}  {empty} empty  largest {largest}")
 }
 
-/// Returns the lines of the four moves with the engine's values.
-fn moves(position: &Position) -> Vec<String> {
-    let mut lines = vec![format!("{:7}{:>9}{:>10}", "move", "value", "behind")];
+/// Returns the lines of the four moves: the engine's values, and the predictions of models.
+fn moves(replay: &Replay, position: &Position) -> Vec<String> {
+    let mut head = format!("{:7}{:>9}{:>10}", "move", "value", "behind");
+    for model in &replay.models {
+        head += &format!(" {:>9}", model.chars().take(9).collect::<String>());
+    }
+    let mut lines = vec![head];
     let best = position.best();
     let best_value = best.and_then(|best| position.values[best as usize]);
     for direction in Move::ALL {
@@ -100,7 +104,18 @@ fn moves(position: &Position) -> Vec<String> {
             (Some(value), Some(best)) => (number(value), number(best - value)),
             _ => (if is_legal { "unknown" } else { "illegal" }.into(), String::new()),
         };
-        let line = format!("{}{:6}{value:>9}{behind:>10}", if is_played { '>' } else { ' ' }, direction.name());
+        let mut line = format!("{}{:6}{value:>9}{behind:>10}", if is_played { '>' } else { ' ' }, direction.name());
+        for model in 0..replay.models.len() {
+            let prediction = position.predictions.iter().find(|prediction| prediction.model == model);
+            let text = prediction.map_or_else(String::new, |prediction| {
+                let is_preferred = prediction.preferred == Some(direction);
+                let probability =
+                    prediction.moves[direction as usize].or(prediction.probability.filter(|_| is_preferred));
+                let text = probability.map_or_else(String::new, |probability| format!("{:.1} %", probability * 100.0));
+                if is_preferred { format!("*{text}") } else { text }
+            });
+            line += &format!(" {text:>9}");
+        }
         lines.push(line.trim_end().to_owned());
     }
     lines
