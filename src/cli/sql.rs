@@ -8,7 +8,7 @@ use crate::cancellation::CancellationToken;
 use crate::explore::scalar;
 use crate::{Archive, Query, QueryOptions, SavedQuery, ScalarValue, UserTable};
 use anyhow::{Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use humantime::parse_duration;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -47,8 +47,8 @@ struct QueryArgs {
     /// or as Arrow IPC [default: by the ending of the output file, or a table].
     #[arg(long)]
     format: Option<OutputFormat>,
-    /// Output file [default: standard output]. Without --format, its ending determines the format: .parquet, .csv,
-    /// .json, .jsonl, .arrow (the Arrow IPC file format), .arrows (the stream format), or .txt for a table.
+    /// Output file [default: standard output]. Its ending determines the format: .parquet, .csv, .json, .jsonl, .arrow
+    /// (the Arrow IPC file format), .arrows (the stream format), or .txt for a table.
     #[arg(short, long)]
     output: Option<PathBuf>,
     /// Replace an existing output file.
@@ -85,21 +85,28 @@ impl QueryArgs {
             }
             return Ok(format);
         };
-        if let Some(format) = self.format {
-            return Ok(format);
-        }
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default().to_ascii_lowercase();
-        Ok(match ending.as_str() {
-            "parquet" => OutputFormat::Parquet,
-            "csv" => OutputFormat::Csv,
-            "json" | "jsonl" | "ndjson" => OutputFormat::Json,
-            "arrow" | "arrows" => OutputFormat::Arrow,
-            "txt" => OutputFormat::Table,
-            _ => bail!(UsageError(format!(
-                "-o {}: expected the ending .parquet, .csv, .json, .jsonl, .arrow, .arrows or .txt, or --format",
-                path.display()
+        let of_ending = match ending.as_str() {
+            "parquet" => Some(OutputFormat::Parquet),
+            "csv" => Some(OutputFormat::Csv),
+            "json" | "jsonl" | "ndjson" => Some(OutputFormat::Json),
+            "arrow" | "arrows" => Some(OutputFormat::Arrow),
+            "txt" => Some(OutputFormat::Table),
+            _ => None,
+        };
+        let shown = path.display();
+        match (self.format, of_ending) {
+            (Some(format), None) => Ok(format),
+            (None, Some(format)) => Ok(format),
+            (Some(format), Some(of_ending)) if format == of_ending => Ok(format),
+            (Some(format), Some(_)) => {
+                let found = format.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+                bail!(UsageError(format!("--format: expected the format of the ending of {shown}, found {found}")))
+            }
+            (None, None) => bail!(UsageError(format!(
+                "-o {shown}: expected the ending .parquet, .csv, .json, .jsonl, .arrow, .arrows or .txt, or --format"
             ))),
-        })
+        }
     }
 }
 

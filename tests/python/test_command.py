@@ -213,6 +213,7 @@ def test_the_ending_of_the_output_file_determines_the_format(archive: a2store.Ar
     for options, message in (
         (("-o", tmp_path / "rows.xlsx"), "expected the ending .parquet, .csv, .json, .jsonl, .arrow, .arrows or .txt"),
         (("-o", tmp_path / "rows"), "or --format"),
+        (("-o", tmp_path / "new.parquet", "--format", "csv"), "new.parquet, found csv"),
         (("--overwrite",), "--output"),
     ):
         done = run_command(*sql, *options, status=2)
