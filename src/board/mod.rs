@@ -27,13 +27,11 @@
 
 mod direction;
 mod packed;
-#[cfg(feature = "python")]
 mod picture;
 mod rules;
 mod symmetry;
 mod tables;
 mod text;
-#[cfg(feature = "explore")]
 mod tile_colors;
 mod wide;
 
@@ -42,12 +40,10 @@ mod tests;
 
 pub use direction::Move;
 pub use packed::Board;
-#[cfg(feature = "python")]
 pub(crate) use picture::board_svg;
 pub use symmetry::Symmetry;
 #[cfg(feature = "python")]
 pub(crate) use tables::build as build_tables;
-#[cfg(feature = "explore")]
 pub(crate) use tile_colors::Palette;
 pub use wide::WideBoard;
 pub(crate) use wide::has_two_of_15;

@@ -3,9 +3,10 @@
 use super::errors::query_error;
 use super::planned::Query;
 use super::type_names::type_name;
+use crate::board::{Board, Palette, WideBoard, board_svg};
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use arrow::array::{ArrayRef, AsArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt16Array, UInt64Array};
 use arrow::datatypes::{DataType, Float32Type, Float64Type, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -69,7 +70,8 @@ impl Preview {
         Ok(preview)
     }
 
-    /// Returns the rows as an HTML table, with the types of the columns.
+    /// Returns the rows as an HTML table, with the types of the columns. Boards are small pictures; pointing at one
+    /// shows its number.
     ///
     /// # Errors
     /// [`ErrorKind::Query`](crate::ErrorKind::Query) for values that cannot be shown as text.
@@ -88,10 +90,15 @@ impl Preview {
         for batch in &self.batches {
             let columns = batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options));
             let columns = columns.collect::<Result<Vec<_>, _>>()?;
+            let boards: Vec<Option<Boards<'_>>> = (0..columns.len()).map(|at| Boards::of(batch, at)).collect();
             for row in 0..batch.num_rows() {
                 html += "<tr>";
-                for column in &columns {
-                    html += &format!("<td>{}</td>", escaped(&column.value(row).try_to_string()?));
+                for (column, boards) in columns.iter().zip(&boards) {
+                    let text = escaped(&column.value(row).try_to_string()?);
+                    match boards.as_ref().and_then(|boards| boards.picture(row)) {
+                        Some(picture) => html += &format!("<td title=\"{text}\">{picture}</td>"),
+                        None => html += &format!("<td>{text}</td>"),
+                    }
                 }
                 html += "</tr>\n";
             }
@@ -118,6 +125,35 @@ impl fmt::Display for Preview {
         // Control characters of a text could send commands to the terminal.
         let printable = |c: char| if c.is_control() && c != '\n' { c.escape_default().to_string() } else { c.into() };
         write!(f, "{}\n{}", table.chars().map(printable).collect::<String>(), self.summary())
+    }
+}
+
+/// A column of boards, and the column with their tiles of 65,536.
+struct Boards<'a> {
+    boards: &'a UInt64Array,
+    masks: Option<&'a UInt16Array>,
+}
+
+impl<'a> Boards<'a> {
+    /// The width of a picture in pixels.
+    const SIZE: u32 = 64;
+
+    /// Returns the column at this place, if its name says that it holds boards.
+    fn of(batch: &'a RecordBatch, at: usize) -> Option<Boards<'a>> {
+        let schema = batch.schema();
+        let mask = match schema.field(at).name().as_str() {
+            "board" | "position" => "tile_65536_mask",
+            "final_board" => "final_tile_65536_mask",
+            _ => return None,
+        };
+        let masks = batch.column_by_name(mask).and_then(|column| column.as_primitive_opt());
+        Some(Boards { boards: batch.column(at).as_primitive_opt()?, masks })
+    }
+
+    fn picture(&self, row: usize) -> Option<String> {
+        let mask = self.masks.filter(|masks| masks.is_valid(row)).map_or(0, |masks| masks.value(row));
+        let board = self.boards.is_valid(row).then(|| Board(self.boards.value(row)))?;
+        Some(board_svg(WideBoard::new(board, mask).ok()?, Palette::Classic, Boards::SIZE))
     }
 }
 

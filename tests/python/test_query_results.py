@@ -232,6 +232,7 @@ def test_types_and_floats_are_for_people(archive: a2store.Archive, capsys: pytes
     assert isinstance(board, int)
     query.show()
     text = capsys.readouterr().out
+    assert f'<td title="{board}"><svg' in html
     for value in (str(mean), "3.33333e-10", "2.0", "[0.6666666666666666, 1e300]", str(board)):
         assert f"<td>{value}</td>" in html
         assert f" {value} " in text
