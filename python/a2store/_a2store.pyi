@@ -254,7 +254,7 @@ class QueryRefusedError(QueryError):
     """
 
 class QueryLimitError(QueryError):
-    """A query exceeded a limit of rows, time, memory or temporary files; the message says which one.
+    """A query exceeded a limit of rows, bytes, time, memory or temporary files; the message says which one.
 
     >>> archive.sql("SELECT * FROM steps", row_limit=1000).materialize()
     Traceback (most recent call last):

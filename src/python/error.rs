@@ -106,7 +106,7 @@ a2store.QueryError: No field named nothing. Valid fields are runs.run_id, ..."#;
 >>> archive.sql("DROP TABLE runs")
 Traceback (most recent call last):
 a2store.QueryRefusedError: refused: DROP TABLE: a query only reads: expected one SELECT, WITH or VALUES"#;
-    QueryLimitError: QueryError = r#"A query exceeded a limit of rows, time, memory or temporary files; the message says which one.
+    QueryLimitError: QueryError = r#"A query exceeded a limit of rows, bytes, time, memory or temporary files; the message says which one.
 
 >>> archive.sql("SELECT * FROM steps", row_limit=1000).materialize()
 Traceback (most recent call last):
