@@ -170,7 +170,7 @@ pub enum ErrorKind {
     /// A query that was stopped because it exceeded a limit.
     #[error("the query exceeded its limit of {limit}: {allowed} allowed, {found}")]
     QueryLimit {
-        /// The limit: `"rows"`, `"time"`, `"memory"` or `"spill"`.
+        /// The limit: `"rows"`, `"bytes"`, `"time"`, `"memory"` or `"spill"`.
         limit: &'static str,
         /// The allowed amount.
         allowed: String,

@@ -1762,6 +1762,7 @@ class Archive:
         spill_limit: int | None = None,
         spill_folder: _Path | None = None,
         row_limit: int | None = None,
+        byte_limit: int | None = None,
         time_limit: float | None = None,
     ) -> Query:
         """Plan a query over the tables ``runs``, ``steps`` and ``annotations`` at this version.
@@ -1783,7 +1784,8 @@ class Archive:
         - ``spill_limit``: the maximum number of bytes of temporary files; ``None`` = 64 GiB.
         - ``spill_folder``: the folder of temporary files; ``None`` = the system's. Each query removes its own
           subfolder.
-        - ``row_limit``: the maximum number of rows in the result, in ``0..2**64``; ``None`` = no limit.
+        - ``row_limit``, ``byte_limit``: the maximum number of rows, and of bytes as Arrow arrays, in the result, in
+          ``0..2**64``; ``None`` = no limit.
         - ``time_limit``: the maximum number of seconds from the start of the result to its end, at least 0; ``None`` =
           no limit.
 
@@ -1884,14 +1886,15 @@ class Archive:
         spill_limit: int | None = None,
         spill_folder: _Path | None = None,
         row_limit: int | None = None,
+        byte_limit: int | None = None,
         time_limit: float | None = None,
         **params: _Param,
     ) -> Query:
         """Plan a named query from ``a2store.queries()``.
 
         - ``name``: the query's name.
-        - ``memory_limit``, ``spill_limit``, ``spill_folder``, ``row_limit``, ``time_limit``: as in ``sql``. No query
-          parameter has one of these names.
+        - ``memory_limit``, ``spill_limit``, ``spill_folder``, ``row_limit``, ``byte_limit``, ``time_limit``: as in ``sql``.
+          No query parameter has one of these names.
         - ``params``: the values of the query's parameters; omitted ones have their defaults.
 
         Raises ``ValueError`` for an unknown name, listing the known ones, and for an invalid limit. Raises

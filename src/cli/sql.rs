@@ -73,6 +73,9 @@ struct QueryArgs {
     /// Maximum number of rows in the result.
     #[arg(long, value_name = "ROWS")]
     row_limit: Option<u64>,
+    /// Maximum size of the result as Arrow arrays.
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    byte_limit: Option<u64>,
 }
 
 impl QueryArgs {
@@ -136,7 +139,8 @@ pub(super) fn named(args: &NamedQueryArgs) -> Result<u8> {
 fn options(args: &QueryArgs) -> QueryOptions {
     let mut options = QueryOptions::default();
     (options.memory_limit, options.spill_limit) = (args.memory_limit, args.spill_limit);
-    (options.row_limit, options.time_limit) = (args.row_limit, args.time_limit);
+    (options.row_limit, options.byte_limit) = (args.row_limit, args.byte_limit);
+    options.time_limit = args.time_limit;
     options
 }
 

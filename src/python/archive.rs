@@ -738,7 +738,8 @@ impl PyArchive {
     /// - ``spill_limit``: the maximum number of bytes of temporary files; ``None`` = 64 GiB.
     /// - ``spill_folder``: the folder of temporary files; ``None`` = the system's. Each query removes its own
     ///   subfolder.
-    /// - ``row_limit``: the maximum number of rows in the result, in ``0..2**64``; ``None`` = no limit.
+    /// - ``row_limit``, ``byte_limit``: the maximum number of rows, and of bytes as Arrow arrays, in the result, in
+    ///   ``0..2**64``; ``None`` = no limit.
     /// - ``time_limit``: the maximum number of seconds from the start of the result to its end, at least 0; ``None`` =
     ///   no limit.
     ///
@@ -763,7 +764,7 @@ impl PyArchive {
     /// 2952
     #[pyo3(signature = (
         query, params=None, *, tables=None, memory_limit=None, spill_limit=None, spill_folder=None, row_limit=None,
-        time_limit=None
+        byte_limit=None, time_limit=None
     ))]
     #[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn sql(
@@ -776,13 +777,14 @@ impl PyArchive {
         spill_limit: Option<U64>,
         spill_folder: Option<PathBuf>,
         row_limit: Option<U64>,
+        byte_limit: Option<U64>,
         time_limit: Option<f64>,
     ) -> PyResult<PyQuery> {
         // An iterator cannot be copied; a query with one cannot be pickled.
         let copy = py.import("copy")?;
         let values = params.map(|params| copy.call_method1("copy", (params,)).unwrap_or_else(|_| params.clone()));
         let params = bound_params(params)?;
-        let limits = LimitArguments { memory_limit, spill_limit, spill_folder, row_limit, time_limit };
+        let limits = LimitArguments { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit };
         let keywords = limits.keywords(py)?;
         keywords.set_item("tables", tables.map(PyDictMethods::copy).transpose()?)?;
         let options = limits.options(tables)?;
@@ -880,8 +882,8 @@ impl PyArchive {
     /// Plan a named query from ``a2store.queries()``.
     ///
     /// - ``name``: the query's name.
-    /// - ``memory_limit``, ``spill_limit``, ``spill_folder``, ``row_limit``, ``time_limit``: as in ``sql``. No query
-    ///   parameter has one of these names.
+    /// - ``memory_limit``, ``spill_limit``, ``spill_folder``, ``row_limit``, ``byte_limit``, ``time_limit``: as in ``sql``.
+    ///   No query parameter has one of these names.
     /// - ``params``: the values of the query's parameters; omitted ones have their defaults.
     ///
     /// Raises ``ValueError`` for an unknown name, listing the known ones, and for an invalid limit. Raises
@@ -900,8 +902,8 @@ impl PyArchive {
     /// +-------+-----------+------------+---------------+
     /// 3 rows
     #[pyo3(signature = (
-        name, /, *, memory_limit=None, spill_limit=None, spill_folder=None, row_limit=None, time_limit=None,
-        **params
+        name, /, *, memory_limit=None, spill_limit=None, spill_folder=None, row_limit=None, byte_limit=None,
+        time_limit=None, **params
     ))]
     #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn query(
@@ -912,10 +914,11 @@ impl PyArchive {
         spill_limit: Option<U64>,
         spill_folder: Option<PathBuf>,
         row_limit: Option<U64>,
+        byte_limit: Option<U64>,
         time_limit: Option<f64>,
         params: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyQuery> {
-        let limits = LimitArguments { memory_limit, spill_limit, spill_folder, row_limit, time_limit };
+        let limits = LimitArguments { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit };
         let keywords = limits.keywords(py)?;
         params.map_or(Ok(()), |params| keywords.update(params.as_mapping()))?;
         let params = named_params(params)?;

@@ -24,6 +24,7 @@ pub(super) struct LimitArguments {
     pub(super) spill_limit: Option<U64>,
     pub(super) spill_folder: Option<PathBuf>,
     pub(super) row_limit: Option<U64>,
+    pub(super) byte_limit: Option<U64>,
     pub(super) time_limit: Option<f64>,
 }
 
@@ -35,12 +36,13 @@ impl LimitArguments {
         keywords.set_item("spill_limit", self.spill_limit.map(Bounded::get))?;
         keywords.set_item("spill_folder", &self.spill_folder)?;
         keywords.set_item("row_limit", self.row_limit.map(Bounded::get))?;
+        keywords.set_item("byte_limit", self.byte_limit.map(Bounded::get))?;
         keywords.set_item("time_limit", self.time_limit)?;
         Ok(keywords)
     }
 
     pub(super) fn options(self, tables: Option<&Bound<'_, PyDict>>) -> PyResult<QueryOptions> {
-        let LimitArguments { memory_limit, spill_limit, spill_folder, row_limit, time_limit } = self;
+        let LimitArguments { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit } = self;
         let time_limit = match time_limit {
             Some(secs) => Some(
                 Duration::try_from_secs_f64(secs)
@@ -54,6 +56,7 @@ impl LimitArguments {
             spill_limit: spill_limit.map(Bounded::get),
             spill_folder,
             row_limit: row_limit.map(Bounded::get),
+            byte_limit: byte_limit.map(Bounded::get),
             time_limit,
         };
         for (name, table) in tables.into_iter().flatten() {

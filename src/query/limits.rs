@@ -1,23 +1,26 @@
-//! Limits on the rows and the time of a result, enforced while it is delivered.
+//! Limits on the rows, bytes and time of a result, enforced while it is delivered.
 
+use super::errors::query_error;
 use super::options::QueryOptions;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
-use arrow::array::RecordBatch;
+use arrow::array::{Array, RecordBatch};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// The limits of one execution, with its number of rows and its start time. Threads may share it.
+/// The limits of one execution, with its counters and start time. Threads may share it.
 pub(crate) struct QueryLimits {
     options: QueryOptions,
     num_rows: AtomicU64,
+    num_bytes: AtomicU64,
     begun: Instant,
 }
 
 impl QueryLimits {
     pub(super) fn new(options: &QueryOptions) -> QueryLimits {
-        QueryLimits { options: options.clone(), num_rows: AtomicU64::new(0), begun: Instant::now() }
+        let (num_rows, num_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+        QueryLimits { options: options.clone(), num_rows, num_bytes, begun: Instant::now() }
     }
 
     /// Checks the time limit, and whether the caller asked to stop.
@@ -30,14 +33,25 @@ impl QueryLimits {
         }
     }
 
-    /// Counts the rows of a batch before it is delivered.
+    /// Counts the rows and bytes of a batch before it is delivered.
     pub(crate) fn count(&self, batch: &RecordBatch) -> Result<()> {
-        let more = batch.num_rows() as u64;
-        let num_rows = self.num_rows.fetch_add(more, Ordering::Relaxed).saturating_add(more);
-        match self.options.row_limit {
-            Some(limit) if num_rows > limit => Err(limit_error("rows", limit, "rows", num_rows)),
-            _ => Ok(()),
+        let total = |counter: &AtomicU64, more: u64| counter.fetch_add(more, Ordering::Relaxed).saturating_add(more);
+        let num_rows = total(&self.num_rows, batch.num_rows() as u64);
+        if let Some(limit) = self.options.row_limit.filter(|&limit| num_rows > limit) {
+            return Err(limit_error("rows", limit, "rows", num_rows));
         }
+        if let Some(limit) = self.options.byte_limit {
+            let mut num_bytes = 0;
+            for column in batch.columns() {
+                let bytes = column.to_data().get_slice_memory_size();
+                num_bytes += bytes.map_err(|error| query_error(error.into()))? as u64;
+            }
+            let num_bytes = total(&self.num_bytes, num_bytes);
+            if num_bytes > limit {
+                return Err(limit_error("bytes", limit, "bytes", num_bytes));
+            }
+        }
+        Ok(())
     }
 
     /// Adds the allowed number of bytes to an error about exhausted memory or spill space.

@@ -1,4 +1,4 @@
-//! Options of a query: the user's tables, and limits on memory, files, rows and time.
+//! Options of a query: the user's tables, and limits on memory, files, rows, bytes and time.
 
 use super::errors::query_error;
 use super::user_tables::UserTable;
@@ -42,6 +42,8 @@ pub struct QueryOptions {
     pub spill_folder: Option<PathBuf>,
     /// The maximum number of rows that the result may have.
     pub row_limit: Option<u64>,
+    /// The maximum number of bytes that the result may have, as Arrow arrays.
+    pub byte_limit: Option<u64>,
     /// The longest time that each execution may take, from its start to its last row.
     pub time_limit: Option<Duration>,
 }

@@ -215,7 +215,7 @@ impl Query {
 
     /// Returns the query without limits on the result, for rows that are not the user's result.
     pub(crate) fn unlimited(&self) -> Query {
-        let options = QueryOptions { row_limit: None, ..self.options.clone() };
+        let options = QueryOptions { row_limit: None, byte_limit: None, ..self.options.clone() };
         Query { options, ..self.clone() }
     }
 

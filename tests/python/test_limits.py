@@ -167,7 +167,17 @@ def test_rows(archive: a2store.Archive, result: str) -> None:
     RESULTS[result](archive.sql("SELECT board FROM steps WHERE false", row_limit=0))
 
 
-@pytest.mark.parametrize("options", [{"time_limit": 0}, {"row_limit": 9}], ids=str)
+def test_bytes(archive: a2store.Archive) -> None:
+    size = 8 * archive.num_steps
+    for sql in ("SELECT board FROM steps", "SELECT board FROM steps ORDER BY board"):
+        assert len(pa.table(archive.sql(sql, byte_limit=size))) == archive.num_steps
+        with pytest.raises(a2store.QueryLimitError) as caught:
+            archive.sql(sql, byte_limit=size - 1).explain(analyze=True)
+        found(caught, "bytes")
+        assert f"{size - 1} bytes allowed, " in str(caught.value)
+
+
+@pytest.mark.parametrize("options", [{"time_limit": 0}, {"row_limit": 9}, {"byte_limit": 9}], ids=str)
 def test_limits_hold_for_tables(archive: a2store.Archive, tmp_path: Path, options: dict[str, Any]) -> None:
     query = archive.sql("SELECT * FROM steps", **options)
     for path in (tmp_path / "table.npy", None):
@@ -218,6 +228,7 @@ def test_invalid_limits(archive: a2store.Archive, name: str, values: list[Any]) 
     ("option", "value", "sql", "said"),
     [
         ("--row-limit", "7", "SELECT * FROM steps LIMIT 8", "limit of rows: 7 rows allowed, 8 rows"),
+        ("--byte-limit", "1KiB", "SELECT board FROM steps", "limit of bytes: 1024 bytes allowed"),
         ("--time-limit", "200ms", CROSS, "limit of time: 0.2 s"),
         ("--memory-limit", "32MiB", JOIN, "limit of memory: 33554432 bytes allowed"),
         ("--memory-limit", "1MiB", "SELECT 1", "expected at least 33554432 bytes, found 1048576"),

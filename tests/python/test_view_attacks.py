@@ -542,7 +542,7 @@ def test_statements_that_take_too_much(client: Client) -> None:
     # Ten thousand rows of ten thousand letters are more than an answer may have.
     long = " || ".join(["lpad('x', 1000)"] * 10)
     sql = f"SELECT {long} AS x FROM ({ENDLESS})"
-    assert "bytes as Arrow arrays" in client.post("/api/sql", {"sql": sql}).refusal(422, "query_limit")
+    assert "limit of bytes" in client.post("/api/sql", {"sql": sql}).refusal(422, "query_limit")
     sql = f"SELECT lpad('x', 100000) AS x FROM ({ENDLESS})"
     client.post("/api/sql", {"sql": sql}).refusal(403, "query_refused")
     assert is_alive(client)

@@ -7,14 +7,13 @@ use super::statement::Statement;
 use crate::query::{is_board, json_rows, type_name};
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Instant;
 
 /// The maximum size of a response's rows, as Arrow arrays.
-const MAX_BYTES: usize = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 #[derive(Deserialize)]
 pub(super) struct Request {
@@ -33,7 +32,8 @@ pub(super) async fn rows(State(explorer): State<Arc<Explorer>>, Body(request): B
     let state = Arc::clone(&explorer);
     blocking(move |cancel| {
         let started = Instant::now();
-        let (query, sql) = request.statement.plan(&state.archive(), &limits(), cancel)?;
+        let options = limits().with_byte_limit(MAX_BYTES);
+        let (query, sql) = request.statement.plan(&state.archive(), &options, cancel)?;
         // One extra row shows whether there are more rows.
         let query = query.limit(limit + 1)?;
         let schema = query.schema();
@@ -46,14 +46,8 @@ pub(super) async fn rows(State(explorer): State<Arc<Explorer>>, Body(request): B
             })
             .collect();
         let mut stream = query.stream(cancel)?;
-        let (mut rows, mut num_bytes, mut has_more) = (Vec::new(), 0, false);
+        let (mut rows, mut has_more) = (Vec::new(), false);
         while let Some(batch) = stream.next_unless_cancelled(cancel)? {
-            num_bytes += batch.get_array_memory_size();
-            if num_bytes > MAX_BYTES {
-                let message =
-                    format!("rows: expected at most {MAX_BYTES} bytes as Arrow arrays, found {num_bytes} so far");
-                return Err(Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "query_limit", message));
-            }
             let rest = (limit as usize).saturating_sub(rows.len());
             rows.extend(json_rows(&batch.slice(0, batch.num_rows().min(rest)))?);
             if batch.num_rows() > rest {

@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn the_headers_of_the_crate_are_valid() {
         // Parameters must not shadow the keyword arguments of calls.
-        let options = ["memory_limit", "spill_limit", "spill_folder", "row_limit", "time_limit"];
+        let options = ["memory_limit", "spill_limit", "spill_folder", "row_limit", "byte_limit", "time_limit"];
         for (name, text) in FILES {
             let query = parse(name, text).unwrap_or_else(|| panic!("{name}"));
             assert!(!query.purpose.is_empty(), "{name}");
