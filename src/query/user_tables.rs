@@ -1,8 +1,10 @@
 //! Tables that the user adds to a query.
 
 use crate::error::{Error, ErrorKind, Result};
-use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StructArray};
+use arrow::compute::nullif;
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+use arrow::error::ArrowError;
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -44,36 +46,68 @@ impl UserTable {
     /// Makes a table from record batches in memory, without a copy.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`] if a batch has another schema, and for a column of structs.
+    /// [`ErrorKind::Argument`] if a batch has another schema.
     pub fn from_batches(schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<UserTable> {
         if let Some(other) = batches.iter().find(|batch| batch.schema().fields() != schema.fields()) {
             let fields = |schema: &SchemaRef| schema.fields().iter().map(ToString::to_string).collect::<Vec<_>>();
             let (expected, found) = (fields(&schema).join(", "), fields(&other.schema()).join(", "));
             return Err(Error::argument("batches", expected, found));
         }
-        check_types(&schema)?;
+        if !schema.fields().iter().any(|field| matches!(field.data_type(), DataType::Struct(_))) {
+            return Ok(UserTable(UserTableSource::Batches { schema, batches }));
+        }
+        let fields: Fields = schema.fields().iter().map(with_nullable_fields).collect();
+        let schema = Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()));
+        let visible = |batch: RecordBatch| {
+            let fields = schema.fields().iter().zip(batch.columns());
+            let columns =
+                fields.map(|(field, column)| without_hidden_values(field, column)).collect::<Result<_, _>>()?;
+            RecordBatch::try_new(Arc::clone(&schema), columns)
+        };
+        let batches = batches.into_iter().map(visible).collect::<Result<_, ArrowError>>();
+        let batches = batches.map_err(|error| Error::query(error.to_string()))?;
         Ok(UserTable(UserTableSource::Batches { schema, batches }))
     }
 
     /// Makes a table from a Parquet file. Each query reads only the columns that it needs.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`], [`ErrorKind::Decode`] if the file is not Parquet, and [`ErrorKind::Argument`] for a column of
-    /// structs.
+    /// [`ErrorKind::Io`], and [`ErrorKind::Decode`] if the file is not Parquet.
     pub fn from_parquet(path: impl AsRef<Path>) -> Result<UserTable> {
         Ok(UserTable(UserTableSource::Parquet(ParquetFile::open(path.as_ref())?)))
     }
 }
 
-/// Rejects columns of structs. DataFusion returns the values that Arrow may store in the fields of a null struct
+/// Returns a field whose structs have nullable fields, if they may be null.
+fn with_nullable_fields(field: &FieldRef) -> FieldRef {
+    let DataType::Struct(fields) = field.data_type() else { return Arc::clone(field) };
+    let nullable = |inner: &FieldRef| {
+        let inner = with_nullable_fields(inner);
+        let is_nullable = field.is_nullable() || inner.is_nullable();
+        Arc::new(Field::clone(&inner).with_nullable(is_nullable))
+    };
+    Arc::new(Field::clone(field).with_data_type(DataType::Struct(fields.iter().map(nullable).collect())))
+}
+
+/// Makes the fields of null structs null. DataFusion would return the values that Arrow may store there
 /// (apache/datafusion#25120, fixed in a version after 55).
-fn check_types(schema: &Schema) -> Result<()> {
-    match schema.fields().iter().find(|field| matches!(field.data_type(), DataType::Struct(_))) {
-        Some(field) => {
-            Err(Error::argument("tables", "columns without structs", format!("the column {}", field.name())))
-        }
-        None => Ok(()),
-    }
+fn without_hidden_values(field: &FieldRef, column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    let (DataType::Struct(fields), Some(structs)) = (field.data_type(), column.as_struct_opt()) else {
+        return Ok(Arc::clone(column));
+    };
+    let is_null = structs.nulls().map(|nulls| BooleanArray::new(!nulls.inner(), None));
+    let visible = |(field, column): (&FieldRef, &ArrayRef)| {
+        let column = is_null.as_ref().map_or_else(|| Ok(Arc::clone(column)), |is_null| nullif(column, is_null))?;
+        without_hidden_values(field, &column)
+    };
+    let columns = fields.iter().zip(structs.columns()).map(visible).collect::<Result<_, _>>()?;
+    Ok(Arc::new(StructArray::try_new(fields.clone(), columns, structs.nulls().cloned())?))
+}
+
+/// Returns whether a file may have null structs with fields that are not null.
+fn may_hide_values(field: &Field) -> bool {
+    let DataType::Struct(fields) = field.data_type() else { return false };
+    fields.iter().any(|inner| field.is_nullable() && !inner.is_nullable() || may_hide_values(inner))
 }
 
 impl ParquetFile {
@@ -96,7 +130,10 @@ impl ParquetFile {
         let modified = meta.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let modified = modified.map_or(0, |since| since.as_nanos());
         let schema = metadata.schema().clone();
-        check_types(&schema)?;
+        if let Some(field) = schema.fields().iter().find(|field| may_hide_values(field)) {
+            let found = format!("the column {}", field.name());
+            return Err(Error::argument("tables", "nullable fields in nullable structs", found));
+        }
         Ok(ParquetFile { schema, path, num_bytes: meta.len(), modified })
     }
 

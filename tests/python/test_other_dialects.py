@@ -203,16 +203,33 @@ def test_subqueries_that_refer_to_the_outer_query(
             rows(archive, sql)
 
 
-# Structs
+# Fields of structs
+
+FIELDS: dict[str, list[Any]] = {
+    "s['a']": [1, None, None],
+    "st.s.a": [1, None, None],
+    "st.s['b']": ["x", None, "y"],
+    "o['i']['a']": [1, None, 3],
+    "st.o.i": [{"a": 1}, None, {"a": 3}],
+}
 
 
 @pytest.mark.parametrize("file", [False, True])
-def test_a_table_has_no_structs(archive: a2store.Archive, tmp_path: Path, file: bool) -> None:
-    structs = pa.table({"n": [0, 1], "s": [{"a": 1}, None]})
+@pytest.mark.parametrize("field", FIELDS)
+def test_fields_of_null_structs_are_null(archive: a2store.Archive, tmp_path: Path, field: str, file: bool) -> None:
+    # pyarrow stores values below null.
+    inner = pa.array([{"a": 1}, {"a": 2}, {"a": 3}], pa.struct([pa.field("a", pa.int64(), nullable=file)]))
+    outer = pa.StructArray.from_arrays([inner, pa.array([4, 5, 6])], ["i", "b"], mask=pa.array([False, True, False]))
+    structs = pa.table({"n": [0, 1, 2], "o": outer, "s": [{"a": 1, "b": "x"}, None, {"a": None, "b": "y"}]})
     pq.write_table(structs, tmp_path / "st.parquet")
     tables: dict[str, Any] = {"st": str(tmp_path / "st.parquet") if file else structs}
-    with pytest.raises(ValueError, match="tables: expected columns without structs, found the column s"):
-        archive.sql("SELECT n FROM st", tables=tables)
+    expected = FIELDS[field]
+    assert rows(archive, f"SELECT {field} FROM st ORDER BY n", **tables) == [(value,) for value in expected]
+    some = [(n,) for n, value in enumerate(expected) if value is not None]
+    assert rows(archive, f"SELECT n FROM st WHERE {field} IS NOT NULL ORDER BY n", **tables) == some
+    named = f"(SELECT {field} AS k FROM st)"
+    sql = f"SELECT count(*) FROM {named} AS l JOIN {named} AS r ON l.k = r.k"
+    assert rows(archive, sql, **tables) == [(len(some),)]
 
 
 # Plans that were wrong after DataFusion optimized them twice
