@@ -8,6 +8,7 @@ use arrow::error::ArrowError;
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 /// A table that a query can join with `runs` and `steps`; see
