@@ -53,7 +53,7 @@
 //! | --- | --- |
 //! | `error` | the error type: what failed, where, what was expected and found |
 //! | `cancellation` | cancellation of long work |
-//! | `clock` | the system time, limited to valid years |
+//! | `clock` | the time as text |
 //! | `machine` | the memory of this machine, allocations that can fail |
 //! | `names` | the text form of enums whose variants have names |
 //! | `progress` | progress reporting |
@@ -139,8 +139,8 @@ pub use format::{
 pub use loader::{Batches, Loader, LoaderOptions, LoaderState, Permutation, Sampling, mix};
 pub use progress::{Progress, ProgressBar, Unit};
 pub use query::{
-    Function, ParamValues, Preview, Query, QueryOptions, QueryStream, RowCompression, RowFormat, SavedColumn,
-    SavedParameter, SavedQuery, ScalarValue, UserTable, WriteRowsOptions, functions, no_params,
+    Function, ParamValues, Preview, Query, QueryOptions, QueryStream, RowFormat, SavedParameter, SavedQuery,
+    ScalarValue, UserTable, functions, no_params,
 };
 pub use report::{Report, ReportGroups, ReportOptions, ReportTable};
 pub use run::{Branches, Run, RunBuilder, RunMeta, RunStep, Violation};

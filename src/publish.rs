@@ -34,7 +34,6 @@ impl Staged {
         let mut options = File::options();
         options.read(true).write(true).create_new(true);
         // Data files are readable by everyone. Temporary files are, by default, readable by their owner alone.
-        #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o666);
         let (prefix, suffix) = Staged::AFFIXES;
         let mut builder = tempfile::Builder::new();
@@ -166,10 +165,6 @@ pub(crate) fn parent(path: &Path) -> &Path {
 
 /// Makes the content of a file durable, or the names in a folder.
 pub(crate) fn sync(path: &Path) -> Result<()> {
-    if cfg!(not(unix)) && path.is_dir() {
-        // Other systems cannot open folders as files, and do not need this sync.
-        return Ok(());
-    }
     File::open(path).and_then(|file| file.sync_all()).map_err(|source| Error::io(path, source))
 }
 

@@ -17,7 +17,7 @@ pub(crate) fn seed() -> Result<u64> {
 pub(crate) fn id() -> String {
     let mut bytes = [0; 16];
     if getrandom::fill(&mut bytes).is_err() {
-        bytes = clock::now().timestamp_nanos_opt().map_or(i128::from(std::process::id()), i128::from).to_le_bytes();
+        bytes = u128::from(clock::now().timestamp_micros().unsigned_abs()).to_le_bytes();
     }
     format!("{:032x}", u128::from_le_bytes(bytes))
 }

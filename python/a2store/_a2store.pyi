@@ -1144,7 +1144,7 @@ class Archive:
         """Plan a query over the tables ``runs``, ``steps`` and ``annotations`` at this version.
 
         The dialect is DataFusion's, with additional functions over boards (see ``a2store.functions()``). One SELECT,
-        WITH, VALUES or EXPLAIN statement is allowed, and it can read only these tables and ``tables``. docs/sql.md
+        WITH or VALUES statement is allowed, and it can read only these tables and ``tables``. docs/sql.md
         lists what else is rejected. This call plans the query, so mistakes raise at once. The query runs when its
         result is read.
 
@@ -1258,8 +1258,6 @@ class Archive:
         name: str,
         /,
         *,
-        folder: _Path | None = None,
-        tables: dict[str, Any] | None = None,
         memory_limit: int | None = None,
         spill_limit: int | None = None,
         spill_folder: _Path | None = None,
@@ -1271,14 +1269,13 @@ class Archive:
         """Plan a named query from ``a2store.queries()``.
 
         - ``name``: the query's name.
-        - ``folder``: a folder of your own ``.sql`` files to use instead of the built-in queries.
-        - ``tables``, ``memory_limit``, ``spill_limit``, ``spill_folder``, ``row_limit``, ``byte_limit``,
-          ``time_limit``: as in ``sql``. No query parameter has one of these names.
+        - ``memory_limit``, ``spill_limit``, ``spill_folder``, ``row_limit``, ``byte_limit``, ``time_limit``: as in ``sql``.
+          No query parameter has one of these names.
         - ``params``: the values of the query's parameters; omitted ones have their defaults.
 
         Raises ``ValueError`` for an unknown name, listing the known ones, and for an invalid limit. Raises
-        ``QueryError`` for a parameter that is missing, unknown or of another type. Raises ``DecodeError`` for a file
-        with an invalid header. Exceeding a limit raises ``QueryLimitError`` while the result is read.
+        ``QueryError`` for a parameter that is missing, unknown or of another type. Exceeding a limit raises
+        ``QueryLimitError`` while the result is read.
 
         >>> archive.query("high_score", min_score=20_000).materialize()
         StepTable(23466 rows of 32 bytes)
@@ -1465,12 +1462,10 @@ def repair(path: _Path, *, dry_run: bool = True, storage_options: _StorageOption
 
 # Query
 
-def queries(folder: _Path | None = None) -> list[SavedQuery]:
-    """Return the built-in named queries, or those in the ``.sql`` files of a folder, sorted by name.
+def queries() -> list[SavedQuery]:
+    """Return the named queries, sorted by name.
 
-    - ``folder``: a folder of your own ``.sql`` files; ``None`` = the built-in queries.
-
-    Raises ``DecodeError``, with file and line, for a file with an invalid header, and ``OSError``.
+    Raises ``MemoryError`` if an allocation fails.
 
     >>> [query.name for query in a2store.queries()][:3]
     ['archive_summary', 'blunder_rate', 'blunders']
@@ -1525,7 +1520,7 @@ class Query:
 
         - ``n``: the maximum number of rows, in ``0..2**64``.
 
-        Raises ``ValueError`` for ``n`` out of range, and ``QueryError`` for an EXPLAIN.
+        Raises ``ValueError`` for ``n`` out of range.
 
         >>> query = archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC")
         >>> query.limit(2).to_polars().rows()
@@ -1641,7 +1636,7 @@ class Query:
         ``is_null`` and ``is_between``, joined by and, or and not. Polars evaluates all other filters. A query with a
         LIMIT leaves all filters to polars.
 
-        Raises ``ImportError`` if polars is not installed, and ``QueryError`` for an EXPLAIN. If the query fails, polars
+        Raises ``ImportError`` if polars is not installed. If the query fails, polars
         raises its own exception.
 
         >>> import polars as pl
@@ -1669,24 +1664,16 @@ class Query:
         >>> columns["max_score"][:3], columns["engine"][0]
         (array([11308, 14944, 21612]), 'a2store-expectimax-1')
         """
-    def write_parquet(
-        self,
-        path: _Path,
-        *,
-        compression: Literal["zstd", "snappy", "lz4", "none"] = "zstd",
-        row_group_size: int = 1_048_576,
-    ) -> int:
+    def write_parquet(self, path: _Path) -> int:
         """Run the query, write its rows to a Parquet file as they are computed, and return their number.
 
         The complete file replaces an existing one, durably and in one step. After an exception, an existing file is
         unchanged.
 
         - ``path``: the file, which must not be in the archive. A pipe or a device is written directly.
-        - ``compression``: ``"zstd"``, ``"snappy"``, ``"lz4"`` or ``"none"``.
-        - ``row_group_size``: the maximum number of rows in a row group, at least 1.
 
-        Raises ``ValueError`` for an option out of range and for a path in the archive, and ``OSError`` if the file
-        cannot be written. Otherwise raises as ``count`` does.
+        Raises ``ValueError`` for a path in the archive, and ``OSError`` if the file cannot be written. Otherwise raises as
+        ``count`` does.
 
         >>> archive.sql("SELECT * FROM steps WHERE phase = 'late'").write_parquet("late.parquet")
         1950

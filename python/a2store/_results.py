@@ -28,7 +28,6 @@ __all__ = [
     "Repair",
     "RepairReport",
     "RunMeta",
-    "SavedColumn",
     "SavedParameter",
     "SavedQuery",
     "Shard",
@@ -480,13 +479,12 @@ class JsonlReport:
 
 @dataclass(frozen=True)
 class SavedQuery:
-    """A named query: an SQL file whose header declares its parameters and columns. ``Archive.query`` runs it.
+    """A named query: an SQL file whose header declares its parameters. ``Archive.query`` runs it.
 
     - ``name``: the name of the file without ``.sql``.
     - ``purpose``: the purpose of the query, as its header states it.
     - ``parameters``: the parameters of the query.
-    - ``columns``: the columns of the result.
-    - ``sql``: the text of the whole file.
+    - ``sql``: the text of the whole file. Its header also describes the columns of the result.
 
     >>> query = next(query for query in a2store.queries() if query.name == "high_score")
     >>> [parameter.name for parameter in query.parameters], query.parameters[0].default
@@ -496,7 +494,6 @@ class SavedQuery:
     name: str
     purpose: str
     parameters: tuple[SavedParameter, ...] = field(repr=False)
-    columns: tuple[SavedColumn, ...] = field(repr=False)
     sql: str = field(repr=False)
 
 
@@ -506,38 +503,18 @@ class SavedParameter:
 
     - ``name``: the name of the parameter.
     - ``type``: the type of the parameter. A value of another type is rejected.
-    - ``default``: the default value; see ``required``.
-    - ``required``: whether the parameter has no default.
+    - ``default``: the default value.
     - ``doc``: the description of the parameter.
 
     >>> query = next(query for query in a2store.queries() if query.name == "high_score")
     >>> parameter = query.parameters[0]
-    >>> parameter.name, parameter.type, parameter.required
-    ('min_score', 'int64', False)
+    >>> parameter.name, parameter.type, parameter.default
+    ('min_score', 'int64', 20000)
     """
 
     name: str
     type: Literal["bool", "int64", "uint64", "float64", "string"]
     default: bool | int | float | str | None
-    required: bool = field(repr=False)
-    doc: str = field(repr=False)
-
-
-@dataclass(frozen=True)
-class SavedColumn:
-    """A column of a named query.
-
-    - ``name``: the name of the column.
-    - ``type``: the Arrow type of the column. Dictionaries of strings are ``"string"`` too.
-    - ``doc``: the description of the column.
-
-    >>> query = next(query for query in a2store.queries() if query.name == "score_histogram")
-    >>> [(column.name, column.type) for column in query.columns]
-    [('engine', 'string'), ('min_score', 'int64'), ('num_runs', 'int64'), ('share', 'float64')]
-    """
-
-    name: str
-    type: str
     doc: str = field(repr=False)
 
 

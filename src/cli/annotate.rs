@@ -1,7 +1,7 @@
 //! The subcommand `annotate`.
 
 use super::exit::UsageError;
-use super::print::{count, megabytes, print_json};
+use super::print::{count, megabytes, print_report};
 use super::progress::{Interrupt, progress};
 use crate::{AnnotateOptions, AnnotationInput, Archive};
 use anyhow::{Result, bail};
@@ -41,32 +41,23 @@ pub(super) fn annotate(args: &AnnotateArgs, quiet: bool) -> Result<u8> {
         (None, _) => list(&archive, args.json),
         (Some(model), None) if args.drop => {
             let dropped = archive.drop_annotations(model, Interrupt::new()?.token())?;
-            if args.json {
-                print_json(&dropped, [("version", json!(archive.version()))])?;
-                return Ok(0);
-            }
             let (rows, version) = (count(dropped.num_rows), archive.version());
-            writeln!(std::io::stdout().lock(), "{model}: {rows} annotated steps dropped, version {version}")?;
-            Ok(0)
+            let text = format!("{model}: {rows} annotated steps dropped, version {version}");
+            print_report(args.json, &dropped, [("version", json!(version))], &text)
         }
         (Some(_), None) => bail!(UsageError("expected a folder of annotations, or --drop".into())),
         (Some(model), Some(folder)) => {
             let input = AnnotationInput::Folder(folder);
             let report = archive.annotate(model, input, &options, &*progress(quiet), Interrupt::new()?.token())?;
-            if args.json {
-                print_json(&report, [("version", json!(archive.version()))])?;
-                return Ok(0);
-            }
-            writeln!(
-                std::io::stdout().lock(),
-                "{model}: {} steps of {} runs annotated ({} replaced, {} without annotations), version {}",
+            let version = archive.version();
+            let text = format!(
+                "{model}: {} steps of {} runs annotated ({} replaced, {} without annotations), version {version}",
                 count(report.num_rows),
                 count(report.num_runs),
                 count(report.replaced_rows),
                 count(report.missing_steps),
-                archive.version(),
-            )?;
-            Ok(0)
+            );
+            print_report(args.json, &report, [("version", json!(version))], &text)
         }
     }
 }

@@ -2,11 +2,10 @@
 
 use super::open::ArchiveArgs;
 use super::print::{count, megabytes};
-use super::table::table;
-use super::terminal::Look;
+use super::terminal::fitted;
 use crate::cancellation::CancellationToken;
 use crate::explore::{objects, read};
-use crate::query::type_name;
+use crate::query::{Preview, type_name};
 use crate::{QueryOptions, TableName, no_params};
 use anyhow::Result;
 use clap::Args;
@@ -68,7 +67,8 @@ pub(super) fn info(args: &InfoArgs) -> Result<u8> {
     }
     writeln!(out, "\nphases    mid from {}, late from {}", phases.mid, phases.late)?;
     if runs > 0 {
-        writeln!(out, "{}", table(&[engines], Look::of_stdout())?.text)?;
+        let engines = Preview::of_batches(engines.schema(), [Ok(engines)], usize::MAX)?;
+        writeln!(out, "{}", fitted(&engines.to_string()))?;
     }
     Ok(0)
 }

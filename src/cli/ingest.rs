@@ -4,12 +4,12 @@ use super::exit::UsageError;
 use super::print::{count, print_json, rate};
 use super::progress::{Interrupt, progress};
 use super::terminal::{print_error, print_warning};
-use super::values::duration;
 use crate::error::Error;
 use crate::format::is_archive;
 use crate::{Archive, IngestOptions, Phases, StorageOptions};
 use anyhow::{Result, bail};
 use clap::Args;
+use humantime::parse_duration;
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ pub(super) struct IngestArgs {
     #[arg(long)]
     strict: bool,
     /// How long to wait for another writer's lock on the archive.
-    #[arg(long, default_value = "10m", value_parser = duration)]
+    #[arg(long, default_value = "10m", value_parser = parse_duration)]
     wait: Duration,
     /// Number of threads [default: one per core].
     #[arg(long)]

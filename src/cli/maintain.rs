@@ -1,11 +1,11 @@
 //! The maintenance commands `verify`, `repair`, `compact` and `expire`.
 
-use super::print::{count, megabytes, print_json};
+use super::print::{count, megabytes, print_json, print_report};
 use super::progress::{Interrupt, progress};
-use super::values::duration;
 use crate::{Archive, CancellationToken, CompactOptions, ExpireOptions, StorageOptions};
 use anyhow::Result;
 use clap::Args;
+use humantime::parse_duration;
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
@@ -55,10 +55,10 @@ pub(super) struct ExpireArgs {
     /// The archive.
     archive: PathBuf,
     /// Remove versions that were replaced longer ago than this, such as 12h or 30d. The newest version always stays.
-    #[arg(long, default_value = "30d", value_parser = duration)]
+    #[arg(long, default_value = "30d", value_parser = parse_duration)]
     older_than: Duration,
     /// How long unreferenced files stay. They may belong to another machine's commit in progress.
-    #[arg(long, default_value = "1d", value_parser = duration)]
+    #[arg(long, default_value = "1d", value_parser = parse_duration)]
     grace: Duration,
     /// Change the archive. Versions that this removes cannot be restored.
     #[arg(long)]
@@ -126,21 +126,16 @@ pub(super) fn compact(args: &CompactArgs, quiet: bool) -> Result<u8> {
     let options = CompactOptions { file_rows: args.file_rows, workers: args.workers };
     let mut archive = Archive::open(&args.archive)?;
     let report = archive.compact(&options, &*progress(quiet), Interrupt::new()?.token())?;
-    if args.json {
-        print_json(&report, [("version", json!(archive.version()))])?;
-        return Ok(0);
-    }
-    writeln!(
-        std::io::stdout().lock(),
-        "{} files ({}) became {} ({}); {} rows rewritten, version {}",
+    let version = archive.version();
+    let text = format!(
+        "{} files ({}) became {} ({}); {} rows rewritten, version {version}",
         count(report.files_before),
         megabytes(report.bytes_before),
         count(report.files_after),
         megabytes(report.bytes_after),
         count(report.num_rows),
-        archive.version(),
-    )?;
-    Ok(0)
+    );
+    print_report(args.json, &report, [("version", json!(version))], &text)
 }
 
 pub(super) fn expire(args: &ExpireArgs) -> Result<u8> {
@@ -148,22 +143,16 @@ pub(super) fn expire(args: &ExpireArgs) -> Result<u8> {
     let mut archive = Archive::open(&args.archive)?;
     let options = ExpireOptions { older_than, grace, dry_run };
     let report = archive.expire(&options, Interrupt::new()?.token())?;
-    if args.json {
-        print_json(&report, [("version", json!(archive.version())), ("dry_run", json!(dry_run))])?;
-        return Ok(0);
-    }
     let verb = if dry_run { "would be removed" } else { "removed" };
-    let mut out = std::io::stdout().lock();
-    writeln!(
-        out,
+    let mut text = format!(
         "{} versions and {} data files ({}) {verb}; version {} is the oldest",
         count(report.num_versions),
         count(report.num_files),
         megabytes(report.num_bytes),
         report.first_version,
-    )?;
+    );
     if dry_run && report.num_versions + report.num_files > 0 {
-        writeln!(out, "nothing was changed; --yes removes them")?;
+        text += "\nnothing was changed; --yes removes them";
     }
-    Ok(0)
+    print_report(args.json, &report, [("version", json!(archive.version())), ("dry_run", json!(dry_run))], &text)
 }

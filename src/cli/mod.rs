@@ -10,7 +10,7 @@
 //! | `simulate.rs`, `ingest.rs`, `info.rs`, `transfer.rs`, `annotate.rs`, `maintain.rs`, `bench.rs` | subcommands on runs and archives |
 //! | `view.rs`, `report.rs`, `replay.rs`, `show.rs` | the explorer, the report, a page with a game, one position as text |
 //! | `sql.rs`, `queries.rs` | running queries; listing named queries |
-//! | `rows.rs`, `table.rs` | query rows as a table, CSV, JSON, Parquet or Arrow; the table |
+//! | `rows.rs` | query rows as a table, CSV, JSON, Parquet or Arrow |
 //! | `shell.rs` | completions of shells |
 //! | `terminal.rs` | the width of the terminal, and colours |
 //! | `print.rs` | numbers and JSON on standard output |
@@ -41,7 +41,6 @@ mod shell;
 mod show;
 mod simulate;
 mod sql;
-mod table;
 mod terminal;
 mod transfer;
 mod values;

@@ -1,10 +1,9 @@
-//! Numbers, paths and reports on standard output.
+//! Numbers and reports on standard output.
 
 use anyhow::Result;
 use serde::Serialize;
 use serde_json::Value;
 use std::io::{self, Write};
-use std::path::Path;
 
 /// Prints a report as one line of JSON with sorted keys. `extra` adds fields or replaces them.
 pub(super) fn print_json<'a>(report: &impl Serialize, extra: impl IntoIterator<Item = (&'a str, Value)>) -> Result<()> {
@@ -16,36 +15,29 @@ pub(super) fn print_json<'a>(report: &impl Serialize, extra: impl IntoIterator<I
     Ok(())
 }
 
-/// Returns a path as Unicode text for JSON; invalid bytes become U+FFFD.
-pub(super) fn path_text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
+/// Prints a report as JSON or as a line of text, and returns the exit status 0.
+pub(super) fn print_report<'a>(
+    is_json: bool,
+    report: &impl Serialize,
+    extra: impl IntoIterator<Item = (&'a str, Value)>,
+    text: &str,
+) -> Result<u8> {
+    if is_json {
+        print_json(report, extra)?;
+    } else {
+        writeln!(io::stdout().lock(), "{text}")?;
+    }
+    Ok(0)
 }
 
 /// Formats a number with thousands separators.
 pub(super) fn count(number: u64) -> String {
-    grouped(&number.to_string())
+    indicatif::HumanCount(number).to_string()
 }
 
-/// Adds separators of thousands to the digits of an integer.
-pub(super) fn grouped(digits: &str) -> String {
-    let (sign, digits) = digits.split_at(usize::from(digits.starts_with('-')));
-    let mut text = sign.to_owned();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// Formats a number of bytes in megabytes, in kilobytes below 0.1 MB, or in gigabytes from 1,000 MB.
+/// Formats a number of bytes with a decimal unit.
 pub(super) fn megabytes(bytes: u64) -> String {
-    match bytes as f64 / 1e6 {
-        mb if mb >= 1000.0 => format!("{:.2} GB", mb / 1000.0),
-        mb if mb < 0.1 => format!("{:.1} kB", mb * 1000.0),
-        mb => format!("{mb:.1} MB"),
-    }
+    indicatif::DecimalBytes(bytes).to_string()
 }
 
 /// Formats `number` per second, rounded to the precision of such a measurement.

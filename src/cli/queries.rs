@@ -6,15 +6,11 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 use std::io::Write;
-use std::path::PathBuf;
 
 #[derive(Args, Debug)]
 pub(super) struct QueriesArgs {
     /// Show this query in full: its parameters, its columns and its SQL.
     name: Option<String>,
-    /// Folder with your own queries. Replaces the queries that come with a2store.
-    #[arg(long)]
-    folder: Option<PathBuf>,
     /// Print as JSON.
     #[arg(long)]
     json: bool,
@@ -22,10 +18,9 @@ pub(super) struct QueriesArgs {
 
 /// Lists named queries, or shows one.
 pub(super) fn queries(args: &QueriesArgs) -> Result<u8> {
-    let found = match (&args.name, &args.folder) {
-        (Some(name), folder) => vec![SavedQuery::find(name, folder.as_deref())?],
-        (None, Some(folder)) => SavedQuery::in_folder(folder)?,
-        (None, None) => SavedQuery::shipped()?,
+    let found = match &args.name {
+        Some(name) => vec![SavedQuery::find(name)?],
+        None => SavedQuery::all(),
     };
     let mut out = std::io::stdout().lock();
     if args.json {
@@ -49,17 +44,10 @@ fn as_json(query: &SavedQuery) -> Value {
         .iter()
         .map(|parameter| {
             json!({
-                "name": parameter.name, "type": parameter.dtype, "required": parameter.default.is_none(),
-                "default": parameter.default.as_ref().map(json_scalar), "doc": parameter.doc,
+                "name": parameter.name, "type": parameter.dtype, "default": json_scalar(&parameter.default),
+                "doc": parameter.doc,
             })
         })
         .collect();
-    let columns: Vec<Value> = query
-        .columns
-        .iter()
-        .map(|column| json!({"name": column.name, "type": column.dtype, "doc": column.doc}))
-        .collect();
-    json!({
-        "name": query.name, "purpose": query.purpose, "parameters": parameters, "columns": columns, "sql": query.sql,
-    })
+    json!({ "name": query.name, "purpose": query.purpose, "parameters": parameters, "sql": query.sql })
 }

@@ -1,7 +1,7 @@
 //! The subcommand `report`.
 
 use super::open::{ArchiveArgs, check_output};
-use super::print::{megabytes, path_text};
+use super::print::megabytes;
 use super::progress::{Interrupt, progress};
 use super::terminal::print_warning;
 use super::values::report_groups;
@@ -52,6 +52,6 @@ pub(super) fn report(args: &ReportArgs, quiet: bool) -> Result<u8> {
     }
     let bytes = std::fs::metadata(&args.output)?.len();
     let seconds = started.elapsed().as_secs_f64();
-    println!("{}: {} tables, {} in {seconds:.1} s", path_text(&args.output), report.tables.len(), megabytes(bytes));
+    println!("{}: {} tables, {} in {seconds:.1} s", args.output.display(), report.tables.len(), megabytes(bytes));
     Ok(0)
 }

@@ -3,23 +3,14 @@
 use super::exit::UsageError;
 use super::open::ArchiveArgs;
 use super::print::count;
+use super::terminal::fitted;
 use crate::archive::Archive;
-use crate::board::{Move, WideBoard};
+use crate::board::Move;
 use crate::cancellation::CancellationToken;
 use crate::explore::{Position, Replay};
 use anyhow::{Result, bail};
 use clap::Args;
-use console::{Style, Term, truncate_str};
 use std::io::{Write, stdout};
-
-/// The width of a cell of the board in columns, and its height in lines.
-const CELL: (usize, usize) = (8, 3);
-
-/// The colours of the tiles by exponent, among the 256 colours of xterm: those nearest to the colours of the game.
-const TILES: [u8; 17] = [250, 254, 224, 216, 209, 209, 203, 221, 221, 221, 221, 214, 131, 125, 54, 25, 233];
-
-/// The first exponent whose number is white instead of black.
-const FIRST_WHITE: usize = 12;
 
 /// A game of an archive.
 #[derive(Args, Debug)]
@@ -57,15 +48,9 @@ pub(super) fn show(args: &ShowArgs) -> Result<u8> {
     let last = replay.positions.len() - 1;
     let place = args.step.map_or(Ok(last), |step| place_of(&replay, step))?;
     let position = &replay.positions[place];
-    let mut lines = vec![title(&replay), status(position), String::new()];
-    lines.extend(board(position.board));
-    lines.push(String::new());
-    lines.extend(moves(&replay, position));
-    let width = Term::stdout().size_checked().map_or(usize::MAX, |(_, columns)| usize::from(columns));
-    let mut out = stdout().lock();
-    for line in lines {
-        writeln!(out, "{}", truncate_str(line.trim_end(), width, "…"))?;
-    }
+    let moves = moves(&replay, position).join("\n");
+    let text = format!("{}\n{}\n\n{:#}\n\n{moves}", title(&replay), status(position), position.board);
+    writeln!(stdout().lock(), "{}", fitted(&text))?;
     Ok(0)
 }
 
@@ -91,7 +76,7 @@ fn title(replay: &Replay) -> String {
     let run = replay.run_id.map_or_else(String::new, |run_id| format!("run {run_id}  "));
     let (score, steps) = (count(replay.max_score), count(replay.num_steps() as u64));
     let engine = replay.engine.as_deref().unwrap_or("no engine");
-    format!("{}score {score}  {steps} steps  {engine}", Style::new().bold().apply_to(run))
+    format!("{run}score {score}  {steps} steps  {engine}")
 }
 
 /// Returns the line about a position.
@@ -99,38 +84,16 @@ fn status(position: &Position) -> String {
     let step = position.step.map_or("final board".into(), |step| format!("step {}", count(step.into())));
     let score = position.score.map_or_else(String::new, |score| format!("  score {}", count(score)));
     let (empty, largest) = (position.board.num_empty(), position.board.highest_tile());
-    format!("{}{score}  {empty} empty  largest {largest}", Style::new().bold().apply_to(step))
-}
-
-fn board(board: WideBoard) -> Vec<String> {
-    let (width, height) = CELL;
-    let mut lines = Vec::with_capacity(4 * height);
-    for row in board.exps().map(usize::from).chunks(4) {
-        for line in 0..height {
-            let cell = |&exp: &usize| {
-                let number = match exp {
-                    _ if line != height / 2 => String::new(),
-                    0 => "·".to_owned(),
-                    exp => (1_u32 << exp).to_string(),
-                };
-                let color = if exp < FIRST_WHITE { 16 } else { 231 };
-                let style = Style::new().bold().color256(color).on_color256(TILES[exp]);
-                style.apply_to(format!("{number:^width$}")).to_string()
-            };
-            lines.push(row.iter().map(cell).collect());
-        }
-    }
-    lines
+    format!("{step}{score}  {empty} empty  largest {largest}")
 }
 
 /// Returns the lines of the four moves: the engine's values, and the predictions of models.
 fn moves(replay: &Replay, position: &Position) -> Vec<String> {
-    let (bold, dim) = (Style::new().bold(), Style::new().dim());
     let mut head = format!("{:7}{:>9}{:>10}", "move", "value", "behind");
     for model in &replay.models {
         head += &format!(" {:>9}", model.chars().take(9).collect::<String>());
     }
-    let mut lines = vec![dim.apply_to(head).to_string()];
+    let mut lines = vec![head];
     let best = position.best();
     let best_value = best.and_then(|best| position.values[best as usize]);
     for direction in Move::ALL {
@@ -153,12 +116,7 @@ fn moves(replay: &Replay, position: &Position) -> Vec<String> {
             });
             line += &format!(" {text:>9}");
         }
-        let line = line.trim_end();
-        lines.push(match (is_played, is_legal) {
-            (true, _) => bold.apply_to(line).to_string(),
-            (false, true) => line.to_owned(),
-            (false, false) => dim.apply_to(line).to_string(),
-        });
+        lines.push(line.trim_end().to_owned());
     }
     lines
 }

@@ -1,13 +1,12 @@
 //! The subcommand `simulate`.
 
-use super::print::{count, megabytes, print_json, rate};
+use super::print::{count, megabytes, print_report, rate};
 use super::progress::progress;
 use crate::SimulateOptions;
 use crate::cancellation::CancellationToken;
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -54,12 +53,8 @@ pub(super) fn simulate(args: &SimulateArgs, quiet: bool) -> Result<u8> {
     let start = Instant::now();
     let report = crate::simulate(&args.output, &options, &*progress(quiet), CancellationToken::never())?;
     let secs = start.elapsed().as_secs_f64();
-    if args.json {
-        print_json(&report, [("secs", json!(secs))])?;
-        return Ok(0);
-    }
     let (runs, steps, speed) = (count(report.runs), count(report.num_steps), rate(report.num_steps, secs));
-    let (size, mut out) = (megabytes(report.num_bytes), std::io::stdout().lock());
-    writeln!(out, "{runs} runs, {steps} steps, {size} in {secs:.1} s: {speed} steps/s")?;
-    Ok(0)
+    let size = megabytes(report.num_bytes);
+    let text = format!("{runs} runs, {steps} steps, {size} in {secs:.1} s: {speed} steps/s");
+    print_report(args.json, &report, [("secs", json!(secs))], &text)
 }

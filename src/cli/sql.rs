@@ -3,21 +3,26 @@
 use super::exit::UsageError;
 use super::open::{ArchiveArgs, check_output};
 use super::rows::{self, OutputFormat};
-use super::values::{bytes, duration};
+use super::values::bytes;
+use crate::cancellation::CancellationToken;
 use crate::explore::scalar;
 use crate::{Archive, Query, QueryOptions, SavedQuery, ScalarValue, UserTable};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
+use humantime::parse_duration;
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Args, Debug)]
 pub(super) struct SqlArgs {
     #[command(flatten)]
     archive: ArchiveArgs,
-    /// A single SELECT, WITH, VALUES or EXPLAIN statement.
+    /// A single SELECT, WITH or VALUES statement.
     query: String,
+    /// Parquet file to query as a table with this name.
+    #[arg(long = "table", value_name = "NAME=FILE")]
+    table: Vec<String>,
     #[command(flatten)]
     run: QueryArgs,
 }
@@ -28,22 +33,16 @@ pub(super) struct NamedQueryArgs {
     archive: ArchiveArgs,
     /// Name of the query, as listed by `a2store queries`.
     name: String,
-    /// Folder with your own queries. Replaces the queries that come with a2store.
-    #[arg(long)]
-    folder: Option<PathBuf>,
     #[command(flatten)]
     run: QueryArgs,
 }
 
-// The options of a query: parameters, tables, limits and output. A doc comment here would become help text.
+// The options of a query: parameters, limits and output. A doc comment here would become help text.
 #[derive(Args, Debug)]
 struct QueryArgs {
     /// Query parameter: `-p min=20000` sets `$min`. A value that is not a JSON scalar is text.
     #[arg(short, long = "param", value_name = "NAME=VALUE")]
     param: Vec<String>,
-    /// Parquet file to query as a table with this name.
-    #[arg(long = "table", value_name = "NAME=FILE")]
-    table: Vec<String>,
     /// Output format: a table of the first rows, or all rows as CSV, as JSON (one object per line), as a Parquet file,
     /// or as Arrow IPC [default: by the ending of the output file, or a table].
     #[arg(long)]
@@ -69,7 +68,7 @@ struct QueryArgs {
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     spill_limit: Option<u64>,
     /// Time limit.
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     time_limit: Option<Duration>,
     /// Maximum number of rows in the result.
     #[arg(long, value_name = "ROWS")]
@@ -112,58 +111,51 @@ impl QueryArgs {
             ))),
         }
     }
-
-    /// Parses the `--table` arguments into names and paths.
-    fn tables(&self) -> Result<Vec<(&str, &Path)>> {
-        self.table
-            .iter()
-            .map(|text| match text.split_once('=') {
-                Some((name, path)) => Ok((name, Path::new(path))),
-                None => bail!(UsageError(format!("--table {text}: expected NAME=FILE"))),
-            })
-            .collect()
-    }
 }
 
 /// Runs a query.
 pub(super) fn sql(args: &SqlArgs) -> Result<u8> {
     let archive = args.archive.open()?;
-    let query = archive.sql_with(&args.query, params(&args.run.param)?, &options(&args.run)?)?;
+    let mut options = options(&args.run);
+    for text in &args.table {
+        let (name, path) =
+            text.split_once('=').ok_or_else(|| UsageError(format!("--table {text}: expected NAME=FILE")))?;
+        options = options.with_table(name, UserTable::from_parquet(path)?);
+    }
+    let query = archive.sql_with(&args.query, params(&args.run.param)?, &options, CancellationToken::never())?;
     print_rows(&archive, &query, &args.run)
 }
 
 /// Runs a named query.
 pub(super) fn named(args: &NamedQueryArgs) -> Result<u8> {
     let archive = args.archive.open()?;
-    let saved = SavedQuery::find(&args.name, args.folder.as_deref())?;
-    let query = archive.query_with(&saved, params(&args.run.param)?, &options(&args.run)?)?;
+    let saved = SavedQuery::find(&args.name)?;
+    let query =
+        archive.query_with(&saved, params(&args.run.param)?, &options(&args.run), CancellationToken::never())?;
     print_rows(&archive, &query, &args.run)
 }
 
-/// Builds the query's limits and tables from the command line.
-fn options(args: &QueryArgs) -> Result<QueryOptions> {
+/// Returns the query's limits.
+fn options(args: &QueryArgs) -> QueryOptions {
     let mut options = QueryOptions::default();
     (options.memory_limit, options.spill_limit) = (args.memory_limit, args.spill_limit);
     (options.row_limit, options.byte_limit) = (args.row_limit, args.byte_limit);
     options.time_limit = args.time_limit;
-    for (name, path) in args.tables()? {
-        options = options.with_table(name, UserTable::from_parquet(path)?);
-    }
-    Ok(options)
+    options
 }
 
 /// Prints or writes a query's rows, or its plan.
 fn print_rows(archive: &Archive, query: &Query, args: &QueryArgs) -> Result<u8> {
     if args.explain {
         let mut out = std::io::stdout().lock();
-        write!(out, "{}", query.explain(false)?)?;
+        write!(out, "{}", query.explain(false, CancellationToken::never())?)?;
         return Ok(0);
     }
     if let Some(path) = &args.output {
         check_output(path, args.overwrite, archive)?;
     }
     let format = args.output_format()?;
-    rows::write(query.stream()?, format, args.output.as_deref(), args.max_rows)?;
+    rows::write(query.stream(CancellationToken::never())?, format, args.output.as_deref(), args.max_rows)?;
     Ok(0)
 }
 

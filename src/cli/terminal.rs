@@ -1,22 +1,11 @@
 //! The width of the terminal, and colours.
 
-use console::{Term, style};
+use console::{Term, style, truncate_str};
 
-/// How to print rows for people.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Look {
-    /// The number of columns of the terminal; `None` = no limit.
-    pub(super) width: Option<usize>,
-    /// Whether to use colours and bold text.
-    pub(super) colors: bool,
-}
-
-impl Look {
-    /// Returns the look of standard output. The width has a limit only if it is a terminal.
-    pub(super) fn of_stdout() -> Look {
-        let width = Term::stdout().size_checked().map(|(_, columns)| usize::from(columns));
-        Look { width, colors: console::colors_enabled() }
-    }
+/// Cuts each line at the width of the terminal. Returns the whole text if standard output is no terminal.
+pub(super) fn fitted(text: &str) -> String {
+    let width = Term::stdout().size_checked().map_or(usize::MAX, |(_, columns)| usize::from(columns));
+    text.lines().map(|line| truncate_str(line, width, "…")).collect::<Vec<_>>().join("\n")
 }
 
 /// Prints an error on standard error, after the name of the command.

@@ -1,7 +1,7 @@
 //! The commands `export` and `convert`.
 
 use super::open::ArchiveArgs;
-use super::print::{count, print_json, rate};
+use super::print::{count, print_report, rate};
 use super::progress::{Interrupt, progress};
 use super::terminal::print_error;
 use super::values::{conversion_format, export_format};
@@ -9,7 +9,6 @@ use crate::{ExportFormat, ExportOptions, ExportReport, no_params};
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -106,14 +105,9 @@ fn print(report: &ExportReport, start: Instant, json: bool) -> Result<u8> {
     for rejected in &report.errors {
         print_error("a2store", &rejected.error);
     }
-    let status = u8::from(!report.errors.is_empty());
-    if json {
-        print_json(report, [("secs", json!(secs))])?;
-        return Ok(status);
-    }
     let ExportReport { path, runs, num_steps, .. } = report;
     let (runs, steps, speed) = (count(*runs), count(*num_steps), rate(*num_steps, secs));
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{runs} runs, {steps} steps to {} in {secs:.1} s: {speed} steps/s", path.display())?;
-    Ok(status)
+    let text = format!("{runs} runs, {steps} steps to {} in {secs:.1} s: {speed} steps/s", path.display());
+    print_report(json, report, [("secs", json!(secs))], &text)?;
+    Ok(u8::from(!report.errors.is_empty()))
 }

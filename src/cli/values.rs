@@ -1,8 +1,7 @@
-//! Parsers of option values: formats, durations and numbers of bytes.
+//! Parsers of option values: formats and numbers of bytes.
 
 use crate::{ExportFormat, ReportGroups};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use std::time::Duration;
 
 /// Returns the parser of the format of an export.
 pub(super) fn export_format() -> impl TypedValueParser<Value = ExportFormat> {
@@ -22,11 +21,6 @@ fn formats(is_allowed: fn(ExportFormat) -> bool) -> impl TypedValueParser<Value 
 /// Returns the parser of the groups of a report.
 pub(super) fn report_groups() -> impl TypedValueParser<Value = ReportGroups> {
     PossibleValuesParser::new(ReportGroups::ALL.map(ReportGroups::name)).try_map(|name| name.parse::<ReportGroups>())
-}
-
-/// Parses a duration: `90s`, `15m`, `12h`, `30d`, or a sum such as `1h 30m`.
-pub(super) fn duration(text: &str) -> Result<Duration, humantime::DurationError> {
-    humantime::parse_duration(text)
 }
 
 /// Parses a number of bytes, plain or with a binary unit: `512MiB`.

@@ -1,7 +1,6 @@
 //! The subcommand `view`.
 
 use super::open::ArchiveArgs;
-use super::print::path_text;
 use super::progress::Interrupt;
 use super::terminal::print_warning;
 use crate::explore::{View, ViewOptions};
@@ -31,7 +30,7 @@ pub(super) fn view(args: &ViewArgs, quiet: bool) -> Result<u8> {
     let mut view = View::start(archive, options)?;
     let mut out = stdout().lock();
     if !quiet {
-        writeln!(out, "serving {} at the following address until Ctrl-C", path_text(&args.archive.archive))?;
+        writeln!(out, "serving {} at the following address until Ctrl-C", args.archive.archive.display())?;
     }
     writeln!(out, "{}", view.url())?;
     out.flush()?;

@@ -7,13 +7,11 @@ use crate::board::Palette;
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
 use crate::query::{QueryOptions, short};
+use crate::report::with_data;
 use serde_json::{Value, json};
 
 /// The page without data, built from `web/`.
 const TEMPLATE: &str = include_str!("assets/replay.html");
-
-/// The part of the template that the data replaces.
-const PLACE: &str = "<script type=\"application/json\" id=\"data\">{}</script>";
 
 /// The minimum loss of a blunder, from 0 to 1: the best value minus the value of the played move.
 pub(crate) const MIN_LOSS: f32 = 0.1;
@@ -61,10 +59,7 @@ impl ReplayPage<'_> {
             "max_gap": short(MAX_GAP),
             "palettes": palettes(),
         });
-        // Only `<` can end the data of a script element. In JSON, `<` occurs only in strings, where it can be
-        // escaped.
-        let data = data.to_string().replace('<', "\\u003c");
-        TEMPLATE.replacen(PLACE, &PLACE.replacen("{}", &data, 1), 1)
+        with_data(TEMPLATE, &data)
     }
 }
 

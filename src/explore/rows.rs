@@ -14,7 +14,7 @@ pub(crate) fn read(
     options: &QueryOptions,
     cancel: &CancellationToken,
 ) -> Result<RecordBatch> {
-    archive.sql_unless_cancelled(sql, no_params(), options, cancel)?.rows(cancel)
+    archive.sql_with(sql, no_params(), options, cancel)?.rows(cancel)
 }
 
 /// Returns each row as a JSON object.

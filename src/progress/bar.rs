@@ -1,7 +1,7 @@
 //! Progress on standard error: a bar in a terminal, or plain lines in a log.
 
 use super::{Progress, Unit};
-use indicatif::{DecimalBytes, HumanCount, ProgressDrawTarget, ProgressState, ProgressStyle};
+use indicatif::{DecimalBytes, FormattedDuration, HumanCount, ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::io::{IsTerminal, Write as _, stderr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -109,7 +109,7 @@ impl Progress for ProgressBar {
         let mut lines = self.lock();
         if std::mem::take(&mut lines.has_lines) {
             let (what, done) = (self.bar.message(), amount(self.bar.position(), lines.unit));
-            print(&format!("{what}: {done} in {}", seconds(self.bar.elapsed())));
+            print(&format!("{what}: {done} in {}", FormattedDuration(self.bar.elapsed())));
         }
         if !self.bar.is_hidden() {
             self.bar.finish_and_clear();
@@ -135,7 +135,8 @@ fn line(what: &str, unit: Unit, done: u64, total: u64, elapsed: Duration) -> Str
         line += &format!(", {}/s", amount(rate as u64, unit));
         let left = total.saturating_sub(done) as f64 / rate;
         if left > 0.0 {
-            line += &format!(", {} left", seconds(Duration::try_from_secs_f64(left).unwrap_or(Duration::MAX)));
+            let left = Duration::try_from_secs_f64(left).unwrap_or(Duration::MAX);
+            line += &format!(", {} left", FormattedDuration(left));
         }
     }
     line
@@ -146,16 +147,6 @@ fn amount(number: u64, unit: Unit) -> String {
     match unit {
         Unit::Bytes => DecimalBytes(number).to_string(),
         Unit::Rows | Unit::Runs | Unit::Queries => format!("{} {}", HumanCount(number), unit.name()),
-    }
-}
-
-/// Returns a time, such as `1h02m03s`.
-fn seconds(time: Duration) -> String {
-    let seconds = time.as_secs_f64().round() as u64;
-    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, seconds) => format!("{seconds}s"),
-        (0, minutes, seconds) => format!("{minutes}m{seconds:02}s"),
-        (hours, minutes, seconds) => format!("{hours}h{minutes:02}m{seconds:02}s"),
     }
 }
 
@@ -172,11 +163,11 @@ mod tests {
     fn a_line_has_the_share_the_rate_and_the_time_left() {
         let runs = |done, total, secs| line("ingest", Unit::Runs, done, total, Duration::from_secs(secs));
         assert_eq!(runs(500, 0, 2), "ingest: 500 runs, 250 runs/s");
-        assert_eq!(runs(500, 20_000, 2), "ingest: 500 runs of 20,000 runs (2 %), 250 runs/s, 1m18s left");
+        assert_eq!(runs(500, 20_000, 2), "ingest: 500 runs of 20,000 runs (2 %), 250 runs/s, 00:01:18 left");
         assert_eq!(runs(20_000, 20_000, 0), "ingest: 20,000 runs of 20,000 runs (100 %)");
         let bytes = |done, total| line("verify", Unit::Bytes, done, total, Duration::from_secs(1));
         assert_eq!(bytes(0, 8_000_000_000), "verify: 0 B of 8.00 GB (0 %)");
-        let expected = "verify: 1.00 MB of 8.00 GB (0 %), 1.00 MB/s, 2h13m19s left";
+        let expected = "verify: 1.00 MB of 8.00 GB (0 %), 1.00 MB/s, 02:13:19 left";
         assert_eq!(bytes(1_000_000, 8_000_000_000), expected);
     }
 

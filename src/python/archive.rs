@@ -714,7 +714,7 @@ impl PyArchive {
     /// Plan a query over the tables ``runs``, ``steps`` and ``annotations`` at this version.
     ///
     /// The dialect is DataFusion's, with additional functions over boards (see ``a2store.functions()``). One SELECT,
-    /// WITH, VALUES or EXPLAIN statement is allowed, and it can read only these tables and ``tables``. docs/sql.md
+    /// WITH or VALUES statement is allowed, and it can read only these tables and ``tables``. docs/sql.md
     /// lists what else is rejected. This call plans the query, so mistakes raise at once. The query runs when its
     /// result is read.
     ///
@@ -777,10 +777,11 @@ impl PyArchive {
         let values = params.map(|params| copy.call_method1("copy", (params,)).unwrap_or_else(|_| params.clone()));
         let params = bound_params(params)?;
         let limits = LimitArguments { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit };
-        let keywords = limits.keywords(py, tables)?;
+        let keywords = limits.keywords(py)?;
+        keywords.set_item("tables", tables.map(PyDictMethods::copy).transpose()?)?;
         let options = limits.options(tables)?;
         let archive = self.archive();
-        let planned = cancellable(py, |cancel| archive.sql_unless_cancelled(query, params, &options, cancel))?;
+        let planned = cancellable(py, |cancel| archive.sql_with(query, params, &options, cancel))?;
         let owner = Bound::new(py, PyArchive::new(archive))?.into_any();
         PyQuery::called(planned, &owner, "sql", (query, values), &keywords)
     }
@@ -884,14 +885,13 @@ impl PyArchive {
     /// Plan a named query from ``a2store.queries()``.
     ///
     /// - ``name``: the query's name.
-    /// - ``folder``: a folder of your own ``.sql`` files to use instead of the built-in queries.
-    /// - ``tables``, ``memory_limit``, ``spill_limit``, ``spill_folder``, ``row_limit``, ``byte_limit``,
-    ///   ``time_limit``: as in ``sql``. No query parameter has one of these names.
+    /// - ``memory_limit``, ``spill_limit``, ``spill_folder``, ``row_limit``, ``byte_limit``, ``time_limit``: as in ``sql``.
+    ///   No query parameter has one of these names.
     /// - ``params``: the values of the query's parameters; omitted ones have their defaults.
     ///
     /// Raises ``ValueError`` for an unknown name, listing the known ones, and for an invalid limit. Raises
-    /// ``QueryError`` for a parameter that is missing, unknown or of another type. Raises ``DecodeError`` for a file
-    /// with an invalid header. Exceeding a limit raises ``QueryLimitError`` while the result is read.
+    /// ``QueryError`` for a parameter that is missing, unknown or of another type. Exceeding a limit raises
+    /// ``QueryLimitError`` while the result is read.
     ///
     /// >>> archive.query("high_score", min_score=20_000).materialize()
     /// StepTable(23466 rows of 32 bytes)
@@ -905,16 +905,14 @@ impl PyArchive {
     /// +-------+-----------+------------+---------------+
     /// 3 rows
     #[pyo3(signature = (
-        name, /, *, folder=None, tables=None, memory_limit=None, spill_limit=None, spill_folder=None, row_limit=None,
-        byte_limit=None, time_limit=None, **params
+        name, /, *, memory_limit=None, spill_limit=None, spill_folder=None, row_limit=None, byte_limit=None,
+        time_limit=None, **params
     ))]
     #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn query(
         &self,
         py: Python<'_>,
         name: &str,
-        folder: Option<PathBuf>,
-        tables: Option<&Bound<'_, PyDict>>,
         memory_limit: Option<U64>,
         spill_limit: Option<U64>,
         spill_folder: Option<PathBuf>,
@@ -924,15 +922,14 @@ impl PyArchive {
         params: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyQuery> {
         let limits = LimitArguments { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit };
-        let keywords = limits.keywords(py, tables)?;
-        keywords.set_item("folder", &folder)?;
+        let keywords = limits.keywords(py)?;
         params.map_or(Ok(()), |params| keywords.update(params.as_mapping()))?;
         let params = named_params(params)?;
-        let options = limits.options(tables)?;
+        let options = limits.options(None)?;
         let archive = self.archive();
         let planned = cancellable(py, |cancel| {
-            let query = SavedQuery::find(name, folder.as_deref())?;
-            archive.query_unless_cancelled(&query, params, &options, cancel)
+            let query = SavedQuery::find(name)?;
+            archive.query_with(&query, params, &options, cancel)
         })?;
         let owner = Bound::new(py, PyArchive::new(archive))?.into_any();
         PyQuery::called(planned, &owner, "query", (name,), &keywords)
@@ -1002,7 +999,7 @@ impl PyArchive {
         options.shard_rows = shard_rows.map(Bounded::get);
         (options.moves, options.workers) = (moves, workers.map(Bounded::get));
         let report = interruptible(py, progress, |progress, cancel| {
-            let query = archive.sql_unless_cancelled(query, params, &QueryOptions::default(), cancel)?;
+            let query = archive.sql_with(query, params, &QueryOptions::default(), cancel)?;
             query.export_runs(&out, &options, progress, cancel)
         })?;
         report.into_instance(py)

@@ -1,7 +1,7 @@
 //! The methods of planned queries, `a2store.Query`.
 
 use super::arrow::{ArrowBatch, ArrowSchema, columns_and_types, stream_capsule};
-use super::integers::{Bounded, Positive, U64};
+use super::integers::{Bounded, U64};
 use super::interrupt::{cancellable, checking, interruptible, signals};
 use super::lock;
 use super::packages::{needed, signal_or, to_arrow, to_pandas, to_polars};
@@ -11,7 +11,7 @@ use super::shard::shard_from;
 use super::table::PyStepTable;
 use super::values::names_from;
 use crate::error::Error;
-use crate::query::{ArrowReader, QueryStream, RowFormat, WriteRowsOptions};
+use crate::query::{ArrowReader, QueryStream, RowFormat};
 use crate::table::{ChosenEv, MaterializeOptions};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -28,8 +28,8 @@ impl PyQuery {
         PyQuery::called(limited, slf.as_any(), "limit", (n,), &PyDict::new(py))
     }
 
-    fn write(&self, py: Python<'_>, path: PathBuf, options: &WriteRowsOptions) -> PyResult<u64> {
-        cancellable(py, move |cancel| self.query.write(path, options, cancel))
+    fn write(&self, py: Python<'_>, path: PathBuf, format: RowFormat) -> PyResult<u64> {
+        cancellable(py, move |cancel| self.query.write(path, format, cancel))
     }
 }
 
@@ -79,7 +79,7 @@ impl PyQuery {
     ///
     /// - ``n``: the maximum number of rows, in ``0..2**64``.
     ///
-    /// Raises ``ValueError`` for ``n`` out of range, and ``QueryError`` for an EXPLAIN.
+    /// Raises ``ValueError`` for ``n`` out of range.
     ///
     /// >>> query = archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC")
     /// >>> query.limit(2).to_polars().rows()
@@ -119,7 +119,7 @@ impl PyQuery {
     /// ...     print(pa.record_batch(batch)["move"].to_pylist())
     /// [3, 0, 2]
     fn to_batches(&self, py: Python<'_>) -> PyResult<PyQueryBatches> {
-        let stream = cancellable(py, |cancel| self.query.stream_unless_cancelled(cancel))?;
+        let stream = cancellable(py, |cancel| self.query.stream(cancel))?;
         Ok(PyQueryBatches { stream: Mutex::new(stream) })
     }
 
@@ -143,7 +143,7 @@ impl PyQuery {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyArrowResult<Bound<'py, PyCapsule>> {
-        let stream = cancellable(py, |cancel| self.query.stream_unless_cancelled(cancel))?;
+        let stream = cancellable(py, |cancel| self.query.stream(cancel))?;
         stream_capsule(py, ArrowReader { stream, cancel: signals() }, requested_schema)
     }
 
@@ -155,7 +155,7 @@ impl PyQuery {
     /// >>> archive.sql("SELECT * FROM steps WHERE phase = 'late'").count()
     /// 1950
     fn count(&self, py: Python<'_>) -> PyResult<u64> {
-        cancellable(py, |cancel| self.query.count_unless_cancelled(cancel))
+        cancellable(py, |cancel| self.query.count(cancel))
     }
 
     /// Return the plan as text; it shows which columns are read and where filters are applied.
@@ -172,7 +172,7 @@ impl PyQuery {
     /// DataSourceExec: ... projection=[board], file_type=parquet
     #[pyo3(signature = (*, analyze=false))]
     fn explain(&self, py: Python<'_>, analyze: bool) -> PyResult<String> {
-        cancellable(py, |cancel| self.query.explain_unless_cancelled(analyze, cancel))
+        cancellable(py, |cancel| self.query.explain(analyze, cancel))
     }
 
     /// Print the first rows as a table.
@@ -193,7 +193,7 @@ impl PyQuery {
     #[pyo3(signature = (max_rows=20))]
     fn show(&self, py: Python<'_>, #[pyo3(from_py_with = U64::int)] max_rows: u64) -> PyResult<()> {
         let max_rows = usize::try_from(max_rows).unwrap_or(usize::MAX);
-        let preview = cancellable(py, |cancel| self.query.preview_unless_cancelled(max_rows, cancel))?;
+        let preview = cancellable(py, |cancel| self.query.preview(max_rows, cancel))?;
         py.import("builtins")?.call_method1("print", (preview.to_string(),))?;
         Ok(())
     }
@@ -205,7 +205,7 @@ impl PyQuery {
     /// >>> "<table" in archive.sql("SELECT run_id FROM runs")._repr_html_()
     /// True
     fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {
-        cancellable(py, |cancel| self.query.preview_unless_cancelled(NOTEBOOK_ROWS, cancel)?.to_html())
+        cancellable(py, |cancel| self.query.preview(NOTEBOOK_ROWS, cancel)?.to_html())
     }
 
     /// Run the query and return a ``pyarrow.Table``.
@@ -245,7 +245,7 @@ impl PyQuery {
     /// ``is_null`` and ``is_between``, joined by and, or and not. Polars evaluates all other filters. A query with a
     /// LIMIT leaves all filters to polars.
     ///
-    /// Raises ``ImportError`` if polars is not installed, and ``QueryError`` for an EXPLAIN. If the query fails, polars
+    /// Raises ``ImportError`` if polars is not installed. If the query fails, polars
     /// raises its own exception.
     ///
     /// >>> import polars as pl
@@ -298,24 +298,14 @@ impl PyQuery {
     /// unchanged.
     ///
     /// - ``path``: the file, which must not be in the archive. A pipe or a device is written directly.
-    /// - ``compression``: ``"zstd"``, ``"snappy"``, ``"lz4"`` or ``"none"``.
-    /// - ``row_group_size``: the maximum number of rows in a row group, at least 1.
     ///
-    /// Raises ``ValueError`` for an option out of range and for a path in the archive, and ``OSError`` if the file
-    /// cannot be written. Otherwise raises as ``count`` does.
+    /// Raises ``ValueError`` for a path in the archive, and ``OSError`` if the file cannot be written. Otherwise raises as
+    /// ``count`` does.
     ///
     /// >>> archive.sql("SELECT * FROM steps WHERE phase = 'late'").write_parquet("late.parquet")
     /// 1950
-    #[pyo3(signature = (path, *, compression="zstd", row_group_size=1_048_576))]
-    fn write_parquet(
-        &self,
-        py: Python<'_>,
-        path: PathBuf,
-        compression: &str,
-        #[pyo3(from_py_with = Positive::int)] row_group_size: u64,
-    ) -> PyResult<u64> {
-        let options = WriteRowsOptions::default().with_compression(compression.parse()?);
-        self.write(py, path, &options.with_row_group_rows(usize::try_from(row_group_size).unwrap_or(usize::MAX)))
+    fn write_parquet(&self, py: Python<'_>, path: PathBuf) -> PyResult<u64> {
+        self.write(py, path, RowFormat::Parquet)
     }
 
     /// Run the query, write its rows to a CSV file as they are computed, and return their number.
@@ -333,7 +323,7 @@ impl PyQuery {
     /// >>> Path("scores.csv").read_text().splitlines()[:2]
     /// ['run_id,max_score', '0,11308']
     fn write_csv(&self, py: Python<'_>, path: PathBuf) -> PyResult<u64> {
-        self.write(py, path, &RowFormat::Csv.into())
+        self.write(py, path, RowFormat::Csv)
     }
 
     /// Run the query, write its rows to an Arrow IPC file as they are computed, and return their number.
@@ -348,7 +338,7 @@ impl PyQuery {
     /// >>> archive.sql("SELECT * FROM runs").write_ipc("runs.arrow")
     /// 20
     fn write_ipc(&self, py: Python<'_>, path: PathBuf) -> PyResult<u64> {
-        self.write(py, path, &RowFormat::ArrowFile.into())
+        self.write(py, path, RowFormat::ArrowFile)
     }
 
     /// Run the query and store its rows in a table in memory or in a file.

@@ -9,7 +9,7 @@ use crate::archive::{
 use crate::error::{Error, Result};
 use crate::export::ExportReport;
 use crate::format::{JsonlReport, PackStats, RunFormat};
-use crate::query::{Function, SavedColumn, SavedParameter, SavedQuery, ScalarValue};
+use crate::query::{Function, SavedParameter, SavedQuery, ScalarValue};
 use crate::run::Run;
 use crate::selfplay::{PlayReport, PlayedGame, RecorderStats, SimulateReport};
 use crate::table::Shard;
@@ -99,14 +99,12 @@ into_instance! { self, py:
     }
     Repair as Repair { path, action, reason }
     RepairReport as RepairReport { version, steps = instances(py, self.steps)?, done }
-    SavedColumn as SavedColumn { name, type = self.dtype, doc }
     SavedParameter as SavedParameter {
-        name, type = self.dtype, required = self.default.is_none(), default = default_value(py, self.default)?, doc,
+        name, type = self.dtype, default = default_value(py, self.default)?, doc,
     }
     SavedQuery as SavedQuery {
         name, purpose,
         parameters = PyTuple::new(py, instances(py, self.parameters)?)?,
-        columns = PyTuple::new(py, instances(py, self.columns)?)?,
         sql,
     }
     Shard as Shard {
@@ -141,13 +139,13 @@ fn column<'py, T: NoUninit>(
     copied_array(py, &games.iter().map(of).collect::<Vec<T>>(), dtype, None)
 }
 
-fn default_value(py: Python<'_>, value: Option<ScalarValue>) -> PyResult<Py<PyAny>> {
+fn default_value(py: Python<'_>, value: ScalarValue) -> PyResult<Py<PyAny>> {
     Ok(match value {
-        Some(ScalarValue::Boolean(Some(value))) => value.into_pyobject(py)?.to_owned().into_any().unbind(),
-        Some(ScalarValue::Int64(Some(value))) => value.into_pyobject(py)?.into_any().unbind(),
-        Some(ScalarValue::UInt64(Some(value))) => value.into_pyobject(py)?.into_any().unbind(),
-        Some(ScalarValue::Float64(Some(value))) => value.into_pyobject(py)?.into_any().unbind(),
-        Some(ScalarValue::Utf8(Some(value))) => value.into_pyobject(py)?.into_any().unbind(),
+        ScalarValue::Boolean(Some(value)) => value.into_pyobject(py)?.to_owned().into_any().unbind(),
+        ScalarValue::Int64(Some(value)) => value.into_pyobject(py)?.into_any().unbind(),
+        ScalarValue::UInt64(Some(value)) => value.into_pyobject(py)?.into_any().unbind(),
+        ScalarValue::Float64(Some(value)) => value.into_pyobject(py)?.into_any().unbind(),
+        ScalarValue::Utf8(Some(value)) => value.into_pyobject(py)?.into_any().unbind(),
         _ => py.None(),
     })
 }

@@ -28,13 +28,8 @@ pub(super) struct LimitArguments {
 
 impl LimitArguments {
     /// Returns the arguments as keywords of the same call.
-    pub(super) fn keywords<'py>(
-        &self,
-        py: Python<'py>,
-        tables: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyDict>> {
+    pub(super) fn keywords<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let keywords = PyDict::new(py);
-        keywords.set_item("tables", tables.map(PyDictMethods::copy).transpose()?)?;
         keywords.set_item("memory_limit", self.memory_limit.map(Bounded::get))?;
         keywords.set_item("spill_limit", self.spill_limit.map(Bounded::get))?;
         keywords.set_item("spill_folder", &self.spill_folder)?;
@@ -112,18 +107,15 @@ fn wrong_table(argument: &str, name: &str, error: &PyErr) -> PyErr {
     PyTypeError::new_err(format!("{argument}: {name}: expected a table: {error}"))
 }
 
-/// Return the built-in named queries, or those in the ``.sql`` files of a folder, sorted by name.
+/// Return the named queries, sorted by name.
 ///
-/// - ``folder``: a folder of your own ``.sql`` files; ``None`` = the built-in queries.
-///
-/// Raises ``DecodeError``, with file and line, for a file with an invalid header, and ``OSError``.
+/// Raises ``MemoryError`` if an allocation fails.
 ///
 /// >>> [query.name for query in a2store.queries()][:3]
 /// ['archive_summary', 'blunder_rate', 'blunders']
 #[pyfunction]
-#[pyo3(signature = (folder=None))]
-pub(super) fn queries(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<Vec<Bound<'_, PyAny>>> {
-    instances(py, folder.map_or_else(SavedQuery::shipped, SavedQuery::in_folder)?)
+pub(super) fn queries(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyAny>>> {
+    instances(py, SavedQuery::all())
 }
 
 /// Converts the values of a named query's parameters.

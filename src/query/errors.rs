@@ -89,7 +89,7 @@ pub(super) fn external(error: Error) -> DataFusionError {
     DataFusionError::External(error.into())
 }
 
-/// Returns the error for exhausted memory or spill space. `QueryOptions::explain_limit` adds the allowed number of
+/// Returns the error for exhausted memory or spill space. `QueryLimits::explain` adds the allowed number of
 /// bytes.
 fn exhausted(message: &str) -> Error {
     let found = message.lines().next().unwrap_or_default().trim().to_owned();

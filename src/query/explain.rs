@@ -1,7 +1,6 @@
-//! EXPLAIN: the physical plan of a query as text.
+//! The physical plan of a query as text.
 
 use super::errors::query_error;
-use super::plan_text::without_files;
 use super::planned::Query;
 use super::run_index;
 use crate::cancellation::CancellationToken;
@@ -20,11 +19,7 @@ impl Query {
     ///
     /// # Errors
     /// The errors of [`stream`](Query::stream).
-    pub fn explain(&self, analyze: bool) -> Result<String> {
-        self.explain_unless_cancelled(analyze, CancellationToken::never())
-    }
-
-    pub(crate) fn explain_unless_cancelled(&self, analyze: bool, cancel: &CancellationToken) -> Result<String> {
+    pub fn explain(&self, analyze: bool, cancel: &CancellationToken) -> Result<String> {
         let limits = self.limits();
         let execution = self.execution(&limits, cancel)?;
         let plan = std::sync::Arc::clone(execution.plan());
@@ -36,6 +31,6 @@ impl Query {
         } else {
             DisplayableExecutionPlan::new(plan.as_ref()).indent(false).to_string()
         };
-        Ok(by_run + &without_files(&text))
+        Ok(by_run + &text)
     }
 }

@@ -51,14 +51,8 @@ pub(crate) fn json_rows(batch: &RecordBatch) -> Result<Vec<Vec<Value>>> {
 
 /// Returns the value of a parameter of a named query.
 pub(crate) fn json_scalar(value: &ScalarValue) -> Value {
-    match value {
-        ScalarValue::Boolean(Some(value)) => json!(value),
-        ScalarValue::Int64(Some(value)) => json!(value),
-        ScalarValue::UInt64(Some(value)) => json!(value),
-        ScalarValue::Float64(Some(value)) => json!(value),
-        ScalarValue::Utf8(Some(value)) => json!(value),
-        _ => Value::Null,
-    }
+    let values = value.to_array().ok().and_then(|array| values(&array).ok());
+    values.and_then(|mut values| values.pop()).unwrap_or_default()
 }
 
 /// Returns the float64 with the same shortest text as a float32: 0.1 for 0.1, not 0.10000000149.

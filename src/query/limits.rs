@@ -56,7 +56,14 @@ impl QueryLimits {
 
     /// Adds the allowed number of bytes to an error about exhausted memory or spill space.
     pub(crate) fn explain(&self, error: Error) -> Error {
-        self.options.explain_limit(error)
+        match error.into_kind() {
+            ErrorKind::QueryLimit { limit, allowed, found } if allowed.is_empty() => {
+                let options = &self.options;
+                let bytes = if limit == "spill" { options.spill_bytes() } else { options.memory_bytes() };
+                ErrorKind::QueryLimit { limit, allowed: format!("{bytes} bytes"), found }.into()
+            }
+            kind => kind.into(),
+        }
     }
 }
 

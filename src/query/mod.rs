@@ -14,7 +14,7 @@
 //! | `guard/` | what a statement may do |
 //! | `refused.rs` | the statements that DataFusion answers wrongly, and how to say them differently |
 //! | `functions/`, `udf.rs` | the functions over boards, moves and EVs; their form for DataFusion |
-//! | `saved/` | named queries with parameters: those of the crate, and the user's |
+//! | `saved/` | named queries with parameters |
 //! | `session.rs` | the DataFusion session of a query: tables, object stores, settings, rules |
 //! | `archive_table.rs`, `file_table.rs` | the tables of the archive; a user's Parquet file as a table |
 //! | `annotation_view.rs` | the table `annotations` with a list for each policy |
@@ -27,7 +27,7 @@
 //! | `result_filter.rs` | filters that a consumer adds to a planned query |
 //! | `conform.rs` | converting batches to the schema of a result |
 //! | `plan_function.rs` | scalar functions that plans use and statements cannot call |
-//! | `explain.rs`, `plan_text.rs` | EXPLAIN; plans as text without file names |
+//! | `explain.rs` | the physical plan as text |
 //! | `preview.rs`, `type_names.rs` | the first rows of a result, as a table; names of types for people |
 //! | `write.rs`, `json_rows.rs` | a result as a file; rows as JSON, for pages |
 //! | `errors.rs` | DataFusion's errors as errors of this crate |
@@ -47,7 +47,6 @@ mod options;
 mod order;
 mod partition;
 mod plan_function;
-mod plan_text;
 mod planned;
 mod preview;
 mod reader_filters;
@@ -73,10 +72,10 @@ pub use functions::{Function, functions};
 pub use options::QueryOptions;
 pub use planned::{Query, no_params};
 pub use preview::Preview;
-pub use saved::{SavedColumn, SavedParameter, SavedQuery};
+pub use saved::{SavedParameter, SavedQuery};
 pub use stream::QueryStream;
 pub use user_tables::UserTable;
-pub use write::{RowCompression, RowFormat, WriteRowsOptions};
+pub use write::RowFormat;
 
 pub(crate) use errors::query_error;
 pub(crate) use json_rows::{is_board, json_rows, json_scalar, short};

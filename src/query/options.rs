@@ -2,7 +2,7 @@
 
 use super::errors::query_error;
 use super::user_tables::UserTable;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::machine::total_bytes;
 use crate::process::PerProcess;
 use datafusion::common::DataFusionError;
@@ -83,17 +83,6 @@ impl QueryOptions {
             }
             Some(bytes) => Ok(Arc::new(FairSpillPool::new(usize::try_from(bytes).unwrap_or(usize::MAX)))),
             None => Ok(Arc::clone(&default_pool()?.pool)),
-        }
-    }
-
-    /// Adds the allowed number of bytes to an error about exhausted memory or spill space.
-    pub(super) fn explain_limit(&self, error: Error) -> Error {
-        match error.into_kind() {
-            ErrorKind::QueryLimit { limit, allowed, found } if allowed.is_empty() => {
-                let bytes = if limit == "spill" { self.spill_bytes() } else { self.memory_bytes() };
-                ErrorKind::QueryLimit { limit, allowed: format!("{bytes} bytes"), found }.into()
-            }
-            kind => kind.into(),
         }
     }
 

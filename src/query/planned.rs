@@ -9,7 +9,6 @@ use super::volatility::is_volatile;
 use super::{guard, refused, session, user_tables};
 use crate::archive::Archive;
 use crate::cancellation::CancellationToken;
-use crate::clock;
 use crate::error::{Error, Result};
 use crate::process::ProcessId;
 use crate::runtime::block_on_unless;
@@ -39,7 +38,7 @@ use tracing::debug;
 ///     "SELECT board, move FROM steps WHERE max_score >= $min",
 ///     vec![("min", a2store::ScalarValue::from(1_000_u64))],
 /// )?;
-/// for batch in query.stream()? {
+/// for batch in query.stream(&cancel)? {
 ///     println!("{} steps", batch?.num_rows());
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -64,11 +63,11 @@ impl Archive {
     /// describes them.
     ///
     /// # Errors
-    /// [`ErrorKind::QueryRefused`](crate::ErrorKind::QueryRefused) unless the text is one SELECT, WITH, VALUES
-    /// or EXPLAIN that only reads these tables. [`ErrorKind::Query`](crate::ErrorKind::Query) for text that
+    /// [`ErrorKind::QueryRefused`](crate::ErrorKind::QueryRefused) unless the text is one SELECT, WITH or VALUES
+    /// that only reads these tables. [`ErrorKind::Query`](crate::ErrorKind::Query) for text that
     /// does not parse or plan, and for parameters that do not match it.
     pub fn sql(&self, text: &str, params: impl Into<ParamValues>) -> Result<Query> {
-        self.sql_with(text, params, &QueryOptions::default())
+        self.sql_with(text, params, &QueryOptions::default(), CancellationToken::never())
     }
 
     /// Plans a query as [`sql`](Archive::sql) does, with the user's tables and limits.
@@ -89,7 +88,7 @@ impl Archive {
     /// let labels = UserTable::from_batches(labels.schema(), vec![labels])?;
     /// let options = QueryOptions::default().with_table("labels", labels).with_row_limit(10);
     /// let text = "SELECT label, num_steps FROM runs JOIN labels USING (run_id) ORDER BY run_id";
-    /// assert_eq!(archive.sql_with(text, no_params(), &options)?.count()?, 2);
+    /// assert_eq!(archive.sql_with(text, no_params(), &options, &cancel)?.count(&cancel)?, 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -97,18 +96,14 @@ impl Archive {
     /// The errors of [`sql`](Archive::sql), and [`ErrorKind::Argument`](crate::ErrorKind::Argument) for invalid table
     /// names and limits. When the query runs, [`ErrorKind::QueryLimit`](crate::ErrorKind::QueryLimit) if it
     /// exceeds a limit.
-    pub fn sql_with(&self, text: &str, params: impl Into<ParamValues>, options: &QueryOptions) -> Result<Query> {
-        self.sql_unless_cancelled(text, params.into(), options, CancellationToken::never())
-    }
-
-    pub(crate) fn sql_unless_cancelled(
+    pub fn sql_with(
         &self,
         text: &str,
-        params: ParamValues,
+        params: impl Into<ParamValues>,
         options: &QueryOptions,
         cancel: &CancellationToken,
     ) -> Result<Query> {
-        clock::check()?;
+        let params = params.into();
         let limits = QueryLimits::new(options);
         guard::check_length(text)?;
         user_tables::check_names(&options.tables)?;
@@ -126,14 +121,7 @@ impl Archive {
             // This runs on the runtime's large stack, so that a rejected plan is dropped there too.
             let plan = guard::planned(&text, &tables, &state).await?;
             let plan = analyzed(bind(plan, params)?, &state).map_err(query_error)?;
-            match &plan {
-                // Only a copy of an explained plan is analyzed here.
-                LogicalPlan::Explain(explain) => analyzed(explain.plan.as_ref().clone(), &state),
-                plan => Ok(plan.clone()),
-            }
-            .and_then(|plan| refused::check_types(&plan))
-            .and_then(|()| guard::check_filters(&plan))
-            .map_err(query_error)?;
+            refused::check_types(&plan).and_then(|()| guard::check_filters(&plan)).map_err(query_error)?;
             Ok(plan)
         };
         let plan = block_on_unless(planning, || limits.check(cancel))?;
@@ -174,22 +162,19 @@ impl Query {
         &self.archive
     }
 
-    /// Runs the query. Batches arrive as they are made, and dropping the stream stops the work.
+    /// Runs the query. Batches arrive as they are made, and dropping the stream stops the work. `cancel` stops the
+    /// planning.
     ///
     /// # Errors
     /// [`ErrorKind::Query`](crate::ErrorKind::Query), here or from the stream.
-    pub fn stream(&self) -> Result<QueryStream> {
-        self.stream_unless_cancelled(CancellationToken::never())
-    }
-
-    pub(crate) fn stream_unless_cancelled(&self, cancel: &CancellationToken) -> Result<QueryStream> {
+    pub fn stream(&self, cancel: &CancellationToken) -> Result<QueryStream> {
         let limits = self.limits();
         Ok(self.stream_of(self.execution(&limits, cancel)?, limits))
     }
 
     /// Returns the result as one batch.
     pub(crate) fn rows(&self, cancel: &CancellationToken) -> Result<RecordBatch> {
-        let mut stream = self.stream_unless_cancelled(cancel)?;
+        let mut stream = self.stream(cancel)?;
         let mut batches = Vec::new();
         while let Some(batch) = stream.next_unless_cancelled(cancel)? {
             batches.push(batch);
@@ -201,45 +186,15 @@ impl Query {
     ///
     /// # Errors
     /// The errors of [`stream`](Query::stream).
-    pub fn count(&self) -> Result<u64> {
-        self.count_unless_cancelled(CancellationToken::never())
-    }
-
-    pub(crate) fn count_unless_cancelled(&self, cancel: &CancellationToken) -> Result<u64> {
-        if self.is_explain() {
-            // SQL cannot count the rows of an EXPLAIN.
-            return self.sum_of_batches(cancel, |batch| batch.num_rows() as u64);
-        }
-        self.counted()?.sum_of_batches(cancel, Query::count_of)
-    }
-
-    /// Returns a query for the number of rows.
-    fn counted(&self) -> Result<Query> {
+    pub fn count(&self, cancel: &CancellationToken) -> Result<u64> {
         let count = datafusion::functions_aggregate::expr_fn::count(datafusion::logical_expr::lit(1_i64));
         let plan = LogicalPlanBuilder::from(self.plan.clone())
             .aggregate(Vec::<Expr>::new(), [count])
             .and_then(LogicalPlanBuilder::build)
             .map_err(query_error)?;
-        Ok(Query { plan, ..self.clone() })
-    }
-
-    /// Returns the number of rows in the result of [`counted`](Query::counted).
-    fn count_of(batch: &RecordBatch) -> u64 {
-        let counts = batch.column(0).as_primitive_opt::<Int64Type>();
-        counts.map_or(0, |counts| counts.values().iter().sum::<i64>().unsigned_abs())
-    }
-
-    fn sum_of_batches(&self, cancel: &CancellationToken, value: impl Fn(&RecordBatch) -> u64) -> Result<u64> {
-        let mut stream = self.stream_unless_cancelled(cancel)?;
-        let mut total = 0;
-        while let Some(batch) = stream.next_unless_cancelled(cancel)? {
-            total += value(&batch);
-        }
-        Ok(total)
-    }
-
-    fn is_explain(&self) -> bool {
-        matches!(self.plan, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_))
+        let row = Query { plan, ..self.clone() }.rows(cancel)?;
+        let counts = row.column(0).as_primitive_opt::<Int64Type>();
+        Ok(counts.map_or(0, |counts| counts.values().iter().sum::<i64>().unsigned_abs()))
     }
 
     /// Returns a query for the same rows with only these columns, so that no other column is read.
@@ -277,7 +232,7 @@ impl Query {
             }
         };
         let query = Query { plan, ..self.unlimited() };
-        let mut stream = query.stream_unless_cancelled(cancel)?;
+        let mut stream = query.stream(cancel)?;
         let mut texts = BTreeSet::new();
         while texts.len() <= most
             && let Some(batch) = stream.next_unless_cancelled(cancel)?
@@ -294,16 +249,13 @@ impl Query {
     /// # let folder = tempfile::tempdir()?;
     /// # let archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
     /// let query = archive.sql("VALUES (1), (2), (3)", a2store::no_params())?;
-    /// assert_eq!(query.limit(2)?.count()?, 2);
+    /// assert_eq!(query.limit(2)?.count(&a2store::CancellationToken::new())?, 2);
     /// # Ok::<(), a2store::Error>(())
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Query`](crate::ErrorKind::Query) for an EXPLAIN.
+    /// [`ErrorKind::Query`](crate::ErrorKind::Query) if the plan with the limit is invalid.
     pub fn limit(&self, num_rows: u64) -> Result<Query> {
-        if self.is_explain() {
-            return Err(Error::query("limit: expected a query for rows, found an EXPLAIN"));
-        }
         // A LIMIT counts in int64.
         let num_rows = i64::try_from(num_rows).unwrap_or(i64::MAX);
         let plan = limited(self.plan.clone(), num_rows as usize).map_err(query_error)?;
@@ -331,7 +283,6 @@ impl Query {
 
     /// Makes the execution plan.
     pub(crate) fn execution(&self, limits: &QueryLimits, cancel: &CancellationToken) -> Result<Execution> {
-        clock::check()?;
         let (plan, context) = (self.plan.clone(), self.context()?);
         let planning = async move { order::plan(&context, &plan).await };
         block_on_unless(planning, || limits.check(cancel)).map_err(|error| limits.explain(self.archive.blame(error)))
@@ -345,7 +296,7 @@ impl Query {
     }
 
     pub(crate) fn stream_of(&self, execution: Execution, limits: Arc<QueryLimits>) -> QueryStream {
-        QueryStream::new(self.archive.clone(), self.schema(), execution, limits, self.is_explain())
+        QueryStream::new(self.archive.clone(), self.schema(), execution, limits)
     }
 
     /// Returns the session for planning. A forked child makes its own, because threads that do not exist in the
@@ -423,11 +374,6 @@ fn limited(plan: LogicalPlan, num_rows: usize) -> DataFusionResult<LogicalPlan> 
 
 /// Resolves the types of a plan. Before that, a CASE has the type of its first branch, and a UNION has the type
 /// of its first input.
-///
-/// An EXPLAIN stays unchanged, because DataFusion analyzes the explained plan itself and records each step.
 fn analyzed(plan: LogicalPlan, session: &SessionState) -> DataFusionResult<LogicalPlan> {
-    match plan {
-        LogicalPlan::Explain(_) => Ok(plan),
-        plan => session.analyzer().execute_and_check(plan, session.config_options(), |_, _| {}),
-    }
+    session.analyzer().execute_and_check(plan, session.config_options(), |_, _| {})
 }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// ```
 /// # let folder = tempfile::tempdir()?;
 /// # let archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
-/// let preview = archive.sql("SELECT 1 AS one", a2store::no_params())?.preview(10)?;
+/// let preview = archive.sql("SELECT 1 AS one", a2store::no_params())?.preview(10, &a2store::CancellationToken::new())?;
 /// assert_eq!((preview.num_rows, preview.has_more), (1, false));
 /// assert!(preview.to_string().contains("| one |"));
 /// # Ok::<(), a2store::Error>(())
@@ -40,12 +40,8 @@ impl Query {
     ///
     /// # Errors
     /// The errors of [`stream`](Query::stream).
-    pub fn preview(&self, max_rows: usize) -> Result<Preview> {
-        self.preview_unless_cancelled(max_rows, CancellationToken::never())
-    }
-
-    pub(crate) fn preview_unless_cancelled(&self, max_rows: usize, cancel: &CancellationToken) -> Result<Preview> {
-        let mut stream = self.stream_unless_cancelled(cancel)?;
+    pub fn preview(&self, max_rows: usize, cancel: &CancellationToken) -> Result<Preview> {
+        let mut stream = self.stream(cancel)?;
         let batches = std::iter::from_fn(|| stream.next_unless_cancelled(cancel).transpose());
         Preview::of_batches(self.schema(), batches, max_rows)
     }
@@ -125,8 +121,10 @@ impl fmt::Display for Preview {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut batches = vec![RecordBatch::new_empty(self.schema.clone())];
         batches.extend_from_slice(&self.batches);
-        let table = pretty_format_batches(&batches).map_err(|_| fmt::Error)?;
-        write!(f, "{table}\n{}", self.summary())
+        let table = pretty_format_batches(&batches).map_err(|_| fmt::Error)?.to_string();
+        // Control characters of a text could send commands to the terminal.
+        let printable = |c: char| if c.is_control() && c != '\n' { c.escape_default().to_string() } else { c.into() };
+        write!(f, "{}\n{}", table.chars().map(printable).collect::<String>(), self.summary())
     }
 }
 

@@ -309,8 +309,6 @@ fn refuse_if(is_refused: bool, refusal: &Refusal) -> DataFusionResult<()> {
 fn last_limit(plan: &LogicalPlan) -> Option<&Limit> {
     match plan {
         LogicalPlan::Limit(limit) => Some(limit),
-        LogicalPlan::Explain(explain) => last_limit(&explain.plan),
-        LogicalPlan::Analyze(analyze) => last_limit(&analyze.input),
         LogicalPlan::Projection(projection) => last_limit(&projection.input),
         _ => None,
     }

@@ -15,7 +15,7 @@ impl Query {
     pub(crate) fn filter(&self, condition: &str) -> Result<Option<Query>> {
         fn filtered(plan: LogicalPlan, expr: Expr) -> DataFusionResult<Option<LogicalPlan>> {
             Ok(match plan {
-                LogicalPlan::Limit(_) | LogicalPlan::Explain(_) | LogicalPlan::Analyze(_) => None,
+                LogicalPlan::Limit(_) => None,
                 // The sort stays on top, because only there its order is the order of the result.
                 LogicalPlan::Sort(mut sort) => match filtered(Arc::unwrap_or_clone(sort.input), expr)? {
                     Some(input) if sort.fetch.is_none() => {

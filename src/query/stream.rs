@@ -6,12 +6,12 @@ use super::errors::query_error;
 use super::limits::QueryLimits;
 use super::order::Execution;
 use super::partition::Partition;
-use super::plan_text::without_files;
 use crate::archive::Archive;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use arrow::array::{AsArray, RecordBatch, StringArray};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+#[cfg(feature = "python")]
 use arrow::error::ArrowError;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
@@ -35,8 +35,6 @@ pub struct QueryStream {
     skip: usize,
     fetch: usize,
     limits: Arc<QueryLimits>,
-    /// Whether the rows are the text of an EXPLAIN, which names files.
-    is_explain: bool,
     started: Instant,
     num_rows: usize,
 }
@@ -46,13 +44,7 @@ pub struct QueryStream {
 const AHEAD: usize = 64;
 
 impl QueryStream {
-    pub(super) fn new(
-        archive: Archive,
-        schema: SchemaRef,
-        execution: Execution,
-        limits: Arc<QueryLimits>,
-        is_explain: bool,
-    ) -> Self {
+    pub(super) fn new(archive: Archive, schema: SchemaRef, execution: Execution, limits: Arc<QueryLimits>) -> Self {
         let (plan, context, waiting, skip, fetch) = match execution {
             Execution::InOrder { plan, context, skip, fetch, max_rows } => {
                 (plan, context, (0..max_rows.len()).map(Some).collect(), skip, fetch.unwrap_or(usize::MAX))
@@ -60,7 +52,7 @@ impl QueryStream {
             Execution::Merged { plan, context, .. } => (plan, context, vec![None], 0, usize::MAX),
         };
         let (waiting, running, started) = (waiting.into_iter(), VecDeque::new(), Instant::now());
-        Self { archive, schema, plan, context, waiting, running, skip, fetch, limits, is_explain, started, num_rows: 0 }
+        Self { archive, schema, plan, context, waiting, running, skip, fetch, limits, started, num_rows: 0 }
     }
 
     /// Returns the columns of the batches.
@@ -90,7 +82,7 @@ impl QueryStream {
         // One partition runs per core.
         let at_once = self.context.session_config().target_partitions();
         while self.fetch > 0 {
-            if self.is_foreign() {
+            if self.running.front().is_some_and(Partition::is_foreign) {
                 return Err(Error::query("the stream was started by another process: run the query again in this one"));
             }
             while self.running.len() < at_once
@@ -109,23 +101,13 @@ impl QueryStream {
             self.skip -= skipped;
             self.fetch -= taken;
             if taken > 0 {
-                let batch = self.conform(batch.slice(skipped, taken))?;
+                let batch = conform(batch.slice(skipped, taken), &self.schema);
+                let batch = batch.map_err(|error| query_error(error.into()))?;
                 self.limits.count(&batch)?;
                 return Ok(Some(batch));
             }
         }
         Ok(None)
-    }
-
-    /// Converts a batch to the schema, and removes file names from an EXPLAIN.
-    fn conform(&self, batch: RecordBatch) -> Result<RecordBatch> {
-        let batch = if self.is_explain { plan_without_files(&batch) } else { Ok(batch) };
-        batch.and_then(|batch| conform(batch, &self.schema)).map_err(|error| query_error(error.into()))
-    }
-
-    /// Returns whether the stream was started by another process, from which this one was forked.
-    fn is_foreign(&self) -> bool {
-        self.running.front().is_some_and(Partition::is_foreign)
     }
 
     fn stop(&mut self) {
@@ -142,17 +124,6 @@ impl Drop for QueryStream {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-/// Removes file names from the rows of an EXPLAIN, whose last column is the plan's text.
-fn plan_without_files(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-    let mut columns = batch.columns().to_vec();
-    if let Some(last) = columns.last_mut() {
-        let texts = arrow::compute::cast(last, &DataType::Utf8)?;
-        let texts: StringArray = texts.as_string::<i32>().iter().map(|text| text.map(without_files)).collect();
-        *last = arrow::compute::cast(&texts, last.data_type())?;
-    }
-    RecordBatch::try_new(batch.schema(), columns)
 }
 
 impl Iterator for QueryStream {

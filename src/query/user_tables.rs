@@ -77,15 +77,6 @@ impl UserTable {
     pub fn from_parquet(path: impl AsRef<Path>) -> Result<UserTable> {
         Ok(UserTable(UserTableSource::Parquet(ParquetFile::open(path.as_ref())?)))
     }
-
-    /// Returns the columns.
-    #[must_use]
-    pub fn schema(&self) -> SchemaRef {
-        match &self.0 {
-            UserTableSource::Batches { schema, .. } => Arc::clone(schema),
-            UserTableSource::Parquet(file) => Arc::clone(&file.schema),
-        }
-    }
 }
 
 /// Returns a field whose structs have nullable fields, if they may be null.

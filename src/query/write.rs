@@ -6,16 +6,14 @@ use super::planned::Query;
 use super::stream::QueryStream;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::names::text_form;
 use crate::publish::Output;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, FieldRef, Fields, Schema};
 use arrow::error::ArrowError;
 use arrow::ipc::writer::{FileWriter, StreamWriter};
 use datafusion::common::DataFusionError;
-use derive_setters::Setters;
 use parquet::arrow::ArrowWriter;
-use parquet::basic::Compression as ParquetCompression;
+use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use std::io::{self, BufWriter, Write};
@@ -23,101 +21,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// The format of a file of rows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RowFormat {
     /// Text, with the names of the columns in the first line.
     Csv,
     /// One JSON object per line.
     Json,
-    /// Parquet.
-    #[default]
+    /// Parquet, compressed with zstd.
     Parquet,
     /// The Arrow IPC file format. It has no dictionaries.
     ArrowFile,
     /// The Arrow IPC stream format.
     ArrowStream,
-}
-
-/// The compression of Parquet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RowCompression {
-    /// No compression.
-    None,
-    /// Fast.
-    Lz4,
-    /// Fast.
-    Snappy,
-    /// Small.
-    #[default]
-    Zstd,
-}
-
-impl RowCompression {
-    const ALL: [RowCompression; 4] =
-        [RowCompression::None, RowCompression::Lz4, RowCompression::Snappy, RowCompression::Zstd];
-
-    fn name(self) -> &'static str {
-        match self {
-            RowCompression::None => "none",
-            RowCompression::Lz4 => "lz4",
-            RowCompression::Snappy => "snappy",
-            RowCompression::Zstd => "zstd",
-        }
-    }
-}
-
-text_form!(RowCompression, "compression", "\"none\", \"lz4\", \"snappy\" or \"zstd\"");
-
-/// The options of [`Query::write`].
-///
-/// ```
-/// use a2store::{RowCompression, RowFormat, WriteRowsOptions};
-/// let options = WriteRowsOptions::default().with_compression(RowCompression::Snappy);
-/// assert_eq!((options.format, options.row_group_rows), (RowFormat::Parquet, 1 << 20));
-/// ```
-#[derive(Clone, Debug, Setters)]
-#[setters(prefix = "with_")]
-#[non_exhaustive]
-pub struct WriteRowsOptions {
-    /// The format of the file.
-    pub format: RowFormat,
-    /// The compression of Parquet. Other formats are not compressed.
-    pub compression: RowCompression,
-    /// The maximum number of rows in a row group of Parquet, at least 1.
-    pub row_group_rows: usize,
-}
-
-impl Default for WriteRowsOptions {
-    fn default() -> WriteRowsOptions {
-        WriteRowsOptions {
-            format: RowFormat::default(),
-            compression: RowCompression::default(),
-            row_group_rows: 1 << 20,
-        }
-    }
-}
-
-impl From<RowFormat> for WriteRowsOptions {
-    fn from(format: RowFormat) -> WriteRowsOptions {
-        WriteRowsOptions::default().with_format(format)
-    }
-}
-
-impl WriteRowsOptions {
-    fn parquet(&self) -> Result<WriterProperties> {
-        if self.row_group_rows == 0 {
-            return Err(Error::argument("row_group_rows", "1 or more", 0));
-        }
-        let compression = match self.compression {
-            RowCompression::None => ParquetCompression::UNCOMPRESSED,
-            RowCompression::Lz4 => ParquetCompression::LZ4_RAW,
-            RowCompression::Snappy => ParquetCompression::SNAPPY,
-            RowCompression::Zstd => ParquetCompression::ZSTD(parquet::basic::ZstdLevel::default()),
-        };
-        let properties = WriterProperties::builder().set_compression(compression);
-        Ok(properties.set_max_row_group_row_count(Some(self.row_group_rows)).build())
-    }
 }
 
 impl Query {
@@ -132,25 +48,25 @@ impl Query {
     /// use a2store::{CancellationToken, RowFormat, no_params};
     /// let query = archive.sql("SELECT 1 AS one", no_params())?;
     /// let path = folder.path().join("one.csv");
-    /// assert_eq!(query.write(&path, &RowFormat::Csv.into(), &CancellationToken::new())?, 1);
+    /// assert_eq!(query.write(&path, RowFormat::Csv, &CancellationToken::new())?, 1);
     /// assert_eq!(std::fs::read_to_string(path)?, "one\n1\n");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a path inside the archive, and for options that do not
-    /// fit the format. [`ErrorKind::Query`](crate::ErrorKind::Query), also for a column that the format cannot hold.
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a path inside the archive.
+    /// [`ErrorKind::Query`](crate::ErrorKind::Query), also for a column that the format cannot hold.
     /// [`ErrorKind::Io`](crate::ErrorKind::Io); [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
-    pub fn write(&self, path: impl AsRef<Path>, options: &WriteRowsOptions, cancel: &CancellationToken) -> Result<u64> {
+    pub fn write(&self, path: impl AsRef<Path>, format: RowFormat, cancel: &CancellationToken) -> Result<u64> {
         let path = path.as_ref();
         let absolute = std::path::absolute(path).map_err(|source| Error::io(path, source))?;
         if absolute.starts_with(self.archive().path()) {
             return Err(Error::argument("path", "a file outside of the archive", path.display()));
         }
-        let rows = self.stream_unless_cancelled(cancel)?;
+        let rows = self.stream(cancel)?;
         let output = Output::create(path)?;
         let mut file = FirstError::new(output.file());
-        let num_rows = rows.write_to(options, &mut file, cancel).map_err(|error| file.explain(path, error))?;
+        let num_rows = rows.write_to(format, &mut file, cancel).map_err(|error| file.explain(path, error))?;
         output.publish()?;
         Ok(num_rows)
     }
@@ -160,12 +76,12 @@ impl QueryStream {
     /// Writes all rows, and returns their number.
     pub(crate) fn write_to(
         mut self,
-        options: &WriteRowsOptions,
+        format: RowFormat,
         out: impl Write + Send,
         cancel: &CancellationToken,
     ) -> Result<u64> {
         let (mut out, schema) = (BufWriter::new(out), self.schema());
-        let num_rows = match options.format {
+        let num_rows = match format {
             RowFormat::Csv => {
                 let mut writer = arrow::csv::Writer::new(&mut out);
                 writer.write(&RecordBatch::new_empty(schema)).map_err(of_arrow)?;
@@ -178,8 +94,9 @@ impl QueryStream {
                 num_rows
             }
             RowFormat::Parquet => {
-                let properties = Some(options.parquet()?);
-                let mut writer = ArrowWriter::try_new(&mut out, schema, properties).map_err(of_parquet)?;
+                let properties = WriterProperties::builder().set_compression(Compression::ZSTD(Default::default()));
+                let writer = ArrowWriter::try_new(&mut out, schema, Some(properties.build()));
+                let mut writer = writer.map_err(of_parquet)?;
                 let num_rows = self.write_each(cancel, |batch| writer.write(batch).map_err(of_parquet))?;
                 writer.close().map_err(of_parquet)?;
                 num_rows

@@ -24,5 +24,5 @@ mod report;
 pub(crate) use options::check_condition;
 pub use options::{ReportGroups, ReportOptions};
 #[cfg(feature = "explore")]
-pub(crate) use page::page_policy;
+pub(crate) use page::{page_policy, with_data};
 pub use report::{Report, ReportTable};

@@ -1,6 +1,7 @@
 //! The runs of a report, and their groups.
 
 use crate::archive::Archive;
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::names::text_form;
 use crate::query::{QueryOptions, no_params};
@@ -108,10 +109,12 @@ pub(crate) fn check_condition(archive: &Archive, condition: &str, of: &str, opti
         format!("SELECT run_id FROM runs WHERE (\n{condition}\n)"),
         format!("SELECT run_id FROM runs WHERE\n{condition}\n"),
     ] {
-        let query = archive.sql_with(&statement, no_params(), options).map_err(|error| match error.into_kind() {
-            ErrorKind::Query { message } => Error::query(format!("where: {message}")),
-            kind => kind.into(),
-        })?;
+        let query = archive.sql_with(&statement, no_params(), options, CancellationToken::never()).map_err(
+            |error| match error.into_kind() {
+                ErrorKind::Query { message } => Error::query(format!("where: {message}")),
+                kind => kind.into(),
+            },
+        )?;
         if query.is_volatile()? {
             // Otherwise, each query would select different runs.
             let why = format!("the condition of {of} must depend only on the run");

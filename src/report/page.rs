@@ -12,8 +12,13 @@ use std::path::Path;
 /// The page without data. `web/` builds it.
 const TEMPLATE: &str = include_str!("report.html");
 
-/// The part of the template that the data replaces.
-const PLACE: &str = "<script type=\"application/json\" id=\"data\">{}</script>";
+/// Returns a template of a page with its data.
+pub(crate) fn with_data(template: &str, data: &Value) -> String {
+    const PLACE: &str = "<script type=\"application/json\" id=\"data\">{}</script>";
+    // Only `<` can end the data of a script element. In JSON, `<` occurs only in strings, where it can be escaped.
+    let data = data.to_string().replace('<', "\\u003c");
+    template.replacen(PLACE, &PLACE.replacen("{}", &data, 1), 1)
+}
 
 /// Returns the page's Content-Security-Policy for a server's header. It allows only the page's own script and
 /// styles.
@@ -32,10 +37,7 @@ impl Report {
     /// [`ErrorKind::Query`](crate::ErrorKind::Query) for rows that JSON cannot hold. Named queries have no such
     /// rows.
     pub fn to_html(&self) -> Result<String> {
-        // Only `<` can end the data of a script element. In JSON, `<` occurs only in strings, where it can be
-        // escaped.
-        let data = json(self)?.to_string().replace('<', "\\u003c");
-        Ok(TEMPLATE.replacen(PLACE, &PLACE.replacen("{}", &data, 1), 1))
+        Ok(with_data(TEMPLATE, &json(self)?))
     }
 
     /// Writes the page to a file. Replaces an existing file atomically.

@@ -127,7 +127,7 @@ mod tests {
         let planned: Vec<PlannedTable> = std::iter::once(summary()).chain(tables(&facts)).collect();
         assert!(planned.len() > 20);
         for table in planned {
-            let query = SavedQuery::find(table.query, None).expect("a shipped query");
+            let query = SavedQuery::find(table.query).expect("a shipped query");
             let text = query.sql.lines().find(|line| !line.starts_with("--")).expect("a statement");
             assert!(text.starts_with("WITH ") || text.starts_with("SELECT"), "{}: {text}", table.query);
             for (name, _) in table.parameters {

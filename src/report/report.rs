@@ -11,7 +11,7 @@ use crate::query::{QueryOptions, SavedQuery, ScalarValue};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, UInt64Type};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -124,8 +124,10 @@ impl ReportTable {
     ) -> Result<ReportTable> {
         let PlannedTable { query, parameters, note } = planned;
         let started = Instant::now();
-        let saved = with_tables(SavedQuery::find(query, None)?, tables);
-        let rows = match rows(archive, &saved, &parameters, cancel) {
+        let saved = with_tables(SavedQuery::find(query)?, tables);
+        let given = parameters.iter().cloned();
+        let planned = archive.query_with(&saved, given, &QueryOptions::default(), cancel);
+        let rows = match planned.and_then(|query| query.rows(cancel)) {
             Ok(rows) => Ok(rows),
             // This query exceeded a limit, but the results of the other queries are still right.
             Err(error) if matches!(error.kind(), ErrorKind::QueryLimit { .. } | ErrorKind::MemoryLimit { .. }) => {
@@ -135,17 +137,6 @@ impl ReportTable {
         };
         Ok(ReportTable { query, parameters, rows, elapsed: started.elapsed(), note })
     }
-}
-
-fn rows(
-    archive: &Archive,
-    query: &SavedQuery,
-    parameters: &[(&'static str, ScalarValue)],
-    cancel: &CancellationToken,
-) -> Result<RecordBatch> {
-    let given: HashMap<String, ScalarValue> =
-        parameters.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-    archive.query_unless_cancelled(query, given, &QueryOptions::default(), cancel)?.rows(cancel)
 }
 
 /// Adds common table expressions before those of a named query.

@@ -132,7 +132,7 @@ impl Query {
             return false;
         }
         let runs = self.archive().sql("SELECT 1 FROM runs WHERE highest_tile >= 65536 LIMIT 1", no_params());
-        let has_tiles = runs.and_then(|runs| runs.count()).is_ok_and(|num_runs| num_runs > 0);
+        let has_tiles = runs.and_then(|runs| runs.count(CancellationToken::never())).is_ok_and(|num_runs| num_runs > 0);
         has_tiles && (0..table.num_rows()).any(|row| table.step(row).is_some_and(|step| step.board.max_exp() == 15))
     }
 }
@@ -153,7 +153,7 @@ fn wide_columns_of(query: &Query, extra: &[String], cancel: &CancellationToken) 
     let any = |name: &str, condition: &str| -> Result<bool> {
         let is_chosen = schema.index_of(name).is_ok() && !extra.iter().any(|extra| extra == name);
         let sql = format!("SELECT 1 FROM runs WHERE {condition} LIMIT 1");
-        Ok(is_chosen && query.archive().sql(&sql, no_params())?.count_unless_cancelled(cancel)? > 0)
+        Ok(is_chosen && query.archive().sql(&sql, no_params())?.count(cancel)? > 0)
     };
     Ok(WideColumns {
         masks: any(TILE_MASK, "highest_tile >= 65536")?,

@@ -1,6 +1,7 @@
 //! The runs of a table, with the columns of `runs` that filters of rows use.
 
 use crate::archive::{Archive, Phases};
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::query::no_params;
 use arrow::array::{Array, AsArray, RecordBatch};
@@ -94,7 +95,7 @@ impl RunFacts {
     fn read(archive: &Archive) -> Result<RunFacts> {
         let query = archive.sql("SELECT run_id, max_score, game, engine FROM runs ORDER BY run_id", no_params())?;
         let mut facts = RunFacts::default();
-        for batch in query.stream()? {
+        for batch in query.stream(CancellationToken::never())? {
             let batch = batch?;
             facts.append(&batch).ok_or_else(|| {
                 let fields = batch.schema();

@@ -40,10 +40,10 @@ use std::sync::Arc;
 /// for rank in 0..2 {
 ///     let shard = Shard::new(rank, 2)?.with_round(7);
 ///     let table = query.materialize(&MaterializeOptions::default().with_shard(shard), &(), &cancel)?;
-///     assert_eq!(table.shard().unwrap().total_rows, Some(query.count()?));
+///     assert_eq!(table.shard().unwrap().total_rows, Some(query.count(&cancel)?));
 ///     num_rows += table.num_rows();
 /// }
-/// assert_eq!(num_rows, query.count()?);
+/// assert_eq!(num_rows, query.count(&cancel)?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Setters)]

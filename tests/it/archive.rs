@@ -28,7 +28,10 @@ fn an_archive_is_created_once() {
     let again = Archive::create(&path, Phases::default()).unwrap_err();
     assert!(matches!(again.kind(), ErrorKind::ArchiveExists { .. }), "{again}");
     assert_eq!(Archive::open(&path).unwrap().phases(), Phases { mid: 512, late: 2048 });
-    assert_eq!(archive.sql("SELECT * FROM steps", a2store::no_params()).unwrap().count().unwrap(), 0);
+    assert_eq!(
+        archive.sql("SELECT * FROM steps", a2store::no_params()).unwrap().count(&CancellationToken::new()).unwrap(),
+        0
+    );
 }
 
 #[test]
@@ -77,7 +80,9 @@ fn every_version_stays_readable() {
         (pinned.num_steps(), pinned.files(TableName::Steps)),
         (before.num_steps(), before.files(TableName::Steps))
     );
-    let count = |archive: &Archive| archive.sql("SELECT * FROM steps", a2store::no_params()).unwrap().count().unwrap();
+    let count = |archive: &Archive| {
+        archive.sql("SELECT * FROM steps", a2store::no_params()).unwrap().count(&CancellationToken::new()).unwrap()
+    };
     assert_eq!((count(&pinned), count(&archive)), (before.num_steps(), archive.num_steps()));
 
     let history = archive.history();
@@ -259,7 +264,7 @@ fn files_that_columns_cannot_reproduce_are_kept() {
     let report = archive.ingest([folder.path()], &IngestOptions::default(), &(), &CancellationToken::new()).unwrap();
     assert_eq!((report.accepted, report.rejected, report.num_steps), (2, 0, 0));
     let query = archive.sql("SELECT original FROM runs ORDER BY run_id", a2store::no_params()).unwrap();
-    let batches: Vec<_> = query.stream().unwrap().map(Result::unwrap).collect();
+    let batches: Vec<_> = query.stream(&CancellationToken::new()).unwrap().map(Result::unwrap).collect();
     let original = arrow::array::AsArray::as_binary::<i32>(batches[0].column(0).as_ref());
     assert_eq!((original.value(0), original.value(1)), (&far[..], &long[..]));
 }

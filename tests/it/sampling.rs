@@ -165,7 +165,7 @@ fn strata_have_their_quotas_in_every_batch_and_repeat_rows_evenly() {
     let phase_of: HashMap<(u32, u16), String> = {
         let query = games.archive.sql("SELECT run_id, step_index, CAST(phase AS VARCHAR) FROM steps", no_params());
         let mut phases = HashMap::new();
-        for batch in query.unwrap().stream().unwrap() {
+        for batch in query.unwrap().stream(&CancellationToken::new()).unwrap() {
             use arrow::array::AsArray;
             use arrow::datatypes::UInt32Type;
             let batch = batch.unwrap();

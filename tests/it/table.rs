@@ -223,7 +223,11 @@ fn errors_of_invalid_columns_name_column_and_row() {
     column_error(archive, "SELECT board FROM steps", &["board"], "extra: expected a column that is not in every row");
     // The row in the error is counted over the whole result, in both ways of materializing.
     let late = "SELECT board, nullif(run_id, 20) AS run_id FROM steps";
-    let first = archive.sql("SELECT * FROM steps WHERE run_id < 20", no_params()).unwrap().count().unwrap();
+    let first = archive
+        .sql("SELECT * FROM steps WHERE run_id < 20", no_params())
+        .unwrap()
+        .count(&CancellationToken::new())
+        .unwrap();
     column_error(archive, late, &[], &format!("column run_id, row {first}"));
     let filtered = "SELECT board, nullif(run_id, 20) AS run_id FROM steps WHERE step_index >= 0 AND move < 9";
     column_error(archive, filtered, &[], &format!("column run_id, row {first}"));

@@ -44,10 +44,10 @@ CHANGES = [
     ("COPY steps TO '{host}' STORED AS CSV", "COPY"),
     ("COPY (SELECT 1) TO '{host}'", "COPY"),
     ("COPY steps FROM '/etc/passwd'", "FROM"),
-    ("EXPLAIN COPY steps TO '{host}'", "COPY"),
-    ("EXPLAIN DELETE FROM steps", "DELETE FROM"),
-    ("EXPLAIN ANALYZE CREATE TABLE mine AS SELECT 1", "CREATE TABLE"),
-    ("EXPLAIN ANALYZE INSERT INTO steps SELECT * FROM steps", "INSERT INTO"),
+    ("EXPLAIN COPY steps TO '{host}'", "EXPLAIN"),
+    ("EXPLAIN DELETE FROM steps", "EXPLAIN"),
+    ("EXPLAIN ANALYZE CREATE TABLE mine AS SELECT 1", "EXPLAIN"),
+    ("EXPLAIN ANALYZE INSERT INTO steps SELECT * FROM steps", "EXPLAIN"),
     ("SELECT * INTO mine FROM steps", "INTO mine"),
     ("SELECT * INTO TEMPORARY mine FROM runs", "mine"),
     ("SELECT * FROM (SELECT * INTO mine FROM runs) r", "INTO mine"),
@@ -147,7 +147,6 @@ HOST = [
     ("SELECT sum(num_steps) OVER (ORDER BY version()) FROM runs", "version"),
     ("VALUES (version())", "version"),
     ("SELECT arrow_cast(NULL, 'Union(Sparse)') FROM steps", "arrow_cast"),
-    ("EXPLAIN SELECT version()", "version"),
 ]  # fmt: skip
 ENLARGING = [
     (f"SELECT {call}", call.partition("(")[0].strip('"'))
@@ -307,7 +306,6 @@ LIMITED = {
     "unnest": f"SELECT unnest({WIDE}) FROM {ENDLESS}",
     "unnest of unnested": "WITH u AS (SELECT unnest([1, 2, 3, 4, 5, 6, 7, 8]) AS v) SELECT a.v FROM "
     + ", ".join(f"u AS {name}" for name in "abcdefghijklmnopqrstuvwx"),
-    "EXPLAIN ANALYZE": f"EXPLAIN ANALYZE SELECT a.board FROM {ENDLESS} ORDER BY a.board + b.board + c.board",
 }
 HARMLESS = {
     "a huge LIMIT": "SELECT * FROM steps LIMIT 9223372036854775807 OFFSET 9223372036854775807",

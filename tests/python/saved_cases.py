@@ -247,37 +247,3 @@ def defaults(text: str) -> dict[str, Any]:
 def rows(query: a2store.Query) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = pa.table(query).to_pylist()
     return found
-
-
-MINE = """-- Runs of one engine,
--- the best first.
---
--- Parameters:
---   engine string: the engine,
---     as its runs name it
---   least uint64 = 0: the least score
---   most float64 = 1e9: the largest
---   checked bool = true: whether only runs that obey the rules
---   skipped int64 = -1: a run to leave out
---
--- Columns:
---   run_id uint32: the run
---   max_score int64: its score
---   label string: both,
---     as text
-SELECT run_id, max_score, concat(engine, ' $least ', max_score) AS label  -- not a $parameter
-FROM runs
-WHERE engine = $engine AND max_score >= $least AND max_score < $most AND verified = $checked AND run_id <> $skipped
-ORDER BY max_score DESC, run_id
-"""
-"""A query with parameters of all types, one of them required."""
-
-
-def own_queries(folder: Path) -> Path:
-    """Create a folder with this query as ``best_of``, a query without parameters, and a file that is not a query."""
-    folder.mkdir()
-    (folder / "best_of.sql").write_text(MINE, encoding="utf-8")
-    plain = "-- All runs.\n--\n-- Columns:\n--   run_id uint32: the run\nSELECT run_id FROM runs ORDER BY run_id;\n"
-    (folder / "all.sql").write_text(plain, encoding="utf-8")
-    (folder / "notes.txt").write_text("no query")
-    return folder

@@ -205,7 +205,6 @@ def test_stats(pack: Path, games: list[Game], tmp_path: Path) -> None:
     engines = {entry["engine"]: entry["runs"] for entry in found["engines"]}
     assert engines == {name: sum(game.engine == name for game in packed) for name in (None, "plain", "γάμμα", "")}
     text = run("stats", "--packfile", pack).stdout.decode()
-    assert "γάμμα" in text
     # The existing tool prints exactly these lines.
     assert text.splitlines()[:6] == [
         f"packfile: {pack}",

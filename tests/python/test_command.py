@@ -83,7 +83,7 @@ def test_the_default_output_is_readable_text(archive: a2store.Archive) -> None:
     assert b"ingest" in run("history", archive.path).stdout
     table = run("sql", archive.path, "SELECT run_id, max_score FROM runs", "--max-rows", "5").stdout.decode()
     assert "max_score" in table
-    assert "60 rows" in table
+    assert table.endswith("the first 5 rows\n")
     assert "predicate=" in run("sql", archive.path, SQL, *PARAMS, "--explain").stdout.decode()
 
 
@@ -209,7 +209,7 @@ def test_the_ending_of_the_output_file_determines_the_format(archive: a2store.Ar
         assert run(*sql, "-o", tmp_path / name).stdout == b""
         assert num_rows(tmp_path / name) == archive.num_runs
     run(*sql, "-o", tmp_path / "rows.txt")
-    assert "60 rows" in (tmp_path / "rows.txt").read_text()
+    assert "the first 40 rows" in (tmp_path / "rows.txt").read_text()
     for options, message in (
         (("-o", tmp_path / "rows.xlsx"), "expected the ending .parquet, .csv, .json, .jsonl, .arrow, .arrows or .txt"),
         (("-o", tmp_path / "rows"), "or --format"),

@@ -17,13 +17,13 @@ COMMANDS = {
     "compact": "ARCHIVE",
     "convert": "RUNS --format a2run2 -o OUT --skip-errors",
     "completions": "bash",
-    "critic": "train --config QUERIES/critic.toml",
+    "critic": "train --config FILES/critic.toml",
     "expire": "ARCHIVE --yes",
     "export": "ARCHIVE --format a2run2 -o OUT",
     "history": "ARCHIVE",
     "info": "ARCHIVE",
     "ingest": "RUNS ARCHIVE",
-    "queries": "--folder QUERIES",
+    "queries": "",
     "query": "ARCHIVE high_score -p min_score=0",
     "repair": "ARCHIVE",
     "replay": "ARCHIVE 0 -o OUT",
@@ -37,7 +37,7 @@ COMMANDS = {
 }
 """Arguments of each subcommand. Words in capitals stand for paths."""
 
-READS_NO_DATA = {"completions", "simulate"}
+READS_NO_DATA = {"completions", "queries", "simulate"}
 REPAIRS = {"repair"}
 """Damage is no error for these."""
 
@@ -46,13 +46,12 @@ Arguments = Callable[[str], list[str]]
 
 @pytest.fixture(scope="module")
 def sound(run_files: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive, run files and a folder of queries, which all are sound."""
+    """An archive and run files, which all are sound."""
     folder = tmp_path_factory.mktemp("sound")
     (folder / "RUNS").mkdir()
     for path in run_files[:3]:
         (folder / "RUNS" / path.name).write_bytes(path.read_bytes())
     a2store.Archive.create(folder / "ARCHIVE").ingest(folder / "RUNS", progress=False)
-    (folder / "QUERIES").mkdir()
     return folder
 
 
@@ -80,13 +79,12 @@ def test_1_if_the_data_is_damaged(sound: Path, tmp_path: Path, name: str) -> Non
     newest.write_bytes(newest.read_bytes()[:-9])
     for path in (folder / "RUNS").iterdir():
         path.write_bytes(path.read_bytes()[:-9])
-    (folder / "QUERIES" / "mine.sql").write_text("-- not a header\nSELECT 1")
     done = run_command(name, *arguments(folder, COMMANDS[name]), status=0 if name in REPAIRS else 1)
     assert done.stderr != "" or name in REPAIRS or name == "verify"
 
 
 @pytest.mark.parametrize(
-    "name", sorted(name for name, line in COMMANDS.items() if {"ARCHIVE", "RUNS", "QUERIES"} & set(line.split()))
+    "name", sorted(name for name, line in COMMANDS.items() if {"ARCHIVE", "RUNS"} & set(line.split()))
 )
 def test_2_for_an_absent_input(tmp_path: Path, name: str) -> None:
     done = run_command(name, *arguments(tmp_path, COMMANDS[name]), status=2)

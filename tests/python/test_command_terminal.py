@@ -1,4 +1,4 @@
-"""The output of the commands on a terminal: its width, colours, and tables for people."""
+"""The output of the commands on a terminal: its width and colours."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from archives import command, run_command
 from threads import HANGS
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-BOLD, DIM, RED = "\x1b[1m", "\x1b[2m", "\x1b[31m"
+RED = "\x1b[31m"
 CHOICES = ("NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE")
 
 
@@ -56,11 +56,10 @@ ALL = "SELECT * FROM runs ORDER BY run_id"
 @pytest.mark.parametrize("sql", [ALL, "SELECT * FROM steps LIMIT 3", "SELECT digest, source, num_steps FROM runs"])
 def test_a_table_fits_the_terminal(archive: a2store.Archive, columns: int, sql: str) -> None:
     text = plain(on_terminal(columns, "sql", archive.path, sql))
-    *lines, last = text.splitlines()
-    assert len({len(line) for line in lines}) == 1
-    assert len(lines[0]) <= columns
-    assert "…" in text or len(lines[0]) == len(run_command("sql", archive.path, sql).stdout.splitlines()[0])
-    assert ("columns, " in last) == (" … |" in lines[1])
+    *lines, _ = text.splitlines()
+    whole = run_command("sql", archive.path, sql).stdout.splitlines()[:-1]
+    cut = [line if len(line) <= columns else f"{line[: columns - 1]}…" for line in whole]
+    assert lines == cut
 
 
 def test_a_pipe_and_a_file_get_the_whole_table(archive: a2store.Archive, tmp_path: Path) -> None:
@@ -74,33 +73,11 @@ def test_a_pipe_and_a_file_get_the_whole_table(archive: a2store.Archive, tmp_pat
 
 
 def test_numbers_for_people_and_for_programs(archive: a2store.Archive) -> None:
-    sql = "SELECT 1234567 AS n, 1000 AS run_id, 2 / 3.0 AS x, NULL AS nothing, CAST(123456.789 AS FLOAT) AS f"
+    sql = "SELECT 1234567 AS n, 2 / 3.0 AS x, NULL AS nothing, chr(27) || 'a' AS text"
     cells = [cell.strip() for cell in run_command("sql", archive.path, sql).stdout.splitlines()[3].split("|")[1:-1]]
-    assert cells == ["1,234,567", "1000", "0.666667", "NULL", "123,457.0"]
+    assert cells == ["1234567", "0.666667", "", "\\u{1b}a"]
     csv = run_command("sql", archive.path, sql, "--format", "csv").stdout
-    assert csv.splitlines()[1].startswith("1234567,1000,0.6666666")
-
-
-def test_colours_follow_the_terminal_and_the_usual_variables(archive: a2store.Archive, tmp_path: Path) -> None:
-    sql = ("sql", archive.path, "SELECT CAST(NULL AS INT) AS x")
-
-    def coloured(text: str) -> bool:
-        assert (BOLD in text) == (DIM in text) == ("\x1b" in text)
-        return "\x1b" in text
-
-    assert coloured(on_terminal(80, *sql))
-    assert not coloured(on_terminal(80, *sql, NO_COLOR="1"))
-    assert not coloured(on_terminal(80, *sql, "-o", tmp_path / "file.txt", CLICOLOR_FORCE="1"))
-    assert not coloured((tmp_path / "file.txt").read_text())
-
-    def piped(*args: object, **changes: str) -> str:
-        return subprocess.run(
-            command(*args), capture_output=True, check=True, timeout=HANGS, text=True, env=environment(**changes)
-        ).stdout
-
-    assert not coloured(piped(*sql))
-    assert coloured(piped(*sql, CLICOLOR_FORCE="1"))
-    assert piped(*sql, "--format", "csv", CLICOLOR_FORCE="1") == 'x\n""\n'
+    assert csv.splitlines()[1].startswith("1234567,0.6666666")
 
 
 def test_errors_are_marked_on_a_terminal(tmp_path: Path) -> None:

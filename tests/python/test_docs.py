@@ -43,8 +43,7 @@ def test_the_functions() -> None:
 
 def test_the_named_queries() -> None:
     def parameter(parameter: a2store.SavedParameter) -> str:
-        default = "" if parameter.required else f" = {json.dumps(parameter.default)}"
-        return f"{parameter.name} {parameter.type}{default}"
+        return f"{parameter.name} {parameter.type} = {json.dumps(parameter.default)}"
 
     def row(query: a2store.SavedQuery) -> list[str]:
         first_sentence = query.purpose.split(". ")[0].removesuffix(".") + "."

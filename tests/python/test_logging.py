@@ -257,7 +257,7 @@ def test_progress_is_lines_without_a_terminal(runs: Path, tmp_path: Path) -> Non
     assert len(printed) > 1
     # Before the size of the input is known, a line has no share.
     assert re.fullmatch(r"ingest: [\d.]+ k?B( of [\d.]+ k?B \(\d+ %\))?(, .*/s)?(, .* left)?", printed[0])
-    assert re.fullmatch(r"ingest: [\d.]+ k?B in \d+s", printed[-1])
+    assert re.fullmatch(r"ingest: [\d.]+ k?B in \d\d:\d\d:\d\d", printed[-1])
     # By default, short work prints no line.
     assert ingest(A2STORE_PROGRESS_SECONDS="1e9") == ""
     assert ingest("--quiet", A2STORE_PROGRESS_SECONDS="0") == ""

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import a2store
-from saved_cases import QUERIES, generated, header_of, own_queries, rows
+from saved_cases import QUERIES, generated, header_of, rows
 from test_command import report, run
 
 
@@ -20,46 +20,28 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> a2store.Archive:
     return generated(tmp_path_factory.mktemp("made"))
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return own_queries(tmp_path / "mine")
-
-
 @pytest.fixture(scope="module")
 def texts() -> dict[str, str]:
     return {path.stem: path.read_text(encoding="utf-8") for path in sorted(QUERIES.iterdir())}
 
 
-def test_the_command_describes_queries(texts: dict[str, str], folder: Path) -> None:
+def test_the_command_describes_queries(texts: dict[str, str]) -> None:
     described = report("queries")
     assert [query["name"] for query in described] == sorted(texts)
     header = header_of(texts["blunders"])
     (one,) = report("queries", "blunders")
     assert (one["name"], one["purpose"]) == ("blunders", header.purpose)
     assert [p["name"] for p in one["parameters"]] == list(header.parameters)
-    assert [(c["name"], c["type"], c["doc"]) for c in one["columns"]] == [
-        (name, *rest) for name, rest in header.columns.items()
-    ]
     assert one["parameters"][0] == {
         "name": "min_loss",
         "type": "float64",
-        "required": False,
         "default": 0.1,
         "doc": "the minimum loss",
     }
     assert run("queries", "blunders").stdout.decode() == one["sql"] == texts["blunders"]
-    (own,) = report("queries", "best_of", "--folder", folder)
-    assert [(p["required"], p["default"]) for p in own["parameters"]] == [
-        (True, None),
-        (False, 0),
-        (False, 1e9),
-        (False, True),
-        (False, -1),
-    ]
-    assert [query["name"] for query in report("queries", "--folder", folder)] == ["all", "best_of"]
 
 
-def test_the_command_runs_queries(made: a2store.Archive, folder: Path, tmp_path: Path) -> None:
+def test_the_command_runs_queries(made: a2store.Archive, tmp_path: Path) -> None:
     def printed(*args: object) -> list[dict[str, Any]]:
         return [json.loads(line) for line in run("query", made.path, *args, "--format", "json").stdout.splitlines()]
 
@@ -70,8 +52,8 @@ def test_the_command_runs_queries(made: a2store.Archive, folder: Path, tmp_path:
     assert [row.get("engine") for row in by_engine] == [row["engine"] for row in expected]
     assert [row["num_alive"] for row in by_engine] == [row["num_alive"] for row in expected]
     assert len(printed("blunders", "-p", "min_loss=0.5", "-p", "phase=null")) > 0
-    mine = printed("best_of", "--folder", folder, "-p", "engine=γάμμα")
-    assert len(mine) == made.query("best_of", folder=folder, engine="γάμμα").count() > 0
+    greek = printed("high_score", "-p", "min_score=0", "-p", "engine=γάμμα")
+    assert len(greek) == made.query("high_score", min_score=0, engine="γάμμα").count() > 0
 
     table = run("query", made.path, "engine_leaderboard").stdout.decode()
     assert "mean_score" in table
@@ -91,7 +73,6 @@ def test_the_command_runs_queries(made: a2store.Archive, folder: Path, tmp_path:
         (["high_scores"], "high_score"),
         (["high_score", "-p", "minimum=1"], "minimum"),
         (["high_score", "-p", "min_score"], "min_score"),
-        (["high_score", "--folder", "absent"], "absent"),
     ],
 )
 def test_wrong_usage_of_the_command(made: a2store.Archive, args: list[str], named: str) -> None:
@@ -100,15 +81,13 @@ def test_wrong_usage_of_the_command(made: a2store.Archive, args: list[str], name
     assert named in done.stderr.decode()
 
 
-def test_the_command_queries_with_tables(made: a2store.Archive, folder: Path, tmp_path: Path) -> None:
-    """A named query can join with a user table."""
+def test_the_command_queries_with_tables(made: a2store.Archive, tmp_path: Path) -> None:
     table = tmp_path / "chosen runs.parquet"
     pq.write_table(pa.table({"run_id": pa.array([3, 5], "uint32")}), table)
-    head = "-- Chosen.\n-- Columns:\n--   run_id uint32: the run\n"
-    (folder / "chosen.sql").write_text(head + "SELECT run_id FROM runs JOIN mine USING (run_id) ORDER BY run_id\n")
-    done = run("query", made.path, "chosen", "--folder", folder, "--table", f"mine={table}", "--format", "csv")
+    sql = "SELECT run_id FROM runs JOIN mine USING (run_id) ORDER BY run_id"
+    done = run("sql", made.path, sql, "--table", f"mine={table}", "--format", "csv")
     assert done.stdout == b"run_id\n3\n5\n"
-    without = run("query", made.path, "chosen", "--folder", folder, status=2)
+    without = run("sql", made.path, sql, status=2)
     assert b"mine" in without.stderr
 
 

@@ -65,11 +65,6 @@ def test_a_limited_table_has_its_own_fingerprint(archive: a2store.Archive) -> No
     np.testing.assert_array_equal(np.asarray(tables[1]), np.asarray(tables[0])[:9])
 
 
-def test_an_explain_has_no_limit(archive: a2store.Archive) -> None:
-    with pytest.raises(a2store.QueryError, match="found an EXPLAIN"):
-        archive.sql("EXPLAIN SELECT 1").limit(1)
-
-
 # Batches
 
 
@@ -156,20 +151,6 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-@pytest.mark.parametrize("compression", ["zstd", "snappy", "lz4", "none"])
-def test_parquet_options(query: a2store.Query, tmp_path: Path, compression: Any) -> None:
-    path = tmp_path / "rows.parquet"
-    query.write_parquet(path, compression=compression, row_group_size=1000)
-    metadata = pq.ParquetFile(path).metadata
-    sizes = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
-    assert sum(sizes) == query.count()
-    assert set(sizes[:-1]) == {1000}
-    found = metadata.row_group(0).column(0).compression
-    assert found == {"none": "UNCOMPRESSED"}.get(compression, compression.upper())
-    for rows in (pl.read_parquet(path).height, duckdb.read_parquet(str(path)).count("*").fetchall()[0][0]):
-        assert rows == query.count()
 
 
 @pytest.mark.parametrize("format", WRITERS)

@@ -2,7 +2,7 @@
 
 use super::args::{ExtractArgs, InspectArgs, PackArgs, StatsArgs, ToJsonlArgs, ValidateArgs};
 use super::print::{print_run, print_run_json, print_stats, print_stats_json};
-use crate::cli::print::{count, megabytes, path_text, print_json};
+use crate::cli::print::{count, megabytes, print_json};
 use crate::cli::progress::{Interrupt, progress};
 use crate::cli::terminal::print_error;
 use crate::error::ErrorKind;
@@ -25,7 +25,7 @@ pub(super) fn pack(args: &PackArgs, quiet: bool) -> Result<u8> {
         eprintln!("a2pack: {}: no run was packed, so {} was not written", args.input.display(), args.output.display());
     }
     if args.json {
-        print_json(&report, [("path", json!(path_text(&args.output)))])?;
+        print_json(&report, [("path", json!(args.output.to_string_lossy()))])?;
     } else {
         let mut out = io::stdout().lock();
         write!(out, "{} runs packed, {} rejected", count(report.packed), count(report.rejected))?;
@@ -49,7 +49,7 @@ pub(super) fn validate(args: &ValidateArgs, quiet: bool) -> Result<u8> {
         Err(error) => return Err(error.into()),
     };
     if args.json {
-        print_json(&report, [("path", json!(path_text(&args.packfile))), ("sound", json!(report.is_sound()))])?;
+        print_json(&report, [("path", json!(args.packfile.to_string_lossy())), ("sound", json!(report.is_sound()))])?;
     } else {
         let mut out = io::stdout().lock();
         for problem in &report.problems {

@@ -1,7 +1,7 @@
 //! The output of `a2pack`, as text and as JSON.
 
 use super::args::InspectArgs;
-use crate::cli::print::{count, path_text, print_json};
+use crate::cli::print::print_json;
 use crate::{Compression, PackStats, Run, RunSlice};
 use anyhow::Result;
 use serde_json::json;
@@ -12,7 +12,7 @@ pub(super) fn print_stats_json(path: &Path, num_bytes: u64, stats: &PackStats) -
     let tiles: Vec<_> =
         stats.highest_tiles.iter().map(|(tile, runs)| json!({"highest_tile": tile, "runs": runs})).collect();
     let engines: Vec<_> = stats.engines.iter().map(|(engine, runs)| json!({"engine": engine, "runs": runs})).collect();
-    let (path, num_bytes) = (json!(path_text(path)), json!(num_bytes));
+    let (path, num_bytes) = (json!(path.to_string_lossy()), json!(num_bytes));
     print_json(
         stats,
         [("path", path), ("num_bytes", num_bytes), ("highest_tiles", json!(tiles)), ("engines", json!(engines))],
@@ -34,18 +34,6 @@ pub(super) fn print_stats(path: &Path, num_bytes: u64, stats: &PackStats) -> Res
     if stats.total_steps > 0 {
         writeln!(out, "bytes_per_step: {:.1}", num_bytes as f64 / stats.total_steps as f64)?;
     }
-    if !stats.highest_tiles.is_empty() {
-        writeln!(out, "\n{:>12}  {:>12}", "highest tile", "runs")?;
-        for (tile, runs) in &stats.highest_tiles {
-            writeln!(out, "{tile:>12}  {:>12}", count(*runs))?;
-        }
-    }
-    if !stats.engines.is_empty() {
-        writeln!(out, "\n{:>12}  engine", "runs")?;
-        for (engine, runs) in &stats.engines {
-            writeln!(out, "{:>12}  {}", count(*runs), printable(engine.as_deref()))?;
-        }
-    }
     Ok(())
 }
 
@@ -54,7 +42,7 @@ pub(super) fn print_run_json(args: &InspectArgs, slice: &RunSlice<'_>, run: &Run
     // Convert through text, because `f64::from` would print 0.1 as 0.10000000149011612.
     let elapsed_s: Option<f64> = meta.elapsed_s.to_string().parse().ok();
     let run = json!({
-        "path": path_text(&args.packfile), "index": args.index, "kind": format!("v{}", slice.format.version()), "offset": slice.offset,
+        "path": args.packfile.to_string_lossy(), "index": args.index, "kind": format!("v{}", slice.format.version()), "offset": slice.offset,
         "num_bytes": slice.bytes.len(), "stored_bytes": slice.stored_len, "compression": slice.compression.name(),
         "crc32c": slice.crc32c, "num_steps": run.num_steps(), "engine": meta.engine, "start_unix_s": meta.start_unix_s,
         "elapsed_s": elapsed_s, "max_score": meta.max_score, "highest_tile": meta.highest_tile,

@@ -43,8 +43,7 @@ pub(super) async fn schema(State(explorer): State<Arc<Explorer>>) -> Answer<Valu
         let archive = explorer.archive();
         let mut tables = Vec::new();
         for name in TableName::ALL.map(TableName::name) {
-            let query =
-                archive.sql_unless_cancelled(&format!("SELECT * FROM {name}"), no_params(), &limits(), cancel)?;
+            let query = archive.sql_with(&format!("SELECT * FROM {name}"), no_params(), &limits(), cancel)?;
             tables.push(json!({ "name": name, "columns": columns(name, &query.schema()) }));
         }
         let functions: Vec<Value> = functions()
@@ -61,7 +60,7 @@ pub(super) async fn schema(State(explorer): State<Arc<Explorer>>) -> Answer<Valu
             })
             .collect();
         // The page reads the parameters in the header of the SQL, as it does for statements of the editor.
-        let queries: Vec<Value> = SavedQuery::shipped()?
+        let queries: Vec<Value> = SavedQuery::all()
             .iter()
             .map(|query| json!({ "name": query.name, "purpose": query.purpose, "sql": query.sql }))
             .collect();

@@ -5,7 +5,7 @@ use super::failure::Failure;
 use super::request::{Body, CancelOnDrop};
 use super::statement::Statement;
 use crate::cancellation::CancellationToken;
-use crate::query::{RowFormat, WriteRowsOptions};
+use crate::query::RowFormat;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -54,9 +54,7 @@ pub(super) async fn download(
         let _permit = permit;
         let pieces = Pieces(sender.clone());
         let planned = request.statement.plan(&archive, &limits().with_time_limit(TIME), &cancel);
-        let written = planned.and_then(|(query, _)| {
-            Ok(query.stream_unless_cancelled(&cancel)?.write_to(&WriteRowsOptions::from(format), pieces, &cancel)?)
-        });
+        let written = planned.and_then(|(query, _)| Ok(query.stream(&cancel)?.write_to(format, pieces, &cancel)?));
         if let Err(failure) = written {
             _ = sender.blocking_send(Err(failure));
         }

@@ -73,13 +73,13 @@ fn ask(
     options: &QueryOptions,
     cancel: &CancellationToken,
 ) -> Result<Vec<Map<String, Value>>> {
-    let query = SavedQuery::find(name, None)?;
+    let query = SavedQuery::find(name)?;
     let mut params = HashMap::from([
         ("board".to_owned(), ScalarValue::from(board.board().0)),
         ("tile_65536_mask".to_owned(), ScalarValue::from(u64::from(board.tile_65536_mask()))),
     ]);
     params.extend(limit.map(|limit| ("limit".to_owned(), ScalarValue::from(limit))));
-    objects(&archive.query_unless_cancelled(&query, params, options, cancel)?.rows(cancel)?)
+    objects(&archive.query_with(&query, params, options, cancel)?.rows(cancel)?)
 }
 
 fn hex(board: WideBoard) -> String {

@@ -34,8 +34,8 @@ pub(super) async fn rows(State(explorer): State<Arc<Explorer>>, Body(request): B
         let started = Instant::now();
         let options = limits().with_byte_limit(MAX_BYTES);
         let (query, sql) = request.statement.plan(&state.archive(), &options, cancel)?;
-        // One extra row shows whether there are more rows. EXPLAIN accepts no limit.
-        let query = query.limit(limit + 1).unwrap_or(query);
+        // One extra row shows whether there are more rows.
+        let query = query.limit(limit + 1)?;
         let schema = query.schema();
         let columns: Vec<Value> = schema
             .fields()
@@ -45,7 +45,7 @@ pub(super) async fn rows(State(explorer): State<Arc<Explorer>>, Body(request): B
                 json!({ "name": field.name(), "type": type_name(field.data_type()), "board": is_board })
             })
             .collect();
-        let mut stream = query.stream_unless_cancelled(cancel)?;
+        let mut stream = query.stream(cancel)?;
         let (mut rows, mut has_more) = (Vec::new(), false);
         while let Some(batch) = stream.next_unless_cancelled(cancel)? {
             let rest = (limit as usize).saturating_sub(rows.len());

@@ -39,12 +39,12 @@ impl Statement {
             .collect::<Result<_, Failure>>()?;
         match (&self.sql, &self.name) {
             (Some(sql), None) => {
-                let query = archive.sql_unless_cancelled(sql, ParamValues::from(params), options, cancel)?;
+                let query = archive.sql_with(sql, ParamValues::from(params), options, cancel)?;
                 Ok((query, sql.clone()))
             }
             (None, Some(name)) => {
-                let saved = SavedQuery::find(name, None)?;
-                Ok((archive.query_unless_cancelled(&saved, params, options, cancel)?, saved.sql))
+                let saved = SavedQuery::find(name)?;
+                Ok((archive.query_with(&saved, params, options, cancel)?, saved.sql))
             }
             _ => Err(Failure::bad_request("expected either sql or name")),
         }

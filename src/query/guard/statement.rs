@@ -70,7 +70,7 @@ fn parse(text: &str, state: &SessionState) -> Result<Parsed> {
     let mut statements = parser.and_then(|mut parser| parser.parse_statements()).map_err(query_error)?;
     match (statements.pop_front(), statements.len()) {
         (Some(statement), 0) => Ok(statement),
-        (None, _) => Err(Error::query("no statement: expected one SELECT, WITH, VALUES or EXPLAIN")),
+        (None, _) => Err(Error::query("no statement: expected one SELECT, WITH or VALUES")),
         (Some(_), more) => Err(Error::refused(format!("{} statements", more + 1), "expected one statement")),
     }
 }
@@ -79,10 +79,7 @@ fn parse(text: &str, state: &SessionState) -> Result<Parsed> {
 fn query_of(parsed: &mut Parsed) -> Result<&mut Statement> {
     let statement = match parsed {
         Parsed::Statement(statement) => statement.as_mut(),
-        Parsed::Explain(explain) => match explain.statement.as_mut() {
-            Parsed::Statement(statement) => statement.as_mut(),
-            other => return Err(not_a_query(&format!("EXPLAIN of {}", first_words(&other.to_string())))),
-        },
+        Parsed::Explain(_) => return Err(not_a_query("EXPLAIN")),
         other => return Err(not_a_query(&first_words(&other.to_string()))),
     };
     match statement {
@@ -96,7 +93,8 @@ fn not_a_query(what: &str) -> Error {
         Some("DESCRIBE" | "DESC" | "SHOW") => {
             "the tables are steps, runs and annotations: `a2store schema ARCHIVE` and archive.schema(\"steps\") list their columns"
         }
-        _ => "a query only reads: expected one SELECT, WITH, VALUES or EXPLAIN",
+        Some("EXPLAIN") => "the option --explain and the method `explain` of a query return its plan",
+        _ => "a query only reads: expected one SELECT, WITH or VALUES",
     };
     Error::refused(what, why)
 }

@@ -9,49 +9,20 @@ use crate::archive::Archive;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use datafusion::scalar::ScalarValue;
-use std::collections::HashMap;
-use std::path::Path;
 
 impl SavedQuery {
-    /// Returns the queries of the crate, sorted by name.
-    ///
-    /// # Errors
-    /// Only if a shipped file has an invalid header, which the tests exclude.
-    pub fn shipped() -> Result<Vec<SavedQuery>> {
-        shipped::FILES.iter().map(|(name, text)| header::parse(name, text, None)).collect()
+    /// Returns all named queries, sorted by name.
+    #[must_use]
+    pub fn all() -> Vec<SavedQuery> {
+        shipped::FILES.iter().filter_map(|(name, text)| header::parse(name, text)).collect()
     }
 
-    /// Returns the queries in the `*.sql` files of a folder, sorted by name.
+    /// Returns the query of this name.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io), and [`ErrorKind::Header`](crate::ErrorKind::Header) with file
-    /// and line for an invalid header.
-    pub fn in_folder(folder: impl AsRef<Path>) -> Result<Vec<SavedQuery>> {
-        let folder = folder.as_ref();
-        let as_io = |source| Error::io(folder, source);
-        let mut queries = Vec::new();
-        for entry in std::fs::read_dir(folder).map_err(as_io)? {
-            let path = entry.map_err(as_io)?.path();
-            let name = path.file_stem().and_then(|name| name.to_str());
-            if let Some(name) = name.filter(|_| path.extension().is_some_and(|extension| extension == "sql")) {
-                let bytes = std::fs::read(&path).map_err(|source| Error::io(&path, source))?;
-                queries.push(header::parse(name, header::text(&bytes, &path)?, Some(&path))?);
-            }
-        }
-        queries.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(queries)
-    }
-
-    /// Returns the query of this name, from a folder if one is given, else from the crate.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) with the existing names if there is no such query,
-    /// and the errors of [`in_folder`](SavedQuery::in_folder).
-    pub fn find(name: &str, folder: Option<&Path>) -> Result<SavedQuery> {
-        let queries = match folder {
-            Some(folder) => SavedQuery::in_folder(folder)?,
-            None => SavedQuery::shipped()?,
-        };
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) with the existing names if there is no such query.
+    pub fn find(name: &str) -> Result<SavedQuery> {
+        let queries = SavedQuery::all();
         if let Some(found) = queries.iter().find(|query| query.name == name) {
             return Ok(found.clone());
         }
@@ -62,7 +33,7 @@ impl SavedQuery {
 }
 
 impl Archive {
-    /// Plans a query of the crate by its name. Parameters that are not given have their defaults.
+    /// Plans a named query. Parameters that are not given have their defaults.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
@@ -72,7 +43,7 @@ impl Archive {
     /// # a2store::simulate(&runs, &a2store::SimulateOptions::default().with_runs(3), &(), &cancel)?;
     /// # archive.ingest([&runs], &Default::default(), &(), &cancel)?;
     /// let query = archive.query("high_score", [("min_score", 1_000_u64.into())])?;
-    /// assert!(query.count()? > 0);
+    /// assert!(query.count(&cancel)? > 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -85,10 +56,10 @@ impl Archive {
         name: &str,
         params: impl IntoIterator<Item = (N, ScalarValue)>,
     ) -> Result<Query> {
-        self.query_with(&SavedQuery::find(name, None)?, params, &QueryOptions::default())
+        self.query_with(&SavedQuery::find(name)?, params, &QueryOptions::default(), CancellationToken::never())
     }
 
-    /// Plans any named query, with the user's tables and limits.
+    /// Plans a named query with limits.
     ///
     /// # Errors
     /// The errors of [`query`](Archive::query) and [`sql_with`](Archive::sql_with).
@@ -97,19 +68,10 @@ impl Archive {
         query: &SavedQuery,
         params: impl IntoIterator<Item = (N, ScalarValue)>,
         options: &QueryOptions,
-    ) -> Result<Query> {
-        let given = params.into_iter().map(|(name, value)| (name.into(), value)).collect();
-        self.query_unless_cancelled(query, given, options, CancellationToken::never())
-    }
-
-    pub(crate) fn query_unless_cancelled(
-        &self,
-        query: &SavedQuery,
-        params: HashMap<String, ScalarValue>,
-        options: &QueryOptions,
         cancel: &CancellationToken,
     ) -> Result<Query> {
-        let planned = self.sql_unless_cancelled(&query.sql, query.bind(params)?, options, cancel);
+        let given = params.into_iter().map(|(name, value)| (name.into(), value)).collect();
+        let planned = self.sql_with(&query.sql, query.bind(given)?, options, cancel);
         planned.map_err(|error| match error.into_kind() {
             ErrorKind::Query { message } => Error::query(format!("{}: {message}", query.name)),
             kind => kind.into(),

@@ -11,11 +11,11 @@
 //! SELECT run_id FROM runs WHERE max_score >= $min_score ORDER BY run_id
 //! ```
 //!
-//! The queries in `queries/` are compiled into the crate. Any other folder of such files works too.
+//! The queries in `queries/` are compiled into the crate.
 //!
 //! | file | owns |
 //! | --- | --- |
-//! | `saved_query.rs` | a named query, its parameters and columns; binding values to its parameters |
+//! | `saved_query.rs` | a named query and its parameters; binding values to its parameters |
 //! | `header.rs` | parsing a query's file |
 //! | `library.rs` | finding named queries, and planning them |
 //! | `shipped.rs` | the queries that are compiled into the crate |
@@ -25,4 +25,4 @@ mod library;
 mod saved_query;
 mod shipped;
 
-pub use saved_query::{SavedColumn, SavedParameter, SavedQuery};
+pub use saved_query::{SavedParameter, SavedQuery};

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 /// A named query.
 ///
 /// ```
-/// let query = a2store::SavedQuery::find("high_score", None)?;
+/// let query = a2store::SavedQuery::find("high_score")?;
 /// assert_eq!(query.parameters[0].name, "min_score");
 /// println!("{}\n{}", query.purpose, query.sql);
 /// # Ok::<(), a2store::Error>(())
@@ -23,16 +23,14 @@ pub struct SavedQuery {
     pub purpose: String,
     /// The parameters.
     pub parameters: Vec<SavedParameter>,
-    /// The columns of the result.
-    pub columns: Vec<SavedColumn>,
-    /// The whole text of the file.
+    /// The whole text of the file. Its header also describes the columns of the result.
     pub sql: String,
 }
 
 /// A parameter of a [`SavedQuery`].
 ///
 /// ```
-/// let query = a2store::SavedQuery::find("score_histogram", None)?;
+/// let query = a2store::SavedQuery::find("score_histogram")?;
 /// let parameter = &query.parameters[0];
 /// println!("${}: {}, {:?} by default: {}", parameter.name, parameter.dtype, parameter.default, parameter.doc);
 /// # Ok::<(), a2store::Error>(())
@@ -44,26 +42,8 @@ pub struct SavedParameter {
     pub name: String,
     /// `"bool"`, `"int64"`, `"uint64"`, `"float64"` or `"string"`.
     pub dtype: &'static str,
-    /// The value if the caller gives none, possibly null. A parameter without a default is required.
-    pub default: Option<ScalarValue>,
-    /// The description.
-    pub doc: String,
-}
-
-/// A column of a [`SavedQuery`]'s result.
-///
-/// ```
-/// let query = a2store::SavedQuery::find("high_score", None)?;
-/// assert!(query.columns.iter().any(|column| column.name == "max_score" && column.dtype == "int64"));
-/// # Ok::<(), a2store::Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SavedColumn {
-    /// The name.
-    pub name: String,
-    /// The type, by its Arrow name; `"string"` also for dictionaries of strings.
-    pub dtype: String,
+    /// The value if the caller gives none, possibly null.
+    pub default: ScalarValue,
     /// The description.
     pub doc: String,
 }
@@ -74,17 +54,14 @@ impl SavedQuery {
     pub(super) fn bind(&self, mut given: HashMap<String, ScalarValue>) -> Result<ParamValues> {
         let mut values = HashMap::new();
         for parameter in &self.parameters {
-            let value = match (given.remove(&parameter.name), &parameter.default) {
-                (Some(value), _) => parameter.typed(&value).map_err(|found| {
+            let value = match given.remove(&parameter.name) {
+                Some(value) => parameter.typed(&value).map_err(|found| {
                     Error::query(format!(
                         "{}: {}: expected {}, found {found}",
                         self.name, parameter.name, parameter.dtype
                     ))
                 })?,
-                (None, Some(default)) => default.clone(),
-                (None, None) => {
-                    return Err(Error::query(format!("{}: no value for the parameter {}", self.name, parameter.name)));
-                }
+                None => parameter.default.clone(),
             };
             values.insert(parameter.name.clone(), value);
         }
@@ -104,17 +81,14 @@ impl SavedQuery {
 impl SavedParameter {
     /// Converts a value to this parameter's type. The error is the value as text.
     fn typed(&self, value: &ScalarValue) -> Result<ScalarValue, String> {
-        let nullable = self.default.as_ref().is_some_and(ScalarValue::is_null);
         let found = || match value {
             ScalarValue::Utf8(Some(text)) => format!("{text:?}"),
             other if other.is_null() => "null".to_owned(),
             other => other.to_string(),
         };
         if value.is_null() {
-            return match &self.default {
-                Some(default) if nullable => Ok(default.clone()),
-                _ => Err(found()),
-            };
+            // Only a parameter whose default is null may be null.
+            return if self.default.is_null() { Ok(self.default.clone()) } else { Err(found()) };
         }
         let integer = match value {
             ScalarValue::Int64(Some(value)) => Some(i128::from(*value)),
