@@ -3,7 +3,7 @@
 use super::super::errors::{did_you_mean, query_error};
 use super::super::refused;
 use super::super::rewrites::UNARY_MINUS;
-use super::plan::{self, MAX_DEPTH};
+use super::plan;
 use crate::error::{Error, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
@@ -22,6 +22,8 @@ const MAX_SQL_BYTES: usize = 64 << 10;
 /// The maximum number of tables of a plan, with common table expressions expanded. Each table costs planning time and
 /// threads.
 const MAX_TABLES: u64 = 64;
+/// The deepest nesting of expressions. Dropping deeper ones would overflow the stack of their thread.
+const MAX_DEPTH: usize = 500;
 /// The maximum number of SELECTs of a statement.
 const MAX_SELECTS: usize = 256;
 /// The maximum number of structs of columns.
