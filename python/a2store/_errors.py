@@ -178,7 +178,7 @@ class QueryRefusedError(QueryError):
 
     >>> archive.sql("DROP TABLE runs")
     Traceback (most recent call last):
-    a2store.QueryRefusedError: refused: DROP TABLE: a query only reads: expected one SELECT, WITH, VALUES or EXPLAIN
+    a2store.QueryRefusedError: refused: DROP TABLE: a query only reads: expected one SELECT, WITH or VALUES
     """
 
 

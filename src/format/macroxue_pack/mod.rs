@@ -13,10 +13,10 @@
 //!  valuation_types.json  {"search": 0, "tuple11": 1, "tuple10": 2}: the ids in the column valuation_type
 //! ```
 //!
-//! The rows of a run are consecutive, in the order of steps. Shards may split a run. A cell with the exponent 16 has
-//! the nibble 15, and its bit in the mask is set. The field's packer does the same for exponent 17. Only `max_rank`
-//! tells such a tile from 65536, so a row with a `max_rank` of 17 or more is rejected. `ev_legal` is 0 if a step has no
-//! values.
+//! The rows of a run may be in any order and in any shard. Writers store them consecutively, in the order of steps. A
+//! cell with the exponent 16 has the nibble 15, and its bit in the mask is set. The field's packer does the same for
+//! exponent 17. Only `max_rank` tells such a tile from 65536, so a row with a `max_rank` of 17 or more is rejected.
+//! `ev_legal` is 0 if a step has no values.
 //!
 //! `max_rank` and `seed` repeat the largest exponent of the board and the low 32 bits of the run's seed. Readers do not
 //! use them otherwise, and writers compute them.
