@@ -53,7 +53,7 @@
 //! | --- | --- |
 //! | `error` | the error type: what failed, where, what was expected and found |
 //! | `cancellation` | cancellation of long work |
-//! | `clock` | the time as text |
+//! | `clock` | the system clock |
 //! | `machine` | the memory of this machine, allocations that can fail |
 //! | `names` | the text form of enums whose variants have names |
 //! | `progress` | progress reporting |
