@@ -2,7 +2,7 @@
 
 use super::file_identity::FileIdentity;
 use super::memory::{Backing, FrozenRegion};
-use super::shared_memory::{map_shared, move_to_file};
+use super::shared_memory::{is_sealed, map_shared, move_to_file};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{open_file, open_regular};
 use serde::{Deserialize, Serialize};
@@ -78,6 +78,10 @@ impl RegionLocation {
             false => open_file(self.path())?,
         };
         self.file.check("the file of a shared table", &FileIdentity::of(self.path(), &file)?)?;
+        if self.is_memory && !is_sealed(&file) {
+            let (expected, found) = ("sealed memory".into(), "a file that may change".into());
+            return Err(ErrorKind::Damaged { path: self.path().clone(), what: "table", expected, found }.into());
+        }
         Ok(file)
     }
 

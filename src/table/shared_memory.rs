@@ -82,3 +82,12 @@ unsafe fn map_at(address: *const u8, len: usize, file: &File, offset: usize) -> 
     }
     Ok(())
 }
+
+/// Returns whether a file can no longer change or shrink.
+#[allow(unsafe_code)]
+pub(super) fn is_sealed(file: &File) -> bool {
+    let needed = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
+    // SAFETY: the call only reads the seals of the descriptor.
+    let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+    seals >= 0 && seals & needed == needed
+}

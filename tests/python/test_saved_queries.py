@@ -132,7 +132,7 @@ def test_columns_and_rows(asked: Asked, texts: dict[str, str], name: str) -> Non
     num_rows = []
     for case in [{}, *cases]:
         params = chosen(case, asked.engine)
-        query = asked.archive.query(name, folder=QUERIES, **params)
+        query = asked.archive.query(name, **params)
         table = pa.table(query)
         assert table.schema == pa.schema(query.schema)
         assert [(field.name, type_name(field.type)) for field in table.schema] == columns
@@ -168,7 +168,7 @@ def test_parameters_beyond_their_range(
 def test_queries_of_an_empty_archive(tmp_path: Path) -> None:
     empty = a2store.Archive.create(tmp_path / "empty.a2")
     for name in EXPECTED:
-        query = empty.query(name, folder=QUERIES)
+        query = empty.query(name)
         table = pa.table(query)
         assert (table.schema, len(table)) == (pa.schema(query.schema), 0)
 
