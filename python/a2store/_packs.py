@@ -178,7 +178,7 @@ class PackReader:
         >>> [run.meta.max_score for run in pack.iter_indices([3, 0])]
         [25888, 11308]
         """
-        return self.iter(indices)
+        return self.iter(self._places(indices))
 
     def iter_batches(
         self,

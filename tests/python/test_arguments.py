@@ -178,7 +178,6 @@ CALLS: dict[str, Callable[..., object]] = {
     "Board.to_svg": lambda m, **a: a2store.Board(1).to_svg(**a),
     "Query.limit": lambda m, **a: m.query.limit(**a),
     "Query.show": lambda m, **a: m.query.show(**a),
-    "Query.write_parquet": lambda m, **a: m.query.write_parquet(m.folder / "o", **a),
     "Query.materialize": lambda m, **a: m.query.materialize(progress=False, **a),
     "StepTable.take": lambda m, **a: m.table.take(**a),
     "StepTable.filter": lambda m, **a: m.table.filter(**a),

@@ -82,8 +82,6 @@ ELSEWHERE = {
     ("dataset", "manifest.json", "missing"): "the file is optional",
     ("log", "game.jsonl", "missing"): "the meta file names it",
     ("log", "game.jsonl", "a_folder"): "the meta file names it",
-    ("log", "game.meta.json", "missing"): "the rows need it",
-    ("log", "game.meta.json", "a_folder"): "the rows need it",
 }
 """Damages that show in another file, or nowhere, with the reason."""
 CASES = [(write, name, damage) for write, names in FORMATS.items() for name in names for damage in DAMAGES]

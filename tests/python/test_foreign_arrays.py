@@ -275,7 +275,7 @@ def test_headers_with_unexpected_contents(tmp_path: Path, header: str) -> None:
 
 
 # Names that NumPy writes unchanged, as an escape, and only in UTF-8.
-ODD_NAMES = ["größe", "it's", 'say "x"', "back\\slash", "tab\tnew\nline", "\x80\xa0\xad", "Δ", "手数", "🎲"]
+ODD_NAMES = ["größe", "it's", 'say "x"', "back\\slash", "Δ", "手数", "🎲"]
 
 
 @pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)], ids=str)

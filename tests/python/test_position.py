@@ -164,10 +164,8 @@ def test_any_sequence_of_calls(
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_a_batch_larger_than_the_table_and_dropped(
-    table: a2store.StepTable, query: a2store.Query, make: Callable[..., Any]
-) -> None:
-    small = query.limit(5)
+def test_a_batch_larger_than_the_table_and_dropped(archive: a2store.Archive, make: Callable[..., Any]) -> None:
+    small = archive.sql("SELECT * FROM steps WHERE run_id = 0 AND step_index < 5")
     loader = make(small.materialize(progress=False), small, 0, drop_last=True)
     for epoch in range(3):
         assert loader.epoch == epoch

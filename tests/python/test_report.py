@@ -179,7 +179,7 @@ def test_text_of_the_archive_is_data_in_the_page(games: a2store.Archive, tmp_pat
 def test_the_command(games: a2store.Archive, tmp_path: Path) -> None:
     out = tmp_path / "report.html"
     done = run_command("report", games.path, "-o", out, "--where", "engine = 'greedy'", "--by", "format")
-    assert re.fullmatch(rf"{re.escape(str(out))}: 25 tables, \d\.\d\d MB in \d+\.\d s\n", done.stdout), done.stdout
+    assert re.fullmatch(rf"{re.escape(str(out))}: 25 tables, \d+\.\d\d [kM]B in \d+\.\d s\n", done.stdout), done.stdout
     data = page_data(out.read_text())
     assert (data["where"], data["by"]) == ("engine = 'greedy'", "format")
     assert {row[0] for row in data["results"]["archive_summary"]["rows"]} == {"a2t1", "a2run2"}

@@ -85,7 +85,7 @@ def write_run_files(tree: Tree, games: Games) -> None:
 def write_packs(tree: Tree, games: Games) -> None:
     folder = tree.root / "packs"
     folder.mkdir()
-    stored = {"plain.a2pack": formats.NONE, "x.bin": formats.NONE, "z.dat": formats.ZSTD, "l": formats.LZ4}
+    stored = {"plain.a2pack": formats.NONE, "x": formats.NONE, "z.dat": formats.ZSTD, "l": formats.LZ4}
     for name, compression in stored.items():
         if formats.has_codec(compression):
             played = games.take(5)
@@ -95,7 +95,7 @@ def write_packs(tree: Tree, games: Games) -> None:
 
 
 def write_datasets(tree: Tree, games: Games) -> None:
-    for name in ("pack.dat", "games.a2run2", "no-values"):
+    for name in ("pack.dat", "games", "no-values"):
         formats.write_pack_dat(tree.root / name, games.take(4), evs=name != "no-values")
         tree.sources[tree.root / name] = "packdat"
     options: dict[str, dict[str, Any]] = {

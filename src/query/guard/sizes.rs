@@ -43,11 +43,8 @@ const SIZE_CHECK: &str = "size_check";
 const VALUE_TEXT: u64 = 24;
 
 /// Adds the checks to a plan whose types are resolved.
-pub(super) const BOUND_SIZES: ExprRule = ExprRule {
-    name: "bound_sizes",
-    rewrite: |expr, schema| expr.transform_up(|part| bounded(part, schema)),
-    changes_types: false,
-};
+pub(super) const BOUND_SIZES: ExprRule =
+    ExprRule { name: "bound_sizes", rewrite: |expr, schema| expr.transform_up(|part| bounded(part, schema)) };
 
 fn bounded(mut expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
     if let Expr::ScalarFunction(call) = &expr

@@ -20,8 +20,6 @@ pub(in crate::query) struct ExprRule {
     pub(in crate::query) name: &'static str,
     /// Rewrites an expression over these input columns.
     pub(in crate::query) rewrite: fn(Expr, &DFSchema) -> DataFusionResult<Transformed<Expr>>,
-    /// Whether the types of columns may change.
-    pub(in crate::query) changes_types: bool,
 }
 
 impl AnalyzerRule for ExprRule {
@@ -36,7 +34,8 @@ impl AnalyzerRule for ExprRule {
                 let name = names.save(&expr);
                 Ok((self.rewrite)(expr, &schema)?.update_data(|expr| name.restore(expr)))
             })?;
-            if self.changes_types { node.map_data(LogicalPlan::recompute_schema) } else { Ok(node) }
+            // Types and nullability may have changed.
+            node.map_data(LogicalPlan::recompute_schema)
         })?;
         Ok(rewritten.data)
     }

@@ -52,11 +52,8 @@ fn negative(operand: Expr, schema: &DFSchema) -> DataFusionResult<Expr> {
 }
 
 /// Types literals in a plan whose parameters have values. It runs before type coercion, which would use decimals.
-pub(in crate::query) const TYPE_LITERALS: ExprRule = ExprRule {
-    name: "type_literals",
-    rewrite: |expr, schema| expr.transform_up(|part| Ok(typed(part, schema))),
-    changes_types: true,
-};
+pub(in crate::query) const TYPE_LITERALS: ExprRule =
+    ExprRule { name: "type_literals", rewrite: |expr, schema| expr.transform_up(|part| Ok(typed(part, schema))) };
 
 fn typed(mut expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let is_typed = match &mut expr {

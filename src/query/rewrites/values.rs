@@ -29,7 +29,6 @@ pub(in crate::query) const KEEP_VALUES: ExprRule = ExprRule {
         Expr::GroupingSet(_) => Ok(Transformed::no(expr)),
         expr => expr.transform_up(|part| rewrite(part, schema)),
     },
-    changes_types: false,
 };
 
 fn rewrite(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
