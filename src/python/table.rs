@@ -400,17 +400,12 @@ impl PyStepTable {
             phase.ok_or_else(|| PyValueError::new_err(format!("phase: expected early, mid or late, found {name:?}")))
         };
         let phases = phase.map(|names| names_from("phase", names)).transpose()?;
-        let to_id = |id: u64| {
-            u32::try_from(id)
-                .map_err(|_| PyValueError::new_err(format!("run_ids: expected 0..=4294967295, found {id}")))
-        };
-        let run_ids = run_ids.map(|ids| run_ids_from(py, ids)).transpose()?;
         let filter = RowFilter {
             min_score: min_score.map(Bounded::get),
             max_score: max_score.map(Bounded::get),
             engines: engine.map(|names| names_from("engine", names)).transpose()?,
             phases: phases.map(|names| names.into_iter().map(to_phase).collect::<PyResult<_>>()).transpose()?,
-            run_ids: run_ids.map(|ids| ids.into_iter().map(to_id).collect::<PyResult<_>>()).transpose()?,
+            run_ids: run_ids.map(|ids| run_ids_from(py, ids)).transpose()?,
         };
         let view = checking(py, |cancel| self.table.filter(&filter, cancel))?;
         Ok(PyStepTable::new(view))
