@@ -208,28 +208,24 @@ fn dispatch<T: Token, const TURN: bool, const ALL: bool>(
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn gather_avx2<T: Token, const TURN: bool, const ALL: bool>(
-    rows: TableRows<'_>,
-    indices: &[u64],
-    schema: &BatchSchema,
-    columns: ColumnBuffers<'_>,
-    turns: (SymmetryKey, &[u64]),
-) {
-    gather_blocks::<T, TURN, ALL>(rows, indices, schema, columns, turns);
+macro_rules! gather_with {
+    ($name:ident, $features:literal) => {
+        #[target_feature(enable = $features)]
+        fn $name<T: Token, const TURN: bool, const ALL: bool>(
+            rows: TableRows<'_>,
+            indices: &[u64],
+            schema: &BatchSchema,
+            columns: ColumnBuffers<'_>,
+            turns: (SymmetryKey, &[u64]),
+        ) {
+            gather_blocks::<T, TURN, ALL>(rows, indices, schema, columns, turns);
+        }
+    };
 }
-
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,avx512f,avx512bw,avx512dq,avx512vl")]
-fn gather_avx512<T: Token, const TURN: bool, const ALL: bool>(
-    rows: TableRows<'_>,
-    indices: &[u64],
-    schema: &BatchSchema,
-    columns: ColumnBuffers<'_>,
-    turns: (SymmetryKey, &[u64]),
-) {
-    gather_blocks::<T, TURN, ALL>(rows, indices, schema, columns, turns);
-}
+gather_with!(gather_avx2, "avx2");
+#[cfg(target_arch = "x86_64")]
+gather_with!(gather_avx512, "avx2,avx512f,avx512bw,avx512dq,avx512vl");
 
 /// Gathers rows at indices that the caller has checked.
 #[inline(always)]
