@@ -566,9 +566,8 @@ impl PyStepTable {
             workers: workers.map(Bounded::get),
             skip_errors: skips_errors(on_error)?,
         };
-        let table =
-            interruptible(py, progress, |progress, cancel| StepTable::from_runs(&paths, &options, progress, cancel))?;
-        Ok(PyStepTable::new(table))
+        interruptible(py, progress, |progress, cancel| StepTable::from_runs(&paths, &options, progress, cancel))
+            .map(PyStepTable::new)
     }
 
     /// Read a self-play session into a table that keeps the session's run ids.
@@ -599,9 +598,8 @@ impl PyStepTable {
         progress: Option<ProgressOption>,
     ) -> PyResult<PyStepTable> {
         let limit = memory_limit.map(Bounded::get);
-        let table =
-            interruptible(py, progress, |progress, cancel| StepTable::from_session(&path, limit, progress, cancel))?;
-        Ok(PyStepTable::new(table))
+        interruptible(py, progress, |progress, cancel| StepTable::from_session(&path, limit, progress, cancel))
+            .map(PyStepTable::new)
     }
 
     /// Return this table with an attached column: values of a ``.npy`` array of shape (rows, D).
