@@ -1,4 +1,4 @@
-//! The threads for parallel work.
+//! The threads for parallel work, and their locks.
 
 use crate::error::{Error, Result};
 use crate::process::PerProcess;

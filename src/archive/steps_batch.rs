@@ -44,9 +44,9 @@ impl StepsBatchBuilder<'_> {
         let mut max_exp: Vec<u8> = boards.iter().map(|&board| Board(board).max_exp()).collect();
         max_exp.iter_mut().zip(&masks).filter(|(_, mask)| **mask != 0).for_each(|(exp, _)| *exp = 16);
         let phase_of: [i32; 32] = std::array::from_fn(|exp| phases.of_max_exp(exp.min(16) as u8) as i32);
-        let phase: Int32Array = max_exp.iter().map(|&exp| Some(phase_of[usize::from(exp & 31)])).collect();
+        let phase: Vec<i32> = max_exp.iter().map(|&exp| phase_of[usize::from(exp & 31)]).collect();
         let names = Arc::new(StringArray::from(Phase::ALL.map(Phase::name).to_vec()));
-        let phase = DictionaryArray::try_new(phase, names).map_err(Error::other)?;
+        let phase = DictionaryArray::try_new(Int32Array::from(phase), names).map_err(Error::other)?;
         let legal: Vec<u8> = columns.joined(Run::ev_legal);
         let has_evs: Vec<bool> = columns.joined(Run::has_evs);
         let moves: Vec<u8> = columns.joined(|run| Move::as_bytes(run.moves()));
