@@ -105,13 +105,11 @@ impl Run {
     pub fn builder(capacity: usize) -> RunBuilder {
         RunBuilder {
             boards: Vec::with_capacity(capacity),
-            tile_65536_masks: Vec::new(),
             moves: Vec::with_capacity(capacity),
             ev_values: Vec::with_capacity(capacity),
             ev_legal: Vec::with_capacity(capacity),
             has_evs: Vec::with_capacity(capacity),
-            unknown_moves: Vec::new(),
-            step_indices: Vec::new(),
+            ..RunBuilder::default()
         }
     }
 

@@ -2,9 +2,10 @@
 
 use crate::error::{Error, Result};
 use crate::process::{PerProcess, ProcessId, silence_panics};
+use crate::workers::lock;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -43,7 +44,7 @@ static RUNTIME: PerProcess<SharedRuntime> = PerProcess::new();
 pub(crate) fn runtime() -> Result<Threads> {
     loop {
         let shared = RUNTIME.get_or_make(SharedRuntime::new)?;
-        let mut state = shared.lock();
+        let mut state = lock(&shared.state);
         if let (Some(runtime), false) = (&state.runtime, state.retired) {
             let handle = runtime.handle().clone();
             state.users += 1;
@@ -62,16 +63,12 @@ impl SharedRuntime {
         let state = Mutex::new(RuntimeState { runtime, users: 0, retired: false });
         Ok(SharedRuntime { process: ProcessId::current(), state })
     }
-
-    fn lock(&self) -> MutexGuard<'_, RuntimeState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for SharedRuntime {
     /// Shuts down without blocking: the thread that lost the race to create a runtime may run async code.
     fn drop(&mut self) {
-        if let Some(runtime) = self.lock().runtime.take() {
+        if let Some(runtime) = lock(&self.state).runtime.take() {
             runtime.shutdown_background();
         }
     }
@@ -97,7 +94,7 @@ impl Threads {
     /// long without yielding, so the old threads may stay busy.
     pub(crate) fn retire(&self) {
         RUNTIME.retire(self.shared);
-        self.shared.lock().retired = true;
+        lock(&self.shared.state).retired = true;
     }
 }
 
@@ -107,7 +104,7 @@ impl Drop for Threads {
         if !self.are_here() {
             return;
         }
-        let mut state = self.shared.lock();
+        let mut state = lock(&self.shared.state);
         state.users -= 1;
         let unused = if state.retired && state.users == 0 { state.runtime.take() } else { None };
         drop(state);

@@ -32,7 +32,7 @@ impl Archive {
     pub(crate) fn unchecked<'a>(&self, files: impl IntoIterator<Item = &'a DataFile>) -> Result<Vec<&'a DataFile>> {
         let mut unchecked = Vec::new();
         for file in files {
-            if self.checksums && !is_checked(&self.storage, file)? {
+            if self.checksums && !known()?.contains(&key(&self.storage, file)) {
                 unchecked.push(file);
             }
         }
@@ -97,11 +97,6 @@ impl Archive {
             })
         })
     }
-}
-
-/// Returns whether this process has compared the file with its commit since the last change of the file.
-fn is_checked(storage: &Storage, file: &DataFile) -> Result<bool> {
-    Ok(known()?.contains(&key(storage, file)))
 }
 
 /// Compares a file with its commit, unless this process has done so since the last change of the file.

@@ -63,8 +63,8 @@ pub(super) fn ingest(
         "ingest ended"
     );
     if outcome.committed {
-        write_due(storage, &outcome.snapshot, known.digests());
+        write_due(storage, &outcome.snapshot, &known.digests);
     }
-    kept.keep(DigestsBase::of(&outcome.snapshot), known.into_digests());
+    kept.keep(DigestsBase::of(&outcome.snapshot), known.digests);
     Ok((report, outcome.snapshot))
 }

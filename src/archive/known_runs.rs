@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 
 /// The runs that an archive holds.
 pub(super) struct KnownRuns {
-    digests: Digests,
+    pub(super) digests: Digests,
     /// The ids of the recording's runs in the archive. `None` if runs are compared by content.
     ids: Option<BTreeSet<u64>>,
 }
@@ -68,14 +68,6 @@ impl KnownRuns {
             self.digests.insert_game(game);
         }
         if is_twin { Novelty::Twin } else { Novelty::New }
-    }
-
-    pub(super) fn digests(&self) -> &Digests {
-        &self.digests
-    }
-
-    pub(super) fn into_digests(self) -> Digests {
-        self.digests
     }
 }
 

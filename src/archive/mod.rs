@@ -112,6 +112,7 @@ pub use verify::VerifyReport;
 
 pub(crate) use data_file::DataFile;
 pub(crate) use parallel_decode::{ReadRun, each_window};
+pub(crate) use parquet_footer::group_run_ids;
 pub(crate) use read_runs::StoredRun;
 pub(crate) use run_discovery::{RunInput, runs_of_pack};
 pub(crate) use schema::{MOVE_NAMES, POLICIES, table_schema};

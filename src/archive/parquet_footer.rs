@@ -85,7 +85,7 @@ fn own_model(table: TableName, metadata: &ParquetMetaData) -> Option<Option<Stri
 }
 
 /// Returns the first and last run id of a row group, if its statistics have them.
-pub(super) fn group_run_ids(group: &RowGroupMetaData) -> Option<(u32, u32)> {
+pub(crate) fn group_run_ids(group: &RowGroupMetaData) -> Option<(u32, u32)> {
     match group.columns().first()?.statistics()? {
         // Parquet stores an unsigned integer as a signed one with a logical type.
         Statistics::Int32(statistics) => {

@@ -93,19 +93,13 @@ impl Remote {
     }
 
     pub(super) fn read(&self, path: &str) -> Result<Option<Bytes>> {
-        self.request(path, read)
+        self.request(path, |store, path| read(store, path, GetOptions::default()))
     }
 
     /// Returns the last bytes of a file, at most `len`; `None` if there is no file.
     pub(super) fn read_end(&self, path: &str, len: u64) -> Result<Option<Bytes>> {
-        self.request(path, move |store, path| async move {
-            let options = GetOptions { range: Some(GetRange::Suffix(len)), ..GetOptions::default() };
-            match store.get_opts(&path, options).await {
-                Ok(object) => object.bytes().await.map(Some),
-                Err(StoreError::NotFound { .. }) => Ok(None),
-                Err(error) => Err(error),
-            }
-        })
+        let options = GetOptions { range: Some(GetRange::Suffix(len)), ..GetOptions::default() };
+        self.request(path, |store, path| read(store, path, options))
     }
 
     pub(super) fn read_all(&self, paths: Vec<String>) -> Result<Vec<Result<Option<Bytes>>>> {
@@ -113,7 +107,8 @@ impl Remote {
         let url = self.url.clone();
         let read_one = move |path: String| {
             let (store, url) = (Arc::clone(&store), format!("{url}/{path}"));
-            async move { read(store, StorePath::from(path)).await.map_err(|error| store_error(&url, error)) }
+            let read = read(store, StorePath::from(path), GetOptions::default());
+            async move { read.await.map_err(|error| store_error(&url, error)) }
         };
         let all = async move {
             Ok(futures::stream::iter(paths.into_iter().map(read_one)).buffered(CONCURRENCY).collect().await)
@@ -125,16 +120,8 @@ impl Remote {
     pub(super) fn fetch(&self, path: &str) -> Result<Option<File>> {
         let as_io = |source| Error::io(std::env::temp_dir(), source);
         let mut copy = tempfile::tempfile().map_err(as_io)?;
-        let mut stream = match self.request(path, |store, path| async move {
-            match store.get(&path).await {
-                Ok(object) => Ok(Some(object.into_stream())),
-                Err(StoreError::NotFound { .. }) => Ok(None),
-                Err(error) => Err(error),
-            }
-        })? {
-            Some(stream) => stream,
-            None => return Ok(None),
-        };
+        let object = self.request(path, |store, path| async move { existing(store.get(&path).await) })?;
+        let Some(mut stream) = object.map(|object| object.into_stream()) else { return Ok(None) };
         loop {
             let (next, rest) = self.request(path, |_, _| async move {
                 let next = stream.try_next().await?;
@@ -148,19 +135,15 @@ impl Remote {
         Ok(Some(copy))
     }
 
-    pub(super) fn list(&self, folder: &str) -> Result<Vec<ListedFile>> {
+    /// Lists the files, or those whose names come after `first`, which is the name of no file.
+    pub(super) fn list(&self, folder: &str, first: Option<&str>) -> Result<Vec<ListedFile>> {
+        let first = first.map(|first| StorePath::from(format!("{folder}/{first}")));
         self.request(folder, |store, folder| async move {
-            let objects: Vec<_> = store.list(Some(&folder)).try_collect().await?;
-            Ok(objects.iter().filter_map(listed).collect())
-        })
-    }
-
-    /// Lists the files whose names come after `first`, which is the name of no file.
-    pub(super) fn list_from(&self, folder: &str, first: &str) -> Result<Vec<ListedFile>> {
-        let first = StorePath::from(format!("{folder}/{first}"));
-        self.request(folder, |store, folder| async move {
-            let objects: Vec<_> = store.list_with_offset(Some(&folder), &first).try_collect().await?;
-            Ok(objects.iter().filter_map(listed).collect())
+            let objects = match &first {
+                None => store.list(Some(&folder)),
+                Some(first) => store.list_with_offset(Some(&folder), first),
+            };
+            objects.try_filter_map(async |object| Ok(listed(&object))).try_collect().await
         })
     }
 
@@ -217,12 +200,7 @@ impl Remote {
     }
 
     pub(super) fn remove(&self, path: &str) -> Result<()> {
-        self.request(path, |store, path| async move {
-            match store.delete(&path).await {
-                Err(StoreError::NotFound { .. }) => Ok(()),
-                outcome => outcome,
-            }
-        })
+        self.request(path, |store, path| async move { existing(store.delete(&path).await).map(|_| ()) })
     }
 
     pub(super) fn copy(&self, path: &str, new: &str) -> Result<()> {
@@ -243,11 +221,18 @@ fn listed(object: &ObjectMeta) -> Option<ListedFile> {
     Some(ListedFile { name, num_bytes: object.size, modified: object.last_modified.into() })
 }
 
-async fn read(store: Arc<dyn ObjectStore>, path: StorePath) -> Result<Option<Bytes>, StoreError> {
-    match store.get(&path).await {
-        Ok(object) => object.bytes().await.map(Some),
+/// Returns the outcome of a request; `None` if there is no file.
+fn existing<T>(outcome: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    match outcome {
         Err(StoreError::NotFound { .. }) => Ok(None),
-        Err(error) => Err(error),
+        outcome => outcome.map(Some),
+    }
+}
+
+async fn read(store: Arc<dyn ObjectStore>, path: StorePath, options: GetOptions) -> Result<Option<Bytes>, StoreError> {
+    match existing(store.get_opts(&path, options).await)? {
+        Some(object) => object.bytes().await.map(Some),
+        None => Ok(None),
     }
 }
 

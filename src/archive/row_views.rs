@@ -6,8 +6,8 @@ use crate::format::SourceFormat;
 use crate::run::{Branches, Run, RunMeta, RunStep};
 use crate::step_details::{StepDetail, StepDetails};
 use arrow::array::{
-    Array, AsArray, BinaryArray, BooleanArray, DictionaryArray, Float32Array, Int32Array, PrimitiveArray, RecordBatch,
-    StringArray, UInt8Array,
+    Array, ArrayAccessor, AsArray, BinaryArray, BooleanArray, DictionaryArray, Float32Array, Int32Array,
+    PrimitiveArray, RecordBatch, StringArray, UInt8Array,
 };
 use arrow::datatypes::{
     ArrowPrimitiveType, Float32Type, Int32Type, Int64Type, TimestampMillisecondType, UInt8Type, UInt16Type, UInt32Type,
@@ -98,6 +98,11 @@ impl<'a> TypedColumns<'a> {
     }
 }
 
+/// Returns the value of a row; `None` for null.
+fn at<A: ArrayAccessor>(array: A, row: usize) -> Option<A::Item> {
+    array.is_valid(row).then(|| array.value(row))
+}
+
 /// Returns the column `model` of `annotations`.
 pub(super) fn models(batch: &RecordBatch) -> Result<Words<'_>> {
     TypedColumns(batch).words("model")
@@ -144,15 +149,10 @@ impl<'a> StepRows<'a> {
         let mut steps = Run::builder(rows.len());
         let details = self.details(rows.clone());
         for row in rows {
-            let chosen = match self.moves.is_valid(row).then(|| self.moves.value(row)) {
-                None => None,
-                Some(index) => Some(Move::from_index(index).ok_or_else(|| Error::argument("move", "0..=3", index))?),
-            };
+            let known = |index| Move::from_index(index).ok_or_else(|| Error::argument("move", "0..=3", index));
+            let chosen = at(self.moves, row).map(known).transpose()?;
             let branches = self.has_evs.value(row).then(|| Branches {
-                values: std::array::from_fn(|branch| match self.evs[branch].is_valid(row) {
-                    true => self.evs[branch].value(row),
-                    false => 0.0,
-                }),
+                values: self.evs.map(|values| at(values, row).unwrap_or(0.0)),
                 legal: self.legal[row],
             });
             steps.push_step(RunStep { index: self.step_index[row], board: self.board(row)?, chosen, branches })?;
@@ -172,7 +172,7 @@ impl<'a> StepRows<'a> {
         for row in rows {
             details.push(StepDetail {
                 valuation_type: self.valuation_type.get(row),
-                board_eval: self.board_eval.is_valid(row).then(|| self.board_eval.value(row)),
+                board_eval: at(self.board_eval, row),
             });
         }
         details
@@ -203,33 +203,30 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
     let source_id = columns.nullable::<Int64Type>("source_id")?;
     let game_steps = columns.nullable::<UInt32Type>("game_steps")?;
     let row = |row: usize| {
-        let original = original.is_valid(row).then(|| original.value(row));
-        let final_mask = if final_mask.is_valid(row) { final_mask.value(row) } else { 0 };
-        let final_board =
-            final_board.is_valid(row).then(|| WideBoard::new(Board(final_board.value(row)), final_mask)).transpose()?;
-        let start_unix_s = if start_time.is_valid(row) { start_time.value(row) / 1000 } else { 0 };
+        let original = at(original, row);
+        let wide = |board| WideBoard::new(Board(board), at(final_mask, row).unwrap_or(0));
         let facts = RunFacts {
             run_id: run_id[row],
             digest: std::array::from_fn(|i| digest.value(row).get(i).copied().unwrap_or_default()),
-            game: game.is_valid(row).then(|| game.value(row)),
+            game: at(game, row),
             format: format.get(row).unwrap_or_default().to_owned(),
             meta: RunMeta {
-                start_unix_s: start_unix_s.unsigned_abs(),
+                start_unix_s: (at(start_time, row).unwrap_or(0) / 1000).unsigned_abs(),
                 elapsed_s: elapsed_s[row],
                 max_score: max_score[row].unsigned_abs(),
                 highest_tile: highest_tile[row],
                 engine: engine.get(row).map(str::to_owned),
-                seed: seed.is_valid(row).then(|| seed.value(row)),
+                seed: at(seed, row),
                 raw_evs: raw_evs.value(row),
             },
             num_steps: num_steps[row],
-            final_board,
+            final_board: at(final_board, row).map(wide).transpose()?,
             verified: verified.value(row),
             has_original: original.is_some(),
             version: version[row].unsigned_abs(),
-            session: session.is_valid(row).then(|| session.value(row).to_owned()),
-            source_id: source_id.is_valid(row).then(|| source_id.value(row) as u64),
-            game_steps: game_steps.is_valid(row).then(|| game_steps.value(row)),
+            session: at(session, row).map(str::to_owned),
+            source_id: at(source_id, row).map(|id| id as u64),
+            game_steps: at(game_steps, row),
         };
         Ok((facts, original))
     };

@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 use crate::format::SourceFormat;
 use crate::run::{Run, RunMeta};
 use arrow::array::{
-    ArrayRef, BinaryBuilder, BooleanArray, FixedSizeBinaryBuilder, Float32Array, Int64Array, RecordBatch, StringArray,
-    StringDictionaryBuilder, TimestampMillisecondArray, UInt16Array, UInt32Array, UInt64Array,
+    Array, ArrayRef, BinaryArray, BooleanArray, DictionaryArray, FixedSizeBinaryBuilder, Float32Array, Int64Array,
+    RecordBatch, StringArray, TimestampMillisecondArray, UInt16Array, UInt32Array, UInt64Array,
 };
 use arrow::datatypes::Int32Type;
 use std::sync::Arc;
@@ -82,60 +82,43 @@ fn start_millis(start_unix_s: u64) -> Option<i64> {
 
 /// Returns rows of `runs`. `version` is the version that adds them.
 pub(super) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64, version: u64) -> Result<RecordBatch> {
-    let mut digest = FixedSizeBinaryBuilder::with_capacity(rows.len(), 32);
-    let mut format = StringDictionaryBuilder::<Int32Type>::new();
-    let mut engine = StringDictionaryBuilder::<Int32Type>::new();
-    let mut original = BinaryBuilder::new();
-    for row in rows {
-        digest.append_value(row.info.digest).map_err(Error::other)?;
-        format.append_value(row.info.format.name());
-        engine.append_option(row.meta.engine.as_deref());
-        original.append_option(row.info.original.as_deref());
-    }
-    fn column<T, A: FromIterator<T>>(rows: &[RunRow], value: impl Fn(&RunRow) -> T) -> A {
+    type Words = DictionaryArray<Int32Type>;
+    fn array<'r, A: FromIterator<T>, T>(rows: &'r [RunRow], value: impl Fn(&'r RunRow) -> T) -> A {
         rows.iter().map(value).collect()
     }
-    let start_time: TimestampMillisecondArray = column(rows, |row| start_millis(row.meta.start_unix_s));
-    let elapsed_s: Vec<f32> = column(rows, |row| row.meta.elapsed_s);
-    let run_id: Vec<u32> = column(rows, |row| row.run_id);
-    let num_steps: Vec<u32> = column(rows, |row| row.num_steps);
-    let game: Int64Array = column(rows, |row| row.info.game);
-    let max_score: Vec<i64> = column(rows, |row| row.meta.max_score as i64);
-    let highest_tile: Vec<u32> = column(rows, |row| row.meta.highest_tile);
-    let final_board: UInt64Array = column(rows, |row| row.final_board.map(|board| board.board().0));
-    let final_mask: UInt16Array = column(rows, |row| row.final_board.map(WideBoard::tile_65536_mask));
-    let seed: UInt64Array = column(rows, |row| row.meta.seed);
-    let session: StringArray = rows.iter().map(|row| row.info.session.as_deref()).collect();
-    let source_index: Int64Array = column(rows, |row| row.info.source_index.map(|index| index as i64));
-    let source_id: Int64Array = column(rows, |row| row.info.source_id.map(|id| id as i64));
-    let game_steps: UInt32Array = column(rows, |row| row.info.game_steps);
-    let raw_evs: Vec<bool> = column(rows, |row| row.meta.raw_evs);
-    let source: Vec<&str> = rows.iter().map(|row| row.info.source.as_str()).collect();
-    let verified: Vec<bool> = column(rows, |row| row.info.verified);
+    fn column<'r, A: Array + FromIterator<T> + 'static, T>(
+        rows: &'r [RunRow],
+        value: impl Fn(&'r RunRow) -> T,
+    ) -> ArrayRef {
+        Arc::new(array::<A, T>(rows, value))
+    }
+    let mut digest = FixedSizeBinaryBuilder::with_capacity(rows.len(), 32);
+    rows.iter().try_for_each(|row| digest.append_value(row.info.digest)).map_err(Error::other)?;
+    let start_time: TimestampMillisecondArray = array(rows, |row| start_millis(row.meta.start_unix_s));
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(UInt32Array::from(run_id)),
+        column::<UInt32Array, _>(rows, |row| row.run_id),
         Arc::new(digest.finish()),
-        Arc::new(game),
-        Arc::new(format.finish()),
-        Arc::new(StringArray::from(source)),
-        Arc::new(source_index),
-        Arc::new(source_id),
-        Arc::new(session),
-        Arc::new(engine.finish()),
-        Arc::new(seed),
+        column::<Int64Array, _>(rows, |row| row.info.game),
+        column::<Words, _>(rows, |row| row.info.format.name()),
+        column::<StringArray, _>(rows, |row| Some(&row.info.source)),
+        column::<Int64Array, _>(rows, |row| row.info.source_index.map(|index| index as i64)),
+        column::<Int64Array, _>(rows, |row| row.info.source_id.map(|id| id as i64)),
+        column::<StringArray, _>(rows, |row| row.info.session.as_deref()),
+        column::<Words, _>(rows, |row| row.meta.engine.as_deref()),
+        column::<UInt64Array, _>(rows, |row| row.meta.seed),
         Arc::new(start_time.with_timezone("UTC")),
-        Arc::new(Float32Array::from(elapsed_s)),
-        Arc::new(UInt32Array::from(num_steps)),
-        Arc::new(game_steps),
-        Arc::new(Int64Array::from(max_score)),
-        Arc::new(UInt32Array::from(highest_tile)),
-        Arc::new(final_board),
-        Arc::new(final_mask),
-        Arc::new(BooleanArray::from(verified)),
-        Arc::new(BooleanArray::from(raw_evs)),
+        column::<Float32Array, _>(rows, |row| row.meta.elapsed_s),
+        column::<UInt32Array, _>(rows, |row| row.num_steps),
+        column::<UInt32Array, _>(rows, |row| row.info.game_steps),
+        column::<Int64Array, _>(rows, |row| row.meta.max_score as i64),
+        column::<UInt32Array, _>(rows, |row| row.meta.highest_tile),
+        column::<UInt64Array, _>(rows, |row| row.final_board.map(|board| board.board().0)),
+        column::<UInt16Array, _>(rows, |row| row.final_board.map(WideBoard::tile_65536_mask)),
+        column::<BooleanArray, _>(rows, |row| Some(row.info.verified)),
+        column::<BooleanArray, _>(rows, |row| Some(row.meta.raw_evs)),
         Arc::new(TimestampMillisecondArray::from(vec![ingested_at_ms; rows.len()]).with_timezone("UTC")),
         Arc::new(Int64Array::from(vec![version as i64; rows.len()])),
-        Arc::new(original.finish()),
+        column::<BinaryArray, _>(rows, |row| row.info.original.as_deref()),
     ];
     RecordBatch::try_new(table_schema(TableName::Runs), columns).map_err(Error::other)
 }

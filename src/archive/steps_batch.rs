@@ -45,6 +45,8 @@ impl StepsBatchBuilder<'_> {
         max_exp.iter_mut().zip(&masks).filter(|(_, mask)| **mask != 0).for_each(|(exp, _)| *exp = 16);
         let phase_of: [i32; 32] = std::array::from_fn(|exp| phases.of_max_exp(exp.min(16) as u8) as i32);
         let phase: Vec<i32> = max_exp.iter().map(|&exp| phase_of[usize::from(exp & 31)]).collect();
+        let names = Arc::new(StringArray::from(Phase::ALL.map(Phase::name).to_vec()));
+        let phase = DictionaryArray::try_new(Int32Array::from(phase), names).map_err(Error::other)?;
         let legal: Vec<u8> = columns.joined(Run::ev_legal);
         let has_evs: Vec<bool> = columns.joined(Run::has_evs);
         let moves: Vec<u8> = columns.joined(|run| Move::as_bytes(run.moves()));
@@ -71,7 +73,7 @@ impl StepsBatchBuilder<'_> {
             Arc::new(UInt8Array::from(legal)),
             Arc::new(BooleanArray::from(has_evs)),
             Arc::new(UInt8Array::from(max_exp)),
-            Arc::new(phases_array(phase)?),
+            Arc::new(phase),
             Arc::new(Int64Array::from(columns.repeat(|numbered| numbered.run.meta().max_score as i64))),
             columns.repeated(|numbered| numbered.run.meta().highest_tile),
             columns.repeated(|numbered| numbered.run.num_steps() as u32),
@@ -194,9 +196,4 @@ impl StepsBatchBuilder<'_> {
         }
         Arc::new(column.finish())
     }
-}
-
-fn phases_array(keys: Vec<i32>) -> Result<DictionaryArray<Int32Type>> {
-    let names = StringArray::from(Phase::ALL.map(Phase::name).to_vec());
-    DictionaryArray::try_new(Int32Array::from(keys), Arc::new(names)).map_err(Error::other)
 }

@@ -102,11 +102,7 @@ impl Storage {
     pub(super) fn read(&self, path: &str) -> Result<Option<Bytes>> {
         match &self.remote {
             Some(remote) => remote.read(path),
-            None => match std::fs::read(self.root.join(path)) {
-                Ok(bytes) => Ok(Some(bytes.into())),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-                Err(source) => Err(Error::io(self.path(path), source)),
-            },
+            None => Ok(existing(self.path(path), |path| std::fs::read(path))?.map(Bytes::from)),
         }
     }
 
@@ -114,11 +110,7 @@ impl Storage {
     pub(super) fn open(&self, path: &str) -> Result<Option<File>> {
         match &self.remote {
             Some(remote) => remote.fetch(path),
-            None => match File::open(self.root.join(path)) {
-                Ok(file) => Ok(Some(file)),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-                Err(source) => Err(Error::io(self.path(path), source)),
-            },
+            None => existing(self.path(path), |path| File::open(path)),
         }
     }
 
@@ -157,7 +149,7 @@ impl Storage {
     /// Lists the files in a folder, in no particular order; returns `None` if there is no such folder.
     pub(super) fn list(&self, folder: &str) -> Result<Option<Vec<ListedFile>>> {
         match &self.remote {
-            Some(remote) => remote.list(folder).map(Some),
+            Some(remote) => remote.list(folder, None).map(Some),
             None => list_folder(&self.root.join(folder), true),
         }
     }
@@ -165,22 +157,17 @@ impl Storage {
     /// Lists the names of the files in a folder, in no particular order; returns `None` if there is no such
     /// folder.
     pub(super) fn names(&self, folder: &str) -> Result<Option<Vec<String>>> {
-        let entries = match &self.remote {
-            Some(remote) => Some(remote.list(folder)?),
-            None => list_folder(&self.root.join(folder), false)?,
-        };
-        Ok(entries.map(|entries| entries.into_iter().map(|entry| entry.name).collect()))
+        self.names_from(folder, "")
     }
 
     /// Lists the names of the files in a folder, from the name `first` on.
     pub(super) fn names_from(&self, folder: &str, first: &str) -> Result<Option<Vec<String>>> {
-        let names = match &self.remote {
-            Some(remote) => {
-                Some(remote.list_from(folder, first)?.into_iter().map(|entry| entry.name).collect::<Vec<_>>())
-            }
-            None => self.names(folder)?,
+        let entries = match &self.remote {
+            Some(remote) => Some(remote.list(folder, (!first.is_empty()).then_some(first))?),
+            None => list_folder(&self.root.join(folder), false)?,
         };
-        Ok(names.map(|names| names.into_iter().filter(|name| &**name >= first).collect()))
+        let names = |entries: Vec<ListedFile>| entries.into_iter().map(|entry| entry.name);
+        Ok(entries.map(|entries| names(entries).filter(|name| &**name >= first).collect()))
     }
 
     /// Publishes a small file, unless its name is taken. After an error, the file may exist nevertheless.
@@ -237,10 +224,7 @@ impl Storage {
     pub(super) fn remove(&self, path: &str) -> Result<()> {
         match &self.remote {
             Some(remote) => remote.remove(path),
-            None => match std::fs::remove_file(self.root.join(path)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io(self.path(path), error)),
-                _ => Ok(()),
-            },
+            None => existing(self.path(path), |path| std::fs::remove_file(path)).map(|_| ()),
         }
     }
 
@@ -281,5 +265,13 @@ impl Storage {
             Some(_) => Ok(None),
             None => Lock::acquire(&self.root, &self.root.join(path), wait, cancel).map(Some),
         }
+    }
+}
+
+/// Applies an operation to a file; returns `None` if there is no file.
+fn existing<T>(path: PathBuf, operation: impl Fn(&Path) -> io::Result<T>) -> Result<Option<T>> {
+    match operation(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        outcome => outcome.map(Some).map_err(|source| Error::io(path, source)),
     }
 }

@@ -95,7 +95,7 @@ impl Replay {
         let (meta, normalized) = (run.meta(), run.normalized());
         let steps = (0..run.num_steps()).filter_map(|step| run.step(step).zip(normalized.step(step)));
         let mut positions: Vec<Position> = steps.map(|(step, normal)| Position::of_step(step, normal)).collect();
-        positions.extend(run.final_board().map(Position::of_final_board));
+        positions.extend(run.final_board().map(Position::of_board));
         set_scores(&mut positions);
         Replay {
             run_id,
@@ -119,16 +119,15 @@ impl Position {
         let values = |step: &RunStep| Move::ALL.map(|direction| value(step.branches.as_ref()?, direction));
         Position {
             step: Some(step.index),
-            board: step.board,
-            score: None,
             played: step.chosen,
             values: values(&step),
             normalized: values(&normalized),
-            predictions: Vec::new(),
+            ..Position::of_board(step.board)
         }
     }
 
-    fn of_final_board(board: WideBoard) -> Position {
+    /// Returns a final board.
+    fn of_board(board: WideBoard) -> Position {
         Position {
             step: None,
             board,

@@ -18,7 +18,7 @@
 //! `policy_kind_mask` say which predictions a row has: 1 `policy_p1`, 2 `policy_logp`, 4 `policy_hard`, 8 student
 //! bins. In `teacher_move`, 255 stands for an unknown move.
 
-use super::mapped::FileBytes;
+use super::mapped::{FileBytes, read_json};
 use super::npy::NpyMatrix;
 use super::session::{SessionRun, runs_in};
 use super::shards::{METADATA, RowFields, RowShards, header_error, numbered_files, part_of};
@@ -225,18 +225,8 @@ impl AnnotationFolder {
     fn check_manifest(&self, cancel: &CancellationToken) -> Result<()> {
         let path = self.path.join(MANIFEST);
         let refuse = |what, expected: String, found: String| Err(header_error(what, expected, found, &path));
-        match std::fs::metadata(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            Err(source) => return Err(Error::io(&path, source)),
-            Ok(metadata) if metadata.len() > MAX_MANIFEST => {
-                return refuse("manifest", format!("at most {MAX_MANIFEST} bytes"), metadata.len().to_string());
-            }
-            Ok(_) => {}
-        }
-        let manifest: Manifest = match serde_json::from_slice(&FileBytes::map(&path)?) {
-            Ok(manifest) => manifest,
-            Err(error) => return refuse("manifest", "JSON with its fields".into(), error.to_string()),
-        };
+        let manifest: Option<Manifest> = read_json(&path, MAX_MANIFEST, "manifest", "JSON with its fields")?;
+        let Some(manifest) = manifest else { return Ok(()) };
         if manifest.value.is_some() {
             return Err(no_values("a block named value".into(), &path));
         }

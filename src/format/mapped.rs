@@ -1,12 +1,16 @@
-//! The bytes of a file, memory-mapped or owned.
+//! The bytes of a file, memory-mapped or owned, and small JSON files.
 
 // The compiler cannot rule out that another process changes a mapped file.
 #![allow(unsafe_code)]
 
+use super::shards::header_error;
 use crate::error::{Error, Result};
+use crate::publish::Staged;
 use memmap2::Mmap;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Write};
 use std::ops::Deref;
 use std::path::Path;
 
@@ -30,6 +34,36 @@ impl FileBytes {
         // caller does not change the file. No system call can guarantee this.
         unsafe { Mmap::map(&file) }.map(FileBytes::Mapped).map_err(io)
     }
+}
+
+/// Reads a JSON file of at most `max_len` bytes; `None` if it does not exist. Errors name its content `what`, which must
+/// be `expected`.
+pub(crate) fn read_json<T: DeserializeOwned>(
+    path: &Path,
+    max_len: u64,
+    what: &'static str,
+    expected: &str,
+) -> Result<Option<T>> {
+    if path.metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        return Ok(None);
+    }
+    let mut text = Vec::new();
+    let read = open_file(path)?.take(max_len + 1).read_to_end(&mut text);
+    read.map_err(|source| Error::io(path, source))?;
+    if text.len() as u64 > max_len {
+        return Err(header_error(what, format!("at most {max_len} bytes"), "more".into(), path));
+    }
+    let value = serde_json::from_slice(&text).map_err(|error| header_error(what, expected, error.to_string(), path))?;
+    Ok(Some(value))
+}
+
+/// Writes a value to a JSON file in a folder.
+pub(super) fn write_json(folder: &Path, name: &str, value: &impl Serialize) -> Result<()> {
+    let path = folder.join(name);
+    let mut staged = Staged::new(folder)?;
+    let written = serde_json::to_writer_pretty(&mut staged, value).map_err(io::Error::from);
+    written.and_then(|()| staged.write_all(b"\n")).map_err(|source| Error::io(&path, source))?;
+    staged.replace(&path)
 }
 
 /// Opens a regular file. Rejects a pipe, because reading it could block.

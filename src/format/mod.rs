@@ -52,7 +52,7 @@ pub use jsonl::JsonlOptions;
 pub(crate) use jsonl::{put_run, put_steps, run_uuid};
 pub use macroxue::Macroxue;
 pub use macroxue_pack::{MacroxuePack, MacroxuePackWriter};
-pub(crate) use mapped::{FileBytes, open_file, open_regular};
+pub(crate) use mapped::{FileBytes, open_file, open_regular, read_json};
 pub(crate) use numpy_folder::is_companion;
 pub(crate) use ordered::fill_window;
 pub use pack::{

@@ -66,12 +66,6 @@ pub(super) fn row_step(
     Ok(RunStep { index, board: board.into(), chosen: Some(chosen), branches })
 }
 
-/// Returns a run id as rows store it.
-#[inline]
-pub(super) fn stored_id(run_id: u64) -> Result<u32> {
-    u32::try_from(run_id).map_err(|_| Error::argument("run_id", "at most 4294967295", run_id))
-}
-
 /// Returns the move of a step, for rows that cannot store an unknown move.
 #[inline]
 pub(super) fn known_move(step: &RunStep) -> Result<Move> {
@@ -112,7 +106,7 @@ impl Step {
     /// Returns the row of a step of the run with this id.
     #[inline]
     pub(crate) fn from_step(run_id: u64, step: &RunStep) -> Result<Step> {
-        let run_id = stored_id(run_id)?;
+        let run_id = u32::try_from(run_id).map_err(|_| Error::argument("run_id", "at most 4294967295", run_id))?;
         let step_index = u16::try_from(step.index)
             .map_err(|_| Error::argument("step_index", "at most 65535 in a row", step.index))?;
         let board = step.narrow_board()?;

@@ -259,16 +259,12 @@ fn harden(connection: &Connection, len: u64) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn has_code(error: &rusqlite::Error, code: i32) -> bool {
-    error.sqlite_error().is_some_and(|error| error.extended_code == code)
-}
-
 /// Converts an SQLite error into an error about access or about content.
 #[cold]
 fn refused(path: &Path, error: &rusqlite::Error) -> Error {
     use rusqlite::ErrorCode as Code;
     // A file that ends too early is damaged, not inaccessible.
-    let is_short = has_code(error, ffi::SQLITE_IOERR_SHORT_READ);
+    let is_short = error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_IOERR_SHORT_READ);
     match error.sqlite_error_code() {
         // Uses the system's error text, as for any other file.
         Some(Code::DiskFull) => Error::io(path, io::Error::from_raw_os_error(libc::ENOSPC)),

@@ -71,7 +71,8 @@ impl Permutation {
         if n > MAX_LEN {
             return Err(Error::argument("n", format!("0..={MAX_LEN}"), n));
         }
-        let a = ceil_sqrt(n).max(1);
+        let root = n.isqrt();
+        let a = (root + u64::from(root * root < n)).max(1);
         let b = n.div_ceil(a).max(1);
         let mut hasher = blake3::Hasher::new_derive_key("a2store 2026 loader permutation");
         for part in std::iter::once(&n).chain(key) {
@@ -158,12 +159,6 @@ impl Permutation {
         }
     }
 
-    /// Returns the keys of the rounds, in pairs.
-    #[inline(always)]
-    fn round_keys(&self) -> &[[u32; 2]] {
-        self.keys.as_chunks().0
-    }
-
     /// Maps a number outside of `0..n` until it is inside.
     #[cold]
     fn walk(&self, mut x: u64) -> u64 {
@@ -179,7 +174,7 @@ impl Permutation {
     #[inline(always)]
     fn rounds<const N: usize>(&self, left: &mut [u32; N], right: &mut [u32; N]) {
         // Rounds come in pairs, so each half ends on its original side, and nothing is swapped.
-        for keys in self.round_keys() {
+        for keys in self.keys.as_chunks::<2>().0 {
             for lane in 0..N {
                 left[lane] = add_mod(left[lane], scale(hash(right[lane] ^ keys[0]), self.a), self.a);
             }
@@ -258,11 +253,6 @@ fn add_mod(x: u32, y: u32, m: u32) -> u32 {
     let sum = x + y;
     // If the sum is below `m`, the difference wraps around to a larger number.
     sum.min(sum.wrapping_sub(m))
-}
-
-fn ceil_sqrt(n: u64) -> u64 {
-    let root = n.isqrt();
-    if root * root < n { root + 1 } else { root }
 }
 
 #[cfg(test)]

@@ -17,7 +17,8 @@
 //! | `load` | ready at the loaded row, or ended | the same | the same |
 
 use super::stream::RankShare;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use crate::workers::lock;
+use std::sync::Mutex;
 
 /// The position of a loader.
 #[derive(Debug)]
@@ -58,18 +59,18 @@ impl Position {
 
     /// Returns the epoch and the row at which the next iteration begins.
     pub(crate) fn next(&self) -> (u64, u64) {
-        self.lock().next()
+        lock(&self.0).next()
     }
 
     /// Returns the epoch and the row of a saved state.
     pub(crate) fn newest(&self) -> (u64, u64) {
-        let state = self.lock();
+        let state = lock(&self.0);
         (state.epoch, state.row)
     }
 
     /// Begins an iteration. Until it returns a batch or ends, the next iteration begins at the same row.
     pub(crate) fn begin(&self) -> Start {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         let (epoch, row) = state.next();
         state.jump(epoch, row, Phase::Ready);
         Start { epoch, row, iteration: state.iteration }
@@ -78,14 +79,14 @@ impl Position {
     /// Records that an iteration has returned the batch before `row`, or has ended there. Does nothing if the position
     /// has jumped since, or if another iteration has begun.
     pub(crate) fn serve(&self, iteration: u64, row: u64) {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         if state.iteration == iteration {
             (state.row, state.phase) = (row, Phase::Serving);
         }
     }
 
     pub(crate) fn set_epoch(&self, epoch: u64) {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         if state.epoch != epoch {
             state.jump(epoch, 0, Phase::Ready);
         } else if state.phase == Phase::Serving {
@@ -96,7 +97,7 @@ impl Position {
     }
 
     pub(crate) fn skip(&self, num_batches: u64) {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         let is_over = match state.phase {
             Phase::Ready => false,
             Phase::Ended => true,
@@ -109,32 +110,28 @@ impl Position {
     }
 
     pub(crate) fn load(&self, epoch: u64, row: u64) {
-        self.lock().land(epoch, row);
+        lock(&self.0).land(epoch, row);
     }
 
     /// Returns the number of batches of a whole epoch, which is the same on every rank.
     pub(crate) fn num_batches(&self) -> u64 {
-        self.lock().share.num_steps(0)
+        lock(&self.0).share.num_steps(0)
     }
 
     /// Returns the row after some batches.
     #[cfg(feature = "python")]
     pub(crate) fn row_after(&self, row: u64, num_batches: u64) -> u64 {
-        let share = self.lock().share;
+        let share = lock(&self.0).share;
         row.saturating_add(num_batches.saturating_mul(share.rows_per_step())).min(share.num_rows)
     }
 
     #[cfg(feature = "python")]
     pub(crate) fn set_num_rows(&self, num_rows: u64) {
-        self.lock().share.num_rows = num_rows;
+        lock(&self.0).share.num_rows = num_rows;
     }
 
     pub(crate) fn share(&self) -> RankShare {
-        self.lock().share
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).share
     }
 }
 

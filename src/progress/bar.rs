@@ -1,9 +1,10 @@
 //! Progress on standard error: a bar in a terminal, or plain lines in a log.
 
 use super::{Progress, Unit};
+use crate::workers::lock;
 use indicatif::{DecimalBytes, FormattedDuration, HumanCount, ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::io::{IsTerminal, Write as _, stderr};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// The time between two lines, unless the environment sets it.
@@ -61,17 +62,13 @@ impl ProgressBar {
     /// work begins.
     #[cfg(feature = "python")]
     pub(crate) fn counts(&self) -> (String, Unit, u64, u64) {
-        (self.bar.message(), self.lock().unit, self.bar.position(), self.bar.length().unwrap_or(0))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Lines> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+        (self.bar.message(), lock(&self.lines).unit, self.bar.position(), self.bar.length().unwrap_or(0))
     }
 }
 
 impl Progress for ProgressBar {
     fn begin(&self, what: &'static str, unit: Unit, total: u64) {
-        *self.lock() = Lines { unit, last: Instant::now(), has_lines: false };
+        *lock(&self.lines) = Lines { unit, last: Instant::now(), has_lines: false };
         let template = match unit {
             Unit::Bytes => "{msg} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec}, {eta} left",
             Unit::Rows => "{msg} [{bar:30}] {human_pos}/{human_len} rows {rate}/s, {eta} left",
@@ -97,7 +94,7 @@ impl Progress for ProgressBar {
     fn advance(&self, by: u64) {
         self.bar.inc(by);
         let Some(period) = self.period else { return };
-        let mut lines = self.lock();
+        let mut lines = lock(&self.lines);
         if lines.last.elapsed() >= period {
             (lines.last, lines.has_lines) = (Instant::now(), true);
             let (done, total) = (self.bar.position(), self.bar.length().unwrap_or(0));
@@ -106,7 +103,7 @@ impl Progress for ProgressBar {
     }
 
     fn end(&self) {
-        let mut lines = self.lock();
+        let mut lines = lock(&self.lines);
         if std::mem::take(&mut lines.has_lines) {
             let (what, done) = (self.bar.message(), amount(self.bar.position(), lines.unit));
             print(&format!("{what}: {done} in {}", FormattedDuration(self.bar.elapsed())));

@@ -202,10 +202,9 @@ fn verify_at<'py>(
     workers: Option<Workers>,
     progress: Option<ProgressOption>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let verify = move |progress: &dyn Progress, cancel: &CancellationToken| {
-        Archive::verify(path, workers.map(Bounded::get), &storage, progress, cancel)
-    };
-    abandonable(py, progress, verify)?.into_instance(py)
+    let workers = workers.map(Bounded::get);
+    abandonable(py, progress, move |progress, cancel| Archive::verify(path, workers, &storage, progress, cancel))?
+        .into_instance(py)
 }
 
 /// Repair an archive with damaged or missing commits.
@@ -284,9 +283,8 @@ pub(super) fn convert<'py>(
     options.align = align.map(Bounded::get);
     options.shard_rows = shard_rows.map(Bounded::get);
     (options.moves, options.workers) = (moves, workers.map(Bounded::get));
-    let report =
-        interruptible(py, progress, |progress, cancel| convert_runs(&paths, &out, &options, progress, cancel))?;
-    report.into_instance(py)
+    interruptible(py, progress, |progress, cancel| convert_runs(&paths, &out, &options, progress, cancel))?
+        .into_instance(py)
 }
 
 /// Converts a number of seconds or a `datetime.timedelta`.
@@ -339,9 +337,8 @@ impl PyArchive {
     ) -> PyResult<PyArchive> {
         let phases = phases.map_or_else(|| Ok(Phases::default()), phases_from)?;
         let options = storage_options_from(storage_options)?;
-        let create =
-            move |_: &dyn Progress, cancel: &CancellationToken| Archive::create_with(path, phases, &options, cancel);
-        Ok(PyArchive::new(abandonable(py, Some(false), create)?))
+        let new = abandonable(py, Some(false), move |_, cancel| Archive::create_with(path, phases, &options, cancel))?;
+        Ok(PyArchive::new(new))
     }
 
     /// Open an archive.
@@ -458,9 +455,8 @@ impl PyArchive {
         let wait = duration("wait", wait, IngestOptions::default().wait)?;
         let options = IngestOptions { workers: workers.map(Bounded::get), wait, strict };
         let paths = paths_from(paths)?;
-        let report =
-            self.change(py, progress, |archive, progress, cancel| archive.ingest(&paths, &options, progress, cancel))?;
-        report.into_instance(py)
+        self.change(py, progress, |archive, progress, cancel| archive.ingest(&paths, &options, progress, cancel))?
+            .into_instance(py)
     }
 
     /// Add a model's predictions for steps of the archive, in a new commit.
@@ -530,10 +526,7 @@ impl PyArchive {
     /// >>> archive.drop_annotations("model-v1")
     /// ModelInfo(model='model-v1', num_rows=3, first_run_id=0, last_run_id=0)
     fn drop_annotations<'py>(&self, py: Python<'py>, model: &str) -> PyResult<Bound<'py, PyAny>> {
-        let drop = |archive: &mut Archive, _: &dyn Progress, cancel: &CancellationToken| {
-            archive.drop_annotations(model, cancel)
-        };
-        self.change(py, Some(false), drop)?.into_instance(py)
+        self.change(py, Some(false), |archive, _, cancel| archive.drop_annotations(model, cancel))?.into_instance(py)
     }
 
     /// Return the models with annotations, in the order of their names.
@@ -575,10 +568,8 @@ impl PyArchive {
     ) -> PyResult<Bound<'py, PyAny>> {
         let file_rows = file_rows.map_or(CompactOptions::default().file_rows, Bounded::get);
         let options = CompactOptions { file_rows, workers: workers.map(Bounded::get) };
-        let compact = |archive: &mut Archive, progress: &dyn Progress, cancel: &CancellationToken| {
-            archive.compact(&options, progress, cancel)
-        };
-        self.change(py, progress, compact)?.into_instance(py)
+        self.change(py, progress, |archive, progress, cancel| archive.compact(&options, progress, cancel))?
+            .into_instance(py)
     }
 
     /// Expire versions that were replaced long ago, and remove the data files that no kept version references.

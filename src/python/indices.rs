@@ -6,21 +6,21 @@ use crate::machine::{filled, reserve};
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use std::fmt::Display;
 
 /// Converts any iterable of integers to run ids.
-pub(super) fn run_ids_from(py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
+pub(super) fn run_ids_from(py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
+    let refuse = |id: &dyn Display| PyValueError::new_err(format!("run_ids: expected 0..=4294967295, found {id}"));
     if let Some(ids) = words::<u64>(py, ids) {
-        return ids;
+        return ids?.into_iter().map(|id| u32::try_from(id).map_err(|_| refuse(&id))).collect();
     }
     let mut out = Vec::new();
     let wrong = |found: &Bound<'_, PyAny>| PyTypeError::new_err(format!("run_ids: expected integers, found {found}"));
     for id in ids.try_iter().map_err(|_| wrong(ids))? {
         let id = id?;
         let integer = exact_integer(&id).ok_or_else(|| wrong(&id))?;
-        let refuse = |_| PyValueError::new_err(format!("run_ids: expected 0..=4294967295, found {id}"));
-        let id = u64::try_from(integer).map_err(refuse)?;
         reserve(&mut out, 1)?;
-        out.push(id);
+        out.push(u32::try_from(integer).map_err(|_| refuse(&id))?);
     }
     Ok(out)
 }

@@ -6,7 +6,7 @@ use super::progress::{ProgressOption, Reporter};
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
 use crate::progress::Progress;
-use pyo3::exceptions::{PyRuntimeError, PyUserWarning};
+use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
 use std::ffi::CString;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -31,18 +31,17 @@ pub(super) fn interruptible<T: Send>(
     let (reporter, cancel) = (&Reporter::new(py, progress.into()), &CancellationToken::new());
     let outcome = py.detach(|| {
         std::thread::scope(|scope| {
-            let (sender, receiver) = channel();
-            let worker = scope.spawn(move || sender.send(work(reporter, cancel)));
-            let signal = match wait(&receiver, reporter) {
-                WaitEnd::With(outcome) => return outcome.map_err(PyErr::from),
-                WaitEnd::Panicked => None,
-                WaitEnd::Signalled(signal) => Some(signal),
-            };
-            cancel.cancel();
-            match worker.join() {
-                Err(panic) => std::panic::resume_unwind(panic),
-                Ok(_) => Err(signal.unwrap_or_else(ended_silently)),
+            let (running, ended) = channel();
+            let worker = scope.spawn(move || {
+                let _running = running;
+                work(reporter, cancel)
+            });
+            let signal = wait(&ended, reporter);
+            if signal.is_err() {
+                cancel.cancel();
             }
+            let outcome = outcome_of(worker.join());
+            signal.and(outcome)
         })
     });
     deliver_all(py);
@@ -71,57 +70,39 @@ pub(super) fn abandonable<T: Send + 'static>(
 ) -> PyResult<T> {
     listen(py);
     let cancel = CancellationToken::new();
-    let (sender, receiver) = channel();
+    let (running, ended) = channel();
     let reporter = Arc::new(Reporter::new(py, progress.into()));
     let (of_wait, of_work, of_cancel) = (Arc::clone(&reporter), Arc::clone(&reporter), cancel.clone());
     let outcome = py.detach(move || {
-        let worker = std::thread::spawn(move || sender.send(work(&*of_work, &of_cancel)));
-        match wait(&receiver, &of_wait) {
-            WaitEnd::With(outcome) => outcome.map_err(PyErr::from),
-            WaitEnd::Signalled(signal) => {
-                cancel.cancel();
-                Err(signal)
-            }
-            WaitEnd::Panicked => match worker.join() {
-                Err(panic) => std::panic::resume_unwind(panic),
-                Ok(_) => Err(ended_silently()),
-            },
+        let worker = std::thread::spawn(move || {
+            let _running = running;
+            work(&*of_work, &of_cancel)
+        });
+        if let Err(signal) = wait(&ended, &of_wait) {
+            cancel.cancel();
+            return Err(signal);
         }
+        outcome_of(worker.join())
     });
     deliver_all(py);
     reporter.end(py, outcome)
 }
 
-/// The reason why waiting for work ended.
-enum WaitEnd<T> {
-    With(Result<T>),
-    Signalled(PyErr),
-    Panicked,
-}
-
-/// Waits for a result of the work, or for a signal, and reports the progress.
-fn wait<T>(receiver: &Receiver<Result<T>>, reporter: &Reporter) -> WaitEnd<T> {
-    loop {
-        match receiver.recv_timeout(PERIOD) {
-            Ok(outcome) => return WaitEnd::With(outcome),
-            Err(RecvTimeoutError::Disconnected) => return WaitEnd::Panicked,
-            Err(RecvTimeoutError::Timeout) => {
-                let looked = Python::attach(|py| {
-                    py.check_signals()?;
-                    deliver(py)?;
-                    reporter.call(py)
-                });
-                if let Err(signal) = looked {
-                    return WaitEnd::Signalled(signal);
-                }
-            }
-        }
+/// Waits until a thread drops the sender of `ended`, and reports the progress. Returns early with a signal's exception.
+fn wait(ended: &Receiver<()>, reporter: &Reporter) -> PyResult<()> {
+    while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(PERIOD) {
+        Python::attach(|py| {
+            py.check_signals()?;
+            deliver(py)?;
+            reporter.call(py)
+        })?;
     }
+    Ok(())
 }
 
-/// Returns the error of an unreachable case: the worker sends its result before it ends.
-fn ended_silently() -> PyErr {
-    PyRuntimeError::new_err("the worker thread ended without a result")
+/// Returns the outcome of a thread that has ended. A panic of the thread continues in this one.
+fn outcome_of<T>(joined: std::thread::Result<Result<T>>) -> PyResult<T> {
+    Ok(joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?)
 }
 
 /// Runs `work` on this thread, and checks for signals whenever the work checks for cancellation. After a signal, the

@@ -37,13 +37,8 @@ mod values;
 mod view;
 
 use crate::archive::{TableName, table_schema};
+use crate::workers::lock;
 use pyo3::prelude::*;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Locks a value, even if a thread panicked while it held the lock.
-fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
-    value.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The extension module; `python/a2store/__init__.py` re-exports it.
 #[pymodule]

@@ -118,9 +118,8 @@ impl PyPack {
         compact: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let options = JsonlOptions { by_step, compact, parallel, workers: workers.map(Bounded::get) };
-        let report =
-            interruptible(py, progress, |progress, cancel| self.0.to_jsonl(&path, &options, progress, cancel))?;
-        report.into_instance(py)
+        interruptible(py, progress, |progress, cancel| self.0.to_jsonl(&path, &options, progress, cancel))?
+            .into_instance(py)
     }
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {

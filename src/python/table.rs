@@ -400,17 +400,12 @@ impl PyStepTable {
             phase.ok_or_else(|| PyValueError::new_err(format!("phase: expected early, mid or late, found {name:?}")))
         };
         let phases = phase.map(|names| names_from("phase", names)).transpose()?;
-        let to_id = |id: u64| {
-            u32::try_from(id)
-                .map_err(|_| PyValueError::new_err(format!("run_ids: expected 0..=4294967295, found {id}")))
-        };
-        let run_ids = run_ids.map(|ids| run_ids_from(py, ids)).transpose()?;
         let filter = RowFilter {
             min_score: min_score.map(Bounded::get),
             max_score: max_score.map(Bounded::get),
             engines: engine.map(|names| names_from("engine", names)).transpose()?,
             phases: phases.map(|names| names.into_iter().map(to_phase).collect::<PyResult<_>>()).transpose()?,
-            run_ids: run_ids.map(|ids| ids.into_iter().map(to_id).collect::<PyResult<_>>()).transpose()?,
+            run_ids: run_ids.map(|ids| run_ids_from(py, ids)).transpose()?,
         };
         let view = checking(py, |cancel| self.table.filter(&filter, cancel))?;
         Ok(PyStepTable::new(view))
@@ -571,9 +566,8 @@ impl PyStepTable {
             workers: workers.map(Bounded::get),
             skip_errors: skips_errors(on_error)?,
         };
-        let table =
-            interruptible(py, progress, |progress, cancel| StepTable::from_runs(&paths, &options, progress, cancel))?;
-        Ok(PyStepTable::new(table))
+        interruptible(py, progress, |progress, cancel| StepTable::from_runs(&paths, &options, progress, cancel))
+            .map(PyStepTable::new)
     }
 
     /// Read a self-play session into a table that keeps the session's run ids.
@@ -604,9 +598,8 @@ impl PyStepTable {
         progress: Option<ProgressOption>,
     ) -> PyResult<PyStepTable> {
         let limit = memory_limit.map(Bounded::get);
-        let table =
-            interruptible(py, progress, |progress, cancel| StepTable::from_session(&path, limit, progress, cancel))?;
-        Ok(PyStepTable::new(table))
+        interruptible(py, progress, |progress, cancel| StepTable::from_session(&path, limit, progress, cancel))
+            .map(PyStepTable::new)
     }
 
     /// Return this table with an attached column: values of a ``.npy`` array of shape (rows, D).

@@ -7,11 +7,12 @@ use super::run_index::RunIndex;
 use crate::archive::Archive;
 use crate::error::Result;
 use crate::process::PerProcess;
+use crate::workers::lock;
 use datafusion::execution::cache::cache_manager::{CachedFileMetadataEntry, FileMetadataCache};
 use datafusion::execution::cache::default_cache::DefaultCache;
 use object_store::path::Path as StorePath;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The maximum number of run indexes.
 const MAX_RUN_INDEXES: usize = 4;
@@ -51,22 +52,18 @@ impl MetadataCache {
     }
 
     pub(super) fn run_index(&self, archive: &Archive) -> Option<Arc<RunIndex>> {
-        let (version, mut indexes) = (key(archive), self.run_indexes());
+        let (version, mut indexes) = (key(archive), lock(&self.run_indexes));
         let found = indexes.iter().position(|(known, _)| *known == version)?;
         indexes[..=found].rotate_right(1);
         Some(Arc::clone(&indexes[0].1))
     }
 
     pub(super) fn keep_run_index(&self, archive: &Archive, index: &Arc<RunIndex>) {
-        let (version, mut indexes) = (key(archive), self.run_indexes());
+        let (version, mut indexes) = (key(archive), lock(&self.run_indexes));
         // Threads that miss together make the same index.
         indexes.retain(|(known, _)| *known != version);
         indexes.insert(0, (version, Arc::clone(index)));
         indexes.truncate(MAX_RUN_INDEXES);
-    }
-
-    fn run_indexes(&self) -> MutexGuard<'_, Vec<(VersionKey, Arc<RunIndex>)>> {
-        self.run_indexes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -9,6 +9,7 @@
 
 use super::conform::is_encoding_of;
 use super::errors::external;
+use super::guard::name_of;
 use super::rewrites::input_schema;
 use crate::error::{Error, Result};
 use arrow::datatypes::DataType;
@@ -183,9 +184,6 @@ fn has_multisets(body: &SetExpr) -> bool {
 /// Returns whether ORDER BY names a result column that has the name of another column, which GROUP BY casts. DataFusion
 /// names `CAST(x AS …)` like `x`, and prefers that to a result column.
 fn orders_by_cast(query: &ast::Query) -> bool {
-    fn name_of(name: &ast::Ident) -> String {
-        if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
-    }
     fn cast_column(expr: &ast::Expr, in_cast: bool) -> Option<String> {
         match expr {
             ast::Expr::Nested(inner) => cast_column(inner, in_cast),

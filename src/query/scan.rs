@@ -1,7 +1,7 @@
 //! Parquet scans: plans that read row groups or parts of them, in order or in parallel.
 
 use super::reader_filters::SAMPLE_ROWS;
-use crate::archive::{DataFile, TableName};
+use crate::archive::{DataFile, TableName, group_run_ids};
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::Session;
 use datafusion::common::stats::Precision;
@@ -23,8 +23,7 @@ use datafusion::physical_plan::empty::EmptyExec;
 use futures::{StreamExt, TryStreamExt};
 use object_store::{ObjectMeta, ObjectStore, path::Path as StorePath};
 use parquet::arrow::arrow_reader::RowSelection;
-use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
-use parquet::file::statistics::Statistics as ParquetStatistics;
+use parquet::file::metadata::ParquetMetaData;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -205,7 +204,7 @@ pub(super) fn parts_of(
         // The reader takes the row groups that begin in its byte range.
         let column = row_group.column(0);
         let start = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
-        let run_ids = data.map(|data| run_ids_of(row_group, data));
+        let run_ids = data.map(|data| group_run_ids(row_group).unwrap_or((data.first_run_id, data.last_run_id)));
         if let (Some(data), Some(run_ids)) = (data.filter(|data| data.table != TableName::Runs), run_ids) {
             part = part.with_extension(SortedRows { table: data.table, model: data.model.clone(), run_ids });
         }
@@ -214,16 +213,6 @@ pub(super) fn parts_of(
         parts.push(RowGroupPart { file, num_rows, row_group: (i, row_groups.len(), len) });
     }
     parts
-}
-
-/// Returns the first and the last run of a row group.
-fn run_ids_of(row_group: &RowGroupMetaData, data: &DataFile) -> (u32, u32) {
-    let bounds = match row_group.column(RUN_ID).statistics() {
-        Some(ParquetStatistics::Int32(run_ids)) => run_ids.min_opt().zip(run_ids.max_opt()),
-        _ => None,
-    };
-    // Parquet stores the bits of a uint32 as an int32.
-    bounds.map_or((data.first_run_id, data.last_run_id), |(first, last)| (first.cast_unsigned(), last.cast_unsigned()))
 }
 
 /// Returns the rows of a row group that lie in `ranges`, and their number.

@@ -7,15 +7,14 @@ use super::memory::FrozenRegion;
 use super::step_keys::StepKeys;
 use crate::error::{Error, Result};
 use crate::format::npy::NpyMatrix;
-use crate::format::{header_error, numbered_files, open_file};
+use crate::format::{header_error, numbered_files, open_file, read_json};
 use serde::Deserialize;
 use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// The maximum size of a row in bytes. Embeddings are smaller.
 const MAX_WIDTH: u64 = 1 << 20;
-/// The bytes of a description that are read.
+/// The maximum size of a description in bytes.
 const MAX_DESCRIPTION: u64 = 1 << 20;
 
 /// An array file whose header was read.
@@ -190,17 +189,8 @@ impl Description {
     /// Reads the description of an array, if it has one, and returns it with its path.
     fn beside(path: &Path) -> Result<Option<(PathBuf, Description)>> {
         let path = description_of(path);
-        match path.metadata() {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            _ => {}
-        }
-        let mut text = Vec::new();
-        let read = open_file(&path)?.take(MAX_DESCRIPTION).read_to_end(&mut text);
-        read.map_err(|error| Error::io(&path, error))?;
-        let description = serde_json::from_slice(&text).map_err(|error| {
-            let expected = "an object whose D is an integer, dtype and dtype_bits names";
-            header_error("description of an array", expected, error.to_string(), &path)
-        })?;
-        Ok(Some((path, description)))
+        let expected = "an object whose D is an integer, dtype and dtype_bits names";
+        let description = read_json(&path, MAX_DESCRIPTION, "description of an array", expected)?;
+        Ok(description.map(|description| (path, description)))
     }
 }

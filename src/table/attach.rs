@@ -5,6 +5,7 @@ mod tests;
 
 use super::array_file::ArrayFiles;
 use super::attached::{AttachedColumn, NO_PLACE, Places};
+use super::file::absolute;
 use super::memory::Region;
 use super::step_column::is_reserved;
 use super::step_keys::{StepKey, StepKeys, key_of};
@@ -68,7 +69,6 @@ impl StepTable {
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
         self.check_unused(name)?;
-        let absolute = |path: &Path| std::path::absolute(path).map_err(|error| Error::io(path, error));
         let path = absolute(path.as_ref())?;
         let steps = match steps {
             Some(steps) => absolute(steps)?,

@@ -76,16 +76,6 @@ impl AttachedColumn {
         self.values_per_row
     }
 
-    /// Returns the column's memory in bytes: four bytes per row of the table, unless the array has the table's order.
-    /// The values are mapped from their files.
-    #[cfg(test)]
-    pub(super) fn num_bytes(&self) -> u64 {
-        match &self.places {
-            Places::Shifted(_) => 0,
-            Places::Listed(_, places) => places.bytes().len() as u64,
-        }
-    }
-
     /// Returns whether each of these rows of the table has values.
     pub(super) fn covers(&self, rows: Range<u64>) -> bool {
         let Some(num_values) = self.num_values() else { return false };

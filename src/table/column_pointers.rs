@@ -7,40 +7,22 @@ use std::marker::PhantomData;
 use std::ptr::null_mut;
 
 /// The integer types of tokens.
-pub(super) trait Token: bytemuck::Pod {
-    fn of_exps(exps: [u8; 16]) -> [Self; 16];
-}
-
-impl Token for u8 {
+pub(super) trait Token: bytemuck::Pod + From<u8> {
     #[inline(always)]
-    fn of_exps(exps: [u8; 16]) -> [u8; 16] {
-        exps
-    }
-}
-
-// The compiler vectorizes a loop over indices. It turns `array::map` into calls, and iterators into single-byte
-// code.
-impl Token for i32 {
-    #[inline(always)]
-    fn of_exps(exps: [u8; 16]) -> [i32; 16] {
-        let mut tokens = [0; 16];
+    fn of_exps(exps: [u8; 16]) -> [Self; 16] {
+        // The compiler vectorizes a loop over indices. It turns `array::map` into calls, and iterators into single-byte
+        // code.
+        let mut tokens = [Self::zeroed(); 16];
         for cell in 0..16 {
-            tokens[cell] = i32::from(exps[cell]);
+            tokens[cell] = Self::from(exps[cell]);
         }
         tokens
     }
 }
 
-impl Token for i64 {
-    #[inline(always)]
-    fn of_exps(exps: [u8; 16]) -> [i64; 16] {
-        let mut tokens = [0; 16];
-        for cell in 0..16 {
-            tokens[cell] = i64::from(exps[cell]);
-        }
-        tokens
-    }
-}
+impl Token for u8 {}
+impl Token for i32 {}
+impl Token for i64 {}
 
 /// Pointers to the columns that are computed from a [`Step`], each with room for all rows; null if not
 /// requested.

@@ -256,6 +256,7 @@ impl<'a> TableFile<'a> {
     }
 }
 
-fn absolute(path: &Path) -> Result<PathBuf> {
+/// Returns the absolute path.
+pub(super) fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|error| Error::io(path, error))
 }

@@ -6,7 +6,7 @@ mod tests;
 use super::materialize_options::ChosenEv;
 use super::memory::memory_limit;
 use super::row_output::RowMemory;
-use super::run_rows::{RunLayout, RunRows};
+use super::run_rows::RunRows;
 use super::step_table::StepTable;
 use super::wide::WideColumns;
 use crate::archive::{ReadRun, RunInput, each_window, runs_of_pack};
@@ -127,9 +127,8 @@ impl StepTable {
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
         WideColumns::retry(|columns, missing| {
-            let layout = RunLayout::new(columns, missing, options.chosen_ev);
             let memory = RowMemory::up_to(u64::MAX, memory_limit(options.memory_limit))?;
-            let mut rows = RunRows::new(layout, memory);
+            let mut rows = RunRows::new(columns, missing, options.chosen_ev, memory);
             let mut next = 0_u32;
             let FromRunsOptions { workers, skip_errors, .. } = *options;
             let errors = each_window(source, workers, false, skip_errors, progress, cancel, |window| {

@@ -6,7 +6,7 @@
 //! to the first-level cache. The values of a row go straight to their columns. This takes less time than the arrival
 //! of the next row. So a batch of all columns is as fast as a copy of the bare rows.
 //!
-//! `naive` does the same, value by value, and the tests compare the two.
+//! The tests compare the kernels with a function that copies value by value.
 
 use super::attached::AttachedColumn;
 use super::batch_schema::{BatchSchema, ColumnBuffers, ColumnSource, ColumnSpec};
@@ -144,49 +144,6 @@ pub(super) fn gather_rows(rows: TableRows<'_>, indices: &[u64], out: &mut [u8]) 
     }
 }
 
-/// Does the same as [`gather`] naively, for tests.
-#[cfg(test)]
-pub(super) fn naive(
-    rows: TableRows<'_>,
-    indices: &[u64],
-    schema: &BatchSchema,
-    columns: ColumnBuffers<'_>,
-    symmetries: RowSymmetries<'_>,
-) {
-    for (spec, column) in schema.columns.iter().zip(columns) {
-        for (k, (&index, out)) in indices.iter().zip(column.chunks_exact_mut(spec.width())).enumerate() {
-            let row = rows.at(index);
-            let mut step: Step = bytemuck::pod_read_unaligned(&row[..STEP_SIZE]);
-            let mut wide = schema
-                .mask_offset
-                .and_then(|offset| WideBoard::new(step.board, bytemuck::pod_read_unaligned(&row[offset..][..2])).ok());
-            if let Some((key, ids)) = symmetries {
-                step = super::symmetry::naive(key.symmetry_of(ids[k]), step);
-                wide = wide.map(|board| board.transform(key.symmetry_of(ids[k])));
-            }
-            let value: Vec<u8> = match (spec.source, wide) {
-                (ColumnSource::Step(StepColumn::Tokens), Some(board)) => {
-                    let tokens = board.exps().into_iter().map(u64::from);
-                    tokens.flat_map(|exp| exp.to_le_bytes().into_iter().take(spec.dtype.width())).collect()
-                }
-                (ColumnSource::Extra(offset), Some(board)) if Some(offset) == schema.mask_offset => {
-                    board.tile_65536_mask().to_le_bytes().to_vec()
-                }
-                (source, _) => match source {
-                    ColumnSource::Step(column) => column.naive(&step, spec.dtype),
-                    ColumnSource::Extra(offset) => row[offset..offset + spec.width()].to_vec(),
-                    ColumnSource::Attached(number) => {
-                        let mut values = vec![0; spec.width()];
-                        rows.attached[number].gather(&[index], 0..1, &mut values);
-                        values
-                    }
-                },
-            };
-            out.copy_from_slice(&value);
-        }
-    }
-}
-
 pub(super) fn gather_part(
     level: Level,
     rows: TableRows<'_>,
@@ -251,28 +208,24 @@ fn dispatch<T: Token, const TURN: bool, const ALL: bool>(
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn gather_avx2<T: Token, const TURN: bool, const ALL: bool>(
-    rows: TableRows<'_>,
-    indices: &[u64],
-    schema: &BatchSchema,
-    columns: ColumnBuffers<'_>,
-    turns: (SymmetryKey, &[u64]),
-) {
-    gather_blocks::<T, TURN, ALL>(rows, indices, schema, columns, turns);
+macro_rules! gather_with {
+    ($name:ident, $features:literal) => {
+        #[target_feature(enable = $features)]
+        fn $name<T: Token, const TURN: bool, const ALL: bool>(
+            rows: TableRows<'_>,
+            indices: &[u64],
+            schema: &BatchSchema,
+            columns: ColumnBuffers<'_>,
+            turns: (SymmetryKey, &[u64]),
+        ) {
+            gather_blocks::<T, TURN, ALL>(rows, indices, schema, columns, turns);
+        }
+    };
 }
-
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,avx512f,avx512bw,avx512dq,avx512vl")]
-fn gather_avx512<T: Token, const TURN: bool, const ALL: bool>(
-    rows: TableRows<'_>,
-    indices: &[u64],
-    schema: &BatchSchema,
-    columns: ColumnBuffers<'_>,
-    turns: (SymmetryKey, &[u64]),
-) {
-    gather_blocks::<T, TURN, ALL>(rows, indices, schema, columns, turns);
-}
+gather_with!(gather_avx2, "avx2");
+#[cfg(target_arch = "x86_64")]
+gather_with!(gather_avx512, "avx2,avx512f,avx512bw,avx512dq,avx512vl");
 
 /// Gathers rows at indices that the caller has checked.
 #[inline(always)]

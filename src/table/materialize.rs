@@ -10,6 +10,7 @@
 use super::categories::{MAX_CATEGORIES, is_categorical};
 use super::chosen_columns::ChosenColumns;
 use super::element::ElementType;
+use super::file::absolute;
 use super::materialize_options::MaterializeOptions;
 use super::memory::memory_limit;
 use super::row_order::sort_rows;
@@ -177,45 +178,36 @@ impl Materializer<'_> {
         self.writer.layout().stride()
     }
 
-    fn num_bytes(&self, num_rows: u64) -> u64 {
-        num_rows.saturating_mul(self.stride() as u64)
-    }
-
     fn run(&self, options: &MaterializeOptions) -> Result<StepTable> {
         let execution = self.query.execution(&self.limits, self.cancel)?;
         let limit = memory_limit(options.memory_limit);
-        let path = options.path.as_ref().map(|path| std::path::absolute(path).map_err(|error| Error::io(path, error)));
-        let file = match path.transpose()? {
-            Some(path) => Some(RowFile::create(&path, self.writer.layout())?),
-            None => None,
+        let create = |path| RowFile::create(&absolute(path)?, self.writer.layout());
+        let file = options.path.as_deref().map(create).transpose()?;
+        let is_in_memory = file.is_none();
+        let output = |num_rows: u64| match file {
+            Some(file) => Ok(RowOutput::File(file)),
+            None => RowMemory::up_to(num_rows.saturating_mul(self.stride() as u64), limit).map(RowOutput::Memory),
         };
         let is_sorted = execution.has_order();
         let output = match execution {
             Execution::InOrder { plan, context, skip: 0, fetch: None, max_rows } => {
-                let exact = self.exact_pieces(&plan, &max_rows);
+                // The rows to read if their number is known in advance.
+                let exact = match self.shard {
+                    Some(pieces) => Some(pieces.to_vec()),
+                    None => exact_rows(&plan, max_rows.len()).as_deref().map(Piece::all),
+                };
                 let is_exact = exact.is_some();
                 let pieces = exact.unwrap_or_else(|| Piece::all(&max_rows));
-                let num_bytes = self.num_bytes(pieces.iter().map(Piece::num_rows).sum());
-                match file {
-                    None if is_exact => {
-                        let mut memory = RowMemory::exact(num_bytes, limit)?;
-                        let written = self.write_in_place(&plan, &context, &pieces, &mut memory);
-                        written.map(|()| RowOutput::Memory(memory))
-                    }
-                    None => {
-                        let output = RowOutput::Memory(RowMemory::up_to(num_bytes, limit)?);
-                        self.append_in_order(&plan, &context, &pieces, output)
-                    }
-                    Some(file) => self.append_in_order(&plan, &context, &pieces, RowOutput::File(file)),
+                let num_rows: u64 = pieces.iter().map(Piece::num_rows).sum();
+                if is_exact && is_in_memory {
+                    let mut memory = RowMemory::exact(num_rows.saturating_mul(self.stride() as u64), limit)?;
+                    let written = self.write_in_place(&plan, &context, &pieces, &mut memory);
+                    written.map(|()| RowOutput::Memory(memory))
+                } else {
+                    self.append_in_order(&plan, &context, &pieces, output(num_rows)?)
                 }
             }
-            other => {
-                let output = match file {
-                    Some(file) => RowOutput::File(file),
-                    None => RowOutput::Memory(RowMemory::up_to(u64::MAX, limit)?),
-                };
-                self.append_stream(self.query.stream_of(other, Arc::clone(&self.limits)), output)
-            }
+            other => self.append_stream(self.query.stream_of(other, Arc::clone(&self.limits)), output(u64::MAX)?),
         };
         self.progress.end();
         let (layout, recoding) = self.writer.recoding();
@@ -231,14 +223,6 @@ impl Materializer<'_> {
         let is_changed = recoding.is_needed() || !is_sorted;
         let change: Option<FinalChange<'_>> = if is_changed { Some(&change) } else { None };
         output?.into_table(layout.clone(), Runs::of_archive(self.query.archive()), change, self.cancel)
-    }
-
-    /// Returns the rows to read if their number is known in advance.
-    fn exact_pieces(&self, plan: &Arc<dyn ExecutionPlan>, max_rows: &[usize]) -> Option<Vec<Piece>> {
-        match self.shard {
-            Some(pieces) => Some(pieces.to_vec()),
-            None => exact_rows(plan, max_rows.len()).as_deref().map(Piece::all),
-        }
     }
 
     /// Writes each partition's rows directly to their final place.

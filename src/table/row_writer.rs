@@ -188,18 +188,13 @@ impl<'m> RowWriter<'m> {
             && let Some((row, index)) = first(step_indices, |index| index > MAX_STEP_INDEX)
         {
             self.missing.step_indices.store(true, Ordering::Relaxed);
-            return Err(column_error(
-                STEP_INDEX,
-                Some(row),
-                "0..=65535 in rows without this column",
-                index.to_string(),
-            ));
+            return Err(Error::column(STEP_INDEX, Some(row), "0..=65535 in rows without this column", index));
         }
         if let Some((row, value)) = chosen.first(|value| value > 3 && value != NO_MOVE) {
-            return Err(column_error("move", Some(row), "0..=3, or 255 for none", value.to_string()));
+            return Err(Error::column("move", Some(row), "0..=3, or 255 for none", value));
         }
         if let Some((row, value)) = ev_legal.first(|value| value > 15) {
-            return Err(column_error("ev_legal", Some(row), "0..=15", value.to_string()));
+            return Err(Error::column("ev_legal", Some(row), "0..=15", value));
         }
         let masks = self.masks(batch, boards)?;
         let valid = evs.each_ref().map(|column| column.valid_bits(batch.num_rows()));
@@ -264,22 +259,22 @@ impl<'m> RowWriter<'m> {
         for (extra, &index) in self.layout.extras().iter().zip(&self.extras) {
             match extra.categories.as_ref().and_then(|_| categories.next()) {
                 _ if extra.name == TILE_MASK => {
-                    let masks = masks.iter().flatten();
-                    let slots = rows.chunks_exact_mut(self.layout.stride()).map(|row| &mut row[extra.offset..][..2]);
-                    slots.for_each(|slot| slot.fill(0));
-                    let slots = rows.chunks_exact_mut(self.layout.stride()).map(|row| &mut row[extra.offset..][..2]);
-                    slots.zip(masks).for_each(|(slot, mask)| slot.copy_from_slice(&mask.to_le_bytes()));
+                    for (row, bytes) in rows.chunks_exact_mut(stride).enumerate() {
+                        let mask = masks.as_ref().map_or(0, |masks| masks[row]);
+                        bytes[extra.offset..][..2].copy_from_slice(&mask.to_le_bytes());
+                    }
                 }
                 // The column may have another type in the query.
                 _ if extra.name == STEP_INDEX => {
-                    let slots = rows.chunks_exact_mut(self.layout.stride()).map(|row| &mut row[extra.offset..][..4]);
-                    slots.zip(step_indices).for_each(|(slot, index)| slot.copy_from_slice(&index.to_le_bytes()));
+                    for (row, index) in rows.chunks_exact_mut(stride).zip(step_indices) {
+                        row[extra.offset..][..4].copy_from_slice(&index.to_le_bytes());
+                    }
                 }
-                None => write_values(batch.column(index), extra, self.layout.stride(), rows)?,
+                None => write_values(batch.column(index), extra, stride, rows)?,
                 Some(categories) => {
                     let codes = categories.encode(&extra.name, batch.column(index))?;
-                    for (row, code) in rows.chunks_exact_mut(self.layout.stride()).zip(codes) {
-                        row[extra.offset..extra.offset + 2].copy_from_slice(&code.to_le_bytes());
+                    for (row, code) in rows.chunks_exact_mut(stride).zip(codes) {
+                        row[extra.offset..][..2].copy_from_slice(&code.to_le_bytes());
                     }
                 }
             }
@@ -291,15 +286,14 @@ impl<'m> RowWriter<'m> {
     fn masks(&self, batch: &RecordBatch, boards: &[u64]) -> Result<Option<Vec<u16>>> {
         let column = column::<UInt16Type>(batch, self.mask)?;
         let Some((first, _)) = column.first(|mask| mask != 0) else { return Ok(None) };
-        let fits = "cells with the exponent 15";
         if !self.has_masks {
             self.missing.masks.store(true, Ordering::Relaxed);
-            return Err(column_error(TILE_MASK, Some(first), "0 in rows without masks", "a tile of 65536".into()));
+            return Err(Error::column(TILE_MASK, Some(first), "0 in rows without masks", "a tile of 65536"));
         }
         let masks = column.0.iter().flatten().map(Option::unwrap_or_default).collect::<Vec<u16>>();
         let wrong = |(board, mask): (&u64, &u16)| WideBoard::new(Board(*board), *mask).is_err();
         match boards.iter().zip(&masks).position(wrong) {
-            Some(row) => Err(column_error(TILE_MASK, Some(row), fits, masks[row].to_string())),
+            Some(row) => Err(Error::column(TILE_MASK, Some(row as u64), "cells with the exponent 15", masks[row])),
             None => Ok(Some(masks)),
         }
     }
@@ -341,8 +335,8 @@ pub(super) fn write_values(array: &ArrayRef, extra: &ExtraField, stride: usize, 
         ElementType::Float32 => &f32::NAN.to_le_bytes(),
         ElementType::Float64 => &f64::NAN.to_le_bytes(),
         _ => {
-            let row = (0..nulls.len()).find(|&value| nulls.is_null(value)).map(|value| value / len);
-            return Err(column_error(&extra.name, row, "a value", "NULL".into()));
+            let row = nulls.iter().position(|valid| !valid).map(|value| (value / len) as u64);
+            return Err(Error::column(&extra.name, row, "a value", "NULL"));
         }
     };
     for (slot, valid) in slots(rows, stride, extra).zip(&nulls) {
@@ -400,11 +394,11 @@ impl<T: ArrowPrimitiveType> InputColumn<T> {
     }
 
     /// Returns the first row whose value satisfies `so`, and the value.
-    fn first(&self, so: impl Fn(T::Native) -> bool) -> Option<(usize, T::Native)> {
+    fn first(&self, so: impl Fn(T::Native) -> bool) -> Option<(u64, T::Native)> {
         let array = self.0.as_ref()?;
         match array.null_count() {
             0 => first(array.values(), so),
-            _ => array.iter().enumerate().find_map(|(row, value)| value.filter(|&v| so(v)).map(|v| (row, v))),
+            _ => (0..).zip(array).find_map(|(row, value)| value.filter(|&v| so(v)).map(|v| (row, v))),
         }
     }
 
@@ -413,15 +407,15 @@ impl<T: ArrowPrimitiveType> InputColumn<T> {
             return Ok(None);
         };
         if array.null_count() > 0 {
-            let row = (0..array.len()).find(|&row| array.is_null(row));
-            return Err(column_error(name, row, "a value", "NULL".into()));
+            let row = (0..).zip(array).find(|(_, value)| value.is_none()).map(|(row, _)| row);
+            return Err(Error::column(name, row, "a value", "NULL"));
         }
         Ok(Some(array.values()))
     }
 }
 
-fn first<T: Copy>(values: &[T], so: impl Fn(T) -> bool) -> Option<(usize, T)> {
-    values.iter().copied().enumerate().find(|&(_, value)| so(value))
+fn first<T: Copy>(values: &[T], so: impl Fn(T) -> bool) -> Option<(u64, T)> {
+    (0..).zip(values.iter().copied()).find(|&(_, value)| so(value))
 }
 
 /// Returns a column, cast to the type of its row field. A value that does not fit is an error; nothing wraps.
@@ -436,7 +430,7 @@ fn column<T: ArrowPrimitiveType>(batch: &RecordBatch, index: Option<usize>) -> R
     let schema = batch.schema();
     let name = schema.field(index).name();
     if !casts(array.data_type(), &T::DATA_TYPE) {
-        return Err(column_error(name, None, &T::DATA_TYPE.to_string(), array.data_type().to_string()));
+        return Err(Error::column(name, None, T::DATA_TYPE.to_string(), array.data_type()));
     }
     let strict = CastOptions { safe: false, format_options: FormatOptions::default() };
     match cast_with_options(array, &T::DATA_TYPE, &strict) {
@@ -447,7 +441,7 @@ fn column<T: ArrowPrimitiveType>(batch: &RecordBatch, index: Option<usize>) -> R
             let row = cast_with_options(array, &T::DATA_TYPE, &lenient)
                 .ok()
                 .and_then(|cast| (0..cast.len()).find(|&row| cast.is_null(row) && array.is_valid(row)));
-            Err(column_error(name, row, &format!("values of {}", T::DATA_TYPE), error.to_string()))
+            Err(Error::column(name, row.map(|row| row as u64), format!("values of {}", T::DATA_TYPE), error))
         }
     }
 }
@@ -466,16 +460,12 @@ fn find(schema: &Schema, name: &str) -> Result<Option<usize>> {
     let mut columns = schema.fields().iter().enumerate().filter(|(_, field)| field.name() == name);
     let first = columns.next().map(|(index, _)| index);
     if columns.next().is_some() {
-        return Err(column_error(name, None, "one column of that name", "several".into()));
+        return Err(Error::column(name, None, "one column of that name", "several"));
     }
     Ok(first)
 }
 
 fn absent(name: &str, expected: &str, schema: &Schema) -> Error {
     let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-    column_error(name, None, expected, format!("the columns {}", names.join(", ")))
-}
-
-fn column_error(name: &str, row: Option<usize>, expected: &str, found: String) -> Error {
-    Error::column(name, row.map(|row| row as u64), expected, found)
+    Error::column(name, None, expected, format!("the columns {}", names.join(", ")))
 }

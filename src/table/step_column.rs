@@ -2,7 +2,7 @@
 //!
 //! To add a column to batches, add a variant here and its pointer in `column_pointers.rs`. The schema, the buffers, the
 //! views, Arrow and Python follow from this table. The compiler reports each place that a new variant misses, and the
-//! kernel tests compare the kernels with the reference implementation `StepColumn::naive`.
+//! kernel tests compare the kernels with the reference implementation `naive_values`.
 
 use super::element::ElementType;
 use crate::error::{Error, Result};
@@ -97,24 +97,6 @@ impl StepColumn {
 
     fn name(self) -> &'static str {
         self.shape(TokenType::default()).0
-    }
-
-    /// Returns a step's values as bytes: the reference implementation of the kernels.
-    #[cfg(test)]
-    pub(super) fn naive(self, step: &crate::step::Step, dtype: ElementType) -> Vec<u8> {
-        match self {
-            StepColumn::Tokens => {
-                let cells = (0..16).map(|cell| step.board.0 >> (60 - 4 * cell) & 15);
-                cells.flat_map(|exp| exp.to_le_bytes().into_iter().take(dtype.width())).collect()
-            }
-            StepColumn::Move => vec![step.chosen],
-            StepColumn::EvValues => step.ev_values.iter().flat_map(|value| value.to_le_bytes()).collect(),
-            StepColumn::EvLegal => (0..4).map(|bit| step.ev_legal >> bit & 1).collect(),
-            StepColumn::RunId => step.run_id.to_le_bytes().to_vec(),
-            StepColumn::StepIndex => step.step_index.to_le_bytes().to_vec(),
-            StepColumn::Board => step.board.0.to_le_bytes().to_vec(),
-            StepColumn::EvLegalMask => vec![step.ev_legal],
-        }
     }
 }
 

@@ -109,23 +109,3 @@ pub(super) fn turn(index: u8, board: Board, step: &mut Step) {
     step.ev_legal = MASKS[index][usize::from(step.ev_legal & 15)];
     step.chosen = MOVES[index][usize::from(step.chosen.min(7))];
 }
-
-/// Turns a row naively, cell by cell and move by move.
-#[cfg(test)]
-pub(super) fn naive(symmetry: Symmetry, step: Step) -> Step {
-    use crate::board::Move;
-    let mut turned = step;
-    turned.board = symmetry.apply(step.board);
-    turned.ev_legal = 0;
-    for direction in Move::ALL {
-        let image = symmetry.apply_to_move(direction);
-        turned.ev_values[image as usize] = step.ev_values[direction as usize];
-        if step.ev_legal & direction.bit() != 0 {
-            turned.ev_legal |= image.bit();
-        }
-        if step.chosen == direction as u8 {
-            turned.chosen = image as u8;
-        }
-    }
-    turned
-}

@@ -1,13 +1,14 @@
 //! The kernels against their naive twins: every width, alignment, tail and repeated index.
 
 use super::arena::Arena;
-use super::batch_schema::{BatchSchema, ColumnBuffers};
+use super::batch_schema::{BatchSchema, ColumnBuffers, ColumnSource};
 use super::element::ElementType;
-use super::gather::{Level, TableRows, gather, gather_part, gather_rows, naive};
+use super::gather::{Level, RowSymmetries, TableRows, gather, gather_part, gather_rows};
 use super::layout::{ExtraField, RowLayout};
 use super::step_column::{StepColumn, TokenType};
 use super::symmetry::SymmetryKey;
-use crate::step::STEP_SIZE;
+use crate::board::{Move, Symmetry, WideBoard};
+use crate::step::{STEP_SIZE, Step};
 use proptest::prelude::*;
 
 const WIDTHS: [ElementType; 6] = [
@@ -52,6 +53,83 @@ fn filled(schema: &BatchSchema, num_rows: usize, fill: impl FnOnce(ColumnBuffers
     let mut arena = Arena::new(schema, num_rows + 3).unwrap();
     fill(arena.columns_mut(schema, num_rows));
     arena.columns_mut(schema, num_rows).into_iter().map(|column| column.to_vec()).collect()
+}
+
+/// Does the same as [`gather`] naively.
+fn naive(
+    rows: TableRows<'_>,
+    indices: &[u64],
+    schema: &BatchSchema,
+    columns: ColumnBuffers<'_>,
+    symmetries: RowSymmetries<'_>,
+) {
+    for (spec, column) in schema.columns.iter().zip(columns) {
+        for (k, (&index, out)) in indices.iter().zip(column.chunks_exact_mut(spec.width())).enumerate() {
+            let row = rows.at(index);
+            let mut step: Step = bytemuck::pod_read_unaligned(&row[..STEP_SIZE]);
+            let mut wide = schema
+                .mask_offset
+                .and_then(|offset| WideBoard::new(step.board, bytemuck::pod_read_unaligned(&row[offset..][..2])).ok());
+            if let Some((key, ids)) = symmetries {
+                step = naive_turn(key.symmetry_of(ids[k]), step);
+                wide = wide.map(|board| board.transform(key.symmetry_of(ids[k])));
+            }
+            let value: Vec<u8> = match (spec.source, wide) {
+                (ColumnSource::Step(StepColumn::Tokens), Some(board)) => {
+                    let tokens = board.exps().into_iter().map(u64::from);
+                    tokens.flat_map(|exp| exp.to_le_bytes().into_iter().take(spec.dtype.width())).collect()
+                }
+                (ColumnSource::Extra(offset), Some(board)) if Some(offset) == schema.mask_offset => {
+                    board.tile_65536_mask().to_le_bytes().to_vec()
+                }
+                (source, _) => match source {
+                    ColumnSource::Step(column) => naive_values(column, &step, spec.dtype),
+                    ColumnSource::Extra(offset) => row[offset..offset + spec.width()].to_vec(),
+                    ColumnSource::Attached(number) => {
+                        let mut values = vec![0; spec.width()];
+                        rows.attached[number].gather(&[index], 0..1, &mut values);
+                        values
+                    }
+                },
+            };
+            out.copy_from_slice(&value);
+        }
+    }
+}
+
+/// Returns a step's values as bytes.
+fn naive_values(column: StepColumn, step: &Step, dtype: ElementType) -> Vec<u8> {
+    match column {
+        StepColumn::Tokens => {
+            let cells = (0..16).map(|cell| step.board.0 >> (60 - 4 * cell) & 15);
+            cells.flat_map(|exp| exp.to_le_bytes().into_iter().take(dtype.width())).collect()
+        }
+        StepColumn::Move => vec![step.chosen],
+        StepColumn::EvValues => step.ev_values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+        StepColumn::EvLegal => (0..4).map(|bit| step.ev_legal >> bit & 1).collect(),
+        StepColumn::RunId => step.run_id.to_le_bytes().to_vec(),
+        StepColumn::StepIndex => step.step_index.to_le_bytes().to_vec(),
+        StepColumn::Board => step.board.0.to_le_bytes().to_vec(),
+        StepColumn::EvLegalMask => vec![step.ev_legal],
+    }
+}
+
+/// Turns a row naively, cell by cell and move by move.
+fn naive_turn(symmetry: Symmetry, step: Step) -> Step {
+    let mut turned = step;
+    turned.board = symmetry.apply(step.board);
+    turned.ev_legal = 0;
+    for direction in Move::ALL {
+        let image = symmetry.apply_to_move(direction);
+        turned.ev_values[image as usize] = step.ev_values[direction as usize];
+        if step.ev_legal & direction.bit() != 0 {
+            turned.ev_legal |= image.bit();
+        }
+        if step.chosen == direction as u8 {
+            turned.chosen = image as u8;
+        }
+    }
+    turned
 }
 
 proptest! {

@@ -69,12 +69,9 @@ impl Access {
         let site = headers.get("sec-fetch-site").map_or("none", |site| site.to_str().unwrap_or("unknown"));
         let is_own = matches!(site, "none" | "same-origin");
         let is_start = request.method() == Method::GET && request.uri().path() == "/";
-        if is_start && let Some(query) = request.uri().query() {
-            let given = query.split('&').find_map(|pair| pair.strip_prefix("token="));
-            let is_navigation = headers.get("sec-fetch-mode").is_none_or(|mode| mode == "navigate");
-            if given.is_some_and(|given| self.is_token(given)) && is_navigation {
-                return Ok(Entry::First { is_foreign: !is_own });
-            }
+        let is_navigation = headers.get("sec-fetch-mode").is_none_or(|mode| mode == "navigate");
+        if is_start && is_navigation && given_token(request).is_some_and(|given| self.is_token(given)) {
+            return Ok(Entry::First { is_foreign: !is_own });
         }
         if !is_own && !is_start {
             return Err(Failure::forbidden("the request comes from another site"));
@@ -99,9 +96,8 @@ impl Access {
 
     /// Stores the token in the browser, and redirects to the address without the token.
     fn enter(&self, request: &Request, is_foreign: bool) -> Response {
-        let token =
-            request.uri().query().and_then(|query| query.split('&').find_map(|pair| pair.strip_prefix("token=")));
-        let cookie = format!("{}={}; Path=/; HttpOnly; SameSite=Strict", self.cookie, token.unwrap_or_default());
+        let token = given_token(request).unwrap_or_default();
+        let cookie = format!("{}={token}; Path=/; HttpOnly; SameSite=Strict", self.cookie);
         // Browsers do not send a strict cookie after a redirect that began at another site.
         let mut response = if is_foreign {
             Html("<!doctype html><meta http-equiv=\"refresh\" content=\"0; url=/\"><title>a2store</title>")
@@ -114,6 +110,11 @@ impl Access {
         }
         response
     }
+}
+
+/// Returns the token in the address of a request.
+fn given_token(request: &Request) -> Option<&str> {
+    request.uri().query()?.split('&').find_map(|pair| pair.strip_prefix("token="))
 }
 
 /// Returns the host of a request, with its port. Any port is accepted, because a tunnel may use another port.

@@ -21,19 +21,10 @@ pub(super) async fn game(State(explorer): State<Arc<Explorer>>, Parts(run_id): P
     blocking(move |cancel| {
         let archive = explorer.archive();
         let run_id = parse_run(&run_id)?;
-        let info = [
-            "format",
-            "source",
-            "start_time",
-            "elapsed_s",
-            "seed",
-            "session",
-            "verified",
-            "ingested_at",
-            "source_id",
-            "game_steps",
-        ];
-        let sql = format!("SELECT {}, version FROM runs WHERE run_id = {run_id}", info.join(", "));
+        let sql = format!(
+            "SELECT format, source, start_time, elapsed_s, seed, session, verified, ingested_at, source_id, game_steps, \
+             version FROM runs WHERE run_id = {run_id}"
+        );
         let none = || Failure::not_found(format!("run {run_id}: no such run in version {}", archive.version()));
         let mut info = objects(&read(&archive, &sql, &limits(), cancel)?)?.pop().ok_or_else(none)?;
         let added_in = info.remove("version");

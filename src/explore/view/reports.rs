@@ -5,13 +5,14 @@ use super::failure::{Answer, Failure};
 use super::request::{Body, Parts, blocking};
 use crate::random;
 use crate::report::{ReportGroups, ReportOptions, page_policy};
+use crate::workers::lock;
 use axum::Json;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{Html, IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The maximum number of cached reports.
@@ -36,9 +37,7 @@ pub(super) async fn report(State(explorer): State<Arc<Explorer>>, Body(request):
     options.compare = request.compare;
     let archive = explorer.archive();
     let choice = format!("{:?}", (archive.version(), &options));
-    if let Some(cached) =
-        explorer.reports.lock().unwrap_or_else(PoisonError::into_inner).iter().find(|cached| cached.choice == choice)
-    {
+    if let Some(cached) = lock(&explorer.reports).iter().find(|cached| cached.choice == choice) {
         return Ok(Json(cached.answer.clone()));
     }
     let _permit = explorer.permit().await?;
@@ -49,7 +48,7 @@ pub(super) async fn report(State(explorer): State<Arc<Explorer>>, Body(request):
         let id = random::id();
         let seconds = started.elapsed().as_secs_f64();
         let answer = json!({ "version": archive.version(), "url": format!("/report/{id}"), "seconds": seconds });
-        let mut reports = explorer.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reports = lock(&explorer.reports);
         if reports.len() >= MAX_REPORTS {
             reports.remove(0);
         }
@@ -61,13 +60,8 @@ pub(super) async fn report(State(explorer): State<Arc<Explorer>>, Body(request):
 
 /// Sends a report's page. The page has its own Content-Security-Policy, which allows only its own script.
 pub(super) async fn page(State(explorer): State<Arc<Explorer>>, Parts(id): Parts<String>) -> Result<Response, Failure> {
-    let html = explorer
-        .reports
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .iter()
-        .find(|cached| cached.id == id)
-        .map(|cached| Arc::clone(&cached.html));
+    let reports = lock(&explorer.reports);
+    let html = reports.iter().find(|cached| cached.id == id).map(|cached| Arc::clone(&cached.html));
     let html = html.ok_or_else(|| Failure::not_found("no such report: request it again"))?;
     let policy = format!("{}; frame-ancestors 'self'", page_policy());
     Ok(([(header::CONTENT_SECURITY_POLICY, policy)], Html(html.to_string())).into_response())

@@ -2,13 +2,11 @@
 
 use crate::clock;
 use crate::error::{Error, Result};
-use crate::format::mapped::open_file;
+use crate::format::mapped::{read_json, write_json};
 use crate::format::shards::header_error;
-use crate::publish::Staged;
 use chrono::SecondsFormat;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
 use std::path::Path;
 
 const NAME: &str = "manifest.json";
@@ -38,32 +36,16 @@ impl Manifest {
     /// Reads the manifest of a folder. Returns `None` if there is no manifest.
     pub(super) fn read(folder: &Path) -> Result<Option<Manifest>> {
         let path = folder.join(NAME);
-        let io = |source| Error::io(&path, source);
-        if path.metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-            return Ok(None);
+        let manifest: Option<Manifest> = read_json(&path, MAX_LEN, "manifest", "version, num_steps and num_runs")?;
+        match manifest.as_ref().map(|manifest| manifest.version).filter(|&version| version != VERSION) {
+            Some(version) => Err(header_error("version of the manifest", "1", version.to_string(), &path)),
+            None => Ok(manifest),
         }
-        let file = open_file(&path)?;
-        let mut text = Vec::new();
-        file.take(MAX_LEN + 1).read_to_end(&mut text).map_err(io)?;
-        if text.len() as u64 > MAX_LEN {
-            return Err(header_error("manifest", format!("at most {MAX_LEN} bytes"), "more".into(), &path));
-        }
-        let manifest: Manifest = serde_json::from_slice(&text)
-            .map_err(|error| header_error("manifest", "version, num_steps and num_runs", error.to_string(), &path))?;
-        if manifest.version != VERSION {
-            let found = manifest.version.to_string();
-            return Err(header_error("version of the manifest", "1", found, &path));
-        }
-        Ok(Some(manifest))
     }
 
     /// Writes the manifest into a folder.
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
-        let path = folder.join(NAME);
-        let mut staged = Staged::new(folder)?;
-        let written = serde_json::to_writer_pretty(&mut staged, self).map_err(io::Error::from);
-        written.and_then(|()| staged.write_all(b"\n")).map_err(|source| Error::io(&path, source))?;
-        staged.replace(&path)
+        write_json(folder, NAME, self)
     }
 
     /// Compares the counts with the actual ones. An interrupted append of another writer may have

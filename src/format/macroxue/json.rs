@@ -4,7 +4,7 @@ use super::lines::{self, LineReader};
 use crate::board::{Move, WideBoard};
 use crate::error::{Error, Result};
 use crate::run::{Branches, RunStep};
-use std::fmt;
+use serde::de::DeserializeOwned;
 use std::io::Read;
 
 /// The contents of a meta file.
@@ -26,12 +26,8 @@ impl LogMeta {
     pub(super) fn read(bytes: impl Read) -> Result<LogMeta> {
         let text = lines::read_all(bytes)?;
         let expected = "a JSON object with seed, num_moves, score and max_tile";
-        let start = text.trim_ascii_start();
-        if !start.starts_with(b"{") {
-            return Err(Error::decode((text.len() - start.len()) as u64, "meta file", expected, Beginning(start)));
-        }
-        let mut meta: LogMeta = serde_json::from_slice(&text)
-            .map_err(|error| Error::decode(offset(&text, &error) as u64, "meta file", expected, message(&error)))?;
+        let mut meta: LogMeta =
+            parse(&text).map_err(|(at, found)| Error::decode(at as u64, "meta file", expected, found))?;
         if let Some(rank) = meta.max_rank
             && u64::from(meta.max_tile) != tile(u64::from(rank)).unwrap_or(u64::MAX)
         {
@@ -67,13 +63,7 @@ const MAX_NAME: usize = 64;
 impl LogRow {
     pub(super) fn parse(lines: &LineReader<'_>, step: u64) -> Result<LogRow> {
         let expected = "a JSON object with seed, step_index, move and board";
-        let line = lines.line();
-        let start = line.trim_ascii_start();
-        if !start.starts_with(b"{") {
-            return Err(lines.error(line.len() - start.len(), step, "row", expected, Beginning(start)));
-        }
-        serde_json::from_slice(line)
-            .map_err(|error| lines.error(offset(line, &error), step, "row", expected, message(&error)))
+        parse(lines.line()).map_err(|(at, found)| lines.error(at, step, "row", expected, found))
     }
 
     /// Takes the valuation type.
@@ -132,6 +122,19 @@ fn tile(exp: u64) -> Option<u64> {
     }
 }
 
+/// Parses a JSON object. An error is an offset in the text, and what was found there.
+fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, (usize, String)> {
+    let start = text.trim_ascii_start();
+    if !start.starts_with(b"{") {
+        let found = match start.get(..8).unwrap_or(start) {
+            b"" => "nothing".to_owned(),
+            bytes => bytes.escape_ascii().to_string(),
+        };
+        return Err((text.len() - start.len(), found));
+    }
+    serde_json::from_slice(text).map_err(|error| (offset(text, &error), message(&error)))
+}
+
 /// Returns the offset of a JSON error in a text.
 fn offset(text: &[u8], error: &serde_json::Error) -> usize {
     let before = error.line().saturating_sub(1);
@@ -145,18 +148,6 @@ fn message(error: &serde_json::Error) -> String {
     match message.rsplit_once(" at line ") {
         Some((message, _)) => message.to_owned(),
         None => message,
-    }
-}
-
-/// Displays the first bytes of a text that is not a JSON object.
-struct Beginning<'a>(&'a [u8]);
-
-impl fmt::Display for Beginning<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.get(..8).unwrap_or(self.0) {
-            b"" => write!(f, "nothing"),
-            bytes => write!(f, "{}", bytes.escape_ascii()),
-        }
     }
 }
 

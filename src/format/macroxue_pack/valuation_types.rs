@@ -1,11 +1,9 @@
 //! `valuation_types.json`: the names of valuation types and their ids in the rows of a pack.
 
 use crate::error::{Error, Result};
-use crate::format::mapped::open_file;
+use crate::format::mapped::{read_json, write_json};
 use crate::format::shards::header_error;
-use crate::publish::Staged;
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
 use std::path::Path;
 
 pub(super) const NAME: &str = "valuation_types.json";
@@ -29,21 +27,14 @@ impl Default for ValuationTypes {
 impl ValuationTypes {
     pub(super) fn read(folder: &Path) -> Result<ValuationTypes> {
         let path = folder.join(NAME);
-        let mut text = Vec::new();
-        let file = open_file(&path)?;
-        file.take(MAX_LEN + 1).read_to_end(&mut text).map_err(|source| Error::io(&path, source))?;
-        let refuse = |expected: String, found| Err(header_error("valuation types", expected, found, &path));
-        if text.len() as u64 > MAX_LEN {
-            return refuse(format!("at most {MAX_LEN} bytes"), "more".into());
-        }
-        let ids: BTreeMap<String, u8> = match serde_json::from_slice(&text) {
-            Ok(ids) => ids,
-            Err(error) => return refuse("an object of names and ids in 0..=255".into(), error.to_string()),
-        };
+        let found = read_json(&path, MAX_LEN, "valuation types", "an object of names and ids in 0..=255")?;
+        let missing = || Error::io(&path, std::io::ErrorKind::NotFound.into());
+        let ids: BTreeMap<String, u8> = found.ok_or_else(missing)?;
         let mut names: [Option<&str>; 256] = [None; 256];
         for (name, &id) in &ids {
             if let Some(other) = names[usize::from(id)].replace(name) {
-                return refuse("unique ids".into(), format!("the id {id} of both {other:?} and {name:?}"));
+                let found = format!("the id {id} of both {other:?} and {name:?}");
+                return Err(header_error("valuation types", "unique ids", found, &path));
             }
         }
         Ok(ValuationTypes { ids })
@@ -72,10 +63,6 @@ impl ValuationTypes {
 
     /// Writes the file into a folder.
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
-        let path = folder.join(NAME);
-        let mut staged = Staged::new(folder)?;
-        let written = serde_json::to_writer_pretty(&mut staged, &self.ids).map_err(io::Error::from);
-        written.and_then(|()| staged.write_all(b"\n")).map_err(|source| Error::io(&path, source))?;
-        staged.replace(&path)
+        write_json(folder, NAME, &self.ids)
     }
 }

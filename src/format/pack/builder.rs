@@ -203,10 +203,7 @@ impl PackBuilder {
         // Other tools require 0 in a pack without runs.
         let data_end = if self.entries.is_empty() { 0 } else { stats_offset };
         let stats = PackStats::of(std::mem::take(&mut self.lengths));
-        let mut index = Vec::with_capacity(self.entries.len() * ENTRY_LEN as usize);
-        for entry in &self.entries {
-            entry.put(&mut index);
-        }
+        let mut index: Vec<u8> = bytemuck::cast_slice(&self.entries).to_vec();
         let footer = layout::footer(data_end, crc32c::crc32c(&index), self.data_crc, stats_offset);
         self.pending.extend_from_slice(&stats.to_block());
         self.pending.extend_from_slice(&footer);
@@ -254,7 +251,8 @@ impl PackBuilder {
         self.data_crc = crc32c::crc32c_combine(data_crc, crc32c, stored.len());
         // Payloads are at most 32 MiB.
         let length = stored.len() as u32;
-        self.entries.push(IndexEntry { offset, length, kind: format.version(), flags: compression as u16, crc32c });
+        let (kind, flags, unused) = (format.version(), compression as u16, [0; 12]);
+        self.entries.push(IndexEntry { offset, length, kind, flags, crc32c, unused });
         self.lengths.push(num_steps);
         Ok(())
     }

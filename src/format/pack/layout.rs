@@ -17,36 +17,22 @@ pub(super) const FOOTER_LEN: u64 = 32;
 /// The bytes at the start of header and footer that their checksums cover.
 const COVERED_LEN: usize = 24;
 
-/// An entry of the index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// An entry of the index, in the layout of the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
 pub(super) struct IndexEntry {
     pub(super) offset: u64,
     pub(super) length: u32,
     pub(super) kind: u16,
     pub(super) flags: u16,
     pub(super) crc32c: u32,
+    /// 4 reserved bytes and 8 bytes of padding.
+    pub(super) unused: [u8; 12],
 }
 
 impl IndexEntry {
     pub(super) fn from_bytes(bytes: &[u8; ENTRY_LEN as usize]) -> IndexEntry {
-        let [o0, o1, o2, o3, o4, o5, o6, o7, l0, l1, l2, l3, k0, k1, f0, f1, c0, c1, c2, c3, ..] = *bytes;
-        IndexEntry {
-            offset: u64::from_le_bytes([o0, o1, o2, o3, o4, o5, o6, o7]),
-            length: u32::from_le_bytes([l0, l1, l2, l3]),
-            kind: u16::from_le_bytes([k0, k1]),
-            flags: u16::from_le_bytes([f0, f1]),
-            crc32c: u32::from_le_bytes([c0, c1, c2, c3]),
-        }
-    }
-
-    /// Appends the entry, including 4 reserved bytes and 8 bytes of padding.
-    pub(super) fn put(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.offset.to_le_bytes());
-        out.extend_from_slice(&self.length.to_le_bytes());
-        out.extend_from_slice(&self.kind.to_le_bytes());
-        out.extend_from_slice(&self.flags.to_le_bytes());
-        out.extend_from_slice(&self.crc32c.to_le_bytes());
-        out.extend_from_slice(&[0; 12]);
+        bytemuck::pod_read_unaligned(bytes)
     }
 
     /// Returns whether the run of this entry was removed.

@@ -139,16 +139,13 @@ impl PackDatWriter {
     }
 }
 
-fn header(num_runs: u32, num_steps: u64, rows_len: u64) -> [u8; HEADER_LEN] {
-    let mut header = [0; HEADER_LEN];
-    let (magic, rest) = header.split_at_mut(4);
-    magic.copy_from_slice(MAGIC);
+fn header(num_runs: u32, num_steps: u64, rows_len: u64) -> Vec<u8> {
     let fields = [
-        &VERSION.to_le_bytes()[..],
+        &MAGIC[..],
+        &VERSION.to_le_bytes(),
         &num_runs.to_le_bytes(),
         &num_steps.to_le_bytes(),
         &(HEADER_LEN as u64 + rows_len).to_le_bytes(),
     ];
-    rest.copy_from_slice(&fields.concat());
-    header
+    fields.concat()
 }

@@ -1,9 +1,10 @@
 //! Checks of a plan, before it is analyzed: it only reads, and nothing in it is larger than its text.
 
-use crate::error::Error;
+use super::super::errors::external;
+use crate::error::{Error, Result};
 use arrow::datatypes::DataType;
+use datafusion::common::Result as DataFusionResult;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{DataFusionError, Result as DataFusionResult};
 use datafusion::logical_expr::expr::{Cast, TryCast};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::prelude::SQLOptions;
@@ -29,20 +30,22 @@ pub(in crate::query) fn check(plan: &LogicalPlan) -> DataFusionResult<()> {
     let read_only = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
     read_only.verify_plan(plan)?;
     plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expr| expr.apply(|part| check_part(part).map(|()| TreeNodeRecursion::Continue)))
+        node.apply_expressions(|expr| {
+            expr.apply(|part| check_part(part).map_err(external).map(|()| TreeNodeRecursion::Continue))
+        })
     })?;
     Ok(())
 }
 
-fn check_part(part: &Expr) -> DataFusionResult<()> {
+fn check_part(part: &Expr) -> Result<()> {
     match part {
         // Operators and syntax become functions too, without a lookup in the registry.
         Expr::ScalarFunction(call) if EXCLUDED.contains(&call.name()) => {
-            Err(refused(&format!("the function {}", call.name()), "it is not supported"))
+            Err(Error::refused(format!("the function {}", call.name()), "it is not supported"))
         }
         Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) if is_wide(field.data_type()) => {
             let why = format!("expected at most {MAX_FIXED} values in a fixed-size list");
-            Err(refused(&format!("the type {}", field.data_type()), &why))
+            Err(Error::refused(format!("the type {}", field.data_type()), why))
         }
         Expr::AggregateFunction(call)
             if matches!(
@@ -50,14 +53,14 @@ fn check_part(part: &Expr) -> DataFusionResult<()> {
                 ("approx_percentile_cont", 3..) | ("approx_percentile_cont_with_weight", 4..)
             ) =>
         {
-            Err(refused(&format!("the function {}", call.func.name()), "leave out the number of centroids"))
+            Err(Error::refused(format!("the function {}", call.func.name()), "leave out the number of centroids"))
         }
         Expr::WindowFunction(window) if ["array_agg", "string_agg"].contains(&window.fun.name()) => {
             let what = format!("the function {} over a window", window.fun.name());
-            Err(refused(&what, "each row would hold all rows before it"))
+            Err(Error::refused(what, "each row would hold all rows before it"))
         }
         Expr::ScalarVariable(_, names) => {
-            Err(refused(&format!("the variable {}", names.join(".")), "a query cannot read settings"))
+            Err(Error::refused(format!("the variable {}", names.join(".")), "a query cannot read settings"))
         }
         _ => Ok(()),
     }
@@ -75,8 +78,4 @@ fn is_wide(dtype: &DataType) -> bool {
         DataType::Struct(fields) => fields.iter().any(|field| is_wide(field.data_type())),
         _ => false,
     }
-}
-
-fn refused(what: &str, why: &str) -> DataFusionError {
-    DataFusionError::External(Error::refused(what, why).into())
 }

@@ -438,13 +438,9 @@ fn broken(checked: Result<()>) -> ControlFlow<Box<Error>> {
     checked.map_or_else(|error| ControlFlow::Break(Box::new(error)), ControlFlow::Continue)
 }
 
-fn name_of(name: &Ident) -> String {
-    normalized(&name.value, name.quote_style.is_some())
-}
-
 /// Returns a name as DataFusion compares it.
-fn normalized(name: &str, is_quoted: bool) -> String {
-    if is_quoted { name.to_owned() } else { name.to_lowercase() }
+pub(in crate::query) fn name_of(name: &Ident) -> String {
+    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
 }
 
 fn refuse(what: &str, why: &str) -> ControlFlow<Box<Error>> {

@@ -7,7 +7,7 @@
 
 use super::packed_keys::{self, KeyLayout};
 use super::text_numbers::{self, TextDictionary};
-use arrow::datatypes::FieldRef;
+use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, Result as DataFusionResult};
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection};
@@ -88,7 +88,8 @@ impl GroupKeys {
         let has_sets = aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_)));
         let keys: &[Expr] = if has_sets { &[] } else { &aggregate.group_expr };
         let fields: Vec<&FieldRef> = aggregate.schema.fields().iter().take(keys.len()).collect();
-        let is_text: Vec<bool> = fields.iter().map(|field| *field.data_type() == text_numbers::text_type()).collect();
+        let text = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+        let is_text: Vec<bool> = fields.iter().map(|field| *field.data_type() == text).collect();
         let texts = is_text.contains(&true).then(Arc::default);
         let number = |(field, is_text): (&&FieldRef, &bool)| {
             if *is_text {

@@ -10,11 +10,6 @@ use datafusion::logical_expr::Expr;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Returns the column type that is encoded.
-pub(super) fn text_type() -> DataType {
-    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
-}
-
 /// The size of a number in bits.
 pub(super) const NUMBER_BITS: u32 = i32::BITS - 1;
 

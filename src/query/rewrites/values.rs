@@ -36,7 +36,9 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>>
         Expr::ScalarSubquery(_) if !expr.nullable(schema)? => opaque(expr, schema),
         Expr::Cast(_) | Expr::TryCast(_) if loses_values(&expr, schema) => opaque(expr, schema),
         // DataFusion may analyze a plan twice.
-        Expr::ScalarFunction(mut call) if is_opaque(&call) && as_call(&call.args[0]).is_some_and(is_opaque) => {
+        Expr::ScalarFunction(mut call)
+            if is_opaque(&call) && matches!(&call.args[0], Expr::ScalarFunction(inner) if is_opaque(inner)) =>
+        {
             Ok(Transformed::yes(call.args.swap_remove(0)))
         }
         Expr::Negative(value) if !matches!(*value, Expr::Literal(..)) => {
@@ -93,10 +95,6 @@ fn opaque(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> 
 /// Returns whether a call is one of [`opaque`].
 fn is_opaque(call: &ScalarFunction) -> bool {
     call.name() == "nullif" && matches!(call.args.get(1), Some(Expr::Literal(value, _)) if value.is_null())
-}
-
-fn as_call(expr: &Expr) -> Option<&ScalarFunction> {
-    if let Expr::ScalarFunction(call) = expr { Some(call) } else { None }
 }
 
 /// Returns whether a divisor is an exact number that may be 0.

@@ -143,11 +143,6 @@ impl JoinedRows {
         }
     }
 
-    /// Returns the result's rows for probe rows without a pair. `build` is any batch of the other side.
-    pub(super) fn without_pairs(&self, probe: &RecordBatch, build: &SchemaRef) -> DataFusionResult<RecordBatch> {
-        self.join((probe, &[]), (&RecordBatch::new_empty(Arc::clone(build)), &[]))
-    }
-
     /// Returns the columns of the build side at these positions; null for a missing position. Columns that the result
     /// lacks may be empty.
     fn take_build(&self, build: &RecordBatch, positions: &UInt32Array) -> DataFusionResult<Vec<ArrayRef>> {

@@ -33,7 +33,7 @@ impl JoinState {
                 return Ok(None);
             } else {
                 let (probe, _) = self.probe.take_to(u64::MAX);
-                self.rows.without_pairs(&probe, &self.build.stream.schema())?
+                self.rows.join((&probe, &[]), (&RecordBatch::new_empty(self.build.stream.schema()), &[]))?
             };
             timer.done();
             if joined.num_rows() > 0 {

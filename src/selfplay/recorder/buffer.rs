@@ -9,8 +9,8 @@ use std::time::Instant;
 /// The memory of a game in addition to its blocks, in bytes.
 pub(super) const GAME_COST: u64 = 384;
 
-/// A game that ended, with its kept steps.
-#[derive(Clone, Debug)]
+/// A game with its kept steps, which ended or is being recorded.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct FinishedGame {
     /// The number of games of the recorder that ended before it.
     pub(super) id: u64,

@@ -15,14 +15,10 @@ use std::time::{Instant, SystemTime};
 #[derive(Debug)]
 pub struct GameRecording {
     shared: Arc<SharedRecorder>,
-    seed: Option<u64>,
-    start_unix_s: u64,
     started: Instant,
-    rows: GameRows,
-    num_steps: u32,
+    game: FinishedGame,
     /// The number of steps to skip before the next kept one.
     skip: u32,
-    last: Option<Board>,
     /// Whether the end of the game was reported to the recorder.
     over: bool,
 }
@@ -32,9 +28,9 @@ impl GameRecording {
     pub(super) fn begin(shared: Arc<SharedRecorder>, seed: Option<u64>) -> Result<GameRecording> {
         shared.begin_game()?;
         let start_unix_s = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
-        let rows = GameRows::new(shared.format.with_evs);
-        let started = Instant::now();
-        Ok(GameRecording { shared, seed, start_unix_s, started, rows, num_steps: 0, skip: 0, last: None, over: false })
+        let (rows, sample_rate) = (GameRows::new(shared.format.with_evs), shared.options.sample_rate);
+        let game = FinishedGame { seed, start_unix_s, sample_rate, rows, ..FinishedGame::default() };
+        Ok(GameRecording { shared, started: Instant::now(), game, skip: 0, over: false })
     }
 
     /// Adds a step: the board, the move made on it, and the engine's values of the four moves, which only an
@@ -49,10 +45,10 @@ impl GameRecording {
     /// - The error of a failed rotation, if memory is used up.
     #[inline]
     pub fn push(&mut self, board: Board, action: Option<Move>, ev: Option<Branches>) -> Result<()> {
-        if self.skip > 0 && self.num_steps < u32::MAX && (action.is_some() || !self.shared.format.with_action) {
+        if self.skip > 0 && self.game.num_steps < u32::MAX && (action.is_some() || !self.shared.format.with_action) {
             self.skip -= 1;
-            self.num_steps += 1;
-            self.last = Some(board);
+            self.game.num_steps += 1;
+            self.game.last = Some(board);
             return Ok(());
         }
         self.push_all(std::iter::once((board, action, ev)))
@@ -68,7 +64,8 @@ impl GameRecording {
         steps: impl ExactSizeIterator<Item = (Board, Option<Move>, Option<Branches>)> + Clone,
     ) -> Result<()> {
         let rate = self.shared.options.sample_rate;
-        let Some(num_steps) = u32::try_from(steps.len()).ok().and_then(|len| self.num_steps.checked_add(len)) else {
+        let Some(num_steps) = u32::try_from(steps.len()).ok().and_then(|len| self.game.num_steps.checked_add(len))
+        else {
             return Err(Error::argument("steps", "at most 4294967295 per game", "more"));
         };
         if self.shared.format.with_action && steps.clone().any(|(_, action, _)| action.is_none()) {
@@ -77,37 +74,37 @@ impl GameRecording {
         self.make_room(steps.len())?;
         for (board, action, ev) in steps {
             if self.skip == 0 {
-                self.rows.push(board, action, ev);
+                self.game.rows.push(board, action, ev);
                 self.skip = rate;
             }
             self.skip -= 1;
-            self.last = Some(board);
+            self.game.last = Some(board);
         }
-        self.num_steps = num_steps;
+        self.game.num_steps = num_steps;
         Ok(())
     }
 
     /// Returns the number of steps, including steps that are not kept.
     #[must_use]
     pub fn num_steps(&self) -> u32 {
-        self.num_steps
+        self.game.num_steps
     }
 
     /// Returns whether this many steps can be pushed without waiting.
     #[must_use]
     #[inline]
     pub fn has_room(&self, steps: usize) -> bool {
-        self.rows.missing_blocks(self.num_kept(steps)) == 0
+        self.game.rows.missing_blocks(self.num_kept(steps)) == 0
     }
 
     /// Waits until this many steps can be pushed without waiting.
     #[inline]
     pub(crate) fn make_room(&mut self, steps: usize) -> Result<()> {
-        match self.rows.missing_blocks(self.num_kept(steps)) {
+        match self.game.rows.missing_blocks(self.num_kept(steps)) {
             0 => Ok(()),
             missing => {
                 self.shared.charge(missing as u64 * BLOCK_COST)?;
-                self.rows.add_blocks(missing);
+                self.game.rows.add_blocks(missing);
                 Ok(())
             }
         }
@@ -130,19 +127,9 @@ impl GameRecording {
     /// `max_disk_mb`, and [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the recorder is closed.
     pub fn end(mut self, final_board: impl Into<Option<Board>>) -> Result<u64> {
         self.over = true;
-        let rows = std::mem::replace(&mut self.rows, GameRows::new(false));
-        let game = FinishedGame {
-            id: 0,
-            seed: self.seed,
-            num_steps: self.num_steps,
-            sample_rate: self.shared.options.sample_rate,
-            last: self.last,
-            final_board: final_board.into(),
-            start_unix_s: self.start_unix_s,
-            elapsed_s: self.started.elapsed().as_secs_f32(),
-            rows,
-        };
-        self.shared.end_game(game)
+        self.game.final_board = final_board.into();
+        self.game.elapsed_s = self.started.elapsed().as_secs_f32();
+        self.shared.end_game(std::mem::take(&mut self.game))
     }
 
     /// Abandons the game: nothing of it is kept.
@@ -152,7 +139,7 @@ impl GameRecording {
 impl Drop for GameRecording {
     fn drop(&mut self) {
         if !self.over {
-            self.shared.abandon_game(&self.rows);
+            self.shared.abandon_game(&self.game.rows);
         }
     }
 }

@@ -23,7 +23,7 @@ const NO_MOVE: u8 = 4;
 const HAS_EVS: u8 = 8;
 
 /// The kept steps of a game.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct GameRows {
     blocks: Vec<Block>,
     /// The block of the next row, and its offset in the block.
@@ -35,7 +35,7 @@ pub(super) struct GameRows {
 
 impl GameRows {
     pub(super) fn new(with_evs: bool) -> GameRows {
-        GameRows { blocks: Vec::new(), block: 0, offset: 0, len: 0, with_evs }
+        GameRows { with_evs, ..GameRows::default() }
     }
 
     #[inline]

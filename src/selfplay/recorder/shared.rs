@@ -10,6 +10,7 @@ use super::sink::{Sink, SinkFormat};
 use super::stats::RecorderStats;
 use crate::error::{Error, ErrorKind, Result};
 use crate::process::ProcessId;
+use crate::workers::lock;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -80,11 +81,7 @@ impl SharedRecorder {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, RecorderState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock_sink(&self) -> MutexGuard<'_, Box<dyn Sink>> {
-        self.sink.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Returns an error in a forked child.
@@ -198,7 +195,7 @@ impl SharedRecorder {
         let has_room = |state: &RecorderState| state.stats.ram_bytes + bytes <= self.ram_budget;
         while !has_room(&state) {
             drop(state);
-            let mut sink = self.lock_sink();
+            let mut sink = lock(&self.sink);
             state = self.lock();
             state.check_open()?;
             if has_room(&state) {
@@ -222,7 +219,7 @@ impl SharedRecorder {
 
     /// Writes all ended games. After an error they stay in the buffer.
     pub(super) fn rotate(&self) -> Result<()> {
-        self.rotate_into(&mut **self.lock_sink())
+        self.rotate_into(&mut **lock(&self.sink))
     }
 
     fn rotate_into(&self, sink: &mut dyn Sink) -> Result<()> {
@@ -275,7 +272,7 @@ impl SharedRecorder {
             state = match self.due_in(&state) {
                 Some(Duration::ZERO) => {
                     drop(state);
-                    let mut sink = self.lock_sink();
+                    let mut sink = lock(&self.sink);
                     // Another thread may have written the games meanwhile.
                     let is_due = self.due_in(&self.lock()) == Some(Duration::ZERO);
                     let rotated = if is_due { self.rotate_into(&mut **sink) } else { Ok(()) };
@@ -307,7 +304,7 @@ impl SharedRecorder {
 
     /// Writes all ended games and closes the recorder. After an error it is open again.
     pub(super) fn close(&self) -> Result<RecorderStats> {
-        let mut sink = self.lock_sink();
+        let mut sink = lock(&self.sink);
         let mut state = self.lock();
         if state.phase == Phase::Closed {
             return Ok(state.stats.clone());
