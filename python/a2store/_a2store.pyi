@@ -1269,8 +1269,8 @@ class Archive:
         """Plan a named query from ``a2store.queries()``.
 
         - ``name``: the query's name.
-        - ``memory_limit``, ``spill_limit``, ``spill_folder``, ``row_limit``, ``byte_limit``, ``time_limit``: as in ``sql``.
-          No query parameter has one of these names.
+        - ``memory_limit``, ``spill_limit``, ``spill_folder``, ``row_limit``, ``byte_limit``, ``time_limit``: as in
+          ``sql``. No query parameter has one of these names.
         - ``params``: the values of the query's parameters; omitted ones have their defaults.
 
         Raises ``ValueError`` for an unknown name, listing the known ones, and for an invalid limit. Raises
@@ -1672,8 +1672,8 @@ class Query:
 
         - ``path``: the file, which must not be in the archive. A pipe or a device is written directly.
 
-        Raises ``ValueError`` for a path in the archive, and ``OSError`` if the file cannot be written. Otherwise raises as
-        ``count`` does.
+        Raises ``ValueError`` for a path in the archive, and ``OSError`` if the file cannot be written. Otherwise raises
+        as ``count`` does.
 
         >>> archive.sql("SELECT * FROM steps WHERE phase = 'late'").write_parquet("late.parquet")
         1950

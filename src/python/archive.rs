@@ -876,8 +876,8 @@ impl PyArchive {
     /// Plan a named query from ``a2store.queries()``.
     ///
     /// - ``name``: the query's name.
-    /// - ``memory_limit``, ``spill_limit``, ``spill_folder``, ``row_limit``, ``byte_limit``, ``time_limit``: as in ``sql``.
-    ///   No query parameter has one of these names.
+    /// - ``memory_limit``, ``spill_limit``, ``spill_folder``, ``row_limit``, ``byte_limit``, ``time_limit``: as in
+    ///   ``sql``. No query parameter has one of these names.
     /// - ``params``: the values of the query's parameters; omitted ones have their defaults.
     ///
     /// Raises ``ValueError`` for an unknown name, listing the known ones, and for an invalid limit. Raises

@@ -299,8 +299,8 @@ impl PyQuery {
     ///
     /// - ``path``: the file, which must not be in the archive. A pipe or a device is written directly.
     ///
-    /// Raises ``ValueError`` for a path in the archive, and ``OSError`` if the file cannot be written. Otherwise raises as
-    /// ``count`` does.
+    /// Raises ``ValueError`` for a path in the archive, and ``OSError`` if the file cannot be written. Otherwise raises
+    /// as ``count`` does.
     ///
     /// >>> archive.sql("SELECT * FROM steps WHERE phase = 'late'").write_parquet("late.parquet")
     /// 1950

@@ -129,7 +129,7 @@ def test_plans_name_no_folders(archive: a2store.Archive, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("form", ["EXPLAIN", "EXPLAIN ANALYZE", "EXPLAIN (FORMAT TREE)", "EXPLAIN VERBOSE"])
 def test_a_statement_is_no_explain(archive: a2store.Archive, form: str) -> None:
-    with pytest.raises(a2store.QueryRefusedError, match="EXPLAIN: .* the method `explain` of a query"):
+    with pytest.raises(a2store.QueryRefusedError, match=r"EXPLAIN: .* the method `explain` of a query"):
         archive.sql(f"{form} SELECT 1")
 
 

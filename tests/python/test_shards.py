@@ -107,7 +107,7 @@ def test_shares_are_disjoint_complete_and_equal(archive: a2store.Archive, sql: s
 def test_other_queries_have_no_shares(archive: a2store.Archive, sql: str) -> None:
     query = archive.sql(sql)
     for shard in ((0, 1), (1, 3)):
-        with pytest.raises(ValueError, match="shard: expected a query that only filters and selects rows .* mmap"):
+        with pytest.raises(ValueError, match=r"shard: expected a query that only filters and selects rows .* mmap"):
             query.materialize(shard=shard, progress=False)
     with pytest.raises(ValueError, match="shard: expected a query that only filters and selects rows"):
         list(StepLoader(query, 64, shard=(0, 2), prefetch_share=False))
