@@ -1,4 +1,4 @@
-//! Per-process singletons, recreated after a fork, and control of panic messages.
+//! Per-process singletons, recreated after a fork; locks and messages after panics.
 
 // `PerProcess` returns `'static` references to values that it never frees.
 #![allow(unsafe_code)]
@@ -7,8 +7,8 @@ use crate::error::Result;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
-use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 /// The process that created a value. A forked child is another process: it has none of its parent's threads, and the
 /// parent's locks may stay held forever.
@@ -103,6 +103,11 @@ pub(crate) fn catch_panic<T>(work: impl FnOnce() -> T) -> Option<T> {
     let outcome = catch_unwind(AssertUnwindSafe(work));
     IS_CAUGHT.set(before);
     outcome.ok()
+}
+
+/// Locks a value, even if a thread panicked while it held the lock.
+pub(crate) fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

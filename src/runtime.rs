@@ -1,8 +1,8 @@
 //! The threads for asynchronous work, and functions that wait for it.
 
 use crate::error::{Error, Result};
+use crate::process::lock;
 use crate::process::{PerProcess, ProcessId, silence_panics};
-use crate::workers::lock;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};

@@ -1,16 +1,10 @@
-//! The threads for parallel work, and their locks.
+//! The threads for parallel work.
 
 use crate::error::{Error, Result};
 use crate::process::PerProcess;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The largest allowed number of threads: more than any machine has cores, but few enough to start.
 pub(crate) const MAX_WORKERS: usize = 1024;
-
-/// Locks a value, even if a thread panicked while it held the lock.
-pub(crate) fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
-    value.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Rejects a number of threads outside the allowed range.
 pub(crate) fn check(workers: Option<usize>) -> Result<()> {

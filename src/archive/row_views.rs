@@ -99,6 +99,7 @@ impl<'a> TypedColumns<'a> {
 }
 
 /// Returns the value of a row; `None` for null.
+#[allow(clippy::needless_pass_by_value)] // Arrow implements the trait for references.
 fn at<A: ArrayAccessor>(array: A, row: usize) -> Option<A::Item> {
     array.is_valid(row).then(|| array.value(row))
 }

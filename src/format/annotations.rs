@@ -18,10 +18,11 @@
 //! `policy_kind_mask` say which predictions a row has: 1 `policy_p1`, 2 `policy_logp`, 4 `policy_hard`, 8 student
 //! bins. In `teacher_move`, 255 stands for an unknown move.
 
+use super::mapped::header_error;
 use super::mapped::{FileBytes, read_json};
 use super::npy::NpyMatrix;
 use super::session::{SessionRun, runs_in};
-use super::shards::{METADATA, RowFields, RowShards, header_error, numbered_files, part_of};
+use super::shards::{METADATA, RowFields, RowShards, numbered_files, part_of};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use serde::Deserialize;

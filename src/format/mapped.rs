@@ -3,8 +3,7 @@
 // The compiler cannot rule out that another process changes a mapped file.
 #![allow(unsafe_code)]
 
-use super::shards::header_error;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::publish::Staged;
 use memmap2::Mmap;
 use serde::Serialize;
@@ -34,6 +33,13 @@ impl FileBytes {
         // caller does not change the file. No system call can guarantee this.
         unsafe { Mmap::map(&file) }.map(FileBytes::Mapped).map_err(io)
     }
+}
+
+/// Returns a header error about a file or folder as a whole.
+#[cold]
+pub(crate) fn header_error(what: &'static str, expected: impl Into<String>, found: String, path: &Path) -> Error {
+    let location = crate::error::Location { path: Some(path.to_owned()), ..Default::default() };
+    ErrorKind::Header { location, what, expected: expected.into(), found }.into()
 }
 
 /// Reads a JSON file of at most `max_len` bytes; `None` if it does not exist. Errors name its content `what`, which must

@@ -52,7 +52,7 @@ pub use jsonl::JsonlOptions;
 pub(crate) use jsonl::{put_run, put_steps, run_uuid};
 pub use macroxue::Macroxue;
 pub use macroxue_pack::{MacroxuePack, MacroxuePackWriter};
-pub(crate) use mapped::{FileBytes, open_file, open_regular, read_json};
+pub(crate) use mapped::{FileBytes, header_error, open_file, open_regular, read_json};
 pub(crate) use numpy_folder::is_companion;
 pub(crate) use ordered::fill_window;
 pub use pack::{
@@ -66,7 +66,7 @@ pub(crate) use run_file::{MAX_RUN_BYTES, PREFIX_LEN};
 pub use run_file::{RunFormat, decode_run, encode_run, read_run};
 pub(crate) use session::{NewRun, SessionRun};
 pub use session::{Session, SessionOptions, SessionWriter};
-pub(crate) use shards::{files_in as step_files_in, header_error, numbered_files};
+pub(crate) use shards::{files_in as step_files_in, numbered_files};
 pub(crate) use source::{RunSource, SourceFacts, SourceRun};
 pub(crate) use staged_folder::StagedFolder;
 pub(crate) use walk::{FoundFile, files_in, is_archive, is_named_as_unfinished};

@@ -1,8 +1,8 @@
 //! Reading rows from NumPy files: `steps.npy`, or its numbered shards as one sequence of rows.
 
-use super::mapped::FileBytes;
+use super::mapped::{FileBytes, header_error};
 use super::npy::{NpyField, NpyHeader};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use std::borrow::Cow;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -239,11 +239,4 @@ impl RowShard {
 pub(super) fn part_of<T: bytemuck::Pod>(row: &[u8], offset: usize) -> &T {
     const { assert!(align_of::<T>() == 1) };
     bytemuck::from_bytes(&row[offset..offset + size_of::<T>()])
-}
-
-/// Returns a header error about a file or folder as a whole.
-#[cold]
-pub(crate) fn header_error(what: &'static str, expected: impl Into<String>, found: String, path: &Path) -> Error {
-    let location = crate::error::Location { path: Some(path.to_owned()), ..Default::default() };
-    ErrorKind::Header { location, what, expected: expected.into(), found }.into()
 }

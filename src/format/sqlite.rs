@@ -15,8 +15,8 @@ mod file;
 #[cfg(test)]
 mod tests;
 
+use super::mapped::header_error;
 use super::mapped::open_regular;
-use super::shards::header_error;
 use crate::error::{Error, Result};
 pub(super) use file::MAGIC;
 use file::{beside, examine};

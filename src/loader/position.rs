@@ -17,7 +17,7 @@
 //! | `load` | ready at the loaded row, or ended | the same | the same |
 
 use super::stream::RankShare;
-use crate::workers::lock;
+use crate::process::lock;
 use std::sync::Mutex;
 
 /// The position of a loader.

@@ -1,7 +1,7 @@
 //! Progress on standard error: a bar in a terminal, or plain lines in a log.
 
 use super::{Progress, Unit};
-use crate::workers::lock;
+use crate::process::lock;
 use indicatif::{DecimalBytes, FormattedDuration, HumanCount, ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::io::{IsTerminal, Write as _, stderr};
 use std::sync::Mutex;

@@ -37,7 +37,7 @@ mod values;
 mod view;
 
 use crate::archive::{TableName, table_schema};
-use crate::workers::lock;
+use crate::process::lock;
 use pyo3::prelude::*;
 
 /// The extension module; `python/a2store/__init__.py` re-exports it.

@@ -7,7 +7,7 @@ use super::run_index::RunIndex;
 use crate::archive::Archive;
 use crate::error::Result;
 use crate::process::PerProcess;
-use crate::workers::lock;
+use crate::process::lock;
 use datafusion::execution::cache::cache_manager::{CachedFileMetadataEntry, FileMetadataCache};
 use datafusion::execution::cache::default_cache::DefaultCache;
 use object_store::path::Path as StorePath;

@@ -9,7 +9,6 @@
 
 use super::conform::is_encoding_of;
 use super::errors::external;
-use super::guard::name_of;
 use super::rewrites::input_schema;
 use crate::error::{Error, Result};
 use arrow::datatypes::DataType;
@@ -325,6 +324,11 @@ fn is_over_total(plan: &LogicalPlan) -> bool {
 /// Returns whether two types have different values, not only different encodings.
 fn differ(left: &DataType, right: &DataType) -> bool {
     !is_encoding_of(left, right) && *right != DataType::Null
+}
+
+/// Returns a name as DataFusion compares it.
+pub(super) fn name_of(name: &ast::Ident) -> String {
+    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
 }
 
 fn is_choice(expr: &Expr) -> bool {

@@ -3,9 +3,9 @@
 use super::explorer::{CachedReport, Explorer};
 use super::failure::{Answer, Failure};
 use super::request::{Body, Parts, blocking};
+use crate::process::lock;
 use crate::random;
 use crate::report::{ReportGroups, ReportOptions, page_policy};
-use crate::workers::lock;
 use axum::Json;
 use axum::extract::State;
 use axum::http::header;

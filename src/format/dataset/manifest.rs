@@ -2,8 +2,8 @@
 
 use crate::clock;
 use crate::error::{Error, Result};
+use crate::format::mapped::header_error;
 use crate::format::mapped::{read_json, write_json};
-use crate::format::shards::header_error;
 use chrono::SecondsFormat;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

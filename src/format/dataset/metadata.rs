@@ -1,7 +1,7 @@
 //! The table of runs in `metadata.db`.
 
 use crate::error::{Error, Result};
-use crate::format::shards::header_error;
+use crate::format::mapped::header_error;
 use crate::format::sqlite::{Database, InvalidValue, Values, integer, nullable};
 use crate::run::RunMeta;
 use rusqlite::Row;

@@ -1,7 +1,7 @@
 //! The tables in a session's `metadata.db`.
 
 use crate::error::{Error, Result};
-use crate::format::shards::header_error;
+use crate::format::mapped::header_error;
 use crate::format::sqlite::{Database, InvalidValue, Values, integer, nullable, text};
 use rusqlite::types::ValueRef;
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! Checks of an SQLite file before SQLite opens it.
 
 use crate::error::{Error, Result};
-use crate::format::shards::header_error;
+use crate::format::mapped::header_error;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};

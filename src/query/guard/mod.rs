@@ -27,4 +27,4 @@ mod statement;
 
 pub(super) use configure::{configure, quoted};
 pub(super) use large_filters::check_filters;
-pub(super) use statement::{check_length, name_of, planned};
+pub(super) use statement::{check_length, planned};

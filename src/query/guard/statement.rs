@@ -1,7 +1,7 @@
 //! Checks of a statement's syntax tree, before it is planned.
 
 use super::super::errors::{did_you_mean, query_error};
-use super::super::refused;
+use super::super::refused::{self, name_of};
 use super::super::rewrites::UNARY_MINUS;
 use super::plan;
 use crate::error::{Error, Result};
@@ -436,11 +436,6 @@ fn makes_struct(expr: &Expr) -> bool {
 
 fn broken(checked: Result<()>) -> ControlFlow<Box<Error>> {
     checked.map_or_else(|error| ControlFlow::Break(Box::new(error)), ControlFlow::Continue)
-}
-
-/// Returns a name as DataFusion compares it.
-pub(in crate::query) fn name_of(name: &Ident) -> String {
-    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
 }
 
 fn refuse(what: &str, why: &str) -> ControlFlow<Box<Error>> {

@@ -10,7 +10,7 @@ use super::sink::{Sink, SinkFormat};
 use super::stats::RecorderStats;
 use crate::error::{Error, ErrorKind, Result};
 use crate::process::ProcessId;
-use crate::workers::lock;
+use crate::process::lock;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
