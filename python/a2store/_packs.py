@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from os import PathLike
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal, Self, TypeAlias
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from ._a2store import Batch, PackIterator, Run, StepTable, _Pack, _permutation, _row_indices
 from ._integers import any_integer, integer
@@ -19,9 +15,15 @@ from ._results import JsonlReport, PackStats, Rejected
 
 __all__ = ["PackBatchIterator", "PackReader", "PackStepIterator"]
 
-_Path: TypeAlias = PathLike[str] | str
+_Path: TypeAlias = os.PathLike[str] | str
 _Progress: TypeAlias = bool | Callable[[dict[str, Any]], object] | None
-_Indices: TypeAlias = Sequence[int] | npt.NDArray[np.integer[Any]]
+
+if TYPE_CHECKING:
+    # NumPy doubles the time of the import of this package, so the functions that need it import it.
+    import numpy as np
+    import numpy.typing as npt
+
+    _Indices: TypeAlias = Sequence[int] | npt.NDArray[np.integer[Any]]
 
 
 class PackReader:
@@ -208,6 +210,8 @@ class PackReader:
         >>> [len(runs) for runs in pack.iter_batches(8, shuffle=True, seed=1)]
         [8, 8, 4]
         """
+        import numpy as np
+
         if on_error not in ("skip", "raise"):
             raise ValueError(f"on_error: expected skip or raise, found {on_error}")
         if workers is not None:
@@ -321,6 +325,8 @@ class PackReader:
             size = min(max(int(total * test_pct), 1), total)
         else:
             raise ValueError(f"test_pct: expected a fraction between 0 and 1, found {test_pct}")
+        import numpy as np
+
         is_test = np.zeros(total, np.bool_)
         is_test[_permutation(total, integer("seed", seed, 0), 0, size)] = True
         return _parts(is_test)
@@ -515,7 +521,7 @@ class _BatchOrder:
         self, total: int, chosen: npt.NDArray[np.uint64] | None, shuffle: bool, seed: int | None, batch_size: int
     ) -> None:
         self.batch_size = integer("batch_size", batch_size, 1)
-        seed = secrets.randbits(64) if seed is None else integer("seed", seed, 0)
+        seed = int.from_bytes(os.urandom(8), "little") if seed is None else integer("seed", seed, 0)
         self._seed = seed if shuffle else None
         self._chosen = chosen
         self._length = total if chosen is None else len(chosen)
@@ -524,6 +530,8 @@ class _BatchOrder:
 
     def take(self) -> npt.NDArray[np.uint64]:
         """Return the indices of the next batch; none at the end."""
+        import numpy as np
+
         begin, self._taken = self._taken, min(self._taken + self.batch_size, self._length)
         if self._seed is None:
             indices = np.arange(begin, self._taken, dtype=np.uint64)
@@ -534,6 +542,8 @@ class _BatchOrder:
 
 def _parts(is_test: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
     """Return the indices of the two parts of a split."""
+    import numpy as np
+
     indices = np.arange(len(is_test), dtype=np.uint64)
     return indices[~is_test], indices[is_test]
 

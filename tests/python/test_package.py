@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import builtins
 import pickle
+import subprocess
+import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -50,3 +52,9 @@ def test_only_the_library_creates_these_classes(name: str) -> None:
     assert cls.__module__ == "a2store"
     with pytest.raises(TypeError):
         cls()
+
+
+def test_the_import_needs_no_other_package() -> None:
+    script = "import sys, a2store; print({'numpy', 'pyarrow', 'torch', 'polars'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
