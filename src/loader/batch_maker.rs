@@ -5,11 +5,8 @@ use super::stream::RankShare;
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
 use crate::machine::reserve;
-use crate::table::{Arena, ArenaPool, Batch, BatchSchema, MixBuffers, SymmetryKey, TableMix};
+use crate::table::{Arena, BatchSchema, MixBuffers, SymmetryKey, TableMix};
 use std::sync::Arc;
-
-/// The maximum number of batches whose memory is allocated in advance.
-const MADE_AT_ONCE: usize = 16;
 
 /// Fills batches. Each thread has its own maker.
 #[derive(Clone)]
@@ -21,8 +18,6 @@ pub(super) struct BatchMaker {
     pub(super) schema: Arc<BatchSchema>,
     order: EpochOrder,
     symmetries: Option<SymmetryKey>,
-    /// The memory of the batches that this maker made.
-    pool: ArenaPool,
     /// Scratch memory.
     positions: Vec<u64>,
     buffers: MixBuffers,
@@ -38,18 +33,8 @@ impl BatchMaker {
         start: u64,
     ) -> BatchMaker {
         let (rows, schema) = (Arc::clone(rows), Arc::clone(rows.schema()));
-        let (pool, positions, buffers) = (ArenaPool::default(), Vec::new(), MixBuffers::default());
-        BatchMaker { share, start, rows, schema, order, symmetries, pool, positions, buffers }
-    }
-
-    /// Allocates the memory of the batches that are made ahead, and of a few that the consumer holds, up to a limit.
-    /// The system provides the pages on the first write.
-    ///
-    /// # Errors
-    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if not even one batch can be allocated.
-    pub(super) fn allocate(&mut self, num_ahead: usize) -> Result<()> {
-        self.pool = ArenaPool::filled(num_ahead + 4, &self.schema, self.capacity(), MADE_AT_ONCE)?;
-        Ok(())
+        let (positions, buffers) = (Vec::new(), MixBuffers::default());
+        BatchMaker { share, start, rows, schema, order, symmetries, positions, buffers }
     }
 
     /// Returns the number of batches to make.
@@ -67,16 +52,8 @@ impl BatchMaker {
         (self.start + step * self.share.rows_per_step()).min(self.share.num_rows)
     }
 
-    /// Makes a batch.
-    pub(super) fn make(&mut self, step: u64, cancel: &CancellationToken) -> Result<Batch> {
-        let mut arena = self.pool.take(&self.schema, self.capacity())?;
-        let num_rows = Arc::get_mut(&mut arena).map_or(Ok(0), |arena| self.fill(step, arena, cancel));
-        self.pool.keep(&arena);
-        Ok(Batch::new(arena, Arc::clone(&self.schema), num_rows?))
-    }
-
-    /// Fills the memory of a batch and returns its number of rows.
-    fn fill(&mut self, step: u64, arena: &mut Arena, cancel: &CancellationToken) -> Result<usize> {
+    /// Makes a batch and returns its number of rows.
+    pub(super) fn fill(&mut self, step: u64, arena: &mut Arena, cancel: &CancellationToken) -> Result<usize> {
         let positions = self.share.positions(self.position(step));
         let num_rows = (positions.end - positions.start) as usize;
         let at_once = self.schema.rows_at_once();

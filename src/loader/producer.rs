@@ -4,14 +4,9 @@
 //! not ready, it makes the next unstarted batch itself instead of waiting. So a busy consumer
 //! never waits, and an idle one adds a second thread. A batch does not depend on the thread that makes it.
 //!
-//! ```text
-//!  next: a counter ──▶ thread   ──▶ channel, in order ──▶ consumer
-//!                  └─▶ consumer ──▶ `made`, in order  ──▶
-//! ```
-//!
-//! Each thread begins batches in order. So the next batch to return is the first one of `made` or of the channel. A
-//! large batch is made in pieces, and each thread can be stopped between two pieces. If the thread fails, for example
-//! because memory runs out, the consumer makes that batch and all later ones, and receives the errors.
+//! A large batch is made in pieces, and each thread can be stopped between two pieces. If its thread is stopped
+//! or memory runs out, a batch is left unfinished. The next thread that looks for work makes that batch again.
+//! If it fails again, the consumer receives the error.
 
 use super::batch_maker::BatchMaker;
 use super::position::{Position, Start};
@@ -19,26 +14,18 @@ use crate::cancellation::CancellationToken;
 use crate::error::{ErrorKind, Result};
 use crate::machine::available_bytes;
 use crate::process::ProcessId;
-use crate::table::Batch;
+use crate::table::{ArenaPool, Batch, BatchSchema};
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The batches of one epoch on one rank; see [`Loader::batches`](crate::Loader::batches). Dropping it ends its thread.
 pub struct Batches {
     maker: BatchMaker,
-    thread: Option<MakerThread>,
-    /// The next batch that no thread has begun.
-    next: Arc<AtomicU64>,
-    /// Batches that this thread made before their turn, in order, and how many it makes at most.
-    made: VecDeque<(u64, Batch)>,
-    max_made: usize,
-    /// A batch that this thread has begun or taken over, and not finished.
-    unfinished: Option<u64>,
+    ring: Arc<Ring>,
+    thread: Option<JoinHandle<()>>,
     /// The number of batches that were returned, and the total.
     taken: u64,
     num_steps: u64,
@@ -48,53 +35,67 @@ pub struct Batches {
     process: ProcessId,
 }
 
-/// The thread that makes batches ahead.
-struct MakerThread {
-    /// The batches of the thread, in order. `None` is a batch that the thread could not make; it is the last one.
-    batches: Receiver<Option<Batch>>,
-    /// Cancelled if no more batches are needed.
-    stop: CancellationToken,
-    handle: JoinHandle<()>,
-}
-
+/// The maximum number of batches whose memory is allocated in advance.
+const MADE_AT_ONCE: usize = 16;
 /// The minimum batch size in bytes for which available memory is checked first. The system may overcommit memory, and
 /// then kill the process when it uses that memory.
 const LARGE: u64 = 1 << 30;
 /// The interval at which a waiting consumer checks for cancellation.
 const PERIOD: Duration = Duration::from_millis(50);
 
+/// The batches that the threads make and the consumer takes.
+struct Ring {
+    state: Mutex<RingState>,
+    changed: Condvar,
+    /// Cancelled if no more batches are needed.
+    stop: CancellationToken,
+}
+
+/// A batch that was started and not yet returned.
+enum BatchSlot {
+    /// A thread is making it.
+    Begun,
+    Made(Batch),
+    /// Its thread gave up, so the batch must be made again.
+    GivenUp,
+}
+
+struct RingState {
+    /// The next unstarted batch, and the next batch to return.
+    next: u64,
+    taken: u64,
+    num_steps: u64,
+    /// The number of ready batches at which the thread rests, and their current number.
+    depth: u64,
+    ready: u64,
+    /// Batches that were started and not yet returned, in order, and the number of them that were given up.
+    slots: VecDeque<BatchSlot>,
+    given_up: usize,
+    pool: ArenaPool,
+    /// The maximum number of rows of a batch.
+    capacity: usize,
+    /// Whether a thread waits for a change.
+    is_awaited: bool,
+    has_failed: bool,
+}
+
 impl Batches {
     /// Returns the batches of a maker, which begin at `start`.
-    pub(super) fn new(
-        mut maker: BatchMaker,
-        prefetch: usize,
-        position: &Arc<Position>,
-        start: Start,
-    ) -> Result<Batches> {
-        let needed = (maker.schema.width() as u64).saturating_mul(maker.capacity() as u64);
-        if needed >= LARGE && available_bytes().is_some_and(|available| needed > available) {
-            return Err(ErrorKind::OutOfMemory { needed }.into());
-        }
-        let next = Arc::new(AtomicU64::new(0));
-        let other = maker.clone();
-        maker.allocate(prefetch)?;
+    pub(super) fn new(maker: BatchMaker, prefetch: usize, position: &Arc<Position>, start: Start) -> Result<Batches> {
+        let num_steps = maker.num_steps();
+        let ring = Ring::new(num_steps, prefetch as u64, &maker.schema, maker.capacity())?;
         let thread = match prefetch {
             0 => None,
-            _ => Some(MakerThread::start(other, prefetch, Arc::clone(&next))?),
+            _ => {
+                let (mut maker, ring) = (maker.clone(), Arc::clone(&ring));
+                let work = move || {
+                    ring.make_all(&mut maker);
+                };
+                Some(std::thread::Builder::new().name("a2store-loader".into()).spawn(work)?)
+            }
         };
-        Ok(Batches {
-            num_steps: maker.num_steps(),
-            maker,
-            thread,
-            next,
-            made: VecDeque::with_capacity(prefetch),
-            max_made: prefetch,
-            unfinished: None,
-            taken: 0,
-            position: Arc::clone(position),
-            start,
-            process: ProcessId::current(),
-        })
+        let (position, process) = (Arc::clone(position), ProcessId::current());
+        Ok(Batches { maker, ring, thread, taken: 0, num_steps, position, start, process })
     }
 }
 
@@ -129,8 +130,8 @@ impl Batches {
     pub fn next_unless_cancelled(&mut self, cancel: &CancellationToken) -> Result<Option<Batch>> {
         let mut next = None;
         if self.taken < self.num_steps {
-            self.go_on_after_fork();
-            next = Some(self.take(cancel)?);
+            self.go_on_after_fork()?;
+            next = Some(self.ring.take(&mut self.maker, cancel)?);
             self.taken += 1;
         }
         // The loader moves to the end of this batch, unless a newer iteration has begun.
@@ -138,100 +139,215 @@ impl Batches {
         Ok(next)
     }
 
-    /// Returns the next batch. Until it is ready, this thread makes other batches.
-    fn take(&mut self, cancel: &CancellationToken) -> Result<Batch> {
-        loop {
-            if let Some(step) = self.unfinished {
-                let batch = self.maker.make(step, cancel)?;
-                self.unfinished = None;
-                if step == self.taken {
-                    return Ok(batch);
-                }
-                self.made.push_back((step, batch));
-            }
-            if let Some((_, batch)) = self.made.pop_front_if(|(step, _)| *step == self.taken) {
-                return Ok(batch);
-            }
-            let makes_more = self.made.len() < self.max_made && self.next.load(Ordering::Relaxed) < self.num_steps;
-            let received = match &self.thread {
-                None => Err(RecvTimeoutError::Disconnected),
-                Some(thread) if makes_more => thread.batches.try_recv().map_err(|error| match error {
-                    TryRecvError::Empty => RecvTimeoutError::Timeout,
-                    TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
-                }),
-                Some(thread) => thread.batches.recv_timeout(PERIOD),
-            };
-            match received {
-                Ok(Some(batch)) => return Ok(batch),
-                Ok(None) => self.unfinished = Some(self.taken),
-                Err(RecvTimeoutError::Timeout) if makes_more => self.unfinished = begin(&self.next, self.num_steps),
-                Err(RecvTimeoutError::Timeout) => cancel.check()?,
-                Err(RecvTimeoutError::Disconnected) => {
-                    let is_begun = self.next.load(Ordering::Relaxed) > self.taken;
-                    assert!(!is_begun, "the thread that makes the batches panicked");
-                    self.unfinished = begin(&self.next, self.num_steps);
-                }
-            }
-        }
-    }
-
-    /// In a forked child, replaces the parent's thread by this one. The batches of the parent's thread are made again.
-    fn go_on_after_fork(&mut self) {
+    /// In a forked child, replaces the parent's thread by this one.
+    fn go_on_after_fork(&mut self) -> Result<()> {
         if self.process.is_current() {
-            return;
+            return Ok(());
         }
-        std::mem::forget(self.thread.take());
+        // After a fork, the parent's thread may hold the ring's lock, and this process cannot wait for that
+        // thread.
+        let ring = Ring::new(self.num_steps - self.taken, 0, &self.maker.schema, self.maker.capacity())?;
         self.maker.start = self.maker.position(self.taken);
         self.num_steps -= self.taken;
-        self.next = Arc::default();
-        self.made.clear();
-        (self.taken, self.unfinished) = (0, None);
+        self.taken = 0;
+        std::mem::forget(std::mem::replace(&mut self.ring, ring));
+        std::mem::forget(self.thread.take());
         self.process = ProcessId::current();
+        Ok(())
     }
-}
-
-impl MakerThread {
-    fn start(mut maker: BatchMaker, depth: usize, next: Arc<AtomicU64>) -> Result<MakerThread> {
-        maker.allocate(depth)?;
-        // The thread itself holds one more batch while the channel is full.
-        let (sender, batches) = sync_channel(depth - 1);
-        let stop = CancellationToken::new();
-        let stopped = stop.clone();
-        let work = move || make_ahead(&mut maker, &next, &sender, &stopped);
-        let handle = std::thread::Builder::new().name("a2store-loader".into()).spawn(work)?;
-        Ok(MakerThread { batches, stop, handle })
-    }
-}
-
-/// Makes batches until all are begun, no more are needed, or one fails.
-fn make_ahead(maker: &mut BatchMaker, next: &AtomicU64, batches: &SyncSender<Option<Batch>>, stop: &CancellationToken) {
-    let num_steps = maker.num_steps();
-    while let Some(step) = begin(next, num_steps) {
-        let batch = maker.make(step, stop).ok();
-        let has_failed = batch.is_none();
-        if batches.send(batch).is_err() || has_failed {
-            return;
-        }
-    }
-}
-
-/// Begins the next batch, and returns its number; `None` after the last.
-fn begin(next: &AtomicU64, num_steps: u64) -> Option<u64> {
-    Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&step| step < num_steps)
 }
 
 impl Drop for Batches {
     fn drop(&mut self) {
-        let Some(thread) = self.thread.take() else { return };
         if !self.process.is_current() {
             // This process must not wait for or free anything that the parent's thread holds.
-            std::mem::forget(thread);
-            return;
+            std::mem::forget(Arc::clone(&self.ring));
+            std::mem::forget(self.thread.take());
+        } else if let Some(thread) = self.thread.take() {
+            {
+                // A thread that is about to sleep holds the lock until it sleeps.
+                let _state = self.ring.lock();
+                self.ring.stop.cancel();
+            }
+            self.ring.changed.notify_all();
+            let _ = thread.join();
         }
-        let MakerThread { batches, stop, handle } = thread;
-        stop.cancel();
-        drop(batches);
-        let _ = handle.join();
+    }
+}
+
+impl Ring {
+    fn new(num_steps: u64, depth: u64, schema: &BatchSchema, capacity: usize) -> Result<Arc<Ring>> {
+        let needed = (schema.width() as u64).saturating_mul(capacity as u64);
+        if needed >= LARGE && available_bytes().is_some_and(|available| needed > available) {
+            return Err(ErrorKind::OutOfMemory { needed }.into());
+        }
+        let state = RingState {
+            next: 0,
+            taken: 0,
+            num_steps,
+            depth,
+            ready: 0,
+            // The ready batches, one that the consumer made while it waited, and one in progress per thread.
+            slots: VecDeque::with_capacity(depth as usize + 4),
+            given_up: 0,
+            // The slots, and a few batches that the consumer holds. The pool allocates all of them now, up to a
+            // limit. The system provides their pages on the first write.
+            pool: ArenaPool::filled(depth as usize + 8, schema, capacity, MADE_AT_ONCE)?,
+            capacity,
+            is_awaited: false,
+            has_failed: false,
+        };
+        Ok(Arc::new(Ring { state: Mutex::new(state), changed: Condvar::new(), stop: CancellationToken::new() }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, RingState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sleeps until something changes or the timeout expires.
+    fn wait<'a>(&self, mut state: MutexGuard<'a, RingState>, most: Duration) -> MutexGuard<'a, RingState> {
+        state.is_awaited = true;
+        self.changed.wait_timeout(state, most).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Wakes sleeping threads. It makes no system call if there are none.
+    fn wake(&self, state: &mut RingState) {
+        if std::mem::take(&mut state.is_awaited) {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Makes batches until all are made, no more are needed, or one fails. After a failure, the consumer makes that
+    /// batch and all later ones, and receives the errors.
+    fn make_all(&self, maker: &mut BatchMaker) {
+        let mut state = self.lock();
+        while !self.stop.is_cancelled() {
+            if state.given_up == 0 && state.next == state.num_steps {
+                return;
+            }
+            if state.given_up == 0 && state.ready >= state.depth {
+                state = self.wait(state, Duration::MAX);
+                continue;
+            }
+            let step = state.begin();
+            let (after, made) = self.make_one(state, step, maker, &self.stop);
+            state = after;
+            self.wake(&mut state);
+            if made.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Makes a started batch without holding the lock.
+    fn make_one<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, RingState>,
+        step: u64,
+        maker: &mut BatchMaker,
+        cancel: &CancellationToken,
+    ) -> (MutexGuard<'a, RingState>, Result<()>) {
+        let capacity = state.capacity;
+        let mut arena = match state.pool.take(&maker.schema, capacity) {
+            Ok(arena) => arena,
+            Err(error) => {
+                state.finish(step, BatchSlot::GivenUp);
+                return (state, Err(error));
+            }
+        };
+        drop(state);
+        let num_rows = {
+            let _record = PanicRecord(self);
+            Arc::get_mut(&mut arena).map_or(Ok(0), |arena| maker.fill(step, arena, cancel))
+        };
+        let mut state = self.lock();
+        state.pool.keep(&arena);
+        match num_rows {
+            Ok(num_rows) => {
+                let batch = Batch::new(arena, Arc::clone(&maker.schema), num_rows);
+                state.finish(step, BatchSlot::Made(batch));
+                (state, Ok(()))
+            }
+            Err(error) => {
+                state.finish(step, BatchSlot::GivenUp);
+                (state, Err(error))
+            }
+        }
+    }
+
+    /// Returns the next batch. Until it is ready, this thread makes other batches.
+    fn take(&self, maker: &mut BatchMaker, cancel: &CancellationToken) -> Result<Batch> {
+        let mut state = self.lock();
+        loop {
+            if let Some(batch) = state.hand_out() {
+                self.wake(&mut state);
+                return Ok(batch);
+            }
+            assert!(!state.has_failed, "the thread that makes the batches panicked");
+            if state.given_up > 0 || (state.next < state.num_steps && state.ready <= state.depth) {
+                let step = state.begin();
+                let (after, made) = self.make_one(state, step, maker, cancel);
+                made?;
+                state = after;
+            } else {
+                state = self.wait(state, PERIOD);
+                cancel.check()?;
+            }
+        }
+    }
+}
+
+impl RingState {
+    /// Starts the first batch that was given up, or else the next batch, and returns its number.
+    fn begin(&mut self) -> u64 {
+        if self.given_up > 0
+            && let Some(place) = self.slots.iter().position(|slot| matches!(slot, BatchSlot::GivenUp))
+        {
+            self.given_up -= 1;
+            self.slots[place] = BatchSlot::Begun;
+            return self.taken + place as u64;
+        }
+        self.slots.push_back(BatchSlot::Begun);
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// Records the outcome of a started batch.
+    fn finish(&mut self, step: u64, outcome: BatchSlot) {
+        match outcome {
+            BatchSlot::Made(_) => self.ready += 1,
+            BatchSlot::GivenUp => self.given_up += 1,
+            BatchSlot::Begun => {}
+        }
+        if let Some(slot) = self.slots.get_mut((step - self.taken) as usize) {
+            *slot = outcome;
+        }
+    }
+
+    /// Returns the next batch if it is ready.
+    fn hand_out(&mut self) -> Option<Batch> {
+        let Some(BatchSlot::Made(_)) = self.slots.front() else {
+            return None;
+        };
+        self.taken += 1;
+        self.ready -= 1;
+        match self.slots.pop_front() {
+            Some(BatchSlot::Made(batch)) => Some(batch),
+            _ => None,
+        }
+    }
+}
+
+/// Records a panic of this thread, so that the other thread does not wait for it.
+struct PanicRecord<'a>(&'a Ring);
+
+impl Drop for PanicRecord<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let mut state = self.0.lock();
+            state.has_failed = true;
+            self.0.wake(&mut state);
+        }
     }
 }
 
