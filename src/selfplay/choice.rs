@@ -54,7 +54,8 @@ fn check_length(what: &'static str, positions: Positions<'_>, found: usize) -> R
     if found == expected { Ok(()) } else { Err(Error::argument(what, format!("{expected} rows"), found)) }
 }
 
-/// Returns the legal move with the greatest logit. If several logits are equal, the first wins. Returns `None` if any logit is NaN or +inf, or if all legal logits are -inf.
+/// Returns the legal move with the greatest logit. If several logits are equal, the first wins. Returns `None` if any
+/// logit is NaN or +inf, or if all legal logits are -inf.
 fn best(logits: &[f32; 4], legal: u8) -> Option<Move> {
     let mut best = None;
     let mut most = f32::NEG_INFINITY;

@@ -86,10 +86,15 @@ impl TextDictionary {
 
     fn texts_of(&self, numbers: &UInt32Array) -> DataFusionResult<DictionaryArray<Int32Type>> {
         let guard = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        // There are few groups, so each has a text of its own in the dictionary.
-        let text = |number: Option<u32>| number.and_then(|number| guard.texts.get(number as usize)).map(|text| &**text);
-        let values: StringArray = numbers.iter().map(text).collect();
-        let keys = Int32Array::new((0..numbers.len() as i32).collect(), numbers.nulls().cloned());
-        Ok(DictionaryArray::try_new(keys, Arc::new(values))?)
+        // The dictionary has each text of the batch once: pandas and others reject repeated ones.
+        let (mut known, mut values) = (HashMap::new(), Vec::new());
+        let mut key_of = |number: u32| {
+            *known.entry(number).or_insert_with(|| {
+                values.push(guard.texts.get(number as usize).map(|text| &**text));
+                values.len() as i32 - 1
+            })
+        };
+        let keys: Int32Array = numbers.iter().map(|number| number.map(&mut key_of)).collect();
+        Ok(DictionaryArray::try_new(keys, Arc::new(StringArray::from(values)))?)
     }
 }
