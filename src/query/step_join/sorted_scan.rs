@@ -5,12 +5,15 @@ use super::super::scan::SortedRows;
 use super::exec::StepJoinExec;
 use crate::archive::TableName;
 use datafusion::common::stats::Precision;
-use datafusion::common::{Result as DataFusionResult, Statistics, internal_err};
+use datafusion::common::{Result as DataFusionResult, ScalarValue, Statistics, internal_err};
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder, ParquetSource};
+use datafusion::datasource::physical_plan::{
+    FileGroup, FileScanConfig, FileScanConfigBuilder, FileSource, ParquetSource,
+};
 use datafusion::datasource::source::DataSourceExec;
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::Column;
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::expressions::{BinaryExpr, Column, Literal};
+use datafusion::physical_expr::{PhysicalExpr, conjunction};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::filter::FilterExec;
@@ -129,7 +132,7 @@ impl<'a> SortedScan<'a> {
             before += num_rows(part.0);
         }
         let run_ids = groups.iter().map(|parts| bounds(parts)).collect();
-        Ok(Cut { input: self.with_groups(&groups)?, run_ids })
+        Ok(Cut { input: self.with_groups(&groups, None)?, run_ids })
     }
 
     /// Returns the input with one partition for each of the ranges of runs. It has all rows of these runs, and may have
@@ -140,18 +143,32 @@ impl<'a> SortedScan<'a> {
             self.parts().filter(is_wanted).collect()
         };
         let groups: Vec<Vec<_>> = run_ids.iter().map(of_runs).collect();
-        self.with_groups(&groups)
+        let wanted = run_ids.iter().flatten().copied().reduce(|all, next| (all.0.min(next.0), all.1.max(next.1)));
+        let kept =
+            groups.iter().filter_map(|parts| bounds(parts)).reduce(|all, next| (all.0.min(next.0), all.1.max(next.1)));
+        let num_runs = |(first, last): RunIds| u64::from(last - first) + 1;
+        // A filter inside the reader pays if it drops most rows.
+        let filter = wanted.filter(|&wanted| kept.is_some_and(|kept| 2 * num_runs(wanted) <= num_runs(kept)));
+        self.with_groups(&groups, filter)
     }
 
-    fn with_groups(&self, groups: &[Vec<(&PartitionedFile, RunIds)>]) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+    fn with_groups(
+        &self,
+        groups: &[Vec<(&PartitionedFile, RunIds)>],
+        filter: Option<RunIds>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let mut statistics = Statistics::new_unknown(self.config.file_schema());
         statistics.num_rows = Precision::Inexact(groups.iter().flatten().map(|(file, _)| num_rows(file)).sum());
         let groups = groups.iter().map(|parts| FileGroup::new(parts.iter().map(|(file, _)| (*file).clone()).collect()));
-        let config = FileScanConfigBuilder::from(self.config.clone())
+        let mut config = FileScanConfigBuilder::from(self.config.clone())
             .with_file_groups(groups.collect())
             .with_statistics(statistics)
             // Otherwise threads would take row groups of other partitions.
             .with_preserve_order(true);
+        if let (Some(run_ids), Some(source)) = (filter, self.config.file_source().downcast_ref::<ParquetSource>()) {
+            let filters = source.filter().into_iter().chain(of_runs(self.config, run_ids)?);
+            config = config.with_source(Arc::new(source.with_predicate(conjunction(filters))));
+        }
         over(self.input, DataSourceExec::from_data_source(config.build()))
     }
 }
@@ -168,6 +185,16 @@ fn overlap(a: RunIds, b: RunIds) -> bool {
 fn num_rows(file: &PartitionedFile) -> usize {
     let statistics = file.statistics.as_ref();
     statistics.and_then(|statistics| statistics.num_rows.get_value().copied()).unwrap_or(1)
+}
+
+/// Returns conditions on `run_id` that only these runs meet.
+fn of_runs(config: &FileScanConfig, (first, last): RunIds) -> DataFusionResult<[Arc<dyn PhysicalExpr>; 2]> {
+    let run_id = config.file_schema().index_of("run_id")?;
+    let compare = |operator, value: u32| -> Arc<dyn PhysicalExpr> {
+        let column = Arc::new(Column::new("run_id", run_id));
+        Arc::new(BinaryExpr::new(column, operator, Arc::new(Literal::new(ScalarValue::from(value)))))
+    };
+    Ok([compare(Operator::GtEq, first), compare(Operator::LtEq, last)])
 }
 
 fn index_of(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
