@@ -75,7 +75,6 @@ from ._boards import Board, Position
 from ._errors import (
     ArchiveError,
     ArchiveExistsError,
-    ClusterError,
     ColumnError,
     ConflictError,
     DamagedError,
@@ -129,7 +128,6 @@ __all__ = [
     "Batch",
     "BatchIterator",
     "Board",
-    "ClusterError",
     "ColumnError",
     "CommitInfo",
     "CompactReport",

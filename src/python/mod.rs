@@ -6,7 +6,6 @@
 mod archive;
 mod arrow;
 mod batch;
-mod cluster;
 mod display;
 mod env;
 mod error;

@@ -23,5 +23,4 @@ mod rule;
 mod sorted_scan;
 mod stream;
 
-pub(super) use exec::StepJoinExec;
 pub(super) use rule::JoinBySteps;
