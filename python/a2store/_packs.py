@@ -455,12 +455,17 @@ class PackBatchIterator:
 
     def __next__(self) -> list[Run]:
         """Return the next list of runs. The error of a damaged run is raised before its list is returned."""
-        with self._lock:
-            while not self._ready:
+        while True:
+            with self._lock:
+                if self._ready:
+                    found = self._ready.popleft()
+                    break
                 places = self._order.take().tolist()
-                if not places:
-                    raise StopIteration
-                runs, errors = self._pack.decode_batch(places, self._workers, self._skips_errors)
+            if not places:
+                raise StopIteration
+            # Other threads decode other lists meanwhile.
+            runs, errors = self._pack.decode_batch(places, self._workers, self._skips_errors)
+            with self._lock:
                 for error in errors:
                     if isinstance(error, Rejected):
                         self._errors.append(error)
@@ -468,7 +473,6 @@ class PackBatchIterator:
                         self._ready.append(error)
                 if runs:
                     self._ready.append(runs)
-            found = self._ready.popleft()
         if isinstance(found, Exception):
             raise found
         return found

@@ -82,8 +82,9 @@ impl Database {
                 Err(error) if error.kind() == io::ErrorKind::NotFound && !suffix.is_empty() => {}
                 from => {
                     let mut from = from.map_err(io)?;
-                    let copied = File::create(beside(&copy, suffix)).and_then(|mut to| io::copy(&mut from, &mut to));
-                    copied.map_err(io)?;
+                    let to = beside(&copy, suffix);
+                    let mut copied = File::create(&to).map_err(|error| Error::io(&to, error))?;
+                    io::copy(&mut from, &mut copied).map_err(io)?;
                 }
             }
         }
