@@ -86,7 +86,7 @@ impl TextDictionary {
 
     fn texts_of(&self, numbers: &UInt32Array) -> DataFusionResult<DictionaryArray<Int32Type>> {
         let guard = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        // The dictionary has each text of the batch once: pandas and others reject repeated ones.
+        // The dictionary has each text of the batch once.
         let (mut known, mut values) = (HashMap::new(), Vec::new());
         let mut key_of = |number: u32| {
             *known.entry(number).or_insert_with(|| {
