@@ -321,7 +321,7 @@ class PackReader:
         if test_pct is None:
             size = integer("test_size", test_size, 0, total)
         elif 0 < test_pct < 1:
-            # At least one, unless there is none.
+            # An empty pack has none to split off; any other has at least one.
             size = min(max(int(total * test_pct), 1), total)
         else:
             raise ValueError(f"test_pct: expected a fraction between 0 and 1, found {test_pct}")

@@ -86,7 +86,7 @@ impl StepTable {
 
     /// Reads a session directly into a table. A row has the session's own `run_id`, and `step_index` is the
     /// step's index in its game, so the session's embeddings can be [attached](StepTable::attach). Rows are
-    /// ordered by both, whatever their order in the session.
+    /// in the order of both, also if the session has another order.
     ///
     /// The values are NaN. A move that the session lacks is derived if the rules allow only one; otherwise it is 255.
     /// [`filter`](StepTable::filter) can filter by the scores and engines of the runs. Phases have the default
