@@ -17,6 +17,7 @@
 //! | --- | --- |
 //! | `packed` | [`Board`]: cells, tiles and score |
 //! | `direction` | [`Move`] |
+//! | `features` | monotonicity and smoothness |
 //! | `rules` | slides, rewards, legality and spawns |
 //! | `symmetry` | [`Symmetry`] |
 //! | `tables` | the lookup tables of rows |
@@ -26,6 +27,7 @@
 //! | `wide` | [`WideBoard`]: boards with tiles up to 65,536 |
 
 mod direction;
+mod features;
 mod packed;
 mod picture;
 mod rules;
@@ -44,6 +46,7 @@ pub(crate) use picture::board_svg;
 pub use symmetry::Symmetry;
 #[cfg(feature = "python")]
 pub(crate) use tables::build as build_tables;
+pub(crate) use text::write as write_board;
 pub(crate) use tile_colors::Palette;
 pub use wide::WideBoard;
 pub(crate) use wide::has_two_of_15;

@@ -9,13 +9,7 @@ impl Board {
     #[must_use]
     #[inline]
     pub fn slide(self, direction: Move) -> Board {
-        let tables = tables::get();
-        match direction {
-            Move::Left => tables.slide_left(self),
-            Move::Right => tables.slide_right(self),
-            Move::Up => tables.slide_left(self.transpose()).transpose(),
-            Move::Down => tables.slide_right(self.transpose()).transpose(),
-        }
+        tables::get().slide(self.transpose_for(direction), direction as u8 & 1 == 1).transpose_for(direction)
     }
 
     /// Returns the four boards after sliding up, down, left and right.
@@ -26,10 +20,10 @@ impl Board {
         let tables = tables::get();
         let columns = self.transpose();
         [
-            tables.slide_left(columns).transpose(),
-            tables.slide_right(columns).transpose(),
-            tables.slide_left(self),
-            tables.slide_right(self),
+            tables.slide(columns, false).transpose(),
+            tables.slide(columns, true).transpose(),
+            tables.slide(self, false),
+            tables.slide(self, true),
         ]
     }
 
@@ -37,23 +31,15 @@ impl Board {
     #[must_use]
     #[inline]
     pub fn reward(self, direction: Move) -> u32 {
-        let rows = match direction {
-            Move::Left | Move::Right => self,
-            Move::Up | Move::Down => self.transpose(),
-        };
         // Both directions merge the same pairs of tiles.
-        tables::get().reward(rows)
+        tables::get().reward(self.transpose_for(direction))
     }
 
-    /// Returns the board after sliding and the reward, with one pass over the lines.
-    #[must_use]
-    #[inline]
-    pub(crate) fn slide_with_reward(self, direction: Move) -> (Board, u32) {
-        // Both choices compile to code without branches, because moves are unpredictable.
-        let is_column = (direction as u8) < 2;
-        let lines = if is_column { self.transpose() } else { self };
-        let (slid, reward) = tables::get().slide_with_reward(lines, direction as u8 & 1 == 1);
-        (if is_column { slid.transpose() } else { slid }, reward)
+    /// Transposes the board for a move up or down. It has no branches, because moves are unpredictable.
+    #[inline(always)]
+    fn transpose_for(self, direction: Move) -> Board {
+        let is_horizontal = u64::from(direction as u8 >> 1);
+        Board(self.0 ^ (self.0 ^ self.transpose().0) & is_horizontal.wrapping_sub(1))
     }
 
     /// Returns the legality mask: bit 0 is up, bit 3 is right. A move is legal if it changes the board.

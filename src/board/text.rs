@@ -9,27 +9,42 @@ impl fmt::Display for Board {
     /// Writes rows separated by `/`, tiles by spaces, and an empty cell as `.`; `{:#}` writes one row per line, in
     /// columns.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write(self.exps(), f)
+        format(self.exps(), f)
     }
 }
 
-/// Writes exponents as tiles.
-pub(super) fn write(exps: [u8; 16], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// Formats the tiles of exponents, as `Display` of [`Board`].
+pub(super) fn format(exps: [u8; 16], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if !f.alternate() {
+        return write(exps, f);
+    }
     for (cell, exp) in exps.into_iter().enumerate() {
-        match (cell, cell % 4) {
-            (0, _) => {}
-            (_, 0) if f.alternate() => writeln!(f)?,
-            (_, 0) => write!(f, " / ")?,
-            _ => write!(f, " ")?,
-        }
-        let width = if f.alternate() { 5 } else { 0 };
-        match exp {
-            0 => write!(f, "{:>width$}", ".")?,
-            _ => write!(f, "{:>width$}", 1u32 << exp)?,
-        }
+        let divider = match cell {
+            0 => "",
+            4 | 8 | 12 => "\n",
+            _ => " ",
+        };
+        write!(f, "{divider}{:>5}", TILES[usize::from(exp)])?;
     }
     Ok(())
 }
+
+/// Writes the tiles of exponents on one line.
+pub(crate) fn write(exps: [u8; 16], out: &mut impl fmt::Write) -> fmt::Result {
+    for (cell, exp) in exps.into_iter().enumerate() {
+        if cell > 0 {
+            out.write_str(if cell % 4 == 0 { " / " } else { " " })?;
+        }
+        out.write_str(TILES[usize::from(exp)])?;
+    }
+    Ok(())
+}
+
+/// The text of each exponent's tile.
+const TILES: [&str; 17] = [
+    ".", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024", "2048", "4096", "8192", "16384", "32768",
+    "65536",
+];
 
 impl fmt::Debug for Board {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

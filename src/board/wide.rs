@@ -81,6 +81,7 @@ impl WideBoard {
 
     /// Returns the nibbles. They are 15 for both 32,768 and 65,536.
     #[must_use]
+    #[inline(always)]
     pub const fn board(self) -> Board {
         self.board
     }
@@ -143,8 +144,7 @@ impl WideBoard {
     fn slide_with_reward(self, direction: Move) -> (WideBoard, u32) {
         // Without two tiles of 32,768 or more, the rules of a `Board` hold.
         if self.mask == 0 && !has_two_of_15(self.board) {
-            let (slid, reward) = self.board.slide_with_reward(direction);
-            return (slid.into(), reward);
+            return (self.board.slide(direction).into(), self.board.reward(direction));
         }
         let (exps, mut slid, mut reward) = (self.exps(), [0; 16], 0);
         for line in 0..4 {
@@ -227,6 +227,7 @@ pub(crate) const fn has_two_of_15(board: Board) -> bool {
 }
 
 impl From<Board> for WideBoard {
+    #[inline(always)]
     fn from(board: Board) -> WideBoard {
         WideBoard { board, mask: 0 }
     }
@@ -248,7 +249,7 @@ impl PartialEq<Board> for WideBoard {
 impl fmt::Display for WideBoard {
     /// Writes the board as [`Board`] does.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        text::write(self.exps(), f)
+        text::format(self.exps(), f)
     }
 }
 

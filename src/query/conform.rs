@@ -5,6 +5,7 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use arrow::error::ArrowError;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Converts a batch to the types of the schema. Consumers behind a C interface would not notice other types.
@@ -13,7 +14,7 @@ use std::sync::Arc;
 pub(super) fn conform(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     let fields = schema.fields();
     let fits =
-        |(column, field): (&ArrayRef, &Arc<Field>)| column.data_type() == field.data_type() && !has_null_values(column);
+        |(column, field): (&ArrayRef, &Arc<Field>)| column.data_type() == field.data_type() && !is_irregular(column);
     if batch.columns().iter().zip(fields).all(fits) {
         return Ok(batch);
     }
@@ -24,7 +25,7 @@ pub(super) fn conform(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBa
             return Err(ArrowError::ComputeError(message));
         }
         let options = CastOptions { safe: false, ..CastOptions::default() };
-        match has_null_values(column) {
+        match is_irregular(column) {
             true => cast_with_options(&decoded(column)?, field.data_type(), &options),
             false => cast_with_options(column, field.data_type(), &options),
         }
@@ -59,10 +60,17 @@ pub(super) fn is_encoding_of(one: &DataType, other: &DataType) -> bool {
     }
 }
 
-/// Returns whether a dictionary stores a null as a value instead of a missing key. DataFusion does so where a
-/// file lacks the column, and pyarrow cannot concatenate such dictionaries.
-fn has_null_values(column: &ArrayRef) -> bool {
-    column.as_any_dictionary_opt().is_some_and(|dictionary| dictionary.values().null_count() > 0)
+/// Returns whether a dictionary has a null or a repeated text among its values. DataFusion makes such dictionaries where a
+/// file lacks the column, and where it merges batches. pyarrow cannot concatenate the first kind, and pandas rejects the
+/// second one.
+fn is_irregular(column: &ArrayRef) -> bool {
+    let Some(dictionary) = column.as_any_dictionary_opt() else { return false };
+    let values = dictionary.values();
+    let repeats = values.as_string_opt::<i32>().is_some_and(|texts| {
+        let mut seen = HashSet::with_capacity(texts.len());
+        !texts.iter().all(|text| seen.insert(text))
+    });
+    repeats || values.null_count() > 0
 }
 
 fn decoded(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {

@@ -198,7 +198,7 @@ impl VectorEnv {
         }
         let slots = self.boards.iter_mut().zip(&mut self.games);
         for ((board, game), (&direction, earned)) in slots.zip(moves.iter().zip(rewards)) {
-            let (after, reward) = board.slide_with_reward(direction);
+            let (after, reward) = (board.slide(direction), board.reward(direction));
             // An illegal move merges nothing, so its reward is 0. The same holds for a game that is over.
             *earned = reward;
             if after != *board {

@@ -51,10 +51,7 @@ const MASKS: [[u8; 16]; 8] = {
 };
 
 const fn image(symmetry: usize, direction: u8) -> u8 {
-    match crate::board::Move::from_index(direction) {
-        Some(direction) => Symmetry::ALL[symmetry].apply_to_move(direction) as u8,
-        None => direction,
-    }
+    Symmetry::apply_index_to_move(symmetry as u8, direction)
 }
 
 impl SymmetryKey {

@@ -144,6 +144,19 @@ def test_the_negative_of_a_board_fits_or_is_an_error(archive: a2store.Archive, c
         archive.sql("SELECT -board FROM steps").to_arrow()
 
 
+def test_the_negative_of_an_expression_that_a_board_makes_unsigned(archive: a2store.Archive) -> None:
+    for expression, params in (
+        ("nullif(1, board)", None),
+        ("nullif($1, board)", [1]),
+        ("CASE WHEN step_index >= 0 THEN 1 ELSE board END", None),
+        ("least(board, 1)", None),
+        ("(CASE WHEN board = 0 THEN board ELSE 1 END + 0)", None),
+    ):
+        found = values(archive, f"-{expression}", params)
+        assert found.type == pa.int64(), expression
+        assert set(found.to_pylist()) == {-1}, expression
+
+
 @pytest.mark.parametrize(
     "key",
     [

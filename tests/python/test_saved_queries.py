@@ -165,6 +165,17 @@ def test_parameters_beyond_their_range(
     assert rows(archive.query(name, **values)) == rows(archive.query(name, **instead))
 
 
+def test_pandas_reads_every_query(asked: Asked) -> None:
+    """Pandas rejects dictionaries with a text that occurs twice."""
+    if asked.name != "generated":
+        return
+    for name in EXPECTED:
+        assert len(asked.archive.query(name).to_pandas().columns) > 0
+    for engine in (None, asked.engine):
+        sql = "SELECT run_id % 3, engine, phase, count(*) FROM steps WHERE $1 IS NULL OR engine = $1 GROUP BY 1, 2, 3"
+        assert len(asked.archive.sql(sql, [engine]).to_pandas()) > 3
+
+
 def test_queries_of_an_empty_archive(tmp_path: Path) -> None:
     empty = a2store.Archive.create(tmp_path / "empty.a2")
     for name in EXPECTED:

@@ -121,15 +121,9 @@ fn nan_where_null(evs: &Float32Array) -> ScalarBuffer<f32> {
         return evs.values().clone();
     };
     let mut values = vec![f32::NAN; evs.len()];
-    wide(|| fill_where_valid(&mut values, evs.values(), nulls));
-    values.into()
-}
-
-#[inline(always)]
-fn fill_where_valid(values: &mut [f32], evs: &[f32], nulls: &NullBuffer) {
     let words = nulls.inner().bit_chunks();
     let (chunks, rest) = values.as_chunks_mut::<64>();
-    let (ev_chunks, ev_rest) = evs.as_chunks::<64>();
+    let (ev_chunks, ev_rest) = evs.values().as_chunks::<64>();
     for ((chunk, evs), word) in chunks.iter_mut().zip(ev_chunks).zip(words.iter()) {
         // Usually the same branches are present for many rows in a row.
         match word {
@@ -146,6 +140,7 @@ fn fill_where_valid(values: &mut [f32], evs: &[f32], nulls: &NullBuffer) {
     for k in 0..rest.len().min(ev_rest.len()) {
         rest[k] = if word >> k & 1 == 1 { ev_rest[k] } else { f32::NAN };
     }
+    values.into()
 }
 
 fn absent_where_nan(values: Vec<f32>, nulls: Option<&NullBuffer>) -> ArrayRef {

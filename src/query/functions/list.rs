@@ -3,7 +3,7 @@
 use super::arguments::{Argument, ArgumentKind};
 use super::composite::{exps_type, spawn_type};
 use super::function::Function;
-use super::{composite, evs, features, kernels, masked};
+use super::{composite, evs, kernels, masked};
 use arrow::datatypes::DataType;
 
 /// Returns all functions that this crate adds to SQL, in the order of the documentation.
@@ -119,12 +119,12 @@ static FUNCTIONS: &[Function] = functions! {
     board_text(BOARD; MASK) -> DataType::Utf8, composite::board_text:
         "The tiles as text: spaces between cells, slashes between rows, and a dot for an empty cell.",
         "board_text(1306927023419491499)" = "2 4 4 8 / 4 8 8 16 / 2 4 16 128 / . 16 1024 2048";
-    monotonicity(BOARD; MASK) -> DataType::Int32, features::monotonicity:
+    monotonicity(BOARD; MASK) -> DataType::Int32, kernels::monotonicity:
         "How far rows and columns are from being sorted: 0 if they are sorted, else negative. For each axis, the \
          rises and the falls of exponents are summed, and the smaller sum is subtracted. As monotonicity2 of \
          ov3y/2048-AI.",
         "monotonicity(1306927023419491499)" = "-3";
-    smoothness(BOARD; MASK) -> DataType::Int32, features::smoothness:
+    smoothness(BOARD; MASK) -> DataType::Int32, kernels::smoothness:
         "How much exponents of neighboring tiles differ, across empty cells: 0 if they are equal, else minus the sum \
          of the differences. As smoothness of ov3y/2048-AI.",
         "smoothness(1306927023419491499)" = "-39";

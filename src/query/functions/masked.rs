@@ -18,11 +18,13 @@ pub(super) struct Row {
 }
 
 /// Returns the move with this number.
+#[inline(always)]
 pub(super) fn direction(number: u8) -> Move {
     Move::from_index(number).unwrap_or(Move::Up)
 }
 
 /// Returns the symmetry with this number.
+#[inline(always)]
 pub(super) fn symmetry(number: u8) -> Symmetry {
     Symmetry::from_index(number).unwrap_or(Symmetry::Identity)
 }

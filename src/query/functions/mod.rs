@@ -20,13 +20,11 @@
 //! | `kernels.rs` | functions of boards that return a number or a board |
 //! | `composite.rs` | functions of boards that return lists, structs or text |
 //! | `masked.rs` | the rows that need the mask of tiles of 65,536, and functions that return masks |
-//! | `features.rs` | monotonicity and smoothness, of a board |
 //! | `evs.rs` | functions of the EVs of the four branches |
 
 mod arguments;
 mod composite;
 mod evs;
-mod features;
 mod function;
 mod kernels;
 mod list;

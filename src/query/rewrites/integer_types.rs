@@ -65,6 +65,11 @@ fn typed(mut expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
             let results = case.when_then_expr.iter_mut().map(|(_, then)| &mut **then);
             as_uint64(&mut results.chain(case.else_expr.as_deref_mut()).collect::<Vec<_>>(), schema)
         }
+        // The operand became unsigned, because a literal in it was cast.
+        Expr::Negative(operand) if operand.get_type(schema).is_ok_and(|dtype| dtype.is_unsigned_integer()) => {
+            cast_in_place(operand, DataType::Int64);
+            true
+        }
         _ => false,
     };
     if is_typed { Transformed::yes(expr) } else { Transformed::no(expr) }
