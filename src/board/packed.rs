@@ -124,12 +124,12 @@ impl Board {
         self.sum(|exp| u32::from(exp.saturating_sub(1)) << exp).into()
     }
 
-    /// Returns the sum of a value of each exponent. The compiler vectorizes the loop, but not an iterator.
+    /// Returns the sum of a value of each exponent. The compiler vectorizes the loop, but not `Iterator::sum`.
     #[inline(always)]
     fn sum(self, value: impl Fn(u8) -> u32) -> u32 {
-        let (exps, mut sum) = (self.exps(), 0);
-        for cell in 0..16 {
-            sum += value(exps[cell]);
+        let mut sum = 0;
+        for exp in self.exps() {
+            sum += value(exp);
         }
         sum
     }
