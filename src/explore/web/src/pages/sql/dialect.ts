@@ -12,7 +12,7 @@ import { parametersOf } from "./statement";
 
 const KEYWORDS =
   "all and anti any as asc between by case cross current desc distinct else end escape except exclude " +
-  "exists explain analyze false fetch filter first following for from full group grouping having ilike " +
+  "exists false fetch filter first following for from full group grouping having ilike " +
   "in inner intersect interval into is join last lateral left like limit natural not null nulls offset " +
   "on or order outer over partition preceding qualify range recursive respect ignore right rollup cube " +
   "rows row select semi sets similar some then to true unbounded union unnest using values when where " +

@@ -3,7 +3,6 @@
 import type { QueryResult } from "../../api/types";
 import { copyButton, el } from "../../dom";
 import { showDialog } from "../../dialog";
-import { count } from "../../format";
 import { Cells, shownText } from "./cells";
 import type { ColumnInfo } from "./columns";
 import { columnsOf, compare, isNumeric, textOf } from "./columns";
@@ -151,18 +150,6 @@ export class Grid {
       copyButton("Copy as JSON", null, () => JSON.stringify(object, null, 2)),
     );
   }
-}
-
-/** The plans of EXPLAIN in full instead of in a table. */
-export function longTexts(result: QueryResult): HTMLElement | null {
-  const columns = columnsOf(result);
-  const isPlan = columns.length === 2 && columns[0]?.name === "plan_type" && columns[1]?.name === "plan";
-  if (!isPlan) return null;
-  return el(
-    "div",
-    { class: "long-texts", role: "region", "aria-label": count(result.rows.length, "row"), tabindex: 0 },
-    ...result.rows.flatMap((row) => columns.map((info) => el("pre", {}, textOf(row[info.index] ?? null)))),
-  );
 }
 
 function widthOf(info: ColumnInfo, { rows }: QueryResult): number {

@@ -6,7 +6,7 @@ import { copyButton, el } from "../../dom";
 import { count, formatNumber, formatSeconds } from "../../format";
 import { ChartView } from "./chart";
 import { downloads } from "./downloads";
-import { Grid, longTexts } from "./grid";
+import { Grid } from "./grid";
 import type { Source } from "./source";
 
 interface ResultOptions {
@@ -25,16 +25,14 @@ let lastView: View = "table";
 
 export class ResultView {
   readonly element: HTMLElement;
-  readonly #grid: Grid | null;
+  readonly #grid: Grid;
   readonly #chart: ChartView | null;
 
   constructor(options: ResultOptions) {
     const { context, result, source, params } = options;
-    const texts = longTexts(result);
-    this.#grid = texts === null ? new Grid(result) : null;
-    this.#chart = texts === null && result.rows.length > 0 ? new ChartView(result) : null;
-    const table = texts ?? this.#grid?.element ?? el("div");
-    const views = new Map<View, HTMLElement>([["table", table]]);
+    this.#grid = new Grid(result);
+    this.#chart = result.rows.length > 0 ? new ChartView(result) : null;
+    const views = new Map<View, HTMLElement>([["table", this.#grid.element]]);
     if (this.#chart !== null) views.set("chart", this.#chart.element);
     this.element = el(
       "div",
@@ -52,7 +50,7 @@ export class ResultView {
   }
 
   leave(): void {
-    this.#grid?.leave();
+    this.#grid.leave();
     this.#chart?.leave();
   }
 
