@@ -5,6 +5,7 @@ use serde::{Serialize, Serializer};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -243,6 +244,16 @@ pub enum ErrorKind {
         /// The value in the state.
         found: String,
     },
+    /// A task of a query that failed on an engine, or that the engine lost.
+    #[error("task {index}: {message}")]
+    Task {
+        /// The number of the task, from 0.
+        index: usize,
+        /// The engine's message, or the worker's.
+        message: String,
+        /// The engine's error.
+        source: Arc<dyn std::error::Error + Send + Sync>,
+    },
     /// The caller cancelled the work.
     #[error("cancelled")]
     Cancelled,
@@ -384,6 +395,7 @@ impl Error {
             ErrorKind::OutOfMemory { .. } => "out_of_memory",
             ErrorKind::RecorderLimit { .. } => "recorder_limit",
             ErrorKind::StateMismatch { .. } => "state_mismatch",
+            ErrorKind::Task { .. } => "task",
             ErrorKind::Cancelled => "cancelled",
         }
     }

@@ -139,8 +139,8 @@ pub use format::{
 pub use loader::{Batches, Loader, LoaderOptions, LoaderState, Permutation, Sampling, mix};
 pub use progress::{Progress, ProgressBar, Unit};
 pub use query::{
-    Function, ParamValues, Preview, Query, QueryOptions, QueryStream, RowFormat, SavedParameter, SavedQuery,
-    ScalarValue, UserTable, functions, no_params,
+    Cluster, Engine, Function, ParamValues, Preview, Query, QueryOptions, QueryStream, RowFormat, RunningTask,
+    SavedParameter, SavedQuery, ScalarValue, TaskDone, UserTable, functions, no_params,
 };
 pub use report::{Report, ReportGroups, ReportOptions, ReportTable};
 pub use run::{Branches, Run, RunBuilder, RunMeta, RunStep, Violation};

@@ -75,6 +75,7 @@ from ._boards import Board, Position
 from ._errors import (
     ArchiveError,
     ArchiveExistsError,
+    ClusterError,
     ColumnError,
     ConflictError,
     DamagedError,
@@ -128,6 +129,7 @@ __all__ = [
     "Batch",
     "BatchIterator",
     "Board",
+    "ClusterError",
     "ColumnError",
     "CommitInfo",
     "CompactReport",

@@ -1,6 +1,7 @@
 """The extension module of ``a2store``, which re-exports all public names. ``a2store`` states the conventions."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from datetime import date, time, timedelta
 from os import PathLike
 from pathlib import Path
@@ -1393,6 +1394,7 @@ def open(  # noqa: A001
     version: int | None = None,
     create: bool = False,
     storage_options: _StorageOptions | None = None,
+    executor: Executor | None = None,
 ) -> Archive:
     """Open an archive, or create it.
 
@@ -1402,6 +1404,7 @@ def open(  # noqa: A001
     - ``storage_options``: options of the object store by their names in object_store, as in polars:
       ``aws_access_key_id``, ``aws_secret_access_key``, ``aws_endpoint``, ``aws_region``, ``allow_http``, .... They
       override environment variables. A folder ignores them.
+    - ``executor``: runs all queries of this archive as ``Query.on`` does; ``None`` = they run in this process.
 
     Raises ``ValueError`` for ``version`` with ``create=True``, and for an unknown name in ``storage_options``.
     Otherwise raises as ``Archive.open`` does.
@@ -1644,6 +1647,34 @@ class Query:
         >>> frame.filter(pl.col("max_score") > 50_000).select("board", "move").collect().shape
         (3773, 2)
         """
+    def on(self, executor: Executor, *, tasks: int | None = None) -> Query:
+        """Return this query, run by tasks on an engine.
+
+        The result has the same methods and the same rows. Each task reads a share of the row groups of ``steps`` and
+        ``annotations``, in another process or on another machine, and returns what the rest of the query needs, such
+        as the counts of its groups. The rest runs here. A query that reads few rows, or that cannot be divided, runs
+        here as a whole; ``explain`` shows the tasks, or why there are none. Workers need the same a2store, and must
+        be able to read the archive under the same path or URL. docs/cluster.md describes engines, costs and limits.
+
+        - ``executor``: a ``concurrent.futures.ProcessPoolExecutor``, the ``get_executor()`` of a Dask ``Client``, an
+          ``a2store.cluster.RayExecutor``, or any other executor whose workers are processes.
+        - ``tasks``: the number of tasks, at least 1; ``None`` = up to 4 for each worker, of at least 1,048,576 rows
+          each.
+
+        When the query runs, raises ``ClusterError`` if the engine loses a task or a worker has another version of
+        a2store. An error on a worker, such as ``QueryLimitError`` or ``FileNotFoundError``, is raised as itself.
+
+        >>> from concurrent.futures import ProcessPoolExecutor
+        >>> from multiprocessing import get_context
+        >>> with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
+        ...     query = archive.sql("SELECT move, count(*) AS n FROM steps GROUP BY move ORDER BY move")
+        ...     query.on(executor, tasks=2).to_polars()["n"].sum()
+        29320
+        """
+    def _on(self, engine: object, tasks: int | None) -> Query:
+        """Return this query on an engine of ``a2store.cluster``."""
+    def _run_task(self, task: bytes) -> bytes:
+        """Run a task of this query on a worker, and return the message with its result."""
     def _narrowed(self, columns: Sequence[str] | None, condition: str | None) -> Query | None:
         """Return a query for some columns of the rows that meet a condition; ``None`` if the query cannot evaluate it.
 

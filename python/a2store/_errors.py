@@ -8,6 +8,7 @@ from typing import Literal
 __all__ = [
     "ArchiveError",
     "ArchiveExistsError",
+    "ClusterError",
     "ColumnError",
     "ConflictError",
     "DamagedError",
@@ -61,6 +62,7 @@ class Error(Exception):
             "query_limit",
             "schema_version",
             "state_mismatch",
+            "task",
             "unconfirmed",
             "version_not_found",
         ]
@@ -189,6 +191,20 @@ class QueryLimitError(QueryError):
     Traceback (most recent call last):
     a2store.QueryLimitError: the query exceeded its limit of rows: 1000 rows allowed, ... rows so far
     """
+
+
+class ClusterError(Error):
+    """An engine lost a task of a query, or could not run it; ``__cause__`` is the engine's own exception.
+
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> executor = ThreadPoolExecutor(1)
+    >>> executor.shutdown()
+    >>> list(archive.sql("SELECT board FROM steps WHERE move = 1").on(executor, tasks=1))
+    Traceback (most recent call last):
+    a2store.ClusterError: task 0: RuntimeError: cannot schedule new futures after shutdown
+    """
+
+    kind = "task"
 
 
 class ColumnError(Error):

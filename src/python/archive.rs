@@ -56,11 +56,19 @@ use std::time::Duration;
 pub(super) struct PyArchive {
     /// A thread holds this lock only briefly, and never while it waits for the interpreter's lock.
     archive: Mutex<Archive>,
+    /// The executor of all queries; `None` = they run here.
+    executor: Option<Py<PyAny>>,
 }
 
 impl PyArchive {
     fn new(archive: Archive) -> PyArchive {
-        PyArchive { archive: Mutex::new(archive) }
+        PyArchive { archive: Mutex::new(archive), executor: None }
+    }
+
+    /// Returns a query, on the archive's executor if it has one.
+    fn on_executor<'py>(&self, py: Python<'py>, query: PyQuery) -> PyResult<Bound<'py, PyAny>> {
+        let query = Bound::new(py, query)?.into_any();
+        self.executor.as_ref().map_or_else(|| Ok(query.clone()), |executor| query.call_method1("on", (executor,)))
     }
 
     pub(super) fn archive(&self) -> Archive {
@@ -99,6 +107,7 @@ impl PyArchive {
 /// - ``storage_options``: options of the object store by their names in object_store, as in polars:
 ///   ``aws_access_key_id``, ``aws_secret_access_key``, ``aws_endpoint``, ``aws_region``, ``allow_http``, .... They
 ///   override environment variables. A folder ignores them.
+/// - ``executor``: runs all queries of this archive as ``Query.on`` does; ``None`` = they run in this process.
 ///
 /// Raises ``ValueError`` for ``version`` with ``create=True``, and for an unknown name in ``storage_options``.
 /// Otherwise raises as ``Archive.open`` does.
@@ -108,16 +117,18 @@ impl PyArchive {
 /// >>> a2store.open("new.a2", create=True).ingest("runs").accepted
 /// 20
 #[pyfunction]
-#[pyo3(signature = (path, *, version=None, create=false, storage_options=None))]
+#[pyo3(signature = (path, *, version=None, create=false, storage_options=None, executor=None))]
 pub(super) fn open(
     py: Python<'_>,
     path: PathBuf,
     version: Option<U64>,
     create: bool,
     storage_options: Option<&Bound<'_, PyDict>>,
+    executor: Option<Py<PyAny>>,
 ) -> PyResult<PyArchive> {
     if !create {
-        return open_at(py, path, version, None, storage_options);
+        let archive = open_at(py, path, version, None, storage_options)?;
+        return Ok(PyArchive { executor, ..archive });
     }
     if let Some(version) = version.map(Bounded::get) {
         let expected = "no version, because a new archive has none to choose";
@@ -127,7 +138,7 @@ pub(super) fn open(
     let open = move |_: &dyn Progress, cancel: &CancellationToken| {
         Archive::open_or_create(path, Phases::default(), &options, cancel)
     };
-    Ok(PyArchive::new(abandonable(py, Some(false), open)?))
+    Ok(PyArchive { executor, ..PyArchive::new(abandonable(py, Some(false), open)?) })
 }
 
 fn open_at(
@@ -750,9 +761,9 @@ impl PyArchive {
         byte_limit=None, time_limit=None
     ))]
     #[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
-    fn sql(
+    fn sql<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         query: &str,
         params: Option<&Bound<'_, PyAny>>,
         tables: Option<&Bound<'_, PyDict>>,
@@ -762,7 +773,7 @@ impl PyArchive {
         row_limit: Option<U64>,
         byte_limit: Option<U64>,
         time_limit: Option<f64>,
-    ) -> PyResult<PyQuery> {
+    ) -> PyResult<Bound<'py, PyAny>> {
         // An iterator cannot be copied; a query with one cannot be pickled.
         let copy = py.import("copy")?;
         let values = params.map(|params| copy.call_method1("copy", (params,)).unwrap_or_else(|_| params.clone()));
@@ -774,7 +785,7 @@ impl PyArchive {
         let archive = self.archive();
         let planned = cancellable(py, |cancel| archive.sql_with(query, params, &options, cancel))?;
         let owner = Bound::new(py, PyArchive::new(archive))?.into_any();
-        PyQuery::called(planned, &owner, "sql", (query, values), &keywords)
+        self.on_executor(py, PyQuery::called(planned, &owner, "sql", (query, values), &keywords)?)
     }
 
     /// Read one run.
@@ -900,9 +911,9 @@ impl PyArchive {
         time_limit=None, **params
     ))]
     #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // The shape that pyo3 asks for.
-    fn query(
+    fn query<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         name: &str,
         memory_limit: Option<U64>,
         spill_limit: Option<U64>,
@@ -911,7 +922,7 @@ impl PyArchive {
         byte_limit: Option<U64>,
         time_limit: Option<f64>,
         params: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<PyQuery> {
+    ) -> PyResult<Bound<'py, PyAny>> {
         let limits = LimitArguments { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit };
         let keywords = limits.keywords(py)?;
         params.map_or(Ok(()), |params| keywords.update(params.as_mapping()))?;
@@ -923,7 +934,7 @@ impl PyArchive {
             archive.query_with(&query, params, &options, cancel)
         })?;
         let owner = Bound::new(py, PyArchive::new(archive))?.into_any();
-        PyQuery::called(planned, &owner, "query", (name,), &keywords)
+        self.on_executor(py, PyQuery::called(planned, &owner, "query", (name,), &keywords)?)
     }
 
     /// Write the runs that a query selects, in the order of their ids, as files of any format.

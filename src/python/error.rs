@@ -1,5 +1,6 @@
 //! Conversion of the crate's errors to Python's own exceptions where they exist, else to subclasses of `a2store.Error`.
 
+use super::cluster::EngineError;
 use super::values::Location;
 use crate::error::{Error, ErrorKind};
 use pyo3::exceptions::{PyIndexError, PyKeyboardInterrupt, PyMemoryError, PyOSError, PyValueError};
@@ -14,6 +15,7 @@ impl From<Error> for PyErr {
             ErrorKind::IndexOutOfBounds { .. } => return PyIndexError::new_err(message),
             ErrorKind::OutOfMemory { .. } => return PyMemoryError::new_err(message),
             ErrorKind::Cancelled => return PyKeyboardInterrupt::new_err(()),
+            ErrorKind::Task { source, .. } => return task_error(source.as_ref(), &error),
             _ => {}
         }
         let class = match error.kind() {
@@ -35,6 +37,20 @@ impl From<Error> for PyErr {
         };
         Python::attach(|py| own_error(py, class, message, &error).unwrap_or_else(|other| other))
     }
+}
+
+/// Returns the exception that a worker raised, or a `ClusterError` for one of the engine.
+fn task_error(source: &(dyn std::error::Error + Send + Sync + 'static), error: &Error) -> PyErr {
+    Python::attach(|py| {
+        if let Some(own) = source.downcast_ref::<PyErr>() {
+            // Without the note, the exception still says what failed.
+            let _ = own.value(py).call_method1("add_note", ("a task of the query raised this on its worker",));
+            return own.clone_ref(py);
+        }
+        let found = own_error(py, "ClusterError", error.to_string(), error).unwrap_or_else(|error| error);
+        found.set_cause(py, source.downcast_ref::<EngineError>().map(|error| error.0.clone_ref(py)));
+        found
+    })
 }
 
 /// Makes an exception of a class in `python/a2store/_errors.py`, which documents its attributes.

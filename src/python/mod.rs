@@ -6,6 +6,7 @@
 mod archive;
 mod arrow;
 mod batch;
+mod cluster;
 mod display;
 mod env;
 mod error;

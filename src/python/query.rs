@@ -1,7 +1,8 @@
 //! The methods of planned queries, `a2store.Query`.
 
 use super::arrow::{ArrowBatch, ArrowSchema, columns_and_types, stream_capsule};
-use super::integers::{Bounded, U64};
+use super::cluster;
+use super::integers::{Bounded, Positive, U64};
 use super::interrupt::{cancellable, checking, interruptible, signals};
 use super::lock;
 use super::packages::{needed, signal_or, to_arrow, to_pandas, to_polars};
@@ -15,7 +16,7 @@ use crate::query::{ArrowReader, QueryStream, RowFormat};
 use crate::table::{ChosenEv, MaterializeOptions};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict};
+use pyo3::types::{PyBytes, PyCapsule, PyDict};
 use pyo3_arrow::error::PyArrowResult;
 use pyo3_arrow::ffi::to_schema_pycapsule;
 use std::path::PathBuf;
@@ -105,6 +106,53 @@ impl PyQuery {
     fn __reduce__(&self, py: Python<'_>) -> PyResult<(Py<PyAny>, ())> {
         let call = self.call.as_ref().ok_or_else(|| PyTypeError::new_err("cannot pickle an internal query"))?;
         Ok((call.clone_ref(py), ()))
+    }
+
+    /// Return this query, run by tasks on an engine.
+    ///
+    /// The result has the same methods and the same rows. Each task reads a share of the row groups of ``steps`` and
+    /// ``annotations``, in another process or on another machine, and returns what the rest of the query needs, such
+    /// as the counts of its groups. The rest runs here. A query that reads few rows, or that cannot be divided, runs
+    /// here as a whole; ``explain`` shows the tasks, or why there are none. Workers need the same a2store, and must
+    /// be able to read the archive under the same path or URL. docs/cluster.md describes engines, costs and limits.
+    ///
+    /// - ``executor``: a ``concurrent.futures.ProcessPoolExecutor``, the ``get_executor()`` of a Dask ``Client``, an
+    ///   ``a2store.cluster.RayExecutor``, or any other executor whose workers are processes.
+    /// - ``tasks``: the number of tasks, at least 1; ``None`` = up to 4 for each worker, of at least 1,048,576 rows
+    ///   each.
+    ///
+    /// When the query runs, raises ``ClusterError`` if the engine loses a task or a worker has another version of
+    /// a2store. An error on a worker, such as ``QueryLimitError`` or ``FileNotFoundError``, is raised as itself.
+    ///
+    /// >>> from concurrent.futures import ProcessPoolExecutor
+    /// >>> from multiprocessing import get_context
+    /// >>> with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
+    /// ...     query = archive.sql("SELECT move, count(*) AS n FROM steps GROUP BY move ORDER BY move")
+    /// ...     query.on(executor, tasks=2).to_polars()["n"].sum()
+    /// 29320
+    #[pyo3(signature = (executor, *, tasks=None))]
+    fn on<'py>(
+        slf: &Bound<'py, Self>,
+        executor: Bound<'py, PyAny>,
+        tasks: Option<Positive>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let tasks = tasks.map(Bounded::get);
+        slf.py().import("a2store.cluster")?.call_method1("_on", (slf, executor, tasks))
+    }
+
+    /// Return this query on an engine of ``a2store.cluster``.
+    #[pyo3(signature = (engine, tasks))]
+    fn _on(&self, engine: &Bound<'_, PyAny>, tasks: Option<Positive>) -> PyResult<PyQuery> {
+        let tasks = tasks.map(|tasks| usize::try_from(tasks.get()).unwrap_or(usize::MAX));
+        let query = cluster::on(&self.query, engine, tasks)?;
+        // It pickles as the query without an engine.
+        Ok(PyQuery { query, call: self.call.as_ref().map(|call| call.clone_ref(engine.py())) })
+    }
+
+    /// Run a task of this query on a worker, and return the message with its result.
+    fn _run_task<'py>(&self, py: Python<'py>, task: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+        let result = cancellable(py, |cancel| self.query.run_task(task, cancel))?;
+        Ok(PyBytes::new(py, &result))
     }
 
     /// Run the query and return an iterator over its record batches, which arrive as they are computed.

@@ -6,6 +6,7 @@ use datafusion::common::utils::datafusion_strsim::normalized_levenshtein;
 use parquet::errors::ParquetError;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Converts an error of DataFusion and removes the prefixes that its layers add.
 #[allow(clippy::needless_pass_by_value)] // It stands in `map_err`.
@@ -38,6 +39,9 @@ pub(crate) fn query_error(error: DataFusionError) -> Error {
             }
             Some(ErrorKind::Io { path: Some(path), source }) => {
                 return Error::io(path, std::io::Error::new(source.kind(), source.to_string()));
+            }
+            Some(&ErrorKind::Task { index, ref message, ref source }) => {
+                return ErrorKind::Task { index, message: message.clone(), source: Arc::clone(source) }.into();
             }
             _ => own.to_string(),
         },

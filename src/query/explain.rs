@@ -21,7 +21,7 @@ impl Query {
     /// The errors of [`stream`](Query::stream).
     pub fn explain(&self, analyze: bool, cancel: &CancellationToken) -> Result<String> {
         let limits = self.limits();
-        let execution = self.execution(&limits, cancel)?;
+        let (execution, why_here) = self.execution_or_why(&limits, cancel)?;
         let plan = std::sync::Arc::clone(execution.plan());
         let by_run = run_index::describe(&self.optimized(&limits, cancel)?).map_err(query_error)?;
         let text = if analyze {
@@ -31,6 +31,7 @@ impl Query {
         } else {
             DisplayableExecutionPlan::new(plan.as_ref()).indent(false).to_string()
         };
-        Ok(by_run + &text)
+        let here = why_here.map(|why| format!("runs in this process: {why}\n")).unwrap_or_default();
+        Ok(here + &by_run + &text)
     }
 }

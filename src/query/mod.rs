@@ -22,6 +22,7 @@
 //! | `run_index.rs`, `metadata_cache.rs` | the rows of each run, for run-level filters; what is cached between queries |
 //! | `rewrites/` | plan rewrites, and corrections of DataFusion's own |
 //! | `step_join/` | joins of `steps` and `annotations` by run and step |
+//! | `engine.rs`, `scatter/` | engines of tasks; queries on a cluster, by shipping the question |
 //! | `order.rs`, `volatility.rs` | plans that keep the natural order; queries with random numbers or the time |
 //! | `stream.rs`, `partition.rs` | running a plan: partitions in order, with bounded buffers, cancelled by dropping |
 //! | `result_filter.rs` | filters that a consumer adds to a planned query |
@@ -35,6 +36,7 @@
 mod annotation_view;
 mod archive_table;
 mod conform;
+mod engine;
 mod errors;
 mod explain;
 mod file_table;
@@ -51,12 +53,12 @@ mod planned;
 mod preview;
 mod reader_filters;
 mod refused;
-#[cfg(feature = "python")]
 mod result_filter;
 mod rewrites;
 mod run_index;
 mod saved;
 mod scan;
+mod scatter;
 mod session;
 mod step_join;
 mod stream;
@@ -68,6 +70,7 @@ mod write;
 
 pub use datafusion::common::ParamValues;
 pub use datafusion::scalar::ScalarValue;
+pub use engine::{Cluster, Engine, RunningTask, TaskDone};
 pub use functions::{Function, functions};
 pub use options::QueryOptions;
 pub use planned::{Query, no_params};

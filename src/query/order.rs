@@ -5,6 +5,7 @@
 //! them, concatenating the partitions gives the natural order. Several partitions can still run at once.
 //! DataFusion removes a sort that this order already satisfies, so `ORDER BY run_id, step_index` costs nothing.
 
+use super::engine::Division;
 use super::errors::query_error;
 use super::rewrites::group_by_numbers;
 use super::scan::PartitionPerRowGroup;
@@ -12,7 +13,7 @@ use crate::error::Result;
 use datafusion::common::Result as DataFusionResult;
 use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::source::DataSourceExec;
-use datafusion::execution::TaskContext;
+use datafusion::execution::{SessionState, TaskContext};
 use datafusion::logical_expr::{FetchType, LogicalPlan, SkipType};
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
@@ -20,6 +21,7 @@ use datafusion::prelude::SessionContext;
 use std::sync::Arc;
 
 /// A physical plan and how to read its partitions.
+#[derive(Clone)]
 pub(crate) enum Execution {
     /// Reads the partitions one after the other. Skips the first `skip` rows and then takes at most `fetch`.
     InOrder {
@@ -41,20 +43,41 @@ impl Execution {
         }
     }
 
+    /// Returns the same execution of another plan for the same rows.
+    pub(super) fn with_plan(self, plan: Arc<dyn ExecutionPlan>) -> Execution {
+        match self {
+            Execution::InOrder { context, skip, fetch, max_rows, .. } => {
+                Execution::InOrder { plan, context, skip, fetch, max_rows }
+            }
+            Execution::Merged { context, is_sorted, .. } => Execution::Merged { plan, context, is_sorted },
+        }
+    }
+
     /// Returns whether the query determines the order of the rows.
     pub(crate) fn has_order(&self) -> bool {
         matches!(self, Execution::InOrder { .. } | Execution::Merged { is_sorted: true, .. })
     }
 }
 
-/// Makes the physical plan of a query.
-pub(super) async fn plan(context: &SessionContext, plan: &LogicalPlan) -> Result<Execution> {
+/// Makes the physical plan of a query, for tasks if there is a division.
+pub(super) async fn plan(
+    context: &SessionContext,
+    plan: &LogicalPlan,
+    division: Option<Division>,
+) -> Result<Execution> {
+    let mut state = context.state();
+    if let Some(division) = division {
+        let config = state.config_mut();
+        config.set_extension(Arc::new(division));
+        config.options_mut().execution.target_partitions = division.others;
+        config.options_mut().optimizer.enable_round_robin_repartition = false;
+    }
     if let Some((skip, fetch, input)) = row_by_row(plan).map_err(query_error)?
-        && let Some(execution) = in_order(context, input, skip, fetch).await.map_err(query_error)?
+        && let Some(execution) = in_order(state.clone(), input, skip, fetch).await.map_err(query_error)?
     {
         return Ok(execution);
     }
-    let (state, is_sorted) = (context.state(), is_sorted(plan));
+    let is_sorted = is_sorted(plan);
     let plan = state.optimize(plan).and_then(group_by_numbers).map_err(query_error)?;
     let plan = state.query_planner().create_physical_plan(&plan, &state).await.map_err(query_error)?;
     Ok(Execution::Merged { plan, context: state.task_ctx(), is_sorted })
@@ -85,12 +108,11 @@ fn row_by_row(plan: &LogicalPlan) -> DataFusionResult<Option<(usize, Option<usiz
 
 /// Makes a plan with one partition per row group; `None` if a node does not keep their order.
 async fn in_order(
-    context: &SessionContext,
+    mut state: SessionState,
     plan: &LogicalPlan,
     skip: usize,
     fetch: Option<usize>,
 ) -> DataFusionResult<Option<Execution>> {
-    let mut state = context.state();
     let config = state.config_mut();
     config.set_extension(Arc::new(PartitionPerRowGroup));
     config.options_mut().optimizer.repartition_file_scans = false;

@@ -7,8 +7,10 @@ use datafusion::functions::utils::make_scalar_function;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use std::any::Any;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 type Call = dyn Fn(&[ColumnarValue]) -> DataFusionResult<ColumnarValue> + Send + Sync;
 
@@ -21,6 +23,8 @@ pub(super) struct PlanFunction {
     returns: Option<FieldRef>,
     signature: Signature,
     call: Box<Call>,
+    /// What other rules may know of the function.
+    data: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl PlanFunction {
@@ -31,7 +35,7 @@ impl PlanFunction {
         call: impl Fn(&[ColumnarValue]) -> DataFusionResult<ColumnarValue> + Send + Sync + 'static,
     ) -> PlanFunction {
         let signature = Signature::variadic_any(Volatility::Immutable);
-        PlanFunction { name, key, returns: None, signature, call: Box::new(call) }
+        PlanFunction { name, key, returns: None, signature, call: Box::new(call), data: None }
     }
 
     /// Makes a function of arrays.
@@ -43,6 +47,16 @@ impl PlanFunction {
     ) -> PlanFunction {
         let call = make_scalar_function(call, Vec::new());
         PlanFunction { returns: Some(returns), ..PlanFunction::like_argument(name, key, call) }
+    }
+
+    /// Adds what other rules may know of the function.
+    pub(super) fn with_data(self, data: Arc<impl Any + Send + Sync>) -> PlanFunction {
+        PlanFunction { data: Some(data), ..self }
+    }
+
+    /// Returns the data of the function, if it is of this type.
+    pub(super) fn data<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        Arc::clone(self.data.as_ref()?).downcast().ok()
     }
 
     pub(super) fn over(self, args: Vec<Expr>) -> Expr {

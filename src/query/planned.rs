@@ -1,5 +1,6 @@
 //! A planned query: planning, parameters, and running it.
 
+use super::engine::{Change, Cluster, Division};
 use super::errors::query_error;
 use super::limits::QueryLimits;
 use super::options::QueryOptions;
@@ -53,6 +54,8 @@ pub struct Query {
     plan: LogicalPlan,
     /// A hash of the text, the parameters and the limits that were added.
     hash: blake3::Hash,
+    /// Where the query is divided; `None` = it runs here.
+    cluster: Option<Cluster>,
 }
 
 impl Archive {
@@ -126,7 +129,7 @@ impl Archive {
         };
         let plan = block_on_unless(planning, || limits.check(cancel))?;
         let session = (ProcessId::current(), context);
-        Ok(Query { archive: self.clone(), options: options.clone(), session, plan, hash })
+        Ok(Query { archive: self.clone(), options: options.clone(), session, plan, hash, cluster: None })
     }
 }
 
@@ -187,14 +190,19 @@ impl Query {
     /// # Errors
     /// The errors of [`stream`](Query::stream).
     pub fn count(&self, cancel: &CancellationToken) -> Result<u64> {
+        let row = self.counted()?.rows(cancel)?;
+        let counts = row.column(0).as_primitive_opt::<Int64Type>();
+        Ok(counts.map_or(0, |counts| counts.values().iter().sum::<i64>().unsigned_abs()))
+    }
+
+    /// Returns a query for the number of rows.
+    pub(super) fn counted(&self) -> Result<Query> {
         let count = datafusion::functions_aggregate::expr_fn::count(datafusion::logical_expr::lit(1_i64));
         let plan = LogicalPlanBuilder::from(self.plan.clone())
             .aggregate(Vec::<Expr>::new(), [count])
             .and_then(LogicalPlanBuilder::build)
             .map_err(query_error)?;
-        let row = Query { plan, ..self.clone() }.rows(cancel)?;
-        let counts = row.column(0).as_primitive_opt::<Int64Type>();
-        Ok(counts.map_or(0, |counts| counts.values().iter().sum::<i64>().unsigned_abs()))
+        Ok(self.with(plan, Change::Count))
     }
 
     /// Returns a query for the same rows with only these columns, so that no other column is read.
@@ -210,7 +218,7 @@ impl Query {
             LogicalPlanBuilder::from(plan).project(kept)?.build()
         }
         let plan = project(self.plan.clone(), columns).map_err(query_error)?;
-        Ok(Query { plan, ..self.clone() })
+        Ok(self.with(plan, Change::Columns(columns.to_vec())))
     }
 
     /// Returns the query without limits on the result, for rows that are not the user's result.
@@ -231,7 +239,7 @@ impl Query {
                 distinct.and_then(LogicalPlanBuilder::build).map_err(query_error)?
             }
         };
-        let query = Query { plan, ..self.unlimited() };
+        let query = Query { plan, cluster: None, ..self.unlimited() };
         let mut stream = query.stream(cancel)?;
         let mut texts = BTreeSet::new();
         while texts.len() <= most
@@ -260,20 +268,45 @@ impl Query {
         let num_rows = i64::try_from(num_rows).unwrap_or(i64::MAX);
         let plan = limited(self.plan.clone(), num_rows as usize).map_err(query_error)?;
         let hash = blake3::hash(format!("{} limit {num_rows}", self.hash).as_bytes());
-        Ok(Query { plan, hash, ..self.clone() })
+        Ok(Query { hash, ..self.with(plan, Change::Limit(num_rows.unsigned_abs())) })
     }
 
     /// Returns the analyzed plan.
-    #[cfg(feature = "python")]
     pub(super) fn plan(&self) -> &LogicalPlan {
         &self.plan
     }
 
     /// Returns a query with another plan.
-    #[cfg(feature = "python")]
-    pub(super) fn with_plan(&self, plan: LogicalPlan) -> Result<Query> {
+    pub(super) fn with_condition(&self, plan: LogicalPlan, condition: &str) -> Result<Query> {
         let plan = analyzed(plan, &self.context()?.state()).map_err(query_error)?;
-        Ok(Query { plan, ..self.clone() })
+        Ok(self.with(plan, Change::Condition(condition.to_owned())))
+    }
+
+    /// Returns the same query, run by the tasks of an engine where that pays. [`explain`](Query::explain) shows the tasks,
+    /// or the reason why the query runs in this process. docs/cluster.md describes how a query is divided.
+    ///
+    /// If a task fails, the query fails with [`ErrorKind::Task`](crate::ErrorKind::Task).
+    #[must_use]
+    pub fn on(&self, cluster: Cluster) -> Query {
+        Query { cluster: Some(cluster), ..self.clone() }
+    }
+
+    pub(super) fn cluster(&self) -> Option<&Cluster> {
+        self.cluster.as_ref()
+    }
+
+    /// Returns the same query, run by this process only.
+    pub(crate) fn here(&self) -> Query {
+        Query { cluster: None, ..self.clone() }
+    }
+
+    /// Returns a query with another plan. A worker makes the same change.
+    fn with(&self, plan: LogicalPlan, change: Change) -> Query {
+        let mut query = Query { plan, ..self.clone() };
+        if let Some(cluster) = &mut query.cluster {
+            cluster.changes.push(change);
+        }
+        query
     }
 
     /// Starts the limits of one execution.
@@ -281,10 +314,15 @@ impl Query {
         Arc::new(QueryLimits::new(&self.options))
     }
 
-    /// Makes the execution plan.
-    pub(crate) fn execution(&self, limits: &QueryLimits, cancel: &CancellationToken) -> Result<Execution> {
+    /// Makes the execution plan in this process, for tasks if there is a division.
+    pub(super) fn planned(
+        &self,
+        division: Option<Division>,
+        limits: &QueryLimits,
+        cancel: &CancellationToken,
+    ) -> Result<Execution> {
         let (plan, context) = (self.plan.clone(), self.context()?);
-        let planning = async move { order::plan(&context, &plan).await };
+        let planning = async move { order::plan(&context, &plan, division).await };
         block_on_unless(planning, || limits.check(cancel)).map_err(|error| limits.explain(self.archive.blame(error)))
     }
 

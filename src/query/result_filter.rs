@@ -31,7 +31,7 @@ impl Query {
         let state = self.context()?.state();
         let expr = state.create_logical_expr(condition, self.plan().schema()).map_err(query_error)?;
         let plan = filtered(self.plan().clone(), expr).map_err(query_error)?;
-        let query = plan.map(|plan| self.with_plan(plan)).transpose()?;
+        let query = plan.map(|plan| self.with_condition(plan, condition)).transpose()?;
         Ok(query.filter(|query| guard::check_filters(query.plan()).is_ok()))
     }
 }

@@ -1,5 +1,6 @@
 //! Parquet scans: plans that read row groups or parts of them, in order or in parallel.
 
+use super::engine::Division;
 use super::reader_filters::SAMPLE_ROWS;
 use crate::archive::{DataFile, TableName, group_run_ids};
 use arrow::datatypes::SchemaRef;
@@ -125,6 +126,8 @@ impl ParquetScan {
         if state.config().get_extension::<PartitionPerRowGroup>().is_some() {
             scan = scan.with_file_groups(files.map(|file| FileGroup::new(vec![file])).collect());
             scan = scan.with_output_ordering(self.natural_order()?.into_iter().collect());
+        } else if let Some(division) = state.config().get_extension::<Division>() {
+            scan = scan.with_file_groups(divided(files.collect(), &division));
         } else {
             let files: Vec<PartitionedFile> = files.collect();
             let in_each = files.len().div_ceil(state.config().target_partitions().max(1));
@@ -137,6 +140,24 @@ impl ParquetScan {
         let ascending = |name: &&str| Ok(PhysicalSortExpr::new_default(col(name, &self.schema)?).asc().nulls_last());
         Ok(LexOrdering::new(self.sorted_by.iter().map(ascending).collect::<DataFusionResult<Vec<_>>>()?))
     }
+}
+
+/// Divides the parts into partitions of about the same number of rows, in order.
+fn divided(files: Vec<PartitionedFile>, division: &Division) -> Vec<FileGroup> {
+    let num_rows = |file: &PartitionedFile| {
+        file.statistics.as_ref().and_then(|statistics| statistics.num_rows.get_value().copied()).unwrap_or(1)
+    };
+    let is_sorted = files.first().is_some_and(|file| file.extension::<SortedRows>().is_some());
+    let count = if is_sorted { division.partitions } else { division.others }.max(1);
+    let total = files.iter().map(num_rows).sum::<usize>().max(1);
+    let mut groups = vec![Vec::new(); count.min(files.len())];
+    let (most, mut before) = (groups.len() - 1, 0);
+    for file in files {
+        let rows = num_rows(&file);
+        groups[((before + rows / 2) * (most + 1) / total).min(most)].push(file);
+        before += rows;
+    }
+    groups.into_iter().filter(|group| !group.is_empty()).map(FileGroup::new).collect()
 }
 
 /// Returns an archive's file as DataFusion describes files.

@@ -72,7 +72,9 @@ impl Query {
         let narrow = WideColumns::default();
         let all =
             RowWriter::new(&result.schema(), extra, options.chosen_ev, narrow, &MissingColumns::default())?.columns();
-        let needed = result.select(&all)?;
+        // A rank reads its own row groups.
+        let here = if options.shard.is_some() { result.here() } else { result.clone() };
+        let needed = here.select(&all)?;
         let shard = options.shard.map(|shard| shard.of_query(&needed, progress, cancel)).transpose()?;
         let (categories, wide) = match shard {
             Some(_) => (categories_of(&needed, extra, cancel)?, wide_columns_of(&needed, extra, cancel)?),

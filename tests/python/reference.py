@@ -28,6 +28,7 @@ WIDTH = 120
 
 MODULES = {
     "a2store": "__init__.py",
+    "a2store.cluster": "cluster.py",
     "a2store.selfplay": "selfplay/__init__.py",
     "a2store.selfplay.gym": "selfplay/gym.py",
     "a2store.torch": "torch.py",

@@ -11,6 +11,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 import pytest
 
 import a2store
+import a2store.cluster
 import reference
 from a2store import selfplay
 
@@ -32,6 +34,8 @@ EXEMPT = {
     "_permutation": "internal: PackReader checks its own arguments",
     "_row_indices": "internal: PackReader.iter_step_batches has its arguments",
     "_play": "internal: play is its public name",
+    "Query._on": "internal: on checks its argument",
+    "RayExecutor": "Ray checks its options",
     "_Position": "internal: the loaders check their own arguments",
     "StepTable.__getitem__": "an operator: names and masks are keys too",
     "StepTable.__getitems__": "called by the DataLoader of PyTorch with indices of its sampler",
@@ -176,6 +180,8 @@ CALLS: dict[str, Callable[..., object]] = {
     "Run.replay": lambda m, **a: m.archive.run(0).replay(**a),
     "Board.__init__": lambda m, **a: a2store.Board(**{"board": 1, **a}),
     "Board.to_svg": lambda m, **a: a2store.Board(1).to_svg(**a),
+    "ingest": lambda m, **a: a2store.cluster.ingest(m.archive, [], ThreadPoolExecutor(1), **a),
+    "Query.on": lambda m, **a: m.query.on(ThreadPoolExecutor(1), **a),
     "Query.limit": lambda m, **a: m.query.limit(**a),
     "Query.show": lambda m, **a: m.query.show(**a),
     "Query.materialize": lambda m, **a: m.query.materialize(progress=False, **a),

@@ -175,8 +175,9 @@ def test_references_to_members_exist() -> None:
 
 
 def test_everything_that_is_called_has_an_example() -> None:
-    # The tests do not require JAX.
-    others = [item for item in CALLED if item.name != "a2store.Batch.to_jax"]
+    # The tests do not require JAX and Ray.
+    without = {"a2store.Batch.to_jax", "a2store.cluster.RayExecutor", "a2store.cluster.RayExecutor.submit"}
+    others = [item for item in CALLED if item.name not in without]
     assert [item.name for item in others if ">>>" not in item.doc] == []
 
 

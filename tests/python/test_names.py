@@ -19,7 +19,7 @@ NAMES = {
     ),
     "Query": (
         "explain count columns head limit to_batches to_numpy to_arrow to_polars to_pandas write_parquet write_csv "
-        "lazy materialize __arrow_c_stream__"
+        "lazy materialize on __arrow_c_stream__"
     ),
     "StepTable": (
         "nbytes stride dtype fingerprint take __array__ __arrow_c_stream__ rows_array filter split save load loader "
@@ -40,12 +40,13 @@ NAMES = {
 """The attributes of each class, of the package (``""``), and of the module ``torch``."""
 
 OPTIONS = {
-    "open": "version create storage_options",
+    "open": "version create storage_options executor",
     "Archive.create": "phases",
     "Archive.ingest": "workers progress on_error",
     "Archive.report": "where by",
     "Archive.view": "policy port open_browser",
     "Query.explain": "analyze",
+    "Query.on": "executor tasks",
     "Query.materialize": "columns extra chosen_ev memory_limit progress shard seed round",
     "StepTable.filter": "min_score max_score engine phase run_ids",
     "StepTable.split": "val seed",

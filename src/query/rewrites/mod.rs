@@ -34,4 +34,6 @@ pub(super) use engine_rules::{logical_rules, physical_rules};
 pub(super) use group_by_numbers::group_by_numbers;
 pub(super) use integer_types::{TYPE_LITERALS, TypeOperands, UNARY_MINUS};
 pub(super) use opaque::{Hides, OpaqueExec};
+pub(super) use packed_keys::KeyBits;
+pub(super) use text_numbers::TextDictionary;
 pub(super) use values::KEEP_VALUES;

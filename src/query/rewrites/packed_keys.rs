@@ -23,7 +23,7 @@ pub(super) struct KeyLayout(Vec<Option<KeyBits>>);
 
 /// The bits of one key in the number.
 #[derive(Clone, Debug)]
-struct KeyBits {
+pub(in crate::query) struct KeyBits {
     field: FieldRef,
     shift: u32,
     bits: u32,
@@ -53,6 +53,7 @@ impl KeyLayout {
     /// Packs the keys, in their order, into a number with this name.
     pub(super) fn pack(&self, keys: Vec<Expr>, name: &str) -> Expr {
         let places: Vec<KeyBits> = self.0.iter().flatten().cloned().collect();
+        let data = places.clone();
         let pack = move |keys: &[ArrayRef]| {
             let mut numbers = vec![0; keys.first().map_or(0, Array::len)];
             for (place, key) in places.iter().zip(keys) {
@@ -61,7 +62,8 @@ impl KeyLayout {
             Ok(Arc::new(UInt64Array::from(numbers)) as ArrayRef)
         };
         let field = Arc::new(Field::new(name, DataType::UInt64, false));
-        PlanFunction::of_arrays("number_of_keys", name.to_owned(), field, pack).over(keys).alias(name)
+        let function = PlanFunction::of_arrays("number_of_keys", name.to_owned(), field, pack);
+        function.with_data(Arc::new(data)).over(keys).alias(name)
     }
 
     /// Unpacks one key from the number with this name; `None` if it is not packed.
@@ -89,6 +91,16 @@ impl KeyBits {
     /// Returns the bit that marks a null; 0 if the key is not nullable.
     fn null_bit(&self) -> u64 {
         if self.field.is_nullable() { 1 << (self.shift + self.bits) } else { 0 }
+    }
+
+    /// Replaces the key of a packed number, unless it is null.
+    pub(in crate::query) fn replaced<E>(&self, packed: u64, by: impl Fn(u64) -> Result<u64, E>) -> Result<u64, E> {
+        if packed & self.null_bit() != 0 {
+            return Ok(packed);
+        }
+        let mask = (1 << self.bits) - 1;
+        let key = by(packed >> self.shift & mask)?;
+        Ok(packed & !(mask << self.shift) | key << self.shift)
     }
 
     /// Packs a key into the numbers of the rows.

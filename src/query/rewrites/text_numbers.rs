@@ -20,7 +20,7 @@ pub(super) fn number_field(text: &Field) -> FieldRef {
 
 /// A dictionary of the texts of a plan.
 #[derive(Debug, Default)]
-pub(super) struct TextDictionary(RwLock<DictionaryEntries>);
+pub(in crate::query) struct TextDictionary(RwLock<DictionaryEntries>);
 
 #[derive(Debug, Default)]
 struct DictionaryEntries {
@@ -36,7 +36,8 @@ impl TextDictionary {
             let numbers = texts.numbers_of(arrays[0].as_dictionary())?;
             Ok(Arc::new(numbers) as ArrayRef)
         };
-        PlanFunction::of_arrays("number_of_text", name.to_owned(), number_field(like), encode).over(vec![text])
+        let function = PlanFunction::of_arrays("number_of_text", name.to_owned(), number_field(like), encode);
+        function.with_data(Arc::clone(self)).over(vec![text])
     }
 
     /// Decodes a number to a text, as a column like `like`. `name` is unique in the plan.
@@ -49,7 +50,14 @@ impl TextDictionary {
         PlanFunction::of_arrays("text_of_number", name.to_owned(), Arc::clone(like), decode).over(vec![number])
     }
 
-    fn number_of(&self, text: &str) -> u32 {
+    /// Returns all texts so far, in the order of their numbers.
+    pub(in crate::query) fn texts(&self) -> Vec<String> {
+        let guard = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        guard.texts.iter().map(|text| (**text).to_owned()).collect()
+    }
+
+    /// Returns the number of a text, and gives it the next one if it has none.
+    pub(in crate::query) fn number_of(&self, text: &str) -> u32 {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner).numbers.get(text).copied();
         known.unwrap_or_else(|| {
             let mut guard = self.0.write().unwrap_or_else(PoisonError::into_inner);

@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// A join of two inputs by run and step. Partition `i` joins partitions `i` of both inputs. Build partition `i` has
 /// every build row whose key occurs in probe partition `i`.
 #[derive(Debug)]
-pub(super) struct StepJoinExec {
+pub(in crate::query) struct StepJoinExec {
     probe: Arc<dyn ExecutionPlan>,
     build: Arc<dyn ExecutionPlan>,
     /// The columns of run and step, on the probe side and on the build side.

@@ -23,4 +23,5 @@ mod rule;
 mod sorted_scan;
 mod stream;
 
+pub(super) use exec::StepJoinExec;
 pub(super) use rule::JoinBySteps;

@@ -62,6 +62,8 @@ fn by_steps(join: &HashJoinExec, partitions: usize) -> DataFusionResult<Option<S
         JoinType::RightAnti if !join.null_aware => (JoinKind::Anti, JoinSide::Right),
         _ => return Ok(None),
     };
+    // A division for tasks has more partitions than this process has threads.
+    let partitions = partitions.max(left.num_groups()).max(right.num_groups());
     let is_left = probe_side == JoinSide::Left;
     let (probe, build) = if is_left { (left, right) } else { (right, left) };
     if build.is_cut() || join.fetch().is_some() {

@@ -74,6 +74,11 @@ impl<'a> SortedScan<'a> {
         Some(SortedScan { input, config, groups, is_cut })
     }
 
+    /// Returns the number of partitions.
+    pub(super) fn num_groups(&self) -> usize {
+        self.groups.len()
+    }
+
     /// Returns whether a column of the input is this column of the table.
     pub(super) fn is_column(&self, expr: &Arc<dyn PhysicalExpr>, name: &str) -> bool {
         let Some(mut column) = index_of(expr) else { return false };

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -82,14 +83,23 @@ class Engine:
     """Processes with other numbers of threads."""
     met: Counter[str] = field(default_factory=Counter)
     """Counters of the checks' outcomes."""
+    executor: Executor = field(default_factory=lambda: ThreadPoolExecutor(2))
+    """Runs tasks of queries. Each plans its query anew, as in another process."""
     spoil: Callable[[Any, str], Any] | None = None
     """A planted fault, to test the fuzzer itself: turns an answer and its SQL into a wrong answer."""
 
     def query(
-        self, sql: str, *, compacted: bool = False, divided: bool = False, params: list[Any] | None = None
+        self,
+        sql: str,
+        *,
+        compacted: bool = False,
+        divided: bool = False,
+        params: list[Any] | None = None,
+        tasks: int | None = None,
     ) -> a2store.Query:
         archive = self.data.compacted if compacted else self.data.plain
-        return archive.sql(sql, params, tables=self.data.divided if divided else self.data.tables)
+        query = archive.sql(sql, params, tables=self.data.divided if divided else self.data.tables)
+        return query if tasks is None else query.on(self.executor, tasks=tasks)
 
     def table(self, sql: str, **where: Any) -> Any:
         """Return the answer as a ``pyarrow.Table``; raise ``NoAnswerError``."""
@@ -227,6 +237,22 @@ def compacted(engine: Engine, node: Node) -> Finding | None:
         return other
     engine.met["compacted: compared"] += 1
     return None if comparison.same_rows(rows, other) else _wrong("compacted", node, other, rows)
+
+
+def tasks(engine: Engine, node: Node) -> Finding | None:
+    """Compare with tasks that each read a share of the row groups."""
+    if not dialect.is_definite(node):
+        return None
+    sql = engine_sql(node)
+    rows = _answer(engine, "tasks", node, sql)
+    if not isinstance(rows, list):
+        return rows
+    other = _answer(engine, "tasks", node, sql, tasks=3)
+    if not isinstance(other, list):
+        return other
+    engine.met["tasks: compared"] += 1
+    engine.met["tasks: divided"] += "TasksExec" in engine.query(sql, tasks=3).explain()
+    return None if comparison.same_rows(rows, other) else _wrong("tasks", node, other, rows)
 
 
 def params(engine: Engine, node: Node) -> Finding | None:
@@ -558,6 +584,6 @@ def fingerprint(engine: Engine, node: Node) -> Finding | None:
 
 ROWS: dict[str, Check] = {"duck": duck}
 FILTERS: dict[str, Check] = {"tlp": tlp, "tlp_sums": tlp_sums, "norec": norec, "row_level": row_level}
-SELF: dict[str, Check] = {"count": count, "compacted": compacted, "params": params}
+SELF: dict[str, Check] = {"count": count, "compacted": compacted, "params": params, "tasks": tasks}
 TABLES: dict[str, Check] = {"fingerprint": fingerprint, "materialize": materialize, "limited": limited}
 CHECKS: dict[str, Check] = {**ROWS, **FILTERS, **SELF, **TABLES}

@@ -1,0 +1,284 @@
+//! The parts of a physical plan that can be divided into tasks, and their slices.
+
+use super::super::order::Execution;
+use super::super::rewrites::OpaqueExec;
+use super::super::scan::SortedRows;
+use super::super::step_join::StepJoinExec;
+use super::texts::TextKeys;
+use datafusion::common::{JoinType, Result as DataFusionResult, internal_err};
+use datafusion::datasource::physical_plan::parquet::ParquetAccessPlan;
+use datafusion::datasource::physical_plan::{
+    FileGroup, FileScanConfig, FileScanConfigBuilder, FileSource, ParquetSource,
+};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::logical_expr::physical_planning_context::ScalarSubqueryResults;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, PartitionMode};
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::unnest::UnnestExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use std::ops::Range;
+use std::sync::Arc;
+
+pub(super) type Plan = Arc<dyn ExecutionPlan>;
+
+/// A subtree of a plan that works on the partitions of its scans one by one, and is worth tasks of its own.
+pub(super) struct Cut {
+    pub(super) plan: Plan,
+    /// The results of the scalar subqueries that the subtree may use, and their number.
+    pub(super) scalars: Vec<(ScalarSubqueryResults, usize)>,
+    /// The number of rows of each partition that are enough.
+    pub(super) max_rows: Option<usize>,
+    pub(super) texts: TextKeys,
+}
+
+impl Cut {
+    pub(super) fn num_partitions(&self) -> usize {
+        self.plan.output_partitioning().partition_count()
+    }
+
+    /// Returns whether the tasks read all their rows, although few rows are enough.
+    pub(super) fn reduces(&self) -> bool {
+        does(&self.plan, reduces)
+    }
+
+    /// Returns the subtree for some of its partitions.
+    pub(super) fn slice(&self, partitions: &Range<usize>) -> DataFusionResult<Plan> {
+        slice(&self.plan, partitions)
+    }
+
+    /// Returns whether two cuts need the same scalar subqueries, so that their tasks can start together.
+    pub(super) fn starts_with(&self, other: &Cut) -> bool {
+        let same = |((one, _), (other, _)): (&(ScalarSubqueryResults, usize), &(ScalarSubqueryResults, usize))| {
+            ScalarSubqueryResults::ptr_eq(one, other)
+        };
+        self.scalars.len() == other.scalars.len() && self.scalars.iter().zip(&other.scalars).all(same)
+    }
+
+    /// Returns the number of rows of the scans' row groups.
+    pub(super) fn num_rows(&self) -> usize {
+        num_rows(&self.plan)
+    }
+}
+
+/// Returns the cuts of a plan, from the root down and from left to right.
+pub(super) fn cuts(execution: &Execution) -> Vec<Cut> {
+    let max_rows = match execution {
+        Execution::InOrder { skip, fetch: Some(fetch), .. } => Some(skip + fetch),
+        _ => None,
+    };
+    let mut found = Vec::new();
+    find(execution.plan(), &mut Vec::new(), max_rows, true, &mut found);
+    found
+}
+
+/// Replaces the cuts of a plan, in the order of [`cuts`].
+pub(super) fn replaced(plan: &Plan, is_root: bool, by: &mut dyn Iterator<Item = Plan>) -> DataFusionResult<Plan> {
+    if is_cut(plan, is_root) {
+        return match by.next() {
+            Some(replacement) => Ok(replacement),
+            None => internal_err!("a cut has no replacement"),
+        };
+    }
+    let (mut children, mut is_changed) = (Vec::new(), false);
+    for (i, child) in plan.children().into_iter().enumerate() {
+        let next = replaced(child, is_root && i == 0 && keeps_root(plan), by)?;
+        is_changed |= !Arc::ptr_eq(&next, child);
+        children.push(next);
+    }
+    if is_changed { Arc::clone(plan).replace_children(children, recompute()) } else { Ok(Arc::clone(plan)) }
+}
+
+fn find(
+    plan: &Plan,
+    scalars: &mut Vec<(ScalarSubqueryResults, usize)>,
+    max_rows: Option<usize>,
+    is_root: bool,
+    found: &mut Vec<Cut>,
+) {
+    if is_cut(plan, is_root) {
+        if let Some(texts) = TextKeys::of(plan) {
+            found.push(Cut { plan: Arc::clone(plan), scalars: scalars.clone(), max_rows, texts });
+        }
+        return;
+    }
+    let max_rows = if let Some(merge) = plan.downcast_ref::<CoalescePartitionsExec>() {
+        merge.fetch()
+    } else if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() {
+        merge.fetch()
+    } else if let Some(limit) = plan.downcast_ref::<GlobalLimitExec>() {
+        limit.fetch().map(|fetch| limit.skip() + fetch)
+    } else {
+        None
+    };
+    let scope = plan.downcast_ref::<ScalarSubqueryExec>();
+    for (i, child) in plan.children().into_iter().enumerate() {
+        let is_root = is_root && i == 0 && keeps_root(plan);
+        match scope.filter(|_| i == 0) {
+            Some(scope) => {
+                scalars.push((scope.results().clone(), scope.subqueries().len()));
+                find(child, scalars, None, is_root, found);
+                scalars.pop();
+            }
+            None => find(child, scalars, max_rows, is_root, found),
+        }
+    }
+}
+
+/// Returns whether a subtree gets tasks of its own. Below other nodes, it must return far fewer rows than it reads.
+fn is_cut(plan: &Plan, is_root: bool) -> bool {
+    let is_worth = does(plan, reduces) || is_root && does(plan, |plan| is_filter(plan) || is_join(plan));
+    is_worth && is_divided(plan) && TextKeys::of(plan).is_some()
+}
+
+/// Returns whether a node between the root and its first input only passes rows on, or computes on them.
+fn keeps_root(plan: &Plan) -> bool {
+    plan.is::<CoalescePartitionsExec>()
+        || plan.is::<SortPreservingMergeExec>()
+        || plan.is::<GlobalLimitExec>()
+        || plan.is::<ProjectionExec>()
+        || plan.is::<ScalarSubqueryExec>()
+        || plan.is::<CooperativeExec>()
+}
+
+/// Returns the inputs of a node that are divided like its output; `None` if the node needs all partitions together.
+/// Each task reads the other inputs whole.
+fn divided_inputs(plan: &Plan) -> Option<&'static [usize]> {
+    let keeps_right = |kind: JoinType| {
+        matches!(
+            kind,
+            JoinType::Inner | JoinType::Right | JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark
+        )
+    };
+    let is_row_by_row = plan.is::<FilterExec>()
+        || plan.is::<ProjectionExec>()
+        || plan.is::<LocalLimitExec>()
+        || plan.is::<UnnestExec>()
+        || plan.is::<CooperativeExec>()
+        || plan.is::<OpaqueExec>();
+    let sort = plan.downcast_ref::<SortExec>().is_some_and(SortExec::preserve_partitioning);
+    let aggregate = plan.downcast_ref::<AggregateExec>().is_some_and(|node| *node.mode() == AggregateMode::Partial);
+    if is_row_by_row || sort || aggregate {
+        return Some(&[0]);
+    }
+    if plan.is::<StepJoinExec>() {
+        return Some(&[0, 1]);
+    }
+    let collected: Option<&Plan> = if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+        let fits = *join.partition_mode() == PartitionMode::CollectLeft && !join.null_aware;
+        (fits && keeps_right(*join.join_type())).then(|| join.left())
+    } else if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
+        keeps_right(*join.join_type()).then(|| join.left())
+    } else {
+        plan.downcast_ref::<CrossJoinExec>().map(CrossJoinExec::left)
+    };
+    collected.filter(|left| is_small(left)).map(|_| &[1][..])
+}
+
+/// Returns whether a subtree works on the partitions of its scans one by one.
+fn is_divided(plan: &Plan) -> bool {
+    if let Some(config) = scan(plan) {
+        return reads_sorted_rows(config);
+    }
+    let Some(inputs) = divided_inputs(plan) else { return false };
+    let children = plan.children();
+    let count = |plan: &Plan| plan.output_partitioning().partition_count();
+    inputs.iter().all(|&i| count(children[i]) == count(plan) && is_divided(children[i]))
+}
+
+/// Returns whether a subtree reads no steps and no annotations, and returns the same rows in each process. The rows of a
+/// LIMIT, a window or an aggregate that depends on the order of its input may differ.
+fn is_small(plan: &Plan) -> bool {
+    const ALIKE: [&str; 7] = ["avg", "bool_and", "bool_or", "count", "max", "min", "sum"];
+    let is_alike = plan.fetch().is_none()
+        && if let Some(config) = scan(plan) {
+            !reads_sorted_rows(config) && config.limit.is_none()
+        } else if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
+            aggregate.aggr_expr().iter().all(|expr| ALIKE.contains(&expr.fun().name()))
+        } else {
+            plan.is::<DataSourceExec>()
+                || plan.is::<FilterExec>()
+                || plan.is::<ProjectionExec>()
+                || plan.is::<CoalescePartitionsExec>()
+                || plan.is::<CooperativeExec>()
+                || plan.is::<RepartitionExec>()
+                || plan.is::<HashJoinExec>()
+                || plan.is::<CrossJoinExec>()
+                || plan.is::<OpaqueExec>()
+                || plan.is::<EmptyExec>()
+        };
+    is_alike && plan.children().into_iter().all(is_small)
+}
+
+pub(super) fn scan(plan: &Plan) -> Option<&FileScanConfig> {
+    plan.downcast_ref::<DataSourceExec>()?.data_source().downcast_ref::<FileScanConfig>()
+}
+
+fn reads_sorted_rows(config: &FileScanConfig) -> bool {
+    config.file_groups.iter().flat_map(FileGroup::files).any(|file| file.extension::<SortedRows>().is_some())
+}
+
+/// Returns whether a divided node of a subtree is of a kind.
+fn does(plan: &Plan, is_kind: impl Fn(&Plan) -> bool + Copy) -> bool {
+    let children = plan.children();
+    is_kind(plan) || divided_inputs(plan).unwrap_or_default().iter().any(|&i| does(children[i], is_kind))
+}
+
+/// Returns whether a node returns few of many rows: an aggregate, or a sort with a LIMIT.
+fn reduces(plan: &Plan) -> bool {
+    plan.is::<AggregateExec>() || plan.downcast_ref::<SortExec>().is_some_and(|sort| sort.fetch().is_some())
+}
+
+fn is_join(plan: &Plan) -> bool {
+    plan.is::<StepJoinExec>() || plan.is::<HashJoinExec>()
+}
+
+fn is_filter(plan: &Plan) -> bool {
+    let of_scan = |config: &FileScanConfig| {
+        let source = config.file_source().downcast_ref::<ParquetSource>();
+        let mut files = config.file_groups.iter().flat_map(FileGroup::files);
+        source.is_some_and(|source| source.filter().is_some())
+            || files.any(|file| file.extension::<ParquetAccessPlan>().is_some())
+    };
+    plan.is::<FilterExec>() || scan(plan).is_some_and(of_scan)
+}
+
+fn num_rows(plan: &Plan) -> usize {
+    let rows_of = |group: &FileGroup| {
+        let num_rows = group.files().iter().map(|file| file.statistics.as_ref()?.num_rows.get_value().copied());
+        num_rows.map(Option::unwrap_or_default).sum::<usize>()
+    };
+    let own = scan(plan).map_or(0, |config| config.file_groups.iter().map(rows_of).sum());
+    let children = plan.children();
+    own + divided_inputs(plan).unwrap_or_default().iter().map(|&i| num_rows(children[i])).sum::<usize>()
+}
+
+fn slice(plan: &Plan, partitions: &Range<usize>) -> DataFusionResult<Plan> {
+    if let Some(config) = scan(plan) {
+        let Some(groups) = config.file_groups.get(partitions.clone()) else {
+            return internal_err!("partitions {partitions:?} of {}", config.file_groups.len());
+        };
+        let config = FileScanConfigBuilder::from(config.clone()).with_file_groups(groups.to_vec());
+        return Ok(DataSourceExec::from_data_source(config.build()));
+    }
+    let Some(inputs) = divided_inputs(plan) else { return internal_err!("{} is not divided", plan.name()) };
+    let mut children: Vec<Plan> = plan.children().into_iter().cloned().collect();
+    for &i in inputs {
+        children[i] = slice(&children[i], partitions)?;
+    }
+    Arc::clone(plan).replace_children(children, recompute())
+}
+
+fn recompute() -> ReplaceChildrenOptions {
+    ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute)
+}

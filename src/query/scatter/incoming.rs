@@ -1,0 +1,292 @@
+//! The rows that tasks return, in place of a cut.
+
+use super::cut::{Cut, Plan};
+use super::message::{self, read_rows};
+use super::task::{ResultHeader, TaskHeader, run_cuts, scalars_of};
+use crate::cancellation::CancellationToken;
+use crate::error::{ErrorKind, Result};
+use crate::process::ProcessId;
+use crate::query::engine::{Engine, RunningTask};
+use crate::query::errors::external;
+use crate::query::limits::QueryLimits;
+use crate::query::order::Execution;
+use crate::runtime::runtime;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DataFusionError, Result as DataFusionResult, internal_datafusion_err};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use futures::future::{BoxFuture, FutureExt, Shared};
+use futures::{StreamExt, TryStreamExt};
+use std::collections::HashMap;
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::oneshot;
+use tracing::warn;
+
+/// The tasks of some cuts of one execution. Each starts when its rows are asked for, or shortly before.
+pub(super) struct Tasks {
+    engine: Arc<dyn Engine>,
+    execution: Execution,
+    /// All cuts of the execution.
+    cuts: Arc<[Cut]>,
+    /// The header of the tasks, but for their index.
+    header: TaskHeader,
+    limits: Arc<QueryLimits>,
+    cancel: CancellationToken,
+    state: Mutex<TasksState>,
+}
+
+#[derive(Default)]
+struct TasksState {
+    /// The block with the values of scalar subqueries.
+    scalars: Option<Vec<u8>>,
+    started: HashMap<usize, Outcome>,
+    running: HashMap<usize, Box<dyn RunningTask>>,
+    is_cancelled: bool,
+}
+
+type Outcome = Shared<BoxFuture<'static, Result<Arc<TaskRows>, Arc<DataFusionError>>>>;
+
+/// The rows that a task returned.
+struct TaskRows {
+    texts: Vec<Vec<String>>,
+    /// The rows of each cut and partition, until they are read.
+    parts: Mutex<HashMap<(usize, usize), Part>>,
+}
+
+/// The rows of one partition of a cut, and the memory that they count for.
+struct Part {
+    rows: Vec<u8>,
+    memory: MemoryReservation,
+}
+
+impl Tasks {
+    pub(super) fn new(
+        engine: Arc<dyn Engine>,
+        execution: Execution,
+        cuts: &Arc<[Cut]>,
+        header: TaskHeader,
+        limits: Arc<QueryLimits>,
+    ) -> Tasks {
+        Tasks {
+            engine,
+            execution,
+            cuts: Arc::clone(cuts),
+            header,
+            limits,
+            cancel: CancellationToken::new(),
+            state: Mutex::default(),
+        }
+    }
+
+    pub(super) fn num_tasks(&self) -> usize {
+        self.header.num_tasks
+    }
+
+    fn state(&self) -> MutexGuard<'_, TasksState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the task that reads a partition of a cut.
+    fn task_of(&self, cut: usize, partition: usize) -> usize {
+        // It is the last one whose partitions begin there or before.
+        ((partition + 1) * self.num_tasks() - 1) / self.cuts[cut].num_partitions()
+    }
+
+    /// Returns the rows of a task. Starts it and the next tasks, as many as the engine has workers.
+    fn rows(self: &Arc<Tasks>, index: usize, context: &Arc<TaskContext>) -> DataFusionResult<Outcome> {
+        let mut state = self.state();
+        if state.scalars.is_none() {
+            state.scalars = Some(scalars_of(&self.cuts, &self.header)?);
+        }
+        let end = (index + 1 + self.engine.num_workers()).min(self.num_tasks());
+        for next in index..end {
+            if !state.started.contains_key(&next) {
+                let scalars = state.scalars.clone().unwrap_or_default();
+                let outcome = Arc::clone(self).start(next, scalars, Arc::clone(context));
+                // The task runs even if nothing waits for its rows yet.
+                let outcome = outcome.map(|outcome| outcome.map(Arc::new).map_err(Arc::new)).boxed().shared();
+                tokio::spawn(outcome.clone().map(drop));
+                state.started.insert(next, outcome);
+            }
+        }
+        let outcome = state.started.get(&index).cloned();
+        outcome.ok_or_else(|| internal_datafusion_err!("task {index} of {}", self.num_tasks()))
+    }
+
+    async fn start(
+        self: Arc<Tasks>,
+        index: usize,
+        scalars: Vec<u8>,
+        context: Arc<TaskContext>,
+    ) -> DataFusionResult<TaskRows> {
+        let header = TaskHeader { index, ..self.header.clone() };
+        let task = message::encode(&header, &[scalars]).map_err(external)?;
+        let (sender, receiver) = oneshot::channel();
+        let done = move |outcome| _ = sender.send(outcome);
+        // Starting a task may wait for the lock of an interpreter.
+        let engine = Arc::clone(&self.engine);
+        let started = tokio::task::spawn_blocking(move || engine.start(index, task, Box::new(done)));
+        let running = started.await.map_err(|error| DataFusionError::External(error.into()))?.map_err(external)?;
+        let too_late = {
+            let mut state = self.state();
+            if state.is_cancelled {
+                Some(running)
+            } else {
+                state.running.insert(index, running);
+                None
+            }
+        };
+        if let Some(running) = too_late {
+            tokio::task::spawn_blocking(move || running.cancel());
+        }
+        let received = receiver.await.unwrap_or_else(|dropped| {
+            let (message, source) = ("the engine dropped it".to_owned(), Arc::new(dropped));
+            Err(ErrorKind::Task { index, message, source }.into())
+        });
+        self.state().running.remove(&index);
+        let (mut result, mut blocks): (ResultHeader, _) =
+            received.and_then(|bytes| message::decode(&bytes)).map_err(external)?;
+        if result.is_other_plan {
+            let tasks = Arc::clone(&self);
+            let run = move || {
+                warn!(target: "a2store::query", index, "a task runs here, because its worker planned the query differently");
+                run_cuts(&tasks.execution, &tasks.cuts, &header, true, &tasks.limits, &tasks.cancel)
+            };
+            let ran =
+                tokio::task::spawn_blocking(run).await.map_err(|error| DataFusionError::External(error.into()))?;
+            (result, blocks) = ran.and_then(|bytes| message::decode(&bytes)).map_err(external)?;
+        }
+        let mut parts = HashMap::new();
+        for (part, block) in result.parts.into_iter().zip(blocks) {
+            let memory = MemoryConsumer::new("rows that tasks returned").register(context.memory_pool());
+            memory.try_grow(block.len())?;
+            parts.insert(part, Part { rows: block, memory });
+        }
+        Ok(TaskRows { texts: result.texts, parts: Mutex::new(parts) })
+    }
+
+    /// Cancels all tasks that have not ended.
+    pub(super) fn cancel(&self) {
+        self.cancel.cancel();
+        let running = {
+            let mut state = self.state();
+            state.is_cancelled = true;
+            std::mem::take(&mut state.running)
+        };
+        running.into_values().for_each(|task| task.cancel());
+    }
+}
+
+impl TaskRows {
+    /// Returns the rows of a partition of a cut.
+    fn take(&self, cut: usize, partition: usize) -> Option<Part> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner).remove(&(cut, partition))
+    }
+}
+
+impl fmt::Debug for Tasks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tasks").field("header", &self.header).finish_non_exhaustive()
+    }
+}
+
+/// Cancels the tasks when nothing needs their rows any more.
+#[derive(Debug)]
+struct CancelOnDrop(ManuallyDrop<Arc<Tasks>>, ProcessId);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        // The engine may need an interpreter. A consumer of the result may have released it in this thread, which PyO3
+        // does not notice, so another thread cancels the tasks and drops them.
+        #[allow(unsafe_code)]
+        // SAFETY: nothing uses the field after this.
+        let tasks = unsafe { ManuallyDrop::take(&mut self.0) };
+        // A forked process has inherited tasks of its parent.
+        match runtime().map(|threads| self.1.is_current().then_some(threads)) {
+            Ok(Some(threads)) => drop(threads.spawn(async move { tasks.cancel() })),
+            _ => std::mem::forget(tasks),
+        }
+    }
+}
+
+/// A leaf that returns the rows of a cut, which tasks make.
+#[derive(Debug)]
+pub(super) struct TasksExec {
+    tasks: Arc<CancelOnDrop>,
+    cut: usize,
+    /// The subtree that the tasks run, which EXPLAIN shows.
+    plan: Plan,
+}
+
+impl TasksExec {
+    /// Returns a leaf for each cut that the tasks run, with its number. When the last one and the streams of all of them
+    /// are dropped, tasks are cancelled.
+    pub(super) fn of(tasks: Tasks) -> impl Iterator<Item = (usize, Plan)> {
+        let tasks = Arc::new(CancelOnDrop(ManuallyDrop::new(Arc::new(tasks)), ProcessId::current()));
+        let leaf = |&cut: &usize| {
+            let plan = Arc::clone(&tasks.0.cuts[cut].plan);
+            (cut, Arc::new(TasksExec { tasks: Arc::clone(&tasks), cut, plan }) as Plan)
+        };
+        tasks.0.header.cuts.iter().map(leaf).collect::<Vec<_>>().into_iter()
+    }
+}
+
+impl DisplayAs for TasksExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TasksExec: tasks={}, engine={}", self.tasks.0.num_tasks(), self.tasks.0.engine.name())
+    }
+}
+
+impl ExecutionPlan for TasksExec {
+    fn name(&self) -> &'static str {
+        "TasksExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.plan.properties()
+    }
+
+    fn children(&self) -> Vec<&Plan> {
+        vec![&self.plan]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DataFusionResult<TreeNodeRecursion>,
+    ) -> DataFusionResult<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn with_new_children(self: Arc<Self>, _: Vec<Plan>) -> DataFusionResult<Plan> {
+        // The subtree is fixed: tasks have started to run it.
+        Ok(self)
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> DataFusionResult<SendableRecordBatchStream> {
+        let (guard, cut) = (Arc::clone(&self.tasks), self.cut);
+        let index = guard.0.task_of(cut, partition);
+        let batches = async move {
+            let rows = guard.0.rows(index, &context)?.await.map_err(DataFusionError::Shared)?;
+            let part = rows.take(cut, partition);
+            let Part { rows: bytes, memory } =
+                part.ok_or_else(|| internal_datafusion_err!("task {index} lacks partition {partition}"))?;
+            let renumbered = move |batch: Result<_, _>| {
+                // The memory is held until the last batch is decoded.
+                let _ = &memory;
+                Ok(guard.0.cuts[cut].texts.renumbered(&batch?, &rows.texts[cut])?)
+            };
+            Ok::<_, DataFusionError>(futures::stream::iter(read_rows(bytes)?.map(renumbered)))
+        };
+        let batches = futures::stream::once(batches).try_flatten().boxed();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
+    }
+}

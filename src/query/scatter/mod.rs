@@ -1,0 +1,120 @@
+//! Queries on a cluster, by shipping the question.
+//!
+//! ```text
+//!  coordinator: plan ─▶ cut ─▶ tasks ───────────────▶ rows of the cuts ─▶ the rest of the plan
+//!  worker:                     │ plan, cut, slice, run ▲
+//! ```
+//!
+//! A task is the question and a share of the partitions of its scans. The worker plans the same text, cuts the same
+//! subtrees, and runs them on its partitions. Tasks return the rows of the cut, such as partial aggregates, so the result
+//! does not depend on how the partitions are divided. Scheduling, retries, transport and authentication are the engine's.
+//!
+//! | file | owns |
+//! | --- | --- |
+//! | `cut.rs` | which subtrees are cut, and their slices |
+//! | `fingerprint.rs` | whether two processes cut the same |
+//! | `task.rs`, `message.rs` | a task, how a worker runs it, and the bytes that travel |
+//! | `incoming.rs` | the rows of the tasks, in place of a cut |
+//! | `texts.rs` | numbers of texts, which differ between processes |
+
+mod cut;
+mod fingerprint;
+mod incoming;
+mod message;
+mod task;
+mod texts;
+
+use super::engine::{Cluster, Division};
+use super::errors::query_error;
+use super::limits::QueryLimits;
+use super::order::Execution;
+use super::planned::Query;
+use crate::cancellation::CancellationToken;
+use crate::error::Result;
+use cut::{Cut, Plan, cuts, replaced};
+use incoming::{Tasks, TasksExec};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+use task::TaskHeader;
+
+/// The least number of rows that a task reads, unless the caller chose the number of tasks. With fewer, the tenth of a
+/// second that an engine needs to start a task is not worth it.
+const MIN_TASK_ROWS: usize = 1 << 20;
+
+impl Query {
+    /// Makes the execution plan, with tasks if the query is on an engine and that pays.
+    pub(crate) fn execution(&self, limits: &Arc<QueryLimits>, cancel: &CancellationToken) -> Result<Execution> {
+        Ok(self.execution_or_why(limits, cancel)?.0)
+    }
+
+    /// Makes the execution plan. If the query is on an engine but runs here, also returns the reason.
+    pub(super) fn execution_or_why(
+        &self,
+        limits: &Arc<QueryLimits>,
+        cancel: &CancellationToken,
+    ) -> Result<(Execution, Option<String>)> {
+        let why = match self.cluster() {
+            None => None,
+            Some(cluster) => match scattered(self, cluster, limits, cancel)? {
+                Ok(execution) => return Ok((execution, None)),
+                Err(why) => Some(why),
+            },
+        };
+        Ok((self.planned(None, limits, cancel)?, why))
+    }
+}
+
+/// Plans a query in tasks, or returns why it is not divided.
+fn scattered(
+    query: &Query,
+    cluster: &Cluster,
+    limits: &Arc<QueryLimits>,
+    cancel: &CancellationToken,
+) -> Result<Result<Execution, String>> {
+    let here = |why: &str| Ok(Err(why.to_owned()));
+    if query.is_volatile()? {
+        return here("it uses random numbers or the time");
+    }
+    let most = cluster.num_tasks.unwrap_or(4 * cluster.engine.num_workers()).max(1);
+    let division = Division {
+        partitions: most.saturating_mul(cluster.threads.max(1)),
+        others: available_parallelism().map_or(1, usize::from),
+    };
+    let execution = query.planned(Some(division), limits, cancel)?;
+    let cuts = cuts(&execution);
+    let Some(num_partitions) = cuts.iter().map(Cut::num_partitions).max() else {
+        return here("no part of its plan works on row groups one by one, and returns less than it reads");
+    };
+    let num_rows: usize = cuts.iter().map(Cut::num_rows).sum();
+    let num_tasks = match cluster.num_tasks {
+        Some(num_tasks) => num_tasks,
+        None => most.min(num_rows / MIN_TASK_ROWS),
+    };
+    if cluster.num_tasks.is_none() && num_tasks < 2 {
+        return here(&format!("it reads too few rows to be worth tasks ({num_rows}); `tasks` forces them"));
+    }
+    let stops_early = |cut: &Cut| !cut.reduces() && cut.max_rows.is_some_and(|rows| rows < MIN_TASK_ROWS);
+    if cluster.num_tasks.is_none() && cuts.iter().all(stops_early) {
+        return here("its LIMIT stops it early; `tasks` forces them");
+    }
+    let header = TaskHeader {
+        changes: cluster.changes.clone(),
+        division,
+        index: 0,
+        num_tasks: num_tasks.clamp(1, num_partitions),
+        cuts: Vec::new(),
+        fingerprint: fingerprint::fingerprint(&cuts).map_err(query_error)?,
+    };
+    let (cuts, mut leaves): (Arc<[Cut]>, BTreeMap<usize, Plan>) = (cuts.into(), BTreeMap::new());
+    for (number, cut) in cuts.iter().enumerate() {
+        if !leaves.contains_key(&number) {
+            let together = (number..cuts.len()).filter(|&other| cuts[other].starts_with(cut)).collect();
+            let header = TaskHeader { cuts: together, ..header.clone() };
+            let tasks = Tasks::new(Arc::clone(&cluster.engine), execution.clone(), &cuts, header, Arc::clone(limits));
+            leaves.extend(TasksExec::of(tasks));
+        }
+    }
+    let plan = replaced(execution.plan(), true, &mut leaves.into_values()).map_err(query_error)?;
+    Ok(Ok(execution.with_plan(plan)))
+}

@@ -1,0 +1,107 @@
+//! Numbers of texts in group keys, which are valid in one process only.
+
+use super::super::plan_function::PlanFunction;
+use super::super::rewrites::{KeyBits, OpaqueExec, TextDictionary};
+use arrow::array::{ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::{UInt32Type, UInt64Type};
+use arrow::error::ArrowError;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use std::sync::Arc;
+
+/// The columns of a partial aggregate that hold numbers of texts.
+#[derive(Default)]
+pub(super) struct TextKeys {
+    dictionary: Option<Arc<TextDictionary>>,
+    /// Each column, and its bits if the column packs several keys.
+    columns: Vec<(usize, Option<KeyBits>)>,
+}
+
+impl TextKeys {
+    /// Returns the numbers of texts that a subtree returns; `None` if it uses some in another way.
+    pub(super) fn of(plan: &Arc<dyn ExecutionPlan>) -> Option<TextKeys> {
+        let mut keys = TextKeys::default();
+        let mut node = plan;
+        let aggregate = loop {
+            match node.downcast_ref::<AggregateExec>() {
+                Some(aggregate) => break Some(aggregate),
+                // Only nodes that return their input unchanged may be above the aggregate.
+                None if node.is::<OpaqueExec>() => node = node.children().first().copied()?,
+                None => break None,
+            }
+        };
+        for (i, (expr, _)) in aggregate.iter().flat_map(|node| node.group_expr().expr()).enumerate() {
+            if let Some(dictionary) = data::<TextDictionary>(expr) {
+                keys.add(dictionary, i, None)?;
+            }
+            let bits = data::<Vec<KeyBits>>(expr).unwrap_or_default();
+            let args = expr.downcast_ref::<ScalarFunctionExpr>().map(ScalarFunctionExpr::args).unwrap_or_default();
+            for (bits, arg) in bits.iter().zip(args) {
+                if let Some(dictionary) = data::<TextDictionary>(arg) {
+                    keys.add(dictionary, i, Some(bits.clone()))?;
+                }
+            }
+        }
+        (num_numbered(plan) == keys.columns.len()).then_some(keys)
+    }
+
+    /// Adds a column; `None` if it has another dictionary than the others.
+    fn add(&mut self, dictionary: Arc<TextDictionary>, column: usize, bits: Option<KeyBits>) -> Option<()> {
+        if self.dictionary.as_ref().is_some_and(|own| !Arc::ptr_eq(own, &dictionary)) {
+            return None;
+        }
+        self.dictionary = Some(dictionary);
+        self.columns.push((column, bits));
+        Some(())
+    }
+
+    /// Returns all texts so far, in the order of their numbers.
+    pub(super) fn texts(&self) -> Vec<String> {
+        self.dictionary.as_ref().map(|dictionary| dictionary.texts()).unwrap_or_default()
+    }
+
+    /// Replaces the numbers of another process, which has these texts, by those of this one.
+    pub(super) fn renumbered(&self, batch: &RecordBatch, texts: &[String]) -> Result<RecordBatch, ArrowError> {
+        let Some(dictionary) = &self.dictionary else { return Ok(batch.clone()) };
+        let numbers: Vec<u32> = texts.iter().map(|text| dictionary.number_of(text)).collect();
+        let here = |there: u64| {
+            let number = usize::try_from(there).ok().and_then(|there| numbers.get(there));
+            number.copied().ok_or_else(|| ArrowError::ComputeError(format!("text {there} of {}", numbers.len())))
+        };
+        let mut columns = batch.columns().to_vec();
+        for (column, bits) in &self.columns {
+            let array = &columns[*column];
+            let renumbered: ArrayRef = match bits {
+                None => Arc::new(array.as_primitive::<UInt32Type>().try_unary::<_, UInt32Type, _>(|n| here(n.into()))?),
+                Some(bits) => {
+                    let renumber = |packed| bits.replaced(packed, |number| here(number).map(u64::from));
+                    Arc::new(array.as_primitive::<UInt64Type>().try_unary::<_, UInt64Type, _>(renumber)?)
+                }
+            };
+            columns[*column] = renumbered;
+        }
+        RecordBatch::try_new(batch.schema(), columns)
+    }
+}
+
+/// Returns the data of a function that plans use, if an expression calls one with data of this type.
+fn data<T: Send + Sync + 'static>(expr: &Arc<dyn PhysicalExpr>) -> Option<Arc<T>> {
+    let call = expr.downcast_ref::<ScalarFunctionExpr>()?;
+    call.fun().inner().downcast_ref::<PlanFunction>()?.data()
+}
+
+/// Returns the number of calls in a subtree that number texts.
+fn num_numbered(plan: &Arc<dyn ExecutionPlan>) -> usize {
+    let mut count = 0;
+    let visited = plan.apply_expressions(&mut |expr| {
+        expr.apply(|expr| {
+            count += usize::from(data::<TextDictionary>(expr).is_some());
+            Ok(TreeNodeRecursion::Continue)
+        })
+    });
+    // An error could hide a call, so the subtree must not be cut.
+    let own = visited.map_or(usize::MAX, |_| count);
+    plan.children().into_iter().fold(own, |sum, child| sum.saturating_add(num_numbered(child)))
+}

@@ -1,0 +1,399 @@
+"""Queries by tasks: the same answers as here, whatever the engine does, and what happens when tasks fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import a2store
+from a2store import cluster
+from saved_cases import generated
+from sqlfuzz.comparison import rows_of, same_rows, same_sequence
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> a2store.Archive:
+    """Games in four files of steps, with predictions of two models."""
+    return generated(tmp_path_factory.mktemp("cluster"))
+
+
+@pytest.fixture(scope="module")
+def threads() -> Iterator[Executor]:
+    """Workers that plan each query anew, as other processes do, without their start."""
+    with ThreadPoolExecutor(2) as executor:
+        yield executor
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Executor]:
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
+        yield executor
+
+
+def divided(query: a2store.Query) -> bool:
+    return "TasksExec" in query.explain()
+
+
+def assert_same(archive: a2store.Archive, sql: str, executor: Executor, params: Any = None, tasks: int = 3) -> bool:
+    """Compare the rows by tasks with those from here, and return whether the query was divided."""
+    here = archive.sql(sql, params)
+    there = here.on(executor, tasks=tasks)
+    expected, found = rows_of(here.to_arrow()), rows_of(there.to_arrow())
+    same = same_sequence if "ORDER BY" in sql.rsplit(")", 1)[-1] else same_rows
+    assert same(found, expected), sql
+    assert there.count() == len(expected)
+    return divided(there)
+
+
+DIVIDED = [
+    "SELECT move, count(*) AS n FROM steps GROUP BY move",
+    "SELECT phase, engine, count(*), avg(ev_up), min(board), max(step_index) FROM steps GROUP BY phase, engine",
+    "SELECT engine, phase, move, run_id, count(*) FROM steps GROUP BY engine, phase, move, run_id",
+    "SELECT count(*), sum(step_index), approx_distinct(board) > 0 FROM steps",
+    "SELECT count(DISTINCT board) FROM steps",
+    "SELECT DISTINCT engine FROM steps",
+    "SELECT * FROM steps WHERE move = 2 AND step_index > 3",
+    "SELECT run_id, step_index, board FROM steps WHERE max_score > 300",
+    "SELECT run_id, step_index FROM steps WHERE move = 1 ORDER BY run_id, step_index LIMIT 7 OFFSET 3",
+    "SELECT board, step_index, run_id FROM steps ORDER BY step_index DESC, run_id, board LIMIT 9",
+    "SELECT board, ev_up FROM steps WHERE ev_up IS NOT NULL ORDER BY ev_up DESC, board, run_id, step_index LIMIT 5",
+    "SELECT s.run_id, s.step_index, a.argmax_head FROM steps s JOIN annotations a USING (run_id, step_index) "
+    "WHERE a.model = 'sharp'",
+    "SELECT r.engine, count(*) FROM steps s JOIN runs r USING (run_id) GROUP BY r.engine",
+    "SELECT engine, count(*) FROM steps WHERE run_id IN (SELECT run_id FROM runs WHERE num_steps > 50) GROUP BY engine",
+    "SELECT move, count(*) FROM steps WHERE step_index > (SELECT avg(num_steps) / 4 FROM runs) GROUP BY move",
+    "SELECT move, count(*) FROM steps WHERE max_score >= (SELECT max(max_score) / 2 FROM steps) GROUP BY move",
+    "SELECT x, n, sum(n) OVER () FROM (SELECT phase AS x, count(*) AS n FROM steps GROUP BY phase)",
+    "SELECT phase, count(*) FROM steps GROUP BY phase HAVING count(*) > 10 ORDER BY count(*) DESC, phase",
+    "SELECT phase, count(*) FROM steps GROUP BY phase UNION ALL SELECT engine, count(*) FROM steps GROUP BY engine",
+    "WITH t AS (SELECT run_id, count(*) AS n FROM steps GROUP BY run_id) "
+    "SELECT n > 50, count(*), sum(n) FROM t GROUP BY n > 50",
+    "SELECT model, phase, count(*) FROM annotations a JOIN steps s USING (run_id, step_index) WHERE model = 'flat' "
+    "GROUP BY model, phase",
+]
+GROUPS = DIVIDED[1]
+NOT_ALIKE = [
+    "SELECT s.run_id, count(*) FROM steps s JOIN (SELECT run_id FROM runs LIMIT 5) x USING (run_id) GROUP BY s.run_id",
+    "SELECT count(*) FROM steps WHERE run_id IN (SELECT run_id FROM runs LIMIT 20)",
+    "SELECT count(*) FROM steps JOIN (SELECT run_id, row_number() OVER (ORDER BY engine) AS n FROM runs) r "
+    "USING (run_id) WHERE n < 9",
+]
+"""Statements with a side of a join that may differ between processes."""
+HERE = [
+    "SELECT engine, count(*) FROM runs GROUP BY engine",
+    "SELECT run_id, step_index, board FROM steps",
+    "SELECT count(*) FROM steps WHERE random() < 2",
+    "VALUES (1), (2)",
+    "SELECT run_id, row_number() OVER (PARTITION BY run_id ORDER BY step_index) AS n FROM steps",
+]
+
+
+@pytest.mark.parametrize("sql", DIVIDED)
+def test_divided_queries_answer_as_here(archive: a2store.Archive, threads: Executor, sql: str) -> None:
+    assert all(assert_same(archive, sql, threads, tasks=tasks) for tasks in (2, 3, 100))
+    assert_same(archive, sql, threads, tasks=1)
+
+
+@pytest.mark.parametrize("sql", HERE)
+def test_other_queries_run_here(archive: a2store.Archive, threads: Executor, sql: str) -> None:
+    assert not assert_same(archive, sql, threads)
+    assert re.match(r"runs in this process: \w+", archive.sql(sql).on(threads, tasks=3).explain())
+
+
+def test_small_queries_run_here_unless_tasks_are_asked_for(archive: a2store.Archive, threads: Executor) -> None:
+    query = archive.sql(DIVIDED[0])
+    assert "too few rows" in query.on(threads).explain()
+    assert not divided(query.on(threads))
+    assert divided(query.on(threads, tasks=2))
+
+
+@pytest.mark.parametrize("sql", NOT_ALIKE)
+def test_what_may_differ_between_processes_is_not_divided(
+    archive: a2store.Archive, threads: Executor, sql: str
+) -> None:
+    query = archive.sql(sql).on(threads, tasks=3)
+    assert not divided(query)
+    assert query.count() == archive.sql(sql).count()
+
+
+def test_a_worker_that_plans_differently_leaves_its_share_here(archive: a2store.Archive) -> None:
+    def differs(_index: int, _run: Callable[[], bytes]) -> bytes:
+        header = json.dumps([{"is_other_plan": True, "parts": [], "texts": []}, []]).encode()
+        return len(header).to_bytes(8, "little") + header
+
+    joined = (
+        "SELECT count(*) FROM steps s JOIN (SELECT highest_tile AS h, count(*) AS n FROM runs GROUP BY 1) m "
+        "ON m.h > s.step_index"
+    )
+    for sql in (GROUPS, joined, *DIVIDED[6:10]):
+        assert assert_same(archive, sql, Scripted(differs))
+
+
+def test_a_query_on_an_engine_pickles_without_it(archive: a2store.Archive, threads: Executor) -> None:
+    query = archive.sql(GROUPS)
+    again = pickle.loads(pickle.dumps(query.on(threads, tasks=2)))
+    assert not again.explain().startswith("runs in")
+    assert same_rows(rows_of(again.to_arrow()), rows_of(query.to_arrow()))
+    assert divided(query.on(threads, tasks=2).on(threads, tasks=3))
+    assert archive.sql(DIVIDED[6]).on(threads).limit(3).on(threads, tasks=2).count() == 3
+    opened = a2store.open(archive.path, executor=threads)
+    assert "too few rows" in opened.sql(GROUPS).explain()
+    assert divided(opened.sql(GROUPS).on(threads, tasks=2))
+    rows = pa.RecordBatchReader.from_batches(pa.schema([("a", pa.int64())]), [])
+    assert opened.sql("SELECT count(*) AS n FROM t", tables={"t": rows}).count() == 1
+
+
+def test_shipped_queries_answer_as_here(archive: a2store.Archive, threads: Executor) -> None:
+    count = 0
+    for saved in a2store.queries():
+        here = archive.query(saved.name)
+        there = here.on(threads, tasks=3)
+        assert same_rows(rows_of(there.to_arrow()), rows_of(here.to_arrow())), saved.name
+        count += divided(there)
+    assert count >= 20
+
+
+def test_processes_answer_as_here(archive: a2store.Archive, processes: Executor) -> None:
+    for sql in DIVIDED[:12]:
+        assert assert_same(archive, sql, processes)
+
+
+def test_values_of_parameters_and_tables_travel(archive: a2store.Archive, processes: Executor) -> None:
+    labels = pa.table({"run_id": pa.array([0, 3, 5], pa.uint32()), "label": ["a", None, "γ"]})
+    sql = "SELECT label, count(*) AS n FROM steps JOIN labels USING (run_id) WHERE step_index < $most GROUP BY label"
+    here = archive.sql(sql, {"most": 30}, tables={"labels": labels})
+    there = here.on(processes, tasks=2)
+    assert divided(there)
+    assert same_rows(rows_of(there.to_arrow()), rows_of(here.to_arrow()))
+    assert here.count() == 3
+
+
+def test_changed_queries_are_divided(archive: a2store.Archive, threads: Executor) -> None:
+    import polars as pl
+
+    there = archive.sql("SELECT * FROM steps WHERE move = 2").on(threads, tasks=3)
+    here = archive.sql("SELECT * FROM steps WHERE move = 2")
+    assert there.limit(5).to_arrow() == here.limit(5).to_arrow()
+    chosen = [frame.filter(pl.col("step_index") > 3).select("board", "step_index").collect() for frame in
+              (there.lazy(), here.lazy())]  # fmt: skip
+    assert chosen[0].equals(chosen[1])
+    assert len(chosen[0])
+
+
+@pytest.mark.parametrize("sql", [DIVIDED[6], DIVIDED[9], "SELECT DISTINCT board, tile_65536_mask FROM steps"])
+def test_tables_are_the_same(archive: a2store.Archive, threads: Executor, sql: str) -> None:
+    here = archive.sql(sql).materialize(progress=False)
+    there = archive.sql(sql).on(threads, tasks=3).materialize(progress=False)
+    assert len(here) > 0
+    assert there.fingerprint == here.fingerprint
+
+
+class Scripted(Executor):
+    """An executor whose tasks do what a function says."""
+
+    def __init__(self, script: Callable[[int, Callable[[], bytes]], bytes]) -> None:
+        self.script = script
+        self.pool = ThreadPoolExecutor(4)
+        self.futures: list[Future[bytes]] = []
+        self.lock = threading.Lock()
+
+    def submit(self, fn: Any, /, *args: Any, **_: Any) -> Future[Any]:
+        with self.lock:
+            future = self.pool.submit(self.script, len(self.futures), lambda: fn(*args))
+            self.futures.append(future)
+        return future
+
+
+def test_an_engine_may_repeat_and_reorder_tasks(archive: a2store.Archive) -> None:
+    last = threading.Event()
+
+    def late(index: int, run: Callable[[], bytes]) -> bytes:
+        # The first task ends after the second one.
+        assert index > 0 or last.wait(60)
+        run()
+        result = run()
+        last.set()
+        return result
+
+    here = rows_of(archive.sql(GROUPS).to_arrow())
+    assert same_rows(rows_of(archive.sql(GROUPS).on(Scripted(late), tasks=2).to_arrow()), here)
+
+
+def test_a_failed_task_fails_the_query(archive: a2store.Archive) -> None:
+    def lost(index: int, run: Callable[[], bytes]) -> bytes:
+        if index == 1:
+            raise RuntimeError("the worker died")
+        return run()
+
+    with pytest.raises(a2store.ClusterError, match=r"task \d: RuntimeError: the worker died") as caught:
+        archive.sql(GROUPS).on(Scripted(lost), tasks=2).count()
+    assert caught.value.kind == "task"
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+@pytest.mark.parametrize("error", [
+    a2store.QueryLimitError("the query exceeded its limit of memory"),
+    FileNotFoundError(2, "No such file or directory", "/there/games.a2"),
+    MemoryError("out of memory"),
+])  # fmt: skip
+def test_errors_of_workers_are_raised_as_themselves(archive: a2store.Archive, error: Exception) -> None:
+    # A worker returns its exceptions.
+    def fails(_index: int, _run: Callable[[], bytes]) -> Any:
+        return error
+
+    with pytest.raises(type(error)) as caught:
+        archive.sql(GROUPS).on(Scripted(fails), tasks=2).count()
+    assert str(caught.value) == str(error)
+    assert any("on its worker" in note for note in caught.value.__notes__)
+
+
+def test_another_version_of_a2store_is_refused(archive: a2store.Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    def other(_index: int, run: Callable[[], bytes]) -> bytes:
+        monkeypatch.setattr(cluster, "__version__", "0.0.9")
+        return run()
+
+    query = archive.sql(GROUPS).on(Scripted(other), tasks=2)
+    with pytest.raises(a2store.ClusterError, match=r"expected a2store .*, as at the sender, found 0\.0\.9"):
+        query.count()
+
+
+@pytest.mark.parametrize("bytes_", [b"", b"\x05", b"\xff" * 40, b"\x02" + b"\0" * 7 + b"{}"])
+def test_a_result_that_is_no_result_is_an_error(archive: a2store.Archive, bytes_: bytes) -> None:
+    with pytest.raises(a2store.QueryError, match="message of a task"):
+        archive.sql(GROUPS).on(Scripted(lambda _index, _run: bytes_), tasks=2).count()
+
+
+def test_an_expired_version_is_an_error(archive: a2store.Archive, tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(archive.path, tmp_path / "copy.a2")
+    copy = a2store.Archive.open(tmp_path / "copy.a2")
+
+    def moved(_index: int, run: Callable[[], bytes]) -> bytes:
+        if Path(copy.path).exists():
+            Path(copy.path).rename(tmp_path / "moved.a2")
+        return run()
+
+    with pytest.raises(FileNotFoundError, match=re.escape(str(copy.path))):
+        copy.sql(GROUPS).on(Scripted(moved), tasks=2).count()
+
+
+def test_tasks_are_cancelled_with_the_query(archive: a2store.Archive) -> None:
+    freed = threading.Event()
+
+    def stuck(index: int, run: Callable[[], bytes]) -> bytes:
+        if index:
+            freed.wait(60)
+        return run()
+
+    executor = Scripted(stuck)
+    executor.pool = ThreadPoolExecutor(1)
+    try:
+        with pytest.raises(a2store.QueryLimitError, match="time"):
+            list(archive.sql(DIVIDED[6], time_limit=0.5).on(executor, tasks=4))
+        # The first task has ended, and the second one has the worker. The others wait, so they are cancelled soon.
+        until = time.monotonic() + 60
+        while not any(future.cancelled() for future in executor.futures):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+    finally:
+        freed.set()
+
+
+def test_rows_that_tasks_return_count_as_memory(archive: a2store.Archive) -> None:
+    # The largest batches of the archive are far smaller than the least memory limit, so the results are made larger.
+    def large(_index: int, run: Callable[[], bytes]) -> bytes:
+        return padded(run())
+
+    query = archive.sql(GROUPS, memory_limit=32 << 20).on(Scripted(large), tasks=2)
+    with pytest.raises(a2store.QueryLimitError, match="memory"):
+        query.count()
+
+
+def padded(message: bytes) -> bytes:
+    """Return a result whose first block has 40 MiB more at its end."""
+    length = int.from_bytes(message[:8], "little")
+    header, lengths = json.loads(message[8 : 8 + length])
+    rest = message[8 + length :]
+    first, others = rest[: lengths[0]], rest[lengths[0] :]
+    lengths[0] += 40 << 20
+    text = json.dumps([header, lengths]).encode()
+    return len(text).to_bytes(8, "little") + text + first + bytes(40 << 20) + others
+
+
+def test_a_killed_worker_breaks_the_query_and_not_the_process(archive: a2store.Archive) -> None:
+    class Killing(Executor):
+        def __init__(self) -> None:
+            self.pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+
+        def submit(self, fn: Any, /, *args: Any, **_: Any) -> Future[Any]:
+            self.pool.submit(os.kill, self.pool.submit(os.getpid).result(), signal.SIGKILL)
+            return self.pool.submit(fn, *args)
+
+    executor = Killing()
+    with pytest.raises(a2store.ClusterError, match="BrokenProcessPool"):
+        archive.sql(GROUPS).on(executor, tasks=2).count()
+    executor.pool.shutdown()
+    assert archive.sql(GROUPS).count() > 0
+
+
+def test_ingest_by_many(archive: a2store.Archive, processes: Executor, run_folders: list[Path], tmp_path: Path) -> None:
+    made = a2store.Archive.create(tmp_path / "many.a2")
+    reports = cluster.ingest(made, run_folders, processes)
+    assert sum(report.accepted for report in reports) == made.num_runs == 60
+    again = cluster.ingest(made, run_folders, processes, tasks=3)
+    assert (sum(report.accepted for report in again), sum(report.duplicates for report in again)) == (0, 60)
+    boards = np.sort(made.sql("SELECT board FROM steps").to_numpy()["board"])
+    whole = a2store.Archive.create(tmp_path / "one.a2")
+    whole.ingest(run_folders, progress=False)
+    assert np.array_equal(boards, np.sort(whole.sql("SELECT board FROM steps").to_numpy()["board"]))
+    with pytest.raises(FileNotFoundError):
+        cluster.ingest(made, [*run_folders, tmp_path / "none"], processes)
+
+
+@pytest.mark.parametrize("executor", [None, 3, "pool", object()])
+def test_an_executor_submits(archive: a2store.Archive, executor: Any) -> None:
+    with pytest.raises(TypeError, match="executor: expected an object with submit"):
+        archive.sql(GROUPS).on(executor)
+
+
+def test_on_dask(archive: a2store.Archive) -> None:
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as local,
+        distributed.Client(local) as client,
+    ):
+        for sql in DIVIDED[:6]:
+            assert assert_same(archive, sql, client.get_executor())
+
+
+def test_on_ray(archive: a2store.Archive) -> None:
+    pytest.importorskip("ray")
+    import ray
+    from ray.cluster_utils import Cluster
+
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    nodes.add_node(num_cpus=1)
+    ray.init(address=nodes.address, log_to_driver=False)
+    try:
+        executor = cluster.RayExecutor()
+        assert executor.workers == 2
+        for sql in DIVIDED[:6]:
+            assert assert_same(archive, sql, executor)
+    finally:
+        ray.shutdown()
+        nodes.shutdown()
