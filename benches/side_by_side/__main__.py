@@ -3,11 +3,11 @@
     python benches/side_by_side [PART ...] [--archive PATH | --steps N] [--rounds N] [--json FILE]
                                 [--only REGEX] [--memory] [--small]
 
-The parts are ``gather``, ``loader``, ``materialize``, ``queries``, ``ingest``, ``formats``, ``played`` and
+The parts are ``gather``, ``loader``, ``materialize``, ``queries``, ``cluster``, ``ingest``, ``formats``, ``played`` and
 ``annotations``. The last four create their own files. Without a part, all run. Each competitor's answer
 is checked first, rounds alternate between the competitors, and figures are medians.
 
-``queries`` creates its archive once and caches it in ``target/side_by_side``. With ``--memory`` it measures the memory
+``queries`` and ``cluster`` create their archive once and cache it in ``target/side_by_side``. With ``--memory`` it measures the memory
 of a2store's queries under a limit instead of times. ``--small`` runs everything once on small data, to check the
 benchmarks themselves: its times mean nothing.
 """
@@ -15,6 +15,7 @@ benchmarks themselves: its times mean nothing.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import tempfile
 import time
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import annotated
+import cluster
 import gather
 import ingest
 import loader
@@ -36,7 +38,7 @@ from report import Meanwhile, Report, millions, note, table
 
 import a2store
 
-PARTS = ("gather", "loader", "materialize", "queries", "ingest", "formats", "played", "annotations")
+PARTS = ("gather", "loader", "materialize", "queries", "cluster", "ingest", "formats", "played", "annotations")
 STEPS = 20_000_000
 QUERIED_STEPS = 30_000_000
 SMALL: dict[Any, dict[str, Any]] = {
@@ -146,17 +148,20 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="side_by_side-") as folder:
             made = generate(report, options.steps or QUERIED_STEPS, Path(folder))
             watched(report, "annotations", lambda: annotated.run(report, made, options.rounds))
-    if "queries" in parts:
+    if parts & {"queries", "cluster"}:
         # A small archive takes seconds to make, and the cache would outlive changes of the format.
         cache = Path(tempfile.mkdtemp(prefix="side_by_side-")) if options.small else CACHE
         steps = options.steps or QUERIED_STEPS
         archive = a2store.Archive.open(options.archive or group_archive(report, steps, cache))
         show_archive(archive)
-        if options.memory:
+        if "cluster" in parts:
+            cores = len(os.sched_getaffinity(0))
+            watched(report, "cluster", lambda: cluster.run(report, archive, cores, options.rounds))
+        if "queries" in parts and options.memory:
             watched(report, "query memory", lambda: query_memory.run(report, archive, options.only))
-        else:
+        elif "queries" in parts:
             watched(report, "queries", lambda: queries.run(report, archive, options.rounds, options.only))
-    if parts - {"ingest", "formats", "played", "annotations", "queries"}:
+    if parts & {"gather", "loader", "materialize"}:
         with tempfile.TemporaryDirectory(prefix="side_by_side-") as folder:
             path = options.archive or generate(report, options.steps or STEPS, Path(folder))
             measure(report, path, parts, options.rounds)

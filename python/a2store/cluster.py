@@ -107,7 +107,7 @@ class _Engine:
 
 
 def _unique() -> str:
-    """Return an argument that no other call has: Dask runs calls with equal arguments only once."""
+    """Return an argument that no other call has, because Dask runs calls with equal arguments only once."""
     return os.urandom(16).hex()
 
 
@@ -151,7 +151,7 @@ def _run(version: str, query: bytes, task: bytes, _unique: str) -> bytes | Excep
 
 
 def ingest(
-    archive: Archive,
+    archive: Archive | str | os.PathLike[str],
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     executor: Executor,
     *,
@@ -163,7 +163,8 @@ def ingest(
     The paths are divided among the tasks. Each task commits its part as a version of its own, in any order; the
     archive orders them. A repeated call skips the runs that are there.
 
-    - ``archive``: the archive, which the workers must be able to write under the same path or URL.
+    - ``archive``: the archive, or its path or URL. The workers must be able to write it under the same path or URL. An
+      ``Archive`` moves to the newest version.
     - ``paths``: paths or URLs that the workers can read, as in ``Archive.ingest``. A folder is one path.
     - ``executor``: as in ``Query.on``.
     - ``tasks``: the number of tasks, at least 1; ``None`` = one for each worker.
@@ -183,6 +184,8 @@ def ingest(
     inputs = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     most = _workers(_checked(executor)) if tasks is None else integer("tasks", tasks, 1)
     count = max(1, min(len(inputs), most))
+    if not isinstance(archive, Archive):
+        archive = Archive.open(archive)
     pickled, futures = pickle.dumps(archive), []
     reports: list[IngestReport] = []
     failure: Exception | None = None

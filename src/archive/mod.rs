@@ -117,3 +117,4 @@ pub(crate) use read_runs::StoredRun;
 pub(crate) use run_discovery::{RunInput, runs_of_pack};
 pub(crate) use schema::{MOVE_NAMES, POLICIES, table_schema};
 pub(crate) use snapshot::Snapshot;
+pub(crate) use storage::Storage;

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 /// The location of an archive.
 #[derive(Clone, Debug)]
-pub(super) struct Storage {
+pub(crate) struct Storage {
     /// The absolute folder, or the URL.
     root: PathBuf,
     remote: Option<Remote>,
@@ -32,7 +32,7 @@ pub(super) struct Storage {
 
 impl Storage {
     /// Returns the location that a path or URL names, without accessing it.
-    pub(super) fn new(location: &Path, options: &StorageOptions) -> Result<Storage> {
+    pub(crate) fn new(location: &Path, options: &StorageOptions) -> Result<Storage> {
         let url = location.to_str().filter(|text| text.contains("://"));
         if let Some(text) = url.filter(|text| !text.starts_with("file://")) {
             let remote = Remote::new(text, options)?;
@@ -50,12 +50,12 @@ impl Storage {
     }
 
     /// Returns the absolute folder, or the URL.
-    pub(super) fn root(&self) -> &Path {
+    pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
     /// Returns the absolute folder; `None` for an object store.
-    pub(super) fn folder(&self) -> Option<&Path> {
+    pub(crate) fn folder(&self) -> Option<&Path> {
         self.remote.is_none().then_some(&*self.root)
     }
 
@@ -156,7 +156,7 @@ impl Storage {
 
     /// Lists the names of the files in a folder, in no particular order; returns `None` if there is no such
     /// folder.
-    pub(super) fn names(&self, folder: &str) -> Result<Option<Vec<String>>> {
+    pub(crate) fn names(&self, folder: &str) -> Result<Option<Vec<String>>> {
         self.names_from(folder, "")
     }
 
@@ -201,7 +201,7 @@ impl Storage {
     }
 
     /// Begins a data file: in its folder, or for an object store in the system's temporary folder.
-    pub(super) fn stage(&self, folder: &str) -> Result<Staged> {
+    pub(crate) fn stage(&self, folder: &str) -> Result<Staged> {
         match &self.remote {
             Some(_) => Staged::new(&std::env::temp_dir()),
             None => Staged::new(&self.root.join(folder)),
@@ -209,7 +209,7 @@ impl Storage {
     }
 
     /// Publishes a data file under a free name.
-    pub(super) fn publish(&self, staged: Staged, path: &str, cancel: &CancellationToken) -> Result<()> {
+    pub(crate) fn publish(&self, staged: Staged, path: &str, cancel: &CancellationToken) -> Result<()> {
         if let Some(remote) = &self.remote {
             return remote.upload(staged.path(), path, cancel);
         }
@@ -221,7 +221,7 @@ impl Storage {
     }
 
     /// Removes a file; a missing file is no error.
-    pub(super) fn remove(&self, path: &str) -> Result<()> {
+    pub(crate) fn remove(&self, path: &str) -> Result<()> {
         match &self.remote {
             Some(remote) => remote.remove(path),
             None => existing(self.path(path), |path| std::fs::remove_file(path)).map(|_| ()),

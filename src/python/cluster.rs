@@ -65,19 +65,18 @@ struct FutureDone {
 #[pymethods]
 impl FutureDone {
     fn __call__(&self, future: &Bound<'_, PyAny>) {
-        let outcome = match future.call_method0("result") {
-            Err(error) => Err(failed(self.index, error.to_string(), Arc::new(EngineError(error)))),
+        let Some(done) = lock(&self.done).take() else { return };
+        match future.call_method0("result") {
+            Err(error) => done(Err(failed(self.index, error.to_string(), Arc::new(EngineError(error))))),
             // A worker returns an exception of its own, so that it differs from those of the engine.
             Ok(found) if found.is_instance_of::<PyException>() => {
                 let error = PyErr::from_value(found);
-                Err(failed(self.index, error.to_string(), Arc::new(error)))
+                done(Err(failed(self.index, error.to_string(), Arc::new(error))));
             }
             Ok(found) => {
-                found.extract::<Vec<u8>>().map_err(|error| failed(self.index, error.to_string(), Arc::new(error)))
+                let bytes = found.extract::<&[u8]>();
+                done(bytes.map_err(|error| failed(self.index, error.to_string(), Arc::new(PyErr::from(error)))));
             }
-        };
-        if let Some(done) = lock(&self.done).take() {
-            done(outcome);
         }
     }
 }

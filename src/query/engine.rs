@@ -25,7 +25,7 @@ pub trait Engine: fmt::Debug + Send + Sync {
 }
 
 /// A call with the result of a task.
-pub type TaskDone = Box<dyn FnOnce(Result<Vec<u8>>) + Send>;
+pub type TaskDone = Box<dyn FnOnce(Result<&[u8]>) + Send>;
 
 /// A task that an engine has accepted.
 pub trait RunningTask: Send + Sync {

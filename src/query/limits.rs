@@ -33,6 +33,11 @@ impl QueryLimits {
         }
     }
 
+    /// Returns whether the rows or bytes of the result are limited.
+    pub(super) fn count_rows(&self) -> bool {
+        self.options.row_limit.is_some() || self.options.byte_limit.is_some()
+    }
+
     /// Counts the rows and bytes of a batch before it is delivered.
     pub(crate) fn count(&self, batch: &RecordBatch) -> Result<()> {
         let total = |counter: &AtomicU64, more: u64| counter.fetch_add(more, Ordering::Relaxed).saturating_add(more);

@@ -30,7 +30,7 @@
 //! | `plan_function.rs` | scalar functions that plans use and statements cannot call |
 //! | `explain.rs` | the physical plan as text |
 //! | `preview.rs`, `type_names.rs` | the first rows of a result, as a table; names of types for people |
-//! | `write.rs`, `json_rows.rs` | a result as a file; rows as JSON, for pages |
+//! | `output.rs`, `write.rs`, `json_rows.rs` | a result as files; their formats; rows as JSON, for pages |
 //! | `errors.rs` | DataFusion's errors as errors of this crate |
 
 mod annotation_view;
@@ -47,6 +47,7 @@ mod limits;
 mod metadata_cache;
 mod options;
 mod order;
+mod output;
 mod partition;
 mod plan_function;
 mod planned;

@@ -1,12 +1,10 @@
-//! Writing a result to a file: CSV, JSON Lines, Parquet, Arrow IPC.
+//! The formats of a file of rows: CSV, JSON Lines, Parquet, Arrow IPC.
 
 use super::conform::conform;
 use super::errors::query_error;
-use super::planned::Query;
 use super::stream::QueryStream;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::publish::Output;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, FieldRef, Fields, Schema};
 use arrow::error::ArrowError;
@@ -16,12 +14,13 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
+use serde::{Deserialize, Serialize};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 
 /// The format of a file of rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum RowFormat {
     /// Text, with the names of the columns in the first line.
@@ -36,39 +35,16 @@ pub enum RowFormat {
     ArrowStream,
 }
 
-impl Query {
-    /// Runs the query, writes its rows to a file as they are made, and returns their number.
-    ///
-    /// The complete file replaces an existing one, durably and in one step. After an error or a cancellation, the
-    /// existing file is unchanged. A pipe or a device is written directly.
-    ///
-    /// ```
-    /// # let folder = tempfile::tempdir()?;
-    /// # let archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
-    /// use a2store::{CancellationToken, RowFormat, no_params};
-    /// let query = archive.sql("SELECT 1 AS one", no_params())?;
-    /// let path = folder.path().join("one.csv");
-    /// assert_eq!(query.write(&path, RowFormat::Csv, &CancellationToken::new())?, 1);
-    /// assert_eq!(std::fs::read_to_string(path)?, "one\n1\n");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a path inside the archive.
-    /// [`ErrorKind::Query`](crate::ErrorKind::Query), also for a column that the format cannot hold.
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io); [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
-    pub fn write(&self, path: impl AsRef<Path>, format: RowFormat, cancel: &CancellationToken) -> Result<u64> {
-        let path = path.as_ref();
-        let absolute = std::path::absolute(path).map_err(|source| Error::io(path, source))?;
-        if absolute.starts_with(self.archive().path()) {
-            return Err(Error::argument("path", "a file outside of the archive", path.display()));
+impl RowFormat {
+    /// Returns the end of the names of such files.
+    pub(super) fn extension(self) -> &'static str {
+        match self {
+            RowFormat::Csv => "csv",
+            RowFormat::Json => "jsonl",
+            RowFormat::Parquet => "parquet",
+            RowFormat::ArrowFile => "arrow",
+            RowFormat::ArrowStream => "arrows",
         }
-        let rows = self.stream(cancel)?;
-        let output = Output::create(path)?;
-        let mut file = FirstError::new(output.file());
-        let num_rows = rows.write_to(format, &mut file, cancel).map_err(|error| file.explain(path, error))?;
-        output.publish()?;
-        Ok(num_rows)
     }
 }
 
@@ -179,7 +155,7 @@ impl<W: Write> FirstError<W> {
     }
 
     /// Returns the first error, or `other` if nothing failed here.
-    fn explain(&mut self, path: &Path, other: Error) -> Error {
+    pub(super) fn explain(&mut self, path: &Path, other: Error) -> Error {
         self.error.take().map_or(other, |error| Error::io(path, error))
     }
 

@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import re
+import shutil
 import signal
 import threading
 import time
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import a2store
@@ -132,8 +134,8 @@ def test_what_may_differ_between_processes_is_not_divided(
 
 def test_a_worker_that_plans_differently_leaves_its_share_here(archive: a2store.Archive) -> None:
     def differs(_index: int, _run: Callable[[], bytes]) -> bytes:
-        header = json.dumps([{"is_other_plan": True, "parts": [], "texts": []}, []]).encode()
-        return len(header).to_bytes(8, "little") + header
+        header = json.dumps([{"is_other_plan": True, "parts": [], "texts": [], "num_written": 0}, []]).encode()
+        return header + len(header).to_bytes(8, "little")
 
     joined = (
         "SELECT count(*) FROM steps s JOIN (SELECT highest_tile AS h, count(*) AS n FROM runs GROUP BY 1) m "
@@ -205,6 +207,8 @@ def test_tables_are_the_same(archive: a2store.Archive, threads: Executor, sql: s
 class Scripted(Executor):
     """An executor whose tasks do what a function says."""
 
+    workers = 2
+
     def __init__(self, script: Callable[[int, Callable[[], bytes]], bytes]) -> None:
         self.script = script
         self.pool = ThreadPoolExecutor(4)
@@ -271,25 +275,28 @@ def test_another_version_of_a2store_is_refused(archive: a2store.Archive, monkeyp
         query.count()
 
 
-@pytest.mark.parametrize("bytes_", [b"", b"\x05", b"\xff" * 40, b"\x02" + b"\0" * 7 + b"{}"])
+@pytest.mark.parametrize("bytes_", [b"", b"\x05", b"\xff" * 40, b"{}\x02" + b"\0" * 7, b"[{},[9]]\x08" + b"\0" * 7])
 def test_a_result_that_is_no_result_is_an_error(archive: a2store.Archive, bytes_: bytes) -> None:
     with pytest.raises(a2store.QueryError, match="message of a task"):
         archive.sql(GROUPS).on(Scripted(lambda _index, _run: bytes_), tasks=2).count()
 
 
-def test_an_expired_version_is_an_error(archive: a2store.Archive, tmp_path: Path) -> None:
-    import shutil
-
+def test_a_version_that_expires_under_way_is_an_error(archive: a2store.Archive, tmp_path: Path) -> None:
     shutil.copytree(archive.path, tmp_path / "copy.a2")
     copy = a2store.Archive.open(tmp_path / "copy.a2")
+    expired = threading.Event()
 
-    def moved(_index: int, run: Callable[[], bytes]) -> bytes:
-        if Path(copy.path).exists():
-            Path(copy.path).rename(tmp_path / "moved.a2")
+    def expires(index: int, run: Callable[[], bytes]) -> bytes:
+        if index == 0:
+            writer = a2store.Archive.open(copy.path)
+            writer.compact(progress=False)
+            assert writer.expire(older_than=0, grace=0).num_files > 0
+            expired.set()
+        assert expired.wait(60)
         return run()
 
-    with pytest.raises(FileNotFoundError, match=re.escape(str(copy.path))):
-        copy.sql(GROUPS).on(Scripted(moved), tasks=2).count()
+    with pytest.raises(a2store.VersionNotFoundError, match=rf"version {copy.version}\b"):
+        copy.sql(GROUPS).on(Scripted(expires), tasks=2).count()
 
 
 def test_tasks_are_cancelled_with_the_query(archive: a2store.Archive) -> None:
@@ -314,6 +321,75 @@ def test_tasks_are_cancelled_with_the_query(archive: a2store.Archive) -> None:
         freed.set()
 
 
+NOISE = (
+    "SELECT sin(board % 1000003 + k) AS a, cos(board % 1000003 + k) AS b, sin(board % 7919 * k) AS c FROM "
+    f"(SELECT board, unnest(make_array({', '.join(map(str, range(1000)))})) AS k FROM steps) "
+    "WHERE k < $copies"
+)
+"""Rows that no compression makes much smaller: three random mantissas."""
+
+
+def test_a_limit_exceeded_on_a_worker(archive: a2store.Archive, processes: Executor) -> None:
+    query = archive.sql(NOISE, {"copies": 1000}, memory_limit=32 << 20)
+    with pytest.raises(a2store.QueryLimitError, match=r"memory.*33554432 bytes") as caught:
+        list(query.on(processes, tasks=2))
+    assert any("on its worker" in note for note in caught.value.__notes__)
+
+
+def test_results_larger_than_the_memory_limit_here(tmp_path: Path) -> None:
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    for seed in range(4):  # Four row groups of about the same size, a task for each.
+        a2store.simulate(tmp_path / f"runs-{seed}", runs=5, seed=seed, depth=0, progress=False)
+        archive.ingest(tmp_path / f"runs-{seed}", progress=False)
+    sizes: list[int] = []
+
+    def measured(_index: int, run: Callable[[], bytes]) -> bytes:
+        result = run()
+        sizes.append(len(result))
+        return result
+
+    list(archive.sql(NOISE, {"copies": 10}).on(Scripted(measured), tasks=4))
+    # The largest task returns two fifths of the limit, which a worker may do, and all results are here at once.
+    copies = 10 * 2 * (32 << 20) // 5 // max(sizes)
+    assert copies * sum(sizes) > 1.2 * 10 * (32 << 20)
+    done = threading.Barrier(len(sizes))
+
+    def together(_index: int, run: Callable[[], bytes]) -> bytes:
+        result = run()
+        done.wait(60)
+        return result
+
+    executor = Scripted(together)
+    executor.workers = len(sizes)
+    query = archive.sql(NOISE, {"copies": copies}, memory_limit=32 << 20).on(executor, tasks=4)
+    with pytest.raises(a2store.QueryLimitError, match="memory") as caught:
+        list(query)
+    assert not any("on its worker" in note for note in getattr(caught.value, "__notes__", []))
+
+
+def test_ctrl_c_cancels_the_tasks(archive: a2store.Archive) -> None:
+    freed = threading.Event()
+
+    def interrupts(index: int, run: Callable[[], bytes]) -> bytes:
+        if index == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+        freed.wait(60)
+        return run()
+
+    executor = Scripted(interrupts)
+    executor.pool = ThreadPoolExecutor(1)
+    executor.workers = 4
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            archive.sql(DIVIDED[6]).on(executor, tasks=4).count()
+        until = time.monotonic() + 60
+        while not all(future.cancelled() for future in executor.futures[1:]):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+    finally:
+        freed.set()
+
+
 def test_rows_that_tasks_return_count_as_memory(archive: a2store.Archive) -> None:
     # The largest batches of the archive are far smaller than the least memory limit, so the results are made larger.
     def large(_index: int, run: Callable[[], bytes]) -> bytes:
@@ -326,13 +402,10 @@ def test_rows_that_tasks_return_count_as_memory(archive: a2store.Archive) -> Non
 
 def padded(message: bytes) -> bytes:
     """Return a result whose first block has 40 MiB more at its end."""
-    length = int.from_bytes(message[:8], "little")
-    header, lengths = json.loads(message[8 : 8 + length])
-    rest = message[8 + length :]
-    first, others = rest[: lengths[0]], rest[lengths[0] :]
-    lengths[0] += 40 << 20
-    text = json.dumps([header, lengths]).encode()
-    return len(text).to_bytes(8, "little") + text + first + bytes(40 << 20) + others
+    blocks = message[: -8 - int.from_bytes(message[-8:], "little")]
+    header, ends = json.loads(message[len(blocks) : -8])
+    text = json.dumps([header, [end + (40 << 20) for end in ends]]).encode()
+    return blocks[: ends[0]] + bytes(40 << 20) + blocks[ends[0] :] + text + len(text).to_bytes(8, "little")
 
 
 def test_a_killed_worker_breaks_the_query_and_not_the_process(archive: a2store.Archive) -> None:
@@ -353,7 +426,8 @@ def test_a_killed_worker_breaks_the_query_and_not_the_process(archive: a2store.A
 
 def test_ingest_by_many(archive: a2store.Archive, processes: Executor, run_folders: list[Path], tmp_path: Path) -> None:
     made = a2store.Archive.create(tmp_path / "many.a2")
-    reports = cluster.ingest(made, run_folders, processes)
+    reports = cluster.ingest(made.path, run_folders, processes)
+    made.refresh()
     assert sum(report.accepted for report in reports) == made.num_runs == 60
     again = cluster.ingest(made, run_folders, processes, tasks=3)
     assert (sum(report.accepted for report in again), sum(report.duplicates for report in again)) == (0, 60)
@@ -371,7 +445,114 @@ def test_an_executor_submits(archive: a2store.Archive, executor: Any) -> None:
         archive.sql(GROUPS).on(executor)
 
 
-def test_on_dask(archive: a2store.Archive) -> None:
+def parts_of(folder: Path) -> list[Path]:
+    """Return the files of a folder, and check that nothing else is beside it."""
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+    return sorted(folder.iterdir())
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 5])
+def test_tasks_write_files(archive: a2store.Archive, processes: Executor, tmp_path: Path, tasks: int) -> None:
+    sql = "SELECT run_id, step_index, board, engine, model FROM steps s JOIN annotations a USING (run_id, step_index)"
+    for i, text in enumerate((DIVIDED[6], "SELECT * FROM steps", sql)):
+        folder = tmp_path / str(i) / "out"
+        folder.parent.mkdir()
+        here = archive.sql(text)
+        assert here.on(processes, tasks=tasks).write_parquet(f"{folder}/") == here.count()
+        parts = parts_of(folder)
+        assert [part.name for part in parts] == [f"part-{k:05}.parquet" for k in range(len(parts))]
+        # The archive has four row groups of steps, and the join may have fewer partitions.
+        assert len(parts) == min(tasks, 4) or text == sql
+        written = pa.concat_tables([pq.read_table(part) for part in parts])
+        assert written.schema.equals(here.to_arrow().schema)
+        assert same_rows(rows_of(written), rows_of(here.to_arrow()))
+    # Rows of steps are in order, from one file to the next.
+    assert rows_of(pq.read_table(tmp_path / "1" / "out")) == rows_of(archive.sql("SELECT * FROM steps").to_arrow())
+
+
+def test_one_file_unless_the_whole_query_is_divided(
+    archive: a2store.Archive, threads: Executor, tmp_path: Path
+) -> None:
+    for i, sql in enumerate((GROUPS, DIVIDED[8], DIVIDED[9], HERE[0])):
+        folder = tmp_path / str(i) / "out"
+        folder.mkdir(parents=True)
+        here = archive.sql(sql)
+        assert here.on(threads, tasks=3).write_csv(folder) == here.count()
+        assert [part.name for part in parts_of(folder)] == ["part-00000.csv"]
+    limited = tmp_path / "limited" / "out"
+    limited.parent.mkdir()
+    with pytest.raises(a2store.QueryLimitError, match="rows"):
+        archive.sql(DIVIDED[6], row_limit=3).on(threads, tasks=3).write_parquet(f"{limited}/")
+    assert list(limited.parent.iterdir()) == []
+    assert archive.sql("SELECT * FROM runs").write_ipc(f"{limited}/") == archive.num_runs
+    assert [part.name for part in parts_of(limited)] == ["part-00000.arrow"]
+
+
+def test_repeated_tasks_write_their_files_once(archive: a2store.Archive, tmp_path: Path) -> None:
+    def twice(_index: int, run: Callable[[], bytes]) -> bytes:
+        run()
+        return run()
+
+    here = archive.sql(DIVIDED[6])
+    assert here.on(Scripted(twice), tasks=3).write_parquet(f"{tmp_path / 'out'}/") == here.count()
+    assert sum(pq.read_metadata(part).num_rows for part in parts_of(tmp_path / "out")) == here.count()
+
+
+def test_nothing_is_left_of_a_write_that_fails(archive: a2store.Archive, tmp_path: Path) -> None:
+    def fails(index: int, run: Callable[[], bytes]) -> bytes:
+        if index == 2:
+            raise RuntimeError("the worker died")
+        return run()
+
+    query = archive.sql(DIVIDED[6]).on(Scripted(fails), tasks=3)
+    with pytest.raises(a2store.ClusterError, match="the worker died"):
+        query.write_parquet(f"{tmp_path / 'out'}/")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").write_text("old")
+    with pytest.raises(FileExistsError, match="taken"):
+        query.write_parquet(tmp_path / "taken")
+    assert [path.name for path in tmp_path.rglob("*")] == ["taken", "file"]
+    with pytest.raises(ValueError, match="outside of the archive"):
+        query.write_parquet(f"{archive.path}/steps/")
+    with pytest.raises(FileNotFoundError):
+        query.write_parquet(f"{tmp_path / 'none' / 'out'}/")
+
+
+def assert_survives_a_killed_worker(archive: a2store.Archive, executor: Any, tmp_path: Path) -> None:
+    """Check that the engine repeats a task whose worker is killed once, and gives up on one that is always killed."""
+
+    # Engines pickle this function by value, because it is not a global one.
+    def killed(mark: str, most: int, fn: Any, *args: Any) -> Any:
+        import os
+        import signal
+
+        for i in range(most):
+            try:
+                os.close(os.open(f"{mark}-{i}", os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                continue
+            os.kill(os.getpid(), signal.SIGKILL)
+        return fn(*args)
+
+    class Killing(Executor):
+        workers = 2
+
+        def __init__(self, most: int) -> None:
+            self.mark = str(tmp_path / f"killed-{most}")
+            self.most = most
+
+        def submit(self, fn: Any, /, *args: Any, **_: Any) -> Future[Any]:
+            future: Future[Any] = executor.submit(killed, self.mark, self.most, fn, *args)
+            return future
+
+    assert assert_same(archive, GROUPS, Killing(1), tasks=2)
+    assert (tmp_path / "killed-1-0").exists()
+    with pytest.raises(a2store.ClusterError):
+        archive.sql(GROUPS).on(Killing(100), tasks=2).count()
+
+
+def test_on_dask(archive: a2store.Archive, tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as local,
@@ -379,9 +560,10 @@ def test_on_dask(archive: a2store.Archive) -> None:
     ):
         for sql in DIVIDED[:6]:
             assert assert_same(archive, sql, client.get_executor())
+        assert_survives_a_killed_worker(archive, client.get_executor(), tmp_path)
 
 
-def test_on_ray(archive: a2store.Archive) -> None:
+def test_on_ray(archive: a2store.Archive, tmp_path: Path) -> None:
     pytest.importorskip("ray")
     import ray
     from ray.cluster_utils import Cluster
@@ -394,6 +576,7 @@ def test_on_ray(archive: a2store.Archive) -> None:
         assert executor.workers == 2
         for sql in DIVIDED[:6]:
             assert assert_same(archive, sql, executor)
+        assert_survives_a_killed_worker(archive, executor, tmp_path)
     finally:
         ray.shutdown()
         nodes.shutdown()

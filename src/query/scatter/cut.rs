@@ -82,6 +82,16 @@ pub(super) fn cuts(execution: &Execution) -> Vec<Cut> {
     found
 }
 
+/// Returns the whole plan as a cut, if it works on the partitions of its scans one by one.
+pub(super) fn whole(execution: &Execution) -> Option<Cut> {
+    let merged = execution.plan().downcast_ref::<CoalescePartitionsExec>().filter(|merge| merge.fetch().is_none());
+    let plan = merged.map_or(execution.plan(), CoalescePartitionsExec::input);
+    let takes_some = does(plan, |plan| reduces(plan) || plan.fetch().is_some())
+        || matches!(execution, Execution::InOrder { skip, fetch, .. } if *skip > 0 || fetch.is_some());
+    let texts = TextKeys::of(plan).filter(|_| is_divided(plan) && !takes_some)?;
+    Some(Cut { plan: Arc::clone(plan), scalars: Vec::new(), max_rows: None, texts })
+}
+
 /// Replaces the cuts of a plan, in the order of [`cuts`].
 pub(super) fn replaced(plan: &Plan, is_root: bool, by: &mut dyn Iterator<Item = Plan>) -> DataFusionResult<Plan> {
     if is_cut(plan, is_root) {

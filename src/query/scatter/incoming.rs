@@ -1,19 +1,21 @@
 //! The rows that tasks return, in place of a cut.
 
 use super::cut::{Cut, Plan};
-use super::message::{self, read_rows};
-use super::task::{ResultHeader, TaskHeader, run_cuts, scalars_of};
+use super::message::{self, Blocks, read_rows};
+use super::task::{ResultHeader, TaskHeader, scalars_of};
 use crate::cancellation::CancellationToken;
 use crate::error::{ErrorKind, Result};
 use crate::process::ProcessId;
 use crate::query::engine::{Engine, RunningTask};
-use crate::query::errors::external;
+use crate::query::errors::{external, query_error};
 use crate::query::limits::QueryLimits;
 use crate::query::order::Execution;
+use crate::query::planned::Query;
 use crate::runtime::runtime;
+use arrow::array::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result as DataFusionResult, internal_datafusion_err};
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -29,6 +31,7 @@ use tracing::warn;
 
 /// The tasks of some cuts of one execution. Each starts when its rows are asked for, or shortly before.
 pub(super) struct Tasks {
+    query: Query,
     engine: Arc<dyn Engine>,
     execution: Execution,
     /// All cuts of the execution.
@@ -42,8 +45,8 @@ pub(super) struct Tasks {
 
 #[derive(Default)]
 struct TasksState {
-    /// The block with the values of scalar subqueries.
-    scalars: Option<Vec<u8>>,
+    /// The values of scalar subqueries as a row.
+    scalars: Option<RecordBatch>,
     started: HashMap<usize, Outcome>,
     running: HashMap<usize, Box<dyn RunningTask>>,
     is_cancelled: bool,
@@ -53,6 +56,7 @@ type Outcome = Shared<BoxFuture<'static, Result<Arc<TaskRows>, Arc<DataFusionErr
 
 /// The rows that a task returned.
 struct TaskRows {
+    num_written: u64,
     texts: Vec<Vec<String>>,
     /// The rows of each cut and partition, until they are read.
     parts: Mutex<HashMap<(usize, usize), Part>>,
@@ -66,21 +70,24 @@ struct Part {
 
 impl Tasks {
     pub(super) fn new(
-        engine: Arc<dyn Engine>,
-        execution: Execution,
+        query: &Query,
+        engine: &Arc<dyn Engine>,
+        execution: &Execution,
         cuts: &Arc<[Cut]>,
         header: TaskHeader,
-        limits: Arc<QueryLimits>,
-    ) -> Tasks {
-        Tasks {
-            engine,
-            execution,
+        limits: &Arc<QueryLimits>,
+    ) -> TasksOfQuery {
+        let tasks = Tasks {
+            query: query.here(),
+            engine: Arc::clone(engine),
+            execution: execution.clone(),
             cuts: Arc::clone(cuts),
             header,
-            limits,
+            limits: Arc::clone(limits),
             cancel: CancellationToken::new(),
             state: Mutex::default(),
-        }
+        };
+        TasksOfQuery(ManuallyDrop::new(Arc::new(tasks)), ProcessId::current())
     }
 
     pub(super) fn num_tasks(&self) -> usize {
@@ -101,13 +108,12 @@ impl Tasks {
     fn rows(self: &Arc<Tasks>, index: usize, context: &Arc<TaskContext>) -> DataFusionResult<Outcome> {
         let mut state = self.state();
         if state.scalars.is_none() {
-            state.scalars = Some(scalars_of(&self.cuts, &self.header)?);
+            state.scalars = scalars_of(&self.cuts, &self.header)?;
         }
         let end = (index + 1 + self.engine.num_workers()).min(self.num_tasks());
         for next in index..end {
             if !state.started.contains_key(&next) {
-                let scalars = state.scalars.clone().unwrap_or_default();
-                let outcome = Arc::clone(self).start(next, scalars, Arc::clone(context));
+                let outcome = Arc::clone(self).start(next, state.scalars.clone(), Arc::clone(context));
                 // The task runs even if nothing waits for its rows yet.
                 let outcome = outcome.map(|outcome| outcome.map(Arc::new).map_err(Arc::new)).boxed().shared();
                 tokio::spawn(outcome.clone().map(drop));
@@ -121,13 +127,23 @@ impl Tasks {
     async fn start(
         self: Arc<Tasks>,
         index: usize,
-        scalars: Vec<u8>,
+        scalars: Option<RecordBatch>,
         context: Arc<TaskContext>,
     ) -> DataFusionResult<TaskRows> {
         let header = TaskHeader { index, ..self.header.clone() };
-        let task = message::encode(&header, &[scalars]).map_err(external)?;
+        let mut blocks = Blocks::default();
+        if let Some(scalars) = scalars {
+            let mut row = blocks.rows(&scalars.schema())?;
+            row.write(&scalars)?;
+            blocks = row.finish()?;
+        }
+        let task = blocks.with_header(&header).map_err(external)?;
         let (sender, receiver) = oneshot::channel();
-        let done = move |outcome| _ = sender.send(outcome);
+        let pool = Arc::clone(context.memory_pool());
+        // The memory is reserved before the bytes are copied.
+        let done = move |outcome: Result<&[u8]>| {
+            _ = sender.send(outcome.map_err(external).and_then(|bytes| TaskRows::of(bytes, &pool)));
+        };
         // Starting a task may wait for the lock of an interpreter.
         let engine = Arc::clone(&self.engine);
         let started = tokio::task::spawn_blocking(move || engine.start(index, task, Box::new(done)));
@@ -146,28 +162,21 @@ impl Tasks {
         }
         let received = receiver.await.unwrap_or_else(|dropped| {
             let (message, source) = ("the engine dropped it".to_owned(), Arc::new(dropped));
-            Err(ErrorKind::Task { index, message, source }.into())
+            Err(external(ErrorKind::Task { index, message, source }.into()))
         });
         self.state().running.remove(&index);
-        let (mut result, mut blocks): (ResultHeader, _) =
-            received.and_then(|bytes| message::decode(&bytes)).map_err(external)?;
-        if result.is_other_plan {
-            let tasks = Arc::clone(&self);
-            let run = move || {
-                warn!(target: "a2store::query", index, "a task runs here, because its worker planned the query differently");
-                run_cuts(&tasks.execution, &tasks.cuts, &header, true, &tasks.limits, &tasks.cancel)
-            };
-            let ran =
-                tokio::task::spawn_blocking(run).await.map_err(|error| DataFusionError::External(error.into()))?;
-            (result, blocks) = ran.and_then(|bytes| message::decode(&bytes)).map_err(external)?;
+        if let Some(rows) = received? {
+            return Ok(rows);
         }
-        let mut parts = HashMap::new();
-        for (part, block) in result.parts.into_iter().zip(blocks) {
-            let memory = MemoryConsumer::new("rows that tasks returned").register(context.memory_pool());
-            memory.try_grow(block.len())?;
-            parts.insert(part, Part { rows: block, memory });
-        }
-        Ok(TaskRows { texts: result.texts, parts: Mutex::new(parts) })
+        warn!(target: "a2store::query", index, "a task runs here, because its worker planned the query differently");
+        let tasks = Arc::clone(&self);
+        let run = move || {
+            let Tasks { query, execution, cuts, limits, cancel, .. } = &*tasks;
+            query.run_cuts(execution, cuts, &header, true, limits, cancel)
+        };
+        let ran = tokio::task::spawn_blocking(run).await.map_err(|error| DataFusionError::External(error.into()))?;
+        let rows = TaskRows::of(&ran.map_err(external)?, context.memory_pool())?;
+        rows.ok_or_else(|| internal_datafusion_err!("a task lacks its plan"))
     }
 
     /// Cancels all tasks that have not ended.
@@ -183,6 +192,19 @@ impl Tasks {
 }
 
 impl TaskRows {
+    /// Copies the rows out of a message; returns `None` if the worker's plan was another.
+    fn of(bytes: &[u8], pool: &Arc<dyn MemoryPool>) -> DataFusionResult<Option<TaskRows>> {
+        let (result, blocks): (ResultHeader, _) = message::parse(bytes).map_err(external)?;
+        let mut parts = HashMap::new();
+        for (part, block) in result.parts.into_iter().zip(blocks) {
+            let memory = MemoryConsumer::new("rows that tasks returned").register(pool);
+            memory.try_grow(block.len())?;
+            parts.insert(part, Part { rows: block.to_vec(), memory });
+        }
+        let rows = TaskRows { num_written: result.num_written, texts: result.texts, parts: Mutex::new(parts) };
+        Ok((!result.is_other_plan).then_some(rows))
+    }
+
     /// Returns the rows of a partition of a cut.
     fn take(&self, cut: usize, partition: usize) -> Option<Part> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner).remove(&(cut, partition))
@@ -195,11 +217,23 @@ impl fmt::Debug for Tasks {
     }
 }
 
-/// Cancels the tasks when nothing needs their rows any more.
+/// Tasks that are cancelled when nothing needs their rows any more.
 #[derive(Debug)]
-struct CancelOnDrop(ManuallyDrop<Arc<Tasks>>, ProcessId);
+pub(super) struct TasksOfQuery(ManuallyDrop<Arc<Tasks>>, ProcessId);
 
-impl Drop for CancelOnDrop {
+impl TasksOfQuery {
+    /// Runs tasks that write files, and returns the number of rows.
+    pub(super) async fn written(self) -> Result<u64> {
+        let (context, mut num_rows) = (Arc::clone(self.0.execution.context()), 0);
+        for index in 0..self.0.num_tasks() {
+            let outcome = self.0.rows(index, &context).map_err(query_error)?;
+            num_rows += outcome.await.map_err(|error| query_error(DataFusionError::Shared(error)))?.num_written;
+        }
+        Ok(num_rows)
+    }
+}
+
+impl Drop for TasksOfQuery {
     fn drop(&mut self) {
         // The engine may need an interpreter. A consumer of the result may have released it in this thread, which PyO3
         // does not notice, so another thread cancels the tasks and drops them.
@@ -217,7 +251,7 @@ impl Drop for CancelOnDrop {
 /// A leaf that returns the rows of a cut, which tasks make.
 #[derive(Debug)]
 pub(super) struct TasksExec {
-    tasks: Arc<CancelOnDrop>,
+    tasks: Arc<TasksOfQuery>,
     cut: usize,
     /// The subtree that the tasks run, which EXPLAIN shows.
     plan: Plan,
@@ -226,8 +260,8 @@ pub(super) struct TasksExec {
 impl TasksExec {
     /// Returns a leaf for each cut that the tasks run, with its number. When the last one and the streams of all of them
     /// are dropped, tasks are cancelled.
-    pub(super) fn of(tasks: Tasks) -> impl Iterator<Item = (usize, Plan)> {
-        let tasks = Arc::new(CancelOnDrop(ManuallyDrop::new(Arc::new(tasks)), ProcessId::current()));
+    pub(super) fn of(tasks: TasksOfQuery) -> impl Iterator<Item = (usize, Plan)> {
+        let tasks = Arc::new(tasks);
         let leaf = |&cut: &usize| {
             let plan = Arc::clone(&tasks.0.cuts[cut].plan);
             (cut, Arc::new(TasksExec { tasks: Arc::clone(&tasks), cut, plan }) as Plan)

@@ -1,7 +1,8 @@
-//! The bytes that travel between processes: a header as JSON, and blocks of bytes.
+//! The bytes that travel between processes: blocks of bytes, and then a header as JSON.
 
 use crate::error::{Error, Result};
 use arrow::array::RecordBatch;
+use arrow::datatypes::Schema;
 use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
@@ -12,55 +13,68 @@ use std::io::Cursor;
 /// The level at which rows are compressed.
 const ZSTD_LEVEL: i32 = 1;
 
-/// Writes the length of the header, the header with the lengths of the blocks, and the blocks.
-pub(super) fn encode(header: &impl Serialize, blocks: &[Vec<u8>]) -> Result<Vec<u8>> {
-    let lengths: Vec<usize> = blocks.iter().map(Vec::len).collect();
-    let header = serde_json::to_vec(&(header, lengths)).map_err(|error| Error::query(error.to_string()))?;
-    let mut bytes = Vec::with_capacity(8 + header.len() + blocks.iter().map(Vec::len).sum::<usize>());
-    bytes.extend_from_slice(&(header.len() as u64).to_le_bytes());
-    bytes.extend_from_slice(&header);
-    blocks.iter().for_each(|block| bytes.extend_from_slice(block));
-    Ok(bytes)
+/// The blocks of a message that is being made, one after the other.
+#[derive(Default)]
+pub(super) struct Blocks {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
 }
 
-/// Parses the result of [`encode`].
-pub(super) fn decode<H: DeserializeOwned>(bytes: &[u8]) -> Result<(H, Vec<Vec<u8>>)> {
-    let cut_short = || Error::query("a message of a task: expected more bytes, found its end");
-    let (len, rest) = bytes.split_first_chunk().ok_or_else(cut_short)?;
-    let len = usize::try_from(u64::from_le_bytes(*len)).unwrap_or(usize::MAX);
-    let (header, mut rest) = rest.split_at_checked(len).ok_or_else(cut_short)?;
-    let (header, lengths): (H, Vec<usize>) = serde_json::from_slice(header)
-        .map_err(|error| Error::query(format!("a message of a task: expected a header, found {error}")))?;
-    let mut blocks = Vec::with_capacity(lengths.len());
-    for len in lengths {
-        let (block, after) = rest.split_at_checked(len).ok_or_else(cut_short)?;
-        blocks.push(block.to_vec());
-        rest = after;
+impl Blocks {
+    /// Begins a block of rows, which [`RowWriter::finish`] ends.
+    pub(super) fn rows(self, schema: &Schema) -> Result<RowWriter, ArrowError> {
+        let compressed = zstd::Encoder::new(self.bytes, ZSTD_LEVEL)?;
+        Ok(RowWriter { ends: self.ends, writer: StreamWriter::try_new(compressed, schema)? })
     }
-    Ok((header, blocks))
+
+    /// Adds the header with the ends of the blocks, and the length of the header.
+    pub(super) fn with_header(mut self, header: &impl Serialize) -> Result<Vec<u8>> {
+        let header = serde_json::to_vec(&(header, self.ends)).map_err(|error| Error::query(error.to_string()))?;
+        self.bytes.extend_from_slice(&header);
+        self.bytes.extend_from_slice(&(header.len() as u64).to_le_bytes());
+        Ok(self.bytes)
+    }
 }
 
-/// Rows as a compressed Arrow IPC stream, written batch by batch.
-pub(super) struct RowWriter(StreamWriter<zstd::Encoder<'static, Vec<u8>>>);
+/// Returns the header of a message, and its blocks.
+pub(super) fn parse<H: DeserializeOwned>(bytes: &[u8]) -> Result<(H, Vec<&[u8]>)> {
+    let cut_short = || Error::query("a message of a task: expected more bytes, found its end");
+    let (rest, len) = bytes.split_last_chunk().ok_or_else(cut_short)?;
+    let len = usize::try_from(u64::from_le_bytes(*len)).unwrap_or(usize::MAX);
+    let start = rest.len().checked_sub(len).ok_or_else(cut_short)?;
+    let (header, ends): (H, Vec<usize>) = serde_json::from_slice(&rest[start..])
+        .map_err(|error| Error::query(format!("a message of a task: expected a header, found {error}")))?;
+    let starts = std::iter::once(0).chain(ends.iter().copied());
+    let blocks = starts.zip(&ends).map(|(from, &to)| rest[..start].get(from..to).ok_or_else(cut_short));
+    Ok((header, blocks.collect::<Result<_>>()?))
+}
+
+/// A block of rows: a compressed Arrow IPC stream, written batch by batch.
+pub(super) struct RowWriter {
+    ends: Vec<usize>,
+    writer: StreamWriter<zstd::Encoder<'static, Vec<u8>>>,
+}
 
 impl RowWriter {
-    pub(super) fn new(schema: &arrow::datatypes::Schema) -> Result<RowWriter, ArrowError> {
-        let compressed = zstd::Encoder::new(Vec::new(), ZSTD_LEVEL)?;
-        Ok(RowWriter(StreamWriter::try_new(compressed, schema)?))
-    }
-
     pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<(), ArrowError> {
-        self.0.write(batch)
+        self.writer.write(batch)
     }
 
-    pub(super) fn finish(self) -> Result<Vec<u8>, ArrowError> {
-        Ok(self.0.into_inner()?.finish()?)
+    /// Returns the number of bytes of the message so far.
+    pub(super) fn num_bytes(&self) -> usize {
+        self.writer.get_ref().get_ref().len()
+    }
+
+    pub(super) fn finish(mut self) -> Result<Blocks, ArrowError> {
+        let bytes = self.writer.into_inner()?.finish()?;
+        self.ends.push(bytes.len());
+        Ok(Blocks { bytes, ends: self.ends })
     }
 }
 
-/// Reads what a [`RowWriter`] wrote, batch by batch.
+/// Reads a block of rows, batch by batch.
 pub(super) fn read_rows(
-    bytes: Vec<u8>,
+    block: Vec<u8>,
 ) -> Result<impl Iterator<Item = Result<RecordBatch, ArrowError>> + Send, ArrowError> {
-    StreamReader::try_new(zstd::Decoder::new(Cursor::new(bytes))?, None)
+    StreamReader::try_new(zstd::Decoder::new(Cursor::new(block))?, None)
 }

@@ -28,11 +28,13 @@ use super::engine::{Cluster, Division};
 use super::errors::query_error;
 use super::limits::QueryLimits;
 use super::order::Execution;
+use super::output::OutputFiles;
 use super::planned::Query;
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use cut::{Cut, Plan, cuts, replaced};
-use incoming::{Tasks, TasksExec};
+use crate::runtime::block_on_unless;
+use cut::{Cut, Plan, replaced};
+use incoming::{Tasks, TasksExec, TasksOfQuery};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -41,6 +43,9 @@ use task::TaskHeader;
 /// The least number of rows that a task reads, unless the caller chose the number of tasks. With fewer, the tenth of a
 /// second that an engine needs to start a task is not worth it.
 const MIN_TASK_ROWS: usize = 1 << 20;
+
+/// A plan that tasks run, or the reason why it runs here.
+type Scattered<T> = std::result::Result<T, String>;
 
 impl Query {
     /// Makes the execution plan, with tasks if the query is on an engine and that pays.
@@ -56,22 +61,47 @@ impl Query {
     ) -> Result<(Execution, Option<String>)> {
         let why = match self.cluster() {
             None => None,
-            Some(cluster) => match scattered(self, cluster, limits, cancel)? {
-                Ok(execution) => return Ok((execution, None)),
+            Some(cluster) => match divided(self, cluster, None, limits, cancel)? {
+                Ok(divided) => return Ok((divided.into_execution(limits)?, None)),
                 Err(why) => Some(why),
             },
         };
         Ok((self.planned(None, limits, cancel)?, why))
     }
+
+    /// Writes the rows by tasks, a file for each, and returns their number. Returns `None` if the plan is not divided as a
+    /// whole, or if limits must count all its rows in one process.
+    pub(super) fn write_by_tasks(
+        &self,
+        files: &OutputFiles,
+        limits: &Arc<QueryLimits>,
+        cancel: &CancellationToken,
+    ) -> Result<Option<u64>> {
+        let Some(cluster) = self.cluster().filter(|_| !limits.count_rows()) else { return Ok(None) };
+        let Ok(divided) = divided(self, cluster, Some(files), limits, cancel)? else { return Ok(None) };
+        let writing = divided.tasks(vec![0], limits).written();
+        block_on_unless(writing, || limits.check(cancel)).map(Some)
+    }
 }
 
-/// Plans a query in tasks, or returns why it is not divided.
-fn scattered(
-    query: &Query,
-    cluster: &Cluster,
-    limits: &Arc<QueryLimits>,
+/// A plan with its cuts.
+struct Divided<'a> {
+    query: &'a Query,
+    cluster: &'a Cluster,
+    execution: Execution,
+    cuts: Arc<[Cut]>,
+    /// The header of all tasks.
+    header: TaskHeader,
+}
+
+/// Plans a query in tasks, which write the files if there are some.
+fn divided<'a>(
+    query: &'a Query,
+    cluster: &'a Cluster,
+    files: Option<&OutputFiles>,
+    limits: &QueryLimits,
     cancel: &CancellationToken,
-) -> Result<Result<Execution, String>> {
+) -> Result<Scattered<Divided<'a>>> {
     let here = |why: &str| Ok(Err(why.to_owned()));
     if query.is_volatile()? {
         return here("it uses random numbers or the time");
@@ -81,8 +111,17 @@ fn scattered(
         partitions: most.saturating_mul(cluster.threads.max(1)),
         others: available_parallelism().map_or(1, usize::from),
     };
+    let mut header = TaskHeader {
+        changes: cluster.changes.clone(),
+        division,
+        index: 0,
+        num_tasks: 0,
+        cuts: Vec::new(),
+        fingerprint: String::new(),
+        files: files.cloned(),
+    };
     let execution = query.planned(Some(division), limits, cancel)?;
-    let cuts = cuts(&execution);
+    let cuts = header.cuts_in(&execution);
     let Some(num_partitions) = cuts.iter().map(Cut::num_partitions).max() else {
         return here("no part of its plan works on row groups one by one, and returns less than it reads");
     };
@@ -98,23 +137,28 @@ fn scattered(
     if cluster.num_tasks.is_none() && cuts.iter().all(stops_early) {
         return here("its LIMIT stops it early; `tasks` forces them");
     }
-    let header = TaskHeader {
-        changes: cluster.changes.clone(),
-        division,
-        index: 0,
-        num_tasks: num_tasks.clamp(1, num_partitions),
-        cuts: Vec::new(),
-        fingerprint: fingerprint::fingerprint(&cuts).map_err(query_error)?,
-    };
-    let (cuts, mut leaves): (Arc<[Cut]>, BTreeMap<usize, Plan>) = (cuts.into(), BTreeMap::new());
-    for (number, cut) in cuts.iter().enumerate() {
-        if !leaves.contains_key(&number) {
-            let together = (number..cuts.len()).filter(|&other| cuts[other].starts_with(cut)).collect();
-            let header = TaskHeader { cuts: together, ..header.clone() };
-            let tasks = Tasks::new(Arc::clone(&cluster.engine), execution.clone(), &cuts, header, Arc::clone(limits));
-            leaves.extend(TasksExec::of(tasks));
-        }
+    header.num_tasks = num_tasks.clamp(1, num_partitions);
+    header.fingerprint = fingerprint::fingerprint(&cuts).map_err(query_error)?;
+    Ok(Ok(Divided { query, cluster, execution, cuts: cuts.into(), header }))
+}
+
+impl Divided<'_> {
+    /// Returns the tasks for some of the cuts.
+    fn tasks(&self, cuts: Vec<usize>, limits: &Arc<QueryLimits>) -> TasksOfQuery {
+        let header = TaskHeader { cuts, ..self.header.clone() };
+        Tasks::new(self.query, &self.cluster.engine, &self.execution, &self.cuts, header, limits)
     }
-    let plan = replaced(execution.plan(), true, &mut leaves.into_values()).map_err(query_error)?;
-    Ok(Ok(execution.with_plan(plan)))
+
+    /// Puts the rows of tasks in place of the cuts.
+    fn into_execution(self, limits: &Arc<QueryLimits>) -> Result<Execution> {
+        let mut leaves: BTreeMap<usize, Plan> = BTreeMap::new();
+        for (number, cut) in self.cuts.iter().enumerate() {
+            if !leaves.contains_key(&number) {
+                let together = (number..self.cuts.len()).filter(|&other| self.cuts[other].starts_with(cut)).collect();
+                leaves.extend(TasksExec::of(self.tasks(together, limits)));
+            }
+        }
+        let plan = replaced(self.execution.plan(), true, &mut leaves.into_values()).map_err(query_error)?;
+        Ok(self.execution.with_plan(plan))
+    }
 }

@@ -3,18 +3,20 @@
 use super::super::engine::{Change, Division};
 use super::super::limits::QueryLimits;
 use super::super::order::Execution;
+use super::super::output::OutputFiles;
 use super::super::partition::Partition;
 use super::super::planned::Query;
 use super::super::query_error;
-use super::cut::{Cut, cuts};
+use super::cut::{Cut, Plan, cuts, whole};
 use super::fingerprint::fingerprint;
-use super::message::{self, RowWriter};
+use super::message::{self, Blocks};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{Field, Schema};
 use datafusion::common::{Result as DataFusionResult, ScalarValue, internal_datafusion_err};
 use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::logical_expr::physical_planning_context::{ScalarSubqueryResults, SubqueryIndex};
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use serde::{Deserialize, Serialize};
@@ -36,10 +38,12 @@ pub(super) struct TaskHeader {
     pub(super) index: usize,
     pub(super) num_tasks: usize,
     pub(super) fingerprint: String,
+    /// The files that the tasks write. If there are any, the only cut is the whole plan.
+    pub(super) files: Option<OutputFiles>,
 }
 
-/// The header of a result's message. The blocks after it are the rows of the parts.
-#[derive(Debug, Serialize, Deserialize)]
+/// The header of a result's message. Its blocks are the rows of the parts.
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct ResultHeader {
     /// Whether the worker's plans had other cuts; then there are no parts.
     pub(super) is_other_plan: bool,
@@ -47,9 +51,16 @@ pub(super) struct ResultHeader {
     pub(super) parts: Vec<(usize, usize)>,
     /// The texts of each cut, in the order of their numbers.
     pub(super) texts: Vec<Vec<String>>,
+    /// The number of rows in the file that the task wrote.
+    pub(super) num_written: u64,
 }
 
 impl TaskHeader {
+    /// Returns the cuts of a plan.
+    pub(super) fn cuts_in(&self, execution: &Execution) -> Vec<Cut> {
+        if self.files.is_some() { whole(execution).into_iter().collect() } else { cuts(execution) }
+    }
+
     /// Returns the partitions of a cut that the task reads.
     pub(super) fn partitions(&self, cut: &Cut) -> Range<usize> {
         let count = cut.num_partitions();
@@ -75,20 +86,66 @@ impl Query {
     /// Any error of planning and running the query here, and [`ErrorKind::Query`](crate::ErrorKind::Query) for other
     /// bytes.
     pub fn run_task(&self, task: &[u8], cancel: &CancellationToken) -> Result<Vec<u8>> {
-        let (header, blocks): (TaskHeader, _) = message::decode(task)?;
+        let (header, blocks): (TaskHeader, _) = message::parse(task)?;
         let query = self.changed(&header.changes)?;
         let limits = query.limits();
         for _ in 0..PLANS {
             let execution = query.planned(Some(header.division), &limits, cancel)?;
-            let cuts = cuts(&execution);
+            let cuts = header.cuts_in(&execution);
             if fingerprint(&cuts).map_err(query_error)? != header.fingerprint {
                 continue;
             }
             set_scalars(&cuts, &header, &blocks).map_err(query_error)?;
-            let ran = run_cuts(&execution, &cuts, &header, false, &limits, cancel);
+            let ran = query.run_cuts(&execution, &cuts, &header, false, &limits, cancel);
             return ran.map_err(|error| limits.explain(self.archive().blame(error)));
         }
-        message::encode(&ResultHeader { is_other_plan: true, parts: Vec::new(), texts: Vec::new() }, &[])
+        Blocks::default().with_header(&ResultHeader { is_other_plan: true, ..ResultHeader::default() })
+    }
+
+    /// Runs a task's slices of its cuts, `again` if the plan may have run before.
+    pub(super) fn run_cuts(
+        &self,
+        execution: &Execution,
+        cuts: &[Cut],
+        header: &TaskHeader,
+        again: bool,
+        limits: &Arc<QueryLimits>,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<u8>> {
+        let arrow = |error: arrow::error::ArrowError| query_error(error.into());
+        let (mut result, mut blocks) = (ResultHeader::default(), Blocks::default());
+        let memory = MemoryConsumer::new("rows that a task returns").register(execution.context().memory_pool());
+        for (i, cut) in header.cuts_of(cuts) {
+            let range = header.partitions(cut);
+            let plan = cut.slice(&range);
+            let plan = if again { plan.and_then(reset_plan_states) } else { plan }.map_err(query_error)?;
+            if let Some(files) = &header.files {
+                let slice = Execution::in_order(plan, Arc::clone(execution.context()), range.len());
+                let rows = self.stream_of(slice, Arc::clone(limits));
+                result.num_written = files.write(header.index, rows, &self.archive().storage_options(), cancel)?;
+                continue;
+            }
+            // All partitions start at once: the filter that a join makes from its small side waits for all of them.
+            let start = |at| Partition::start(&plan, execution.context(), Some(at), Partition::AHEAD);
+            let running = (0..range.len()).map(start).collect::<Result<Vec<_>>>()?;
+            for (partition, mut running) in range.zip(running) {
+                let mut rows = blocks.rows(&plan.schema()).map_err(arrow)?;
+                let mut rest = cut.max_rows.unwrap_or(usize::MAX);
+                while rest > 0
+                    && let Some(batch) = running.next(|| limits.check(cancel))?
+                {
+                    let batch = batch.slice(0, batch.num_rows().min(rest));
+                    rest -= batch.num_rows();
+                    rows.write(&batch).map_err(arrow)?;
+                    // The engine gets a copy.
+                    memory.try_resize(2 * rows.num_bytes()).map_err(query_error)?;
+                }
+                result.parts.push((i, partition));
+                blocks = rows.finish().map_err(arrow)?;
+            }
+        }
+        result.texts = cuts.iter().map(|cut| cut.texts.texts()).collect();
+        blocks.with_header(&result)
     }
 
     fn changed(&self, changes: &[Change]) -> Result<Query> {
@@ -104,47 +161,8 @@ impl Query {
     }
 }
 
-/// Runs a task's slices of its cuts, `again` if the plan may have run before.
-pub(super) fn run_cuts(
-    execution: &Execution,
-    cuts: &[Cut],
-    header: &TaskHeader,
-    again: bool,
-    limits: &QueryLimits,
-    cancel: &CancellationToken,
-) -> Result<Vec<u8>> {
-    let arrow = |error: arrow::error::ArrowError| query_error(error.into());
-    let (mut parts, mut blocks) = (Vec::new(), Vec::new());
-    for (i, cut) in header.cuts_of(cuts) {
-        let range = header.partitions(cut);
-        if range.is_empty() {
-            continue;
-        }
-        let plan = cut.slice(&range);
-        let plan = if again { plan.and_then(reset_plan_states) } else { plan }.map_err(query_error)?;
-        // All partitions start at once: the filter that a join makes from its small side waits for all of them.
-        let start = |at| Partition::start(&plan, execution.context(), Some(at), Partition::AHEAD);
-        let running = (0..range.len()).map(start).collect::<Result<Vec<_>>>()?;
-        for (partition, mut running) in range.zip(running) {
-            let mut writer = RowWriter::new(&plan.schema()).map_err(arrow)?;
-            let mut rest = cut.max_rows.unwrap_or(usize::MAX);
-            while rest > 0
-                && let Some(batch) = running.next(|| limits.check(cancel))?
-            {
-                let batch = batch.slice(0, batch.num_rows().min(rest));
-                rest -= batch.num_rows();
-                writer.write(&batch).map_err(arrow)?;
-            }
-            parts.push((i, partition));
-            blocks.push(writer.finish().map_err(arrow)?);
-        }
-    }
-    let texts = cuts.iter().map(|cut| cut.texts.texts()).collect();
-    message::encode(&ResultHeader { is_other_plan: false, parts, texts }, &blocks)
-}
-
-/// Returns the values of the scalar subqueries around the cuts, which have run, as a block.
-pub(super) fn scalars_of(cuts: &[Cut], header: &TaskHeader) -> DataFusionResult<Vec<u8>> {
+/// Returns the values of the scalar subqueries around the cuts, which have run, as a row.
+pub(super) fn scalars_of(cuts: &[Cut], header: &TaskHeader) -> DataFusionResult<Option<RecordBatch>> {
     let mut columns: Vec<ArrayRef> = Vec::new();
     for (results, count) in header.scalars_of(cuts) {
         for i in 0..*count {
@@ -153,19 +171,18 @@ pub(super) fn scalars_of(cuts: &[Cut], header: &TaskHeader) -> DataFusionResult<
             columns.push(value.to_array()?);
         }
     }
+    if columns.is_empty() {
+        return Ok(None);
+    }
     let fields = columns.iter().map(|column| Field::new("value", column.data_type().clone(), true));
     let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-    let mut writer = RowWriter::new(&schema)?;
-    if !columns.is_empty() {
-        writer.write(&RecordBatch::try_new(schema, columns)?)?;
-    }
-    Ok(writer.finish()?)
+    Ok(Some(RecordBatch::try_new(schema, columns)?))
 }
 
 /// Sets the values of the scalar subqueries around the cuts.
-fn set_scalars(cuts: &[Cut], header: &TaskHeader, blocks: &[Vec<u8>]) -> DataFusionResult<()> {
-    let block = blocks.first().cloned().ok_or_else(|| internal_datafusion_err!("a task without values"))?;
-    let rows = message::read_rows(block)?.collect::<Result<Vec<_>, _>>()?;
+fn set_scalars(cuts: &[Cut], header: &TaskHeader, blocks: &[&[u8]]) -> DataFusionResult<()> {
+    let rows = blocks.first().map(|block| message::read_rows(block.to_vec())).transpose()?;
+    let rows = rows.into_iter().flatten().collect::<Result<Vec<_>, _>>()?;
     let mut values = rows.iter().flat_map(RecordBatch::columns);
     for (results, count) in header.scalars_of(cuts) {
         results.clear();
@@ -182,5 +199,10 @@ impl Execution {
         match self {
             Execution::InOrder { context, .. } | Execution::Merged { context, .. } => context,
         }
+    }
+
+    /// Returns an execution of the partitions of a plan, one after the other.
+    fn in_order(plan: Plan, context: Arc<TaskContext>, num_partitions: usize) -> Execution {
+        Execution::InOrder { plan, context, skip: 0, fetch: None, max_rows: vec![usize::MAX; num_partitions] }
     }
 }

@@ -1,0 +1,170 @@
+"""Queries by tasks on each installed engine, beside the same queries in this process, and a projection to more cores.
+
+On two cores, tasks can only lose: the figures show what they cost. The projection is made of measured parts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
+from multiprocessing import get_context
+from typing import Any
+
+from report import Report, median, note, table
+
+import a2store
+from a2store import cluster
+
+ROUNDS = 5
+STARTS = 20
+TASKS = (8, 64)
+"""The numbers of tasks with which the parts are measured."""
+CORES = (2, 16, 256)
+TASKS_PER_CORE = 4
+GIGABIT = 125e6
+"""Bytes per second of the network between workers and coordinator in the projection: 10 of these."""
+QUESTIONS = {
+    "few groups": "SELECT engine, max_tile(board) AS tile, count(*) AS n, avg(empty_cells(board)) AS empty FROM steps "
+    "GROUP BY engine, tile",
+    "first hundred": "SELECT board, ev_gap(ev_up, ev_down, ev_left, ev_right) AS gap FROM steps "
+    "WHERE monotonicity(board) < -20 ORDER BY gap, board, run_id, step_index LIMIT 100",
+    "a group per run": "SELECT run_id, count(*) AS n, sum(reward(board, move)) AS score, min(empty_cells(board)) AS least "
+    "FROM steps GROUP BY run_id",
+}
+
+
+def nothing() -> None:
+    """Do nothing on a worker."""
+
+
+class Here(Executor):
+    """Runs each task at once in this process, and keeps its result and its time."""
+
+    def __init__(self, tasks: int) -> None:
+        self.workers = tasks
+        self.results: dict[bytes, Any] = {}
+        self.seconds = 0.0
+
+    def submit(self, fn: Any, /, version: str, query: bytes, task: bytes, unique: str) -> Future[Any]:
+        """Run the task, or return the result that it had before."""
+        if task not in self.results:
+            start = time.perf_counter()
+            self.results[task] = fn(version, query, task, unique)
+            self.seconds += time.perf_counter() - start
+        future: Future[Any] = Future()
+        future.set_result(self.results[task])
+        return future
+
+    @property
+    def num_bytes(self) -> int:
+        """The number of bytes that the tasks returned."""
+        return sum(len(result) for result in self.results.values())
+
+
+@contextmanager
+def engines(cores: int) -> Iterator[dict[str, Any]]:
+    """Start the installed engines, each with a process for each core."""
+    with ExitStack() as stack:
+        found: dict[str, Any] = {
+            "processes": stack.enter_context(ProcessPoolExecutor(cores, mp_context=get_context("spawn")))
+        }
+        try:
+            from distributed import Client, LocalCluster
+        except ImportError:
+            note("Dask is not installed")
+        else:
+            local = LocalCluster(n_workers=cores, threads_per_worker=1, processes=True, dashboard_address=None)
+            found["Dask"] = stack.enter_context(Client(stack.enter_context(local))).get_executor()
+        try:
+            import ray
+        except ImportError:
+            note("Ray is not installed")
+        else:
+            ray.init(num_cpus=cores, include_dashboard=False, log_to_driver=False)
+            stack.callback(ray.shutdown)
+            found["Ray"] = cluster.RayExecutor()
+        yield found
+
+
+def seconds(query: a2store.Query) -> float:
+    """Run a query, and return its time."""
+    start = time.perf_counter()
+    assert query.to_arrow().num_rows > 0
+    return time.perf_counter() - start
+
+
+def parts(archive: a2store.Archive, sql: str, tasks: int) -> tuple[float, float, int]:
+    """Return the time of all tasks, the time of the rest of the query, and the number of bytes between them."""
+    here = Here(tasks)
+    query = archive.sql(sql).on(here, tasks=tasks)
+    query.to_arrow()
+    rests = []
+    for _ in range(3):
+        start = time.perf_counter()
+        query.to_arrow()
+        rests.append(time.perf_counter() - start)
+    return here.seconds, median(rests), here.num_bytes
+
+
+def run(report: Report, archive: a2store.Archive, cores: int, rounds: int | None) -> None:
+    """Measure the engines, the parts, and project."""
+    times: dict[str, dict[str, list[float]]] = {name: {} for name in QUESTIONS}
+    starts = {}
+    with engines(cores) as found:
+        for engine, executor in found.items():
+            took = []
+            for _ in range(STARTS):
+                start = time.perf_counter()
+                executor.submit(nothing).result()
+                took.append(time.perf_counter() - start)
+            starts[engine] = median(took)
+            report.add("cluster", engine, start_s=starts[engine])
+        for number in range((rounds or ROUNDS) + 1):
+            for name, sql in QUESTIONS.items():
+                query = archive.sql(sql)
+                queries = {"here": query} | {
+                    engine: query.on(executor, tasks=TASKS_PER_CORE * cores) for engine, executor in found.items()
+                }
+                for engine, each in queries.items():
+                    took_s = seconds(each)
+                    if number > 0:  # The first round reads the files, and starts the workers.
+                        times[name].setdefault(engine, []).append(took_s)
+    lines = []
+    for name, by_engine in times.items():
+        here = median(by_engine["here"])
+        for engine, all_times in by_engine.items():
+            report.add("cluster", f"{name}, {engine}", s=median(all_times))
+        cells = [f"{median(by_engine[engine]) / here:.2f}" for engine in by_engine if engine != "here"]
+        lines.append((name, f"{here:.2f} s", *cells))
+    table(f"queries by {TASKS_PER_CORE * cores} tasks, relative to this process", ("", "here", *starts), lines)
+    table("start of a task", ("", *starts), [("", *(f"{start * 1e3:.1f} ms" for start in starts.values()))])
+    project(report, archive, times, max(starts.values()))
+
+
+def project(
+    report: Report, archive: a2store.Archive, times: dict[str, dict[str, list[float]]], start: float
+) -> None:
+    """Print the parts of each query, and the times that they give on more cores."""
+    measured, projected = [], []
+    for name, sql in QUESTIONS.items():
+        small, large = (parts(archive, sql, tasks) for tasks in TASKS)
+
+        def at(i: int, tasks: int, small: Any = small, large: Any = large) -> float:
+            """Return a part for a number of tasks, on the line through the measured ones."""
+            slope = (large[i] - small[i]) / (TASKS[1] - TASKS[0])
+            return max(0.0, float(small[i] + slope * (tasks - TASKS[0])))
+
+        for tasks, (work, rest, num_bytes) in zip(TASKS, (small, large), strict=True):
+            measured.append((name, str(tasks), f"{work:.2f} s", f"{rest * 1e3:.0f} ms", f"{num_bytes / 1e6:.2f} MB"))
+            report.add("cluster", f"{name}, {tasks} tasks", work_s=work, rest_s=rest, returned_bytes=num_bytes)
+        here, cells = median(times[name]["here"]), []
+        for cores in CORES:
+            tasks = TASKS_PER_CORE * cores
+            time_s = start + at(0, tasks) / cores + at(1, tasks) + at(2, tasks) / (10 * GIGABIT)
+            cells.append(f"{time_s:.2f} s")
+            report.add("cluster", f"{name}, {cores} cores", projected_s=time_s)
+        projected.append((name, f"{here:.2f} s", *cells))
+    table("parts of a query", ("", "tasks", "work on one core", "rest here", "returned"), measured)
+    table("projected: start + work / cores + rest + returned / 10 Gbit/s", ("", "here", *map(str, CORES)), projected)
