@@ -7,9 +7,9 @@ The parts are ``gather``, ``loader``, ``materialize``, ``queries``, ``cluster``,
 ``annotations``. The last four create their own files. Without a part, all run. Each competitor's answer
 is checked first, rounds alternate between the competitors, and figures are medians.
 
-``queries`` and ``cluster`` create their archive once and cache it in ``target/side_by_side``. With ``--memory`` it measures the memory
-of a2store's queries under a limit instead of times. ``--small`` runs everything once on small data, to check the
-benchmarks themselves: its times mean nothing.
+``queries`` and ``cluster`` create their archive once and cache it in ``target/side_by_side``. With ``--memory``,
+``queries`` measures the memory of a2store's queries under a limit instead of times. ``--small`` runs everything once on
+small data, to check the benchmarks themselves: its times mean nothing.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ QUESTIONS = {
     "GROUP BY engine, tile",
     "first hundred": "SELECT board, ev_gap(ev_up, ev_down, ev_left, ev_right) AS gap FROM steps "
     "WHERE monotonicity(board) < -20 ORDER BY gap, board, run_id, step_index LIMIT 100",
-    "a group per run": "SELECT run_id, count(*) AS n, sum(reward(board, move)) AS score, min(empty_cells(board)) AS least "
-    "FROM steps GROUP BY run_id",
+    "a group per run": "SELECT run_id, count(*) AS n, sum(reward(board, move)) AS score, min(empty_cells(board)) "
+    "AS least FROM steps GROUP BY run_id",
 }
 
 
@@ -143,9 +143,7 @@ def run(report: Report, archive: a2store.Archive, cores: int, rounds: int | None
     project(report, archive, times, max(starts.values()))
 
 
-def project(
-    report: Report, archive: a2store.Archive, times: dict[str, dict[str, list[float]]], start: float
-) -> None:
+def project(report: Report, archive: a2store.Archive, times: dict[str, dict[str, list[float]]], start: float) -> None:
     """Print the parts of each query, and the times that they give on more cores."""
     measured, projected = [], []
     for name, sql in QUESTIONS.items():

@@ -8,23 +8,33 @@ import pickle
 import re
 import shutil
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from itertools import count, repeat
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.fs
 import pyarrow.parquet as pq
 import pytest
 
 import a2store
 from a2store import cluster
+from object_store.proxy import Faults, Proxy
 from saved_cases import generated
+from sqlfuzz import oracles
+from sqlfuzz.campaign import engine_in, statement
 from sqlfuzz.comparison import rows_of, same_rows, same_sequence
+from sqlfuzz.defects import known
+
+LONG = bool(os.environ.get("A2STORE_LONG_TESTS"))
 
 
 @pytest.fixture(scope="module")
@@ -519,64 +529,148 @@ def test_nothing_is_left_of_a_write_that_fails(archive: a2store.Archive, tmp_pat
         query.write_parquet(f"{tmp_path / 'none' / 'out'}/")
 
 
-def assert_survives_a_killed_worker(archive: a2store.Archive, executor: Any, tmp_path: Path) -> None:
-    """Check that the engine repeats a task whose worker is killed once, and gives up on one that is always killed."""
-
-    # Engines pickle this function by value, because it is not a global one.
-    def killed(mark: str, most: int, fn: Any, *args: Any) -> Any:
-        import os
-        import signal
-
-        for i in range(most):
-            try:
-                os.close(os.open(f"{mark}-{i}", os.O_CREAT | os.O_EXCL))
-            except FileExistsError:
-                continue
-            os.kill(os.getpid(), signal.SIGKILL)
-        return fn(*args)
-
-    class Killing(Executor):
-        workers = 2
-
-        def __init__(self, most: int) -> None:
-            self.mark = str(tmp_path / f"killed-{most}")
-            self.most = most
-
-        def submit(self, fn: Any, /, *args: Any, **_: Any) -> Future[Any]:
-            future: Future[Any] = executor.submit(killed, self.mark, self.most, fn, *args)
-            return future
-
-    assert assert_same(archive, GROUPS, Killing(1), tasks=2)
-    assert (tmp_path / "killed-1-0").exists()
-    with pytest.raises(a2store.ClusterError):
-        archive.sql(GROUPS).on(Killing(100), tasks=2).count()
+def answer(url: str, sql: str) -> pa.Table:
+    """Answer a query in a process of its own."""
+    return a2store.open(url).sql(sql).to_arrow()
 
 
-def test_on_dask(archive: a2store.Archive, tmp_path: Path) -> None:
+def test_workers_read_their_share_of_an_object_store(
+    url: str, through: Callable[[Faults], Proxy], tmp_path: Path
+) -> None:
+    made = a2store.Archive.create(url)
+    for seed in range(4):
+        a2store.simulate(tmp_path / str(seed), runs=60, seed=seed, depth=0, progress=False)
+        made.ingest(tmp_path / str(seed), progress=False)
+    sql = "SELECT max(board), avg(ev_up), avg(ev_down), avg(ev_left), avg(ev_right), max(max_score) FROM steps"
+    coordinator = a2store.open(url)
+    spawn = get_context("spawn")
+    # Processes that start later read by way of the proxy. The coordinator does not.
+    proxy = through(lambda _: None)
+    with ProcessPoolExecutor(1, mp_context=spawn) as executor:
+        expected = executor.submit(answer, url, sql).result()
+    here = proxy.sent.total()
+    proxy.sent.clear()
+    with ProcessPoolExecutor(2, mp_context=spawn) as executor:
+        query = coordinator.sql(sql).on(executor, tasks=2)
+        assert divided(query)
+        assert same_rows(rows_of(query.to_arrow()), rows_of(expected))
+    assert 0 < proxy.sent.total() <= 1.3 * here
+
+
+def test_tasks_write_to_an_object_store(
+    url: str, processes: Executor, archive: a2store.Archive, filesystem: Any
+) -> None:
+    base = url.removesuffix("/games.a2")
+    query = archive.sql(DIVIDED[6])
+
+    def names() -> list[str]:
+        selector = pyarrow.fs.FileSelector(base.removeprefix("s3://"), recursive=True, allow_not_found=True)
+        return sorted(file.base_name for file in filesystem.get_file_info(selector) if file.is_file)
+
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
+        assert query.on(executor, tasks=3).write_parquet(f"{base}/out") == query.count()
+    assert names() == [f"part-{k:05}.parquet" for k in range(3)]
+    written = pq.read_table(f"{base.removeprefix('s3://')}/out", filesystem=filesystem)
+    assert same_rows(rows_of(written), rows_of(query.to_arrow()))
+    with pytest.raises(FileExistsError, match="expected no objects"):
+        query.write_parquet(f"{base}/out")
+    assert len(names()) == 3
+
+    def fails(index: int, run: Callable[[], bytes]) -> bytes:
+        if index == 2:
+            raise RuntimeError("the worker died")
+        return run()
+
+    with pytest.raises(a2store.ClusterError, match="the worker died"):
+        query.on(Scripted(fails), tasks=3).write_parquet(f"{base}/other/")
+    assert len(names()) == 3
+
+
+@contextmanager
+def on_dask() -> Iterator[Executor]:
     distributed = pytest.importorskip("distributed")
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as local,
         distributed.Client(local) as client,
     ):
-        for sql in DIVIDED[:6]:
-            assert assert_same(archive, sql, client.get_executor())
-        assert_survives_a_killed_worker(archive, client.get_executor(), tmp_path)
+        yield client.get_executor()
 
 
-def test_on_ray(archive: a2store.Archive, tmp_path: Path) -> None:
-    pytest.importorskip("ray")
-    import ray
+@contextmanager
+def on_ray() -> Iterator[Executor]:
+    ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
     nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     nodes.add_node(num_cpus=1)
     ray.init(address=nodes.address, log_to_driver=False)
     try:
-        executor = cluster.RayExecutor()
-        assert executor.workers == 2
-        for sql in DIVIDED[:6]:
-            assert assert_same(archive, sql, executor)
-        assert_survives_a_killed_worker(archive, executor, tmp_path)
+        yield cluster.RayExecutor()
     finally:
         ray.shutdown()
         nodes.shutdown()
+
+
+ENGINES = {"Dask": on_dask, "Ray": on_ray}
+
+
+class Killing(Executor):
+    """An executor that kills the worker of a task as often as a number of ``kills`` says."""
+
+    workers = 2
+
+    def __init__(self, executor: Any, kills: Iterator[int], folder: Path) -> None:
+        self.executor, self.kills, self.folder = executor, kills, folder
+
+    def submit(self, fn: Any, /, *args: Any, **_: Any) -> Future[Any]:
+        # Engines pickle this function by value, because it is not a global one.
+        def killed(marks: str, fn: Any, *args: Any) -> Any:
+            import os
+            import signal
+
+            for mark in os.listdir(marks):
+                os.remove(f"{marks}/{mark}")
+                os.kill(os.getpid(), signal.SIGKILL)
+            return fn(*args)
+
+        kills = next(self.kills)
+        if not kills:
+            return self.executor.submit(fn, *args)  # type: ignore[no-any-return]
+        marks = Path(tempfile.mkdtemp(dir=self.folder, prefix="kills-"))
+        for number in range(kills):
+            (marks / str(number)).touch()
+        return self.executor.submit(killed, str(marks), fn, *args)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_on_an_engine(archive: a2store.Archive, tmp_path: Path, name: str) -> None:
+    with ENGINES[name]() as executor:
+        assert cluster._workers(executor) == 2
+        for sql in DIVIDED[:6]:
+            assert assert_same(archive, sql, executor)
+        # The engine repeats a task whose worker is killed once, and gives up on one whose worker is always killed.
+        once = archive.sql(GROUPS).on(Killing(executor, iter([1, 0]), tmp_path), tasks=2)
+        assert same_rows(rows_of(once.to_arrow()), rows_of(archive.sql(GROUPS).to_arrow()))
+        assert [*tmp_path.rglob("kills-*/*")] == []
+        with pytest.raises(a2store.ClusterError):
+            archive.sql(GROUPS).on(Killing(executor, repeat(100), tmp_path), tasks=2).count()
+
+
+@pytest.mark.parametrize("name", ["processes", *ENGINES] if LONG else ["processes"])
+def test_random_statements(processes: Executor, tmp_path: Path, name: str) -> None:
+    """Each tenth task of Dask and Ray loses its worker once. A pool of processes would be broken by that."""
+    with (
+        nullcontext(processes) if name == "processes" else ENGINES[name]() as executor,
+        engine_in(tmp_path) as fuzz,
+    ):
+        kills = (int(number % 10 == 9 and name != "processes") for number in count())
+        fuzz.executor = Killing(executor, kills, tmp_path)
+        for index in count():
+            if fuzz.met["tasks: compared"] >= (300 if LONG else 20):
+                break
+            node, _ = statement(1, index)
+            finding = oracles.tasks(fuzz, node)
+            is_known = finding is not None and known(node, finding.kind, finding.found)
+            assert finding is None or is_known, f"statement {index}: {finding}"
+        print(dict(fuzz.met))
+        assert fuzz.met["tasks: divided"] > fuzz.met["tasks: compared"] // 4
