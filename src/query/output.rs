@@ -61,9 +61,9 @@ impl Query {
         let folder = OutputFolder::create(path, self.archive().path(), format, &options)?;
         let limits = self.limits();
         let written = match self.write_by_tasks(folder.files(), &limits, cancel) {
-            Ok(None) => self.execution(&limits, cancel).and_then(|execution| {
-                folder.files().write(0, self.stream_of(execution, limits), &options, cancel)
-            }),
+            Ok(None) => self
+                .execution(&limits, cancel)
+                .and_then(|execution| folder.files().write(0, self.stream_of(execution, limits), &options, cancel)),
             written => written.map(Option::unwrap_or_default),
         };
         folder.finish(written)
@@ -91,7 +91,8 @@ impl OutputFiles {
         let storage = Storage::new(&self.root, options)?;
         let staged = storage.stage("")?;
         let mut file = FirstError::new(staged.file());
-        let num_rows = rows.write_to(self.format, &mut file, cancel).map_err(|error| file.explain(&self.root, error))?;
+        let num_rows =
+            rows.write_to(self.format, &mut file, cancel).map_err(|error| file.explain(&self.root, error))?;
         match storage.publish(staged, &format!("part-{number:05}.{}", self.format.extension()), cancel) {
             Err(error) if matches!(error.kind(), ErrorKind::Io { source, .. } if source.kind() == AlreadyExists) => {}
             published => published?,

@@ -52,22 +52,12 @@ impl Cut {
         does(&self.plan, reduces)
     }
 
-    /// Returns the subtree for some of its partitions.
-    pub(super) fn slice(&self, partitions: &Range<usize>) -> DataFusionResult<Plan> {
-        slice(&self.plan, partitions)
-    }
-
     /// Returns whether two cuts need the same scalar subqueries, so that their tasks can start together.
     pub(super) fn starts_with(&self, other: &Cut) -> bool {
         let same = |((one, _), (other, _)): (&(ScalarSubqueryResults, usize), &(ScalarSubqueryResults, usize))| {
             ScalarSubqueryResults::ptr_eq(one, other)
         };
         self.scalars.len() == other.scalars.len() && self.scalars.iter().zip(&other.scalars).all(same)
-    }
-
-    /// Returns the number of rows of the scans' row groups.
-    pub(super) fn num_rows(&self) -> usize {
-        num_rows(&self.plan)
     }
 }
 
@@ -263,7 +253,8 @@ fn is_filter(plan: &Plan) -> bool {
     plan.is::<FilterExec>() || scan(plan).is_some_and(of_scan)
 }
 
-fn num_rows(plan: &Plan) -> usize {
+/// Returns the number of rows of the scans' row groups.
+pub(super) fn num_rows(plan: &Plan) -> usize {
     let rows_of = |group: &FileGroup| {
         let num_rows = group.files().iter().map(|file| file.statistics.as_ref()?.num_rows.get_value().copied());
         num_rows.map(Option::unwrap_or_default).sum::<usize>()
@@ -273,7 +264,8 @@ fn num_rows(plan: &Plan) -> usize {
     own + divided_inputs(plan).unwrap_or_default().iter().map(|&i| num_rows(children[i])).sum::<usize>()
 }
 
-fn slice(plan: &Plan, partitions: &Range<usize>) -> DataFusionResult<Plan> {
+/// Returns a divided subtree for some of its partitions.
+pub(super) fn slice(plan: &Plan, partitions: &Range<usize>) -> DataFusionResult<Plan> {
     if let Some(config) = scan(plan) {
         let Some(groups) = config.file_groups.get(partitions.clone()) else {
             return internal_err!("partitions {partitions:?} of {}", config.file_groups.len());

@@ -5,7 +5,7 @@ use super::message::{self, Blocks, read_rows};
 use super::task::{ResultHeader, TaskHeader, scalars_of};
 use crate::cancellation::CancellationToken;
 use crate::error::{ErrorKind, Result};
-use crate::process::ProcessId;
+use crate::process::{ProcessId, lock};
 use crate::query::engine::{Engine, RunningTask};
 use crate::query::errors::{external, query_error};
 use crate::query::limits::QueryLimits;
@@ -25,7 +25,7 @@ use futures::{StreamExt, TryStreamExt};
 use std::collections::HashMap;
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use tokio::sync::oneshot;
 use tracing::warn;
 
@@ -90,27 +90,19 @@ impl Tasks {
         TasksOfQuery(ManuallyDrop::new(Arc::new(tasks)), ProcessId::current())
     }
 
-    pub(super) fn num_tasks(&self) -> usize {
-        self.header.num_tasks
-    }
-
-    fn state(&self) -> MutexGuard<'_, TasksState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the task that reads a partition of a cut.
     fn task_of(&self, cut: usize, partition: usize) -> usize {
         // It is the last one whose partitions begin there or before.
-        ((partition + 1) * self.num_tasks() - 1) / self.cuts[cut].num_partitions()
+        ((partition + 1) * self.header.num_tasks - 1) / self.cuts[cut].num_partitions()
     }
 
     /// Returns the rows of a task. Starts it and the next tasks, as many as the engine has workers.
     fn rows(self: &Arc<Tasks>, index: usize, context: &Arc<TaskContext>) -> DataFusionResult<Outcome> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if state.scalars.is_none() {
             state.scalars = scalars_of(&self.cuts, &self.header)?;
         }
-        let end = (index + 1 + self.engine.num_workers()).min(self.num_tasks());
+        let end = (index + 1 + self.engine.num_workers()).min(self.header.num_tasks);
         for next in index..end {
             if !state.started.contains_key(&next) {
                 let outcome = Arc::clone(self).start(next, state.scalars.clone(), Arc::clone(context));
@@ -121,7 +113,7 @@ impl Tasks {
             }
         }
         let outcome = state.started.get(&index).cloned();
-        outcome.ok_or_else(|| internal_datafusion_err!("task {index} of {}", self.num_tasks()))
+        outcome.ok_or_else(|| internal_datafusion_err!("task {index} of {}", self.header.num_tasks))
     }
 
     async fn start(
@@ -148,23 +140,20 @@ impl Tasks {
         let engine = Arc::clone(&self.engine);
         let started = tokio::task::spawn_blocking(move || engine.start(index, task, Box::new(done)));
         let running = started.await.map_err(|error| DataFusionError::External(error.into()))?.map_err(external)?;
-        let too_late = {
-            let mut state = self.state();
-            if state.is_cancelled {
-                Some(running)
-            } else {
-                state.running.insert(index, running);
-                None
-            }
+        let is_too_late = {
+            let mut state = lock(&self.state);
+            state.running.insert(index, running);
+            state.is_cancelled
         };
-        if let Some(running) = too_late {
-            tokio::task::spawn_blocking(move || running.cancel());
+        if is_too_late {
+            let tasks = Arc::clone(&self);
+            tokio::task::spawn_blocking(move || tasks.cancel());
         }
         let received = receiver.await.unwrap_or_else(|dropped| {
             let (message, source) = ("the engine dropped it".to_owned(), Arc::new(dropped));
             Err(external(ErrorKind::Task { index, message, source }.into()))
         });
-        self.state().running.remove(&index);
+        lock(&self.state).running.remove(&index);
         if let Some(rows) = received? {
             return Ok(rows);
         }
@@ -183,7 +172,7 @@ impl Tasks {
     pub(super) fn cancel(&self) {
         self.cancel.cancel();
         let running = {
-            let mut state = self.state();
+            let mut state = lock(&self.state);
             state.is_cancelled = true;
             std::mem::take(&mut state.running)
         };
@@ -204,11 +193,6 @@ impl TaskRows {
         let rows = TaskRows { num_written: result.num_written, texts: result.texts, parts: Mutex::new(parts) };
         Ok((!result.is_other_plan).then_some(rows))
     }
-
-    /// Returns the rows of a partition of a cut.
-    fn take(&self, cut: usize, partition: usize) -> Option<Part> {
-        self.parts.lock().unwrap_or_else(PoisonError::into_inner).remove(&(cut, partition))
-    }
 }
 
 impl fmt::Debug for Tasks {
@@ -225,7 +209,7 @@ impl TasksOfQuery {
     /// Runs tasks that write files, and returns the number of rows.
     pub(super) async fn written(self) -> Result<u64> {
         let (context, mut num_rows) = (Arc::clone(self.0.execution.context()), 0);
-        for index in 0..self.0.num_tasks() {
+        for index in 0..self.0.header.num_tasks {
             let outcome = self.0.rows(index, &context).map_err(query_error)?;
             num_rows += outcome.await.map_err(|error| query_error(DataFusionError::Shared(error)))?.num_written;
         }
@@ -272,7 +256,7 @@ impl TasksExec {
 
 impl DisplayAs for TasksExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TasksExec: tasks={}, engine={}", self.tasks.0.num_tasks(), self.tasks.0.engine.name())
+        write!(f, "TasksExec: tasks={}, engine={}", self.tasks.0.header.num_tasks, self.tasks.0.engine.name())
     }
 }
 
@@ -310,7 +294,7 @@ impl ExecutionPlan for TasksExec {
         let index = guard.0.task_of(cut, partition);
         let batches = async move {
             let rows = guard.0.rows(index, &context)?.await.map_err(DataFusionError::Shared)?;
-            let part = rows.take(cut, partition);
+            let part = lock(&rows.parts).remove(&(cut, partition));
             let Part { rows: bytes, memory } =
                 part.ok_or_else(|| internal_datafusion_err!("task {index} lacks partition {partition}"))?;
             let renumbered = move |batch: Result<_, _>| {

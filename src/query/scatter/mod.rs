@@ -33,7 +33,7 @@ use super::planned::Query;
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
 use crate::runtime::block_on_unless;
-use cut::{Cut, Plan, replaced};
+use cut::{Cut, Plan, num_rows, replaced};
 use incoming::{Tasks, TasksExec, TasksOfQuery};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,9 +43,6 @@ use task::TaskHeader;
 /// The least number of rows that a task reads, unless the caller chose the number of tasks. With fewer, the tenth of a
 /// second that an engine needs to start a task is not worth it.
 const MIN_TASK_ROWS: usize = 1 << 20;
-
-/// A plan that tasks run, or the reason why it runs here.
-type Scattered<T> = std::result::Result<T, String>;
 
 impl Query {
     /// Makes the execution plan, with tasks if the query is on an engine and that pays.
@@ -94,14 +91,14 @@ struct Divided<'a> {
     header: TaskHeader,
 }
 
-/// Plans a query in tasks, which write the files if there are some.
+/// Plans a query in tasks, which write the files if there are some, or returns why it is not divided.
 fn divided<'a>(
     query: &'a Query,
     cluster: &'a Cluster,
     files: Option<&OutputFiles>,
     limits: &QueryLimits,
     cancel: &CancellationToken,
-) -> Result<Scattered<Divided<'a>>> {
+) -> Result<Result<Divided<'a>, String>> {
     let here = |why: &str| Ok(Err(why.to_owned()));
     if query.is_volatile()? {
         return here("it uses random numbers or the time");
@@ -125,7 +122,7 @@ fn divided<'a>(
     let Some(num_partitions) = cuts.iter().map(Cut::num_partitions).max() else {
         return here("no part of its plan works on row groups one by one, and returns less than it reads");
     };
-    let num_rows: usize = cuts.iter().map(Cut::num_rows).sum();
+    let num_rows: usize = cuts.iter().map(|cut| num_rows(&cut.plan)).sum();
     let num_tasks = match cluster.num_tasks {
         Some(num_tasks) => num_tasks,
         None => most.min(num_rows / MIN_TASK_ROWS),

@@ -7,7 +7,7 @@ use super::super::output::OutputFiles;
 use super::super::partition::Partition;
 use super::super::planned::Query;
 use super::super::query_error;
-use super::cut::{Cut, Plan, cuts, whole};
+use super::cut::{Cut, cuts, slice, whole};
 use super::fingerprint::fingerprint;
 use super::message::{self, Blocks};
 use crate::cancellation::CancellationToken;
@@ -117,10 +117,11 @@ impl Query {
         let memory = MemoryConsumer::new("rows that a task returns").register(execution.context().memory_pool());
         for (i, cut) in header.cuts_of(cuts) {
             let range = header.partitions(cut);
-            let plan = cut.slice(&range);
+            let plan = slice(&cut.plan, &range);
             let plan = if again { plan.and_then(reset_plan_states) } else { plan }.map_err(query_error)?;
             if let Some(files) = &header.files {
-                let slice = Execution::in_order(plan, Arc::clone(execution.context()), range.len());
+                let (context, max_rows) = (Arc::clone(execution.context()), vec![usize::MAX; range.len()]);
+                let slice = Execution::InOrder { plan, context, skip: 0, fetch: None, max_rows };
                 let rows = self.stream_of(slice, Arc::clone(limits));
                 result.num_written = files.write(header.index, rows, &self.archive().storage_options(), cancel)?;
                 continue;
@@ -199,10 +200,5 @@ impl Execution {
         match self {
             Execution::InOrder { context, .. } | Execution::Merged { context, .. } => context,
         }
-    }
-
-    /// Returns an execution of the partitions of a plan, one after the other.
-    fn in_order(plan: Plan, context: Arc<TaskContext>, num_partitions: usize) -> Execution {
-        Execution::InOrder { plan, context, skip: 0, fetch: None, max_rows: vec![usize::MAX; num_partitions] }
     }
 }
