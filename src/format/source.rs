@@ -15,7 +15,10 @@ pub(crate) trait RunSource: Send + Sync + fmt::Debug {
     fn num_bytes(&self, index: usize) -> u64;
 
     /// Returns the byte offset of a run in its file.
-    fn offset(&self, index: usize) -> u64;
+    fn offset(&self, index: usize) -> u64 {
+        let _ = index;
+        0
+    }
 
     /// Adds the run and its offset in the file to an error about the bytes of the run.
     fn locate(&self, index: usize, error: Error) -> Error {
