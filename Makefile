@@ -10,17 +10,17 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 # Debug information is left out and incremental builds are on: see [profile.release].
 CARGO ?= cargo
-# The number of processes that run Python tests in parallel; 0 runs all tests in pytest's own process.
-WORKERS ?= 2
+# The number of processes that run Python tests in parallel: more than two cores, because many tests wait. 0 runs all tests in pytest's own process.
+WORKERS ?= 3
 # All tests of a module run in one process, so that shared fixtures are built once.
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: help demo check test torture build lint fmt stubs bench page browser docs wheel clean
 
 help:
 	@echo 'make demo    simulate, ingest, query, materialize and serve generated games'
 	@echo 'make check   before each commit: formatting, ruff, the unit tests and the quick Python tests, in a minute'
-	@echo 'make test    before each push: the whole suite, Rust and Python, in about nine minutes; WORKERS=2 processes'
+	@echo 'make test    before each push: the whole suite, Rust and Python, in about seven minutes; WORKERS=3 processes'
 	@echo 'make torture before each release: the long tests of kills, failures and power loss'
 	@echo 'make build   the command and the extension module'
 	@echo 'make lint    formatting, clippy, links in the documentation, ruff, mypy, stubs'

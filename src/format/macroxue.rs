@@ -192,10 +192,6 @@ impl RunSource for Macroxue {
         1
     }
 
-    fn offset(&self, _: usize) -> u64 {
-        0
-    }
-
     fn num_bytes(&self, index: usize) -> u64 {
         if index == 0 { self.num_bytes } else { 0 }
     }

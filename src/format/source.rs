@@ -15,7 +15,9 @@ pub(crate) trait RunSource: Send + Sync + fmt::Debug {
     fn num_bytes(&self, index: usize) -> u64;
 
     /// Returns the byte offset of a run in its file.
-    fn offset(&self, index: usize) -> u64;
+    fn offset(&self, _: usize) -> u64 {
+        0
+    }
 
     /// Adds the run and its offset in the file to an error about the bytes of the run.
     fn locate(&self, index: usize, error: Error) -> Error {
@@ -23,14 +25,12 @@ pub(crate) trait RunSource: Send + Sync + fmt::Debug {
     }
 
     /// Returns whether the index is deliberately empty, as a deleted entry of a pack is.
-    fn is_absent(&self, index: usize) -> bool {
-        let _ = index;
+    fn is_absent(&self, _: usize) -> bool {
         false
     }
 
     /// Returns the facts that the source has about a run, in addition to the run itself.
-    fn facts(&self, index: usize) -> SourceFacts {
-        let _ = index;
+    fn facts(&self, _: usize) -> SourceFacts {
         SourceFacts::default()
     }
 

@@ -152,12 +152,6 @@ impl Loader {
         Ok(Loader { rows: Arc::new(rows), options, plan, position })
     }
 
-    /// Returns the tables, in order.
-    #[must_use]
-    pub fn tables(&self) -> &[StepTable] {
-        self.rows.tables()
-    }
-
     /// Returns the name of the order of the rows.
     #[must_use]
     pub fn order(&self) -> String {

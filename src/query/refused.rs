@@ -92,7 +92,7 @@ refusals! {
         "compute it for all rows in FROM, and join with them",
         "SELECT n FROM runs AS r, LATERAL (SELECT count(*) OVER () AS n FROM u WHERE u.run_id = r.run_id) AS d",
         Some("1|1");
-    CORRELATED_KEY: "a scalar subquery in GROUP BY or ORDER BY that refers to the outer query", None,
+    CORRELATED_KEY: "a scalar subquery in GROUP BY, in ORDER BY or before IN (SELECT …) that refers to the outer query", None,
         "compute it as a column of a subquery in FROM",
         "SELECT count(*) FROM runs AS r GROUP BY (SELECT count(*) FROM u WHERE u.run_id = r.run_id)", None;
     TWO_LEVELS: "a subquery that refers to a query two or more levels out", Some(15_558),
@@ -368,6 +368,9 @@ fn check_in(expr: &Expr, place: Place) -> DataFusionResult<()> {
             let is_column = matches!(value.as_ref(), Expr::Column(_));
             refuse_if(*negated && (place != Place::Conjunct || !is_column), &NOT_IN)?;
             refuse_if(place == Place::Value, &NULL_OF_IN)?;
+            let is_correlated =
+                |part: &Expr| subquery_of(part).is_some_and(|inner| !inner.outer_ref_columns.is_empty());
+            refuse_if(value.exists(|part| Ok(is_correlated(part)))?, &CORRELATED_KEY)?;
             check_in(value, Place::Value)
         }
         Expr::Not(inner) if place == Place::Conjunct && matches!(inner.as_ref(), Expr::InSubquery(_)) => {

@@ -12,7 +12,7 @@ use super::wide::WideColumns;
 use crate::archive::{ReadRun, RunInput, each_window, runs_of_pack};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::format::{Container, PackReader, Session, SourceFormat};
+use crate::format::{Container, PackReader, RunSource, Session, SourceFormat};
 use crate::progress::Progress;
 use derive_setters::Setters;
 use std::path::{Path, PathBuf};
@@ -105,7 +105,7 @@ impl StepTable {
         cancel: &CancellationToken,
     ) -> Result<StepTable> {
         let session = Session::open(&path)?;
-        session.ignored_rows().iter().for_each(|text| progress.warn(text));
+        session.warning().iter().for_each(|text| progress.warn(text));
         let run_id = |id: u64| {
             let expected = "at most 4294967295, the largest run id of a row";
             u32::try_from(id).map_err(|_| Error::argument("run_id", expected, format!("run {id}")))

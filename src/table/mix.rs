@@ -81,10 +81,6 @@ impl TableMix {
         Ok(TableMix { tables, starts, num_rows, schemas })
     }
 
-    pub(crate) fn tables(&self) -> &[StepTable] {
-        &self.tables
-    }
-
     pub(crate) fn num_rows(&self) -> u64 {
         self.num_rows
     }

@@ -2,9 +2,9 @@
 
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
-use crate::process::catch_panic;
+use crate::process::{catch_panic, lock};
 use crate::workers;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Returns the number of cores that this process may use.
@@ -14,27 +14,22 @@ pub(super) fn cores() -> usize {
 
 /// The first error of several threads. It makes the others stop.
 #[derive(Default)]
-pub(super) struct FirstError {
-    error: Mutex<Option<Error>>,
-    raised: AtomicBool,
-}
+pub(super) struct FirstError(Mutex<Option<Error>>);
 
 impl FirstError {
     pub(super) fn check(&self, cancel: &CancellationToken) -> Result<()> {
-        if self.raised.load(Ordering::Relaxed) {
+        if lock(&self.0).is_some() {
             return Err(ErrorKind::Cancelled.into());
         }
         cancel.check()
     }
 
     pub(super) fn raise(&self, error: Error) {
-        let mut slot = self.error.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.get_or_insert(error);
-        self.raised.store(true, Ordering::Relaxed);
+        lock(&self.0).get_or_insert(error);
     }
 
     pub(super) fn into_result(self) -> Result<()> {
-        self.error.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
     }
 }
 
@@ -68,7 +63,7 @@ pub(super) fn in_parts<T: Send>(
                 stop.check(cancel)?;
             }
             let value = part(number)?;
-            found.lock().unwrap_or_else(PoisonError::into_inner).push((number, value));
+            lock(&found).push((number, value));
         }
     })?;
     if num_parts > 1 {

@@ -49,10 +49,11 @@ REFUSALS = {
         "SELECT r.run_id, d.n FROM runs AS r JOIN (SELECT run_id, count(*) AS n FROM v GROUP BY run_id) AS d "
         "ON r.run_id = d.run_id",
     ),
-    "a scalar subquery in GROUP BY or ORDER BY that refers to the outer query": (
-        "SELECT count(*) AS n FROM runs AS r GROUP BY (SELECT count(*) FROM v WHERE v.run_id = r.run_id)",
-        "SELECT count(*) AS n FROM (SELECT (SELECT count(*) FROM v WHERE v.run_id = r.run_id) AS k FROM runs AS r) "
-        "AS d GROUP BY k",
+    "a scalar subquery in GROUP BY, in ORDER BY or before IN (SELECT …) that refers to the outer query": (
+        "SELECT run_id FROM runs AS r WHERE (SELECT count(*) FROM v WHERE v.run_id = r.run_id) IN "
+        "(SELECT run_id FROM u)",
+        "SELECT run_id FROM (SELECT run_id, (SELECT count(*) FROM v WHERE v.run_id = r.run_id) AS k FROM runs AS r) "
+        "AS d WHERE k IN (SELECT run_id FROM u)",
     ),
     "a subquery that refers to a query two or more levels out": (
         "SELECT run_id FROM runs AS r WHERE EXISTS (SELECT 1 FROM u WHERE EXISTS (SELECT 1 FROM v WHERE "

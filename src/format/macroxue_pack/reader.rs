@@ -3,14 +3,12 @@
 use super::row::{Head, key, layouts, to_step};
 use super::valuation_types::ValuationTypes;
 use crate::error::{Error, Result};
-use crate::format::session::{IndexedRuns, read_runs};
+use crate::format::session::{IndexedRuns, IndexedSource, read_runs};
 use crate::format::shards::{METADATA, RowShards, files_in, part_of};
-use crate::format::source::{RunSource, SourceFacts, SourceRun};
 use crate::format::sqlite::Database;
 use crate::run::{Run, RunMeta};
 use crate::step_details::{StepDetail, StepDetails};
 use std::path::Path;
-use std::sync::Arc;
 
 /// A Macroxue pack with memory-mapped rows. Any number of threads may read its runs in any order.
 ///
@@ -91,32 +89,12 @@ impl MacroxuePack {
     }
 }
 
-impl RunSource for MacroxuePack {
-    fn num_runs(&self) -> usize {
-        self.num_runs()
+impl IndexedSource for MacroxuePack {
+    fn indexed(&self) -> &IndexedRuns {
+        &self.runs
     }
 
-    fn offset(&self, index: usize) -> u64 {
-        self.runs.offset(index)
-    }
-
-    fn num_bytes(&self, index: usize) -> u64 {
-        self.runs.num_bytes(index)
-    }
-
-    fn facts(&self, index: usize) -> SourceFacts {
-        self.runs.facts(index)
-    }
-
-    fn warning(&self) -> Option<String> {
-        self.runs.ignored_rows()
-    }
-
-    fn session(&self) -> Option<Arc<str>> {
-        Some(self.runs.name().into())
-    }
-
-    fn read(&self, index: usize) -> Result<SourceRun<'_>> {
-        self.decode(index).map(SourceRun::Run)
+    fn decode(&self, index: usize) -> Result<Run> {
+        self.decode(index)
     }
 }

@@ -5,10 +5,12 @@ use super::metadata::SessionRun;
 use crate::error::{Error, Result};
 use crate::format::rows::rebuild;
 use crate::format::shards::{METADATA, RowShards};
-use crate::format::source::SourceFacts;
+use crate::format::source::{RunSource, SourceFacts, SourceRun};
 use crate::format::sqlite::InvalidValue;
 use crate::run::{Run, RunMeta, RunStep};
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The runs of a folder, with the rows of each.
 #[derive(Debug)]
@@ -105,25 +107,50 @@ impl IndexedRuns {
         index: usize,
         what: &'static str,
         expected: impl Into<String>,
-        found: impl std::fmt::Display,
+        found: impl fmt::Display,
     ) -> Error {
         let in_run = Error::decode(0, what, expected, found)
             .located(|location| (location.run, location.offset) = (Some(index as u64), None));
         in_run.with_path(self.folder.join(METADATA))
     }
+}
 
-    /// Returns the offset of the first row of a run in its file.
-    pub(in crate::format) fn offset(&self, index: usize) -> u64 {
-        let span = self.id(index).and_then(|id| self.index.spans_of(id).first());
-        span.and_then(|span| self.steps.place(span.first)).map_or(0, |(_, offset)| offset)
+/// A folder with such runs.
+pub(in crate::format) trait IndexedSource: Send + Sync + fmt::Debug {
+    fn indexed(&self) -> &IndexedRuns;
+
+    fn decode(&self, index: usize) -> Result<Run>;
+}
+
+impl<T: IndexedSource> RunSource for T {
+    fn num_runs(&self) -> usize {
+        self.indexed().runs.len()
     }
 
-    /// Returns the size of the rows of a run.
-    pub(in crate::format) fn num_bytes(&self, index: usize) -> u64 {
-        self.num_rows(index) * self.steps.stride() as u64
+    fn offset(&self, index: usize) -> u64 {
+        let runs = self.indexed();
+        let span = runs.id(index).and_then(|id| runs.index.spans_of(id).first());
+        span.and_then(|span| runs.steps.place(span.first)).map_or(0, |(_, offset)| offset)
     }
 
-    pub(in crate::format) fn facts(&self, index: usize) -> SourceFacts {
-        SourceFacts { id: self.id(index), num_steps: self.runs.get(index).and_then(|record| record.num_steps) }
+    fn num_bytes(&self, index: usize) -> u64 {
+        self.indexed().num_rows(index) * self.indexed().steps.stride() as u64
+    }
+
+    fn facts(&self, index: usize) -> SourceFacts {
+        let runs = self.indexed();
+        SourceFacts { id: runs.id(index), num_steps: runs.runs.get(index).and_then(|record| record.num_steps) }
+    }
+
+    fn warning(&self) -> Option<String> {
+        self.indexed().ignored_rows()
+    }
+
+    fn session(&self) -> Option<Arc<str>> {
+        Some(self.indexed().name().into())
+    }
+
+    fn read(&self, index: usize) -> Result<SourceRun<'_>> {
+        self.decode(index).map(SourceRun::Run)
     }
 }

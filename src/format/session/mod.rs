@@ -32,7 +32,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub(super) use indexed_runs::IndexedRuns;
+pub(super) use indexed_runs::{IndexedRuns, IndexedSource};
 pub(crate) use metadata::SessionRun;
 pub(super) use metadata::{read_runs, runs_in, stored_seed};
 pub use reader::Session;

@@ -1,18 +1,16 @@
 //! Reading self-play sessions.
 
-use super::indexed_runs::IndexedRuns;
+use super::indexed_runs::{IndexedRuns, IndexedSource};
 use super::metadata::{read_entry, read_runs};
 use super::row::{fields, has_action, key, to_step};
 use crate::board::Move;
 use crate::error::Result;
 use crate::format::shards::{METADATA, RowShards, files_in};
-use crate::format::source::{RunSource, SourceFacts, SourceRun};
 use crate::format::sqlite::Database;
 use crate::publish::parent;
 use crate::run::{Run, RunMeta, after_states};
 use serde_json::Value;
 use std::path::Path;
-use std::sync::Arc;
 
 /// A self-play session with memory-mapped rows. Any number of threads may read its runs in any order.
 ///
@@ -46,12 +44,6 @@ impl Session {
         Ok(Session { runs: IndexedRuns::new(folder, steps, runs, key), engine, sample_rate })
     }
 
-    /// Returns the session's name, which is the name of its folder.
-    #[must_use]
-    pub fn name(&self) -> String {
-        self.runs.name()
-    }
-
     /// Returns the number of runs.
     #[must_use]
     pub fn num_runs(&self) -> usize {
@@ -62,12 +54,6 @@ impl Session {
     #[must_use]
     pub fn num_steps(&self) -> u64 {
         self.runs.steps.num_rows()
-    }
-
-    /// Returns the number of rows of a run; 0 past the last run.
-    #[must_use]
-    pub fn num_rows_of(&self, index: usize) -> u64 {
-        self.runs.num_rows(index)
     }
 
     /// Returns whether the rows hold the moves.
@@ -87,11 +73,6 @@ impl Session {
     #[must_use]
     pub fn rows_without_run(&self) -> Vec<(u64, u64)> {
         self.runs.rows_without_run().collect()
-    }
-
-    /// Returns a description of the rows that belong to no run, if there are any.
-    pub(crate) fn ignored_rows(&self) -> Option<String> {
-        self.runs.ignored_rows()
     }
 
     /// Decodes a run. The run has no final board and no branches. Without stored actions, some moves are unknown.
@@ -144,33 +125,13 @@ impl Session {
     }
 }
 
-impl RunSource for Session {
-    fn num_runs(&self) -> usize {
-        self.num_runs()
+impl IndexedSource for Session {
+    fn indexed(&self) -> &IndexedRuns {
+        &self.runs
     }
 
-    fn offset(&self, index: usize) -> u64 {
-        self.runs.offset(index)
-    }
-
-    fn num_bytes(&self, index: usize) -> u64 {
-        self.runs.num_bytes(index)
-    }
-
-    fn facts(&self, index: usize) -> SourceFacts {
-        self.runs.facts(index)
-    }
-
-    fn warning(&self) -> Option<String> {
-        self.ignored_rows()
-    }
-
-    fn session(&self) -> Option<Arc<str>> {
-        Some(self.name().into())
-    }
-
-    fn read(&self, index: usize) -> Result<SourceRun<'_>> {
-        self.decode(index).map(SourceRun::Run)
+    fn decode(&self, index: usize) -> Result<Run> {
+        self.decode(index)
     }
 }
 

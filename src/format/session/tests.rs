@@ -61,7 +61,7 @@ fn leading(board: Board, next: Board) -> Vec<Move> {
 fn metadata_is_read() {
     let (_parent, folder, runs) = three(SessionOptions::default());
     let session = Session::open(folder.join("steps.npy")).unwrap();
-    assert_eq!(session.name(), "20260102_model=deep");
+    assert_eq!(session.session().as_deref(), Some("20260102_model=deep"));
     assert_eq!((session.num_runs(), session.num_steps(), session.has_actions()), (3, 90, false));
     assert_eq!((session.id(0), session.id(3)), (Some(10), None));
     let run = session.decode(1).unwrap();

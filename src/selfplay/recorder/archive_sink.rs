@@ -82,10 +82,6 @@ impl RunSource for Games {
         self.games.get(index).map_or(0, |game| 64 + 32 * u64::from(game.rows.len()))
     }
 
-    fn offset(&self, _: usize) -> u64 {
-        0
-    }
-
     fn facts(&self, index: usize) -> SourceFacts {
         let game = self.games.get(index);
         SourceFacts { id: game.map(|game| game.id), num_steps: game.map(|game| game.num_steps) }

@@ -131,9 +131,6 @@ impl GameRecording {
         self.game.elapsed_s = self.started.elapsed().as_secs_f32();
         self.shared.end_game(std::mem::take(&mut self.game))
     }
-
-    /// Abandons the game: nothing of it is kept.
-    pub fn abandon(self) {}
 }
 
 impl Drop for GameRecording {

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .dtypes import BOOL, F64, I64, NULL, U64, Type, common, common_of, of_literal, of_sum
+from .dtypes import BOOL, F32, F64, I64, NULL, U64, Type, common, common_of, of_literal, of_sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,6 +304,9 @@ class _Text:
         text = self.of(node.args[0])
         if self.duck and node.args[0].type.is_float and node.type.is_int:
             text = f"trunc({text})"
+        if self.duck and node.args[0].type == U64 and node.type == F32:
+            # DuckDB rounds twice, if it computes with more bits.
+            text = f"({text})::{U64.duck}"
         return f"{node.value}({text} AS {node.type.duck if self.duck else node.type.engine})"
 
     def _func(self, node: Node) -> str:

@@ -84,7 +84,6 @@ proptest! {
         prop_assert_eq!((session.num_runs(), session.num_steps()), (listed.len(), rows.len() as u64));
         for index in 0..session.num_runs() {
             let (_, run, ..) = runs.iter().find(|(id, ..)| Some(*id) == session.id(index)).unwrap();
-            prop_assert_eq!(session.num_rows_of(index), run.num_steps() as u64);
             let back = session.decode(index).unwrap();
             prop_assert_eq!((back.boards(), back.step_indices()), (run.boards(), None));
             for place in 0..run.num_steps() {

@@ -19,7 +19,7 @@ fn abandoned_games_do_not_count() {
     play(&recorder, 0, 5).unwrap();
     let (second, third) = (recorder.begin(None).unwrap(), recorder.begin(None).unwrap());
     assert_eq!((limit_of(recorder.begin(None)), recorder.is_full()), ("games", Some("games")));
-    third.abandon();
+    drop(third);
     assert_eq!(recorder.is_full(), None);
     play(&recorder, 1, 5).unwrap();
     assert_eq!(limit_of(recorder.begin(None)), "games");

@@ -143,7 +143,7 @@ fn other_sinks_get_values_and_final_boards() {
     }
     game.end(Board(5)).unwrap();
     recorder.begin(None).unwrap().end(None).unwrap();
-    recorder.begin(None).unwrap().abandon();
+    drop(recorder.begin(None).unwrap());
     let live = recorder.begin(None).unwrap();
     let stats = recorder.close().unwrap();
     assert_eq!((stats.ended, stats.abandoned, stats.live), (2, 1, 1));
