@@ -46,7 +46,7 @@ impl Query {
         }
         let absolute = std::path::absolute(path).map_err(|source| Error::io(path, source))?;
         if absolute.starts_with(self.archive().path()) {
-            return Err(Error::argument("path", "a place outside of the archive", path.display()));
+            return Err(Error::argument("path", "a file outside of the archive", path.display()));
         }
         let rows = self.stream(cancel)?;
         let output = Output::create(path)?;
@@ -125,7 +125,7 @@ impl OutputFolder {
     ) -> Result<OutputFolder> {
         let storage = Storage::new(path, options)?;
         if storage.root().starts_with(archive) {
-            return Err(Error::argument("path", "a place outside of the archive", path.display()));
+            return Err(Error::argument("path", "a folder outside of the archive", path.display()));
         }
         let Some(name) = storage.folder() else {
             if storage.names("")?.is_some_and(|names| !names.is_empty()) {
