@@ -10,7 +10,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 # Debug information is left out and incremental builds are on: see [profile.release].
 CARGO ?= cargo
-# The number of processes that run Python tests in parallel: more than two cores, because many tests wait. 0 runs all tests in pytest's own process.
+# The number of processes that run Python tests in parallel: three for two cores, because many tests wait. 0 runs all tests
+# in pytest's own process.
 WORKERS ?= 3
 # All tests of a module run in one process, so that shared fixtures are built once.
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
