@@ -4,6 +4,7 @@
 //! `annotations` evaluates filters on the model once per file, because a file has one model. Both pass other filters
 //! to the reader if that saves decoding.
 
+use super::engine::Division;
 use super::errors::external;
 use super::metadata_cache::MetadataCache;
 use super::reader_filters::{is_clustered, saves_nothing};
@@ -11,7 +12,8 @@ use super::rewrites::{Hides, OpaqueExec};
 use super::run_index::{RunIndex, is_about_runs, step_range, verdicts};
 use super::scan::{ARCHIVE_URL, ParquetScan, RowGroupPart, archive_file, footers, parts_of};
 use crate::archive::{Archive, DataFile, Snapshot, TableName, table_schema};
-use crate::error::ErrorKind;
+use crate::error::{ErrorKind, Result};
+use crate::workers;
 use arrow::array::{RecordBatch, StringArray};
 use arrow::compute::{cast, concat_batches};
 use arrow::datatypes::{Schema, SchemaRef};
@@ -19,11 +21,15 @@ use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{DFSchema, DataFusionError, Result as DataFusionResult};
 use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig};
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use futures::StreamExt;
+use rayon::prelude::*;
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -190,7 +196,10 @@ impl ArchiveTable {
         let is_needed = |rows: &RowsOfFile| rows.as_ref().is_none_or(|ranges| !ranges.is_empty());
         let needed: Vec<(&DataFile, &RowsOfFile)> =
             self.files().zip(rows).filter(|(_, rows)| is_needed(rows)).collect();
-        self.check(&needed.iter().map(|(file, _)| *file).collect::<Vec<_>>()).await?;
+        // A task checks only the files that it reads, before it reads them.
+        if self.table == TableName::Runs || state.config().get_extension::<Division>().is_none() {
+            self.check(&needed.iter().map(|(file, _)| *file).collect::<Vec<_>>()).await?;
+        }
         let files = needed.iter().map(|(file, _)| archive_file(file)).collect::<DataFusionResult<Vec<_>>>()?;
         let footers = footers(state, ARCHIVE_URL, &self.cache()?.footers(), &files).await?;
         let schema = table_schema(self.table);
@@ -237,6 +246,36 @@ impl TableProvider for ArchiveTable {
         let plan = scan.plan(state, parts, projection, limit, inside)?;
         Ok(OpaqueExec::over(plan, Hides::Input))
     }
+}
+
+/// Compares the files that a plan reads with their commits, several files in parallel. Nodes for which `is_done` is true,
+/// and all below them, need no check.
+pub(super) fn check_files(
+    archive: &Archive,
+    plan: &Arc<dyn ExecutionPlan>,
+    is_done: &dyn Fn(&Arc<dyn ExecutionPlan>) -> bool,
+) -> Result<()> {
+    fn add<'a>(
+        plan: &'a Arc<dyn ExecutionPlan>,
+        is_done: &dyn Fn(&Arc<dyn ExecutionPlan>) -> bool,
+        paths: &mut HashSet<&'a str>,
+    ) {
+        if is_done(plan) {
+            return;
+        }
+        let config = plan.downcast_ref::<DataSourceExec>().and_then(|scan| scan.data_source().downcast_ref());
+        let config =
+            config.filter(|config: &&FileScanConfig| config.object_store_url.as_str().starts_with(ARCHIVE_URL));
+        for file in config.iter().flat_map(|config| &config.file_groups).flat_map(FileGroup::files) {
+            paths.insert(file.object_meta.location.as_ref());
+        }
+        plan.children().into_iter().for_each(|child| add(child, is_done, paths));
+    }
+    let mut paths = HashSet::new();
+    add(plan, is_done, &mut paths);
+    let files = TableName::ALL.into_iter().flat_map(|table| archive.snapshot().files(table));
+    let files: Vec<&DataFile> = files.filter(|file| paths.contains(file.path.as_str())).collect();
+    workers::shared()?.install(|| files.into_par_iter().try_for_each(|file| archive.check_file(file)))
 }
 
 /// The rows of a file to read; `None` = all.

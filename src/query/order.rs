@@ -43,6 +43,12 @@ impl Execution {
         }
     }
 
+    pub(super) fn context(&self) -> &Arc<TaskContext> {
+        match self {
+            Execution::InOrder { context, .. } | Execution::Merged { context, .. } => context,
+        }
+    }
+
     /// Returns the same execution of another plan for the same rows.
     pub(super) fn with_plan(self, plan: Arc<dyn ExecutionPlan>) -> Execution {
         match self {

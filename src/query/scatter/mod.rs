@@ -24,6 +24,7 @@ mod message;
 mod task;
 mod texts;
 
+use super::archive_table::check_files;
 use super::engine::{Cluster, Division};
 use super::errors::query_error;
 use super::limits::QueryLimits;
@@ -156,6 +157,7 @@ impl Divided<'_> {
             }
         }
         let plan = replaced(self.execution.plan(), true, &mut leaves.into_values()).map_err(query_error)?;
+        check_files(self.query.archive(), &plan, &|node| node.is::<TasksExec>())?;
         Ok(self.execution.with_plan(plan))
     }
 }

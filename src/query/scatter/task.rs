@@ -1,5 +1,6 @@
 //! A task: the question, and a share of its partitions. It runs in another process.
 
+use super::super::archive_table::check_files;
 use super::super::engine::{Change, Division};
 use super::super::limits::QueryLimits;
 use super::super::order::Execution;
@@ -15,7 +16,6 @@ use crate::error::{Error, Result};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{Field, Schema};
 use datafusion::common::{Result as DataFusionResult, ScalarValue, internal_datafusion_err};
-use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::logical_expr::physical_planning_context::{ScalarSubqueryResults, SubqueryIndex};
 use datafusion::physical_plan::execution_plan::reset_plan_states;
@@ -119,6 +119,7 @@ impl Query {
             let range = header.partitions(cut);
             let plan = slice(&cut.plan, &range);
             let plan = if again { plan.and_then(reset_plan_states) } else { plan }.map_err(query_error)?;
+            check_files(self.archive(), &plan, &|_| false)?;
             if let Some(files) = &header.files {
                 let (context, max_rows) = (Arc::clone(execution.context()), vec![usize::MAX; range.len()]);
                 let slice = Execution::InOrder { plan, context, skip: 0, fetch: None, max_rows };
@@ -193,12 +194,4 @@ fn set_scalars(cuts: &[Cut], header: &TaskHeader, blocks: &[&[u8]]) -> DataFusio
         }
     }
     Ok(())
-}
-
-impl Execution {
-    pub(super) fn context(&self) -> &Arc<TaskContext> {
-        match self {
-            Execution::InOrder { context, .. } | Execution::Merged { context, .. } => context,
-        }
-    }
 }
