@@ -147,8 +147,10 @@ fn selfplay(criterion: &mut Criterion) {
                     env.restart(slot);
                 }
             }
-            env.write_tokens(&mut tokens);
-            env.write_legal(&mut legal);
+            for (slot, (board, mask)) in env.boards().iter().zip(env.legal_moves()).enumerate() {
+                tokens[slot] = board.exps();
+                legal[slot] = std::array::from_fn(|direction| mask >> direction & 1);
+            }
             black_box((&tokens, &legal));
         })
     });

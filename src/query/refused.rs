@@ -192,11 +192,19 @@ fn orders_by_cast(query: &ast::Query) -> bool {
             _ => None,
         }
     }
+    fn keys_of(key: &ast::Expr) -> Vec<&ast::Expr> {
+        match key {
+            ast::Expr::GroupingSets(sets) | ast::Expr::Cube(sets) | ast::Expr::Rollup(sets) => {
+                sets.iter().flatten().flat_map(keys_of).collect()
+            }
+            key => vec![key],
+        }
+    }
     let (SetExpr::Select(select), Some(order)) = (query.body.as_ref(), &query.order_by) else { return false };
     let (GroupByExpr::Expressions(keys, _), OrderByKind::Expressions(order)) = (&select.group_by, &order.kind) else {
         return false;
     };
-    let casts: Vec<String> = keys.iter().filter_map(|key| cast_column(key, false)).collect();
+    let casts: Vec<String> = keys.iter().flat_map(keys_of).filter_map(|key| cast_column(key, false)).collect();
     let is_sorted_by = |name: &str| {
         order.iter().any(|key| matches!(&key.expr, ast::Expr::Identifier(sorted) if name_of(sorted) == name))
     };

@@ -213,22 +213,6 @@ impl VectorEnv {
         }
         Ok(())
     }
-
-    /// Writes the exponents of each board, in row-major order.
-    ///
-    /// # Panics
-    /// If the length of `tokens` is not the number of slots.
-    pub fn write_tokens(&self, tokens: &mut [[u8; 16]]) {
-        write_tokens(&self.boards, tokens);
-    }
-
-    /// Writes whether each move is legal on each board: 1 or 0.
-    ///
-    /// # Panics
-    /// If the length of `legal` is not the number of slots.
-    pub fn write_legal(&self, legal: &mut [[u8; 4]]) {
-        write_legal(&self.legal, legal);
-    }
 }
 
 /// Writes the exponents of each board, in row-major order.

@@ -89,8 +89,8 @@ REFUSALS = {
         "SELECT count(CASE WHEN n <> 1 THEN n END) FROM (SELECT count(*) AS n FROM runs) AS d",
     ),
     "ORDER BY a result column that has the name of another column, which GROUP BY casts": (
-        "SELECT run_id AS num_steps, CAST(num_steps AS DOUBLE) AS x FROM runs GROUP BY run_id, "
-        "CAST(num_steps AS DOUBLE) ORDER BY num_steps",
+        "SELECT run_id AS num_steps, CAST(num_steps AS DOUBLE) AS x FROM runs GROUP BY GROUPING SETS ((run_id, "
+        "CAST(num_steps AS DOUBLE))) ORDER BY num_steps",
         "SELECT run_id AS id, CAST(num_steps AS DOUBLE) AS x FROM runs GROUP BY run_id, CAST(num_steps AS DOUBLE) "
         "ORDER BY id",
     ),

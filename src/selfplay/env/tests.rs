@@ -162,8 +162,8 @@ fn tokens_and_masks_match_the_boards() {
         env.step(&moves, IllegalMoves::Refused, &mut rewards).unwrap();
     }
     let (mut tokens, mut legal) = ([[9; 16]; 64], [[9; 4]; 64]);
-    env.write_tokens(&mut tokens);
-    env.write_legal(&mut legal);
+    write_tokens(env.boards(), &mut tokens);
+    write_legal(env.legal_moves(), &mut legal);
     for (slot, board) in env.boards().iter().enumerate() {
         for (cell, token) in tokens[slot].into_iter().enumerate() {
             assert_eq!(Some(token), board.exp(cell as u8));
