@@ -5,6 +5,7 @@ On two cores, tasks can only lose: the figures show what they cost. The projecti
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
@@ -12,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context
 from typing import Any
 
-from report import Report, median, note, table
+from report import Report, median, millions, note, table
 
 import a2store
 from a2store import cluster
@@ -22,9 +23,11 @@ STARTS = 20
 TASKS = (8, 64)
 """The numbers of tasks with which the parts are measured."""
 CORES = (2, 16, 256)
-TASKS_PER_CORE = 4
-GIGABIT = 125e6
-"""Bytes per second of the network between workers and coordinator in the projection: 10 of these."""
+TASKS_PER_CORE, TASK_STEPS = 4, 1 << 20
+"""The default number of tasks: so many for each core, of at least so many steps."""
+PROJECTED_STEPS = 1_000_000_000
+NETWORK = 1.25e9
+"""Bytes per second between workers and coordinator in the projection: 10 Gbit/s."""
 QUESTIONS = {
     "few groups": "SELECT engine, max_tile(board) AS tile, count(*) AS n, avg(empty_cells(board)) AS empty FROM steps "
     "GROUP BY engine, tile",
@@ -35,24 +38,23 @@ QUESTIONS = {
 }
 
 
-def nothing() -> None:
-    """Do nothing on a worker."""
-
-
 class Here(Executor):
-    """Runs each task at once in this process, and keeps its result and its time."""
+    """Runs the tasks in this process, one after the other, and keeps their results and times."""
 
-    def __init__(self, tasks: int) -> None:
-        self.workers = tasks
+    workers = 1
+
+    def __init__(self) -> None:
         self.results: dict[bytes, Any] = {}
         self.seconds = 0.0
+        self._lock = threading.Lock()
 
     def submit(self, fn: Any, /, version: str, query: bytes, task: bytes, unique: str) -> Future[Any]:
         """Run the task, or return the result that it had before."""
-        if task not in self.results:
-            start = time.perf_counter()
-            self.results[task] = fn(version, query, task, unique)
-            self.seconds += time.perf_counter() - start
+        with self._lock:
+            if task not in self.results:
+                start = time.perf_counter()
+                self.results[task] = fn(version, query, task, unique)
+                self.seconds += time.perf_counter() - start
         future: Future[Any] = Future()
         future.set_result(self.results[task])
         return future
@@ -97,15 +99,11 @@ def seconds(query: a2store.Query) -> float:
 
 def parts(archive: a2store.Archive, sql: str, tasks: int) -> tuple[float, float, int]:
     """Return the time of all tasks, the time of the rest of the query, and the number of bytes between them."""
-    here = Here(tasks)
+    here = Here()
     query = archive.sql(sql).on(here, tasks=tasks)
-    query.to_arrow()
-    rests = []
-    for _ in range(3):
-        start = time.perf_counter()
-        query.to_arrow()
-        rests.append(time.perf_counter() - start)
-    return here.seconds, median(rests), here.num_bytes
+    rests = [seconds(query) for _ in range(4)]
+    # The first time includes the tasks.
+    return here.seconds, median(rests[1:]), here.num_bytes
 
 
 def run(report: Report, archive: a2store.Archive, cores: int, rounds: int | None) -> None:
@@ -115,9 +113,10 @@ def run(report: Report, archive: a2store.Archive, cores: int, rounds: int | None
     with engines(cores) as found:
         for engine, executor in found.items():
             took = []
-            for _ in range(STARTS):
+            for number in range(STARTS):
                 start = time.perf_counter()
-                executor.submit(nothing).result()
+                # A short call of a module that the workers have. Dask answers a repeated call from memory.
+                executor.submit(cluster._workers, number).result()
                 took.append(time.perf_counter() - start)
             starts[engine] = median(took)
             report.add("cluster", engine, start_s=starts[engine])
@@ -147,22 +146,24 @@ def project(report: Report, archive: a2store.Archive, times: dict[str, dict[str,
     """Print the parts of each query, and the times that they give on more cores."""
     measured, projected = [], []
     for name, sql in QUESTIONS.items():
-        small, large = (parts(archive, sql, tasks) for tasks in TASKS)
-
-        def at(i: int, tasks: int, small: Any = small, large: Any = large) -> float:
-            """Return a part for a number of tasks, on the line through the measured ones."""
-            slope = (large[i] - small[i]) / (TASKS[1] - TASKS[0])
-            return max(0.0, float(small[i] + slope * (tasks - TASKS[0])))
-
-        for tasks, (work, rest, num_bytes) in zip(TASKS, (small, large), strict=True):
+        few, many = (parts(archive, sql, tasks) for tasks in TASKS)
+        for tasks, (work, rest, num_bytes) in zip(TASKS, (few, many), strict=True):
             measured.append((name, str(tasks), f"{work:.2f} s", f"{rest * 1e3:.0f} ms", f"{num_bytes / 1e6:.2f} MB"))
             report.add("cluster", f"{name}, {tasks} tasks", work_s=work, rest_s=rest, returned_bytes=num_bytes)
-        here, cells = median(times[name]["here"]), []
-        for cores in CORES:
-            tasks = TASKS_PER_CORE * cores
-            time_s = start + at(0, tasks) / cores + at(1, tasks) + at(2, tasks) / (10 * GIGABIT)
-            cells.append(f"{time_s:.2f} s")
-            report.add("cluster", f"{name}, {cores} cores", projected_s=time_s)
-        projected.append((name, f"{here:.2f} s", *cells))
+        # Each part is a line: what the rows need, and what each task adds.
+        each = [max(0.0, (more - less) / (TASKS[1] - TASKS[0])) for less, more in zip(few, many, strict=True)]
+        rows = [less - slope * TASKS[0] for less, slope in zip(few, each, strict=True)]
+        for steps in (archive.num_steps, PROJECTED_STEPS):
+            scale, cells = steps / archive.num_steps, []
+            for cores in CORES:
+                tasks = max(1, min(TASKS_PER_CORE * cores, steps // TASK_STEPS))
+                work, rest, num_bytes = (scale * a + b * tasks for a, b in zip(rows, each, strict=True))
+                time_s = start + work / min(cores, tasks) + rest + num_bytes / NETWORK
+                cells.append(f"{time_s:.2f} s")
+                report.add("cluster", f"{name}, {millions(steps)} steps, {cores} cores", projected_s=time_s)
+            here = scale * median(times[name]["here"])
+            projected.append((name, millions(steps), f"{here:.2f} s", *cells))
     table("parts of a query", ("", "tasks", "work on one core", "rest here", "returned"), measured)
-    table("projected: start + work / cores + rest + returned / 10 Gbit/s", ("", "here", *map(str, CORES)), projected)
+    title = "projected: start + work / cores + rest + returned / network"
+    table(title, ("", "steps", "here, 2 cores", *(f"{cores} cores" for cores in CORES)), projected)
+    note("'here' is measured for the archive, and proportional for more steps")

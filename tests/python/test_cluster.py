@@ -309,6 +309,29 @@ def test_a_version_that_expires_under_way_is_an_error(archive: a2store.Archive, 
         copy.sql(GROUPS).on(Scripted(expires), tasks=2).count()
 
 
+NUMBERED = "SELECT engine, row_number() OVER (PARTITION BY run_id ORDER BY step_index) AS n FROM steps"
+
+
+@pytest.mark.parametrize("sql", [
+    GROUPS,
+    DIVIDED[6],
+    f"SELECT phase, count(*) AS n FROM steps WHERE run_id < 2 GROUP BY phase UNION ALL {NUMBERED}",
+])  # fmt: skip
+def test_a_flipped_bit_is_found_where_the_file_is_read(
+    archive: a2store.Archive, threads: Executor, tmp_path: Path, sql: str
+) -> None:
+    shutil.copytree(archive.path, tmp_path / "copy.a2")
+    copy = a2store.Archive.open(tmp_path / "copy.a2")
+    query = copy.sql(sql).on(threads, tasks=4)
+    assert divided(query)
+    file = Path(copy.files("steps")[-1])
+    data = bytearray(file.read_bytes())
+    data[100] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(a2store.DamagedError, match=file.name):
+        query.count()
+
+
 def test_tasks_are_cancelled_with_the_query(archive: a2store.Archive) -> None:
     freed = threading.Event()
 
