@@ -48,12 +48,13 @@ class Here(Executor):
         self.seconds = 0.0
         self._lock = threading.Lock()
 
-    def submit(self, fn: Any, /, version: str, query: bytes, task: bytes, unique: str) -> Future[Any]:
+    def submit(self, fn: Any, /, *args: Any, **_: Any) -> Future[Any]:
         """Run the task, or return the result that it had before."""
+        _version, _query, task, _unique = args
         with self._lock:
             if task not in self.results:
                 start = time.perf_counter()
-                self.results[task] = fn(version, query, task, unique)
+                self.results[task] = fn(*args)
                 self.seconds += time.perf_counter() - start
         future: Future[Any] = Future()
         future.set_result(self.results[task])
@@ -157,8 +158,8 @@ def project(report: Report, archive: a2store.Archive, times: dict[str, dict[str,
             scale, cells = steps / archive.num_steps, []
             for cores in CORES:
                 tasks = max(1, min(TASKS_PER_CORE * cores, steps // TASK_STEPS))
-                work, rest, num_bytes = (scale * a + b * tasks for a, b in zip(rows, each, strict=True))
-                time_s = start + work / min(cores, tasks) + rest + num_bytes / NETWORK
+                work, rest, returned = (scale * a + b * tasks for a, b in zip(rows, each, strict=True))
+                time_s = start + work / min(cores, tasks) + rest + returned / NETWORK
                 cells.append(f"{time_s:.2f} s")
                 report.add("cluster", f"{name}, {millions(steps)} steps, {cores} cores", projected_s=time_s)
             here = scale * median(times[name]["here"])

@@ -1705,7 +1705,7 @@ class Query:
           in ``/``, a folder and a URL get several files, ``part-00000.parquet`` and so on, whose rows in the order of
           the names are the result. They must be new or empty. On an executor, each task writes a file if rows of the
           result need only the row groups of one task; otherwise this process writes one. A folder appears when it is
-          complete. A URL is opened with the archive's ``storage_options``, and its files are removed after an exception.
+          complete. A URL is opened with the archive's ``storage_options``. After an exception, its files are removed.
 
         Raises ``ValueError`` for a path in the archive, ``FileExistsError`` for a folder or URL that is not empty, and
         ``OSError`` if a file cannot be written. Otherwise raises as ``count`` does.

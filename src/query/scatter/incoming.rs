@@ -30,7 +30,7 @@ use tokio::sync::oneshot;
 use tracing::warn;
 
 /// The tasks of some cuts of one execution. Each starts when its rows are asked for, or shortly before.
-pub(super) struct Tasks {
+struct Tasks {
     query: Query,
     engine: Arc<dyn Engine>,
     execution: Execution,
@@ -69,27 +69,6 @@ struct Part {
 }
 
 impl Tasks {
-    pub(super) fn new(
-        query: &Query,
-        engine: &Arc<dyn Engine>,
-        execution: &Execution,
-        cuts: &Arc<[Cut]>,
-        header: TaskHeader,
-        limits: &Arc<QueryLimits>,
-    ) -> TasksOfQuery {
-        let tasks = Tasks {
-            query: query.here(),
-            engine: Arc::clone(engine),
-            execution: execution.clone(),
-            cuts: Arc::clone(cuts),
-            header,
-            limits: Arc::clone(limits),
-            cancel: CancellationToken::new(),
-            state: Mutex::default(),
-        };
-        TasksOfQuery(ManuallyDrop::new(Arc::new(tasks)), ProcessId::current())
-    }
-
     /// Returns the task that reads a partition of a cut.
     fn task_of(&self, cut: usize, partition: usize) -> usize {
         // It is the last one whose partitions begin there or before.
@@ -206,6 +185,27 @@ impl fmt::Debug for Tasks {
 pub(super) struct TasksOfQuery(ManuallyDrop<Arc<Tasks>>, ProcessId);
 
 impl TasksOfQuery {
+    pub(super) fn new(
+        query: &Query,
+        engine: &Arc<dyn Engine>,
+        execution: &Execution,
+        cuts: &Arc<[Cut]>,
+        header: TaskHeader,
+        limits: &Arc<QueryLimits>,
+    ) -> TasksOfQuery {
+        let tasks = Tasks {
+            query: query.here(),
+            engine: Arc::clone(engine),
+            execution: execution.clone(),
+            cuts: Arc::clone(cuts),
+            header,
+            limits: Arc::clone(limits),
+            cancel: CancellationToken::new(),
+            state: Mutex::default(),
+        };
+        TasksOfQuery(ManuallyDrop::new(Arc::new(tasks)), ProcessId::current())
+    }
+
     /// Runs tasks that write files, and returns the number of rows.
     pub(super) async fn written(self) -> Result<u64> {
         let (context, mut num_rows) = (Arc::clone(self.0.execution.context()), 0);

@@ -35,7 +35,7 @@ use crate::cancellation::CancellationToken;
 use crate::error::Result;
 use crate::runtime::block_on_unless;
 use cut::{Cut, Plan, num_rows, replaced};
-use incoming::{Tasks, TasksExec, TasksOfQuery};
+use incoming::{TasksExec, TasksOfQuery};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -144,7 +144,7 @@ impl Divided<'_> {
     /// Returns the tasks for some of the cuts.
     fn tasks(&self, cuts: Vec<usize>, limits: &Arc<QueryLimits>) -> TasksOfQuery {
         let header = TaskHeader { cuts, ..self.header.clone() };
-        Tasks::new(self.query, &self.cluster.engine, &self.execution, &self.cuts, header, limits)
+        TasksOfQuery::new(self.query, &self.cluster.engine, &self.execution, &self.cuts, header, limits)
     }
 
     /// Puts the rows of tasks in place of the cuts.
