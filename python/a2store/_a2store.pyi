@@ -1701,13 +1701,14 @@ class Query:
         The complete file replaces an existing one, durably and in one step. After an exception, an existing file is
         unchanged.
 
-        - ``path``: the file, which must not be in the archive. A pipe or a device is written directly. A path that ends
-          in ``/``, a folder and a URL get several files, ``part-00000.parquet`` and so on, whose rows in the order of
-          the names are the result. They must be new or empty. On an executor, each task writes a file if rows of the
-          result need only the row groups of one task; otherwise this process writes one. A folder appears when it is
-          complete. A URL is opened with the archive's ``storage_options``. After an exception, its files are removed.
+        - ``path``: the file, which must not be in the archive. A pipe or a device is written directly. A path that
+          ends in ``/`` and a URL get several files, ``part-00000.parquet`` and so on, whose rows in the order of
+          the names are the result. The folder must not exist, and no object under the URL. On an executor, each
+          task writes a file if rows of the result need only the row groups of one task; otherwise this process
+          writes one. A folder appears when it is complete. A URL is opened with the archive's ``storage_options``,
+          and its files have a random part in their names. After an exception, the files are removed.
 
-        Raises ``ValueError`` for a path in the archive, ``FileExistsError`` for a folder or URL that is not empty, and
+        Raises ``ValueError`` for a path in the archive, ``FileExistsError`` for a folder or URL that exists, and
         ``OSError`` if a file cannot be written. Otherwise raises as ``count`` does.
 
         >>> archive.sql("SELECT * FROM steps WHERE phase = 'late'").write_parquet("late.parquet")

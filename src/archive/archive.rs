@@ -419,10 +419,19 @@ impl Archive {
         self.storage.folder()
     }
 
-    /// Returns whether a path is inside the archive's folder.
+    /// Returns whether a path or URL is inside the archive, also by way of symbolic links.
     pub(crate) fn contains(&self, path: &Path) -> Result<bool> {
+        let is_url = |path: &Path| path.to_str().and_then(|text| url::Url::parse(text).ok());
+        let Some(folder) = self.folder() else {
+            let (Some(own), Some(other)) = (is_url(self.path()), is_url(path)) else { return Ok(false) };
+            let same = own.host() == other.host() && own.port() == other.port();
+            return Ok(same && Path::new(other.path()).starts_with(own.path()));
+        };
         let path = std::path::absolute(path).map_err(|source| Error::io(path, source))?;
-        Ok(self.folder().is_some_and(|folder| path.starts_with(folder)))
+        // The path may not exist yet, but some folder above it does.
+        let existing = path.ancestors().find_map(|above| above.canonicalize().ok());
+        let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
+        Ok(existing.is_some_and(|existing| existing.starts_with(folder)))
     }
 
     /// Returns the version that this view shows; the empty archive is version 1.

@@ -68,7 +68,7 @@ pub(crate) use session::{NewRun, SessionRun};
 pub use session::{Session, SessionOptions, SessionWriter};
 pub(crate) use shards::{files_in as step_files_in, numbered_files};
 pub(crate) use source::{RunSource, SourceFacts, SourceRun};
-pub(crate) use staged_folder::{StagedFolder, check_free};
+pub(crate) use staged_folder::StagedFolder;
 pub(crate) use walk::{FoundFile, files_in, is_archive, is_named_as_unfinished};
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ impl StagedFolder {
 }
 
 /// Returns an error if the name is taken, unless it is an empty folder.
-pub(crate) fn check_free(name: &Path) -> Result<()> {
+pub(super) fn check_free(name: &Path) -> Result<()> {
     let is_empty = || std::fs::read_dir(name).is_ok_and(|mut entries| entries.next().is_none());
     if name.symlink_metadata().is_ok() && !is_empty() { Err(taken(name)) } else { Ok(()) }
 }

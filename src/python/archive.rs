@@ -126,6 +126,9 @@ pub(super) fn open(
     storage_options: Option<&Bound<'_, PyDict>>,
     executor: Option<Py<PyAny>>,
 ) -> PyResult<PyArchive> {
+    if let Some(executor) = &executor {
+        py.import("a2store.cluster")?.call_method1("_checked", (executor,))?;
+    }
     if !create {
         let archive = open_at(py, path, version, None, storage_options)?;
         return Ok(PyArchive { executor, ..archive });

@@ -75,7 +75,7 @@ impl FutureDone {
             }
             Ok(found) => {
                 let bytes = found.extract::<&[u8]>();
-                done(bytes.map_err(|error| failed(self.index, error.to_string(), Arc::new(PyErr::from(error)))));
+                done(bytes.map_err(|error| failed(self.index, error.to_string(), Arc::new(EngineError(error.into())))));
             }
         }
     }

@@ -6,8 +6,9 @@ use super::write::{FirstError, RowFormat};
 use crate::archive::{Storage, StorageOptions};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::{StagedFolder, check_free};
-use crate::publish::{Output, parent};
+use crate::format::StagedFolder;
+use crate::publish::{Output, parent, staged_in};
+use crate::random;
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind::AlreadyExists};
 use std::path::{Path, PathBuf};
@@ -18,11 +19,11 @@ impl Query {
     /// The complete file replaces an existing one, durably and in one step. After an error or a cancellation, the
     /// existing file is unchanged. A pipe or a device is written directly.
     ///
-    /// A path that ends in `/`, an existing folder and a URL are folders: they get the files `part-00000.parquet`,
-    /// `part-00001.parquet`, …, whose rows in the order of their names are the result. They must be free or empty. A query
-    /// that an engine divides as a whole writes a file for each task, and others write one. A folder appears when it is
-    /// complete. An object store gets each file when it is complete, and after an error these are removed again. A URL is
-    /// opened with the archive's storage options.
+    /// A path that ends in `/` and a URL are folders: they get the files `part-00000.parquet`, `part-00001.parquet`, …,
+    /// whose rows in the order of their names are the result. The folder must not exist, and no object under the URL. A
+    /// query that an engine divides as a whole writes a file for each task, and others write one. A folder appears when it
+    /// is complete. An object store gets each file when it is complete, with a random part in its name; after an error
+    /// these files are removed again. A URL is opened with the archive's storage options.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
@@ -44,8 +45,7 @@ impl Query {
         if OutputFolder::is_meant(path) {
             return self.write_folder(path, format, cancel);
         }
-        let absolute = std::path::absolute(path).map_err(|source| Error::io(path, source))?;
-        if absolute.starts_with(self.archive().path()) {
+        if self.archive().contains(path)? {
             return Err(Error::argument("path", "a file outside of the archive", path.display()));
         }
         let rows = self.stream(cancel)?;
@@ -58,7 +58,10 @@ impl Query {
 
     fn write_folder(&self, path: &Path, format: RowFormat, cancel: &CancellationToken) -> Result<u64> {
         let options = self.archive().storage_options();
-        let folder = OutputFolder::create(path, self.archive().path(), format, &options)?;
+        if self.archive().contains(path)? {
+            return Err(Error::argument("path", "a folder outside of the archive", path.display()));
+        }
+        let folder = OutputFolder::create(path, format, &options)?;
         let limits = self.limits();
         let written = match self.write_by_tasks(folder.files(), &limits, cancel) {
             Ok(None) => self
@@ -75,6 +78,8 @@ impl Query {
 pub(super) struct OutputFiles {
     /// The absolute folder, or the URL.
     root: PathBuf,
+    /// The end of the files' names. Under a URL it is unique, so that two writers never mistake their files.
+    suffix: String,
     format: RowFormat,
 }
 
@@ -93,7 +98,7 @@ impl OutputFiles {
         let mut file = FirstError::new(staged.file());
         let num_rows =
             rows.write_to(self.format, &mut file, cancel).map_err(|error| file.explain(&self.root, error))?;
-        match storage.publish(staged, &format!("part-{number:05}.{}", self.format.extension()), cancel) {
+        match storage.publish(staged, &format!("part-{number:05}{}", self.suffix), cancel) {
             Err(error) if matches!(error.kind(), ErrorKind::Io { source, .. } if source.kind() == AlreadyExists) => {}
             published => published?,
         }
@@ -113,50 +118,66 @@ impl OutputFolder {
     /// Returns whether a path leads to a folder or an object store, and not to a file.
     pub(super) fn is_meant(path: &Path) -> bool {
         let text = path.as_os_str().to_string_lossy();
-        text.ends_with('/') || text.contains("://") || path.is_dir()
+        text.ends_with('/') || text.contains("://")
     }
 
-    /// Begins a folder, which must be free or empty, and outside of the archive.
-    pub(super) fn create(
-        path: &Path,
-        archive: &Path,
-        format: RowFormat,
-        options: &StorageOptions,
-    ) -> Result<OutputFolder> {
+    /// Begins a new folder, or a prefix without objects.
+    pub(super) fn create(path: &Path, format: RowFormat, options: &StorageOptions) -> Result<OutputFolder> {
+        let taken =
+            |found| Err(Error::io(path, io::Error::new(AlreadyExists, format!("expected nothing, found {found}"))));
         let storage = Storage::new(path, options)?;
-        if storage.root().starts_with(archive) {
-            return Err(Error::argument("path", "a folder outside of the archive", path.display()));
-        }
-        let Some(name) = storage.folder() else {
-            if storage.names("")?.is_some_and(|names| !names.is_empty()) {
-                return Err(Error::io(path, io::Error::new(AlreadyExists, "expected no objects, found some")));
+        let extension = format.extension();
+        let Some(folder) = storage.folder() else {
+            if path.to_string_lossy().contains(['?', '#']) {
+                return Err(Error::argument("path", "a URL without `?` and `#`", path.display()));
             }
-            let root = storage.root().to_path_buf();
-            return Ok(OutputFolder { files: OutputFiles { root, format }, storage, staged: None });
+            if let Some(name) = storage.names("")?.and_then(|names| names.into_iter().next()) {
+                return taken(name);
+            }
+            let (root, suffix) = (storage.root().to_path_buf(), format!("-{}.{extension}", &random::id()[..12]));
+            return Ok(OutputFolder { files: OutputFiles { root, suffix, format }, storage, staged: None });
         };
-        check_free(name)?;
-        let folder = StagedFolder::new_in(parent(name))?;
-        let root = folder.path().to_path_buf();
-        let staged = Some((folder, name.to_path_buf()));
-        Ok(OutputFolder { files: OutputFiles { root, format }, storage, staged })
+        // Without a slash at its end, a link is not followed.
+        let name: PathBuf = folder.components().collect();
+        if name.symlink_metadata().is_ok() {
+            return taken("a file or folder".to_owned());
+        }
+        let folder = StagedFolder::new_in(parent(&name))?;
+        let (root, suffix) = (folder.path().to_path_buf(), format!(".{extension}"));
+        Ok(OutputFolder { files: OutputFiles { root, suffix, format }, storage, staged: Some((folder, name)) })
     }
 
     pub(super) fn files(&self) -> &OutputFiles {
         &self.files
     }
 
-    /// Gives a folder its name if its files were written, or else removes them.
+    /// Completes the folder if its files were written, or else removes them.
     pub(super) fn finish(self, written: Result<u64>) -> Result<u64> {
-        match (self.staged, written) {
-            (Some((folder, name)), Ok(num_rows)) => folder.publish(&name).map(|()| num_rows),
-            (None, Err(error)) => {
-                // The error that stopped the writers matters more than one of removing their files.
-                for name in self.storage.names("").ok().flatten().into_iter().flatten() {
-                    let _ = self.storage.remove(&name);
-                }
-                Err(error)
+        if let Some((folder, name)) = self.staged {
+            let num_rows = written?;
+            // A worker that was killed may have left a part of a file.
+            for file in staged_in(folder.path())? {
+                std::fs::remove_file(&file).map_err(|source| Error::io(file, source))?;
             }
-            (_, written) => written,
+            return folder.publish(&name).map(|()| num_rows);
         }
+        let names = |written: &Result<u64>| match (self.storage.names(""), written) {
+            (Err(error), Ok(_)) => Err(error),
+            // The error that stopped the writers matters more.
+            (names, _) => Ok(names.ok().flatten().unwrap_or_default()),
+        };
+        let (own, others): (Vec<String>, Vec<String>) =
+            names(&written)?.into_iter().partition(|name| name.ends_with(&self.files.suffix));
+        let written = match others.first() {
+            Some(name) if written.is_ok() => {
+                let found = format!("expected no other objects, found {name}");
+                Err(Error::io(self.storage.root(), io::Error::new(AlreadyExists, found)))
+            }
+            _ => written,
+        };
+        if written.is_err() {
+            own.iter().for_each(|name| _ = self.storage.remove(name));
+        }
+        written
     }
 }

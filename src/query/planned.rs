@@ -309,6 +309,19 @@ impl Query {
         query
     }
 
+    /// Returns the query with these changes.
+    pub(super) fn changed(&self, changes: &[Change]) -> Result<Query> {
+        changes.iter().try_fold(self.clone(), |query, change| match change {
+            Change::Count => query.counted(),
+            Change::Columns(columns) => query.select(columns),
+            Change::Limit(num_rows) => query.limit(*num_rows),
+            Change::Condition(condition) => {
+                let filtered = query.filter(condition)?;
+                filtered.ok_or_else(|| Error::query(format!("the condition {condition} does not fit the query")))
+            }
+        })
+    }
+
     /// Starts the limits of one execution.
     pub(crate) fn limits(&self) -> Arc<QueryLimits> {
         Arc::new(QueryLimits::new(&self.options))

@@ -31,6 +31,9 @@ use std::path::Path;
 use std::sync::Arc;
 use url::Url;
 
+/// The maximum number of partitions of a user's table in memory.
+const TABLE_PARTITIONS: usize = 16;
+
 /// Returns a session with the tables of the archive, and the tables and limits of the options.
 pub(super) fn context(archive: &Archive, options: &QueryOptions) -> Result<SessionContext> {
     let mut stores = KnownStores(vec![(ARCHIVE_URL.to_owned(), archive.store()?)]);
@@ -108,8 +111,8 @@ pub(super) fn config(options: &QueryOptions) -> SessionConfig {
 fn provider(table: &UserTable, index: usize, stores: &mut KnownStores) -> Result<Arc<dyn TableProvider>> {
     match &table.0 {
         UserTableSource::Batches { schema, batches } => {
-            // Use one partition per thread, so that a join with the table runs in parallel.
-            let count = SessionConfig::new().target_partitions().clamp(1, batches.len().max(1));
+            // A join with the table runs in parallel. All processes of a query have the same partitions.
+            let count = TABLE_PARTITIONS.clamp(1, batches.len().max(1));
             let mut partitions = vec![Vec::new(); count];
             for (i, batch) in batches.iter().enumerate() {
                 partitions[i * count / batches.len()].push(batch.clone());

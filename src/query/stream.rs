@@ -32,6 +32,8 @@ pub struct QueryStream {
     /// The partitions to start; `None` = all partitions, merged.
     waiting: std::vec::IntoIter<Option<usize>>,
     running: VecDeque<Partition>,
+    /// The number of partitions that run at once.
+    at_once: usize,
     skip: usize,
     fetch: usize,
     limits: Arc<QueryLimits>,
@@ -52,7 +54,14 @@ impl QueryStream {
             Execution::Merged { plan, context, .. } => (plan, context, vec![None], 0, usize::MAX),
         };
         let (waiting, running, started) = (waiting.into_iter(), VecDeque::new(), Instant::now());
-        Self { archive, schema, plan, context, waiting, running, skip, fetch, limits, started, num_rows: 0 }
+        let at_once = context.session_config().target_partitions();
+        Self { archive, schema, plan, context, waiting, running, at_once, skip, fetch, limits, started, num_rows: 0 }
+    }
+
+    /// Runs another number of partitions at once than there are cores.
+    pub(super) fn with_at_once(mut self, at_once: usize) -> Self {
+        self.at_once = at_once;
+        self
     }
 
     /// Returns the columns of the batches.
@@ -79,13 +88,11 @@ impl QueryStream {
     }
 
     fn next_batch(&mut self, cancel: &CancellationToken) -> Result<Option<RecordBatch>> {
-        // One partition runs per core.
-        let at_once = self.context.session_config().target_partitions();
         while self.fetch > 0 {
             if self.running.front().is_some_and(Partition::is_foreign) {
                 return Err(Error::query("the stream was started by another process: run the query again in this one"));
             }
-            while self.running.len() < at_once
+            while self.running.len() < self.at_once
                 && let Some(partition) = self.waiting.next()
             {
                 self.running.push_back(Partition::start(&self.plan, &self.context, partition, AHEAD)?);

@@ -217,7 +217,7 @@ def test_tables_are_the_same(archive: a2store.Archive, threads: Executor, sql: s
 class Scripted(Executor):
     """An executor whose tasks do what a function says."""
 
-    workers = 2
+    workers, threads = 2, 1
 
     def __init__(self, script: Callable[[int, Callable[[], bytes]], bytes]) -> None:
         self.script = script
@@ -476,6 +476,9 @@ def test_ingest_by_many(archive: a2store.Archive, processes: Executor, run_folde
 def test_an_executor_submits(archive: a2store.Archive, executor: Any) -> None:
     with pytest.raises(TypeError, match="executor: expected an object with submit"):
         archive.sql(GROUPS).on(executor)
+    if executor is not None:
+        with pytest.raises(TypeError, match="executor: expected an object with submit"):
+            a2store.open(archive.path, executor=executor)
 
 
 def parts_of(folder: Path) -> list[Path]:
@@ -508,9 +511,9 @@ def test_one_file_unless_the_whole_query_is_divided(
 ) -> None:
     for i, sql in enumerate((GROUPS, DIVIDED[8], DIVIDED[9], HERE[0])):
         folder = tmp_path / str(i) / "out"
-        folder.mkdir(parents=True)
+        folder.parent.mkdir()
         here = archive.sql(sql)
-        assert here.on(threads, tasks=3).write_csv(folder) == here.count()
+        assert here.on(threads, tasks=3).write_csv(f"{folder}/") == here.count()
         assert [part.name for part in parts_of(folder)] == ["part-00000.csv"]
     limited = tmp_path / "limited" / "out"
     limited.parent.mkdir()
@@ -519,6 +522,65 @@ def test_one_file_unless_the_whole_query_is_divided(
     assert list(limited.parent.iterdir()) == []
     assert archive.sql("SELECT * FROM runs").write_ipc(f"{limited}/") == archive.num_runs
     assert [part.name for part in parts_of(limited)] == ["part-00000.arrow"]
+
+
+JOIN = "SELECT s.run_id, r.engine, s.board FROM steps s JOIN runs r USING (run_id) WHERE r.num_steps > 20"
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_tasks_of_many_threads_write_joins(archive: a2store.Archive, tmp_path: Path, tasks: int) -> None:
+    # All partitions of a task start together, because the small side of the join filters the other one.
+    executor = Scripted(lambda _index, run: run())
+    executor.threads = 64
+    query = archive.sql(JOIN, time_limit=120)
+    assert query.on(executor, tasks=tasks).write_parquet(f"{tmp_path / 'out'}/") == query.count()
+    written = pa.concat_tables([pq.read_table(part) for part in parts_of(tmp_path / "out")])
+    assert same_rows(rows_of(written), rows_of(query.to_arrow()))
+
+
+def test_what_a_killed_worker_leaves_is_removed(archive: a2store.Archive, tmp_path: Path) -> None:
+    def killed(index: int, run: Callable[[], bytes]) -> bytes:
+        if index == 0:
+            (folder,) = tmp_path.glob(".staged-*")
+            (folder / ".staged-half.tmp").write_text("half of a file")
+        return run()
+
+    query = archive.sql(DIVIDED[6])
+    assert query.on(Scripted(killed), tasks=2).write_parquet(f"{tmp_path / 'out'}/") == query.count()
+    assert [part.name for part in parts_of(tmp_path / "out")] == ["part-00000.parquet", "part-00001.parquet"]
+
+
+def one_core() -> None:
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
+def test_workers_with_another_number_of_cores_plan_alike(archive: a2store.Archive) -> None:
+    labels = pa.table({"run_id": pa.array(range(60), pa.uint32()), "label": [str(i % 7) for i in range(60)]})
+    batches = labels.to_batches(max_chunksize=10)
+    reader = pa.Table.from_batches(batches)
+    sql = "SELECT label, count(*) AS n FROM steps JOIN labels USING (run_id) GROUP BY label"
+    plans: list[Future[Any]] = []
+
+    class Watching(Executor):
+        workers = 2
+
+        def submit(self, fn: Any, /, *args: Any, **_: Any) -> Future[Any]:
+            future: Future[Any] = pool.submit(fn, *args)
+            plans.append(future)
+            return future
+
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn"), initializer=one_core) as pool:
+        query = archive.sql(sql, tables={"labels": reader})
+        there = query.on(Watching(), tasks=2)
+        assert divided(there)
+        assert same_rows(rows_of(there.to_arrow()), rows_of(query.to_arrow()))
+    assert all(b'"is_other_plan":false' in future.result() for future in plans)
+
+
+@pytest.mark.parametrize("result", [None, "text", 3])
+def test_a_result_of_another_type_is_an_error(archive: a2store.Archive, result: Any) -> None:
+    with pytest.raises(a2store.ClusterError, match="bytes"):
+        archive.sql(GROUPS).on(Scripted(lambda _index, _run: result), tasks=2).count()
 
 
 def test_repeated_tasks_write_their_files_once(archive: a2store.Archive, tmp_path: Path) -> None:
@@ -542,10 +604,19 @@ def test_nothing_is_left_of_a_write_that_fails(archive: a2store.Archive, tmp_pat
         query.write_parquet(f"{tmp_path / 'out'}/")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "taken").mkdir()
-    (tmp_path / "taken" / "file").write_text("old")
-    with pytest.raises(FileExistsError, match="taken"):
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "link").symlink_to("taken")
+    for name in ("taken", "file", "link"):
+        with pytest.raises(FileExistsError, match=f"expected nothing, found a file or folder.*{name}"):
+            query.write_parquet(f"{tmp_path / name}/")
+    with pytest.raises(IsADirectoryError):
         query.write_parquet(tmp_path / "taken")
-    assert [path.name for path in tmp_path.rglob("*")] == ["taken", "file"]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "link", "taken"]
+    (tmp_path / "by-link").symlink_to(archive.path)
+    with pytest.raises(ValueError, match="outside of the archive"):
+        query.write_parquet(f"{tmp_path}/by-link/new/")
+    with pytest.raises(ValueError, match="outside of the archive"):
+        query.write_parquet(f"{tmp_path}/by-link/new.parquet")
     with pytest.raises(ValueError, match="outside of the archive"):
         query.write_parquet(f"{archive.path}/steps/")
     with pytest.raises(FileNotFoundError):
@@ -586,27 +657,46 @@ def test_tasks_write_to_an_object_store(
     base = url.removesuffix("/games.a2")
     query = archive.sql(DIVIDED[6])
 
-    def names() -> list[str]:
-        selector = pyarrow.fs.FileSelector(base.removeprefix("s3://"), recursive=True, allow_not_found=True)
+    def names(folder: str = "out") -> list[str]:
+        selector = pyarrow.fs.FileSelector(f"{base.removeprefix('s3://')}/{folder}", allow_not_found=True)
         return sorted(file.base_name for file in filesystem.get_file_info(selector) if file.is_file)
 
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
         assert query.on(executor, tasks=3).write_parquet(f"{base}/out") == query.count()
-    assert names() == [f"part-{k:05}.parquet" for k in range(3)]
+    assert [re.sub("-[0-9a-f]{12}", "", name) for name in names()] == [f"part-{k:05}.parquet" for k in range(3)]
     written = pq.read_table(f"{base.removeprefix('s3://')}/out", filesystem=filesystem)
     assert same_rows(rows_of(written), rows_of(query.to_arrow()))
-    with pytest.raises(FileExistsError, match="expected no objects"):
+    with pytest.raises(FileExistsError, match="expected nothing, found part-00000-"):
         query.write_parquet(f"{base}/out")
     assert len(names()) == 3
+    with pytest.raises(ValueError, match="expected a URL without"):
+        query.write_parquet(f"{base}/new/?x=1")
+    with pytest.raises(ValueError, match="outside of the archive"):
+        a2store.Archive.create(url).sql("SELECT 1").write_parquet(f"{base}/out/../games.a2/new/")
+
+    other = filesystem.open_output_stream
+
+    def meanwhile(index: int, run: Callable[[], bytes]) -> bytes:
+        if index == 2:
+            with other(f"{base.removeprefix('s3://')}/other/precious") as file:
+                file.write(b"1")
+        return run()
+
+    # An object of another writer is kept, and is not mixed with the result.
+    with pytest.raises(FileExistsError, match="expected no other objects, found precious"):
+        query.on(Scripted(meanwhile), tasks=3).write_parquet(f"{base}/other/")
+    assert names("other") == ["precious"]
 
     def fails(index: int, run: Callable[[], bytes]) -> bytes:
         if index == 2:
             raise RuntimeError("the worker died")
         return run()
 
+    one = Scripted(fails)
+    one.pool = ThreadPoolExecutor(1)
     with pytest.raises(a2store.ClusterError, match="the worker died"):
-        query.on(Scripted(fails), tasks=3).write_parquet(f"{base}/other/")
-    assert len(names()) == 3
+        query.on(one, tasks=3).write_parquet(f"{base}/failed/")
+    assert names("failed") == []
 
 
 @contextmanager

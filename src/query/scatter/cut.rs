@@ -229,7 +229,7 @@ fn reads_sorted_rows(config: &FileScanConfig) -> bool {
 }
 
 /// Returns whether a divided node of a subtree is of a kind.
-fn does(plan: &Plan, is_kind: impl Fn(&Plan) -> bool + Copy) -> bool {
+pub(super) fn does(plan: &Plan, is_kind: impl Fn(&Plan) -> bool + Copy) -> bool {
     let children = plan.children();
     is_kind(plan) || divided_inputs(plan).unwrap_or_default().iter().any(|&i| does(children[i], is_kind))
 }

@@ -41,6 +41,8 @@ struct Tasks {
     limits: Arc<QueryLimits>,
     cancel: CancellationToken,
     state: Mutex<TasksState>,
+    /// A task that runs here holds this lock.
+    runs_here: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -81,7 +83,7 @@ impl Tasks {
         if state.scalars.is_none() {
             state.scalars = scalars_of(&self.cuts, &self.header)?;
         }
-        let end = (index + 1 + self.engine.num_workers()).min(self.header.num_tasks);
+        let end = (index + 1).saturating_add(self.engine.num_workers()).min(self.header.num_tasks);
         for next in index..end {
             if !state.started.contains_key(&next) {
                 let outcome = Arc::clone(self).start(next, state.scalars.clone(), Arc::clone(context));
@@ -139,7 +141,8 @@ impl Tasks {
         warn!(target: "a2store::query", index, "a task runs here, because its worker planned the query differently");
         let tasks = Arc::clone(&self);
         let run = move || {
-            let Tasks { query, execution, cuts, limits, cancel, .. } = &*tasks;
+            let Tasks { query, execution, cuts, limits, cancel, runs_here, .. } = &*tasks;
+            let _alone = lock(runs_here);
             query.run_cuts(execution, cuts, &header, true, limits, cancel)
         };
         let ran = tokio::task::spawn_blocking(run).await.map_err(|error| DataFusionError::External(error.into()))?;
@@ -202,6 +205,7 @@ impl TasksOfQuery {
             limits: Arc::clone(limits),
             cancel: CancellationToken::new(),
             state: Mutex::default(),
+            runs_here: Mutex::default(),
         };
         TasksOfQuery(ManuallyDrop::new(Arc::new(tasks)), ProcessId::current())
     }
@@ -300,7 +304,8 @@ impl ExecutionPlan for TasksExec {
             let renumbered = move |batch: Result<_, _>| {
                 // The memory is held until the last batch is decoded.
                 let _ = &memory;
-                Ok(guard.0.cuts[cut].texts.renumbered(&batch?, &rows.texts[cut])?)
+                let texts = rows.texts.get(cut).map_or(&[][..], Vec::as_slice);
+                Ok(guard.0.cuts[cut].texts.renumbered(&batch?, texts)?)
             };
             Ok::<_, DataFusionError>(futures::stream::iter(read_rows(bytes)?.map(renumbered)))
         };

@@ -38,7 +38,6 @@ use cut::{Cut, Plan, num_rows, replaced};
 use incoming::{TasksExec, TasksOfQuery};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::thread::available_parallelism;
 use task::TaskHeader;
 
 /// The least number of rows that a task reads, unless the caller chose the number of tasks. One core reads them in about
@@ -104,16 +103,16 @@ fn divided<'a>(
     if query.is_volatile()? {
         return here("it uses random numbers or the time");
     }
-    let most = cluster.num_tasks.unwrap_or(4 * cluster.engine.num_workers()).max(1);
-    let division = Division {
-        partitions: most.saturating_mul(cluster.threads.max(1)),
-        others: available_parallelism().map_or(1, usize::from),
-    };
+    let most = cluster.num_tasks.unwrap_or(cluster.engine.num_workers().saturating_mul(4)).max(1);
+    let threads = cluster.threads.max(1);
+    let others = query.context()?.state().config().target_partitions();
+    let division = Division { partitions: most.saturating_mul(threads), others };
     let mut header = TaskHeader {
         changes: cluster.changes.clone(),
         division,
         index: 0,
         num_tasks: 0,
+        threads,
         cuts: Vec::new(),
         fingerprint: String::new(),
         files: files.cloned(),

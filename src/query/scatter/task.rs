@@ -8,18 +8,20 @@ use super::super::output::OutputFiles;
 use super::super::partition::Partition;
 use super::super::planned::Query;
 use super::super::query_error;
-use super::cut::{Cut, cuts, slice, whole};
+use super::cut::{Cut, cuts, does, slice, whole};
 use super::fingerprint::fingerprint;
 use super::message::{self, Blocks};
 use crate::cancellation::CancellationToken;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{Field, Schema};
 use datafusion::common::{Result as DataFusionResult, ScalarValue, internal_datafusion_err};
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::logical_expr::physical_planning_context::{ScalarSubqueryResults, SubqueryIndex};
 use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::physical_plan::joins::HashJoinExec;
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -37,6 +39,8 @@ pub(super) struct TaskHeader {
     /// The number of the task, and of all tasks.
     pub(super) index: usize,
     pub(super) num_tasks: usize,
+    /// The number of threads of a task.
+    pub(super) threads: usize,
     pub(super) fingerprint: String,
     /// The files that the tasks write. If there are any, the only cut is the whole plan.
     pub(super) files: Option<OutputFiles>,
@@ -120,17 +124,23 @@ impl Query {
             let plan = slice(&cut.plan, &range);
             let plan = if again { plan.and_then(reset_plan_states) } else { plan }.map_err(query_error)?;
             check_files(self.archive(), &plan, &|_| false)?;
+            // The filter that a join makes from its small side waits for all partitions.
+            let at_once = if does(&plan, |node| node.is::<HashJoinExec>()) { range.len() } else { header.threads };
             if let Some(files) = &header.files {
                 let (context, max_rows) = (Arc::clone(execution.context()), vec![usize::MAX; range.len()]);
                 let slice = Execution::InOrder { plan, context, skip: 0, fetch: None, max_rows };
-                let rows = self.stream_of(slice, Arc::clone(limits));
+                let rows = self.stream_of(slice, Arc::clone(limits)).with_at_once(at_once);
                 result.num_written = files.write(header.index, rows, &self.archive().storage_options(), cancel)?;
                 continue;
             }
-            // All partitions start at once: the filter that a join makes from its small side waits for all of them.
-            let start = |at| Partition::start(&plan, execution.context(), Some(at), Partition::AHEAD);
-            let running = (0..range.len()).map(start).collect::<Result<Vec<_>>>()?;
-            for (partition, mut running) in range.zip(running) {
+            let (mut waiting, mut running) = (0..range.len(), VecDeque::new());
+            for partition in range {
+                while running.len() < at_once
+                    && let Some(at) = waiting.next()
+                {
+                    running.push_back(Partition::start(&plan, execution.context(), Some(at), Partition::AHEAD)?);
+                }
+                let Some(mut running) = running.pop_front() else { break };
                 let mut rows = blocks.rows(&plan.schema()).map_err(arrow)?;
                 let mut rest = cut.max_rows.unwrap_or(usize::MAX);
                 while rest > 0
@@ -148,18 +158,6 @@ impl Query {
         }
         result.texts = cuts.iter().map(|cut| cut.texts.texts()).collect();
         blocks.with_header(&result)
-    }
-
-    fn changed(&self, changes: &[Change]) -> Result<Query> {
-        changes.iter().try_fold(self.clone(), |query, change| match change {
-            Change::Count => query.counted(),
-            Change::Columns(columns) => query.select(columns),
-            Change::Limit(num_rows) => query.limit(*num_rows),
-            Change::Condition(condition) => {
-                let filtered = query.filter(condition)?;
-                filtered.ok_or_else(|| Error::query(format!("the condition {condition} does not fit the query")))
-            }
-        })
     }
 }
 
