@@ -16,7 +16,7 @@ WORKERS ?= 3
 # All tests of a module run in one process, so that shared fixtures are built once.
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo check test torture build lint fmt stubs bench page browser docs wheel clean
+.PHONY: help demo check test torture build lint fmt stubs bench page browser engines docs wheel clean
 
 help:
 	@echo 'make demo    simulate, ingest, query, materialize and serve generated games'
@@ -28,6 +28,7 @@ help:
 	@echo 'make fmt     format all sources'
 	@echo 'make stubs   write the docstrings into the stub'
 	@echo 'make bench   benchmarks, beside NumPy and pyarrow'
+	@echo 'make engines install Dask and Ray, for the tests of clusters'
 	@echo 'make browser install Chromium for the tests of pages, on Debian as root'
 	@echo 'make page    the pages of the report and of the explorer, from src/report/web and src/explore/web'
 	@echo 'make docs    the API documentation: of the crate, and of the package as docs/api.md'
@@ -122,6 +123,10 @@ browser:
 	@if ! { command -v chromium && command -v chromedriver; } > /dev/null; then \
 		apt-get update -qq && apt-get install --yes -qq --no-install-recommends chromium chromium-driver; \
 	fi
+
+# The engines of the tests of clusters. Without them, these tests are skipped.
+engines: $(VENV)/test-tools
+	$(PIP) -r requirements/engines.txt
 
 fmt: $(VENV)/test-tools
 	$(CARGO) fmt

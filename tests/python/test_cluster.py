@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import chain, count, islice, repeat
 from multiprocessing import get_context
 from pathlib import Path
@@ -289,6 +289,26 @@ def test_another_version_of_a2store_is_refused(archive: a2store.Archive, monkeyp
 def test_a_result_that_is_no_result_is_an_error(archive: a2store.Archive, bytes_: bytes) -> None:
     with pytest.raises(a2store.QueryError, match="message of a task"):
         archive.sql(GROUPS).on(Scripted(lambda _index, _run: bytes_), tasks=2).count()
+
+
+def test_an_archive_that_workers_cannot_read(archive: a2store.Archive, processes: Executor, tmp_path: Path) -> None:
+    shutil.copytree(archive.path, tmp_path / "copy.a2")
+    copy = a2store.Archive.open(tmp_path / "copy.a2")
+    query = copy.sql(GROUPS)
+
+    def moved(_index: int, run: Callable[[], bytes]) -> bytes:
+        # The coordinator has planned the query by now. The workers open the archive.
+        with suppress(FileNotFoundError):
+            Path(copy.path).rename(tmp_path / "moved.a2")
+        return run()
+
+    class There(Scripted):
+        def submit(self, fn: Any, /, *args: Any, **_: Any) -> Future[Any]:
+            return super().submit(lambda: processes.submit(fn, *args).result())
+
+    with pytest.raises(FileNotFoundError, match=re.escape(str(copy.path))) as caught:
+        query.on(There(moved), tasks=2).count()
+    assert any("on its worker" in note for note in caught.value.__notes__)
 
 
 def test_a_version_that_expires_under_way_is_an_error(archive: a2store.Archive, tmp_path: Path) -> None:
