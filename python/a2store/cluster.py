@@ -134,11 +134,8 @@ def _check_version(version: str) -> None:
         raise ClusterError(f"{socket.gethostname()}: expected a2store {version}, as at the sender, found {__version__}")
 
 
-@lru_cache(maxsize=8)
-def _planned(query: bytes) -> Query:
-    """Return a query, planned once for all its tasks in this process."""
-    planned: Query = pickle.loads(query)  # The sender's own bytes, by way of its engine.
-    return planned
+# A query, which is the sender's own bytes by way of its engine, is planned once for all its tasks in this process.
+_planned: Callable[[bytes], Query] = lru_cache(maxsize=8)(pickle.loads)
 
 
 def _run(version: str, query: bytes, task: bytes, _unique: str) -> bytes | Exception:
