@@ -1,6 +1,7 @@
 """Queries by tasks on each installed engine, beside the same queries in this process, and a projection to more cores.
 
-On two cores, tasks can only lose: the figures show what they cost. The projection is made of measured parts.
+On two cores, tasks add cost without a gain. The figures show the cost, and the time that measured parts give on more
+cores.
 """
 
 from __future__ import annotations
