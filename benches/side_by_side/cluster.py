@@ -6,6 +6,7 @@ cores.
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -86,7 +87,14 @@ def engines(cores: int) -> Iterator[dict[str, Any]]:
         except ImportError:
             note("Ray is not installed")
         else:
-            ray.init(num_cpus=cores, include_dashboard=False, log_to_driver=False)
+            # Paths of sockets have at most 107 bytes.
+            folder = tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True)
+            ray.init(
+                num_cpus=cores,
+                include_dashboard=False,
+                log_to_driver=False,
+                _temp_dir=stack.enter_context(folder),
+            )
             stack.callback(ray.shutdown)
             found["Ray"] = cluster.RayExecutor()
         yield found

@@ -67,6 +67,10 @@ class RayExecutor(Executor):
         future.cancel = cancel  # type: ignore[method-assign]
         return future
 
+    def __repr__(self) -> str:
+        options = (f"{name}={value!r}" for name, value in self._options.items())
+        return f"RayExecutor({', '.join(options)})"
+
     @property
     def threads(self) -> int:
         """The number of threads of each task."""
