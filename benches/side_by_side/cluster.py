@@ -80,7 +80,7 @@ def engines(cores: int) -> Iterator[dict[str, Any]]:
         except ImportError:
             note("Dask is not installed")
         else:
-            local = LocalCluster(n_workers=cores, threads_per_worker=1, processes=True, dashboard_address=None)
+            local = LocalCluster(n_workers=cores, threads_per_worker=1, processes=True, dashboard_address=":0")
             found["Dask"] = stack.enter_context(Client(stack.enter_context(local))).get_executor()
         try:
             import ray

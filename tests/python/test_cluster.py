@@ -723,7 +723,7 @@ def test_tasks_write_to_an_object_store(
 def on_dask() -> Iterator[Executor]:
     distributed = pytest.importorskip("distributed")
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as local,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as local,
         distributed.Client(local) as client,
     ):
         yield client.get_executor()

@@ -18,6 +18,7 @@ use datafusion::logical_expr::expr::Cast;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::type_coercion::is_signed_numeric;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable};
+use datafusion::optimizer::analyzer::type_coercion::TypeCoercionRewriter;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
@@ -88,12 +89,19 @@ fn type_operands(left: &mut Expr, right: &mut Expr, schema: &DFSchema) -> bool {
 fn as_uint64(exprs: &mut [&mut Expr], schema: &DFSchema) -> bool {
     let (mut literals, others): (Vec<_>, Vec<_>) =
         exprs.iter_mut().partition(|expr| integer(expr).is_some_and(|number| number >= 0));
-    let is_uint64 = |expr: &Expr| expr.get_type(schema).is_ok_and(|dtype| dtype == DataType::UInt64);
-    if literals.is_empty() || !others.iter().any(|expr| is_uint64(expr)) {
+    if literals.is_empty() || !others.iter().any(|expr| is_uint64(expr, schema)) {
         return false;
     }
     literals.iter_mut().for_each(|literal| cast_in_place(literal, DataType::UInt64));
     true
+}
+
+/// Returns whether an expression is a uint64. Until types are coerced, a CASE has the type of its first branch.
+fn is_uint64(expr: &Expr, schema: &DFSchema) -> bool {
+    let has_case = expr.exists(|part| Ok(matches!(part, Expr::Case(_)))).is_ok_and(|has_case| has_case);
+    let coerced = has_case.then(|| expr.clone().rewrite(&mut TypeCoercionRewriter::new(schema)).ok()).flatten();
+    let dtype = coerced.as_ref().map_or(expr, |coerced| &coerced.data).get_type(schema);
+    dtype.is_ok_and(|dtype| dtype == DataType::UInt64)
 }
 
 /// Casts a literal 0 or 1 beside a boolean to a boolean.
