@@ -1,7 +1,7 @@
 //! 2048 self-play games as a Parquet archive, SQL over it, and shuffled training batches at memory speed.
 //!
 //! ```text
-//! runs ──ingest──▶ Archive (Parquet + commit log) ──SQL──▶ StepTable in RAM ──gather──▶ batches
+//! runs ──ingest──▶ Archive (Parquet + manifests) ──SQL──▶ StepTable in RAM ──gather──▶ batches
 //! a2t1 a2run2 a2pack   DuckDB, pyarrow, polars read it       32-byte rows, NumPy,          shuffled, resumable,
 //! pack.dat npy …                                             Arrow C                       never touch Parquet
 //! ```
@@ -66,7 +66,7 @@
 //! | `step`, `step_details` | the 32-byte row; details of steps that only some engines record |
 //! | `run` | one game |
 //! | `format` | files ⇄ [`Run`]: the run formats, packs and datasets |
-//! | `archive` | [`Run`] → Parquet: schema, writer, commit log, ingest |
+//! | `archive` | [`Run`] → Parquet: schema, writer, manifests, ingest |
 //! | `query` | SQL → a stream of record batches |
 //! | `export` | runs of an archive → files in any supported format |
 //! | `table` | a query's result → [`StepTable`]; gather kernels, views, files, sharing, Arrow export |
@@ -124,7 +124,7 @@ mod python;
 pub use archive::{
     AnnotateOptions, AnnotateReport, AnnotationInput, Archive, CommitInfo, CompactOptions, CompactReport,
     ExpireOptions, ExpireReport, IngestOptions, IngestReport, ModelInfo, Operation, Phase, Phases, Problem, Rejected,
-    Repair, RepairReport, StorageOptions, TableName, VerifyReport,
+    RestoreReport, StorageOptions, TableName, VerifyReport, VersionName,
 };
 pub use board::{Board, Move, Symmetry, WideBoard};
 pub use cancellation::CancellationToken;

@@ -27,7 +27,7 @@ ROUNDS = 5
 RUNS = 4_000
 """Games of the built-in player with one spawn of look-ahead, about 6.5 million steps."""
 SMALL_FILES = 100_000
-APPENDS = 2_000
+APPENDS = 5_000
 RUNS_PER_APPEND = 20
 LOOKED_AT = 100
 """The number of first appends and of last appends to compare."""
@@ -248,6 +248,11 @@ def appends(report: Report, folder: Path) -> None:
 
     look("before compact")
     archive.refresh()
+    # Nothing has expired, so all files that were ever written are there.
+    written = sum(file.stat().st_size for file in archive.path.rglob("*.parquet"))
+    kept = sum(Path(file).stat().st_size for table in ("runs", "steps") for file in archive.files(table))
+    report.add("appends", "write amplification", ratio=written / kept)
+    note(f"write amplification: {written / kept:.1f} times the size of the archive in {APPENDS:,} appends")
     compacting = timed(lambda: archive.compact(progress=False))
     report.add("appends", "compact", seconds=compacting, steps_per_s=archive.num_steps / compacting)
     note(f"compact: {compacting:.1f} s, {millions(archive.num_steps / compacting)} steps/s, comparison included")

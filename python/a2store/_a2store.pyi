@@ -25,7 +25,7 @@ from ._results import (
     PlayResult,
     RecorderStats,
     Rejected,
-    RepairReport,
+    RestoreReport,
     RunMeta,
     SavedQuery,
     Shard,
@@ -67,7 +67,7 @@ __all__ = [
     "open",
     "queries",
     "read_run",
-    "repair",
+    "restore",
     "simulate",
     "verify",
 ]
@@ -807,7 +807,7 @@ def _play(
 class Archive:
     """A growing collection of runs in a folder or an object store, seen at one version.
 
-    The folder holds Parquet files, which any tool may read, and a log of commits, which says which files are valid.
+    The folder holds Parquet files, which any tool may read, and a manifest for each version, which lists its files.
     Commits of other writers become visible with ``refresh``. ``ingest`` moves to the version that it commits. To get an
     archive, call ``a2store.open``, ``Archive.create`` or ``Archive.open``. Threads may share it.
 
@@ -862,14 +862,14 @@ class Archive:
         cls,
         path: _Path,
         *,
-        version: int | None = None,
+        version: int | str | None = None,
         checksums: bool | None = None,
         storage_options: _StorageOptions | None = None,
     ) -> Self:
         """Open an archive.
 
         - ``path``: the archive's folder or URL, as in ``create``.
-        - ``version``: the version to open, from 1 (the empty archive); ``None`` = the newest.
+        - ``version``: the version to open, by its number from 1 (the empty archive) or its tag; ``None`` = the newest.
         - ``checksums``: whether queries and exports verify the checksum of each data file when this process first reads
           it. If off, a flipped bit in a data file can change an answer. ``None`` = on for a folder and off for a URL,
           because the check downloads whole files.
@@ -1043,14 +1043,14 @@ class Archive:
     ) -> ExpireReport:
         """Expire versions that were replaced long ago, and remove the data files that no kept version references.
 
-        Commits are kept, so ``history`` lists all of them. The newest version is always kept. A reader that still uses
-        an expired version will find its files missing.
+        The newest version and tagged versions are always kept. A reader that still uses an expired version will find
+        its files missing.
 
         - ``older_than``: expire versions that were replaced longer ago than this, in seconds or as a ``timedelta``;
           ``None`` = 30 days.
         - ``grace``: how long an unreferenced file is kept after its last change; ``None`` = one day. Such a file may be
-          the leftover of an interrupted writer, or belong to another machine that has not committed yet. While files
-          that a repair set aside (``_log/*.damaged``) exist, unreferenced files are always kept.
+          the leftover of an interrupted writer, or belong to another machine that has not committed yet. While a
+          manifest is damaged, unreferenced files are always kept.
         - ``dry_run``: ``True`` = only report what would be removed.
 
         Raises ``ValueError`` for a negative duration. Otherwise raises as ``ingest`` does.
@@ -1060,6 +1060,55 @@ class Archive:
         ExpireReport(first_version=1, num_versions=0, num_files=0)
         """
 
+    def restore(self, *, version: int | str | None = None, dry_run: bool = False) -> RestoreReport:
+        """Make a new version with the files of an older version, and move this view to it.
+
+        It does the same as ``a2store.restore`` with the archive's ``path``.
+
+        - ``version``, ``dry_run``: as in ``a2store.restore``.
+
+        Raises as ``a2store.restore`` does.
+
+        >>> archive.restore(version=1)
+        RestoreReport(version=1, new_version=3, adopted_runs=0, done=True)
+        >>> archive.num_runs
+        0
+        """
+    def tag(self, name: str, version: int | None = None) -> None:
+        """Name a version, so that ``expire`` keeps it. A name that the version already has is no error.
+
+        - ``name``: 1 to 100 letters, digits and ``-_.``. It is not all digits, and begins with no dot.
+        - ``version``: the version; ``None`` = the version of this view.
+
+        Raises ``ValueError`` for such a name, or if another version has it, and ``VersionNotFoundError`` if the version
+        has expired. Also raises ``OSError``.
+
+        >>> archive.tag("baseline-3")
+        >>> a2store.open("games.a2", version="baseline-3").version
+        2
+        """
+    def tags(self) -> dict[str, int]:
+        """Return the tags of the archive with their versions, in the order of their names.
+
+        Raises ``DamagedError`` for a damaged tag, and ``OSError``.
+
+        >>> archive.tag("first", version=1)
+        >>> archive.tag("baseline-3")
+        >>> archive.tags()
+        {'baseline-3': 2, 'first': 1}
+        """
+    def untag(self, name: str) -> None:
+        """Remove a tag. The version itself stays until it expires.
+
+        - ``name``: the tag.
+
+        Raises ``ValueError`` if there is no such tag, and ``OSError``.
+
+        >>> archive.tag("baseline-3")
+        >>> archive.untag("baseline-3")
+        >>> archive.tags()
+        {}
+        """
     def verify(self, *, workers: int | None = None, progress: _Progress = None) -> VerifyReport:
         """Check the archive for problems, at its newest version and all other kept versions.
 
@@ -1105,9 +1154,9 @@ class Archive:
         """
 
     def history(self) -> list[CommitInfo]:
-        """Return the commits up to this version, newest first, including those of expired versions.
+        """Return the commits of the versions up to this one that have not expired, newest first.
 
-        It reads no files, so it raises no error of the archive.
+        Raises ``DamagedError`` if a version's manifest is damaged, and ``OSError``.
 
         >>> for commit in archive.history():
         ...     print(commit.version, commit.operation, commit.added_runs)
@@ -1391,7 +1440,7 @@ class View:
 def open(  # noqa: A001
     path: _Path,
     *,
-    version: int | None = None,
+    version: int | str | None = None,
     create: bool = False,
     storage_options: _StorageOptions | None = None,
     executor: Executor | None = None,
@@ -1399,7 +1448,7 @@ def open(  # noqa: A001
     """Open an archive, or create it.
 
     - ``path``: the archive's folder, or a URL: ``s3://bucket/games.a2``, ``gs://...``, ``az://...``.
-    - ``version``: the version to open, from 1 (the empty archive); ``None`` = the newest.
+    - ``version``: the version to open, by its number from 1 (the empty archive) or its tag; ``None`` = the newest.
     - ``create``: ``True`` = creates an empty archive if ``path`` has no archive.
     - ``storage_options``: options of the object store by their names in object_store, as in polars:
       ``aws_access_key_id``, ``aws_secret_access_key``, ``aws_endpoint``, ``aws_region``, ``allow_http``, .... They
@@ -1424,7 +1473,7 @@ def verify(
 ) -> VerifyReport:
     """Check an archive for problems, even one that is too damaged to open.
 
-    It checks every commit and the chain of commits. For every file of a kept version it checks presence, length,
+    It checks the manifest of every kept version. For every file of a kept version it checks presence, length,
     checksum, rows and ids. It builds every run from its rows, and checks its digest and whether its moves obey the
     rules, as ``runs.verified`` states. A problem never raises; it is listed in the report.
 
@@ -1444,23 +1493,30 @@ def verify(
     VerifyReport(0 problems, version=2, num_files=2, num_runs=20)
     """
 
-def repair(path: _Path, *, dry_run: bool = True, storage_options: _StorageOptions | None = None) -> RepairReport:
-    """Repair an archive with damaged or missing commits.
+def restore(
+    path: _Path,
+    *,
+    version: int | str | None = None,
+    dry_run: bool = False,
+    storage_options: _StorageOptions | None = None,
+) -> RestoreReport:
+    """Make a new version with the files of an older version, also if the newest manifest is damaged.
 
-    A lost commit that a checkpoint covers is rebuilt. Otherwise the archive continues from the last intact version,
-    with the runs of all intact commits after it. No data is removed: replaced files are renamed to ``_log/*.damaged``.
-    While such files exist, ``expire`` keeps unreferenced data files. You can ingest the runs of lost commits again;
-    their old ids are not reused. An interrupted repair can be repeated and ends in the same archive.
+    The new version also adopts data files that no manifest lists, if they hold whole runs that the version does not
+    have. So no run is lost with a damaged manifest. Damaged manifests that the new version replaces are removed. An
+    interrupted restore can be repeated and ends in the same archive. On an object store, nothing else may write
+    meanwhile.
 
     - ``path``: the archive's folder or URL.
-    - ``dry_run``: ``True`` = only report the steps.
+    - ``version``: the version whose files to use, by its number or its tag; ``None`` = the newest intact version.
+    - ``dry_run``: ``True`` = only report the changes.
     - ``storage_options``: as in ``a2store.open``.
 
-    Raises ``DamagedError`` if no version can be read, and ``ArchiveError`` if there is no archive or a newer a2store
-    wrote it. Also raises ``ConflictError``, ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
+    Raises ``DamagedError`` if this version cannot be read, and ``ArchiveError`` if there is no archive, no such
+    version, or a newer a2store wrote it. Also raises ``ConflictError``, ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
 
-    >>> a2store.repair("games.a2")
-    RepairReport(version=2, 0 steps, done=False)
+    >>> a2store.restore("games.a2")
+    RestoreReport(version=2, new_version=None, adopted_runs=0, done=False)
     """
 
 # Query

@@ -86,7 +86,7 @@ class ArchiveError(Error):
 
     >>> a2store.Archive.open("runs")
     Traceback (most recent call last):
-    a2store.ArchiveError: .../runs: not an archive: _log/00000000000000000001.json is missing
+    a2store.ArchiveError: .../runs: not an archive: _versions/18446744073709551614.json is missing
     """
 
 
@@ -106,7 +106,7 @@ class ConflictError(ArchiveError):
     committed first in every attempt.
 
     >>> import fcntl
-    >>> with open("games.a2/_log/.lock", "a") as lock:
+    >>> with open("games.a2/_versions/.lock", "a") as lock:
     ...     fcntl.flock(lock, fcntl.LOCK_EX)
     ...     try:
     ...         archive.ingest("runs", wait=0)
@@ -120,7 +120,7 @@ class DamagedError(ArchiveError):
     """A file of an archive or of a table contradicts its checksum or other metadata.
 
     >>> from pathlib import Path
-    >>> _ = Path("games.a2/_log/00000000000000000002.json").write_text("{}")
+    >>> _ = Path("games.a2/_versions/18446744073709551613.json").write_text("{}")
     >>> try:
     ...     a2store.Archive.open("games.a2")
     ... except a2store.DamagedError as error:

@@ -25,8 +25,7 @@ __all__ = [
     "Problem",
     "RecorderStats",
     "Rejected",
-    "Repair",
-    "RepairReport",
+    "RestoreReport",
     "RunMeta",
     "SavedParameter",
     "SavedQuery",
@@ -45,7 +44,7 @@ class CommitInfo:
     - ``time``: the time of the commit: a ``datetime.datetime`` in UTC, in milliseconds.
     - ``operation``: the operation that made the commit.
     - ``txn``: the unique id of the commit: 32 hexadecimal digits.
-    - ``added_runs``: the number of added runs. Their ids are ``next_run_id - added_runs .. next_run_id``.
+    - ``added_runs``: the number of added runs. The ids of an ingest are ``next_run_id - added_runs .. next_run_id``.
     - ``added_steps``: the number of added steps.
     - ``next_run_id``: the first run id that was unused after the commit.
     - ``added_files``: the number of added data files.
@@ -60,7 +59,7 @@ class CommitInfo:
 
     version: int
     time: datetime
-    operation: Literal["create", "ingest", "compact", "expire", "repair", "annotate"]
+    operation: Literal["create", "ingest", "compact", "expire", "restore", "annotate"]
     txn: str = field(repr=False)
     added_runs: int
     added_steps: int
@@ -225,11 +224,12 @@ class CompactReport:
 class ExpireReport:
     """A summary of what ``expire`` removed or, with ``dry_run``, would remove.
 
-    - ``first_version``: the oldest version that can still be opened.
+    - ``first_version``: the oldest version that can still be opened without a tag.
+    - ``tags``: the tags of older versions, which are kept.
     - ``num_versions``: the number of versions that expired.
     - ``num_files``: the number of removed data files.
     - ``num_bytes``: the size of the removed data files in bytes.
-    - ``paths``: the removed files, relative to the archive: data files and leftovers of interrupted writers.
+    - ``paths``: the removed files, relative to the archive: data files, manifests and leftovers of interrupted writers.
 
     >>> report = archive.expire()
     >>> report.first_version, report.num_versions
@@ -237,6 +237,7 @@ class ExpireReport:
     """
 
     first_version: int
+    tags: list[str] = field(repr=False)
     num_versions: int
     num_files: int
     num_bytes: int = field(repr=False)
@@ -249,7 +250,7 @@ class VerifyReport:
 
     - ``problems``: the problems found; empty if the archive is intact.
     - ``version``: the newest version, or 0 if it cannot be read.
-    - ``num_commits``: the number of commits read.
+    - ``num_versions``: the number of versions that have not expired.
     - ``num_files``: the number of data files read, including files of older versions.
     - ``num_bytes``: the size of the data files read, in bytes.
     - ``num_runs``: the number of runs at the newest version.
@@ -258,13 +259,13 @@ class VerifyReport:
       removes them.
 
     >>> report = archive.verify()
-    >>> report.problems, report.num_commits, report.num_runs
+    >>> report.problems, report.num_versions, report.num_runs
     ([], 2, 20)
     """
 
     problems: list[Problem]
     version: int
-    num_commits: int
+    num_versions: int
     num_files: int
     num_bytes: int
     num_runs: int
@@ -301,46 +302,34 @@ class Problem:
 
 
 @dataclass(frozen=True, repr=False)
-class RepairReport:
-    """A summary of what a repair did or, with ``dry_run``, would do.
+class RestoreReport:
+    """A summary of what a restore did or, with ``dry_run``, would do.
 
-    - ``version``: the last intact version, from which the archive continues.
-    - ``steps``: the steps of the repair, in order; empty if there is nothing to repair.
-    - ``done``: whether the steps were carried out.
+    - ``version``: the version whose files the archive continues with.
+    - ``new_version``: the new version; ``None`` if the newest version has these files already.
+    - ``adopted_runs``: the number of runs in data files that no manifest listed.
+    - ``adopted``: the data files that no manifest listed, relative to the archive.
+    - ``damaged``: the damaged manifests, relative to the archive. They are removed.
+    - ``done``: whether the archive was changed.
 
-    >>> report = a2store.repair("games.a2")
-    >>> report.version, report.steps, report.done
-    (2, [], False)
+    >>> from pathlib import Path
+    >>> manifest = sorted(Path("games.a2/_versions").glob("*.json"))[0]
+    >>> _ = manifest.write_text("{}")
+    >>> report = a2store.restore("games.a2")
+    >>> report.version, report.new_version, report.adopted_runs
+    (1, 3, 20)
     """
 
     version: int
-    steps: list[Repair]
+    new_version: int | None
+    adopted_runs: int
+    adopted: list[str]
+    damaged: list[str]
     done: bool
 
     def __repr__(self) -> str:
-        return f"RepairReport(version={self.version}, {len(self.steps)} steps, done={self.done})"
-
-
-@dataclass(frozen=True)
-class Repair:
-    """One step of a repair.
-
-    - ``path``: the file, relative to the archive.
-    - ``action``: the action on the file.
-    - ``reason``: the reason for the action.
-
-    >>> from pathlib import Path
-    >>> _ = Path("games.a2/_log/00000000000000000002.json").write_text("{}")
-    >>> step = a2store.repair("games.a2").steps[0]
-    >>> step.path
-    '_log/00000000000000000002.json'
-    >>> step.reason
-    'damaged: end of the file: expected a checksum, found 2 bytes without a checksum'
-    """
-
-    path: str
-    action: str
-    reason: str
+        numbers = f"version={self.version}, new_version={self.new_version}, adopted_runs={self.adopted_runs}"
+        return f"RestoreReport({numbers}, done={self.done})"
 
 
 @dataclass(frozen=True)

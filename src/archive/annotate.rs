@@ -5,12 +5,10 @@
 
 use super::annotated_steps::{RunSteps, compare};
 use super::annotation_rows::{AnnotationRows, AnnotationTable};
-use super::checkpoint_writer::write_checkpoint;
-use super::commit::Operation;
+use super::manifest::{Manifest, Operation};
 use super::parquet_reader::{OpenDataFile, RowGroups, open_sound};
 use super::parquet_writer::{FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
 use super::row_views::{StepRows, run_facts};
-use super::snapshot::Snapshot;
 use super::storage::Storage;
 use super::table_name::TableName;
 use super::transaction::{DEFAULT_WAIT, transact};
@@ -21,8 +19,8 @@ use crate::format::{AnnotationFolder, SessionRun};
 use crate::progress::{Progress, Unit};
 use arrow::array::RecordBatch;
 use derive_setters::Setters;
-use std::collections::HashMap;
 use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::Path;
 
@@ -89,12 +87,13 @@ const MAX_NAME: usize = 60;
 
 pub(super) fn annotate(
     storage: &Storage,
+    seen: &Manifest,
     model: &str,
     input: AnnotationInput<'_>,
     options: &AnnotateOptions,
     progress: &dyn Progress,
     cancel: &CancellationToken,
-) -> Result<(AnnotateReport, Snapshot)> {
+) -> Result<(AnnotateReport, Manifest)> {
     check_name(model)?;
     let source = match input {
         AnnotationInput::Folder(path) => AnnotationRows::Folder(AnnotationFolder::open(path, cancel)?),
@@ -103,15 +102,15 @@ pub(super) fn annotate(
     if source.runs().is_empty() {
         return Err(source.refuse("rows", "at least one annotated step", "none".into()));
     }
-    let outcome = transact(storage, DEFAULT_WAIT, cancel, |_, snapshot| {
-        let runs = archive_runs(storage, snapshot, &source)?;
-        let mut commit = snapshot.next(Operation::Annotate);
-        let own = |snapshot: &Snapshot| models(snapshot).into_iter().find(|known| known.model == model);
+    let outcome = transact(storage, Some(seen), DEFAULT_WAIT, cancel, |newest| {
+        let runs = archive_runs(storage, newest, &source)?;
+        let mut next = newest.next(Operation::Annotate);
+        let mut removed = HashSet::new();
         let mut report = AnnotateReport { model: model.to_owned(), ..AnnotateReport::default() };
-        match own(snapshot) {
+        match models(newest).into_iter().find(|known| known.model == model) {
             Some(known) if options.replace => {
                 report.replaced_rows = known.num_rows;
-                commit.remove = paths_of(snapshot, model);
+                removed = paths_of(newest, model);
             }
             Some(known) if runs.keys().next().is_some_and(|&first| first <= known.last_run_id) => {
                 let found = format!("annotations of runs {}..={}", known.first_run_id, known.last_run_id);
@@ -124,40 +123,42 @@ pub(super) fn annotate(
             _ => {}
         }
         progress.begin("annotate", Unit::Rows, runs.values().map(|rows| rows.end - rows.start).sum());
-        let work = Annotating { storage, snapshot, source: &source, runs: &runs, model, options, progress, cancel };
+        let work =
+            Annotating { storage, manifest: newest, source: &source, runs: &runs, model, options, progress, cancel };
         storage.create_folders([TableName::Annotations.name()])?;
-        let output = TransactionFiles { storage, txn: &commit.txn, file_rows: FILE_STEPS };
+        let output = TransactionFiles { storage, version: &next, file_rows: FILE_STEPS };
         let outcome = output.write(cancel, |sender| work.run(sender, &mut report));
         progress.end();
-        commit.add = outcome?.1;
-        Ok((Some(commit), report))
+        next.replace(&removed, outcome?.1);
+        Ok((Some(next), report))
     })?;
-    if outcome.committed {
-        // A failure is harmless, because the commit is already durable.
-        write_checkpoint(storage, &outcome.snapshot).ok();
-    }
-    Ok((outcome.value, outcome.snapshot))
+    Ok((outcome.value, outcome.manifest))
 }
 
-pub(super) fn drop_model(storage: &Storage, model: &str, cancel: &CancellationToken) -> Result<(ModelInfo, Snapshot)> {
-    let outcome = transact(storage, DEFAULT_WAIT, cancel, |_, snapshot| {
-        let known = models(snapshot);
+pub(super) fn drop_model(
+    storage: &Storage,
+    seen: &Manifest,
+    model: &str,
+    cancel: &CancellationToken,
+) -> Result<(ModelInfo, Manifest)> {
+    let outcome = transact(storage, Some(seen), DEFAULT_WAIT, cancel, |newest| {
+        let known = models(newest);
         let Some(dropped) = known.iter().find(|known| known.model == model) else {
             let names: Vec<&str> = known.iter().map(|known| &*known.model).collect();
             let expected = if names.is_empty() { "an annotated model".into() } else { names.join(", ") };
             return Err(Error::argument("model", expected, model));
         };
-        let mut commit = snapshot.next(Operation::Annotate);
-        commit.remove = paths_of(snapshot, model);
-        Ok((Some(commit), dropped.clone()))
+        let mut next = newest.next(Operation::Annotate);
+        next.replace(&paths_of(newest, model), Vec::new());
+        Ok((Some(next), dropped.clone()))
     })?;
-    Ok((outcome.value, outcome.snapshot))
+    Ok((outcome.value, outcome.manifest))
 }
 
 /// Returns the models with annotations, in the order of their names.
-pub(super) fn models(snapshot: &Snapshot) -> Vec<ModelInfo> {
+pub(super) fn models(manifest: &Manifest) -> Vec<ModelInfo> {
     let mut models: BTreeMap<&str, ModelInfo> = BTreeMap::new();
-    for file in snapshot.files(TableName::Annotations) {
+    for file in manifest.files(TableName::Annotations) {
         let name = file.model.as_deref().unwrap_or_default();
         let info = models.entry(name).or_insert_with(|| ModelInfo {
             model: name.to_owned(),
@@ -173,8 +174,8 @@ pub(super) fn models(snapshot: &Snapshot) -> Vec<ModelInfo> {
     models.into_values().collect()
 }
 
-fn paths_of(snapshot: &Snapshot, model: &str) -> Vec<String> {
-    let files = snapshot.files(TableName::Annotations);
+fn paths_of(manifest: &Manifest, model: &str) -> HashSet<String> {
+    let files = manifest.files(TableName::Annotations);
     files.filter(|file| file.model.as_deref() == Some(model)).map(|file| file.path.clone()).collect()
 }
 
@@ -188,11 +189,11 @@ fn check_name(model: &str) -> Result<()> {
 
 /// Returns the annotated runs by their ids in the archive, each with its rows in the source. Runs of the pool that are
 /// one run of the archive must have equal annotations; the rows of the first are returned.
-fn archive_runs(storage: &Storage, snapshot: &Snapshot, source: &AnnotationRows) -> Result<BTreeMap<u32, Range<u64>>> {
+fn archive_runs(storage: &Storage, manifest: &Manifest, source: &AnnotationRows) -> Result<BTreeMap<u32, Range<u64>>> {
     let AnnotationRows::Folder(folder) = source else {
         return Ok(source.runs().into_iter().collect());
     };
-    let known = KnownRun::read(storage, snapshot)?;
+    let known = KnownRun::read(storage, manifest)?;
     let pool: HashMap<i64, SessionRun> = folder.pool()?.into_iter().map(|run| (run.id, run)).collect();
     let mut runs: BTreeMap<u32, (u32, Range<u64>)> = BTreeMap::new();
     for (id, rows) in source.runs() {
@@ -248,9 +249,9 @@ type RunKey = (Option<u64>, u64, u32);
 
 impl KnownRun {
     /// Reads all runs.
-    fn read(storage: &Storage, snapshot: &Snapshot) -> Result<HashMap<RunKey, Vec<KnownRun>>> {
+    fn read(storage: &Storage, manifest: &Manifest) -> Result<HashMap<RunKey, Vec<KnownRun>>> {
         let mut runs: HashMap<RunKey, Vec<KnownRun>> = HashMap::new();
-        let files: Vec<_> = snapshot.files(TableName::Runs).collect();
+        let files: Vec<_> = manifest.files(TableName::Runs).collect();
         let mut groups = RowGroups::new(storage, &files);
         while let Some(batch) = groups.next()? {
             for (run, _) in run_facts(&batch)? {
@@ -270,7 +271,7 @@ impl KnownRun {
 /// The comparison of annotations with the steps of the archive, and their encoding.
 struct Annotating<'a> {
     storage: &'a Storage,
-    snapshot: &'a Snapshot,
+    manifest: &'a Manifest,
     source: &'a AnnotationRows,
     runs: &'a BTreeMap<u32, Range<u64>>,
     model: &'a str,
@@ -323,7 +324,7 @@ impl Annotating<'_> {
     fn each_run(&self, mut each: impl FnMut(u32, &Range<u64>, &RunSteps<'_>) -> Result<()>) -> Result<()> {
         // Damaged statistics may have a minimum above the maximum.
         let has_runs = |(first, last): (u32, u32)| first <= last && self.runs.range(first..=last).next().is_some();
-        for file in self.snapshot.files(TableName::Steps) {
+        for file in self.manifest.files(TableName::Steps) {
             if !has_runs((file.first_run_id, file.last_run_id)) {
                 continue;
             }

@@ -1,30 +1,31 @@
 //! The type [`Archive`]: creating and opening, the operations, and the facts of a version.
 
 use super::annotate::{self, AnnotateOptions, AnnotateReport, AnnotationInput, ModelInfo};
-use super::commit::{Commit, CommitInfo};
 use super::compact::{self, CompactOptions, CompactReport};
 use super::digests::KeptDigests;
 use super::expire::{self, ExpireOptions, ExpireReport};
 use super::ingest;
 use super::ingest_report::{IngestOptions, IngestReport};
-use super::log::Log;
-use super::log_names::LOG_FOLDER;
+use super::manifest::{CommitInfo, Manifest};
 use super::phases::Phases;
 use super::problem::damaged;
-use super::repair::{self, RepairReport};
+use super::restore::{self, RestoreReport};
 use super::run_discovery::RunInput;
 use super::schema::table_schema;
-use super::snapshot::Snapshot;
 use super::storage::Storage;
 use super::storage_options::StorageOptions;
 use super::table_name::TableName;
+use super::tagging;
+use super::tags::{TAGS_FOLDER, VersionName, tags};
 use super::verify::{self, VerifyReport};
+use super::versions::{VERSIONS_FOLDER, Versions};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Container;
 use crate::progress::Progress;
 use arrow::datatypes::SchemaRef;
 use object_store::ObjectStore;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,10 +52,10 @@ use tracing::info;
 #[derive(Clone)]
 pub struct Archive {
     pub(super) storage: Storage,
-    pub(super) snapshot: Arc<Snapshot>,
+    pub(super) manifest: Arc<Manifest>,
     /// The digests that the last ingest kept for the next ingest. Clones share them.
     kept: Arc<KeptDigests>,
-    /// Whether each data file is compared with its commit before its first use.
+    /// Whether each data file is compared with its manifest before its first use.
     pub(super) checksums: bool,
 }
 
@@ -88,22 +89,23 @@ impl Archive {
             check_empty(storage.root())?;
         }
         let exists = || Err(ErrorKind::ArchiveExists { path: storage.root().to_path_buf() }.into());
-        storage.create_folders([LOG_FOLDER, "runs", "steps"])?;
-        let log = Log::new(&storage);
-        let names = log.names()?;
-        if names.newest_commit().is_some() {
-            return exists();
+        storage.create_folders([VERSIONS_FOLDER, "runs", "steps"])?;
+        let versions = Versions::new(&storage);
+        match versions.list() {
+            Ok(_) => return exists(),
+            Err(error) if matches!(error.kind(), ErrorKind::NotAnArchive { .. }) => {}
+            Err(error) => return Err(error),
         }
         for table in TableName::ALL {
             let names = storage.names(table.name())?.unwrap_or_default();
             if let Some(name) = names.iter().find(|name| name.ends_with(".parquet")) {
-                let expected = "no data files without a commit";
-                return Err(damaged(&storage.path(LOG_FOLDER), "log", expected, format!("{table}/{name}")));
+                let expected = "no data files without a manifest";
+                return Err(damaged(&storage.path(VERSIONS_FOLDER), "manifests", expected, format!("{table}/{name}")));
             }
         }
         cancel.check()?;
-        match log.append(None, &Commit::first(phases))? {
-            Some(snapshot) => Ok(Archive::new(storage, snapshot)),
+        match versions.publish(Manifest::first(phases))? {
+            Some(manifest) => Ok(Archive::new(storage, manifest)),
             None => exists(),
         }
     }
@@ -111,22 +113,27 @@ impl Archive {
     /// Opens an archive at its newest version.
     ///
     /// # Errors
-    /// [`ErrorKind::NotAnArchive`]. [`ErrorKind::Damaged`] if a commit does not match its checksum or its
-    /// parent. [`ErrorKind::SchemaVersion`] if a newer a2store wrote the archive. [`ErrorKind::Io`].
+    /// [`ErrorKind::NotAnArchive`]. [`ErrorKind::Damaged`] if the newest manifest is damaged; the error names the
+    /// newest sound version. [`ErrorKind::SchemaVersion`] if a newer a2store wrote the archive. [`ErrorKind::Io`].
     pub fn open(location: impl AsRef<Path>) -> Result<Archive> {
-        Archive::open_with(location, None, &StorageOptions::default())
+        Archive::open_with(location, VersionName::Newest, &StorageOptions::default())
     }
 
-    /// Opens an archive at a version, or with `None` at the newest, with options of the object store. Version 1 is the
-    /// empty archive.
+    /// Opens an archive at a version, by its number or its tag, or with `None` at the newest, with options of the object
+    /// store. Version 1 is the empty archive.
     ///
     /// # Errors
     /// The errors of [`open`](Archive::open), [`ErrorKind::VersionNotFound`] if the version does not exist or has
-    /// expired, and [`ErrorKind::Argument`] for an unknown option.
-    pub fn open_with(location: impl AsRef<Path>, version: Option<u64>, options: &StorageOptions) -> Result<Archive> {
+    /// expired, and [`ErrorKind::Argument`] for an unknown option or tag.
+    pub fn open_with(
+        location: impl AsRef<Path>,
+        version: impl Into<VersionName>,
+        options: &StorageOptions,
+    ) -> Result<Archive> {
         let storage = Storage::new(location.as_ref(), options)?;
-        let snapshot = Log::new(&storage).replay(version)?;
-        Ok(Archive::new(storage, snapshot))
+        let version = tagging::resolve(&storage, version.into())?;
+        let manifest = Versions::new(&storage).open(version)?;
+        Ok(Archive::new(storage, manifest))
     }
 
     /// Opens an archive at its newest version, or creates it with these phases if there is nothing.
@@ -141,14 +148,14 @@ impl Archive {
         cancel: &CancellationToken,
     ) -> Result<Archive> {
         let location = location.as_ref();
-        let absent = match Archive::open_with(location, None, options) {
+        let absent = match Archive::open_with(location, VersionName::Newest, options) {
             Err(error) if error.is_not_found() || matches!(error.kind(), ErrorKind::NotAnArchive { .. }) => error,
             opened => return opened,
         };
         match Archive::create_with(location, phases, options, cancel) {
             Err(error) => match error.kind() {
                 // Another process has created it in the meantime.
-                ErrorKind::ArchiveExists { .. } => Archive::open_with(location, None, options),
+                ErrorKind::ArchiveExists { .. } => Archive::open_with(location, VersionName::Newest, options),
                 // The folder holds other files.
                 ErrorKind::Argument { name: "path", .. } => Err(absent),
                 _ => Err(error),
@@ -157,14 +164,14 @@ impl Archive {
         }
     }
 
-    fn new(storage: Storage, snapshot: Snapshot) -> Archive {
+    fn new(storage: Storage, manifest: Manifest) -> Archive {
         let checksums = storage.is_local();
-        Archive { storage, snapshot: snapshot.into(), kept: Arc::default(), checksums }
+        Archive { storage, manifest: manifest.into(), kept: Arc::default(), checksums }
     }
 
     /// Returns the same view with checksums on or off.
     ///
-    /// If on, queries and exports compare the length and CRC32C of each data file with its commit before its
+    /// If on, queries and exports compare the length and CRC32C of each data file with its manifest before its
     /// first use in a process. This reads the whole file. If off, a flipped bit in a data file can change an
     /// answer.
     ///
@@ -186,7 +193,7 @@ impl Archive {
         self
     }
 
-    /// Returns whether each data file is compared with its commit before its first use.
+    /// Returns whether each data file is compared with its manifest before its first use.
     #[must_use]
     pub fn has_checksums(&self) -> bool {
         self.checksums
@@ -195,9 +202,14 @@ impl Archive {
     /// Moves to the newest version.
     ///
     /// # Errors
-    /// The errors of [`open`](Archive::open).
+    /// The errors of [`open`](Archive::open). [`ErrorKind::Damaged`] if the newest version is older than this view.
     pub fn refresh(&mut self) -> Result<()> {
-        self.snapshot = Log::new(&self.storage).replay_from(Some(&self.snapshot))?.into();
+        let versions = Versions::new(&self.storage);
+        let newest = versions.newest()?;
+        versions.check_follows(&newest, &self.manifest)?;
+        if newest.txn != self.manifest.txn {
+            self.manifest = newest.into();
+        }
         Ok(())
     }
 
@@ -236,7 +248,7 @@ impl Archive {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<IngestReport> {
-        let recorded_since = Some(self.snapshot.newest().next_run_id);
+        let recorded_since = Some(self.manifest.next_run_id);
         self.ingest_input(RunInput::Open { runs, recorded_since }, options, progress, cancel)
     }
 
@@ -247,9 +259,9 @@ impl Archive {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<IngestReport> {
-        let (report, snapshot) =
-            ingest::ingest(&self.storage, &self.snapshot, &self.kept, input, options, progress, cancel)?;
-        self.snapshot = snapshot.into();
+        let (report, manifest) =
+            ingest::ingest(&self.storage, &self.manifest, &self.kept, input, options, progress, cancel)?;
+        self.manifest = manifest.into();
         Ok(report)
     }
 
@@ -268,7 +280,7 @@ impl Archive {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<CompactReport> {
-        let (report, snapshot) = compact::compact(&self.storage, options, progress, cancel)?;
+        let (report, manifest) = compact::compact(&self.storage, &self.manifest, options, progress, cancel)?;
         info!(
             target: "a2store::maintenance",
             archive = %self.path().display(),
@@ -277,7 +289,7 @@ impl Archive {
             rows = report.num_rows,
             "compact ended"
         );
-        self.snapshot = snapshot.into();
+        self.manifest = manifest.into();
         Ok(report)
     }
 
@@ -298,7 +310,8 @@ impl Archive {
         progress: &dyn Progress,
         cancel: &CancellationToken,
     ) -> Result<AnnotateReport> {
-        let (report, snapshot) = annotate::annotate(&self.storage, model, input, options, progress, cancel)?;
+        let (report, manifest) =
+            annotate::annotate(&self.storage, &self.manifest, model, input, options, progress, cancel)?;
         info!(
             target: "a2store::ingest",
             archive = %self.path().display(),
@@ -308,7 +321,7 @@ impl Archive {
             replaced_rows = report.replaced_rows,
             "annotate ended"
         );
-        self.snapshot = snapshot.into();
+        self.manifest = manifest.into();
         Ok(report)
     }
 
@@ -318,24 +331,24 @@ impl Archive {
     /// [`ErrorKind::Argument`] if the archive has no annotations of the model. [`ErrorKind::Conflict`],
     /// [`ErrorKind::Cancelled`], [`ErrorKind::Io`], [`ErrorKind::Unconfirmed`].
     pub fn drop_annotations(&mut self, model: &str, cancel: &CancellationToken) -> Result<ModelInfo> {
-        let (dropped, snapshot) = annotate::drop_model(&self.storage, model, cancel)?;
-        self.snapshot = snapshot.into();
+        let (dropped, manifest) = annotate::drop_model(&self.storage, &self.manifest, model, cancel)?;
+        self.manifest = manifest.into();
         Ok(dropped)
     }
 
     /// Returns the models with annotations, in the order of their names.
     #[must_use]
     pub fn annotations(&self) -> Vec<ModelInfo> {
-        annotate::models(&self.snapshot)
+        annotate::models(&self.manifest)
     }
 
-    /// Drops versions that were replaced long ago, and removes the data files that no remaining version needs.
-    /// The commits stay in the log.
+    /// Drops versions that were replaced long ago, and removes their manifests and the data files that no remaining
+    /// version needs.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`], [`ErrorKind::Cancelled`], [`ErrorKind::Io`], [`ErrorKind::Unconfirmed`].
     pub fn expire(&mut self, options: &ExpireOptions, cancel: &CancellationToken) -> Result<ExpireReport> {
-        let (report, snapshot) = expire::expire(&self.storage, options, cancel)?;
+        let (report, manifest) = expire::expire(&self.storage, &self.manifest, options, cancel)?;
         info!(
             target: "a2store::maintenance",
             archive = %self.path().display(),
@@ -345,13 +358,13 @@ impl Archive {
             bytes = report.num_bytes,
             "expire ended"
         );
-        self.snapshot = snapshot.into();
+        self.manifest = manifest.into();
         Ok(report)
     }
 
     /// Checks an archive and reports every problem, including damage that keeps the archive from being opened.
     ///
-    /// Checks every commit and the chain of commits. Checks every data file of versions that have not expired:
+    /// Checks the manifest of every version that has not expired, and every data file of these versions:
     /// presence, length, checksum, number of rows and ids. Builds every run of the newest version that has a row in
     /// `runs`, and compares it with its digest, with `runs.verified`, and with the rows that an ingest would write.
     ///
@@ -372,32 +385,36 @@ impl Archive {
         verify::verify(&Storage::new(location.as_ref(), storage)?, workers, progress, cancel)
     }
 
-    /// Repairs an archive with damaged or missing commits. With `dry_run`, only returns the planned changes.
+    /// Makes a new version with the files of an older one, or with `None` of the newest sound version. With `dry_run`,
+    /// only reports the changes.
     ///
-    /// Rebuilds each lost commit that a checkpoint covers. If no checkpoint covers it, the archive continues
-    /// from the last sound version, with the runs of all sound commits after it.
-    ///
-    /// Removes no data: replaced files are set aside under another name. While such files exist, unreferenced
-    /// data files are kept too. The runs of lost commits can be ingested again; their old ids are not reused.
-    /// An interrupted repair that is repeated ends in the same archive.
+    /// The new version also adopts data files that no manifest lists, if they hold whole runs that the version does not
+    /// have. So nothing is lost with a damaged manifest. Damaged manifests that the new version replaces are removed.
+    /// An interrupted restore that is repeated ends in the same archive. On an object store, nothing else may write
+    /// meanwhile.
     ///
     /// # Errors
-    /// [`ErrorKind::NotAnArchive`]. [`ErrorKind::Damaged`] if no version can be determined. [`ErrorKind::Argument`]
-    /// for an unknown option of the object store. [`ErrorKind::Conflict`], [`ErrorKind::Io`], [`ErrorKind::Cancelled`].
-    pub fn repair(
+    /// [`ErrorKind::NotAnArchive`]. [`ErrorKind::VersionNotFound`]. [`ErrorKind::Damaged`] if the version is damaged, or
+    /// all versions are. [`ErrorKind::Argument`] for an unknown option of the object store. [`ErrorKind::Conflict`],
+    /// [`ErrorKind::Io`], [`ErrorKind::Cancelled`], [`ErrorKind::Unconfirmed`].
+    pub fn restore(
         location: impl AsRef<Path>,
+        version: impl Into<VersionName>,
         dry_run: bool,
         options: &StorageOptions,
         cancel: &CancellationToken,
-    ) -> Result<RepairReport> {
-        let report = repair::repair(&Storage::new(location.as_ref(), options)?, dry_run, cancel)?;
+    ) -> Result<RestoreReport> {
+        let storage = Storage::new(location.as_ref(), options)?;
+        let version = tagging::resolve(&storage, version.into())?;
+        let report = restore::restore(&storage, version, dry_run, cancel)?;
         info!(
             target: "a2store::maintenance",
             archive = %location.as_ref().display(),
             dry_run,
             version = report.version,
-            changes = report.steps.len(),
-            "repair ended"
+            new_version = report.new_version,
+            adopted_runs = report.adopted_runs,
+            "restore ended"
         );
         Ok(report)
     }
@@ -437,31 +454,70 @@ impl Archive {
     /// Returns the version that this view shows; the empty archive is version 1.
     #[must_use]
     pub fn version(&self) -> u64 {
-        self.snapshot.newest().version
+        self.manifest.version
     }
 
     /// Returns the number of runs.
     #[must_use]
     pub fn num_runs(&self) -> u64 {
-        self.snapshot.newest().num_runs
+        self.manifest.num_runs
     }
 
     /// Returns the number of steps.
     #[must_use]
     pub fn num_steps(&self) -> u64 {
-        self.snapshot.newest().num_steps
+        self.manifest.num_steps
     }
 
     /// Returns the phase thresholds.
     #[must_use]
     pub fn phases(&self) -> Phases {
-        self.snapshot.newest().phases
+        self.manifest.phases
     }
 
     /// Returns the archive's unique id, 32 hexadecimal digits.
     #[must_use]
     pub fn id(&self) -> &str {
-        &self.snapshot.newest().archive_id
+        &self.manifest.archive_id
+    }
+
+    /// Names a version, so that [`expire`](Archive::expire) keeps it. `None` is the version of this view. A name that the
+    /// version already has is no error.
+    ///
+    /// A name has 1 to 100 letters, digits and `-_.`. It does not consist of digits only, and begins with no dot.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("games.a2");
+    /// use a2store::{Archive, Phases, StorageOptions};
+    /// let archive = Archive::create(&path, Phases::default())?;
+    /// archive.tag("baseline-3", None)?;
+    /// let same = Archive::open_with(&path, "baseline-3", &StorageOptions::default())?;
+    /// assert_eq!(same.version(), 1);
+    /// # Ok::<(), a2store::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`] for such a name, or if another version has it. [`ErrorKind::VersionNotFound`] if the
+    /// version has expired. [`ErrorKind::Io`].
+    pub fn tag(&self, name: &str, version: Option<u64>) -> Result<()> {
+        tagging::tag(&self.storage, name, version.unwrap_or(self.version()))
+    }
+
+    /// Returns the tags of the archive with their versions, in the order of their names.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Damaged`] if a tag is damaged. [`ErrorKind::Io`].
+    pub fn tags(&self) -> Result<BTreeMap<String, u64>> {
+        tags(&self.storage)
+    }
+
+    /// Removes a tag, and returns its version. The version itself stays until it expires.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`] if there is no such tag. [`ErrorKind::Io`].
+    pub fn untag(&self, name: &str) -> Result<u64> {
+        tagging::untag(&self.storage, name)
     }
 
     /// Returns the columns of a table.
@@ -470,27 +526,29 @@ impl Archive {
         table_schema(table)
     }
 
-    /// Returns the commits up to this version, newest first, including those of expired versions.
-    #[must_use]
-    pub fn history(&self) -> Vec<CommitInfo> {
-        self.snapshot.history.iter().rev().cloned().collect()
+    /// Returns the commits of the versions up to this one that have not expired, newest first. Reads their manifests.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Damaged`] if a manifest is damaged. [`ErrorKind::NotAnArchive`], [`ErrorKind::Io`].
+    pub fn history(&self) -> Result<Vec<CommitInfo>> {
+        Versions::new(&self.storage).history(&self.manifest)
     }
 
     /// Returns the absolute paths or URLs of a table's Parquet files at this version, in the order of their run
     /// ids.
     #[must_use]
     pub fn files(&self, table: TableName) -> Vec<PathBuf> {
-        self.snapshot.files(table).map(|file| self.storage.path(&file.path)).collect()
+        self.manifest.files(table).map(|file| self.storage.path(&file.path)).collect()
     }
 
     /// Returns the size of a table's files, in bytes.
     #[must_use]
     pub fn num_bytes(&self, table: TableName) -> u64 {
-        self.snapshot.files(table).map(|file| file.num_bytes).sum()
+        self.manifest.files(table).map(|file| file.num_bytes).sum()
     }
 
-    pub(crate) fn snapshot(&self) -> &Arc<Snapshot> {
-        &self.snapshot
+    pub(crate) fn manifest(&self) -> &Arc<Manifest> {
+        &self.manifest
     }
 
     /// Returns the store through which data files are read; its root is the archive.
@@ -510,7 +568,7 @@ impl fmt::Debug for Archive {
     }
 }
 
-/// Rejects a folder that holds other files. Accepts the folders of an archive: the log decides about these.
+/// Rejects a folder that holds other files. Accepts the folders of an archive: its manifests decide about these.
 fn check_empty(root: &Path) -> Result<()> {
     let entries = match std::fs::read_dir(root) {
         Ok(entries) => entries,
@@ -519,7 +577,7 @@ fn check_empty(root: &Path) -> Result<()> {
     };
     for entry in entries {
         let name = entry.map_err(|source| Error::io(root, source))?.file_name();
-        if ![LOG_FOLDER, "annotations", "runs", "steps"].iter().any(|own| name == *own) {
+        if ![VERSIONS_FOLDER, TAGS_FOLDER, "annotations", "runs", "steps"].iter().any(|own| name == *own) {
             let found = format!("{} with {} in it", root.display(), name.display());
             return Err(Error::argument("path", "a new or empty folder", found));
         }

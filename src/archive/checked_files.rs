@@ -1,17 +1,17 @@
-//! The check of data files before their first use: each process compares a file with its commit once.
+//! The check of data files before their first use: each process compares a file with its manifest once.
 //!
 //! Parquet files of an archive have no page checksums, so a flipped bit in a page may decode to other values. A
-//! commit has the CRC32C of every file that it adds.
+//! manifest has the CRC32C of every file.
 //!
 //! Invariant: this process has read each remembered file to its end, and found the length and checksum of its
-//! commit. Since then, the file system has recorded no change of the file.
+//! manifest. Since then, the file system has recorded no change of the file.
 
 use super::archive::Archive;
 use super::data_file::DataFile;
-use super::log::Log;
 use super::parquet_reader::open_sound;
 use super::storage::Storage;
 use super::table_name::TableName;
+use super::versions::Versions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::process::PerProcess;
 use std::collections::{HashMap, HashSet};
@@ -24,11 +24,11 @@ const MAX_FILES: usize = 1 << 16;
 /// The text for a missing file in an error.
 const ABSENT: &str = "no file";
 
-/// A key of a file: its path, the CRC32C and the length in its commit, and its last change.
+/// A key of a file: its path, the CRC32C and the length in its manifest, and its last change.
 type FileKey = (PathBuf, String, u64, [i64; 4]);
 
 impl Archive {
-    /// Returns the files that must still be compared with their commits before they are read.
+    /// Returns the files that must still be compared with their manifests before they are read.
     pub(crate) fn unchecked<'a>(&self, files: impl IntoIterator<Item = &'a DataFile>) -> Result<Vec<&'a DataFile>> {
         let mut unchecked = Vec::new();
         for file in files {
@@ -39,7 +39,7 @@ impl Archive {
         Ok(unchecked)
     }
 
-    /// Compares a file with its commit, unless this process has done so before or checksums are off.
+    /// Compares a file with its manifest, unless this process has done so before or checksums are off.
     pub(crate) fn check_file(&self, file: &DataFile) -> Result<()> {
         if !self.checksums {
             return Ok(());
@@ -74,7 +74,7 @@ impl Archive {
 
     /// Returns why files of this version may be absent: the version has expired, or the archive is gone.
     fn why_absent(&self) -> Option<Error> {
-        let error = Log::new(&self.storage).replay(Some(self.version())).err()?;
+        let error = Versions::new(&self.storage).open(Some(self.version())).err()?;
         let explains = matches!(error.kind(), ErrorKind::VersionNotFound { .. } | ErrorKind::NotAnArchive { .. });
         (explains || error.is_not_found()).then_some(error)
     }
@@ -86,7 +86,7 @@ impl Archive {
             let entries = self.storage.list(table.name()).ok()?.unwrap_or_default();
             let lengths: HashMap<&str, u64> =
                 entries.iter().map(|entry| (entry.name.as_str(), entry.num_bytes)).collect();
-            self.snapshot.files(table).find_map(|file| {
+            self.manifest.files(table).find_map(|file| {
                 let name = file.path.rsplit('/').next().unwrap_or_default();
                 let found = match lengths.get(name) {
                     Some(&num_bytes) if num_bytes == file.num_bytes => return None,
@@ -99,7 +99,7 @@ impl Archive {
     }
 }
 
-/// Compares a file with its commit, unless this process has done so since the last change of the file.
+/// Compares a file with its manifest, unless this process has done so since the last change of the file.
 ///
 /// # Errors
 /// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) with the file's name.

@@ -1,15 +1,13 @@
 //! Compaction: merging small data files into files of full size.
 //!
 //! Files that are neighbours in the order of run ids are merged, with row groups of full size. The old files are
-//! compared with their checksums when they are read.
+//! compared with their checksums when they are read. An ingest merges the last small files, if there are too many.
 
-use super::checkpoint_writer::write_checkpoint;
-use super::commit::Operation;
 use super::data_file::DataFile;
+use super::manifest::{Manifest, Operation};
 use super::parquet_reader::RowGroups;
 use super::parquet_writer::{FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
 use super::problem::damaged;
-use super::snapshot::Snapshot;
 use super::storage::Storage;
 use super::table_name::TableName;
 use super::transaction::{DEFAULT_WAIT, transact};
@@ -21,6 +19,7 @@ use crate::workers::pool;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use derive_setters::Setters;
+use std::collections::HashSet;
 
 /// Options of [`Archive::compact`](super::Archive::compact).
 ///
@@ -60,18 +59,19 @@ pub struct CompactReport {
 
 pub(super) fn compact(
     storage: &Storage,
+    seen: &Manifest,
     options: &CompactOptions,
     progress: &dyn Progress,
     cancel: &CancellationToken,
-) -> Result<(CompactReport, Snapshot)> {
+) -> Result<(CompactReport, Manifest)> {
     if options.file_rows == 0 {
         return Err(Error::argument("file_rows", "at least 1", 0));
     }
     let threads = pool("compact", options.workers)?;
-    let outcome = transact(storage, DEFAULT_WAIT, cancel, |_, snapshot| {
-        let plan_one = |table| plan(snapshot, table, options.file_rows);
+    let outcome = transact(storage, Some(seen), DEFAULT_WAIT, cancel, |newest| {
+        let plan_one = |table| plan(newest, table, options.file_rows);
         let groups: Vec<Vec<&DataFile>> = TableName::ALL.into_iter().flat_map(plan_one).collect();
-        let (files_before, bytes_before) = sizes(&snapshot.files);
+        let (files_before, bytes_before) = sizes(&newest.files);
         let num_rows = groups.iter().flatten().map(|file| file.num_rows).sum();
         let mut report = CompactReport {
             files_before,
@@ -83,24 +83,62 @@ pub(super) fn compact(
         if groups.is_empty() {
             return Ok((None, report));
         }
-        let mut commit = snapshot.next(Operation::Compact);
+        let mut next = newest.next(Operation::Compact);
         progress.begin("compact", Unit::Rows, num_rows);
-        let output = TransactionFiles { storage, txn: &commit.txn, file_rows: u64::MAX };
+        let output = TransactionFiles { storage, version: &next, file_rows: u64::MAX };
         let rewritten = threads.install(|| rewrite(&output, &groups, progress, cancel));
         progress.end();
-        commit.add = rewritten?;
-        commit.remove = groups.iter().flatten().map(|file| file.path.clone()).collect();
-        let removed_bytes: u64 = groups.iter().flatten().map(|file| file.num_bytes).sum();
-        let (added_files, added_bytes) = sizes(&commit.add);
-        report.files_after = files_before - commit.remove.len() as u64 + added_files;
-        report.bytes_after = bytes_before - removed_bytes + added_bytes;
-        Ok((Some(commit), report))
+        let removed = groups.iter().flatten().map(|file| file.path.clone()).collect();
+        next.replace(&removed, rewritten?);
+        (report.files_after, report.bytes_after) = sizes(&next.files);
+        Ok((Some(next), report))
     })?;
-    if outcome.committed {
-        // The list of files is short again. A failure is harmless, because the commit is already durable.
-        write_checkpoint(storage, &outcome.snapshot).ok();
+    Ok((outcome.value, outcome.manifest))
+}
+
+/// The number of small files of a table from which an ingest merges the last ones.
+const MAX_SMALL_FILES: usize = 64;
+
+/// Files that replace others.
+#[derive(Default)]
+pub(super) struct Merged {
+    pub(super) removed: HashSet<String>,
+    pub(super) added: Vec<DataFile>,
+}
+
+/// Merges the last small files of `runs` and of `steps`, if the version has too many. `next` is the version that the
+/// caller makes.
+pub(super) fn merge_last(
+    storage: &Storage,
+    newest: &Manifest,
+    next: &Manifest,
+    cancel: &CancellationToken,
+) -> Result<Merged> {
+    let groups = [TableName::Runs, TableName::Steps].map(|table| last_small(newest, table, FILE_STEPS));
+    let groups: Vec<Vec<&DataFile>> = groups.into_iter().filter(|group| group.len() > 1).collect();
+    let output = TransactionFiles { storage, version: next, file_rows: u64::MAX };
+    let added = rewrite(&output, &groups, &(), cancel)?;
+    Ok(Merged { removed: groups.iter().flatten().map(|file| file.path.clone()).collect(), added })
+}
+
+/// Returns the last files of a table that an ingest merges into one. Going back from the last file, a file is added if
+/// it has at most twice the rows of the files after it. So each row is rewritten about as often as its file doubles.
+fn last_small(manifest: &Manifest, table: TableName, file_rows: u64) -> Vec<&DataFile> {
+    let is_small = |file: &&DataFile| file.num_rows < file_rows.div_ceil(2);
+    if manifest.files(table).filter(is_small).count() < MAX_SMALL_FILES {
+        return Vec::new();
     }
-    Ok((outcome.value, outcome.snapshot))
+    let files: Vec<&DataFile> = manifest.files(table).collect();
+    let (mut group, mut rows) = (Vec::new(), 0);
+    for file in files.into_iter().rev() {
+        if !is_small(&file) || rows >= file_rows || (!group.is_empty() && file.num_rows > 2 * rows) {
+            break;
+        }
+        rows += file.num_rows;
+        group.push(file);
+    }
+    group.reverse();
+    group
 }
 
 fn sizes(files: &[DataFile]) -> (u64, u64) {
@@ -109,10 +147,10 @@ fn sizes(files: &[DataFile]) -> (u64, u64) {
 
 /// Returns groups of neighbouring files, each to be merged into one file. A file that is at least half full
 /// stays: it is not worth rewriting again. Each group of `annotations` has one model.
-fn plan(snapshot: &Snapshot, table: TableName, file_rows: u64) -> Vec<Vec<&DataFile>> {
+fn plan(manifest: &Manifest, table: TableName, file_rows: u64) -> Vec<Vec<&DataFile>> {
     let mut groups: Vec<Vec<&DataFile>> = vec![Vec::new()];
     let mut rows = 0;
-    for file in snapshot.files(table) {
+    for file in manifest.files(table) {
         let full = file.num_rows >= file_rows.div_ceil(2);
         let other_model = groups.last().and_then(|group| group.last()).is_some_and(|last| last.model != file.model);
         if full || other_model || rows >= file_rows {
@@ -200,12 +238,11 @@ fn gather(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::archive::commit::Commit;
     use crate::archive::phases::Phases;
 
-    fn planned(rows: &[u64], file_rows: u64) -> Vec<Vec<u64>> {
-        let mut commit = Commit::first(Phases::default());
-        commit.add = (0..)
+    fn manifest_of(rows: &[u64]) -> Manifest {
+        let mut manifest = Manifest::first(Phases::default());
+        manifest.files = (0..)
             .zip(rows)
             .map(|(id, &num_rows)| DataFile {
                 table: TableName::Steps,
@@ -216,19 +253,16 @@ mod tests {
                 first_run_id: id,
                 last_run_id: id,
                 model: None,
+                row_groups: Vec::new(),
             })
             .collect();
-        let files = commit.add.clone();
-        let snapshot = Snapshot {
-            newest: commit,
-            newest_crc: String::new(),
-            files,
-            history: Vec::new(),
-            checkpoint: 0,
-            digests: 0,
-        };
+        manifest
+    }
+
+    fn planned(rows: &[u64], file_rows: u64) -> Vec<Vec<u64>> {
+        let manifest = manifest_of(rows);
         let rows = |group: Vec<&DataFile>| group.iter().map(|file| file.num_rows).collect();
-        plan(&snapshot, TableName::Steps, file_rows).into_iter().map(rows).collect()
+        plan(&manifest, TableName::Steps, file_rows).into_iter().map(rows).collect()
     }
 
     #[test]
@@ -239,5 +273,38 @@ mod tests {
         assert_eq!(planned(&[10, 1, 5, 2, 3], 10), [[2, 3]]);
         assert_eq!(planned(&[4, 4, 4, 4, 4, 4], 10), [[4, 4, 4], [4, 4, 4]]);
         assert_eq!(planned(&[12, 12, 1], 10), Vec::<Vec<u64>>::new());
+    }
+
+    /// Appends `rows` rows `count` times. Returns the number of rows that merges wrote, and the largest number of files.
+    fn appended(rows: impl Fn(u64) -> u64, count: u64, file_rows: u64) -> (u64, usize) {
+        let (mut sizes, mut written, mut most): (Vec<u64>, u64, usize) = (Vec::new(), 0, 0);
+        for append in 0..count {
+            let manifest = manifest_of(&sizes);
+            let merged: Vec<u64> =
+                last_small(&manifest, TableName::Steps, file_rows).iter().map(|file| file.num_rows).collect();
+            if merged.len() > 1 {
+                sizes.truncate(sizes.len() - merged.len());
+                sizes.push(merged.iter().sum());
+                written += merged.iter().sum::<u64>();
+            }
+            sizes.push(rows(append));
+            most = most.max(sizes.len());
+        }
+        assert_eq!(sizes.iter().sum::<u64>(), (0..count).map(&rows).sum::<u64>());
+        (written, most)
+    }
+
+    #[test]
+    fn appends_keep_the_number_of_small_files_low() {
+        for rows in [1, 100, 4000] {
+            let (written, most) = appended(|_| rows, 5000, 1 << 24);
+            assert!(most <= MAX_SMALL_FILES + 8, "{most}");
+            assert!(written < 6 * 5000 * rows, "{written}");
+        }
+        // Sizes of any kind.
+        let (written, most) = appended(|append| 1 + append * append * 2_654_435_761 % 10_007, 5000, 1 << 24);
+        assert!(most <= MAX_SMALL_FILES + 8 && written < 8 * 5000 * 5000, "{written} {most}");
+        let (_, most) = appended(|append| 1 << (20 - append % 21), 5000, 1 << 24);
+        assert!(most < MAX_SMALL_FILES + 5000 / 8, "{most}");
     }
 }

@@ -1,4 +1,4 @@
-//! The entry of a Parquet file in a commit, and the checksum of its content.
+//! The entry of a Parquet file in a manifest, its name, and the checksum of its content.
 
 use super::table_name::TableName;
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,32 @@ pub(crate) struct DataFile {
     /// The model of a file of `annotations`; `None` for the other tables.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) model: Option<String>,
+    /// The number of rows of each row group.
+    pub(crate) row_groups: Vec<u64>,
+}
+
+impl DataFile {
+    /// Returns the path of a new file. It begins with the file's run ids, so that a writer sees in a listing which ids
+    /// are taken, and it ends with the transaction that writes the file.
+    pub(super) fn new_path(table: TableName, run_ids: (u32, u32), hash: &blake3::Hash, txn: &str) -> String {
+        let (first, last) = run_ids;
+        format!("{table}/{first:010}-{last:010}-{}{}", &hash.to_hex()[..16], DataFile::suffix(txn))
+    }
+
+    /// Returns the end of the names of a transaction's files.
+    pub(super) fn suffix(txn: &str) -> String {
+        format!("{}.parquet", &txn[..txn.len().min(16)])
+    }
+
+    /// Returns the last run id in the name of a file.
+    pub(super) fn last_run_id_of(name: &str) -> Option<u32> {
+        name.get(11..21)?.parse().ok()
+    }
+
+    /// Returns the key that puts files in the order of tables, models and run ids.
+    pub(super) fn order(&self) -> impl Ord {
+        (self.table, &self.model, self.first_run_id)
+    }
 }
 
 /// Returns the CRC32C and the length of a file.

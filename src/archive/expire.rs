@@ -1,22 +1,17 @@
 //! Expiry: dropping old versions, and removing the files that no remaining version needs.
 //!
-//! First a commit drops the versions, then their files are removed. An interrupted `expire` is continued by the
-//! next one.
-//!
-//! The commits themselves stay, so that no version number becomes free again. Otherwise a writer that was
-//! suspended for long could publish a commit under an old number, which no reader would see.
+//! First a new version drops the old ones, then their files are removed: data files before manifests, because the
+//! manifests say which data files are no longer needed. An interrupted `expire` is continued by the next one.
 
-use super::checkpoint_writer::write_checkpoint;
-use super::commit::{CommitInfo, Operation};
 use super::listing::ListedFile;
-use super::log::Log;
-use super::log_names::{ASIDE, LOG_FOLDER};
-use super::snapshot::Snapshot;
+use super::manifest::{Manifest, Operation};
 use super::storage::Storage;
 use super::table_name::TableName;
+use super::tags::tags;
 use super::transaction::{DEFAULT_WAIT, TransactionOutcome, transact};
+use super::versions::{VERSIONS_FOLDER, Versions, manifest_path};
 use crate::cancellation::CancellationToken;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::publish::Staged;
 use chrono::DateTime;
 use derive_setters::Setters;
@@ -35,8 +30,7 @@ pub struct ExpireOptions {
     /// The minimum age of unreferenced files that are removed, counted from their last change.
     ///
     /// Interrupted writers leave such files, but they may also belong to a writer elsewhere that has not
-    /// committed yet. All unreferenced files are kept while the log holds commits that a repair has set aside
-    /// (`_log/*.damaged*`). They may hold the only data of these commits.
+    /// committed yet. All unreferenced files are kept while a manifest is damaged: they may be the files of its version.
     pub grace: Duration,
     /// Only reports what would be removed.
     pub dry_run: bool,
@@ -55,105 +49,125 @@ impl Default for ExpireOptions {
 #[non_exhaustive]
 #[derive(serde::Serialize)]
 pub struct ExpireReport {
-    /// The oldest version that can still be opened.
+    /// The oldest version that can still be opened without a tag.
     pub first_version: u64,
+    /// The tags of older versions, which are kept.
+    pub tags: Vec<String>,
     /// The number of versions that expired.
     pub num_versions: u64,
     /// The number of removed data files.
     pub num_files: u64,
     /// The total size of the removed data files.
     pub num_bytes: u64,
-    /// All removed files, relative to the archive: data files, and temporary files of interrupted writers.
+    /// All removed files, relative to the archive: data files, manifests, and temporary files of interrupted writers.
     pub paths: Vec<String>,
 }
 
 pub(super) fn expire(
     storage: &Storage,
+    seen: &Manifest,
     options: &ExpireOptions,
     cancel: &CancellationToken,
-) -> Result<(ExpireReport, Snapshot)> {
+) -> Result<(ExpireReport, Manifest)> {
     let now = SystemTime::now();
-    let log = Log::new(storage);
-    let report_of = |snapshot: &Snapshot| {
-        let first_version = first_kept(snapshot, now, options.older_than);
-        let num_versions = first_version - snapshot.newest.first_version;
-        ExpireReport { first_version, num_versions, ..ExpireReport::default() }
+    let versions = Versions::new(storage);
+    let report_of = |newest: &Manifest| {
+        let first_version = first_kept(&versions, newest, now, options.older_than)?;
+        Ok::<_, Error>(ExpireReport { first_version, ..ExpireReport::default() })
     };
-    let sweep = Sweep { storage, log: &log, options, now };
+    // With a damaged tag, its version would be dropped.
+    tags(storage)?;
+    let sweep = Sweep { storage, versions: &versions, options, now };
     if options.dry_run {
         // A dry run changes nothing, so it needs no lock.
-        let snapshot = log.replay(None)?;
-        let mut report = report_of(&snapshot);
-        sweep.find(&snapshot, &mut report, cancel)?;
-        return Ok((report, snapshot));
+        let newest = versions.newest()?;
+        let mut report = report_of(&newest)?;
+        sweep.find(&mut report, cancel)?;
+        return Ok((report, newest));
     }
-    let outcome = transact(storage, DEFAULT_WAIT, cancel, |_, snapshot| {
-        let report = report_of(snapshot);
-        if report.num_versions == 0 {
+    let outcome = transact(storage, Some(seen), DEFAULT_WAIT, cancel, |newest| {
+        let report = report_of(newest)?;
+        if report.first_version == newest.first_version {
             return Ok((None, report));
         }
-        let mut commit = snapshot.next(Operation::Expire);
-        commit.first_version = report.first_version;
-        Ok((Some(commit), report))
+        let mut next = newest.next(Operation::Expire);
+        next.first_version = report.first_version;
+        Ok((Some(next), report))
     })?;
     // The lock is held until the end.
-    let TransactionOutcome { snapshot, value: mut report, committed, lock } = outcome;
-    if committed {
-        // A checkpoint makes the remaining versions readable without the commits of the expired ones. A failure
-        // is harmless, because these commits stay.
-        write_checkpoint(storage, &snapshot).ok();
-    }
-    sweep.find(&snapshot, &mut report, cancel)?;
+    let TransactionOutcome { manifest, value: mut report, lock } = outcome;
+    sweep.find(&mut report, cancel)?;
     for path in &report.paths {
         cancel.check()?;
         storage.remove(path)?;
     }
     drop(lock);
-    Ok((report, snapshot))
+    Ok((report, manifest))
 }
 
 /// Returns the oldest version that was still the newest at `now - older_than`.
-fn first_kept(snapshot: &Snapshot, now: SystemTime, older_than: Duration) -> u64 {
-    let first_version = snapshot.newest.first_version;
-    let Some(cutoff) = now.checked_sub(older_than) else { return first_version };
-    let made_before = |commit: &&CommitInfo| {
-        DateTime::parse_from_rfc3339(&commit.time).is_ok_and(|time| SystemTime::from(time) <= cutoff)
+fn first_kept(versions: &Versions, newest: &Manifest, now: SystemTime, older_than: Duration) -> Result<u64> {
+    let first_version = newest.first_version;
+    let Some(cutoff) = now.checked_sub(older_than) else { return Ok(first_version) };
+    let made_before = |manifest: &Manifest| {
+        DateTime::parse_from_rfc3339(&manifest.time).is_ok_and(|time| SystemTime::from(time) <= cutoff)
     };
+    if made_before(newest) {
+        return Ok(newest.version);
+    }
     // A version is replaced when the next one is made, so one version was the newest at the cutoff.
-    let newest_then = snapshot.history.iter().rev().find(made_before);
-    newest_then.map_or(first_version, |commit| commit.version.max(first_version))
+    for version in versions.list()? {
+        if (first_version..newest.version).contains(&version)
+            // The manifest of a damaged version has no time, so an earlier one decides.
+            && let Ok(Some(manifest)) = versions.read(version)
+            && made_before(&manifest)
+        {
+            return Ok(version);
+        }
+    }
+    Ok(first_version)
 }
 
 struct Sweep<'a> {
     storage: &'a Storage,
-    log: &'a Log,
+    versions: &'a Versions,
     options: &'a ExpireOptions,
     now: SystemTime,
 }
 
 impl Sweep<'_> {
     /// Adds to a report all files that can be removed.
-    fn find(&self, snapshot: &Snapshot, report: &mut ExpireReport, cancel: &CancellationToken) -> Result<()> {
-        let first = self.log.replay(Some(report.first_version))?;
-        let mut kept: HashSet<String> = first.files.into_iter().map(|file| file.path).collect();
-        for commit in self.log.commits(report.first_version + 1..=snapshot.newest.version)? {
-            kept.extend(commit?.add.into_iter().map(|file| file.path));
-        }
-        // The expired commits are read only if an unreferenced file exists.
-        let mut given_up: Option<HashSet<String>> = None;
-        let log = self.storage.list(LOG_FOLDER)?.unwrap_or_default();
-        let repaired = log.iter().any(|entry| entry.name.contains(ASIDE));
+    fn find(&self, report: &mut ExpireReport, cancel: &CancellationToken) -> Result<()> {
+        let numbers = self.versions.list()?;
+        // The new version is there, so a tag that is created from now on finds its version dropped.
+        let mut tags = tags(self.storage)?;
+        tags.retain(|_, version| *version < report.first_version);
+        let tagged: HashSet<u64> = tags.values().copied().collect();
+        report.tags = tags.into_keys().collect();
+        let (mut kept, mut dropped) = (HashSet::new(), HashSet::new());
+        let (mut is_damaged, mut manifests) = (false, Vec::new());
+        self.versions.each(&numbers, |version, manifest| {
+            cancel.check()?;
+            let is_kept = version >= report.first_version || tagged.contains(&version);
+            match manifest {
+                Ok(manifest) => {
+                    let paths = manifest.files.into_iter().map(|file| file.path);
+                    if is_kept { kept.extend(paths) } else { dropped.extend(paths) }
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::Damaged { .. }) => is_damaged |= is_kept,
+                Err(error) => return Err(error),
+            }
+            if !is_kept {
+                manifests.push(manifest_path(version));
+            }
+            Ok(())
+        })?;
         for table in TableName::ALL {
             for entry in self.storage.list(table.name())?.unwrap_or_default() {
                 cancel.check()?;
                 let path = format!("{table}/{}", entry.name);
                 if entry.name.ends_with(".parquet") && !kept.contains(&path) {
-                    let given_up = given_up.get_or_insert_with(|| {
-                        // If such a commit is damaged, the age of its files decides.
-                        let commits = self.log.commits(1..=report.first_version).into_iter().flatten().flatten();
-                        commits.flat_map(|commit| commit.add).map(|file| file.path).collect()
-                    });
-                    if given_up.contains(&path) || (self.is_old(&entry) && !repaired) {
+                    if !is_damaged && (dropped.contains(&path) || self.is_old(&entry)) {
                         report.num_files += 1;
                         report.num_bytes += entry.num_bytes;
                         report.paths.push(path);
@@ -163,8 +177,11 @@ impl Sweep<'_> {
                 }
             }
         }
-        let leftovers = log.iter().filter(|entry| self.is_leftover(entry));
-        report.paths.extend(leftovers.map(|entry| format!("{}/{}", LOG_FOLDER, entry.name)));
+        let leftovers = self.storage.list(VERSIONS_FOLDER)?.unwrap_or_default();
+        let leftovers = leftovers.iter().filter(|entry| self.is_leftover(entry));
+        report.paths.extend(leftovers.map(|entry| format!("{VERSIONS_FOLDER}/{}", entry.name)));
+        report.num_versions = manifests.len() as u64;
+        report.paths.extend(manifests);
         Ok(())
     }
 

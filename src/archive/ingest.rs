@@ -1,15 +1,15 @@
 //! Ingest: adding runs of files to an archive, in parallel, as one commit. `pipeline.rs` does the work.
 
-use super::checkpoint_writer::write_due;
-use super::commit::Operation;
-use super::digests::{DigestsBase, KeptDigests};
+use super::compact::{Merged, merge_last};
+use super::digests::KeptDigests;
 use super::ingest_report::{IngestOptions, IngestReport, Rejected};
 use super::known_runs::KnownRuns;
+use super::manifest::{Manifest, Operation};
 use super::pipeline::{Ingested, Pipeline};
 use super::run_discovery::RunInput;
-use super::snapshot::Snapshot;
+use super::run_ids::next_run_id;
 use super::storage::Storage;
-use super::transaction::transact_from;
+use super::transaction::transact;
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
 use crate::progress::Progress;
@@ -17,34 +17,40 @@ use crate::workers::pool;
 use std::time::Instant;
 use tracing::{info, warn};
 
-/// Ingests into an archive. `base` is the version that the caller has read.
+/// Ingests into an archive. `seen` is the version that the caller has read.
 pub(super) fn ingest(
     storage: &Storage,
-    base: &Snapshot,
+    seen: &Manifest,
     kept: &KeptDigests,
     input: RunInput<'_>,
     options: &IngestOptions,
     progress: &dyn Progress,
     cancel: &CancellationToken,
-) -> Result<(IngestReport, Snapshot)> {
+) -> Result<(IngestReport, Manifest)> {
     let (started, archive) = (Instant::now(), storage.root().display());
     info!(target: "a2store::ingest", %archive, "ingest begins");
     // Reports a missing path before it waits for the lock.
     input.sources()?;
     let threads = pool("ingest", options.workers)?;
-    let outcome = transact_from(storage, Some(base), options.wait, cancel, |log, snapshot| {
-        let known = KnownRuns::of(storage, log, snapshot, input, kept)?;
-        let mut commit = snapshot.next(Operation::Ingest);
-        let pipeline = Pipeline { storage, commit: &commit, strict: options.strict, input };
-        let ingested = pipeline.run(&threads, known, progress, cancel)?;
+    let outcome = transact(storage, Some(seen), options.wait, cancel, |newest| {
+        let known = KnownRuns::of(storage, newest, input, kept)?;
+        let mut next = newest.next(Operation::Ingest);
+        next.next_run_id = next_run_id(storage, newest)?;
+        let pipeline = Pipeline { storage, version: &next, strict: options.strict, input };
+        let mut ingested = pipeline.run(&threads, known, progress, cancel)?;
         if ingested.files.is_empty() {
             return Ok((None, ingested));
         }
-        commit.next_run_id = ingested.next_run_id;
-        commit.num_runs += ingested.report.accepted;
-        commit.num_steps += ingested.report.num_steps;
-        commit.add.clone_from(&ingested.files);
-        Ok((Some(commit), ingested))
+        next.next_run_id = ingested.next_run_id;
+        // New runs need no merge, so they are committed even if an old file is damaged.
+        let merged = threads.install(|| merge_last(storage, newest, &next, cancel));
+        let Merged { removed, mut added } = merged.unwrap_or_else(|error| {
+            warn!(target: "a2store::ingest", %archive, %error, "small files were not merged");
+            Merged::default()
+        });
+        added.append(&mut ingested.files);
+        next.replace(&removed, added);
+        Ok((Some(next), ingested))
     })?;
     let Ingested { report, known, .. } = outcome.value;
     for Rejected { path, error } in &report.errors {
@@ -62,9 +68,6 @@ pub(super) fn ingest(
         seconds = started.elapsed().as_secs_f64(),
         "ingest ended"
     );
-    if outcome.committed {
-        write_due(storage, &outcome.snapshot, &known.digests);
-    }
-    kept.keep(DigestsBase::of(&outcome.snapshot), known.digests);
-    Ok((report, outcome.snapshot))
+    kept.keep(&outcome.manifest, known.digests);
+    Ok((report, outcome.manifest))
 }

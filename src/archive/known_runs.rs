@@ -3,12 +3,11 @@
 
 use super::data_file::DataFile;
 use super::digests::{Digests, KeptDigests};
-use super::log::Log;
+use super::manifest::Manifest;
 use super::parquet_reader::RowGroups;
 use super::row_views::run_facts;
 use super::run_discovery::RunInput;
 use super::runs_batch::RunInfo;
-use super::snapshot::Snapshot;
 use super::storage::Storage;
 use super::table_name::TableName;
 use crate::error::Result;
@@ -34,18 +33,17 @@ pub(super) enum Novelty {
 impl KnownRuns {
     pub(super) fn of(
         storage: &Storage,
-        log: &Log,
-        snapshot: &Snapshot,
+        manifest: &Manifest,
         input: RunInput<'_>,
         kept: &KeptDigests,
     ) -> Result<KnownRuns> {
         let ids = match input {
             RunInput::Paths(_) | RunInput::Open { recorded_since: None, .. } => None,
             RunInput::Open { runs, recorded_since: Some(since) } => {
-                Some(source_ids(storage, snapshot, runs.session.as_deref().unwrap_or_default(), since)?)
+                Some(source_ids(storage, manifest, runs.session.as_deref().unwrap_or_default(), since)?)
             }
         };
-        Ok(KnownRuns { digests: Digests::of(storage, log, snapshot, kept)?, ids })
+        Ok(KnownRuns { digests: Digests::of(storage, manifest, kept)?, ids })
     }
 
     /// Returns whether a run can be skipped early, because its digest is known.
@@ -72,10 +70,10 @@ impl KnownRuns {
 }
 
 /// Returns the source ids of a session's runs. Looks only at files with run ids from `since` on.
-fn source_ids(storage: &Storage, snapshot: &Snapshot, session: &str, since: u64) -> Result<BTreeSet<u64>> {
+fn source_ids(storage: &Storage, manifest: &Manifest, session: &str, since: u64) -> Result<BTreeSet<u64>> {
     let mut ids = BTreeSet::new();
     let is_new = |file: &&DataFile| u64::from(file.last_run_id) >= since;
-    let files: Vec<&DataFile> = snapshot.files(TableName::Runs).filter(is_new).collect();
+    let files: Vec<&DataFile> = manifest.files(TableName::Runs).filter(is_new).collect();
     let mut groups = RowGroups::new(storage, &files);
     while let Some(batch) = groups.next()? {
         let own = run_facts(&batch)?.into_iter().filter(|(run, _)| run.session.as_deref() == Some(session));

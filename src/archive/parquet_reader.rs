@@ -28,7 +28,7 @@ pub(super) fn open(storage: &Storage, file: &DataFile) -> Result<File> {
     }
 }
 
-/// Opens a data file after comparing its length and checksum with its commit. Callers need this if they copy
+/// Opens a data file after comparing its length and checksum with its manifest. Callers need this if they copy
 /// the content, or if it decides what they write.
 pub(super) fn open_sound(storage: &Storage, file: &DataFile) -> Result<File> {
     let opened = open(storage, file)?;

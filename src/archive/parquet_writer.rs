@@ -11,8 +11,9 @@
 //! were measured.
 
 use super::data_file::{DataFile, checksum};
+use super::manifest::Manifest;
 use super::problem::damaged;
-use super::schema::{MOVE_NAMES, POLICIES, SCHEMA_VERSION, SCHEMA_VERSION_KEY, table_schema};
+use super::schema::{ARCHIVE_KEY, MOVE_NAMES, POLICIES, SCHEMA_VERSION, SCHEMA_VERSION_KEY, TXN_KEY, table_schema};
 use super::storage::Storage;
 use super::table_name::TableName;
 use crate::cancellation::CancellationToken;
@@ -52,7 +53,7 @@ pub(super) struct TableWriter {
     txn: String,
     writer: SerializedFileWriter<Summed>,
     synced_bytes: u64,
-    num_rows: u64,
+    row_groups: Vec<u64>,
     run_ids: Option<(u32, u32)>,
     model: Option<String>,
 }
@@ -70,16 +71,19 @@ pub(super) struct EncodedRowGroup {
 }
 
 impl TableWriter {
-    /// Begins a file of the transaction `txn`.
-    pub(super) fn new(storage: &Storage, table: TableName, txn: &str) -> Result<Self> {
+    /// Begins a file of the transaction that makes `version`.
+    pub(super) fn new(storage: &Storage, table: TableName, version: &Manifest) -> Result<Self> {
         let summed = Summed { staged: Some(storage.stage(table.name())?), ..Summed::default() };
-        let (writer, _) = serialized_writer(table, summed)?;
-        let (storage, txn) = (storage.clone(), txn.to_owned());
-        Ok(Self { storage, table, txn, writer, synced_bytes: 0, num_rows: 0, run_ids: None, model: None })
+        let (mut writer, _) = serialized_writer(table, summed)?;
+        for (key, value) in [(ARCHIVE_KEY, &version.archive_id), (TXN_KEY, &version.txn)] {
+            writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value.clone()));
+        }
+        let (storage, txn, row_groups) = (storage.clone(), version.txn.clone(), Vec::new());
+        Ok(Self { storage, table, txn, writer, synced_bytes: 0, row_groups, run_ids: None, model: None })
     }
 
     pub(super) fn num_rows(&self) -> u64 {
-        self.num_rows
+        self.row_groups.iter().sum()
     }
 
     fn path(&self) -> &Path {
@@ -96,7 +100,7 @@ impl TableWriter {
             chunk.append_to_row_group(&mut row_group).map_err(parquet_error)?;
         }
         row_group.close().map_err(parquet_error)?;
-        self.num_rows += group.num_rows;
+        self.row_groups.push(group.num_rows);
         self.model = self.model.take().or(group.model);
         let (first, last) = group.run_ids;
         self.run_ids = Some(self.run_ids.map_or((first, last), |(before, _)| (before, last)));
@@ -110,25 +114,25 @@ impl TableWriter {
     }
 
     /// Finishes the file, reads it back, and publishes it under a name that no other transaction uses. No
-    /// commit names it yet.
+    /// manifest names it yet.
     pub(super) fn finish(mut self, cancel: &CancellationToken) -> Result<Option<DataFile>> {
-        let Some((first_run_id, last_run_id)) = self.run_ids else {
+        let Some(run_ids) = self.run_ids else {
             return Ok(None);
         };
         // `into_inner` would finish the file too, but it turns the system's error into text.
         self.writer.finish().map_err(|error| parquet_error(error).with_path(self.path()))?;
         let Summed { staged, num_bytes, crc, hash } = std::mem::take(self.writer.inner_mut());
         let Some(staged) = staged else { return Ok(None) };
-        let hash = hash.finalize().to_hex();
         let file = DataFile {
             table: self.table,
-            path: format!("{}/{}{}.parquet", self.table.name(), &hash[..16], &self.txn[..16]),
-            num_rows: self.num_rows,
+            path: DataFile::new_path(self.table, run_ids, &hash.finalize(), &self.txn),
+            num_rows: self.num_rows(),
             num_bytes,
             crc32c: format!("{crc:08x}"),
-            first_run_id,
-            last_run_id,
+            first_run_id: run_ids.0,
+            last_run_id: run_ids.1,
             model: self.model,
+            row_groups: self.row_groups,
         };
         cancel.check()?;
         verify_staged(&staged, &file)?;

@@ -11,11 +11,11 @@
 //! Memory holds two windows, the unwritten row groups, one row group of `runs` and a digest of each run. It
 //! depends on the number of threads and hardly on the size of the input; docs/archive.md has the figures.
 
-use super::commit::Commit;
 use super::data_file::DataFile;
 use super::decode::{DecodedRun, decode_source};
 use super::ingest_report::{IngestReport, Rejected};
 use super::known_runs::{KnownRuns, Novelty};
+use super::manifest::Manifest;
 use super::parallel_decode::decode_next;
 use super::parquet_writer::{EncodedRowGroup, FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
 use super::run_discovery::{DiscoveredRun, RunDiscovery, RunInput};
@@ -38,10 +38,10 @@ const WINDOW_BYTES: u64 = 12 << 20;
 const ROW_GROUP_RUNS: usize = 1 << 14;
 const ROW_GROUP_RUNS_BYTES: usize = 16 << 20;
 
-/// The input of an ingest, and the commit that it makes.
+/// The input of an ingest, and the version that it makes.
 pub(super) struct Pipeline<'a> {
     pub(super) storage: &'a Storage,
-    pub(super) commit: &'a Commit,
+    pub(super) version: &'a Manifest,
     pub(super) strict: bool,
     pub(super) input: RunInput<'a>,
 }
@@ -52,7 +52,7 @@ pub(super) struct Ingested {
     /// All runs of the archive, including the new ones.
     pub(super) known: KnownRuns,
     pub(super) next_run_id: u64,
-    /// Published files that no commit names yet.
+    /// Published files that no manifest names yet.
     pub(super) files: Vec<DataFile>,
 }
 
@@ -66,7 +66,7 @@ impl Pipeline<'_> {
     ) -> Result<Ingested> {
         let mut sources = self.input.sources()?;
         sources.is_strict = self.strict;
-        let output = TransactionFiles { storage: self.storage, txn: &self.commit.txn, file_rows: FILE_STEPS };
+        let output = TransactionFiles { storage: self.storage, version: self.version, file_rows: FILE_STEPS };
         let (ingested, files) = self.input.report("ingest", progress, cancel, || {
             output.write(cancel, |sender| {
                 pool.install(|| IngestJob::new(self, known, sender)?.run(&mut sources, progress, cancel))
@@ -95,7 +95,7 @@ type DecodedSource = (DiscoveredRun, Result<Option<Box<DecodedRun>>>);
 
 impl<'a> IngestJob<'a> {
     fn new(pipeline: &'a Pipeline<'a>, known: KnownRuns, sender: &'a RowGroupSender) -> Result<IngestJob<'a>> {
-        let next_run_id = pipeline.commit.next_run_id;
+        let next_run_id = pipeline.version.next_run_id;
         Ok(IngestJob {
             pipeline,
             sender,
@@ -154,7 +154,7 @@ impl<'a> IngestJob<'a> {
         if self.rows.is_empty() {
             return Ok(());
         }
-        let batch = runs_batch(&std::mem::take(&mut self.rows), self.ingested_at_ms, self.pipeline.commit.version)?;
+        let batch = runs_batch(&std::mem::take(&mut self.rows), self.ingested_at_ms, self.pipeline.version.version)?;
         self.rows_bytes = 0;
         self.sender.send(TableName::Runs, self.runs.encode(&batch, cancel)?)
     }
@@ -220,7 +220,7 @@ impl<'a> IngestJob<'a> {
             .map(|runs| {
                 let parts = parts(runs).map(|part| {
                     let part = part.iter().map(|run| NumberedRun { run_id: run.run_id, run: &run.run });
-                    steps_batch(&part.collect::<Vec<_>>(), self.pipeline.commit.phases)
+                    steps_batch(&part.collect::<Vec<_>>(), self.pipeline.version.phases)
                 });
                 self.steps.encode_parts(parts, cancel)
             })

@@ -124,7 +124,7 @@ impl Archive {
         run_ids: &[u32],
         each: &mut dyn FnMut(&Arc<OpenDataFile<'a>>, usize) -> Result<()>,
     ) -> Result<()> {
-        for file in self.snapshot.files(table) {
+        for file in self.manifest.files(table) {
             if any_in(run_ids, file.first_run_id..=file.last_run_id) {
                 self.check_file(file)?;
                 let open = Arc::new(OpenDataFile::new(&self.storage, file)?);

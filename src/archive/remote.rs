@@ -16,8 +16,8 @@ use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path as StorePath;
 use object_store::prefix::PrefixStore;
 use object_store::{
-    Error as StoreError, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, ObjectStoreScheme, PutMode,
-    PutPayload, WriteMultipart,
+    Error as StoreError, GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, ObjectStoreScheme, PutMode, PutPayload,
+    WriteMultipart,
 };
 use std::fmt;
 use std::fs::File;
@@ -94,12 +94,6 @@ impl Remote {
 
     pub(super) fn read(&self, path: &str) -> Result<Option<Bytes>> {
         self.request(path, |store, path| read(store, path, GetOptions::default()))
-    }
-
-    /// Returns the last bytes of a file, at most `len`; `None` if there is no file.
-    pub(super) fn read_end(&self, path: &str, len: u64) -> Result<Option<Bytes>> {
-        let options = GetOptions { range: Some(GetRange::Suffix(len)), ..GetOptions::default() };
-        self.request(path, |store, path| read(store, path, options))
     }
 
     pub(super) fn read_all(&self, paths: Vec<String>) -> Result<Vec<Result<Option<Bytes>>>> {
@@ -201,18 +195,6 @@ impl Remote {
 
     pub(super) fn remove(&self, path: &str) -> Result<()> {
         self.request(path, |store, path| async move { existing(store.delete(&path).await).map(|_| ()) })
-    }
-
-    pub(super) fn copy(&self, path: &str, new: &str) -> Result<()> {
-        let new = StorePath::from(new);
-        self.request(path, |store, path| async move {
-            let bytes = store.get(&path).await?.bytes().await?;
-            store.put_opts(&new, bytes.into(), PutMode::Create.into()).await.map(|_| ())
-        })
-    }
-
-    pub(super) fn replace(&self, path: &str, bytes: Vec<u8>) -> Result<()> {
-        self.request(path, |store, path| async move { store.put(&path, bytes.into()).await.map(|_| ()) })
     }
 }
 

@@ -8,10 +8,14 @@ use super::table_name::TableName;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use std::sync::{Arc, LazyLock};
 
-/// The version of the schema and of the commit log. Readers reject any other version.
+/// The version of the schema and of manifests. Readers reject any other version.
 pub(super) const SCHEMA_VERSION: u32 = 1;
 /// The key of the schema version in the metadata of a Parquet file.
 pub(super) const SCHEMA_VERSION_KEY: &str = "a2store.schema_version";
+/// The key of the archive's id in the metadata of a data file.
+pub(super) const ARCHIVE_KEY: &str = "a2store.archive_id";
+/// The key of the id of the transaction that wrote a data file.
+pub(super) const TXN_KEY: &str = "a2store.txn";
 
 /// Returns the schema of a table, as in its Parquet files.
 pub(crate) fn table_schema(table: TableName) -> SchemaRef {

@@ -130,22 +130,6 @@ impl Storage {
         }
     }
 
-    /// Returns the last bytes of a data file, at most `len`; `None` if there is no file.
-    pub(super) fn read_end(&self, path: &str, len: u64) -> Result<Option<Bytes>> {
-        if let Some(remote) = &self.remote {
-            return remote.read_end(path, len);
-        }
-        let Some(mut file) = self.open(path)? else { return Ok(None) };
-        let read = || {
-            let num_bytes = file.metadata()?.len();
-            file.seek(io::SeekFrom::Start(num_bytes.saturating_sub(len)))?;
-            let mut bytes = Vec::new();
-            file.take(len).read_to_end(&mut bytes)?;
-            Ok(bytes.into())
-        };
-        read().map(Some).map_err(|source| Error::io(self.path(path), source))
-    }
-
     /// Lists the files in a folder, in no particular order; returns `None` if there is no such folder.
     pub(super) fn list(&self, folder: &str) -> Result<Option<Vec<ListedFile>>> {
         match &self.remote {
@@ -226,25 +210,6 @@ impl Storage {
             Some(remote) => remote.remove(path),
             None => existing(self.path(path), |path| std::fs::remove_file(path)).map(|_| ()),
         }
-    }
-
-    /// Gives a file a second name, which must be free.
-    pub(super) fn copy(&self, path: &str, new: &str) -> Result<()> {
-        if let Some(remote) = &self.remote {
-            return remote.copy(path, new);
-        }
-        let (from, to) = (self.root.join(path), self.root.join(new));
-        std::fs::hard_link(&from, &to).map_err(|source| Error::io(&to, source))?;
-        publish::sync_parent(&to)
-    }
-
-    /// Replaces a small file in one step.
-    pub(super) fn replace(&self, path: &str, bytes: Vec<u8>) -> Result<()> {
-        if let Some(remote) = &self.remote {
-            return remote.replace(path, bytes);
-        }
-        let name = self.root.join(path);
-        self.staged(&name, &bytes)?.replace(&name)
     }
 
     /// Makes a path durable: the content of a file, or the names in a folder.

@@ -34,7 +34,7 @@ impl FileFindings<'_> {
     }
 }
 
-/// Compares a file with its commit. Passes each row group to `rows`, in the current schema.
+/// Compares a file with its manifest. Passes each row group to `rows`, in the current schema.
 ///
 /// Stops at a wrong length, checksum or column, because the rows of such a file mean nothing.
 pub(super) fn check_file(
@@ -60,7 +60,7 @@ pub(super) fn check_file(
     if !findings.problems.is_empty() {
         return Ok(findings.problems);
     }
-    let mut num_rows = 0;
+    let mut row_groups = Vec::with_capacity(opened.num_row_groups());
     let mut first_run_id = None;
     let mut last_row: Option<(u32, u32)> = None;
     for index in 0..opened.num_row_groups() {
@@ -72,13 +72,16 @@ pub(super) fn check_file(
                 continue;
             }
         };
-        num_rows += batch.num_rows() as u64;
+        row_groups.push(batch.num_rows() as u64);
         first_run_id = first_run_id.or(batch.column(0).as_primitive::<UInt32Type>().values().first().copied());
         check_order(file.table, &batch, &mut last_row, &mut findings);
         rows(&batch, &mut findings)?;
     }
+    let num_rows: u64 = row_groups.iter().sum();
     if num_rows != file.num_rows {
         findings.add("number of rows", file.num_rows, num_rows);
+    } else if row_groups != file.row_groups {
+        findings.add("rows of the row groups", format!("{:?}", file.row_groups), format!("{row_groups:?}"));
     }
     let found = first_run_id.zip(last_row.map(|(last, _)| last));
     if found != Some((file.first_run_id, file.last_run_id)) {

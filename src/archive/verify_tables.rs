@@ -1,17 +1,16 @@
 //! The verification of the data files, and whether the tables agree.
 
-use super::commit::Operation;
 use super::data_file::DataFile;
-use super::log_names::commit_path;
+use super::manifest::Manifest;
 use super::phases::Phases;
 use super::problem::Problem;
 use super::row_views::{RunFacts, StepRows, models, run_facts};
 use super::run_digest::run_digest;
-use super::snapshot::Snapshot;
 use super::steps_batch::{NumberedRun, steps_batch};
 use super::storage::Storage;
 use super::table_name::TableName;
 use super::verify_file::check_file;
+use super::versions::manifest_path;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{SourceFormat, decode_run};
@@ -26,7 +25,7 @@ use std::sync::{Mutex, PoisonError};
 /// A verifier of the data files of an archive.
 pub(super) struct TablesVerifier<'a> {
     storage: &'a Storage,
-    newest: Option<&'a Snapshot>,
+    newest: Option<&'a Manifest>,
     files: &'a BTreeMap<String, DataFile>,
     /// The paths of the newest version's files.
     current: HashSet<&'a str>,
@@ -37,7 +36,7 @@ pub(super) struct TablesVerifier<'a> {
 impl<'a> TablesVerifier<'a> {
     pub(super) fn new(
         storage: &'a Storage,
-        newest: Option<&'a Snapshot>,
+        newest: Option<&'a Manifest>,
         files: &'a BTreeMap<String, DataFile>,
         progress: &'a dyn Progress,
         cancel: &'a CancellationToken,
@@ -47,8 +46,7 @@ impl<'a> TablesVerifier<'a> {
     }
 
     /// Checks every data file, and whether `runs` and `steps` of the newest version agree. Adds to `problems`.
-    /// Returns the rows of the newest version's `runs`.
-    pub(super) fn verify(&self, problems: &mut Vec<Problem>) -> Result<HashMap<u32, RunFacts>> {
+    pub(super) fn verify(&self, problems: &mut Vec<Problem>) -> Result<()> {
         let facts: Mutex<HashMap<u32, RunFacts>> = Mutex::default();
         self.check_files(TableName::Runs, |file| self.check_runs(file, &facts), problems)?;
         let facts = facts.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -59,7 +57,7 @@ impl<'a> TablesVerifier<'a> {
         if let Some(newest) = self.newest {
             problems.extend(check_version(newest, &facts, &seen));
         }
-        Ok(facts)
+        Ok(())
     }
 
     /// Checks the files of a table in parallel.
@@ -107,7 +105,7 @@ impl<'a> TablesVerifier<'a> {
         facts: &HashMap<u32, RunFacts>,
         seen: &Mutex<HashMap<u32, u64>>,
     ) -> Result<Vec<Problem>> {
-        let phases = self.newest.map_or_else(Phases::default, |newest| newest.newest.phases);
+        let phases = self.newest.map_or_else(Phases::default, |newest| newest.phases);
         let is_current = self.current.contains(file.path.as_str());
         check_file(self.storage, file, self.cancel, &mut |batch, findings| {
             let rows = StepRows::new(batch)?;
@@ -225,8 +223,8 @@ fn original_differs(facts: &RunFacts, original: &[u8]) -> Option<(String, String
 }
 
 /// Checks the newest version as a whole: ids, digests, version numbers and totals.
-fn check_version(newest: &Snapshot, facts: &HashMap<u32, RunFacts>, seen: &HashMap<u32, u64>) -> Vec<Problem> {
-    let path = commit_path(newest.newest.version);
+fn check_version(newest: &Manifest, facts: &HashMap<u32, RunFacts>, seen: &HashMap<u32, u64>) -> Vec<Problem> {
+    let path = manifest_path(newest.version);
     let file_of = |table, run_id: u32| {
         let has = |file: &&DataFile| (file.first_run_id..=file.last_run_id).contains(&run_id);
         newest.files(table).find(has).map_or_else(|| path.clone(), |file| file.path.clone())
@@ -260,29 +258,24 @@ fn check_version(newest: &Snapshot, facts: &HashMap<u32, RunFacts>, seen: &HashM
             };
             add("digest", expected, format!("the digest of run {other}"));
         }
-        if u64::from(*run_id) >= newest.newest.next_run_id {
-            add("run id", format!("below {}", newest.newest.next_run_id), run_id.to_string());
+        if u64::from(*run_id) >= newest.next_run_id {
+            add("run id", format!("below {}", newest.next_run_id), run_id.to_string());
         }
         let expected = u64::from(run.num_steps > 0);
         let found = seen.get(run_id).copied().unwrap_or_default();
         if expected != found {
             add("steps of the run", format!("in {expected} places"), format!("in {found}"));
         }
-        let at = newest.history.partition_point(|commit| commit.next_run_id <= u64::from(*run_id));
-        // A repair takes over runs that other commits added.
-        if let Some(commit) = newest.history.get(at)
-            && run.version != commit.version
-            && commit.operation != Operation::Repair
-        {
-            add("version", commit.version.to_string(), run.version.to_string());
+        if !(1..=newest.version).contains(&run.version) {
+            add("version", format!("1..={}", newest.version), run.version.to_string());
         }
     }
-    if facts.len() as u64 != newest.newest.num_runs {
-        problems.push(Problem::new(&path, "number of runs", newest.newest.num_runs, facts.len()));
+    if facts.len() as u64 != newest.num_runs {
+        problems.push(Problem::new(&path, "number of runs", newest.num_runs, facts.len()));
     }
     let num_steps: u64 = newest.files(TableName::Steps).map(|file| file.num_rows).sum();
-    if num_steps != newest.newest.num_steps {
-        problems.push(Problem::new(&path, "number of steps", newest.newest.num_steps, num_steps));
+    if num_steps != newest.num_steps {
+        problems.push(Problem::new(&path, "number of steps", newest.num_steps, num_steps));
     }
     problems
 }

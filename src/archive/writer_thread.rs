@@ -1,6 +1,7 @@
 //! A writer thread for data files: it takes encoded row groups and publishes files.
 
 use super::data_file::DataFile;
+use super::manifest::Manifest;
 use super::parquet_writer::{EncodedRowGroup, TableWriter};
 use super::storage::Storage;
 use super::table_name::TableName;
@@ -15,7 +16,8 @@ const QUEUE: usize = 2;
 /// The data files of one transaction.
 pub(super) struct TransactionFiles<'a> {
     pub(super) storage: &'a Storage,
-    pub(super) txn: &'a str,
+    /// The version that the transaction makes.
+    pub(super) version: &'a Manifest,
     /// The minimum number of rows of a full file.
     pub(super) file_rows: u64,
 }
@@ -66,7 +68,7 @@ impl TransactionFiles<'_> {
         match outcome {
             Ok(value) => Ok((value, files)),
             Err(error) => {
-                // No commit names these files. `expire` removes those that cannot be removed here.
+                // No manifest names these files. `expire` removes those that cannot be removed here.
                 files.iter().for_each(|file| drop(self.storage.remove(&file.path)));
                 Err(error)
             }
@@ -119,7 +121,7 @@ impl OpenFiles<'_> {
     fn append(&mut self, table: TableName, group: EncodedRowGroup, cancel: &CancellationToken) -> Result<()> {
         let mut writer = match self.unfinished.remove(&table) {
             Some(writer) => writer,
-            None => TableWriter::new(self.transaction.storage, table, self.transaction.txn)?,
+            None => TableWriter::new(self.transaction.storage, table, self.transaction.version)?,
         };
         writer.append(group)?;
         if writer.num_rows() >= self.transaction.file_rows {

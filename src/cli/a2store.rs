@@ -54,8 +54,10 @@ enum StoreCommand {
     Annotate(annotate::AnnotateArgs),
     /// Check an archive and list every problem.
     Verify(maintain::VerifyArgs),
-    /// Make an archive with damaged commits usable again. Without --yes, only show what would change.
-    Repair(maintain::RepairArgs),
+    /// Make a new version with the files of an older one, also if the newest manifest is damaged.
+    Restore(maintain::RestoreArgs),
+    /// Name a version, so that it never expires; list the names, or remove one.
+    Tag(maintain::TagArgs),
     /// Merge small data files into large ones.
     Compact(maintain::CompactArgs),
     /// Remove old versions, and the files that no remaining version references. Without --yes, only show what would be
@@ -105,7 +107,8 @@ fn run_command(cli: StoreCli) -> Result<u8> {
         StoreCommand::Convert(args) => transfer::convert(&args, quiet),
         StoreCommand::Annotate(args) => annotate::annotate(&args, quiet),
         StoreCommand::Verify(args) => maintain::verify(&args, quiet),
-        StoreCommand::Repair(args) => maintain::repair(&args),
+        StoreCommand::Restore(args) => maintain::restore(&args),
+        StoreCommand::Tag(args) => maintain::tag(&args),
         StoreCommand::Compact(args) => maintain::compact(&args, quiet),
         StoreCommand::Expire(args) => maintain::expire(&args),
         StoreCommand::Bench(args) => bench::bench(&args, quiet),

@@ -74,7 +74,7 @@ pub(super) fn info(args: &InfoArgs) -> Result<u8> {
 }
 
 pub(super) fn history(args: &InfoArgs) -> Result<u8> {
-    let history = args.archive.open()?.history();
+    let history = args.archive.open()?.history()?;
     let mut out = std::io::stdout().lock();
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&history)?)?;

@@ -1,8 +1,8 @@
-//! The maintenance commands `verify`, `repair`, `compact` and `expire`.
+//! The maintenance commands `verify`, `restore`, `tag`, `compact` and `expire`.
 
 use super::print::{count, megabytes, print_json, print_report};
 use super::progress::{Interrupt, progress};
-use crate::{Archive, CancellationToken, CompactOptions, ExpireOptions, StorageOptions};
+use crate::{Archive, CompactOptions, ExpireOptions, StorageOptions, VersionName};
 use anyhow::Result;
 use clap::Args;
 use humantime::parse_duration;
@@ -24,13 +24,33 @@ pub(super) struct VerifyArgs {
 }
 
 #[derive(Args, Debug)]
-pub(super) struct RepairArgs {
+pub(super) struct RestoreArgs {
     /// The archive.
     archive: PathBuf,
-    /// Change the archive. Versions that this removes cannot be restored.
+    /// The version whose files to use: a number or a tag [default: the newest intact version].
     #[arg(long)]
-    yes: bool,
+    version: Option<VersionName>,
+    /// Only print what would change.
+    #[arg(long)]
+    dry_run: bool,
     /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct TagArgs {
+    /// The archive.
+    archive: PathBuf,
+    /// The new tag [default: list the tags].
+    name: Option<String>,
+    /// The version to tag [default: the newest].
+    #[arg(long, value_name = "N", requires = "name")]
+    version: Option<u64>,
+    /// Remove this tag.
+    #[arg(long, value_name = "NAME", conflicts_with = "name")]
+    remove: Option<String>,
+    /// Print the tags as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -79,11 +99,11 @@ pub(super) fn verify(args: &VerifyArgs, quiet: bool) -> Result<u8> {
     for problem in &report.problems {
         writeln!(out, "{problem}")?;
     }
-    let (commits, files) = (count(report.num_commits), count(report.num_files));
+    let (versions, files) = (count(report.num_versions), count(report.num_files));
     let (runs, steps) = (count(report.num_runs), count(report.num_steps));
     writeln!(
         out,
-        "{}: {commits} commits, {files} files ({}), {runs} runs and {steps} steps at version {}",
+        "{}: {versions} versions, {files} files ({}), {runs} runs and {steps} steps at version {}",
         if report.problems.is_empty() {
             "sound".into()
         } else {
@@ -98,26 +118,52 @@ pub(super) fn verify(args: &VerifyArgs, quiet: bool) -> Result<u8> {
     Ok(u8::from(!report.problems.is_empty()))
 }
 
-pub(super) fn repair(args: &RepairArgs) -> Result<u8> {
-    let (storage, cancel) = (StorageOptions::default(), CancellationToken::new());
-    let report = Archive::repair(&args.archive, !args.yes, &storage, &cancel)?;
+pub(super) fn restore(args: &RestoreArgs) -> Result<u8> {
+    let (storage, interrupt) = (StorageOptions::default(), Interrupt::new()?);
+    let report = Archive::restore(&args.archive, args.version.clone(), args.dry_run, &storage, interrupt.token())?;
     if args.json {
         print_json(&report, [])?;
         return Ok(0);
     }
     let mut out = std::io::stdout().lock();
-    if report.steps.is_empty() {
-        writeln!(out, "nothing to repair: version {} can be read", report.version)?;
+    let (adopted, removed) =
+        if args.dry_run { ("would be adopted", "would be removed") } else { ("adopted", "removed") };
+    for path in &report.adopted {
+        writeln!(out, "{path}: {adopted}, because no manifest lists it")?;
+    }
+    for path in &report.damaged {
+        writeln!(out, "{path}: {removed}, because it is damaged")?;
+    }
+    let (version, runs) = (report.version, count(report.adopted_runs));
+    match report.new_version {
+        None => writeln!(out, "nothing to restore: version {version} is the newest and intact")?,
+        Some(new) if report.done => {
+            writeln!(out, "version {new} continues from version {version}, and adopts {runs} runs")?
+        }
+        Some(new) => writeln!(
+            out,
+            "nothing was changed; without --dry-run, version {new} would continue from version {version}, and adopt {runs} runs"
+        )?,
+    }
+    Ok(0)
+}
+
+pub(super) fn tag(args: &TagArgs) -> Result<u8> {
+    let archive = Archive::open(&args.archive)?;
+    if let Some(name) = &args.name {
+        archive.tag(name, args.version)?;
+    }
+    if let Some(name) = &args.remove {
+        archive.untag(name)?;
+    }
+    let tags = archive.tags()?;
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string(&tags)?)?;
         return Ok(0);
     }
-    for step in &report.steps {
-        writeln!(out, "{}: {} ({})", step.path, step.action, step.reason)?;
-    }
-    match report.done {
-        true => writeln!(out, "done: the archive continues from version {}", report.version)?,
-        false => {
-            writeln!(out, "nothing was changed; with --yes the archive would continue from version {}", report.version)?
-        }
+    for (name, version) in &tags {
+        writeln!(out, "{version:>7}  {name}")?;
     }
     Ok(0)
 }
@@ -151,6 +197,9 @@ pub(super) fn expire(args: &ExpireArgs) -> Result<u8> {
         megabytes(report.num_bytes),
         report.first_version,
     );
+    if !report.tags.is_empty() {
+        text += &format!("\ntags keep older versions: {}", report.tags.join(", "));
+    }
     if dry_run && report.num_versions + report.num_files > 0 {
         text += "\nnothing was changed; --yes removes them";
     }

@@ -1,7 +1,7 @@
 //! Opening of archives, and checks of output paths.
 
 use super::exit::UsageError;
-use crate::{Archive, StorageOptions};
+use crate::{Archive, StorageOptions, VersionName};
 use anyhow::{Result, bail};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 pub(super) struct ArchiveArgs {
     /// The archive.
     pub(super) archive: PathBuf,
-    /// Version of the archive to read [default: the newest].
+    /// Version of the archive to read: a number or a tag [default: the newest].
     #[arg(long)]
-    pub(super) version: Option<u64>,
+    pub(super) version: Option<VersionName>,
     /// Verify the checksum of each data file before its first read [default: true, but false on an object store].
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     checksums: Option<bool>,
@@ -22,7 +22,7 @@ pub(super) struct ArchiveArgs {
 impl ArchiveArgs {
     /// Opens the archive.
     pub(super) fn open(&self) -> Result<Archive> {
-        let archive = Archive::open_with(&self.archive, self.version, &StorageOptions::default())?;
+        let archive = Archive::open_with(&self.archive, self.version.clone(), &StorageOptions::default())?;
         let checksums = self.checksums.unwrap_or(archive.has_checksums());
         Ok(archive.with_checksums(checksums))
     }

@@ -78,7 +78,7 @@ fn found(entry: DirEntry) -> Option<FoundFile> {
 
 /// Returns whether a folder is an archive. Its files are no runs to ingest.
 pub(crate) fn is_archive(folder: &Path) -> bool {
-    folder.join("_log").is_dir() && folder.join("steps").is_dir()
+    folder.join("_versions").is_dir() && folder.join("steps").is_dir()
 }
 
 fn is_unfinished(entry: &DirEntry) -> bool {

@@ -78,8 +78,16 @@ impl Loader {
         }
         let own = self.state();
         same("version", &own.version, &state.version)?;
-        same("num_rows", &own.num_rows, &state.num_rows)?;
-        same("rows", &own.rows, &state.rows)?;
+        for (field, expected, found) in [
+            ("num_rows", own.num_rows.to_string(), state.num_rows.to_string()),
+            ("rows", own.rows.clone(), state.rows.clone()),
+        ] {
+            if expected != found {
+                // Other rows are usually those of another version.
+                let (expected, found) = (own.at_version(&expected), state.at_version(&found));
+                return Err(ErrorKind::StateMismatch { field, expected, found }.into());
+            }
+        }
         same("order", &own.order, &state.order)?;
         same("num_samples", &own.num_samples, &state.num_samples)?;
         same("seed", &own.seed, &state.seed)?;
@@ -91,6 +99,16 @@ impl Loader {
         }
         self.position.load(state.epoch, state.position);
         Ok(())
+    }
+}
+
+impl LoaderState {
+    /// Adds the version of the archive to a value, if there is one.
+    fn at_version(&self, value: &str) -> String {
+        match self.archive_version {
+            0 => value.to_owned(),
+            version => format!("{value} (version {version} of the archive)"),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use super::values::{Location, is_path, params as bound_params, paths_from, secon
 use super::view::{PyView, view};
 use crate::archive::{
     AnnotateOptions, AnnotationInput, Archive, CompactOptions, ExpireOptions, IngestOptions, Phases, StorageOptions,
-    TableName,
+    TableName, VersionName,
 };
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
@@ -33,7 +33,7 @@ use std::time::Duration;
 
 /// A growing collection of runs in a folder or an object store, seen at one version.
 ///
-/// The folder holds Parquet files, which any tool may read, and a log of commits, which says which files are valid.
+/// The folder holds Parquet files, which any tool may read, and a manifest for each version, which lists its files.
 /// Commits of other writers become visible with ``refresh``. ``ingest`` moves to the version that it commits. To get an
 /// archive, call ``a2store.open``, ``Archive.create`` or ``Archive.open``. Threads may share it.
 ///
@@ -58,6 +58,20 @@ pub(super) struct PyArchive {
     archive: Mutex<Archive>,
     /// The executor of all queries; `None` = they run here.
     executor: Option<Py<PyAny>>,
+}
+
+/// A version by its number or its tag.
+pub(super) struct PyVersion(VersionName);
+
+impl<'py> FromPyObject<'_, 'py> for PyVersion {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        match value.cast::<PyString>() {
+            Ok(tag) => Ok(PyVersion(VersionName::Tag(tag.to_cow()?.into_owned()))),
+            Err(_) => Ok(PyVersion(VersionName::Number(U64::extract(value)?.get()))),
+        }
+    }
 }
 
 impl PyArchive {
@@ -92,8 +106,7 @@ impl PyArchive {
     /// Replaces `before` with `archive`, unless another thread has moved to a later version.
     fn move_on(&self, before: &Archive, archive: Archive) {
         let mut current = lock(&self.archive);
-        // After a repair the newest version can have a lower number.
-        if Arc::ptr_eq(current.snapshot(), before.snapshot()) || archive.version() > current.version() {
+        if Arc::ptr_eq(current.manifest(), before.manifest()) || archive.version() > current.version() {
             *current = archive;
         }
     }
@@ -102,7 +115,7 @@ impl PyArchive {
 /// Open an archive, or create it.
 ///
 /// - ``path``: the archive's folder, or a URL: ``s3://bucket/games.a2``, ``gs://...``, ``az://...``.
-/// - ``version``: the version to open, from 1 (the empty archive); ``None`` = the newest.
+/// - ``version``: the version to open, by its number from 1 (the empty archive) or its tag; ``None`` = the newest.
 /// - ``create``: ``True`` = creates an empty archive if ``path`` has no archive.
 /// - ``storage_options``: options of the object store by their names in object_store, as in polars:
 ///   ``aws_access_key_id``, ``aws_secret_access_key``, ``aws_endpoint``, ``aws_region``, ``allow_http``, .... They
@@ -121,7 +134,7 @@ impl PyArchive {
 pub(super) fn open(
     py: Python<'_>,
     path: PathBuf,
-    version: Option<U64>,
+    version: Option<PyVersion>,
     create: bool,
     storage_options: Option<&Bound<'_, PyDict>>,
     executor: Option<Py<PyAny>>,
@@ -133,7 +146,7 @@ pub(super) fn open(
         let archive = open_at(py, path, version, None, storage_options)?;
         return Ok(PyArchive { executor, ..archive });
     }
-    if let Some(version) = version.map(Bounded::get) {
+    if let Some(PyVersion(version)) = version {
         let expected = "no version, because a new archive has none to choose";
         return Err(Error::argument("version", expected, version).into());
     }
@@ -147,13 +160,14 @@ pub(super) fn open(
 fn open_at(
     py: Python<'_>,
     path: PathBuf,
-    version: Option<U64>,
+    version: Option<PyVersion>,
     checksums: Option<bool>,
     storage_options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<PyArchive> {
     let options = storage_options_from(storage_options)?;
-    let version = version.map(Bounded::get);
-    let archive = abandonable(py, Some(false), move |_, _| Archive::open_with(path, version, &options))?;
+    let version = version.map(|PyVersion(version)| version);
+    let archive =
+        abandonable(py, Some(false), move |_, _| Archive::open_with(path, version.unwrap_or_default(), &options))?;
     let checksums = checksums.unwrap_or(archive.has_checksums());
     Ok(PyArchive::new(archive.with_checksums(checksums)))
 }
@@ -179,7 +193,7 @@ fn storage_options_from(options: Option<&Bound<'_, PyDict>>) -> PyResult<Storage
 
 /// Check an archive for problems, even one that is too damaged to open.
 ///
-/// It checks every commit and the chain of commits. For every file of a kept version it checks presence, length,
+/// It checks the manifest of every kept version. For every file of a kept version it checks presence, length,
 /// checksum, rows and ids. It builds every run from its rows, and checks its digest and whether its moves obey the
 /// rules, as ``runs.verified`` states. A problem never raises; it is listed in the report.
 ///
@@ -221,33 +235,37 @@ fn verify_at<'py>(
         .into_instance(py)
 }
 
-/// Repair an archive with damaged or missing commits.
+/// Make a new version with the files of an older version, also if the newest manifest is damaged.
 ///
-/// A lost commit that a checkpoint covers is rebuilt. Otherwise the archive continues from the last intact version,
-/// with the runs of all intact commits after it. No data is removed: replaced files are renamed to ``_log/*.damaged``.
-/// While such files exist, ``expire`` keeps unreferenced data files. You can ingest the runs of lost commits again;
-/// their old ids are not reused. An interrupted repair can be repeated and ends in the same archive.
+/// The new version also adopts data files that no manifest lists, if they hold whole runs that the version does not
+/// have. So no run is lost with a damaged manifest. Damaged manifests that the new version replaces are removed. An
+/// interrupted restore can be repeated and ends in the same archive. On an object store, nothing else may write
+/// meanwhile.
 ///
 /// - ``path``: the archive's folder or URL.
-/// - ``dry_run``: ``True`` = only report the steps.
+/// - ``version``: the version whose files to use, by its number or its tag; ``None`` = the newest intact version.
+/// - ``dry_run``: ``True`` = only report the changes.
 /// - ``storage_options``: as in ``a2store.open``.
 ///
-/// Raises ``DamagedError`` if no version can be read, and ``ArchiveError`` if there is no archive or a newer a2store
-/// wrote it. Also raises ``ConflictError``, ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
+/// Raises ``DamagedError`` if this version cannot be read, and ``ArchiveError`` if there is no archive, no such
+/// version, or a newer a2store wrote it. Also raises ``ConflictError``, ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
 ///
-/// >>> a2store.repair("games.a2")
-/// RepairReport(version=2, 0 steps, done=False)
+/// >>> a2store.restore("games.a2")
+/// RestoreReport(version=2, new_version=None, adopted_runs=0, done=False)
 #[pyfunction]
-#[pyo3(signature = (path, *, dry_run=true, storage_options=None))]
-pub(super) fn repair<'py>(
+#[pyo3(signature = (path, *, version=None, dry_run=false, storage_options=None))]
+pub(super) fn restore<'py>(
     py: Python<'py>,
     path: PathBuf,
+    version: Option<PyVersion>,
     dry_run: bool,
     storage_options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let storage = storage_options_from(storage_options)?;
-    let repair = move |_: &dyn Progress, cancel: &CancellationToken| Archive::repair(path, dry_run, &storage, cancel);
-    let report = if dry_run { abandonable(py, Some(false), repair) } else { interruptible(py, Some(false), repair) };
+    let (storage, version) = (storage_options_from(storage_options)?, version.map(|PyVersion(version)| version));
+    let version = version.unwrap_or_default();
+    let restore =
+        move |_: &dyn Progress, cancel: &CancellationToken| Archive::restore(path, version, dry_run, &storage, cancel);
+    let report = if dry_run { abandonable(py, Some(false), restore) } else { interruptible(py, Some(false), restore) };
     report?.into_instance(py)
 }
 
@@ -358,7 +376,7 @@ impl PyArchive {
     /// Open an archive.
     ///
     /// - ``path``: the archive's folder or URL, as in ``create``.
-    /// - ``version``: the version to open, from 1 (the empty archive); ``None`` = the newest.
+    /// - ``version``: the version to open, by its number from 1 (the empty archive) or its tag; ``None`` = the newest.
     /// - ``checksums``: whether queries and exports verify the checksum of each data file when this process first reads
     ///   it. If off, a flipped bit in a data file can change an answer. ``None`` = on for a folder and off for a URL,
     ///   because the check downloads whole files.
@@ -379,7 +397,7 @@ impl PyArchive {
         _cls: &Bound<'_, PyType>,
         py: Python<'_>,
         path: PathBuf,
-        version: Option<U64>,
+        version: Option<PyVersion>,
         checksums: Option<bool>,
         storage_options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyArchive> {
@@ -588,14 +606,14 @@ impl PyArchive {
 
     /// Expire versions that were replaced long ago, and remove the data files that no kept version references.
     ///
-    /// Commits are kept, so ``history`` lists all of them. The newest version is always kept. A reader that still uses
-    /// an expired version will find its files missing.
+    /// The newest version and tagged versions are always kept. A reader that still uses an expired version will find
+    /// its files missing.
     ///
     /// - ``older_than``: expire versions that were replaced longer ago than this, in seconds or as a ``timedelta``;
     ///   ``None`` = 30 days.
     /// - ``grace``: how long an unreferenced file is kept after its last change; ``None`` = one day. Such a file may be
-    ///   the leftover of an interrupted writer, or belong to another machine that has not committed yet. While files
-    ///   that a repair set aside (``_log/*.damaged``) exist, unreferenced files are always kept.
+    ///   the leftover of an interrupted writer, or belong to another machine that has not committed yet. While a
+    ///   manifest is damaged, unreferenced files are always kept.
     /// - ``dry_run``: ``True`` = only report what would be removed.
     ///
     /// Raises ``ValueError`` for a negative duration. Otherwise raises as ``ingest`` does.
@@ -616,6 +634,76 @@ impl PyArchive {
         let grace = duration("grace", grace, default.grace)?;
         let options = ExpireOptions { older_than, grace, dry_run };
         self.change(py, Some(false), |archive, _, cancel| archive.expire(&options, cancel))?.into_instance(py)
+    }
+
+    /// Make a new version with the files of an older version, and move this view to it.
+    ///
+    /// It does the same as ``a2store.restore`` with the archive's ``path``.
+    ///
+    /// - ``version``, ``dry_run``: as in ``a2store.restore``.
+    ///
+    /// Raises as ``a2store.restore`` does.
+    ///
+    /// >>> archive.restore(version=1)
+    /// RestoreReport(version=1, new_version=3, adopted_runs=0, done=True)
+    /// >>> archive.num_runs
+    /// 0
+    #[pyo3(signature = (*, version=None, dry_run=false))]
+    fn restore<'py>(&self, py: Python<'py>, version: Option<PyVersion>, dry_run: bool) -> PyResult<Bound<'py, PyAny>> {
+        let version = version.map(|PyVersion(version)| version).unwrap_or_default();
+        self.change(py, Some(false), |archive, _, cancel| {
+            let report = Archive::restore(archive.path(), version, dry_run, &archive.storage_options(), cancel)?;
+            if report.done {
+                archive.refresh()?;
+            }
+            Ok(report)
+        })?
+        .into_instance(py)
+    }
+
+    /// Name a version, so that ``expire`` keeps it. A name that the version already has is no error.
+    ///
+    /// - ``name``: 1 to 100 letters, digits and ``-_.``. It is not all digits, and begins with no dot.
+    /// - ``version``: the version; ``None`` = the version of this view.
+    ///
+    /// Raises ``ValueError`` for such a name, or if another version has it, and ``VersionNotFoundError`` if the version
+    /// has expired. Also raises ``OSError``.
+    ///
+    /// >>> archive.tag("baseline-3")
+    /// >>> a2store.open("games.a2", version="baseline-3").version
+    /// 2
+    #[pyo3(signature = (name, version=None))]
+    fn tag(&self, py: Python<'_>, name: String, version: Option<U64>) -> PyResult<()> {
+        let (archive, version) = (self.archive(), version.map(Bounded::get));
+        abandonable(py, Some(false), move |_, _| archive.tag(&name, version))
+    }
+
+    /// Return the tags of the archive with their versions, in the order of their names.
+    ///
+    /// Raises ``DamagedError`` for a damaged tag, and ``OSError``.
+    ///
+    /// >>> archive.tag("first", version=1)
+    /// >>> archive.tag("baseline-3")
+    /// >>> archive.tags()
+    /// {'baseline-3': 2, 'first': 1}
+    fn tags(&self, py: Python<'_>) -> PyResult<BTreeMap<String, u64>> {
+        let archive = self.archive();
+        abandonable(py, Some(false), move |_, _| archive.tags())
+    }
+
+    /// Remove a tag. The version itself stays until it expires.
+    ///
+    /// - ``name``: the tag.
+    ///
+    /// Raises ``ValueError`` if there is no such tag, and ``OSError``.
+    ///
+    /// >>> archive.tag("baseline-3")
+    /// >>> archive.untag("baseline-3")
+    /// >>> archive.tags()
+    /// {}
+    fn untag(&self, py: Python<'_>, name: String) -> PyResult<()> {
+        let archive = self.archive();
+        abandonable(py, Some(false), move |_, _| archive.untag(&name).map(drop))
     }
 
     /// Check the archive for problems, at its newest version and all other kept versions.
@@ -687,16 +775,17 @@ impl PyArchive {
         Ok(ArrowSchema { schema: self.archive().schema(table) })
     }
 
-    /// Return the commits up to this version, newest first, including those of expired versions.
+    /// Return the commits of the versions up to this one that have not expired, newest first.
     ///
-    /// It reads no files, so it raises no error of the archive.
+    /// Raises ``DamagedError`` if a version's manifest is damaged, and ``OSError``.
     ///
     /// >>> for commit in archive.history():
     /// ...     print(commit.version, commit.operation, commit.added_runs)
     /// 2 ingest 20
     /// 1 create 0
     fn history<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        instances(py, self.archive().history())
+        let archive = self.archive();
+        instances(py, abandonable(py, Some(false), move |_, _| archive.history())?)
     }
 
     /// Return the absolute paths, or URLs, of a table's Parquet files at this version, in order of their run ids.

@@ -84,7 +84,7 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(archive::convert, module)?)?;
     module.add_function(wrap_pyfunction!(archive::open, module)?)?;
     module.add_function(wrap_pyfunction!(archive::verify, module)?)?;
-    module.add_function(wrap_pyfunction!(archive::repair, module)?)?;
+    module.add_function(wrap_pyfunction!(archive::restore, module)?)?;
     #[cfg(feature = "cli")]
     module.add_function(wrap_pyfunction!(run_command, module)?)?;
     Ok(())

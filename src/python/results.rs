@@ -3,8 +3,8 @@
 
 use super::numpy::copied_array;
 use crate::archive::{
-    AnnotateReport, CommitInfo, CompactReport, ExpireReport, IngestReport, ModelInfo, Problem, Rejected, Repair,
-    RepairReport, VerifyReport,
+    AnnotateReport, CommitInfo, CompactReport, ExpireReport, IngestReport, ModelInfo, Problem, Rejected, RestoreReport,
+    VerifyReport,
 };
 use crate::error::{Error, Result};
 use crate::export::ExportReport;
@@ -61,7 +61,7 @@ into_instance! { self, py:
         txn, added_runs, added_steps, next_run_id, num_runs, num_steps, added_files, removed_files,
     }
     CompactReport as CompactReport { files_before, files_after, bytes_before, bytes_after, num_rows }
-    ExpireReport as ExpireReport { first_version, num_versions, num_files, num_bytes, paths }
+    ExpireReport as ExpireReport { first_version, tags, num_versions, num_files, num_bytes, paths }
     ExportReport as ExportReport { path, runs, num_steps, num_files, errors = instances(py, &self.errors)? }
     &Function as SqlFunction {
         name, signature = self.signature(), returns = self.return_type().to_string(), doc, example,
@@ -97,8 +97,7 @@ into_instance! { self, py:
         step = self.error.location().and_then(|location| location.step),
         kind = self.error.kind_name(), message = self.message(),
     }
-    Repair as Repair { path, action, reason }
-    RepairReport as RepairReport { version, steps = instances(py, self.steps)?, done }
+    RestoreReport as RestoreReport { version, new_version, adopted_runs, adopted, damaged, done }
     SavedParameter as SavedParameter {
         name, type = self.dtype, default = default_value(py, self.default)?, doc,
     }
@@ -114,7 +113,7 @@ into_instance! { self, py:
     SimulateReport as SimulateReport { runs, num_steps, num_bytes }
     VerifyReport as VerifyReport {
         problems = instances(py, self.problems)?,
-        version, num_commits, num_files, num_bytes, num_runs, num_steps, unnamed_files,
+        version, num_versions, num_files, num_bytes, num_runs, num_steps, unnamed_files,
     }
 }
 

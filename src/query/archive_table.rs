@@ -11,7 +11,7 @@ use super::reader_filters::{is_clustered, saves_nothing};
 use super::rewrites::{Hides, OpaqueExec};
 use super::run_index::{RunIndex, is_about_runs, step_range, verdicts};
 use super::scan::{ARCHIVE_URL, ParquetScan, RowGroupPart, archive_file, footers, parts_of};
-use crate::archive::{Archive, DataFile, Snapshot, TableName, table_schema};
+use crate::archive::{Archive, DataFile, Manifest, TableName, table_schema};
 use crate::error::{ErrorKind, Result};
 use crate::workers;
 use arrow::array::{RecordBatch, StringArray};
@@ -57,12 +57,12 @@ impl ArchiveTable {
         MetadataCache::of_archive(&self.archive).map_err(external)
     }
 
-    fn snapshot(&self) -> &Arc<Snapshot> {
-        self.archive.snapshot()
+    fn manifest(&self) -> &Arc<Manifest> {
+        self.archive.manifest()
     }
 
     fn files(&self) -> impl Iterator<Item = &DataFile> {
-        self.snapshot().files(self.table)
+        self.manifest().files(self.table)
     }
 
     /// Compares files with their commits, several files in parallel.
@@ -273,7 +273,7 @@ pub(super) fn check_files(
     }
     let mut paths = HashSet::new();
     add(plan, is_done, &mut paths);
-    let files = TableName::ALL.into_iter().flat_map(|table| archive.snapshot().files(table));
+    let files = TableName::ALL.into_iter().flat_map(|table| archive.manifest().files(table));
     let files: Vec<&DataFile> = files.filter(|file| paths.contains(file.path.as_str())).collect();
     workers::shared()?.install(|| files.into_par_iter().try_for_each(|file| archive.check_file(file)))
 }

@@ -27,12 +27,12 @@ pub(super) struct MetadataCache {
     run_indexes: Mutex<Vec<(VersionKey, Arc<RunIndex>)>>,
 }
 
-/// A version: the path of its archive, and the transaction and the checksum of its commit.
+/// A version: the path of its archive, and the transaction and the checksum of its manifest.
 type VersionKey = (PathBuf, String, String);
 
 fn key(archive: &Archive) -> VersionKey {
-    let snapshot = archive.snapshot();
-    (archive.path().to_owned(), snapshot.newest().txn.clone(), snapshot.crc().to_owned())
+    let manifest = archive.manifest();
+    (archive.path().to_owned(), manifest.txn.clone(), manifest.crc.clone())
 }
 
 impl MetadataCache {

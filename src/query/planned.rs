@@ -361,7 +361,7 @@ impl Query {
     /// hexadecimal digits.
     #[cfg(feature = "python")]
     pub(crate) fn hash(&self) -> String {
-        let commit = &self.archive.snapshot().newest().txn;
+        let commit = &self.archive.manifest().txn;
         blake3::hash(format!("{commit} {}", self.hash).as_bytes()).to_hex()[..16].to_owned()
     }
 }

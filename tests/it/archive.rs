@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-fn log_file(archive: &Archive, version: u64) -> std::path::PathBuf {
-    archive.path().join(format!("_log/{version:020}.json"))
+fn manifest_file(archive: &Archive, version: u64) -> std::path::PathBuf {
+    archive.path().join(format!("_versions/{:020}.json", u64::MAX - version))
 }
 
 fn open_at(archive: &Archive, version: u64) -> a2store::Result<Archive> {
@@ -58,7 +58,7 @@ fn phases_must_be_tiles_in_order() {
 fn other_folders_are_not_archives() {
     let folder = tempfile::tempdir().unwrap();
     assert!(matches!(open_error(folder.path()).kind(), ErrorKind::NotAnArchive { .. }));
-    fs::create_dir(folder.path().join("_log")).unwrap();
+    fs::create_dir(folder.path().join("_versions")).unwrap();
     assert!(matches!(open_error(folder.path()).kind(), ErrorKind::NotAnArchive { .. }));
     let missing = open_error(&folder.path().join("missing"));
     assert!(matches!(missing.kind(), ErrorKind::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound));
@@ -85,7 +85,7 @@ fn every_version_stays_readable() {
     };
     assert_eq!((count(&pinned), count(&archive)), (before.num_steps(), archive.num_steps()));
 
-    let history = archive.history();
+    let history = archive.history().unwrap();
     assert_eq!(history.iter().map(|commit| commit.version).collect::<Vec<_>>(), [3, 2, 1]);
     assert_eq!(history.iter().map(|commit| commit.added_runs).collect::<Vec<_>>(), [2, 24, 0]);
     assert_eq!((history[0].operation, history[2].operation), (Operation::Ingest, Operation::Create));
@@ -147,22 +147,26 @@ fn a_copy_of_a_run_file_is_a_duplicate() {
 fn run_ids_do_not_depend_on_the_number_of_workers() {
     let folder = tempfile::tempdir().unwrap();
     let runs = write_runs(folder.path());
-    let contents: Vec<Vec<u8>> = [1, 2, 5]
+    let contents: Vec<(Vec<u8>, String)> = [1, 2, 5]
         .map(|workers| {
             let path = folder.path().join(format!("{workers}.a2"));
             let mut archive = Archive::create(path, Phases::default()).unwrap();
             let options = IngestOptions::default().with_workers(workers);
             archive.ingest([&runs], &options, &(), &CancellationToken::new()).unwrap();
-            fs::read(&archive.files(TableName::Steps)[0]).unwrap()
+            let bytes = fs::read(&archive.files(TableName::Steps)[0]).unwrap();
+            // The metadata, at the end of the file, has the ids of its archive and its transaction.
+            let (rows, metadata) = bytes.split_at(bytes.len() - 2048);
+            let metadata = String::from_utf8_lossy(metadata).replace(archive.id(), "");
+            (rows.to_vec(), metadata.replace(&archive.history().unwrap()[0].txn, ""))
         })
         .to_vec();
     assert!(contents.windows(2).all(|pair| pair[0] == pair[1]), "the files of steps differ");
 }
 
 #[test]
-fn damage_to_the_log_is_detected() {
+fn damage_to_the_newest_manifest_is_detected() {
     let Games { folder: _folder, archive } = Games::new();
-    let path = log_file(&archive, 2);
+    let path = manifest_file(&archive, 2);
     let good = fs::read(&path).unwrap();
     for at in [0, 10, good.len() / 2, good.len() - 5] {
         let mut bad = good.clone();
@@ -170,7 +174,7 @@ fn damage_to_the_log_is_detected() {
         fs::write(&path, &bad).unwrap();
         let error = open_error(archive.path());
         assert!(matches!(error.kind(), ErrorKind::Damaged { .. }), "byte {at}: {error}");
-        assert!(error.to_string().contains("00000000000000000002.json"), "{error}");
+        assert!(error.to_string().contains("18446744073709551613.json"), "{error}");
     }
     for len in [0, 5, good.len() - 1] {
         fs::write(&path, &good[..len]).unwrap();
@@ -182,17 +186,17 @@ fn damage_to_the_log_is_detected() {
 }
 
 #[test]
-fn a_commit_of_another_archive_breaks_the_chain() {
-    let (ours, theirs) = (Games::new(), Games::new());
-    fs::copy(log_file(&theirs.archive, 2), log_file(&ours.archive, 2)).unwrap();
-    let error = open_error(ours.archive.path());
-    assert!(error.to_string().contains("CRC32C of the commit before"), "{error}");
+fn a_manifest_of_another_archive_is_rejected_by_whoever_knows_the_archive() {
+    let (mut ours, theirs) = (Games::new(), Games::new());
+    fs::copy(manifest_file(&theirs.archive, 2), manifest_file(&ours.archive, 2)).unwrap();
+    let error = ours.archive.refresh().unwrap_err();
+    assert!(error.to_string().contains("archive_id"), "{error}");
 }
 
 #[test]
-fn a_commit_of_a_newer_schema_is_rejected() {
+fn a_manifest_of_a_newer_schema_is_rejected() {
     let Games { folder: _folder, archive } = Games::new();
-    let path = log_file(&archive, 2);
+    let path = manifest_file(&archive, 2);
     let text = fs::read_to_string(&path).unwrap().replace("\"schema_version\":1", "\"schema_version\":9");
     let body = &text[..text.rfind(",\"crc32c\"").unwrap()];
     fs::write(&path, format!("{body},\"crc32c\":\"{:08x}\"}}\n", crc32c::crc32c(body.as_bytes()))).unwrap();
@@ -203,8 +207,8 @@ fn a_commit_of_a_newer_schema_is_rejected() {
 #[test]
 fn data_files_match_their_checksums() {
     let Games { folder: _folder, archive } = Games::new();
-    let commit: serde_json::Value = serde_json::from_slice(&fs::read(log_file(&archive, 2)).unwrap()).unwrap();
-    let files = commit["add"].as_array().unwrap();
+    let manifest: serde_json::Value = serde_json::from_slice(&fs::read(manifest_file(&archive, 2)).unwrap()).unwrap();
+    let files = manifest["files"].as_array().unwrap();
     assert_eq!(files.len(), 2);
     for file in files {
         let bytes = fs::read(archive.path().join(file["path"].as_str().unwrap())).unwrap();
@@ -217,7 +221,7 @@ fn data_files_match_their_checksums() {
 #[test]
 fn one_process_writes_at_a_time() {
     let Games { folder, mut archive } = Games::new();
-    let lock = fs::File::options().append(true).open(archive.path().join("_log/.lock")).unwrap();
+    let lock = fs::File::options().append(true).open(archive.path().join("_versions/.lock")).unwrap();
     lock.try_lock().unwrap();
     let at_once = IngestOptions::default().with_wait(Duration::ZERO);
     let error = archive.ingest([folder.path().join("runs")], &at_once, &(), &CancellationToken::new()).unwrap_err();

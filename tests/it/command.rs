@@ -83,8 +83,8 @@ fn exit_status_tells_bad_data_from_wrong_usage() {
         std::fs::write(entry.unwrap().path(), b"PAR1").unwrap();
     }
     fails(folder, &["sql", "games.a2", "SELECT board FROM steps"], 1, "damaged: length of the file: expected");
-    let log = folder.join("games.a2/_log/00000000000000000002.json");
-    std::fs::write(log, b"{}").unwrap();
+    let manifest = folder.join("games.a2/_versions/18446744073709551613.json");
+    std::fs::write(manifest, b"{}").unwrap();
     fails(folder, &["info", "games.a2"], 1, "damaged");
 }
 
@@ -113,8 +113,8 @@ fn reports_in_json_have_these_keys() {
         ("export games.a2 --format a2pack --out games.a2pack", "errors num_files num_steps path runs secs"),
         ("convert runs/alpha --format jsonl --out games.jsonl", "errors num_files num_steps path runs secs"),
         ("compact games.a2", "bytes_after bytes_before files_after files_before num_rows version"),
-        ("expire games.a2", "dry_run first_version num_bytes num_files num_versions paths version"),
-        ("repair games.a2", "done steps version"),
+        ("expire games.a2", "dry_run first_version num_bytes num_files num_versions paths tags version"),
+        ("restore games.a2", "adopted adopted_runs damaged done new_version version"),
     ] {
         assert_eq!(keys(&report(line)), expected, "{line}");
     }

@@ -122,7 +122,7 @@ def assert_same_tables(found: Tables, expected: Tables, but: Iterable[str] = ())
 def names(path: Path) -> set[str]:
     """Return the files in an archive, relative to it, without the lock."""
     files = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()}
-    return files - {"_log/.lock"}
+    return files - {"_versions/.lock"}
 
 
 def contents(path: Path) -> dict[str, bytes]:
@@ -161,18 +161,32 @@ def run_command(*args: object, status: int = 0) -> subprocess.CompletedProcess[s
 # Forging
 
 
-def commit_path(archive: Path, version: int) -> Path:
-    return archive / "_log" / f"{version:020}.json"
+def manifest_path(archive: Path, version: int) -> Path:
+    return archive / manifest_name(version)
+
+
+def manifest_name(version: int) -> str:
+    """Return the manifest of a version, relative to the archive. The newest comes first in a listing."""
+    return f"_versions/{2**64 - 1 - version:020}.json"
+
+
+def version_of(manifest: Path) -> int:
+    return 2**64 - 1 - int(manifest.stem)
+
+
+def versions_in(archive: Path) -> list[int]:
+    """Return the versions that have a manifest, newest first."""
+    return [version_of(path) for path in sorted((archive / "_versions").glob("*.json"))]
 
 
 def sealed(fields: dict[str, Any]) -> bytes:
-    """Return a commit or checkpoint as the bytes of a file."""
+    """Return a manifest as the bytes of a file."""
     body = json.dumps(fields, separators=(",", ":"), ensure_ascii=False)[:-1].encode()
     return body + f',"crc32c":"{oracle.crc32c(body):08x}"}}\n'.encode()
 
 
 def unsealed(path: Path) -> dict[str, Any]:
-    """Check the checksum of a commit or checkpoint, and return the fields."""
+    """Check the checksum of a manifest, and return the fields."""
     data = path.read_bytes()
     fields: dict[str, Any] = json.loads(data)
     assert fields.pop("crc32c") == f"{oracle.crc32c(data[:-TRAILER]):08x}"
@@ -180,38 +194,34 @@ def unsealed(path: Path) -> dict[str, Any]:
 
 
 def forge(archive: Path, version: int, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change a commit, and correct its checksum and those of the commits after it."""
-    newest = max(int(path.stem) for path in (archive / "_log").glob("*.json") if path.stem.isdigit())
-    crc = None
-    for number in range(version, newest + 1):
-        path = commit_path(archive, number)
-        fields = unsealed(path)
-        if number == version:
-            change(fields)
-        else:
-            fields["parent"] = crc
-        data = sealed(fields)
-        crc = json.loads(data)["crc32c"]
-        path.write_bytes(data)
+    """Change a manifest, and correct its checksum."""
+    path = manifest_path(archive, version)
+    fields = unsealed(path)
+    change(fields)
+    path.write_bytes(sealed(fields))
 
 
 def forge_data(archive: Path, version: int, table: str, change: Callable[[Any], Any]) -> str:
-    """Rewrite the one file that a commit adds to a table, correct its checksum, and return its relative path."""
+    """Rewrite the one file that a version adds to a table, correct the manifests, and return its relative path."""
+    before = {entry["path"] for entry in unsealed(manifest_path(archive, version - 1))["files"]}
+    files = unsealed(manifest_path(archive, version))["files"]
+    (name,) = [str(entry["path"]) for entry in files if entry["table"] == table and entry["path"] not in before]
+    path = archive / name
+    rows = change(pq.read_table(path))
+    pq.write_table(rows, path, compression="zstd", write_page_index=True)
+    data = path.read_bytes()
+    ids = rows["run_id"].to_pylist()
+    facts = {"num_bytes": len(data), "crc32c": f"{oracle.crc32c(data):08x}", "num_rows": len(rows)}
+    facts |= {"first_run_id": ids[0], "last_run_id": ids[-1], "row_groups": [len(rows)]}
 
     def rewrite(fields: dict[str, Any]) -> None:
-        (entry,) = [entry for entry in fields["add"] if entry["table"] == table]
-        path = archive / entry["path"]
-        rows = change(pq.read_table(path))
-        pq.write_table(rows, path, compression="zstd", write_page_index=True)
-        data = path.read_bytes()
-        entry.update(num_bytes=len(data), crc32c=f"{oracle.crc32c(data):08x}", num_rows=len(rows))
-        ids = rows["run_id"].to_pylist()
-        entry.update(first_run_id=ids[0], last_run_id=ids[-1])
-        forged.append(entry["path"])
+        for entry in fields["files"]:
+            if entry["path"] == name:
+                entry.update(facts)
 
-    forged: list[str] = []
-    forge(archive, version, rewrite)
-    return forged[0]
+    for number in versions_in(archive):
+        forge(archive, number, rewrite)
+    return name
 
 
 def with_values(table: Any, column: str, values: list[Any]) -> Any:

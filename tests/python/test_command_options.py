@@ -153,4 +153,4 @@ def test_names_without_similarity_get_no_suggestion(archive: a2store.Archive) ->
 
 def test_commands_that_remove_versions_have_the_same_option() -> None:
     texts = helps("a2store")
-    assert {name for name, text in texts.items() if "--yes" in text} == {"expire", "repair"}
+    assert {name for name, text in texts.items() if "--yes" in text} == {"expire"}

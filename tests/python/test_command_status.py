@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import a2store
-from archives import commit_path, copied, run_command
+from archives import copied, manifest_path, run_command
 from test_command_options import helps
 
 COMMANDS = {
@@ -25,20 +25,21 @@ COMMANDS = {
     "ingest": "RUNS ARCHIVE",
     "queries": "",
     "query": "ARCHIVE high_score -p min_score=0",
-    "repair": "ARCHIVE",
+    "restore": "ARCHIVE",
     "replay": "ARCHIVE 0 -o OUT",
     "report": "ARCHIVE -o OUT",
     "schema": "ARCHIVE",
     "show": "ARCHIVE 0",
     "simulate": "--runs 1 --fast -o OUT",
     "sql": "ARCHIVE values(1)",
+    "tag": "ARCHIVE name",
     "verify": "ARCHIVE",
     "view": "ARCHIVE --no-browser",
 }
 """Arguments of each subcommand. Words in capitals stand for paths."""
 
 READS_NO_DATA = {"completions", "queries", "simulate"}
-REPAIRS = {"repair"}
+REPAIRS = {"restore"}
 """Damage is no error for these."""
 
 Arguments = Callable[[str], list[str]]
@@ -75,7 +76,7 @@ def test_0_if_all_is_well(sound: Path, tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", sorted(set(COMMANDS) - READS_NO_DATA - {"critic"}))
 def test_1_if_the_data_is_damaged(sound: Path, tmp_path: Path, name: str) -> None:
     folder = copied(sound, tmp_path / "sound")
-    newest = commit_path(folder / "ARCHIVE", 2)
+    newest = manifest_path(folder / "ARCHIVE", 2)
     newest.write_bytes(newest.read_bytes()[:-9])
     for path in (folder / "RUNS").iterdir():
         path.write_bytes(path.read_bytes()[:-9])

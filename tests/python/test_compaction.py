@@ -8,12 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 import a2store
 from archives import (
     Table,
+    Tables,
     assert_same_tables,
     chunks,
     contents,
@@ -21,6 +23,7 @@ from archives import (
     grow,
     names,
     run_command,
+    short_runs,
     tables,
 )
 from faults.checks import LONG
@@ -273,3 +276,38 @@ def test_the_command(hourly: a2store.Archive) -> None:
     assert "0 rows rewritten" in again
     run_command("compact", hourly.path, "--file-rows", "0", status=2)
     run_command("compact", hourly.path / "absent", status=2)
+
+
+def test_many_appends_merge_the_last_small_files(runs: list[Path], tmp_path: Path) -> None:
+    """Rows, order and ids stay the same, and older versions stay readable."""
+    files = short_runs(tmp_path / "runs", 140, steps=3)
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    most = 0
+    for count, file in enumerate(files, 1):
+        archive.ingest(file, progress=False)
+        most = max(most, len(archive.files("steps")), len(archive.files("runs")))
+        if count in (64, 65, 129):
+            assert_same_tables(tables(a2store.open(archive.path, version=count)), first(tables(archive), count - 1))
+    assert most == 64
+    line = a2store.open(archive.path, version=66).history()[0]
+    assert (line.operation, line.added_runs, line.added_files, line.removed_files) == ("ingest", 1, 4, 128)
+    whole = grow(tmp_path / "whole.a2", [files])
+    assert_same_tables(tables(archive), tables(whole), but=("ingested_at", "version"))
+    assert archive.verify(progress=False).problems == []
+    report = a2store.Archive.open(archive.path).ingest(files, progress=False)
+    assert (report.accepted, report.duplicates) == (0, 140)
+
+
+def first(whole: Tables, num_runs: int) -> Tables:
+    """Return the rows of the first runs."""
+    return {name: table.filter(pc.less(table["run_id"], num_runs)) for name, table in whole.items()}
+
+
+def test_appends_do_not_depend_on_small_files_that_are_damaged(tmp_path: Path) -> None:
+    files = short_runs(tmp_path / "runs", 66, steps=3)
+    archive = grow(tmp_path / "games.a2", [[file] for file in files[:64]])
+    damaged = Path(archive.files("steps")[10])
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    assert archive.ingest(files[64:], progress=False).accepted == 2
+    assert (archive.num_runs, len(archive.files("steps"))) == (66, 65)
+    assert f"steps/{damaged.name}" in {problem.path for problem in archive.verify(progress=False).problems}

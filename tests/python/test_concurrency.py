@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import a2store
-from archives import chunks, commit_path, copied, grow, names, short_runs, tables, unsealed
+from archives import chunks, copied, grow, manifest_path, names, short_runs, tables, unsealed
 from faults.checks import LONG
 from threads import HANGS
 
@@ -62,7 +62,9 @@ while count < opens or not os.path.exists(stop):
     last, count = archive.version, count + 1
     facts = archive.num_runs, archive.num_steps
     assert seen.setdefault(last, facts) == facts, (last, seen[last], facts)
-    assert len(archive.history()) == last == archive.history()[0].version
+    history = archive.history()
+    assert history[0].version == last
+    assert len(history) == last or len(sys.argv) > 5
     met(last)
     if not new and count % 50:
         continue
@@ -122,9 +124,10 @@ def assert_complete(archive: a2store.Archive, runs: list[Path]) -> None:
     assert sorted(row["source"] for row in rows) == sorted(map(str, runs))
     assert archive.num_steps == sum(row["num_steps"] for row in rows)
     history = archive.history()
-    assert [line.version for line in history] == list(range(archive.version, 0, -1))
+    oldest = history[-1].version
+    assert [line.version for line in history] == list(range(archive.version, oldest - 1, -1))
     by_version = {line.version: line for line in history}
-    for row in rows:
+    for row in (row for row in rows if row["version"] >= oldest):
         line = by_version[row["version"]]
         assert (line.operation, line.added_runs, line.next_run_id) == ("ingest", 1, row["run_id"] + 1)
     assert len({line.txn for line in history}) == len(history)
@@ -160,16 +163,13 @@ def test_writers_and_readers(runs: list[Path], tmp_path: Path, maintained: bool)
     archive = a2store.Archive.open(path)
     if maintained:
         assert min(work) > 0
-        operations = [line.operation for line in archive.history()]
-        assert operations.count("ingest") == len(runs)
-        assert "compact" in operations
         archive.expire(older_than=0, grace=0)
     else:
-        assert archive.version == len(runs) + 1
+        assert len(archive.history()) == archive.version == len(runs) + 1
         for version in range(1, archive.version + 1, 1 + len(runs) // 40):
             opened = a2store.Archive.open(path, version=version)
             assert opened.num_runs == opened.sql("SELECT * FROM runs").count() == version - 1
-            fields = unsealed(commit_path(path, version))
+            fields = unsealed(manifest_path(path, version))
             assert (fields["num_runs"], fields["num_steps"]) == (opened.num_runs, opened.num_steps)
     assert_complete(archive, runs)
 
@@ -225,7 +225,7 @@ def test_threads_of_one_process(runs: list[Path], tmp_path: Path) -> None:
 def locked(runs: list[Path], tmp_path: Path) -> Any:
     """An archive of two versions with runs. The test holds the lock, like another process that writes."""
     archive = grow(tmp_path / "games.a2", [runs[:1], runs[1:2]])
-    with (archive.path / "_log" / ".lock").open("ab") as lock:
+    with (archive.path / "_versions" / ".lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield archive, lock
 
@@ -249,7 +249,7 @@ def test_writers_fail_after_their_wait_time(locked: Any, runs: list[Path]) -> No
     # Readers do not take the lock.
     assert a2store.Archive.open(archive.path).sql("SELECT * FROM steps").count() == archive.num_steps
     assert archive.verify(progress=False).problems == []
-    assert a2store.repair(archive.path).steps == []
+    assert a2store.restore(archive.path, dry_run=True).new_version is None
 
 
 def test_a_waiting_writer_continues_after_the_release(locked: Any, runs: list[Path]) -> None:

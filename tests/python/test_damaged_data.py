@@ -55,7 +55,7 @@ for at, bit in damages:
     ]
     works = [lambda sql=sql: pa.table(archive.sql(sql)) for sql in sqls]
     works += [archive.sql(f"SELECT * FROM {table}").count, lambda: a2store.verify(path, progress=False)]
-    works += [lambda: a2store.Archive.open(path).compact(progress=False), lambda: a2store.repair(path, dry_run=False)]
+    works += [lambda: a2store.Archive.open(path).compact(progress=False), lambda: a2store.restore(path)]
     if table == "steps":
         works.append(lambda: archive.sql("SELECT * FROM steps").materialize(progress=False))
     # Printed first, so that the last line is this position if the process dies.

@@ -6,7 +6,6 @@ import os
 import random
 import re
 import time
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from archives import (
     copied,
     forge,
     grow,
+    manifest_name,
     names,
     run_command,
     tables,
@@ -62,11 +62,6 @@ def assert_versions(path: Path, expected: dict[int, Tables]) -> None:
             a2store.Archive.open(path, version=version)
 
 
-def without_shortcuts(files: Iterable[str]) -> set[str]:
-    """Return the files without checkpoints and digests, which expiry removes without a report."""
-    return {name for name in files if not name.endswith((".checkpoint.json", ".digests"))}
-
-
 def backdate(path: Path, secs: float) -> None:
     then = time.time() - secs
     os.utime(path, (then, then))
@@ -88,12 +83,11 @@ def test_expire_all_versions_except_the_newest(archive: a2store.Archive, older_t
     # The expiry adds a version with the same rows.
     assert (report.first_version, report.num_versions, archive.version) == (9, 8, 10)
     assert_versions(archive.path, {9: last, 10: last})
-    gone = without_shortcuts(before.keys() - names(archive.path))
+    gone = before.keys() - names(archive.path)
     data = {name for name in gone if name.endswith(".parquet")}
     assert report.num_files == len(data) == 12
     assert report.num_bytes == sum(len(before[name]) for name in data)
-    # Commits stay, so that their version numbers are never reused.
-    assert gone == data
+    assert gone == data | {manifest_name(version) for version in range(1, 9)}
     assert sorted(gone) == sorted(report.paths)
     report = archive.expire(older_than=older_than)
     assert (report.first_version, report.num_versions, archive.version) == (10, 1, 11)
@@ -127,11 +121,11 @@ def test_a_dry_run_lists_the_files_to_remove(archive: a2store.Archive) -> None:
     assert planned.paths == done.paths
     facts = [(each.first_version, each.num_versions, each.num_files, each.num_bytes) for each in (planned, done)]
     assert facts[0] == facts[1]
-    gone = without_shortcuts(before.keys() - names(archive.path))
+    gone = before.keys() - names(archive.path)
     assert gone == set(planned.paths)
     assert {"steps/.staged-abc.tmp", "runs/" + "0" * 32 + ".parquet"} <= gone
     added = names(archive.path) - before.keys()
-    assert all(name.startswith("_log/") for name in added)
+    assert all(name.startswith("_versions/") for name in added)
 
 
 def test_expired_versions(archive: a2store.Archive) -> None:
@@ -145,9 +139,9 @@ def test_expired_versions(archive: a2store.Archive) -> None:
 
 def test_leftovers_stay_for_their_grace_period(archive: a2store.Archive) -> None:
     stray = "0123456789abcdef" * 2 + ".parquet"
-    leftovers = [f"{folder}/.staged-x1.tmp" for folder in ("_log", "runs", "steps")]
+    leftovers = [f"{folder}/.staged-x1.tmp" for folder in ("_versions", "runs", "steps")]
     nobodys = [f"{folder}/{stray}" for folder in ("runs", "steps")]
-    others = ["steps/notes.txt", "_log/notes.tmp", "runs/.staged-no"]
+    others = ["steps/notes.txt", "_versions/notes.tmp", "runs/.staged-no"]
     before = names(archive.path)
     for name in [*leftovers, *nobodys, *others]:
         (archive.path / name).write_bytes(b"12345")

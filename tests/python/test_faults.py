@@ -124,7 +124,7 @@ def disturb(start: Start, scratch: Path, fault: Fault) -> None:
 
 def is_archive(path: Path) -> bool:
     """Return whether an archive was published there; an unfinished creation need not open."""
-    return any((path / "_log").glob("*.json"))
+    return any((path / "_versions").glob("*.json"))
 
 
 def check_end(start: Start, disk: Path, fault: Fault, done: subprocess.CompletedProcess[str]) -> None:

@@ -1,4 +1,4 @@
-"""Forged commits and data files with correct checksums: verification finds each forgery."""
+"""Forged manifests and data files with correct checksums: verification finds each forgery."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ import pytest
 import oracle
 from archives import (
     Table,
-    commit_path,
     copied,
     data_files,
     forge,
     forge_data,
     found,
     grow,
+    manifest_name,
     short_games,
-    unsealed,
     with_values,
 )
 
@@ -47,28 +46,30 @@ def small(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def entry(fields: dict[str, Any], table: str) -> Any:
-    (found,) = [entry for entry in fields["add"] if entry["table"] == table]
-    return found
+    """Return the last file of a table."""
+    return [entry for entry in fields["files"] if entry["table"] == table][-1]
 
 
-FORGED_COMMITS: list[tuple[str, Callable[[dict[str, Any]], object], str]] = [
+FORGERIES: list[tuple[str, Callable[[dict[str, Any]], object], str]] = [
     ("num_runs", lambda fields: fields.update(num_runs=5), "num_runs"),
     ("num_steps", lambda fields: fields.update(num_steps=fields["num_steps"] + 1), "num_steps"),
     ("next_run_id", lambda fields: fields.update(next_run_id=1), "next_run_id"),
     ("archive_id", lambda fields: fields.update(archive_id="0" * 32), "archive_id"),
+    ("added_runs", lambda fields: fields.update(added_runs=7), "added_runs"),
+    ("added_files", lambda fields: fields.update(added_files=7), "added_files"),
     ("phases", lambda fields: fields.update(phases={"mid": 2, "late": 4}), "phases"),
     ("version", lambda fields: fields.update(version=7), "version"),
-    ("parent", lambda fields: fields.update(parent="00000000"), "CRC32C of the commit before"),
-    ("fields", lambda fields: fields.pop("txn"), "commit"),
-    ("operation", lambda fields: fields.update(operation="explode"), "commit"),
+    ("parent", lambda fields: fields.update(parent="0" * 32), "parent"),
+    ("fields", lambda fields: fields.pop("txn"), "manifest"),
+    ("operation", lambda fields: fields.update(operation="explode"), "manifest"),
 ]
 
 
-@pytest.mark.parametrize(("change", "what"), [case[1:] for case in FORGED_COMMITS], ids=[c[0] for c in FORGED_COMMITS])
-def test_forged_commits(small: Path, tmp_path: Path, change: Callable[[dict[str, Any]], object], what: str) -> None:
+@pytest.mark.parametrize(("change", "what"), [case[1:] for case in FORGERIES], ids=[c[0] for c in FORGERIES])
+def test_forged_manifests(small: Path, tmp_path: Path, change: Callable[[dict[str, Any]], object], what: str) -> None:
     path = copied(small, tmp_path / "games.a2")
     forge(path, 3, change)
-    assert (f"_log/{3:020}.json", None, what) in found(path)
+    assert (manifest_name(3), None, what) in found(path)
 
 
 FORGED_ENTRIES: list[tuple[dict[str, object], str]] = [
@@ -77,6 +78,7 @@ FORGED_ENTRIES: list[tuple[dict[str, object], str]] = [
     ({"num_rows": 7}, "number of rows"),
     ({"num_bytes": 7}, "length of the file"),
     ({"crc32c": "00000000"}, "CRC32C of the file"),
+    ({"row_groups": [1, 1]}, "rows of the row groups"),
 ]
 
 
@@ -86,15 +88,15 @@ def test_forged_facts_about_files(
     small: Path, tmp_path: Path, table: Table, change: dict[str, object], what: str
 ) -> None:
     path = copied(small, tmp_path / "games.a2")
-    (_, name, _) = data_files(path, table)
-    forge(path, 3, lambda fields: entry(fields, table).update(change))
+    name = data_files(path, table)[-1]
+    forge(path, 4, lambda fields: entry(fields, table).update(change))
     assert (name, None, what) in found(path)
 
 
 def test_a_file_that_is_listed_twice(small: Path, tmp_path: Path) -> None:
     path = copied(small, tmp_path / "games.a2")
-    forge(path, 4, lambda fields: fields["add"].append(entry(unsealed(commit_path(path, 3)), "runs")))
-    assert f"_log/{4:020}.json" in {name for name, _, _ in found(path)}
+    forge(path, 4, lambda fields: fields["files"].append(entry(fields, "runs")))
+    assert manifest_name(4) in {name for name, _, _ in found(path)}
 
 
 # Data
@@ -232,7 +234,7 @@ RUNS: dict[str, tuple[Change, int | None, str]] = {
     "elapsed_s": (changed("elapsed_s", 0, lambda secs: secs + 1), 4, "digest"),
     "start_time": (changed("start_time", 0, lambda _: None), 4, "digest"),
     "format": (changed("format", 0, lambda _: "chess"), 4, "format"),
-    "version": (everywhere("version", 3), 4, "version"),
+    "version": (everywhere("version", 5), 4, "version"),
     "score": (changed("max_score", 0, lambda score: score + 1), 4, "max_score"),
     "num_steps": (changed("num_steps", 0, lambda steps: steps + 1), 4, "number of steps"),
     "no steps": (changed("num_steps", 0, lambda _: 0), 4, "steps of the run"),

@@ -23,9 +23,9 @@ from archives import (
     contents,
     copied,
     forge,
+    manifest_path,
     plain,
     run_command,
-    sealed,
     short_runs,
     tables,
     unsealed,
@@ -95,11 +95,11 @@ def assert_models(archive: a2store.Archive) -> None:
 def test_code_documentation_and_archive_have_the_same_schema_version(path: Path, tmp_path: Path) -> None:
     text = (Path(__file__).resolve().parents[2] / "docs" / "archive.md").read_text()
     assert re.findall(r"^\| `schema_version` \| (\d+);", text, re.M) == [str(SCHEMA_VERSION)]
-    commits = sorted((path / "_log").glob("*[0-9].json"))
-    assert len(commits) == 9
+    manifests = sorted((path / "_versions").glob("*.json"))
+    assert len(manifests) == 9
     made = a2store.Archive.create(tmp_path / "new.a2").path
-    for commit in (*commits, made / "_log" / f"{1:020}.json"):
-        assert unsealed(commit)["schema_version"] == SCHEMA_VERSION
+    for manifest in (*manifests, manifest_path(made, 1)):
+        assert unsealed(manifest)["schema_version"] == SCHEMA_VERSION
     footer = pq.read_metadata(a2store.Archive.open(path).files("runs")[0]).metadata
     assert footer[b"a2store.schema_version"] == str(SCHEMA_VERSION).encode()
 
@@ -138,7 +138,7 @@ def test_it_is_sound_and_reading_changes_nothing(path: Path) -> None:
     report = a2store.verify(path, progress=False)
     assert (report.problems, report.version, report.unnamed_files) == ([], 9, 0)
     assert run_command("verify", path).stdout.startswith("sound: ")
-    assert a2store.repair(path).steps == []
+    assert a2store.restore(path, dry_run=True).new_version is None
     assert contents(path) == before
     rows = [pq.read_table(file).num_rows for file in archive.files("annotations")]
     assert sum(rows) == len(folder_rows()[0]) + len(table_rows())
@@ -220,12 +220,15 @@ def test_it_accepts_new_annotations(path: Path) -> None:
     assert archive.verify(progress=False).problems == []
 
 
-def test_lost_commits_of_annotations_are_rebuilt(path: Path) -> None:
-    for version in (5, 7):
-        (path / "_log" / f"{version:020}.json").unlink()
-    a2store.repair(path, dry_run=False)
+def test_annotations_of_damaged_manifests_are_adopted(path: Path) -> None:
+    for version in (8, 9):
+        manifest_path(path, version).write_bytes(b"{}")
+    # The newest intact version has the dropped model, too.
+    report = a2store.restore(path)
+    assert (report.version, report.new_version, report.adopted) == (7, 10, [])
     archive = a2store.Archive.open(path)
-    assert archive.version == 9
+    assert [info.model for info in archive.annotations()] == ["folder-v1", DROPPED, "table-v1"]
+    archive.drop_annotations(DROPPED)
     assert_models(archive)
     assert archive.verify(progress=False).problems == []
 
@@ -233,9 +236,7 @@ def test_lost_commits_of_annotations_are_rebuilt(path: Path) -> None:
 @pytest.mark.parametrize("other", [SCHEMA_VERSION - 1, SCHEMA_VERSION + 1])
 def test_another_schema_version_is_rejected(path: Path, tmp_path: Path, other: int) -> None:
     archive = a2store.Archive.open(path, version=3)
-    forge(path, 9, lambda fields: fields.update(schema_version=other, add="of another shape"))
-    for checkpoint in (path / "_log").glob("*.checkpoint.json"):
-        checkpoint.unlink()
+    forge(path, 9, lambda fields: fields.update(schema_version=other, files="of another shape"))
     before = contents(path)
     more = short_runs(tmp_path / "more", 1)
     for work in (
@@ -244,20 +245,13 @@ def test_another_schema_version_is_rejected(path: Path, tmp_path: Path, other: i
         lambda: archive.ingest(more, progress=False),
         lambda: archive.compact(progress=False),
         lambda: archive.expire(older_than=0),
-        lambda: a2store.repair(path),
-        lambda: a2store.repair(path, dry_run=False),
+        lambda: a2store.restore(path, dry_run=True),
+        lambda: a2store.restore(path),
     ):
         with pytest.raises(a2store.ArchiveError, match=f"schema version {other}, but this a2store reads 1") as caught:
             work()
-        assert (caught.value.kind, caught.value.path) == ("schema_version", path / "_log" / f"{9:020}.json")
+        assert (caught.value.kind, caught.value.path) == ("schema_version", manifest_path(path, 9))
     assert contents(path) == before
     assert run_command("info", path, status=1).stderr.count("schema version") == 1
     # Earlier versions stay readable.
     assert a2store.Archive.open(path, version=2).num_runs == 5
-
-
-def test_a_checkpoint_of_another_version_is_skipped(path: Path) -> None:
-    name = sorted((path / "_log").glob("*.checkpoint.json"))[-1]
-    name.write_bytes(sealed(unsealed(name) | {"schema_version": SCHEMA_VERSION + 1}))
-    # The commits have the same content.
-    assert a2store.Archive.open(path).version == 9

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import a2store
-from archives import command, commit_path, copied, grow, names, short_runs
+from archives import command, copied, grow, manifest_path, names, short_runs
 from threads import HANGS, eventually
 
 SCRIPT = """
@@ -34,7 +34,7 @@ def reads(path):
     return lambda: held.append(os.open(path, os.O_WRONLY))
 
 path = Path(sys.argv[1])
-commit = lambda version: path / "_log" / f"{version:020}.json"
+manifest = lambda version: path / "_versions" / f"{2**64 - 1 - version:020}.json"
 
 def pipe(file):
     file.unlink(missing_ok=True)
@@ -70,13 +70,15 @@ def path(template: Path, tmp_path: Path) -> Path:
         "a2store.Archive.open(path)",
         "a2store.Archive.open(path, version=2)",
         "a2store.verify(path)",
-        "a2store.repair(path)",
+        "a2store.restore(path, dry_run=True)",
         "archive.refresh()",
+        "archive.history()",
     ],
 )
-def test_reading_the_log(path: Path, work: str) -> None:
-    opened = "archive = a2store.Archive.open(path)\n" if "refresh" in work else ""
-    interrupted(f"{opened}pipe(commit({4 if opened else 2}))\n{work}", path)
+def test_reading_manifests(path: Path, work: str) -> None:
+    opened = "archive = a2store.Archive.open(path)\n" if "archive." in work else ""
+    version = {"a2store.Archive.open(path)": 3, "archive.refresh()": 4}.get(work, 2)
+    interrupted(f"{opened}pipe(manifest({version}))\n{work}", path)
 
 
 SILENCE = """\
@@ -105,7 +107,7 @@ interrupt_once(is_asked)
         "a2store.Archive.open('s3://bucket/games.a2')",
         "a2store.Archive.create('s3://bucket/games.a2')",
         "a2store.verify('s3://bucket/games.a2')",
-        "a2store.repair('s3://bucket/games.a2')",
+        "a2store.restore('s3://bucket/games.a2')",
     ],
 )
 def test_a_server_that_does_not_answer(path: Path, work: str) -> None:
@@ -118,16 +120,16 @@ first, second = sys.argv[2:]
 writer.ingest(first, progress=False)
 assert (mine.version, writer.version) == (3, 4)
 aside = path / "aside.json"
-os.rename(commit(4), aside)
-os.mkfifo(commit(4))
+os.rename(manifest(4), aside)
+os.mkfifo(manifest(4))
 refresh = threading.Thread(target=mine.refresh)
 refresh.start()
 # At this point the refresh has listed the log and is reading the commit of version 4.
-pipe = os.open(commit(4), os.O_WRONLY)
-os.rename(aside, commit(4))
+pipe = os.open(manifest(4), os.O_WRONLY)
+os.rename(aside, manifest(4))
 mine.ingest(second, progress=False)
 assert mine.version == 5
-os.write(pipe, commit(4).read_bytes())
+os.write(pipe, manifest(4).read_bytes())
 os.close(pipe)
 refresh.join()
 print(mine.version)
@@ -179,7 +181,7 @@ def test_one_signal_ends_an_ingest_that_reads_from_a_pipe(path: Path, tmp_path: 
 
 
 def test_one_signal_ends_a_verification_that_waits_for_a_file(path: Path) -> None:
-    commit = commit_path(path, 2)
+    commit = manifest_path(path, 2)
     commit.unlink()
     os.mkfifo(commit)
     status, out, _ = blocked_command(commit, signal.SIGINT, "verify", path)

@@ -72,9 +72,9 @@ def test_queries_tables_and_maintenance_are_logged(
     assert materialized.fields["rows"] == len(table) == rows  # type: ignore[attr-defined]
     archive.compact(progress=False)
     archive.expire(dry_run=True)
-    a2store.repair(archive.path)
+    a2store.restore(archive.path)
     done = [record.getMessage().split(" archive=")[0] for record in of(caplog, "maintenance")]
-    assert done == ["compact ended", "expire ended", "repair ended"]
+    assert done == ["compact ended", "expire ended", "restore ended"]
 
 
 def test_a_recorder_logs_from_its_own_thread(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -115,7 +115,7 @@ def test_levels_are_those_of_the_loggers(runs: Path, tmp_path: Path, caplog: pyt
 def test_waiting_for_a_lock_is_logged(runs: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     archive = a2store.Archive.create(tmp_path / "games.a2")
     caplog.set_level(logging.INFO, "a2store")
-    with (tmp_path / "games.a2" / "_log" / ".lock").open("a") as lock:
+    with (tmp_path / "games.a2" / "_versions" / ".lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(a2store.ConflictError):
             archive.ingest(runs, wait=0.01, progress=False)
@@ -145,7 +145,7 @@ def test_a_filter_that_raises_stops_work(runs: Path, tmp_path: Path) -> None:
     logger.addFilter(refuse)
     logger.setLevel(logging.INFO)
     try:
-        with (tmp_path / "games.a2" / "_log" / ".lock").open("a") as lock:
+        with (tmp_path / "games.a2" / "_versions" / ".lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             with pytest.raises(RuntimeError, match="no more"):
                 archive.ingest(runs, wait=None, progress=False)

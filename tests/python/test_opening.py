@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import a2store
+from archives import manifest_path
 from object_store.plugin import KEY, REGION, SECRET
 
 # Opening
@@ -36,8 +37,8 @@ def test_open_never_creates_over_something(tmp_path: Path, one_run: a2store.Arch
     with pytest.raises(a2store.ArchiveError, match="not an archive"):
         a2store.open(tmp_path, create=True)
     assert (tmp_path / "notes.txt").read_text() == "no archive"
-    (one_run.path / "_log" / f"{1:020}.json").unlink()
-    (one_run.path / "_log" / f"{2:020}.json").unlink()
+    manifest_path(one_run.path, 1).unlink()
+    manifest_path(one_run.path, 2).unlink()
     with pytest.raises(a2store.ArchiveError):
         a2store.open(one_run.path, create=True)
 
@@ -74,14 +75,14 @@ def test_options_instead_of_environment_variables(
     assert a2store.open(url, create=True, storage_options=options).num_runs == 2
     assert a2store.verify(url, storage_options=options, progress=False).problems == []
     assert archive.verify(progress=False).problems == []
-    assert a2store.repair(url, storage_options=options).version == 2
+    assert a2store.restore(url, storage_options=options).version == 2
     assert SECRET not in repr(archive)
     again = pickle.loads(pickle.dumps(archive))
     assert pa.table(again.sql("SELECT * FROM runs")).num_rows == 2
 
 
 def test_unknown_options_are_named(tmp_path: Path) -> None:
-    calls: list[Any] = [a2store.open, a2store.Archive.open, a2store.Archive.create, a2store.verify, a2store.repair]
+    calls: list[Any] = [a2store.open, a2store.Archive.open, a2store.Archive.create, a2store.verify, a2store.restore]
     for scheme in ("s3", "gs", "az"):
         for call in calls:
             with pytest.raises(ValueError, match=r"storage_options: expected .*, found aws_acess_key") as caught:

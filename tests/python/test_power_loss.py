@@ -30,7 +30,7 @@ DISTURBED, HISTORIES = (10_000, 200) if LONG else (90, 3)
 """The numbers of states and of histories in which processes were killed and calls failed before the power failure."""
 SEED = 2048
 ARCHIVE = "games.a2"
-PUBLISHED = re.compile(r".*\.(parquet|json|digests)")
+PUBLISHED = re.compile(r".*\.(parquet|json)")
 INGEST = """
 import sys, a2store
 path, *files = sys.argv[1:]
@@ -250,7 +250,7 @@ def test_folders_above_the_archive(shim: Shim, inputs: Inputs, scratch: Path, tm
 
 @pytest.mark.parametrize(
     "forgotten",
-    [r"/(steps|runs)/[^/]+", r"/_log/[^/]+", r"/_log", r"/(steps|runs)", rf"/{ARCHIVE}"],
+    [r"/(steps|runs)/[^/]+", r"/_versions/[^/]+", r"/_versions", r"/(steps|runs)", rf"/{ARCHIVE}"],
     ids=["data", "commits", "the folder of commits", "the folders of data", "the archive's folder"],
 )
 def test_a_missing_sync_is_detected(undisturbed: History, inputs: Inputs, scratch: Path, forgotten: str) -> None:

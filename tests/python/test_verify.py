@@ -20,6 +20,7 @@ from archives import (
     data_files,
     found,
     grow,
+    manifest_name,
     names,
     run_command,
     short_games,
@@ -91,7 +92,7 @@ def test_an_intact_archive_has_no_problems(kind: str, small: Path, odd: Path, ru
     kept = {name for name in before if name.endswith(".parquet")}
     assert (report.num_files, report.unnamed_files) == (len(kept), 0)
     assert report.num_bytes == sum(len(before[name]) for name in kept)
-    assert report.num_commits == sum(name.endswith(".json") and "check" not in name for name in before)
+    assert report.num_versions == sum(name.endswith(".json") for name in before)
     assert a2store.verify(archive.path, workers=3).problems == []
     assert contents(archive.path) == before
 
@@ -140,9 +141,9 @@ def assert_every_flip_is_found(path: Path, name: str, positions: int = POSITIONS
     assert paths(path) == set()
 
 
-def test_each_byte_of_a_commit(small: Path, tmp_path: Path) -> None:
+def test_each_byte_of_a_manifest(small: Path, tmp_path: Path) -> None:
     path = copied(small, tmp_path / "games.a2")
-    assert_every_flip_is_found(path, f"_log/{2:020}.json")
+    assert_every_flip_is_found(path, manifest_name(2))
 
 
 @pytest.mark.parametrize("table", ["steps", "runs"])
@@ -153,7 +154,7 @@ def test_each_byte_of_a_data_file(small: Path, tmp_path: Path, table: Table) -> 
 
 def test_each_length_of_a_file(small: Path, tmp_path: Path) -> None:
     path = copied(small, tmp_path / "games.a2")
-    for name in [f"_log/{4:020}.json", f"_log/{2:020}.json", *data_files(path, "runs")[:1]]:
+    for name in [manifest_name(4), manifest_name(2), *data_files(path, "runs")[:1]]:
         good = (path / name).read_bytes()
         for length in range(0, len(good), 1 if LONG else len(good) // 20):
             (path / name).write_bytes(good[:length])
@@ -172,24 +173,22 @@ def test_each_length_of_a_file(small: Path, tmp_path: Path) -> None:
 def test_all_damage_is_listed(small: Path, tmp_path: Path) -> None:
     path = copied(small, tmp_path / "games.a2")
     steps, run_files = data_files(path, "steps"), data_files(path, "runs")
-    commit = f"_log/{3:020}.json"
-    damaged = {steps[0], steps[2], run_files[1], commit}
+    # The newest version lists all files.
+    manifest = manifest_name(3)
+    damaged = {steps[0], steps[2], run_files[1], manifest}
     for name in damaged:
         data = (path / name).read_bytes()
         (path / name).write_bytes(data[:100] + b"!" + data[101:])
     (path / steps[1]).unlink()
-    # While the commit that references a file cannot be read, the file counts as unreferenced.
-    assert paths(path) >= damaged - {run_files[1]}
-    (path / commit).write_bytes((small / commit).read_bytes())
-    assert paths(path) >= damaged - {commit} | {steps[1]}
+    assert paths(path) >= damaged | {steps[1]}
 
 
 def test_missing_files(small: Path, tmp_path: Path) -> None:
     for name in sorted(names(small)):
         path = copied(small, tmp_path / "games.a2")
         (path / name).unlink()
-        # A missing newest commit without a checkpoint cannot be detected.
-        newest = name == f"_log/{4:020}.json"
+        # A missing newest manifest cannot be detected.
+        newest = name == manifest_name(4)
         assert (name in paths(path)) is not newest
         if newest:
             report = a2store.verify(path)
@@ -206,7 +205,7 @@ def test_the_command(small: Path, odd: Path, tmp_path: Path) -> None:
     expected = a2store.verify(small)
     assert report == {
         "problems": [],
-        **{name: getattr(expected, name) for name in ("version", "num_commits", "num_files", "num_bytes")},
+        **{name: getattr(expected, name) for name in ("version", "num_versions", "num_files", "num_bytes")},
         **{name: getattr(expected, name) for name in ("num_runs", "num_steps", "unnamed_files")},
     }
     path = copied(small, tmp_path / "games.a2")

@@ -343,7 +343,7 @@ def test_the_server_listens_on_the_loopback_interface_only(client: Client) -> No
         "/%00",
         "/\xff",
         "/other.csv",
-        "/games.a2/_log/00000000000000000001.json",
+        "/games.a2/_versions/18446744073709551614.json",
         "/api/../other.csv",
         "/api/archive/",
         "/api//archive",

@@ -15,14 +15,15 @@ import pyarrow as pa
 
 import a2store
 import oracle
+from archives import versions_in
 
 LONG = os.environ.get("A2STORE_LONG_TESTS") == "1"
 """Whether to try everything rather than a sample."""
 WITHOUT = "faults cannot be made here: "
 """The beginning of the reason for a skipped test of this kind."""
 NAMES = re.compile(
-    r"_log|runs|steps|_log/\.lock|_log/[0-9]{20}\.(json|checkpoint\.json|digests)|(runs|steps)/[0-9a-f]{32}\.parquet"
-    r"|(_log|runs|steps)/\.staged-[^/]*\.tmp"
+    r"_versions|runs|steps|_versions/\.lock|_versions/[0-9]{20}\.json"
+    r"|(runs|steps)/[0-9]{10}-[0-9]{10}-[0-9a-f]{32}\.parquet|(_versions|runs|steps)/\.staged-[^/]*\.tmp"
 )
 """The names that an archive's folder may contain after any fault."""
 
@@ -93,9 +94,9 @@ def sound(path: Path, inputs: Inputs) -> tuple[int, frozenset[bytes]]:
         at += size
 
     versions = [commit.version for commit in archive.history()]
-    expect(versions == list(range(archive.version, 0, -1)), f"versions are {versions}")
-    commits = sorted(int(file.stem) for file in (path / "_log").glob("*.json") if file.stem.isdigit())
-    expect(commits[-1] == archive.version, f"commits are {commits}")
+    expect(versions == list(range(archive.version, versions[-1] - 1, -1)), f"versions are {versions}")
+    manifests = versions_in(path)
+    expect(manifests[0] == archive.version, f"the manifests are of {manifests}")
     strays = [name for name in names(path) if not NAMES.fullmatch(name)]
     expect(not strays, f"{strays} lie in the archive")
     if verify := getattr(archive, "verify", None):

@@ -151,7 +151,7 @@ def _calls(data: bytes) -> Iterator[Call]:
 
 def last_of_data(calls: Sequence[Call]) -> int:
     """Return the number of the last call that changes data files before the commit; a signal there undoes all."""
-    commit = next(call.number for call in calls if call.changes and "/_log/.staged" in call.path)
+    commit = next(call.number for call in calls if call.changes and "/_versions/.staged" in call.path)
     data = re.compile("/(steps|runs)/")
     return max(call.number for call in calls if call.changes and call.number < commit and data.search(call.path))
 
