@@ -248,7 +248,8 @@ fn verify_at<'py>(
 /// - ``storage_options``: as in ``a2store.open``.
 ///
 /// Raises ``DamagedError`` if this version cannot be read, and ``ArchiveError`` if there is no archive, no such
-/// version, or a newer a2store wrote it. Also raises ``ConflictError``, ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
+/// version, or a newer a2store wrote it. Also raises ``ConflictError``, ``OSError``, and ``KeyboardInterrupt`` on
+/// Ctrl-C.
 ///
 /// >>> a2store.restore("games.a2")
 /// RestoreReport(version=2, new_version=None, adopted_runs=0, done=False)
