@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// The description of the tables. Each row describes one or more columns: "| `a`, `b` | types | … | meaning |".
-const TABLES: &str = include_str!("../../../docs/archive.md");
+const TABLES: &str = include_str!("../../../docs/columns.md");
 
 /// Returns the description of a table's column; an empty text if there is none.
 fn column_doc(table: &str, column: &str) -> String {
