@@ -123,7 +123,7 @@ mod python;
 
 pub use archive::{
     AnnotateOptions, AnnotateReport, AnnotationInput, Archive, CommitInfo, CompactOptions, CompactReport,
-    ExpireOptions, ExpireReport, IngestOptions, IngestReport, ModelInfo, Operation, Phase, Phases, Problem, Rejected,
+    ExpireOptions, ExpireReport, IngestOptions, IngestReport, ModelInfo, Operation, Phase, Phases, Problem,
     RestoreReport, StorageOptions, TableName, VerifyReport, VersionName,
 };
 pub use board::{Board, Move, Symmetry, WideBoard};
@@ -133,8 +133,8 @@ pub use export::{ExportFormat, ExportOptions, ExportReport, convert};
 pub use format::{
     Compression, Dataset, DatasetWriter, ExtractReport, JsonlOptions, JsonlReport, Macroxue, MacroxuePack,
     MacroxuePackWriter, PackBuilder, PackDat, PackDatWriter, PackIter, PackOptions, PackReader, PackReport, PackStats,
-    RunFormat, RunSlice, Session, SessionOptions, SessionWriter, SourceFormat, ValidateOptions, ValidateReport,
-    decode_run, encode_run, pack_folder, read_run,
+    Rejected, RunFormat, RunSlice, Session, SessionOptions, SessionWriter, SourceFormat, ValidateOptions,
+    ValidateReport, decode_run, encode_run, pack_folder, read_run,
 };
 pub use loader::{Batches, Loader, LoaderOptions, LoaderState, Permutation, Sampling, mix};
 pub use progress::{Progress, ProgressBar, Unit};

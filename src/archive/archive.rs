@@ -1,27 +1,26 @@
 //! The type [`Archive`]: creating and opening, the operations, and the facts of a version.
 
-use super::annotate::{self, AnnotateOptions, AnnotateReport, AnnotationInput, ModelInfo};
-use super::compact::{self, CompactOptions, CompactReport};
-use super::digests::KeptDigests;
-use super::expire::{self, ExpireOptions, ExpireReport};
+use super::annotations::{self, AnnotateOptions, AnnotateReport, AnnotationInput, ModelInfo};
 use super::ingest;
-use super::ingest_report::{IngestOptions, IngestReport};
+use super::ingest::digests::KeptDigests;
+use super::ingest::ingest_report::{IngestOptions, IngestReport};
+use super::maintenance::compact::{self, CompactOptions, CompactReport};
+use super::maintenance::expire::{self, ExpireOptions, ExpireReport};
+use super::maintenance::restore::{self, RestoreReport};
+use super::maintenance::verify::{self, VerifyReport};
+use super::manifest::tagging;
+use super::manifest::tags::{TAGS_FOLDER, VersionName, tags};
+use super::manifest::versions::{VERSIONS_FOLDER, Versions};
 use super::manifest::{CommitInfo, Manifest};
 use super::phases::Phases;
 use super::problem::damaged;
-use super::restore::{self, RestoreReport};
-use super::run_discovery::RunInput;
 use super::schema::table_schema;
 use super::storage::Storage;
-use super::storage_options::StorageOptions;
+use super::storage::storage_options::StorageOptions;
 use super::table_name::TableName;
-use super::tagging;
-use super::tags::{TAGS_FOLDER, VersionName, tags};
-use super::verify::{self, VerifyReport};
-use super::versions::{VERSIONS_FOLDER, Versions};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::Container;
+use crate::format::{Container, RunInput};
 use crate::progress::Progress;
 use arrow::datatypes::SchemaRef;
 use object_store::ObjectStore;
@@ -311,7 +310,7 @@ impl Archive {
         cancel: &CancellationToken,
     ) -> Result<AnnotateReport> {
         let (report, manifest) =
-            annotate::annotate(&self.storage, &self.manifest, model, input, options, progress, cancel)?;
+            annotations::annotate(&self.storage, &self.manifest, model, input, options, progress, cancel)?;
         info!(
             target: "a2store::ingest",
             archive = %self.path().display(),
@@ -331,7 +330,7 @@ impl Archive {
     /// [`ErrorKind::Argument`] if the archive has no annotations of the model. [`ErrorKind::Conflict`],
     /// [`ErrorKind::Cancelled`], [`ErrorKind::Io`], [`ErrorKind::Unconfirmed`].
     pub fn drop_annotations(&mut self, model: &str, cancel: &CancellationToken) -> Result<ModelInfo> {
-        let (dropped, manifest) = annotate::drop_model(&self.storage, &self.manifest, model, cancel)?;
+        let (dropped, manifest) = annotations::drop_model(&self.storage, &self.manifest, model, cancel)?;
         self.manifest = manifest.into();
         Ok(dropped)
     }
@@ -339,7 +338,7 @@ impl Archive {
     /// Returns the models with annotations, in the order of their names.
     #[must_use]
     pub fn annotations(&self) -> Vec<ModelInfo> {
-        annotate::models(&self.manifest)
+        annotations::models(&self.manifest)
     }
 
     /// Drops versions that were replaced long ago, and removes their manifests and the data files that no remaining

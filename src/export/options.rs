@@ -1,9 +1,9 @@
 //! Options and results of an export.
 
 use super::format::{ExportFormat, Needs};
-use crate::archive::Rejected;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Compression;
+use crate::format::Rejected;
 use derive_setters::Setters;
 use std::path::{Path, PathBuf};
 

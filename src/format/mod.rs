@@ -11,6 +11,7 @@
 //! | `registry`, `source` | [`SourceFormat`], and the interface to the runs of a file or folder |
 //! | `detect`, `numpy_folder` | detection by content, and opening of files and folders |
 //! | `walk` | listing the files of a folder |
+//! | `inputs` | the runs in files and folders of any format |
 //! | `rows` | the mapping between the steps of runs and rows |
 //! | `npy`, `shards`, `row_folder` | NumPy headers, reading and writing of NumPy rows |
 //! | `bytes`, `mapped`, `sqlite`, `staged_folder`, `ordered` | access to bytes, databases and folders; parallel work |
@@ -25,6 +26,7 @@ mod annotations;
 mod bytes;
 mod dataset;
 mod detect;
+pub(crate) mod inputs;
 mod jsonl;
 mod macroxue;
 mod macroxue_pack;
@@ -48,6 +50,8 @@ mod walk;
 pub(crate) use annotations::AnnotationFolder;
 pub use dataset::{Dataset, DatasetWriter};
 pub(crate) use detect::{Container, ContainerKind, Content, open_container};
+pub use inputs::Rejected;
+pub(crate) use inputs::{ReadRun, RunInput, each_window, runs_of_pack};
 pub use jsonl::JsonlOptions;
 pub(crate) use jsonl::{put_run, put_steps, run_uuid};
 pub use macroxue::Macroxue;
@@ -62,7 +66,7 @@ pub use pack::{
 pub use packdat::{PackDat, PackDatWriter};
 pub use registry::SourceFormat;
 pub(crate) use rows::WideStep;
-pub(crate) use run_file::{MAX_RUN_BYTES, PREFIX_LEN};
+pub(crate) use run_file::PREFIX_LEN;
 pub use run_file::{RunFormat, decode_run, encode_run, read_run};
 pub(crate) use session::{NewRun, SessionRun};
 pub use session::{Session, SessionOptions, SessionWriter};

@@ -3,12 +3,12 @@
 
 use super::numpy::copied_array;
 use crate::archive::{
-    AnnotateReport, CommitInfo, CompactReport, ExpireReport, IngestReport, ModelInfo, Problem, Rejected, RestoreReport,
+    AnnotateReport, CommitInfo, CompactReport, ExpireReport, IngestReport, ModelInfo, Problem, RestoreReport,
     VerifyReport,
 };
 use crate::error::{Error, Result};
 use crate::export::ExportReport;
-use crate::format::{JsonlReport, PackStats, RunFormat};
+use crate::format::{JsonlReport, PackStats, Rejected, RunFormat};
 use crate::query::{Function, SavedParameter, SavedQuery, ScalarValue};
 use crate::run::Run;
 use crate::selfplay::{PlayReport, PlayedGame, RecorderStats, SimulateReport};

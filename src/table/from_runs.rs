@@ -9,10 +9,11 @@ use super::row_output::RowMemory;
 use super::run_rows::RunRows;
 use super::step_table::StepTable;
 use super::wide::WideColumns;
-use crate::archive::{ReadRun, RunInput, each_window, runs_of_pack};
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::format::{Container, PackReader, RunSource, Session, SourceFormat};
+use crate::format::{
+    Container, PackReader, ReadRun, RunInput, RunSource, Session, SourceFormat, each_window, runs_of_pack,
+};
 use crate::progress::Progress;
 use derive_setters::Setters;
 use std::path::{Path, PathBuf};

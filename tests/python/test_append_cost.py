@@ -56,5 +56,7 @@ def test_an_open_archive_reads_only_new_files(shim: Shim, runs: list[Path], tmp_
             rounds[-1].append(name)
     assert len(rounds) == APPENDS
     # The first ingest has no cached digests.
-    assert {len(found) for found in rounds[1:]} == {len(rounds[1])}
-    assert not [name for found in rounds[1:] for name in found if name.endswith(".parquet")]
+    others = [found for found in rounds[1:] if len(found) == len(rounds[1])]
+    assert not [name for found in others for name in found if name.endswith(".parquet")]
+    # An append that merges small files reads them.
+    assert len(rounds) - 1 - len(others) <= (APPENDS // 8 if work == "append" else 0)

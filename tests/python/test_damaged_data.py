@@ -15,7 +15,7 @@ from archives import Table, contents, copied, grow, tables
 from faults.checks import LONG
 from threads import HANGS
 
-POSITIONS = 10**6 if LONG else 40
+POSITIONS = 10**6 if LONG else 20
 
 
 @pytest.fixture(scope="module")

@@ -107,7 +107,7 @@ interrupt_once(is_asked)
         "a2store.Archive.open('s3://bucket/games.a2')",
         "a2store.Archive.create('s3://bucket/games.a2')",
         "a2store.verify('s3://bucket/games.a2')",
-        "a2store.restore('s3://bucket/games.a2')",
+        "a2store.restore('s3://bucket/games.a2', dry_run=True)",
     ],
 )
 def test_a_server_that_does_not_answer(path: Path, work: str) -> None:

@@ -30,7 +30,7 @@ from sqlfuzz.tree import Node, duck_sql, engine_sql, lit, make
 
 LONG = bool(os.environ.get("A2STORE_LONG_TESTS"))
 SEED = int(os.environ.get("SQLFUZZ_SEED", "1"))
-COUNT = int(os.environ.get("SQLFUZZ_COUNT", "50000" if LONG else "300"))
+COUNT = int(os.environ.get("SQLFUZZ_COUNT", "50000" if LONG else "250"))
 MANY = 250
 """The minimum number of statements for asserting coverage."""
 

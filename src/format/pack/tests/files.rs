@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::cancellation::CancellationToken;
-use crate::format::{JsonlOptions, MAX_RUN_BYTES};
+use crate::format::JsonlOptions;
+use crate::format::run_file::MAX_RUN_BYTES;
 use std::path::Path;
 
 #[test]

@@ -1,0 +1,348 @@
+//! Annotations: adding, replacing, dropping and listing the predictions of models.
+//!
+//! A folder of annotations numbers its runs as its pool does. Each run is found in the archive by its seed, steps,
+//! score and highest tile in the pool's `metadata.db`, and by its id in the source if several runs have these.
+
+pub(in crate::archive) mod annotated_steps;
+pub(in crate::archive) mod annotation_rows;
+
+use self::annotated_steps::{RunSteps, compare};
+use self::annotation_rows::{AnnotationRows, AnnotationTable};
+use crate::archive::manifest::transaction::{DEFAULT_WAIT, transact};
+use crate::archive::manifest::{Manifest, Operation};
+use crate::archive::parquet::reader::{OpenDataFile, RowGroups, open_sound};
+use crate::archive::parquet::row_views::{StepRows, run_facts};
+use crate::archive::parquet::writer::{FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
+use crate::archive::parquet::writer_thread::{RowGroupSender, TransactionFiles};
+use crate::archive::storage::Storage;
+use crate::archive::table_name::TableName;
+use crate::cancellation::CancellationToken;
+use crate::error::{Error, Result};
+use crate::format::{AnnotationFolder, SessionRun};
+use crate::progress::{Progress, Unit};
+use arrow::array::RecordBatch;
+use derive_setters::Setters;
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::path::Path;
+
+/// Options of [`Archive::annotate`](crate::archive::Archive::annotate).
+///
+/// Set fields with the `with_*` methods: `AnnotateOptions::default().with_replace(true)`.
+#[derive(Clone, Debug, Default, Setters)]
+#[setters(prefix = "with_", strip_option)]
+#[non_exhaustive]
+pub struct AnnotateOptions {
+    /// Whether to replace the model's annotations. Otherwise new annotations must be of later runs.
+    pub replace: bool,
+    /// Whether runs may have steps without annotations.
+    pub partial: bool,
+}
+
+/// The annotations to add.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum AnnotationInput<'a> {
+    /// A folder of annotations, which numbers the runs as its pool does.
+    Folder(&'a Path),
+    /// Rows with the columns `run_id` and `step_index` of the archive and any other columns of `annotations` but
+    /// `model`.
+    Rows(&'a RecordBatch),
+}
+
+/// The result of [`Archive::annotate`](crate::archive::Archive::annotate).
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct AnnotateReport {
+    /// The model.
+    pub model: String,
+    /// The number of annotated runs.
+    pub num_runs: u64,
+    /// The number of annotated steps.
+    pub num_rows: u64,
+    /// The number of steps of these runs without annotations.
+    pub missing_steps: u64,
+    /// The number of rows that were replaced.
+    pub replaced_rows: u64,
+}
+
+/// The annotations of a model.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct ModelInfo {
+    /// The model.
+    pub model: String,
+    /// The number of annotated steps.
+    pub num_rows: u64,
+    /// The number of files.
+    pub num_files: u64,
+    /// The size of the files.
+    pub num_bytes: u64,
+    /// The first annotated run.
+    pub first_run_id: u32,
+    /// The last annotated run.
+    pub last_run_id: u32,
+}
+
+/// The maximum length of a model's name in bytes. Parquet statistics hold names of this length as a whole.
+const MAX_NAME: usize = 60;
+
+pub(in crate::archive) fn annotate(
+    storage: &Storage,
+    seen: &Manifest,
+    model: &str,
+    input: AnnotationInput<'_>,
+    options: &AnnotateOptions,
+    progress: &dyn Progress,
+    cancel: &CancellationToken,
+) -> Result<(AnnotateReport, Manifest)> {
+    check_name(model)?;
+    let source = match input {
+        AnnotationInput::Folder(path) => AnnotationRows::Folder(AnnotationFolder::open(path, cancel)?),
+        AnnotationInput::Rows(rows) => AnnotationRows::Table(AnnotationTable::new(rows)?),
+    };
+    if source.runs().is_empty() {
+        return Err(source.refuse("rows", "at least one annotated step", "none".into()));
+    }
+    let outcome = transact(storage, Some(seen), DEFAULT_WAIT, cancel, |newest| {
+        let runs = archive_runs(storage, newest, &source)?;
+        let mut next = newest.next(Operation::Annotate);
+        let mut removed = HashSet::new();
+        let mut report = AnnotateReport { model: model.to_owned(), ..AnnotateReport::default() };
+        match models(newest).into_iter().find(|known| known.model == model) {
+            Some(known) if options.replace => {
+                report.replaced_rows = known.num_rows;
+                removed = paths_of(newest, model);
+            }
+            Some(known) if runs.keys().next().is_some_and(|&first| first <= known.last_run_id) => {
+                let found = format!("annotations of runs {}..={}", known.first_run_id, known.last_run_id);
+                return Err(Error::argument(
+                    "model",
+                    "a new model, runs after its annotated ones, or `replace`",
+                    found,
+                ));
+            }
+            _ => {}
+        }
+        progress.begin("annotate", Unit::Rows, runs.values().map(|rows| rows.end - rows.start).sum());
+        let work =
+            Annotating { storage, manifest: newest, source: &source, runs: &runs, model, options, progress, cancel };
+        storage.create_folders([TableName::Annotations.name()])?;
+        let output = TransactionFiles { storage, version: &next, file_rows: FILE_STEPS };
+        let outcome = output.write(cancel, |sender| work.run(sender, &mut report));
+        progress.end();
+        next.replace(&removed, outcome?.1);
+        Ok((Some(next), report))
+    })?;
+    Ok((outcome.value, outcome.manifest))
+}
+
+pub(in crate::archive) fn drop_model(
+    storage: &Storage,
+    seen: &Manifest,
+    model: &str,
+    cancel: &CancellationToken,
+) -> Result<(ModelInfo, Manifest)> {
+    let outcome = transact(storage, Some(seen), DEFAULT_WAIT, cancel, |newest| {
+        let known = models(newest);
+        let Some(dropped) = known.iter().find(|known| known.model == model) else {
+            let names: Vec<&str> = known.iter().map(|known| &*known.model).collect();
+            let expected = if names.is_empty() { "an annotated model".into() } else { names.join(", ") };
+            return Err(Error::argument("model", expected, model));
+        };
+        let mut next = newest.next(Operation::Annotate);
+        next.replace(&paths_of(newest, model), Vec::new());
+        Ok((Some(next), dropped.clone()))
+    })?;
+    Ok((outcome.value, outcome.manifest))
+}
+
+/// Returns the models with annotations, in the order of their names.
+pub(in crate::archive) fn models(manifest: &Manifest) -> Vec<ModelInfo> {
+    let mut models: BTreeMap<&str, ModelInfo> = BTreeMap::new();
+    for file in manifest.files(TableName::Annotations) {
+        let name = file.model.as_deref().unwrap_or_default();
+        let info = models.entry(name).or_insert_with(|| ModelInfo {
+            model: name.to_owned(),
+            first_run_id: file.first_run_id,
+            ..ModelInfo::default()
+        });
+        info.num_rows += file.num_rows;
+        info.num_files += 1;
+        info.num_bytes += file.num_bytes;
+        info.first_run_id = info.first_run_id.min(file.first_run_id);
+        info.last_run_id = info.last_run_id.max(file.last_run_id);
+    }
+    models.into_values().collect()
+}
+
+fn paths_of(manifest: &Manifest, model: &str) -> HashSet<String> {
+    let files = manifest.files(TableName::Annotations);
+    files.filter(|file| file.model.as_deref() == Some(model)).map(|file| file.path.clone()).collect()
+}
+
+fn check_name(model: &str) -> Result<()> {
+    if model.is_empty() || model.len() > MAX_NAME || model.chars().any(char::is_control) {
+        let expected = format!("a name of 1 to {MAX_NAME} bytes without control characters");
+        return Err(Error::argument("model", expected, format!("{model:?}")));
+    }
+    Ok(())
+}
+
+/// Returns the annotated runs by their ids in the archive, each with its rows in the source. Runs of the pool that are
+/// one run of the archive must have equal annotations; the rows of the first are returned.
+fn archive_runs(storage: &Storage, manifest: &Manifest, source: &AnnotationRows) -> Result<BTreeMap<u32, Range<u64>>> {
+    let AnnotationRows::Folder(folder) = source else {
+        return Ok(source.runs().into_iter().collect());
+    };
+    let known = KnownRun::read(storage, manifest)?;
+    let pool: HashMap<i64, SessionRun> = folder.pool()?.into_iter().map(|run| (run.id, run)).collect();
+    let mut runs: BTreeMap<u32, (u32, Range<u64>)> = BTreeMap::new();
+    for (id, rows) in source.runs() {
+        let Some(run) = pool.get(&i64::from(id)) else {
+            return Err(source.refuse("metadata.db", format!("run {id}, which has annotations"), "no such run".into()));
+        };
+        let steps = run.num_steps;
+        let (seed, num_steps) = (text(run.seed), text(steps.map(u64::from)));
+        let facts = format!("run {id} with seed {seed}, {num_steps} steps and score {}", run.max_score);
+        let key = (run.seed, run.max_score, run.highest_tile);
+        let same = known.get(&key).map_or(&[][..], Vec::as_slice).iter();
+        let same: Vec<&KnownRun> = same
+            .filter(|known| steps.is_none_or(|steps| known.num_steps == steps || known.game_steps == Some(steps)))
+            .collect();
+        let found = match same[..] {
+            [only] => only,
+            [] => return Err(source.refuse("run", format!("{facts} in the archive"), "no such run".into())),
+            _ => {
+                let mut own = same.iter().filter(|known| known.source_id == Some(u64::from(id)));
+                match (own.next(), own.next()) {
+                    (Some(only), None) => only,
+                    _ => {
+                        let found = format!("{} of them; annotate rows with run ids", same.len());
+                        return Err(source.refuse("run", format!("one {facts} in the archive"), found));
+                    }
+                }
+            }
+        };
+        match runs.entry(found.run_id) {
+            Entry::Vacant(entry) => {
+                entry.insert((id, rows));
+            }
+            // A pool may hold one game twice, and the archive holds it once.
+            Entry::Occupied(entry) => source.check_equal(entry.get(), &(id, rows))?,
+        }
+    }
+    Ok(runs.into_iter().map(|(run_id, (_, rows))| (run_id, rows)).collect())
+}
+
+fn text(number: Option<u64>) -> String {
+    number.map_or("unknown".into(), |number| number.to_string())
+}
+
+/// A run of the archive. Its seed, score and highest tile are the key.
+struct KnownRun {
+    run_id: u32,
+    num_steps: u32,
+    game_steps: Option<u32>,
+    source_id: Option<u64>,
+}
+
+type RunKey = (Option<u64>, u64, u32);
+
+impl KnownRun {
+    /// Reads all runs.
+    fn read(storage: &Storage, manifest: &Manifest) -> Result<HashMap<RunKey, Vec<KnownRun>>> {
+        let mut runs: HashMap<RunKey, Vec<KnownRun>> = HashMap::new();
+        let files: Vec<_> = manifest.files(TableName::Runs).collect();
+        let mut groups = RowGroups::new(storage, &files);
+        while let Some(batch) = groups.next()? {
+            for (run, _) in run_facts(&batch)? {
+                let key = (run.meta.seed, run.meta.max_score, run.meta.highest_tile);
+                runs.entry(key).or_default().push(KnownRun {
+                    run_id: run.run_id,
+                    num_steps: run.num_steps,
+                    game_steps: run.game_steps,
+                    source_id: run.source_id,
+                });
+            }
+        }
+        Ok(runs)
+    }
+}
+
+/// The comparison of annotations with the steps of the archive, and their encoding.
+struct Annotating<'a> {
+    storage: &'a Storage,
+    manifest: &'a Manifest,
+    source: &'a AnnotationRows,
+    runs: &'a BTreeMap<u32, Range<u64>>,
+    model: &'a str,
+    options: &'a AnnotateOptions,
+    progress: &'a dyn Progress,
+    cancel: &'a CancellationToken,
+}
+
+impl Annotating<'_> {
+    /// Compares all runs with the archive, and sends their rows.
+    fn run(&self, sender: &RowGroupSender, report: &mut AnnotateReport) -> Result<()> {
+        let encoder = RowGroupEncoder::new(TableName::Annotations)?;
+        let (mut parts, mut num_rows, mut seen) = (Vec::new(), 0, None);
+        let send = |parts: Vec<RecordBatch>| match parts.is_empty() {
+            true => Ok(()),
+            false => {
+                let group = encoder.encode_parts(parts.into_iter().map(Ok), self.cancel)?;
+                sender.send(TableName::Annotations, group)
+            }
+        };
+        self.each_run(|run_id, rows, steps| {
+            self.cancel.check()?;
+            let batch = self.source.batch(rows, run_id, self.model)?;
+            report.missing_steps += compare(self.source, steps, &batch, self.options.partial)?;
+            report.num_runs += 1;
+            report.num_rows += batch.num_rows() as u64;
+            self.progress.advance(batch.num_rows() as u64);
+            num_rows += batch.num_rows();
+            seen = Some(run_id);
+            parts.push(batch);
+            if num_rows >= ROW_GROUP_STEPS {
+                num_rows = 0;
+                send(std::mem::take(&mut parts))?;
+            }
+            Ok(())
+        })?;
+        if report.num_runs < self.runs.len() as u64 {
+            let next = seen.map_or(0, |seen: u32| seen.saturating_add(1));
+            let found = match self.runs.range(next..).next() {
+                Some((run_id, _)) => format!("run {run_id}"),
+                None => format!("{} others", self.runs.len() as u64 - report.num_runs),
+            };
+            return Err(self.source.refuse("run_id", "runs of the archive with steps", found));
+        }
+        send(parts)
+    }
+
+    /// Calls `each` for every annotated run, in order, with its rows in the source and its steps in the archive. Reads
+    /// only the row groups that may have annotated runs.
+    fn each_run(&self, mut each: impl FnMut(u32, &Range<u64>, &RunSteps<'_>) -> Result<()>) -> Result<()> {
+        // Damaged statistics may have a minimum above the maximum.
+        let has_runs = |(first, last): (u32, u32)| first <= last && self.runs.range(first..=last).next().is_some();
+        for file in self.manifest.files(TableName::Steps) {
+            if !has_runs((file.first_run_id, file.last_run_id)) {
+                continue;
+            }
+            let open = OpenDataFile::of(self.storage, file, open_sound(self.storage, file)?)?;
+            for index in (0..open.num_row_groups()).filter(|&index| open.run_ids(index).is_none_or(has_runs)) {
+                let batch = open.read(index)?;
+                let steps = StepRows::new(&batch)?;
+                for range in steps.runs() {
+                    let run_id = steps.run_id[range.start];
+                    if let Some(rows) = self.runs.get(&run_id) {
+                        each(run_id, rows, &RunSteps { rows: &steps, range })?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

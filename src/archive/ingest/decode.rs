@@ -1,0 +1,102 @@
+//! Decoding of the runs of an ingest, from run files and from files of many runs.
+
+use super::known_runs::KnownRuns;
+use super::run_digest::run_digest;
+use super::runs_batch::{RunInfo, start_time_fits};
+use crate::error::{Error, Result};
+use crate::format::inputs::{DiscoveredRun, RunPlace, decode_bytes, in_source, read_source};
+use crate::format::{RunFormat, SourceFacts, SourceFormat, SourceRun, encode_run};
+use crate::run::{Run, RunMeta};
+use std::borrow::Cow;
+
+/// The longest engine name. A2T1 cannot hold a longer one either.
+const MAX_ENGINE_BYTES: usize = u16::MAX as usize;
+
+/// A run, with the archive's facts about it.
+pub(in crate::archive) struct DecodedRun {
+    pub(in crate::archive) run: Run,
+    pub(in crate::archive) info: RunInfo,
+}
+
+/// Reads a run for an archive. Returns `None` if the run is known.
+pub(in crate::archive) fn decode_source(source: &DiscoveredRun, known: &KnownRuns) -> Result<Option<Box<DecodedRun>>> {
+    let decoded = read_source(source).and_then(|run| match run {
+        SourceRun::File(bytes) => decode_file(bytes, source, known),
+        SourceRun::Run(run) => {
+            let run = if start_time_fits(run.meta().start_unix_s) { run } else { without_start(&run)? };
+            let digest = run_digest(&run)?;
+            let (RunPlace::Of { runs, .. }, false) = (&source.place, known.has(&digest)) else {
+                return Ok(None);
+            };
+            finish(run, digest, runs.format, None, source).map(Some)
+        }
+    });
+    decoded.map_err(|error| error.with_path(&source.path))
+}
+
+/// Returns the run with an unknown start time, because the archive cannot hold the run's start time.
+fn without_start(run: &Run) -> Result<Run> {
+    let mut steps = Run::builder(run.num_steps());
+    (0..run.num_steps()).filter_map(|place| run.step(place)).try_for_each(|step| steps.push_step(step))?;
+    let copy = steps.finish(RunMeta { start_unix_s: 0, ..run.meta().clone() }, run.final_board())?;
+    Ok(copy.with_details(run.details().cloned().unwrap_or_default()))
+}
+
+/// Decodes a run file for an archive.
+fn decode_file(bytes: Cow<'_, [u8]>, source: &DiscoveredRun, known: &KnownRuns) -> Result<Option<Box<DecodedRun>>> {
+    let hash = *blake3::hash(&bytes).as_bytes();
+    if known.has(&hash) {
+        return Ok(None);
+    }
+    let (run, format) = decode_bytes(&bytes, source)?;
+    let encoded = encode_run(&run, format)?;
+    let same = encoded == *bytes;
+    let digest = match format {
+        RunFormat::A2run2 if same => hash,
+        RunFormat::A2run2 => *blake3::hash(&encoded).as_bytes(),
+        _ => run_digest(&run)?,
+    };
+    // The original file is kept if the columns cannot reproduce it byte by byte.
+    let restorable = same && start_time_fits(run.meta().start_unix_s);
+    let original = (!restorable).then(|| bytes.into_owned());
+    finish(run, digest, SourceFormat::File(format), original, source).map(Some)
+}
+
+fn finish(
+    run: Run,
+    digest: [u8; 32],
+    format: SourceFormat,
+    original: Option<Vec<u8>>,
+    source: &DiscoveredRun,
+) -> Result<Box<DecodedRun>> {
+    let engine_len = run.meta().engine.as_ref().map_or(0, String::len);
+    if engine_len > MAX_ENGINE_BYTES {
+        let expected = format!("at most {MAX_ENGINE_BYTES} bytes");
+        let error = Error::decode(0, "engine", expected, format_args!("{engine_len} bytes"));
+        return Err(in_source(error, source));
+    }
+    if run.meta().max_score > i64::MAX as u64 {
+        let error = Error::decode(0, "max_score", format!("at most {}", i64::MAX), run.meta().max_score);
+        return Err(in_source(error, source));
+    }
+    let (source_index, session, facts) = match &source.place {
+        RunPlace::Of { runs, index, .. } => {
+            let facts = runs.source.facts(*index);
+            (Some(*index as u64), runs.session.clone(), facts)
+        }
+        _ => (None, None, SourceFacts::default()),
+    };
+    let info = RunInfo {
+        digest,
+        game: run.game(),
+        format,
+        source: source.path.to_string_lossy().into_owned(),
+        source_index,
+        session,
+        source_id: facts.id,
+        game_steps: facts.num_steps,
+        verified: run.verify().is_ok(),
+        original,
+    };
+    Ok(Box::new(DecodedRun { run, info }))
+}

@@ -1,0 +1,199 @@
+//! The steps of runs as rows of the table `steps`.
+
+use crate::archive::phases::{Phase, Phases};
+use crate::archive::schema::table_schema;
+use crate::archive::table_name::TableName;
+use crate::board::{Board, Move};
+use crate::error::{Error, Result};
+use crate::run::Run;
+use crate::step_details::StepDetails;
+use arrow::array::{
+    Array, ArrayRef, BooleanArray, DictionaryArray, Float32Array, Int32Array, Int32Builder, Int64Array, RecordBatch,
+    StringArray, StringDictionaryBuilder, UInt8Array, UInt16Array, UInt32Array, UInt64Array, new_null_array,
+};
+use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
+use arrow::datatypes::{DataType, Int32Type};
+use std::sync::Arc;
+
+/// A run with its id in the archive.
+#[derive(Clone, Copy)]
+pub(in crate::archive) struct NumberedRun<'a> {
+    pub(in crate::archive) run_id: u32,
+    pub(in crate::archive) run: &'a Run,
+}
+
+/// Returns the steps of runs, in order.
+pub(in crate::archive) fn steps_batch(runs: &[NumberedRun<'_>], phases: Phases) -> Result<RecordBatch> {
+    let columns = StepsBatchBuilder::of(runs, phases)?;
+    RecordBatch::try_new(table_schema(TableName::Steps), columns).map_err(Error::other)
+}
+
+/// A builder of the columns of `steps`, one function per column. Its loops run over slices, because the
+/// compiler vectorizes these and not chained iterators.
+struct StepsBatchBuilder<'a> {
+    runs: &'a [NumberedRun<'a>],
+    num_rows: usize,
+}
+
+impl StepsBatchBuilder<'_> {
+    fn of(runs: &[NumberedRun<'_>], phases: Phases) -> Result<Vec<ArrayRef>> {
+        let num_rows = runs.iter().map(|numbered| numbered.run.num_steps()).sum();
+        let columns = StepsBatchBuilder { runs, num_rows };
+        let boards: Vec<u64> = columns.joined(|run| bytemuck::cast_slice(run.boards()));
+        let masks = columns.tile_65536_masks();
+        let mut max_exp: Vec<u8> = boards.iter().map(|&board| Board(board).max_exp()).collect();
+        max_exp.iter_mut().zip(&masks).filter(|(_, mask)| **mask != 0).for_each(|(exp, _)| *exp = 16);
+        let phase_of: [i32; 32] = std::array::from_fn(|exp| phases.of_max_exp(exp.min(16) as u8) as i32);
+        let phase: Vec<i32> = max_exp.iter().map(|&exp| phase_of[usize::from(exp & 31)]).collect();
+        let names = Arc::new(StringArray::from(Phase::ALL.map(Phase::name).to_vec()));
+        let phase = DictionaryArray::try_new(Int32Array::from(phase), names).map_err(Error::other)?;
+        let legal: Vec<u8> = columns.joined(Run::ev_legal);
+        let has_evs: Vec<bool> = columns.joined(Run::has_evs);
+        let moves: Vec<u8> = columns.joined(|run| Move::as_bytes(run.moves()));
+        let mut step_index: Vec<u32> = Vec::with_capacity(num_rows);
+        for numbered in runs {
+            match numbered.run.step_indices() {
+                None => step_index.extend(0..numbered.run.num_steps() as u32),
+                Some(indices) => step_index.extend_from_slice(indices),
+            }
+        }
+        let [up, down, left, right] = columns.evs(&legal, &has_evs);
+        Ok(vec![
+            columns.repeated(|numbered| numbered.run_id),
+            Arc::new(UInt32Array::from(step_index)),
+            Arc::new(UInt64Array::from(boards)),
+            Arc::new(UInt16Array::from(masks)),
+            Arc::new(UInt8Array::new(moves.into(), columns.known_moves())),
+            up,
+            down,
+            left,
+            right,
+            columns.board_evals(),
+            columns.valuation_types()?,
+            Arc::new(UInt8Array::from(legal)),
+            Arc::new(BooleanArray::from(has_evs)),
+            Arc::new(UInt8Array::from(max_exp)),
+            Arc::new(phase),
+            Arc::new(Int64Array::from(columns.repeat(|numbered| numbered.run.meta().max_score as i64))),
+            columns.repeated(|numbered| numbered.run.meta().highest_tile),
+            columns.repeated(|numbered| numbered.run.num_steps() as u32),
+            columns.engines(),
+        ])
+    }
+
+    /// Returns a column that runs have in memory, one run after the other.
+    fn joined<T: Copy>(&self, values: impl Fn(&Run) -> &[T]) -> Vec<T> {
+        let mut column = Vec::with_capacity(self.num_rows);
+        self.runs.iter().for_each(|numbered| column.extend_from_slice(values(numbered.run)));
+        column
+    }
+
+    fn tile_65536_masks(&self) -> Vec<u16> {
+        let mut masks = Vec::with_capacity(self.num_rows);
+        for numbered in self.runs {
+            match numbered.run.tile_65536_masks() {
+                Some(of_run) => masks.extend_from_slice(of_run),
+                None => masks.resize(masks.len() + numbered.run.num_steps(), 0),
+            }
+        }
+        masks
+    }
+
+    /// Returns a bitmap of the known moves; `None` if all are known.
+    fn known_moves(&self) -> Option<NullBuffer> {
+        if self.runs.iter().all(|numbered| numbered.run.unknown_moves().is_empty()) {
+            return None;
+        }
+        let mut known = vec![true; self.num_rows];
+        let mut start = 0;
+        for numbered in self.runs {
+            for &step in numbered.run.unknown_moves() {
+                known[start + step as usize] = false;
+            }
+            start += numbered.run.num_steps();
+        }
+        Some(NullBuffer::from(known))
+    }
+
+    /// Returns a value of each run, repeated for each of its steps.
+    fn repeat<T: Copy>(&self, value: impl Fn(&NumberedRun<'_>) -> T) -> Vec<T> {
+        let mut column = Vec::with_capacity(self.num_rows);
+        for numbered in self.runs {
+            column.resize(column.len() + numbered.run.num_steps(), value(numbered));
+        }
+        column
+    }
+
+    fn repeated(&self, value: impl Fn(&NumberedRun<'_>) -> u32) -> ArrayRef {
+        Arc::new(UInt32Array::from(self.repeat(value)))
+    }
+
+    /// Returns the values of the four branches. A value is null if the branch is illegal or the step has no
+    /// values.
+    fn evs(&self, legal: &[u8], has_evs: &[bool]) -> [ArrayRef; 4] {
+        if !has_evs.contains(&true) {
+            return std::array::from_fn(|_| new_null_array(&DataType::Float32, self.num_rows));
+        }
+        let mut values: [Vec<f32>; 4] = std::array::from_fn(|_| vec![0.0; self.num_rows]);
+        let mut start = 0;
+        for numbered in self.runs {
+            let rows = numbered.run.ev_values();
+            for (branch, column) in values.iter_mut().enumerate() {
+                let column = &mut column[start..start + rows.len()];
+                for i in 0..column.len() {
+                    column[i] = rows[i][branch];
+                }
+            }
+            start += rows.len();
+        }
+        let masks: Vec<u8> =
+            legal.iter().zip(has_evs).map(|(&legal, &has)| legal & u8::from(has).wrapping_neg()).collect();
+        let mut branch = 0;
+        values.map(|values| {
+            let bit = 1_u8 << branch;
+            branch += 1;
+            let valid = BooleanBuffer::collect_bool(masks.len(), |row| masks[row] & bit != 0);
+            Arc::new(Float32Array::new(ScalarBuffer::from(values), Some(NullBuffer::new(valid)))) as ArrayRef
+        })
+    }
+
+    fn board_evals(&self) -> ArrayRef {
+        let has_evals = |numbered: &NumberedRun<'_>| numbered.run.details().is_some_and(StepDetails::has_board_evals);
+        if !self.runs.iter().any(has_evals) {
+            return new_null_array(&DataType::Int32, self.num_rows);
+        }
+        let mut column = Int32Builder::with_capacity(self.num_rows);
+        for run in self.runs.iter().map(|numbered| numbered.run) {
+            match run.details() {
+                Some(details) => column.extend((0..run.num_steps()).map(|step| details.get(step).board_eval)),
+                None => column.append_nulls(run.num_steps()),
+            }
+        }
+        Arc::new(column.finish())
+    }
+
+    fn valuation_types(&self) -> Result<ArrayRef> {
+        let has_types =
+            |numbered: &NumberedRun<'_>| numbered.run.details().is_some_and(StepDetails::has_valuation_types);
+        let mut column = StringDictionaryBuilder::<Int32Type>::new();
+        if !self.runs.iter().any(has_types) {
+            return Ok(new_null_array(&column.finish().data_type().clone(), self.num_rows));
+        }
+        for run in self.runs.iter().map(|numbered| numbered.run) {
+            match run.details() {
+                Some(details) => column.extend((0..run.num_steps()).map(|step| details.get(step).valuation_type)),
+                None => column.append_nulls(run.num_steps()),
+            }
+        }
+        Ok(Arc::new(column.finish()))
+    }
+
+    fn engines(&self) -> ArrayRef {
+        let mut column = StringDictionaryBuilder::<Int32Type>::with_capacity(self.num_rows, 1, 16);
+        // A name of a run without steps would be a value that no row has.
+        for run in self.runs.iter().map(|numbered| numbered.run).filter(|run| run.num_steps() > 0) {
+            column.append_options(run.meta().engine.as_deref(), run.num_steps());
+        }
+        Arc::new(column.finish())
+    }
+}

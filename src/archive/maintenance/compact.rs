@@ -1,0 +1,313 @@
+//! Compaction: merging small data files into files of full size.
+//!
+//! Files that are neighbours in the order of run ids are merged, with row groups of full size. The old files are
+//! compared with their checksums when they are read. An ingest merges the last small files, if there are too many.
+
+use crate::archive::manifest::data_file::DataFile;
+use crate::archive::manifest::transaction::{DEFAULT_WAIT, transact};
+use crate::archive::manifest::{Manifest, Operation};
+use crate::archive::parquet::reader::RowGroups;
+use crate::archive::parquet::writer::{FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
+use crate::archive::parquet::writer_thread::{RowGroupSender, TransactionFiles};
+use crate::archive::problem::damaged;
+use crate::archive::storage::Storage;
+use crate::archive::table_name::TableName;
+use crate::cancellation::CancellationToken;
+use crate::error::{Error, Result};
+use crate::progress::{Progress, Unit};
+use crate::workers::pool;
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use derive_setters::Setters;
+
+/// Options of [`Archive::compact`](crate::archive::Archive::compact).
+///
+/// Set fields with the `with_*` methods: `CompactOptions::default().with_workers(4)`.
+#[derive(Clone, Debug, Setters)]
+#[setters(prefix = "with_", strip_option)]
+#[non_exhaustive]
+pub struct CompactOptions {
+    /// The number of rows of a full file. A file with at least half as many rows is left alone.
+    pub file_rows: u64,
+    /// The number of threads; `None` = one per core.
+    pub workers: Option<usize>,
+}
+
+impl Default for CompactOptions {
+    fn default() -> Self {
+        CompactOptions { file_rows: FILE_STEPS, workers: None }
+    }
+}
+
+/// The result of a compaction.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+#[derive(serde::Serialize)]
+pub struct CompactReport {
+    /// The number of files before.
+    pub files_before: u64,
+    /// The number of files after.
+    pub files_after: u64,
+    /// The total size of the files before.
+    pub bytes_before: u64,
+    /// The total size of the files after.
+    pub bytes_after: u64,
+    /// The number of rewritten rows, of all tables together.
+    pub num_rows: u64,
+}
+
+pub(in crate::archive) fn compact(
+    storage: &Storage,
+    seen: &Manifest,
+    options: &CompactOptions,
+    progress: &dyn Progress,
+    cancel: &CancellationToken,
+) -> Result<(CompactReport, Manifest)> {
+    if options.file_rows == 0 {
+        return Err(Error::argument("file_rows", "at least 1", 0));
+    }
+    let threads = pool("compact", options.workers)?;
+    let outcome = transact(storage, Some(seen), DEFAULT_WAIT, cancel, |newest| {
+        let plan_one = |table| plan(newest, table, options.file_rows);
+        let groups: Vec<Vec<&DataFile>> = TableName::ALL.into_iter().flat_map(plan_one).collect();
+        let (files_before, bytes_before) = sizes(&newest.files);
+        let num_rows = groups.iter().flatten().map(|file| file.num_rows).sum();
+        let mut report = CompactReport {
+            files_before,
+            files_after: files_before,
+            bytes_before,
+            bytes_after: bytes_before,
+            num_rows,
+        };
+        if groups.is_empty() {
+            return Ok((None, report));
+        }
+        let mut next = newest.next(Operation::Compact);
+        progress.begin("compact", Unit::Rows, num_rows);
+        let output = TransactionFiles { storage, version: &next, file_rows: u64::MAX };
+        let rewritten = threads.install(|| rewrite(&output, &groups, progress, cancel));
+        progress.end();
+        let removed = groups.iter().flatten().map(|file| file.path.clone()).collect();
+        next.replace(&removed, rewritten?);
+        (report.files_after, report.bytes_after) = sizes(&next.files);
+        Ok((Some(next), report))
+    })?;
+    Ok((outcome.value, outcome.manifest))
+}
+
+/// Returns the number of small files of a table from which an ingest merges the last ones. A writer that opens an archive
+/// reads all files of `runs`.
+const fn max_small_files(table: TableName) -> usize {
+    match table {
+        TableName::Runs => 16,
+        TableName::Steps | TableName::Annotations => 64,
+    }
+}
+
+/// Merges the last small files of a table, if the version has too many. Returns the paths of the merged files, and the
+/// file that replaces them. `next` is the version that the caller makes.
+pub(in crate::archive) fn merge_last(
+    storage: &Storage,
+    table: TableName,
+    newest: &Manifest,
+    next: &Manifest,
+    cancel: &CancellationToken,
+) -> Result<(Vec<String>, Vec<DataFile>)> {
+    let group = last_small(newest, table, FILE_STEPS);
+    if group.len() < 2 {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    let removed = group.iter().map(|file| file.path.clone()).collect();
+    let output = TransactionFiles { storage, version: next, file_rows: u64::MAX };
+    Ok((removed, rewrite(&output, &[group], &(), cancel)?))
+}
+
+/// Returns the last files of a table that an ingest merges into one. Going back from the last file, a file is added if
+/// it has at most twice the rows of the files after it. So each row is rewritten about as often as its file doubles.
+fn last_small(manifest: &Manifest, table: TableName, file_rows: u64) -> Vec<&DataFile> {
+    let is_small = |file: &&DataFile| file.num_rows < file_rows.div_ceil(2);
+    if manifest.files(table).filter(is_small).count() < max_small_files(table) {
+        return Vec::new();
+    }
+    let files: Vec<&DataFile> = manifest.files(table).collect();
+    let (mut group, mut rows) = (Vec::new(), 0);
+    for file in files.into_iter().rev() {
+        if !is_small(&file) || rows >= file_rows || (!group.is_empty() && file.num_rows > 2 * rows) {
+            break;
+        }
+        rows += file.num_rows;
+        group.push(file);
+    }
+    group.reverse();
+    group
+}
+
+fn sizes(files: &[DataFile]) -> (u64, u64) {
+    (files.len() as u64, files.iter().map(|file| file.num_bytes).sum())
+}
+
+/// Returns groups of neighbouring files, each to be merged into one file. A file that is at least half full
+/// stays: it is not worth rewriting again. Each group of `annotations` has one model.
+fn plan(manifest: &Manifest, table: TableName, file_rows: u64) -> Vec<Vec<&DataFile>> {
+    let mut groups: Vec<Vec<&DataFile>> = vec![Vec::new()];
+    let mut rows = 0;
+    for file in manifest.files(table) {
+        let full = file.num_rows >= file_rows.div_ceil(2);
+        let other_model = groups.last().and_then(|group| group.last()).is_some_and(|last| last.model != file.model);
+        if full || other_model || rows >= file_rows {
+            groups.push(Vec::new());
+            rows = 0;
+        }
+        if let (false, Some(group)) = (full, groups.last_mut()) {
+            group.push(file);
+            rows += file.num_rows;
+        }
+    }
+    groups.retain(|group| group.len() > 1);
+    groups
+}
+
+/// Writes each group as one file. If anything fails, removes all files.
+fn rewrite(
+    output: &TransactionFiles<'_>,
+    groups: &[Vec<&DataFile>],
+    progress: &dyn Progress,
+    cancel: &CancellationToken,
+) -> Result<Vec<DataFile>> {
+    let mut added = Vec::new();
+    let outcome = groups.iter().try_for_each(|group| {
+        let table = group[0].table;
+        let (_, files) = output.write(cancel, |sender| copy(output.storage, table, group, sender, progress, cancel))?;
+        let expected: u64 = group.iter().map(|file| file.num_rows).sum();
+        let found: u64 = files.iter().map(|file| file.num_rows).sum();
+        added.extend(files);
+        if found != expected {
+            let path = output.storage.path(table.name());
+            return Err(damaged(&path, "number of rows", expected.to_string(), found.to_string()));
+        }
+        Ok(())
+    });
+    if outcome.is_err() {
+        added.iter().for_each(|file: &DataFile| drop(output.storage.remove(&file.path)));
+    }
+    outcome.map(|()| added)
+}
+
+/// Encodes the rows of several files as row groups of full size. Small row groups hold whole runs, so the
+/// merged ones do too.
+fn copy(
+    storage: &Storage,
+    table: TableName,
+    files: &[&DataFile],
+    sender: &RowGroupSender,
+    progress: &dyn Progress,
+    cancel: &CancellationToken,
+) -> Result<()> {
+    let encoder = RowGroupEncoder::new(table)?;
+    let mut source = RowGroups::new(storage, files);
+    let mut next = gather(&mut source, progress, cancel)?;
+    while let Some(batch) = next {
+        let (encoded, following) =
+            rayon::join(|| encoder.encode(&batch, cancel), || gather(&mut source, progress, cancel));
+        sender.send(table, encoded?)?;
+        next = following?;
+    }
+    Ok(())
+}
+
+/// Returns enough rows for the next row group; `None` at the end.
+fn gather(
+    source: &mut RowGroups<'_>,
+    progress: &dyn Progress,
+    cancel: &CancellationToken,
+) -> Result<Option<RecordBatch>> {
+    let mut batches = Vec::new();
+    let mut num_rows = 0;
+    while num_rows < ROW_GROUP_STEPS
+        && let Some(batch) = source.next()?
+    {
+        cancel.check()?;
+        num_rows += batch.num_rows();
+        progress.advance(batch.num_rows() as u64);
+        batches.push(batch);
+    }
+    let Some(first) = batches.first() else { return Ok(None) };
+    let joined = concat_batches(&first.schema(), &batches);
+    joined.map(Some).map_err(Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::archive::phases::Phases;
+
+    fn manifest_of(rows: &[u64]) -> Manifest {
+        let mut manifest = Manifest::first(Phases::default());
+        manifest.files = (0..)
+            .zip(rows)
+            .map(|(id, &num_rows)| DataFile {
+                table: TableName::Steps,
+                path: id.to_string(),
+                num_rows,
+                num_bytes: 0,
+                crc32c: String::new(),
+                first_run_id: id,
+                last_run_id: id,
+                model: None,
+                row_groups: Vec::new(),
+            })
+            .collect();
+        manifest
+    }
+
+    fn planned(rows: &[u64], file_rows: u64) -> Vec<Vec<u64>> {
+        let manifest = manifest_of(rows);
+        let rows = |group: Vec<&DataFile>| group.iter().map(|file| file.num_rows).collect();
+        plan(&manifest, TableName::Steps, file_rows).into_iter().map(rows).collect()
+    }
+
+    #[test]
+    fn neighbours_are_merged_and_full_files_are_left_alone() {
+        assert_eq!(planned(&[], 10), Vec::<Vec<u64>>::new());
+        assert_eq!(planned(&[1], 10), Vec::<Vec<u64>>::new());
+        assert_eq!(planned(&[1, 2, 3], 10), [[1, 2, 3]]);
+        assert_eq!(planned(&[10, 1, 5, 2, 3], 10), [[2, 3]]);
+        assert_eq!(planned(&[4, 4, 4, 4, 4, 4], 10), [[4, 4, 4], [4, 4, 4]]);
+        assert_eq!(planned(&[12, 12, 1], 10), Vec::<Vec<u64>>::new());
+    }
+
+    /// Appends `rows` rows `count` times. Returns the number of rows that merges wrote, and the largest number of files.
+    fn appended(rows: impl Fn(u64) -> u64, count: u64, file_rows: u64) -> (u64, usize) {
+        let (mut sizes, mut written, mut most): (Vec<u64>, u64, usize) = (Vec::new(), 0, 0);
+        for append in 0..count {
+            let manifest = manifest_of(&sizes);
+            let merged: Vec<u64> =
+                last_small(&manifest, TableName::Steps, file_rows).iter().map(|file| file.num_rows).collect();
+            if merged.len() > 1 {
+                sizes.truncate(sizes.len() - merged.len());
+                sizes.push(merged.iter().sum());
+                written += merged.iter().sum::<u64>();
+            }
+            sizes.push(rows(append));
+            most = most.max(sizes.len());
+        }
+        assert_eq!(sizes.iter().sum::<u64>(), (0..count).map(&rows).sum::<u64>());
+        (written, most)
+    }
+
+    const MAX_SMALL_FILES: usize = max_small_files(TableName::Steps);
+
+    #[test]
+    fn appends_keep_the_number_of_small_files_low() {
+        for rows in [1, 100, 4000] {
+            let (written, most) = appended(|_| rows, 5000, 1 << 24);
+            assert!(most <= MAX_SMALL_FILES + 8, "{most}");
+            assert!(written < 6 * 5000 * rows, "{written}");
+        }
+        // Sizes of any kind.
+        let (written, most) = appended(|append| 1 + append * append * 2_654_435_761 % 10_007, 5000, 1 << 24);
+        assert!(most <= MAX_SMALL_FILES + 8 && written < 8 * 5000 * 5000, "{written} {most}");
+        let (_, most) = appended(|append| 1 << (20 - append % 21), 5000, 1 << 24);
+        assert!(most < MAX_SMALL_FILES + 5000 / 8, "{most}");
+    }
+}

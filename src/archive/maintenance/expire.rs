@@ -1,0 +1,197 @@
+//! Expiry: dropping old versions, and removing the files that no remaining version needs.
+//!
+//! First a new version drops the old ones, then their files are removed: data files before manifests, because the
+//! manifests say which data files are no longer needed. An interrupted `expire` is continued by the next one.
+
+use crate::archive::manifest::tags::tags;
+use crate::archive::manifest::transaction::{DEFAULT_WAIT, TransactionOutcome, transact};
+use crate::archive::manifest::versions::{VERSIONS_FOLDER, Versions, manifest_path};
+use crate::archive::manifest::{Manifest, Operation};
+use crate::archive::storage::Storage;
+use crate::archive::storage::listing::ListedFile;
+use crate::archive::table_name::TableName;
+use crate::cancellation::CancellationToken;
+use crate::error::{Error, ErrorKind, Result};
+use crate::publish::Staged;
+use chrono::DateTime;
+use derive_setters::Setters;
+use std::collections::HashSet;
+use std::time::{Duration, SystemTime};
+
+/// Options of [`Archive::expire`](crate::archive::Archive::expire).
+///
+/// Set fields with the `with_*` methods: `ExpireOptions::default().with_dry_run(true)`.
+#[derive(Clone, Debug, Setters)]
+#[setters(prefix = "with_", strip_option)]
+#[non_exhaustive]
+pub struct ExpireOptions {
+    /// Versions that were replaced longer ago than this expire. The newest version never expires.
+    pub older_than: Duration,
+    /// The minimum age of unreferenced files that are removed, counted from their last change.
+    ///
+    /// Interrupted writers leave such files, but they may also belong to a writer elsewhere that has not
+    /// committed yet. All unreferenced files are kept while a manifest is damaged: they may be the files of its version.
+    pub grace: Duration,
+    /// Only reports what would be removed.
+    pub dry_run: bool,
+}
+
+impl Default for ExpireOptions {
+    /// Returns thirty days for `older_than`, and one day for `grace`.
+    fn default() -> Self {
+        const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+        ExpireOptions { older_than: 30 * DAY, grace: DAY, dry_run: false }
+    }
+}
+
+/// The result of an expiry or of a dry run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+#[derive(serde::Serialize)]
+pub struct ExpireReport {
+    /// The oldest version that can still be opened without a tag.
+    pub first_version: u64,
+    /// The tags of older versions, which are kept.
+    pub tags: Vec<String>,
+    /// The number of versions that expired.
+    pub num_versions: u64,
+    /// The number of removed data files.
+    pub num_files: u64,
+    /// The total size of the removed data files.
+    pub num_bytes: u64,
+    /// All removed files, relative to the archive: data files, manifests, and temporary files of interrupted writers.
+    pub paths: Vec<String>,
+}
+
+pub(in crate::archive) fn expire(
+    storage: &Storage,
+    seen: &Manifest,
+    options: &ExpireOptions,
+    cancel: &CancellationToken,
+) -> Result<(ExpireReport, Manifest)> {
+    let now = SystemTime::now();
+    let versions = Versions::new(storage);
+    let report_of = |newest: &Manifest| {
+        let first_version = first_kept(&versions, newest, now, options.older_than)?;
+        Ok::<_, Error>(ExpireReport { first_version, ..ExpireReport::default() })
+    };
+    // With a damaged tag, its version would be dropped.
+    tags(storage)?;
+    let sweep = Sweep { storage, versions: &versions, options, now };
+    if options.dry_run {
+        // A dry run changes nothing, so it needs no lock.
+        let newest = versions.newest()?;
+        let mut report = report_of(&newest)?;
+        sweep.find(&mut report, cancel)?;
+        return Ok((report, newest));
+    }
+    let outcome = transact(storage, Some(seen), DEFAULT_WAIT, cancel, |newest| {
+        let report = report_of(newest)?;
+        if report.first_version == newest.first_version {
+            return Ok((None, report));
+        }
+        let mut next = newest.next(Operation::Expire);
+        next.first_version = report.first_version;
+        Ok((Some(next), report))
+    })?;
+    // The lock is held until the end.
+    let TransactionOutcome { manifest, value: mut report, lock } = outcome;
+    sweep.find(&mut report, cancel)?;
+    for path in &report.paths {
+        cancel.check()?;
+        storage.remove(path)?;
+    }
+    drop(lock);
+    Ok((report, manifest))
+}
+
+/// Returns the oldest version that was still the newest at `now - older_than`.
+fn first_kept(versions: &Versions, newest: &Manifest, now: SystemTime, older_than: Duration) -> Result<u64> {
+    let first_version = newest.first_version;
+    let Some(cutoff) = now.checked_sub(older_than) else { return Ok(first_version) };
+    let made_before = |manifest: &Manifest| {
+        DateTime::parse_from_rfc3339(&manifest.time).is_ok_and(|time| SystemTime::from(time) <= cutoff)
+    };
+    if made_before(newest) {
+        return Ok(newest.version);
+    }
+    // A version is replaced when the next one is made, so one version was the newest at the cutoff.
+    for version in versions.list()? {
+        if (first_version..newest.version).contains(&version)
+            // The manifest of a damaged version has no time, so an earlier one decides.
+            && let Ok(Some(manifest)) = versions.read(version)
+            && made_before(&manifest)
+        {
+            return Ok(version);
+        }
+    }
+    Ok(first_version)
+}
+
+struct Sweep<'a> {
+    storage: &'a Storage,
+    versions: &'a Versions,
+    options: &'a ExpireOptions,
+    now: SystemTime,
+}
+
+impl Sweep<'_> {
+    /// Adds to a report all files that can be removed.
+    fn find(&self, report: &mut ExpireReport, cancel: &CancellationToken) -> Result<()> {
+        let numbers = self.versions.list()?;
+        // The new version is there, so a tag that is created from now on finds its version dropped.
+        let mut tags = tags(self.storage)?;
+        tags.retain(|_, version| *version < report.first_version);
+        let tagged: HashSet<u64> = tags.values().copied().collect();
+        report.tags = tags.into_keys().collect();
+        let (mut kept, mut dropped) = (HashSet::new(), HashSet::new());
+        let (mut is_damaged, mut manifests) = (false, Vec::new());
+        self.versions.each(&numbers, |version, manifest| {
+            cancel.check()?;
+            let is_kept = version >= report.first_version || tagged.contains(&version);
+            match manifest {
+                Ok(manifest) => {
+                    let paths = manifest.files.into_iter().map(|file| file.path);
+                    if is_kept { kept.extend(paths) } else { dropped.extend(paths) }
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::Damaged { .. }) => is_damaged |= is_kept,
+                Err(error) => return Err(error),
+            }
+            if !is_kept {
+                manifests.push(manifest_path(version));
+            }
+            Ok(())
+        })?;
+        for table in TableName::ALL {
+            for entry in self.storage.list(table.name())?.unwrap_or_default() {
+                cancel.check()?;
+                let path = format!("{table}/{}", entry.name);
+                if entry.name.ends_with(".parquet") && !kept.contains(&path) {
+                    if !is_damaged && (dropped.contains(&path) || self.is_old(&entry)) {
+                        report.num_files += 1;
+                        report.num_bytes += entry.num_bytes;
+                        report.paths.push(path);
+                    }
+                } else if self.is_leftover(&entry) {
+                    report.paths.push(path);
+                }
+            }
+        }
+        let leftovers = self.storage.list(VERSIONS_FOLDER)?.unwrap_or_default();
+        let leftovers = leftovers.iter().filter(|entry| self.is_leftover(entry));
+        report.paths.extend(leftovers.map(|entry| format!("{VERSIONS_FOLDER}/{}", entry.name)));
+        report.num_versions = manifests.len() as u64;
+        report.paths.extend(manifests);
+        Ok(())
+    }
+
+    /// Returns whether the file is an old temporary file of a writer.
+    fn is_leftover(&self, entry: &ListedFile) -> bool {
+        let (prefix, suffix) = Staged::AFFIXES;
+        entry.name.starts_with(prefix) && entry.name.ends_with(suffix) && self.is_old(entry)
+    }
+
+    fn is_old(&self, entry: &ListedFile) -> bool {
+        self.now.duration_since(entry.modified).is_ok_and(|age| age >= self.options.grace)
+    }
+}

@@ -1,0 +1,113 @@
+//! Data files that no manifest lists, and what they say about themselves.
+
+use crate::archive::manifest::data_file::DataFile;
+use crate::archive::parquet::footer::group_run_ids;
+use crate::archive::parquet::input::guarded;
+use crate::archive::schema::{ARCHIVE_KEY, SCHEMA_VERSION, SCHEMA_VERSION_KEY, TXN_KEY};
+use crate::archive::storage::Storage;
+use crate::archive::table_name::TableName;
+use crate::error::{Error, Result};
+use arrow::array::AsArray;
+use arrow::datatypes::UInt32Type;
+use arrow::error::ArrowError;
+use bytes::Bytes;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use parquet::file::statistics::Statistics;
+use std::collections::BTreeMap;
+use std::io::Read;
+
+/// The position of the column `model` in `annotations`.
+const MODEL: usize = 2;
+
+/// A sound data file that no manifest lists.
+pub(in crate::archive) struct UnlistedFile {
+    /// The entry that a manifest would have.
+    pub(in crate::archive) file: DataFile,
+    pub(in crate::archive) archive_id: String,
+    /// The transaction that wrote the file.
+    pub(in crate::archive) txn: String,
+    /// The number of steps of each run. For `steps`, the number of its rows.
+    pub(in crate::archive) num_steps: BTreeMap<u32, u32>,
+    /// The digest of each run of a file of `runs`.
+    pub(in crate::archive) digests: Vec<[u8; 32]>,
+}
+
+/// Reads a data file. Returns `None` if it is missing or of another program, or if its content does not have the hash in
+/// its name.
+pub(in crate::archive) fn read_unlisted(
+    storage: &Storage,
+    table: TableName,
+    path: &str,
+) -> Result<Option<UnlistedFile>> {
+    let Some(mut open) = storage.open(path)? else { return Ok(None) };
+    let mut bytes = Vec::new();
+    open.read_to_end(&mut bytes).map_err(|source| Error::io(storage.path(path), source))?;
+    if !path.contains(&blake3::hash(&bytes).to_hex()[..16]) {
+        return Ok(None);
+    }
+    // The content is whole, so an error means that another program wrote it.
+    Ok(guarded(|| parse(table, path, &bytes.into())).ok().flatten())
+}
+
+fn parse(table: TableName, path: &str, bytes: &Bytes) -> Result<Option<UnlistedFile>, ArrowError> {
+    let builder = ParquetRecordBatchReaderBuilder::try_new(bytes.clone())?;
+    let Some((file, [archive_id, txn])) = facts(table, path, bytes, builder.metadata()) else { return Ok(None) };
+    let columns: &[&str] = if table == TableName::Runs { &["run_id", "num_steps", "digest"] } else { &["run_id"] };
+    let mask = ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied());
+    let (mut num_steps, mut digests) = (BTreeMap::new(), Vec::new());
+    let mistyped = || ArrowError::SchemaError("a column of another type".into());
+    for batch in builder.with_projection(mask).build()? {
+        let batch = batch?;
+        let numbers =
+            |name: &str| batch.column_by_name(name).and_then(|column| column.as_primitive_opt::<UInt32Type>());
+        let ids = numbers("run_id").ok_or_else(mistyped)?.values();
+        if table != TableName::Runs {
+            ids.iter().for_each(|&run_id| *num_steps.entry(run_id).or_default() += 1);
+            continue;
+        }
+        num_steps.extend(ids.iter().copied().zip(numbers("num_steps").ok_or_else(mistyped)?.values().iter().copied()));
+        let column = batch.column_by_name("digest").and_then(|column| column.as_fixed_size_binary_opt());
+        for digest in column.ok_or_else(mistyped)?.iter() {
+            digests.push(digest.and_then(|digest| digest.try_into().ok()).ok_or_else(mistyped)?);
+        }
+    }
+    Ok(Some(UnlistedFile { file, archive_id, txn, num_steps, digests }))
+}
+
+/// Returns the entry of a file, its archive and its transaction; `None` for a file of another program.
+fn facts(table: TableName, path: &str, bytes: &[u8], footer: &ParquetMetaData) -> Option<(DataFile, [String; 2])> {
+    if own_value(footer, SCHEMA_VERSION_KEY)? != SCHEMA_VERSION.to_string() {
+        return None;
+    }
+    let ids = footer.row_groups().iter().map(group_run_ids).collect::<Option<Vec<_>>>()?;
+    let rows_of = |group: &RowGroupMetaData| u64::try_from(group.num_rows()).ok();
+    let row_groups: Vec<u64> = footer.row_groups().iter().map(rows_of).collect::<Option<_>>()?;
+    let file = DataFile {
+        table,
+        path: path.to_owned(),
+        num_rows: row_groups.iter().sum(),
+        num_bytes: bytes.len() as u64,
+        crc32c: format!("{:08x}", crc32c::crc32c(bytes)),
+        first_run_id: ids.first()?.0,
+        last_run_id: ids.last()?.1,
+        model: if table == TableName::Annotations { Some(own_model(footer)?) } else { None },
+        row_groups,
+    };
+    Some((file, [own_value(footer, ARCHIVE_KEY)?, own_value(footer, TXN_KEY)?]))
+}
+
+/// Returns the value of a key in a footer.
+fn own_value(footer: &ParquetMetaData, key: &str) -> Option<String> {
+    let pairs = footer.file_metadata().key_value_metadata()?;
+    pairs.iter().find(|pair| pair.key == key)?.value.clone()
+}
+
+/// Returns the model of a file of `annotations`, by its statistics.
+fn own_model(footer: &ParquetMetaData) -> Option<String> {
+    match footer.row_groups().first()?.columns().get(MODEL)?.statistics()? {
+        Statistics::ByteArray(statistics) => Some(std::str::from_utf8(statistics.min_bytes_opt()?).ok()?.to_owned()),
+        _ => None,
+    }
+}

@@ -1,0 +1,97 @@
+//! Verification of an archive: its manifests, its data files, and the consistency of its tables.
+
+use super::verify_tables::TablesVerifier;
+use super::verify_versions::VersionsCheck;
+use crate::archive::manifest::data_file::DataFile;
+use crate::archive::manifest::versions::is_manifest;
+use crate::archive::problem::Problem;
+use crate::archive::storage::Storage;
+use crate::archive::table_name::TableName;
+use crate::cancellation::CancellationToken;
+use crate::error::{ErrorKind, Result};
+use crate::progress::{Progress, Unit};
+use crate::workers::pool;
+use serde::Serialize;
+use std::collections::{BTreeMap, HashSet};
+
+/// The result of a verification.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct VerifyReport {
+    /// All problems, in the order in which they were found. Empty if the archive is sound.
+    pub problems: Vec<Problem>,
+    /// The newest readable version; 0 if no version is readable.
+    pub version: u64,
+    /// The number of versions that have not expired.
+    pub num_versions: u64,
+    /// The number of data files checked, including those of older versions.
+    pub num_files: u64,
+    /// The total size of these files.
+    pub num_bytes: u64,
+    /// The number of runs in the newest version.
+    pub num_runs: u64,
+    /// The number of steps in the newest version.
+    pub num_steps: u64,
+    /// The number of unreferenced data files. They are harmless, and `expire` removes them.
+    pub unnamed_files: u64,
+}
+
+/// The maximum number of attempts when versions expire during a check.
+const ATTEMPTS: usize = 5;
+
+/// Verifies an archive. Repeats the check if the newest version expires meanwhile.
+pub(in crate::archive) fn verify(
+    storage: &Storage,
+    workers: Option<usize>,
+    progress: &dyn Progress,
+    cancel: &CancellationToken,
+) -> Result<VerifyReport> {
+    for _ in 0..ATTEMPTS {
+        let VersionsCheck { mut problems, newest, files, num_versions } = VersionsCheck::run(storage)?;
+        let newest = newest.as_ref();
+        let num_bytes = files.values().map(|file| file.num_bytes).sum();
+        let threads = pool("verify", workers)?;
+        progress.begin("verify", Unit::Bytes, num_bytes);
+        let tables = TablesVerifier::new(storage, newest, &files, progress, cancel);
+        let outcome = threads.install(|| tables.verify(&mut problems));
+        progress.end();
+        outcome?;
+        let unnamed_files = count_unnamed(storage, &files)?;
+        let gone: HashSet<String> = match problems.is_empty() {
+            true => HashSet::new(),
+            false => {
+                let again = VersionsCheck::run(storage)?;
+                problems.retain(|problem| !is_manifest(&problem.path) || again.problems.contains(problem));
+                files.keys().filter(|path| !again.files.contains_key(*path)).cloned().collect()
+            }
+        };
+        // Files that `expire` removed meanwhile are not reported. The newest version loses files only if a
+        // compaction also replaced them. Then its tables have not been compared with each other.
+        if newest.into_iter().flat_map(|newest| &newest.files).all(|file| !gone.contains(&file.path)) {
+            problems.retain(|problem| !gone.contains(&problem.path));
+            return Ok(VerifyReport {
+                problems,
+                version: newest.map_or(0, |newest| newest.version),
+                num_versions,
+                num_files: files.len() as u64,
+                num_bytes,
+                num_runs: newest.map_or(0, |newest| newest.num_runs),
+                num_steps: newest.map_or(0, |newest| newest.num_steps),
+                unnamed_files,
+            });
+        }
+    }
+    let what = format!("the newest version was replaced and expired while it was verified, {ATTEMPTS} times");
+    Err(ErrorKind::Conflict { path: storage.root().to_path_buf(), what }.into())
+}
+
+/// Returns the number of data files that no version names.
+fn count_unnamed(storage: &Storage, files: &BTreeMap<String, DataFile>) -> Result<u64> {
+    let mut count = 0;
+    for table in TableName::ALL {
+        let names = storage.names(table.name())?.unwrap_or_default();
+        let unnamed = |name: &&String| name.ends_with(".parquet") && !files.contains_key(&format!("{table}/{name}"));
+        count += names.iter().filter(unnamed).count() as u64;
+    }
+    Ok(count)
+}

@@ -1,0 +1,73 @@
+//! The entry of a Parquet file in a manifest, its name, and the checksum of its content.
+
+use crate::archive::table_name::TableName;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Read, Seek};
+
+/// A Parquet file of the archive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DataFile {
+    pub(crate) table: TableName,
+    /// The path relative to the archive, with `/` as separator.
+    pub(crate) path: String,
+    pub(crate) num_rows: u64,
+    pub(crate) num_bytes: u64,
+    /// The checksum of the whole file, eight hexadecimal digits.
+    pub(crate) crc32c: String,
+    pub(crate) first_run_id: u32,
+    pub(crate) last_run_id: u32,
+    /// The model of a file of `annotations`; `None` for the other tables.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) model: Option<String>,
+    /// The number of rows of each row group.
+    pub(crate) row_groups: Vec<u64>,
+}
+
+impl DataFile {
+    /// Returns the path of a new file. It begins with the file's run ids, so that a writer sees in a listing which ids
+    /// are taken, and it ends with the transaction that writes the file.
+    pub(in crate::archive) fn new_path(
+        table: TableName,
+        run_ids: (u32, u32),
+        hash: &blake3::Hash,
+        txn: &str,
+    ) -> String {
+        let (first, last) = run_ids;
+        format!("{table}/{first:010}-{last:010}-{}{}", &hash.to_hex()[..16], DataFile::suffix(txn))
+    }
+
+    /// Returns the end of the names of a transaction's files.
+    pub(in crate::archive) fn suffix(txn: &str) -> String {
+        format!("{}.parquet", &txn[..txn.len().min(16)])
+    }
+
+    /// Returns the last run id in the name of a file.
+    pub(in crate::archive) fn last_run_id_of(name: &str) -> Option<u32> {
+        name.get(11..21)?.parse().ok()
+    }
+
+    /// Returns the key that puts files in the order of tables, models and run ids.
+    pub(in crate::archive) fn order(&self) -> impl Ord {
+        (self.table, &self.model, self.first_run_id)
+    }
+}
+
+/// Returns the CRC32C and the length of a file.
+pub(in crate::archive) fn checksum(mut file: &File) -> io::Result<(u32, u64)> {
+    file.rewind()?;
+    // Small files get a small buffer.
+    let mut buffer = vec![0; file.metadata()?.len().saturating_add(1).min(1 << 20) as usize];
+    let (mut crc, mut num_bytes) = (0, 0);
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok((crc, num_bytes)),
+            Ok(read) => {
+                crc = crc32c::crc32c_append(crc, &buffer[..read]);
+                num_bytes += read as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Tagging versions, and finding the version that a tag names.
+
+use super::tags::{self, VersionName};
+use super::versions::Versions;
+use crate::archive::storage::Storage;
+use crate::error::{Error, ErrorKind, Result};
+use crate::publish::Published;
+use std::collections::BTreeMap;
+
+/// Returns the number of a version; `None` for the newest.
+pub(in crate::archive) fn resolve(storage: &Storage, version: VersionName) -> Result<Option<u64>> {
+    let name = match version {
+        VersionName::Newest => return Ok(None),
+        VersionName::Number(number) => return Ok(Some(number)),
+        VersionName::Tag(name) => name,
+    };
+    // A location without an archive has no tags, which is not the problem.
+    Versions::new(storage).list()?;
+    let tags = tags::tags(storage)?;
+    tags.get(&name).copied().map(Some).ok_or_else(|| unknown(&tags, &name))
+}
+
+/// Gives a version a name.
+pub(in crate::archive) fn tag(storage: &Storage, name: &str, version: u64) -> Result<()> {
+    tags::check_name(name)?;
+    let versions = Versions::new(storage);
+    versions.open(Some(version))?;
+    if tags::create(storage, name, version)? == Published::Taken {
+        let known = tags::tags(storage)?.get(name).copied();
+        if known != Some(version) {
+            let found = known.map_or("a removed tag".into(), |known| format!("{name}, the tag of version {known}"));
+            return Err(Error::argument("name", "a new name", found));
+        }
+    }
+    // An expiry that began before the tag was there may have dropped the version.
+    let newest = versions.newest()?;
+    let other = tags::tags(storage)?.into_iter().any(|(known, of)| known != name && of == version);
+    if version < newest.first_version && !other {
+        tags::remove(storage, name)?;
+        let (path, oldest) = (storage.root().to_path_buf(), newest.first_version);
+        return Err(ErrorKind::VersionNotFound { path, version, oldest, newest: newest.version }.into());
+    }
+    Ok(())
+}
+
+/// Removes a tag, and returns its version.
+pub(in crate::archive) fn untag(storage: &Storage, name: &str) -> Result<u64> {
+    let tags = tags::tags(storage)?;
+    let version = *tags.get(name).ok_or_else(|| unknown(&tags, name))?;
+    tags::remove(storage, name)?;
+    Ok(version)
+}
+
+fn unknown(tags: &BTreeMap<String, u64>, name: &str) -> Error {
+    let names: Vec<&str> = tags.keys().map(String::as_str).collect();
+    let expected = if names.is_empty() { "a tag of the archive, which has none".into() } else { names.join(", ") };
+    Error::argument("version", expected, name)
+}

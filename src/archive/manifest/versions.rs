@@ -1,0 +1,306 @@
+//! The versions of an archive: their manifests, from the newest to the oldest.
+//!
+//! Version `n` is the file `_versions/<u64::MAX - n in 20 digits>.json`, so that the newest version comes first in a
+//! listing. A writer publishes a version by creating the file of the next number, which fails if the file exists. So
+//! one of two concurrent writers succeeds, and the other detects that it lost.
+
+use super::tags::tags;
+use super::{CommitInfo, Manifest};
+use crate::archive::problem::damaged;
+use crate::archive::storage::Storage;
+use crate::error::{Error, ErrorKind, Result};
+use crate::publish::Published;
+use bytes::Bytes;
+use std::collections::HashSet;
+use std::path::PathBuf;
+use tracing::info;
+
+/// The folder of the manifests.
+pub(in crate::archive) const VERSIONS_FOLDER: &str = "_versions";
+/// The file that writers of this machine lock.
+pub(in crate::archive) const LOCK: &str = "_versions/.lock";
+
+/// The maximum number of listings when manifests vanish between listing and reading, because their versions expire.
+const ATTEMPTS: usize = 5;
+
+/// The versions of an archive.
+#[derive(Clone, Debug)]
+pub(in crate::archive) struct Versions {
+    storage: Storage,
+}
+
+/// Returns the path of a version's manifest, relative to the archive.
+pub(in crate::archive) fn manifest_path(version: u64) -> String {
+    format!("{VERSIONS_FOLDER}/{:020}.json", u64::MAX - version)
+}
+
+/// Returns whether a path, relative to the archive, is that of a manifest.
+pub(in crate::archive) fn is_manifest(path: &str) -> bool {
+    path.starts_with(VERSIONS_FOLDER)
+}
+
+/// Returns the version in the name of a manifest.
+fn version_of(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(".json").filter(|digits| digits.len() == 20)?;
+    let number: u64 = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())??;
+    Some(u64::MAX - number).filter(|&version| version > 0)
+}
+
+impl Versions {
+    pub(in crate::archive) fn new(storage: &Storage) -> Versions {
+        Versions { storage: storage.clone() }
+    }
+
+    /// Lists the versions with a manifest, newest first. Not empty.
+    pub(in crate::archive) fn list(&self) -> Result<Vec<u64>> {
+        let root = self.storage.root();
+        let names = match self.storage.names(VERSIONS_FOLDER)? {
+            None if self.storage.is_local() && !root.is_dir() => {
+                let source = std::fs::metadata(root).err().unwrap_or_else(|| std::io::ErrorKind::NotADirectory.into());
+                return Err(Error::io(root, source));
+            }
+            names => names.unwrap_or_default(),
+        };
+        let mut versions: Vec<u64> = names.iter().filter_map(|name| version_of(name)).collect();
+        versions.sort_unstable_by(|a, b| b.cmp(a));
+        if versions.is_empty() {
+            let missing = "_versions/18446744073709551614.json";
+            return Err(ErrorKind::NotAnArchive { path: root.to_path_buf(), missing }.into());
+        }
+        Ok(versions)
+    }
+
+    /// Returns the newest version's number.
+    fn newest_number(&self) -> Result<u64> {
+        self.list().map(|versions| versions[0])
+    }
+
+    /// Lists the versions from `first_version` on and the tagged ones, newest first. All others are expired.
+    pub(in crate::archive) fn kept(&self, first_version: u64) -> Result<Vec<u64>> {
+        let tagged: HashSet<u64> = tags(&self.storage)?.into_values().collect();
+        let is_kept = |version: &u64| *version >= first_version || tagged.contains(version);
+        Ok(self.list()?.into_iter().filter(is_kept).collect())
+    }
+
+    /// Returns the absolute path of a version's manifest.
+    pub(in crate::archive) fn path(&self, version: u64) -> PathBuf {
+        self.storage.path(&manifest_path(version))
+    }
+
+    /// Reads the manifest of a version; returns `None` if there is no such file.
+    pub(in crate::archive) fn read(&self, version: u64) -> Result<Option<Manifest>> {
+        let bytes = self.storage.read(&manifest_path(version))?;
+        bytes.map(|bytes| Manifest::from_bytes(&bytes, version, &self.path(version))).transpose()
+    }
+
+    /// Reads the manifests of several versions, in this order. Skips versions without a file, and passes the error of
+    /// each unreadable one.
+    pub(in crate::archive) fn each(
+        &self,
+        versions: &[u64],
+        mut each: impl FnMut(u64, Result<Manifest>) -> Result<()>,
+    ) -> Result<()> {
+        // Memory holds the files of one chunk, which an object store reads concurrently.
+        for chunk in versions.chunks(64) {
+            let files = self.storage.read_all(chunk.iter().copied().map(manifest_path).collect())?;
+            for (&version, file) in chunk.iter().zip(files) {
+                let parse = |bytes: Bytes| Manifest::from_bytes(&bytes, version, &self.path(version));
+                if let Some(manifest) = file.map(|bytes| bytes.map(parse)).unwrap_or_else(|error| Some(Err(error))) {
+                    each(version, manifest)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the newest version. If its manifest is damaged, the error names the newest sound version.
+    pub(in crate::archive) fn newest(&self) -> Result<Manifest> {
+        for _ in 0..ATTEMPTS {
+            let versions = self.list()?;
+            match self.read(versions[0]) {
+                Ok(Some(manifest)) => return Ok(manifest),
+                // A writer whose commit was late has removed it again.
+                Ok(None) => {}
+                Err(error) => return Err(self.hint(error, &versions[1..])),
+            }
+        }
+        let what = format!("its newest version was replaced while it was read, {ATTEMPTS} times");
+        Err(ErrorKind::Conflict { path: self.storage.root().to_path_buf(), what }.into())
+    }
+
+    /// Returns a version, or with `None` the newest.
+    pub(in crate::archive) fn open(&self, version: Option<u64>) -> Result<Manifest> {
+        let Some(version) = version else { return self.newest() };
+        let numbers = self.list()?;
+        // The manifest of an expired version may still exist, but its files may be gone. If the newest manifest is
+        // damaged, no version that it dropped has lost files yet.
+        let oldest = match self.read(numbers[0]) {
+            Ok(Some(newest)) => newest.first_version,
+            _ => 1,
+        };
+        let is_kept = version >= oldest || tags(&self.storage)?.values().any(|&tagged| tagged == version);
+        let found = if is_kept { self.read(version)? } else { None };
+        found.ok_or_else(|| {
+            let (path, newest) = (self.storage.root().to_path_buf(), numbers[0]);
+            if (oldest..newest).contains(&version) {
+                return damaged(&self.path(version), "manifest", "a file, because later versions exist", "no file");
+            }
+            ErrorKind::VersionNotFound { path, version, oldest, newest }.into()
+        })
+    }
+
+    /// Returns the newest version, and makes it durable, so that a writer can build on it. It must not be older than
+    /// `seen`, a version that the writer has read before.
+    pub(in crate::archive) fn newest_durable(&self, seen: Option<&Manifest>) -> Result<Manifest> {
+        let newest = self.newest()?;
+        if let Some(seen) = seen {
+            self.check_follows(&newest, seen)?;
+        }
+        self.storage.sync(&manifest_path(newest.version))?;
+        self.storage.sync(VERSIONS_FOLDER)?;
+        Ok(newest)
+    }
+
+    /// Checks that `newest` is a version of the same archive as `seen`, and not an older one.
+    pub(in crate::archive) fn check_follows(&self, newest: &Manifest, seen: &Manifest) -> Result<()> {
+        let path = self.path(newest.version);
+        if newest.archive_id != seen.archive_id {
+            return Err(damaged(&path, "archive_id", &seen.archive_id, &newest.archive_id));
+        }
+        if newest.version < seen.version {
+            let path = self.path(seen.version);
+            let found = format!("version {} as the newest", newest.version);
+            return Err(damaged(&path, "manifest", format!("version {}, read before", seen.version), found));
+        }
+        Ok(())
+    }
+
+    /// Returns the lines of the versions up to `newest` that are not expired, newest first.
+    pub(in crate::archive) fn history(&self, newest: &Manifest) -> Result<Vec<CommitInfo>> {
+        let kept = self.kept(newest.first_version)?;
+        let versions: Vec<u64> = kept.into_iter().filter(|&version| version < newest.version).collect();
+        let mut lines = vec![newest.info()];
+        self.each(&versions, |_, manifest| {
+            lines.push(manifest?.info());
+            Ok(())
+        })?;
+        Ok(lines)
+    }
+
+    /// Publishes a version. Returns `None` if another writer published this version or a later one: then this version
+    /// is not part of the archive.
+    ///
+    /// # Errors
+    /// After [`ErrorKind::Unconfirmed`], the version may have been published; the archive shows it later. After any
+    /// other error, it was not published.
+    pub(in crate::archive) fn publish(&self, mut manifest: Manifest) -> Result<Option<Manifest>> {
+        let path = manifest_path(manifest.version);
+        let version = manifest.version;
+        let unconfirmed = |error: Error| -> Error {
+            let path = self.path(version);
+            ErrorKind::Unconfirmed { path, version, reason: error.to_string() }.into()
+        };
+        let bytes = manifest.seal()?;
+        let outcome = self.storage.put_new(&path, bytes.clone());
+        // Read the manifest, because the response alone can mislead: if a request was retried, the name may be taken by
+        // this very manifest.
+        let standing = match self.storage.read(&path) {
+            Ok(standing) => standing,
+            Err(error) => return Err(unconfirmed(outcome.err().unwrap_or(error))),
+        };
+        let is_own = match &standing {
+            None => false,
+            Some(standing) if *standing == bytes => true,
+            Some(standing) => {
+                let standing = Manifest::from_bytes(standing, manifest.version, &self.path(manifest.version));
+                standing.map_err(unconfirmed)?.txn == manifest.txn
+            }
+        };
+        match outcome {
+            Ok(_) if is_own => {}
+            Ok(Published::Taken) => return Ok(None),
+            Ok(Published::New) => {
+                let found = if standing.is_some() { "another manifest" } else { "no file" };
+                return Err(damaged(&self.path(manifest.version), "manifest", "the one just published", found));
+            }
+            // In an object store, a visible manifest is durable. In a folder, a crash may still remove its name.
+            Err(error) if is_own && self.storage.is_local() => return Err(unconfirmed(error)),
+            Err(_) if is_own => {}
+            Err(_) if standing.is_some() => return Ok(None),
+            // An object store may still receive the request.
+            Err(error) if !self.storage.is_local() => return Err(unconfirmed(error)),
+            Err(error) => return Err(error),
+        }
+        if !self.is_part(&manifest).map_err(unconfirmed)? {
+            // No reader uses a manifest below the newest that is not its ancestor.
+            self.storage.remove(&path).ok();
+            return Ok(None);
+        }
+        info!(
+            target: "a2store::commit",
+            archive = %self.storage.root().display(),
+            version = manifest.version,
+            operation = manifest.operation.name(),
+            added_files = manifest.added_files,
+            removed_files = manifest.removed_files,
+            runs = manifest.num_runs,
+            steps = manifest.num_steps,
+            "published a version"
+        );
+        Ok(Some(manifest))
+    }
+
+    /// Returns whether a published manifest is the newest version or one of its ancestors. It is not if its writer
+    /// slept so long that other writers made this version and later ones, and these expired: then its name was free
+    /// again.
+    fn is_part(&self, manifest: &Manifest) -> Result<bool> {
+        if self.newest_number()? <= manifest.version {
+            return Ok(true);
+        }
+        if let Some(next) = self.read(manifest.version + 1)? {
+            return Ok(next.parent.as_ref() == Some(&manifest.txn));
+        }
+        // The next version has expired already. A version that only removed files is no longer to be seen in it.
+        let newest = self.newest()?;
+        let paths = newest.paths();
+        Ok(manifest.added_files > 0 && manifest.own_paths().all(|path| paths.contains(path)))
+    }
+
+    /// Adds a hint to an error about damage to the newest manifest.
+    fn hint(&self, error: Error, older: &[u64]) -> Error {
+        match error.into_kind() {
+            ErrorKind::Damaged { path, what, expected, found } => {
+                let sound = older.iter().find(|&&version| matches!(self.read(version), Ok(Some(_))));
+                let found = match sound {
+                    Some(version) => {
+                        format!("{found}; version {version} can still be opened, and `restore` continues from it")
+                    }
+                    None => found,
+                };
+                ErrorKind::Damaged { path, what, expected, found }.into()
+            }
+            kind => kind.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_version_comes_first() {
+        let versions = [1, 2, 10, 1 << 40, u64::MAX - 1];
+        let mut names: Vec<String> = versions.map(manifest_path).into();
+        names.sort();
+        let found: Vec<u64> = names.iter().filter_map(|path| version_of(path.strip_prefix("_versions/")?)).collect();
+        assert_eq!(found, [u64::MAX - 1, 1 << 40, 10, 2, 1]);
+    }
+
+    #[test]
+    fn other_names_are_no_versions() {
+        for name in ["18446744073709551615.json", "1.json", "+8446744073709551614.json", "18446744073709551614.tmp"] {
+            assert_eq!(version_of(name), None, "{name}");
+        }
+    }
+}

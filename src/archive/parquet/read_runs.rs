@@ -1,0 +1,241 @@
+//! Reading of whole runs and their original files from an archive.
+
+use super::reader::OpenDataFile;
+use super::row_views::{RunFacts, StepRows, run_facts};
+use crate::archive::archive::Archive;
+use crate::archive::ingest::run_digest::run_digest;
+use crate::archive::problem::damaged;
+use crate::archive::table_name::TableName;
+use crate::cancellation::CancellationToken;
+use crate::error::{Error, Result};
+use crate::format::{RunFormat, SourceFormat, decode_run, encode_run};
+use crate::progress::{Progress, Unit};
+use crate::run::Run;
+use crate::workers::pool;
+use rayon::prelude::*;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+/// A run with the data of its original source.
+#[derive(Debug)]
+pub(crate) struct StoredRun {
+    pub(crate) run_id: u32,
+    pub(crate) run: Run,
+    /// The number of steps of the whole game, from its source.
+    pub(crate) game_steps: Option<u32>,
+    format: RunFormat,
+    is_file: bool,
+    original: Option<Vec<u8>>,
+}
+
+impl StoredRun {
+    /// Returns the format of run files that fits the run: the format of its source, if that was a run file.
+    #[cfg(feature = "python")]
+    pub(crate) fn format(&self) -> RunFormat {
+        self.format
+    }
+
+    /// Returns the bytes of the run file that this run came from; `None` if it came from another kind of
+    /// source.
+    ///
+    /// # Errors
+    /// Errors of the encoder. A run that was decoded causes none.
+    pub(crate) fn original(&self) -> Result<Option<(RunFormat, Cow<'_, [u8]>)>> {
+        match &self.original {
+            _ if !self.is_file => Ok(None),
+            Some(bytes) => Ok(Some((self.format, Cow::Borrowed(bytes)))),
+            None => Ok(Some((self.format, Cow::Owned(encode_run(&self.run, self.format)?)))),
+        }
+    }
+}
+
+impl Archive {
+    /// Reads runs, converts each with `make` on all threads, and passes the results to `sink` in the order of
+    /// ids.
+    ///
+    /// `run_ids` must ascend; unknown ids are skipped. Memory holds one row group per thread. Compares the
+    /// digest of each run that has steps.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged), and errors of the callbacks.
+    pub(crate) fn read_runs<T: Send>(
+        &self,
+        run_ids: &[u32],
+        workers: Option<usize>,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+        make: impl Fn(StoredRun) -> Result<T> + Sync,
+        mut sink: impl FnMut(u32, T) -> Result<()> + Send,
+    ) -> Result<()> {
+        let threads = pool("export", workers)?;
+        progress.begin("export", Unit::Runs, run_ids.len() as u64);
+        let outcome = threads.install(|| {
+            self.each_group(TableName::Runs, run_ids, &mut |file, index| {
+                let batch = file.read(index)?;
+                let mut known = HashMap::new();
+                let mut ids = Vec::new();
+                for (facts, original) in run_facts(&batch)? {
+                    if run_ids.binary_search(&facts.run_id).is_ok() {
+                        ids.push(facts.run_id);
+                        known.insert(facts.run_id, (facts, original.map(<[u8]>::to_vec)));
+                    }
+                }
+                self.read_group(&ids, &known, progress, cancel, &make, &mut sink)
+            })
+        });
+        progress.end();
+        outcome
+    }
+
+    /// Calls `examine` for each run, in the order of ids, without reading steps. `run_ids` must ascend.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the archive does not have one of the runs, and
+    /// errors of `examine`.
+    pub(crate) fn examine_runs(
+        &self,
+        run_ids: &[u32],
+        cancel: &CancellationToken,
+        mut examine: impl FnMut(&RunFacts) -> Result<()>,
+    ) -> Result<()> {
+        let mut missing = run_ids.iter().copied().peekable();
+        self.each_group(TableName::Runs, run_ids, &mut |file, index| {
+            cancel.check()?;
+            for (facts, _) in run_facts(&file.read(index)?)? {
+                if missing.next_if_eq(&facts.run_id).is_some() {
+                    examine(&facts)?;
+                }
+            }
+            Ok(())
+        })?;
+        match missing.next() {
+            None => Ok(()),
+            Some(run_id) => Err(Error::argument("run_id", "runs of the archive", run_id)),
+        }
+    }
+
+    /// Calls `each` for the row groups of a table that may hold these runs, in order. Opens one file after the
+    /// other, because the number of open files is limited.
+    fn each_group<'a>(
+        &'a self,
+        table: TableName,
+        run_ids: &[u32],
+        each: &mut dyn FnMut(&Arc<OpenDataFile<'a>>, usize) -> Result<()>,
+    ) -> Result<()> {
+        for file in self.manifest.files(table) {
+            if any_in(run_ids, file.first_run_id..=file.last_run_id) {
+                self.check_file(file)?;
+                let open = Arc::new(OpenDataFile::new(&self.storage, file)?);
+                for index in 0..open.num_row_groups() {
+                    if open.run_ids(index).is_none_or(|(first, last)| any_in(run_ids, first..=last)) {
+                        each(&open, index)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads and converts the runs of one row group of `runs`.
+    fn read_group<T: Send>(
+        &self,
+        run_ids: &[u32],
+        known: &HashMap<u32, (RunFacts, Option<Vec<u8>>)>,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+        make: &(impl Fn(StoredRun) -> Result<T> + Sync),
+        sink: &mut (impl FnMut(u32, T) -> Result<()> + Send),
+    ) -> Result<()> {
+        let mut rest = run_ids.iter().copied().peekable();
+        // A run without steps has no rows in `steps`, so it is inserted between the others.
+        let mut without_rows = |next: Option<u32>, sink: &mut dyn FnMut(u32, T) -> Result<()>| {
+            while let Some(run_id) = rest.next_if(|&run_id| Some(run_id) != next) {
+                let Some((facts, original)) = known.get(&run_id) else { break };
+                if facts.num_steps > 0 {
+                    let path = self.storage.path("steps");
+                    let expected = format!("{} of run {run_id}", facts.num_steps);
+                    return Err(damaged(&path, "rows of `steps`", expected, "none"));
+                }
+                let run = match original {
+                    Some(bytes) => decode_run(bytes)?.0,
+                    None => Run::builder(0).finish(facts.meta.clone(), facts.final_board)?,
+                };
+                sink(run_id, make(stored(run, facts, original.as_ref()))?)?;
+                progress.advance(1);
+            }
+            rest.next();
+            Ok(())
+        };
+        let mut read = |window: &mut Vec<(Arc<OpenDataFile<'_>>, usize)>,
+                        sink: &mut dyn FnMut(u32, T) -> Result<()>| {
+            cancel.check()?;
+            let runs_of = |(file, index): (Arc<OpenDataFile<'_>>, usize)| self.runs_of(&file, index, known, make);
+            let made: Vec<Vec<(u32, T)>> = window.par_drain(..).map(runs_of).collect::<Result<_>>()?;
+            for (run_id, value) in made.into_iter().flatten() {
+                without_rows(Some(run_id), sink)?;
+                sink(run_id, value)?;
+                progress.advance(1);
+            }
+            Ok::<_, Error>(())
+        };
+        let mut window = Vec::new();
+        self.each_group(TableName::Steps, run_ids, &mut |file, index| {
+            window.push((Arc::clone(file), index));
+            match window.len() == rayon::current_num_threads() {
+                true => read(&mut window, sink),
+                false => Ok(()),
+            }
+        })?;
+        read(&mut window, sink)?;
+        without_rows(None, sink)
+    }
+
+    /// Converts the selected runs in a row group of `steps`.
+    fn runs_of<T>(
+        &self,
+        file: &OpenDataFile<'_>,
+        index: usize,
+        known: &HashMap<u32, (RunFacts, Option<Vec<u8>>)>,
+        make: &impl Fn(StoredRun) -> Result<T>,
+    ) -> Result<Vec<(u32, T)>> {
+        let batch = file.read(index)?;
+        let rows = StepRows::new(&batch)?;
+        let mut made = Vec::new();
+        for range in rows.runs() {
+            let Some((facts, original)) = known.get(&rows.run_id[range.start]) else { continue };
+            let path = self.storage.path(&file.file().path);
+            let what = "run built from its rows";
+            let run = match original {
+                // The columns cannot reproduce this run.
+                Some(bytes) => decode_run(bytes).map(|(run, _)| run),
+                None => rows.run(range, facts.meta.clone(), facts.final_board),
+            };
+            let run = run.map_err(|error| damaged(&path, what, "a run", error.message()))?;
+            let digest = run_digest(&run)?;
+            if digest != facts.digest {
+                let hex = |digest: &[u8]| digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+                let expected = format!("the digest {} of run {} in `runs`", hex(&facts.digest), facts.run_id);
+                return Err(damaged(&path, what, expected, hex(&digest)));
+            }
+            made.push((facts.run_id, make(stored(run, facts, original.as_ref()))?));
+        }
+        Ok(made)
+    }
+}
+
+fn stored(run: Run, facts: &RunFacts, original: Option<&Vec<u8>>) -> StoredRun {
+    let (format, is_file) = match facts.source_format() {
+        Some(SourceFormat::File(format)) => (format, true),
+        _ => (RunFormat::A2run2, false),
+    };
+    let game_steps = facts.game_steps;
+    StoredRun { run_id: facts.run_id, run, game_steps, format, is_file, original: original.cloned() }
+}
+
+/// Returns whether one of the ascending ids is in a range.
+fn any_in(run_ids: &[u32], range: RangeInclusive<u32>) -> bool {
+    let at = run_ids.partition_point(|run_id| run_id < range.start());
+    run_ids.get(at).is_some_and(|run_id| range.contains(run_id))
+}

@@ -1,0 +1,178 @@
+//! Reading of data files: single columns and whole row groups.
+
+use super::footer::group_run_ids;
+use super::input::{SharedFile, guarded};
+use crate::archive::manifest::data_file::{DataFile, checksum};
+use crate::archive::problem::damaged;
+use crate::archive::schema::table_schema;
+use crate::archive::storage::Storage;
+use crate::error::{Error, Result};
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use arrow::datatypes::{Schema, SchemaRef};
+use arrow::error::ArrowError;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use std::fs::File;
+use std::sync::Arc;
+
+/// Opens a data file. A file of an object store is downloaded to a temporary file, which vanishes when it is
+/// closed.
+pub(in crate::archive) fn open(storage: &Storage, file: &DataFile) -> Result<File> {
+    match storage.open(&file.path)? {
+        Some(open) => Ok(open),
+        None => {
+            let expected = format!("a file of {} bytes", file.num_bytes);
+            Err(damaged(&storage.path(&file.path), "data file", expected, "no file"))
+        }
+    }
+}
+
+/// Opens a data file after comparing its length and checksum with its manifest. Callers need this if they copy
+/// the content, or if it decides what they write.
+pub(in crate::archive) fn open_sound(storage: &Storage, file: &DataFile) -> Result<File> {
+    let opened = open(storage, file)?;
+    let path = || storage.path(&file.path);
+    let (crc, num_bytes) = checksum(&opened).map_err(|source| Error::io(path(), source))?;
+    if num_bytes != file.num_bytes {
+        let bytes = |number: u64| format!("{number} bytes");
+        return Err(damaged(&path(), "length of the file", bytes(file.num_bytes), bytes(num_bytes)));
+    }
+    if format!("{crc:08x}") != file.crc32c {
+        return Err(damaged(&path(), "CRC32C of the file", &file.crc32c, format!("{crc:08x}")));
+    }
+    Ok(opened)
+}
+
+/// Returns a Parquet reader of a file, after checking the checksum and the footer.
+fn reader(storage: &Storage, file: &DataFile) -> Result<ParquetRecordBatchReaderBuilder<File>> {
+    let open = open_sound(storage, file)?;
+    ParquetRecordBatchReaderBuilder::try_new(open).map_err(|error| not_parquet(storage, file, error))
+}
+
+/// Reads the given columns of a file, batch by batch.
+pub(in crate::archive) fn read_columns(
+    storage: &Storage,
+    file: &DataFile,
+    columns: &[&str],
+    mut each: impl FnMut(&RecordBatch) -> Result<()>,
+) -> Result<()> {
+    let builder = reader(storage, file)?;
+    let mask = ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied());
+    let schema = table_schema(file.table);
+    let fields = columns.iter().map(|column| schema.field_with_name(column).cloned()).collect::<Result<Vec<_>, _>>();
+    let schema = Arc::new(Schema::new(fields.map_err(|error| not_parquet(storage, file, error))?));
+    let mut num_rows = 0;
+    for batch in builder.with_projection(mask).build().map_err(|error| not_parquet(storage, file, error))? {
+        let batch = batch.map_err(|error| not_parquet(storage, file, error))?;
+        let batch = conform(&batch, &schema).map_err(|error| not_parquet(storage, file, error))?;
+        num_rows += batch.num_rows() as u64;
+        each(&batch)?;
+    }
+    if num_rows != file.num_rows {
+        let path = storage.path(&file.path);
+        return Err(damaged(&path, "number of rows", file.num_rows.to_string(), num_rows.to_string()));
+    }
+    Ok(())
+}
+
+pub(in crate::archive) fn not_parquet(storage: &Storage, file: &DataFile, error: impl std::fmt::Display) -> Error {
+    damaged(&storage.path(&file.path), "Parquet", "readable data", error.to_string())
+}
+
+/// An open data file whose row groups are read one at a time, in the current schema.
+pub(in crate::archive) struct OpenDataFile<'a> {
+    storage: &'a Storage,
+    file: &'a DataFile,
+    open: SharedFile,
+    metadata: ArrowReaderMetadata,
+}
+
+impl<'a> OpenDataFile<'a> {
+    /// Opens a file without checking its checksum. The caller checks the rows by other means.
+    pub(in crate::archive) fn new(storage: &'a Storage, file: &'a DataFile) -> Result<OpenDataFile<'a>> {
+        OpenDataFile::of(storage, file, open(storage, file)?)
+    }
+
+    /// Returns an open file.
+    pub(in crate::archive) fn of(storage: &'a Storage, file: &'a DataFile, open: File) -> Result<OpenDataFile<'a>> {
+        let metadata = guarded(|| Ok(ArrowReaderMetadata::load(&open, ArrowReaderOptions::new())?));
+        let metadata = metadata.map_err(|error| not_parquet(storage, file, error))?;
+        Ok(OpenDataFile { storage, file, open: SharedFile::new(open), metadata })
+    }
+
+    pub(in crate::archive) fn file(&self) -> &'a DataFile {
+        self.file
+    }
+
+    /// Returns the columns of the file.
+    pub(in crate::archive) fn schema(&self) -> &Schema {
+        self.metadata.schema()
+    }
+
+    pub(in crate::archive) fn num_row_groups(&self) -> usize {
+        self.metadata.metadata().num_row_groups()
+    }
+
+    /// Returns the first and last run id of a row group, if its statistics have them.
+    pub(in crate::archive) fn run_ids(&self, index: usize) -> Option<(u32, u32)> {
+        group_run_ids(self.metadata.metadata().row_groups().get(index)?)
+    }
+
+    pub(in crate::archive) fn read(&self, index: usize) -> Result<RecordBatch> {
+        let read = || {
+            let batch = read_row_group(self.open.clone(), self.metadata.clone(), index)?;
+            conform(&batch, &table_schema(self.file.table))
+        };
+        guarded(read).map_err(|error| not_parquet(self.storage, self.file, error))
+    }
+}
+
+/// The row groups of several files, one after the other, in the current schema.
+pub(in crate::archive) struct RowGroups<'a> {
+    storage: &'a Storage,
+    files: std::slice::Iter<'a, &'a DataFile>,
+    open: Option<(OpenDataFile<'a>, usize)>,
+}
+
+impl<'a> RowGroups<'a> {
+    pub(in crate::archive) fn new(storage: &'a Storage, files: &'a [&'a DataFile]) -> RowGroups<'a> {
+        RowGroups { storage, files: files.iter(), open: None }
+    }
+
+    pub(in crate::archive) fn next(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            let Some((open, index)) = &mut self.open else {
+                let Some(file) = self.files.next() else { return Ok(None) };
+                self.open = Some((OpenDataFile::of(self.storage, file, open_sound(self.storage, file)?)?, 0));
+                continue;
+            };
+            if *index == open.num_row_groups() {
+                self.open = None;
+                continue;
+            }
+            *index += 1;
+            return open.read(*index - 1).map(Some);
+        }
+    }
+}
+
+/// Reads a whole row group as one batch.
+fn read_row_group(file: SharedFile, metadata: ArrowReaderMetadata, index: usize) -> Result<RecordBatch, ArrowError> {
+    let num_rows = metadata.metadata().row_group(index).num_rows().max(1) as usize;
+    let schema = metadata.schema().clone();
+    let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata)
+        .with_row_groups(vec![index])
+        .with_batch_size(num_rows)
+        .build()?;
+    concat_batches(&schema, &reader.collect::<Result<Vec<_>, _>>()?)
+}
+
+/// Returns the columns of a schema, in its order.
+fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+    let columns = schema.fields().iter().map(|field| {
+        let column = batch.column_by_name(field.name()).cloned();
+        column.ok_or_else(|| ArrowError::SchemaError(format!("no column {}", field.name())))
+    });
+    RecordBatch::try_new(Arc::clone(schema), columns.collect::<Result<_, _>>()?)
+}

@@ -1,0 +1,134 @@
+//! A writer thread for data files: it takes encoded row groups and publishes files.
+
+use super::writer::{EncodedRowGroup, TableWriter};
+use crate::archive::manifest::Manifest;
+use crate::archive::manifest::data_file::DataFile;
+use crate::archive::storage::Storage;
+use crate::archive::table_name::TableName;
+use crate::cancellation::CancellationToken;
+use crate::error::{Error, Result};
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+/// The number of row groups that may wait for the writer thread.
+const QUEUE: usize = 2;
+
+/// The data files of one transaction.
+pub(in crate::archive) struct TransactionFiles<'a> {
+    pub(in crate::archive) storage: &'a Storage,
+    /// The version that the transaction makes.
+    pub(in crate::archive) version: &'a Manifest,
+    /// The minimum number of rows of a full file.
+    pub(in crate::archive) file_rows: u64,
+}
+
+/// A message to the writer thread. If the channel closes without `End`, the work has failed, and all files are
+/// removed.
+enum WriterMessage {
+    RowGroup(TableName, EncodedRowGroup),
+    End,
+}
+
+/// The sending end of the channel to the writer thread.
+pub(in crate::archive) struct RowGroupSender(SyncSender<WriterMessage>);
+
+impl RowGroupSender {
+    pub(in crate::archive) fn send(&self, table: TableName, group: EncodedRowGroup) -> Result<()> {
+        self.0.send(WriterMessage::RowGroup(table, group)).map_err(|_| closed())
+    }
+}
+
+/// Returns the error of a closed channel. The caller gets the writer's own error instead.
+fn closed() -> Error {
+    Error::other("the writer thread has ended")
+}
+
+impl TransactionFiles<'_> {
+    /// Writes the row groups that `work` sends, while `work` runs. If anything fails, removes all files.
+    pub(in crate::archive) fn write<T>(
+        &self,
+        cancel: &CancellationToken,
+        work: impl FnOnce(&RowGroupSender) -> Result<T>,
+    ) -> Result<(T, Vec<DataFile>)> {
+        let mut files = Vec::new();
+        let outcome = std::thread::scope(|scope| {
+            let (sender, receiver) = sync_channel(QUEUE);
+            let mut open = OpenFiles { transaction: self, files: &mut files, unfinished: BTreeMap::new() };
+            let writing = scope.spawn(move || open.receive(&receiver, cancel));
+            let sender = RowGroupSender(sender);
+            let worked = work(&sender);
+            if worked.is_ok() {
+                // This fails if the writer thread has failed, which `written` shows.
+                let _ = sender.0.send(WriterMessage::End);
+            }
+            drop(sender);
+            let written = writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            written.and(worked)
+        });
+        match outcome {
+            Ok(value) => Ok((value, files)),
+            Err(error) => {
+                // No manifest names these files. `expire` removes those that cannot be removed here.
+                files.iter().for_each(|file| drop(self.storage.remove(&file.path)));
+                Err(error)
+            }
+        }
+    }
+}
+
+/// The unfinished and the finished files.
+struct OpenFiles<'a> {
+    transaction: &'a TransactionFiles<'a>,
+    files: &'a mut Vec<DataFile>,
+    unfinished: BTreeMap<TableName, TableWriter>,
+}
+
+impl OpenFiles<'_> {
+    fn receive(&mut self, receiver: &Receiver<WriterMessage>, cancel: &CancellationToken) -> Result<()> {
+        loop {
+            match receiver.recv() {
+                Ok(WriterMessage::RowGroup(table, group)) => {
+                    cancel.check()?;
+                    self.append(table, group, cancel)?;
+                }
+                Ok(WriterMessage::End) => break,
+                Err(_) => return Ok(()),
+            }
+        }
+        let rest = std::mem::take(&mut self.unfinished).into_values().rev();
+        if self.transaction.storage.is_local() {
+            for writer in rest {
+                self.files.extend(writer.finish(cancel)?);
+            }
+            return Ok(());
+        }
+        // Uploads wait for the network, so they run side by side.
+        let finished: Vec<Result<_>> = std::thread::scope(|scope| {
+            let finish = |writer: TableWriter| scope.spawn(move || writer.finish(cancel));
+            let running: Vec<_> = rest.map(finish).collect();
+            running.into_iter().map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        });
+        let mut outcome = Ok(());
+        for one in finished {
+            match one {
+                Ok(file) => self.files.extend(file),
+                Err(error) => outcome = outcome.and(Err(error)),
+            }
+        }
+        outcome
+    }
+
+    fn append(&mut self, table: TableName, group: EncodedRowGroup, cancel: &CancellationToken) -> Result<()> {
+        let mut writer = match self.unfinished.remove(&table) {
+            Some(writer) => writer,
+            None => TableWriter::new(self.transaction.storage, table, self.transaction.version)?,
+        };
+        writer.append(group)?;
+        if writer.num_rows() >= self.transaction.file_rows {
+            self.files.extend(writer.finish(cancel)?);
+        } else {
+            self.unfinished.insert(table, writer);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,78 @@
+//! Locks among the writers of one machine, and the pauses between attempts.
+
+use crate::cancellation::CancellationToken;
+use crate::error::{Error, ErrorKind, Result};
+use crate::random;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use std::fs::{File, TryLockError};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tracing::info;
+
+/// An exclusive lock among the writers of this machine.
+pub(crate) struct Lock(File);
+
+impl Lock {
+    /// Locks a file that is created if it does not exist. Waits up to `wait` for other processes. `owner` is the path
+    /// in errors, such as the archive's.
+    pub(crate) fn acquire(owner: &Path, path: &Path, wait: Duration, cancel: &CancellationToken) -> Result<Lock> {
+        let file = File::options().create(true).append(true).open(path).map_err(|source| Error::io(path, source))?;
+        let start = Instant::now();
+        let mut backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(50));
+        let mut waits = false;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Lock(file)),
+                Err(TryLockError::WouldBlock) if start.elapsed() < wait => {
+                    if !waits {
+                        waits = true;
+                        info!(
+                            target: "a2store::retry",
+                            archive = %owner.display(),
+                            seconds = wait.as_secs_f64(),
+                            "waiting for another writer's lock"
+                        );
+                    }
+                    cancel.check()?;
+                    backoff.sleep();
+                }
+                Err(TryLockError::WouldBlock) => {
+                    let what = match wait.as_secs_f64() {
+                        0.0 => "another process is writing to it".into(),
+                        secs => format!("another process is writing to it, after {secs:.1} s of waiting"),
+                    };
+                    return Err(ErrorKind::Conflict { path: owner.to_path_buf(), what }.into());
+                }
+                Err(TryLockError::Error(source)) => return Err(Error::io(path, source)),
+            }
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // A process that was forked meanwhile has the file open too, so closing the file would not unlock it.
+        self.0.unlock().ok();
+    }
+}
+
+/// A sequence of pauses that grow. Their random lengths keep writers from colliding again.
+pub(in crate::archive) struct Backoff {
+    next: Duration,
+    longest: Duration,
+    random: Xoshiro256PlusPlus,
+}
+
+impl Backoff {
+    pub(in crate::archive) fn new(first: Duration, longest: Duration) -> Backoff {
+        let seed = random::seed().unwrap_or(u64::from(std::process::id()) << 32);
+        Backoff { next: first, longest, random: Xoshiro256PlusPlus::seed_from_u64(seed) }
+    }
+
+    pub(in crate::archive) fn sleep(&mut self) {
+        let share = 0.5 + (self.random.next_u32() as f64 / f64::from(u32::MAX)) / 2.0;
+        std::thread::sleep(self.next.mul_f64(share));
+        self.next = (self.next * 2).min(self.longest);
+    }
+}

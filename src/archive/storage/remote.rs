@@ -1,0 +1,276 @@
+//! Archives on S3, Google Cloud Storage and Azure: the operations of `storage.rs` as requests.
+//!
+//! Credentials and endpoints are read from the environment variables of each service (`AWS_ACCESS_KEY_ID`,
+//! `AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_NAME`, …), and then from the caller's
+//! [`StorageOptions`].
+
+use super::listing::ListedFile;
+use super::storage_options::StorageOptions;
+use crate::cancellation::CancellationToken;
+use crate::error::{Error, Result};
+use crate::process::ProcessId;
+use crate::publish::Published;
+use crate::runtime::block_on;
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt};
+use object_store::path::Path as StorePath;
+use object_store::prefix::PrefixStore;
+use object_store::{
+    Error as StoreError, GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, ObjectStoreScheme, PutMode, PutPayload,
+    WriteMultipart,
+};
+use std::fmt;
+use std::fs::File;
+use std::future::Future;
+use std::io::{self, Read, Seek, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use url::Url;
+
+/// The maximum number of concurrent requests.
+const CONCURRENCY: usize = 32;
+/// The number of bytes in a part of an upload. S3 allows 10,000 parts.
+const PART_BYTES: usize = 16 << 20;
+
+/// A prefix of an object store.
+#[derive(Clone)]
+pub(in crate::archive) struct Remote {
+    url: String,
+    options: StorageOptions,
+    connection: Arc<Mutex<Option<Connection>>>,
+}
+
+/// A connection of one process. A forked child makes a new one.
+struct Connection {
+    process: ProcessId,
+    store: Arc<dyn ObjectStore>,
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Remote").field(&self.url).finish()
+    }
+}
+
+impl Remote {
+    pub(in crate::archive) fn new(url: &str, options: &StorageOptions) -> Result<Remote> {
+        let url = url.trim_end_matches('/').to_owned();
+        let remote = Remote { url, options: options.clone(), connection: Arc::default() };
+        remote.store()?;
+        Ok(remote)
+    }
+
+    pub(in crate::archive) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(in crate::archive) fn options(&self) -> &StorageOptions {
+        &self.options
+    }
+
+    /// Returns the store whose root is the archive.
+    pub(in crate::archive) fn store(&self) -> Result<Arc<dyn ObjectStore>> {
+        let mut slot = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*slot {
+            Some(connection) if connection.process.is_current() => Ok(Arc::clone(&connection.store)),
+            _ => {
+                let store = connect(&self.url, &self.options)?;
+                *slot = Some(Connection { process: ProcessId::current(), store: Arc::clone(&store) });
+                Ok(store)
+            }
+        }
+    }
+
+    /// Runs requests on the threads of the runtime. Errors carry the URL of `path`.
+    fn request<T, F>(&self, path: &str, requests: impl FnOnce(Arc<dyn ObjectStore>, StorePath) -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        let future = requests(self.store()?, StorePath::from(path));
+        let url = format!("{}/{path}", self.url);
+        block_on(async move { future.await.map_err(|error| store_error(&url, error)) })
+    }
+
+    pub(in crate::archive) fn read(&self, path: &str) -> Result<Option<Bytes>> {
+        self.request(path, |store, path| read(store, path, GetOptions::default()))
+    }
+
+    pub(in crate::archive) fn read_all(&self, paths: Vec<String>) -> Result<Vec<Result<Option<Bytes>>>> {
+        let store = self.store()?;
+        let url = self.url.clone();
+        let read_one = move |path: String| {
+            let (store, url) = (Arc::clone(&store), format!("{url}/{path}"));
+            let read = read(store, StorePath::from(path), GetOptions::default());
+            async move { read.await.map_err(|error| store_error(&url, error)) }
+        };
+        let all = async move {
+            Ok(futures::stream::iter(paths.into_iter().map(read_one)).buffered(CONCURRENCY).collect().await)
+        };
+        block_on(all)
+    }
+
+    /// Downloads a file to a temporary file without a name; returns `None` if there is no file.
+    pub(in crate::archive) fn fetch(&self, path: &str) -> Result<Option<File>> {
+        let as_io = |source| Error::io(std::env::temp_dir(), source);
+        let mut copy = tempfile::tempfile().map_err(as_io)?;
+        let object = self.request(path, |store, path| async move { existing(store.get(&path).await) })?;
+        let Some(mut stream) = object.map(|object| object.into_stream()) else { return Ok(None) };
+        loop {
+            let (next, rest) = self.request(path, |_, _| async move {
+                let next = stream.try_next().await?;
+                Ok((next, stream))
+            })?;
+            let Some(bytes) = next else { break };
+            copy.write_all(&bytes).map_err(as_io)?;
+            stream = rest;
+        }
+        copy.rewind().map_err(as_io)?;
+        Ok(Some(copy))
+    }
+
+    /// Lists the files, or those whose names come after `first`, which is the name of no file.
+    pub(in crate::archive) fn list(&self, folder: &str, first: Option<&str>) -> Result<Vec<ListedFile>> {
+        let first = first.map(|first| StorePath::from(format!("{folder}/{first}")));
+        self.request(folder, |store, folder| async move {
+            let objects = match &first {
+                None => store.list(Some(&folder)),
+                Some(first) => store.list_with_offset(Some(&folder), first),
+            };
+            objects.try_filter_map(async |object| Ok(listed(&object))).try_collect().await
+        })
+    }
+
+    pub(in crate::archive) fn put_new(&self, path: &str, bytes: Vec<u8>) -> Result<Published> {
+        self.request(path, |store, path| async move {
+            match store.put_opts(&path, PutPayload::from(bytes), PutMode::Create.into()).await {
+                Ok(_) => Ok(Published::New),
+                Err(StoreError::AlreadyExists { .. } | StoreError::Precondition { .. }) => Ok(Published::Taken),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    /// Uploads a local file in parts, and checks its length in the store.
+    pub(in crate::archive) fn upload(&self, from: &Path, path: &str, cancel: &CancellationToken) -> Result<()> {
+        let mut file = File::open(from).map_err(|source| Error::io(from, source))?;
+        let length = file.metadata().map_err(|source| Error::io(from, source))?.len();
+        let mut buffer = vec![0; PART_BYTES.min(length as usize)];
+        let mut upload: Option<WriteMultipart> = None;
+        loop {
+            cancel.check()?;
+            let mut filled = 0;
+            while filled < buffer.len() {
+                match file.read(&mut buffer[filled..]).map_err(|source| Error::io(from, source))? {
+                    0 => break,
+                    read => filled += read,
+                }
+            }
+            let part = Bytes::copy_from_slice(&buffer[..filled]);
+            let last = filled < PART_BYTES;
+            upload = self.request(path, |store, path| async move {
+                let mut upload = match upload {
+                    Some(upload) => upload,
+                    None if last => return store.put(&path, part.into()).await.map(|_| None),
+                    None => WriteMultipart::new_with_chunk_size(store.put_multipart(&path).await?, PART_BYTES),
+                };
+                upload.put(part);
+                if last {
+                    return upload.finish().await.map(|_| None);
+                }
+                upload.wait_for_capacity(4).await?;
+                Ok(Some(upload))
+            })?;
+            if last {
+                break;
+            }
+        }
+        let found = self.request(path, |store, path| async move { store.head(&path).await })?.size;
+        if found != length {
+            let message = format!("{length} bytes were uploaded, but the store has {found}");
+            return Err(Error::io(format!("{}/{path}", self.url), io::Error::other(message)));
+        }
+        Ok(())
+    }
+
+    pub(in crate::archive) fn remove(&self, path: &str) -> Result<()> {
+        self.request(path, |store, path| async move { existing(store.delete(&path).await).map(|_| ()) })
+    }
+}
+
+fn listed(object: &ObjectMeta) -> Option<ListedFile> {
+    let name = object.location.filename()?.to_owned();
+    Some(ListedFile { name, num_bytes: object.size, modified: object.last_modified.into() })
+}
+
+/// Returns the outcome of a request; `None` if there is no file.
+fn existing<T>(outcome: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    match outcome {
+        Err(StoreError::NotFound { .. }) => Ok(None),
+        outcome => outcome.map(Some),
+    }
+}
+
+async fn read(store: Arc<dyn ObjectStore>, path: StorePath, options: GetOptions) -> Result<Option<Bytes>, StoreError> {
+    match existing(store.get_opts(&path, options).await)? {
+        Some(object) => object.bytes().await.map(Some),
+        None => Ok(None),
+    }
+}
+
+fn connect(text: &str, options: &StorageOptions) -> Result<Arc<dyn ObjectStore>> {
+    let not_a_url = |why: String| Error::argument("path", "a folder, or a URL s3://…, gs://… or az://…", why);
+    let url = Url::parse(text).map_err(|error| not_a_url(format!("{text} ({error})")))?;
+    let (scheme, prefix) = ObjectStoreScheme::parse(&url).map_err(|_| not_a_url(text.to_owned()))?;
+    match build(&scheme, text, options)? {
+        Some(store) => Ok(Arc::new(PrefixStore::new(store, prefix))),
+        None => Err(not_a_url(text.to_owned())),
+    }
+}
+
+#[cfg(feature = "cloud")]
+fn build(scheme: &ObjectStoreScheme, url: &str, options: &StorageOptions) -> Result<Option<Arc<dyn ObjectStore>>> {
+    use object_store::aws::AmazonS3Builder;
+    use object_store::azure::MicrosoftAzureBuilder;
+    use object_store::gcp::GoogleCloudStorageBuilder;
+    use object_store::{BackoffConfig, RetryConfig};
+    // The longest time to retry an unanswered request.
+    let retry_timeout = std::time::Duration::from_secs(30);
+    let retry = RetryConfig { backoff: BackoffConfig::default(), max_retries: 10, retry_timeout };
+    macro_rules! store {
+        ($builder:ty) => {{
+            let mut builder = <$builder>::from_env().with_url(url).with_retry(retry);
+            for (name, value) in options.iter() {
+                let key = name.to_ascii_lowercase().parse();
+                let key = key.map_err(|_: StoreError| {
+                    Error::argument("storage_options", format!("options of object_store for {url}"), name)
+                })?;
+                builder = builder.with_config(key, value);
+            }
+            Some(Arc::new(builder.build().map_err(|error| store_error(url, error))?))
+        }};
+    }
+    Ok(match scheme {
+        ObjectStoreScheme::AmazonS3 => store!(AmazonS3Builder),
+        ObjectStoreScheme::GoogleCloudStorage => store!(GoogleCloudStorageBuilder),
+        ObjectStoreScheme::MicrosoftAzure => store!(MicrosoftAzureBuilder),
+        _ => None,
+    })
+}
+
+#[cfg(not(feature = "cloud"))]
+fn build(_: &ObjectStoreScheme, url: &str, _: &StorageOptions) -> Result<Option<Arc<dyn ObjectStore>>> {
+    let unsupported = StoreError::NotSupported { source: "this a2store is built without the feature `cloud`".into() };
+    Err(store_error(url, unsupported))
+}
+
+fn store_error(url: &str, error: StoreError) -> Error {
+    let kind = match &error {
+        StoreError::NotFound { .. } => io::ErrorKind::NotFound,
+        StoreError::AlreadyExists { .. } => io::ErrorKind::AlreadyExists,
+        StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => io::ErrorKind::PermissionDenied,
+        StoreError::NotSupported { .. } | StoreError::NotImplemented { .. } => io::ErrorKind::Unsupported,
+        _ => io::ErrorKind::Other,
+    };
+    Error::io(url, io::Error::new(kind, error))
+}
