@@ -102,6 +102,10 @@ impl Archive {
                 return Err(damaged(&storage.path(VERSIONS_FOLDER), "manifests", expected, format!("{table}/{name}")));
             }
         }
+        if let Some((name, _)) = tags(&storage)?.first_key_value() {
+            let expected = "no tags without a manifest";
+            return Err(damaged(&storage.path(VERSIONS_FOLDER), "manifests", expected, format!("the tag {name}")));
+        }
         cancel.check()?;
         match versions.publish(Manifest::first(phases))? {
             Some(manifest) => Ok(Archive::new(storage, manifest)),

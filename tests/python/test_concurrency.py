@@ -153,6 +153,11 @@ def test_writers_and_readers(runs: list[Path], tmp_path: Path, maintained: bool)
             assert not failed, end(failed[0])
             time.sleep(0.05)
         assert [end(writer) for writer in writers] == ["done\n"] * WRITERS
+    except BaseException:
+        # The others would wait forever for the process that failed.
+        for process in (*readers, *maintainers, *writers):
+            process.kill()
+        raise
     finally:
         stop.touch()
     opens = [json.loads(end(reader)) for reader in readers]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 from datetime import timedelta
 from pathlib import Path
@@ -12,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import a2store
-from archives import Tables, assert_same_tables, chunks, grow, short_runs, tables
+from archives import chunks, grow, short_runs
 
 COMMITS = 60
 FACTS = ("version", "time", "operation", "txn", "added_runs", "added_steps", "next_run_id")
@@ -61,24 +60,6 @@ def test_each_line_of_the_history(runs: list[Path], tmp_path: Path) -> None:
     for line in archive.history():
         assert f"version={line.version}" in repr(line)
         assert line.operation in repr(line)
-
-
-def test_each_version_has_the_rows_of_its_ingest(runs: list[Path], tmp_path: Path) -> None:
-    archive = a2store.Archive.create(tmp_path / "games.a2")
-    left: dict[int, Tables] = {1: tables(archive)}
-    draw = random.Random(5)
-    waiting = list(runs[:60])
-    while waiting:
-        some = [waiting.pop(0) for _ in range(min(len(waiting), draw.randint(1, 6)))]
-        archive.ingest(some, progress=False)
-        left[archive.version] = tables(archive)
-    assert archive.version > 16
-    for version, expected in left.items():
-        opened = a2store.Archive.open(archive.path, version=version)
-        assert_same_tables(tables(opened), expected)
-        assert opened.num_runs == len(expected["runs"])
-        assert opened.num_steps == len(expected["steps"])
-        assert opened.history()[0].version == version
 
 
 def test_a_run_joins_its_commit(runs: list[Path], tmp_path: Path) -> None:

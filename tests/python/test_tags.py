@@ -125,6 +125,15 @@ def test_a_damaged_tag(archive: a2store.Archive) -> None:
     assert archive.expire(**NOW).num_versions == 5
 
 
+def test_no_archive_is_created_among_tags(archive: a2store.Archive) -> None:
+    archive.tag("old")
+    for folder in ("_versions", "runs", "steps"):
+        for path in (archive.path / folder).iterdir():
+            path.unlink()
+    with pytest.raises(a2store.DamagedError, match="expected no tags without a manifest, found the tag old"):
+        a2store.Archive.create(archive.path)
+
+
 def test_restoring_a_tagged_version(archive: a2store.Archive) -> None:
     expected = tables(a2store.open(archive.path, version=3))
     archive.tag("good", version=3)

@@ -105,7 +105,7 @@ pub(in crate::archive) fn annotate(
     if source.runs().is_empty() {
         return Err(source.refuse("rows", "at least one annotated step", "none".into()));
     }
-    let outcome = transact(storage, Some(seen), DEFAULT_WAIT, cancel, |newest| {
+    let outcome = transact(storage, seen, DEFAULT_WAIT, cancel, |newest| {
         let runs = archive_runs(storage, newest, &source)?;
         let mut next = newest.next(Operation::Annotate);
         let mut removed = HashSet::new();
@@ -144,7 +144,7 @@ pub(in crate::archive) fn drop_model(
     model: &str,
     cancel: &CancellationToken,
 ) -> Result<(ModelInfo, Manifest)> {
-    let outcome = transact(storage, Some(seen), DEFAULT_WAIT, cancel, |newest| {
+    let outcome = transact(storage, seen, DEFAULT_WAIT, cancel, |newest| {
         let known = models(newest);
         let Some(dropped) = known.iter().find(|known| known.model == model) else {
             let names: Vec<&str> = known.iter().map(|known| &*known.model).collect();

@@ -44,7 +44,7 @@ pub(in crate::archive) fn ingest(
     // Reports a missing path before it waits for the lock.
     input.sources()?;
     let threads = pool("ingest", options.workers)?;
-    let outcome = transact(storage, Some(seen), options.wait, cancel, |newest| {
+    let outcome = transact(storage, seen, options.wait, cancel, |newest| {
         let known = KnownRuns::of(storage, newest, input, kept)?;
         let mut next = newest.next(Operation::Ingest);
         next.next_run_id = next_run_id(storage, newest)?;

@@ -67,7 +67,7 @@ pub(in crate::archive) fn compact(
         return Err(Error::argument("file_rows", "at least 1", 0));
     }
     let threads = pool("compact", options.workers)?;
-    let outcome = transact(storage, Some(seen), DEFAULT_WAIT, cancel, |newest| {
+    let outcome = transact(storage, seen, DEFAULT_WAIT, cancel, |newest| {
         let plan_one = |table| plan(newest, table, options.file_rows);
         let groups: Vec<Vec<&DataFile>> = TableName::ALL.into_iter().flat_map(plan_one).collect();
         let (files_before, bytes_before) = sizes(&newest.files);

@@ -85,7 +85,7 @@ pub(in crate::archive) fn expire(
         sweep.find(&mut report, cancel)?;
         return Ok((report, newest));
     }
-    let outcome = transact(storage, Some(seen), DEFAULT_WAIT, cancel, |newest| {
+    let outcome = transact(storage, seen, DEFAULT_WAIT, cancel, |newest| {
         let report = report_of(newest)?;
         if report.first_version == newest.first_version {
             return Ok((None, report));

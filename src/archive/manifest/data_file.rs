@@ -42,9 +42,12 @@ impl DataFile {
         format!("{}.parquet", &txn[..txn.len().min(16)])
     }
 
-    /// Returns the last run id in the name of a file.
+    /// Returns the last run id in the name of a file; `None` for names that [`new_path`](Self::new_path) does not give.
     pub(in crate::archive) fn last_run_id_of(name: &str) -> Option<u32> {
-        name.get(11..21)?.parse().ok()
+        let mut parts = name.strip_suffix(".parquet")?.split('-');
+        let (first, last, hash) = (parts.next()?, parts.next()?, parts.next()?);
+        let is_own = parts.next().is_none() && [first.len(), last.len(), hash.len()] == [10, 10, 32];
+        last.parse().ok().filter(|_| is_own)
     }
 
     /// Returns the key that puts files in the order of tables, models and run ids.

@@ -32,7 +32,7 @@ const ATTEMPTS: usize = 40;
 /// the id of the transaction.
 pub(in crate::archive) fn transact<T>(
     storage: &Storage,
-    seen: Option<&Manifest>,
+    seen: &Manifest,
     wait: Duration,
     cancel: &CancellationToken,
     mut attempt: impl FnMut(&Manifest) -> Result<(Option<Manifest>, T)>,
@@ -52,7 +52,7 @@ pub(in crate::archive) fn transact<T>(
             return Ok(TransactionOutcome { manifest: newest, value, lock });
         };
         if let Err(error) = cancel.check() {
-            discard(storage, &next);
+            discard(storage, &versions, &next);
             return Err(error);
         }
         if let Some(manifest) = versions.publish(next.clone())? {
@@ -66,17 +66,19 @@ pub(in crate::archive) fn transact<T>(
             "another writer committed this version first"
         );
         drop(lock);
-        discard(storage, &next);
+        discard(storage, &versions, &next);
         backoff.sleep();
     }
     let what = format!("other writers committed first, {ATTEMPTS} times");
     Err(ErrorKind::Conflict { path: storage.root().to_path_buf(), what }.into())
 }
 
-/// Removes the data files of a version that was certainly not published. `expire` removes those that cannot be
-/// removed here.
-fn discard(storage: &Storage, manifest: &Manifest) {
-    for path in manifest.own_paths() {
+/// Removes the data files of a version that was certainly not published, unless a `restore` has adopted them meanwhile.
+/// `expire` removes those that cannot be removed here.
+fn discard(storage: &Storage, versions: &Versions, manifest: &Manifest) {
+    let Ok(newest) = versions.newest() else { return };
+    let listed = newest.paths();
+    for path in manifest.own_paths().filter(|path| !listed.contains(path)) {
         storage.remove(path).ok();
     }
 }

@@ -72,7 +72,8 @@ impl Versions {
 
     /// Returns the newest version's number.
     fn newest_number(&self) -> Result<u64> {
-        self.list().map(|versions| versions[0])
+        let first = self.storage.first_name(VERSIONS_FOLDER)?;
+        first.and_then(|name| version_of(&name)).map_or_else(|| self.list().map(|versions| versions[0]), Ok)
     }
 
     /// Lists the versions from `first_version` on and the tagged ones, newest first. All others are expired.
@@ -116,12 +117,11 @@ impl Versions {
     /// Returns the newest version. If its manifest is damaged, the error names the newest sound version.
     pub(in crate::archive) fn newest(&self) -> Result<Manifest> {
         for _ in 0..ATTEMPTS {
-            let versions = self.list()?;
-            match self.read(versions[0]) {
+            match self.read(self.newest_number()?) {
                 Ok(Some(manifest)) => return Ok(manifest),
                 // A writer whose commit was late has removed it again.
                 Ok(None) => {}
-                Err(error) => return Err(self.hint(error, &versions[1..])),
+                Err(error) => return Err(self.hint(error)),
             }
         }
         let what = format!("its newest version was replaced while it was read, {ATTEMPTS} times");
@@ -151,11 +151,9 @@ impl Versions {
 
     /// Returns the newest version, and makes it durable, so that a writer can build on it. It must not be older than
     /// `seen`, a version that the writer has read before.
-    pub(in crate::archive) fn newest_durable(&self, seen: Option<&Manifest>) -> Result<Manifest> {
+    pub(in crate::archive) fn newest_durable(&self, seen: &Manifest) -> Result<Manifest> {
         let newest = self.newest()?;
-        if let Some(seen) = seen {
-            self.check_follows(&newest, seen)?;
-        }
+        self.check_follows(&newest, seen)?;
         self.storage.sync(&manifest_path(newest.version))?;
         self.storage.sync(VERSIONS_FOLDER)?;
         Ok(newest)
@@ -267,10 +265,11 @@ impl Versions {
     }
 
     /// Adds a hint to an error about damage to the newest manifest.
-    fn hint(&self, error: Error, older: &[u64]) -> Error {
+    fn hint(&self, error: Error) -> Error {
         match error.into_kind() {
             ErrorKind::Damaged { path, what, expected, found } => {
-                let sound = older.iter().find(|&&version| matches!(self.read(version), Ok(Some(_))));
+                let versions = self.list().unwrap_or_default();
+                let sound = versions.into_iter().find(|&version| matches!(self.read(version), Ok(Some(_))));
                 let found = match sound {
                     Some(version) => {
                         format!("{found}; version {version} can still be opened, and `restore` continues from it")

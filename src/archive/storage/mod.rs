@@ -149,6 +149,12 @@ impl Storage {
         self.names_from(folder, "")
     }
 
+    /// Returns the first name in a folder of an object store, which lists names in the order of their bytes. Returns
+    /// `None` if there is no file, or for a folder of this machine.
+    pub(in crate::archive) fn first_name(&self, folder: &str) -> Result<Option<String>> {
+        self.remote.as_ref().map_or(Ok(None), |remote| remote.first_name(folder))
+    }
+
     /// Lists the names of the files in a folder, from the name `first` on.
     pub(in crate::archive) fn names_from(&self, folder: &str, first: &str) -> Result<Option<Vec<String>>> {
         let entries = match &self.remote {

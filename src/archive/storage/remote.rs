@@ -141,6 +141,14 @@ impl Remote {
         })
     }
 
+    /// Returns the first name in a folder. Later pages of the listing are not requested.
+    pub(in crate::archive) fn first_name(&self, folder: &str) -> Result<Option<String>> {
+        self.request(folder, |store, folder| async move {
+            let first = store.list(Some(&folder)).try_next().await?;
+            Ok(first.and_then(|object| object.location.filename().map(str::to_owned)))
+        })
+    }
+
     pub(in crate::archive) fn put_new(&self, path: &str, bytes: Vec<u8>) -> Result<Published> {
         self.request(path, |store, path| async move {
             match store.put_opts(&path, PutPayload::from(bytes), PutMode::Create.into()).await {
