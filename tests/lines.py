@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-BUDGETS = {"Rust without tests": 54_000, "Python tests": 40_500}
+BUDGETS = {"Rust without tests": 54_000, "Python tests": 40_600}
 
 
 def tracked(suffix: str) -> list[str]:

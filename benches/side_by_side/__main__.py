@@ -42,9 +42,19 @@ PARTS = ("gather", "loader", "materialize", "queries", "cluster", "ingest", "for
 STEPS = 20_000_000
 QUERIED_STEPS = 30_000_000
 SMALL: dict[Any, dict[str, Any]] = {
+    cluster: {"STARTS": 2, "TASKS": (2, 6)},
     gather: {"CALLS": 1, "LANCE_ROWS": 0},
-    ingest: {"RUNS": 4, "SMALL_FILES": 20, "APPENDS": 12, "RUNS_PER_APPEND": 2, "LOOKED_AT": 4},
+    ingest: {
+        "RUNS": 4,
+        "SMALL_FILES": 20,
+        "APPENDS": 12,
+        "RUNS_PER_APPEND": 2,
+        "LOOKED_AT": 4,
+        "QUERIES_PER_PROCESS": 4,
+    },
     loader: {"EPOCHS": 1, "FIRST_BATCHES": 2, "PEER_BATCHES": 2, "STEADY_BATCHES": 20},
+    materialize: {"PHASES": ("early",)},
+    played: {"GAMES": 20, "BATCHES": (4, 16)},
     run_formats: {"RUNS": 4, "PACKED_RUNS": 20},
 }
 """The sizes of ``--small``, which replace those of the modules."""
@@ -155,7 +165,8 @@ def main() -> None:
         archive = a2store.Archive.open(options.archive or group_archive(report, steps, cache))
         show_archive(archive)
         if "cluster" in parts:
-            cores = len(os.sched_getaffinity(0))
+            # A process for each core. One is enough for a check.
+            cores = 1 if options.small else len(os.sched_getaffinity(0))
             watched(report, "cluster", lambda: cluster.run(report, archive, cores, options.rounds))
         if "queries" in parts and options.memory:
             watched(report, "query memory", lambda: query_memory.run(report, archive, options.only))

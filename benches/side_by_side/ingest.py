@@ -31,6 +31,9 @@ APPENDS = 5_000
 RUNS_PER_APPEND = 20
 LOOKED_AT = 100
 """The number of first appends and of last appends to compare."""
+QUERIES_PER_PROCESS = 1
+"""The number of ``FIRST_QUERIES`` that a process asks. With more than one, only the first is the first of its process.
+"""
 
 SPLIT = ["board"]
 DELTA = ["run_id", "step_index"]
@@ -128,15 +131,22 @@ FIRST = """
 import sys, time
 import pyarrow as pa
 import a2store
-path, checksums, query = sys.argv[1], sys.argv[2] == "True", sys.argv[3]
+path, checksums, queries = sys.argv[1], sys.argv[2] == "True", sys.argv[3:]
 archive = a2store.Archive.open(path, checksums=checksums)
 # Starts the threads without reading a file.
 archive.sql("SELECT 1").count()
-for _ in range(2):
-    start = time.perf_counter()
-    pa.table(archive.sql(query))
-    print(time.perf_counter() - start)
+for query in queries:
+    for _ in range(2):
+        start = time.perf_counter()
+        pa.table(archive.sql(query))
+        print(time.perf_counter() - start)
 """
+FIRST_QUERIES = {
+    "one run": "SELECT board, move FROM steps WHERE run_id = 17",
+    "runs alone": "SELECT engine, count(*) FROM runs GROUP BY engine",
+    "a filter and sums": "SELECT count(*), sum(board % 1000), avg(ev_up) FROM steps WHERE move = 2",
+    "every row": "SELECT * FROM steps",
+}
 
 
 def first_queries(report: Report, folder: Path, rounds: int) -> None:
@@ -146,21 +156,26 @@ def first_queries(report: Report, folder: Path, rounds: int) -> None:
     archive = ingest(runs, path)
     size = sum(Path(file).stat().st_size for table in ("runs", "steps") for file in archive.files(table))
     lines = []
-    for name, query in {
-        "one run": "SELECT board, move FROM steps WHERE run_id = 17",
-        "runs alone": "SELECT engine, count(*) FROM runs GROUP BY engine",
-        "a filter and sums": "SELECT count(*), sum(board % 1000), avg(ev_up) FROM steps WHERE move = 2",
-        "every row": "SELECT * FROM steps",
-    }.items():
-        seconds: dict[bool, tuple[list[float], list[float]]] = {True: ([], []), False: ([], [])}
+    seconds: dict[tuple[str, bool], list[tuple[float, float]]] = {}
+    names = list(FIRST_QUERIES)
+    for at in range(0, len(names), QUERIES_PER_PROCESS):
+        asked = names[at : at + QUERIES_PER_PROCESS]
         for _ in range(rounds):
-            for checksums, (first, second) in seconds.items():
-                command = [sys.executable, "-c", FIRST, str(path), str(checksums), query]
-                said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-                first.append(float(said[0]))
-                second.append(float(said[1]))
-        with_, without = median(seconds[True][0]), median(seconds[False][0])
-        again = median(seconds[True][1])
+            for checksums in (True, False):
+                command = [
+                    sys.executable,
+                    "-c",
+                    FIRST,
+                    str(path),
+                    str(checksums),
+                    *(FIRST_QUERIES[name] for name in asked),
+                ]
+                said = [*map(float, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())]
+                for name, pair in zip(asked, zip(said[::2], said[1::2], strict=True), strict=True):
+                    seconds.setdefault((name, checksums), []).append(pair)
+    for name in names:
+        with_, again = (median(times) for times in zip(*seconds[name, True], strict=True))
+        without = median([first for first, _ in seconds[name, False]])
         report.add("checksums", name, first_s=with_, without_s=without, again_s=again, ratio=with_ / without)
         times = (f"{1e3 * value:.1f}" for value in (without, with_, again))
         lines.append((name, *times, f"{with_ / without:.2f}"))

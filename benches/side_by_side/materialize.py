@@ -22,6 +22,8 @@ from report import Report, median, millions, note, table
 import a2store
 
 ROUNDS = 3
+PHASES = ("mid", "early")
+"""The phases of the filters: the first keeps few rows, the second many."""
 PEERS = {"pyarrow": "pyarrow", "DuckDB": "duckdb", "polars": "polars"}
 
 
@@ -88,7 +90,7 @@ def run(report: Report, archive: a2store.Archive, rounds: int | None) -> None:
     middle = pa.table(archive.sql("SELECT median(max_score) FROM runs")).column(0)[0].as_py()
     job = Job(str(archive.path), "", archive.files("steps"), archive.num_steps, int(middle), None, digest=True)
     compare(report, "whole", [*field, "memory alone"], job, rounds or ROUNDS)
-    for phase in ("mid", "early"):
+    for phase in PHASES:
         what = f"max_score >= {job.min_score} AND phase = '{phase}'"
         compare(report, what, field, dataclasses.replace(job, phase=phase), rounds or ROUNDS)
     note("again: a second time in the same process, with warm memory; peak: the peak of the first time")

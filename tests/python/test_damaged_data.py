@@ -15,7 +15,7 @@ from archives import Table, contents, copied, grow, tables
 from faults.checks import LONG
 from threads import HANGS
 
-POSITIONS = 10**6 if LONG else 20
+POSITIONS = 10**6 if LONG else 8
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def test_ingest_over_damaged_runs(archive: a2store.Archive, runs: list[Path], tm
     good = (archive.path / name).read_bytes()
     before = contents(archive.path)
     wrong = []
-    positions = range(0, len(good), max(1, len(good) // (2 * POSITIONS)))
+    positions = range(0, len(good), max(1, len(good) // (5 * POSITIONS)))
     for at in positions:
         path = copied(archive.path, tmp_path / "copy.a2")
         (path / name).write_bytes(good[:at] + bytes([good[at] ^ 1 << at % 8]) + good[at + 1 :])
