@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ def a2pack(*args: object, status: int = 0) -> subprocess.CompletedProcess[str]:
 RUN = {"a2store": run_command, "a2pack": a2pack}
 
 
+@cache
 def helps(name: str) -> dict[str, str]:
     """Return the help text of each subcommand."""
     names = COMMANDS.findall(RUN[name]("--help").stdout)

@@ -30,13 +30,13 @@ def some(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_row_groups_are_exported_in_parallel(tmp_path: Path) -> None:
-    a2store.simulate(tmp_path / "runs", runs=5_000, seed=1, depth=0, progress=False)
+    a2store.simulate(tmp_path / "runs", runs=3_200, seed=1, depth=0, progress=False)
     archive = a2store.Archive.create(tmp_path / "games.a2")
     archive.ingest(tmp_path / "runs", progress=False)
     assert len(archive.files("steps")) == 1
-    assert archive.num_steps > 3 << 19
+    assert archive.num_steps > 2 << 19
     files = sorted((tmp_path / "runs").rglob("*.a2run2"))
-    for workers in (1, 2, 4):
+    for workers in (1, 4):
         out = tmp_path / str(workers)
         archive.export_runs("SELECT run_id FROM runs", out, format="original", workers=workers, progress=False)
         written = sorted(out.rglob("*.a2run2"))

@@ -12,6 +12,7 @@ import pytest
 
 import a2store
 from a2store.torch import StepLoader
+from faults.checks import LONG
 
 Key: TypeAlias = tuple[tuple[int, int], ...]
 
@@ -106,7 +107,7 @@ def test_any_sequence_of_calls(
     assert len({batches[0] for batches in epochs}) == EPOCHS
     rng = random.Random(7)
     seen: set[str] = set()
-    for _ in range(25):
+    for _ in range(25 if LONG else 12):
         loader, model = new(), Model(num_batches)
         running: list[tuple[Iterator[Any], int, int, int]] = []
         for _ in range(15):

@@ -9,6 +9,7 @@ import pytest
 
 import a2store
 from archives import copied
+from faults.checks import LONG
 from test_query import duckdb_rows, rows
 
 COLUMNS = "run_id, step_index, board, move, ev_up, phase"
@@ -82,7 +83,10 @@ def shaped(
 
 
 def test_each_condition(shaped: a2store.Archive) -> None:
-    for condition in conditions(shaped):
+    every = conditions(shaped)
+    files = len(shaped.files("steps"))
+    # All on the archive as it came, and half of them on each of the others.
+    for condition in every if LONG or files == 3 else every[files - 1 :: 2]:
         expected = duckdb_rows(shaped, f"SELECT {COLUMNS} FROM steps WHERE {condition} ORDER BY run_id, step_index")
         query = shaped.sql(f"SELECT {COLUMNS} FROM steps WHERE {condition}")
         assert rows(query) == expected, condition

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote_plus
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -102,7 +104,8 @@ def eventually(look: Callable[[], Any], expected: Any) -> None:
     while (seen := look()) != expected:
         if time.monotonic() > end:
             assert seen == expected
-        time.sleep(0.01)
+        # A look costs more work than most changes of the page.
+        time.sleep(0.05)
 
 
 class Explorer:
@@ -198,8 +201,15 @@ def shown_runs(view: Explorer) -> dict[int, list[str]]:
     return dict(rows)
 
 
+@cache
+def connected(archive: a2store.Archive, version: int) -> duckdb.DuckDBPyConnection:
+    """Return a connection to a version's files. A new one takes longer than most statements."""
+    assert archive.version == version
+    return duck.connect(archive)
+
+
 def asked(archive: a2store.Archive, sql: str) -> list[tuple[Any, ...]]:
-    return duck.fetch(duck.connect(archive), sql)
+    return duck.fetch(connected(archive, archive.version), sql)
 
 
 def shown_cells(row: tuple[Any, ...]) -> list[str]:
@@ -389,9 +399,8 @@ class Figures:
 
 def preferences(archive: a2store.Archive, run_id: int, model: str) -> dict[int, dict[str, Any]]:
     """Return a model's predictions for a run by step."""
-    table = duck.table(
-        duck.connect(archive), f"SELECT * FROM annotations WHERE run_id = {run_id} AND model = '{model}'"
-    )
+    sql = f"SELECT * FROM annotations WHERE run_id = {run_id} AND model = '{model}'"
+    table = duck.table(connected(archive, archive.version), sql)
     return {row["step_index"]: row for row in table.to_pylist()}
 
 
