@@ -1,5 +1,7 @@
 use crate::support::{Games, write_runs};
-use a2store::{Archive, CancellationToken, ErrorKind, IngestOptions, Operation, Phases, StorageOptions, TableName};
+use a2store::{
+    Archive, CancellationToken, ErrorKind, IngestOptions, Operation, Phases, StorageOptions, TableName, VersionName,
+};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -191,6 +193,13 @@ fn a_manifest_of_another_archive_is_rejected_by_whoever_knows_the_archive() {
     fs::copy(manifest_file(&theirs.archive, 2), manifest_file(&ours.archive, 2)).unwrap();
     let error = ours.archive.refresh().unwrap_err();
     assert!(error.to_string().contains("archive_id"), "{error}");
+
+    // A restore replaces it, and finds the files of its own.
+    let (options, cancel) = (StorageOptions::default(), CancellationToken::new());
+    let report = Archive::restore(ours.archive.path(), VersionName::Newest, false, &options, &cancel).unwrap();
+    assert_eq!((report.version, report.new_version, report.adopted_runs, report.damaged.len()), (1, Some(3), 24, 1));
+    ours.archive.refresh().unwrap();
+    assert_eq!((ours.archive.version(), ours.archive.num_runs()), (3, 24));
 }
 
 #[test]

@@ -120,6 +120,21 @@ def test_several_damaged_manifests(path: Path) -> None:
         a2store.Archive.open(path, version=4)
 
 
+def test_everything_since_a_tagged_version(runs: list[Path], tmp_path: Path) -> None:
+    """The files of the versions between have expired, and the runs of a merged file have their steps in other files."""
+    archive = grow(tmp_path / "games.a2", [[run] for run in runs[:20]])
+    expected = tables(archive)
+    archive.tag("first", version=2)
+    archive.expire(older_than=0, grace=0)
+    for version in (21, 22):
+        manifest_path(archive.path, version).write_bytes(b"{}")
+    report = a2store.restore(archive.path)
+    assert (report.version, report.new_version, report.adopted_runs) == (2, 23, 19)
+    archive = a2store.Archive.open(archive.path)
+    assert_same_tables(tables(archive), expected)
+    assert archive.verify(progress=False).problems == []
+
+
 def test_a_lost_newest_manifest(path: Path, runs: list[Path]) -> None:
     """It leaves no trace but its data files. No id is given twice, and no view goes back to the version before."""
     view = a2store.Archive.open(path)

@@ -13,6 +13,7 @@ use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
@@ -106,12 +107,18 @@ struct AllVersions {
 impl AllVersions {
     fn read(versions: &Versions, cancel: &CancellationToken) -> Result<AllVersions> {
         let numbers = versions.list()?;
+        // A manifest that was copied from another archive counts as damaged. The oldest one says which archive this is.
+        let oldest = numbers.iter().rev().find_map(|&version| versions.read(version).ok().flatten());
         let (mut newest, mut replaced, mut listed) = (None, Vec::new(), HashSet::new());
         let (mut damaged, mut error): (Vec<u64>, Option<Error>) = (Vec::new(), None);
         let mut parent: Option<String> = None;
         versions.each(&numbers, |version, manifest| {
             cancel.check()?;
-            match manifest {
+            let checked = manifest.and_then(|manifest| {
+                oldest.iter().try_for_each(|oldest| versions.check_archive(&manifest, oldest))?;
+                Ok(manifest)
+            });
+            match checked {
                 Ok(manifest) => {
                     let broken = std::mem::take(&mut damaged);
                     if newest.is_none() || parent.as_ref() == Some(&manifest.txn) {
@@ -166,55 +173,55 @@ struct Adoption {
 }
 
 impl Adoption {
-    /// Chooses the files of runs that the version does not have. Leaves out runs without all of their steps, which an
-    /// interrupted writer left.
-    fn of(storage: &Storage, target: &Manifest, unlisted: Vec<UnlistedFile>) -> Result<Adoption> {
-        let mut adoption = Adoption::default();
+    /// Chooses the files of runs that the version does not have. Leaves out files with runs whose steps are not all
+    /// there, which an interrupted writer left.
+    fn of(storage: &Storage, target: &Manifest, mut unlisted: Vec<UnlistedFile>) -> Result<Adoption> {
         if unlisted.is_empty() {
-            return Ok(adoption);
+            return Ok(Adoption::default());
         }
         let mut known = Digests::default();
         for file in target.files(TableName::Runs) {
             known.read(storage, file)?;
         }
-        let mut by_txn: BTreeMap<String, Vec<UnlistedFile>> = BTreeMap::new();
-        for found in unlisted {
-            by_txn.entry(found.txn.clone()).or_default().push(found);
-        }
-        let mut transactions: Vec<Vec<UnlistedFile>> = by_txn.into_values().collect();
-        transactions.sort_by_key(|files| files.first().map(|found| found.file.path.clone()));
-        for files in transactions {
-            adoption.adopt(target, &files, &mut known);
-        }
-        Ok(adoption)
-    }
-
-    /// Adopts the files of one transaction.
-    fn adopt(&mut self, target: &Manifest, files: &[UnlistedFile], known: &mut Digests) {
-        let of_table = |table| files.iter().filter(move |found| found.file.table == table);
+        // A merged file comes before the files that it replaced.
+        unlisted.sort_by_key(|found| Reverse(found.file.num_rows));
+        let of_table = |table| unlisted.iter().filter(move |found| found.file.table == table);
         let is_new = |found: &&UnlistedFile| !found.digests.iter().any(|digest| known.contains(digest));
-        let mut chosen: Vec<&UnlistedFile> = of_table(TableName::Runs).filter(is_new).collect();
-        let digests: Vec<[u8; 32]> = chosen.iter().flat_map(|found| found.digests.iter().copied()).collect();
-        let mut expected: BTreeMap<u32, u32> = chosen.iter().flat_map(|found| found.num_steps.clone()).collect();
-        expected.retain(|_, num_steps| *num_steps > 0);
-        let has_only_these = |found: &&UnlistedFile| found.num_steps.keys().all(|run_id| expected.contains_key(run_id));
-        let steps: Vec<&UnlistedFile> = of_table(TableName::Steps).filter(has_only_these).collect();
-        let found: BTreeMap<u32, u32> = steps.iter().flat_map(|found| found.num_steps.clone()).collect();
-        chosen.extend(steps);
-        let taken = || target.files.iter().chain(&self.files);
-        let is_free = |found: &&UnlistedFile| taken().all(|file| is_apart(&found.file, file));
-        if found != expected || !chosen.iter().all(is_free) {
-            chosen.clear();
-        }
-        if !chosen.is_empty() {
-            self.num_runs += digests.len() as u64;
-            digests.iter().for_each(|digest| known.insert(digest));
-        }
-        // Annotations may be of any runs.
-        chosen.extend(of_table(TableName::Annotations).filter(is_free));
-        let chosen: Vec<DataFile> = chosen.into_iter().map(|found| found.file.clone()).collect();
-        self.files.extend(chosen);
+        let mut candidates: Vec<&UnlistedFile> = of_table(TableName::Runs).filter(is_new).collect();
+        let (runs, steps) = loop {
+            let runs = disjoint(target, candidates.iter().copied());
+            let expected: BTreeMap<u32, u32> = runs.iter().flat_map(|found| found.num_steps.clone()).collect();
+            let is_of_these =
+                |found: &&UnlistedFile| found.num_steps.keys().all(|run_id| expected.contains_key(run_id));
+            let steps = disjoint(target, of_table(TableName::Steps).filter(is_of_these));
+            let found: BTreeMap<u32, u32> = steps.iter().flat_map(|found| found.num_steps.clone()).collect();
+            let is_whole = |run: (&u32, &u32)| found.get(run.0).copied().unwrap_or_default() == *run.1;
+            let incomplete: HashSet<&str> =
+                runs.iter().filter(|file| !file.num_steps.iter().all(is_whole)).map(|file| &*file.file.path).collect();
+            if incomplete.is_empty() {
+                break (runs, steps);
+            }
+            candidates.retain(|found| !incomplete.contains(&*found.file.path));
+        };
+        let num_runs = runs.iter().map(|found| found.file.num_rows).sum();
+        let annotations = disjoint(target, of_table(TableName::Annotations));
+        let files = runs.into_iter().chain(steps).chain(annotations).map(|found| found.file.clone()).collect();
+        Ok(Adoption { files, num_runs })
     }
+}
+
+/// Returns the files that share no run with the version or with an earlier file.
+fn disjoint<'a>(target: &Manifest, files: impl Iterator<Item = &'a UnlistedFile>) -> Vec<&'a UnlistedFile> {
+    let (mut chosen, mut digests): (Vec<&UnlistedFile>, HashSet<&[u8; 32]>) = (Vec::new(), HashSet::new());
+    for found in files {
+        let mut taken = target.files.iter().chain(chosen.iter().map(|found| &found.file));
+        let is_new = found.digests.iter().all(|digest| !digests.contains(digest));
+        if is_new && taken.all(|file| is_apart(&found.file, file)) {
+            digests.extend(&found.digests);
+            chosen.push(found);
+        }
+    }
+    chosen
 }
 
 /// Returns whether two files hold no rows of the same runs. Annotations of two models may be of the same runs.

@@ -3,7 +3,7 @@
 use crate::archive::manifest::data_file::DataFile;
 use crate::archive::parquet::footer::group_run_ids;
 use crate::archive::parquet::input::guarded;
-use crate::archive::schema::{ARCHIVE_KEY, SCHEMA_VERSION, SCHEMA_VERSION_KEY, TXN_KEY};
+use crate::archive::schema::{ARCHIVE_KEY, SCHEMA_VERSION, SCHEMA_VERSION_KEY};
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
 use crate::error::{Error, Result};
@@ -26,8 +26,6 @@ pub(in crate::archive) struct UnlistedFile {
     /// The entry that a manifest would have.
     pub(in crate::archive) file: DataFile,
     pub(in crate::archive) archive_id: String,
-    /// The transaction that wrote the file.
-    pub(in crate::archive) txn: String,
     /// The number of steps of each run. For `steps`, the number of its rows.
     pub(in crate::archive) num_steps: BTreeMap<u32, u32>,
     /// The digest of each run of a file of `runs`.
@@ -53,7 +51,7 @@ pub(in crate::archive) fn read_unlisted(
 
 fn parse(table: TableName, path: &str, bytes: &Bytes) -> Result<Option<UnlistedFile>, ArrowError> {
     let builder = ParquetRecordBatchReaderBuilder::try_new(bytes.clone())?;
-    let Some((file, [archive_id, txn])) = facts(table, path, bytes, builder.metadata()) else { return Ok(None) };
+    let Some((file, archive_id)) = facts(table, path, bytes, builder.metadata()) else { return Ok(None) };
     let columns: &[&str] = if table == TableName::Runs { &["run_id", "num_steps", "digest"] } else { &["run_id"] };
     let mask = ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied());
     let (mut num_steps, mut digests) = (BTreeMap::new(), Vec::new());
@@ -73,11 +71,11 @@ fn parse(table: TableName, path: &str, bytes: &Bytes) -> Result<Option<UnlistedF
             digests.push(digest.and_then(|digest| digest.try_into().ok()).ok_or_else(mistyped)?);
         }
     }
-    Ok(Some(UnlistedFile { file, archive_id, txn, num_steps, digests }))
+    Ok(Some(UnlistedFile { file, archive_id, num_steps, digests }))
 }
 
-/// Returns the entry of a file, its archive and its transaction; `None` for a file of another program.
-fn facts(table: TableName, path: &str, bytes: &[u8], footer: &ParquetMetaData) -> Option<(DataFile, [String; 2])> {
+/// Returns the entry of a file, and its archive; `None` for a file of another program.
+fn facts(table: TableName, path: &str, bytes: &[u8], footer: &ParquetMetaData) -> Option<(DataFile, String)> {
     if own_value(footer, SCHEMA_VERSION_KEY)? != SCHEMA_VERSION.to_string() {
         return None;
     }
@@ -95,7 +93,7 @@ fn facts(table: TableName, path: &str, bytes: &[u8], footer: &ParquetMetaData) -
         model: if table == TableName::Annotations { Some(own_model(footer)?) } else { None },
         row_groups,
     };
-    Some((file, [own_value(footer, ARCHIVE_KEY)?, own_value(footer, TXN_KEY)?]))
+    Some((file, own_value(footer, ARCHIVE_KEY)?))
 }
 
 /// Returns the value of a key in a footer.

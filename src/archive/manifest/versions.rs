@@ -159,12 +159,18 @@ impl Versions {
         Ok(newest)
     }
 
+    /// Checks that a manifest is of the same archive as another.
+    pub(in crate::archive) fn check_archive(&self, manifest: &Manifest, other: &Manifest) -> Result<()> {
+        if manifest.archive_id != other.archive_id {
+            let path = self.path(manifest.version);
+            return Err(damaged(&path, "archive_id", &other.archive_id, &manifest.archive_id));
+        }
+        Ok(())
+    }
+
     /// Checks that `newest` is a version of the same archive as `seen`, and not an older one.
     pub(in crate::archive) fn check_follows(&self, newest: &Manifest, seen: &Manifest) -> Result<()> {
-        let path = self.path(newest.version);
-        if newest.archive_id != seen.archive_id {
-            return Err(damaged(&path, "archive_id", &seen.archive_id, &newest.archive_id));
-        }
+        self.check_archive(newest, seen)?;
         if newest.version < seen.version {
             let path = self.path(seen.version);
             let found = format!("version {} as the newest", newest.version);
