@@ -91,12 +91,13 @@ def test_unknown_tags_and_versions(archive: a2store.Archive, tmp_path: Path) -> 
     archive.tag("weekly")
     for work in (
         lambda: a2store.open(archive.path, version="nightly"),
-        lambda: archive.untag("nightly"),
         lambda: archive.restore(version="nightly"),
         lambda: a2store.open(archive.path, version="../weekly"),
     ):
         with pytest.raises(ValueError, match="version: expected weekly, found "):
             work()
+    with pytest.raises(ValueError, match="name: expected weekly, found nightly"):
+        archive.untag("nightly")
     with pytest.raises(a2store.VersionNotFoundError):
         archive.tag("later", version=7)
     archive.expire(**NOW)

@@ -17,7 +17,7 @@ pub(in crate::archive) fn resolve(storage: &Storage, version: VersionName) -> Re
     // A location without an archive has no tags, which is not the problem.
     Versions::new(storage).list()?;
     let tags = tags::tags(storage)?;
-    tags.get(&name).copied().map(Some).ok_or_else(|| unknown(&tags, &name))
+    tags.get(&name).copied().map(Some).ok_or_else(|| unknown("version", &tags, &name))
 }
 
 /// Gives a version a name.
@@ -46,13 +46,13 @@ pub(in crate::archive) fn tag(storage: &Storage, name: &str, version: u64) -> Re
 /// Removes a tag, and returns its version.
 pub(in crate::archive) fn untag(storage: &Storage, name: &str) -> Result<u64> {
     let tags = tags::tags(storage)?;
-    let version = *tags.get(name).ok_or_else(|| unknown(&tags, name))?;
+    let version = *tags.get(name).ok_or_else(|| unknown("name", &tags, name))?;
     tags::remove(storage, name)?;
     Ok(version)
 }
 
-fn unknown(tags: &BTreeMap<String, u64>, name: &str) -> Error {
+fn unknown(argument: &'static str, tags: &BTreeMap<String, u64>, name: &str) -> Error {
     let names: Vec<&str> = tags.keys().map(String::as_str).collect();
     let expected = if names.is_empty() { "a tag of the archive, which has none".into() } else { names.join(", ") };
-    Error::argument("version", expected, name)
+    Error::argument(argument, expected, name)
 }
