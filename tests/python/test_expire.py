@@ -139,7 +139,8 @@ def test_expired_versions(archive: a2store.Archive) -> None:
 
 def test_leftovers_stay_for_their_grace_period(archive: a2store.Archive) -> None:
     stray = "0123456789abcdef" * 2 + ".parquet"
-    leftovers = [f"{folder}/.staged-x1.tmp" for folder in ("_versions", "runs", "steps")]
+    archive.tag("newest")
+    leftovers = [f"{folder}/.staged-x1.tmp" for folder in ("_versions", "_tags", "runs", "steps")]
     nobodys = [f"{folder}/{stray}" for folder in ("runs", "steps")]
     others = ["steps/notes.txt", "_versions/notes.tmp", "runs/.staged-no"]
     before = names(archive.path)

@@ -3,7 +3,7 @@
 //! First a new version drops the old ones, then their files are removed: data files before manifests, because the
 //! manifests say which data files are no longer needed. An interrupted `expire` is continued by the next one.
 
-use crate::archive::manifest::tags::tags;
+use crate::archive::manifest::tags::{TAGS_FOLDER, tags};
 use crate::archive::manifest::transaction::{DEFAULT_WAIT, TransactionOutcome, transact};
 use crate::archive::manifest::versions::{VERSIONS_FOLDER, Versions, manifest_path};
 use crate::archive::manifest::{Manifest, Operation};
@@ -177,9 +177,11 @@ impl Sweep<'_> {
                 }
             }
         }
-        let leftovers = self.storage.list(VERSIONS_FOLDER)?.unwrap_or_default();
-        let leftovers = leftovers.iter().filter(|entry| self.is_leftover(entry));
-        report.paths.extend(leftovers.map(|entry| format!("{VERSIONS_FOLDER}/{}", entry.name)));
+        for folder in [VERSIONS_FOLDER, TAGS_FOLDER] {
+            let leftovers = self.storage.list(folder)?.unwrap_or_default();
+            let leftovers = leftovers.iter().filter(|entry| self.is_leftover(entry));
+            report.paths.extend(leftovers.map(|entry| format!("{folder}/{}", entry.name)));
+        }
         report.num_versions = manifests.len() as u64;
         report.paths.extend(manifests);
         Ok(())
