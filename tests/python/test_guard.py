@@ -19,9 +19,9 @@ from attacker import BEGIN, MEMORY, MIB, Answer, Attacker
 from attacks import BOUNDED, DANGEROUS, FAILING, HARMLESS, LATE, LIMITED, REFUSED
 from faults.checks import LONG
 
-ENDLESS = ("cross join", "cross join and OFFSET", "hash join", "a median in each window", "many counts",
-           "unnest of unnested")  # fmt: skip
-"""The statements of ``LIMITED`` that reach no limit but that of time, because they keep few rows."""
+TIMED = ("cross join", "cross join and OFFSET", "hash join", "a median in each window", "many counts",
+         "unnest of unnested")  # fmt: skip
+"""The statements of ``LIMITED`` that only the time limit stops. They keep few rows."""
 LIMIT = "exceeded its limit"
 linux = pytest.mark.skipif(sys.platform != "linux", reason="memory is measured on Linux only")
 
@@ -178,7 +178,7 @@ def test_results_that_would_be_too_large(attacker: Attacker, archive: a2store.Ar
 @pytest.mark.parametrize("name", LIMITED)
 def test_queries_that_exceed_a_limit(attacker: Attacker, archive: a2store.Archive, name: str) -> None:
     # Two cores compute until the limit, so a late one costs most of this file's time.
-    limits = {"time_limit": 0.15} if name in ENDLESS and not LONG else {}
+    limits = {"time_limit": 0.15} if name in TIMED and not LONG else {}
     answer = contained(attacker, archive, LIMITED[name], **limits)
     assert answer.error == "QueryLimitError"
     assert LIMIT in answer.message

@@ -34,7 +34,7 @@ pub(in crate::archive) fn manifest_path(version: u64) -> String {
     format!("{VERSIONS_FOLDER}/{:020}.json", u64::MAX - version)
 }
 
-/// Returns whether a path, relative to the archive, is that of a manifest.
+/// Returns whether a path names a manifest. It is relative to the archive.
 pub(in crate::archive) fn is_manifest(path: &str) -> bool {
     path.starts_with(VERSIONS_FOLDER)
 }
