@@ -396,6 +396,17 @@ impl Archive {
     /// An interrupted restore that is repeated ends in the same archive. On an object store, nothing else may write
     /// meanwhile.
     ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("games.a2");
+    /// use a2store::{Archive, CancellationToken, Phases, StorageOptions, VersionName};
+    /// Archive::create(&path, Phases::default())?;
+    /// let (options, cancel) = (StorageOptions::default(), CancellationToken::new());
+    /// let report = Archive::restore(&path, VersionName::Newest, false, &options, &cancel)?;
+    /// assert_eq!((report.version, report.new_version), (1, None)); // Nothing was damaged.
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::NotAnArchive`]. [`ErrorKind::VersionNotFound`]. [`ErrorKind::Damaged`] if the version is damaged, or
     /// all versions are. [`ErrorKind::Argument`] for an unknown option of the object store. [`ErrorKind::Conflict`],
@@ -496,7 +507,8 @@ impl Archive {
     /// let archive = Archive::create(&path, Phases::default())?;
     /// archive.tag("baseline-3", None)?;
     /// let same = Archive::open_with(&path, "baseline-3", &StorageOptions::default())?;
-    /// assert_eq!(same.version(), 1);
+    /// assert_eq!((same.version(), same.tags()?["baseline-3"]), (1, 1));
+    /// assert_eq!(archive.untag("baseline-3")?, 1);
     /// # Ok::<(), a2store::Error>(())
     /// ```
     ///

@@ -20,6 +20,12 @@ const MAX_NAME: usize = 100;
 /// A version to open: the newest, or one by its number or its tag.
 ///
 /// Text of digits is a number, and other text is the name of a tag.
+///
+/// ```
+/// use a2store::VersionName;
+/// assert_eq!(VersionName::from("7"), VersionName::Number(7));
+/// assert_eq!(VersionName::from("baseline-3"), VersionName::Tag("baseline-3".into()));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum VersionName {
