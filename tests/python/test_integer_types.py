@@ -97,6 +97,21 @@ def test_beside_signed_integers_a_board_is_a_decimal(archive: a2store.Archive, c
         assert sorted(map(int, found.to_pylist()))[-len(boards) :] == sorted(boards)
 
 
+@pytest.mark.parametrize("board", ["board + 1", "coalesce(board, 1)", "CASE WHEN move = 1 THEN 1 ELSE board END"])
+@pytest.mark.parametrize(("other", "dtype"), [("board", pa.uint64()), ("ev_right", pa.float32()), ("$1", pa.uint64())])
+def test_a_union_has_the_type_of_its_typed_columns(
+    archive: a2store.Archive, board: str, other: str, dtype: pa.DataType
+) -> None:
+    params = [5] if other == "$1" else None
+    if other == "$1":
+        other = "board * $1"
+    for first, second in ((board, other), (other, board)):
+        for union in ("UNION", "UNION ALL", "UNION BY NAME"):
+            sql = f"SELECT {first} AS k FROM steps {union} SELECT {second} AS k FROM steps"
+            assert pa.schema(archive.sql(sql, params).schema).field("k").type == dtype, sql
+            assert pa.table(archive.sql(f"SELECT k FROM ({sql}) WHERE k IS NOT NULL", params))["k"].type == dtype, sql
+
+
 def test_columns_keep_their_names(archive: a2store.Archive) -> None:
     names = {
         "board % 5": "steps.board % Int64(5)",

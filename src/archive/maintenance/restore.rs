@@ -3,12 +3,12 @@
 //! The new version is published like any other, so an interrupted restore leaves the archive unchanged or restored.
 //! Afterwards the damaged manifests that it replaces are removed. A restore that is repeated continues there.
 
-use super::unlisted::{UnlistedFile, read_unlisted};
-use crate::archive::ingest::digests::Digests;
+use super::sound_file::{SoundFile, read_sound};
 use crate::archive::ingest::run_ids::next_run_id;
 use crate::archive::manifest::data_file::DataFile;
 use crate::archive::manifest::versions::{LOCK, Versions, manifest_path};
 use crate::archive::manifest::{Manifest, Operation};
+use crate::archive::problem::damaged;
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
 use crate::cancellation::CancellationToken;
@@ -68,11 +68,12 @@ pub(in crate::archive) fn restore(
         let mut next = all.newest.next(Operation::Restore);
         next.version = all.last + 1;
         next.next_run_id = next_run_id(storage, &all.newest)?;
-        let removed = all.newest.paths().difference(&target.paths()).map(|&path| path.to_owned()).collect();
-        let before = all.newest.paths();
-        let mut added: Vec<DataFile> =
-            target.files.iter().filter(|file| !before.contains(&*file.path)).cloned().collect();
-        added.extend(adopted.files);
+        let mut files: Vec<DataFile> = target.files.clone();
+        files.retain(|file| !adopted.replaced.contains(&file.path));
+        files.extend(adopted.files);
+        let (before, after): (_, HashSet<&str>) = (all.newest.paths(), files.iter().map(|file| &*file.path).collect());
+        let removed = before.difference(&after).map(|&path| path.to_owned()).collect();
+        let added = files.iter().filter(|file| !before.contains(&*file.path)).cloned().collect();
         next.replace(&removed, added);
         report.new_version = Some(next.version);
         if !dry_run {
@@ -145,7 +146,7 @@ impl AllVersions {
 
     /// Returns the sound data files of this archive that no manifest lists, in the order of their names, and so of
     /// their run ids.
-    fn unlisted(&self, storage: &Storage, cancel: &CancellationToken) -> Result<Vec<UnlistedFile>> {
+    fn unlisted(&self, storage: &Storage, cancel: &CancellationToken) -> Result<Vec<SoundFile>> {
         let mut unlisted = Vec::new();
         for table in TableName::ALL {
             let mut names = storage.names(table.name())?.unwrap_or_default();
@@ -154,7 +155,7 @@ impl AllVersions {
                 cancel.check()?;
                 let path = format!("{table}/{name}");
                 if !self.listed.contains(&path)
-                    && let Some(found) = read_unlisted(storage, table, &path)?
+                    && let Some(found) = read_sound(storage, table, &path)?
                     && found.archive_id == self.newest.archive_id
                 {
                     unlisted.push(found);
@@ -169,54 +170,102 @@ impl AllVersions {
 #[derive(Default)]
 struct Adoption {
     files: Vec<DataFile>,
+    /// The paths of the version's files that a merged file replaces.
+    replaced: HashSet<String>,
     num_runs: u64,
 }
 
 impl Adoption {
-    /// Chooses the files of runs that the version does not have. Leaves out files with runs whose steps are not all
-    /// there, which an interrupted writer left.
-    fn of(storage: &Storage, target: &Manifest, mut unlisted: Vec<UnlistedFile>) -> Result<Adoption> {
+    /// Chooses the files with runs that the version does not have. A merged file with runs of both replaces the files
+    /// of the version. Leaves out files with runs whose steps are not all there, which an interrupted writer left.
+    fn of(storage: &Storage, target: &Manifest, mut unlisted: Vec<SoundFile>) -> Result<Adoption> {
         if unlisted.is_empty() {
             return Ok(Adoption::default());
         }
-        let mut known = Digests::default();
-        for file in target.files(TableName::Runs) {
-            known.read(storage, file)?;
-        }
+        let known = KnownRuns::read(storage, target)?;
         // A merged file comes before the files that it replaced.
         unlisted.sort_by_key(|found| Reverse(found.file.num_rows));
         let of_table = |table| unlisted.iter().filter(move |found| found.file.table == table);
-        let is_new = |found: &&UnlistedFile| !found.digests.iter().any(|digest| known.contains(digest));
-        let mut candidates: Vec<&UnlistedFile> = of_table(TableName::Runs).filter(is_new).collect();
+        let mut candidates: Vec<&SoundFile> =
+            of_table(TableName::Runs).filter(|found| known.is_extended_by(found)).collect();
         let (runs, steps) = loop {
             let runs = disjoint(target, candidates.iter().copied());
-            let expected: BTreeMap<u32, u32> = runs.iter().flat_map(|found| found.num_steps.clone()).collect();
-            let is_of_these =
-                |found: &&UnlistedFile| found.num_steps.keys().all(|run_id| expected.contains_key(run_id));
+            let mut expected = known.num_steps.clone();
+            expected.extend(runs.iter().flat_map(|found| &found.num_steps));
+            let is_of_these = |found: &&SoundFile| {
+                known.is_extended_by(found) && found.num_steps.iter().all(|(id, count)| expected.get(id) == Some(count))
+            };
             let steps = disjoint(target, of_table(TableName::Steps).filter(is_of_these));
-            let found: BTreeMap<u32, u32> = steps.iter().flat_map(|found| found.num_steps.clone()).collect();
-            let is_whole = |run: (&u32, &u32)| found.get(run.0).copied().unwrap_or_default() == *run.1;
-            let incomplete: HashSet<&str> =
-                runs.iter().filter(|file| !file.num_steps.iter().all(is_whole)).map(|file| &*file.file.path).collect();
+            let whole: HashSet<&u32> =
+                known.num_steps.keys().chain(steps.iter().flat_map(|found| found.num_steps.keys())).collect();
+            let incomplete: HashSet<&str> = runs
+                .iter()
+                .filter(|found| !found.num_steps.keys().all(|run_id| whole.contains(run_id)))
+                .map(|found| &*found.file.path)
+                .collect();
             if incomplete.is_empty() {
                 break (runs, steps);
             }
             candidates.retain(|found| !incomplete.contains(&*found.file.path));
         };
-        let num_runs = runs.iter().map(|found| found.file.num_rows).sum();
-        let annotations = disjoint(target, of_table(TableName::Annotations));
-        let files = runs.into_iter().chain(steps).chain(annotations).map(|found| found.file.clone()).collect();
-        Ok(Adoption { files, num_runs })
+        let is_new = |run_id: &&u32| !known.num_steps.contains_key(run_id);
+        let num_runs = runs.iter().flat_map(|found| found.num_steps.keys()).filter(is_new).count() as u64;
+        let annotations = disjoint(
+            target,
+            of_table(TableName::Annotations)
+                .filter(|found| target.files(TableName::Annotations).all(|file| is_apart(file, &found.file))),
+        );
+        let files: Vec<DataFile> =
+            runs.into_iter().chain(steps).chain(annotations).map(|found| found.file.clone()).collect();
+        let is_replaced = |file: &&DataFile| files.iter().any(|other| !is_apart(file, other));
+        let replaced = target.files.iter().filter(is_replaced).map(|file| file.path.clone()).collect();
+        Ok(Adoption { files, replaced, num_runs })
     }
 }
 
-/// Returns the files that share no run with the version or with an earlier file.
-fn disjoint<'a>(target: &Manifest, files: impl Iterator<Item = &'a UnlistedFile>) -> Vec<&'a UnlistedFile> {
-    let (mut chosen, mut digests): (Vec<&UnlistedFile>, HashSet<&[u8; 32]>) = (Vec::new(), HashSet::new());
+/// The runs of the version that an archive continues with.
+struct KnownRuns {
+    num_steps: BTreeMap<u32, u32>,
+    digests: HashSet<[u8; 32]>,
+}
+
+impl KnownRuns {
+    fn read(storage: &Storage, target: &Manifest) -> Result<KnownRuns> {
+        let mut known = KnownRuns { num_steps: BTreeMap::new(), digests: HashSet::new() };
+        for file in target.files(TableName::Runs) {
+            let Some(found) = read_sound(storage, file.table, &file.path)? else {
+                return Err(damaged(
+                    &storage.path(&file.path),
+                    "content",
+                    "the content that its name says",
+                    "other content, or no file",
+                ));
+            };
+            known.num_steps.extend(found.num_steps);
+            known.digests.extend(found.digests);
+        }
+        Ok(known)
+    }
+
+    /// Returns whether a file of runs or steps has other runs than these, and all of these in the range of its run ids.
+    fn is_extended_by(&self, found: &SoundFile) -> bool {
+        let range = || self.num_steps.range(found.file.first_run_id..=found.file.last_run_id);
+        let num_known = found.digests.iter().filter(|digest| self.digests.contains(*digest)).count();
+        found.num_steps.keys().any(|run_id| !self.num_steps.contains_key(run_id))
+            && range().all(|(run_id, count)| found.num_steps.get(run_id) == Some(count))
+            && (found.file.table == TableName::Steps || num_known == range().count())
+    }
+}
+
+/// Returns the files that share no run with an earlier one. A file of the version is apart from them, or all its runs
+/// are in one of them.
+fn disjoint<'a>(target: &Manifest, files: impl Iterator<Item = &'a SoundFile>) -> Vec<&'a SoundFile> {
+    let (mut chosen, mut digests): (Vec<&SoundFile>, HashSet<&[u8; 32]>) = (Vec::new(), HashSet::new());
     for found in files {
-        let mut taken = target.files.iter().chain(chosen.iter().map(|found| &found.file));
         let is_new = found.digests.iter().all(|digest| !digests.contains(digest));
-        if is_new && taken.all(|file| is_apart(&found.file, file)) {
+        let is_whole = |file: &DataFile| is_apart(&found.file, file) || is_inside(file, &found.file);
+        if is_new && target.files.iter().all(is_whole) && chosen.iter().all(|other| is_apart(&found.file, &other.file))
+        {
             digests.extend(&found.digests);
             chosen.push(found);
         }
@@ -227,4 +276,8 @@ fn disjoint<'a>(target: &Manifest, files: impl Iterator<Item = &'a UnlistedFile>
 /// Returns whether two files hold no rows of the same runs. Annotations of two models may be of the same runs.
 fn is_apart(a: &DataFile, b: &DataFile) -> bool {
     (a.table, &a.model) != (b.table, &b.model) || a.last_run_id < b.first_run_id || b.last_run_id < a.first_run_id
+}
+
+fn is_inside(a: &DataFile, b: &DataFile) -> bool {
+    b.first_run_id <= a.first_run_id && a.last_run_id <= b.last_run_id
 }

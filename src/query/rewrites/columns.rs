@@ -4,7 +4,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result as DataFusionResult};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{Expr, LogicalPlan, Union};
 use datafusion::optimizer::AnalyzerRule;
 
 /// Returns the input columns of a node's expressions.
@@ -34,8 +34,11 @@ impl AnalyzerRule for ExprRule {
                 let name = names.save(&expr);
                 Ok((self.rewrite)(expr, &schema)?.update_data(|expr| name.restore(expr)))
             })?;
-            // Types and nullability may have changed.
-            node.map_data(LogicalPlan::recompute_schema)
+            // Types and nullability may have changed. `recompute_schema` keeps those of a union.
+            node.map_data(|node| match node {
+                LogicalPlan::Union(union) => Union::try_new_with_loose_types(union.inputs).map(LogicalPlan::Union),
+                node => node.recompute_schema(),
+            })
         })?;
         Ok(rewritten.data)
     }

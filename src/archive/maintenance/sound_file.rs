@@ -1,4 +1,4 @@
-//! Data files that no manifest lists, and what they say about themselves.
+//! Data files that a listing found, and what they say about themselves.
 
 use crate::archive::manifest::data_file::DataFile;
 use crate::archive::parquet::footer::group_run_ids;
@@ -21,8 +21,8 @@ use std::io::Read;
 /// The position of the column `model` in `annotations`.
 const MODEL: usize = 2;
 
-/// A sound data file that no manifest lists.
-pub(in crate::archive) struct UnlistedFile {
+/// A sound data file.
+pub(in crate::archive) struct SoundFile {
     /// The entry that a manifest would have.
     pub(in crate::archive) file: DataFile,
     pub(in crate::archive) archive_id: String,
@@ -34,11 +34,7 @@ pub(in crate::archive) struct UnlistedFile {
 
 /// Reads a data file. Returns `None` if it is missing or of another program, or if its content does not have the hash in
 /// its name.
-pub(in crate::archive) fn read_unlisted(
-    storage: &Storage,
-    table: TableName,
-    path: &str,
-) -> Result<Option<UnlistedFile>> {
+pub(in crate::archive) fn read_sound(storage: &Storage, table: TableName, path: &str) -> Result<Option<SoundFile>> {
     let Some(mut open) = storage.open(path)? else { return Ok(None) };
     let mut bytes = Vec::new();
     open.read_to_end(&mut bytes).map_err(|source| Error::io(storage.path(path), source))?;
@@ -49,7 +45,7 @@ pub(in crate::archive) fn read_unlisted(
     Ok(guarded(|| parse(table, path, &bytes.into())).ok().flatten())
 }
 
-fn parse(table: TableName, path: &str, bytes: &Bytes) -> Result<Option<UnlistedFile>, ArrowError> {
+fn parse(table: TableName, path: &str, bytes: &Bytes) -> Result<Option<SoundFile>, ArrowError> {
     let builder = ParquetRecordBatchReaderBuilder::try_new(bytes.clone())?;
     let Some((file, archive_id)) = facts(table, path, bytes, builder.metadata()) else { return Ok(None) };
     let columns: &[&str] = if table == TableName::Runs { &["run_id", "num_steps", "digest"] } else { &["run_id"] };
@@ -71,7 +67,7 @@ fn parse(table: TableName, path: &str, bytes: &Bytes) -> Result<Option<UnlistedF
             digests.push(digest.and_then(|digest| digest.try_into().ok()).ok_or_else(mistyped)?);
         }
     }
-    Ok(Some(UnlistedFile { file, archive_id, num_steps, digests }))
+    Ok(Some(SoundFile { file, archive_id, num_steps, digests }))
 }
 
 /// Returns the entry of a file, and its archive; `None` for a file of another program.
