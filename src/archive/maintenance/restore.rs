@@ -68,6 +68,9 @@ pub(in crate::archive) fn restore(
         let mut next = all.newest.next(Operation::Restore);
         next.version = all.last + 1;
         next.next_run_id = next_run_id(storage, &all.newest)?;
+        if all.is_only_tagged {
+            next.first_version = all.newest.version;
+        }
         let mut files: Vec<DataFile> = target.files.clone();
         files.retain(|file| !adopted.replaced.contains(&file.path));
         files.extend(adopted.files);
@@ -99,6 +102,8 @@ struct AllVersions {
     last: u64,
     /// The newest sound version.
     newest: Manifest,
+    /// Whether the newest sound version has expired but for its tag: then the version before has no manifest.
+    is_only_tagged: bool,
     /// The damaged versions that no later version continues.
     replaced: Vec<u64>,
     /// The paths of all files that a sound manifest lists.
@@ -138,7 +143,11 @@ impl AllVersions {
             Ok(())
         })?;
         match (newest, error) {
-            (Some(newest), _) => Ok(AllVersions { last: numbers[0], newest, replaced, listed }),
+            (Some(newest), _) => {
+                let is_first = newest.version == newest.first_version || numbers.contains(&(newest.version - 1));
+                let is_only_tagged = !is_first && versions.is_tagged(newest.version)?;
+                Ok(AllVersions { last: numbers[0], newest, is_only_tagged, replaced, listed })
+            }
             (None, Some(error)) => Err(error),
             (None, None) => Err(versions.newest().err().unwrap_or_else(|| Error::other("the archive has vanished"))),
         }

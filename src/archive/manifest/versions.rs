@@ -83,6 +83,10 @@ impl Versions {
         Ok(self.list()?.into_iter().filter(is_kept).collect())
     }
 
+    pub(in crate::archive) fn is_tagged(&self, version: u64) -> Result<bool> {
+        Ok(tags(&self.storage)?.values().any(|&tagged| tagged == version))
+    }
+
     /// Returns the absolute path of a version's manifest.
     pub(in crate::archive) fn path(&self, version: u64) -> PathBuf {
         self.storage.path(&manifest_path(version))
@@ -138,7 +142,7 @@ impl Versions {
             Ok(Some(newest)) => newest.first_version,
             _ => 1,
         };
-        let is_kept = version >= oldest || tags(&self.storage)?.values().any(|&tagged| tagged == version);
+        let is_kept = version >= oldest || self.is_tagged(version)?;
         let found = if is_kept { self.read(version)? } else { None };
         found.ok_or_else(|| {
             let (path, newest) = (self.storage.root().to_path_buf(), numbers[0]);
