@@ -3,7 +3,7 @@
 //! | file | owns |
 //! | --- | --- |
 //! | `compact.rs`, `expire.rs` | merging small files; removing old versions and unreferenced files |
-//! | `restore.rs`, `unlisted.rs` | a new version from an older one and from unlisted files |
+//! | `restore.rs`, `sound_file.rs` | a new version from an older one and from files that no manifest lists |
 //! | `verify.rs`, `verify_versions.rs`, `verify_file.rs`, `verify_tables.rs` | finding problems |
 
 pub(in crate::archive) mod compact;
