@@ -93,9 +93,11 @@ test: extension $(VENV)/test-tools
 	$(CARGO) test --release --locked
 	$(PYTEST)
 
-# The long test forms. Kills, failing calls, power failures and concurrency take about twenty minutes. Random SQL
+# The long test forms. 100,000 simulated histories of an archive take about an hour. `A2STORE_SEED=7 A2STORE_SEEDS=1` repeats
+# one. Kills, failing calls, power failures and concurrency take about twenty minutes. Random SQL
 # (50,000 statements) takes about half an hour.
 torture: extension $(VENV)/test-tools
+	A2STORE_SEEDS=100000 $(CARGO) test --release --locked --lib simulation
 	A2STORE_LONG_TESTS=1 $(PYTEST)
 
 build: extension

@@ -25,8 +25,8 @@
 --   elapsed_s float64: the playing time of all runs in seconds
 --   first_start string: the start of the first run, as ISO 8601 in UTC; null = unknown
 --   last_start string: the start of the last run, as ISO 8601 in UTC; null = unknown
---   first_version int64: the oldest version that added one of the runs; null = unknown
---   last_version int64: the newest version that added one of the runs; null = unknown
+--   first_ingest string: the first ingest that added one of the runs, as ISO 8601 in UTC
+--   last_ingest string: the last ingest that added one of the runs, as ISO 8601 in UTC
 WITH held AS (
   SELECT
     run_id,
@@ -59,8 +59,8 @@ SELECT
   sum(CAST(elapsed_s AS DOUBLE)) AS elapsed_s,
   CAST(min(start_time) AS VARCHAR) AS first_start,
   CAST(max(start_time) AS VARCHAR) AS last_start,
-  min(version) AS first_version,
-  max(version) AS last_version
+  CAST(min(ingested_at) AS VARCHAR) AS first_ingest,
+  CAST(max(ingested_at) AS VARCHAR) AS last_ingest
 FROM runs
 LEFT JOIN held USING (run_id)
 GROUP BY engine, format

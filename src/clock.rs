@@ -8,7 +8,7 @@ pub(crate) fn now() -> DateTime<Utc> {
     SystemTime::now().into()
 }
 
-/// Returns the current time in ISO 8601, with milliseconds.
-pub(crate) fn text() -> String {
-    now().to_rfc3339_opts(SecondsFormat::Millis, true)
+/// Returns a time in ISO 8601, with milliseconds.
+pub(crate) fn text(time: SystemTime) -> String {
+    DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Millis, true)
 }

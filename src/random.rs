@@ -13,8 +13,24 @@ pub(crate) fn seed() -> Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
+#[cfg(test)]
+thread_local! {
+    static SEED: std::cell::Cell<Option<u64>> = const { std::cell::Cell::new(None) };
+}
+
+/// Makes the ids of this thread depend on a seed.
+#[cfg(test)]
+pub(crate) fn set_seed(seed: u64) {
+    SEED.set(Some(seed));
+}
+
 /// Returns a unique id: 128 random bits in hexadecimal. Without a random generator, the clock makes the id unique.
 pub(crate) fn id() -> String {
+    #[cfg(test)]
+    if let Some(seed) = SEED.get() {
+        SEED.set(Some(mix(seed.wrapping_add(1))));
+        return format!("{:016x}{:016x}", mix(seed), mix(!seed));
+    }
     let mut bytes = [0; 16];
     if getrandom::fill(&mut bytes).is_err() {
         bytes = u128::from(clock::now().timestamp_micros().unsigned_abs()).to_le_bytes();

@@ -1281,15 +1281,15 @@ class Archive:
         self,
         *,
         where: str | None = None,
-        by: Literal["engine", "version", "format", "session"] = "engine",
+        by: Literal["engine", "ingest", "format", "session"] = "engine",
         compare: tuple[str, str] | None = None,
         progress: _Progress = None,
     ) -> Report:
         """Describe the runs of the archive: scores, lengths, tiles, survival, values, moves, positions, spawns.
 
         - ``where``: an SQL condition on the columns of ``runs``, such as ``"max_score >= 20000"``; ``None`` = all runs.
-        - ``by``: the groups that the report compares: ``"engine"``, ``"version"`` (the version of the archive that
-          added the run), ``"format"`` or ``"session"``. For recordings and sessions, the engine is the model's tag.
+        - ``by``: the groups that the report compares: ``"engine"``, ``"ingest"`` (the ingest that added the run, named
+          by its time), ``"format"`` or ``"session"``. For recordings and sessions, the engine is the model's tag.
         - ``compare``: two groups; runs of other groups are left out.
         - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
           ``None`` = the default.

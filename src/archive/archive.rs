@@ -4,13 +4,14 @@ use super::annotations::{self, AnnotateOptions, AnnotateReport, AnnotationInput,
 use super::ingest;
 use super::ingest::digests::KeptDigests;
 use super::ingest::ingest_report::{IngestOptions, IngestReport};
+use super::ingest::run_ids::IDS_FOLDER;
 use super::maintenance::compact::{self, CompactOptions, CompactReport};
 use super::maintenance::expire::{self, ExpireOptions, ExpireReport};
 use super::maintenance::restore::{self, RestoreReport};
 use super::maintenance::verify::{self, VerifyReport};
 use super::manifest::tagging;
 use super::manifest::tags::{TAGS_FOLDER, VersionName, tags};
-use super::manifest::versions::{VERSIONS_FOLDER, Versions};
+use super::manifest::versions::{Publication, VERSIONS_FOLDER, Versions};
 use super::manifest::{CommitInfo, Manifest};
 use super::phases::Phases;
 use super::problem::damaged;
@@ -84,11 +85,11 @@ impl Archive {
     ) -> Result<Archive> {
         phases.check()?;
         let storage = Storage::new(location.as_ref(), options)?;
-        if storage.is_local() {
-            check_empty(storage.root())?;
+        if let Some(folder) = storage.folder() {
+            check_empty(folder)?;
         }
         let exists = || Err(ErrorKind::ArchiveExists { path: storage.root().to_path_buf() }.into());
-        storage.create_folders([VERSIONS_FOLDER, "runs", "steps"])?;
+        storage.create_folders(&[VERSIONS_FOLDER, "runs", "steps"])?;
         let versions = Versions::new(&storage);
         match versions.list() {
             Ok(_) => return exists(),
@@ -96,7 +97,7 @@ impl Archive {
             Err(error) => return Err(error),
         }
         for table in TableName::ALL {
-            let names = storage.names(table.name())?.unwrap_or_default();
+            let names = storage.names(table.name(), "")?.unwrap_or_default();
             if let Some(name) = names.iter().find(|name| name.ends_with(".parquet")) {
                 let expected = "no data files without a manifest";
                 return Err(damaged(&storage.path(VERSIONS_FOLDER), "manifests", expected, format!("{table}/{name}")));
@@ -108,8 +109,8 @@ impl Archive {
         }
         cancel.check()?;
         match versions.publish(Manifest::first(phases))? {
-            Some(manifest) => Ok(Archive::new(storage, manifest)),
-            None => exists(),
+            Publication::New(manifest) => Ok(Archive::new(storage, *manifest)),
+            Publication::Taken | Publication::Late => exists(),
         }
     }
 
@@ -167,8 +168,8 @@ impl Archive {
         }
     }
 
-    fn new(storage: Storage, manifest: Manifest) -> Archive {
-        let checksums = storage.is_local();
+    pub(super) fn new(storage: Storage, manifest: Manifest) -> Archive {
+        let checksums = !storage.is_remote();
         Archive { storage, manifest: manifest.into(), kept: Arc::default(), checksums }
     }
 
@@ -592,7 +593,7 @@ fn check_empty(root: &Path) -> Result<()> {
     };
     for entry in entries {
         let name = entry.map_err(|source| Error::io(root, source))?.file_name();
-        if ![VERSIONS_FOLDER, TAGS_FOLDER, "annotations", "runs", "steps"].iter().any(|own| name == *own) {
+        if ![VERSIONS_FOLDER, TAGS_FOLDER, IDS_FOLDER, "annotations", "runs", "steps"].iter().any(|own| name == *own) {
             let found = format!("{} with {} in it", root.display(), name.display());
             return Err(Error::argument("path", "a new or empty folder", found));
         }

@@ -6,6 +6,8 @@
 //!   runs/<ids>-<hash>.parquet             one row per run
 //!   steps/<ids>-<hash>.parquet            one row per step; each row group holds whole runs
 //!   annotations/<ids>-<hash>.parquet      one row per annotated step of a model; only if there are annotations
+//!   _tags/<name>.json                     names of versions
+//!   _ids/<number>.json                    reserved run ids; only in object stores
 //! ```
 //!
 //! The entry point is [`Archive`].
@@ -36,6 +38,8 @@ mod problem;
 mod schema;
 mod storage;
 mod table_name;
+#[cfg(test)]
+mod tests;
 
 pub use annotations::{AnnotateOptions, AnnotateReport, AnnotationInput, ModelInfo};
 pub use archive::Archive;

@@ -64,7 +64,6 @@ fn run_fields() -> Vec<Field> {
         Field::new("raw_evs", DataType::Boolean, false),
         // Ingest.
         Field::new("ingested_at", timestamp(), false),
-        Field::new("version", DataType::Int64, false),
         Field::new("original", DataType::Binary, true),
     ]
 }

@@ -76,4 +76,4 @@ pub(crate) use staged_folder::StagedFolder;
 pub(crate) use walk::{FoundFile, files_in, is_archive, is_named_as_unfinished};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,4 +1,4 @@
-pub(super) mod samples;
+pub(crate) mod samples;
 
 use super::*;
 use crate::board::{Board, Move};

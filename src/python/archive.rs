@@ -939,8 +939,8 @@ impl PyArchive {
     /// Describe the runs of the archive: scores, lengths, tiles, survival, values, moves, positions, spawns.
     ///
     /// - ``where``: an SQL condition on the columns of ``runs``, such as ``"max_score >= 20000"``; ``None`` = all runs.
-    /// - ``by``: the groups that the report compares: ``"engine"``, ``"version"`` (the version of the archive that
-    ///   added the run), ``"format"`` or ``"session"``. For recordings and sessions, the engine is the model's tag.
+    /// - ``by``: the groups that the report compares: ``"engine"``, ``"ingest"`` (the ingest that added the run, named
+    ///   by its time), ``"format"`` or ``"session"``. For recordings and sessions, the engine is the model's tag.
     /// - ``compare``: two groups; runs of other groups are left out.
     /// - ``progress``: ``False`` = not shown; a function = called with the progress, as ``a2store`` describes;
     ///   ``None`` = the default.

@@ -98,7 +98,7 @@ impl OutputFiles {
         let mut file = FirstError::new(staged.file());
         let num_rows =
             rows.write_to(self.format, &mut file, cancel).map_err(|error| file.explain(&self.root, error))?;
-        match storage.publish(staged, &format!("part-{number:05}{}", self.suffix), cancel) {
+        match storage.put_file(staged, &format!("part-{number:05}{}", self.suffix), cancel) {
             Err(error) if matches!(error.kind(), ErrorKind::Io { source, .. } if source.kind() == AlreadyExists) => {}
             published => published?,
         }
@@ -131,7 +131,7 @@ impl OutputFolder {
             if path.to_string_lossy().contains(['?', '#']) {
                 return Err(Error::argument("path", "a URL without `?` and `#`", path.display()));
             }
-            if let Some(name) = storage.names("")?.and_then(|names| names.into_iter().next()) {
+            if let Some(name) = storage.names("", "")?.and_then(|names| names.into_iter().next()) {
                 return taken(name);
             }
             let (root, suffix) = (storage.root().to_path_buf(), format!("-{}.{extension}", &random::id()[..12]));
@@ -161,7 +161,7 @@ impl OutputFolder {
             }
             return folder.publish(&name).map(|()| num_rows);
         }
-        let names = |written: &Result<u64>| match (self.storage.names(""), written) {
+        let names = |written: &Result<u64>| match (self.storage.names("", ""), written) {
             (Err(error), Ok(_)) => Err(error),
             // The error that stopped the writers matters more.
             (names, _) => Ok(names.ok().flatten().unwrap_or_default()),

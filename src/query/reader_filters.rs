@@ -26,7 +26,7 @@ const CLUSTERED_STEPS: [&str; 5] = ["max_exp", "phase", "has_evs", "step_index",
 /// The sort columns of `annotations`.
 const CLUSTERED_ANNOTATIONS: [&str; 3] = ["model", "run_id", "step_index"];
 /// The sort columns of `runs`.
-const CLUSTERED_RUNS: [&str; 3] = ["run_id", "version", "ingested_at"];
+const CLUSTERED_RUNS: [&str; 2] = ["run_id", "ingested_at"];
 
 /// Returns whether a filter's verdict seldom changes; `None` if only a sample can tell. `runs` has few rows, so
 /// sampling it would cost as much as it could save.

@@ -31,8 +31,8 @@ pub enum ReportGroups {
     /// The engine. For recordings and sessions, this is the tag of the model, unless the recorder has another engine.
     #[default]
     Engine,
-    /// The version of the archive that added the run.
-    Version,
+    /// The ingest that added the run, named by its time.
+    Ingest,
     /// The format of the source.
     Format,
     /// The session.
@@ -42,21 +42,21 @@ pub enum ReportGroups {
 impl ReportGroups {
     /// All variants.
     pub const ALL: [ReportGroups; 4] =
-        [ReportGroups::Engine, ReportGroups::Version, ReportGroups::Format, ReportGroups::Session];
+        [ReportGroups::Engine, ReportGroups::Ingest, ReportGroups::Format, ReportGroups::Session];
 
     /// Returns the name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             ReportGroups::Engine => "engine",
-            ReportGroups::Version => "version",
+            ReportGroups::Ingest => "ingest",
             ReportGroups::Format => "format",
             ReportGroups::Session => "session",
         }
     }
 }
 
-text_form!(ReportGroups, "by", "\"engine\", \"version\", \"format\" or \"session\"");
+text_form!(ReportGroups, "by", "\"engine\", \"ingest\", \"format\" or \"session\"");
 
 impl ReportOptions {
     /// Returns the common table expressions that go before a named query. They replace `runs`, `steps` and
@@ -73,7 +73,7 @@ impl ReportOptions {
         // If the groups are not engines, the column `engine` has the name of the group.
         let group = match self.groups {
             ReportGroups::Engine => "engine",
-            ReportGroups::Version => "CAST(version AS VARCHAR)",
+            ReportGroups::Ingest => "CAST(ingested_at AS VARCHAR)",
             ReportGroups::Format => "format",
             ReportGroups::Session => "session",
         };

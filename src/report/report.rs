@@ -13,7 +13,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, UInt64Type};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// A report on an archive: the results of named queries, and a page that shows them.
 #[derive(Clone, Debug)]
@@ -98,7 +98,7 @@ impl Archive {
         done.map(|()| Report {
             archive: self.path().to_string_lossy().into_owned(),
             version: self.version(),
-            written: clock::text(),
+            written: clock::text(SystemTime::now()),
             options: options.clone(),
             phases: [self.phases().mid, self.phases().late],
             tables: found,
@@ -186,6 +186,7 @@ fn check_groups(options: &ReportOptions, summary: &RecordBatch) -> Result<()> {
         if !found.contains(&Some(name.clone())) {
             let expected = match options.groups {
                 ReportGroups::Engine => "an engine with runs".to_owned(),
+                ReportGroups::Ingest => "the time of an ingest with runs".to_owned(),
                 groups => format!("a {groups} with runs"),
             };
             return Err(Error::argument("compare", expected, format!("{name:?}")));

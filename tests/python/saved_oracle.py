@@ -239,7 +239,9 @@ EXPECTED = {
             coalesce(sum(len([u for u in unknown if u])), 0), coalesce(sum(len([b for b in blank if b])), 0),
             min(max_score), max(max_score), max(highest_tile), max(num_steps), sum(elapsed_s::DOUBLE),
             strftime(min(start_time AT TIME ZONE 'UTC'), '%Y-%m-%dT%H:%M:%SZ'),
-            strftime(max(start_time AT TIME ZONE 'UTC'), '%Y-%m-%dT%H:%M:%SZ'), min(version), max(version)
+            strftime(max(start_time AT TIME ZONE 'UTC'), '%Y-%m-%dT%H:%M:%SZ'),
+            replace(strftime(min(ingested_at AT TIME ZONE 'UTC'), '%Y-%m-%dT%H:%M:%S.%gZ'), '.000Z', 'Z'),
+            replace(strftime(max(ingested_at AT TIME ZONE 'UTC'), '%Y-%m-%dT%H:%M:%S.%gZ'), '.000Z', 'Z')
         FROM runs LEFT JOIN held USING (run_id) GROUP BY engine, format
         ORDER BY n DESC, engine NULLS LAST, format LIMIT $limit""",
     "score_ecdf": """

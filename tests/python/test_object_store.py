@@ -315,8 +315,8 @@ def test_concurrent_writers(url: str, archive: a2store.Archive, run_files: list[
     *added, seen = race(*[(WRITE, url, *folders[number::writers]) for number in range(writers)], (READ, url, 60))
     assert sum(map(int, added)) == 60
     assert int(seen) > 1
-    # Each ingest of a writer is one commit.
-    assert assert_whole(url, archive).version == 17
+    # Each ingest of a writer is one commit. The last may be followed by a merge of 16 small files.
+    assert assert_whole(url, archive).version in (17, 18)
 
 
 def test_concurrent_writers_of_the_same_runs(url: str, archive: a2store.Archive, run_folders: list[Path]) -> None:
@@ -420,11 +420,11 @@ def test_a_writer_that_is_killed(url: str, through: Through, work: Work, perform
         found.append(work.do(archive))
         assert found[-1] == (0 if is_done else work.total)
         work.check(place)
-    # The data files and the manifest.
-    data = 2 if work.pool is None else 1
+    # The reservation of run ids, the data files, and the manifest.
+    data = 3 if work.pool is None else 1
     assert found[: data + 1] == [work.total] * data + [0 if performed else work.total]
     assert set(found[data + 1 :]) <= {0}
-    assert work.pool is not None or len(found) == 3
+    assert work.pool is not None or len(found) == 4
 
 
 @pytest.mark.parametrize("performed", [False, True], ids=["dropped", "performed"])

@@ -114,12 +114,12 @@ def test_the_files_have_the_documented_types(archive: a2store.Archive) -> None:
         relation = connection.read_parquet(glob(archive, "runs"))
         types = dict(zip(relation.columns, map(str, relation.types), strict=True))
     assert (types["digest"], types["start_time"]) == ("BLOB", "TIMESTAMP WITH TIME ZONE")
-    assert (types["final_board"], types["version"], types["verified"]) == ("UBIGINT", "BIGINT", "BOOLEAN")
+    assert (types["final_board"], types["game"], types["verified"]) == ("UBIGINT", "BIGINT", "BOOLEAN")
 
 
 def test_other_engines_join_the_tables(archive: a2store.Archive) -> None:
     sql = """
-        SELECT runs.engine, runs.version, count(*) AS n, max(steps.max_score) AS best
+        SELECT runs.engine, runs.format, count(*) AS n, max(steps.max_score) AS best
         FROM steps JOIN runs USING (run_id) GROUP BY ALL ORDER BY ALL
     """
     ours = pa.table(archive.sql(sql.replace("GROUP BY ALL ORDER BY ALL", "GROUP BY 1, 2 ORDER BY 1, 2")))

@@ -93,17 +93,18 @@ def test_a_condition_leaves_out_the_other_runs(games: a2store.Archive, tmp_path:
     assert 3 < some.num_runs == games.sql(chosen).count() < games.num_runs
     found, expected = tables(games.report(where=condition, progress=False)), tables(some.report(progress=False))
     assert set(found) == set(expected)
-    # Run ids and versions differ. So do the chosen examples, which depend on ids, and the order of equal values.
-    ids = {"run_id", "first_version", "last_version"}
+    # Run ids and times of ingest differ. So do the chosen examples, which depend on ids, and the order of equal values.
+    ids = {"run_id", "first_ingest", "last_ingest"}
     for name in set(expected) - {"first_reach_sample", "blunders", "hard_moves"}:
         columns = [column for column in expected[name].schema.names if column not in ids]
         assert_equal(found[name].select(columns), expected[name].select(columns), name)
 
 
-@pytest.mark.parametrize("by", ["version", "format", "session"])
+@pytest.mark.parametrize("by", ["ingest", "format", "session"])
 def test_groups(games: a2store.Archive, by: str) -> None:
     found = tables(games.report(by=by, progress=False))  # type: ignore[arg-type]
-    sql = f"SELECT CAST({by} AS VARCHAR) AS engine, count(*) AS n, sum(num_steps) AS steps FROM runs GROUP BY 1"
+    column = "ingested_at" if by == "ingest" else by
+    sql = f"SELECT CAST({column} AS VARCHAR) AS engine, count(*) AS n, sum(num_steps) AS steps FROM runs GROUP BY 1"
     expected = {row["engine"]: (row["n"], row["steps"]) for row in pa.table(games.sql(sql)).to_pylist()}
     of_runs: dict[str, int] = {}
     for row in found["tile_reach"].to_pylist():
@@ -130,7 +131,7 @@ def test_an_empty_archive_has_a_report(tmp_path: Path) -> None:
     report = archive.report(progress=False)
     assert report.errors == {}
     assert page_data(report.to_html())["results"]["archive_summary"]["rows"] == []
-    assert tables(archive.report(where="max_score > 5", by="version", progress=False))["archive_summary"].num_rows == 0
+    assert tables(archive.report(where="max_score > 5", by="ingest", progress=False))["archive_summary"].num_rows == 0
 
 
 @pytest.mark.parametrize(
@@ -143,10 +144,10 @@ def test_an_empty_archive_has_a_report(tmp_path: Path) -> None:
         ({"where": ""}, a2store.QueryError, "where: "),
         ({"where": "random() < 0.5"}, a2store.QueryRefusedError, "where: a random number or the time"),
         ({"where": "now() > start_time"}, a2store.QueryRefusedError, "where: a random number or the time"),
-        ({"by": "tag"}, ValueError, 'by: expected "engine", "version", "format" or "session", found tag'),
+        ({"by": "tag"}, ValueError, 'by: expected "engine", "ingest", "format" or "session", found tag'),
         ({"compare": ("greedy", "nobody")}, ValueError, 'compare: expected an engine with runs, found "nobody"'),
         ({"compare": ("greedy",)}, ValueError, "compare"),
-        ({"by": "version", "compare": ("2", "77")}, ValueError, "compare: expected a version with runs"),
+        ({"by": "ingest", "compare": ("2", "77")}, ValueError, "compare: expected the time of an ingest with runs"),
     ],
 )
 def test_wrong_arguments(games: a2store.Archive, arguments: dict[str, Any], error: type[Exception], text: str) -> None:

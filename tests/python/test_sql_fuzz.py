@@ -31,8 +31,8 @@ from sqlfuzz.tree import Node, duck_sql, engine_sql, lit, make
 
 LONG = bool(os.environ.get("A2STORE_LONG_TESTS"))
 SEED = int(os.environ.get("SQLFUZZ_SEED", "1"))
-COUNT = int(os.environ.get("SQLFUZZ_COUNT", "50000" if LONG else "175"))
-MANY = 175
+COUNT = int(os.environ.get("SQLFUZZ_COUNT", "50000" if LONG else "200"))
+MANY = 200
 """The minimum number of statements for asserting coverage."""
 
 

@@ -105,7 +105,7 @@ pub(in crate::archive) fn annotate(
     if source.runs().is_empty() {
         return Err(source.refuse("rows", "at least one annotated step", "none".into()));
     }
-    let outcome = transact(storage, seen, DEFAULT_WAIT, cancel, |newest| {
+    let prepare = |newest: &Manifest| {
         let runs = archive_runs(storage, newest, &source)?;
         let mut next = newest.next(Operation::Annotate);
         let mut removed = HashSet::new();
@@ -128,13 +128,18 @@ pub(in crate::archive) fn annotate(
         progress.begin("annotate", Unit::Rows, runs.values().map(|rows| rows.end - rows.start).sum());
         let work =
             Annotating { storage, manifest: newest, source: &source, runs: &runs, model, options, progress, cancel };
-        storage.create_folders([TableName::Annotations.name()])?;
+        storage.create_folders(&[TableName::Annotations.name()])?;
         let output = TransactionFiles { storage, version: &next, file_rows: FILE_STEPS };
         let outcome = output.write(cancel, |sender| work.run(sender, &mut report));
         progress.end();
         next.replace(&removed, outcome?.1);
         Ok((Some(next), report))
-    })?;
+    };
+    // The steps of a run never change, but a `restore` may drop runs.
+    let holds = |base: &Manifest, newest: &Manifest, _: &mut AnnotateReport| {
+        Ok(paths_of(base, model) == paths_of(newest, model) && newest.num_runs >= base.num_runs)
+    };
+    let outcome = transact(storage, seen, DEFAULT_WAIT, cancel, prepare, holds)?;
     Ok((outcome.value, outcome.manifest))
 }
 
@@ -144,7 +149,7 @@ pub(in crate::archive) fn drop_model(
     model: &str,
     cancel: &CancellationToken,
 ) -> Result<(ModelInfo, Manifest)> {
-    let outcome = transact(storage, seen, DEFAULT_WAIT, cancel, |newest| {
+    let prepare = |newest: &Manifest| {
         let known = models(newest);
         let Some(dropped) = known.iter().find(|known| known.model == model) else {
             let names: Vec<&str> = known.iter().map(|known| &*known.model).collect();
@@ -154,7 +159,8 @@ pub(in crate::archive) fn drop_model(
         let mut next = newest.next(Operation::Annotate);
         next.replace(&paths_of(newest, model), Vec::new());
         Ok((Some(next), dropped.clone()))
-    })?;
+    };
+    let outcome = transact(storage, seen, DEFAULT_WAIT, cancel, prepare, |_, _, _| Ok(true))?;
     Ok((outcome.value, outcome.manifest))
 }
 

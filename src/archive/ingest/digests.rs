@@ -97,6 +97,11 @@ impl Digests {
         })
     }
 
+    /// Adds the digests and games of another set.
+    pub(in crate::archive) fn extend(&mut self, other: Digests) {
+        self.0.extend(other.0);
+    }
+
     pub(in crate::archive) fn insert(&mut self, digest: &[u8; 32]) {
         self.0.insert(short(digest));
     }
@@ -110,13 +115,17 @@ impl Digests {
     }
 
     pub(in crate::archive) fn contains(&self, digest: &[u8; 32]) -> bool {
-        self.0.contains(&short(digest))
+        self.contains_short(short(digest))
+    }
+
+    pub(in crate::archive) fn contains_short(&self, digest: u128) -> bool {
+        self.0.contains(&digest)
     }
 }
 
 /// Returns the first 16 bytes of a digest. The runs of one archive are too few for two of them to be equal by
 /// chance.
-fn short(digest: impl AsRef<[u8]>) -> u128 {
+pub(super) fn short(digest: impl AsRef<[u8]>) -> u128 {
     let digest = digest.as_ref();
     u128::from_le_bytes(std::array::from_fn(|i| digest.get(i).copied().unwrap_or_default()))
 }

@@ -1,7 +1,7 @@
 //! The decision which runs an ingest adds: runs of files with new content, and runs of a recording with new
 //! ids. A twin is a new run of a known game.
 
-use super::digests::{Digests, KeptDigests};
+use super::digests::{Digests, KeptDigests, short};
 use super::runs_batch::RunInfo;
 use crate::archive::manifest::Manifest;
 use crate::archive::manifest::data_file::DataFile;
@@ -18,6 +18,8 @@ pub(in crate::archive) struct KnownRuns {
     pub(in crate::archive) digests: Digests,
     /// The ids of the recording's runs in the archive. `None` if runs are compared by content.
     ids: Option<BTreeSet<u64>>,
+    /// The runs that were added: the first bytes of their digests, or their ids.
+    added: Vec<u128>,
 }
 
 /// Whether a run or its game is new.
@@ -37,13 +39,30 @@ impl KnownRuns {
         input: RunInput<'_>,
         kept: &KeptDigests,
     ) -> Result<KnownRuns> {
-        let ids = match input {
-            RunInput::Paths(_) | RunInput::Open { recorded_since: None, .. } => None,
-            RunInput::Open { runs, recorded_since: Some(since) } => {
-                Some(source_ids(storage, manifest, runs.session.as_deref().unwrap_or_default(), since)?)
-            }
-        };
-        Ok(KnownRuns { digests: Digests::of(storage, manifest, kept)?, ids })
+        let ids = recorded_ids(storage, manifest, input)?;
+        Ok(KnownRuns { digests: Digests::of(storage, manifest, kept)?, ids, added: Vec::new() })
+    }
+
+    /// Adds the runs that a later version has and `base` does not have. Returns `false` if some of them were added to
+    /// these runs as new ones.
+    pub(in crate::archive) fn follow(
+        &mut self,
+        storage: &Storage,
+        base: &Manifest,
+        newest: &Manifest,
+        input: RunInput<'_>,
+    ) -> Result<bool> {
+        let before = base.paths();
+        let mut later = newest.clone();
+        later.files.retain(|file| !before.contains(&*file.path));
+        let mut digests = Digests::default();
+        later.files(TableName::Runs).try_for_each(|file| digests.read(storage, file))?;
+        let ids = recorded_ids(storage, &later, input)?.unwrap_or_default();
+        let is_known =
+            |key: &u128| digests.contains_short(*key) || u64::try_from(*key).is_ok_and(|id| ids.contains(&id));
+        let is_apart = !self.added.iter().any(is_known);
+        self.digests.extend(digests);
+        Ok(is_apart)
     }
 
     /// Returns whether a run can be skipped early, because its digest is known.
@@ -53,15 +72,16 @@ impl KnownRuns {
 
     /// Adds a run if it is new. Returns whether the run and its game were new.
     pub(in crate::archive) fn insert(&mut self, run: &RunInfo) -> Novelty {
-        let is_known = match (&mut self.ids, run.source_id) {
-            (Some(ids), Some(id)) => !ids.insert(id),
-            _ => self.digests.contains(&run.digest),
+        let (is_known, key) = match (&mut self.ids, run.source_id) {
+            (Some(ids), Some(id)) => (!ids.insert(id), id.into()),
+            _ => (self.digests.contains(&run.digest), short(run.digest)),
         };
         if is_known {
             return Novelty::Duplicate;
         }
         let is_twin = run.game.is_some_and(|game| self.digests.contains_game(game));
         self.digests.insert(&run.digest);
+        self.added.push(key);
         if let Some(game) = run.game {
             self.digests.insert_game(game);
         }
@@ -69,8 +89,10 @@ impl KnownRuns {
     }
 }
 
-/// Returns the source ids of a session's runs. Looks only at files with run ids from `since` on.
-fn source_ids(storage: &Storage, manifest: &Manifest, session: &str, since: u64) -> Result<BTreeSet<u64>> {
+/// Returns the source ids of a recording's runs; `None` for other runs. Looks only at files with new run ids.
+fn recorded_ids(storage: &Storage, manifest: &Manifest, input: RunInput<'_>) -> Result<Option<BTreeSet<u64>>> {
+    let RunInput::Open { runs, recorded_since: Some(since) } = input else { return Ok(None) };
+    let session = runs.session.as_deref().unwrap_or_default();
     let mut ids = BTreeSet::new();
     let is_new = |file: &&DataFile| u64::from(file.last_run_id) >= since;
     let files: Vec<&DataFile> = manifest.files(TableName::Runs).filter(is_new).collect();
@@ -79,5 +101,5 @@ fn source_ids(storage: &Storage, manifest: &Manifest, session: &str, since: u64)
         let own = run_facts(&batch)?.into_iter().filter(|(run, _)| run.session.as_deref() == Some(session));
         ids.extend(own.filter_map(|(run, _)| run.source_id));
     }
-    Ok(ids)
+    Ok(Some(ids))
 }

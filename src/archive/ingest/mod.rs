@@ -14,12 +14,10 @@ use self::digests::KeptDigests;
 use self::ingest_report::{IngestOptions, IngestReport};
 use self::known_runs::KnownRuns;
 use self::pipeline::{Ingested, Pipeline};
-use self::run_ids::next_run_id;
-use crate::archive::maintenance::compact::merge_last;
+use crate::archive::maintenance::compact::merge_small;
 use crate::archive::manifest::transaction::transact;
 use crate::archive::manifest::{Manifest, Operation};
 use crate::archive::storage::Storage;
-use crate::archive::table_name::TableName;
 use crate::cancellation::CancellationToken;
 use crate::error::Result;
 use crate::format::{Rejected, RunInput};
@@ -44,30 +42,22 @@ pub(in crate::archive) fn ingest(
     // Reports a missing path before it waits for the lock.
     input.sources()?;
     let threads = pool("ingest", options.workers)?;
-    let outcome = transact(storage, seen, options.wait, cancel, |newest| {
+    let prepare = |newest: &Manifest| {
         let known = KnownRuns::of(storage, newest, input, kept)?;
         let mut next = newest.next(Operation::Ingest);
-        next.next_run_id = next_run_id(storage, newest)?;
-        let pipeline = Pipeline { storage, version: &next, strict: options.strict, input };
+        let pipeline = Pipeline { storage, newest, version: &next, strict: options.strict, input };
         let mut ingested = pipeline.run(&threads, known, progress, cancel)?;
         if ingested.files.is_empty() {
             return Ok((None, ingested));
         }
         next.next_run_id = ingested.next_run_id;
-        let (mut removed, mut added) = (HashSet::new(), std::mem::take(&mut ingested.files));
-        for table in [TableName::Runs, TableName::Steps] {
-            match threads.install(|| merge_last(storage, table, newest, &next, cancel)) {
-                Ok((merged, files)) => {
-                    removed.extend(merged);
-                    added.extend(files);
-                }
-                // New runs need no merge, so they are committed even if an old file is damaged.
-                Err(error) => warn!(target: "a2store::ingest", %archive, %error, "small files were not merged"),
-            }
-        }
-        next.replace(&removed, added);
+        next.replace(&HashSet::new(), std::mem::take(&mut ingested.files));
         Ok((Some(next), ingested))
-    })?;
+    };
+    let holds = |base: &Manifest, newest: &Manifest, ingested: &mut Ingested| {
+        ingested.known.follow(storage, base, newest, input)
+    };
+    let outcome = transact(storage, seen, options.wait, cancel, prepare, holds)?;
     let Ingested { report, known, .. } = outcome.value;
     for Rejected { path, error } in &report.errors {
         warn!(target: "a2store::ingest", path = %path.display(), reason = error.message(), "rejected an input");
@@ -84,6 +74,8 @@ pub(in crate::archive) fn ingest(
         seconds = started.elapsed().as_secs_f64(),
         "ingest ended"
     );
-    kept.keep(&outcome.manifest, known.digests);
-    Ok((report, outcome.manifest))
+    drop(outcome.lock);
+    let manifest = merge_small(storage, outcome.manifest, &threads, cancel);
+    kept.keep(&manifest, known.digests);
+    Ok((report, manifest))
 }

@@ -14,6 +14,7 @@
 use super::decode::{DecodedRun, decode_source};
 use super::ingest_report::IngestReport;
 use super::known_runs::{KnownRuns, Novelty};
+use super::run_ids::RunIds;
 use super::runs_batch::{IngestedRun, RunRow, runs_batch};
 use super::steps_batch::{NumberedRun, steps_batch};
 use crate::archive::manifest::Manifest;
@@ -23,11 +24,11 @@ use crate::archive::parquet::writer_thread::{RowGroupSender, TransactionFiles};
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
 use crate::cancellation::CancellationToken;
-use crate::clock;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::format::inputs::{DiscoveredRun, RunDiscovery, decode_next};
 use crate::format::{Rejected, RunInput};
 use crate::progress::Progress;
+use chrono::{DateTime, Utc};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
@@ -38,9 +39,11 @@ const WINDOW_BYTES: u64 = 12 << 20;
 const ROW_GROUP_RUNS: usize = 1 << 14;
 const ROW_GROUP_RUNS_BYTES: usize = 16 << 20;
 
-/// The input of an ingest, and the version that it makes.
+/// The input of an ingest, and where it goes.
 pub(in crate::archive) struct Pipeline<'a> {
     pub(in crate::archive) storage: &'a Storage,
+    pub(in crate::archive) newest: &'a Manifest,
+    /// The version that the ingest makes.
     pub(in crate::archive) version: &'a Manifest,
     pub(in crate::archive) strict: bool,
     pub(in crate::archive) input: RunInput<'a>,
@@ -82,6 +85,7 @@ struct IngestJob<'a> {
     steps: RowGroupEncoder,
     runs: RowGroupEncoder,
     ingested_at_ms: i64,
+    ids: RunIds<'a>,
     ingested: Ingested,
     /// Runs whose steps are encoded.
     rows: Vec<RunRow>,
@@ -95,13 +99,14 @@ type DecodedSource = (DiscoveredRun, Result<Option<Box<DecodedRun>>>);
 
 impl<'a> IngestJob<'a> {
     fn new(pipeline: &'a Pipeline<'a>, known: KnownRuns, sender: &'a RowGroupSender) -> Result<IngestJob<'a>> {
-        let next_run_id = pipeline.version.next_run_id;
+        let (ids, next_run_id) = (RunIds::new(pipeline.storage, pipeline.newest)?, pipeline.newest.next_run_id);
         Ok(IngestJob {
             pipeline,
             sender,
             steps: RowGroupEncoder::new(TableName::Steps)?,
             runs: RowGroupEncoder::new(TableName::Runs)?,
-            ingested_at_ms: clock::now().timestamp_millis(),
+            ingested_at_ms: DateTime::<Utc>::from(pipeline.storage.now()).timestamp_millis(),
+            ids,
             ingested: Ingested { report: IngestReport::default(), known, next_run_id, files: Vec::new() },
             rows: Vec::new(),
             rows_bytes: 0,
@@ -124,20 +129,10 @@ impl<'a> IngestJob<'a> {
         loop {
             cancel.check()?;
             let last = decoded.is_empty();
-            let groups = self.accept(decoded, last)?;
+            let groups = self.accept(decoded, last, cancel)?;
             let (encoded, next) =
                 rayon::join(|| self.encode(&groups, cancel), || next_window(&self.ingested.known, sources));
-            for group in encoded? {
-                self.sender.send(TableName::Steps, group)?;
-            }
-            for run in groups.into_iter().flatten() {
-                let row = RunRow::from(run);
-                self.rows_bytes += row.num_bytes();
-                self.rows.push(row);
-                if self.rows.len() == ROW_GROUP_RUNS || self.rows_bytes >= ROW_GROUP_RUNS_BYTES {
-                    self.send_rows(cancel)?;
-                }
-            }
+            self.send(groups, encoded?, cancel)?;
             if last {
                 self.send_rows(cancel)?;
                 break;
@@ -149,20 +144,46 @@ impl<'a> IngestJob<'a> {
         Ok(self.ingested)
     }
 
+    /// Sends row groups of steps to the writer, and collects the rows of their runs.
+    fn send(
+        &mut self,
+        groups: Vec<Vec<IngestedRun>>,
+        encoded: Vec<EncodedRowGroup>,
+        cancel: &CancellationToken,
+    ) -> Result<()> {
+        for group in encoded {
+            self.sender.send(TableName::Steps, group)?;
+        }
+        for run in groups.into_iter().flatten() {
+            let row = RunRow::from(run);
+            self.rows_bytes += row.num_bytes();
+            self.rows.push(row);
+            if self.rows.len() == ROW_GROUP_RUNS || self.rows_bytes >= ROW_GROUP_RUNS_BYTES {
+                self.send_rows(cancel)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Encodes the collected rows of `runs` and sends them to the writer.
     fn send_rows(&mut self, cancel: &CancellationToken) -> Result<()> {
         if self.rows.is_empty() {
             return Ok(());
         }
-        let batch = runs_batch(&std::mem::take(&mut self.rows), self.ingested_at_ms, self.pipeline.version.version)?;
+        let batch = runs_batch(&std::mem::take(&mut self.rows), self.ingested_at_ms)?;
         self.rows_bytes = 0;
         self.sender.send(TableName::Runs, self.runs.encode(&batch, cancel)?)
     }
 
     /// Assigns ids to the new runs among decoded ones. Returns the full row groups, and at the end also the
     /// last one.
-    fn accept(&mut self, decoded: Vec<DecodedSource>, last: bool) -> Result<Vec<Vec<IngestedRun>>> {
-        let mut groups = Vec::new();
+    fn accept(
+        &mut self,
+        decoded: Vec<DecodedSource>,
+        last: bool,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<Vec<IngestedRun>>> {
+        let mut accepted = Vec::new();
         for (source, outcome) in decoded {
             let report = &mut self.ingested.report;
             report.num_bytes += source.num_bytes;
@@ -173,7 +194,7 @@ impl<'a> IngestJob<'a> {
                     report.duplicates += u64::from(novelty == Novelty::Duplicate);
                     report.twins += u64::from(novelty == Novelty::Twin);
                     if novelty != Novelty::Duplicate {
-                        self.add(*decoded)?;
+                        accepted.push(*decoded);
                     }
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::Cancelled) => return Err(error),
@@ -183,6 +204,11 @@ impl<'a> IngestJob<'a> {
                     report.errors.push(Rejected::new(source.path.clone(), error));
                 }
             }
+        }
+        self.begin_ids(accepted.len() as u64, cancel)?;
+        let mut groups = Vec::new();
+        for run in accepted {
+            self.add(run);
             if self.pending_steps >= ROW_GROUP_STEPS {
                 self.cut(&mut groups);
             }
@@ -193,18 +219,34 @@ impl<'a> IngestJob<'a> {
         Ok(groups)
     }
 
+    /// Takes ids for the next runs. If another writer has taken ids in between, the next runs begin new files, so that
+    /// no file has ids on both sides of another file's.
+    fn begin_ids(&mut self, count: u64, cancel: &CancellationToken) -> Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        let first = self.ids.take(count, cancel)?;
+        if self.ingested.report.accepted > 0 && first != self.ingested.next_run_id {
+            let mut groups = Vec::new();
+            self.cut(&mut groups);
+            let encoded = self.encode(&groups, cancel)?;
+            self.send(groups, encoded, cancel)?;
+            self.send_rows(cancel)?;
+            self.sender.end_files()?;
+        }
+        self.ingested.next_run_id = first;
+        Ok(())
+    }
+
     /// Adds a run to the next row group, under the next id.
-    fn add(&mut self, decoded: DecodedRun) -> Result<()> {
+    fn add(&mut self, decoded: DecodedRun) {
         let DecodedRun { run, info } = decoded;
-        let next = self.ingested.next_run_id;
-        let run_id =
-            u32::try_from(next).map_err(|_| Error::argument("runs", "at most 4294967296 in an archive", next))?;
+        let run_id = self.ingested.next_run_id as u32;
         self.ingested.next_run_id += 1;
         self.ingested.report.accepted += 1;
         self.ingested.report.num_steps += run.num_steps() as u64;
         self.pending_steps += run.num_steps();
         self.pending.push(IngestedRun { run_id, run, info });
-        Ok(())
     }
 
     fn cut(&mut self, groups: &mut Vec<Vec<IngestedRun>>) {

@@ -80,8 +80,8 @@ fn start_millis(start_unix_s: u64) -> Option<i64> {
     i64::try_from(start_unix_s).ok()?.checked_mul(1000).filter(|&millis| millis != 0)
 }
 
-/// Returns rows of `runs`. `version` is the version that adds them.
-pub(in crate::archive) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64, version: u64) -> Result<RecordBatch> {
+/// Returns rows of `runs`.
+pub(in crate::archive) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64) -> Result<RecordBatch> {
     type Words = DictionaryArray<Int32Type>;
     fn array<'r, A: FromIterator<T>, T>(rows: &'r [RunRow], value: impl Fn(&'r RunRow) -> T) -> A {
         rows.iter().map(value).collect()
@@ -117,7 +117,6 @@ pub(in crate::archive) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64, versi
         column::<BooleanArray, _>(rows, |row| Some(row.info.verified)),
         column::<BooleanArray, _>(rows, |row| Some(row.meta.raw_evs)),
         Arc::new(TimestampMillisecondArray::from(vec![ingested_at_ms; rows.len()]).with_timezone("UTC")),
-        Arc::new(Int64Array::from(vec![version as i64; rows.len()])),
         column::<BinaryArray, _>(rows, |row| row.info.original.as_deref()),
     ];
     RecordBatch::try_new(table_schema(TableName::Runs), columns).map_err(Error::other)

@@ -19,6 +19,9 @@ use crate::workers::pool;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use derive_setters::Setters;
+use rayon::ThreadPool;
+use std::time::Duration;
+use tracing::warn;
 
 /// Options of [`Archive::compact`](crate::archive::Archive::compact).
 ///
@@ -67,9 +70,63 @@ pub(in crate::archive) fn compact(
         return Err(Error::argument("file_rows", "at least 1", 0));
     }
     let threads = pool("compact", options.workers)?;
-    let outcome = transact(storage, seen, DEFAULT_WAIT, cancel, |newest| {
-        let plan_one = |table| plan(newest, table, options.file_rows);
-        let groups: Vec<Vec<&DataFile>> = TableName::ALL.into_iter().flat_map(plan_one).collect();
+    merge(
+        storage,
+        seen,
+        DEFAULT_WAIT,
+        &threads,
+        &|newest, table| plan(newest, table, options.file_rows),
+        progress,
+        cancel,
+    )
+}
+
+/// Merges the last small files of an archive, if a version has too many. Returns the new version, or the one before: the
+/// rows are the same. An ingest has succeeded whether or not this does, for example because an old file is damaged.
+pub(in crate::archive) fn merge_small(
+    storage: &Storage,
+    version: Manifest,
+    threads: &ThreadPool,
+    cancel: &CancellationToken,
+) -> Manifest {
+    let plan: &Plan<'_> = &|newest, table| match table {
+        TableName::Runs | TableName::Steps => {
+            Some(last_small(newest, table, FILE_STEPS)).filter(|group| group.len() > 1).into_iter().collect()
+        }
+        TableName::Annotations => Vec::new(),
+    };
+    // Of many writers, a few merge.
+    if TableName::ALL.into_iter().all(|table| plan(&version, table).is_empty())
+        || (storage.pace.is_slow() && !version.version.is_multiple_of(8))
+    {
+        return version;
+    }
+    match merge(storage, &version, Duration::ZERO, threads, plan, &(), cancel) {
+        Ok((_, merged)) if merged.num_runs == version.num_runs => merged,
+        Ok(_) => version,
+        Err(error) => {
+            let archive = storage.root().display();
+            warn!(target: "a2store::ingest", %archive, %error, "small files were not merged");
+            version
+        }
+    }
+}
+
+/// Returns groups of files of a table, each to be merged into one file.
+type Plan<'p> = dyn for<'a> Fn(&'a Manifest, TableName) -> Vec<Vec<&'a DataFile>> + 'p;
+
+/// Makes a version in which each group of files that `plan` returns is one file.
+fn merge(
+    storage: &Storage,
+    seen: &Manifest,
+    wait: Duration,
+    threads: &ThreadPool,
+    plan: &Plan<'_>,
+    progress: &dyn Progress,
+    cancel: &CancellationToken,
+) -> Result<(CompactReport, Manifest)> {
+    let prepare = |newest: &Manifest| {
+        let groups: Vec<Vec<&DataFile>> = TableName::ALL.into_iter().flat_map(|table| plan(newest, table)).collect();
         let (files_before, bytes_before) = sizes(&newest.files);
         let num_rows = groups.iter().flatten().map(|file| file.num_rows).sum();
         let mut report = CompactReport {
@@ -91,7 +148,8 @@ pub(in crate::archive) fn compact(
         next.replace(&removed, rewritten?);
         (report.files_after, report.bytes_after) = sizes(&next.files);
         Ok((Some(next), report))
-    })?;
+    };
+    let outcome = transact(storage, seen, wait, cancel, prepare, |_, _, _| Ok(true))?;
     Ok((outcome.value, outcome.manifest))
 }
 
@@ -102,24 +160,6 @@ const fn max_small_files(table: TableName) -> usize {
         TableName::Runs => 16,
         TableName::Steps | TableName::Annotations => 64,
     }
-}
-
-/// Merges the last small files of a table, if the version has too many. Returns the paths of the merged files, and the
-/// file that replaces them. `next` is the version that the caller makes.
-pub(in crate::archive) fn merge_last(
-    storage: &Storage,
-    table: TableName,
-    newest: &Manifest,
-    next: &Manifest,
-    cancel: &CancellationToken,
-) -> Result<(Vec<String>, Vec<DataFile>)> {
-    let group = last_small(newest, table, FILE_STEPS);
-    if group.len() < 2 {
-        return Ok((Vec::new(), Vec::new()));
-    }
-    let removed = group.iter().map(|file| file.path.clone()).collect();
-    let output = TransactionFiles { storage, version: next, file_rows: u64::MAX };
-    Ok((removed, rewrite(&output, &[group], &(), cancel)?))
 }
 
 /// Returns the last files of a table that an ingest merges into one. Going back from the last file, a file is added if

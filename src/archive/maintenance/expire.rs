@@ -3,14 +3,15 @@
 //! First a new version drops the old ones, then their files are removed: data files before manifests, because the
 //! manifests say which data files are no longer needed. An interrupted `expire` is continued by the next one.
 
+use crate::archive::ingest::run_ids::IDS_FOLDER;
 use crate::archive::manifest::tags::{TAGS_FOLDER, tags};
 use crate::archive::manifest::transaction::{DEFAULT_WAIT, TransactionOutcome, transact};
 use crate::archive::manifest::versions::{VERSIONS_FOLDER, Versions, manifest_path};
 use crate::archive::manifest::{Manifest, Operation};
-use crate::archive::storage::Storage;
-use crate::archive::storage::listing::ListedFile;
+use crate::archive::storage::{ListedFile, Storage};
 use crate::archive::table_name::TableName;
 use crate::cancellation::CancellationToken;
+use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::publish::Staged;
 use chrono::DateTime;
@@ -59,7 +60,8 @@ pub struct ExpireReport {
     pub num_files: u64,
     /// The total size of the removed data files.
     pub num_bytes: u64,
-    /// All removed files, relative to the archive: data files, manifests, and temporary files of interrupted writers.
+    /// All removed files, relative to the archive: data files, manifests, temporary files of interrupted writers, and
+    /// reservations of run ids.
     pub paths: Vec<String>,
 }
 
@@ -69,7 +71,7 @@ pub(in crate::archive) fn expire(
     options: &ExpireOptions,
     cancel: &CancellationToken,
 ) -> Result<(ExpireReport, Manifest)> {
-    let now = SystemTime::now();
+    let now = storage.now();
     let versions = Versions::new(storage);
     let report_of = |newest: &Manifest| {
         let first_version = first_kept(&versions, newest, now, options.older_than)?;
@@ -85,18 +87,28 @@ pub(in crate::archive) fn expire(
         sweep.find(&mut report, cancel)?;
         return Ok((report, newest));
     }
-    let outcome = transact(storage, seen, DEFAULT_WAIT, cancel, |newest| {
-        let report = report_of(newest)?;
+    let prepare = |newest: &Manifest| {
+        let mut report = report_of(newest)?;
         if report.first_version == newest.first_version {
-            return Ok((None, report));
+            sweep.find(&mut report, cancel)?;
+            if report.num_files == 0 {
+                return Ok((None, report));
+            }
         }
         let mut next = newest.next(Operation::Expire);
         next.first_version = report.first_version;
+        // Times in this format are in the order of their text. An earlier expiry may have had a shorter grace.
+        next.unlisted_before = now.checked_sub(options.grace).map(clock::text).max(next.unlisted_before);
         Ok((Some(next), report))
-    })?;
+    };
+    let outcome = transact(storage, seen, DEFAULT_WAIT, cancel, prepare, |_, _, _| Ok(true))?;
     // The lock is held until the end.
     let TransactionOutcome { manifest, value: mut report, lock } = outcome;
-    sweep.find(&mut report, cancel)?;
+    if manifest.operation == Operation::Expire && manifest.first_version == report.first_version {
+        // A writer may have listed some of these files before the new version.
+        report = ExpireReport { first_version: report.first_version, ..ExpireReport::default() };
+        sweep.find(&mut report, cancel)?;
+    }
     for path in &report.paths {
         cancel.check()?;
         storage.remove(path)?;
@@ -182,6 +194,11 @@ impl Sweep<'_> {
             let leftovers = leftovers.iter().filter(|entry| self.is_leftover(entry));
             report.paths.extend(leftovers.map(|entry| format!("{folder}/{}", entry.name)));
         }
+        // The last reservation says which ids are free.
+        let mut reservations = self.storage.list(IDS_FOLDER)?.unwrap_or_default();
+        reservations.sort_by(|a, b| a.name.cmp(&b.name));
+        let old = reservations.iter().skip(1).filter(|entry| self.is_old(entry));
+        report.paths.extend(old.map(|entry| format!("{IDS_FOLDER}/{}", entry.name)));
         report.num_versions = manifests.len() as u64;
         report.paths.extend(manifests);
         Ok(())

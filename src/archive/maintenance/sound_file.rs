@@ -41,8 +41,12 @@ pub(in crate::archive) fn read_sound(storage: &Storage, table: TableName, path: 
     if !path.contains(&blake3::hash(&bytes).to_hex()[..16]) {
         return Ok(None);
     }
-    // The content is whole, so an error means that another program wrote it.
-    Ok(guarded(|| parse(table, path, &bytes.into())).ok().flatten())
+    Ok(parse_sound(table, path, &bytes.into()))
+}
+
+/// Parses the content of a data file; returns `None` if another program wrote it.
+pub(in crate::archive) fn parse_sound(table: TableName, path: &str, bytes: &Bytes) -> Option<SoundFile> {
+    guarded(|| parse(table, path, bytes)).ok().flatten()
 }
 
 fn parse(table: TableName, path: &str, bytes: &Bytes) -> Result<Option<SoundFile>, ArrowError> {

@@ -50,6 +50,13 @@ impl DataFile {
         last.parse().ok().filter(|_| is_own)
     }
 
+    /// Returns whether two files hold no rows of the same runs. Annotations of two models may be of the same runs.
+    pub(in crate::archive) fn is_apart_from(&self, other: &DataFile) -> bool {
+        (self.table, &self.model) != (other.table, &other.model)
+            || self.last_run_id < other.first_run_id
+            || other.last_run_id < self.first_run_id
+    }
+
     /// Returns the key that puts files in the order of tables, models and run ids.
     pub(in crate::archive) fn order(&self) -> impl Ord {
         (self.table, &self.model, self.first_run_id)

@@ -15,7 +15,6 @@ use crate::archive::phases::Phases;
 use crate::archive::problem::damaged;
 use crate::archive::schema::SCHEMA_VERSION;
 use crate::archive::table_name::TableName;
-use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::random;
 use serde::{Deserialize, Serialize};
@@ -80,11 +79,15 @@ pub(crate) struct Manifest {
     /// The transaction that made the version before.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) parent: Option<String>,
+    /// Empty until the manifest is published.
     pub(crate) time: String,
     pub(crate) operation: Operation,
     pub(crate) phases: Phases,
     /// The oldest version that has not expired.
     pub(crate) first_version: u64,
+    /// Files that were written before this time, and that no earlier version lists, are removed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) unlisted_before: Option<String>,
     /// The first run id that is not assigned.
     pub(crate) next_run_id: u64,
     pub(crate) num_runs: u64,
@@ -125,10 +128,11 @@ impl Manifest {
             archive_id: random::id(),
             txn: random::id(),
             parent: None,
-            time: clock::text(),
+            time: String::new(),
             operation: Operation::Create,
             phases,
             first_version: 1,
+            unlisted_before: None,
             next_run_id: 0,
             num_runs: 0,
             num_steps: 0,
@@ -147,7 +151,7 @@ impl Manifest {
             version: self.version + 1,
             txn: random::id(),
             parent: Some(self.txn.clone()),
-            time: clock::text(),
+            time: String::new(),
             operation,
             added_runs: 0,
             added_steps: 0,

@@ -25,7 +25,11 @@ pub(in crate::archive) fn tag(storage: &Storage, name: &str, version: u64) -> Re
     tags::check_name(name)?;
     let versions = Versions::new(storage);
     versions.open(Some(version))?;
-    if tags::create(storage, name, version)? == Published::Taken {
+    if tags::tags(storage)?.get(name) == Some(&version) {
+        return Ok(());
+    }
+    let is_new = tags::create(storage, name, version)? == Published::New;
+    if !is_new {
         let known = tags::tags(storage)?.get(name).copied();
         if known != Some(version) {
             let found = known.map_or("a removed tag".into(), |known| format!("{name}, the tag of version {known}"));
@@ -36,7 +40,10 @@ pub(in crate::archive) fn tag(storage: &Storage, name: &str, version: u64) -> Re
     let newest = versions.newest()?;
     let other = tags::tags(storage)?.into_iter().any(|(known, of)| known != name && of == version);
     if version < newest.first_version && !other {
-        tags::remove(storage, name)?;
+        // The tag of another writer stays. It may be older than the expiry.
+        if is_new {
+            tags::remove(storage, name)?;
+        }
         let (path, oldest) = (storage.root().to_path_buf(), newest.first_version);
         return Err(ErrorKind::VersionNotFound { path, version, oldest, newest: newest.version }.into());
     }

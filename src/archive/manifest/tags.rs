@@ -86,14 +86,15 @@ fn path_of(name: &str) -> String {
 
 /// Returns the tags with their versions, in the order of their names.
 pub(in crate::archive) fn tags(storage: &Storage) -> Result<BTreeMap<String, u64>> {
-    let names = storage.names(TAGS_FOLDER)?.unwrap_or_default();
+    let names = storage.names(TAGS_FOLDER, "")?.unwrap_or_default();
     let names: Vec<String> = names
         .iter()
         .filter_map(|name| name.strip_suffix(".json"))
         .filter(|name| is_name(name))
         .map(Into::into)
         .collect();
-    let files = storage.read_all(names.iter().map(|name| path_of(name)).collect())?;
+    let paths: Vec<String> = names.iter().map(|name| path_of(name)).collect();
+    let files = storage.read_all(&paths)?;
     let mut tags = BTreeMap::new();
     for (name, file) in names.into_iter().zip(files) {
         // A tag that vanished since the listing is no tag.
@@ -108,8 +109,8 @@ pub(in crate::archive) fn tags(storage: &Storage) -> Result<BTreeMap<String, u64
 
 /// Creates a tag; returns whether its name was free.
 pub(in crate::archive) fn create(storage: &Storage, name: &str, version: u64) -> Result<Published> {
-    storage.create_folders([TAGS_FOLDER])?;
-    storage.put_new(&path_of(name), serde_json::to_vec(&Tag { version }).map_err(Error::other)?)
+    storage.create_folders(&[TAGS_FOLDER])?;
+    storage.put_new(&path_of(name), serde_json::to_vec(&Tag { version }).map_err(Error::other)?.into())
 }
 
 /// Removes a tag.

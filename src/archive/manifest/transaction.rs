@@ -1,12 +1,14 @@
-//! Transactions: one change to an archive under a lock, retried if a writer on another machine commits first.
+//! Transactions: one change to an archive, tried again if another writer commits first.
 
 use super::Manifest;
-use super::versions::{LOCK, VERSIONS_FOLDER, Versions};
-use crate::archive::storage::Storage;
-use crate::archive::storage::lock::{Backoff, Lock};
+use super::data_file::DataFile;
+use super::versions::{Publication, Versions};
+use crate::archive::storage::{Guard, Storage};
 use crate::cancellation::CancellationToken;
 use crate::error::{ErrorKind, Result};
-use std::time::Duration;
+use chrono::DateTime;
+use std::collections::HashSet;
+use std::time::{Duration, SystemTime};
 use tracing::warn;
 
 /// The default for the longest wait for other writers of this machine.
@@ -16,69 +18,170 @@ pub(in crate::archive) const DEFAULT_WAIT: Duration = Duration::from_secs(600);
 pub(in crate::archive) struct TransactionOutcome<T> {
     /// The contents of the archive after the transaction.
     pub(in crate::archive) manifest: Manifest,
-    /// The value that the last attempt returned.
+    /// The value that the last preparation returned.
     pub(in crate::archive) value: T,
     /// The lock among the writers of this machine.
-    pub(in crate::archive) lock: Option<Lock>,
+    pub(in crate::archive) lock: Option<Guard>,
 }
 
-/// The number of attempts. The pauses between attempts grow.
+/// The number of attempts.
 const ATTEMPTS: usize = 40;
 
-/// Builds the next version on the newest one and publishes it. If another writer commits first, tries again on its
-/// version. `seen` is a version that the caller has read: the newest one must not be older.
+/// The largest difference between the clocks of writers and of the storage.
+const CLOCK_SKEW: Duration = Duration::from_secs(60 * 60);
+
+/// A change that was prepared for a version, and whose data files are written.
+struct Prepared<T> {
+    /// The time before the first data file was written.
+    begun: SystemTime,
+    base: Manifest,
+    next: Manifest,
+    value: T,
+}
+
+/// Prepares the next version on the newest one and publishes it.
 ///
-/// The data files of a losing version are removed. No other version can name them, because their names contain
-/// the id of the transaction.
+/// If another writer commits first, the change is moved to its version, with the same data files, unless [`rebased`] or
+/// `holds` says no. `holds` gets the version that the change was prepared for, the newest one, and the value. Otherwise
+/// the files are removed, and the change is prepared again. No other version can list these files, because their names
+/// contain the id of the transaction.
+///
+/// `seen` is a version that the caller has read: the newest one must not be older.
 pub(in crate::archive) fn transact<T>(
     storage: &Storage,
     seen: &Manifest,
     wait: Duration,
     cancel: &CancellationToken,
-    mut attempt: impl FnMut(&Manifest) -> Result<(Option<Manifest>, T)>,
+    mut prepare: impl FnMut(&Manifest) -> Result<(Option<Manifest>, T)>,
+    mut holds: impl FnMut(&Manifest, &Manifest, &mut T) -> Result<bool>,
 ) -> Result<TransactionOutcome<T>> {
     let versions = Versions::new(storage);
-    // A folder that is not an archive must not get a lock file.
-    if storage.is_local() && !storage.path(VERSIONS_FOLDER).is_dir() {
-        versions.list()?;
-    }
-    let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_secs(2));
+    let mut prepared: Option<Prepared<T>> = None;
     for attempts in 1..=ATTEMPTS {
-        cancel.check()?;
-        let lock = storage.lock(LOCK, wait, cancel)?;
-        let newest = versions.newest_durable(seen)?;
-        let (next, value) = attempt(&newest)?;
-        let Some(next) = next else {
-            return Ok(TransactionOutcome { manifest: newest, value, lock });
-        };
-        if let Err(error) = cancel.check() {
-            discard(storage, &versions, &next);
+        if prepared.is_some()
+            && let Err(error) = storage.pace.pause(&**storage, cancel)
+        {
+            discard(storage, &versions, prepared.as_ref());
             return Err(error);
         }
-        if let Some(manifest) = versions.publish(next.clone())? {
-            return Ok(TransactionOutcome { manifest, value, lock });
+        let begun = begin(&versions, seen, wait, cancel).and_then(|(lock, newest)| {
+            let moved = prepared.as_ref().and_then(|of| rebased(of, &newest));
+            let holds = match (&moved, &mut prepared) {
+                (Some(_), Some(of)) => {
+                    let outcome = holds(&of.base, &newest, &mut of.value);
+                    unless_gone(&versions, &newest, outcome)?.unwrap_or(false)
+                }
+                _ => false,
+            };
+            Ok((lock, newest, moved.filter(|_| holds)))
+        });
+        let (lock, newest, moved) = match begun {
+            Ok(begun) => begun,
+            Err(error) => {
+                discard(storage, &versions, prepared.as_ref());
+                return Err(error);
+            }
+        };
+        let current = match (prepared.take(), moved) {
+            (Some(of), Some(next)) => Prepared { base: newest, next, ..of },
+            (of, _) => {
+                discard(storage, &versions, of.as_ref());
+                let begun = storage.now();
+                let outcome = prepare(&newest);
+                let Some((next, value)) = unless_gone(&versions, &newest, outcome)? else { continue };
+                let Some(next) = next else {
+                    return Ok(TransactionOutcome { manifest: newest, value, lock });
+                };
+                let current = Prepared { begun, base: newest, next, value };
+                if storage.pace.is_slow() && current.next.added_files > 0 {
+                    prepared = Some(current);
+                    continue;
+                }
+                current
+            }
+        };
+        if let Err(error) = cancel.check() {
+            discard(storage, &versions, Some(&current));
+            return Err(error);
         }
+        prepared = match versions.publish(current.next.clone())? {
+            Publication::New(manifest) => {
+                storage.pace.won();
+                return Ok(TransactionOutcome { manifest: *manifest, value: current.value, lock });
+            }
+            Publication::Taken => Some(current),
+            Publication::Late => None,
+        };
         warn!(
             target: "a2store::retry",
             archive = %storage.root().display(),
-            version = next.version,
             attempts,
-            "another writer committed this version first"
+            "another writer committed first"
         );
         drop(lock);
-        discard(storage, &versions, &next);
-        backoff.sleep();
+        storage.pace.lost();
     }
+    discard(storage, &versions, prepared.as_ref());
     let what = format!("other writers committed first, {ATTEMPTS} times");
     Err(ErrorKind::Conflict { path: storage.root().to_path_buf(), what }.into())
 }
 
-/// Removes the data files of a version that was certainly not published, unless a `restore` has adopted them meanwhile.
+fn begin(
+    versions: &Versions,
+    seen: &Manifest,
+    wait: Duration,
+    cancel: &CancellationToken,
+) -> Result<(Option<Guard>, Manifest)> {
+    cancel.check()?;
+    let lock = versions.lock(wait, cancel)?;
+    Ok((lock, versions.newest_durable(seen)?))
+}
+
+/// Returns an outcome; `None` for the error of a version that has expired since it was read, so that its files are gone.
+fn unless_gone<T>(versions: &Versions, version: &Manifest, outcome: Result<T>) -> Result<Option<T>> {
+    match outcome {
+        Err(error) if matches!(error.kind(), ErrorKind::Damaged { .. }) => {
+            if versions.has_expired(version.version)? {
+                Ok(None)
+            } else {
+                Err(error)
+            }
+        }
+        outcome => outcome.map(Some),
+    }
+}
+
+/// Returns a change as a change to a later version. Returns `None`
+/// - if it has no new files, so that it can be prepared again at no cost,
+/// - if an expiry since `base` may have removed its files,
+/// - if a file that it removes is gone, or
+/// - if a file that came meanwhile has run ids among those of a new file.
+fn rebased<T>(prepared: &Prepared<T>, newest: &Manifest) -> Option<Manifest> {
+    let Prepared { begun, base, next, .. } = prepared;
+    let (before, after, current) = (base.paths(), next.paths(), newest.paths());
+    let removed: HashSet<String> = before.difference(&after).map(|&path| path.to_owned()).collect();
+    let added: Vec<DataFile> = next.files.iter().filter(|file| !before.contains(&*file.path)).cloned().collect();
+    let mut others = newest.files.iter().filter(|file| !before.contains(&*file.path));
+    let is_free = others.all(|other| added.iter().all(|file| file.is_apart_from(other)));
+    let cutoff = newest.unlisted_before.as_deref().and_then(|time| DateTime::parse_from_rfc3339(time).ok());
+    let has_swept = newest.unlisted_before != base.unlisted_before;
+    let is_young = !has_swept || cutoff.is_none_or(|cutoff| SystemTime::from(cutoff) + CLOCK_SKEW < *begun);
+    if added.is_empty() || !is_free || !is_young || !removed.iter().all(|path| current.contains(&**path)) {
+        return None;
+    }
+    let mut moved = newest.next(next.operation);
+    moved.txn.clone_from(&next.txn);
+    moved.next_run_id = next.next_run_id.max(newest.next_run_id);
+    moved.replace(&removed, added);
+    Some(moved)
+}
+
+/// Removes the data files of a change that was certainly not published, unless a `restore` has adopted them meanwhile.
 /// `expire` removes those that cannot be removed here.
-fn discard(storage: &Storage, versions: &Versions, manifest: &Manifest) {
-    let Ok(newest) = versions.newest() else { return };
+fn discard<T>(storage: &Storage, versions: &Versions, prepared: Option<&Prepared<T>>) {
+    let (Some(prepared), Ok(newest)) = (prepared, versions.newest()) else { return };
     let listed = newest.paths();
-    for path in manifest.own_paths().filter(|path| !listed.contains(path)) {
+    for path in prepared.next.own_paths().filter(|path| !listed.contains(path)) {
         storage.remove(path).ok();
     }
 }

@@ -7,21 +7,35 @@
 use super::tags::tags;
 use super::{CommitInfo, Manifest};
 use crate::archive::problem::damaged;
-use crate::archive::storage::Storage;
+use crate::archive::storage::{Guard, Storage};
+use crate::cancellation::CancellationToken;
+use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::publish::Published;
 use bytes::Bytes;
 use std::collections::HashSet;
 use std::path::PathBuf;
+use std::time::Duration;
 use tracing::info;
 
 /// The folder of the manifests.
 pub(in crate::archive) const VERSIONS_FOLDER: &str = "_versions";
 /// The file that writers of this machine lock.
-pub(in crate::archive) const LOCK: &str = "_versions/.lock";
+const LOCK: &str = "_versions/.lock";
 
 /// The maximum number of listings when manifests vanish between listing and reading, because their versions expire.
 const ATTEMPTS: usize = 5;
+
+/// The outcome of a publication.
+pub(in crate::archive) enum Publication {
+    /// The version is part of the archive.
+    New(Box<Manifest>),
+    /// Another writer has published this version.
+    Taken,
+    /// Later versions exist, and this one has expired: either as a part of the archive, or other writers published this
+    /// number before, and the name was free again. Its files are left to `expire`.
+    Late,
+}
 
 /// The versions of an archive.
 #[derive(Clone, Debug)]
@@ -40,7 +54,7 @@ pub(in crate::archive) fn is_manifest(path: &str) -> bool {
 }
 
 /// Returns the version in the name of a manifest.
-fn version_of(name: &str) -> Option<u64> {
+pub(in crate::archive) fn version_of(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".json").filter(|digits| digits.len() == 20)?;
     let number: u64 = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())??;
     Some(u64::MAX - number).filter(|&version| version > 0)
@@ -54,8 +68,8 @@ impl Versions {
     /// Lists the versions with a manifest, newest first. Not empty.
     pub(in crate::archive) fn list(&self) -> Result<Vec<u64>> {
         let root = self.storage.root();
-        let names = match self.storage.names(VERSIONS_FOLDER)? {
-            None if self.storage.is_local() && !root.is_dir() => {
+        let names = match self.storage.names(VERSIONS_FOLDER, "")? {
+            None if !root.is_dir() => {
                 let source = std::fs::metadata(root).err().unwrap_or_else(|| std::io::ErrorKind::NotADirectory.into());
                 return Err(Error::io(root, source));
             }
@@ -83,8 +97,25 @@ impl Versions {
         Ok(self.list()?.into_iter().filter(is_kept).collect())
     }
 
+    /// Returns whether a version has expired since it was read.
+    pub(in crate::archive) fn has_expired(&self, version: u64) -> Result<bool> {
+        match self.open(Some(version)) {
+            Err(error) if matches!(error.kind(), ErrorKind::VersionNotFound { .. }) => Ok(true),
+            outcome => outcome.map(|_| false),
+        }
+    }
+
     pub(in crate::archive) fn is_tagged(&self, version: u64) -> Result<bool> {
         Ok(tags(&self.storage)?.values().any(|&tagged| tagged == version))
+    }
+
+    /// Excludes other writers, as [`Backend::lock`](crate::archive::storage::Backend::lock) does.
+    pub(in crate::archive) fn lock(&self, wait: Duration, cancel: &CancellationToken) -> Result<Option<Guard>> {
+        self.storage.lock(LOCK, wait, cancel).map_err(|error| match self.list() {
+            // A folder that is not an archive has no folder for the lock.
+            Err(not_an_archive) if error.is_not_found() => not_an_archive,
+            _ => error,
+        })
     }
 
     /// Returns the absolute path of a version's manifest.
@@ -107,7 +138,7 @@ impl Versions {
     ) -> Result<()> {
         // Memory holds the files of one chunk, which an object store reads concurrently.
         for chunk in versions.chunks(64) {
-            let files = self.storage.read_all(chunk.iter().copied().map(manifest_path).collect())?;
+            let files = self.storage.read_all(&chunk.iter().copied().map(manifest_path).collect::<Vec<_>>())?;
             for (&version, file) in chunk.iter().zip(files) {
                 let parse = |bytes: Bytes| Manifest::from_bytes(&bytes, version, &self.path(version));
                 if let Some(manifest) = file.map(|bytes| bytes.map(parse)).unwrap_or_else(|error| Some(Err(error))) {
@@ -135,22 +166,28 @@ impl Versions {
     /// Returns a version, or with `None` the newest.
     pub(in crate::archive) fn open(&self, version: Option<u64>) -> Result<Manifest> {
         let Some(version) = version else { return self.newest() };
-        let numbers = self.list()?;
-        // The manifest of an expired version may still exist, but its files may be gone. If the newest manifest is
-        // damaged, no version that it dropped has lost files yet.
-        let oldest = match self.read(numbers[0]) {
-            Ok(Some(newest)) => newest.first_version,
-            _ => 1,
-        };
-        let is_kept = version >= oldest || self.is_tagged(version)?;
-        let found = if is_kept { self.read(version)? } else { None };
-        found.ok_or_else(|| {
-            let (path, newest) = (self.storage.root().to_path_buf(), numbers[0]);
-            if (oldest..newest).contains(&version) {
-                return damaged(&self.path(version), "manifest", "a file, because later versions exist", "no file");
+        // If its manifest is missing, it may have expired after the newest manifest was read, so look twice.
+        for _ in 0..2 {
+            // The manifest of an expired version may still exist, but its files may be gone. If the newest manifest is
+            // damaged, no version that it dropped has lost files yet.
+            let (oldest, newest) = match self.newest() {
+                Ok(newest) => (newest.first_version, newest.version),
+                Err(error) if matches!(error.kind(), ErrorKind::Damaged { .. } | ErrorKind::SchemaVersion { .. }) => {
+                    (1, self.newest_number()?)
+                }
+                Err(error) => return Err(error),
+            };
+            if (version >= oldest || self.is_tagged(version)?)
+                && let Some(found) = self.read(version)?
+            {
+                return Ok(found);
             }
-            ErrorKind::VersionNotFound { path, version, oldest, newest }.into()
-        })
+            if !(oldest..newest).contains(&version) {
+                let path = self.storage.root().to_path_buf();
+                return Err(ErrorKind::VersionNotFound { path, version, oldest, newest }.into());
+            }
+        }
+        Err(damaged(&self.path(version), "manifest", "a file, because later versions exist", "no file"))
     }
 
     /// Returns the newest version, and makes it durable, so that a writer can build on it. It must not be older than
@@ -195,20 +232,20 @@ impl Versions {
         Ok(lines)
     }
 
-    /// Publishes a version. Returns `None` if another writer published this version or a later one: then this version
-    /// is not part of the archive.
+    /// Publishes a version, unless another writer published this version or a later one.
     ///
     /// # Errors
     /// After [`ErrorKind::Unconfirmed`], the version may have been published; the archive shows it later. After any
     /// other error, it was not published.
-    pub(in crate::archive) fn publish(&self, mut manifest: Manifest) -> Result<Option<Manifest>> {
+    pub(in crate::archive) fn publish(&self, mut manifest: Manifest) -> Result<Publication> {
         let path = manifest_path(manifest.version);
         let version = manifest.version;
         let unconfirmed = |error: Error| -> Error {
             let path = self.path(version);
             ErrorKind::Unconfirmed { path, version, reason: error.to_string() }.into()
         };
-        let bytes = manifest.seal()?;
+        manifest.time = clock::text(self.storage.now());
+        let bytes = Bytes::from(manifest.seal()?);
         let outcome = self.storage.put_new(&path, bytes.clone());
         // Read the manifest, because the response alone can mislead: if a request was retried, the name may be taken by
         // this very manifest.
@@ -226,23 +263,29 @@ impl Versions {
         };
         match outcome {
             Ok(_) if is_own => {}
-            Ok(Published::Taken) => return Ok(None),
+            Ok(Published::Taken) => return Ok(Publication::Taken),
+            // An expiry has removed it as the manifest of an old version, and the name was free again.
+            Ok(Published::New) if self.newest_number().map_err(unconfirmed)? > version => {
+                return Ok(Publication::Late);
+            }
             Ok(Published::New) => {
                 let found = if standing.is_some() { "another manifest" } else { "no file" };
                 return Err(damaged(&self.path(manifest.version), "manifest", "the one just published", found));
             }
             // In an object store, a visible manifest is durable. In a folder, a crash may still remove its name.
-            Err(error) if is_own && self.storage.is_local() => return Err(unconfirmed(error)),
+            Err(error) if is_own && !self.storage.is_remote() => return Err(unconfirmed(error)),
             Err(_) if is_own => {}
-            Err(_) if standing.is_some() => return Ok(None),
+            Err(_) if standing.is_some() => return Ok(Publication::Taken),
             // An object store may still receive the request.
-            Err(error) if !self.storage.is_local() => return Err(unconfirmed(error)),
+            Err(error) if self.storage.is_remote() => return Err(unconfirmed(error)),
             Err(error) => return Err(error),
         }
         if !self.is_part(&manifest).map_err(unconfirmed)? {
-            // No reader uses a manifest below the newest that is not its ancestor.
-            self.storage.remove(&path).ok();
-            return Ok(None);
+            // Otherwise `restore` could take it for a version of the archive.
+            if !self.is_tagged(version).map_err(unconfirmed)? {
+                self.storage.remove(&path).ok();
+            }
+            return Ok(Publication::Late);
         }
         info!(
             target: "a2store::commit",
@@ -255,7 +298,7 @@ impl Versions {
             steps = manifest.num_steps,
             "published a version"
         );
-        Ok(Some(manifest))
+        Ok(Publication::New(Box::new(manifest)))
     }
 
     /// Returns whether a published manifest is the newest version or one of its ancestors. It is not if its writer

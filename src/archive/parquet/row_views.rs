@@ -42,7 +42,6 @@ pub(crate) struct RunFacts {
     pub(in crate::archive) verified: bool,
     /// Whether the archive keeps the original file, because the columns cannot reproduce it.
     pub(in crate::archive) has_original: bool,
-    pub(in crate::archive) version: u64,
     /// The session that the run was played in. `source_id` is the run's id there.
     pub(in crate::archive) session: Option<String>,
     pub(in crate::archive) source_id: Option<u64>,
@@ -199,7 +198,6 @@ pub(in crate::archive) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndO
     let highest_tile = columns.numbers::<UInt32Type>("highest_tile")?;
     let final_board = columns.nullable::<UInt64Type>("final_board")?;
     let seed = columns.nullable::<UInt64Type>("seed")?;
-    let version = columns.numbers::<Int64Type>("version")?;
     let final_mask = columns.nullable::<UInt16Type>("final_tile_65536_mask")?;
     let raw_evs = columns.bools("raw_evs")?;
     let verified = columns.bools("verified")?;
@@ -229,7 +227,6 @@ pub(in crate::archive) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndO
             final_board: at(final_board, row).map(wide).transpose()?,
             verified: verified.value(row),
             has_original: original.is_some(),
-            version: version[row].unsigned_abs(),
             session: at(session, row).map(str::to_owned),
             source_id: at(source_id, row).map(|id| id as u64),
             game_steps: at(game_steps, row),

@@ -50,7 +50,6 @@ const SYNC_BYTES: u64 = 64 << 20;
 
 /// An unfinished Parquet file of one table.
 pub(in crate::archive) struct TableWriter {
-    storage: Storage,
     table: TableName,
     txn: String,
     writer: SerializedFileWriter<Summed>,
@@ -80,8 +79,8 @@ impl TableWriter {
         for (key, value) in [(ARCHIVE_KEY, &version.archive_id), (TXN_KEY, &version.txn)] {
             writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value.clone()));
         }
-        let (storage, txn, row_groups) = (storage.clone(), version.txn.clone(), Vec::new());
-        Ok(Self { storage, table, txn, writer, synced_bytes: 0, row_groups, run_ids: None, model: None })
+        let (txn, row_groups) = (version.txn.clone(), Vec::new());
+        Ok(Self { table, txn, writer, synced_bytes: 0, row_groups, run_ids: None, model: None })
     }
 
     pub(in crate::archive) fn num_rows(&self) -> u64 {
@@ -115,9 +114,8 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Finishes the file, reads it back, and publishes it under a name that no other transaction uses. No
-    /// manifest names it yet.
-    pub(in crate::archive) fn finish(mut self, cancel: &CancellationToken) -> Result<Option<DataFile>> {
+    /// Finishes the file, and reads it back. Its name is one that no other transaction uses.
+    pub(in crate::archive) fn finish(mut self) -> Result<Option<(Staged, DataFile)>> {
         let Some(run_ids) = self.run_ids else {
             return Ok(None);
         };
@@ -136,10 +134,8 @@ impl TableWriter {
             model: self.model,
             row_groups: self.row_groups,
         };
-        cancel.check()?;
         verify_staged(&staged, &file)?;
-        self.storage.publish(staged, &file.path, cancel)?;
-        Ok(Some(file))
+        Ok(Some((staged, file)))
     }
 }
 

@@ -7,6 +7,7 @@ use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
+use crate::publish::Staged;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -26,6 +27,8 @@ pub(in crate::archive) struct TransactionFiles<'a> {
 /// removed.
 enum WriterMessage {
     RowGroup(TableName, EncodedRowGroup),
+    /// The next row groups begin new files.
+    EndFiles,
     End,
 }
 
@@ -35,6 +38,11 @@ pub(in crate::archive) struct RowGroupSender(SyncSender<WriterMessage>);
 impl RowGroupSender {
     pub(in crate::archive) fn send(&self, table: TableName, group: EncodedRowGroup) -> Result<()> {
         self.0.send(WriterMessage::RowGroup(table, group)).map_err(|_| closed())
+    }
+
+    /// Lets the next row groups begin new files.
+    pub(in crate::archive) fn end_files(&self) -> Result<()> {
+        self.0.send(WriterMessage::EndFiles).map_err(|_| closed())
     }
 }
 
@@ -91,27 +99,31 @@ impl OpenFiles<'_> {
                     cancel.check()?;
                     self.append(table, group, cancel)?;
                 }
-                Ok(WriterMessage::End) => break,
+                Ok(WriterMessage::EndFiles) => self.finish(cancel)?,
+                Ok(WriterMessage::End) => return self.finish(cancel),
                 Err(_) => return Ok(()),
             }
         }
+    }
+
+    /// Finishes and publishes the unfinished files.
+    fn finish(&mut self, cancel: &CancellationToken) -> Result<()> {
         let rest = std::mem::take(&mut self.unfinished).into_values().rev();
-        if self.transaction.storage.is_local() {
-            for writer in rest {
-                self.files.extend(writer.finish(cancel)?);
-            }
-            return Ok(());
-        }
-        // Uploads wait for the network, so they run side by side.
-        let finished: Vec<Result<_>> = std::thread::scope(|scope| {
-            let finish = |writer: TableWriter| scope.spawn(move || writer.finish(cancel));
-            let running: Vec<_> = rest.map(finish).collect();
-            running.into_iter().map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-        });
+        self.publish(rest.collect(), cancel)
+    }
+
+    /// Publishes files. No manifest names them yet.
+    fn publish(&mut self, writers: Vec<TableWriter>, cancel: &CancellationToken) -> Result<()> {
+        let finished: Vec<Option<(Staged, DataFile)>> =
+            writers.into_iter().map(TableWriter::finish).collect::<Result<_>>()?;
+        let (staged, files): (Vec<Staged>, Vec<DataFile>) = finished.into_iter().flatten().unzip();
+        cancel.check()?;
+        let named = staged.into_iter().zip(files.iter().map(|file| &*file.path)).collect();
+        let published = self.transaction.storage.put_files(named, cancel);
         let mut outcome = Ok(());
-        for one in finished {
-            match one {
-                Ok(file) => self.files.extend(file),
+        for (file, published) in files.into_iter().zip(published) {
+            match published {
+                Ok(()) => self.files.push(file),
                 Err(error) => outcome = outcome.and(Err(error)),
             }
         }
@@ -125,7 +137,7 @@ impl OpenFiles<'_> {
         };
         writer.append(group)?;
         if writer.num_rows() >= self.transaction.file_rows {
-            self.files.extend(writer.finish(cancel)?);
+            self.publish(vec![writer], cancel)?;
         } else {
             self.unfinished.insert(table, writer);
         }

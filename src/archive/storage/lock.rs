@@ -1,4 +1,4 @@
-//! Locks among the writers of one machine, and the pauses between attempts.
+//! Locks among the writers of one machine.
 
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use tracing::info;
 
 /// An exclusive lock among the writers of this machine.
-pub(crate) struct Lock(File);
+pub(super) struct Lock(File);
 
 impl Lock {
     /// Locks a file that is created if it does not exist. Waits up to `wait` for other processes. `owner` is the path
     /// in errors, such as the archive's.
-    pub(crate) fn acquire(owner: &Path, path: &Path, wait: Duration, cancel: &CancellationToken) -> Result<Lock> {
+    pub(super) fn acquire(owner: &Path, path: &Path, wait: Duration, cancel: &CancellationToken) -> Result<Lock> {
         let file = File::options().create(true).append(true).open(path).map_err(|source| Error::io(path, source))?;
         let start = Instant::now();
         let mut backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(50));
@@ -58,19 +58,19 @@ impl Drop for Lock {
 }
 
 /// A sequence of pauses that grow. Their random lengths keep writers from colliding again.
-pub(in crate::archive) struct Backoff {
+struct Backoff {
     next: Duration,
     longest: Duration,
     random: Xoshiro256PlusPlus,
 }
 
 impl Backoff {
-    pub(in crate::archive) fn new(first: Duration, longest: Duration) -> Backoff {
+    fn new(first: Duration, longest: Duration) -> Backoff {
         let seed = random::seed().unwrap_or(u64::from(std::process::id()) << 32);
         Backoff { next: first, longest, random: Xoshiro256PlusPlus::seed_from_u64(seed) }
     }
 
-    pub(in crate::archive) fn sleep(&mut self) {
+    fn sleep(&mut self) {
         let share = 0.5 + (self.random.next_u32() as f64 / f64::from(u32::MAX)) / 2.0;
         std::thread::sleep(self.next.mul_f64(share));
         self.next = (self.next * 2).min(self.longest);

@@ -22,15 +22,13 @@ pub(super) async fn game(State(explorer): State<Arc<Explorer>>, Parts(run_id): P
         let archive = explorer.archive();
         let run_id = parse_run(&run_id)?;
         let sql = format!(
-            "SELECT format, source, start_time, elapsed_s, seed, session, verified, ingested_at, source_id, game_steps, \
-             version FROM runs WHERE run_id = {run_id}"
+            "SELECT format, source, start_time, elapsed_s, seed, session, verified, ingested_at, source_id, game_steps \
+             FROM runs WHERE run_id = {run_id}"
         );
         let none = || Failure::not_found(format!("run {run_id}: no such run in version {}", archive.version()));
-        let mut info = objects(&read(&archive, &sql, &limits(), cancel)?)?.pop().ok_or_else(none)?;
-        let added_in = info.remove("version");
+        let info = objects(&read(&archive, &sql, &limits(), cancel)?)?.pop().ok_or_else(none)?;
         let mut answer = replay_json(&archive.replay(run_id, cancel)?);
         answer["version"] = archive.version().into();
-        answer["added_in"] = added_in.into();
         answer["info"] = info.into();
         Ok(Json(answer))
     })

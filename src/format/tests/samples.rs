@@ -5,7 +5,7 @@ use crate::run::{Branches, Run, RunMeta};
 use proptest::prelude::*;
 
 /// Returns a game of at most `num_steps` steps. Every tenth step has no branches.
-pub(in crate::format) fn game(seed: u64, num_steps: usize) -> Run {
+pub(crate) fn game(seed: u64, num_steps: usize) -> Run {
     let mut state = seed;
     let mut draw = |below: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -26,7 +26,7 @@ STEPS: dict[str, Type] = {
 }  # fmt: skip
 RUNS: dict[str, Type] = {
     "run_id": U32, "format": STR, "engine": STR, "start_time": TIME, "elapsed_s": F32, "num_steps": U32,
-    "max_score": I64, "highest_tile": U32, "final_board": U64, "seed": U64, "verified": BOOL, "version": I64,
+    "max_score": I64, "highest_tile": U32, "final_board": U64, "seed": U64, "verified": BOOL,
     "source_id": I64, "game_steps": U32, "raw_evs": BOOL,
 }  # fmt: skip
 ANNOTATIONS: dict[str, Type] = {

@@ -105,8 +105,7 @@ export interface Run {
   highest_tile: number;
   num_steps: number;
   raw_evs: boolean;
-  /** The version that added the run. A page in a file lacks it, and `info`. */
-  added_in?: number | null;
+  /** A page in a file lacks it. */
   info?: Record<string, unknown>;
   positions: Positions;
   models: Model[];

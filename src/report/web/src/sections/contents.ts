@@ -42,6 +42,10 @@ function values(rows: readonly Row[], column: string): string[] {
   return rows.map((row) => text(row, column)).filter((value) => value !== null);
 }
 
+function day(time: string): string {
+  return formatTime(time).slice(0, 10);
+}
+
 /** The archive's totals as a list of large numbers. */
 function figures(rows: readonly Row[]): HTMLElement {
   const engines = new Set(values(rows, "engine"));
@@ -49,9 +53,6 @@ function figures(rows: readonly Row[]): HTMLElement {
   const formats = [...new Set(values(rows, "format"))];
   const runs = sum(rows, "num_runs");
   const steps = sum(rows, "num_steps");
-  const first = values(rows, "first_start").sort()[0];
-  const last = values(rows, "last_start").sort().at(-1);
-  const versions = [...values(rows, "first_version"), ...values(rows, "last_version")].map(Number);
   const best = most(rows, "best_tile");
   const minutes = sum(rows, "elapsed_s") / 60;
   const entries: [string, Child, Child?][] = [
@@ -69,13 +70,15 @@ function figures(rows: readonly Row[]): HTMLElement {
       minutes >= 90 ? count(Math.round(minutes / 60), "hour") : count(Math.ceil(minutes), "minute"),
     ]);
   }
-  if (versions.length > 0) {
-    const [from, to] = [Math.min(...versions), Math.max(...versions)];
-    entries.push(["Versions that added runs", from === to ? String(from) : `${from} to ${to}`]);
-  }
-  if (first !== undefined && last !== undefined) {
-    const [from, to] = [formatTime(first).slice(0, 10), formatTime(last).slice(0, 10)];
-    entries.push(["Games started", from, from === to ? null : `to ${to}`]);
+  for (const [name, which] of [
+    ["Games started", "start"],
+    ["Runs added", "ingest"],
+  ]) {
+    const [from] = values(rows, `first_${which}`).map(day).sort();
+    const to = values(rows, `last_${which}`).map(day).sort().at(-1);
+    if (name !== undefined && from !== undefined && to !== undefined) {
+      entries.push([name, from, from === to ? null : `to ${to}`]);
+    }
   }
   return el(
     "dl",

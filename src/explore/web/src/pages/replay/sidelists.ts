@@ -49,7 +49,6 @@ export function runDetails(run: Run): HTMLElement {
   const entries = Object.entries(run.info ?? {}).filter(([, value]) => value !== null && value !== "");
   const facts: [string, string][] = [
     ["Values", run.raw_evs ? "in the engine's own unit" : "0 to 1"],
-    ...(typeof run.added_in === "number" ? [["Added in version", formatNumber(run.added_in)] as [string, string]] : []),
     ...run.models.map(({ name, at }): [string, string] => [`Model ${name}`, count(at.length, "annotated step")]),
     ...entries.map(([name, value]): [string, string] => [label(name), infoText(name, value)]),
   ];

@@ -1,15 +1,15 @@
-//! Archives on S3, Google Cloud Storage and Azure: the operations of `storage.rs` as requests.
+//! Archives on S3, Google Cloud Storage and Azure.
 //!
 //! Credentials and endpoints are read from the environment variables of each service (`AWS_ACCESS_KEY_ID`,
 //! `AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_NAME`, …), and then from the caller's
 //! [`StorageOptions`].
 
-use super::listing::ListedFile;
+use super::backend::{Backend, ListedFile};
 use super::storage_options::StorageOptions;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::process::ProcessId;
-use crate::publish::Published;
+use crate::publish::{Published, Staged};
 use crate::runtime::block_on;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
@@ -23,7 +23,7 @@ use std::fmt;
 use std::fs::File;
 use std::future::Future;
 use std::io::{self, Read, Seek, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use url::Url;
 
@@ -33,11 +33,11 @@ const CONCURRENCY: usize = 32;
 const PART_BYTES: usize = 16 << 20;
 
 /// A prefix of an object store.
-#[derive(Clone)]
-pub(in crate::archive) struct Remote {
-    url: String,
+pub(super) struct ObjectPrefix {
+    /// The URL.
+    root: PathBuf,
     options: StorageOptions,
-    connection: Arc<Mutex<Option<Connection>>>,
+    connection: Mutex<Option<Connection>>,
 }
 
 /// A connection of one process. A forked child makes a new one.
@@ -46,39 +46,19 @@ struct Connection {
     store: Arc<dyn ObjectStore>,
 }
 
-impl fmt::Debug for Remote {
+impl fmt::Debug for ObjectPrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Remote").field(&self.url).finish()
+        f.debug_tuple("ObjectPrefix").field(&self.root).finish()
     }
 }
 
-impl Remote {
-    pub(in crate::archive) fn new(url: &str, options: &StorageOptions) -> Result<Remote> {
-        let url = url.trim_end_matches('/').to_owned();
-        let remote = Remote { url, options: options.clone(), connection: Arc::default() };
-        remote.store()?;
-        Ok(remote)
-    }
-
-    pub(in crate::archive) fn url(&self) -> &str {
-        &self.url
-    }
-
-    pub(in crate::archive) fn options(&self) -> &StorageOptions {
-        &self.options
-    }
-
-    /// Returns the store whose root is the archive.
-    pub(in crate::archive) fn store(&self) -> Result<Arc<dyn ObjectStore>> {
-        let mut slot = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*slot {
-            Some(connection) if connection.process.is_current() => Ok(Arc::clone(&connection.store)),
-            _ => {
-                let store = connect(&self.url, &self.options)?;
-                *slot = Some(Connection { process: ProcessId::current(), store: Arc::clone(&store) });
-                Ok(store)
-            }
-        }
+impl ObjectPrefix {
+    /// Returns the prefix that a URL names, without accessing it.
+    pub(super) fn new(url: &str, options: &StorageOptions) -> Result<ObjectPrefix> {
+        let root = url.trim_end_matches('/').into();
+        let prefix = ObjectPrefix { root, options: options.clone(), connection: Mutex::default() };
+        prefix.store()?;
+        Ok(prefix)
     }
 
     /// Runs requests on the threads of the runtime. Errors carry the URL of `path`.
@@ -88,50 +68,17 @@ impl Remote {
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
         let future = requests(self.store()?, StorePath::from(path));
-        let url = format!("{}/{path}", self.url);
+        let url = self.path(path);
         block_on(async move { future.await.map_err(|error| store_error(&url, error)) })
     }
 
-    pub(in crate::archive) fn read(&self, path: &str) -> Result<Option<Bytes>> {
-        self.request(path, |store, path| read(store, path, GetOptions::default()))
+    fn url(&self) -> &str {
+        self.root.to_str().unwrap_or_default()
     }
 
-    pub(in crate::archive) fn read_all(&self, paths: Vec<String>) -> Result<Vec<Result<Option<Bytes>>>> {
-        let store = self.store()?;
-        let url = self.url.clone();
-        let read_one = move |path: String| {
-            let (store, url) = (Arc::clone(&store), format!("{url}/{path}"));
-            let read = read(store, StorePath::from(path), GetOptions::default());
-            async move { read.await.map_err(|error| store_error(&url, error)) }
-        };
-        let all = async move {
-            Ok(futures::stream::iter(paths.into_iter().map(read_one)).buffered(CONCURRENCY).collect().await)
-        };
-        block_on(all)
-    }
-
-    /// Downloads a file to a temporary file without a name; returns `None` if there is no file.
-    pub(in crate::archive) fn fetch(&self, path: &str) -> Result<Option<File>> {
-        let as_io = |source| Error::io(std::env::temp_dir(), source);
-        let mut copy = tempfile::tempfile().map_err(as_io)?;
-        let object = self.request(path, |store, path| async move { existing(store.get(&path).await) })?;
-        let Some(mut stream) = object.map(|object| object.into_stream()) else { return Ok(None) };
-        loop {
-            let (next, rest) = self.request(path, |_, _| async move {
-                let next = stream.try_next().await?;
-                Ok((next, stream))
-            })?;
-            let Some(bytes) = next else { break };
-            copy.write_all(&bytes).map_err(as_io)?;
-            stream = rest;
-        }
-        copy.rewind().map_err(as_io)?;
-        Ok(Some(copy))
-    }
-
-    /// Lists the files, or those whose names come after `first`, which is the name of no file.
-    pub(in crate::archive) fn list(&self, folder: &str, first: Option<&str>) -> Result<Vec<ListedFile>> {
-        let first = first.map(|first| StorePath::from(format!("{folder}/{first}")));
+    /// Lists the files whose names come after `first`, which is empty or the name of no file.
+    fn list_from(&self, folder: &str, first: &str) -> Result<Vec<ListedFile>> {
+        let first = (!first.is_empty()).then(|| StorePath::from(format!("{folder}/{first}")));
         self.request(folder, |store, folder| async move {
             let objects = match &first {
                 None => store.list(Some(&folder)),
@@ -141,26 +88,8 @@ impl Remote {
         })
     }
 
-    /// Returns the first name in a folder. Later pages of the listing are not requested.
-    pub(in crate::archive) fn first_name(&self, folder: &str) -> Result<Option<String>> {
-        self.request(folder, |store, folder| async move {
-            let first = store.list(Some(&folder)).try_next().await?;
-            Ok(first.and_then(|object| object.location.filename().map(str::to_owned)))
-        })
-    }
-
-    pub(in crate::archive) fn put_new(&self, path: &str, bytes: Vec<u8>) -> Result<Published> {
-        self.request(path, |store, path| async move {
-            match store.put_opts(&path, PutPayload::from(bytes), PutMode::Create.into()).await {
-                Ok(_) => Ok(Published::New),
-                Err(StoreError::AlreadyExists { .. } | StoreError::Precondition { .. }) => Ok(Published::Taken),
-                Err(error) => Err(error),
-            }
-        })
-    }
-
     /// Uploads a local file in parts, and checks its length in the store.
-    pub(in crate::archive) fn upload(&self, from: &Path, path: &str, cancel: &CancellationToken) -> Result<()> {
+    fn upload(&self, from: &Path, path: &str, cancel: &CancellationToken) -> Result<()> {
         let mut file = File::open(from).map_err(|source| Error::io(from, source))?;
         let length = file.metadata().map_err(|source| Error::io(from, source))?.len();
         let mut buffer = vec![0; PART_BYTES.min(length as usize)];
@@ -196,12 +125,113 @@ impl Remote {
         let found = self.request(path, |store, path| async move { store.head(&path).await })?.size;
         if found != length {
             let message = format!("{length} bytes were uploaded, but the store has {found}");
-            return Err(Error::io(format!("{}/{path}", self.url), io::Error::other(message)));
+            return Err(Error::io(self.path(path), io::Error::other(message)));
         }
         Ok(())
     }
+}
 
-    pub(in crate::archive) fn remove(&self, path: &str) -> Result<()> {
+impl Backend for ObjectPrefix {
+    fn root(&self) -> &Path {
+        &self.root
+    }
+
+    fn options(&self) -> StorageOptions {
+        self.options.clone()
+    }
+
+    fn store(&self) -> Result<Arc<dyn ObjectStore>> {
+        let mut slot = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*slot {
+            Some(connection) if connection.process.is_current() => Ok(Arc::clone(&connection.store)),
+            _ => {
+                let store = connect(self.url(), &self.options)?;
+                *slot = Some(Connection { process: ProcessId::current(), store: Arc::clone(&store) });
+                Ok(store)
+            }
+        }
+    }
+
+    fn read(&self, path: &str) -> Result<Option<Bytes>> {
+        self.request(path, |store, path| read(store, path, GetOptions::default()))
+    }
+
+    fn read_all(&self, paths: &[String]) -> Result<Vec<Result<Option<Bytes>>>> {
+        let store = self.store()?;
+        let read_one = |path: &String| {
+            let (store, url) = (Arc::clone(&store), self.path(path));
+            let read = read(store, StorePath::from(&**path), GetOptions::default());
+            async move { read.await.map_err(|error| store_error(&url, error)) }
+        };
+        let reads: Vec<_> = paths.iter().map(read_one).collect();
+        block_on(async move { Ok(futures::stream::iter(reads).buffered(CONCURRENCY).collect().await) })
+    }
+
+    /// Downloads the file to a temporary file without a name.
+    fn open(&self, path: &str) -> Result<Option<File>> {
+        let as_io = |source| Error::io(std::env::temp_dir(), source);
+        let mut copy = tempfile::tempfile().map_err(as_io)?;
+        let object = self.request(path, |store, path| async move { existing(store.get(&path).await) })?;
+        let Some(mut stream) = object.map(|object| object.into_stream()) else { return Ok(None) };
+        loop {
+            let (next, rest) = self.request(path, |_, _| async move {
+                let next = stream.try_next().await?;
+                Ok((next, stream))
+            })?;
+            let Some(bytes) = next else { break };
+            copy.write_all(&bytes).map_err(as_io)?;
+            stream = rest;
+        }
+        copy.rewind().map_err(as_io)?;
+        Ok(Some(copy))
+    }
+
+    fn list(&self, folder: &str) -> Result<Option<Vec<ListedFile>>> {
+        self.list_from(folder, "").map(Some)
+    }
+
+    fn names(&self, folder: &str, first: &str) -> Result<Option<Vec<String>>> {
+        let files = self.list_from(folder, first)?;
+        Ok(Some(files.into_iter().map(|file| file.name).collect()))
+    }
+
+    fn first_name(&self, folder: &str) -> Result<Option<String>> {
+        // Names are listed in the order of their bytes. Later pages of the listing are not requested.
+        self.request(folder, |store, folder| async move {
+            let first = store.list(Some(&folder)).try_next().await?;
+            Ok(first.and_then(|object| object.location.filename().map(str::to_owned)))
+        })
+    }
+
+    fn put_new(&self, path: &str, bytes: Bytes) -> Result<Published> {
+        self.request(path, |store, path| async move {
+            match store.put_opts(&path, PutPayload::from(bytes), PutMode::Create.into()).await {
+                Ok(_) => Ok(Published::New),
+                Err(StoreError::AlreadyExists { .. } | StoreError::Precondition { .. }) => Ok(Published::Taken),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    /// Begins the file in the system's temporary folder.
+    fn stage(&self, _folder: &str) -> Result<Staged> {
+        Staged::new(&std::env::temp_dir())
+    }
+
+    fn put_file(&self, staged: Staged, path: &str, cancel: &CancellationToken) -> Result<()> {
+        self.upload(staged.path(), path, cancel)
+    }
+
+    fn put_files(&self, files: Vec<(Staged, &str)>, cancel: &CancellationToken) -> Vec<Result<()>> {
+        // Uploads wait for the network.
+        std::thread::scope(|scope| {
+            let put = |(staged, path)| scope.spawn(move || self.put_file(staged, path, cancel));
+            let running: Vec<_> = files.into_iter().map(put).collect();
+            running.into_iter().map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        })
+    }
+
+    fn remove(&self, path: &str) -> Result<()> {
         self.request(path, |store, path| async move { existing(store.delete(&path).await).map(|_| ()) })
     }
 }
@@ -272,7 +302,7 @@ fn build(_: &ObjectStoreScheme, url: &str, _: &StorageOptions) -> Result<Option<
     Err(store_error(url, unsupported))
 }
 
-fn store_error(url: &str, error: StoreError) -> Error {
+fn store_error(url: impl AsRef<Path>, error: StoreError) -> Error {
     let kind = match &error {
         StoreError::NotFound { .. } => io::ErrorKind::NotFound,
         StoreError::AlreadyExists { .. } => io::ErrorKind::AlreadyExists,

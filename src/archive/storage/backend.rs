@@ -1,0 +1,125 @@
+//! The operations that an archive needs of its storage.
+
+use super::storage_options::StorageOptions;
+use crate::cancellation::CancellationToken;
+use crate::error::Result;
+use crate::publish::{Published, Staged};
+use bytes::Bytes;
+use object_store::ObjectStore;
+use std::fmt::Debug;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// The storage of an archive. Paths are relative to the archive, with `/` as separator.
+pub(crate) trait Backend: Debug + Send + Sync {
+    /// Returns the absolute folder, or the URL.
+    fn root(&self) -> &Path;
+
+    /// Returns the absolute folder; `None` if there is none.
+    fn folder(&self) -> Option<&Path> {
+        None
+    }
+
+    /// Returns whether operations are requests over a network. A request that failed may still take effect later, and a
+    /// file that can be read is durable. In a folder, neither is so.
+    fn is_remote(&self) -> bool {
+        self.folder().is_none()
+    }
+
+    /// Returns the options of the object store.
+    fn options(&self) -> StorageOptions {
+        StorageOptions::default()
+    }
+
+    /// Returns the absolute path or the URL of a file in the archive.
+    fn path(&self, path: &str) -> PathBuf {
+        self.root().join(path)
+    }
+
+    /// Returns the store through which queries read data files; its root is the archive.
+    fn store(&self) -> Result<Arc<dyn ObjectStore>>;
+
+    /// Creates the folder of the archive and folders in it, if the storage has folders.
+    fn create_folders(&self, _folders: &[&str]) -> Result<()> {
+        Ok(())
+    }
+
+    /// Reads a small file; returns `None` if there is no file.
+    fn read(&self, path: &str) -> Result<Option<Bytes>>;
+
+    /// Reads many files, like [`read`](Self::read), and possibly at the same time.
+    fn read_all(&self, paths: &[String]) -> Result<Vec<Result<Option<Bytes>>>> {
+        Ok(paths.iter().map(|path| self.read(path)).collect())
+    }
+
+    /// Opens a data file for reading; returns `None` if there is no file.
+    fn open(&self, path: &str) -> Result<Option<File>>;
+
+    /// Returns the modification and change times of a file. All numbers are 0 if files never change.
+    fn last_change(&self, _path: &str) -> [i64; 4] {
+        [0; 4]
+    }
+
+    /// Lists the files in a folder, in no particular order; returns `None` if there is no such folder.
+    fn list(&self, folder: &str) -> Result<Option<Vec<ListedFile>>>;
+
+    /// Lists the names of the files in a folder, from the name `first` on, in no particular order; returns `None` if
+    /// there is no such folder.
+    fn names(&self, folder: &str, first: &str) -> Result<Option<Vec<String>>>;
+
+    /// Returns the first name in a folder, in the order of bytes, that does not begin with a dot.
+    fn first_name(&self, folder: &str) -> Result<Option<String>>;
+
+    /// Publishes a small file, unless its name is taken. After an error, the file may exist nevertheless.
+    fn put_new(&self, path: &str, bytes: Bytes) -> Result<Published>;
+
+    /// Begins a data file.
+    fn stage(&self, folder: &str) -> Result<Staged>;
+
+    /// Publishes a data file under a free name.
+    fn put_file(&self, staged: Staged, path: &str, cancel: &CancellationToken) -> Result<()>;
+
+    /// Publishes several data files, possibly at the same time.
+    fn put_files(&self, files: Vec<(Staged, &str)>, cancel: &CancellationToken) -> Vec<Result<()>> {
+        files.into_iter().map(|(staged, path)| self.put_file(staged, path, cancel)).collect()
+    }
+
+    /// Removes a file; a missing file is no error.
+    fn remove(&self, path: &str) -> Result<()>;
+
+    /// Makes a path durable: the content of a file, or the names in a folder.
+    fn sync(&self, _path: &str) -> Result<()> {
+        Ok(())
+    }
+
+    /// Excludes other writers of this machine until the guard is dropped or the process dies. Waits up to `wait` for
+    /// them.
+    ///
+    /// Returns `None` if there is no lock: then only put-if-absent excludes writers, as it does those of other machines.
+    fn lock(&self, _path: &str, _wait: Duration, _cancel: &CancellationToken) -> Result<Option<Guard>> {
+        Ok(None)
+    }
+
+    /// Returns the current time.
+    fn now(&self) -> SystemTime {
+        SystemTime::now()
+    }
+
+    /// Pauses this thread.
+    fn sleep(&self, duration: Duration) {
+        std::thread::sleep(duration);
+    }
+}
+
+/// A lock that is held until the guard is dropped.
+pub(in crate::archive) type Guard = Box<dyn Send>;
+
+/// A file in a folder of an archive.
+#[derive(Clone, Debug)]
+pub(crate) struct ListedFile {
+    pub(crate) name: String,
+    pub(crate) num_bytes: u64,
+    pub(crate) modified: SystemTime,
+}

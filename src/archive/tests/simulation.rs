@@ -1,0 +1,263 @@
+//! Histories of an archive: several writers, compactions, expiries and tags, one call at a time in an order that a seed
+//! decides, with failures, crashes, and delays of days.
+
+use super::storage::{Mistake, SimulatedStorage};
+use super::world::{DAY, Digest, Shared};
+use crate::archive::maintenance::restore;
+use crate::archive::manifest::Manifest;
+use crate::archive::manifest::tags::TAGS_FOLDER;
+use crate::archive::manifest::versions::{VERSIONS_FOLDER, Versions, manifest_path, version_of};
+use crate::archive::storage::Storage;
+use crate::archive::{Archive, CompactOptions, ExpireOptions, IngestOptions, Phases};
+use crate::cancellation::CancellationToken;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::tests::samples::game;
+use crate::format::{RunFormat, encode_run};
+use crate::random;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// The number of seeds of `make test`, unless `A2STORE_SEEDS` is set.
+const NUM_SEEDS: u64 = 500;
+const NUM_ACTORS: usize = 5;
+
+/// The run files that writers choose from, with their digests.
+fn run_files() -> &'static [(PathBuf, Digest)] {
+    static FILES: OnceLock<Vec<(PathBuf, Digest)>> = OnceLock::new();
+    FILES.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap().keep();
+        let file = |seed: u64| {
+            let path = folder.join(format!("run-{seed}.a2run2"));
+            let bytes = encode_run(&game(seed, 3), RunFormat::A2run2).unwrap();
+            std::fs::write(&path, &bytes).unwrap();
+            (path, *blake3::hash(&bytes).as_bytes())
+        };
+        (0..40).map(file).collect()
+    })
+}
+
+/// An actor: a process that works on the archive, and that begins again after each crash.
+struct Actor {
+    number: usize,
+    shared: Arc<Shared>,
+    is_remote: bool,
+    mistake: Option<Mistake>,
+    random: Xoshiro256PlusPlus,
+}
+
+impl Actor {
+    fn draw(&mut self, below: u64) -> u64 {
+        self.random.next_u64() % below
+    }
+
+    fn open(&self) -> Result<Archive> {
+        let storage = SimulatedStorage::new(self.number, &self.shared, self.is_remote, self.mistake);
+        let storage = Storage::of(storage);
+        let manifest = Versions::new(&storage).newest()?;
+        Ok(Archive::new(storage, manifest))
+    }
+
+    fn work(&mut self, num_tasks: usize) {
+        random::set_seed(self.random.next_u64());
+        drop(self.shared.turn(self.number));
+        let mut archive = None;
+        for _ in 0..num_tasks {
+            let begun = match archive.take() {
+                Some(archive) if self.draw(2) == 0 => Ok(archive),
+                _ => self.open(),
+            };
+            let outcome = begun.and_then(|mut opened| {
+                self.task(&mut opened)?;
+                archive = Some(opened);
+                Ok(())
+            });
+            let mut world = self.shared.world();
+            if world.is_crashed(self.number) {
+                world.restart(self.number);
+                continue;
+            }
+            match outcome.map_err(Error::into_kind) {
+                Ok(()) => {}
+                Err(ErrorKind::Io { .. } | ErrorKind::Conflict { .. } | ErrorKind::Unconfirmed { .. }) => {}
+                Err(ErrorKind::VersionNotFound { .. } | ErrorKind::Argument { .. }) => {}
+                Err(kind) => {
+                    let error = Error::from(kind);
+                    world.record(self.number, &format!("ended: {error}"));
+                    world.violation.get_or_insert(format!("actor {} ended: {error}", self.number));
+                }
+            }
+        }
+    }
+
+    /// Does one task of any kind.
+    fn task(&mut self, archive: &mut Archive) -> Result<()> {
+        let cancel = CancellationToken::never();
+        let kind = self.draw(10);
+        self.shared.world().record(self.number, &format!("begins task {kind}"));
+        match kind {
+            0 => {
+                archive.compact(&CompactOptions::default().with_workers(1), &(), cancel)?;
+            }
+            1 | 2 => {
+                let older_than = [Duration::ZERO, Duration::from_secs(3600), DAY][self.draw(3) as usize];
+                let grace = [DAY / 4, DAY, 3 * DAY][self.draw(3) as usize];
+                let options = ExpireOptions::default().with_older_than(older_than).with_grace(grace);
+                archive.expire(&options, cancel)?;
+            }
+            3 => {
+                let name = format!("tag-{}", self.draw(4));
+                let version = archive.version();
+                archive.tag(&name, Some(version))?;
+                let mut world = self.shared.world();
+                // Another actor may have removed the tag meanwhile, and given the name to another version.
+                let expected = format!("{{\"version\":{version}}}");
+                let found = world.files.get(&format!("{TAGS_FOLDER}/{name}.json"));
+                if found.is_some_and(|stored| stored.bytes == expected) {
+                    world.tags.insert(name, version);
+                }
+            }
+            4 => {
+                let name = format!("tag-{}", self.draw(4));
+                self.shared.world().tags.remove(&name);
+                let removed = archive.untag(&name);
+                // Another actor may have got an answer about the tag meanwhile.
+                self.shared.world().tags.remove(&name);
+                removed?;
+            }
+            _ => {
+                let files = run_files();
+                let chosen: Vec<usize> =
+                    (0..1 + self.draw(4)).map(|_| self.draw(files.len() as u64) as usize).collect();
+                let options = IngestOptions::default().with_workers(1);
+                archive.ingest(chosen.iter().map(|&index| &files[index].0), &options, &(), cancel)?;
+                let mut world = self.shared.world();
+                world.acknowledged.extend(chosen.iter().map(|&index| files[index].1));
+                world.check();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs one history. Returns its lines if something did not hold.
+fn simulate(seed: u64, mistake: Option<Mistake>) -> Result<(), String> {
+    let is_remote = seed.is_multiple_of(2);
+    let shared = Arc::new(Shared::new(seed, NUM_ACTORS));
+    let actor = |number: usize| Actor {
+        number,
+        shared: Arc::clone(&shared),
+        is_remote,
+        mistake,
+        random: Xoshiro256PlusPlus::seed_from_u64(seed ^ (number as u64 + 1) << 32),
+    };
+    random::set_seed(seed);
+    let mut first = Manifest::first(Phases::default());
+    first.time = crate::clock::text(shared.now());
+    shared.world().put(&manifest_path(1), first.seal().unwrap().into());
+    std::thread::scope(|scope| {
+        for number in 0..NUM_ACTORS {
+            let (mut actor, shared) = (actor(number), &shared);
+            scope.spawn(move || {
+                actor.work(5);
+                shared.end(number);
+            });
+        }
+    });
+    restore(&shared, actor(0));
+    let world = shared.world();
+    match &world.violation {
+        None => Ok(()),
+        Some(violation) => Err(format!("seed {seed}: {violation}\n{}", world.history.join("\n"))),
+    }
+}
+
+/// Damages the newest versions and restores the archive, with crashes in between.
+fn restore(shared: &Arc<Shared>, mut actor: Actor) {
+    let mut world = shared.world();
+    world.begin(0);
+    let mut versions: Vec<String> = world.in_folder(VERSIONS_FOLDER).map(|(name, _)| name.to_owned()).collect();
+    versions.truncate(1 + actor.draw(2) as usize);
+    if world.violation.is_some() || world.in_folder(VERSIONS_FOLDER).count() <= versions.len() {
+        return;
+    }
+    world.expect_damage();
+    for name in versions {
+        world.tags.retain(|_, version| version_of(&name) != Some(*version));
+        world.put(&format!("{VERSIONS_FOLDER}/{name}"), "torn".into());
+    }
+    drop(world);
+    let storage = Storage::of(SimulatedStorage::new(0, shared, actor.is_remote, actor.mistake));
+    for attempt in 0.. {
+        shared.world().restart(0);
+        shared.world().has_faults = attempt < 20;
+        match restore::restore(&storage, None, false, CancellationToken::never()) {
+            Ok(_) => break,
+            Err(error) if attempt < 20 && !matches!(error.kind(), ErrorKind::Damaged { .. }) => {}
+            Err(error) => {
+                shared.world().violation = Some(format!("restore: {error}"));
+                return;
+            }
+        }
+    }
+    let mut world = shared.world();
+    world.damage_is_repaired();
+    world.check();
+}
+
+/// Runs many histories, on all cores. Returns the first one that fails.
+fn run(seeds: impl Iterator<Item = u64> + Send, mistake: Option<Mistake>) -> Option<String> {
+    let seeds = std::sync::Mutex::new(seeds);
+    let failed = std::sync::Mutex::new(BTreeMap::new());
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                loop {
+                    let Some(seed) = seeds.lock().unwrap().next().filter(|_| failed.lock().unwrap().is_empty()) else {
+                        break;
+                    };
+                    if let Err(history) = simulate(seed, mistake) {
+                        failed.lock().unwrap().insert(seed, history);
+                    }
+                }
+            });
+        }
+    });
+    failed.into_inner().unwrap().into_values().next()
+}
+
+#[test]
+fn nothing_is_lost_in_any_history() {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let first = number("A2STORE_SEED").unwrap_or(0);
+    let count = number("A2STORE_SEEDS").unwrap_or(NUM_SEEDS);
+    if let Some(history) = run(first..first + count, None) {
+        panic!("{history}\nrepeat it with A2STORE_SEED=<seed> A2STORE_SEEDS=1");
+    }
+}
+
+#[test]
+fn mistakes_are_found() {
+    for mistake in [
+        Mistake::VersionsReplaced,
+        Mistake::NoSecondList,
+        Mistake::IdsReused,
+        Mistake::TagsIgnored,
+        Mistake::NoGrace,
+        Mistake::NoCutoff,
+    ] {
+        assert!(run(0..2000, Some(mistake)).is_some(), "{mistake:?} was not found");
+    }
+}
+
+#[test]
+fn a_seed_gives_the_same_history_again() {
+    let history = |seed| simulate(seed, Some(Mistake::VersionsReplaced)).err();
+    for seed in 0..20 {
+        assert_eq!(history(seed), history(seed));
+    }
+}

@@ -1,0 +1,344 @@
+//! The files of a simulated storage, the turns of its actors, and what must hold after each call.
+
+use crate::archive::maintenance::sound_file::{SoundFile, parse_sound};
+use crate::archive::manifest::Manifest;
+use crate::archive::manifest::versions::{VERSIONS_FOLDER, version_of};
+use crate::archive::table_name::TableName;
+use bytes::Bytes;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, SystemTime};
+
+pub(super) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The digest of a run.
+pub(super) type Digest = [u8; 32];
+
+/// What happens to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    None,
+    /// It fails without effect.
+    Fails,
+    /// It has its effect, but the caller gets an error.
+    AnswerLost,
+    /// The actor crashes before or after the effect.
+    CrashBefore,
+    CrashAfter,
+}
+
+/// A file.
+#[derive(Debug)]
+pub(super) struct Stored {
+    pub(super) bytes: Bytes,
+    pub(super) modified: SystemTime,
+}
+
+pub(super) struct World {
+    pub(super) files: BTreeMap<String, Stored>,
+    pub(super) now: SystemTime,
+    /// The names that the actors put last.
+    pub(super) last_put: Vec<Option<String>>,
+    /// The runs that an actor was told to be in the archive.
+    pub(super) acknowledged: BTreeSet<Digest>,
+    /// The tags that an actor was told to be there.
+    pub(super) tags: BTreeMap<String, u64>,
+    pub(super) history: Vec<String>,
+    /// What did not hold.
+    pub(super) violation: Option<String>,
+    /// Whether calls fail at random.
+    pub(super) has_faults: bool,
+    random: Xoshiro256PlusPlus,
+    crashed: Vec<bool>,
+    lock_holder: Option<usize>,
+    is_damaged: bool,
+    /// The newest version so far.
+    newest: u64,
+    /// The runs of all versions so far, by their ids.
+    runs: HashMap<u32, Digest>,
+    parsed: HashMap<String, Arc<SoundFile>>,
+    manifests: HashMap<String, Arc<Manifest>>,
+    turns: Turns,
+}
+
+/// The actors that wait for their turn, each with the time from which on it may have it, and what happens then. Both are
+/// `None` until all actors wait: the order in which they come must not matter.
+#[derive(Debug, Default)]
+struct Turns {
+    waiting: BTreeMap<usize, Option<(SystemTime, Fault)>>,
+    /// The actors that have not ended.
+    running: BTreeSet<usize>,
+    current: Option<usize>,
+}
+
+/// A world that the threads of the actors share.
+pub(super) struct Shared {
+    world: Mutex<World>,
+    changed: Condvar,
+}
+
+impl Shared {
+    pub(super) fn new(seed: u64, num_actors: usize) -> Shared {
+        let world = World {
+            files: BTreeMap::new(),
+            now: SystemTime::UNIX_EPOCH + 20_000 * DAY,
+            last_put: vec![None; num_actors],
+            acknowledged: BTreeSet::new(),
+            tags: BTreeMap::new(),
+            history: Vec::new(),
+            violation: None,
+            has_faults: true,
+            random: Xoshiro256PlusPlus::seed_from_u64(seed),
+            crashed: vec![false; num_actors],
+            lock_holder: None,
+            is_damaged: false,
+            newest: 0,
+            runs: HashMap::new(),
+            parsed: HashMap::new(),
+            manifests: HashMap::new(),
+            turns: Turns { running: (0..num_actors).collect(), ..Turns::default() },
+        };
+        Shared { world: Mutex::new(world), changed: Condvar::new() }
+    }
+
+    pub(super) fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap()
+    }
+
+    pub(super) fn now(&self) -> SystemTime {
+        self.world().now
+    }
+
+    /// Waits until the actor may make its next call. All other actors wait meanwhile.
+    pub(super) fn turn(&self, actor: usize) -> (MutexGuard<'_, World>, Fault) {
+        let mut world = self.world();
+        world.turns.waiting.insert(actor, None);
+        if world.turns.current == Some(actor) {
+            world.turns.current = None;
+        }
+        world.choose_next();
+        self.changed.notify_all();
+        let mut world = self.changed.wait_while(world, |world| world.turns.current != Some(actor)).unwrap();
+        let (_, fault) = world.turns.waiting.remove(&actor).flatten().unwrap();
+        (world, fault)
+    }
+
+    /// Ends an actor.
+    pub(super) fn end(&self, actor: usize) {
+        let mut world = self.world();
+        world.turns.running.remove(&actor);
+        if world.turns.current == Some(actor) {
+            world.turns.current = None;
+        }
+        world.choose_next();
+        self.changed.notify_all();
+    }
+
+    pub(super) fn unlock(&self, actor: usize) {
+        let mut world = self.world();
+        if world.lock_holder == Some(actor) {
+            world.lock_holder = None;
+        }
+    }
+}
+
+impl World {
+    /// Returns a random number below `below`.
+    pub(super) fn draw(&mut self, below: u64) -> u64 {
+        self.random.next_u64() % below
+    }
+
+    /// Chooses the actor with the next turn, once all that run wait.
+    fn choose_next(&mut self) {
+        let is_ready = self.turns.running.iter().all(|actor| self.turns.waiting.contains_key(actor));
+        if self.turns.current.is_some() || !is_ready || self.turns.running.is_empty() {
+            return;
+        }
+        let pause = Duration::from_millis(1 + self.draw(500));
+        self.now += pause;
+        let undecided: Vec<usize> =
+            self.turns.waiting.iter().filter(|(_, turn)| turn.is_none()).map(|(&actor, _)| actor).collect();
+        for actor in undecided {
+            let (fault, delay) = self.next_fault(actor);
+            self.turns.waiting.insert(actor, Some((self.now + delay, fault)));
+        }
+        let times: BTreeMap<usize, SystemTime> =
+            self.turns.waiting.iter().filter_map(|(&actor, turn)| Some((actor, turn.as_ref()?.0))).collect();
+        let earliest = times.values().min().copied().unwrap_or(self.now);
+        self.now = self.now.max(earliest);
+        let ready: Vec<usize> =
+            times.into_iter().filter(|(_, from)| *from <= self.now).map(|(actor, _)| actor).collect();
+        let chosen = self.draw(ready.len() as u64) as usize;
+        self.turns.current = Some(ready[chosen]);
+    }
+
+    /// Returns what happens to the next call of an actor, and how late it comes.
+    fn next_fault(&mut self, actor: usize) -> (Fault, Duration) {
+        if !self.has_faults || self.crashed[actor] {
+            return (Fault::None, Duration::ZERO);
+        }
+        let delay = match self.draw(60) {
+            0 => DAY * self.draw(5) as u32,
+            1..6 => Duration::from_secs(self.draw(3600)),
+            _ => Duration::ZERO,
+        };
+        let fault = match self.draw(150) {
+            0 | 1 => Fault::Fails,
+            2 | 3 => Fault::AnswerLost,
+            4 => Fault::CrashBefore,
+            5 => Fault::CrashAfter,
+            _ => Fault::None,
+        };
+        (fault, delay)
+    }
+
+    pub(super) fn crash(&mut self, actor: usize) {
+        self.crashed[actor] = true;
+    }
+
+    pub(super) fn is_crashed(&self, actor: usize) -> bool {
+        self.crashed[actor]
+    }
+
+    /// Lets an actor begin again after a crash.
+    pub(super) fn restart(&mut self, actor: usize) {
+        self.crashed[actor] = false;
+    }
+
+    pub(super) fn lock(&mut self, actor: usize) -> bool {
+        let is_free = self.lock_holder.is_none();
+        if is_free {
+            self.lock_holder = Some(actor);
+        }
+        is_free
+    }
+
+    pub(super) fn put(&mut self, path: &str, bytes: Bytes) {
+        self.manifests.remove(path);
+        self.parsed.remove(path);
+        self.files.insert(path.to_owned(), Stored { bytes, modified: self.now });
+    }
+
+    pub(super) fn in_folder(&self, folder: &str) -> impl Iterator<Item = (&str, &Stored)> {
+        let prefix = format!("{folder}/");
+        let first = prefix.clone();
+        let len = prefix.len();
+        self.files
+            .range(first..)
+            .take_while(move |(path, _)| path.starts_with(&prefix))
+            .map(move |(path, stored)| (&path[len..], stored))
+    }
+
+    pub(super) fn record(&mut self, actor: usize, event: &str) {
+        let time = self.now.duration_since(SystemTime::UNIX_EPOCH + 20_000 * DAY).unwrap_or_default();
+        self.history.push(format!("{:>9.1} s  actor {actor}  {event}", time.as_secs_f64()));
+    }
+
+    /// Lets only one actor run.
+    pub(super) fn begin(&mut self, actor: usize) {
+        self.turns = Turns { running: [actor].into(), ..Turns::default() };
+        self.lock_holder = None;
+    }
+
+    /// From now on the newest versions are damaged, until [`damage_is_repaired`](Self::damage_is_repaired).
+    pub(super) fn expect_damage(&mut self) {
+        self.is_damaged = true;
+    }
+
+    pub(super) fn damage_is_repaired(&mut self) {
+        self.is_damaged = false;
+        self.newest = 0;
+    }
+
+    /// Checks what must always hold.
+    pub(super) fn check(&mut self) {
+        if self.violation.is_none() && !self.is_damaged {
+            self.violation = self.find_violation().err();
+        }
+    }
+
+    fn find_violation(&mut self) -> Result<(), String> {
+        let paths: Vec<String> = self.in_folder(VERSIONS_FOLDER).map(|(name, _)| name.to_owned()).collect();
+        let mut manifests: BTreeMap<u64, Arc<Manifest>> = BTreeMap::new();
+        for name in paths {
+            let Some(version) = version_of(&name) else { continue };
+            let path = format!("{VERSIONS_FOLDER}/{name}");
+            let parsed = match self.manifests.get(&path) {
+                Some(parsed) => Arc::clone(parsed),
+                None => {
+                    let bytes = &self.files[&path].bytes;
+                    let parsed = Manifest::from_bytes(bytes, version, path.as_ref()).map_err(|e| e.to_string())?;
+                    Arc::clone(self.manifests.entry(path).or_insert(Arc::new(parsed)))
+                }
+            };
+            manifests.insert(version, parsed);
+        }
+        let Some((&last, newest)) = manifests.last_key_value() else { return Ok(()) };
+        if last < self.newest {
+            return Err(format!("the newest version is {last}, and was {}", self.newest));
+        }
+        self.newest = last;
+        let tagged: BTreeSet<u64> = self.tags.values().copied().collect();
+        let newest = Arc::clone(newest);
+        for version in &tagged {
+            if !manifests.contains_key(version) {
+                return Err(format!("version {version} is tagged and has no manifest"));
+            }
+        }
+        for (version, manifest) in &manifests {
+            if *version < newest.first_version && !tagged.contains(version) {
+                continue;
+            }
+            for file in &manifest.files {
+                match self.files.get(&file.path) {
+                    Some(stored) if stored.bytes.len() as u64 == file.num_bytes => {}
+                    _ => return Err(format!("version {version} has no file {}", file.path)),
+                }
+            }
+            if *version == last {
+                self.check_rows(manifest)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the runs and steps of the newest version.
+    fn check_rows(&mut self, manifest: &Manifest) -> Result<(), String> {
+        let (mut runs, mut digests, mut steps) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        for file in &manifest.files {
+            let parsed = match self.parsed.get(&file.path) {
+                Some(parsed) => Arc::clone(parsed),
+                None => {
+                    let parsed = parse_sound(file.table, &file.path, &self.files[&file.path].bytes);
+                    let parsed = Arc::new(parsed.ok_or(format!("{} is damaged", file.path))?);
+                    Arc::clone(self.parsed.entry(file.path.clone()).or_insert(parsed))
+                }
+            };
+            if file.table == TableName::Steps {
+                for (&run_id, &count) in &parsed.num_steps {
+                    if steps.insert(run_id, count).is_some() {
+                        return Err(format!("the steps of run {run_id} are there twice"));
+                    }
+                }
+                continue;
+            }
+            for ((&run_id, &count), &digest) in parsed.num_steps.iter().zip(&parsed.digests) {
+                if runs.insert(run_id, count).is_some() || *self.runs.entry(run_id).or_insert(digest) != digest {
+                    return Err(format!("the id {run_id} is given twice"));
+                }
+                if !digests.insert(digest) {
+                    return Err(format!("a run is there twice, the second time with id {run_id}"));
+                }
+            }
+        }
+        if runs != steps {
+            return Err("the runs have not their steps".into());
+        }
+        match self.acknowledged.difference(&digests).count() {
+            0 => Ok(()),
+            lost => Err(format!("{lost} acknowledged runs are lost")),
+        }
+    }
+}
