@@ -44,7 +44,7 @@ class CommitInfo:
     - ``time``: the time of the commit: a ``datetime.datetime`` in UTC, in milliseconds.
     - ``operation``: the operation that made the commit.
     - ``txn``: the unique id of the commit: 32 hexadecimal digits.
-    - ``added_runs``: the number of added runs. The ids of an ingest are ``next_run_id - added_runs .. next_run_id``.
+    - ``added_runs``: the number of added runs. In a folder, their ids are ``next_run_id - added_runs .. next_run_id``.
     - ``added_steps``: the number of added steps.
     - ``next_run_id``: the first run id that was unused after the commit.
     - ``added_files``: the number of added data files.

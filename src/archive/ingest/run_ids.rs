@@ -43,8 +43,10 @@ impl Reservation {
 
     /// Returns the last reservation.
     fn last(storage: &Storage) -> Result<Option<Reservation>> {
-        while let Some(name) = storage.first_name(IDS_FOLDER)? {
-            let path = format!("{IDS_FOLDER}/{name}");
+        let mut path = IDS_FOLDER.to_owned();
+        for _ in 0..5 {
+            let Some(name) = storage.first_name(IDS_FOLDER)? else { return Ok(None) };
+            path = format!("{IDS_FOLDER}/{name}");
             // An expiry may have removed the reservation, because there is a later one.
             let Some(bytes) = storage.read(&path)? else { continue };
             return match serde_json::from_slice::<Reservation>(&bytes) {
@@ -57,7 +59,7 @@ impl Reservation {
                 )),
             };
         }
-        Ok(None)
+        Err(damaged(&storage.path(&path), "reservation", "a file", "no file"))
     }
 }
 
@@ -79,12 +81,12 @@ impl<'a> RunIds<'a> {
         for _ in 0..ATTEMPTS {
             cancel.check()?;
             let first_run_id = match Reservation::last(self.storage)? {
-                Some(last) => (last.first_run_id + last.num_runs).max(self.newest.next_run_id),
+                Some(last) => last.first_run_id.saturating_add(last.num_runs).max(self.newest.next_run_id),
                 // The archive may be a copy of a folder.
                 None => next_run_id(self.storage, self.newest)?,
             };
             let reservation = Reservation { first_run_id, num_runs: count };
-            check(first_run_id + count)?;
+            check(first_run_id.saturating_add(count))?;
             let bytes = serde_json::to_vec(&reservation).map_err(Error::other)?;
             let path = format!("{IDS_FOLDER}/{}", reservation.name());
             // After a long sleep, the name of an old reservation may be free again. A later one shows this.

@@ -13,7 +13,7 @@ use crate::archive::problem::damaged;
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
 use crate::cancellation::CancellationToken;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Progress, Unit};
 use crate::workers::pool;
 use arrow::array::RecordBatch;
@@ -102,7 +102,9 @@ pub(in crate::archive) fn merge_small(
         return version;
     }
     match merge(storage, &version, Duration::ZERO, threads, plan, &(), cancel) {
-        Ok((_, merged)) if merged.num_runs == version.num_runs => merged,
+        Ok((_, merged)) if (merged.num_runs, merged.next_run_id) == (version.num_runs, version.next_run_id) => merged,
+        // Another writer is at work, or will merge the files.
+        Err(error) if matches!(error.kind(), ErrorKind::Cancelled | ErrorKind::Conflict { .. }) => version,
         Ok(_) => version,
         Err(error) => {
             let archive = storage.root().display();

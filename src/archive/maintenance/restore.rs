@@ -15,6 +15,7 @@ use crate::archive::problem::damaged;
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
 use crate::cancellation::CancellationToken;
+use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
 use arrow::array::{AsArray, BooleanArray};
 use arrow::compute::filter_record_batch;
@@ -96,6 +97,11 @@ pub(in crate::archive) fn restore(
         let removed = before.difference(&after).map(|&path| path.to_owned()).collect();
         let added = files.iter().filter(|file| !before.contains(&*file.path)).cloned().collect();
         next.replace(&removed, added);
+        // A merged file begins with an old id.
+        let last = next.files.iter().map(|file| u64::from(file.last_run_id) + 1).max();
+        next.next_run_id = next.next_run_id.max(last.unwrap_or_default());
+        // A change that was prepared before may depend on runs that are gone.
+        next.unlisted_before = next.unlisted_before.max(Some(clock::text(storage.now())));
         report.new_version = Some(next.version);
         if !dry_run {
             cancel.check()?;
@@ -391,5 +397,5 @@ fn disjoint<'a>(target: &Manifest, files: impl Iterator<Item = &'a SoundFile>) -
 }
 
 fn is_inside(a: &DataFile, b: &DataFile) -> bool {
-    b.first_run_id <= a.first_run_id && a.last_run_id <= b.last_run_id
+    (a.table, &a.model) == (b.table, &b.model) && b.first_run_id <= a.first_run_id && a.last_run_id <= b.last_run_id
 }

@@ -23,7 +23,7 @@ export interface Report {
   written: string;
   program: string;
   where: string | null;
-  by: "engine" | "version" | "format" | "session" | null;
+  by: "engine" | "ingest" | "format" | "session" | null;
   explorer: string | null;
   phases: { mid: number; late: number };
   results: Record<string, Result>;

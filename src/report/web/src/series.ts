@@ -77,7 +77,7 @@ export class SeriesList {
       key,
       label: key === null ? `no ${by}` : key === "" ? "(empty name)" : key,
       // The column `engine` of the results has the groups of any kind.
-      condition: by === "version" && key !== null ? `version = ${key}` : equals(by, key),
+      condition: equals(by === "ingest" ? "CAST(ingested_at AS VARCHAR)" : by, key),
     }));
     for (const series of this.all) this.#byKey.set(series.key, series);
     this.#shown = new Set(this.all.slice(0, SHOWN));
