@@ -17,7 +17,7 @@ pub(crate) trait Backend: Debug + Send + Sync {
     /// Returns the absolute folder, or the URL.
     fn root(&self) -> &Path;
 
-    /// Returns the absolute folder; `None` if there is none.
+    /// Returns the absolute folder; `None` for an object store.
     fn folder(&self) -> Option<&Path> {
         None
     }
