@@ -1,10 +1,10 @@
 """Compare a2store with NumPy, PyTorch, pyarrow, DuckDB and polars on the same rows of the same archive.
 
     python benches/side_by_side [PART ...] [--archive PATH | --steps N] [--rounds N] [--json FILE]
-                                [--only REGEX] [--memory] [--small]
+                                [--only REGEX] [--memory] [--seconds S] [--small]
 
-The parts are ``gather``, ``loader``, ``materialize``, ``queries``, ``cluster``, ``ingest``, ``formats``, ``played`` and
-``annotations``. The last four create their own files. Without a part, all run. Each competitor's answer
+The parts are ``gather``, ``loader``, ``materialize``, ``queries``, ``cluster``, ``ingest``, ``formats``, ``played``,
+``annotations`` and ``writers``. The last five create their own files. Without a part, all run. Each competitor's answer
 is checked first, rounds alternate between the competitors, and figures are medians.
 
 ``queries`` and ``cluster`` create their archive once and cache it in ``target/side_by_side``. With ``--memory``,
@@ -33,12 +33,24 @@ import played
 import queries
 import query_memory
 import run_formats
+import writers
 from group_archive import CACHE, group_archive
 from report import Meanwhile, Report, millions, note, table
 
 import a2store
 
-PARTS = ("gather", "loader", "materialize", "queries", "cluster", "ingest", "formats", "played", "annotations")
+PARTS = (
+    "gather",
+    "loader",
+    "materialize",
+    "queries",
+    "cluster",
+    "ingest",
+    "formats",
+    "played",
+    "annotations",
+    "writers",
+)
 STEPS = 20_000_000
 QUERIED_STEPS = 30_000_000
 SMALL: dict[Any, dict[str, Any]] = {
@@ -56,6 +68,7 @@ SMALL: dict[Any, dict[str, Any]] = {
     materialize: {"PHASES": ("early",)},
     played: {"GAMES": 20, "BATCHES": (4, 16)},
     run_formats: {"RUNS": 4, "PACKED_RUNS": 20},
+    writers: {"SECONDS": 2.0, "IN_FOLDER": 2, "ON_S3": 2, "DELAYS": (0, 0.01), "KILLS_PER_WRITER": 0.5},
 }
 """The sizes of ``--small``, which replace those of the modules."""
 SMALL_STEPS = 20_000
@@ -92,6 +105,7 @@ def arguments() -> argparse.Namespace:
         "--steps", type=int, help=f"size of a generated archive ({STEPS:,}; {QUERIED_STEPS:,} for queries)"
     )
     parser.add_argument("--rounds", type=int, help="rounds of each part; the default depends on the part")
+    parser.add_argument("--seconds", type=float, help="how long the processes of ``writers`` write: 4 times this long")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all medians to a file")
     parser.add_argument("--only", metavar="REGEX", help="run only the queries whose group and name match")
     parser.add_argument("--memory", action="store_true", help="measure the memory of the queries instead of the time")
@@ -145,6 +159,8 @@ def measure(report: Report, path: Path, parts: set[str], rounds: int | None) -> 
 def main() -> None:
     """Run the benchmark."""
     options = arguments()
+    if options.seconds is not None:
+        writers.SECONDS = options.seconds
     report = Report()
     report.show_environment()
     parts = set(options.parts or PARTS)
@@ -154,6 +170,8 @@ def main() -> None:
         watched(report, "formats", lambda: run_formats.run(report, options.rounds))
     if "played" in parts:
         watched(report, "played", lambda: played.run(report, options.rounds))
+    if "writers" in parts:
+        watched(report, "writers", lambda: writers.run(report))
     if "annotations" in parts:
         with tempfile.TemporaryDirectory(prefix="side_by_side-") as folder:
             made = generate(report, options.steps or QUERIED_STEPS, Path(folder))

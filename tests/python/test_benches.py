@@ -18,4 +18,4 @@ def test_all_parts_on_small_data(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     # Each part adds its figures.
-    assert len(json.loads((tmp_path / "figures.json").read_text())["results"]) >= 9
+    assert len(json.loads((tmp_path / "figures.json").read_text())["results"]) >= 10

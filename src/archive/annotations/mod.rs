@@ -8,7 +8,7 @@ pub(in crate::archive) mod annotation_rows;
 
 use self::annotated_steps::{RunSteps, compare};
 use self::annotation_rows::{AnnotationRows, AnnotationTable};
-use crate::archive::manifest::transaction::{DEFAULT_WAIT, transact};
+use crate::archive::manifest::transaction::{Patience, transact};
 use crate::archive::manifest::{Manifest, Operation};
 use crate::archive::parquet::reader::{OpenDataFile, RowGroups, open_sound};
 use crate::archive::parquet::row_views::{StepRows, run_facts};
@@ -135,11 +135,11 @@ pub(in crate::archive) fn annotate(
         next.replace(&removed, outcome?.1);
         Ok((Some(next), report))
     };
-    // The steps of a run never change, but a `restore` may drop runs.
+    // The steps of a run never change, and after a `restore`, which may drop runs, a change is prepared again.
     let holds = |base: &Manifest, newest: &Manifest, _: &mut AnnotateReport| {
-        Ok(paths_of(base, model) == paths_of(newest, model) && newest.num_runs >= base.num_runs)
+        Ok(paths_of(base, model) == paths_of(newest, model))
     };
-    let outcome = transact(storage, seen, DEFAULT_WAIT, cancel, prepare, holds)?;
+    let outcome = transact(storage, seen, Patience::default(), cancel, prepare, holds)?;
     Ok((outcome.value, outcome.manifest))
 }
 
@@ -160,7 +160,7 @@ pub(in crate::archive) fn drop_model(
         next.replace(&paths_of(newest, model), Vec::new());
         Ok((Some(next), dropped.clone()))
     };
-    let outcome = transact(storage, seen, DEFAULT_WAIT, cancel, prepare, |_, _, _| Ok(true))?;
+    let outcome = transact(storage, seen, Patience::default(), cancel, prepare, |_, _, _| Ok(true))?;
     Ok((outcome.value, outcome.manifest))
 }
 

@@ -1,6 +1,6 @@
 //! The options and the report of an ingest.
 
-use crate::archive::manifest::transaction::DEFAULT_WAIT;
+use crate::archive::manifest::transaction::Patience;
 use crate::format::Rejected;
 use derive_setters::Setters;
 use serde::Serialize;
@@ -26,7 +26,7 @@ pub struct IngestOptions {
 
 impl Default for IngestOptions {
     fn default() -> Self {
-        IngestOptions { workers: None, wait: DEFAULT_WAIT, strict: false }
+        IngestOptions { workers: None, wait: Patience::default().wait, strict: false }
     }
 }
 

@@ -15,7 +15,7 @@ use self::ingest_report::{IngestOptions, IngestReport};
 use self::known_runs::KnownRuns;
 use self::pipeline::{Ingested, Pipeline};
 use crate::archive::maintenance::compact::merge_small;
-use crate::archive::manifest::transaction::transact;
+use crate::archive::manifest::transaction::{Patience, transact};
 use crate::archive::manifest::{Manifest, Operation};
 use crate::archive::storage::Storage;
 use crate::cancellation::CancellationToken;
@@ -57,7 +57,8 @@ pub(in crate::archive) fn ingest(
     let holds = |base: &Manifest, newest: &Manifest, ingested: &mut Ingested| {
         ingested.known.follow(storage, base, newest, input)
     };
-    let outcome = transact(storage, seen, options.wait, cancel, prepare, holds)?;
+    let patience = Patience { wait: options.wait, ..Patience::default() };
+    let outcome = transact(storage, seen, patience, cancel, prepare, holds)?;
     let Ingested { report, known, .. } = outcome.value;
     for Rejected { path, error } in &report.errors {
         warn!(target: "a2store::ingest", path = %path.display(), reason = error.message(), "rejected an input");

@@ -4,7 +4,7 @@
 //! compared with their checksums when they are read. An ingest merges the last small files, if there are too many.
 
 use crate::archive::manifest::data_file::DataFile;
-use crate::archive::manifest::transaction::{DEFAULT_WAIT, transact};
+use crate::archive::manifest::transaction::{Patience, transact};
 use crate::archive::manifest::{Manifest, Operation};
 use crate::archive::parquet::reader::RowGroups;
 use crate::archive::parquet::writer::{FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
@@ -20,7 +20,6 @@ use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use derive_setters::Setters;
 use rayon::ThreadPool;
-use std::time::Duration;
 use tracing::warn;
 
 /// Options of [`Archive::compact`](crate::archive::Archive::compact).
@@ -73,7 +72,7 @@ pub(in crate::archive) fn compact(
     merge(
         storage,
         seen,
-        DEFAULT_WAIT,
+        Patience::default(),
         &threads,
         &|newest, table| plan(newest, table, options.file_rows),
         progress,
@@ -101,7 +100,7 @@ pub(in crate::archive) fn merge_small(
     {
         return version;
     }
-    match merge(storage, &version, Duration::ZERO, threads, plan, &(), cancel) {
+    match merge(storage, &version, Patience::NONE, threads, plan, &(), cancel) {
         Ok((_, merged)) if (merged.num_runs, merged.next_run_id) == (version.num_runs, version.next_run_id) => merged,
         // Another writer is at work, or will merge the files.
         Err(error) if matches!(error.kind(), ErrorKind::Cancelled | ErrorKind::Conflict { .. }) => version,
@@ -121,7 +120,7 @@ type Plan<'p> = dyn for<'a> Fn(&'a Manifest, TableName) -> Vec<Vec<&'a DataFile>
 fn merge(
     storage: &Storage,
     seen: &Manifest,
-    wait: Duration,
+    patience: Patience,
     threads: &ThreadPool,
     plan: &Plan<'_>,
     progress: &dyn Progress,
@@ -151,7 +150,7 @@ fn merge(
         (report.files_after, report.bytes_after) = sizes(&next.files);
         Ok((Some(next), report))
     };
-    let outcome = transact(storage, seen, wait, cancel, prepare, |_, _, _| Ok(true))?;
+    let outcome = transact(storage, seen, patience, cancel, prepare, |_, _, _| Ok(true))?;
     Ok((outcome.value, outcome.manifest))
 }
 

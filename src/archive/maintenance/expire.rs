@@ -5,7 +5,7 @@
 
 use crate::archive::ingest::run_ids::IDS_FOLDER;
 use crate::archive::manifest::tags::{TAGS_FOLDER, tags};
-use crate::archive::manifest::transaction::{DEFAULT_WAIT, TransactionOutcome, transact};
+use crate::archive::manifest::transaction::{Patience, TransactionOutcome, transact};
 use crate::archive::manifest::versions::{VERSIONS_FOLDER, Versions, manifest_path};
 use crate::archive::manifest::{Manifest, Operation};
 use crate::archive::storage::{ListedFile, Storage};
@@ -101,7 +101,7 @@ pub(in crate::archive) fn expire(
         next.unlisted_before = now.checked_sub(options.grace).map(clock::text).max(next.unlisted_before);
         Ok((Some(next), report))
     };
-    let outcome = transact(storage, seen, DEFAULT_WAIT, cancel, prepare, |_, _, _| Ok(true))?;
+    let outcome = transact(storage, seen, Patience::default(), cancel, prepare, |_, _, _| Ok(true))?;
     // The lock is held until the end.
     let TransactionOutcome { manifest, value: mut report, lock } = outcome;
     if manifest.operation == Operation::Expire && manifest.first_version == report.first_version {
@@ -196,6 +196,7 @@ impl Sweep<'_> {
         }
         // The last reservation says which ids are free.
         let mut reservations = self.storage.list(IDS_FOLDER)?.unwrap_or_default();
+        reservations.retain(|entry| !entry.name.starts_with('.'));
         reservations.sort_by(|a, b| a.name.cmp(&b.name));
         let old = reservations.iter().skip(1).filter(|entry| self.is_old(entry));
         report.paths.extend(old.map(|entry| format!("{IDS_FOLDER}/{}", entry.name)));

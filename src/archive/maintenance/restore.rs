@@ -85,6 +85,12 @@ pub(in crate::archive) fn restore(
         next.version = all.last + 1;
         next.next_run_id = next_run_id(storage, &all.newest)?;
         next.first_version = all.first_version;
+        if !dry_run {
+            // An interrupted writer may have left a file before it was durable.
+            adopted.files.iter().try_for_each(|file| storage.sync(&file.path))?;
+            let folders: BTreeSet<TableName> = adopted.files.iter().map(|file| file.table).collect();
+            folders.into_iter().try_for_each(|table| storage.sync(table.name()))?;
+        }
         let mut files: Vec<DataFile> = target.files.clone();
         files.retain(|file| !adopted.replaced.contains(&file.path));
         files.extend(adopted.files);

@@ -1,6 +1,6 @@
 //! Tagging versions, and finding the version that a tag names.
 
-use super::tags::{self, VersionName};
+use super::tags::{self, TAGS_FOLDER, VersionName};
 use super::versions::Versions;
 use crate::archive::storage::Storage;
 use crate::error::{Error, ErrorKind, Result};
@@ -26,10 +26,12 @@ pub(in crate::archive) fn tag(storage: &Storage, name: &str, version: u64) -> Re
     let versions = Versions::new(storage);
     versions.open(Some(version))?;
     if tags::tags(storage)?.get(name) == Some(&version) {
-        return Ok(());
+        // Its writer may have been interrupted before the tag was durable.
+        return storage.sync(TAGS_FOLDER);
     }
     let is_new = tags::create(storage, name, version)? == Published::New;
     if !is_new {
+        storage.sync(TAGS_FOLDER)?;
         let known = tags::tags(storage)?.get(name).copied();
         if known != Some(version) {
             let found = known.map_or("a removed tag".into(), |known| format!("{name}, the tag of version {known}"));

@@ -11,8 +11,25 @@ use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 use tracing::warn;
 
-/// The default for the longest wait for other writers of this machine.
-pub(in crate::archive) const DEFAULT_WAIT: Duration = Duration::from_secs(600);
+/// How long a transaction waits for other writers, and how often it is tried.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::archive) struct Patience {
+    /// The longest wait for other writers of this machine.
+    pub(in crate::archive) wait: Duration,
+    /// The number of attempts. All but the last end because another writer commits first.
+    pub(in crate::archive) attempts: usize,
+}
+
+impl Patience {
+    /// One attempt, without waiting.
+    pub(in crate::archive) const NONE: Patience = Patience { wait: Duration::ZERO, attempts: 1 };
+}
+
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience { wait: Duration::from_secs(600), attempts: 40 }
+    }
+}
 
 /// The result of a transaction.
 pub(in crate::archive) struct TransactionOutcome<T> {
@@ -23,9 +40,6 @@ pub(in crate::archive) struct TransactionOutcome<T> {
     /// The lock among the writers of this machine.
     pub(in crate::archive) lock: Option<Guard>,
 }
-
-/// The number of attempts.
-const ATTEMPTS: usize = 40;
 
 /// The largest difference between the clocks of writers and of the storage.
 const CLOCK_SKEW: Duration = Duration::from_secs(60 * 60);
@@ -50,68 +64,86 @@ struct Prepared<T> {
 pub(in crate::archive) fn transact<T>(
     storage: &Storage,
     seen: &Manifest,
-    wait: Duration,
+    patience: Patience,
+    cancel: &CancellationToken,
+    prepare: impl FnMut(&Manifest) -> Result<(Option<Manifest>, T)>,
+    holds: impl FnMut(&Manifest, &Manifest, &mut T) -> Result<bool>,
+) -> Result<TransactionOutcome<T>> {
+    let mut prepared = None;
+    let outcome = attempt(storage, seen, patience, cancel, prepare, holds, &mut prepared);
+    if let Err(error) = &outcome
+        && !matches!(error.kind(), ErrorKind::Unconfirmed { .. })
+    {
+        discard(storage, prepared.take());
+    }
+    outcome
+}
+
+/// Attempts to publish a change. After an error, `prepared` has the change that was not published.
+fn attempt<T>(
+    storage: &Storage,
+    seen: &Manifest,
+    patience: Patience,
     cancel: &CancellationToken,
     mut prepare: impl FnMut(&Manifest) -> Result<(Option<Manifest>, T)>,
     mut holds: impl FnMut(&Manifest, &Manifest, &mut T) -> Result<bool>,
+    prepared: &mut Option<Prepared<T>>,
 ) -> Result<TransactionOutcome<T>> {
     let versions = Versions::new(storage);
-    let mut prepared: Option<Prepared<T>> = None;
-    for attempts in 1..=ATTEMPTS {
-        if prepared.is_some()
-            && let Err(error) = storage.pace.pause(&**storage, cancel)
-        {
-            discard(storage, &versions, prepared.as_ref());
-            return Err(error);
+    let mut attempts = 0;
+    while attempts < patience.attempts {
+        if prepared.is_some() {
+            storage.pace.pause(&**storage, cancel)?;
         }
-        let begun = begin(&versions, seen, wait, cancel).and_then(|(lock, newest)| {
-            let moved = prepared.as_ref().and_then(|of| rebased(of, &newest));
-            let holds = match (&moved, &mut prepared) {
-                (Some(_), Some(of)) => {
-                    let outcome = holds(&of.base, &newest, &mut of.value);
-                    unless_gone(&versions, &newest, outcome)?.unwrap_or(false)
-                }
-                _ => false,
-            };
-            Ok((lock, newest, moved.filter(|_| holds)))
-        });
-        let (lock, newest, moved) = match begun {
-            Ok(begun) => begun,
-            Err(error) => {
-                discard(storage, &versions, prepared.as_ref());
-                return Err(error);
+        cancel.check()?;
+        let lock = versions.lock(patience.wait, cancel)?;
+        let newest = versions.newest_durable(seen)?;
+        let mut moved = prepared.as_ref().and_then(|change| rebased(change, &newest));
+        if moved.is_some()
+            && let Some(change) = &mut *prepared
+        {
+            let outcome = holds(&change.base, &newest, &mut change.value);
+            if unless_gone(&versions, &newest, outcome)? != Some(true) {
+                moved = None;
             }
-        };
-        let current = match (prepared.take(), moved) {
-            (Some(of), Some(next)) => Prepared { base: newest, next, ..of },
-            (of, _) => {
-                discard(storage, &versions, of.as_ref());
+        }
+        match (prepared.take(), moved) {
+            (Some(change), Some(next)) => *prepared = Some(Prepared { base: newest, next, ..change }),
+            (earlier, _) => {
+                attempts += usize::from(earlier.is_some());
+                discard(storage, earlier);
                 let begun = storage.now();
                 let outcome = prepare(&newest);
-                let Some((next, value)) = unless_gone(&versions, &newest, outcome)? else { continue };
+                let Some((next, value)) = unless_gone(&versions, &newest, outcome)? else {
+                    attempts += 1;
+                    continue;
+                };
                 let Some(next) = next else {
                     return Ok(TransactionOutcome { manifest: newest, value, lock });
                 };
-                let current = Prepared { begun, base: newest, next, value };
-                if storage.pace.is_slow() && current.next.added_files > 0 {
-                    prepared = Some(current);
+                let is_slow = storage.pace.is_slow() && next.added_files > 0;
+                *prepared = Some(Prepared { begun, base: newest, next, value });
+                if is_slow {
                     continue;
                 }
-                current
             }
-        };
-        if let Err(error) = cancel.check() {
-            discard(storage, &versions, Some(&current));
-            return Err(error);
         }
-        prepared = match versions.publish(current.next.clone())? {
-            Publication::New(manifest) => {
+        cancel.check()?;
+        let Some(change) = prepared.take() else { continue };
+        match versions.publish(change.next.clone()) {
+            Ok(Publication::New(manifest)) => {
                 storage.pace.won();
-                return Ok(TransactionOutcome { manifest: *manifest, value: current.value, lock });
+                return Ok(TransactionOutcome { manifest: *manifest, value: change.value, lock });
             }
-            Publication::Taken => Some(current),
-            Publication::Late => None,
-        };
+            Ok(Publication::Taken) => *prepared = Some(change),
+            // A tag or a later version may list its files.
+            Ok(Publication::Late) => {}
+            Err(error) => {
+                *prepared = Some(change);
+                return Err(error);
+            }
+        }
+        attempts += 1;
         warn!(
             target: "a2store::retry",
             archive = %storage.root().display(),
@@ -121,20 +153,8 @@ pub(in crate::archive) fn transact<T>(
         drop(lock);
         storage.pace.lost();
     }
-    discard(storage, &versions, prepared.as_ref());
-    let what = format!("other writers committed first, {ATTEMPTS} times");
+    let what = format!("other writers committed first; attempts: {attempts}");
     Err(ErrorKind::Conflict { path: storage.root().to_path_buf(), what }.into())
-}
-
-fn begin(
-    versions: &Versions,
-    seen: &Manifest,
-    wait: Duration,
-    cancel: &CancellationToken,
-) -> Result<(Option<Guard>, Manifest)> {
-    cancel.check()?;
-    let lock = versions.lock(wait, cancel)?;
-    Ok((lock, versions.newest_durable(seen)?))
 }
 
 /// Returns an outcome; `None` for the error of a version that has expired since it was read, so that its files are gone.
@@ -178,10 +198,10 @@ fn rebased<T>(prepared: &Prepared<T>, newest: &Manifest) -> Option<Manifest> {
 
 /// Removes the data files of a change that was certainly not published, unless a `restore` has adopted them meanwhile.
 /// `expire` removes those that cannot be removed here.
-fn discard<T>(storage: &Storage, versions: &Versions, prepared: Option<&Prepared<T>>) {
-    let (Some(prepared), Ok(newest)) = (prepared, versions.newest()) else { return };
+fn discard<T>(storage: &Storage, change: Option<Prepared<T>>) {
+    let (Some(change), Ok(newest)) = (change, Versions::new(storage).newest()) else { return };
     let listed = newest.paths();
-    for path in prepared.next.own_paths().filter(|path| !listed.contains(path)) {
+    for path in change.next.own_paths().filter(|path| !listed.contains(path)) {
         storage.remove(path).ok();
     }
 }

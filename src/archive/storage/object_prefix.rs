@@ -198,8 +198,16 @@ impl Backend for ObjectPrefix {
     fn first_name(&self, folder: &str) -> Result<Option<String>> {
         // Names are listed in the order of their bytes. Later pages of the listing are not requested.
         self.request(folder, |store, folder| async move {
-            let first = store.list(Some(&folder)).try_next().await?;
-            Ok(first.and_then(|object| object.location.filename().map(str::to_owned)))
+            let mut objects = store.list(Some(&folder));
+            while let Some(object) = objects.try_next().await? {
+                let mut parts = object.location.prefix_match(&folder).into_iter().flatten();
+                if let (Some(name), None) = (parts.next(), parts.next())
+                    && !name.as_ref().starts_with('.')
+                {
+                    return Ok(Some(name.as_ref().to_owned()));
+                }
+            }
+            Ok(None)
         })
     }
 

@@ -1,5 +1,5 @@
-//! Histories of an archive: several writers, compactions, expiries and tags, one call at a time in an order that a seed
-//! decides, with failures, crashes, and delays of days.
+//! Histories of an archive: several writers, readers, compactions, expiries and tags, one call at a time in an order that
+//! a seed decides, with failures, crashes, power failures, and delays of days.
 
 use super::storage::{Mistake, SimulatedStorage};
 use super::world::{DAY, Digest, Shared};
@@ -18,38 +18,45 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// The number of seeds of `make test`, unless `A2STORE_SEEDS` is set.
 const NUM_SEEDS: u64 = 500;
 const NUM_ACTORS: usize = 5;
 
 /// The run files that writers choose from, with their digests.
-fn run_files() -> &'static [(PathBuf, Digest)] {
-    static FILES: OnceLock<Vec<(PathBuf, Digest)>> = OnceLock::new();
-    FILES.get_or_init(|| {
-        let folder = tempfile::tempdir().unwrap().keep();
+struct RunFiles {
+    _folder: TempDir,
+    files: Vec<(PathBuf, Digest)>,
+}
+
+impl RunFiles {
+    fn new() -> RunFiles {
+        let folder = tempfile::tempdir().unwrap();
         let file = |seed: u64| {
-            let path = folder.join(format!("run-{seed}.a2run2"));
+            let path = folder.path().join(format!("run-{seed}.a2run2"));
             let bytes = encode_run(&game(seed, 3), RunFormat::A2run2).unwrap();
             std::fs::write(&path, &bytes).unwrap();
             (path, *blake3::hash(&bytes).as_bytes())
         };
-        (0..40).map(file).collect()
-    })
+        let files = (0..40).map(file).collect();
+        RunFiles { _folder: folder, files }
+    }
 }
 
 /// An actor: a process that works on the archive, and that begins again after each crash.
-struct Actor {
+struct Actor<'a> {
     number: usize,
+    files: &'a [(PathBuf, Digest)],
     shared: Arc<Shared>,
     is_remote: bool,
     mistake: Option<Mistake>,
     random: Xoshiro256PlusPlus,
 }
 
-impl Actor {
+impl Actor<'_> {
     fn draw(&mut self, below: u64) -> u64 {
         self.random.next_u64() % below
     }
@@ -128,8 +135,9 @@ impl Actor {
                 self.shared.world().tags.remove(&name);
                 removed?;
             }
+            5 => self.read(archive)?,
             _ => {
-                let files = run_files();
+                let files = self.files;
                 let chosen: Vec<usize> =
                     (0..1 + self.draw(4)).map(|_| self.draw(files.len() as u64) as usize).collect();
                 let options = IngestOptions::default().with_workers(1);
@@ -141,14 +149,31 @@ impl Actor {
         }
         Ok(())
     }
+
+    /// Reads the files of a version that may be old. Only those of an expired version may be missing.
+    fn read(&mut self, archive: &mut Archive) -> Result<()> {
+        archive.refresh()?;
+        let (first, last) = (archive.manifest.first_version, archive.version());
+        let version = first + self.draw(1 + last - first);
+        let found = Versions::new(&archive.storage).open(Some(version))?;
+        for file in &found.files {
+            let bytes = archive.storage.read(&file.path)?;
+            let mut world = self.shared.world();
+            if bytes.is_none_or(|bytes| bytes.len() as u64 != file.num_bytes) && !world.has_expired(version) {
+                world.violation.get_or_insert(format!("a reader of version {version} found no file {}", file.path));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Runs one history. Returns its lines if something did not hold.
-fn simulate(seed: u64, mistake: Option<Mistake>) -> Result<(), String> {
+fn simulate(seed: u64, mistake: Option<Mistake>, files: &RunFiles) -> Result<(), String> {
     let is_remote = seed.is_multiple_of(2);
     let shared = Arc::new(Shared::new(seed, NUM_ACTORS));
     let actor = |number: usize| Actor {
         number,
+        files: &files.files,
         shared: Arc::clone(&shared),
         is_remote,
         mistake,
@@ -158,6 +183,7 @@ fn simulate(seed: u64, mistake: Option<Mistake>) -> Result<(), String> {
     let mut first = Manifest::first(Phases::default());
     first.time = crate::clock::text(shared.now());
     shared.world().put(&manifest_path(1), first.seal().unwrap().into());
+    shared.world().unsynced.clear();
     std::thread::scope(|scope| {
         for number in 0..NUM_ACTORS {
             let (mut actor, shared) = (actor(number), &shared);
@@ -176,7 +202,7 @@ fn simulate(seed: u64, mistake: Option<Mistake>) -> Result<(), String> {
 }
 
 /// Damages the newest versions and restores the archive, with crashes in between.
-fn restore(shared: &Arc<Shared>, mut actor: Actor) {
+fn restore(shared: &Arc<Shared>, mut actor: Actor<'_>) {
     let mut world = shared.world();
     world.begin(0);
     let mut versions: Vec<String> = world.in_folder(VERSIONS_FOLDER).map(|(name, _)| name.to_owned()).collect();
@@ -205,11 +231,16 @@ fn restore(shared: &Arc<Shared>, mut actor: Actor) {
     }
     let mut world = shared.world();
     world.damage_is_repaired();
+    if !actor.is_remote {
+        // The restore has returned, so it must be durable.
+        world.power_fails();
+    }
     world.check();
 }
 
 /// Runs many histories, on all cores. Returns the first one that fails.
 fn run(seeds: impl Iterator<Item = u64> + Send, mistake: Option<Mistake>) -> Option<String> {
+    let files = RunFiles::new();
     let seeds = std::sync::Mutex::new(seeds);
     let failed = std::sync::Mutex::new(BTreeMap::new());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -220,7 +251,7 @@ fn run(seeds: impl Iterator<Item = u64> + Send, mistake: Option<Mistake>) -> Opt
                     let Some(seed) = seeds.lock().unwrap().next().filter(|_| failed.lock().unwrap().is_empty()) else {
                         break;
                     };
-                    if let Err(history) = simulate(seed, mistake) {
+                    if let Err(history) = simulate(seed, mistake, &files) {
                         failed.lock().unwrap().insert(seed, history);
                     }
                 }
@@ -249,6 +280,7 @@ fn mistakes_are_found() {
         Mistake::TagsIgnored,
         Mistake::NoGrace,
         Mistake::NoCutoff,
+        Mistake::NotSynced,
     ] {
         assert!(run(0..2000, Some(mistake)).is_some(), "{mistake:?} was not found");
     }
@@ -256,7 +288,8 @@ fn mistakes_are_found() {
 
 #[test]
 fn a_seed_gives_the_same_history_again() {
-    let history = |seed| simulate(seed, Some(Mistake::VersionsReplaced)).err();
+    let files = RunFiles::new();
+    let history = |seed| simulate(seed, Some(Mistake::VersionsReplaced), &files).err();
     for seed in 0..20 {
         assert_eq!(history(seed), history(seed));
     }

@@ -34,6 +34,8 @@ pub(super) enum Mistake {
     NoGrace,
     /// A writer lists its files although an expiry may have removed them.
     NoCutoff,
+    /// A writer builds on a version that a power failure may remove.
+    NotSynced,
 }
 
 /// The storage as one actor sees it.
@@ -68,11 +70,13 @@ impl SimulatedStorage {
             Fault::None => apply(&mut world),
             Fault::Fails => failed("the request failed"),
             Fault::AnswerLost => apply(&mut world).and_then(|_| failed("the answer was lost")),
-            Fault::CrashBefore => failed("crashed"),
+            Fault::CrashBefore | Fault::PowerFails => failed("crashed"),
             Fault::CrashAfter => apply(&mut world).and_then(|_| failed("crashed")),
         };
-        if matches!(fault, Fault::CrashBefore | Fault::CrashAfter) {
-            world.crash(self.actor);
+        match fault {
+            Fault::PowerFails if !self.is_remote => world.power_fails(),
+            Fault::CrashBefore | Fault::CrashAfter | Fault::PowerFails => world.crash(self.actor),
+            _ => {}
         }
         let end = match (&outcome, fault) {
             (Ok(_), _) => "done".to_owned(),
@@ -82,6 +86,13 @@ impl SimulatedStorage {
         world.record(self.actor, &format!("{what} {path}: {end}"));
         world.check();
         outcome
+    }
+
+    /// Makes the name of a file durable. A put does so at its end, so a put that failed may not have done it.
+    fn make_durable(&self, path: &str, is_put: bool) {
+        if is_put {
+            self.shared.world().unsynced.remove(path);
+        }
     }
 
     fn makes(&self, mistake: Mistake) -> bool {
@@ -167,6 +178,7 @@ impl Backend for SimulatedStorage {
             let is_repeated = is_remote && world.draw(10) == 0;
             Ok(if is_free && !is_repeated { Published::New } else { Published::Taken })
         });
+        self.make_durable(path, matches!(published, Ok(Published::New)));
         self.has_put.store(published.is_ok(), Ordering::Relaxed);
         published
     }
@@ -179,8 +191,22 @@ impl Backend for SimulatedStorage {
         let mut bytes = Vec::new();
         let mut file = staged.file();
         file.rewind().and_then(|()| file.read_to_end(&mut bytes)).map_err(|source| Error::io(path, source))?;
-        self.call("put file", path, |world| {
+        let outcome = self.call("put file", path, |world| {
             world.put(path, bytes.into());
+            Ok(())
+        });
+        self.make_durable(path, outcome.is_ok());
+        outcome
+    }
+
+    fn sync(&self, path: &str) -> Result<()> {
+        if self.is_remote {
+            return Ok(());
+        }
+        let is_skipped = self.makes(Mistake::NotSynced);
+        self.call("sync", path, |world| {
+            let is_inside = |name: &str| name.rsplit_once('/').is_some_and(|(folder, _)| folder == path);
+            world.unsynced.retain(|name| is_skipped || !is_inside(name));
             Ok(())
         })
     }

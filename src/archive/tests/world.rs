@@ -27,6 +27,8 @@ pub(super) enum Fault {
     /// The actor crashes before or after the effect.
     CrashBefore,
     CrashAfter,
+    /// All actors of a folder crash, and files whose folder was not synced vanish.
+    PowerFails,
 }
 
 /// A file.
@@ -38,6 +40,8 @@ pub(super) struct Stored {
 
 pub(super) struct World {
     pub(super) files: BTreeMap<String, Stored>,
+    /// The files of a folder that a power failure would remove.
+    pub(super) unsynced: BTreeSet<String>,
     pub(super) now: SystemTime,
     /// The names that the actors put last.
     pub(super) last_put: Vec<Option<String>>,
@@ -83,6 +87,7 @@ impl Shared {
     pub(super) fn new(seed: u64, num_actors: usize) -> Shared {
         let world = World {
             files: BTreeMap::new(),
+            unsynced: BTreeSet::new(),
             now: SystemTime::UNIX_EPOCH + 20_000 * DAY,
             last_put: vec![None; num_actors],
             acknowledged: BTreeSet::new(),
@@ -189,6 +194,7 @@ impl World {
             2 | 3 => Fault::AnswerLost,
             4 => Fault::CrashBefore,
             5 => Fault::CrashAfter,
+            6 => Fault::PowerFails,
             _ => Fault::None,
         };
         (fault, delay)
@@ -200,6 +206,15 @@ impl World {
 
     pub(super) fn is_crashed(&self, actor: usize) -> bool {
         self.crashed[actor]
+    }
+
+    pub(super) fn power_fails(&mut self) {
+        self.crashed.fill(true);
+        self.lock_holder = None;
+        self.newest = 0;
+        for path in std::mem::take(&mut self.unsynced) {
+            self.files.remove(&path);
+        }
     }
 
     /// Lets an actor begin again after a crash.
@@ -219,6 +234,14 @@ impl World {
         self.manifests.remove(path);
         self.parsed.remove(path);
         self.files.insert(path.to_owned(), Stored { bytes, modified: self.now });
+        self.unsynced.insert(path.to_owned());
+    }
+
+    /// Returns whether a version may have no files: it is not tagged, and a later version has dropped it.
+    pub(super) fn has_expired(&self, version: u64) -> bool {
+        let newest = self.in_folder(VERSIONS_FOLDER).next().map(|(name, _)| format!("{VERSIONS_FOLDER}/{name}"));
+        let first_version = newest.and_then(|path| self.manifests.get(&path)).map(|newest| newest.first_version);
+        !self.tags.values().any(|&tagged| tagged == version) && first_version.is_some_and(|first| version < first)
     }
 
     pub(super) fn in_folder(&self, folder: &str) -> impl Iterator<Item = (&str, &Stored)> {

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
@@ -56,19 +56,16 @@ def start(port: int, folder: Path) -> subprocess.Popen[bytes] | None:
     return None
 
 
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """Return the server's port."""
-    if importlib.util.find_spec("ministack") is None:
-        pytest.skip(WITHOUT)
-    folder = tmp_path_factory.mktemp("server")
+@contextmanager
+def serve(folder: Path) -> Iterator[int]:
+    """Start the server with its files in a folder; return its port."""
     for _ in range(3):
         port = free_port()
         process = start(port, folder)
         if process is not None:
             break
     else:
-        pytest.fail(f"the S3 server does not start: {(folder / 'log').read_text()}")
+        raise RuntimeError(f"the S3 server does not start: {(folder / 'log').read_text()}")
     try:
         yield port
     finally:
@@ -80,19 +77,39 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
             process.wait()
 
 
-@pytest.fixture(scope="session")
-def filesystem(server: int) -> Any:
-    """Return the server as a file system of pyarrow, after creating the bucket."""
+def create_bucket(port: int) -> fs.S3FileSystem:
+    """Create the bucket, and return the server as a file system of pyarrow."""
     filesystem = fs.S3FileSystem(
         access_key=KEY,
         secret_key=SECRET,
         region=REGION,
         scheme="http",
-        endpoint_override=f"{HOST}:{server}",
+        endpoint_override=f"{HOST}:{port}",
         allow_bucket_creation=True,
     )
     filesystem.create_dir(BUCKET)
     return filesystem
+
+
+def variables(port: int) -> dict[str, str]:
+    """Return the environment variables for connections to the server."""
+    found = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": REGION}
+    return found | {"AWS_ENDPOINT_URL": endpoint(port), "AWS_ALLOW_HTTP": "true", "NO_PROXY": HOST}
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """Return the server's port."""
+    if importlib.util.find_spec("ministack") is None:
+        pytest.skip(WITHOUT)
+    with serve(tmp_path_factory.mktemp("server")) as port:
+        yield port
+
+
+@pytest.fixture(scope="session")
+def filesystem(server: int) -> Any:
+    """Return the server as a file system of pyarrow, with the bucket."""
+    return create_bucket(server)
 
 
 @pytest.fixture
@@ -101,9 +118,7 @@ def url(filesystem: object, server: int, tmp_path: Path, monkeypatch: pytest.Mon
     for name in list(os.environ):
         if name.startswith("AWS_"):
             monkeypatch.delenv(name)
-    variables = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": REGION}
-    variables |= {"AWS_ENDPOINT_URL": endpoint(server), "AWS_ALLOW_HTTP": "true", "NO_PROXY": HOST}
-    for name, value in variables.items():
+    for name, value in variables(server).items():
         monkeypatch.setenv(name, value)
     return f"s3://{BUCKET}/{tmp_path.name}/games.a2"
 
