@@ -9,11 +9,13 @@ use crate::archive::manifest::Manifest;
 use crate::archive::manifest::data_file::DataFile;
 use crate::archive::problem::damaged;
 use crate::archive::storage::Storage;
+use crate::archive::storage::queue::Queue;
 use crate::archive::table_name::TableName;
 use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::publish::Published;
 use serde::{Deserialize, Serialize};
+use std::time::Instant;
 
 /// The folder of the reservations.
 pub(in crate::archive) const IDS_FOLDER: &str = "_ids";
@@ -28,6 +30,7 @@ pub(in crate::archive) struct RunIds<'a> {
     newest: &'a Manifest,
     /// The next id in a folder; `None` in an object store.
     next: Option<u64>,
+    has_reserved: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -66,7 +69,7 @@ impl Reservation {
 impl<'a> RunIds<'a> {
     pub(in crate::archive) fn new(storage: &'a Storage, newest: &'a Manifest) -> Result<RunIds<'a>> {
         let next = if storage.is_remote() { None } else { Some(next_run_id(storage, newest)?) };
-        Ok(RunIds { storage, newest, next })
+        Ok(RunIds { storage, newest, next, has_reserved: false })
     }
 
     /// Returns the first of `count` ids that are given now.
@@ -77,9 +80,13 @@ impl<'a> RunIds<'a> {
         Ok(first)
     }
 
-    fn reserve(&self, count: u64, cancel: &CancellationToken) -> Result<u64> {
-        for _ in 0..ATTEMPTS {
+    fn reserve(&mut self, count: u64, cancel: &CancellationToken) -> Result<u64> {
+        for losses in 0..ATTEMPTS {
+            if losses > 0 {
+                self.storage.queue.pause_after(losses, &**self.storage, cancel)?;
+            }
             cancel.check()?;
+            let begun = Instant::now();
             let first_run_id = match Reservation::last(self.storage)? {
                 Some(last) => last.first_run_id.saturating_add(last.num_runs).max(self.newest.next_run_id),
                 // The archive may be a copy of a folder.
@@ -90,15 +97,25 @@ impl<'a> RunIds<'a> {
             let bytes = serde_json::to_vec(&reservation).map_err(Error::other)?;
             let path = format!("{IDS_FOLDER}/{}", reservation.name());
             // After a long sleep, the name of an old reservation may be free again. A later one shows this.
-            if self.storage.put_new(&path, bytes.into())? == Published::New
-                && self.storage.first_name(IDS_FOLDER)? == Some(reservation.name())
-            {
-                return Ok(first_run_id);
+            if self.storage.put_new(&path, bytes.into())? == Published::New {
+                let names = self.storage.first_names(IDS_FOLDER, Queue::LENGTH)?;
+                let mut ids = names.iter().filter_map(|name| first_run_id_of(name));
+                if ids.next() == Some(first_run_id) {
+                    if !std::mem::replace(&mut self.has_reserved, true) {
+                        self.storage.queue.join(ids.collect(), begun.elapsed());
+                    }
+                    return Ok(first_run_id);
+                }
             }
         }
         let what = format!("other writers reserved run ids first, {ATTEMPTS} times");
         Err(ErrorKind::Conflict { path: self.storage.root().to_path_buf(), what }.into())
     }
+}
+
+/// Returns the first run id in the name of a reservation.
+fn first_run_id_of(name: &str) -> Option<u64> {
+    Some(u64::MAX - name.strip_suffix(".json")?.parse::<u64>().ok()?)
 }
 
 /// Checks the number of ids that are given.

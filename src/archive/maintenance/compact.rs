@@ -20,6 +20,7 @@ use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use derive_setters::Setters;
 use rayon::ThreadPool;
+use std::time::Duration;
 use tracing::warn;
 
 /// Options of [`Archive::compact`](crate::archive::Archive::compact).
@@ -96,11 +97,12 @@ pub(in crate::archive) fn merge_small(
     };
     // Of many writers, a few merge.
     if TableName::ALL.into_iter().all(|table| plan(&version, table).is_empty())
-        || (storage.pace.is_slow() && !version.version.is_multiple_of(8))
+        || (storage.queue.is_crowded() && !version.version.is_multiple_of(8))
     {
         return version;
     }
-    match merge(storage, &version, Patience::NONE, threads, plan, &(), cancel) {
+    let patience = Patience { wait: Duration::ZERO, attempts: 3 };
+    match merge(storage, &version, patience, threads, plan, &(), cancel) {
         Ok((_, merged)) if (merged.num_runs, merged.next_run_id) == (version.num_runs, version.next_run_id) => merged,
         // Another writer is at work, or will merge the files.
         Err(error) if matches!(error.kind(), ErrorKind::Cancelled | ErrorKind::Conflict { .. }) => version,

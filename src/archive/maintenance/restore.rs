@@ -80,6 +80,10 @@ pub(in crate::archive) fn restore(
         done: false,
     };
     let is_newest_sound = all.newest.version == all.last;
+    if !dry_run {
+        // An interrupted restore may have published it.
+        versions.make_durable(all.newest.version)?;
+    }
     if !(is_newest_sound && report.adopted.is_empty() && target.paths() == all.newest.paths()) {
         let mut next = all.newest.next(Operation::Restore);
         next.version = all.last + 1;

@@ -25,31 +25,29 @@ pub(in crate::archive) fn tag(storage: &Storage, name: &str, version: u64) -> Re
     tags::check_name(name)?;
     let versions = Versions::new(storage);
     versions.open(Some(version))?;
-    if tags::tags(storage)?.get(name) == Some(&version) {
-        // Its writer may have been interrupted before the tag was durable.
-        return storage.sync(TAGS_FOLDER);
-    }
     let is_new = tags::create(storage, name, version)? == Published::New;
     if !is_new {
+        // Its writer may have been interrupted before the tag was durable.
         storage.sync(TAGS_FOLDER)?;
-        let known = tags::tags(storage)?.get(name).copied();
-        if known != Some(version) {
-            let found = known.map_or("a removed tag".into(), |known| format!("{name}, the tag of version {known}"));
-            return Err(Error::argument("name", "a new name", found));
-        }
     }
     // An expiry that began before the tag was there may have dropped the version.
     let newest = versions.newest()?;
-    let other = tags::tags(storage)?.into_iter().any(|(known, of)| known != name && of == version);
-    if version < newest.first_version && !other {
-        // The tag of another writer stays. It may be older than the expiry.
-        if is_new {
+    let mut tags = tags::tags(storage)?;
+    let known = tags.remove(name);
+    let is_dropped = version < newest.first_version && !tags.values().any(|&tagged| tagged == version);
+    match (is_new, is_dropped) {
+        (_, false) if known == Some(version) => Ok(()),
+        (true, true) => {
             tags::remove(storage, name)?;
+            let (path, oldest) = (storage.root().to_path_buf(), newest.first_version);
+            Err(ErrorKind::VersionNotFound { path, version, oldest, newest: newest.version }.into())
         }
-        let (path, oldest) = (storage.root().to_path_buf(), newest.first_version);
-        return Err(ErrorKind::VersionNotFound { path, version, oldest, newest: newest.version }.into());
+        // If the version has expired, this tag may keep it, or its writer may be about to remove the tag.
+        _ => {
+            let found = known.map_or("a removed tag".into(), |known| format!("{name}, the tag of version {known}"));
+            Err(Error::argument("name", "a new name", found))
+        }
     }
-    Ok(())
 }
 
 /// Removes a tag, and returns its version.

@@ -20,11 +20,6 @@ pub(in crate::archive) struct Patience {
     pub(in crate::archive) attempts: usize,
 }
 
-impl Patience {
-    /// One attempt, without waiting.
-    pub(in crate::archive) const NONE: Patience = Patience { wait: Duration::ZERO, attempts: 1 };
-}
-
 impl Default for Patience {
     fn default() -> Patience {
         Patience { wait: Duration::from_secs(600), attempts: 40 }
@@ -40,6 +35,11 @@ pub(in crate::archive) struct TransactionOutcome<T> {
     /// The lock among the writers of this machine.
     pub(in crate::archive) lock: Option<Guard>,
 }
+
+/// After this time since the newest version was read, another writer has probably committed, so it is read again.
+const FRESH: Duration = Duration::from_secs(1);
+/// The number of times that it is read again for this reason.
+const MAX_STALE: usize = 5;
 
 /// The largest difference between the clocks of writers and of the storage.
 const CLOCK_SKEW: Duration = Duration::from_secs(60 * 60);
@@ -71,6 +71,7 @@ pub(in crate::archive) fn transact<T>(
 ) -> Result<TransactionOutcome<T>> {
     let mut prepared = None;
     let outcome = attempt(storage, seen, patience, cancel, prepare, holds, &mut prepared);
+    storage.queue.leave();
     if let Err(error) = &outcome
         && !matches!(error.kind(), ErrorKind::Unconfirmed { .. })
     {
@@ -90,14 +91,14 @@ fn attempt<T>(
     prepared: &mut Option<Prepared<T>>,
 ) -> Result<TransactionOutcome<T>> {
     let versions = Versions::new(storage);
-    let mut attempts = 0;
+    let (mut attempts, mut num_stale) = (0, 0);
     while attempts < patience.attempts {
-        if prepared.is_some() {
-            storage.pace.pause(&**storage, cancel)?;
-        }
         cancel.check()?;
         let lock = versions.lock(patience.wait, cancel)?;
         let newest = versions.newest_durable(seen)?;
+        let read_at = storage.now();
+        let num_others = prepared.as_ref().map(|change| newest.version - change.base.version);
+        let next_run_id = newest.next_run_id;
         let mut moved = prepared.as_ref().and_then(|change| rebased(change, &newest));
         if moved.is_some()
             && let Some(change) = &mut *prepared
@@ -112,7 +113,6 @@ fn attempt<T>(
             (earlier, _) => {
                 attempts += usize::from(earlier.is_some());
                 discard(storage, earlier);
-                let begun = storage.now();
                 let outcome = prepare(&newest);
                 let Some((next, value)) = unless_gone(&versions, &newest, outcome)? else {
                     attempts += 1;
@@ -121,18 +121,25 @@ fn attempt<T>(
                 let Some(next) = next else {
                     return Ok(TransactionOutcome { manifest: newest, value, lock });
                 };
-                let is_slow = storage.pace.is_slow() && next.added_files > 0;
-                *prepared = Some(Prepared { begun, base: newest, next, value });
-                if is_slow {
-                    continue;
-                }
+                *prepared = Some(Prepared { begun: read_at, base: newest, next, value });
+            }
+        }
+        if lock.is_none() {
+            let num_before = storage.queue.num_before(next_run_id);
+            if num_before > 0 && num_others != Some(0) {
+                storage.queue.pause_for(num_before, &**storage, cancel)?;
+                continue;
+            }
+            let age = storage.now().duration_since(read_at).unwrap_or_default();
+            if age > FRESH && num_stale < MAX_STALE {
+                num_stale += 1;
+                continue;
             }
         }
         cancel.check()?;
         let Some(change) = prepared.take() else { continue };
         match versions.publish(change.next.clone()) {
             Ok(Publication::New(manifest)) => {
-                storage.pace.won();
                 return Ok(TransactionOutcome { manifest: *manifest, value: change.value, lock });
             }
             Ok(Publication::Taken) => *prepared = Some(change),
@@ -143,7 +150,7 @@ fn attempt<T>(
                 return Err(error);
             }
         }
-        attempts += 1;
+        (attempts, num_stale) = (attempts + 1, 0);
         warn!(
             target: "a2store::retry",
             archive = %storage.root().display(),
@@ -151,7 +158,7 @@ fn attempt<T>(
             "another writer committed first"
         );
         drop(lock);
-        storage.pace.lost();
+        storage.queue.pause_after(attempts, &**storage, cancel)?;
     }
     let what = format!("other writers committed first; attempts: {attempts}");
     Err(ErrorKind::Conflict { path: storage.root().to_path_buf(), what }.into())

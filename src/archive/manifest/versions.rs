@@ -195,9 +195,14 @@ impl Versions {
     pub(in crate::archive) fn newest_durable(&self, seen: &Manifest) -> Result<Manifest> {
         let newest = self.newest()?;
         self.check_follows(&newest, seen)?;
-        self.storage.sync(&manifest_path(newest.version))?;
-        self.storage.sync(VERSIONS_FOLDER)?;
+        self.make_durable(newest.version)?;
         Ok(newest)
+    }
+
+    /// Makes a version durable that a writer may have published before it was interrupted.
+    pub(in crate::archive) fn make_durable(&self, version: u64) -> Result<()> {
+        self.storage.sync(&manifest_path(version))?;
+        self.storage.sync(VERSIONS_FOLDER)
     }
 
     /// Checks that a manifest is of the same archive as another.

@@ -69,8 +69,13 @@ pub(crate) trait Backend: Debug + Send + Sync {
     /// there is no such folder.
     fn names(&self, folder: &str, first: &str) -> Result<Option<Vec<String>>>;
 
-    /// Returns the first name in a folder, in the order of bytes, that does not begin with a dot.
-    fn first_name(&self, folder: &str) -> Result<Option<String>>;
+    /// Returns the first names in a folder, in the order of bytes, that do not begin with a dot.
+    fn first_names(&self, folder: &str, count: usize) -> Result<Vec<String>>;
+
+    /// Returns the first name in a folder, as [`first_names`](Self::first_names) does.
+    fn first_name(&self, folder: &str) -> Result<Option<String>> {
+        Ok(self.first_names(folder, 1)?.pop())
+    }
 
     /// Publishes a small file, unless its name is taken. After an error, the file may exist nevertheless.
     fn put_new(&self, path: &str, bytes: Bytes) -> Result<Published>;

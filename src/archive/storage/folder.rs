@@ -63,9 +63,12 @@ impl Backend for Folder {
         Ok(files.map(|files| names(files).filter(|name| &**name >= first).collect()))
     }
 
-    fn first_name(&self, folder: &str) -> Result<Option<String>> {
-        let names = self.names(folder, "")?.unwrap_or_default();
-        Ok(names.into_iter().filter(|name| !name.starts_with('.')).min())
+    fn first_names(&self, folder: &str, count: usize) -> Result<Vec<String>> {
+        let mut names = self.names(folder, "")?.unwrap_or_default();
+        names.retain(|name| !name.starts_with('.'));
+        names.sort_unstable();
+        names.truncate(count);
+        Ok(names)
     }
 
     fn put_new(&self, path: &str, bytes: Bytes) -> Result<Published> {

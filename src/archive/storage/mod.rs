@@ -5,19 +5,19 @@
 //! | `backend.rs` | the operations that an archive needs |
 //! | `folder.rs` | a folder |
 //! | `object_prefix.rs`, `storage_options.rs` | a prefix of an object store, and options of the store |
-//! | `lock.rs`, `pace.rs` | the lock among writers of one machine; the pace of other writers |
+//! | `lock.rs`, `queue.rs` | the lock among writers of one machine; the order of other writers |
 
 mod backend;
 mod folder;
 pub(in crate::archive) mod lock;
 mod object_prefix;
-mod pace;
+pub(in crate::archive) mod queue;
 pub(in crate::archive) mod storage_options;
 
 pub(in crate::archive) use self::backend::{Backend, Guard, ListedFile};
 use self::folder::Folder;
 use self::object_prefix::ObjectPrefix;
-use self::pace::Pace;
+use self::queue::Queue;
 use self::storage_options::StorageOptions;
 use crate::error::{Error, Result};
 use std::ops::Deref;
@@ -28,8 +28,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(crate) struct Storage {
     backend: Arc<dyn Backend>,
-    /// The pace of this writer. Clones share it.
-    pub(in crate::archive) pace: Arc<Pace>,
+    /// The place of this writer among others. Clones share it.
+    pub(in crate::archive) queue: Arc<Queue>,
 }
 
 impl Storage {
@@ -51,7 +51,7 @@ impl Storage {
     }
 
     pub(in crate::archive) fn of(backend: impl Backend + 'static) -> Storage {
-        Storage { backend: Arc::new(backend), pace: Arc::default() }
+        Storage { backend: Arc::new(backend), queue: Arc::default() }
     }
 }
 

@@ -195,19 +195,21 @@ impl Backend for ObjectPrefix {
         Ok(Some(files.into_iter().map(|file| file.name).collect()))
     }
 
-    fn first_name(&self, folder: &str) -> Result<Option<String>> {
+    fn first_names(&self, folder: &str, count: usize) -> Result<Vec<String>> {
         // Names are listed in the order of their bytes. Later pages of the listing are not requested.
-        self.request(folder, |store, folder| async move {
-            let mut objects = store.list(Some(&folder));
-            while let Some(object) = objects.try_next().await? {
+        self.request(folder, move |store, folder| async move {
+            let (mut objects, mut names) = (store.list(Some(&folder)), Vec::new());
+            while names.len() < count
+                && let Some(object) = objects.try_next().await?
+            {
                 let mut parts = object.location.prefix_match(&folder).into_iter().flatten();
                 if let (Some(name), None) = (parts.next(), parts.next())
                     && !name.as_ref().starts_with('.')
                 {
-                    return Ok(Some(name.as_ref().to_owned()));
+                    names.push(name.as_ref().to_owned());
                 }
             }
-            Ok(None)
+            Ok(names)
         })
     }
 

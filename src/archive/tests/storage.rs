@@ -152,15 +152,16 @@ impl Backend for SimulatedStorage {
         })
     }
 
-    fn first_name(&self, folder: &str) -> Result<Option<String>> {
+    fn first_names(&self, folder: &str, count: usize) -> Result<Vec<String>> {
         let is_second = self.has_put.swap(false, Ordering::Relaxed);
         let is_blind = is_second
             && (self.makes(Mistake::NoSecondList) && folder == VERSIONS_FOLDER
                 || self.makes(Mistake::IdsReused) && folder == IDS_FOLDER);
         let actor = self.actor;
-        self.call("first name", folder, |world| {
-            let first = world.in_folder(folder).next().map(|(name, _)| name.to_owned());
-            Ok(if is_blind { world.last_put[actor].clone() } else { first })
+        self.call("first names", folder, |world| {
+            let own = world.last_put[actor].clone().filter(|_| is_blind);
+            let names = world.in_folder(folder).map(|(name, _)| name.to_owned());
+            Ok(own.into_iter().chain(names).take(count).collect())
         })
     }
 
