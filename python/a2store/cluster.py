@@ -171,9 +171,10 @@ def ingest(
     - ``tasks``: the number of tasks, at least 1; ``None`` = one for each worker.
     - ``options``: more arguments of ``Archive.ingest``.
 
-    Raises the first exception of ``Archive.ingest`` on a worker, and ``ClusterError`` if the engine loses a task, after
-    all tasks have ended. The parts of the other tasks are in the archive. Raises ``KeyboardInterrupt`` on Ctrl-C, and
-    cancels the tasks that have not begun.
+    Raises the first exception of ``Archive.ingest`` on a worker, and ``ClusterError`` if the engine loses a task or
+    cannot start it, after all tasks have ended. The parts of the other tasks are in the archive. Raises
+    ``KeyboardInterrupt`` on Ctrl-C, and cancels the tasks that have not begun; ``RayExecutor`` also ends running ones,
+    which add a whole part or nothing.
 
     >>> from concurrent.futures import ProcessPoolExecutor
     >>> from multiprocessing import get_context
@@ -192,13 +193,15 @@ def ingest(
     failure: Exception | None = None
     try:
         for i in range(count):
-            futures.append(executor.submit(_ingest, __version__, pickled, inputs[i::count], options, _unique()))
+            try:
+                futures.append(executor.submit(_ingest, __version__, pickled, inputs[i::count], options, _unique()))
+            except Exception as error:
+                failure = failure or _lost(error)
         for future in futures:
             try:
                 outcome = future.result()
             except Exception as error:
-                outcome = ClusterError(f"a part of the paths: {type(error).__name__}: {error}")
-                outcome.__cause__ = error
+                outcome = _lost(error)
             if isinstance(outcome, Exception):
                 failure = failure or outcome
             else:
@@ -211,6 +214,13 @@ def ingest(
     if failure is not None:
         raise failure
     return reports
+
+
+def _lost(error: Exception) -> ClusterError:
+    """Return the error for a part of the paths that the engine lost, or could not start."""
+    lost = ClusterError(f"a part of the paths: {type(error).__name__}: {error}")
+    lost.__cause__ = error
+    return lost
 
 
 def _ingest(

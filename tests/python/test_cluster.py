@@ -275,14 +275,37 @@ def test_errors_of_workers_are_raised_as_themselves(archive: a2store.Archive, er
     assert any("on its worker" in note for note in caught.value.__notes__)
 
 
-def test_another_version_of_a2store_is_refused(archive: a2store.Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    def other(_index: int, run: Callable[[], bytes]) -> bytes:
-        monkeypatch.setattr(cluster, "__version__", "0.0.9")
-        return run()
+def test_another_version_of_a2store_is_refused(archive: a2store.Archive, run_folders: list[Path]) -> None:
+    class Newer(Scripted):
+        """Sends tasks as a newer a2store does."""
 
-    query = archive.sql(GROUPS).on(Scripted(other), tasks=2)
-    with pytest.raises(a2store.ClusterError, match=r"expected a2store .*, as at the sender, found 0\.0\.9"):
-        query.count()
+        def submit(self, fn: Any, /, _version: str, *args: Any, **_: Any) -> Future[Any]:  # type: ignore[override]
+            return super().submit(fn, "9.9.0", *args)
+
+    executor = Newer(lambda _index, run: run())
+    message = f"expected a2store 9.9.0, as at the sender, found {a2store.__version__}"
+    with pytest.raises(a2store.ClusterError, match=re.escape(message)):
+        archive.sql(GROUPS).on(executor, tasks=2).count()
+    with pytest.raises(a2store.ClusterError, match=re.escape(message)):
+        cluster.ingest(archive, run_folders, executor)
+    assert archive.version == a2store.open(archive.path).version
+
+
+def test_an_engine_that_cannot_start_tasks(archive: a2store.Archive, run_folders: list[Path]) -> None:
+    class Full(Scripted):
+        def submit(self, fn: Any, /, *args: Any, **_: Any) -> Future[Any]:
+            if self.futures:
+                raise OSError("no place")
+            return super().submit(fn, *args)
+
+    copy = a2store.Archive.create(archive.path.with_name("full.a2"))
+    with pytest.raises(a2store.ClusterError, match="OSError: no place") as caught:
+        cluster.ingest(copy, run_folders, Full(lambda _index, run: run()), tasks=len(run_folders))
+    assert isinstance(caught.value.__cause__, OSError)
+    # The part that began is there.
+    assert copy.num_runs == a2store.open(copy.path).num_runs == 20
+    with pytest.raises(a2store.ClusterError, match="OSError: no place"):
+        archive.sql(GROUPS).on(Full(lambda _index, run: run()), tasks=2).count()
 
 
 @pytest.mark.parametrize("bytes_", [b"", b"\x05", b"\xff" * 40, b"{}\x02" + b"\0" * 7, b"[{},[9]]\x08" + b"\0" * 7])
@@ -648,14 +671,19 @@ def answer(url: str, sql: str) -> pa.Table:
     return a2store.open(url).sql(sql).to_arrow()
 
 
+@pytest.mark.parametrize(("runs", "share"), [(60, 1.0), (2500, 0.01)], ids=["all runs", "a hundredth of the runs"])
 def test_workers_read_their_share_of_an_object_store(
-    url: str, through: Callable[[Faults], Proxy], tmp_path: Path
+    url: str, through: Callable[[Faults], Proxy], tmp_path: Path, runs: int, share: float
 ) -> None:
     made = a2store.Archive.create(url)
     for seed in range(4):
-        a2store.simulate(tmp_path / str(seed), runs=60, seed=seed, depth=0, progress=False)
+        a2store.simulate(tmp_path / str(seed), runs=runs, seed=seed, depth=0, progress=False)
         made.ingest(tmp_path / str(seed), progress=False)
-    sql = "SELECT max(board), avg(ev_up), avg(ev_down), avg(ev_left), avg(ev_right), max(max_score) FROM steps"
+    scores = np.sort(made.sql("SELECT max_score FROM runs").to_arrow()["max_score"].to_numpy())
+    sql = (
+        "SELECT max(board), avg(ev_up), avg(ev_down), avg(ev_left), avg(ev_right), max(max_score) FROM steps "
+        f"WHERE max_score >= {scores[-int(share * len(scores))]}"
+    )
     coordinator = a2store.open(url)
     spawn = get_context("spawn")
     # Processes that start later read by way of the proxy. The coordinator does not.
