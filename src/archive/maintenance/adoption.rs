@@ -1,0 +1,180 @@
+//! Adopting the runs of data files that no manifest lists: their writer was interrupted, or their manifest was lost.
+//!
+//! Each run comes from one file of `runs` and one of `steps`. If a merged file and the files that it replaced have a run,
+//! it comes from the file with the smaller range of run ids. A file whose runs are all chosen, without a run of another
+//! file between them, is adopted as it is; the chosen rows of any other file are copied.
+
+use super::sound_file::{SoundFile, read_sound};
+use crate::archive::manifest::Manifest;
+use crate::archive::manifest::data_file::DataFile;
+use crate::archive::parquet::reader::{RowGroups, not_parquet};
+use crate::archive::parquet::writer::RowGroupEncoder;
+use crate::archive::parquet::writer_thread::TransactionFiles;
+use crate::archive::problem::damaged;
+use crate::archive::storage::Storage;
+use crate::archive::table_name::TableName;
+use crate::cancellation::CancellationToken;
+use crate::error::{Error, Result};
+use arrow::array::{AsArray, BooleanArray};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::UInt32Type;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashSet};
+
+/// The unlisted data that a new version takes over.
+#[derive(Default)]
+pub(super) struct Adoption {
+    pub(super) files: Vec<DataFile>,
+    pub(super) parts: Vec<Part>,
+    /// The number of steps of each run.
+    num_steps: BTreeMap<u32, u32>,
+}
+
+/// Rows of a file.
+pub(super) struct Part {
+    pub(super) file: DataFile,
+    run_ids: HashSet<u32>,
+}
+
+impl Part {
+    /// Copies the rows to a new file.
+    pub(super) fn copy(
+        &self,
+        storage: &Storage,
+        version: &Manifest,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<DataFile>> {
+        let output = TransactionFiles { storage, version, file_rows: u64::MAX };
+        let (_, files) = output.write(cancel, |sender| {
+            let (encoder, source) = (RowGroupEncoder::new(self.file.table)?, [&self.file]);
+            let mut groups = RowGroups::new(storage, &source);
+            while let Some(batch) = groups.next()? {
+                let ids = batch.column_by_name("run_id").and_then(|column| column.as_primitive_opt::<UInt32Type>());
+                let ids = ids.ok_or_else(|| not_parquet(storage, &self.file, "run_id of another type"))?;
+                let chosen: BooleanArray = ids.values().iter().map(|id| Some(self.run_ids.contains(id))).collect();
+                let rows = filter_record_batch(&batch, &chosen).map_err(Error::other)?;
+                if rows.num_rows() > 0 {
+                    sender.send(self.file.table, encoder.encode(&rows, cancel)?)?;
+                }
+            }
+            Ok(())
+        })?;
+        Ok(files)
+    }
+}
+
+/// The file that each run comes from, by run id.
+type Sources<'a> = BTreeMap<u32, &'a SoundFile>;
+
+impl Adoption {
+    /// Chooses the runs that the version does not have and whose steps are all there.
+    pub(super) fn of(storage: &Storage, target: &Manifest, mut unlisted: Vec<SoundFile>) -> Result<Adoption> {
+        if unlisted.is_empty() {
+            return Ok(Adoption::default());
+        }
+        // Of two files with the same run, the later one is probably of a writer that repeated the work of another.
+        unlisted.sort_by_key(|found| {
+            let (first, last) = (found.file.first_run_id, found.file.last_run_id);
+            (last - first, Reverse(first))
+        });
+        let of_table = |table| unlisted.iter().filter(move |found| found.file.table == table);
+        let mut digests = digests_of(storage, target)?;
+        let (mut runs, mut steps, mut num_steps) = (Sources::new(), Sources::new(), BTreeMap::new());
+        for found in of_table(TableName::Runs) {
+            for ((&id, &count), digest) in found.num_steps.iter().zip(&found.digests) {
+                let source = of_table(TableName::Steps).find(|steps| steps.num_steps.get(&id) == Some(&count));
+                let is_free = !runs.contains_key(&id) && !is_within(target, TableName::Runs, id);
+                let is_whole = count == 0 || source.is_some() && !is_within(target, TableName::Steps, id);
+                if is_free && is_whole && digests.insert(*digest) {
+                    runs.insert(id, found);
+                    steps.extend(source.filter(|_| count > 0).map(|source| (id, source)));
+                    num_steps.insert(id, count);
+                }
+            }
+        }
+        let mut adoption = Adoption { num_steps, ..Adoption::default() };
+        adoption.add(target, TableName::Runs, &runs);
+        adoption.add(target, TableName::Steps, &steps);
+        for found in of_table(TableName::Annotations) {
+            let is_apart = |file: &DataFile| file.is_apart_from(&found.file);
+            if target.files(TableName::Annotations).all(is_apart) && adoption.files.iter().all(is_apart) {
+                adoption.files.push(found.file.clone());
+            }
+        }
+        Ok(adoption)
+    }
+
+    /// Adds the rows of runs from their files.
+    fn add(&mut self, target: &Manifest, table: TableName, sources: &Sources<'_>) {
+        let mut segments: Vec<(&SoundFile, Vec<u32>)> = Vec::new();
+        for (&id, &found) in sources {
+            match segments.last_mut() {
+                Some((last, ids))
+                    if last.file.path == found.file.path
+                        && !ids.last().is_some_and(|&before| is_between(target, table, before, id)) =>
+                {
+                    ids.push(id);
+                }
+                _ => segments.push((found, vec![id])),
+            }
+        }
+        for (found, ids) in segments {
+            if ids.len() == found.num_steps.len() {
+                self.files.push(found.file.clone());
+            } else {
+                self.parts.push(Part { file: found.file.clone(), run_ids: ids.into_iter().collect() });
+            }
+        }
+    }
+
+    pub(super) fn num_runs(&self) -> u64 {
+        self.num_steps.len() as u64
+    }
+
+    /// Returns the paths of the files that rows come from.
+    pub(super) fn paths(&self) -> Vec<String> {
+        let files = self.files.iter().chain(self.parts.iter().map(|part| &part.file));
+        let mut paths: Vec<String> = files.map(|file| file.path.clone()).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        paths
+    }
+
+    /// Returns whether the adopted data has all rows of a missing file.
+    pub(super) fn replaces(&self, missing: &DataFile) -> bool {
+        let runs = self.num_steps.range(missing.first_run_id..=missing.last_run_id);
+        match missing.table {
+            TableName::Runs => runs.count() as u64 >= missing.num_rows,
+            TableName::Steps => runs.map(|(_, &count)| u64::from(count)).sum::<u64>() >= missing.num_rows,
+            TableName::Annotations => self.files.iter().any(|file| {
+                (file.table, &file.model) == (missing.table, &missing.model)
+                    && file.first_run_id <= missing.first_run_id
+                    && missing.last_run_id <= file.last_run_id
+            }),
+        }
+    }
+}
+
+/// Returns whether a run id is in the range of a file of the version. A run that a version does not have, although it has
+/// such a file, was never committed.
+fn is_within(target: &Manifest, table: TableName, id: u32) -> bool {
+    target.files(table).any(|file| (file.first_run_id..=file.last_run_id).contains(&id))
+}
+
+/// Returns whether a file of the version lies between two run ids.
+fn is_between(target: &Manifest, table: TableName, first: u32, last: u32) -> bool {
+    target.files(table).any(|file| first < file.first_run_id && file.last_run_id < last)
+}
+
+/// Returns the digests of a version's runs.
+fn digests_of(storage: &Storage, target: &Manifest) -> Result<HashSet<[u8; 32]>> {
+    let mut digests = HashSet::new();
+    for file in target.files(TableName::Runs) {
+        let Some(found) = read_sound(storage, file.table, &file.path)? else {
+            let (expected, found) = ("the content that its name says", "other content");
+            return Err(damaged(&storage.path(&file.path), "content", expected, found));
+        };
+        digests.extend(found.digests);
+    }
+    Ok(digests)
+}
