@@ -26,8 +26,9 @@ use std::collections::{BTreeMap, HashSet};
 pub(super) struct Adoption {
     pub(super) files: Vec<DataFile>,
     pub(super) parts: Vec<Part>,
-    /// The number of steps of each run.
-    num_steps: BTreeMap<u32, u32>,
+    /// The number of steps of each run, and of each run whose steps are adopted.
+    runs: BTreeMap<u32, u32>,
+    steps: BTreeMap<u32, u32>,
 }
 
 /// Rows of a file.
@@ -67,8 +68,14 @@ impl Part {
 type Sources<'a> = BTreeMap<u32, &'a SoundFile>;
 
 impl Adoption {
-    /// Chooses the runs that the version does not have and whose steps are all there.
-    pub(super) fn of(storage: &Storage, target: &Manifest, mut unlisted: Vec<SoundFile>) -> Result<Adoption> {
+    /// Chooses the runs that the version does not have and whose steps are all there, and the steps of missing files.
+    /// `target` is without the missing files.
+    pub(super) fn of(
+        storage: &Storage,
+        target: &Manifest,
+        missing: &[DataFile],
+        mut unlisted: Vec<SoundFile>,
+    ) -> Result<Adoption> {
         if unlisted.is_empty() {
             return Ok(Adoption::default());
         }
@@ -78,21 +85,34 @@ impl Adoption {
             (last - first, Reverse(first))
         });
         let of_table = |table| unlisted.iter().filter(move |found| found.file.table == table);
-        let mut digests = digests_of(storage, target)?;
-        let (mut runs, mut steps, mut num_steps) = (Sources::new(), Sources::new(), BTreeMap::new());
+        let is_lost = |table, id| missing.iter().any(|file| file.table == table && has_in_range(file, id));
+        let steps_of =
+            |id: &u32, count: &u32| of_table(TableName::Steps).find(|steps| steps.num_steps.get(id) == Some(count));
+        let (known, mut digests) = runs_of(storage, target)?;
+        let (mut runs, mut steps) = (Sources::new(), Sources::new());
+        let mut adoption = Adoption::default();
         for found in of_table(TableName::Runs) {
             for ((&id, &count), digest) in found.num_steps.iter().zip(&found.digests) {
-                let source = of_table(TableName::Steps).find(|steps| steps.num_steps.get(&id) == Some(&count));
+                let has_steps = is_within(target, TableName::Steps, id);
+                let source = steps_of(&id, &count).filter(|_| count > 0 && !has_steps);
                 let is_free = !runs.contains_key(&id) && !is_within(target, TableName::Runs, id);
-                let is_whole = count == 0 || source.is_some() && !is_within(target, TableName::Steps, id);
+                let is_whole = count == 0 || source.is_some() || has_steps && is_lost(TableName::Runs, id);
                 if is_free && is_whole && digests.insert(*digest) {
                     runs.insert(id, found);
-                    steps.extend(source.filter(|_| count > 0).map(|source| (id, source)));
-                    num_steps.insert(id, count);
+                    adoption.runs.insert(id, count);
+                    if let Some(source) = source {
+                        steps.insert(id, source);
+                        adoption.steps.insert(id, count);
+                    }
                 }
             }
         }
-        let mut adoption = Adoption { num_steps, ..Adoption::default() };
+        for (id, count) in known.into_iter().filter(|&(id, _)| is_lost(TableName::Steps, id)) {
+            if let Some(source) = steps_of(&id, &count) {
+                steps.insert(id, source);
+                adoption.steps.insert(id, count);
+            }
+        }
         adoption.add(target, TableName::Runs, &runs);
         adoption.add(target, TableName::Steps, &steps);
         for found in of_table(TableName::Annotations) {
@@ -128,7 +148,7 @@ impl Adoption {
     }
 
     pub(super) fn num_runs(&self) -> u64 {
-        self.num_steps.len() as u64
+        self.runs.len() as u64
     }
 
     /// Returns the paths of the files that rows come from.
@@ -142,10 +162,12 @@ impl Adoption {
 
     /// Returns whether the adopted data has all rows of a missing file.
     pub(super) fn replaces(&self, missing: &DataFile) -> bool {
-        let runs = self.num_steps.range(missing.first_run_id..=missing.last_run_id);
+        let range = missing.first_run_id..=missing.last_run_id;
         match missing.table {
-            TableName::Runs => runs.count() as u64 >= missing.num_rows,
-            TableName::Steps => runs.map(|(_, &count)| u64::from(count)).sum::<u64>() >= missing.num_rows,
+            TableName::Runs => self.runs.range(range).count() as u64 >= missing.num_rows,
+            TableName::Steps => {
+                self.steps.range(range).map(|(_, &count)| u64::from(count)).sum::<u64>() >= missing.num_rows
+            }
             TableName::Annotations => self.files.iter().any(|file| {
                 (file.table, &file.model) == (missing.table, &missing.model)
                     && file.first_run_id <= missing.first_run_id
@@ -158,7 +180,11 @@ impl Adoption {
 /// Returns whether a run id is in the range of a file of the version. A run that a version does not have, although it has
 /// such a file, was never committed.
 fn is_within(target: &Manifest, table: TableName, id: u32) -> bool {
-    target.files(table).any(|file| (file.first_run_id..=file.last_run_id).contains(&id))
+    target.files(table).any(|file| has_in_range(file, id))
+}
+
+fn has_in_range(file: &DataFile, id: u32) -> bool {
+    (file.first_run_id..=file.last_run_id).contains(&id)
 }
 
 /// Returns whether a file of the version lies between two run ids.
@@ -166,15 +192,16 @@ fn is_between(target: &Manifest, table: TableName, first: u32, last: u32) -> boo
     target.files(table).any(|file| first < file.first_run_id && file.last_run_id < last)
 }
 
-/// Returns the digests of a version's runs.
-fn digests_of(storage: &Storage, target: &Manifest) -> Result<HashSet<[u8; 32]>> {
-    let mut digests = HashSet::new();
+/// Returns the number of steps of each run of a version, and the digests of the runs.
+fn runs_of(storage: &Storage, target: &Manifest) -> Result<(BTreeMap<u32, u32>, HashSet<[u8; 32]>)> {
+    let (mut num_steps, mut digests) = (BTreeMap::new(), HashSet::new());
     for file in target.files(TableName::Runs) {
         let Some(found) = read_sound(storage, file.table, &file.path)? else {
             let (expected, found) = ("the content that its name says", "other content");
             return Err(damaged(&storage.path(&file.path), "content", expected, found));
         };
+        num_steps.extend(found.num_steps);
         digests.extend(found.digests);
     }
-    Ok(digests)
+    Ok((num_steps, digests))
 }

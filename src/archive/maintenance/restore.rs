@@ -56,7 +56,7 @@ pub(in crate::archive) fn restore(
     // The version may have expired, without its files, in a version whose manifest is lost. Later files have its runs.
     let missing: Vec<DataFile> = target.files.extract_if(.., |file| !present.has(file)).collect();
     let unlisted = all.unlisted(storage, &present, cancel)?;
-    let adopted = Adoption::of(storage, &target, unlisted)?;
+    let adopted = Adoption::of(storage, &target, &missing, unlisted)?;
     if let Some(lost) = missing.iter().find(|lost| !adopted.replaces(lost)) {
         return Err(damaged(&storage.path(&lost.path), "file", format!("{} bytes", lost.num_bytes), "no file"));
     }

@@ -46,6 +46,8 @@ pub(super) struct SimulatedStorage {
     pub(super) mistake: Option<Mistake>,
     /// Whether the last call put a version or a reservation.
     has_put: AtomicBool,
+    /// Whether a tag was put since the tags were listed.
+    has_put_tag: AtomicBool,
 }
 
 impl Debug for SimulatedStorage {
@@ -56,7 +58,9 @@ impl Debug for SimulatedStorage {
 
 impl SimulatedStorage {
     pub(super) fn new(actor: usize, shared: &Arc<Shared>, is_remote: bool, mistake: Option<Mistake>) -> Self {
-        SimulatedStorage { actor, shared: Arc::clone(shared), is_remote, mistake, has_put: AtomicBool::new(false) }
+        let shared = Arc::clone(shared);
+        let (has_put, has_put_tag) = (AtomicBool::new(false), AtomicBool::new(false));
+        SimulatedStorage { actor, shared, is_remote, mistake, has_put, has_put_tag }
     }
 
     /// Runs a call when it is its turn.
@@ -145,7 +149,10 @@ impl Backend for SimulatedStorage {
     }
 
     fn names(&self, folder: &str, first: &str) -> Result<Option<Vec<String>>> {
-        let is_hidden = self.makes(Mistake::TagsIgnored) && folder == TAGS_FOLDER;
+        // A writer sees the tag that it has just put.
+        let is_hidden = self.makes(Mistake::TagsIgnored)
+            && folder == TAGS_FOLDER
+            && !self.has_put_tag.swap(false, Ordering::Relaxed);
         self.call("names", folder, |world| {
             let names = world.in_folder(folder).map(|(name, _)| name);
             Ok(Some(names.filter(|&name| name >= first && !is_hidden).map(str::to_owned).collect()))
@@ -168,6 +175,7 @@ impl Backend for SimulatedStorage {
     fn put_new(&self, path: &str, bytes: Bytes) -> Result<Published> {
         let replaces = self.makes(Mistake::VersionsReplaced) && path.starts_with(VERSIONS_FOLDER)
             || self.makes(Mistake::IdsReused) && path.starts_with(IDS_FOLDER);
+        self.has_put_tag.fetch_or(path.starts_with(TAGS_FOLDER), Ordering::Relaxed);
         let (actor, is_remote) = (self.actor, self.is_remote);
         let published = self.call("put", path, |world| {
             let is_free = replaces || !world.files.contains_key(path);
