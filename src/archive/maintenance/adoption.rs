@@ -88,7 +88,7 @@ impl Adoption {
         let is_lost = |table, id| missing.iter().any(|file| file.table == table && has_in_range(file, id));
         let steps_of =
             |id: &u32, count: &u32| of_table(TableName::Steps).find(|steps| steps.num_steps.get(id) == Some(count));
-        let (known, mut digests) = runs_of(storage, target)?;
+        let KnownRuns { num_steps: known, mut digests } = KnownRuns::read(storage, target)?;
         let (mut runs, mut steps) = (Sources::new(), Sources::new());
         let mut adoption = Adoption::default();
         for found in of_table(TableName::Runs) {
@@ -192,16 +192,24 @@ fn is_between(target: &Manifest, table: TableName, first: u32, last: u32) -> boo
     target.files(table).any(|file| first < file.first_run_id && file.last_run_id < last)
 }
 
-/// Returns the number of steps of each run of a version, and the digests of the runs.
-fn runs_of(storage: &Storage, target: &Manifest) -> Result<(BTreeMap<u32, u32>, HashSet<[u8; 32]>)> {
-    let (mut num_steps, mut digests) = (BTreeMap::new(), HashSet::new());
-    for file in target.files(TableName::Runs) {
-        let Some(found) = read_sound(storage, file.table, &file.path)? else {
-            let (expected, found) = ("the content that its name says", "other content");
-            return Err(damaged(&storage.path(&file.path), "content", expected, found));
-        };
-        num_steps.extend(found.num_steps);
-        digests.extend(found.digests);
+/// The runs of a version.
+#[derive(Default)]
+struct KnownRuns {
+    num_steps: BTreeMap<u32, u32>,
+    digests: HashSet<[u8; 32]>,
+}
+
+impl KnownRuns {
+    fn read(storage: &Storage, target: &Manifest) -> Result<KnownRuns> {
+        let mut known = KnownRuns::default();
+        for file in target.files(TableName::Runs) {
+            let Some(found) = read_sound(storage, file.table, &file.path)? else {
+                let (expected, found) = ("the content that its name says", "other content");
+                return Err(damaged(&storage.path(&file.path), "content", expected, found));
+            };
+            known.num_steps.extend(found.num_steps);
+            known.digests.extend(found.digests);
+        }
+        Ok(known)
     }
-    Ok((num_steps, digests))
 }
