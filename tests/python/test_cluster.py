@@ -304,8 +304,6 @@ def test_an_engine_that_cannot_start_tasks(archive: a2store.Archive, run_folders
     assert isinstance(caught.value.__cause__, OSError)
     # The part that began is there.
     assert copy.num_runs == a2store.open(copy.path).num_runs == 20
-    with pytest.raises(a2store.ClusterError, match="OSError: no place"):
-        archive.sql(GROUPS).on(Full(lambda _index, run: run()), tasks=2).count()
 
 
 @pytest.mark.parametrize("bytes_", [b"", b"\x05", b"\xff" * 40, b"{}\x02" + b"\0" * 7, b"[{},[9]]\x08" + b"\0" * 7])
