@@ -294,16 +294,23 @@ def test_another_version_of_a2store_is_refused(archive: a2store.Archive, run_fol
 def test_an_engine_that_cannot_start_tasks(archive: a2store.Archive, run_folders: list[Path]) -> None:
     class Full(Scripted):
         def submit(self, fn: Any, /, *args: Any, **_: Any) -> Future[Any]:
-            if self.futures:
+            # A query submits its tasks from several threads.
+            if next(self.submissions) > 0:
                 raise OSError("no place")
             return super().submit(fn, *args)
 
+        def __init__(self) -> None:
+            super().__init__(lambda _index, run: run())
+            self.submissions = count()
+
     copy = a2store.Archive.create(archive.path.with_name("full.a2"))
     with pytest.raises(a2store.ClusterError, match="OSError: no place") as caught:
-        cluster.ingest(copy, run_folders, Full(lambda _index, run: run()), tasks=len(run_folders))
+        cluster.ingest(copy, run_folders, Full(), tasks=len(run_folders))
     assert isinstance(caught.value.__cause__, OSError)
     # The part that began is there.
     assert copy.num_runs == a2store.open(copy.path).num_runs == 20
+    with pytest.raises(a2store.ClusterError, match="OSError: no place"):
+        archive.sql(GROUPS).on(Full(), tasks=2).count()
 
 
 @pytest.mark.parametrize("bytes_", [b"", b"\x05", b"\xff" * 40, b"{}\x02" + b"\0" * 7, b"[{},[9]]\x08" + b"\0" * 7])
