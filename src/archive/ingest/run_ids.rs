@@ -7,6 +7,7 @@
 
 use crate::archive::manifest::Manifest;
 use crate::archive::manifest::data_file::DataFile;
+use crate::archive::manifest::versions::{descending_name, number_of};
 use crate::archive::problem::damaged;
 use crate::archive::storage::Storage;
 use crate::archive::storage::queue::Queue;
@@ -41,7 +42,7 @@ struct Reservation {
 
 impl Reservation {
     fn name(&self) -> String {
-        format!("{:020}.json", u64::MAX - self.first_run_id)
+        descending_name(self.first_run_id)
     }
 
     /// Returns the last reservation.
@@ -99,7 +100,7 @@ impl<'a> RunIds<'a> {
             // After a long sleep, the name of an old reservation may be free again. A later one shows this.
             if self.storage.put_new(&path, bytes.into())? == Published::New {
                 let names = self.storage.first_names(IDS_FOLDER, Queue::LENGTH)?;
-                let mut ids = names.iter().filter_map(|name| first_run_id_of(name));
+                let mut ids = names.iter().filter_map(|name| number_of(name));
                 if ids.next() == Some(first_run_id) {
                     if !std::mem::replace(&mut self.has_reserved, true) {
                         self.storage.queue.join(ids.collect(), begun.elapsed());
@@ -111,11 +112,6 @@ impl<'a> RunIds<'a> {
         let what = format!("other writers reserved run ids first, {ATTEMPTS} times");
         Err(ErrorKind::Conflict { path: self.storage.root().to_path_buf(), what }.into())
     }
-}
-
-/// Returns the first run id in the name of a reservation.
-fn first_run_id_of(name: &str) -> Option<u64> {
-    Some(u64::MAX - name.strip_suffix(".json")?.parse::<u64>().ok()?)
 }
 
 /// Checks the number of ids that are given.

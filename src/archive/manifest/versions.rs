@@ -45,7 +45,7 @@ pub(in crate::archive) struct Versions {
 
 /// Returns the path of a version's manifest, relative to the archive.
 pub(in crate::archive) fn manifest_path(version: u64) -> String {
-    format!("{VERSIONS_FOLDER}/{:020}.json", u64::MAX - version)
+    format!("{VERSIONS_FOLDER}/{}", descending_name(version))
 }
 
 /// Returns whether a path names a manifest. It is relative to the archive.
@@ -55,9 +55,19 @@ pub(in crate::archive) fn is_manifest(path: &str) -> bool {
 
 /// Returns the version in the name of a manifest.
 pub(in crate::archive) fn version_of(name: &str) -> Option<u64> {
+    number_of(name).filter(|&version| version > 0)
+}
+
+/// Returns a name for a file with a number. In a listing, the largest number comes first.
+pub(in crate::archive) fn descending_name(number: u64) -> String {
+    format!("{:020}.json", u64::MAX - number)
+}
+
+/// Returns the number in a name of [`descending_name`].
+pub(in crate::archive) fn number_of(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".json").filter(|digits| digits.len() == 20)?;
     let number: u64 = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())??;
-    Some(u64::MAX - number).filter(|&version| version > 0)
+    Some(u64::MAX - number)
 }
 
 impl Versions {
