@@ -115,7 +115,7 @@ class Writer:
         assert self.error is None, self.error
 
     def _run(self) -> None:
-        self.error: str | None = None
+        self.error: str | None = "its thread ended early"
         random_times = random.Random(self._folder.name)
         times = sorted(random_times.uniform(0, 1) for _ in range(round(self._kills)))
         begun = time.time()
