@@ -30,7 +30,7 @@ help:
 	@echo 'make bench   benchmarks, beside NumPy and pyarrow'
 	@echo 'make engines install Dask and Ray, for the tests of clusters'
 	@echo 'make browser install Chromium for the tests of pages, on Debian as root'
-	@echo 'make page    the pages of the report and of the explorer, from src/report/web and src/explore/web'
+	@echo 'make page    the pages of the report and of the explorer, from explore/web'
 	@echo 'make docs    the API documentation: of the crate, and of the package as docs/api.md'
 	@echo 'make wheel   an optimized wheel in dist/'
 
@@ -104,11 +104,11 @@ build: extension
 	$(CARGO) build --release --locked
 
 # What `page` builds.
-PAGES := src/report/report.html $(addprefix src/explore/assets/, index.html app.js app.css replay.html)
+PAGES := $(addprefix explore/assets/, index.html app.js app.css replay.html report.html)
 
 lint: extension $(VENV)/test-tools
 	$(CARGO) fmt --check
-	$(CARGO) clippy --release --locked --all-targets --features python -- -D warnings
+	$(CARGO) clippy --release --locked --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --quiet --release --no-deps --locked
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -141,8 +141,8 @@ stubs: extension $(VENV)/test-tools
 # The pages are committed, so only their changes need Node.js. The same sources give the same bytes. The explorer's page
 # shares modules with the report's.
 page:
-	for page in report explore; do \
-		(cd src/$$page/web && npm ci --no-audit --no-fund && npm run format:check && npm run check && npm run build); \
+	for page in report explorer; do \
+		(cd explore/web/$$page && npm ci --no-audit --no-fund && npm run format:check && npm run check && npm run build); \
 	done
 
 bench: extension $(VENV)/test-tools

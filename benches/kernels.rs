@@ -5,10 +5,14 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+use a2store::format::{RunFormat, decode_run, encode_run, read_run};
+use a2store::loader::Permutation;
+use a2store::query::no_params;
+use a2store::selfplay::{Choices, IllegalMoves, PlayOptions, Positions, VectorEnv, play};
+use a2store::table::TokenType;
 use a2store::{
-    Archive, Board, CancellationToken, Choices, IllegalMoves, IngestOptions, LoaderOptions, MaterializeOptions, Move,
-    Permutation, PlayOptions, Positions, Run, RunFormat, SimulateOptions, StepTable, TokenType, VectorEnv, decode_run,
-    encode_run, no_params, play, read_run, simulate,
+    Archive, Board, CancellationToken, IngestOptions, LoaderOptions, MaterializeOptions, Move, Run, SimulateOptions,
+    StepTable, simulate,
 };
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;

@@ -4,7 +4,10 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use a2store::{Board, ErrorKind, GameRecording, Move, Player, Recorder, RecorderOptions, Session, Symmetry};
+use a2store::board::Symmetry;
+use a2store::format::Session;
+use a2store::selfplay::{GameRecording, Player, Recorder, RecorderOptions};
+use a2store::{Board, ErrorKind, Move};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -17,7 +17,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// ```
 /// use a2store::{Error, ErrorKind};
-/// let error = a2store::decode_run(b"A2T1\x02").unwrap_err();
+/// let error = a2store::format::decode_run(b"A2T1\x02").unwrap_err();
 /// assert!(matches!(error.kind(), ErrorKind::Decode { .. }));
 /// println!("{}", error.with_path("runs/ab.bin"));
 /// ```
@@ -406,16 +406,18 @@ impl Error {
         self.0.to_string()
     }
 
-    pub(crate) fn io(path: impl AsRef<Path>, source: io::Error) -> Self {
+    /// Returns an error of the file system.
+    pub fn io(path: impl AsRef<Path>, source: io::Error) -> Self {
         ErrorKind::Io { path: Some(path.as_ref().to_path_buf()), source }.into()
     }
 
     /// Returns an I/O error without a path.
-    pub(crate) fn other(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+    pub fn other(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         io::Error::other(source).into()
     }
 
-    pub(crate) fn argument(name: &'static str, expected: impl Into<String>, found: impl fmt::Display) -> Self {
+    /// Returns an error about an argument.
+    pub fn argument(name: &'static str, expected: impl Into<String>, found: impl fmt::Display) -> Self {
         ErrorKind::Argument { name, expected: expected.into(), found: found.to_string() }.into()
     }
 
@@ -429,11 +431,13 @@ impl Error {
         ErrorKind::Column { path: None, column, row, expected, found }.into()
     }
 
-    pub(crate) fn query(message: impl Into<String>) -> Self {
+    /// Returns an error of a query.
+    pub fn query(message: impl Into<String>) -> Self {
         ErrorKind::Query { message: message.into() }.into()
     }
 
-    pub(crate) fn refused(what: impl Into<String>, why: impl Into<String>) -> Self {
+    /// Returns the error of a statement that is rejected.
+    pub fn refused(what: impl Into<String>, why: impl Into<String>) -> Self {
         ErrorKind::QueryRefused { what: what.into(), why: why.into() }.into()
     }
 }

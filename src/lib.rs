@@ -51,106 +51,58 @@
 //!
 //! | module | owns |
 //! | --- | --- |
-//! | `error` | the error type: what failed, where, what was expected and found |
-//! | `cancellation` | cancellation of long work |
-//! | `clock` | the system clock |
-//! | `machine` | the memory of this machine, allocations that can fail |
-//! | `names` | the text form of enums whose variants have names |
-//! | `progress` | progress reporting |
-//! | `process` | per-process singletons, recreated after a fork |
-//! | `publish` | atomic and durable creation of files |
-//! | `random` | random seeds and ids; a hash of integers |
-//! | `runtime` | the threads for asynchronous work |
-//! | `workers` | the threads for parallel work |
-//! | `board` | the packed 4×4 board: rules, tables, symmetries |
-//! | `step`, `step_details` | the 32-byte row; details of steps that only some engines record |
-//! | `run` | one game |
-//! | `format` | files ⇄ [`Run`]: the run formats, packs and datasets |
-//! | `archive` | [`Run`] → Parquet: schema, writer, manifests, ingest |
-//! | `query` | SQL → a stream of record batches |
-//! | `export` | runs of an archive → files in any supported format |
-//! | `table` | a query's result → [`StepTable`]; gather kernels, views, files, sharing, Arrow export |
-//! | `loader` | [`StepTable`] → batches: orders and sampling, epochs, ranks, states |
-//! | `selfplay` | vectorized games, players, and the recorder |
-//! | `report` | what an archive holds, as tables and as one HTML page |
-//! | `explore` | games to look at: positions with values and predictions; the explorer in the browser |
-//! | `cli` | the commands `a2store` and `a2pack` (feature `cli`, on by default) |
-//! | `python` | `import a2store` (feature `python`) |
+//! | [`error`] | the error type: what failed, where, what was expected and found |
+//! | [`system`] | infrastructure: cancellation, progress, threads, durable files |
+//! | [`board`] | the packed 4×4 board: rules, tables, symmetries |
+//! | [`step`], [`step_details`] | the 32-byte row; details of steps that only some engines record |
+//! | [`run`] | one game |
+//! | [`mod@format`] | files ⇄ [`Run`]: the run formats, packs and datasets |
+//! | [`archive`] | [`Run`] → Parquet: schema, writer, manifests, ingest |
+//! | [`query`] | SQL → a stream of record batches |
+//! | [`export`] | runs of an archive → files in any supported format |
+//! | [`table`] | a query's result → [`StepTable`]; gather kernels, views, files, sharing, Arrow export |
+//! | [`loader`] | [`StepTable`] → batches: orders and sampling, epochs, ranks, states |
+//! | [`selfplay`] | vectorized games, players, and the recorder |
+//!
+//! Other packages are clients of this one: `explore` (report, explorer, replays), `cli` (the commands `a2store` and
+//! `a2pack`), and `python` (`import a2store`).
 
-mod error;
+#![cfg_attr(not(feature = "sql"), allow(dead_code))] // Without SQL, the helpers of queries have no use.
 
-mod cancellation;
-mod clock;
-mod machine;
-mod names;
-mod process;
-mod progress;
-mod publish;
-mod random;
-mod runtime;
-mod workers;
+pub mod error;
 
-mod board;
-mod step;
-mod step_details;
+pub mod system;
 
-mod run;
+pub mod board;
+pub mod step;
+pub mod step_details;
 
-mod format;
+pub mod run;
 
-mod archive;
+pub mod format;
 
-mod query;
+pub mod archive;
 
-mod export;
+#[cfg(feature = "sql")]
+pub mod query;
 
-mod table;
+pub mod export;
 
-mod loader;
+pub mod table;
 
-mod selfplay;
+pub mod loader;
 
-mod report;
+pub mod selfplay;
 
-#[cfg(feature = "explore")]
-mod explore;
-
-#[cfg(feature = "cli")]
-pub mod cli;
-
-#[cfg(feature = "python")]
-mod python;
-
-pub use archive::{
-    AnnotateOptions, AnnotateReport, AnnotationInput, Archive, CommitInfo, CompactOptions, CompactReport,
-    ExpireOptions, ExpireReport, IngestOptions, IngestReport, ModelInfo, Operation, Phase, Phases, Problem,
-    RestoreReport, StorageOptions, TableName, VerifyReport, VersionName,
-};
-pub use board::{Board, Move, Symmetry, WideBoard};
-pub use cancellation::CancellationToken;
-pub use error::{Error, ErrorKind, Location, Result};
-pub use export::{ExportFormat, ExportOptions, ExportReport, convert};
-pub use format::{
-    Compression, Dataset, DatasetWriter, ExtractReport, JsonlOptions, JsonlReport, Macroxue, MacroxuePack,
-    MacroxuePackWriter, PackBuilder, PackDat, PackDatWriter, PackIter, PackOptions, PackReader, PackReport, PackStats,
-    Rejected, RunFormat, RunSlice, Session, SessionOptions, SessionWriter, SourceFormat, ValidateOptions,
-    ValidateReport, decode_run, encode_run, pack_folder, read_run,
-};
-pub use loader::{Batches, Loader, LoaderOptions, LoaderState, Permutation, Sampling, mix};
-pub use progress::{Progress, ProgressBar, Unit};
-pub use query::{
-    Cluster, Engine, Function, ParamValues, Preview, Query, QueryOptions, QueryStream, RowFormat, RunningTask,
-    SavedParameter, SavedQuery, ScalarValue, TaskDone, UserTable, functions, no_params,
-};
-pub use report::{Report, ReportGroups, ReportOptions, ReportTable};
-pub use run::{Branches, Run, RunBuilder, RunMeta, RunStep, Violation};
-pub use selfplay::{
-    Choices, GameRecording, IllegalMoves, PlayOptions, PlayReport, PlayedGame, Player, Positions, Recorder,
-    RecorderOptions, RecorderStats, SimulateOptions, SimulateReport, VectorEnv, play, simulate,
-};
+pub use archive::{Archive, IngestOptions, Phases};
+pub use board::{Board, Move};
+pub use error::{Error, ErrorKind, Result};
+pub use loader::{Loader, LoaderOptions};
+#[cfg(feature = "sql")]
+pub use query::{Query, ScalarValue};
+pub use run::Run;
+pub use selfplay::{SimulateOptions, simulate};
 pub use step::Step;
-pub use step_details::{StepDetail, StepDetails};
-pub use table::{
-    AttachedColumn, Batch, BatchColumn, ChosenEv, ColumnReader, ElementType, ExtraField, Fingerprint, FromRunsOptions,
-    MaterializeOptions, RowFilter, RowLayout, Shard, StepTable, TokenType,
-};
+pub use system::cancellation::CancellationToken;
+pub use system::progress::Progress;
+pub use table::{Batch, MaterializeOptions, StepTable};

@@ -39,7 +39,7 @@ pub struct Branches {
 /// One decoded game.
 ///
 /// The steps are stored in columns of equal length, one entry per step. [`Run::builder`] builds a run, and
-/// [`read_run`](crate::read_run) reads one from a file.
+/// [`read_run`](crate::format::read_run) reads one from a file.
 ///
 /// A run file holds a **whole** game. Other sources may lack the final board, some moves, or all steps except every
 /// `N`-th ([`Run::missing`]).
@@ -279,7 +279,8 @@ impl Run {
     ///
     /// # Examples
     /// ```
-    /// use a2store::{Board, Run, RunMeta, RunStep};
+    /// use a2store::{Board, Run};
+    /// use a2store::run::{RunMeta, RunStep};
     /// let run = |max_score| {
     ///     let mut steps = Run::builder(1);
     ///     steps.push_step(RunStep { index: 0, board: Board(0x11).into(), chosen: None, branches: None })?;

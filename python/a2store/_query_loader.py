@@ -18,16 +18,9 @@ from torch.utils.data import get_worker_info
 from . import Query, StateMismatchError, StepTable
 from ._a2store import _Position
 from ._integers import integer
-from .torch import StepLoader, _distributed_rank, _Tensors, _tensors
+from ._table_loader import TableLoader
+from ._tensors import Tensors, distributed_rank, tensors_of
 
-_OTHERS_OF_A_QUERY: dict[str, Any] = {
-    "replacement": False,
-    "weights": None,
-    "strata": None,
-    "quotas": None,
-    "num_samples": None,
-}
-"""The options of ``StepLoader`` that a query lacks, and their defaults."""
 _VERSION = 1
 _FIXED = ("version", "archive", "archive_version", "query", "total_rows", "seed", "shuffle", "symmetries")
 """The fields of a state that any loader of the same rows must have."""
@@ -37,45 +30,33 @@ _TOPOLOGY = ("world_size", "batch_size", "drop_last", "window")
 """The fields of a state that a loader must have to continue in the middle of an epoch."""
 
 
-class QueryLoader(StepLoader):
-    """A loader of a query, which ``StepLoader`` returns for one."""
+class QueryLoader:
+    """The batches of a query."""
 
     def __init__(
         self,
-        table: Query,
-        batch_size: int = 4096,
+        query: Query,
+        batch_size: int,
         *,
-        shuffle: bool = True,
-        seed: int = 0,
-        epoch: int = 0,
-        drop_last: bool = False,
-        rank: int | None = None,
-        world_size: int | None = None,
-        tokens: Literal["uint8", "int32", "int64"] = "int64",
-        symmetries: bool = False,
-        columns: Sequence[str] | None = None,
-        prefetch: int = 2,
-        window: int | None = None,
-        pin_memory: bool = False,
-        device: torch.device | str | None = None,
-        transform: Callable[[_Tensors], _Tensors] | None = None,
-        shard: tuple[int, int] | None = None,
-        materialize: Mapping[str, Any] | None = None,
-        prefetch_share: bool = True,
-        **others: Any,
+        shuffle: bool,
+        seed: int,
+        epoch: int,
+        drop_last: bool,
+        tokens: Literal["uint8", "int32", "int64"],
+        symmetries: bool,
+        columns: Sequence[str] | None,
+        prefetch: int,
+        window: int | None,
+        pin_memory: bool,
+        device: torch.device | str | None,
+        transform: Callable[[Tensors], Tensors] | None,
+        shard: tuple[int, int] | None,
+        materialize: Mapping[str, Any] | None,
+        prefetch_share: bool,
     ) -> None:
-        for name, value in others.items():
-            if name not in _OTHERS_OF_A_QUERY:
-                raise TypeError(f"StepLoader: unexpected argument {name}")
-            if value is not _OTHERS_OF_A_QUERY[name]:
-                raise ValueError(f"{name}: expected the default for a query")
-        if rank is not None or world_size is not None:
-            raise ValueError("rank and world_size: expected none for a query; use shard")
-        if transform is not None and not callable(transform):
-            raise TypeError(f"transform: expected a function of a batch, found {type(transform).__name__}")
-        self._query = table
+        self._query = query
         if shard is None:
-            shard = _distributed_rank()
+            shard = distributed_rank()
         elif not isinstance(shard, Sequence) or len(shard) != 2:
             raise TypeError(f"shard: expected a rank and a world size, found {shard!r}")
         rank, world_size = shard
@@ -102,12 +83,12 @@ class QueryLoader(StepLoader):
         }
         self._drops_last = bool(drop_last)
         # A table without rows checks the options, and knows the archive.
-        probe = table.limit(0).materialize(**self._materialize, shard=(0, 1), progress=False)
-        state = StepLoader(probe, rank=0, world_size=1, **self._made_options).state_dict()
+        probe = query.limit(0).materialize(**self._materialize, shard=(0, 1), progress=False)
+        state = TableLoader(probe, epoch=0, drop_last=False, rank=0, world_size=1, **self._made_options).state_dict()
         self._identity = {
             "archive": state["archive"],
             "archive_version": state["archive_version"],
-            "query": table._hash,
+            "query": query._hash,
         }
         self._total_rows: int | None = None
         self._position = self._position_at(integer("epoch", epoch, 0, 2**63 - 1), 0)
@@ -137,7 +118,7 @@ class QueryLoader(StepLoader):
         self._num_rows()
         return self._position.num_batches
 
-    def __iter__(self) -> Iterator[_Tensors]:
+    def __iter__(self) -> Iterator[Tensors]:
         """Return an iterator over the epoch, from its beginning or from the position of a loaded state."""
         if get_worker_info() is not None:
             raise ValueError("StepLoader: expected a table in a worker of a DataLoader, found a query")
@@ -145,7 +126,7 @@ class QueryLoader(StepLoader):
         position = self._position
         epoch, start, iteration = position.begin()
 
-        def serve() -> Iterator[_Tensors]:
+        def serve() -> Iterator[Tensors]:
             row = start
             for batch in self._batches(share, epoch, start):
                 if self._prefetches and position.newest[0] == epoch:
@@ -242,14 +223,15 @@ class QueryLoader(StepLoader):
         assert self._total_rows is not None
         return self._total_rows
 
-    def _batches(self, share: StepTable, epoch: int, start: int) -> Iterator[_Tensors]:
+    def _batches(self, share: StepTable, epoch: int, start: int) -> Iterator[Tensors]:
         """Return the batches of an epoch. A rank with one row fewer than others ends with an empty batch."""
         position = self._position
         skipped = min(-(-start // (self.batch_size * self._shard[1])), position.num_batches)
         # Each rank has its own orders and symmetries.
         parts = struct.pack("<QQ", self._seed, self._shard[0])
         seed = int.from_bytes(blake2b(parts, digest_size=8).digest(), "little")
-        loader = StepLoader(share, epoch=epoch, rank=0, world_size=1, **{**self._made_options, "seed": seed})
+        options = {**self._made_options, "seed": seed}
+        loader = TableLoader(share, epoch=epoch, drop_last=False, rank=0, world_size=1, **options)
         loader.skip_batches(skipped)
         rest, count = position.num_batches - skipped, 0
         # Without this call, a loader without further batches would serve the next epoch.
@@ -258,7 +240,7 @@ class QueryLoader(StepLoader):
             count += 1
             yield batch
         for _ in range(rest - count):
-            batch = _tensors(share.take([]))
+            batch = tensors_of(share.take([]))
             batch["tokens"] = batch["tokens"].to(getattr(torch, self._made_options["tokens"]))
             columns = self._made_options["columns"]
             batch = batch if columns is None else {name: batch[name] for name in columns}

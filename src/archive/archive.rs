@@ -19,10 +19,10 @@ use super::schema::table_schema;
 use super::storage::Storage;
 use super::storage::storage_options::StorageOptions;
 use super::table_name::TableName;
-use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Container, RunInput};
-use crate::progress::Progress;
+use crate::system::cancellation::CancellationToken;
+use crate::system::progress::Progress;
 use arrow::datatypes::SchemaRef;
 use object_store::ObjectStore;
 use std::collections::BTreeMap;
@@ -400,7 +400,8 @@ impl Archive {
     /// ```
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("games.a2");
-    /// use a2store::{Archive, CancellationToken, Phases, StorageOptions, VersionName};
+    /// use a2store::{Archive, CancellationToken, Phases};
+    /// use a2store::archive::{StorageOptions, VersionName};
     /// Archive::create(&path, Phases::default())?;
     /// let (options, cancel) = (StorageOptions::default(), CancellationToken::new());
     /// let report = Archive::restore(&path, VersionName::Newest, false, &options, &cancel)?;
@@ -447,12 +448,16 @@ impl Archive {
     }
 
     /// Returns the archive's folder, or `None` if the archive is on an object store.
-    pub(crate) fn folder(&self) -> Option<&Path> {
+    #[must_use]
+    pub fn folder(&self) -> Option<&Path> {
         self.storage.folder()
     }
 
     /// Returns whether a path or URL is inside the archive, also by way of symbolic links.
-    pub(crate) fn contains(&self, path: &Path) -> Result<bool> {
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the current folder, or the archive's, cannot be found.
+    pub fn contains(&self, path: &Path) -> Result<bool> {
         let is_url = |path: &Path| path.to_str().and_then(|text| url::Url::parse(text).ok());
         let Some(folder) = self.folder() else {
             let (Some(own), Some(other)) = (is_url(self.path()), is_url(path)) else { return Ok(false) };
@@ -504,7 +509,8 @@ impl Archive {
     /// ```
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("games.a2");
-    /// use a2store::{Archive, Phases, StorageOptions};
+    /// use a2store::{Archive, Phases};
+    /// use a2store::archive::StorageOptions;
     /// let archive = Archive::create(&path, Phases::default())?;
     /// archive.tag("baseline-3", None)?;
     /// let same = Archive::open_with(&path, "baseline-3", &StorageOptions::default())?;
@@ -561,6 +567,12 @@ impl Archive {
     #[must_use]
     pub fn num_bytes(&self, table: TableName) -> u64 {
         self.manifest.files(table).map(|file| file.num_bytes).sum()
+    }
+
+    /// Returns whether two views show the same version of the same archive, read once.
+    #[must_use]
+    pub fn is_clone_of(&self, other: &Archive) -> bool {
+        Arc::ptr_eq(&self.manifest, &other.manifest)
     }
 
     pub(crate) fn manifest(&self) -> &Arc<Manifest> {

@@ -55,9 +55,13 @@ pub use problem::Problem;
 pub use storage::storage_options::StorageOptions;
 pub use table_name::TableName;
 
+#[cfg(feature = "sql")]
 pub(crate) use manifest::Manifest;
+#[cfg(feature = "sql")]
 pub(crate) use manifest::data_file::DataFile;
+#[cfg(feature = "sql")]
 pub(crate) use parquet::footer::group_run_ids;
 pub(crate) use parquet::read_runs::StoredRun;
-pub(crate) use schema::{MOVE_NAMES, POLICIES, table_schema};
+pub use schema::{MOVE_NAMES, POLICIES, table_schema};
+#[cfg(feature = "sql")]
 pub(crate) use storage::Storage;

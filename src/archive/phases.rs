@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 /// The tiles at which the middle and the late game begin. The largest tile on the board decides.
 ///
 /// ```
-/// use a2store::{Phase, Phases};
+/// use a2store::Phases;
+/// use a2store::archive::Phase;
 /// let phases = Phases::default();
 /// assert_eq!((phases.mid, phases.late), (1024, 4096));
 /// assert_eq!(phases.of_max_exp(10), Phase::Mid);

@@ -18,7 +18,8 @@ pub(super) const ARCHIVE_KEY: &str = "a2store.archive_id";
 pub(super) const TXN_KEY: &str = "a2store.txn";
 
 /// Returns the schema of a table, as in its Parquet files.
-pub(crate) fn table_schema(table: TableName) -> SchemaRef {
+#[must_use]
+pub fn table_schema(table: TableName) -> SchemaRef {
     static RUNS: LazyLock<SchemaRef> = LazyLock::new(|| Schema::new(run_fields()).into());
     static STEPS: LazyLock<SchemaRef> = LazyLock::new(|| Schema::new(step_fields()).into());
     static ANNOTATIONS: LazyLock<SchemaRef> = LazyLock::new(|| Schema::new(annotation_fields()).into());
@@ -97,9 +98,9 @@ fn step_fields() -> Vec<Field> {
 }
 
 /// The names of the policies in `annotations`. Each has a column per move.
-pub(crate) const POLICIES: [&str; 3] = ["policy_p1", "policy_logp", "policy_hard"];
+pub const POLICIES: [&str; 3] = ["policy_p1", "policy_logp", "policy_hard"];
 /// The moves in the order of their numbers.
-pub(crate) const MOVE_NAMES: [&str; 4] = ["up", "down", "left", "right"];
+pub const MOVE_NAMES: [&str; 4] = ["up", "down", "left", "right"];
 
 fn annotation_fields() -> Vec<Field> {
     let mut fields = vec![

@@ -1,6 +1,6 @@
 //! The names of the tables.
 
-use crate::names::text_form;
+use crate::system::names::text_form;
 use serde::{Deserialize, Serialize};
 
 /// A table of an archive.

@@ -42,11 +42,11 @@ mod tests;
 
 pub use direction::Move;
 pub use packed::Board;
-pub(crate) use picture::board_svg;
+pub use picture::board_svg;
 pub use symmetry::Symmetry;
-#[cfg(feature = "python")]
-pub(crate) use tables::build as build_tables;
+pub use tables::build as build_tables;
+#[cfg(feature = "sql")]
 pub(crate) use text::write as write_board;
-pub(crate) use tile_colors::Palette;
+pub use tile_colors::Palette;
 pub use wide::WideBoard;
 pub(crate) use wide::has_two_of_15;

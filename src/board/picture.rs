@@ -9,7 +9,8 @@ const CELL: u32 = 100;
 const GAP: u32 = 8;
 
 /// Returns a board as SVG of this width and height in pixels. Screen readers read its tiles.
-pub(crate) fn board_svg(board: WideBoard, palette: Palette, size: u32) -> String {
+#[must_use]
+pub fn board_svg(board: WideBoard, palette: Palette, size: u32) -> String {
     let (side, cells) = (4 * CELL + 5 * GAP, cells(board, palette));
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{size}\" height=\"{size}\" viewBox=\"0 0 {side} {side}\" \

@@ -18,8 +18,7 @@ const ROWS: usize = 1 << 16;
 static TABLES: LazyLock<RowTables> = LazyLock::new(RowTables::build);
 
 /// Builds the tables unless they exist.
-#[cfg(feature = "python")]
-pub(crate) fn build() {
+pub fn build() {
     LazyLock::force(&TABLES);
 }
 

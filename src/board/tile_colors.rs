@@ -2,11 +2,11 @@
 
 /// Red, green and blue, 0 to 255.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rgb(pub(crate) u8, pub(crate) u8, pub(crate) u8);
+pub struct Rgb(pub(crate) u8, pub(crate) u8, pub(crate) u8);
 
 /// The colours of tiles by exponent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Palette {
+pub enum Palette {
     /// The colours of the game 2048. Tiles from 4096 on have colours of this project.
     #[default]
     Classic,
@@ -28,7 +28,8 @@ const VIRIDIS: [u32; 17] = [
 
 impl Palette {
     /// Returns the colour of the tile with this exponent, 0 (an empty cell) to 16.
-    pub(crate) fn background(self, exp: u8) -> Rgb {
+    #[must_use]
+    pub fn background(self, exp: u8) -> Rgb {
         let colors = match self {
             Palette::Classic => &CLASSIC,
             Palette::Viridis => &VIRIDIS,
@@ -38,14 +39,15 @@ impl Palette {
     }
 
     /// Returns the colour of the tile's number, which has the most contrast: black on light tiles, white from 4096 on.
-    pub(crate) fn text(exp: u8) -> Rgb {
+    #[must_use]
+    pub fn text(exp: u8) -> Rgb {
         if exp < 12 { Rgb(0, 0, 0) } else { Rgb(255, 255, 255) }
     }
 }
 
 impl Rgb {
     /// Returns the colour in CSS, such as `#ffffff`.
-    pub(crate) fn hex(self) -> String {
+    pub fn hex(self) -> String {
         let Rgb(red, green, blue) = self;
         format!("#{red:02x}{green:02x}{blue:02x}")
     }

@@ -16,7 +16,8 @@ use std::str::FromStr;
 /// Unlike on a [`Board`], two tiles of 32,768 merge. Two tiles of 65,536 do not.
 ///
 /// ```
-/// use a2store::{Move, WideBoard};
+/// use a2store::Move;
+/// use a2store::board::WideBoard;
 /// let board: WideBoard = "32768 32768 . 2 / . . . . / . . . . / . . . .".parse()?;
 /// let after = board.slide(Move::Left);
 /// assert_eq!(after.to_string(), "65536 2 . . / . . . . / . . . . / . . . .");

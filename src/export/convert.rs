@@ -2,15 +2,15 @@
 
 use super::options::{ExportOptions, ExportReport};
 use super::write::{RunsToWrite, write_runs};
-use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::progress::Progress;
+use crate::system::cancellation::CancellationToken;
+use crate::system::progress::Progress;
 use std::path::{Path, PathBuf};
 
 /// Converts runs to another format without an archive. The inputs are run files, packs, pack.dat files, datasets,
 /// sessions and logs, and folders of them. Runs are written in the order in which they are read.
 ///
-/// Several inputs are merged. [`ExportFormat::Original`](crate::ExportFormat::Original) is rejected: use a file copy
+/// Several inputs are merged. [`ExportFormat::Original`](crate::export::ExportFormat::Original) is rejected: use a file copy
 /// instead.
 ///
 /// `progress` gets warnings about the parts of runs that the format loses, and about games that occur more than once.
@@ -24,10 +24,11 @@ use std::path::{Path, PathBuf};
 /// ```
 /// # let folder = tempfile::tempdir()?;
 /// # let (runs, pack) = (folder.path().join("runs"), folder.path().join("pack.dat"));
-/// use a2store::{CancellationToken, ExportFormat, ExportOptions, SimulateOptions};
+/// use a2store::{CancellationToken, SimulateOptions};
+/// use a2store::export::{ExportFormat, ExportOptions};
 /// let cancel = CancellationToken::new();
 /// a2store::simulate(&runs, &SimulateOptions::default().with_runs(4), &(), &cancel)?;
-/// let report = a2store::convert([&runs], &pack, &ExportOptions::new(ExportFormat::PackDat), &(), &cancel)?;
+/// let report = a2store::export::convert([&runs], &pack, &ExportOptions::new(ExportFormat::PackDat), &(), &cancel)?;
 /// assert_eq!(report.runs, 4);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

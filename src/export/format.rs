@@ -1,6 +1,6 @@
 //! The export formats: their names, what they need, and what they can do.
 
-use crate::names::text_form;
+use crate::system::names::text_form;
 
 /// The format of exported runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -68,7 +68,8 @@ impl ExportFormat {
     }
 
     /// Returns whether a conversion without an archive writes this format.
-    pub(crate) fn is_of_conversions(self) -> bool {
+    #[must_use]
+    pub fn is_of_conversions(self) -> bool {
         self != ExportFormat::Original
     }
 

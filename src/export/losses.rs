@@ -2,8 +2,8 @@
 
 use super::format::ExportFormat;
 use super::options::ExportOptions;
-use crate::progress::Progress;
 use crate::run::Run;
+use crate::system::progress::Progress;
 
 /// A part of a run that some formats lose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Writing of runs in the file formats of the field. The runs come from an archive or from files.
 //!
 //! The entry points are [`Query::export_runs`](crate::Query::export_runs) and [`convert`]. Both call
-//! [`write_runs`](write::write_runs), which encodes runs in parallel and writes them in order. Invariant: a run of an
+//! `write_runs`, which encodes runs in parallel and writes them in order. Invariant: a run of an
 //! archive that the format cannot hold is rejected before anything is written. One warning counts the runs that lose a
 //! part.
 //!
@@ -19,6 +19,7 @@ mod format;
 mod losses;
 mod options;
 mod output;
+#[cfg(feature = "sql")]
 mod query;
 mod write;
 

@@ -29,7 +29,7 @@ pub struct ExportOptions {
     /// written, a run with an unknown move is rejected.
     pub moves: Option<bool>,
     /// Whether to skip runs that the format cannot hold, and to list them in [`ExportReport::errors`].
-    /// [`convert`](crate::convert) then also skips runs and files that cannot be read. Otherwise the first error is
+    /// [`convert`](crate::export::convert) then also skips runs and files that cannot be read. Otherwise the first error is
     /// returned.
     pub skip_errors: bool,
     /// JSON Lines: one line per step instead of one per run.

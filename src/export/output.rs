@@ -9,8 +9,8 @@ use crate::format::{
     DatasetWriter, MacroxuePackWriter, PackBuilder, PackDatWriter, PackOptions, RunFormat, SessionOptions,
     SessionWriter, encode_run, put_run, put_steps, run_uuid,
 };
-use crate::publish::{Published, Staged, parent};
 use crate::run::Run;
+use crate::system::publish::{Published, Staged, parent};
 use serde_json::json;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};

@@ -3,11 +3,11 @@
 use super::format::Needs;
 use super::options::{ExportOptions, ExportReport};
 use super::write::{RunsToWrite, write_runs};
-use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::format::SourceFormat;
-use crate::progress::Progress;
 use crate::query::Query;
+use crate::system::cancellation::CancellationToken;
+use crate::system::progress::Progress;
 use arrow::array::{Array, AsArray};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, UInt32Type};
@@ -36,7 +36,9 @@ impl Query {
     ///
     /// # Examples
     /// ```no_run
-    /// use a2store::{Archive, CancellationToken, ExportFormat, ExportOptions, no_params};
+    /// use a2store::{Archive, CancellationToken};
+    /// use a2store::export::{ExportFormat, ExportOptions};
+    /// use a2store::query::no_params;
     /// let query = Archive::open("games.a2")?.sql("SELECT run_id FROM runs WHERE max_score >= 50000", no_params())?;
     /// let options = ExportOptions::new(ExportFormat::A2pack);
     /// let report = query.export_runs("best.a2pack", &options, &(), &CancellationToken::new())?;

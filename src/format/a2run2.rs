@@ -12,15 +12,15 @@
 //!
 //! [postcard]: https://postcard.jamesmunns.com/wire-format
 
-use super::bytes::{ByteReader, put_varint};
 use crate::board::{Board, Move};
 use crate::error::Result;
+use crate::format::files::bytes::{ByteReader, put_varint};
 use crate::run::{Branches, Run, RunMeta};
 
 /// The shortest step in bytes: one byte each for the board, the move and the absent branches.
 const MIN_STEP_LEN: usize = 3;
 
-pub(super) fn decode(bytes: &[u8]) -> Result<Run> {
+pub(in crate::format) fn decode(bytes: &[u8]) -> Result<Run> {
     let mut reader = ByteReader::new(bytes);
     let (num_steps, meta) = read_meta(&mut reader)?;
     let num_steps = num_steps as usize;
@@ -59,7 +59,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Run> {
 
 /// Returns whether a file with this prefix may be an a2run2: its metadata must be complete and consistent. Runs
 /// without steps do not count, because a prefix of zeros would decode as one.
-pub(super) fn begins(prefix: &[u8]) -> bool {
+pub(in crate::format) fn begins(prefix: &[u8]) -> bool {
     let mut reader = ByteReader::new(prefix);
     // An engine name that is longer than the prefix fails here.
     let Ok((declared, meta)) = account(&mut reader) else { return false };
@@ -72,7 +72,7 @@ pub(super) fn begins(prefix: &[u8]) -> bool {
 
 /// Reads everything before the steps. Checks that the remaining bytes can hold the steps before the caller
 /// allocates memory for them.
-pub(super) fn read_meta(reader: &mut ByteReader<'_>) -> Result<(u32, RunMeta)> {
+pub(in crate::format) fn read_meta(reader: &mut ByteReader<'_>) -> Result<(u32, RunMeta)> {
     let (declared, meta) = account(reader)?;
     let before = reader.offset();
     let num_steps = reader.varint_u64("number of steps")?;
@@ -190,7 +190,7 @@ fn branches(reader: &mut ByteReader<'_>) -> Result<Branches> {
     Ok(Branches { values, legal })
 }
 
-pub(super) fn encode(run: &Run) -> Result<Vec<u8>> {
+pub(in crate::format) fn encode(run: &Run) -> Result<Vec<u8>> {
     let run = &*run.normalized();
     let final_board = run.whole()?;
     let meta = run.meta();

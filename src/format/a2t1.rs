@@ -11,17 +11,17 @@
 //! The sixth byte is the byte order, 0 for little-endian. The states are the board before each move, then the
 //! final board.
 
-use super::bytes::ByteReader;
 use crate::board::{Board, Move};
 use crate::error::{Error, Result};
+use crate::format::files::bytes::ByteReader;
 use crate::run::{Run, RunMeta};
 
-pub(super) const MAGIC: &[u8; 4] = b"A2T1";
+pub(in crate::format) const MAGIC: &[u8; 4] = b"A2T1";
 const VERSION: u8 = 1;
 const LITTLE_ENDIAN: u8 = 0;
 const CRC_LEN: usize = 4;
 
-pub(super) fn decode(bytes: &[u8]) -> Result<Run> {
+pub(in crate::format) fn decode(bytes: &[u8]) -> Result<Run> {
     let mut reader = ByteReader::new(bytes);
     let (num_steps, meta) = read_meta(&mut reader)?;
     let num_steps = num_steps as usize;
@@ -48,7 +48,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Run> {
 }
 
 /// Reads everything before the steps, and checks the length of the file. Does not verify the checksum.
-pub(super) fn read_meta(reader: &mut ByteReader<'_>) -> Result<(u32, RunMeta)> {
+pub(in crate::format) fn read_meta(reader: &mut ByteReader<'_>) -> Result<(u32, RunMeta)> {
     let magic = reader.array::<4>("magic")?;
     if magic != *MAGIC {
         return Err(reader.error(4, "magic", "A2T1", format_args!("{}", magic.escape_ascii())));
@@ -80,7 +80,7 @@ pub(super) fn read_meta(reader: &mut ByteReader<'_>) -> Result<(u32, RunMeta)> {
     Ok((num_steps, meta))
 }
 
-pub(super) fn encode(run: &Run) -> Result<Vec<u8>> {
+pub(in crate::format) fn encode(run: &Run) -> Result<Vec<u8>> {
     let final_board = run.whole()?;
     let meta = run.meta();
     let engine = meta.engine.as_deref().unwrap_or_default();

@@ -18,13 +18,13 @@
 //! `policy_kind_mask` say which predictions a row has: 1 `policy_p1`, 2 `policy_logp`, 4 `policy_hard`, 8 student
 //! bins. In `teacher_move`, 255 stands for an unknown move.
 
-use super::mapped::header_error;
-use super::mapped::{FileBytes, read_json};
-use super::npy::NpyMatrix;
-use super::session::{SessionRun, runs_in};
-use super::shards::{METADATA, RowFields, RowShards, numbered_files, part_of};
-use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
+use crate::format::files::mapped::header_error;
+use crate::format::files::mapped::{FileBytes, read_json};
+use crate::format::files::npy::NpyMatrix;
+use crate::format::files::shards::{METADATA, RowFields, RowShards, numbered_files, part_of};
+use crate::format::session::{SessionRun, runs_in};
+use crate::system::cancellation::CancellationToken;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::collections::{HashMap, HashSet};
@@ -32,7 +32,7 @@ use std::mem::offset_of;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-pub(super) const MANIFEST: &str = "annotation_manifest.json";
+pub(in crate::format) const MANIFEST: &str = "annotation_manifest.json";
 /// The maximum size of a manifest in bytes.
 const MAX_MANIFEST: u64 = 1 << 28;
 /// The number of rows between two checks for a cancellation.

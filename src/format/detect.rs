@@ -1,12 +1,18 @@
 //! Detection of files by their content, and opening of those that hold many runs.
 
-use super::registry::SourceFormat;
-use super::run_file::{self, PREFIX_LEN, RunFormat};
-use super::source::RunSource;
-use super::{macroxue, npy, numpy_folder, pack, packdat, shards, sqlite};
-use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use crate::publish::parent;
+use crate::format::files::npy;
+use crate::format::files::shards;
+use crate::format::files::sqlite;
+use crate::format::macroxue;
+use crate::format::numpy_folder;
+use crate::format::pack;
+use crate::format::packdat;
+use crate::format::registry::SourceFormat;
+use crate::format::run_file::{self, PREFIX_LEN, RunFormat};
+use crate::format::source::RunSource;
+use crate::system::cancellation::CancellationToken;
+use crate::system::publish::parent;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -17,10 +17,10 @@
 mod json;
 mod lines;
 
-use super::mapped::open_file;
-use super::source::{RunSource, SourceRun};
 use crate::board::WideBoard;
 use crate::error::{Error, Result};
+use crate::format::files::mapped::open_file;
+use crate::format::source::{RunSource, SourceRun};
 use crate::run::{Run, RunMeta, RunStep, final_board_after};
 use crate::step_details::{StepDetail, StepDetails};
 use json::{LogMeta, LogRow};
@@ -36,7 +36,8 @@ use std::path::{Path, PathBuf};
 ///
 /// # Examples
 /// ```
-/// use a2store::{Board, Macroxue, Move};
+/// use a2store::{Board, Move};
+/// use a2store::format::Macroxue;
 /// let meta = br#"{"seed": 7, "num_moves": 1, "score": 4, "max_tile": 4, "max_rank": 2, "sum_tile": 6, "seconds": 0.5}"#;
 /// let rows = concat!(
 ///     r#"{"seed": 7, "step_index": 0, "move": "left", "board": [1,1,0,0, 0,0,0,0, 0,0,0,0, 0,0,0,0],"#,
@@ -205,7 +206,7 @@ impl RunSource for Macroxue {
 }
 
 /// Returns whether a file with this prefix is a meta file. Looks at 4 KiB.
-pub(super) fn is_meta(prefix: &[u8]) -> bool {
+pub(in crate::format) fn is_meta(prefix: &[u8]) -> bool {
     let text = lines::inflate_prefix(prefix, SNIFFED);
     is_object(&text)
         && has_key(&text, "num_moves")
@@ -214,14 +215,14 @@ pub(super) fn is_meta(prefix: &[u8]) -> bool {
 }
 
 /// Returns whether a file with this prefix holds the rows of a log. Looks at 4 KiB.
-pub(super) fn is_rows(prefix: &[u8]) -> bool {
+pub(in crate::format) fn is_rows(prefix: &[u8]) -> bool {
     let text = lines::inflate_prefix(prefix, SNIFFED);
     text.split(|&byte| byte == b'\n')
         .any(|line| is_object(line) && has_key(line, "branch_evs") && has_key(line, "board"))
 }
 
 /// Returns the path of the meta file beside these rows.
-pub(super) fn meta_of(rows_path: &Path) -> PathBuf {
+pub(in crate::format) fn meta_of(rows_path: &Path) -> PathBuf {
     let name = rows_path.file_name().unwrap_or_default().to_string_lossy();
     let name = name.strip_suffix(".gz").unwrap_or(&name);
     let name = name.strip_suffix(".jsonl").unwrap_or(name);

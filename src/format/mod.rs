@@ -3,6 +3,7 @@
 //!
 //! | file | owns |
 //! | --- | --- |
+//! | `files/` | access to bytes, NumPy files, databases and folders |
 //! | `run_file`, `a2t1`, `a2run2` | run files: [`read_run`], [`decode_run`], [`encode_run`] |
 //! | `pack` | many run files in one file: [`PackReader`], [`PackBuilder`] |
 //! | `packdat`, `dataset`, `session`, `macroxue`, `macroxue_pack` | readers and writers of other formats, such as [`PackDat`] |
@@ -10,11 +11,8 @@
 //! | `annotations` | predictions of a model for a pool of games |
 //! | `registry`, `source` | [`SourceFormat`], and the interface to the runs of a file or folder |
 //! | `detect`, `numpy_folder` | detection by content, and opening of files and folders |
-//! | `walk` | listing the files of a folder |
 //! | `inputs` | the runs in files and folders of any format |
 //! | `rows` | the mapping between the steps of runs and rows |
-//! | `npy`, `shards`, `row_folder` | NumPy headers, reading and writing of NumPy rows |
-//! | `bytes`, `mapped`, `sqlite`, `staged_folder`, `ordered` | access to bytes, databases and folders; parallel work |
 //!
 //! A format is detected from the content of a file, never from its name. Invariants: decoding a run file and encoding
 //! its run in the same format returns the same bytes, if one of the field's tools wrote the file. Other formats return
@@ -23,42 +21,38 @@
 mod a2run2;
 mod a2t1;
 mod annotations;
-mod bytes;
 mod dataset;
 mod detect;
+mod files;
 pub(crate) mod inputs;
 mod jsonl;
 mod macroxue;
 mod macroxue_pack;
-mod mapped;
-pub(crate) mod npy;
 mod numpy_folder;
-mod ordered;
 mod pack;
 mod packdat;
 mod registry;
-mod row_folder;
 mod rows;
 mod run_file;
 mod session;
-mod shards;
 mod source;
-mod sqlite;
-mod staged_folder;
-mod walk;
 
 pub(crate) use annotations::AnnotationFolder;
 pub use dataset::{Dataset, DatasetWriter};
 pub(crate) use detect::{Container, ContainerKind, Content, open_container};
+pub(crate) use files::mapped::{FileBytes, header_error, open_file, open_regular, read_json};
+pub(crate) use files::npy;
+pub(crate) use files::ordered::fill_window;
+pub(crate) use files::shards::{files_in as step_files_in, numbered_files};
+pub(crate) use files::staged_folder::StagedFolder;
+pub use files::walk::{FoundFile, files_in, is_archive, is_named_as_unfinished};
 pub use inputs::Rejected;
 pub(crate) use inputs::{ReadRun, RunInput, each_window, runs_of_pack};
 pub use jsonl::JsonlOptions;
 pub(crate) use jsonl::{put_run, put_steps, run_uuid};
 pub use macroxue::Macroxue;
 pub use macroxue_pack::{MacroxuePack, MacroxuePackWriter};
-pub(crate) use mapped::{FileBytes, header_error, open_file, open_regular, read_json};
 pub(crate) use numpy_folder::is_companion;
-pub(crate) use ordered::fill_window;
 pub use pack::{
     Compression, ExtractReport, JsonlReport, PackBuilder, PackIter, PackOptions, PackReader, PackReport, PackStats,
     RunSlice, ValidateOptions, ValidateReport, pack_folder,
@@ -70,10 +64,7 @@ pub(crate) use run_file::PREFIX_LEN;
 pub use run_file::{RunFormat, decode_run, encode_run, read_run};
 pub(crate) use session::{NewRun, SessionRun};
 pub use session::{Session, SessionOptions, SessionWriter};
-pub(crate) use shards::{files_in as step_files_in, numbered_files};
-pub(crate) use source::{RunSource, SourceFacts, SourceRun};
-pub(crate) use staged_folder::StagedFolder;
-pub(crate) use walk::{FoundFile, files_in, is_archive, is_named_as_unfinished};
+pub use source::{RunSource, SourceFacts, SourceRun};
 
 #[cfg(test)]
 pub(crate) mod tests;

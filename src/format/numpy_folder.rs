@@ -1,16 +1,20 @@
 //! Folders with NumPy rows and `metadata.db`: their files, and the format of their rows.
 
-use super::mapped::open_file;
-use super::npy::NpyHeader;
-use super::registry::SourceFormat;
-use super::source::RunSource;
-use super::{annotations, dataset, macroxue_pack, session, shards};
 use crate::error::{Error, Result};
-use crate::publish::parent;
+use crate::format::annotations;
+use crate::format::dataset;
+use crate::format::files::mapped::open_file;
+use crate::format::files::npy::NpyHeader;
+use crate::format::files::shards;
+use crate::format::macroxue_pack;
+use crate::format::registry::SourceFormat;
+use crate::format::session;
+use crate::format::source::RunSource;
+use crate::system::publish::parent;
 use std::path::Path;
 
 /// Opens a folder of runs and detects its format from its rows. Returns `None` if the folder holds no runs.
-pub(super) fn open(folder: &Path) -> Result<Option<(SourceFormat, Box<dyn RunSource>)>> {
+pub(in crate::format) fn open(folder: &Path) -> Result<Option<(SourceFormat, Box<dyn RunSource>)>> {
     if !has_steps(folder)? {
         let metadata = folder.join(shards::METADATA);
         // A folder of annotations has a copy of its pool's database.
@@ -50,11 +54,11 @@ pub(crate) fn is_companion(path: &Path) -> bool {
 }
 
 /// Returns whether a file of this name holds steps.
-pub(super) fn is_name_of_steps(name: &str) -> bool {
+pub(in crate::format) fn is_name_of_steps(name: &str) -> bool {
     name.strip_suffix(".npy").is_some_and(|name| name == "steps" || name.starts_with("steps-"))
 }
 
-pub(super) fn is_named_as_steps(path: &Path) -> bool {
+pub(in crate::format) fn is_named_as_steps(path: &Path) -> bool {
     path.file_name().and_then(|name| name.to_str()).is_some_and(is_name_of_steps)
 }
 

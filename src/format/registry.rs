@@ -1,6 +1,6 @@
 //! The formats of runs that can be read.
 
-use super::run_file::RunFormat;
+use crate::format::run_file::RunFormat;
 
 /// The formats of runs that can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

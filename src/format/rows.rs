@@ -8,7 +8,7 @@ use crate::step::{NO_MOVE, Step};
 /// Builds a run from its decoded rows, in order. A row has `stride` bytes.
 ///
 /// Returns the first error, with the step and the offset from the first row. Step indices must ascend.
-pub(super) fn rebuild(
+pub(in crate::format) fn rebuild(
     rows: impl ExactSizeIterator<Item = Result<RunStep>>,
     stride: usize,
     meta: RunMeta,
@@ -32,7 +32,7 @@ pub(super) fn rebuild(
 /// Returns the move of a step, its mask, and the values of its legal moves, as rows without exact values of chosen
 /// moves hold them: with 1 for the chosen move, and with an empty mask for a step without branches.
 #[inline]
-pub(super) fn row_branches(step: &RunStep) -> Result<(Move, u8, [f32; 4])> {
+pub(in crate::format) fn row_branches(step: &RunStep) -> Result<(Move, u8, [f32; 4])> {
     let chosen = known_move(step)?;
     let Branches { mut values, legal } = step.branches.unwrap_or(Branches { values: [0.0; 4], legal: 0 });
     for direction in Move::ALL {
@@ -48,7 +48,7 @@ pub(super) fn row_branches(step: &RunStep) -> Result<(Move, u8, [f32; 4])> {
 /// Returns the step in such a row. `fields` are the name of the mask, and the offsets of move and mask in the row. A
 /// row has no branches if its mask is empty, or has only the chosen move although the rules allow another one.
 #[inline]
-pub(super) fn row_step(
+pub(in crate::format) fn row_step(
     index: u32,
     board: Board,
     (chosen, legal): (u8, u8),
@@ -68,7 +68,7 @@ pub(super) fn row_step(
 
 /// Returns the move of a step, for rows that cannot store an unknown move.
 #[inline]
-pub(super) fn known_move(step: &RunStep) -> Result<Move> {
+pub(in crate::format) fn known_move(step: &RunStep) -> Result<Move> {
     let found = || format!("an unknown move at step {}", step.index);
     step.chosen.ok_or_else(|| Error::argument("run", "a run without unknown moves", found()))
 }

@@ -1,9 +1,10 @@
 //! Run files: one run of either format per file.
 
-use super::{a2run2, a2t1};
 use crate::error::{Error, Result};
-use crate::names::text_form;
+use crate::format::a2run2;
+use crate::format::a2t1;
 use crate::run::Run;
+use crate::system::names::text_form;
 use std::path::Path;
 
 /// The number of bytes at the start of a file that detection reads.
@@ -64,13 +65,15 @@ text_form!(RunFormat, "format", "a2t1 or a2run2");
 ///
 /// # Examples
 /// ```
-/// use a2store::{Board, Move, Run, RunFormat, RunMeta};
+/// use a2store::{Board, Move, Run};
+/// use a2store::format::RunFormat;
+/// use a2store::run::RunMeta;
 /// let mut steps = Run::builder(1);
 /// steps.push(Board(0x1100_0000_0000_0000), Move::Left, None);
 /// let run = steps.finish(RunMeta::default(), Board(0x2100_0000_0000_0000))?;
 ///
-/// let bytes = a2store::encode_run(&run, RunFormat::A2t1)?;
-/// assert_eq!(a2store::decode_run(&bytes)?, (run, RunFormat::A2t1));
+/// let bytes = a2store::format::encode_run(&run, RunFormat::A2t1)?;
+/// assert_eq!(a2store::format::decode_run(&bytes)?, (run, RunFormat::A2t1));
 /// # Ok::<(), a2store::Error>(())
 /// ```
 pub fn decode_run(bytes: &[u8]) -> Result<(Run, RunFormat)> {
@@ -139,6 +142,6 @@ pub fn read_run(path: impl AsRef<Path>) -> Result<(Run, RunFormat)> {
 }
 
 /// Returns whether a file with this prefix may be a run file.
-pub(super) fn is_run(prefix: &[u8]) -> bool {
+pub(in crate::format) fn is_run(prefix: &[u8]) -> bool {
     prefix.starts_with(a2t1::MAGIC) || a2run2::begins(prefix)
 }

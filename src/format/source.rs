@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// A file or folder of many runs. Any number of threads may read its runs independently.
-pub(crate) trait RunSource: Send + Sync + fmt::Debug {
+pub trait RunSource: Send + Sync + fmt::Debug {
     /// Returns the number of runs, including damaged ones.
     fn num_runs(&self) -> usize;
 
@@ -44,13 +44,16 @@ pub(crate) trait RunSource: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Reads a run. Errors name the run (`Location::run`) and the offset in the file.
+    /// Reads a run.
+    ///
+    /// # Errors
+    /// Those of the format. They name the run (`Location::run`) and the offset in the file.
     fn read(&self, index: usize) -> Result<SourceRun<'_>>;
 }
 
 /// Facts about a run that the run itself does not hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SourceFacts {
+pub struct SourceFacts {
     /// The run's id in the source, if the source assigns ids.
     pub(crate) id: Option<u64>,
     /// The number of steps of the whole game. The source may hold fewer.
@@ -60,7 +63,7 @@ pub(crate) struct SourceFacts {
 /// A run in the form of its source.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)] // Only one exists at a time, and its consumer unpacks it immediately.
-pub(crate) enum SourceRun<'a> {
+pub enum SourceRun<'a> {
     /// The bytes of a run file.
     File(Cow<'a, [u8]>),
     /// A decoded run, from a format other than run files.

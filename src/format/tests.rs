@@ -11,31 +11,31 @@ mod spec {
     use serde::{Deserialize, Serialize};
 
     #[derive(Serialize, Deserialize)]
-    pub(super) struct RunV2 {
-        pub(super) meta: Meta,
-        pub(super) steps: Vec<StepV2>,
-        pub(super) final_board: u64,
+    pub(in crate::format) struct RunV2 {
+        pub(in crate::format) meta: Meta,
+        pub(in crate::format) steps: Vec<StepV2>,
+        pub(in crate::format) final_board: u64,
     }
 
     #[derive(Serialize, Deserialize)]
-    pub(super) struct Meta {
-        pub(super) steps: u32,
-        pub(super) start_unix_s: u64,
-        pub(super) elapsed_s: f32,
-        pub(super) max_score: u64,
-        pub(super) highest_tile: u32,
-        pub(super) engine_str: Option<String>,
+    pub(in crate::format) struct Meta {
+        pub(in crate::format) steps: u32,
+        pub(in crate::format) start_unix_s: u64,
+        pub(in crate::format) elapsed_s: f32,
+        pub(in crate::format) max_score: u64,
+        pub(in crate::format) highest_tile: u32,
+        pub(in crate::format) engine_str: Option<String>,
     }
 
     #[derive(Serialize, Deserialize)]
-    pub(super) struct StepV2 {
-        pub(super) pre_board: u64,
-        pub(super) chosen: Move,
-        pub(super) branches: Option<[BranchV2; 4]>,
+    pub(in crate::format) struct StepV2 {
+        pub(in crate::format) pre_board: u64,
+        pub(in crate::format) chosen: Move,
+        pub(in crate::format) branches: Option<[BranchV2; 4]>,
     }
 
     #[derive(Serialize, Deserialize)]
-    pub(super) enum Move {
+    pub(in crate::format) enum Move {
         Up,
         Down,
         Left,
@@ -43,7 +43,7 @@ mod spec {
     }
 
     #[derive(Serialize, Deserialize)]
-    pub(super) enum BranchV2 {
+    pub(in crate::format) enum BranchV2 {
         Legal(f32),
         Illegal,
     }
@@ -254,7 +254,7 @@ fn overlong_varints_are_accepted() {
     let mut lengthened = 0;
     for &board in run.boards() {
         let mut short = Vec::new();
-        bytes::put_varint(&mut short, board.0);
+        files::bytes::put_varint(&mut short, board.0);
         let at = usual.windows(short.len()).position(|window| window == short).unwrap();
         let mut long = short.clone();
         *long.last_mut().unwrap() |= 0x80;

@@ -1,21 +1,21 @@
 //! Making one batch: its positions, their rows, and the gather.
 
-use super::order::EpochOrder;
-use super::stream::RankShare;
-use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use crate::machine::reserve;
+use crate::loader::orders::order::EpochOrder;
+use crate::loader::position::RankShare;
+use crate::system::cancellation::CancellationToken;
+use crate::system::machine::reserve;
 use crate::table::{Arena, BatchSchema, MixBuffers, SymmetryKey, TableMix};
 use std::sync::Arc;
 
 /// Fills batches. Each thread has its own maker.
 #[derive(Clone)]
-pub(super) struct BatchMaker {
+pub(in crate::loader) struct BatchMaker {
     share: RankShare,
     /// The position at which the first batch begins.
-    pub(super) start: u64,
+    pub(in crate::loader) start: u64,
     rows: Arc<TableMix>,
-    pub(super) schema: Arc<BatchSchema>,
+    pub(in crate::loader) schema: Arc<BatchSchema>,
     order: EpochOrder,
     symmetries: Option<SymmetryKey>,
     /// Scratch memory.
@@ -25,7 +25,7 @@ pub(super) struct BatchMaker {
 
 impl BatchMaker {
     /// Returns a maker of the batches from position `start` of an epoch on.
-    pub(super) fn new(
+    pub(in crate::loader) fn new(
         rows: &Arc<TableMix>,
         order: EpochOrder,
         symmetries: Option<SymmetryKey>,
@@ -38,22 +38,27 @@ impl BatchMaker {
     }
 
     /// Returns the number of batches to make.
-    pub(super) fn num_steps(&self) -> u64 {
+    pub(in crate::loader) fn num_steps(&self) -> u64 {
         self.share.num_steps(self.start)
     }
 
     /// Returns the maximum number of rows of a batch.
-    pub(super) fn capacity(&self) -> usize {
+    pub(in crate::loader) fn capacity(&self) -> usize {
         self.share.batch_size.min(self.share.num_rows) as usize
     }
 
     /// Returns the position at which a batch's step begins.
-    pub(super) fn position(&self, step: u64) -> u64 {
+    pub(in crate::loader) fn position(&self, step: u64) -> u64 {
         (self.start + step * self.share.rows_per_step()).min(self.share.num_rows)
     }
 
     /// Makes a batch and returns its number of rows.
-    pub(super) fn fill(&mut self, step: u64, arena: &mut Arena, cancel: &CancellationToken) -> Result<usize> {
+    pub(in crate::loader) fn fill(
+        &mut self,
+        step: u64,
+        arena: &mut Arena,
+        cancel: &CancellationToken,
+    ) -> Result<usize> {
         let positions = self.share.positions(self.position(step));
         let num_rows = (positions.end - positions.start) as usize;
         let at_once = self.schema.rows_at_once();

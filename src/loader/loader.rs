@@ -1,24 +1,24 @@
 //! [`Loader`]: checks the options, and serves one epoch after the other.
 
-use super::batch_maker::BatchMaker;
-use super::options::{LoaderOptions, Sampling};
-use super::order::SamplingPlan;
-use super::position::{Position, Start};
-use super::producer::Batches;
-use super::strata::Strata;
-use super::stream::RankShare;
-use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
+use crate::loader::batch_maker::BatchMaker;
+use crate::loader::options::{LoaderOptions, Sampling};
+use crate::loader::orders::order::SamplingPlan;
+use crate::loader::orders::strata::Strata;
+use crate::loader::position::RankShare;
+use crate::loader::position::{Position, Start};
+use crate::loader::producer::Batches;
+use crate::system::cancellation::CancellationToken;
 use crate::table::{StepTable, SymmetryKey, TableMix};
 use std::sync::Arc;
 
 /// Serves batches of a table, or of several; see [`StepTable::loader`] and [`mix`].
 #[derive(Debug)]
 pub struct Loader {
-    pub(super) rows: Arc<TableMix>,
-    pub(super) options: LoaderOptions,
-    pub(super) plan: SamplingPlan,
-    pub(super) position: Arc<Position>,
+    pub(in crate::loader) rows: Arc<TableMix>,
+    pub(in crate::loader) options: LoaderOptions,
+    pub(in crate::loader) plan: SamplingPlan,
+    pub(in crate::loader) position: Arc<Position>,
 }
 
 impl StepTable {
@@ -37,7 +37,7 @@ impl StepTable {
     /// # let cancel = a2store::CancellationToken::new();
     /// # a2store::simulate(&runs, &a2store::SimulateOptions::default().with_runs(3), &(), &cancel)?;
     /// # archive.ingest([&runs], &Default::default(), &(), &cancel)?;
-    /// # let query = archive.sql("SELECT * FROM steps", a2store::no_params())?;
+    /// # let query = archive.sql("SELECT * FROM steps", a2store::query::no_params())?;
     /// # let table = query.materialize(&Default::default(), &(), &cancel)?;
     /// let loader = table.loader(a2store::LoaderOptions::default().with_batch_size(256).with_seed(1))?;
     /// let mut rows = 0;

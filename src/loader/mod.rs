@@ -15,43 +15,29 @@
 //!
 //! | file | owns |
 //! | --- | --- |
+//! | `orders/` | the row at each position: shuffled, weighted, stratified or in windows |
 //! | `options.rs` | the options of a loader, and how rows are sampled |
-//! | `stream.rs` | the stream of rows and each rank's share of it |
-//! | `position.rs` | the position of a loader: the state machine that all loaders share |
-//! | `permutation.rs` | every row once, in a computed shuffled order |
-//! | `windowed.rs` | the same within windows, for tables on disk |
-//! | `draws.rs`, `alias.rs` | independent draws, uniform or weighted |
-//! | `extra_column.rs`, `strata.rs` | reading an extra column; strata with quotas |
-//! | `order.rs` | position → row |
+//! | `position.rs` | the position of a loader: the state machine that all loaders share; each rank's share of the rows |
 //! | `batch_maker.rs`, `producer.rs` | making a batch; making batches ahead |
 //! | `loader.rs` | [`Loader`]: its options checked, its epochs |
 //! | `state.rs` | a loader's state: saving it, and checking that it belongs to a loader |
 
-mod alias;
 mod batch_maker;
-mod draws;
-mod extra_column;
 #[allow(clippy::module_inception)]
 mod loader;
 mod options;
-mod order;
-mod permutation;
+mod orders;
 mod position;
 mod producer;
 mod state;
-mod strata;
-mod stream;
-mod windowed;
 
 #[cfg(test)]
+#[cfg(feature = "sql")]
 mod tests;
 
 pub use loader::{Loader, mix};
 pub use options::{LoaderOptions, Sampling};
-pub use permutation::Permutation;
-#[cfg(feature = "python")]
-pub(crate) use position::{Position, Start};
+pub use orders::permutation::Permutation;
+pub use position::{Position, RankShare, Start};
 pub use producer::Batches;
 pub use state::LoaderState;
-#[cfg(feature = "python")]
-pub(crate) use stream::RankShare;

@@ -69,7 +69,7 @@ impl Default for LoaderOptions {
 pub enum Sampling {
     /// Every row once, in the table's order, the same in each epoch.
     Sequential,
-    /// Every row once, in a different order in each epoch: a [`Permutation`](crate::Permutation).
+    /// Every row once, in a different order in each epoch: a [`Permutation`](crate::loader::Permutation).
     #[default]
     Shuffled,
     /// Every row once, shuffled among about `window` rows at a time. This is for tables that are mapped from a

@@ -8,12 +8,12 @@
 //! or memory runs out, a batch is left unfinished. The next thread that looks for work makes that batch again.
 //! If it fails again, the consumer receives the error.
 
-use super::batch_maker::BatchMaker;
-use super::position::{Position, Start};
-use crate::cancellation::CancellationToken;
 use crate::error::{ErrorKind, Result};
-use crate::machine::available_bytes;
-use crate::process::ProcessId;
+use crate::loader::batch_maker::BatchMaker;
+use crate::loader::position::{Position, Start};
+use crate::system::cancellation::CancellationToken;
+use crate::system::machine::available_bytes;
+use crate::system::process::ProcessId;
 use crate::table::{ArenaPool, Batch, BatchSchema};
 use std::collections::VecDeque;
 use std::fmt;
@@ -81,7 +81,12 @@ struct RingState {
 
 impl Batches {
     /// Returns the batches of a maker, which begin at `start`.
-    pub(super) fn new(maker: BatchMaker, prefetch: usize, position: &Arc<Position>, start: Start) -> Result<Batches> {
+    pub(in crate::loader) fn new(
+        maker: BatchMaker,
+        prefetch: usize,
+        position: &Arc<Position>,
+        start: Start,
+    ) -> Result<Batches> {
         let num_steps = maker.num_steps();
         let ring = Ring::new(num_steps, prefetch as u64, &maker.schema, maker.capacity())?;
         let thread = match prefetch {

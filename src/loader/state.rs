@@ -1,7 +1,7 @@
 //! The state of a loader, small and serializable, and the check that a state belongs to a loader.
 
-use super::loader::Loader;
 use crate::error::{ErrorKind, Result};
+use crate::loader::loader::Loader;
 use crate::table::Origin;
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ pub struct LoaderState {
     pub num_rows: u64,
     /// The number of rows of an epoch.
     pub num_samples: u64,
-    /// The name of the order: the loader's [`Sampling`](crate::Sampling) in its simplest form. Equal orders have equal
+    /// The name of the order: the loader's [`Sampling`](crate::loader::Sampling) in its simplest form. Equal orders have equal
     /// names, regardless of the spelling of quotas or a window. A name of more than 80 bytes, or with bytes that JSON
     /// escapes, is replaced by its beginning and a hash.
     pub order: String,

@@ -1,11 +1,13 @@
 //! Cancellation of a loader and of `take`: where they check, and that no batch is lost.
 
-use super::{Loader, LoaderOptions, Sampling};
 use crate::archive::{Archive, IngestOptions, Phases};
-use crate::cancellation::CancellationToken;
 use crate::error::ErrorKind;
+use crate::loader::Loader;
+use crate::loader::LoaderOptions;
+use crate::loader::Sampling;
 use crate::query::no_params;
 use crate::selfplay::{SimulateOptions, simulate};
+use crate::system::cancellation::CancellationToken;
 use crate::table::{Batch, StepTable};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,10 +1,10 @@
 //! The physical plan of a query as text.
 
-use super::errors::query_error;
-use super::planned::Query;
-use super::run_index;
-use crate::cancellation::CancellationToken;
 use crate::error::Result;
+use crate::query::engine::errors::query_error;
+use crate::query::query::Query;
+use crate::query::scan::run_index;
+use crate::system::cancellation::CancellationToken;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 
 impl Query {

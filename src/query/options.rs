@@ -1,10 +1,10 @@
 //! Options of a query: the user's tables, and limits on memory, files, rows, bytes and time.
 
-use super::errors::query_error;
-use super::user_tables::UserTable;
 use crate::error::{Error, Result};
-use crate::machine::total_bytes;
-use crate::process::PerProcess;
+use crate::query::engine::errors::query_error;
+use crate::query::user_tables::UserTable;
+use crate::system::machine::total_bytes;
+use crate::system::process::PerProcess;
 use datafusion::common::DataFusionError;
 use datafusion::execution::DiskManager;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// User tables and limits of a query, for [`Archive::sql_with`](crate::Archive::sql_with).
 ///
 /// ```
-/// use a2store::QueryOptions;
+/// use a2store::query::QueryOptions;
 /// use std::time::Duration;
 /// let options = QueryOptions::default().with_time_limit(Duration::from_secs(10)).with_row_limit(1_000);
 /// assert_eq!(options.spill_bytes(), QueryOptions::DEFAULT_SPILL_BYTES);
@@ -75,7 +75,7 @@ impl QueryOptions {
         self.spill_limit.unwrap_or(Self::DEFAULT_SPILL_BYTES)
     }
 
-    pub(super) fn memory_pool(&self) -> Result<Arc<dyn MemoryPool>> {
+    pub(in crate::query) fn memory_pool(&self) -> Result<Arc<dyn MemoryPool>> {
         match self.memory_limit {
             Some(bytes) if bytes < Self::MIN_MEMORY_BYTES => {
                 let expected = format!("at least {} bytes", Self::MIN_MEMORY_BYTES);
@@ -87,7 +87,7 @@ impl QueryOptions {
     }
 
     /// Names the spill folder in an error of creating spill files.
-    pub(super) fn spill_error(&self, error: DataFusionError) -> Error {
+    pub(in crate::query) fn spill_error(&self, error: DataFusionError) -> Error {
         match (error.find_root(), &self.spill_folder) {
             (DataFusionError::IoError(source), Some(folder)) => {
                 Error::io(folder, std::io::Error::new(source.kind(), source.to_string()))
@@ -96,7 +96,7 @@ impl QueryOptions {
         }
     }
 
-    pub(super) fn disk_manager(&self) -> DiskManagerBuilder {
+    pub(in crate::query) fn disk_manager(&self) -> DiskManagerBuilder {
         let mode = match &self.spill_folder {
             Some(folder) => DiskManagerMode::Directories(vec![folder.clone()]),
             None => DiskManagerMode::OsTmpDirectory,

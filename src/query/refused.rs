@@ -7,10 +7,10 @@
 //! A statement of the list is recognized before it is planned ([`check_query`], [`check_select`], [`check_expr`]),
 //! before types are resolved ([`check_plan`]), or afterwards ([`check_types`]).
 
-use super::conform::is_encoding_of;
-use super::errors::external;
-use super::rewrites::input_schema;
 use crate::error::{Error, Result};
+use crate::query::engine::errors::external;
+use crate::query::output::conform::is_encoding_of;
+use crate::query::rewrites::input_schema;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, ExprSchema, NullEquality, Result as DataFusionResult};
@@ -138,7 +138,7 @@ refusals! {
 }
 
 /// Refuses a query of a statement's syntax tree.
-pub(super) fn check_query(query: &ast::Query) -> Result<()> {
+pub(in crate::query) fn check_query(query: &ast::Query) -> Result<()> {
     let refused = if has_multisets(&query.body) {
         Some(&MULTISETS)
     } else if orders_by_cast(query) {
@@ -150,7 +150,7 @@ pub(super) fn check_query(query: &ast::Query) -> Result<()> {
 }
 
 /// Refuses the joins of a FROM.
-pub(super) fn check_joins<'a>(joins: impl IntoIterator<Item = &'a ast::Join>) -> Result<()> {
+pub(in crate::query) fn check_joins<'a>(joins: impl IntoIterator<Item = &'a ast::Join>) -> Result<()> {
     let is_wrong = |join: &ast::Join| match &join.join_operator {
         JoinOperator::Right(keys) | JoinOperator::RightOuter(keys) | JoinOperator::FullOuter(keys) => {
             matches!(keys, JoinConstraint::Using(_) | JoinConstraint::Natural)
@@ -161,7 +161,7 @@ pub(super) fn check_joins<'a>(joins: impl IntoIterator<Item = &'a ast::Join>) ->
 }
 
 /// Refuses an expression of a statement's syntax tree.
-pub(super) fn check_expr(expr: &ast::Expr) -> Result<()> {
+pub(in crate::query) fn check_expr(expr: &ast::Expr) -> Result<()> {
     let is_and_or =
         |expr: &ast::Expr| matches!(expr, ast::Expr::BinaryOp { op: BinaryOperator::And | BinaryOperator::Or, .. });
     match expr {
@@ -218,7 +218,7 @@ fn orders_by_cast(query: &ast::Query) -> bool {
 }
 
 /// Refuses a plan before its types are resolved.
-pub(super) fn check_plan(plan: &LogicalPlan) -> DataFusionResult<()> {
+pub(in crate::query) fn check_plan(plan: &LogicalPlan) -> DataFusionResult<()> {
     let last_limit = last_limit(plan);
     plan.apply_with_subqueries(|node| {
         for input in node.inputs() {
@@ -260,7 +260,7 @@ pub(super) fn check_plan(plan: &LogicalPlan) -> DataFusionResult<()> {
 }
 
 /// Refuses a plan whose types are resolved.
-pub(super) fn check_types(plan: &LogicalPlan) -> DataFusionResult<()> {
+pub(in crate::query) fn check_types(plan: &LogicalPlan) -> DataFusionResult<()> {
     plan.apply_with_subqueries(|node| {
         if let LogicalPlan::Join(join) = node
             && join.null_equality == NullEquality::NullEqualsNull
@@ -335,7 +335,7 @@ fn differ(left: &DataType, right: &DataType) -> bool {
 }
 
 /// Returns a name as DataFusion compares it.
-pub(super) fn name_of(name: &ast::Ident) -> String {
+pub(in crate::query) fn name_of(name: &ast::Ident) -> String {
     if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
 }
 

@@ -12,35 +12,35 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 /// A table that a query can join with `runs` and `steps`; see
-/// [`QueryOptions::tables`](crate::QueryOptions::tables).
+/// [`QueryOptions::tables`](crate::query::QueryOptions::tables).
 ///
 /// ```
-/// use a2store::UserTable;
+/// use a2store::query::UserTable;
 /// use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 /// let run_ids: ArrayRef = std::sync::Arc::new(UInt32Array::from(vec![3, 5]));
 /// let batch = RecordBatch::try_from_iter([("run_id", run_ids)])?;
 /// let chosen = UserTable::from_batches(batch.schema(), vec![batch])?;
-/// let options = a2store::QueryOptions::default().with_table("chosen", chosen);
+/// let options = a2store::query::QueryOptions::default().with_table("chosen", chosen);
 /// assert_eq!(options.tables.len(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct UserTable(pub(super) UserTableSource);
+pub struct UserTable(pub(in crate::query) UserTableSource);
 
 #[derive(Clone, Debug)]
-pub(super) enum UserTableSource {
+pub(in crate::query) enum UserTableSource {
     Batches { schema: SchemaRef, batches: Vec<RecordBatch> },
     Parquet(ParquetFile),
 }
 
 /// A Parquet file, with the length and modification time that it had when the table was made.
 #[derive(Clone, Debug)]
-pub(super) struct ParquetFile {
-    pub(super) schema: SchemaRef,
-    pub(super) path: PathBuf,
-    pub(super) num_bytes: u64,
+pub(in crate::query) struct ParquetFile {
+    pub(in crate::query) schema: SchemaRef,
+    pub(in crate::query) path: PathBuf,
+    pub(in crate::query) num_bytes: u64,
     /// In nanoseconds since the Unix epoch; 0 if unknown.
-    pub(super) modified: u128,
+    pub(in crate::query) modified: u128,
 }
 
 impl UserTable {
@@ -139,7 +139,7 @@ impl ParquetFile {
     }
 
     /// Checks that the file has not changed since the table was made.
-    pub(super) fn check_unchanged(&self) -> Result<()> {
+    pub(in crate::query) fn check_unchanged(&self) -> Result<()> {
         let now = ParquetFile::open(&self.path)?;
         if (now.num_bytes, now.modified) == (self.num_bytes, self.modified) {
             return Ok(());
@@ -151,7 +151,7 @@ impl ParquetFile {
 }
 
 /// Checks that every name is valid in SQL and unique.
-pub(super) fn check_names(tables: &[(String, UserTable)]) -> Result<()> {
+pub(in crate::query) fn check_names(tables: &[(String, UserTable)]) -> Result<()> {
     for (i, (name, _)) in tables.iter().enumerate() {
         let taken = ["runs", "steps", "annotations"].contains(&name.as_str())
             || tables[..i].iter().any(|(other, _)| other == name);

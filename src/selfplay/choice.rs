@@ -40,7 +40,10 @@ pub(super) fn choose(positions: Positions<'_>, choices: &Choices, moves: &mut Ve
 }
 
 /// Appends the moves with these numbers.
-pub(crate) fn to_moves(numbers: &[i64], moves: &mut Vec<Move>) -> Result<()> {
+///
+/// # Errors
+/// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a number outside `0..=3`, with its row.
+pub fn to_moves(numbers: &[i64], moves: &mut Vec<Move>) -> Result<()> {
     for (row, &number) in numbers.iter().enumerate() {
         let direction = u8::try_from(number).ok().and_then(Move::from_index);
         let error = || Error::argument("moves", format!("0..=3 in row {row}"), number);

@@ -20,7 +20,8 @@ pub(super) const MAX_ENVS: usize = 1 << 24;
 /// the next game there. Games are numbered in the order in which they begin.
 ///
 /// ```
-/// use a2store::{IllegalMoves, Move, VectorEnv};
+/// use a2store::Move;
+/// use a2store::selfplay::{IllegalMoves, VectorEnv};
 /// let mut env = VectorEnv::new(1000, 7)?;
 /// let mut rewards = vec![0; env.len()];
 /// for _ in 0..100 {
@@ -216,7 +217,10 @@ impl VectorEnv {
 }
 
 /// Writes the exponents of each board, in row-major order.
-pub(crate) fn write_tokens(boards: &[Board], tokens: &mut [[u8; 16]]) {
+///
+/// # Panics
+/// If the lengths differ.
+pub fn write_tokens(boards: &[Board], tokens: &mut [[u8; 16]]) {
     assert_eq!(tokens.len(), boards.len(), "tokens for each board");
     for (board, tokens) in boards.iter().zip(tokens) {
         *tokens = board.exps();
@@ -224,7 +228,10 @@ pub(crate) fn write_tokens(boards: &[Board], tokens: &mut [[u8; 16]]) {
 }
 
 /// Writes the four bits of each mask as four bytes.
-pub(crate) fn write_legal(masks: &[u8], legal: &mut [[u8; 4]]) {
+///
+/// # Panics
+/// If the lengths differ.
+pub fn write_legal(masks: &[u8], legal: &mut [[u8; 4]]) {
     assert_eq!(legal.len(), masks.len(), "a row for each mask");
     for (&mask, legal) in masks.iter().zip(legal) {
         // Bit i moves to byte i, because the factor creates copies that are 7 bits apart.

@@ -23,15 +23,12 @@ mod recorder;
 mod simulate;
 mod spawner;
 
-#[cfg(feature = "python")]
-pub(crate) use choice::to_moves;
+pub use choice::to_moves;
 pub use choice::{Choices, Positions};
 pub use env::{IllegalMoves, VectorEnv};
-#[cfg(feature = "python")]
-pub(crate) use env::{write_legal, write_tokens};
+pub use env::{write_legal, write_tokens};
 pub use play::{PlayOptions, PlayReport, PlayedGame, play};
 pub use player::Player;
-#[cfg(feature = "python")]
-pub(crate) use player::build_tables;
+pub use player::build_tables;
 pub use recorder::{GameRecording, Recorder, RecorderOptions, RecorderStats};
 pub use simulate::{SimulateOptions, SimulateReport, simulate};

@@ -8,9 +8,9 @@ use super::env::{IllegalMoves, MAX_ENVS, VectorEnv};
 use super::recorder::{GameRecording, Recorder};
 use super::spawner::Spawner;
 use crate::board::{Board, Move};
-use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
-use crate::progress::{Progress, Unit};
+use crate::system::cancellation::CancellationToken;
+use crate::system::progress::{Progress, Unit};
 use derive_setters::Setters;
 use std::time::{Duration, Instant};
 

@@ -33,8 +33,7 @@ const SUM_POWER: f32 = 3.5;
 static ROW_SCORES: LazyLock<Box<[f32]>> = LazyLock::new(|| (0..=u16::MAX).map(row_score).collect());
 
 /// Builds the table of row scores unless it exists.
-#[cfg(feature = "python")]
-pub(crate) fn build_tables() {
+pub fn build_tables() {
     LazyLock::force(&ROW_SCORES);
 }
 

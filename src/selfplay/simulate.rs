@@ -2,12 +2,12 @@
 
 use super::player::Player;
 use super::spawner::Spawner;
-use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::format::{RunFormat, encode_run};
-use crate::progress::{Progress, Unit};
 use crate::run::{Run, RunMeta};
-use crate::workers::pool;
+use crate::system::cancellation::CancellationToken;
+use crate::system::progress::{Progress, Unit};
+use crate::system::workers::pool;
 use derive_setters::Setters;
 use rayon::prelude::*;
 use std::fs::File;

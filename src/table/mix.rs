@@ -1,14 +1,14 @@
 //! The rows of one table or several, numbered one table after the other, in batches of one schema.
 
-use super::arena::Arena;
-use super::batch_schema::{BatchSchema, ColumnBuffers, ColumnSpec};
-use super::fingerprint::Fingerprint;
-use super::runs::Origin;
-use super::step_column::TokenType;
-use super::step_table::StepTable;
-use super::symmetry::SymmetryKey;
 use crate::error::{Error, Result};
-use crate::machine::reserve;
+use crate::system::machine::reserve;
+use crate::table::gather::arena::Arena;
+use crate::table::gather::batch_schema::{BatchSchema, ColumnBuffers, ColumnSpec};
+use crate::table::gather::symmetry::SymmetryKey;
+use crate::table::rows::fingerprint::Fingerprint;
+use crate::table::rows::runs::Origin;
+use crate::table::rows::step_column::TokenType;
+use crate::table::step_table::StepTable;
 use std::sync::Arc;
 
 /// The number of rows that are gathered at a time, before they are copied to their places in the batch. The columns of

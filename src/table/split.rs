@@ -1,14 +1,14 @@
 //! Splits into runs for training and held-out runs, which stay the same when data is added.
 
-use super::step_table::StepTable;
-use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
+use crate::system::cancellation::CancellationToken;
+use crate::table::step_table::StepTable;
 
 /// The games that a split holds out: those whose hash is below `share × 2^64`. The hash is the first eight bytes of
 /// BLAKE3 key derivation from the seed and the game, as an integer. If the game is unknown, the id of the run replaces
 /// it.
 #[derive(Clone, Debug)]
-pub(crate) struct HeldOut {
+pub struct HeldOut {
     of_seed: blake3::Hasher,
     share: f64,
 }
@@ -18,7 +18,7 @@ impl HeldOut {
     ///
     /// # Errors
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) unless the share is between 0 and 1.
-    pub(crate) fn new(argument: &'static str, share: f64, seed: u64) -> Result<HeldOut> {
+    pub fn new(argument: &'static str, share: f64, seed: u64) -> Result<HeldOut> {
         if !(0.0..=1.0).contains(&share) {
             return Err(Error::argument(argument, "0.0..=1.0", share));
         }
@@ -28,7 +28,8 @@ impl HeldOut {
     }
 
     /// Returns whether a run is held out.
-    pub(crate) fn has(&self, game: Option<i64>, run_id: u32) -> bool {
+    #[must_use]
+    pub fn has(&self, game: Option<i64>, run_id: u32) -> bool {
         let mut hasher = self.of_seed.clone();
         match game {
             Some(game) => hasher.update(&game.to_le_bytes()),
@@ -59,7 +60,10 @@ impl StepTable {
 
     /// Returns both sides of a split, first the rows that are not held out. Checks for cancellation every few
     /// milliseconds.
-    pub(crate) fn split_by(&self, held_out: &HeldOut, cancel: &CancellationToken) -> Result<(StepTable, StepTable)> {
+    ///
+    /// # Errors
+    /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled); any error of reading the archive's runs.
+    pub fn split_by(&self, held_out: &HeldOut, cancel: &CancellationToken) -> Result<(StepTable, StepTable)> {
         let facts = self.runs.facts()?;
         let is_held_out = |run_id: u32| held_out.has(facts.as_ref().and_then(|facts| facts.game(run_id)), run_id);
         let train = self.select(|run_id| !is_held_out(run_id), |_| true, cancel)?;

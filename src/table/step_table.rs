@@ -1,23 +1,23 @@
 //! [`StepTable`]: its rows, and taking some of them as columns or as they are.
 
-use super::arena::{Arena, ArenaPool};
-use super::attached::AttachedColumn;
-use super::batch::Batch;
-use super::batch_schema::{BatchSchema, ColumnBuffers};
-use super::fingerprint::Fingerprint;
-use super::gather::{self, TableRows};
-use super::layout::{ExtraField, RowLayout};
-use super::memory::FrozenRegion;
-use super::runs::{Origin, Runs};
-use super::selection::Selection;
-use super::shard::Shard;
-use super::step_column::TokenType;
-use super::symmetry::SymmetryKey;
-use crate::cancellation::CancellationToken;
 use crate::error::{ErrorKind, Result};
 use crate::format::Rejected;
-use crate::machine::reserve;
 use crate::step::Step;
+use crate::system::cancellation::CancellationToken;
+use crate::system::machine::reserve;
+use crate::table::columns::attached::AttachedColumn;
+use crate::table::gather::arena::{Arena, ArenaPool};
+use crate::table::gather::batch::Batch;
+use crate::table::gather::batch_schema::{BatchSchema, ColumnBuffers};
+use crate::table::gather::symmetry::SymmetryKey;
+use crate::table::gather::take::{self, TableRows};
+use crate::table::materialize::shard::Shard;
+use crate::table::rows::fingerprint::Fingerprint;
+use crate::table::rows::layout::{ExtraField, RowLayout};
+use crate::table::rows::memory::FrozenRegion;
+use crate::table::rows::runs::{Origin, Runs};
+use crate::table::rows::selection::Selection;
+use crate::table::rows::step_column::TokenType;
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
@@ -39,7 +39,7 @@ const ROWS_AT_ONCE: usize = 1 << 18;
 /// let cancel = a2store::CancellationToken::new();
 /// # a2store::simulate(&runs, &a2store::SimulateOptions::default().with_runs(3), &(), &cancel)?;
 /// # archive.ingest([&runs], &Default::default(), &(), &cancel)?;
-/// let query = archive.sql("SELECT * FROM steps", a2store::no_params())?;
+/// let query = archive.sql("SELECT * FROM steps", a2store::query::no_params())?;
 /// let table = query.materialize(&a2store::MaterializeOptions::default(), &(), &cancel)?;
 /// assert_eq!(table.num_bytes(), 32 * table.num_rows());
 ///
@@ -50,18 +50,18 @@ const ROWS_AT_ONCE: usize = 1 << 18;
 /// ```
 #[derive(Clone)]
 pub struct StepTable {
-    pub(super) rows: Arc<FrozenRegion>,
-    pub(super) layout: Arc<RowLayout>,
+    pub(in crate::table) rows: Arc<FrozenRegion>,
+    pub(in crate::table) layout: Arc<RowLayout>,
     /// The fingerprint of all rows in the mapping.
-    pub(super) whole_fingerprint: Fingerprint,
+    pub(in crate::table) whole_fingerprint: Fingerprint,
     /// Scores and engines of the runs that the rows belong to.
-    pub(super) runs: Arc<Runs>,
+    pub(in crate::table) runs: Arc<Runs>,
     /// The rows of a view and its fingerprint; `None` if the table shows all rows.
-    pub(super) selection: Option<Arc<Selection>>,
+    pub(in crate::table) selection: Option<Arc<Selection>>,
     view_fingerprint: Option<Fingerprint>,
     /// Columns whose values lie in other mappings.
-    pub(super) attached: Arc<[AttachedColumn]>,
-    pub(super) errors: Arc<[Rejected]>,
+    pub(in crate::table) attached: Arc<[AttachedColumn]>,
+    pub(in crate::table) errors: Arc<[Rejected]>,
     /// The share that the rows are; `None` for other tables and for views.
     shard: Option<Shard>,
     /// The schema of the batches that `take` returns, and memory for them.
@@ -70,7 +70,7 @@ pub struct StepTable {
 }
 
 impl StepTable {
-    pub(super) fn new(
+    pub(in crate::table) fn new(
         rows: FrozenRegion,
         layout: RowLayout,
         fingerprint: Fingerprint,
@@ -113,7 +113,7 @@ impl StepTable {
         self.shard
     }
 
-    pub(super) fn with_shard(self, shard: Shard) -> StepTable {
+    pub(in crate::table) fn with_shard(self, shard: Shard) -> StepTable {
         StepTable { shard: Some(shard), ..self }
     }
 
@@ -226,7 +226,10 @@ impl StepTable {
     }
 
     /// Copies all rows, in order, to `out`, which has exactly their size.
-    pub(crate) fn copy_all_rows(&self, out: &mut [u8], cancel: &CancellationToken) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
+    pub fn copy_all_rows(&self, out: &mut [u8], cancel: &CancellationToken) -> Result<()> {
         let mut rows = Vec::new();
         let (mut start, stride) = (0, self.layout.stride());
         for out in out.chunks_mut(ROWS_AT_ONCE * stride) {
@@ -240,7 +243,7 @@ impl StepTable {
         Ok(())
     }
 
-    pub(super) fn copy_rows(
+    pub(in crate::table) fn copy_rows(
         &self,
         positions: impl Iterator<Item = u64>,
         rows: &mut Vec<u64>,
@@ -250,7 +253,7 @@ impl StepTable {
         reserve(rows, out.len() / self.layout.stride())?;
         rows.extend(positions);
         self.map_positions(rows);
-        gather::gather_rows(self.all_rows(), rows, out);
+        take::gather_rows(self.all_rows(), rows, out);
         Ok(())
     }
 
@@ -271,13 +274,13 @@ impl StepTable {
     ) -> Result<()> {
         let symmetries = symmetries.map(|key| (key, positions));
         match &self.selection {
-            None => gather::gather(self.all_rows(), positions, schema, columns, symmetries),
+            None => take::gather(self.all_rows(), positions, schema, columns, symmetries),
             Some(selection) => {
                 rows.clear();
                 reserve(rows, positions.len())?;
                 rows.extend_from_slice(positions);
                 selection.map(rows);
-                gather::gather(self.all_rows(), rows, schema, columns, symmetries);
+                take::gather(self.all_rows(), rows, schema, columns, symmetries);
             }
         }
         Ok(())
@@ -325,13 +328,13 @@ impl StepTable {
     }
 
     /// Returns a view of these rows of the mapping.
-    pub(super) fn of_selection(&self, selection: Selection) -> StepTable {
+    pub(in crate::table) fn of_selection(&self, selection: Selection) -> StepTable {
         let view_fingerprint = Some(self.whole_fingerprint.of_view(&selection));
         StepTable { selection: Some(Arc::new(selection)), view_fingerprint, shard: None, ..self.clone() }
     }
 
     /// Returns this table with one more column.
-    pub(super) fn with_column(&self, column: AttachedColumn) -> Result<StepTable> {
+    pub(in crate::table) fn with_column(&self, column: AttachedColumn) -> Result<StepTable> {
         let attached: Arc<[AttachedColumn]> = self.attached.iter().cloned().chain([column]).collect();
         let batch = BatchSchema::new(&self.layout, AttachedColumn::specs(&attached), TokenType::default(), None)?;
         let pool = Arc::new(Mutex::new(ArenaPool::new(TAKES_KEPT)));
@@ -339,7 +342,7 @@ impl StepTable {
     }
 
     /// Returns the ranges of the mapping's rows that this table or view shows.
-    pub(super) fn ranges(&self) -> Vec<Range<u64>> {
+    pub(in crate::table) fn ranges(&self) -> Vec<Range<u64>> {
         match &self.selection {
             None if self.is_empty() => Vec::new(),
             None => std::iter::once(0..self.num_all_rows()).collect(),
@@ -347,16 +350,16 @@ impl StepTable {
         }
     }
 
-    pub(super) fn all_rows(&self) -> TableRows<'_> {
+    pub(in crate::table) fn all_rows(&self) -> TableRows<'_> {
         TableRows { bytes: self.rows.bytes(), stride: self.layout.stride(), attached: &self.attached }
     }
 
-    pub(super) fn num_all_rows(&self) -> u64 {
+    pub(in crate::table) fn num_all_rows(&self) -> u64 {
         (self.rows.bytes().len() / self.layout.stride()) as u64
     }
 
     /// Replaces positions by their row indices in the mapping. Every position must be below the number of rows.
-    pub(super) fn map_positions(&self, positions: &mut [u64]) {
+    pub(in crate::table) fn map_positions(&self, positions: &mut [u64]) {
         if let Some(selection) = &self.selection {
             selection.map(positions);
         }
@@ -372,7 +375,7 @@ impl StepTable {
 }
 
 /// Returns the parts of ascending ranges that lie in a chunk.
-pub(super) fn within(ranges: &[Range<u64>], chunk: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+pub(in crate::table) fn within(ranges: &[Range<u64>], chunk: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let from = ranges.partition_point(|range| range.end <= chunk.start);
     let touched = ranges[from..].iter().take_while(move |range| range.start < chunk.end);
     touched.map(move |range| range.start.max(chunk.start)..range.end.min(chunk.end))

@@ -1,14 +1,14 @@
 //! The kernels against their naive twins: every width, alignment, tail and repeated index.
 
-use super::arena::Arena;
-use super::batch_schema::{BatchSchema, ColumnBuffers, ColumnSource};
-use super::element::ElementType;
-use super::gather::{Level, RowSymmetries, TableRows, gather, gather_part, gather_rows};
-use super::layout::{ExtraField, RowLayout};
-use super::step_column::{StepColumn, TokenType};
-use super::symmetry::SymmetryKey;
 use crate::board::{Move, Symmetry, WideBoard};
 use crate::step::{STEP_SIZE, Step};
+use crate::table::gather::arena::Arena;
+use crate::table::gather::batch_schema::{BatchSchema, ColumnBuffers, ColumnSource};
+use crate::table::gather::symmetry::SymmetryKey;
+use crate::table::gather::take::{Level, RowSymmetries, TableRows, gather, gather_part, gather_rows};
+use crate::table::rows::element::ElementType;
+use crate::table::rows::layout::{ExtraField, RowLayout};
+use crate::table::rows::step_column::{StepColumn, TokenType};
 use proptest::prelude::*;
 
 const WIDTHS: [ElementType; 6] = [
@@ -260,7 +260,7 @@ fn rows_are_as_small_as_alignment_allows() {
 
 #[test]
 fn documentation_of_batches_lists_their_columns() {
-    let lines = include_str!("batch.rs").lines();
+    let lines = include_str!("gather/batch.rs").lines();
     let names = lines.filter_map(|line| line.strip_prefix("/// | `")?.split('`').next());
     assert_eq!(names.collect::<Vec<_>>(), step_columns());
 }

@@ -1,14 +1,14 @@
 //! Views: some of a table's rows, selected by run and game phase, without a copy.
 
-use super::gather::TableRows;
-use super::runs::RunFacts;
-use super::selection::Selection;
-use super::step_table::{StepTable, within};
-use super::threads::in_parts;
 use crate::archive::{Phase, Phases};
-use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::step::{STEP_SIZE, Step};
+use crate::system::cancellation::CancellationToken;
+use crate::table::gather::take::TableRows;
+use crate::table::rows::runs::RunFacts;
+use crate::table::rows::selection::Selection;
+use crate::table::rows::threads::in_parts;
+use crate::table::step_table::{StepTable, within};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ impl StepTable {
     }
 
     /// Returns a view of this whole table from ranges that another process described.
-    pub(super) fn with_selection(&self, pairs: &[[u64; 2]]) -> Result<StepTable> {
+    pub(in crate::table) fn with_selection(&self, pairs: &[[u64; 2]]) -> Result<StepTable> {
         let selection = Selection::from_pairs(pairs, self.num_all_rows()).map_err(|found| {
             let (location, what) = (Location::default(), "rows of a view");
             let expected = format!("ascending ranges below {}", self.num_all_rows());
@@ -86,7 +86,7 @@ impl StepTable {
     }
 
     /// Selects rows by run and by step. It evaluates `run` once per span of rows of one run.
-    pub(super) fn select(
+    pub(in crate::table) fn select(
         &self,
         run: impl Fn(u32) -> bool + Sync,
         step: impl Fn(&Step) -> bool + Sync,

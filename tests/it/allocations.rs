@@ -3,7 +3,10 @@
 //! The count covers all threads, so the test runs in a separate process without other tests.
 
 use crate::support::Games;
-use a2store::{CancellationToken, LoaderOptions, MaterializeOptions, Sampling, TokenType, no_params};
+use a2store::loader::Sampling;
+use a2store::query::no_params;
+use a2store::table::TokenType;
+use a2store::{CancellationToken, LoaderOptions, MaterializeOptions};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 

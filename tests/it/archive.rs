@@ -1,7 +1,6 @@
 use crate::support::{Games, write_runs};
-use a2store::{
-    Archive, CancellationToken, ErrorKind, IngestOptions, Operation, Phases, StorageOptions, TableName, VersionName,
-};
+use a2store::archive::{Operation, StorageOptions, TableName, VersionName};
+use a2store::{Archive, CancellationToken, ErrorKind, IngestOptions, Phases};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +30,11 @@ fn an_archive_is_created_once() {
     assert!(matches!(again.kind(), ErrorKind::ArchiveExists { .. }), "{again}");
     assert_eq!(Archive::open(&path).unwrap().phases(), Phases { mid: 512, late: 2048 });
     assert_eq!(
-        archive.sql("SELECT * FROM steps", a2store::no_params()).unwrap().count(&CancellationToken::new()).unwrap(),
+        archive
+            .sql("SELECT * FROM steps", a2store::query::no_params())
+            .unwrap()
+            .count(&CancellationToken::new())
+            .unwrap(),
         0
     );
 }
@@ -83,7 +86,11 @@ fn every_version_stays_readable() {
         (before.num_steps(), before.files(TableName::Steps))
     );
     let count = |archive: &Archive| {
-        archive.sql("SELECT * FROM steps", a2store::no_params()).unwrap().count(&CancellationToken::new()).unwrap()
+        archive
+            .sql("SELECT * FROM steps", a2store::query::no_params())
+            .unwrap()
+            .count(&CancellationToken::new())
+            .unwrap()
     };
     assert_eq!((count(&pinned), count(&archive)), (before.num_steps(), archive.num_steps()));
 
@@ -267,16 +274,16 @@ fn a_cancelled_ingest_leaves_the_archive_unchanged() {
 fn files_that_columns_cannot_reproduce_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     // A start time beyond any calendar, and a number of steps encoded in too many bytes.
-    let far = a2store::RunMeta { start_unix_s: u64::MAX, ..Default::default() };
+    let far = a2store::run::RunMeta { start_unix_s: u64::MAX, ..Default::default() };
     let far = a2store::Run::builder(0).finish(far, a2store::Board(17)).unwrap();
-    let far = a2store::encode_run(&far, a2store::RunFormat::A2run2).unwrap();
+    let far = a2store::format::encode_run(&far, a2store::format::RunFormat::A2run2).unwrap();
     let long = [0x80, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 33];
     fs::write(folder.path().join("far.a2run2"), &far).unwrap();
     fs::write(folder.path().join("long.a2run2"), long).unwrap();
     let mut archive = Archive::create(folder.path().join("games.a2"), Phases::default()).unwrap();
     let report = archive.ingest([folder.path()], &IngestOptions::default(), &(), &CancellationToken::new()).unwrap();
     assert_eq!((report.accepted, report.rejected, report.num_steps), (2, 0, 0));
-    let query = archive.sql("SELECT original FROM runs ORDER BY run_id", a2store::no_params()).unwrap();
+    let query = archive.sql("SELECT original FROM runs ORDER BY run_id", a2store::query::no_params()).unwrap();
     let batches: Vec<_> = query.stream(&CancellationToken::new()).unwrap().map(Result::unwrap).collect();
     let original = arrow::array::AsArray::as_binary::<i32>(batches[0].column(0).as_ref());
     assert_eq!((original.value(0), original.value(1)), (&far[..], &long[..]));

@@ -1,5 +1,8 @@
 use crate::support::Games;
-use a2store::{Batch, CancellationToken, ErrorKind, Loader, LoaderOptions, Sampling, StepTable, TokenType, no_params};
+use a2store::loader::Sampling;
+use a2store::query::no_params;
+use a2store::table::TokenType;
+use a2store::{Batch, CancellationToken, ErrorKind, Loader, LoaderOptions, StepTable};
 use std::collections::HashSet;
 
 type Key = (u32, u16);
@@ -26,7 +29,7 @@ fn options(batch_size: usize) -> LoaderOptions {
 }
 
 /// Returns the rows of all ranks: at each step, the batch of rank 0, then of rank 1, and so on.
-fn merged(table: &StepTable, options: &LoaderOptions, state: Option<&a2store::LoaderState>) -> Vec<Key> {
+fn merged(table: &StepTable, options: &LoaderOptions, state: Option<&a2store::loader::LoaderState>) -> Vec<Key> {
     let loaders: Vec<Loader> =
         (0..options.world_size).map(|rank| table.loader(options.clone().with_rank(rank)).unwrap()).collect();
     for loader in &loaders {
@@ -175,14 +178,14 @@ fn the_error_for_a_state_of_other_data_names_the_field() {
         .state();
     for (state, field) in [
         (other, "num_rows"),
-        (a2store::LoaderState { seed: 8, ..good.clone() }, "seed"),
-        (a2store::LoaderState { order: "sequential".into(), ..good.clone() }, "order"),
-        (a2store::LoaderState { version: 2, ..good.clone() }, "version"),
-        (a2store::LoaderState { rows: "other".into(), ..good.clone() }, "rows"),
-        (a2store::LoaderState { num_samples: 1, ..good.clone() }, "num_samples"),
-        (a2store::LoaderState { symmetries: true, ..good.clone() }, "symmetries"),
-        (a2store::LoaderState { num_rows: 1, ..good.clone() }, "num_rows"),
-        (a2store::LoaderState { position: table.num_rows() + 1, ..good.clone() }, "position"),
+        (a2store::loader::LoaderState { seed: 8, ..good.clone() }, "seed"),
+        (a2store::loader::LoaderState { order: "sequential".into(), ..good.clone() }, "order"),
+        (a2store::loader::LoaderState { version: 2, ..good.clone() }, "version"),
+        (a2store::loader::LoaderState { rows: "other".into(), ..good.clone() }, "rows"),
+        (a2store::loader::LoaderState { num_samples: 1, ..good.clone() }, "num_samples"),
+        (a2store::loader::LoaderState { symmetries: true, ..good.clone() }, "symmetries"),
+        (a2store::loader::LoaderState { num_rows: 1, ..good.clone() }, "num_rows"),
+        (a2store::loader::LoaderState { position: table.num_rows() + 1, ..good.clone() }, "position"),
     ] {
         let error = loader.load_state(&state).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::StateMismatch { field: f, .. } if *f == field), "{field}: {error}");

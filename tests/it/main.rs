@@ -4,7 +4,6 @@
 
 mod allocations;
 mod archive;
-mod command;
 mod fuzz;
 mod imports;
 mod loader;

@@ -2,7 +2,7 @@
 //!
 //! The seeds are fixed, so the results are deterministic. A uniformly random permutation would stay within the bounds.
 
-use a2store::Permutation;
+use a2store::loader::Permutation;
 
 fn all(n: u64, seed: u64, epoch: u64) -> Vec<u64> {
     let mut out = vec![0; n as usize];

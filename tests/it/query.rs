@@ -1,5 +1,8 @@
 use crate::support::Games;
-use a2store::{Archive, CancellationToken, ErrorKind, ParamValues, ScalarValue, TableName, no_params, read_run};
+use a2store::archive::TableName;
+use a2store::format::read_run;
+use a2store::query::{ParamValues, no_params};
+use a2store::{Archive, CancellationToken, ErrorKind, ScalarValue};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Int64Type, UInt8Type, UInt32Type, UInt64Type};
 

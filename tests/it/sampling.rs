@@ -1,10 +1,10 @@
 //! Tests of every sampling method: the rows of an epoch, independent of ranks, batch size and threads.
 
 use crate::support::Games;
-use a2store::{
-    Archive, CancellationToken, ErrorKind, Loader, LoaderOptions, LoaderState, MaterializeOptions, RowFilter, Sampling,
-    StepTable, no_params,
-};
+use a2store::loader::{LoaderState, Sampling};
+use a2store::query::no_params;
+use a2store::table::RowFilter;
+use a2store::{Archive, CancellationToken, ErrorKind, Loader, LoaderOptions, MaterializeOptions, StepTable};
 use std::collections::{BTreeMap, HashMap};
 
 fn table(archive: &Archive) -> StepTable {

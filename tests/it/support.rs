@@ -1,6 +1,7 @@
 //! Archives of simulated games for the tests.
 
-use a2store::{Archive, CancellationToken, IngestOptions, Phases, RunFormat, SimulateOptions, simulate};
+use a2store::format::RunFormat;
+use a2store::{Archive, CancellationToken, IngestOptions, Phases, SimulateOptions, simulate};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 

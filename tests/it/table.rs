@@ -1,8 +1,8 @@
 use crate::support::{Games, write_runs};
-use a2store::{
-    Archive, Board, CancellationToken, ChosenEv, ElementType, ErrorKind, FromRunsOptions, MaterializeOptions,
-    StepTable, no_params, read_run,
-};
+use a2store::format::read_run;
+use a2store::query::no_params;
+use a2store::table::{ChosenEv, ElementType, FromRunsOptions};
+use a2store::{Archive, Board, CancellationToken, ErrorKind, MaterializeOptions, StepTable};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Float32Type, UInt64Type};
 use proptest::prelude::*;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,6 +11,9 @@ import pyarrow as pa
 
 import a2store
 from oracle import Array
+
+BATCH_COLUMNS = re.findall(r"^- ``(\w+)``:", a2store.Batch.__doc__ or "", re.MULTILINE)
+"""The columns of every batch, as the docstring of ``Batch`` lists them."""
 
 
 def column(table: Any, name: str) -> Array:

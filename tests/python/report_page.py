@@ -12,7 +12,7 @@ import pyarrow as pa
 import a2store
 
 ROOT = Path(__file__).resolve().parents[2]
-TEMPLATE = ROOT / "src" / "report" / "report.html"
+TEMPLATE = ROOT / "explore" / "assets" / "report.html"
 MARKER = '<script type="application/json" id="data">{}</script>'
 
 Data = dict[str, Any]

@@ -781,7 +781,10 @@ ENGINES = {"Dask": on_dask, "Ray": on_ray}
 
 
 class Killing(Executor):
-    """An executor that kills the worker of a task as often as a number of ``kills`` says."""
+    """An executor that kills the worker of a task as often as a number of ``kills`` says, first before its work.
+
+    The second time, the worker dies after its work and before its answer.
+    """
 
     workers = 2
 
@@ -794,8 +797,10 @@ class Killing(Executor):
             import os
             import signal
 
-            for mark in os.listdir(marks):
+            for mark in sorted(os.listdir(marks)):
                 os.remove(f"{marks}/{mark}")
+                if int(mark) % 2:
+                    fn(*args)
                 os.kill(os.getpid(), signal.SIGKILL)
             return fn(*args)
 
@@ -814,9 +819,9 @@ def test_on_an_engine(archive: a2store.Archive, tmp_path: Path, name: str) -> No
         assert cluster._workers(executor) == 2
         for sql in DIVIDED[:6]:
             assert assert_same(archive, sql, executor)
-        # The engine repeats a task whose worker is killed once, and gives up on one whose worker is always killed.
-        once = archive.sql(GROUPS).on(Killing(executor, iter([1, 0]), tmp_path), tasks=2)
-        assert same_rows(rows_of(once.to_arrow()), rows_of(archive.sql(GROUPS).to_arrow()))
+        # The engine repeats a task whose worker is killed twice, and gives up on one whose worker is always killed.
+        twice = archive.sql(GROUPS).on(Killing(executor, iter([2, 0]), tmp_path), tasks=2)
+        assert same_rows(rows_of(twice.to_arrow()), rows_of(archive.sql(GROUPS).to_arrow()))
         assert [*tmp_path.rglob("kills-*/*")] == []
         with pytest.raises(a2store.ClusterError):
             archive.sql(GROUPS).on(Killing(executor, repeat(100), tmp_path), tasks=2).count()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,11 @@ def test_every_list_of_export_formats(tmp_path: Path) -> None:
     assert literals == [formats, [name for name in formats if name != "original"]]
     table = [line for line in (ROOT / "docs" / "formats.md").read_text().splitlines() if line.startswith("| `")]
     assert set(formats) - {"original"} <= {line.split("`")[1] for line in table}
+
+
+def test_the_example_patches_apply() -> None:
+    patches = re.findall(r"^```diff\n(.*?)^```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL | re.MULTILINE)
+    assert len(patches) == 3
+    for patch in patches:
+        subprocess.run(["git", "apply", "--check"], cwd=ROOT, input=patch, text=True, check=True)
+        assert len(re.findall("^[+]{3} ", patch, re.MULTILINE)) <= 5

@@ -17,7 +17,7 @@ import pytest
 
 import reference
 
-SOURCES = reference.ROOT / "src" / "python"
+SOURCES = reference.ROOT / "python" / "src"
 
 
 class Item(NamedTuple):
@@ -124,12 +124,12 @@ def test_every_parameter_is_described() -> None:
 def fallible() -> set[str]:
     """Return the functions and methods of the extension that can fail, as ``Class.method`` or ``function``."""
     names, classes = set(), {}
-    for path in SOURCES.glob("*.rs"):
+    for path in SOURCES.rglob("*.rs"):
         source = path.read_text()
         for attribute, struct in re.findall(r"^#\[pyclass\((.*?)\)\].*?struct (\w+)", source, re.MULTILINE | re.DOTALL):
             named = re.search(r'name = "(\w+)"', attribute)
             classes[struct] = named[1] if named else struct
-    for path in SOURCES.glob("*.rs"):
+    for path in SOURCES.rglob("*.rs"):
         source = path.read_text()
         methods = re.findall(r"^#\[pymethods\].*?^impl (\w+) \{\n(.*?)^\}", source, re.MULTILINE | re.DOTALL)
         for struct, body in methods:

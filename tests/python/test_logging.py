@@ -206,7 +206,9 @@ def test_the_page_lists_every_logger() -> None:
     sources = [path.read_text() for path in (ROOT / "src").rglob("*.rs")]
     targets = {target for source in sources for target in re.findall(r'target: "a2store::(\w+)"', source)}
     forwarded = set(
-        re.findall(r'"(?:a2store::\w+|object_store)", "a2store\.(\w+)"', (ROOT / "src/python/logging.rs").read_text())
+        re.findall(
+            r'"(?:a2store::\w+|object_store)", "a2store\.(\w+)"', (ROOT / "python/src/support/logging.rs").read_text()
+        )
     )
     listed = set(re.findall(r"^\| `a2store\.(\w+)` \|", (ROOT / "docs/logging.md").read_text(), re.MULTILINE))
     assert len(targets) >= 7

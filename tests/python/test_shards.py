@@ -375,7 +375,7 @@ def test_a_loader_makes_each_share_once(archive: a2store.Archive, monkeypatch: p
             return query.materialize(**options)
 
     (loader, *_) = loaders(query, 2, prefetch_share=False)
-    monkeypatch.setattr(loader, "_query", Counted())
+    monkeypatch.setattr(loader._loader, "_query", Counted())
     for _ in range(2):
         for _ in loader:
             assert len(loader) == len(loader)
@@ -435,7 +435,7 @@ def test_a_share_that_failed_ahead_is_made_again(archive: a2store.Archive, monke
     (loader, *_) = loaders(query, 2)
     expected = [rows_of(list(loader)) for _ in range(3)]
     (loader, *_) = loaders(query, 2)
-    monkeypatch.setattr(loader, "_query", Unreachable())
+    monkeypatch.setattr(loader._loader, "_query", Unreachable())
     assert rows_of(list(loader)) == expected[0]
     for _ in range(2):
         with pytest.raises(OSError, match="does not answer"):

@@ -16,10 +16,10 @@ use crate::archive::parquet::writer::{FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncod
 use crate::archive::parquet::writer_thread::{RowGroupSender, TransactionFiles};
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
-use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::format::{AnnotationFolder, SessionRun};
-use crate::progress::{Progress, Unit};
+use crate::system::cancellation::CancellationToken;
+use crate::system::progress::{Progress, Unit};
 use arrow::array::RecordBatch;
 use derive_setters::Setters;
 use std::collections::btree_map::{BTreeMap, Entry};

@@ -23,11 +23,11 @@ use crate::archive::parquet::writer::{EncodedRowGroup, FILE_STEPS, ROW_GROUP_STE
 use crate::archive::parquet::writer_thread::{RowGroupSender, TransactionFiles};
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
-use crate::cancellation::CancellationToken;
 use crate::error::{ErrorKind, Result};
 use crate::format::inputs::{DiscoveredRun, RunDiscovery, decode_next};
 use crate::format::{Rejected, RunInput};
-use crate::progress::Progress;
+use crate::system::cancellation::CancellationToken;
+use crate::system::progress::Progress;
 use chrono::{DateTime, Utc};
 use rayon::ThreadPool;
 use rayon::prelude::*;

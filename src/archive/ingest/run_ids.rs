@@ -12,9 +12,9 @@ use crate::archive::problem::damaged;
 use crate::archive::storage::Storage;
 use crate::archive::storage::queue::Queue;
 use crate::archive::table_name::TableName;
-use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
-use crate::publish::Published;
+use crate::system::cancellation::CancellationToken;
+use crate::system::publish::Published;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 

@@ -10,10 +10,10 @@ use crate::archive::manifest::versions::{VERSIONS_FOLDER, Versions, manifest_pat
 use crate::archive::manifest::{Manifest, Operation};
 use crate::archive::storage::{ListedFile, Storage};
 use crate::archive::table_name::TableName;
-use crate::cancellation::CancellationToken;
-use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::publish::Staged;
+use crate::system::cancellation::CancellationToken;
+use crate::system::clock;
+use crate::system::publish::Staged;
 use chrono::DateTime;
 use derive_setters::Setters;
 use std::collections::HashSet;

@@ -12,9 +12,9 @@ use crate::archive::manifest::{Manifest, Operation};
 use crate::archive::problem::damaged;
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
-use crate::cancellation::CancellationToken;
-use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::system::cancellation::CancellationToken;
+use crate::system::clock;
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 

@@ -7,10 +7,10 @@ use crate::archive::manifest::versions::is_manifest;
 use crate::archive::problem::Problem;
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
-use crate::cancellation::CancellationToken;
 use crate::error::{ErrorKind, Result};
-use crate::progress::{Progress, Unit};
-use crate::workers::pool;
+use crate::system::cancellation::CancellationToken;
+use crate::system::progress::{Progress, Unit};
+use crate::system::workers::pool;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
 

@@ -6,8 +6,8 @@ use crate::archive::problem::Problem;
 use crate::archive::schema::table_schema;
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
-use crate::cancellation::CancellationToken;
 use crate::error::Result;
+use crate::system::cancellation::CancellationToken;
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::UInt32Type;
 

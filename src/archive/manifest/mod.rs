@@ -16,7 +16,7 @@ use crate::archive::problem::damaged;
 use crate::archive::schema::SCHEMA_VERSION;
 use crate::archive::table_name::TableName;
 use crate::error::{Error, ErrorKind, Result};
-use crate::random;
+use crate::system::random;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::path::Path;

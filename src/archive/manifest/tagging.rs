@@ -4,7 +4,7 @@ use super::tags::{self, TAGS_FOLDER, VersionName};
 use super::versions::Versions;
 use crate::archive::storage::Storage;
 use crate::error::{Error, ErrorKind, Result};
-use crate::publish::Published;
+use crate::system::publish::Published;
 use std::collections::BTreeMap;
 
 /// Returns the number of a version; `None` for the newest.

@@ -5,7 +5,7 @@
 use crate::archive::problem::damaged;
 use crate::archive::storage::Storage;
 use crate::error::{Error, Result};
-use crate::publish::Published;
+use crate::system::publish::Published;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,7 +22,7 @@ const MAX_NAME: usize = 100;
 /// Text of digits is a number, and other text is the name of a tag.
 ///
 /// ```
-/// use a2store::VersionName;
+/// use a2store::archive::VersionName;
 /// assert_eq!(VersionName::from("7"), VersionName::Number(7));
 /// assert_eq!(VersionName::from("baseline-3"), VersionName::Tag("baseline-3".into()));
 /// ```

@@ -13,7 +13,7 @@ use crate::archive::manifest::versions::Versions;
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
 use crate::error::{Error, ErrorKind, Result};
-use crate::process::PerProcess;
+use crate::system::process::PerProcess;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};

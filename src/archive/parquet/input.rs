@@ -1,6 +1,6 @@
 //! Access of the Parquet reader to a file: concurrent reads, and panics as errors.
 
-use crate::process::catch_panic;
+use crate::system::process::catch_panic;
 use arrow::error::ArrowError;
 use bytes::Bytes;
 use parquet::errors::ParquetError;

@@ -1,17 +1,18 @@
 //! Reading of whole runs and their original files from an archive.
 
-use super::reader::OpenDataFile;
+use super::reader::{OpenDataFile, read_columns};
 use super::row_views::{RunFacts, StepRows, run_facts};
 use crate::archive::archive::Archive;
 use crate::archive::ingest::run_digest::run_digest;
 use crate::archive::problem::damaged;
 use crate::archive::table_name::TableName;
-use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::format::{RunFormat, SourceFormat, decode_run, encode_run};
-use crate::progress::{Progress, Unit};
 use crate::run::Run;
-use crate::workers::pool;
+use crate::system::cancellation::CancellationToken;
+use crate::system::progress::{Progress, Unit};
+use crate::system::workers::pool;
+use arrow::array::RecordBatch;
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -20,9 +21,9 @@ use std::sync::Arc;
 
 /// A run with the data of its original source.
 #[derive(Debug)]
-pub(crate) struct StoredRun {
+pub struct StoredRun {
     pub(crate) run_id: u32,
-    pub(crate) run: Run,
+    pub run: Run,
     /// The number of steps of the whole game, from its source.
     pub(crate) game_steps: Option<u32>,
     format: RunFormat,
@@ -32,8 +33,7 @@ pub(crate) struct StoredRun {
 
 impl StoredRun {
     /// Returns the format of run files that fits the run: the format of its source, if that was a run file.
-    #[cfg(feature = "python")]
-    pub(crate) fn format(&self) -> RunFormat {
+    pub fn format(&self) -> RunFormat {
         self.format
     }
 
@@ -52,6 +52,30 @@ impl StoredRun {
 }
 
 impl Archive {
+    /// Reads columns of `runs`, in the order of run ids.
+    pub(crate) fn read_columns_of_runs(
+        &self,
+        columns: &[&str],
+        mut each: impl FnMut(&RecordBatch) -> Result<()>,
+    ) -> Result<()> {
+        let mut files = self.manifest.files(TableName::Runs);
+        files.try_for_each(|file| read_columns(&self.storage, file, columns, &mut each))
+    }
+
+    /// Reads a run.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the archive has no such run. Errors of reading the archive.
+    pub fn run(&self, run_id: u32, cancel: &CancellationToken) -> Result<StoredRun> {
+        let mut found = None;
+        self.read_runs(&[run_id], Some(1), &(), cancel, Ok, |_, run| {
+            found = Some(run);
+            Ok(())
+        })?;
+        let expected = || format!("the id of one of {} runs", self.num_runs());
+        found.ok_or_else(|| Error::argument("run_id", expected(), run_id))
+    }
+
     /// Reads runs, converts each with `make` on all threads, and passes the results to `sink` in the order of
     /// ids.
     ///

@@ -18,9 +18,9 @@ use crate::archive::schema::{
 };
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
-use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::publish::Staged;
+use crate::system::cancellation::CancellationToken;
+use crate::system::publish::Staged;
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Int32Type, UInt32Type};
 use parquet::arrow::ArrowWriter;

@@ -5,9 +5,9 @@ use crate::archive::manifest::Manifest;
 use crate::archive::manifest::data_file::DataFile;
 use crate::archive::storage::Storage;
 use crate::archive::table_name::TableName;
-use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::publish::Staged;
+use crate::system::cancellation::CancellationToken;
+use crate::system::publish::Staged;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 

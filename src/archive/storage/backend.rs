@@ -1,9 +1,9 @@
 //! The operations that an archive needs of its storage.
 
 use super::storage_options::StorageOptions;
-use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use crate::publish::{Published, Staged};
+use crate::system::cancellation::CancellationToken;
+use crate::system::publish::{Published, Staged};
 use bytes::Bytes;
 use object_store::ObjectStore;
 use std::fmt::Debug;

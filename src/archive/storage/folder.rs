@@ -3,9 +3,9 @@
 use super::backend::{Backend, Guard, ListedFile};
 use super::lock::Lock;
 use crate::archive::problem::damaged;
-use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::publish::{self, Published, Staged};
+use crate::system::cancellation::CancellationToken;
+use crate::system::publish::{self, Published, Staged};
 use bytes::Bytes;
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;

@@ -1,8 +1,8 @@
 //! Locks among the writers of one machine.
 
-use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
-use crate::random;
+use crate::system::cancellation::CancellationToken;
+use crate::system::random;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::fs::{File, TryLockError};

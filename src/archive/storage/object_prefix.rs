@@ -6,11 +6,11 @@
 
 use super::backend::{Backend, ListedFile};
 use super::storage_options::StorageOptions;
-use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::process::ProcessId;
-use crate::publish::{Published, Staged};
-use crate::runtime::block_on;
+use crate::system::cancellation::CancellationToken;
+use crate::system::process::ProcessId;
+use crate::system::publish::{Published, Staged};
+use crate::system::runtime::block_on;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path as StorePath;

@@ -1,10 +1,10 @@
 //! The order of commits among writers that no lock excludes.
 
 use super::backend::Backend;
-use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use crate::process::lock;
-use crate::random;
+use crate::system::cancellation::CancellationToken;
+use crate::system::process::lock;
+use crate::system::random;
 use std::sync::Mutex;
 use std::time::Duration;
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// folder needs no options and ignores them. The text form shows no values.
 ///
 /// ```
-/// use a2store::StorageOptions;
+/// use a2store::archive::StorageOptions;
 /// let options: StorageOptions = [("aws_region", "eu-north-1"), ("aws_secret_access_key", "…")].into_iter().collect();
 /// assert_eq!(format!("{options:?}"), r#"StorageOptions["aws_region", "aws_secret_access_key"]"#);
 /// ```
@@ -21,8 +21,7 @@ pub struct StorageOptions {
 
 impl StorageOptions {
     /// Returns the names and values, in the order of the names.
-    #[cfg(any(feature = "cloud", feature = "python"))]
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.options.iter().map(|(name, value)| (&**name, &**value))
     }
 }

@@ -9,11 +9,11 @@ use crate::archive::manifest::tags::TAGS_FOLDER;
 use crate::archive::manifest::versions::{VERSIONS_FOLDER, Versions, manifest_path, version_of};
 use crate::archive::storage::Storage;
 use crate::archive::{Archive, CompactOptions, ExpireOptions, IngestOptions, Phases};
-use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::tests::samples::game;
 use crate::format::{RunFormat, encode_run};
-use crate::random;
+use crate::system::cancellation::CancellationToken;
+use crate::system::random;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::collections::BTreeMap;
@@ -181,7 +181,7 @@ fn simulate(seed: u64, mistake: Option<Mistake>, files: &RunFiles) -> Result<(),
     };
     random::set_seed(seed);
     let mut first = Manifest::first(Phases::default());
-    first.time = crate::clock::text(shared.now());
+    first.time = crate::system::clock::text(shared.now());
     shared.world().put(&manifest_path(1), first.seal().unwrap().into());
     shared.world().unsynced.clear();
     std::thread::scope(|scope| {

@@ -1,9 +1,9 @@
 //! `manifest.json`: the size of a dataset and the checksums of its files.
 
-use crate::clock;
 use crate::error::{Error, Result};
-use crate::format::mapped::header_error;
-use crate::format::mapped::{read_json, write_json};
+use crate::format::files::mapped::header_error;
+use crate::format::files::mapped::{read_json, write_json};
+use crate::system::clock;
 use chrono::SecondsFormat;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! The table of runs in `metadata.db`.
 
 use crate::error::{Error, Result};
-use crate::format::mapped::header_error;
-use crate::format::sqlite::{Database, InvalidValue, Values, integer, nullable};
+use crate::format::files::mapped::header_error;
+use crate::format::files::sqlite::{Database, InvalidValue, Values, integer, nullable};
 use crate::run::RunMeta;
 use rusqlite::Row;
 use rusqlite::types::ValueRef;

@@ -4,13 +4,13 @@ use super::manifest::{Manifest, check_crc};
 use super::metadata::{Metadata, damaged};
 use super::row::{DatasetRow, ROW_LEN, fields};
 use crate::error::{Error, Result};
-use crate::format::mapped::FileBytes;
-use crate::format::mapped::header_error;
+use crate::format::files::mapped::FileBytes;
+use crate::format::files::mapped::header_error;
+use crate::format::files::shards::{METADATA, RowShards, files_in};
 use crate::format::rows::rebuild;
-use crate::format::shards::{METADATA, RowShards, files_in};
 use crate::format::source::{RunSource, SourceRun};
-use crate::publish::parent;
 use crate::run::{Run, RunMeta};
+use crate::system::publish::parent;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 

@@ -2,9 +2,9 @@
 
 use crate::board::Board;
 use crate::error::Result;
-use crate::format::npy::NpyHeader;
+use crate::format::files::npy::NpyHeader;
+use crate::format::files::shards::{RowFields, ShardNumbering};
 use crate::format::rows::{row_branches, row_step};
-use crate::format::shards::{RowFields, ShardNumbering};
 use crate::run::RunStep;
 use std::mem::offset_of;
 

@@ -4,12 +4,12 @@ use super::manifest::Manifest;
 use super::metadata::{INSERT, MAX_ENGINE_LEN, SCHEMA};
 use super::row::{DatasetRow, NUMBERING, fields};
 use crate::error::{Error, Result};
-use crate::format::mapped::FileBytes;
-use crate::format::row_folder::RowFolder;
-use crate::format::shards::METADATA;
-use crate::format::staged_folder::check_free;
-use crate::publish::parent;
+use crate::format::files::mapped::FileBytes;
+use crate::format::files::row_folder::RowFolder;
+use crate::format::files::shards::METADATA;
+use crate::format::files::staged_folder::check_free;
 use crate::run::{Run, RunMeta};
+use crate::system::publish::parent;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -18,17 +18,18 @@ use std::path::{Path, PathBuf};
 /// # Examples
 /// ```
 /// # let folder = tempfile::tempdir()?;
-/// use a2store::{Board, Move, Run, RunMeta};
+/// use a2store::{Board, Move, Run};
+/// use a2store::run::RunMeta;
 /// let mut steps = Run::builder(1);
 /// steps.push(Board(0x1100_0000_0000_0000), Move::Left, None);
 /// let run = steps.finish(RunMeta::default(), None)?;
 ///
 /// let set = folder.path().join("set");
-/// let mut writer = a2store::DatasetWriter::create(&set, None)?;
+/// let mut writer = a2store::format::DatasetWriter::create(&set, None)?;
 /// writer.push(&run)?;
 /// writer.finish()?;
 ///
-/// let dataset = a2store::Dataset::open(&set)?;
+/// let dataset = a2store::format::Dataset::open(&set)?;
 /// assert_eq!((dataset.num_steps(), dataset.decode(0)?), (1, run));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -16,7 +16,7 @@ pub struct Rejected {
 
 impl Rejected {
     /// Takes the path of the error. `source` is the path of the run, if the error has none.
-    pub(crate) fn new(source: PathBuf, error: Error) -> Rejected {
+    pub fn new(source: PathBuf, error: Error) -> Rejected {
         Rejected { path: error.path().map_or(source, Path::to_path_buf), error }
     }
 

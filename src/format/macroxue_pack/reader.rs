@@ -3,9 +3,9 @@
 use super::row::{Head, key, layouts, to_step};
 use super::valuation_types::ValuationTypes;
 use crate::error::{Error, Result};
+use crate::format::files::shards::{METADATA, RowShards, files_in, part_of};
+use crate::format::files::sqlite::Database;
 use crate::format::session::{IndexedRuns, IndexedSource, read_runs};
-use crate::format::shards::{METADATA, RowShards, files_in, part_of};
-use crate::format::sqlite::Database;
 use crate::run::{Run, RunMeta};
 use crate::step_details::{StepDetail, StepDetails};
 use std::path::Path;

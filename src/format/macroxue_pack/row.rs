@@ -2,9 +2,9 @@
 
 use crate::board::{Board, Move, WideBoard};
 use crate::error::{Error, Result};
-use crate::format::npy::NpyHeader;
+use crate::format::files::npy::NpyHeader;
+use crate::format::files::shards::{RowFields, ShardNumbering, part_of};
 use crate::format::rows::known_move;
-use crate::format::shards::{RowFields, ShardNumbering, part_of};
 use crate::run::{Branches, RunStep};
 use std::mem::offset_of;
 

@@ -1,8 +1,8 @@
 //! `valuation_types.json`: the names of valuation types and their ids in the rows of a pack.
 
 use crate::error::{Error, Result};
-use crate::format::mapped::header_error;
-use crate::format::mapped::{read_json, write_json};
+use crate::format::files::mapped::header_error;
+use crate::format::files::mapped::{read_json, write_json};
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -3,12 +3,12 @@
 use super::row::{NUMBERING, PackedRow, layouts};
 use super::valuation_types::ValuationTypes;
 use crate::error::{Error, Result};
-use crate::format::row_folder::RowFolder;
+use crate::format::files::row_folder::RowFolder;
+use crate::format::files::staged_folder::check_free;
 use crate::format::session::stored_seed;
-use crate::format::staged_folder::check_free;
-use crate::publish::parent;
 use crate::run::Run;
 use crate::step_details::StepDetail;
+use crate::system::publish::parent;
 use std::path::{Path, PathBuf};
 
 /// The tables of the field's packer.
@@ -32,7 +32,9 @@ const USUAL_TYPE: &str = "search";
 /// # Examples
 /// ```
 /// # let folder = tempfile::tempdir()?;
-/// use a2store::{Board, MacroxuePack, MacroxuePackWriter, Move, Run, RunMeta};
+/// use a2store::{Board, Move, Run};
+/// use a2store::format::{MacroxuePack, MacroxuePackWriter};
+/// use a2store::run::RunMeta;
 /// let mut steps = Run::builder(1);
 /// steps.push(Board(0x1100_0000_0000_0000), Move::Left, None);
 /// let run = steps.finish(RunMeta { seed: Some(7), ..RunMeta::default() }, None)?;

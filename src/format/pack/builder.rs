@@ -4,9 +4,9 @@ use super::compression::compress;
 use super::layout::{self, ENTRY_LEN, HEADER_LEN, IndexEntry, MAGIC};
 use super::{Compression, PackStats};
 use crate::error::{Error, Result};
-use crate::format::mapped::open_file;
+use crate::format::files::mapped::open_file;
 use crate::format::run_file::{MAX_RUN_BYTES, RunFormat, decode_run};
-use crate::publish::{Destination, Staged};
+use crate::system::publish::{Destination, Staged};
 use derive_setters::Setters;
 use std::fmt;
 use std::fs::File;
@@ -72,14 +72,16 @@ const MAX_ALIGN: u32 = 1 << 20;
 /// # Examples
 /// ```
 /// # let folder = tempfile::tempdir()?;
-/// use a2store::{Board, Move, PackBuilder, PackOptions, PackReader, Run, RunFormat, RunMeta};
+/// use a2store::{Board, Move, Run};
+/// use a2store::format::{PackBuilder, PackOptions, PackReader, RunFormat};
+/// use a2store::run::RunMeta;
 /// let mut steps = Run::builder(1);
 /// steps.push(Board(0x1100_0000_0000_0000), Move::Left, None);
 /// let run = steps.finish(RunMeta::default(), Board(0x2100_0000_0000_0000))?;
 ///
 /// let path = folder.path().join("games.a2pack");
 /// let mut builder = PackBuilder::create(&path, PackOptions::default())?;
-/// builder.add_run_bytes(&a2store::encode_run(&run, RunFormat::A2run2)?)?;
+/// builder.add_run_bytes(&a2store::format::encode_run(&run, RunFormat::A2run2)?)?;
 /// builder.finish()?;
 /// assert_eq!(PackReader::open(&path)?.decode(0)?, run);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::format::run_file::MAX_RUN_BYTES;
-use crate::names::text_form;
+use crate::system::names::text_form;
 use lz4_flex::frame::{BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
 use std::io::{self, Read, Write};
 

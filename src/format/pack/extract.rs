@@ -2,9 +2,9 @@
 
 use super::PackReader;
 use crate::error::{Error, Result};
-use crate::format::staged_folder::taken;
-use crate::publish::{Published, Staged};
-use crate::workers;
+use crate::format::files::staged_folder::taken;
+use crate::system::publish::{Published, Staged};
+use crate::system::workers;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;

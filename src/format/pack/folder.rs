@@ -2,13 +2,13 @@
 
 use super::builder::Payload;
 use super::{PackBuilder, PackOptions, PackReport};
-use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::ordered::{fill_window, in_order};
+use crate::format::files::ordered::{fill_window, in_order};
+use crate::format::files::walk::{FoundFile, files_in};
 use crate::format::run_file::MAX_RUN_BYTES;
-use crate::format::walk::{FoundFile, files_in};
-use crate::progress::{Progress, Unit};
-use crate::workers;
+use crate::system::cancellation::CancellationToken;
+use crate::system::progress::{Progress, Unit};
+use crate::system::workers;
 use std::io;
 use std::path::Path;
 

@@ -2,10 +2,10 @@
 
 use super::PackReader;
 use crate::error::Result;
-use crate::format::ordered::fill_window;
-use crate::process::ProcessId;
+use crate::format::files::ordered::fill_window;
 use crate::run::Run;
-use crate::workers;
+use crate::system::process::ProcessId;
+use crate::system::workers;
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::mpsc::{Receiver, channel};

@@ -2,7 +2,7 @@
 
 use super::Compression;
 use crate::error::{Error, Result};
-use crate::format::bytes::ByteReader;
+use crate::format::files::bytes::ByteReader;
 use crate::format::run_file::RunFormat;
 use std::fmt;
 

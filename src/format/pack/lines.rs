@@ -1,13 +1,13 @@
 //! Conversion of a pack to JSON Lines.
 
 use super::PackReader;
-use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
+use crate::format::files::ordered::in_order;
 use crate::format::jsonl::{JsonlOptions, put_run, put_steps, run_uuid};
-use crate::format::ordered::in_order;
-use crate::progress::{Progress, Unit};
-use crate::publish::{Destination, Staged, is_same_file};
-use crate::workers;
+use crate::system::cancellation::CancellationToken;
+use crate::system::progress::{Progress, Unit};
+use crate::system::publish::{Destination, Staged, is_same_file};
+use crate::system::workers;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;

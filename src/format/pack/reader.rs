@@ -4,13 +4,13 @@ use super::compression::{decompress, payload_len};
 use super::layout::{ENTRY_LEN, HEADER_LEN, IndexEntry, PackLayout, check_crc};
 use super::{Compression, PackStats};
 use crate::error::{Error, Result};
-use crate::format::bytes::ByteReader;
-use crate::format::mapped::FileBytes;
+use crate::format::files::bytes::ByteReader;
+use crate::format::files::mapped::FileBytes;
 use crate::format::run_file::RunFormat;
 use crate::format::source::{RunSource, SourceRun};
 use crate::format::{a2run2, a2t1};
 use crate::run::{Run, RunMeta};
-use crate::workers;
+use crate::system::workers;
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::fmt;
@@ -24,7 +24,9 @@ use std::sync::{Arc, OnceLock};
 ///
 /// # Examples
 /// ```
-/// use a2store::{Board, Move, PackBuilder, PackOptions, PackReader, Run, RunFormat, RunMeta};
+/// use a2store::{Board, Move, Run};
+/// use a2store::format::{PackBuilder, PackOptions, PackReader, RunFormat};
+/// use a2store::run::RunMeta;
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("runs.a2pack");
 /// let mut steps = Run::builder(1);
@@ -32,7 +34,7 @@ use std::sync::{Arc, OnceLock};
 /// let run = steps.finish(RunMeta::default(), Board(0x2100_0000_0000_0000))?;
 ///
 /// let mut pack = PackBuilder::create(&path, PackOptions::default())?;
-/// pack.add_run_bytes(&a2store::encode_run(&run, RunFormat::A2run2)?)?;
+/// pack.add_run_bytes(&a2store::format::encode_run(&run, RunFormat::A2run2)?)?;
 /// pack.finish()?;
 ///
 /// let pack = PackReader::open(&path)?;

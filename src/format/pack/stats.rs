@@ -1,7 +1,7 @@
 //! Statistics of a pack, and the block in which a pack stores some of them.
 
 use crate::error::Result;
-use crate::format::bytes::{ByteReader, put_varint};
+use crate::format::files::bytes::{ByteReader, put_varint};
 
 /// Statistics of a pack.
 ///

@@ -1,10 +1,10 @@
 //! Computing the statistics of a pack from its runs.
 
 use super::{PackReader, PackStats};
-use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use crate::progress::{Progress, Unit};
-use crate::workers;
+use crate::system::cancellation::CancellationToken;
+use crate::system::progress::{Progress, Unit};
+use crate::system::workers;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 
@@ -46,8 +46,7 @@ impl PackReader {
     ///
     /// # Errors
     /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
-    #[cfg(feature = "python")]
-    pub(crate) fn games(&self, cancel: &CancellationToken) -> Result<Vec<Option<i64>>> {
+    pub fn games(&self, cancel: &CancellationToken) -> Result<Vec<Option<i64>>> {
         let game = |index| {
             cancel.check()?;
             Ok(self.decode(index).ok().and_then(|run| run.game()))

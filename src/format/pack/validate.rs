@@ -1,10 +1,10 @@
 //! Validation of a whole pack.
 
 use super::{PackReader, PackStats};
-use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::progress::{Progress, Unit};
-use crate::workers;
+use crate::system::cancellation::CancellationToken;
+use crate::system::progress::{Progress, Unit};
+use crate::system::workers;
 use derive_setters::Setters;
 use rayon::prelude::*;
 

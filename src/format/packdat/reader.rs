@@ -1,13 +1,13 @@
 //! Reading pack.dat.
 
 use super::layout::{CRC_LEN, HEADER_LEN, MAGIC, MIN_RUN_LEN, PackDatRow, ROW_LEN, VERSION};
-use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::format::bytes::ByteReader;
-use crate::format::mapped::FileBytes;
+use crate::format::files::bytes::ByteReader;
+use crate::format::files::mapped::FileBytes;
 use crate::format::rows::rebuild;
 use crate::format::source::{RunSource, SourceRun};
 use crate::run::{Run, RunMeta};
+use crate::system::cancellation::CancellationToken;
 use std::path::{Path, PathBuf};
 
 /// A memory-mapped pack.dat file. Any number of threads may read its runs in any order.

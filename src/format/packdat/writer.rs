@@ -2,9 +2,9 @@
 
 use super::layout::{HEADER_LEN, MAGIC, PackDatRow, ROW_LEN, VERSION};
 use crate::error::{Error, Result};
-use crate::format::staged_folder::taken;
-use crate::publish::{Published, Staged, parent};
+use crate::format::files::staged_folder::taken;
 use crate::run::Run;
+use crate::system::publish::{Published, Staged, parent};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -20,17 +20,18 @@ const BUFFER_LEN: usize = 1 << 20;
 /// # Examples
 /// ```
 /// # let folder = tempfile::tempdir()?;
-/// use a2store::{Board, Move, Run, RunMeta};
+/// use a2store::{Board, Move, Run};
+/// use a2store::run::RunMeta;
 /// let mut steps = Run::builder(1);
 /// steps.push(Board(0x1100_0000_0000_0000), Move::Left, None);
 /// let run = steps.finish(RunMeta::default(), None)?;
 ///
 /// let path = folder.path().join("pack.dat");
-/// let mut writer = a2store::PackDatWriter::create(&path)?;
+/// let mut writer = a2store::format::PackDatWriter::create(&path)?;
 /// writer.push(&run)?;
 /// writer.finish()?;
 ///
-/// let pack = a2store::PackDat::open(&path)?;
+/// let pack = a2store::format::PackDat::open(&path)?;
 /// assert_eq!((pack.num_runs(), pack.decode(0)?), (1, run));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -7,7 +7,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::format::shards::RowShards;
+use crate::format::files::shards::RowShards;
 
 /// Returns the id of the run and the index of the step in a row.
 pub(in crate::format) type RowKey = fn(&[u8]) -> (u64, u32);

@@ -3,10 +3,10 @@
 use super::index::{RowIndex, RowKey};
 use super::metadata::SessionRun;
 use crate::error::{Error, Result};
+use crate::format::files::shards::{METADATA, RowShards};
+use crate::format::files::sqlite::InvalidValue;
 use crate::format::rows::rebuild;
-use crate::format::shards::{METADATA, RowShards};
 use crate::format::source::{RunSource, SourceFacts, SourceRun};
-use crate::format::sqlite::InvalidValue;
 use crate::run::{Run, RunMeta, RunStep};
 use std::fmt;
 use std::path::{Path, PathBuf};

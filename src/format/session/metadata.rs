@@ -1,8 +1,8 @@
 //! The tables in a session's `metadata.db`.
 
 use crate::error::{Error, Result};
-use crate::format::mapped::header_error;
-use crate::format::sqlite::{Database, InvalidValue, Values, integer, nullable, text};
+use crate::format::files::mapped::header_error;
+use crate::format::files::sqlite::{Database, InvalidValue, Values, integer, nullable, text};
 use rusqlite::types::ValueRef;
 use serde_json::Value;
 use std::path::Path;

@@ -5,10 +5,10 @@ use super::metadata::{read_entry, read_runs};
 use super::row::{fields, has_action, key, to_step};
 use crate::board::Move;
 use crate::error::Result;
-use crate::format::shards::{METADATA, RowShards, files_in};
-use crate::format::sqlite::Database;
-use crate::publish::parent;
+use crate::format::files::shards::{METADATA, RowShards, files_in};
+use crate::format::files::sqlite::Database;
 use crate::run::{Run, RunMeta, after_states};
+use crate::system::publish::parent;
 use serde_json::Value;
 use std::path::Path;
 

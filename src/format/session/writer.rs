@@ -3,11 +3,11 @@
 use super::metadata::stored_seed;
 use super::row::{NUMBERING, fields, put_step};
 use crate::error::{Error, Result};
-use crate::format::row_folder::RowFolder;
+use crate::format::files::row_folder::RowFolder;
+use crate::format::files::staged_folder::check_free;
 use crate::format::rows::known_move;
-use crate::format::staged_folder::check_free;
-use crate::publish::{self, parent};
 use crate::run::{Run, RunMeta, RunStep};
+use crate::system::publish::{self, parent};
 use derive_setters::Setters;
 use serde_json::Value;
 use std::collections::HashSet;
@@ -43,18 +43,19 @@ pub struct SessionOptions {
 /// # Examples
 /// ```
 /// # let folder = tempfile::tempdir()?;
-/// use a2store::{Board, Move, Run, RunMeta};
+/// use a2store::{Board, Move, Run};
+/// use a2store::run::RunMeta;
 /// let mut steps = Run::builder(1);
 /// steps.push(Board(0x1100_0000_0000_0000), Move::Left, None);
 /// let run = steps.finish(RunMeta { seed: Some(7), ..RunMeta::default() }, None)?;
 ///
 /// let folder = folder.path().join("selfplay");
-/// let options = a2store::SessionOptions::default().with_action(true);
-/// let mut writer = a2store::SessionWriter::create(&folder, &[], options)?;
+/// let options = a2store::format::SessionOptions::default().with_action(true);
+/// let mut writer = a2store::format::SessionWriter::create(&folder, &[], options)?;
 /// writer.push(1000, &run)?;
 /// writer.finish()?;
 ///
-/// let session = a2store::Session::open(&folder)?;
+/// let session = a2store::format::Session::open(&folder)?;
 /// assert_eq!((session.id(0), session.decode(0)?.meta().seed), (Some(1000), Some(7)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -9,7 +9,8 @@ use arrow::datatypes::DataType;
 /// A function that this crate adds to SQL.
 ///
 /// ```
-/// use a2store::{Board, Phases, functions};
+/// use a2store::{Board, Phases};
+/// use a2store::query::functions;
 /// use arrow::array::{ArrayRef, AsArray, UInt64Array};
 /// use arrow::datatypes::UInt32Type;
 /// use std::sync::Arc;

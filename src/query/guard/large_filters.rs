@@ -3,8 +3,8 @@
 //! The optimizer pushes filters below projections and replaces each column by its expression. A chain of `x + x AS x`
 //! doubles the expression each time. So a short statement can produce a filter that is too large to plan.
 
-use super::super::errors::external;
 use crate::error::Error;
+use crate::query::engine::errors::external;
 use datafusion::common::Column;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result as DataFusionResult};

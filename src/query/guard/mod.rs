@@ -4,7 +4,7 @@
 //!
 //! 1. The text must be one statement of a few kinds, of bounded size, over known tables (`statement.rs`, `plan.rs`).
 //! 2. The session has no functions that read files or the host, no table functions and no catalog. The object stores
-//!    reach only the files of the tables (`configure.rs`, `session.rs`).
+//!    reach only the files of the tables (`engine/session.rs`).
 //! 3. Resources are bounded: texts and lists (`sizes.rs`), memory, temporary files, rows, bytes and time (`options.rs`).
 //!
 //! It protects from mistakes and casual misuse, not from hostile statements. docs/sql.md lists the guarantees.
@@ -13,18 +13,18 @@
 //! | --- | --- |
 //! | `statement.rs` | checks and rewrites of a statement's syntax tree, before it is planned |
 //! | `plan.rs` | checks of a plan, before it is analyzed; the excluded functions |
-//! | `configure.rs` | restricting a session to what statements may use |
 //! | `large_filters.rs` | a bound on filters after inlining |
 //! | `sizes.rs` | a bound on the texts and lists that functions return |
 //! | `signed_sums.rs` | sums of integers and booleans as int64 |
 
-mod configure;
 mod large_filters;
 mod plan;
 mod signed_sums;
 mod sizes;
 mod statement;
 
-pub(super) use configure::{configure, quoted};
 pub(super) use large_filters::check_filters;
+pub(super) use plan::EXCLUDED;
+pub(super) use signed_sums::SignedSum;
+pub(super) use sizes::BOUND_SIZES;
 pub(super) use statement::{check_length, planned};

@@ -1,7 +1,7 @@
 //! Checks of a plan, before it is analyzed: it only reads, and nothing in it is larger than its text.
 
-use super::super::errors::external;
 use crate::error::{Error, Result};
+use crate::query::engine::errors::external;
 use arrow::datatypes::DataType;
 use datafusion::common::Result as DataFusionResult;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -11,7 +11,7 @@ use datafusion::prelude::SQLOptions;
 
 /// DataFusion's scalar functions that statements cannot call. They reveal files or the host, or make values of
 /// any size from a few words.
-pub(super) const EXCLUDED: [&str; 11] = [
+pub(in crate::query) const EXCLUDED: [&str; 11] = [
     "array_repeat",
     "array_resize",
     "arrow_metadata",

@@ -17,13 +17,13 @@ use datafusion::logical_expr::{
 
 /// Sums booleans and integers as int64, uint64 as uint64, and other numbers as DataFusion does.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct SignedSum {
+pub(in crate::query) struct SignedSum {
     inner: Sum,
     signature: Signature,
 }
 
 impl SignedSum {
-    pub(super) fn new() -> SignedSum {
+    pub(in crate::query) fn new() -> SignedSum {
         let native = |dtype: LogicalTypeRef| TypeSignatureClass::Native(dtype);
         let signed = vec![TypeSignatureClass::Integer, native(logical_boolean())];
         let coercions = [

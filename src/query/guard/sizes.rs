@@ -4,11 +4,11 @@
 //! `||` that returns texts or lists fails the query if a batch of its results is too large. Functions that can multiply
 //! their arguments at once have a literal as the multiplier, and a smaller bound on the multiplied argument.
 
-use super::super::errors::external;
-use super::super::functions::functions;
-use super::super::plan_function::PlanFunction;
-use super::super::rewrites::ExprRule;
 use crate::error::Error;
+use crate::query::engine::errors::external;
+use crate::query::engine::plan_function::PlanFunction;
+use crate::query::functions::functions;
+use crate::query::rewrites::ExprRule;
 use arrow::array::Array;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -43,7 +43,7 @@ const SIZE_CHECK: &str = "size_check";
 const VALUE_TEXT: u64 = 24;
 
 /// Adds the checks to a plan whose types are resolved.
-pub(super) const BOUND_SIZES: ExprRule =
+pub(in crate::query) const BOUND_SIZES: ExprRule =
     ExprRule { name: "bound_sizes", rewrite: |expr, schema| expr.transform_up(|part| bounded(part, schema)) };
 
 fn bounded(mut expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {

@@ -1,10 +1,10 @@
 //! Checks of a statement's syntax tree, before it is planned.
 
-use super::super::errors::{did_you_mean, query_error};
-use super::super::refused::{self, name_of};
-use super::super::rewrites::UNARY_MINUS;
 use super::plan;
 use crate::error::{Error, Result};
+use crate::query::engine::errors::{did_you_mean, query_error};
+use crate::query::refused::{self, name_of};
+use crate::query::rewrites::UNARY_MINUS;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};

@@ -1,11 +1,13 @@
 //! The list of refused statements and the rewrites, each beside DataFusion without them, over the same tables.
 
-use super::super::errors::query_error;
-use super::super::options::QueryOptions;
-use super::super::{guard, rewrites, session};
 use super::{REFUSED, check_types};
 use crate::Phases;
 use crate::error::{Error, ErrorKind, Result};
+use crate::query::engine::errors::query_error;
+use crate::query::engine::session;
+use crate::query::guard;
+use crate::query::options::QueryOptions;
+use crate::query::rewrites;
 use arrow::array::{ArrayRef, RecordBatch, StringArray, StructArray, UInt32Array};
 use arrow::datatypes::{DataType, Field};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -66,7 +68,7 @@ async fn engines(folder: &Path) -> (SessionContext, SessionContext) {
     plain.options_mut().optimizer.enable_topk_aggregation = true;
     let plain = SessionStateBuilder::new().with_config(plain).with_default_features().build();
     let plain = SessionContext::new_with_state(plain);
-    let ours = guard::configure(SessionStateBuilder::new().with_config(config()), Phases::default())
+    let ours = session::restricted(SessionStateBuilder::new().with_config(config()), Phases::default())
         .with_physical_optimizer_rules(rewrites::physical_rules(PhysicalOptimizer::default().rules));
     let ours = SessionContext::new_with_state(ours.build());
     // Some rules apply to files only, and others to tables in memory only.

@@ -9,8 +9,8 @@
 //! [`TYPE_LITERALS`] does it for the expressions that DataFusion plans itself, and for parameters once they have values.
 //! DataFusion omits casts from column names, so columns keep their names.
 
-use super::super::type_names::type_name;
 use super::columns::ExprRule;
+use crate::query::output::type_names::type_name;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result as DataFusionResult, plan_err};

@@ -7,7 +7,7 @@
 //! A key takes the bits of its type, and one more if it is nullable. The value bits of a null are 0, so that
 //! each group has exactly one number.
 
-use super::super::plan_function::PlanFunction;
+use crate::query::engine::plan_function::PlanFunction;
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, BooleanBufferBuilder, PrimitiveArray, UInt64Array,
 };

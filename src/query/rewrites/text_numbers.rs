@@ -2,7 +2,7 @@
 //!
 //! The keys of an Arrow dictionary are not enough, because they have another meaning in each row group.
 
-use super::super::plan_function::PlanFunction;
+use crate::query::engine::plan_function::PlanFunction;
 use arrow::array::{Array, ArrayRef, AsArray, DictionaryArray, Int32Array, StringArray, UInt32Array};
 use arrow::datatypes::{DataType, Field, FieldRef, Int32Type};
 use datafusion::common::{Result as DataFusionResult, exec_datafusion_err, exec_err};

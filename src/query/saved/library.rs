@@ -1,13 +1,13 @@
 //! Finding named queries, and planning them.
 
-use super::super::errors::did_you_mean;
-use super::super::options::QueryOptions;
-use super::super::planned::Query;
 use super::saved_query::SavedQuery;
 use super::{header, shipped};
 use crate::archive::Archive;
-use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
+use crate::query::engine::errors::did_you_mean;
+use crate::query::options::QueryOptions;
+use crate::query::query::Query;
+use crate::system::cancellation::CancellationToken;
 use datafusion::scalar::ScalarValue;
 
 impl SavedQuery {

@@ -1,7 +1,7 @@
 //! A named query, and binding values to its parameters.
 
-use super::super::errors::did_you_mean;
 use crate::error::{Error, Result};
+use crate::query::engine::errors::did_you_mean;
 use datafusion::common::ParamValues;
 use datafusion::scalar::ScalarValue;
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 /// A named query.
 ///
 /// ```
-/// let query = a2store::SavedQuery::find("high_score")?;
+/// let query = a2store::query::SavedQuery::find("high_score")?;
 /// assert_eq!(query.parameters[0].name, "min_score");
 /// println!("{}\n{}", query.purpose, query.sql);
 /// # Ok::<(), a2store::Error>(())
@@ -30,7 +30,7 @@ pub struct SavedQuery {
 /// A parameter of a [`SavedQuery`].
 ///
 /// ```
-/// let query = a2store::SavedQuery::find("score_histogram")?;
+/// let query = a2store::query::SavedQuery::find("score_histogram")?;
 /// let parameter = &query.parameters[0];
 /// println!("${}: {}, {:?} by default: {}", parameter.name, parameter.dtype, parameter.default, parameter.doc);
 /// # Ok::<(), a2store::Error>(())

@@ -1,10 +1,10 @@
 //! The parts of a physical plan that can be divided into tasks, and their slices.
 
-use super::super::order::Execution;
-use super::super::rewrites::OpaqueExec;
-use super::super::scan::SortedRows;
-use super::super::step_join::StepJoinExec;
 use super::texts::TextKeys;
+use crate::query::engine::order::Execution;
+use crate::query::rewrites::OpaqueExec;
+use crate::query::scan::parquet_scan::SortedRows;
+use crate::query::step_join::StepJoinExec;
 use datafusion::common::{JoinType, Result as DataFusionResult, internal_err};
 use datafusion::datasource::physical_plan::parquet::ParquetAccessPlan;
 use datafusion::datasource::physical_plan::{

@@ -24,16 +24,16 @@ mod message;
 mod task;
 mod texts;
 
-use super::archive_table::check_files;
-use super::engine::{Cluster, Division};
-use super::errors::query_error;
-use super::limits::QueryLimits;
-use super::order::Execution;
-use super::output::OutputFiles;
-use super::planned::Query;
-use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use crate::runtime::block_on_unless;
+use crate::query::engine::errors::query_error;
+use crate::query::engine::limits::QueryLimits;
+use crate::query::engine::order::Execution;
+use crate::query::output::result_files::OutputFiles;
+use crate::query::query::Query;
+use crate::query::scan::archive_table::check_files;
+use crate::query::tasks::{Cluster, Division};
+use crate::system::cancellation::CancellationToken;
+use crate::system::runtime::block_on_unless;
 use cut::{Cut, Plan, num_rows, replaced};
 use incoming::{TasksExec, TasksOfQuery};
 use std::collections::BTreeMap;
@@ -45,25 +45,17 @@ use task::TaskHeader;
 const MIN_TASK_ROWS: usize = 1 << 20;
 
 impl Query {
-    /// Makes the execution plan, with tasks if the query is on an engine and that pays.
-    pub(crate) fn execution(&self, limits: &Arc<QueryLimits>, cancel: &CancellationToken) -> Result<Execution> {
-        Ok(self.execution_or_why(limits, cancel)?.0)
-    }
-
-    /// Makes the execution plan. If the query is on an engine but runs here, also returns the reason.
-    pub(super) fn execution_or_why(
+    /// Makes the execution plan with tasks, or returns why the query runs here.
+    pub(super) fn by_tasks(
         &self,
+        cluster: &Cluster,
         limits: &Arc<QueryLimits>,
         cancel: &CancellationToken,
-    ) -> Result<(Execution, Option<String>)> {
-        let why = match self.cluster() {
-            None => None,
-            Some(cluster) => match divided(self, cluster, None, limits, cancel)? {
-                Ok(divided) => return Ok((divided.into_execution(limits)?, None)),
-                Err(why) => Some(why),
-            },
-        };
-        Ok((self.planned(None, limits, cancel)?, why))
+    ) -> Result<Result<Execution, String>> {
+        match divided(self, cluster, None, limits, cancel)? {
+            Ok(divided) => divided.into_execution(limits).map(Ok),
+            Err(why) => Ok(Err(why)),
+        }
     }
 
     /// Writes the rows by tasks, a file for each, and returns their number. Returns `None` if the plan is not divided as a

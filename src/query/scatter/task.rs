@@ -1,18 +1,18 @@
 //! A task: the question, and a share of its partitions. It runs in another process.
 
-use super::super::archive_table::check_files;
-use super::super::engine::{Change, Division};
-use super::super::limits::QueryLimits;
-use super::super::order::Execution;
-use super::super::output::OutputFiles;
-use super::super::partition::Partition;
-use super::super::planned::Query;
 use super::super::query_error;
 use super::cut::{Cut, cuts, does, slice, whole};
 use super::fingerprint::fingerprint;
 use super::message::{self, Blocks};
-use crate::cancellation::CancellationToken;
 use crate::error::Result;
+use crate::query::engine::limits::QueryLimits;
+use crate::query::engine::order::Execution;
+use crate::query::output::result_files::OutputFiles;
+use crate::query::query::Query;
+use crate::query::scan::archive_table::check_files;
+use crate::query::scan::partition::Partition;
+use crate::query::tasks::{Change, Division};
+use crate::system::cancellation::CancellationToken;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{Field, Schema};
 use datafusion::common::{Result as DataFusionResult, ScalarValue, internal_datafusion_err};
@@ -84,7 +84,7 @@ impl TaskHeader {
 
 impl Query {
     /// Runs a task that another process made of the same query, and returns the message with its result for the caller
-    /// of [`Engine::start`](crate::Engine::start).
+    /// of [`Engine::start`](crate::query::Engine::start).
     ///
     /// # Errors
     /// Any error of planning and running the query here, and [`ErrorKind::Query`](crate::ErrorKind::Query) for other

@@ -1,7 +1,7 @@
 //! Numbers of texts in group keys, which are valid in one process only.
 
-use super::super::plan_function::PlanFunction;
-use super::super::rewrites::{KeyBits, OpaqueExec, TextDictionary};
+use crate::query::engine::plan_function::PlanFunction;
+use crate::query::rewrites::{KeyBits, OpaqueExec, TextDictionary};
 use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{UInt32Type, UInt64Type};
 use arrow::error::ArrowError;

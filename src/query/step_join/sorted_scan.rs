@@ -1,9 +1,9 @@
 //! Scans of sorted row groups, and how they are cut.
 
-use super::super::rewrites::OpaqueExec;
-use super::super::scan::SortedRows;
 use super::exec::StepJoinExec;
 use crate::archive::TableName;
+use crate::query::rewrites::OpaqueExec;
+use crate::query::scan::parquet_scan::SortedRows;
 use datafusion::common::stats::Precision;
 use datafusion::common::{Result as DataFusionResult, ScalarValue, Statistics, internal_err};
 use datafusion::datasource::listing::PartitionedFile;

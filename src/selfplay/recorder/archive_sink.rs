@@ -4,11 +4,11 @@ use super::buffer::FinishedGame;
 use super::options::RecorderOptions;
 use super::sink::{Sink, SinkFormat};
 use crate::archive::{Archive, IngestOptions, TableName};
-use crate::cancellation::CancellationToken;
 use crate::error::{ErrorKind, Result};
 use crate::format::{Container, RunSource, SourceFacts, SourceFormat, SourceRun};
-use crate::random;
 use crate::run::RunMeta;
+use crate::system::cancellation::CancellationToken;
+use crate::system::random;
 use std::path::PathBuf;
 use std::sync::Arc;
 

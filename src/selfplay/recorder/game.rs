@@ -98,8 +98,11 @@ impl GameRecording {
     }
 
     /// Waits until this many steps can be pushed without waiting.
+    ///
+    /// # Errors
+    /// The recorder's first error, if it has failed.
     #[inline]
-    pub(crate) fn make_room(&mut self, steps: usize) -> Result<()> {
+    pub fn make_room(&mut self, steps: usize) -> Result<()> {
         match self.game.rows.missing_blocks(self.num_kept(steps)) {
             0 => Ok(()),
             missing => {

@@ -28,7 +28,9 @@ use tracing::{info, warn};
 /// # Examples
 /// ```
 /// # let root = tempfile::tempdir()?;
-/// use a2store::{Board, Move, Recorder, RecorderOptions, Session};
+/// use a2store::{Board, Move};
+/// use a2store::selfplay::{Recorder, RecorderOptions};
+/// use a2store::format::Session;
 /// let recorder = Recorder::create(root.path(), RecorderOptions::new("v1"))?;
 /// let mut game = recorder.begin(Some(7))?;
 /// game.push(Board(0x1100_0000_0000_0000), Some(Move::Left), None)?;
@@ -75,7 +77,8 @@ impl Recorder {
     /// # Examples
     /// ```
     /// # let root = tempfile::tempdir()?;
-    /// use a2store::{Archive, Board, Move, Recorder, RecorderOptions};
+    /// use a2store::{Archive, Board, Move};
+    /// use a2store::selfplay::{Recorder, RecorderOptions};
     /// let mut archive = Archive::create(root.path().join("games.a2"), Default::default())?;
     /// let recorder = Recorder::into_archive(&archive, RecorderOptions::new("v1"))?;
     /// let mut game = recorder.begin(Some(7))?;

@@ -122,7 +122,7 @@ impl RecorderOptions {
 
     /// Returns the memory for the buffers of steps, in bytes.
     pub(super) fn ram_budget(&self) -> u64 {
-        let half = || crate::machine::available_bytes().map_or(u64::MAX, |bytes| bytes / 2);
+        let half = || crate::system::machine::available_bytes().map_or(u64::MAX, |bytes| bytes / 2);
         self.max_ram_mb.map_or_else(half, |mb| mb.saturating_mul(MB) - RAM_OVERHEAD)
     }
 

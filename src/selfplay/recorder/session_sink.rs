@@ -3,10 +3,10 @@
 use super::buffer::FinishedGame;
 use super::options::RecorderOptions;
 use super::sink::{Sink, SinkFormat};
-use crate::clock;
 use crate::error::Result;
 use crate::format::{NewRun, SessionOptions, SessionWriter, StagedFolder};
-use crate::publish;
+use crate::system::clock;
+use crate::system::publish;
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};

@@ -6,7 +6,8 @@ use super::random::Random;
 use super::unfinished::{repair_log, with_small_pages, with_unfinished};
 use super::well_formed::{check, same, same_steps};
 use super::{Tally, Target, scratch, seeds, tables};
-use a2store::{Dataset, DatasetWriter, Error, Run, Session, SessionOptions, SessionWriter};
+use a2store::format::{Dataset, DatasetWriter, Session, SessionOptions, SessionWriter};
+use a2store::{Error, Run};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 

@@ -5,7 +5,9 @@ use super::memory::Gauge;
 use super::random::Random;
 use super::well_formed::check;
 use super::{Tally, Target, scratch, seeds};
-use a2store::{Error, MacroxuePack, MacroxuePackWriter, Run, StepDetail, StepDetails};
+use a2store::format::{MacroxuePack, MacroxuePackWriter};
+use a2store::step_details::{StepDetail, StepDetails};
+use a2store::{Error, Run};
 use std::path::Path;
 
 pub(super) struct OfPack(Folder);

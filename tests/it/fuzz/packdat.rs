@@ -5,7 +5,8 @@ use super::mutate::{Field, havoc};
 use super::random::Random;
 use super::well_formed::{check, same, same_steps};
 use super::{Tally, Target, run_files, scratch, seeds};
-use a2store::{PackDat, PackDatWriter, Run};
+use a2store::Run;
+use a2store::format::{PackDat, PackDatWriter};
 use tempfile::TempDir;
 
 pub(super) struct Dat {

@@ -6,10 +6,11 @@ use super::random::Random;
 use super::run_files::{self, comes_back};
 use super::well_formed::{check, same};
 use super::{Tally, Target, scratch, seeds};
-use a2store::{
-    Board, CancellationToken, Compression, JsonlOptions, Move, PackBuilder, PackOptions, PackReader, Run, RunFormat,
-    RunMeta, ValidateOptions, encode_run,
+use a2store::format::{
+    Compression, JsonlOptions, PackBuilder, PackOptions, PackReader, RunFormat, ValidateOptions, encode_run,
 };
+use a2store::run::RunMeta;
+use a2store::{Board, CancellationToken, Move, Run};
 use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
 use std::io::Write;
 use std::ops::Range;
@@ -140,7 +141,7 @@ impl Target for Pack {
         // A2T1 cannot store branches.
         let as_a2t1 = |run: &Run| {
             let bytes = encode_run(run, RunFormat::A2t1).unwrap();
-            a2store::decode_run(&bytes).unwrap().0
+            a2store::format::decode_run(&bytes).unwrap().0
         };
         let dense = [(1_000, 3), (5_000, 4), (80_000, 1), (100_000, 1), (2_000_000, 1)];
         let alike = dense.map(|(num_steps, _)| alike(num_steps));

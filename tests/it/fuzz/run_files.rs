@@ -5,7 +5,9 @@ use super::mutate::{Field, havoc};
 use super::random::Random;
 use super::well_formed::{check, same};
 use super::{Tally, Target, seeds};
-use a2store::{Board, Move, Run, RunFormat, RunMeta, decode_run, encode_run};
+use a2store::format::{RunFormat, decode_run, encode_run};
+use a2store::run::RunMeta;
+use a2store::{Board, Move, Run};
 use serde::{Deserialize, Serialize};
 
 pub(super) struct A2t1 {

@@ -1,6 +1,7 @@
 //! Valid seeds: short games that follow the rules.
 
-use a2store::{Board, Branches, Move, Run, RunMeta};
+use a2store::run::{Branches, RunMeta};
+use a2store::{Board, Move, Run};
 
 /// Plays a game of at most `num_steps` steps. With `values`, nine of ten steps have branch values.
 pub(super) fn game(seed: u64, num_steps: usize, values: bool) -> Run {

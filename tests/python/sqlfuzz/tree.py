@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .dtypes import BOOL, F32, F64, I64, NULL, U64, Type, common, common_of, of_literal, of_sum
+from .dtypes import BOOL, F32, F64, I64, NULL, U64, WIDE, Type, common, common_of, of_literal, of_sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,6 +307,9 @@ class _Text:
         if self.duck and node.args[0].type == U64 and node.type == F32:
             # DuckDB rounds twice, if it computes with more bits.
             text = f"({text})::{U64.duck}"
+        if self.duck and node.args[0].type == WIDE and node.type.is_float:
+            # DuckDB rounds a negative HUGEINT twice.
+            text = f"({text})::VARCHAR"
         return f"{node.value}({text} AS {node.type.duck if self.duck else node.type.engine})"
 
     def _func(self, node: Node) -> str:

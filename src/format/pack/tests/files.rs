@@ -1,9 +1,9 @@
 //! Packing files and folders, and extracting files from packs.
 
 use super::*;
-use crate::cancellation::CancellationToken;
 use crate::format::JsonlOptions;
 use crate::format::run_file::MAX_RUN_BYTES;
+use crate::system::cancellation::CancellationToken;
 use std::path::Path;
 
 #[test]

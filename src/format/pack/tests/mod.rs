@@ -4,11 +4,11 @@ mod files;
 use super::layout::{ENTRY_LEN, FOOTER_LEN, HEADER_LEN};
 use super::*;
 use crate::board::{Board, Move};
-use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::source::{RunSource, SourceRun};
 use crate::format::{RunFormat, encode_run};
 use crate::run::{Branches, Run, RunMeta};
+use crate::system::cancellation::CancellationToken;
 use proptest::prelude::*;
 
 fn never() -> &'static CancellationToken {

@@ -1,0 +1,137 @@
+//! The subcommands of `a2pack`.
+
+use super::args::{ExtractArgs, InspectArgs, PackArgs, StatsArgs, ToJsonlArgs, ValidateArgs};
+use super::print::{print_run, print_run_json, print_stats, print_stats_json};
+use crate::print::{count, megabytes, print_json};
+use crate::progress::{Interrupt, progress};
+use crate::terminal::print_error;
+use a2store::error::ErrorKind;
+use a2store::format::{
+    Compression, JsonlOptions, PackOptions, PackReader, ValidateOptions, ValidateReport, pack_folder,
+};
+use anyhow::Result;
+use serde_json::json;
+use std::io::{self, Write};
+
+/// The exit status of `validate` for an invalid pack, as in the older tool of this name.
+const INVALID: u8 = 2;
+
+pub(super) fn pack(args: &PackArgs, quiet: bool) -> Result<u8> {
+    let compression: Compression = args.compress.parse()?;
+    let mut options = PackOptions::default();
+    options.align = args.align;
+    options.compression = compression;
+    options.workers = args.workers;
+    let report = pack_folder(&args.input, &args.output, &options, &*progress(quiet), Interrupt::new()?.token())?;
+    for error in &report.errors {
+        print_error("a2pack", error);
+    }
+    if report.packed == 0 {
+        eprintln!("a2pack: {}: no run was packed, so {} was not written", args.input.display(), args.output.display());
+    }
+    if args.json {
+        print_json(&report, [("path", json!(args.output.to_string_lossy()))])?;
+    } else {
+        let mut out = io::stdout().lock();
+        write!(out, "{} runs packed, {} rejected", count(report.packed), count(report.rejected))?;
+        if report.ignored > 0 {
+            write!(out, ", {} other files ignored", count(report.ignored))?;
+        }
+        writeln!(out, "; {} steps in {}", count(report.num_steps), megabytes(report.num_bytes))?;
+    }
+    Ok(u8::from(report.rejected > 0))
+}
+
+pub(super) fn validate(args: &ValidateArgs, quiet: bool) -> Result<u8> {
+    let mut options = ValidateOptions::default();
+    options.sample = args.sample;
+    options.workers = args.workers;
+    let report = match PackReader::open(&args.packfile) {
+        Ok(reader) => reader.validate(&options, &*progress(quiet), Interrupt::new()?.token())?,
+        Err(error) if matches!(error.kind(), ErrorKind::Header { .. } | ErrorKind::Checksum { .. }) => {
+            let mut report = ValidateReport::default();
+            report.problems.push(error);
+            report
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if args.json {
+        print_json(&report, [("path", json!(args.packfile.to_string_lossy())), ("sound", json!(report.is_sound()))])?;
+    } else {
+        let mut out = io::stdout().lock();
+        for problem in &report.problems {
+            writeln!(out, "{problem}")?;
+        }
+        let verdict = match report.problems.len() {
+            0 => "sound".to_owned(),
+            1 => "1 problem".to_owned(),
+            problems => format!("{} problems", count(problems as u64)),
+        };
+        let (checked, runs, steps) = (count(report.num_checked), count(report.num_runs), count(report.num_steps));
+        let bytes = megabytes(report.num_bytes);
+        writeln!(out, "{verdict}: {checked} of {runs} runs checked, {steps} steps in {bytes}")?;
+    }
+    Ok(if report.is_sound() { 0 } else { INVALID })
+}
+
+pub(super) fn stats(args: &StatsArgs, quiet: bool) -> Result<u8> {
+    let reader = PackReader::open(&args.packfile)?;
+    let stats = reader.stats(&*progress(quiet), Interrupt::new()?.token())?;
+    if stats.unreadable > 0 {
+        eprintln!("a2pack: {}: {} runs cannot be read", args.packfile.display(), count(stats.unreadable));
+    }
+    if args.json {
+        print_stats_json(&args.packfile, reader.num_bytes(), &stats)?;
+    } else {
+        print_stats(&args.packfile, reader.num_bytes(), &stats)?;
+    }
+    Ok(u8::from(stats.unreadable > 0))
+}
+
+pub(super) fn to_jsonl(args: &ToJsonlArgs, quiet: bool) -> Result<u8> {
+    let reader = PackReader::open(&args.packfile)?;
+    let mut options = JsonlOptions::default();
+    options.by_step = args.by_step;
+    options.compact = args.compact;
+    options.parallel = args.parallel || args.workers.is_some();
+    options.workers = args.workers;
+    let (interrupt, progress) = (Interrupt::new()?, progress(quiet || args.no_progress));
+    let report = if args.output.as_os_str() == "-" {
+        reader.write_jsonl(&mut io::stdout().lock(), &options, &*progress, interrupt.token())?
+    } else {
+        reader.to_jsonl(&args.output, &options, &*progress, interrupt.token())?
+    };
+    for error in &report.errors {
+        print_error("a2pack", error);
+    }
+    if !quiet {
+        let (runs, steps) = (count(report.num_runs), count(report.num_steps));
+        eprintln!("{runs} runs, {steps} steps, {}", megabytes(report.num_bytes));
+    }
+    Ok(u8::from(!report.errors.is_empty()))
+}
+
+pub(super) fn extract(args: &ExtractArgs) -> Result<u8> {
+    let indices = args.indices.iter().flatten().copied();
+    let report = PackReader::open(&args.packfile)?.extract(indices, &args.output)?;
+    for error in &report.errors {
+        print_error("a2pack", error);
+    }
+    let mut out = io::stdout().lock();
+    for path in report.paths {
+        writeln!(out, "{}", path.display())?;
+    }
+    Ok(u8::from(!report.errors.is_empty()))
+}
+
+pub(super) fn inspect(args: &InspectArgs) -> Result<u8> {
+    let reader = PackReader::open(&args.packfile)?;
+    let slice = reader.get_slice(args.index)?;
+    let run = reader.decode(args.index)?;
+    if args.json {
+        print_run_json(args, &slice, &run)?;
+    } else {
+        print_run(args, &slice, &run)?;
+    }
+    Ok(0)
+}

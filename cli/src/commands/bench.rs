@@ -1,0 +1,110 @@
+//! `a2store bench`: gather and loader rates of this machine over the steps of an archive.
+
+use crate::print::{count, megabytes, rate};
+use crate::progress::progress;
+use a2store::loader::Permutation;
+use a2store::query::no_params;
+use a2store::system::cancellation::CancellationToken;
+use a2store::{Archive, LoaderOptions, MaterializeOptions};
+use anyhow::{Result, bail};
+use clap::Args;
+use serde_json::json;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// A Python script that times `np.take` of as many random rows, 32 bytes each, and prints the median in microseconds.
+const NUMPY: &str = "
+import sys, time
+import numpy as np
+rows, batch = int(sys.argv[1]), int(sys.argv[2])
+table = np.zeros((rows, 32), np.uint8)
+table[:, 0] = 1
+rng = np.random.default_rng(0)
+times = []
+for _ in range(200):
+    indices = rng.integers(0, rows, batch)
+    start = time.perf_counter()
+    np.take(table, indices, axis=0)
+    times.append(time.perf_counter() - start)
+print(sorted(times)[100] * 1e6)
+";
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchArgs {
+    /// The archive.
+    archive: PathBuf,
+    /// Rows per batch.
+    #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    batch_size: u32,
+    /// Print as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Measures and prints the rates.
+pub(crate) fn bench(args: &BenchArgs, quiet: bool) -> Result<u8> {
+    let archive = Archive::open(&args.archive)?;
+    if archive.num_steps() == 0 {
+        bail!("{}: nothing to measure: the archive has no steps", archive.path().display());
+    }
+    let start = Instant::now();
+    let query = archive.sql("SELECT * FROM steps", no_params())?;
+    let table = query.materialize(&MaterializeOptions::default(), &*progress(quiet), CancellationToken::never())?;
+    let materialize_secs = start.elapsed().as_secs_f64();
+
+    let batch_size = args.batch_size as usize;
+    let shuffled = Permutation::new(table.num_rows(), 0, 0)?;
+    let batches = (table.num_rows() / batch_size as u64).min(2000);
+    let mut gather_us = Vec::new();
+    let mut indices = vec![0; batch_size.min(table.num_rows() as usize)];
+    for batch in 0..batches.max(1) {
+        shuffled.fill(batch * indices.len() as u64, &mut indices);
+        let start = Instant::now();
+        std::hint::black_box(table.take(&indices)?);
+        gather_us.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    gather_us.sort_by(f64::total_cmp);
+    let gather_us = gather_us[gather_us.len() / 2];
+
+    let loader = table.loader(LoaderOptions::default().with_batch_size(batch_size))?;
+    let start = Instant::now();
+    let served: u64 = loader.batches()?.map(|batch| batch.num_rows() as u64).sum();
+    let loader_secs = start.elapsed().as_secs_f64();
+
+    let (num_rows, num_bytes) = (table.num_rows(), table.num_bytes());
+    drop(loader);
+    drop(table);
+    let numpy_us = numpy(num_rows, indices.len());
+
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        let report = json!({
+            "num_rows": num_rows, "num_bytes": num_bytes, "batch_size": indices.len(),
+            "materialize_secs": materialize_secs, "gather_us": gather_us, "numpy_take_us": numpy_us,
+            "loader_rows": served, "loader_secs": loader_secs,
+        });
+        writeln!(out, "{report}")?;
+        return Ok(0);
+    }
+    let n = count(indices.len() as u64);
+    writeln!(out, "rows          {}, {}", count(num_rows), megabytes(num_bytes))?;
+    writeln!(out, "materialize   {:.2} s: {} rows/s", materialize_secs, rate(num_rows, materialize_secs))?;
+    writeln!(out, "gather        {gather_us:.0} µs for {n} random rows, all columns (median)")?;
+    match numpy_us {
+        Some(us) => writeln!(out, "np.take       {us:.0} µs for {n} random rows as bytes (median)")?,
+        None => writeln!(out, "np.take       not measured: python3 with NumPy not found")?,
+    }
+    writeln!(out, "loader        {:.2} s per epoch, shuffled: {} rows/s", loader_secs, rate(served, loader_secs))?;
+    Ok(0)
+}
+
+fn numpy(num_rows: u64, batch_size: usize) -> Option<f64> {
+    let output = Command::new("python3")
+        .args(["-c", NUMPY, &num_rows.to_string(), &batch_size.to_string()])
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    String::from_utf8(output.stdout).ok()?.trim().parse().ok()
+}

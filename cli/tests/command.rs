@@ -1,0 +1,147 @@
+//! Tests of the built command `a2store`.
+
+#![allow(clippy::unwrap_used)]
+
+#[allow(dead_code)] // The tests of the core use the rest.
+#[path = "../../tests/it/support.rs"]
+mod support;
+
+use crate::support::write_runs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn a2store(folder: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_a2store")).args(args).current_dir(folder).output().unwrap()
+}
+
+#[track_caller]
+fn stdout(folder: &Path, args: &[&str]) -> String {
+    let output = a2store(folder, args);
+    let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success(), "{args:?}: {err}");
+    assert_eq!(err, "", "{args:?}");
+    out
+}
+
+#[track_caller]
+fn fails(folder: &Path, args: &[&str], status: i32, message: &str) {
+    let output = a2store(folder, args);
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(status), "{args:?}: {err}");
+    assert!(err.contains(message), "{args:?}: {err}");
+}
+
+fn json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).unwrap()
+}
+
+#[test]
+fn games_are_simulated_ingested_and_queried() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let simulate = ["simulate", "--runs", "5", "--seed", "1", "--fast", "-o", "runs", "--label", "e", "--json"];
+    let simulated = json(&stdout(folder, &simulate));
+    assert_eq!(simulated["runs"], 5);
+    let ingested = json(&stdout(folder, &["ingest", "runs", "games.a2", "--json"]));
+    assert_eq!((&ingested["accepted"], &ingested["version"]), (&5.into(), &2.into()));
+    assert_eq!(ingested["num_steps"], simulated["num_steps"]);
+    assert!(stdout(folder, &["ingest", "runs", "games.a2"]).starts_with("0 runs added, 5 already there, 0 rejected"));
+
+    let info = json(&stdout(folder, &["info", "games.a2", "--json"]));
+    assert_eq!((&info["num_runs"], &info["engines"][0]["engine"]), (&5.into(), &"e".into()));
+    assert!(stdout(folder, &["info", "games.a2"]).contains("runs      5\n"));
+    assert_eq!(json(&stdout(folder, &["history", "games.a2", "--json"]))[0]["added_runs"], 5);
+    assert!(stdout(folder, &["history", "games.a2"]).lines().nth(1).unwrap().trim_start().starts_with("2  "));
+
+    let by_name =
+        ["sql", "games.a2", "SELECT count(*) AS n FROM steps WHERE engine = $e", "-p", "e=e", "--format", "json"];
+    assert_eq!(json(&stdout(folder, &by_name))["n"], ingested["num_steps"]);
+    let several = ["sql", "games.a2", "SELECT $b + $a AS x", "-p", "b=40", "-p", "a=2.5", "--format", "csv"];
+    assert_eq!(stdout(folder, &several), "x\n42.5\n");
+    let table = stdout(folder, &["sql", "games.a2", "SELECT run_id FROM runs", "--max-rows", "2"]);
+    assert!(table.ends_with("the first 2 rows\n"), "{table}");
+    assert!(stdout(folder, &["sql", "games.a2", "SELECT board FROM steps", "--explain"]).contains("DataSourceExec"));
+    let older = ["sql", "games.a2", "SELECT count(*) AS n FROM runs", "--version", "1", "--format", "csv"];
+    assert_eq!(stdout(folder, &older), "n\n0\n");
+}
+
+#[test]
+fn exit_status_tells_bad_data_from_wrong_usage() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fails(folder, &[], 2, "Usage");
+    fails(folder, &["nothing"], 2, "unrecognized subcommand");
+    fails(folder, &["info", "games.a2"], 2, "games.a2: No such file");
+    fails(folder, &["ingest", "runs", "games.a2"], 2, "runs: No such file");
+    assert!(!folder.join("games.a2").exists(), "an archive was created for nothing");
+    write_runs(folder);
+    std::fs::write(folder.join("runs/bad.bin"), b"A2T1").unwrap();
+    fails(folder, &["ingest", "--strict", "runs", "games.a2"], 1, "bad.bin: byte 4: version");
+    fails(folder, &["ingest", "runs", "games.a2"], 1, "bad.bin: byte 4: version");
+    fails(folder, &["sql", "games.a2", "SELECT nothing FROM steps"], 2, "nothing");
+    fails(folder, &["sql", "games.a2", "SELECT $x", "-p", "y=1"], 2, "no value for the parameters $x");
+    fails(folder, &["sql", "games.a2", "SELECT 1", "-p", "oops"], 2, "expected NAME=VALUE");
+    fails(folder, &["info", "games.a2", "--version", "9"], 2, "version 9: expected 1..=2");
+    fails(folder, &["info", "runs"], 2, "not an archive");
+    let inside = ["sql", "games.a2", "SELECT 1", "--format", "csv", "-o", "games.a2/steps/x.parquet"];
+    fails(folder, &inside, 2, "expected a file outside of the archive");
+    for entry in std::fs::read_dir(folder.join("games.a2/steps")).unwrap() {
+        std::fs::write(entry.unwrap().path(), b"PAR1").unwrap();
+    }
+    fails(folder, &["sql", "games.a2", "SELECT board FROM steps"], 1, "damaged: length of the file: expected");
+    let manifest = folder.join("games.a2/_versions/18446744073709551613.json");
+    std::fs::write(manifest, b"{}").unwrap();
+    fails(folder, &["info", "games.a2"], 1, "damaged");
+}
+
+#[test]
+fn reports_in_json_have_these_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_runs(folder);
+    std::fs::write(folder.join("runs/bad.bin"), b"A2T1").unwrap();
+    let report = |line: &str| {
+        let args: Vec<&str> = line.split(' ').chain(["--json"]).collect();
+        json(&String::from_utf8(a2store(folder, &args).stdout).unwrap())
+    };
+    let keys = |report: &serde_json::Value| {
+        let mut keys: Vec<&str> = report.as_object().unwrap().keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        keys.join(" ")
+    };
+    let ingested = report("ingest runs games.a2");
+    let expected = "accepted duplicates errors ignored num_bytes num_steps rejected secs twins version";
+    assert_eq!(keys(&ingested), expected);
+    assert_eq!(keys(&ingested["errors"][0]), "kind message offset path run step");
+    assert_eq!((&ingested["errors"][0]["path"], &ingested["errors"][0]["offset"]), (&"runs/bad.bin".into(), &4.into()));
+    for (line, expected) in [
+        ("simulate --runs 1 --fast --out more", "num_bytes num_steps runs secs"),
+        ("export games.a2 --format a2pack --out games.a2pack", "errors num_files num_steps path runs secs"),
+        ("convert runs/alpha --format jsonl --out games.jsonl", "errors num_files num_steps path runs secs"),
+        ("compact games.a2", "bytes_after bytes_before files_after files_before num_rows version"),
+        ("expire games.a2", "dry_run first_version num_bytes num_files num_versions paths tags version"),
+        ("restore games.a2", "adopted adopted_runs damaged done new_version version"),
+    ] {
+        assert_eq!(keys(&report(line)), expected, "{line}");
+    }
+}
+
+#[test]
+fn a_closed_pipe_is_success() {
+    let folder = tempfile::tempdir().unwrap();
+    write_runs(folder.path());
+    stdout(folder.path(), &["ingest", "runs", "games.a2"]);
+    for format in ["table", "csv", "json", "parquet", "arrow"] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_a2store"))
+            .args(["sql", "games.a2", "SELECT * FROM steps", "--format", format])
+            .current_dir(folder.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), message.as_str()), (Some(0), ""), "{format}");
+    }
+}

@@ -1,0 +1,106 @@
+//! The page of a report.
+
+use super::report::{Report, ReportTable, has_too_many_groups};
+use a2store::error::{Error, Result};
+use a2store::query::{json_rows, json_scalar};
+use a2store::system::publish::Output;
+use arrow::datatypes::DataType;
+use serde_json::{Map, Value, json};
+use std::io::Write;
+use std::path::Path;
+
+/// The page without data. `web/` builds it.
+const TEMPLATE: &str = include_str!("../../assets/report.html");
+
+/// Returns a template of a page with its data.
+pub(crate) fn with_data(template: &str, data: &Value) -> String {
+    const PLACE: &str = "<script type=\"application/json\" id=\"data\">{}</script>";
+    // Only `<` can end the data of a script element. In JSON, `<` occurs only in strings, where it can be escaped.
+    let data = data.to_string().replace('<', "\\u003c");
+    template.replacen(PLACE, &PLACE.replacen("{}", &data, 1), 1)
+}
+
+/// Returns the page's Content-Security-Policy for a server's header. It allows only the page's own script and
+/// styles.
+pub(crate) fn page_policy() -> String {
+    let content =
+        TEMPLATE.split_once("\"Content-Security-Policy\"").and_then(|(_, rest)| rest.split_once("content=\""));
+    let policy = content.and_then(|(_, rest)| rest.split_once('"')).map_or("default-src 'none'", |(policy, _)| policy);
+    policy.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+impl Report {
+    /// Returns the page: HTML that needs no other file and no network.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Query`](a2store::ErrorKind::Query) for rows that JSON cannot hold. Named queries have no such
+    /// rows.
+    pub fn to_html(&self) -> Result<String> {
+        Ok(with_data(TEMPLATE, &json(self)?))
+    }
+
+    /// Writes the page to a file. Replaces an existing file atomically.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](a2store::ErrorKind::Io), and the error of [`to_html`](Report::to_html).
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let (path, html) = (path.as_ref(), self.to_html()?);
+        let output = Output::create(path)?;
+        output.file().write_all(html.as_bytes()).map_err(|source| Error::io(path, source))?;
+        output.publish()
+    }
+}
+
+fn json(report: &Report) -> Result<Value> {
+    let mut results = Map::new();
+    for table in &report.tables {
+        results.insert(table.query.to_owned(), table_json(table)?);
+    }
+    let name = Path::new(&report.archive)
+        .file_name()
+        .map_or_else(|| report.archive.clone().into(), |name| name.to_string_lossy());
+    Ok(json!({
+        "title": name,
+        "version": report.version,
+        "written": report.written,
+        "program": concat!("a2store ", env!("CARGO_PKG_VERSION")),
+        "where": report.options.condition,
+        "by": report.options.groups.name(),
+        "compare": report.options.compare,
+        "too_many_groups": has_too_many_groups(report),
+        "explorer": report.options.explorer,
+        "phases": { "mid": report.phases[0], "late": report.phases[1] },
+        "results": results,
+    }))
+}
+
+fn table_json(table: &ReportTable) -> Result<Value> {
+    let parameters: Map<String, Value> =
+        table.parameters.iter().map(|(name, value)| ((*name).to_owned(), json_scalar(value))).collect();
+    let (columns, types, rows, error) = match &table.rows {
+        Ok(batch) => {
+            let schema = batch.schema();
+            let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+            let types: Vec<String> = schema.fields().iter().map(|field| type_text(field.data_type())).collect();
+            (json!(names), json!(types), json!(json_rows(batch)?), None)
+        }
+        Err(error) => (json!([]), json!([]), json!([]), Some(error)),
+    };
+    Ok(json!({
+        "query": table.query,
+        "parameters": parameters,
+        "columns": columns,
+        "types": types,
+        "rows": rows,
+        "seconds": (table.elapsed.as_secs_f64() * 1e3).round() / 1e3,
+        "error": error,
+        "note": table.note,
+    }))
+}
+
+fn type_text(dtype: &DataType) -> String {
+    match dtype {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Dictionary(..) => "string".to_owned(),
+        other => other.to_string().to_ascii_lowercase(),
+    }
+}

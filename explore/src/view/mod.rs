@@ -1,0 +1,25 @@
+//! The explorer: a server for one browser on the same machine, and the page that it serves.
+//!
+//! The entry point is `View::start`. The server checks each request: it needs the token of this start and a
+//! host name of this machine, and its origin must not be another site. The server only reads the archive. A dropped
+//! request cancels its work.
+//!
+//! | file | owns |
+//! | --- | --- |
+//! | `server.rs` | the socket, the connections, the shutdown |
+//! | `access.rs` | access control: token, host, origin; the headers of all responses |
+//! | `routes.rs` | the function that handles each address; the files of the page, which `../web/` builds |
+//! | `request.rs`, `failure.rs` | bodies and cancellation of requests; rejected and failed requests |
+//! | `explorer.rs` | shared state: the archive, and the limits of queries |
+//! | `addresses/` | one file for each kind of address: runs, games, statements, reports and others |
+
+mod access;
+mod addresses;
+mod explorer;
+mod failure;
+mod request;
+mod routes;
+mod server;
+
+pub use explorer::LivePolicy;
+pub use server::{View, ViewOptions};

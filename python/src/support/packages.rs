@@ -1,0 +1,49 @@
+//! Optional packages, and conversions to their tables by the Arrow C interface.
+
+use pyo3::exceptions::PyImportError;
+use pyo3::prelude::*;
+
+/// Returns a `pyarrow.Table` of an object with an Arrow stream.
+pub(crate) fn to_arrow<'py, T>(rows: &Bound<'py, T>) -> PyResult<Bound<'py, PyAny>> {
+    let table = needed(rows.py(), "pyarrow", "to_arrow")?.call_method1("table", (rows.as_any(),));
+    table.map_err(|error| signal_or(rows.py(), error))
+}
+
+/// Returns a `pandas.DataFrame` of an object with an Arrow stream.
+pub(crate) fn to_pandas<'py, T>(rows: &Bound<'py, T>) -> PyResult<Bound<'py, PyAny>> {
+    needed(rows.py(), "pandas", "to_pandas")?;
+    let table = needed(rows.py(), "pyarrow", "to_pandas")?.call_method1("table", (rows.as_any(),));
+    table.map_err(|error| signal_or(rows.py(), error))?.call_method0("to_pandas")
+}
+
+/// Returns a `polars.DataFrame` of an object with an Arrow stream.
+pub(crate) fn to_polars<'py, T>(rows: &Bound<'py, T>) -> PyResult<Bound<'py, PyAny>> {
+    let frame = needed(rows.py(), "polars", "to_polars")?.call_method1("DataFrame", (rows.as_any(),));
+    frame.map_err(|error| signal_or(rows.py(), error))
+}
+
+/// Returns the exception of a pending signal, or else `error`. A signal that ends a stream reaches its reader only as
+/// an error.
+pub(crate) fn signal_or(py: Python<'_>, error: PyErr) -> PyErr {
+    match py.check_signals() {
+        Err(signal) => {
+            signal.set_cause(py, Some(error));
+            signal
+        }
+        Ok(()) => error,
+    }
+}
+
+/// Imports a package that a method requires.
+pub(crate) fn needed<'py>(py: Python<'py>, package: &str, method: &str) -> PyResult<Bound<'py, PyModule>> {
+    // The name of a few modules differs from that of their package.
+    let module = if package == "pillow" { "PIL" } else { package };
+    py.import(module).map_err(|error| match error.is_instance_of::<PyImportError>(py) {
+        true => {
+            let raised = PyImportError::new_err(format!("{method} needs {package}: pip install {package}"));
+            raised.set_cause(py, Some(error));
+            raised
+        }
+        false => error,
+    })
+}

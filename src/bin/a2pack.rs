@@ -1,7 +1,0 @@
-//! The command `a2pack`.
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    a2store::cli::a2pack(std::env::args_os()).into()
-}

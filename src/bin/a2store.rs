@@ -1,7 +1,0 @@
-//! The command `a2store`.
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    a2store::cli::a2store(std::env::args_os()).into()
-}

@@ -1,0 +1,181 @@
+//! DataFusion's errors as errors of this crate, in plain words.
+
+use crate::error::{Error, ErrorKind};
+use datafusion::common::DataFusionError;
+use datafusion::common::utils::datafusion_strsim::normalized_levenshtein;
+use parquet::errors::ParquetError;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Converts an error of DataFusion and removes the prefixes that its layers add.
+#[allow(clippy::needless_pass_by_value)] // It stands in `map_err`.
+pub(crate) fn query_error(error: DataFusionError) -> Error {
+    let message = match error.find_root() {
+        DataFusionError::ParquetError(inner) if is_of_a_filter(inner) => of_filter(&inner.to_string()),
+        // Planning reads no data, so the error is about a file.
+        DataFusionError::ParquetError(_) | DataFusionError::ObjectStore(_) => {
+            if let Some(source) = system_error(error.find_root()) {
+                // `Archive::blame` adds the path of the archive.
+                return Error::io(PathBuf::new(), source);
+            }
+            let found = error.find_root().strip_backtrace();
+            let found = found.lines().next().unwrap_or_default().to_owned();
+            // `Archive::blame` finds out later which file it is.
+            let (path, expected) = (PathBuf::new(), "a readable file".to_owned());
+            return ErrorKind::Damaged { path, what: "data file", expected, found }.into();
+        }
+        DataFusionError::External(own) if own.is::<Error>() => match own.downcast_ref::<Error>().map(Error::kind) {
+            Some(ErrorKind::QueryRefused { what, why }) => return Error::refused(what, why),
+            Some(ErrorKind::Damaged { path, what, expected, found }) => {
+                let (path, expected, found) = (path.clone(), expected.clone(), found.clone());
+                return ErrorKind::Damaged { path, what, expected, found }.into();
+            }
+            Some(&ErrorKind::VersionNotFound { ref path, version, oldest, newest }) => {
+                return ErrorKind::VersionNotFound { path: path.clone(), version, oldest, newest }.into();
+            }
+            Some(ErrorKind::NotAnArchive { path, missing }) => {
+                return ErrorKind::NotAnArchive { path: path.clone(), missing }.into();
+            }
+            Some(ErrorKind::Io { path: Some(path), source }) => {
+                return Error::io(path, std::io::Error::new(source.kind(), source.to_string()));
+            }
+            Some(&ErrorKind::Task { index, ref message, ref source }) => {
+                return ErrorKind::Task { index, message: message.clone(), source: Arc::clone(source) }.into();
+            }
+            _ => own.to_string(),
+        },
+        DataFusionError::ResourcesExhausted(message) => return exhausted(&plain(message)),
+        DataFusionError::SQL(error, _) => error.to_string(),
+        DataFusionError::Plan(message)
+        | DataFusionError::Execution(message)
+        | DataFusionError::NotImplemented(message) => message.clone(),
+        DataFusionError::SchemaError(error, _) => error.to_string(),
+        other => other.strip_backtrace(),
+    };
+    let message = plain(&message);
+    if message.contains("used disk space during the spilling") {
+        return exhausted(&message);
+    }
+    if message.starts_with("Ambiguous reference to unqualified field") {
+        return Error::query(format!("{message}: write the name of a table before it, as in runs.run_id"));
+    }
+    Error::query(message)
+}
+
+/// Returns the error of the operating system that caused an error, unless it is a missing file.
+fn system_error(error: &DataFusionError) -> Option<io::Error> {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(code) = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
+            let error = io::Error::from_raw_os_error(code);
+            return (error.kind() != io::ErrorKind::NotFound).then_some(error);
+        }
+        cause = error.source();
+    }
+    None
+}
+
+/// Returns the end of a message about an unknown name: a question about the most similar of the known names, or
+/// nothing.
+pub(in crate::query) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    /// DataFusion suggests names of columns and functions from this similarity on.
+    const SIMILAR: f64 = 0.5;
+    let name = name.to_lowercase();
+    let similarity = |other: &str| normalized_levenshtein(&name, &other.to_lowercase());
+    let best = known.into_iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
+    let similar = best.filter(|best| similarity(best) >= SIMILAR);
+    similar.map(|similar| format!("; did you mean {similar}?")).unwrap_or_default()
+}
+
+/// Wraps an error of this crate for DataFusion; `query_error` unwraps it.
+pub(in crate::query) fn external(error: Error) -> DataFusionError {
+    DataFusionError::External(error.into())
+}
+
+/// Returns the error for exhausted memory or spill space. `QueryLimits::explain` adds the allowed number of
+/// bytes.
+fn exhausted(message: &str) -> Error {
+    let found = message.lines().next().unwrap_or_default().trim().to_owned();
+    let limit = if found.contains("disk space") { "spill" } else { "memory" };
+    ErrorKind::QueryLimit { limit, allowed: String::new(), found }.into()
+}
+
+/// The prefixes that DataFusion's layers add to a message.
+const LAYERS: [&str; 6] = [
+    "Arrow error: ",
+    "Execution error: ",
+    "External error: ",
+    "Internal error: ",
+    "Io error: ",
+    "Error during planning: ",
+];
+
+/// Suffixes that address developers of DataFusion.
+const AFTERWORDS: [&str; 2] = ["\n\nbacktrace:", "\nThis issue was likely caused by a bug in DataFusion"];
+
+/// Removes the prefixes of layers and the hints for developers from a message.
+fn plain(message: &str) -> String {
+    let message = match message.split_once("regex parse error:") {
+        Some((_, shown)) => {
+            shown.lines().find(|line| line.starts_with("error: ")).unwrap_or("invalid regular expression")
+        }
+        None => AFTERWORDS.iter().fold(message, |rest, word| rest.split_once(word).map_or(rest, |(before, _)| before)),
+    };
+    // Join all lines into one.
+    let message = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    let mut rest = message.as_str();
+    while let Some(inner) = LAYERS.iter().find_map(|layer| rest.strip_prefix(layer)) {
+        rest = inner;
+    }
+    // Keep only the message of our own function, without the text that DataFusion puts around it.
+    if let Some((_, own)) = rest.split_once("user-defined coercion failed with: Error during planning: ") {
+        rest = own;
+    }
+    if let Some((_, first)) = rest.split_once("failed to match any signature, errors: Error during planning: ") {
+        rest = first.split(",Error during planning: ").next().unwrap_or(first);
+    }
+    for hint in [" No function matches the given name", " Please try increasing the config"] {
+        rest = rest.split_once(hint).map_or(rest, |(before, _)| before);
+    }
+    rest.trim_end_matches('.').to_owned()
+}
+
+/// Returns whether an error of the Parquet reader comes from the evaluation of a filter. The reader has no other sign.
+fn is_of_a_filter(error: &ParquetError) -> bool {
+    error.to_string().contains("Error evaluating filter predicate")
+}
+
+/// Returns the cause of a failed filter. The reader formats the error with `Debug`:
+/// `ArrowError(ComputeError("…"), …)`.
+fn of_filter(message: &str) -> String {
+    let Some((_, error)) = message.split_once("Error evaluating filter predicate: ") else {
+        return message.to_owned();
+    };
+    match (error.find("(\""), error.find("\")")) {
+        (Some(from), Some(to)) if from + 2 <= to => error[from + 2..to].to_owned(),
+        _ => error.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_of_layers_are_removed() {
+        let layers = "Execution error: Function 'f' user-defined coercion failed with: Error during planning: f(x): no. \
+                      No function matches the given name and argument types 'f(Utf8)'. Add casts.";
+        assert_eq!(plain(layers), "f(x): no");
+        let cast = "Cast error: 'a' is no number";
+        assert_eq!(plain(&format!("Arrow error: {cast}\n\nbacktrace:    0: std::backtrace")), cast);
+        assert_eq!(
+            plain(
+                "Internal error: Differences:\n  - a\n  - b.\nThis issue was likely caused by a bug in DataFusion's code."
+            ),
+            "Differences: - a - b"
+        );
+        assert_eq!(of_filter("x: Error evaluating filter predicate: Execution(\"too large\")"), "too large");
+        assert_eq!(of_filter("Error evaluating filter predicate: Odd"), "Odd");
+    }
+}

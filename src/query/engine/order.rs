@@ -1,0 +1,174 @@
+//! Row order: plans that keep the natural order of a table, so that a filtered scan needs no sort.
+//!
+//! In-order plans ask each scan for one partition per row group. The partitions are then in the order of
+//! `(run_id, step_index)`. If every node above the scan keeps the number of partitions and the order within
+//! them, concatenating the partitions gives the natural order. Several partitions can still run at once.
+//! DataFusion removes a sort that this order already satisfies, so `ORDER BY run_id, step_index` costs nothing.
+
+use crate::error::Result;
+use crate::query::engine::errors::query_error;
+use crate::query::rewrites::group_by_numbers;
+use crate::query::scan::parquet_scan::PartitionPerRowGroup;
+use crate::query::tasks::Division;
+use datafusion::common::Result as DataFusionResult;
+use datafusion::datasource::physical_plan::FileScanConfig;
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::execution::{SessionState, TaskContext};
+use datafusion::logical_expr::{FetchType, LogicalPlan, SkipType};
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use datafusion::prelude::SessionContext;
+use std::sync::Arc;
+
+/// A physical plan and how to read its partitions.
+#[derive(Clone)]
+pub(crate) enum Execution {
+    /// Reads the partitions one after the other. Skips the first `skip` rows and then takes at most `fetch`.
+    InOrder {
+        plan: Arc<dyn ExecutionPlan>,
+        context: Arc<TaskContext>,
+        skip: usize,
+        fetch: Option<usize>,
+        /// The maximum number of rows that each partition can return.
+        max_rows: Vec<usize>,
+    },
+    /// Reads one stream. If `is_sorted`, its rows are in the order of the query's ORDER BY, else in any order.
+    Merged { plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>, is_sorted: bool },
+}
+
+impl Execution {
+    pub(crate) fn plan(&self) -> &Arc<dyn ExecutionPlan> {
+        match self {
+            Execution::InOrder { plan, .. } | Execution::Merged { plan, .. } => plan,
+        }
+    }
+
+    pub(in crate::query) fn context(&self) -> &Arc<TaskContext> {
+        match self {
+            Execution::InOrder { context, .. } | Execution::Merged { context, .. } => context,
+        }
+    }
+
+    /// Returns the same execution of another plan for the same rows.
+    pub(in crate::query) fn with_plan(self, plan: Arc<dyn ExecutionPlan>) -> Execution {
+        match self {
+            Execution::InOrder { context, skip, fetch, max_rows, .. } => {
+                Execution::InOrder { plan, context, skip, fetch, max_rows }
+            }
+            Execution::Merged { context, is_sorted, .. } => Execution::Merged { plan, context, is_sorted },
+        }
+    }
+
+    /// Returns whether the query determines the order of the rows.
+    pub(crate) fn has_order(&self) -> bool {
+        matches!(self, Execution::InOrder { .. } | Execution::Merged { is_sorted: true, .. })
+    }
+}
+
+/// Makes the physical plan of a query, for tasks if there is a division.
+pub(in crate::query) async fn plan(
+    context: &SessionContext,
+    plan: &LogicalPlan,
+    division: Option<Division>,
+) -> Result<Execution> {
+    let mut state = context.state();
+    if let Some(division) = division {
+        let config = state.config_mut();
+        config.set_extension(Arc::new(division));
+        config.options_mut().execution.target_partitions = division.others;
+        config.options_mut().optimizer.enable_round_robin_repartition = false;
+    }
+    if let Some((skip, fetch, input)) = row_by_row(plan).map_err(query_error)?
+        && let Some(execution) = in_order(state.clone(), input, skip, fetch).await.map_err(query_error)?
+    {
+        return Ok(execution);
+    }
+    let is_sorted = is_sorted(plan);
+    let plan = state.optimize(plan).and_then(group_by_numbers).map_err(query_error)?;
+    let plan = state.query_planner().create_physical_plan(&plan, &state).await.map_err(query_error)?;
+    Ok(Execution::Merged { plan, context: state.task_ctx(), is_sorted })
+}
+
+/// Returns the skip, the fetch and the input of a top-level LIMIT, if the input consists of scans, filters,
+/// projections and sorts only.
+fn row_by_row(plan: &LogicalPlan) -> DataFusionResult<Option<(usize, Option<usize>, &LogicalPlan)>> {
+    let (skip, fetch, input) = match plan {
+        LogicalPlan::Limit(limit) => match (limit.get_skip_type()?, limit.get_fetch_type()?) {
+            (SkipType::Literal(skip), FetchType::Literal(fetch)) => (skip, fetch, limit.input.as_ref()),
+            _ => return Ok(None),
+        },
+        plan => (0, None, plan),
+    };
+    let mut node = input;
+    loop {
+        node = match node {
+            LogicalPlan::Projection(projection) => &projection.input,
+            LogicalPlan::Filter(filter) => &filter.input,
+            LogicalPlan::Sort(sort) if sort.fetch.is_none() => &sort.input,
+            LogicalPlan::SubqueryAlias(alias) => &alias.input,
+            LogicalPlan::TableScan(_) => return Ok(Some((skip, fetch, input))),
+            _ => return Ok(None),
+        };
+    }
+}
+
+/// Makes a plan with one partition per row group; `None` if a node does not keep their order.
+async fn in_order(
+    mut state: SessionState,
+    plan: &LogicalPlan,
+    skip: usize,
+    fetch: Option<usize>,
+) -> DataFusionResult<Option<Execution>> {
+    let config = state.config_mut();
+    config.set_extension(Arc::new(PartitionPerRowGroup));
+    config.options_mut().optimizer.repartition_file_scans = false;
+    config.options_mut().optimizer.enable_round_robin_repartition = false;
+    // Otherwise a partition of a scan without a sort order may read the files of another one.
+    config.options_mut().execution.enable_file_stream_work_stealing = false;
+    let plan = state.optimize(plan)?;
+    let mut plan = state.query_planner().create_physical_plan(&plan, &state).await?;
+    if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>().filter(|merge| merge.fetch().is_none()) {
+        // The partitions are in order already, so the merge is not needed.
+        plan = Arc::clone(merge.input());
+    }
+    let max_rows = kept_partitions(&plan);
+    let context = state.task_ctx();
+    Ok(max_rows.map(|max_rows| Execution::InOrder { plan, context, skip, fetch, max_rows }))
+}
+
+/// Returns the maximum number of rows of each partition of the scan under `plan`; `None` unless the partitions and
+/// their order reach the top of the plan.
+fn kept_partitions(plan: &Arc<dyn ExecutionPlan>) -> Option<Vec<usize>> {
+    let num_partitions = plan.output_partitioning().partition_count();
+    let mut node = plan;
+    loop {
+        match node.children()[..] {
+            [child] if node.maintains_input_order() == [true] => node = child,
+            [] => break,
+            _ => return None,
+        }
+        if node.output_partitioning().partition_count() != num_partitions {
+            return None;
+        }
+    }
+    let scan = node.downcast_ref::<DataSourceExec>()?;
+    let groups = &scan.data_source().downcast_ref::<FileScanConfig>()?.file_groups;
+    groups
+        .iter()
+        .map(|group| match group.files() {
+            [file] => file.statistics.as_ref()?.num_rows.get_value().copied(),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Returns whether the plan's own ORDER BY determines the order of its rows.
+fn is_sorted(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Sort(_) => true,
+        LogicalPlan::Limit(limit) => is_sorted(&limit.input),
+        LogicalPlan::Projection(projection) => is_sorted(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => is_sorted(&alias.input),
+        _ => false,
+    }
+}

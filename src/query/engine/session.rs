@@ -1,0 +1,185 @@
+//! The DataFusion session of a query: tables, object stores, settings and rules.
+//!
+//! A statement sees the tables `runs`, `steps` and `annotations` and the user's tables. The object stores reach only
+//! their files.
+
+use crate::archive::{Archive, Phases, TableName};
+use crate::error::{Error, Result};
+use crate::query::engine::errors::query_error;
+use crate::query::engine::udf::board_udfs;
+use crate::query::guard::{BOUND_SIZES, EXCLUDED, SignedSum};
+use crate::query::options::QueryOptions;
+use crate::query::rewrites::{self, KEEP_VALUES, TYPE_LITERALS, TypeOperands, logical_rules};
+use crate::query::scan::annotation_view::annotations;
+use crate::query::scan::archive_table::ArchiveTable;
+use crate::query::scan::file_table::FileTable;
+use crate::query::scan::metadata_cache::{METADATA_BYTES, MetadataCache};
+use crate::query::scan::parquet_scan::ARCHIVE_URL;
+use crate::query::step_join::JoinBySteps;
+use crate::query::user_tables::{UserTable, UserTableSource};
+use datafusion::catalog::{MemTable, TableProvider};
+use datafusion::common::{Result as DataFusionResult, TableReference, exec_err};
+use datafusion::execution::cache::cache_manager::CacheManagerConfig;
+use datafusion::execution::object_store::ObjectStoreRegistry;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::{SessionStateBuilder, SessionStateDefaults};
+use datafusion::logical_expr::planner::ExprPlanner;
+use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
+use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use object_store::ObjectStore;
+use object_store::local::LocalFileSystem;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use url::Url;
+
+/// The maximum number of partitions of a user's table in memory.
+const TABLE_PARTITIONS: usize = 16;
+
+/// Returns a session with the tables of the archive, and the tables and limits of the options.
+pub(in crate::query) fn context(archive: &Archive, options: &QueryOptions) -> Result<SessionContext> {
+    let mut stores = KnownStores(vec![(ARCHIVE_URL.to_owned(), archive.store()?)]);
+    let mut user_tables: Vec<(&str, Arc<dyn TableProvider>)> = Vec::new();
+    for (i, (name, table)) in options.tables.iter().enumerate() {
+        user_tables.push((name, provider(table, i, &mut stores)?));
+    }
+    let caches = CacheManagerConfig::default()
+        .with_file_metadata_cache(Some(MetadataCache::of_archive(archive)?.footers()))
+        .with_metadata_cache_limit(METADATA_BYTES);
+    let runtime = RuntimeEnvBuilder::new()
+        .with_object_store_registry(Arc::new(stores))
+        .with_cache_manager(caches)
+        .with_memory_pool(options.memory_pool()?)
+        .with_disk_manager_builder(options.disk_manager())
+        .build_arc()
+        .map_err(|error| options.spill_error(error))?;
+    let state = SessionStateBuilder::new().with_config(config(options)).with_runtime_env(runtime);
+    let context = SessionContext::new_with_state(
+        restricted(state, archive.phases()).with_physical_optimizer_rules(physical_rules()).build(),
+    );
+    let runs = ArchiveTable::new(archive, TableName::Runs, None);
+    let steps = ArchiveTable::new(archive, TableName::Steps, Some(Arc::clone(&runs)));
+    context.register_table(quoted("runs"), runs).map_err(query_error)?;
+    context.register_table(quoted("steps"), steps).map_err(query_error)?;
+    context.register_table(quoted("annotations"), Arc::new(annotations(archive)?)).map_err(query_error)?;
+    for (name, table) in user_tables {
+        context.register_table(quoted(name), table).map_err(query_error)?;
+    }
+    Ok(context)
+}
+
+/// Restricts a session to what statements may use.
+pub(in crate::query) fn restricted(state: SessionStateBuilder, phases: Phases) -> SessionStateBuilder {
+    let is_excluded = |function: &Arc<ScalarUDF>| EXCLUDED.contains(&function.name());
+    let scalars = SessionStateDefaults::default_scalar_functions().into_iter().filter(|known| !is_excluded(known));
+    let scalars = scalars.chain(board_udfs(phases)).collect();
+    let sum = Arc::new(AggregateUDF::new_from_impl(SignedSum::new()));
+    let aggregates = SessionStateDefaults::default_aggregate_functions().into_iter().chain([sum]).collect();
+    let planners = std::iter::once(Arc::new(TypeOperands) as Arc<dyn ExprPlanner>);
+    let planners = planners.chain(SessionStateDefaults::default_expr_planners()).collect();
+    let first = std::iter::once(Arc::new(TYPE_LITERALS) as Arc<dyn AnalyzerRule + Send + Sync>);
+    state
+        .with_default_features()
+        .with_analyzer_rules(first.chain(Analyzer::new().rules).collect())
+        .with_optimizer_rules(logical_rules(Optimizer::new().rules))
+        .with_table_functions(HashMap::new())
+        .with_file_formats(Vec::new())
+        .with_table_factories(HashMap::new())
+        .with_higher_order_functions(Vec::new())
+        .with_scalar_functions(scalars)
+        .with_aggregate_functions(aggregates)
+        .with_expr_planners(planners)
+        .with_analyzer_rule(Arc::new(KEEP_VALUES))
+        .with_analyzer_rule(Arc::new(BOUND_SIZES))
+}
+
+/// Returns a reference that always means one of our tables, for names in any case and with any characters.
+fn quoted(name: &str) -> TableReference {
+    TableReference::bare(name.to_owned())
+}
+
+/// Returns DataFusion's physical rules, and the rules of this crate.
+fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let mut rules = rewrites::physical_rules(PhysicalOptimizer::default().rules);
+    // Filters are in the scans by now, and rows are not yet distributed over partitions.
+    let at = rules.iter().position(|rule| rule.name() == "EnsureRequirements").unwrap_or(rules.len());
+    rules.insert(at, Arc::new(JoinBySteps));
+    rules
+}
+
+/// Returns the settings of a session. A memory limit allows one partition per
+/// [`MIN_MEMORY_BYTES`](QueryOptions::MIN_MEMORY_BYTES), because parallel sorts compete for merge memory, and a
+/// sort with too little memory fails.
+pub(in crate::query) fn config(options: &QueryOptions) -> SessionConfig {
+    let mut config =
+        SessionConfig::new().with_information_schema(false).with_default_catalog_and_schema("a2store", "v");
+    if let Some(bytes) = options.memory_limit {
+        let most = usize::try_from(bytes / QueryOptions::MIN_MEMORY_BYTES).unwrap_or(usize::MAX).max(1);
+        config = config.with_target_partitions(SessionConfig::new().target_partitions().min(most));
+    }
+    let options = config.options_mut();
+    options.execution.parquet.pushdown_filters = true;
+    options.execution.parquet.reorder_filters = true;
+    options.execution.collect_statistics = true;
+    // DataFusion's check of the schema fails if a plan is less exact about nullability than the statement, as
+    // in `DISTINCT (a > 1) IS TRUE`. No upstream issue was found.
+    options.execution.skip_physical_aggregate_schema_check = true;
+    options.execution.enable_recursive_ctes = false;
+    // Some readers of the results do not support the string views that DataFusion prefers.
+    options.sql_parser.map_string_types_to_utf8view = false;
+    options.optimizer.expand_views_at_output = true;
+    // Top-k filters cost more than they save: the reader evaluates the sort key again for every row, and prunes
+    // few pages.
+    options.optimizer.enable_topk_dynamic_filter_pushdown = false;
+    // DataFusion follows the key of a sort below groups by its name alone, as in `SELECT -n AS n FROM (SELECT DISTINCT move
+    // AS n FROM steps) ORDER BY n LIMIT 2`, and does not know which nodes need all groups. No upstream issue was found.
+    options.optimizer.enable_topk_aggregation = false;
+    // DataFusion makes this filter from each `min` and `max` of a plain column. It drops rows that other aggregates of
+    // the same SELECT need, as in `SELECT max(move), max(step_index + 1)` (apache/datafusion#24816).
+    options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
+    config
+}
+
+fn provider(table: &UserTable, index: usize, stores: &mut KnownStores) -> Result<Arc<dyn TableProvider>> {
+    match &table.0 {
+        UserTableSource::Batches { schema, batches } => {
+            // A join with the table runs in parallel. All processes of a query have the same partitions.
+            let count = TABLE_PARTITIONS.clamp(1, batches.len().max(1));
+            let mut partitions = vec![Vec::new(); count];
+            for (i, batch) in batches.iter().enumerate() {
+                partitions[i * count / batches.len()].push(batch.clone());
+            }
+            Ok(Arc::new(MemTable::try_new(Arc::clone(schema), partitions).map_err(query_error)?))
+        }
+        UserTableSource::Parquet(file) => {
+            let url = format!("a2store://table-{index}");
+            let folder = file.path.parent().unwrap_or(Path::new("/"));
+            let store = LocalFileSystem::new_with_prefix(folder)
+                .map_err(|error| Error::io(folder, std::io::Error::other(error)))?;
+            stores.0.push((url.clone(), Arc::new(store)));
+            Ok(Arc::new(FileTable::new(file.clone(), url)?))
+        }
+    }
+}
+
+/// A registry with a fixed set of object stores.
+#[derive(Debug)]
+struct KnownStores(Vec<(String, Arc<dyn ObjectStore>)>);
+
+impl ObjectStoreRegistry for KnownStores {
+    fn register_store(&self, _: &Url, store: Arc<dyn ObjectStore>) -> Option<Arc<dyn ObjectStore>> {
+        // Rejects the store: the registry never uses it. The returned value means that it was replaced.
+        Some(store)
+    }
+
+    fn get_store(&self, url: &Url) -> DataFusionResult<Arc<dyn ObjectStore>> {
+        let asked = url.as_str().trim_end_matches('/');
+        match self.0.iter().find(|(known, _)| known == asked) {
+            Some((_, store)) => Ok(Arc::clone(store)),
+            None => exec_err!("{url}: a query only reads the archive's tables"),
+        }
+    }
+}

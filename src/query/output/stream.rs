@@ -1,0 +1,185 @@
+//! Execution of a plan: partitions run ahead in parallel with bounded buffers, and dropping the stream stops
+//! them.
+
+use crate::archive::Archive;
+use crate::error::{Error, Result};
+use crate::query::engine::errors::query_error;
+use crate::query::engine::limits::QueryLimits;
+use crate::query::engine::order::Execution;
+use crate::query::output::conform::conform;
+use crate::query::scan::partition::Partition;
+use crate::system::cancellation::CancellationToken;
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+use datafusion::execution::TaskContext;
+use datafusion::physical_plan::ExecutionPlan;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+use tracing::debug;
+
+/// The batches of a query's result, delivered as they are made.
+///
+/// The stream ends after an error.
+pub struct QueryStream {
+    archive: Archive,
+    schema: SchemaRef,
+    plan: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+    /// The partitions to start; `None` = all partitions, merged.
+    waiting: std::vec::IntoIter<Option<usize>>,
+    running: VecDeque<Partition>,
+    /// The number of partitions that run at once.
+    at_once: usize,
+    skip: usize,
+    fetch: usize,
+    limits: Arc<QueryLimits>,
+    started: Instant,
+    num_rows: usize,
+}
+
+/// The maximum number of buffered batches of a partition. A whole row group fits, so that the next partitions stay
+/// busy while one is read.
+const AHEAD: usize = 64;
+
+impl QueryStream {
+    pub(in crate::query) fn new(
+        archive: Archive,
+        schema: SchemaRef,
+        execution: Execution,
+        limits: Arc<QueryLimits>,
+    ) -> Self {
+        let (plan, context, waiting, skip, fetch) = match execution {
+            Execution::InOrder { plan, context, skip, fetch, max_rows } => {
+                (plan, context, (0..max_rows.len()).map(Some).collect(), skip, fetch.unwrap_or(usize::MAX))
+            }
+            Execution::Merged { plan, context, .. } => (plan, context, vec![None], 0, usize::MAX),
+        };
+        let (waiting, running, started) = (waiting.into_iter(), VecDeque::new(), Instant::now());
+        let at_once = context.session_config().target_partitions();
+        Self { archive, schema, plan, context, waiting, running, at_once, skip, fetch, limits, started, num_rows: 0 }
+    }
+
+    /// Runs another number of partitions at once than there are cores.
+    pub(in crate::query) fn with_at_once(mut self, at_once: usize) -> Self {
+        self.at_once = at_once;
+        self
+    }
+
+    /// Returns the columns of the batches.
+    #[must_use]
+    pub fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    /// Returns the next batch.
+    ///
+    /// # Errors
+    /// Those of the query, and [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled) soon after `cancel` is cancelled,
+    /// even while no batch arrives.
+    pub fn next_unless_cancelled(&mut self, cancel: &CancellationToken) -> Result<Option<RecordBatch>> {
+        let next = self.next_batch(cancel);
+        let (rows, seconds) = (self.num_rows, self.started.elapsed().as_secs_f64());
+        match &next {
+            Ok(Some(batch)) => {
+                self.num_rows += batch.num_rows();
+                return next;
+            }
+            Ok(None) => debug!(target: "a2store::query", rows, seconds, "the result is complete"),
+            Err(error) => debug!(target: "a2store::query", rows, seconds, %error, "the query failed"),
+        }
+        self.stop();
+        next
+    }
+
+    fn next_batch(&mut self, cancel: &CancellationToken) -> Result<Option<RecordBatch>> {
+        while self.fetch > 0 {
+            if self.running.front().is_some_and(Partition::is_foreign) {
+                return Err(Error::query("the stream was started by another process: run the query again in this one"));
+            }
+            while self.running.len() < self.at_once
+                && let Some(partition) = self.waiting.next()
+            {
+                self.running.push_back(Partition::start(&self.plan, &self.context, partition, AHEAD)?);
+            }
+            let Some(front) = self.running.front_mut() else { break };
+            let next = front.next(|| self.limits.check(cancel));
+            let Some(batch) = next.map_err(|error| self.limits.explain(self.archive.blame(error)))? else {
+                self.running.pop_front();
+                continue;
+            };
+            let skipped = self.skip.min(batch.num_rows());
+            let taken = self.fetch.min(batch.num_rows() - skipped);
+            self.skip -= skipped;
+            self.fetch -= taken;
+            if taken > 0 {
+                let batch = conform(batch.slice(skipped, taken), &self.schema);
+                let batch = batch.map_err(|error| query_error(error.into()))?;
+                self.limits.count(&batch)?;
+                return Ok(Some(batch));
+            }
+        }
+        Ok(None)
+    }
+
+    fn stop(&mut self) {
+        self.fetch = 0;
+        let running = std::mem::take(&mut self.running);
+        if running.front().is_some_and(Partition::is_foreign) {
+            // Threads that do not exist in this process may have held the locks of these channels and tasks.
+            std::mem::forget(running);
+        }
+    }
+}
+
+impl Drop for QueryStream {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Iterator for QueryStream {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_unless_cancelled(CancellationToken::never()).transpose()
+    }
+}
+
+/// The stream as an Arrow reader, with Arrow's errors.
+pub struct ArrowReader {
+    /// The rows.
+    pub stream: QueryStream,
+    /// The token that the reader checks while it waits.
+    pub cancel: CancellationToken,
+}
+
+impl Iterator for ArrowReader {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.stream.next_unless_cancelled(&self.cancel).transpose();
+        // A C string ends at the first null byte, so replace null bytes.
+        let plain = |error: Error| -> Box<dyn std::error::Error + Send + Sync> {
+            match error.to_string() {
+                message if message.contains('\0') => message.replace('\0', "\u{2400}").into(),
+                _ => error.into(),
+            }
+        };
+        next.map(|batch| batch.map_err(|error| ArrowError::ExternalError(plain(error))))
+    }
+}
+
+impl arrow::array::RecordBatchReader for ArrowReader {
+    fn schema(&self) -> SchemaRef {
+        self.stream.schema()
+    }
+}
+
+impl fmt::Debug for QueryStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueryStream").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}

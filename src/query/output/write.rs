@@ -1,0 +1,180 @@
+//! The formats of a file of rows: CSV, JSON Lines, Parquet, Arrow IPC.
+
+use crate::error::{Error, Result};
+use crate::query::engine::errors::query_error;
+use crate::query::output::conform::conform;
+use crate::query::output::stream::QueryStream;
+use crate::system::cancellation::CancellationToken;
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, FieldRef, Fields, Schema};
+use arrow::error::ArrowError;
+use arrow::ipc::writer::{FileWriter, StreamWriter};
+use datafusion::common::DataFusionError;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use serde::{Deserialize, Serialize};
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The format of a file of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum RowFormat {
+    /// Text, with the names of the columns in the first line.
+    Csv,
+    /// One JSON object per line.
+    Json,
+    /// Parquet, compressed with zstd.
+    Parquet,
+    /// The Arrow IPC file format. It has no dictionaries.
+    ArrowFile,
+    /// The Arrow IPC stream format.
+    ArrowStream,
+}
+
+impl RowFormat {
+    /// Returns the end of the names of such files.
+    pub(in crate::query) fn extension(self) -> &'static str {
+        match self {
+            RowFormat::Csv => "csv",
+            RowFormat::Json => "jsonl",
+            RowFormat::Parquet => "parquet",
+            RowFormat::ArrowFile => "arrow",
+            RowFormat::ArrowStream => "arrows",
+        }
+    }
+}
+
+impl QueryStream {
+    /// Writes all rows, and returns their number.
+    ///
+    /// # Errors
+    /// Those of the query and of `out`.
+    pub fn write_to(mut self, format: RowFormat, out: impl Write + Send, cancel: &CancellationToken) -> Result<u64> {
+        let (mut out, schema) = (BufWriter::new(out), self.schema());
+        let num_rows = match format {
+            RowFormat::Csv => {
+                let mut writer = arrow::csv::Writer::new(&mut out);
+                writer.write(&RecordBatch::new_empty(schema)).map_err(of_arrow)?;
+                self.write_each(cancel, |batch| writer.write(batch).map_err(of_arrow))?
+            }
+            RowFormat::Json => {
+                let mut writer = arrow::json::LineDelimitedWriter::new(&mut out);
+                let num_rows = self.write_each(cancel, |batch| writer.write(batch).map_err(of_arrow))?;
+                writer.finish().map_err(of_arrow)?;
+                num_rows
+            }
+            RowFormat::Parquet => {
+                let properties = WriterProperties::builder().set_compression(Compression::ZSTD(Default::default()));
+                let writer = ArrowWriter::try_new(&mut out, schema, Some(properties.build()));
+                let mut writer = writer.map_err(of_parquet)?;
+                let num_rows = self.write_each(cancel, |batch| writer.write(batch).map_err(of_parquet))?;
+                writer.close().map_err(of_parquet)?;
+                num_rows
+            }
+            RowFormat::ArrowFile => {
+                // A file has one dictionary per column, but each batch of a result has its own.
+                let fields: Fields = schema.fields().iter().map(decoded).collect();
+                let schema = Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()));
+                let mut writer = FileWriter::try_new(&mut out, &schema).map_err(of_arrow)?;
+                let num_rows = self.write_each(cancel, |batch| {
+                    conform(batch.clone(), &schema).and_then(|batch| writer.write(&batch)).map_err(of_arrow)
+                })?;
+                writer.finish().map_err(of_arrow)?;
+                num_rows
+            }
+            RowFormat::ArrowStream => {
+                let mut writer = StreamWriter::try_new(&mut out, &schema).map_err(of_arrow)?;
+                let num_rows = self.write_each(cancel, |batch| writer.write(batch).map_err(of_arrow))?;
+                writer.finish().map_err(of_arrow)?;
+                num_rows
+            }
+        };
+        out.flush().map_err(|error| of_arrow(error.into()))?;
+        Ok(num_rows)
+    }
+
+    /// Calls a function for each batch, and returns the number of rows.
+    fn write_each(
+        &mut self,
+        cancel: &CancellationToken,
+        mut write: impl FnMut(&RecordBatch) -> Result<()>,
+    ) -> Result<u64> {
+        let mut num_rows = 0;
+        while let Some(batch) = self.next_unless_cancelled(cancel)? {
+            write(&batch)?;
+            num_rows += batch.num_rows() as u64;
+        }
+        Ok(num_rows)
+    }
+}
+
+/// Returns a column of the same values without dictionaries.
+fn decoded(field: &FieldRef) -> FieldRef {
+    fn plain(dtype: &DataType) -> DataType {
+        match dtype {
+            DataType::Dictionary(_, values) => plain(values),
+            DataType::List(item) => DataType::List(decoded(item)),
+            DataType::LargeList(item) => DataType::LargeList(decoded(item)),
+            DataType::FixedSizeList(item, len) => DataType::FixedSizeList(decoded(item), *len),
+            DataType::Struct(fields) => DataType::Struct(fields.iter().map(decoded).collect()),
+            other => other.clone(),
+        }
+    }
+    Arc::new(field.as_ref().clone().with_data_type(plain(field.data_type())))
+}
+
+fn of_arrow(error: ArrowError) -> Error {
+    query_error(error.into())
+}
+
+fn of_parquet(error: ParquetError) -> Error {
+    query_error(DataFusionError::from(error))
+}
+
+/// A writer that keeps its first error. The writers of some formats turn errors into text.
+pub struct FirstError<W> {
+    inner: W,
+    error: Option<io::Error>,
+}
+
+impl<W: Write> FirstError<W> {
+    /// Returns a writer around another.
+    pub fn new(inner: W) -> FirstError<W> {
+        FirstError { inner, error: None }
+    }
+
+    /// Returns the kind of the first error.
+    pub fn kind(&self) -> Option<io::ErrorKind> {
+        self.error.as_ref().map(io::Error::kind)
+    }
+
+    /// Returns the first error, or `other` if nothing failed here.
+    pub(in crate::query) fn explain(&mut self, path: &Path, other: Error) -> Error {
+        self.error.take().map_or(other, |error| Error::io(path, error))
+    }
+
+    fn keep<T>(&mut self, outcome: io::Result<T>) -> io::Result<T> {
+        outcome.inspect_err(|error| {
+            let copy = || error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error);
+            if error.kind() != io::ErrorKind::Interrupted {
+                self.error.get_or_insert_with(copy);
+            }
+        })
+    }
+}
+
+impl<W: Write> Write for FirstError<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let outcome = self.inner.write(bytes);
+        self.keep(outcome)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let outcome = self.inner.flush();
+        self.keep(outcome)
+    }
+}

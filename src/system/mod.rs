@@ -1,0 +1,25 @@
+//! The infrastructure that every module may use.
+//!
+//! | module | owns |
+//! | --- | --- |
+//! | `cancellation` | cancellation of long work |
+//! | `clock` | the system clock |
+//! | `machine` | the memory of this machine, allocations that can fail |
+//! | `names` | the text form of enums whose variants have names |
+//! | `progress` | progress reporting |
+//! | `process` | per-process singletons, recreated after a fork |
+//! | `publish` | atomic and durable creation of files |
+//! | `random` | random seeds and ids; a hash of integers |
+//! | `runtime` | the threads for asynchronous work |
+//! | `workers` | the threads for parallel work |
+
+pub mod cancellation;
+pub mod clock;
+pub mod machine;
+pub mod names;
+pub mod process;
+pub mod progress;
+pub mod publish;
+pub mod random;
+pub mod runtime;
+pub mod workers;

@@ -1,0 +1,262 @@
+//! Saving, loading and mapping tables: a `.npy` file that NumPy opens, with a [`footer`](crate::table::files::footer) after the rows.
+
+use crate::archive::Phases;
+use crate::error::{Error, ErrorKind, Location, Result};
+use crate::format::open_file;
+use crate::system::cancellation::CancellationToken;
+use crate::system::progress::{Progress, Unit};
+use crate::system::publish::{Staged, parent};
+use crate::table::files::file_identity::FileIdentity;
+use crate::table::files::footer::{TableMeta, damaged, footer, read_footer};
+use crate::table::files::npy::{self, NpyHeader};
+use crate::table::files::region_location::RegionLocation;
+use crate::table::rows::fingerprint::Fingerprint;
+use crate::table::rows::layout::RowLayout;
+use crate::table::rows::memory::{FrozenRegion, Region, check_memory, memory_limit};
+use crate::table::rows::runs::{Origin, Runs};
+use crate::table::rows::threads::in_parts;
+use crate::table::step_table::StepTable;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// The number of bytes that are written or read at a time.
+const CHUNK: usize = 8 << 20;
+
+impl StepTable {
+    /// Writes the rows to a `.npy` file that NumPy opens as a structured array. [`load`](StepTable::load)
+    /// returns the same table from it, fingerprint included.
+    ///
+    /// The file appears under its name only when it is complete and durable. It replaces an existing file. A
+    /// view writes only its own rows. Attached columns are not written; they have their own files and can be
+    /// attached again.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] and [`ErrorKind::Cancelled`]. After an error no file is left.
+    pub fn save(&self, path: impl AsRef<Path>, progress: &dyn Progress, cancel: &CancellationToken) -> Result<()> {
+        let path = path.as_ref();
+        let io = |error| Error::io(path, error);
+        // Reading the archive's runs may fail, so it comes before all other work.
+        let facts = self.runs.facts()?;
+        let mut staged = Staged::new(parent(path))?;
+        let header = npy::header(&self.layout, self.num_rows())?;
+        staged.write_all(&header).map_err(io)?;
+        progress.begin("save", Unit::Bytes, self.num_bytes());
+        let written = self.write_rows(progress, cancel, |bytes| staged.write_all(bytes).map_err(io));
+        progress.end();
+        let (num_rows, start, fingerprint) = (self.num_rows(), header.len() as u64, self.fingerprint());
+        let footer = footer(num_rows, start, &self.layout, fingerprint, &self.runs, facts.as_deref(), Some(written?))?;
+        staged.write_all(&footer).map_err(io)?;
+        staged.replace(path)
+    }
+
+    /// Passes all rows to `write` and returns their checksum.
+    fn write_rows(
+        &self,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+        mut write: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<u32> {
+        let (stride, mut crc) = (self.layout.stride(), 0);
+        let at_once = CHUNK / stride;
+        let (mut buffer, mut positions) = (vec![0; at_once * stride], Vec::new());
+        for start in (0..self.num_rows()).step_by(at_once) {
+            cancel.check()?;
+            let end = self.num_rows().min(start + at_once as u64);
+            let rows = &mut buffer[..(end - start) as usize * stride];
+            self.copy_rows(start..end, &mut positions, rows)?;
+            crc = crc32c::crc32c_append(crc, rows);
+            progress.advance(rows.len() as u64);
+            write(rows)?;
+        }
+        Ok(crc)
+    }
+
+    /// Reads a table from a `.npy` file. A file of [`save`](StepTable::save) keeps its fingerprint. `memory_limit` is
+    /// the limit for the rows in bytes; `None` = the memory that the system has available.
+    ///
+    /// Any other structured array works too if it has the fields of a row by name and type, in any order. Its
+    /// fingerprint is computed from its content, and fields that a row lacks become extra columns.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`], [`ErrorKind::Decode`] and [`ErrorKind::Checksum`] if the file is not such an array,
+    /// was truncated or was changed; [`ErrorKind::Column`] if a field is missing or has another type;
+    /// [`ErrorKind::MemoryLimit`]; [`ErrorKind::Cancelled`].
+    pub fn load(
+        path: impl AsRef<Path>,
+        memory_limit: Option<u64>,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+    ) -> Result<StepTable> {
+        let path = absolute(path.as_ref())?;
+        let source = TableFile::open(&path)?;
+        let needed = source.num_rows.saturating_mul(source.layout.stride() as u64);
+        check_memory(needed, self::memory_limit(memory_limit))?;
+        progress.begin("load", Unit::Bytes, source.rows_len());
+        let rows = source.read_rows(progress, cancel);
+        progress.end();
+        source.into_table(rows?, None, cancel)
+    }
+
+    /// Maps the table in a `.npy` file instead of reading it. Processes that map the same file share its pages, and the
+    /// file may be larger than memory. It must not change while it is mapped. The checksum of the rows is not verified.
+    ///
+    /// # Errors
+    /// The errors of [`load`](StepTable::load); [`ErrorKind::Argument`] if the file's rows have another layout.
+    pub fn map(path: impl AsRef<Path>) -> Result<StepTable> {
+        let table = StepTable::of_file(&absolute(path.as_ref())?, None)?;
+        table.rows.populate();
+        Ok(table)
+    }
+
+    /// Maps the table in a file. Without a footer, the rows are hashed for a fingerprint, unless it is `known`.
+    pub(in crate::table) fn of_file(path: &Path, known: Option<&Fingerprint>) -> Result<StepTable> {
+        let source = TableFile::open(path)?;
+        if let Some(conversion) = &source.conversion {
+            let found = format!("rows of {} bytes in another layout", conversion.stride);
+            return Err(Error::argument("mmap", "false, or a file that a2store saved", found));
+        }
+        let len = source.rows_len() as usize;
+        let identity = FileIdentity::of(path, &source.file)?;
+        let region = FrozenRegion::of_file(&source.file, source.rows_offset, len, identity)?;
+        source.into_table(region, known, CancellationToken::never())
+    }
+
+    /// Opens the table in shared memory.
+    pub(in crate::table) fn of_memory(location: &RegionLocation) -> Result<StepTable> {
+        let path = location.path();
+        let footer = read_footer(&location.open()?, path)?;
+        let (meta, footer) = footer.ok_or_else(|| damaged(path, "a footer", "none"))?;
+        let rows = location.map()?;
+        if footer.rows_len != rows.bytes().len() as u64 {
+            return Err(damaged(path, &format!("{} bytes of rows", footer.rows_len), &rows.bytes().len().to_string()));
+        }
+        let runs = Runs::of_bytes(meta.phases, meta.origin, footer.runs, path);
+        StepTable::new(rows, meta.layout, meta.fingerprint, runs)
+    }
+}
+
+/// A file of rows whose header and footer were read.
+struct TableFile<'a> {
+    path: &'a Path,
+    file: File,
+    num_rows: u64,
+    rows_offset: u64,
+    layout: RowLayout,
+    /// The conversion of the file's rows, if their layout differs.
+    conversion: Option<npy::Conversion>,
+    meta: Option<TableMeta>,
+    runs: Vec<u8>,
+}
+
+impl<'a> TableFile<'a> {
+    fn open(path: &'a Path) -> Result<TableFile<'a>> {
+        let file = open_file(path)?;
+        let size = file.metadata().map_err(|error| Error::io(path, error))?.len();
+        let header = NpyHeader::read(&file).map_err(|error| error.with_path(path))?;
+        let (num_rows, rows_offset) = (header.num_rows, header.len);
+        let end = num_rows.checked_mul(header.stride as u64).and_then(|len| len.checked_add(rows_offset));
+        let Some(end) = end.filter(|&end| end <= size) else {
+            let expected = format!("{num_rows} of {} bytes", header.stride);
+            let found = format!("a file of {size} bytes");
+            return Err(Error::decode(rows_offset, "rows", expected, found).with_path(path));
+        };
+        let (layout, conversion, meta, runs) = match read_footer(&file, path)? {
+            Some((meta, footer)) => {
+                let found = (footer.rows_offset, footer.rows_len, meta.num_rows, meta.layout.stride());
+                let expected = (rows_offset, end - rows_offset, num_rows, header.stride);
+                if found != expected || !header.is_of(&meta.layout) {
+                    return Err(damaged(
+                        path,
+                        &format!("rows as the header says, {expected:?}"),
+                        &format!("{found:?}"),
+                    ));
+                }
+                (meta.layout.clone(), None, Some(meta), footer.runs)
+            }
+            // NumPy writes nothing after the rows, so the extra bytes were a footer.
+            None if size > end => {
+                let found = format!("{} bytes without a footer", size - end);
+                return Err(damaged(path, &format!("the end of the file or a footer at byte {end}"), &found));
+            }
+            None => {
+                let (layout, conversion) = header.layout().map_err(|error| error.with_path(path))?;
+                (layout, conversion, None, Vec::new())
+            }
+        };
+        Ok(TableFile { path, file, num_rows, rows_offset, layout, conversion, meta, runs })
+    }
+
+    /// Returns the stride of the file's rows.
+    fn stride(&self) -> usize {
+        self.conversion.as_ref().map_or(self.layout.stride(), |conversion| conversion.stride)
+    }
+
+    fn rows_len(&self) -> u64 {
+        self.num_rows * self.stride() as u64
+    }
+
+    /// Reads all rows on all cores. Verifies their checksum if the file has a footer.
+    fn read_rows(&self, progress: &dyn Progress, cancel: &CancellationToken) -> Result<FrozenRegion> {
+        let stride = self.layout.stride();
+        let len = self.num_rows as usize * stride;
+        let mut region = Region::reserve(len as u64)?;
+        let rows_per_chunk = (CHUNK / self.stride()).max(1);
+        let chunks: Vec<_> = region.bytes_mut()[..len].chunks_mut(rows_per_chunk * stride).map(Mutex::new).collect();
+        // Reads a chunk, and returns its checksum and length.
+        let read_chunk = |number: usize| {
+            // Each chunk is taken once, so its lock is free.
+            let mut out = chunks[number].lock().unwrap_or_else(PoisonError::into_inner);
+            let num_rows = out.len() / stride;
+            let offset = self.rows_offset + (number * rows_per_chunk * self.stride()) as u64;
+            let read = |bytes: &mut [u8]| self.file.read_exact_at(bytes, offset).map_err(Error::from);
+            match &self.conversion {
+                None => read(&mut out)?,
+                Some(conversion) => {
+                    let mut buffer = vec![0; num_rows * conversion.stride];
+                    read(&mut buffer)?;
+                    conversion.convert(&buffer, &mut out, (number * rows_per_chunk) as u64)?;
+                }
+            }
+            progress.advance((num_rows * self.stride()) as u64);
+            Ok((crc32c::crc32c(&out), out.len()))
+        };
+        let sums = in_parts(chunks.len(), cancel, read_chunk).map_err(|error| error.with_path(self.path))?;
+        drop(chunks);
+        if let Some(expected) = self.meta.as_ref().and_then(|meta| meta.rows_crc32c) {
+            let found = sums.into_iter().fold(0, |crc, (sum, len)| crc32c::crc32c_combine(crc, sum, len));
+            if found != expected {
+                let location =
+                    Location { path: Some(self.path.into()), offset: Some(self.rows_offset), ..Location::default() };
+                return Err(ErrorKind::Checksum { location, what: "the rows", expected, found }.into());
+            }
+        }
+        region.freeze(len)
+    }
+
+    /// Makes a table of the rows. Without a footer, checks the rows, and hashes them unless their fingerprint is known.
+    fn into_table(
+        self,
+        rows: FrozenRegion,
+        known: Option<&Fingerprint>,
+        cancel: &CancellationToken,
+    ) -> Result<StepTable> {
+        let (fingerprint, phases, origin) = match (self.meta, known) {
+            (Some(meta), _) => (meta.fingerprint, meta.phases, meta.origin),
+            (None, Some(known)) => (known.clone(), Some(Phases::default()), Origin::default()),
+            (None, None) => {
+                npy::check_steps(rows.bytes(), &self.layout).map_err(|error| error.with_path(self.path))?;
+                let fingerprint = Fingerprint::of_rows(rows.bytes(), &self.layout, cancel)?;
+                (fingerprint, Some(Phases::default()), Origin::default())
+            }
+        };
+        StepTable::new(rows, self.layout, fingerprint, Runs::of_bytes(phases, origin, self.runs, self.path))
+    }
+}
+
+/// Returns the absolute path.
+pub(in crate::table) fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|error| Error::io(path, error))
+}

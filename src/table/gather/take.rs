@@ -1,0 +1,398 @@
+//! The gather kernels: rows at any indices → columns, in one pass over memory.
+//!
+//! A row that is not in the cache must be loaded from memory, and a core can have many such loads in flight. The
+//! kernels therefore prefetch rows long before they read them. The first prefetch goes to the second-level cache,
+//! which keeps more requests in flight than the first-level cache. A second prefetch, shortly before the read, goes
+//! to the first-level cache. The values of a row go straight to their columns. This takes less time than the arrival
+//! of the next row. So a batch of all columns is as fast as a copy of the bare rows.
+//!
+//! The tests compare the kernels with a function that copies value by value.
+
+use crate::board::{Board, WideBoard};
+use crate::step::{STEP_SIZE, Step};
+use crate::system::workers;
+use crate::table::columns::attached::AttachedColumn;
+use crate::table::gather::batch_schema::{BatchSchema, ColumnBuffers, ColumnSource, ColumnSpec};
+use crate::table::gather::column_pointers::{ColumnPointers, Token};
+use crate::table::gather::prefetch::{FAR_HINT, NEAR_HINT, prefetch_line};
+use crate::table::gather::symmetry::{self, SymmetryKey};
+use crate::table::rows::element::ElementType;
+use crate::table::rows::step_column::StepColumn;
+use crate::table::rows::threads::cores;
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+/// The prefetch distance to the second-level cache, in rows. All distances from 64 to 256 are equally fast.
+const FAR: usize = 128;
+/// The prefetch distance to the first-level cache, in rows. That cache has room for about sixteen requests.
+const NEAR: usize = 16;
+/// The number of boards that are turned together.
+const BLOCK: usize = symmetry::BLOCK;
+/// The number of rows whose extra columns are copied together, a multiple of `BLOCK`. The lines of that many rows,
+/// 128 KiB, are still in the second-level cache.
+const SECTION: usize = 2048;
+/// The number of rows per thread. Waking a thread takes as long as gathering thousands of rows.
+const PARALLEL: usize = 1 << 15;
+/// The number of bytes per thread, for wide columns.
+const PARALLEL_BYTES: usize = 8 << 20;
+/// The maximum number of threads of one gather. Memory serves no more at full speed.
+const MAX_THREADS: usize = 8;
+
+/// The instruction set of compiled code. A value exists only if the processor has the instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::table) enum Level {
+    /// The target's baseline: SSE2 on x86-64, NEON on AArch64.
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl Level {
+    /// Returns the levels that this processor has, the best last.
+    pub(in crate::table) fn all() -> SmallVec<[Level; 3]> {
+        let mut levels = SmallVec::from_slice(&[Level::Portable]);
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx2") {
+                levels.push(Level::Avx2);
+            }
+            if is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl")
+            {
+                levels.push(Level::Avx512);
+            }
+        }
+        levels
+    }
+
+    fn best() -> Level {
+        Level::all().last().copied().unwrap_or(Level::Portable)
+    }
+}
+
+/// Rows of equal size, one after the other, and the attached columns.
+#[derive(Clone, Copy)]
+pub(in crate::table) struct TableRows<'a> {
+    pub(in crate::table) bytes: &'a [u8],
+    pub(in crate::table) stride: usize,
+    pub(in crate::table) attached: &'a [AttachedColumn],
+}
+
+/// The symmetries that turn the rows: their key, and each row's number under the key.
+pub(in crate::table) type RowSymmetries<'a> = Option<(SymmetryKey, &'a [u64])>;
+
+/// Fills columns with the rows at `indices`, turned by `symmetries`.
+///
+/// # Panics
+/// If an index is out of bounds or a column is too short. The caller has checked both.
+pub(in crate::table) fn gather(
+    rows: TableRows<'_>,
+    indices: &[u64],
+    schema: &BatchSchema,
+    columns: ColumnBuffers<'_>,
+    symmetries: RowSymmetries<'_>,
+) {
+    let num_bytes = if schema.has_attached { indices.len() * schema.width() } else { 0 };
+    let num_threads = (indices.len() / PARALLEL).max(num_bytes / PARALLEL_BYTES).min(MAX_THREADS);
+    // Querying the number of cores costs several system calls, so a small gather does not do it.
+    if num_threads < 2 || cores() < 2 {
+        return gather_part(Level::best(), rows, indices, schema, columns, symmetries);
+    }
+    let num_threads = num_threads.min(cores());
+    let part = indices.len().div_ceil(num_threads);
+    let mut rest = columns;
+    let parts = indices.chunks(part).enumerate().map(|(k, indices)| {
+        let symmetries = symmetries.map(|(key, ids)| (key, &ids[k * part..][..indices.len()]));
+        (indices, schema.split_front(&mut rest, indices.len()), symmetries)
+    });
+    let parts = Mutex::new(parts.collect::<SmallVec<[_; MAX_THREADS]>>());
+    let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    workers::side_by_side(num_threads, || {
+        while let Some((indices, columns, symmetries)) = next() {
+            gather_part(Level::best(), rows, indices, schema, columns, symmetries);
+        }
+    });
+}
+
+/// Copies whole rows.
+pub(in crate::table) fn gather_rows(rows: TableRows<'_>, indices: &[u64], out: &mut [u8]) {
+    rows.check(indices);
+    assert!(out.len() >= indices.len() * rows.stride, "room for every row");
+    for &index in indices.iter().take(FAR) {
+        rows.prefetch::<FAR_HINT>(index);
+    }
+    if rows.stride == STEP_SIZE {
+        // A copy of constant size is two instructions; a copy of variable size is a call.
+        for (k, (&index, out)) in indices.iter().zip(out.as_chunks_mut::<STEP_SIZE>().0).enumerate() {
+            rows.prefetch_after(indices, k);
+            #[allow(unsafe_code)]
+            // SAFETY: the index was checked, and every row has this size.
+            let row = unsafe { &*rows.pointer(index).cast::<[u8; STEP_SIZE]>() };
+            *out = *row;
+        }
+    } else {
+        for (k, (&index, out)) in indices.iter().zip(out.chunks_exact_mut(rows.stride)).enumerate() {
+            rows.prefetch_after(indices, k);
+            out.copy_from_slice(rows.at(index));
+        }
+    }
+}
+
+pub(in crate::table) fn gather_part(
+    level: Level,
+    rows: TableRows<'_>,
+    indices: &[u64],
+    schema: &BatchSchema,
+    columns: ColumnBuffers<'_>,
+    symmetries: RowSymmetries<'_>,
+) {
+    rows.check(indices);
+    if let Some((_, ids)) = symmetries {
+        assert!(ids.len() == indices.len(), "a number for every row");
+    }
+    // Choose the type of tokens, and whether to turn boards, once here instead of in the loop over rows.
+    let unturned = (SymmetryKey::NONE, indices);
+    match (schema.tokens, symmetries) {
+        (ElementType::Int32, None) => shape::<i32, false>(level, rows, indices, schema, columns, unturned),
+        (ElementType::Int64, None) => shape::<i64, false>(level, rows, indices, schema, columns, unturned),
+        (_, None) => shape::<u8, false>(level, rows, indices, schema, columns, unturned),
+        (ElementType::Int32, Some(turns)) => shape::<i32, true>(level, rows, indices, schema, columns, turns),
+        (ElementType::Int64, Some(turns)) => shape::<i64, true>(level, rows, indices, schema, columns, turns),
+        (_, Some(turns)) => shape::<u8, true>(level, rows, indices, schema, columns, turns),
+    }
+}
+
+/// Selects the code for all step columns, which is the usual case, or for some of them.
+fn shape<T: Token, const TURN: bool>(
+    level: Level,
+    rows: TableRows<'_>,
+    indices: &[u64],
+    schema: &BatchSchema,
+    columns: ColumnBuffers<'_>,
+    turns: (SymmetryKey, &[u64]),
+) {
+    match schema.has_all_of_step {
+        true => dispatch::<T, TURN, true>(level, rows, indices, schema, columns, turns),
+        false => dispatch::<T, TURN, false>(level, rows, indices, schema, columns, turns),
+    }
+}
+
+/// Runs the code that was compiled for the widest registers of this processor. Every AArch64 has NEON, so its
+/// portable code uses NEON.
+fn dispatch<T: Token, const TURN: bool, const ALL: bool>(
+    level: Level,
+    rows: TableRows<'_>,
+    indices: &[u64],
+    schema: &BatchSchema,
+    columns: ColumnBuffers<'_>,
+    turns: (SymmetryKey, &[u64]),
+) {
+    #[cfg(target_arch = "x86_64")]
+    #[allow(unsafe_code)]
+    match level {
+        // SAFETY: the level exists, so the processor has all features that the function needs.
+        Level::Avx512 => return unsafe { gather_avx512::<T, TURN, ALL>(rows, indices, schema, columns, turns) },
+        // SAFETY: as above.
+        Level::Avx2 => return unsafe { gather_avx2::<T, TURN, ALL>(rows, indices, schema, columns, turns) },
+        Level::Portable => {}
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let Level::Portable = level;
+    gather_blocks::<T, TURN, ALL>(rows, indices, schema, columns, turns);
+}
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! gather_with {
+    ($name:ident, $features:literal) => {
+        #[target_feature(enable = $features)]
+        fn $name<T: Token, const TURN: bool, const ALL: bool>(
+            rows: TableRows<'_>,
+            indices: &[u64],
+            schema: &BatchSchema,
+            columns: ColumnBuffers<'_>,
+            turns: (SymmetryKey, &[u64]),
+        ) {
+            gather_blocks::<T, TURN, ALL>(rows, indices, schema, columns, turns);
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+gather_with!(gather_avx2, "avx2");
+#[cfg(target_arch = "x86_64")]
+gather_with!(gather_avx512, "avx2,avx512f,avx512bw,avx512dq,avx512vl");
+
+/// Gathers rows at indices that the caller has checked.
+#[inline(always)]
+fn gather_blocks<T: Token, const TURN: bool, const ALL: bool>(
+    rows: TableRows<'_>,
+    indices: &[u64],
+    schema: &BatchSchema,
+    mut columns: ColumnBuffers<'_>,
+    turns: (SymmetryKey, &[u64]),
+) {
+    for &index in indices.iter().take(FAR) {
+        rows.prefetch::<FAR_HINT>(index);
+    }
+    for start in (0..indices.len()).step_by(SECTION) {
+        let end = indices.len().min(start + SECTION);
+        let out = ColumnPointers::<T>::new(schema, &mut columns, indices.len());
+        assert!(!ALL || out.has_all(), "a schema of all columns has them");
+        for first in (start..end).step_by(BLOCK) {
+            let chunk = &indices[first..end.min(first + BLOCK)];
+            let (mut boards, mut symmetries) = ([Board(0); BLOCK], [0; BLOCK]);
+            if TURN {
+                let mut ids = [0; BLOCK];
+                ids[..chunk.len()].copy_from_slice(&turns.1[first..][..chunk.len()]);
+                for k in 0..chunk.len() {
+                    boards[k] = rows.step(chunk[k]).board;
+                }
+                turns.0.turn_boards(&ids, &mut boards, &mut symmetries);
+            }
+            for (i, &index) in chunk.iter().enumerate() {
+                rows.prefetch_after(indices, first + i);
+                let mut step = rows.step(index);
+                if TURN {
+                    symmetry::turn(symmetries[i], boards[i], &mut step);
+                }
+                #[allow(unsafe_code)]
+                // SAFETY: every column has room for one value per index, and `has_all` was asserted for `ALL`.
+                unsafe {
+                    out.put::<ALL>(first + i, &step);
+                }
+            }
+        }
+        if schema.has_extras {
+            for (spec, column) in schema.columns.iter().zip(&mut columns) {
+                let out = &mut column[start * spec.width()..end * spec.width()];
+                copy_extra(rows, &indices[start..end], spec, out);
+            }
+        }
+        if let Some(offset) = schema.mask_offset {
+            put_masks::<T>(rows, indices, start..end, schema, offset, &mut columns, TURN.then_some(turns));
+        }
+        if schema.has_attached {
+            for (spec, column) in schema.columns.iter().zip(&mut columns) {
+                if let ColumnSource::Attached(number) = spec.source {
+                    let out = &mut column[start * spec.width()..end * spec.width()];
+                    rows.attached[number].gather(indices, start..end, out);
+                }
+            }
+        }
+    }
+}
+
+impl<'a> TableRows<'a> {
+    /// # Panics
+    /// If an index is out of bounds. One pass over the indices is cheaper than a check per row in the loop.
+    fn check(self, indices: &[u64]) {
+        let num_rows = (self.bytes.len() / self.stride) as u64;
+        assert!(indices.iter().fold(0, |largest, &index| largest.max(index)) < num_rows || indices.is_empty());
+    }
+
+    pub(in crate::table) fn at(self, index: u64) -> &'a [u8] {
+        &self.bytes[index as usize * self.stride..][..self.stride]
+    }
+
+    #[inline(always)]
+    fn pointer(self, index: u64) -> *const u8 {
+        self.bytes.as_ptr().wrapping_add(index as usize * self.stride)
+    }
+
+    /// Reads the step at an index that was checked.
+    #[inline(always)]
+    fn step(self, index: u64) -> Step {
+        debug_assert!((index as usize) < self.bytes.len() / self.stride);
+        #[allow(unsafe_code)]
+        // SAFETY: every caller has checked the index, a row is at least as large as a step, and any bytes are a
+        // valid step.
+        unsafe {
+            self.pointer(index).cast::<Step>().read_unaligned()
+        }
+    }
+
+    /// Prefetches the rows `FAR` and `NEAR` places after place `k`.
+    #[inline(always)]
+    fn prefetch_after(self, indices: &[u64], k: usize) {
+        if let Some(&index) = indices.get(k + FAR) {
+            self.prefetch::<FAR_HINT>(index);
+        }
+        if let Some(&index) = indices.get(k + NEAR) {
+            self.prefetch::<NEAR_HINT>(index);
+        }
+    }
+
+    /// Prefetches a row's cache lines.
+    #[inline(always)]
+    fn prefetch<const HINT: i32>(self, index: u64) {
+        let row = self.pointer(index);
+        prefetch_line::<HINT>(row);
+        if self.stride > STEP_SIZE {
+            prefetch_line::<HINT>(row.wrapping_add(self.stride - 1));
+        }
+    }
+}
+
+/// Corrects the rows that have a tile of 65,536: their tokens, and their masks if the rows are turned.
+#[inline(never)]
+fn put_masks<T: Token>(
+    rows: TableRows<'_>,
+    indices: &[u64],
+    places: Range<usize>,
+    schema: &BatchSchema,
+    offset: usize,
+    columns: &mut ColumnBuffers<'_>,
+    turns: Option<(SymmetryKey, &[u64])>,
+) {
+    for place in places {
+        let mask: u16 = bytemuck::pod_read_unaligned(&rows.at(indices[place])[offset..][..2]);
+        // A mask that does not fit its board has no effect.
+        let board = rows.step(indices[place]).board;
+        let Some(board) = WideBoard::new(board, mask).ok().filter(|_| mask != 0) else { continue };
+        let board = turns.map_or(board, |(key, ids)| board.transform(key.symmetry_of(ids[place])));
+        for (spec, column) in schema.columns.iter().zip(columns.iter_mut()) {
+            let out = &mut column[place * spec.width()..][..spec.width()];
+            match spec.source {
+                ColumnSource::Step(StepColumn::Tokens) => {
+                    out.copy_from_slice(bytemuck::cast_slice(&T::of_exps(board.exps())));
+                }
+                ColumnSource::Extra(at) if at == offset => {
+                    out.copy_from_slice(bytemuck::bytes_of(&board.tile_65536_mask()));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Copies an extra column from rows that are still in the cache.
+#[inline(always)]
+fn copy_extra(rows: TableRows<'_>, indices: &[u64], spec: &ColumnSpec, out: &mut [u8]) {
+    let ColumnSource::Extra(offset) = spec.source else {
+        return;
+    };
+    match spec.width() {
+        1 => copy::<1>(rows, indices, offset, out),
+        2 => copy::<2>(rows, indices, offset, out),
+        4 => copy::<4>(rows, indices, offset, out),
+        8 => copy::<8>(rows, indices, offset, out),
+        16 => copy::<16>(rows, indices, offset, out),
+        width => {
+            for (&index, out) in indices.iter().zip(out.chunks_exact_mut(width)) {
+                out.copy_from_slice(&rows.at(index)[offset..][..width]);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn copy<const N: usize>(rows: TableRows<'_>, indices: &[u64], offset: usize, out: &mut [u8]) {
+    for (&index, out) in indices.iter().zip(out.as_chunks_mut::<N>().0) {
+        out.copy_from_slice(&rows.at(index)[offset..][..N]);
+    }
+}

@@ -1,0 +1,190 @@
+//! The runs of a table, with the columns of `runs` that filters of rows use.
+
+use crate::archive::{Archive, Phases};
+use crate::error::{ErrorKind, Result};
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int64Type, UInt32Type};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+/// The game of a run without steps.
+const NO_GAME: i64 = -1;
+
+/// The archive and the version that rows come from; an empty id and 0 for other rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Origin {
+    pub(crate) archive: String,
+    pub(crate) version: u64,
+}
+
+/// The runs that a table's rows may belong to, and the thresholds of the game phases.
+#[derive(Default)]
+pub(in crate::table) struct Runs {
+    pub(in crate::table) phases: Option<Phases>,
+    pub(in crate::table) origin: Origin,
+    source: RunsSource,
+    facts: OnceLock<Arc<RunFacts>>,
+}
+
+/// The source of the runs, which is read on first use.
+#[derive(Default)]
+enum RunsSource {
+    #[default]
+    Nowhere,
+    Archive(Archive),
+    /// The bytes of [`RunFacts::to_bytes`], in this file.
+    Bytes(Vec<u8>, PathBuf),
+}
+
+/// Score, game and engine of each run, ordered by id.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::table) struct RunFacts {
+    run_id: Vec<u32>,
+    max_score: Vec<u64>,
+    /// [`Run::game`](crate::Run::game); `NO_GAME` for a run without steps.
+    game: Vec<i64>,
+    engine: Vec<Option<String>>,
+}
+
+impl Runs {
+    pub(in crate::table) fn of_archive(archive: &Archive) -> Runs {
+        let source = RunsSource::Archive(archive.clone());
+        let origin = Origin { archive: archive.id().to_owned(), version: archive.version() };
+        Runs { phases: Some(archive.phases()), origin, source, facts: OnceLock::new() }
+    }
+
+    /// Returns runs that are already known.
+    pub(in crate::table) fn of_facts(facts: RunFacts) -> Runs {
+        Runs { phases: Some(Phases::default()), facts: Arc::new(facts).into(), ..Runs::default() }
+    }
+
+    /// Returns the runs of a file's footer.
+    pub(in crate::table) fn of_bytes(phases: Option<Phases>, origin: Origin, bytes: Vec<u8>, path: &Path) -> Runs {
+        let source = if bytes.is_empty() { RunsSource::Nowhere } else { RunsSource::Bytes(bytes, path.into()) };
+        Runs { phases, origin, source, facts: OnceLock::new() }
+    }
+
+    /// Returns the runs; `None` if their source is unknown.
+    ///
+    /// # Errors
+    /// Any error of reading the archive; [`ErrorKind::Damaged`] if the file's bytes are invalid.
+    pub(in crate::table) fn facts(&self) -> Result<Option<Arc<RunFacts>>> {
+        if let Some(facts) = self.facts.get() {
+            return Ok(Some(Arc::clone(facts)));
+        }
+        let facts = match &self.source {
+            RunsSource::Nowhere => return Ok(None),
+            RunsSource::Archive(archive) => RunFacts::read(archive)?,
+            RunsSource::Bytes(bytes, path) => RunFacts::from_bytes(bytes).ok_or_else(|| ErrorKind::Damaged {
+                path: path.clone(),
+                what: "the runs of a table",
+                expected: "ids, scores, games and engines".into(),
+                found: format!("{} other bytes", bytes.len()),
+            })?,
+        };
+        Ok(Some(Arc::clone(self.facts.get_or_init(|| Arc::new(facts)))))
+    }
+}
+
+impl RunFacts {
+    fn read(archive: &Archive) -> Result<RunFacts> {
+        let mut facts = RunFacts::default();
+        archive.read_columns_of_runs(&["run_id", "max_score", "game", "engine"], |batch| {
+            facts.append(batch).ok_or_else(|| {
+                let expected = "run_id, max_score, game and engine as in the schema, in the order of run_id".into();
+                let (path, found) = (archive.path().to_path_buf(), "other columns".to_owned());
+                ErrorKind::Damaged { path, what: "the runs", expected, found }.into()
+            })
+        })?;
+        Ok(facts)
+    }
+
+    fn append(&mut self, batch: &RecordBatch) -> Option<()> {
+        let run_id = batch.column_by_name("run_id")?.as_primitive_opt::<UInt32Type>()?;
+        let max_score = batch.column_by_name("max_score")?.as_primitive_opt::<Int64Type>()?;
+        let game = batch.column_by_name("game")?.as_primitive_opt::<Int64Type>()?;
+        let engine = cast(batch.column_by_name("engine")?, &DataType::Utf8).ok()?;
+        let engine = engine.as_string_opt::<i32>()?;
+        if run_id.null_count() > 0 || max_score.null_count() > 0 {
+            return None;
+        }
+        let ids = self.run_id.last().into_iter().chain(run_id.values()).collect::<Vec<_>>();
+        if !ids.is_sorted() {
+            return None;
+        }
+        self.run_id.extend(run_id.values());
+        self.max_score.extend(max_score.values().iter().map(|score| score.unsigned_abs()));
+        self.game.extend(game.iter().map(|game| game.unwrap_or(NO_GAME)));
+        self.engine.extend(engine.iter().map(|name| name.map(str::to_owned)));
+        Some(())
+    }
+
+    /// Adds a run, whose id must be greater than all others.
+    pub(in crate::table) fn push(&mut self, run_id: u32, max_score: u64, game: Option<i64>, engine: Option<String>) {
+        self.run_id.push(run_id);
+        self.max_score.push(max_score);
+        self.game.push(game.unwrap_or(NO_GAME));
+        self.engine.push(engine);
+    }
+
+    /// Returns a run's score and engine.
+    pub(in crate::table) fn get(&self, run_id: u32) -> Option<(u64, Option<&str>)> {
+        let at = self.run_id.binary_search(&run_id).ok()?;
+        Some((*self.max_score.get(at)?, self.engine.get(at)?.as_deref()))
+    }
+
+    /// Returns a run's game.
+    pub(in crate::table) fn game(&self, run_id: u32) -> Option<i64> {
+        let at = self.run_id.binary_search(&run_id).ok()?;
+        self.game.get(at).copied().filter(|&game| game != NO_GAME)
+    }
+
+    /// Returns the runs as JSON: an object with a list for each field.
+    pub(in crate::table) fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// Parses the result of [`to_bytes`](RunFacts::to_bytes); `None` for anything else.
+    pub(in crate::table) fn from_bytes(bytes: &[u8]) -> Option<RunFacts> {
+        let facts: RunFacts = serde_json::from_slice(bytes).ok()?;
+        let lengths = [facts.max_score.len(), facts.game.len(), facts.engine.len()];
+        (lengths == [facts.run_id.len(); 3] && facts.run_id.is_sorted()).then_some(facts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> RunFacts {
+        let engine = |k: u32| (!k.is_multiple_of(3)).then(|| format!("engine {}", k % 3));
+        RunFacts {
+            run_id: (0..50).map(|k| k * 2).collect(),
+            max_score: (0..50).map(|k| k << 33).collect(),
+            game: (0..50).map(|k| (k - 1) << 40).collect(),
+            engine: (0..50).map(engine).collect(),
+        }
+    }
+
+    #[test]
+    fn round_trips_through_bytes() {
+        let facts = facts();
+        assert_eq!(RunFacts::from_bytes(&facts.to_bytes()).as_ref(), Some(&facts));
+        assert_eq!(facts.get(4), Some((2 << 33, Some("engine 2"))));
+        let none = RunFacts::default();
+        assert_eq!(RunFacts::from_bytes(&none.to_bytes()), Some(none));
+    }
+
+    #[test]
+    fn damaged_bytes_are_rejected() {
+        let text = String::from_utf8(facts().to_bytes()).unwrap();
+        for (old, new) in
+            [("[0,2,", "[2,0,"), ("[0,2,", "[2,"), ("engine 2", "engine \"2"), ("}", ""), ("game", "games")]
+        {
+            assert!(text.contains(old) && RunFacts::from_bytes(text.replacen(old, new, 1).as_bytes()).is_none());
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Columns that rows have only if a game of the table needs them, and filling rows again once a game does.
+//!
+//! | column | type | needed for |
+//! | --- | --- | --- |
+//! | `tile_65536_mask` | uint16 | boards with a tile of 65,536 |
+//! | `step_index` | uint32 | steps above 65,535; it replaces the field of this name, which is then at most 65,535 |
+
+use crate::error::{Error, Result};
+use crate::format::WideStep;
+use crate::run::Run;
+use crate::step::STEP_SIZE;
+use crate::table::rows::element::ElementType;
+use crate::table::rows::layout::{ExtraField, RowLayout};
+use crate::table::rows::step_column::{STEP_INDEX, TILE_MASK};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The largest step index that a [`Step`](crate::Step) holds.
+pub(in crate::table) const MAX_STEP_INDEX: u32 = u16::MAX as u32;
+
+/// Which of these columns the rows have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::table) struct WideColumns {
+    pub(in crate::table) masks: bool,
+    pub(in crate::table) step_indices: bool,
+}
+
+/// The columns that an attempt to write rows was missing. Several threads may write rows.
+#[derive(Debug, Default)]
+pub(in crate::table) struct MissingColumns {
+    pub(in crate::table) masks: AtomicBool,
+    pub(in crate::table) step_indices: AtomicBool,
+}
+
+/// The offsets of these columns in a row.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::table) struct WideOffsets {
+    mask: Option<usize>,
+    step_index: Option<usize>,
+}
+
+impl WideColumns {
+    /// Returns the columns as extra columns of a row.
+    pub(in crate::table) fn fields(self) -> impl Iterator<Item = ExtraField> {
+        let mask = self.masks.then(|| ExtraField::new(TILE_MASK, ElementType::UInt16, 1));
+        mask.into_iter().chain(self.step_indices.then(|| ExtraField::new(STEP_INDEX, ElementType::UInt32, 1)))
+    }
+
+    /// Writes rows with `attempt`: at first without these columns, then with all that failed attempts were missing.
+    /// Almost no table has any.
+    pub(in crate::table) fn retry<T>(attempt: impl FnMut(WideColumns, &MissingColumns) -> Result<T>) -> Result<T> {
+        WideColumns::default().or_more(attempt)
+    }
+
+    /// Writes rows with `attempt`: at first with these columns, then also with all that failed attempts were missing.
+    pub(in crate::table) fn or_more<T>(
+        self,
+        mut attempt: impl FnMut(WideColumns, &MissingColumns) -> Result<T>,
+    ) -> Result<T> {
+        let mut columns = self;
+        loop {
+            let missing = MissingColumns::default();
+            let result = attempt(columns, &missing);
+            let more = columns.with(&missing);
+            if result.is_ok() || more == columns {
+                return result;
+            }
+            columns = more;
+        }
+    }
+
+    /// Checks that the rows of a run need no other columns. Records those that are missing.
+    pub(in crate::table) fn check(self, run: &Run, missing: &MissingColumns) -> Result<()> {
+        if !self.masks && run.tile_65536_masks().is_some() {
+            missing.masks.store(true, Ordering::Relaxed);
+            return Err(Error::argument("run", "tiles of at most 32768 in rows without masks", "65536"));
+        }
+        let last = run.num_steps().checked_sub(1).and_then(|last| run.step(last)).map_or(0, |step| step.index);
+        if !self.step_indices && last > MAX_STEP_INDEX {
+            missing.step_indices.store(true, Ordering::Relaxed);
+            return Err(Error::argument("run", "step indices of at most 65535 in rows without this column", last));
+        }
+        Ok(())
+    }
+
+    fn with(self, missing: &MissingColumns) -> WideColumns {
+        WideColumns {
+            masks: self.masks || missing.masks.load(Ordering::Relaxed),
+            step_indices: self.step_indices || missing.step_indices.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl WideOffsets {
+    pub(in crate::table) fn of(layout: &RowLayout) -> WideOffsets {
+        let offset = |name: &str| layout.extra(name).map(|extra| extra.offset);
+        WideOffsets { mask: offset(TILE_MASK), step_index: offset(STEP_INDEX) }
+    }
+
+    /// Writes a step to the row's fields and to these columns.
+    pub(in crate::table) fn write(self, step: &WideStep, row: &mut [u8]) {
+        row[..STEP_SIZE].copy_from_slice(bytemuck::bytes_of(&step.step));
+        if let Some(offset) = self.mask {
+            row[offset..offset + 2].copy_from_slice(&step.tile_65536_mask.to_le_bytes());
+        }
+        if let Some(offset) = self.step_index {
+            row[offset..offset + 4].copy_from_slice(&step.step_index.to_le_bytes());
+        }
+    }
+}
