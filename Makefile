@@ -21,7 +21,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-r
 help:
 	@echo 'make demo    simulate, ingest, query, materialize and serve generated games'
 	@echo 'make check   before each commit: formatting, ruff, the unit tests and the quick Python tests, in a minute'
-	@echo 'make test    before each push: the whole suite, Rust and Python, in about seven minutes; WORKERS=3 processes'
+	@echo 'make test    before each push: the whole suite, Rust and Python, in about nine minutes; WORKERS=3 processes'
 	@echo 'make torture before each release: the long tests of kills, failures and power loss'
 	@echo 'make build   the command and the extension module'
 	@echo 'make lint    formatting, clippy, links in the documentation, ruff, mypy, stubs'
@@ -97,6 +97,7 @@ test: extension $(VENV)/test-tools
 # one. Kills, failing calls, power failures and concurrency take about twenty minutes. Random SQL
 # (50,000 statements) takes about half an hour.
 torture: extension $(VENV)/test-tools
+	$(CARGO) test --release --locked --package a2store --no-default-features
 	A2STORE_SEEDS=100000 $(CARGO) test --release --locked --lib simulation
 	A2STORE_LONG_TESTS=1 $(PYTEST)
 
@@ -108,7 +109,8 @@ PAGES := $(addprefix explore/assets/, index.html app.js app.css replay.html repo
 
 lint: extension $(VENV)/test-tools
 	$(CARGO) fmt --check
-	$(CARGO) clippy --release --locked --all-targets -- -D warnings
+	$(CARGO) clippy --release --locked --workspace --all-targets -- -D warnings
+	$(CARGO) check --quiet --release --locked --package a2store --no-default-features --tests
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --quiet --release --no-deps --locked
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -8,7 +8,8 @@
 //!
 //! # A tour
 //!
-//! ```
+#![cfg_attr(feature = "sql", doc = "```")]
+#![cfg_attr(not(feature = "sql"), doc = "```ignore")]
 //! use a2store::{
 //!     Archive, CancellationToken, IngestOptions, LoaderOptions, MaterializeOptions, Phases, ScalarValue, SimulateOptions,
 //! };
@@ -64,8 +65,8 @@
 //! | [`loader`] | [`StepTable`] → batches: orders and sampling, epochs, ranks, states |
 //! | [`selfplay`] | vectorized games, players, and the recorder |
 //!
-//! Other packages are clients of this one: `explore` (report, explorer, replays), `cli` (the commands `a2store` and
-//! `a2pack`), and `python` (`import a2store`).
+//! Other packages are clients of this package: `a2store-explore` (report, explorer, replays), `a2store-cli` (the commands
+//! `a2store` and `a2pack`), and `a2store-python` (`import a2store`).
 
 #![cfg_attr(not(feature = "sql"), allow(dead_code))] // Without SQL, the helpers of queries have no use.
 

@@ -1,4 +1,4 @@
-//! Games of an [a2store] archive to look at: the report, the explorer in the browser, replays.
+//! The report, the explorer in the browser, and replays of an [a2store] archive.
 //!
 //! [`Report`] has tables, and one HTML page that shows them. [`Replay`] is a game as a sequence of positions. The
 //! command, pictures and pages show the same positions. [`View`] serves the explorer.

@@ -3,10 +3,10 @@
 ``StepLoader`` serves shuffled batches for training loops. A table itself is a map-style dataset, ``DataLoader(table)``,
 for custom samplers. Both give dicts of tensors, with the columns of a ``Batch``, in the same order and shapes.
 
-``tokens`` are int64, or the requested type. All other columns keep their types, except that PyTorch supports little
-arithmetic on unsigned ones: uint16 (``step_index``) becomes int32, uint32 (``run_id``) becomes int64, and uint64
-(``board``) becomes int64 with the same bits. A column of strings has int16 codes. A bfloat16 column, which NumPy lacks,
-is ``torch.bfloat16``.
+``tokens`` are int64, or the requested type. Other columns keep their types, with three exceptions, because PyTorch
+supports little arithmetic on wide unsigned types: uint16 (``step_index``) becomes int32, uint32 (``run_id``) becomes
+int64, and uint64 (``board``) becomes int64 with the same bits. A column of strings has int16 codes. A bfloat16 column,
+which NumPy lacks, is ``torch.bfloat16``.
 
 >>> from a2store.torch import StepLoader
 >>> next(iter(StepLoader(table, batch_size=256)))["tokens"].shape
@@ -16,6 +16,7 @@ torch.Size([256, 16])
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from typing import Any, Literal
 
 import torch
@@ -185,6 +186,12 @@ class StepLoader(IterableDataset[Tensors]):
     def __repr__(self) -> str:
         """Return the rows, the options that determine the batches, and the epoch."""
         return repr(self._loader)
+
+    def __copy__(self) -> StepLoader:
+        """Return a loader of the same rows with its own position."""
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update({**self.__dict__, "_loader": copy(self._loader)})
+        return copied
 
     def __len__(self) -> int:
         """Return the number of batches in a whole epoch on this rank, over all its workers."""

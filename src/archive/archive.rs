@@ -569,7 +569,8 @@ impl Archive {
         self.manifest.files(table).map(|file| file.num_bytes).sum()
     }
 
-    /// Returns whether two views show the same version of the same archive, read once.
+    /// Returns whether one of two archives is a clone of the other, at the same version. Another opening of the version is
+    /// not.
     #[must_use]
     pub fn is_clone_of(&self, other: &Archive) -> bool {
         Arc::ptr_eq(&self.manifest, &other.manifest)

@@ -61,7 +61,7 @@ pub(crate) use manifest::Manifest;
 pub(crate) use manifest::data_file::DataFile;
 #[cfg(feature = "sql")]
 pub(crate) use parquet::footer::group_run_ids;
-pub(crate) use parquet::read_runs::StoredRun;
+pub use parquet::read_runs::StoredRun;
 pub use schema::{MOVE_NAMES, POLICIES, table_schema};
 #[cfg(feature = "sql")]
 pub(crate) use storage::Storage;

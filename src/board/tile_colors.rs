@@ -2,7 +2,7 @@
 
 /// Red, green and blue, 0 to 255.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rgb(pub(crate) u8, pub(crate) u8, pub(crate) u8);
+pub struct Rgb(pub u8, pub u8, pub u8);
 
 /// The colours of tiles by exponent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,6 +47,7 @@ impl Palette {
 
 impl Rgb {
     /// Returns the colour in CSS, such as `#ffffff`.
+    #[must_use]
     pub fn hex(self) -> String {
         let Rgb(red, green, blue) = self;
         format!("#{red:02x}{green:02x}{blue:02x}")

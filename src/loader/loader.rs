@@ -30,7 +30,8 @@ impl StepTable {
     /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if their memory cannot be allocated.
     ///
     /// # Examples
-    /// ```
+    #[cfg_attr(feature = "sql", doc = "```")]
+    #[cfg_attr(not(feature = "sql"), doc = "```ignore")]
     /// # let folder = tempfile::tempdir()?;
     /// # let mut archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
     /// # let runs = folder.path().join("runs");

@@ -32,7 +32,6 @@ mod producer;
 mod state;
 
 #[cfg(test)]
-#[cfg(feature = "sql")]
 mod tests;
 
 pub use loader::{Loader, mix};

@@ -1,14 +1,12 @@
 //! Cancellation of a loader and of `take`: where they check, and that no batch is lost.
 
-use crate::archive::{Archive, IngestOptions, Phases};
 use crate::error::ErrorKind;
 use crate::loader::Loader;
 use crate::loader::LoaderOptions;
 use crate::loader::Sampling;
-use crate::query::no_params;
 use crate::selfplay::{SimulateOptions, simulate};
 use crate::system::cancellation::CancellationToken;
-use crate::table::{Batch, StepTable};
+use crate::table::{Batch, FromRunsOptions, StepTable};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -19,13 +17,7 @@ fn table() -> StepTable {
     let runs = folder.path().join("runs");
     let never = CancellationToken::never();
     simulate(&runs, &SimulateOptions { runs: 24, seed: 1, depth: 0, ..Default::default() }, &(), never).unwrap();
-    let mut archive = Archive::create(folder.path().join("games.a2"), Phases::default()).unwrap();
-    archive.ingest([&runs], &IngestOptions::default(), &(), never).unwrap();
-    let query = archive.sql("SELECT * FROM steps", no_params()).unwrap();
-    let table = query.materialize(&Default::default(), &(), never).unwrap();
-    // A table reads the games of its runs with the first split, and the folder ends here.
-    table.split(0.5, 0).unwrap();
-    table
+    StepTable::from_runs([&runs], &FromRunsOptions::default(), &(), never).unwrap()
 }
 
 fn keys(batch: &Batch) -> Vec<Key> {

@@ -20,7 +20,7 @@
 //! | `saved/` | named queries with parameters |
 //! | `rewrites/` | plan rewrites, and corrections of DataFusion's own |
 //! | `step_join/` | joins of `steps` and `annotations` by run and step |
-//! | `tasks.rs`, `scatter/` | engines of tasks; queries on a cluster, by shipping the question |
+//! | `tasks.rs`, `scatter/` | engines of tasks; a query as tasks for the workers of a cluster |
 //! | `explain.rs` | the physical plan as text |
 
 mod engine;

@@ -27,7 +27,7 @@ pub(super) fn choose(positions: Positions<'_>, choices: &Choices, moves: &mut Ve
     match choices {
         Choices::Moves(numbers) => {
             check_length("moves", positions, numbers.len())?;
-            to_moves(numbers, moves)?;
+            push_moves(numbers, moves)?;
         }
         Choices::Logits(logits) => {
             check_length("logits", positions, logits.len())?;
@@ -43,7 +43,7 @@ pub(super) fn choose(positions: Positions<'_>, choices: &Choices, moves: &mut Ve
 ///
 /// # Errors
 /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a number outside `0..=3`, with its row.
-pub fn to_moves(numbers: &[i64], moves: &mut Vec<Move>) -> Result<()> {
+pub fn push_moves(numbers: &[i64], moves: &mut Vec<Move>) -> Result<()> {
     for (row, &number) in numbers.iter().enumerate() {
         let direction = u8::try_from(number).ok().and_then(Move::from_index);
         let error = || Error::argument("moves", format!("0..=3 in row {row}"), number);

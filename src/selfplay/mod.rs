@@ -23,7 +23,7 @@ mod recorder;
 mod simulate;
 mod spawner;
 
-pub use choice::to_moves;
+pub use choice::push_moves;
 pub use choice::{Choices, Positions};
 pub use env::{IllegalMoves, VectorEnv};
 pub use env::{write_legal, write_tokens};

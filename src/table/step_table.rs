@@ -32,7 +32,8 @@ const ROWS_AT_ONCE: usize = 1 << 18;
 ///
 /// A row is a [`Step`] of 32 bytes, followed by any extra columns; see [`RowLayout`].
 ///
-/// ```
+#[cfg_attr(feature = "sql", doc = "```")]
+#[cfg_attr(not(feature = "sql"), doc = "```ignore")]
 /// # let folder = tempfile::tempdir()?;
 /// # let mut archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
 /// # let runs = folder.path().join("runs");

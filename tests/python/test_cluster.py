@@ -781,9 +781,9 @@ ENGINES = {"Dask": on_dask, "Ray": on_ray}
 
 
 class Killing(Executor):
-    """An executor that kills the worker of a task as often as a number of ``kills`` says, first before its work.
+    """An executor that kills the worker of a task as many times as the next number of ``kills``.
 
-    The second time, the worker dies after its work and before its answer.
+    The first time, the worker dies before its work, and the second time after its work and before its answer.
     """
 
     workers = 2

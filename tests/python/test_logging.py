@@ -203,7 +203,9 @@ def test_a_forked_child_logs_too(runs: Path, tmp_path: Path) -> None:
 
 
 def test_the_page_lists_every_logger() -> None:
-    sources = [path.read_text() for path in (ROOT / "src").rglob("*.rs")]
+    sources = [
+        path.read_text() for folder in ("src", "cli", "explore", "python/src") for path in (ROOT / folder).rglob("*.rs")
+    ]
     targets = {target for source in sources for target in re.findall(r'target: "a2store::(\w+)"', source)}
     forwarded = set(
         re.findall(

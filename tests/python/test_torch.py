@@ -19,19 +19,12 @@ from torch.utils.data import DataLoader
 
 import a2store
 from a2store.torch import StepLoader
-from compare import assert_same, row_keys
+from compare import BATCH_COLUMNS, assert_same, row_keys
 
 Tensors = dict[str, torch.Tensor]
 
-DTYPES = {
-    "tokens": torch.int64,
-    "move": torch.uint8,
-    "ev_values": torch.float32,
-    "ev_legal": torch.bool,
-    "run_id": torch.int64,
-    "step_index": torch.int32,
-    "board": torch.int64,
-}
+WIDENED = {"tokens": torch.int64, "run_id": torch.int64, "step_index": torch.int32, "board": torch.int64}
+"""The types of the columns that are unsigned and wide. All others keep their types."""
 SHAPES = {"tokens": (16,), "ev_values": (4,), "ev_legal": (4,)}
 
 
@@ -41,8 +34,9 @@ def test_tensors_equal_the_arrays(table: a2store.StepTable) -> None:
     assert len(loader) == len(arrays)
     count = 0
     for tensors, batch in zip(loader, arrays, strict=True):
-        assert {name: tensor.dtype for name, tensor in tensors.items()} == DTYPES
+        assert list(tensors) == BATCH_COLUMNS
         for name, tensor in tensors.items():
+            assert tensor.dtype == WIDENED.get(name, torch.from_numpy(batch[name]).dtype), name
             assert tensor.shape == (len(batch), *SHAPES.get(name, ()))
             assert (tensor.device.type, tensor.is_contiguous()) == ("cpu", True)
             expected = batch[name].view("i8") if name == "board" else batch[name]
@@ -422,12 +416,12 @@ def test_copies_run_one_batch_ahead(table: a2store.StepTable, monkeypatch: pytes
     expected = list(StepLoader(table, 100, seed=1))
     streams = Streams(monkeypatch)
     loader = StepLoader(table, 100, seed=1, device="cuda")
-    copies = ["pinned", "copy"] * 7
+    copies = ["pinned", "copy"] * len(BATCH_COLUMNS)
     before = list(copies)
     for number, tensors in enumerate(loader):
         # A batch waits only for its own copy. The next copy starts after that, and before the batch is used.
         last = number == len(expected) - 1
-        assert streams.log == [*before, "wait", *["record"] * 7, *([] if last else copies)]
+        assert streams.log == [*before, "wait", *["record"] * len(BATCH_COLUMNS), *([] if last else copies)]
         streams.log.clear()
         before = []
         assert_same_tensors(tensors, expected[number])
@@ -469,3 +463,12 @@ def test_other_objects_than_tables(wrong: Any) -> None:
 def test_an_archive_is_not_a_table(archive: a2store.Archive) -> None:
     with pytest.raises(TypeError, match=r"found Archive"):
         StepLoader(archive)  # type: ignore[arg-type]
+
+
+def test_a_copy_has_its_own_position(table: a2store.StepTable) -> None:
+    archived = StepLoader(table, 100, seed=3)
+    next(iter(archived))
+    for made in (copy.copy(archived), copy.deepcopy(archived), pickle.loads(pickle.dumps(archived))):
+        assert made.state_dict() == archived.state_dict()
+        list(made)
+        assert (made.epoch, archived.epoch, archived.state_dict()["position"]) == (2, 1, 100)

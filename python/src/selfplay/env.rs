@@ -6,7 +6,7 @@ use crate::support::integers::{Bounded, NumEnvs, U64, exact_integer};
 use crate::support::numpy::{as_array, copied_array, type_and_shape, values};
 use crate::support::steps::{legal_array, tokens_array};
 use a2store::error::Error;
-use a2store::selfplay::{IllegalMoves, VectorEnv, to_moves};
+use a2store::selfplay::{IllegalMoves, VectorEnv, push_moves};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -162,7 +162,7 @@ impl PyVectorEnv {
         let rewards = py
             .detach(|| {
                 let (mut moves, mut rewards) = (Vec::with_capacity(numbers.len()), vec![0; env.len()]);
-                to_moves(&numbers, &mut moves)?;
+                push_moves(&numbers, &mut moves)?;
                 env.step(&moves, illegal, &mut rewards).map(|()| rewards)
             })
             .or_raise()?;

@@ -23,6 +23,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct StoredRun {
     pub(crate) run_id: u32,
+    /// The run.
     pub run: Run,
     /// The number of steps of the whole game, from its source.
     pub(crate) game_steps: Option<u32>,
@@ -33,6 +34,7 @@ pub struct StoredRun {
 
 impl StoredRun {
     /// Returns the format of run files that fits the run: the format of its source, if that was a run file.
+    #[must_use]
     pub fn format(&self) -> RunFormat {
         self.format
     }

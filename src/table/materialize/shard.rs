@@ -17,7 +17,8 @@ use std::ops::Range;
 /// the query once, [save](crate::StepTable::save) the table, and map the file on each rank. The
 /// [`rank`](crate::LoaderOptions::rank) and the world size of its loader divide the rows.
 ///
-/// ```
+#[cfg_attr(feature = "sql", doc = "```")]
+#[cfg_attr(not(feature = "sql"), doc = "```ignore")]
 /// # let folder = tempfile::tempdir()?;
 /// # let mut archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
 /// # let runs = folder.path().join("runs");
