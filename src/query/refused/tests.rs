@@ -21,7 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Statements that a rewrite corrects, with their rows.
-const CORRECTED: [(&str, &str); 14] = [
+const CORRECTED: [(&str, &str); 17] = [
     ("SELECT n FROM (SELECT count(*) AS n FROM runs) AS d WHERE (SELECT max(run_id) FROM runs) < 0", ""),
     ("SELECT count(*) FROM runs AS r JOIN u ON 'a' = u.label WHERE u.label = 'a'", "8"),
     ("SELECT count(*) FROM u RIGHT JOIN runs AS r ON r.run_id = u.run_id WHERE u.run_id IS NULL", "2"),
@@ -47,6 +47,9 @@ const CORRECTED: [(&str, &str); 14] = [
         "4",
     ),
     ("SELECT run_id FROM runs WHERE 10 / (CAST(run_id AS BIGINT) - 3) > 0 AND run_id <> 3", "4"),
+    ("SELECT count(*) FROM runs WHERE NOT (engine IN ('a', 'c') AND engine IN ('b', 'd'))", "3"),
+    ("SELECT count(*) FROM runs WHERE engine NOT IN ('a', 'c') OR engine NOT IN ('b', 'd')", "3"),
+    ("SELECT count(*) FROM runs WHERE run_id IN (1, 2) AND run_id NOT IN (1, NULL)", "0"),
     ("SELECT -n AS n FROM (SELECT DISTINCT num_steps AS n FROM runs) AS d ORDER BY n LIMIT 2", "-40|-30"),
     ("SELECT m AS k, k AS m FROM (SELECT run_id AS k, num_steps AS m FROM runs) ORDER BY m LIMIT 1", "40 1"),
     ("SELECT sum(engine = 'a') FROM runs", "2"),

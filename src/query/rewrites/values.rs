@@ -8,6 +8,7 @@
 //! | `CAST(70000 AS SMALLINT) > 5` for a column with this value | true | an error, in the same way | #24702 |
 //! | `a OR x IN (SELECT DISTINCT …)` | an error about equal names | the subquery without DISTINCT | none found |
 //! | `x IN (1, coalesce(a, b))` | takes a list with columns for constant | `x = 1 OR x = coalesce(a, b)` | none found |
+//! | `NOT (x IN (1) AND x IN (2))`, `x IN (1, 2) AND x NOT IN (1, NULL)` | merges the lists, and loses the nulls | the second list is of `nullif(x, NULL)` | none found |
 //! | `ORDER BY -f(x)` | an error about orders if it knows no bounds of `f`, and a lost sort at the least integer | `f(x) * -1` | #24683 |
 //! | `a / b`, `a % b` of integers and decimals | an error if any `b` is 0, even in a row that another condition excludes | `a / nullif(b, 0)`: null, as in DuckDB and SQLite | none: SQL leaves the order of evaluation open |
 
@@ -62,6 +63,22 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>>
             let is_in = disjunction(equal).unwrap_or_else(|| lit(false));
             Ok(Transformed::yes(if negated { not(is_in) } else { is_in }))
         }
+        Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right })
+            if loses_nulls(&left, op, &right) =>
+        {
+            let right = right.transform_up(|part| match part {
+                Expr::InList(InList { expr, list, negated }) => {
+                    let expr = Box::new(opaque(*expr, schema)?.data);
+                    Ok(Transformed::yes(Expr::InList(InList { expr, list, negated })))
+                }
+                Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {
+                    let left = Box::new(opaque(*left, schema)?.data);
+                    Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right })))
+                }
+                other => Ok(Transformed::no(other)),
+            })?;
+            Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right: Box::new(right.data) })))
+        }
         Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Divide | Operator::Modulo), right })
             if can_be_zero(&right, schema) =>
         {
@@ -70,6 +87,33 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>>
             Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right })))
         }
         other => Ok(Transformed::no(other)),
+    }
+}
+
+/// Returns whether DataFusion merges the lists of two conditions on one value to fewer values, which loses nulls.
+fn loses_nulls(left: &Expr, op: Operator, right: &Expr) -> bool {
+    let (Some((value, is_left_negated)), Some((other, is_right_negated))) = (listed(left), listed(right)) else {
+        return false;
+    };
+    let is_union = match op {
+        Operator::And => is_left_negated && is_right_negated,
+        _ => !is_left_negated && !is_right_negated,
+    };
+    value == other && !is_union
+}
+
+/// Returns the value that a condition compares with a list, and whether it is NOT IN. The list may be `x = 1 OR x = 2`.
+fn listed(condition: &Expr) -> Option<(&Expr, bool)> {
+    match condition {
+        Expr::InList(InList { expr, negated, .. }) => Some((expr, *negated)),
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {
+            (matches!(**left, Expr::Column(_)) && matches!(**right, Expr::Literal(..))).then_some((left, false))
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => {
+            let (value, is_negated) = listed(left)?;
+            (!is_negated && listed(right)? == (value, false)).then_some((value, false))
+        }
+        _ => None,
     }
 }
 
