@@ -99,7 +99,15 @@ fn loses_nulls(left: &Expr, op: Operator, right: &Expr) -> bool {
         Operator::And => is_left_negated && is_right_negated,
         _ => !is_left_negated && !is_right_negated,
     };
-    value == other && !is_union
+    // The optimizer may remove casts before it merges lists.
+    without_casts(value) == without_casts(other) && !is_union
+}
+
+fn without_casts(mut expr: &Expr) -> &Expr {
+    while let Expr::Cast(cast) = expr {
+        expr = &cast.expr;
+    }
+    expr
 }
 
 /// Returns the value that a condition compares with a list, and whether it is NOT IN. The list may be `x = 1 OR x = 2`.
