@@ -97,6 +97,14 @@ DEFECTS: list[Defect] = [
         _always,
         "does not satisfy order requirements",
     ),
+    Defect(
+        "two expressions of PARTITION BY with one key of a join each",
+        "SELECT min(0) OVER (PARTITION BY s.run_id % 3, u.run_id % 2 ORDER BY u.id) AS c FROM steps AS s "
+        "JOIN u ON s.run_id = u.run_id LIMIT 1",
+        [(0,)],
+        _has("window"),
+        "Expects PARTITION BY expression to be ordered",
+    ),
 ]
 
 
