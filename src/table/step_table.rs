@@ -368,9 +368,10 @@ impl StepTable {
 
     fn check_indices(&self, indices: &[u64]) -> Result<()> {
         let len = self.num_rows();
-        let Some(&index) = indices.iter().find(|&&index| index >= len) else {
+        if take::are_below(indices, len) {
             return Ok(());
-        };
+        }
+        let index = indices.iter().copied().find(|&index| index >= len).unwrap_or_default();
         Err(ErrorKind::IndexOutOfBounds { index: index.into(), len }.into())
     }
 }

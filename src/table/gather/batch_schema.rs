@@ -121,6 +121,11 @@ impl BatchSchema {
         self.columns.iter().find_map(name)
     }
 
+    /// Returns whether any column has another source than the row's step.
+    pub(in crate::table) fn has_more_than_steps(&self) -> bool {
+        self.has_extras || self.has_attached || self.mask_offset.is_some()
+    }
+
     /// Bytes per row.
     pub(crate) fn width(&self) -> usize {
         self.columns.iter().map(ColumnSpec::width).sum()

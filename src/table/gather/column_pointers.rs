@@ -35,6 +35,7 @@ pub(in crate::table) struct ColumnPointers<'a, T> {
     step_index: *mut u16,
     chosen: *mut u8,
     ev_legal_mask: *mut u8,
+    num_rows: usize,
     /// Borrows the columns.
     columns: PhantomData<&'a mut [u8]>,
 }
@@ -50,6 +51,7 @@ impl<'a, T: Token> ColumnPointers<'a, T> {
             step_index: null_mut(),
             chosen: null_mut(),
             ev_legal_mask: null_mut(),
+            num_rows,
             columns: PhantomData,
         };
         for (spec, column) in schema.columns.iter().zip(columns.iter_mut()) {
@@ -70,7 +72,13 @@ impl<'a, T: Token> ColumnPointers<'a, T> {
         out
     }
 
+    /// Returns the number of rows that each column has room for.
+    pub(in crate::table) fn num_rows(&self) -> usize {
+        self.num_rows
+    }
+
     /// Returns whether all step columns of a batch are present. The mask as a number is not one of them.
+    #[inline(always)]
     pub(in crate::table) fn has_all(&self) -> bool {
         // Every field is named, so that the compiler reports a new one.
         let ColumnPointers {
@@ -82,6 +90,7 @@ impl<'a, T: Token> ColumnPointers<'a, T> {
             step_index,
             chosen,
             ev_legal_mask: _,
+            num_rows: _,
             columns: _,
         } = self;
         !(tokens.is_null()
@@ -111,6 +120,7 @@ impl<'a, T: Token> ColumnPointers<'a, T> {
             step_index,
             chosen,
             ev_legal_mask,
+            num_rows: _,
             columns: _,
         } = self;
         // SAFETY: a non-null pointer leads to room for more than `i` values of its type, borrowed for as long

@@ -236,6 +236,9 @@ fn gather_blocks<T: Token, const TURN: bool, const ALL: bool>(
     mut columns: ColumnBuffers<'_>,
     turns: (SymmetryKey, &[u64]),
 ) {
+    if let Some(steps) = rows.bare_steps().filter(|_| ALL && !TURN && !schema.has_more_than_steps()) {
+        return gather_steps(steps, indices, &ColumnPointers::<T>::new(schema, &mut columns, indices.len()));
+    }
     for &index in indices.iter().take(FAR) {
         rows.prefetch::<FAR_HINT>(index);
     }
@@ -287,12 +290,44 @@ fn gather_blocks<T: Token, const TURN: bool, const ALL: bool>(
     }
 }
 
+/// Gathers all columns of a step from rows without other columns, at indices that the caller has checked. This is the
+/// usual case, so it has a loop of its own.
+#[inline(always)]
+fn gather_steps<T: Token>(steps: &[Step], indices: &[u64], out: &ColumnPointers<'_, T>) {
+    assert!(out.has_all() && out.num_rows() >= indices.len(), "columns for every value");
+    let prefetch = |index: u64| prefetch_line::<NEAR_HINT>(steps.as_ptr().wrapping_add(index as usize).cast());
+    indices.iter().take(FAR).for_each(|&index| prefetch(index));
+    #[allow(unsafe_code)]
+    // SAFETY: `index` was checked, `out` has all columns and room for `indices`, and `i` is a place in `indices`.
+    let put = |i: usize, index: u64| unsafe { out.put::<true>(i, steps.get_unchecked(index as usize)) };
+    for (i, ahead) in indices.windows(FAR + 1).enumerate() {
+        prefetch(ahead[FAR]);
+        put(i, ahead[0]);
+    }
+    for (i, &index) in indices.iter().enumerate().skip(indices.len().saturating_sub(FAR)) {
+        put(i, index);
+    }
+}
+
+/// Returns whether all indices are below `len`, which is less than 2^63.
+pub(in crate::table) fn are_below(indices: &[u64], len: u64) -> bool {
+    // The sign of `last - index` is set if the index is larger than `last`, or else that of the index. Subtractions
+    // are vectorized for every processor. A maximum or a comparison of u64 is not.
+    let last = len.wrapping_sub(1);
+    let signs = indices.iter().fold(0, |signs, &index| signs | index | last.wrapping_sub(index));
+    signs >> 63 == 0
+}
+
 impl<'a> TableRows<'a> {
     /// # Panics
     /// If an index is out of bounds. One pass over the indices is cheaper than a check per row in the loop.
     fn check(self, indices: &[u64]) {
-        let num_rows = (self.bytes.len() / self.stride) as u64;
-        assert!(indices.iter().fold(0, |largest, &index| largest.max(index)) < num_rows || indices.is_empty());
+        assert!(are_below(indices, (self.bytes.len() / self.stride) as u64), "indices of rows");
+    }
+
+    /// Returns the rows as steps, if they have no other columns.
+    fn bare_steps(self) -> Option<&'a [Step]> {
+        bytemuck::try_cast_slice(self.bytes).ok().filter(|_| self.stride == STEP_SIZE)
     }
 
     pub(in crate::table) fn at(self, index: u64) -> &'a [u8] {
