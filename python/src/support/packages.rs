@@ -5,15 +5,20 @@ use pyo3::prelude::*;
 
 /// Returns a `pyarrow.Table` of an object with an Arrow stream.
 pub(crate) fn to_arrow<'py, T>(rows: &Bound<'py, T>) -> PyResult<Bound<'py, PyAny>> {
-    let table = needed(rows.py(), "pyarrow", "to_arrow")?.call_method1("table", (rows.as_any(),));
+    arrow_table(rows, "to_arrow")
+}
+
+/// Returns a `pyarrow.Table` for a method. `pyarrow.table` would first import pandas, which takes half a second.
+fn arrow_table<'py, T>(rows: &Bound<'py, T>, method: &str) -> PyResult<Bound<'py, PyAny>> {
+    let reader = needed(rows.py(), "pyarrow", method)?.getattr("RecordBatchReader")?;
+    let table = reader.call_method1("from_stream", (rows.as_any(),)).and_then(|reader| reader.call_method0("read_all"));
     table.map_err(|error| signal_or(rows.py(), error))
 }
 
 /// Returns a `pandas.DataFrame` of an object with an Arrow stream.
 pub(crate) fn to_pandas<'py, T>(rows: &Bound<'py, T>) -> PyResult<Bound<'py, PyAny>> {
     needed(rows.py(), "pandas", "to_pandas")?;
-    let table = needed(rows.py(), "pyarrow", "to_pandas")?.call_method1("table", (rows.as_any(),));
-    table.map_err(|error| signal_or(rows.py(), error))?.call_method0("to_pandas")
+    arrow_table(rows, "to_pandas")?.call_method0("to_pandas")
 }
 
 /// Returns a `polars.DataFrame` of an object with an Arrow stream.

@@ -12,7 +12,7 @@
 //! below the number of the array's rows.
 
 use crate::table::gather::batch_schema::{ColumnSource, ColumnSpec};
-use crate::table::gather::prefetch::prefetch_bytes;
+use crate::table::gather::prefetch::prefetch_line;
 use crate::table::rows::element::ElementType;
 use crate::table::rows::memory::FrozenRegion;
 use std::ops::Range;
@@ -127,7 +127,7 @@ impl AttachedColumn {
             Places::Listed(first, places) => {
                 let places: &[u32] = bytemuck::cast_slice(places.bytes());
                 let place = |index: u64| (index - first) as usize;
-                let ahead = |index: u64| prefetch_bytes(places.as_ptr().wrapping_add(place(index)).cast());
+                let ahead = |index: u64| prefetch_line(places.as_ptr().wrapping_add(place(index)).cast());
                 self.copy(indices, range, out, ahead, |index| u64::from(places[place(index)]));
             }
         }
@@ -170,7 +170,7 @@ impl AttachedColumn {
         let prefetch = |index: u64| {
             let (bytes, row) = place(index);
             let row = bytes.as_ptr().wrapping_add((row as usize).wrapping_mul(width));
-            (0..width.min(MAX_PREFETCH)).step_by(64).for_each(|at| prefetch_bytes(row.wrapping_add(at)));
+            (0..width.min(MAX_PREFETCH)).step_by(64).for_each(|at| prefetch_line(row.wrapping_add(at)));
         };
         if range.start == 0 {
             indices.iter().take(PLACES_AHEAD).for_each(|&index| prefetch_place(index));

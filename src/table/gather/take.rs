@@ -1,10 +1,8 @@
 //! The gather kernels: rows at any indices → columns, in one pass over memory.
 //!
 //! A row that is not in the cache must be loaded from memory, and a core can have many such loads in flight. The
-//! kernels therefore prefetch rows long before they read them. The first prefetch goes to the second-level cache,
-//! which keeps more requests in flight than the first-level cache. A second prefetch, shortly before the read, goes
-//! to the first-level cache. The values of a row go straight to their columns. This takes less time than the arrival
-//! of the next row. So a batch of all columns is as fast as a copy of the bare rows.
+//! kernels therefore prefetch rows long before they read them. The values of a row go straight to their columns. This
+//! takes less time than the arrival of the next row. So a batch of all columns is as fast as a copy of the bare rows.
 //!
 //! The tests compare the kernels with a function that copies value by value.
 
@@ -14,7 +12,7 @@ use crate::system::workers;
 use crate::table::columns::attached::AttachedColumn;
 use crate::table::gather::batch_schema::{BatchSchema, ColumnBuffers, ColumnSource, ColumnSpec};
 use crate::table::gather::column_pointers::{ColumnPointers, Token};
-use crate::table::gather::prefetch::{FAR_HINT, NEAR_HINT, prefetch_line};
+use crate::table::gather::prefetch::prefetch_line;
 use crate::table::gather::symmetry::{self, SymmetryKey};
 use crate::table::rows::element::ElementType;
 use crate::table::rows::step_column::StepColumn;
@@ -23,10 +21,8 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// The prefetch distance to the second-level cache, in rows. All distances from 64 to 256 are equally fast.
-const FAR: usize = 128;
-/// The prefetch distance to the first-level cache, in rows. That cache has room for about sixteen requests.
-const NEAR: usize = 16;
+/// The prefetch distance in rows. All distances from 64 to 256 are equally fast.
+const AHEAD: usize = 128;
 /// The number of boards that are turned together.
 const BLOCK: usize = symmetry::BLOCK;
 /// The number of rows whose extra columns are copied together, a multiple of `BLOCK`. The lines of that many rows,
@@ -124,8 +120,8 @@ pub(in crate::table) fn gather(
 pub(in crate::table) fn gather_rows(rows: TableRows<'_>, indices: &[u64], out: &mut [u8]) {
     rows.check(indices);
     assert!(out.len() >= indices.len() * rows.stride, "room for every row");
-    for &index in indices.iter().take(FAR) {
-        rows.prefetch::<FAR_HINT>(index);
+    for &index in indices.iter().take(AHEAD) {
+        rows.prefetch(index);
     }
     if rows.stride == STEP_SIZE {
         // A copy of constant size is two instructions; a copy of variable size is a call.
@@ -239,8 +235,8 @@ fn gather_blocks<T: Token, const TURN: bool, const ALL: bool>(
     if let Some(steps) = rows.bare_steps().filter(|_| ALL && !TURN && !schema.has_more_than_steps()) {
         return gather_steps(steps, indices, &ColumnPointers::<T>::new(schema, &mut columns, indices.len()));
     }
-    for &index in indices.iter().take(FAR) {
-        rows.prefetch::<FAR_HINT>(index);
+    for &index in indices.iter().take(AHEAD) {
+        rows.prefetch(index);
     }
     for start in (0..indices.len()).step_by(SECTION) {
         let end = indices.len().min(start + SECTION);
@@ -295,16 +291,16 @@ fn gather_blocks<T: Token, const TURN: bool, const ALL: bool>(
 #[inline(always)]
 fn gather_steps<T: Token>(steps: &[Step], indices: &[u64], out: &ColumnPointers<'_, T>) {
     assert!(out.has_all() && out.num_rows() >= indices.len(), "columns for every value");
-    let prefetch = |index: u64| prefetch_line::<NEAR_HINT>(steps.as_ptr().wrapping_add(index as usize).cast());
-    indices.iter().take(FAR).for_each(|&index| prefetch(index));
+    let prefetch = |index: u64| prefetch_line(steps.as_ptr().wrapping_add(index as usize).cast());
+    indices.iter().take(AHEAD).for_each(|&index| prefetch(index));
     #[allow(unsafe_code)]
     // SAFETY: `index` was checked, `out` has all columns and room for `indices`, and `i` is a place in `indices`.
     let put = |i: usize, index: u64| unsafe { out.put::<true>(i, steps.get_unchecked(index as usize)) };
-    for (i, ahead) in indices.windows(FAR + 1).enumerate() {
-        prefetch(ahead[FAR]);
+    for (i, ahead) in indices.windows(AHEAD + 1).enumerate() {
+        prefetch(ahead[AHEAD]);
         put(i, ahead[0]);
     }
-    for (i, &index) in indices.iter().enumerate().skip(indices.len().saturating_sub(FAR)) {
+    for (i, &index) in indices.iter().enumerate().skip(indices.len().saturating_sub(AHEAD)) {
         put(i, index);
     }
 }
@@ -351,24 +347,21 @@ impl<'a> TableRows<'a> {
         }
     }
 
-    /// Prefetches the rows `FAR` and `NEAR` places after place `k`.
+    /// Prefetches the row `AHEAD` places after place `k`.
     #[inline(always)]
     fn prefetch_after(self, indices: &[u64], k: usize) {
-        if let Some(&index) = indices.get(k + FAR) {
-            self.prefetch::<FAR_HINT>(index);
-        }
-        if let Some(&index) = indices.get(k + NEAR) {
-            self.prefetch::<NEAR_HINT>(index);
+        if let Some(&index) = indices.get(k + AHEAD) {
+            self.prefetch(index);
         }
     }
 
     /// Prefetches a row's cache lines.
     #[inline(always)]
-    fn prefetch<const HINT: i32>(self, index: u64) {
+    fn prefetch(self, index: u64) {
         let row = self.pointer(index);
-        prefetch_line::<HINT>(row);
+        prefetch_line(row);
         if self.stride > STEP_SIZE {
-            prefetch_line::<HINT>(row.wrapping_add(self.stride - 1));
+            prefetch_line(row.wrapping_add(self.stride - 1));
         }
     }
 }
