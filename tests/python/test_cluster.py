@@ -814,7 +814,7 @@ class Killing(Executor):
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_on_an_engine(archive: a2store.Archive, tmp_path: Path, name: str) -> None:
+def test_on_an_engine(archive: a2store.Archive, run_folders: list[Path], tmp_path: Path, name: str) -> None:
     with ENGINES[name]() as executor:
         assert cluster._workers(executor) == 2
         for sql in DIVIDED[:6]:
@@ -825,6 +825,22 @@ def test_on_an_engine(archive: a2store.Archive, tmp_path: Path, name: str) -> No
         assert [*tmp_path.rglob("kills-*/*")] == []
         with pytest.raises(a2store.ClusterError):
             archive.sql(GROUPS).on(Killing(executor, repeat(100), tmp_path), tasks=2).count()
+    with ENGINES[name]() as executor:
+        # One worker dies before its part of an ingest, and after it and before its answer. Another dies meanwhile.
+        made = a2store.Archive.create(tmp_path / "many.a2")
+        mark = tmp_path / "meanwhile"
+        mark.touch()
+
+        def dies_once(_progress: Any) -> None:
+            with suppress(FileNotFoundError):
+                mark.unlink()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        killing = Killing(executor, iter([2, 0, 0]), tmp_path)
+        cluster.ingest(made, run_folders, killing, tasks=3, progress=dies_once)
+        assert not mark.exists()
+        assert made.num_runs == made.sql("SELECT DISTINCT digest FROM runs").count() == 60
+        assert made.verify(progress=False).problems == []
 
 
 @pytest.mark.parametrize("name", ["processes", *ENGINES] if LONG else ["processes"])
