@@ -5,7 +5,7 @@ use crate::step::{STEP_SIZE, Step};
 use crate::table::gather::arena::Arena;
 use crate::table::gather::batch_schema::{BatchSchema, ColumnBuffers, ColumnSource};
 use crate::table::gather::symmetry::SymmetryKey;
-use crate::table::gather::take::{Level, RowSymmetries, TableRows, gather, gather_part, gather_rows};
+use crate::table::gather::take::{Level, RowSymmetries, TableRows, are_below, gather, gather_part, gather_rows};
 use crate::table::rows::element::ElementType;
 use crate::table::rows::layout::{ExtraField, RowLayout};
 use crate::table::rows::step_column::{StepColumn, TokenType};
@@ -204,6 +204,41 @@ proptest! {
             });
             prop_assert_eq!(&fast, &slow, "{:?}", level);
         }
+    }
+}
+
+/// Steps without extra columns have a separate loop, which prefetches if there are more than 128 indices.
+#[test]
+fn gathers_bare_steps() {
+    let layout = layout(&[]);
+    // Other than bytes, steps are aligned.
+    let steps: Vec<Step> = bytemuck::pod_collect_to_vec(&rows(1000, STEP_SIZE, 7));
+    let rows = TableRows { bytes: bytemuck::cast_slice(&steps), stride: STEP_SIZE, attached: &[] };
+    for tokens in [TokenType::UInt8, TokenType::Int32, TokenType::Int64] {
+        let schema = BatchSchema::new(&layout, Vec::new(), tokens, None).unwrap();
+        for num_indices in [0, 1, 127, 128, 129, 130, 5000] {
+            let indices: Vec<u64> = (0..num_indices).map(|i| i * 7919 % 1000).collect();
+            let slow = filled(&schema, indices.len(), |columns| naive(rows, &indices, &schema, columns, None));
+            for level in Level::all() {
+                let fast = filled(&schema, indices.len(), |columns| {
+                    gather_part(level, rows, &indices, &schema, columns, None);
+                });
+                assert_eq!(fast, slow, "{level:?}, {num_indices} indices");
+            }
+        }
+    }
+}
+
+#[test]
+fn indices_below_a_length() {
+    let edges = [0, 1, 4, 5, 6, (1 << 63) - 2, (1 << 63) - 1, 1 << 63, u64::MAX - 1, u64::MAX];
+    for len in edges.into_iter().filter(|len| len >> 63 == 0) {
+        for index in edges {
+            let is_below = index < len;
+            assert_eq!(are_below(&[index], len), is_below, "{index} below {len}");
+            assert_eq!(are_below(&[0, index, 0], len), is_below && len > 0, "{index} below {len}");
+        }
+        assert!(are_below(&[], len));
     }
 }
 

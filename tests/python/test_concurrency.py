@@ -72,7 +72,7 @@ while count < opens or not os.path.exists(stop):
         (runs,) = pa.table(archive.sql(sql)).to_pylist()
         steps = len(pa.table(archive.sql("SELECT board FROM steps WHERE board > 0")))
     except (a2store.Error, OSError, pa.ArrowInvalid) as error:
-        # A version or its files may be missing only if they have expired since. Arrow has its own errors.
+        # A version or its files may be missing only if they have expired since. pyarrow raises `ArrowInvalid`.
         is_gone = isinstance(error, a2store.VersionNotFoundError) or ".parquet" in str(error)
         is_gone = is_gone or "version " + str(last) + ": expected" in str(error)
         expired = len(sys.argv) > 5 and is_gone

@@ -62,6 +62,5 @@ def test_the_import_needs_no_other_package() -> None:
 
 def test_arrow_tables_need_no_pandas(archive: a2store.Archive) -> None:
     # The import of pandas takes half a second.
-    script = "import sys, a2store; a2store.open(sys.argv[1]).sql('SELECT 1').to_arrow(); print('pandas' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script, archive.path], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
+    script = "import sys, a2store; sys.modules['pandas'] = None; a2store.open(sys.argv[1]).sql('SELECT 1').to_arrow()"
+    subprocess.run([sys.executable, "-c", script, archive.path], check=True)

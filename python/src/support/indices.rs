@@ -39,7 +39,7 @@ pub(crate) fn row_index(index: &Bound<'_, PyAny>, len: u64) -> Option<PyResult<u
 /// Converts a one-dimensional sequence of integers to indices of rows. Negative ones count from the end.
 pub(crate) fn row_indices(py: Python<'_>, indices: &Bound<'_, PyAny>, len: u64) -> PyResult<Vec<u64>> {
     let to_rows = |mut indices: Vec<i64>| {
-        // One pass that the compiler vectorizes finds the usual case.
+        // Usually no index is negative. The compiler vectorizes this check.
         if indices.iter().fold(0, |signs, index| signs | index) >= 0 {
             return Ok(bytemuck::cast_vec(indices));
         }
@@ -98,6 +98,10 @@ fn words<T: Element + Default>(py: Python<'_>, buffer: &Bound<'_, PyAny>) -> Opt
     // This function does not support big-endian buffers.
     if buffer.format().to_bytes().starts_with(b">") || buffer.format().to_bytes().starts_with(b"!") {
         return None;
+    }
+    // An empty buffer may have no address.
+    if buffer.item_count() == 0 {
+        return Some(Ok(Vec::new()));
     }
     if let Some(cells) = buffer.as_slice(py) {
         let mut words = Vec::new();

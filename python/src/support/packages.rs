@@ -8,7 +8,8 @@ pub(crate) fn to_arrow<'py, T>(rows: &Bound<'py, T>) -> PyResult<Bound<'py, PyAn
     arrow_table(rows, "to_arrow")
 }
 
-/// Returns a `pyarrow.Table` for a method. `pyarrow.table` would first import pandas, which takes half a second.
+/// Returns a `pyarrow.Table`. The error for a missing pyarrow names `method`. `pyarrow.table` would import pandas, which
+/// takes half a second.
 fn arrow_table<'py, T>(rows: &Bound<'py, T>, method: &str) -> PyResult<Bound<'py, PyAny>> {
     let reader = needed(rows.py(), "pyarrow", method)?.getattr("RecordBatchReader")?;
     let table = reader.call_method1("from_stream", (rows.as_any(),)).and_then(|reader| reader.call_method0("read_all"));

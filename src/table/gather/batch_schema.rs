@@ -121,7 +121,7 @@ impl BatchSchema {
         self.columns.iter().find_map(name)
     }
 
-    /// Returns whether any column has another source than the row's step.
+    /// Returns whether any value also depends on an extra column, an attached column or the mask of 65,536.
     pub(in crate::table) fn has_more_than_steps(&self) -> bool {
         self.has_extras || self.has_attached || self.mask_offset.is_some()
     }

@@ -72,7 +72,7 @@ impl<'a, T: Token> ColumnPointers<'a, T> {
         out
     }
 
-    /// Returns the number of rows that each column has room for.
+    /// Returns the number of rows that each column has at least room for.
     pub(in crate::table) fn num_rows(&self) -> usize {
         self.num_rows
     }

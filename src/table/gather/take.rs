@@ -2,7 +2,8 @@
 //!
 //! A row that is not in the cache must be loaded from memory, and a core can have many such loads in flight. The
 //! kernels therefore prefetch rows long before they read them. The values of a row go straight to their columns. This
-//! takes less time than the arrival of the next row. So a batch of all columns is as fast as a copy of the bare rows.
+//! takes less time than the arrival of the next row. So if rows are not in the cache, a batch of all columns is as fast
+//! as a copy of the bare rows.
 //!
 //! The tests compare the kernels with a function that copies value by value.
 
@@ -286,15 +287,16 @@ fn gather_blocks<T: Token, const TURN: bool, const ALL: bool>(
     }
 }
 
-/// Gathers all columns of a step from rows without other columns, at indices that the caller has checked. This is the
-/// usual case, so it has a loop of its own.
+/// Gathers all columns of a step from rows without other columns, which is the usual case, at indices that the caller
+/// has checked.
 #[inline(always)]
 fn gather_steps<T: Token>(steps: &[Step], indices: &[u64], out: &ColumnPointers<'_, T>) {
     assert!(out.has_all() && out.num_rows() >= indices.len(), "columns for every value");
     let prefetch = |index: u64| prefetch_line(steps.as_ptr().wrapping_add(index as usize).cast());
     indices.iter().take(AHEAD).for_each(|&index| prefetch(index));
     #[allow(unsafe_code)]
-    // SAFETY: `index` was checked, `out` has all columns and room for `indices`, and `i` is a place in `indices`.
+    // SAFETY: the caller checked every index against `steps.len()`. The assertion above checked the columns and their
+    // room. `i` is below `indices.len()`.
     let put = |i: usize, index: u64| unsafe { out.put::<true>(i, steps.get_unchecked(index as usize)) };
     for (i, ahead) in indices.windows(AHEAD + 1).enumerate() {
         prefetch(ahead[AHEAD]);
@@ -305,10 +307,10 @@ fn gather_steps<T: Token>(steps: &[Step], indices: &[u64], out: &ColumnPointers<
     }
 }
 
-/// Returns whether all indices are below `len`, which is less than 2^63.
+/// Returns whether all indices are below `len`. `len` must be below 2^63.
 pub(in crate::table) fn are_below(indices: &[u64], len: u64) -> bool {
-    // The sign of `last - index` is set if the index is larger than `last`, or else that of the index. Subtractions
-    // are vectorized for every processor. A maximum or a comparison of u64 is not.
+    // For an index below 2^63, the top bit of `last - index` is set exactly if the index exceeds `last`. A larger index
+    // has its own top bit set. SSE2 and AVX2 lack unsigned comparisons of 64 bits.
     let last = len.wrapping_sub(1);
     let signs = indices.iter().fold(0, |signs, &index| signs | index | last.wrapping_sub(index));
     signs >> 63 == 0

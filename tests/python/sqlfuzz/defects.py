@@ -98,11 +98,11 @@ DEFECTS: list[Defect] = [
         "does not satisfy order requirements",
     ),
     Defect(
-        "two expressions of PARTITION BY with one key of a join each",
+        "PARTITION BY two expressions, one over each side's key of a join",
         "SELECT min(0) OVER (PARTITION BY s.run_id % 3, u.run_id % 2 ORDER BY u.id) AS c FROM steps AS s "
         "JOIN u ON s.run_id = u.run_id LIMIT 1",
         [(0,)],
-        _has("window"),
+        lambda node: _has("window")(node) and _has("join")(node),
         "Expects PARTITION BY expression to be ordered",
     ),
 ]
