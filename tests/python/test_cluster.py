@@ -214,6 +214,15 @@ def test_tables_are_the_same(archive: a2store.Archive, threads: Executor, sql: s
     assert there.fingerprint == here.fingerprint
 
 
+def test_limits_and_progress(archive: a2store.Archive, threads: Executor) -> None:
+    shown: list[dict[str, Any]] = []
+    table = archive.sql(DIVIDED[6]).on(threads, tasks=3).materialize(progress=shown.append)
+    assert shown[-1]["done"] == shown[-1]["total"] >= len(table) > 100
+    for query in (archive.sql(DIVIDED[6], row_limit=100), archive.sql(DIVIDED[6], byte_limit=100)):
+        with pytest.raises(a2store.QueryLimitError, match="100"):
+            query.on(threads, tasks=3).materialize(progress=False)
+
+
 class Scripted(Executor):
     """An executor whose tasks do what a function says."""
 
