@@ -33,8 +33,7 @@ ARCHIVE = "games.a2"
 PER_CLASS = 3
 """The number of calls of each class that the short form disturbs."""
 ERRORS = {
-    # SQLite hides the system's error text. It calls a database that it cannot read absent or malformed. It names a
-    # full disk only if a write fails, not if a sync does.
+    # SQLite hides the system's error text. It calls a database that it cannot read absent or malformed.
     "EIO": (
         "Input/output error",
         "disk I/O error",
@@ -44,7 +43,6 @@ ERRORS = {
     ),
     "ENOSPC": (
         "No space left on device",
-        "disk I/O error",
         "SQLite could open it for reading only",
         "unable to open database file",
     ),
