@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// The prefetch distance in rows. All distances from 64 to 256 are equally fast.
+/// The prefetch distance in rows.
 const AHEAD: usize = 128;
 /// The number of boards that are turned together.
 const BLOCK: usize = symmetry::BLOCK;
