@@ -1664,7 +1664,7 @@ class Query:
     def to_arrow(self) -> Any:
         """Run the query and return a ``pyarrow.Table``.
 
-        Raises ``ImportError`` if pyarrow is not installed. If the query fails, pyarrow raises its own exception.
+        Raises ``ImportError`` if pyarrow is not installed. Otherwise raises as ``count`` does.
 
         >>> archive.sql("SELECT max_score FROM runs").to_arrow().schema
         max_score: int64 not null

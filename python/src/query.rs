@@ -4,24 +4,29 @@ use super::cluster;
 use super::query_call::{NOTEBOOK_ROWS, PyQuery};
 use super::shard::shard_from;
 use super::table::PyStepTable;
-use crate::error::OrRaise;
+use crate::error::{OrRaise, Raised};
 use crate::support::arrow::{ArrowBatch, ArrowSchema, columns_and_types, stream_capsule};
 use crate::support::integers::{Bounded, Positive, U64};
 use crate::support::interrupt::{cancellable, checking, interruptible, signals};
 use crate::support::packages::{needed, signal_or, to_arrow, to_pandas, to_polars};
 use crate::support::progress::ProgressOption;
 use crate::support::values::names_from;
-use a2store::error::Error;
-use a2store::query::{ArrowReader, QueryStream, RowFormat};
+use a2store::Query;
+use a2store::error::{Error, ErrorKind};
+use a2store::query::{QueryStream, RowFormat};
+use a2store::system::cancellation::CancellationToken;
 use a2store::system::process::lock;
 use a2store::table::{ChosenEv, MaterializeOptions};
+use arrow::array::{RecordBatch, RecordBatchReader};
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyDict};
 use pyo3_arrow::error::PyArrowResult;
 use pyo3_arrow::ffi::to_schema_pycapsule;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 impl PyQuery {
     fn limited(slf: &Bound<'_, Self>, n: u64) -> PyResult<PyQuery> {
@@ -32,6 +37,75 @@ impl PyQuery {
 
     fn write(&self, py: Python<'_>, path: PathBuf, format: RowFormat) -> PyResult<u64> {
         cancellable(py, move |cancel| self.query.write(path, format, cancel))
+    }
+}
+
+/// A query as another package reads it. A stream passes on only the text of an error, so the error itself is kept here.
+#[pyclass(frozen)]
+struct Rows {
+    query: Query,
+    failure: Arc<Mutex<Option<Error>>>,
+}
+
+#[pymethods]
+impl Rows {
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyCapsule>>,
+    ) -> PyArrowResult<Bound<'py, PyCapsule>> {
+        let stream = cancellable(py, |cancel| self.query.stream(cancel))?;
+        let reader = ArrowReader { stream, cancel: signals(), failure: Arc::clone(&self.failure) };
+        stream_capsule(py, reader, requested_schema)
+    }
+}
+
+impl Rows {
+    /// Converts the result of a query. If the query fails, raises this package's exception, not that of the converter.
+    fn converted<'py>(
+        query: &Bound<'py, PyQuery>,
+        convert: impl FnOnce(&Bound<'py, Rows>) -> PyResult<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (py, failure) = (query.py(), Arc::<Mutex<Option<Error>>>::default());
+        let rows = Bound::new(py, Rows { query: query.get().query.clone(), failure: Arc::clone(&failure) })?;
+        convert(&rows).map_err(|raised| match lock(&failure).take() {
+            // The converter has raised the exception of the signal.
+            Some(error) if matches!(error.kind(), ErrorKind::Cancelled) => raised,
+            Some(error) => {
+                let own = error.raised();
+                own.set_cause(py, Some(raised));
+                own
+            }
+            None => raised,
+        })
+    }
+}
+
+/// A stream with Arrow's errors.
+struct ArrowReader {
+    stream: QueryStream,
+    cancel: CancellationToken,
+    failure: Arc<Mutex<Option<Error>>>,
+}
+
+impl Iterator for ArrowReader {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.stream.next_unless_cancelled(&self.cancel).transpose()?;
+        Some(next.map_err(|error| {
+            // A C string ends at the first null byte.
+            let message = error.to_string().replace('\0', "\u{2400}");
+            *lock(&self.failure) = Some(error);
+            ArrowError::ExternalError(message.into())
+        }))
+    }
+}
+
+impl RecordBatchReader for ArrowReader {
+    fn schema(&self) -> SchemaRef {
+        self.stream.schema()
     }
 }
 
@@ -192,8 +266,7 @@ impl PyQuery {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyArrowResult<Bound<'py, PyCapsule>> {
-        let stream = cancellable(py, |cancel| self.query.stream(cancel))?;
-        stream_capsule(py, ArrowReader { stream, cancel: signals() }, requested_schema)
+        Rows { query: self.query.clone(), failure: Arc::default() }.__arrow_c_stream__(py, requested_schema)
     }
 
     /// Run the query and return only its number of rows.
@@ -259,12 +332,12 @@ impl PyQuery {
 
     /// Run the query and return a ``pyarrow.Table``.
     ///
-    /// Raises ``ImportError`` if pyarrow is not installed. If the query fails, pyarrow raises its own exception.
+    /// Raises ``ImportError`` if pyarrow is not installed. Otherwise raises as ``count`` does.
     ///
     /// >>> archive.sql("SELECT max_score FROM runs").to_arrow().schema
     /// max_score: int64 not null
     fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        to_arrow(slf)
+        Rows::converted(slf, to_arrow)
     }
 
     /// Run the query and return a ``pandas.DataFrame``, by way of pyarrow.
@@ -274,7 +347,7 @@ impl PyQuery {
     /// >>> int(archive.sql("SELECT max_score FROM runs").to_pandas()["max_score"].max())
     /// 82292
     fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        to_pandas(slf)
+        Rows::converted(slf, to_pandas)
     }
 
     /// Run the query and return a ``polars.DataFrame``.
@@ -284,7 +357,7 @@ impl PyQuery {
     /// >>> archive.sql("SELECT max_score, highest_tile FROM runs").to_polars().shape
     /// (20, 2)
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        to_polars(slf)
+        Rows::converted(slf, to_polars)
     }
 
     /// Return a ``polars.LazyFrame`` of the result, which runs the query when polars collects the frame.
@@ -337,8 +410,10 @@ impl PyQuery {
     /// (array([11308, 14944, 21612]), 'a2store-expectimax-1')
     fn to_numpy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         needed(slf.py(), "pyarrow", "to_numpy")?;
-        let arrays = slf.py().import("a2store._numpy")?.call_method1("arrays", (slf,));
-        arrays.map_err(|error| signal_or(slf.py(), error))
+        Rows::converted(slf, |rows| {
+            let arrays = rows.py().import("a2store._numpy")?.call_method1("arrays", (rows,));
+            arrays.map_err(|error| signal_or(rows.py(), error))
+        })
     }
 
     /// Run the query, write its rows to a Parquet file as they are computed, and return their number.

@@ -56,7 +56,6 @@ pub(crate) use engine::errors::query_error;
 pub(crate) use engine::limits::QueryLimits;
 pub(crate) use engine::order::Execution;
 pub use output::json_rows::{is_board, json_rows, json_scalar, short};
-pub use output::stream::ArrowReader;
 pub use output::type_names::type_name;
 pub use output::write::FirstError;
 pub(crate) use scan::partition::Partition;

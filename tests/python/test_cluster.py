@@ -11,7 +11,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import chain, count, islice, repeat
@@ -790,36 +790,44 @@ ENGINES = {"Dask": on_dask, "Ray": on_ray}
 
 
 class Killing(Executor):
-    """An executor that kills the worker of a task as many times as the next number of ``kills``.
+    """An executor that kills the worker of a task once at each of the next ``moments``.
 
-    The first time, the worker dies before its work, and the second time after its work and before its answer.
+    ``"during"`` is some milliseconds after the beginning of the work, or at its end if that comes first.
     """
 
     workers = 2
 
-    def __init__(self, executor: Any, kills: Iterator[int], folder: Path) -> None:
-        self.executor, self.kills, self.folder = executor, kills, folder
+    def __init__(self, executor: Any, moments: Iterator[Sequence[str]], folder: Path) -> None:
+        self.executor, self.moments, self.folder = executor, moments, folder
 
     def submit(self, fn: Any, /, *args: Any, **_: Any) -> Future[Any]:
         # Engines pickle this function by value, because it is not a global one.
         def killed(marks: str, fn: Any, *args: Any) -> Any:
             import os
+            import random
             import signal
 
             for mark in sorted(os.listdir(marks)):
                 os.remove(f"{marks}/{mark}")
-                if int(mark) % 2:
+                if mark.endswith("during"):
+                    # Nothing handles the signal, so it ends the process.
+                    signal.setitimer(signal.ITIMER_REAL, random.uniform(0.001, 0.1))
+                if not mark.endswith("before"):
                     fn(*args)
                 os.kill(os.getpid(), signal.SIGKILL)
             return fn(*args)
 
-        kills = next(self.kills)
-        if not kills:
+        moments = next(self.moments)
+        if not moments:
             return self.executor.submit(fn, *args)  # type: ignore[no-any-return]
         marks = Path(tempfile.mkdtemp(dir=self.folder, prefix="kills-"))
-        for number in range(kills):
-            (marks / str(number)).touch()
+        for number, moment in enumerate(moments):
+            (marks / f"{number} {moment}").touch()
         return self.executor.submit(killed, str(marks), fn, *args)  # type: ignore[no-any-return]
+
+
+MOMENTS = ["before", "during", "after"]
+NEVER: Iterator[Sequence[str]] = repeat(())
 
 
 @pytest.mark.parametrize("name", ENGINES)
@@ -828,16 +836,16 @@ def test_on_an_engine(archive: a2store.Archive, run_folders: list[Path], tmp_pat
         assert cluster._workers(executor) == 2
         for sql in DIVIDED[:6]:
             assert assert_same(archive, sql, executor)
-        # The engine repeats a task whose worker is killed twice, and gives up on one whose worker is always killed.
-        twice = archive.sql(GROUPS).on(Killing(executor, iter([2, 0]), tmp_path), tasks=2)
-        assert same_rows(rows_of(twice.to_arrow()), rows_of(archive.sql(GROUPS).to_arrow()))
+        # The engine repeats a task whose worker is killed three times, and gives up on one whose worker always is.
+        thrice = archive.sql(GROUPS).on(Killing(executor, chain([MOMENTS], NEVER), tmp_path), tasks=2)
+        assert same_rows(rows_of(thrice.to_arrow()), rows_of(archive.sql(GROUPS).to_arrow()))
         assert [*tmp_path.rglob("kills-*/*")] == []
         with pytest.raises(a2store.ClusterError):
-            archive.sql(GROUPS).on(Killing(executor, repeat(100), tmp_path), tasks=2).count()
+            archive.sql(GROUPS).on(Killing(executor, repeat(["during"] * 100), tmp_path), tasks=2).count()
     with ENGINES[name]() as executor:
-        # A worker dies before its part of an ingest, and its successor after the part but before its answer.
+        # A worker dies before its part of an ingest, the next within it, and the third before its answer.
         made = a2store.Archive.create(tmp_path / "many.a2")
-        reports = cluster.ingest(made, run_folders, Killing(executor, iter([2, 0, 0]), tmp_path), tasks=3)
+        reports = cluster.ingest(made, run_folders, Killing(executor, chain([MOMENTS], NEVER), tmp_path), tasks=3)
         assert [(report.accepted, report.duplicates) for report in reports] == [(0, 20), (20, 0), (20, 0)]
         assert made.num_runs == made.sql("SELECT DISTINCT digest FROM runs").count() == 60
         assert made.verify(progress=False).problems == []
@@ -854,8 +862,8 @@ def test_random_statements(processes: Executor, tmp_path: Path, name: str) -> No
         while fuzz.met["tasks: compared"] < (300 if LONG else 20):
             with nullcontext(processes) if name == "processes" else ENGINES[name]() as executor:
                 for index in islice(indices, 50 if LONG else 20):
-                    kills = int(index % 10 == 9 and name != "processes")
-                    fuzz.executor = Killing(executor, chain([kills], repeat(0)), tmp_path)
+                    moments = [MOMENTS[index // 10 % 3]] if index % 10 == 9 and name != "processes" else []
+                    fuzz.executor = Killing(executor, chain([moments], NEVER), tmp_path)
                     node, _ = statement(1, index)
                     finding = oracles.tasks(fuzz, node)
                     is_known = finding is not None and known(node, finding.kind, finding.found)

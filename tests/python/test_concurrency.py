@@ -51,7 +51,7 @@ def met(version):
 
 READER = f"""{MET}
 import json, os, sys, time
-import pyarrow as pa, a2store
+import a2store
 path, stop, mine, opens = *sys.argv[1:4], int(sys.argv[4])
 last, count, seen = 0, 0, dict()
 sql = "SELECT count(*) AS n, coalesce(max(run_id), 0) AS last, count(DISTINCT digest) AS digests FROM runs"
@@ -69,10 +69,10 @@ while count < opens or not os.path.exists(stop):
     if not new and count % 50:
         continue
     try:
-        (runs,) = pa.table(archive.sql(sql)).to_pylist()
-        steps = len(pa.table(archive.sql("SELECT board FROM steps WHERE board > 0")))
-    except (a2store.Error, OSError, pa.ArrowInvalid) as error:
-        # A version or its files may be missing only if they have expired since. pyarrow raises `ArrowInvalid`.
+        (runs,) = archive.sql(sql).to_arrow().to_pylist()
+        steps = len(archive.sql("SELECT board FROM steps WHERE board > 0").to_arrow())
+    except (a2store.Error, OSError) as error:
+        # A version or its files may be missing only if they have expired since.
         is_gone = isinstance(error, a2store.VersionNotFoundError) or ".parquet" in str(error)
         is_gone = is_gone or "version " + str(last) + ": expected" in str(error)
         expired = len(sys.argv) > 5 and is_gone

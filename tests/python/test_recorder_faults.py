@@ -33,10 +33,10 @@ ARCHIVE = "games.a2"
 PER_CLASS = 3
 """The number of calls of each class that the short form disturbs."""
 ERRORS = {
-    # SQLite hides the system's error text. It calls a database that it cannot read absent or malformed.
+    # SQLite tries to read a file that it cannot open for writing, which hides the first error. It calls a file that it
+    # cannot read malformed.
     "EIO": (
         "Input/output error",
-        "disk I/O error",
         "SQLite could open it for reading only",
         "unable to open database file",
         "database disk image is malformed",

@@ -272,16 +272,21 @@ fn refused(path: &Path, error: &rusqlite::Error) -> Error {
     match error.sqlite_error_code() {
         // Uses the system's error text, as for any other file.
         Some(Code::DiskFull) => Error::io(path, io::Error::from_raw_os_error(libc::ENOSPC)),
+        Some(Code::ReadOnly) => Error::io(path, io::Error::other("SQLite could open it for reading only")),
+        // SQLite's text does not say what the system reported.
+        Some(Code::SystemIoFailure) if !is_short => {
+            let system = io::Error::last_os_error();
+            Error::io(path, io::Error::new(system.kind(), format!("{error}: {system}")))
+        }
         Some(
             Code::PermissionDenied
             | Code::DatabaseBusy
             | Code::DatabaseLocked
             | Code::OutOfMemory
-            | Code::SystemIoFailure
             | Code::CannotOpen
             | Code::FileLockingProtocolFailed
             | Code::NoLargeFileSupport,
-        ) if !is_short => Error::io(path, io::Error::other(error.to_string())),
+        ) => Error::io(path, io::Error::other(error.to_string())),
         // A statement of this crate does not fit the file.
         Some(Code::Unknown) => {
             header_error("SQLite database", "the tables and columns of the format", error.to_string(), path)

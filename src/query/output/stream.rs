@@ -11,7 +11,6 @@ use crate::query::scan::partition::Partition;
 use crate::system::cancellation::CancellationToken;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use arrow::error::ArrowError;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
 use std::collections::VecDeque;
@@ -145,36 +144,6 @@ impl Iterator for QueryStream {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.next_unless_cancelled(CancellationToken::never()).transpose()
-    }
-}
-
-/// The stream as an Arrow reader, with Arrow's errors.
-pub struct ArrowReader {
-    /// The rows.
-    pub stream: QueryStream,
-    /// The token that the reader checks while it waits.
-    pub cancel: CancellationToken,
-}
-
-impl Iterator for ArrowReader {
-    type Item = Result<RecordBatch, ArrowError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let next = self.stream.next_unless_cancelled(&self.cancel).transpose();
-        // A C string ends at the first null byte, so replace null bytes.
-        let plain = |error: Error| -> Box<dyn std::error::Error + Send + Sync> {
-            match error.to_string() {
-                message if message.contains('\0') => message.replace('\0', "\u{2400}").into(),
-                _ => error.into(),
-            }
-        };
-        next.map(|batch| batch.map_err(|error| ArrowError::ExternalError(plain(error))))
-    }
-}
-
-impl arrow::array::RecordBatchReader for ArrowReader {
-    fn schema(&self) -> SchemaRef {
-        self.stream.schema()
     }
 }
 
